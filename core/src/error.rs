@@ -1,0 +1,118 @@
+//! An error says what to do now: its kind is the answer, its sentence the reason.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::Loss;
+
+/// What every verb of Tenure answers with.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Something went wrong, and [`kind`](Error::kind) says what a program should do about it.
+///
+/// A lock that is taken is not an error: `try_lock` answers `None`.
+#[derive(Clone)]
+pub struct Error(Arc<Inner>);
+
+#[derive(Clone)]
+struct Inner {
+    kind: Kind,
+    sentence: String,
+    loss: Option<Loss>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
+}
+
+/// What to do about an [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// Stop: the lock is no longer held.
+    Lost,
+    /// Try again later: the store did not answer, and whether it acted is unknown.
+    /// Tenure has already tried again where that can help.
+    Unavailable,
+    /// Mend the deployment: the store answered, and refused. Nothing was changed.
+    Rejected,
+    /// Mend the code: the request makes no sense. Nothing was sent.
+    Invalid,
+    /// Take another engine: this one cannot do that. Nothing was changed.
+    Unsupported,
+}
+
+impl Error {
+    /// The lock is no longer held, for this reason.
+    pub fn lost(loss: Loss) -> Self {
+        let mut error = Self::new(Kind::Lost, format!("the lock is lost: {loss}"));
+        Arc::make_mut(&mut error.0).loss = Some(loss);
+        error
+    }
+
+    /// The store did not answer; whether it acted is unknown.
+    pub fn unavailable(sentence: impl Into<String>) -> Self {
+        Self::new(Kind::Unavailable, sentence)
+    }
+
+    /// The store refused, and nothing was changed.
+    pub fn rejected(sentence: impl Into<String>) -> Self {
+        Self::new(Kind::Rejected, sentence)
+    }
+
+    /// The request makes no sense, and nothing was sent.
+    pub fn invalid(sentence: impl Into<String>) -> Self {
+        Self::new(Kind::Invalid, sentence)
+    }
+
+    /// This engine cannot do that.
+    pub fn unsupported(sentence: impl Into<String>) -> Self {
+        Self::new(Kind::Unsupported, sentence)
+    }
+
+    /// The same error, with what caused it.
+    #[must_use]
+    pub fn caused_by(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Arc::make_mut(&mut self.0).source = Some(source.into().into());
+        self
+    }
+
+    /// What to do about it.
+    pub fn kind(&self) -> Kind {
+        self.0.kind
+    }
+
+    /// Why the lock was lost, if that is what happened.
+    pub fn loss(&self) -> Option<Loss> {
+        self.0.loss
+    }
+
+    /// Whether the store may have acted all the same.
+    pub fn is_unknown(&self) -> bool {
+        self.0.kind == Kind::Unavailable
+    }
+
+    fn new(kind: Kind, sentence: impl Into<String>) -> Self {
+        Self(Arc::new(Inner { kind, sentence: sentence.into(), loss: None, source: None }))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.sentence)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.0.kind, self.0.sentence)?;
+        match &self.0.source {
+            Some(source) => write!(f, " ({source})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source.as_ref().map(|source| &**source as _)
+    }
+}

@@ -1,0 +1,130 @@
+//! A host is where the keeper and the sweeper live: a place for tasks that outlives its users' own.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::Notify;
+
+use crate::clock::{Clock, SystemClock, Time};
+
+/// A future on the heap, as a host takes and gives it.
+pub type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Runs the tasks that must go on whatever the user's own threads do, and keeps their time.
+pub trait Host: Clock {
+    /// A future that is ready after `duration`. It may be awaited anywhere.
+    fn sleep(&self, duration: Duration) -> Boxed<()>;
+
+    /// Runs a task to its end, even when everything else of Tenure has been dropped.
+    fn spawn(&self, task: Boxed<()>);
+}
+
+/// One thread with a runtime of its own. It starts with the first task or timer, and ends when it
+/// has been dropped and its last task is done.
+pub struct PrivateThread {
+    drivers: bool,
+    running: OnceLock<Running>,
+}
+
+struct Running {
+    handle: Handle,
+    state: Arc<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Every task is one, and so is the host itself: at zero the thread ends.
+    users: AtomicUsize,
+    last_left: Notify,
+}
+
+impl PrivateThread {
+    /// A host that can keep time: enough for engines whose verbs are quick.
+    pub fn for_timers() -> Self {
+        Self { drivers: false, running: OnceLock::new() }
+    }
+
+    /// A host that can also drive sockets.
+    pub fn for_drivers() -> Self {
+        Self { drivers: true, running: OnceLock::new() }
+    }
+
+    fn running(&self) -> &Running {
+        self.running.get_or_init(|| Running::start(self.drivers))
+    }
+}
+
+impl Running {
+    fn start(drivers: bool) -> Self {
+        let mut builder = Builder::new_current_thread();
+        if drivers { builder.enable_all() } else { builder.enable_time() };
+        let runtime = builder.build().expect("the system has no room for a runtime");
+        let state = Arc::new(State::default());
+        let running = Self { handle: runtime.handle().clone(), state: state.clone() };
+        state.users.fetch_add(1, Ordering::Relaxed);
+        thread::Builder::new()
+            .name("tenure".to_owned())
+            .spawn(move || runtime.block_on(state.last_left.notified()))
+            .expect("the system has no room for a thread");
+        running
+    }
+}
+
+impl State {
+    fn leave(&self) {
+        if self.users.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.last_left.notify_one();
+        }
+    }
+}
+
+impl Clock for PrivateThread {
+    fn now(&self) -> Time {
+        SystemClock.now()
+    }
+}
+
+impl Host for PrivateThread {
+    fn sleep(&self, duration: Duration) -> Boxed<()> {
+        let _context = self.running().handle.enter();
+        Box::pin(tokio::time::sleep(duration))
+    }
+
+    fn spawn(&self, task: Boxed<()>) {
+        let Running { handle, state } = self.running();
+        let user = User::new(state.clone());
+        handle.spawn(async move {
+            let _user = user;
+            task.await;
+        });
+    }
+}
+
+impl Drop for PrivateThread {
+    fn drop(&mut self) {
+        if let Some(running) = self.running.get() {
+            running.state.leave();
+        }
+    }
+}
+
+/// Counts one task for as long as it lives, even if it panics.
+struct User(Arc<State>);
+
+impl User {
+    fn new(state: Arc<State>) -> Self {
+        state.users.fetch_add(1, Ordering::Relaxed);
+        Self(state)
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}

@@ -1,0 +1,113 @@
+//! A key names a line.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::{Error, Result};
+
+/// The longest key, in bytes of UTF-8.
+pub const KEY_BYTES_MAX: usize = 1024;
+
+/// The name of a lock: any non-empty string of at most [`KEY_BYTES_MAX`] bytes.
+///
+/// Distinct strings are distinct locks and equal strings are the same lock, on every engine:
+/// `a` and `a/b`, `Job` and `job`, NUL, `*`, `{}` and quotes are ordinary names.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key(Arc<str>);
+
+impl Key {
+    /// A key of this name.
+    pub fn new(name: impl AsRef<str>) -> Result<Self> {
+        let name = name.as_ref();
+        if name.is_empty() {
+            return Err(Error::invalid("a key must not be empty: name what is locked"));
+        }
+        if name.len() > KEY_BYTES_MAX {
+            return Err(Error::invalid(format!(
+                "a key of {} bytes is too long: at most {KEY_BYTES_MAX} bytes are allowed",
+                name.len()
+            )));
+        }
+        Ok(Self(name.into()))
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The name as a store may safely carry it: `v1.` and the hash of namespace, NUL, name in
+    /// lower-case hex. Engines never put a user's name into a path, a pattern or a statement.
+    pub fn canonical(&self, namespace: &str) -> String {
+        let mut text = String::with_capacity(3 + 64);
+        text.push_str("v1.");
+        for byte in self.hash_in(namespace) {
+            let _infallible = write!(text, "{byte:02x}");
+        }
+        text
+    }
+
+    /// The hash that [`canonical`](Key::canonical) spells out.
+    pub fn hash_in(&self, namespace: &str) -> [u8; 32] {
+        Sha256::new()
+            .chain_update(namespace.as_bytes())
+            .chain_update([0])
+            .chain_update(self.0.as_bytes())
+            .finalize()
+            .into()
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl Borrow<str> for Key {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Kind;
+
+    #[test]
+    fn an_empty_or_overlong_key_is_refused() {
+        assert_eq!(Key::new("").unwrap_err().kind(), Kind::Invalid);
+        assert!(Key::new("x".repeat(KEY_BYTES_MAX)).is_ok());
+        let error = Key::new("x".repeat(KEY_BYTES_MAX + 1)).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "a key of 1025 bytes is too long: at most 1024 bytes are allowed"
+        );
+    }
+
+    #[test]
+    fn the_canonical_form_never_changes_between_versions() {
+        assert_eq!(
+            Key::new("job").unwrap().canonical("tenure"),
+            "v1.45d22b45ee76b0c59e5eec0ddfb6e5f0c2a4a5c1e5b44f6a9d4c3d9d5a0f3f5e".to_owned()
+        );
+    }
+
+    #[test]
+    fn namespace_and_name_do_not_run_together() {
+        let ab = Key::new("b").unwrap().canonical("a");
+        let a = Key::new("a").unwrap().canonical("");
+        assert_ne!(ab, a);
+    }
+}

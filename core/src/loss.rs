@@ -1,0 +1,31 @@
+//! Why a holder no longer holds.
+
+use std::fmt;
+
+/// Why a lock was lost. Told once, and never taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Loss {
+    /// Its life ended before a renewal came through: the program was paused, or the machine slept.
+    Expired,
+    /// It was taken out of its line before its life ended: by an operator, or by a store that lost its data.
+    Broken,
+    /// The session that kept it alive in the store is over.
+    SessionGone,
+    /// No renewal reached the store until the life it had was over.
+    Unreachable,
+    /// It was held for as long as its owner allowed.
+    HeldTooLong,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "its life ended before it was renewed",
+            Self::Broken => "it was taken out of its line",
+            Self::SessionGone => "its session with the store is over",
+            Self::Unreachable => "the store could not be reached until its life was over",
+            Self::HeldTooLong => "it was held for as long as its owner allowed",
+        })
+    }
+}

@@ -1,0 +1,150 @@
+//! What a store promises, in words a program can compare.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::{Error, Result};
+
+/// What an engine promises on the store that it is connected to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Profile {
+    /// The engine's name, which is its URL's scheme.
+    pub name: &'static str,
+    /// What counts as a sign of life.
+    pub liveness: Liveness,
+    /// Whether tickets are served in the order in which they joined.
+    pub fair: bool,
+    /// Whether the store rings when a ticket is served; otherwise waiters look for themselves.
+    pub push: bool,
+    /// Whether onlookers are shown every event, or what lasts long enough to be seen.
+    pub events: Sight,
+    /// How well the numbers are kept.
+    pub fence: Fence,
+    /// What the promises outlive.
+    pub survives: Survives,
+    /// How much of a ttl the store's own rounding may eat.
+    pub rounding: Duration,
+    /// Its verbs are quick calls that never wait for a network: they are made in place, without a
+    /// thread of their own.
+    pub quick: bool,
+}
+
+/// What counts as a sign of life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Liveness {
+    /// Tickets live in this process, and end with it or with their ttl.
+    Process,
+    /// The kernel knows that the process lives. There is no ttl.
+    Kernel,
+    /// Each ticket is renewed before its ttl is over.
+    Lease,
+    /// One session keeps all tickets of a client alive.
+    Session,
+}
+
+/// How well the numbers are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Fence {
+    /// There are none to rely on.
+    None,
+    /// They grow as long as the store keeps its data, or its clock is right.
+    Volatile,
+    /// They grow whatever happens to the store.
+    Durable,
+}
+
+/// Whether onlookers are shown everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Sight {
+    /// Every event, in order.
+    Every,
+    /// What lasts from one look to the next.
+    Sampled,
+}
+
+/// What the promise "never two holders" outlives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "a list of yes and no is what it is")]
+pub struct Survives {
+    /// The holder's process dies: its ticket goes, and the next is served.
+    pub holder_crash: bool,
+    /// The holder is paused for longer than its ttl: it is told before it can believe otherwise.
+    pub holder_pause: bool,
+    /// The store's process dies and comes back.
+    pub store_crash: bool,
+    /// Another server takes the store's place.
+    pub failover: bool,
+    /// The store's clock is set.
+    pub clock_step: bool,
+}
+
+/// Something that a program cannot do without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Need {
+    /// First come, first served.
+    Fair,
+    /// Waiters are rung for.
+    Push,
+    /// Numbers that are kept at least so well.
+    Fence(Fence),
+    /// Onlookers see every event.
+    EveryEvent,
+    /// It outlives the holder's crash.
+    HolderCrash,
+    /// It outlives the holder's pause.
+    HolderPause,
+    /// It outlives the store's crash.
+    StoreCrash,
+    /// It outlives a fail-over.
+    Failover,
+    /// It outlives a clock that is set.
+    ClockStep,
+}
+
+impl Profile {
+    /// Refuses the first need that this store does not meet.
+    pub fn require(&self, needs: &[Need]) -> Result<()> {
+        match needs.iter().find(|need| !self.meets(**need)) {
+            None => Ok(()),
+            Some(need) => Err(Error::unsupported(format!(
+                "{} does not promise {need}: take a store that does, or do without",
+                self.name
+            ))),
+        }
+    }
+
+    /// Whether this store meets a need.
+    pub fn meets(&self, need: Need) -> bool {
+        match need {
+            Need::Fair => self.fair,
+            Need::Push => self.push,
+            Need::Fence(fence) => self.fence >= fence,
+            Need::EveryEvent => self.events == Sight::Every,
+            Need::HolderCrash => self.survives.holder_crash,
+            Need::HolderPause => self.survives.holder_pause,
+            Need::StoreCrash => self.survives.store_crash,
+            Need::Failover => self.survives.failover,
+            Need::ClockStep => self.survives.clock_step,
+        }
+    }
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fair => "that who comes first is served first",
+            Self::Push => "that waiters are woken without looking",
+            Self::Fence(Fence::None) => "anything about its numbers",
+            Self::Fence(Fence::Volatile) => "numbers that grow",
+            Self::Fence(Fence::Durable) => "numbers that grow whatever happens to it",
+            Self::EveryEvent => "that onlookers see every event",
+            Self::HolderCrash => "to free a lock whose holder died",
+            Self::HolderPause => "to free a lock whose holder is paused",
+            Self::StoreCrash => "to keep its locks when it crashes",
+            Self::Failover => "to keep its locks when another server takes over",
+            Self::ClockStep => "to keep its locks when its clock is set",
+        })
+    }
+}
