@@ -1,6 +1,6 @@
 //! The holder's clock: two readings that only go forward, and that no sleep of the machine can fool.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A moment by both clocks. What is due has come as soon as *either* of them says so.
 ///
@@ -63,6 +63,9 @@ impl Time {
 pub trait Clock: Send + Sync + 'static {
     /// Now.
     fn now(&self) -> Time;
+
+    /// Microseconds since 1970 by the wall clock, for people's eyes: nothing is decided by it.
+    fn wall_us(&self) -> u64;
 }
 
 /// The machine's own clocks.
@@ -72,6 +75,11 @@ pub struct SystemClock;
 impl Clock for SystemClock {
     fn now(&self) -> Time {
         system::now()
+    }
+
+    fn wall_us(&self) -> u64 {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since_1970.as_micros()).unwrap_or(u64::MAX)
     }
 }
 

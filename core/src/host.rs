@@ -87,6 +87,10 @@ impl Clock for PrivateThread {
     fn now(&self) -> Time {
         SystemClock.now()
     }
+
+    fn wall_us(&self) -> u64 {
+        SystemClock.wall_us()
+    }
 }
 
 impl Host for PrivateThread {

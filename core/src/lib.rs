@@ -4,26 +4,63 @@
 //! that a holder lives by, the primitives that users meet, and the memory engine, which is the
 //! reference for all others. Users depend on the crate `tenure`; authors of engines depend on this one.
 
+mod all;
+pub mod bell;
+pub mod blocking;
+mod claim;
 mod clock;
+mod counter;
+mod deadline;
+mod election;
 mod engine;
 mod error;
 pub mod event;
+mod guard;
+mod hold;
 mod host;
+mod keep;
+mod kept;
 mod key;
 mod line;
+mod listen;
+mod locks;
 mod loss;
+mod memory;
+mod mutex;
 mod profile;
+mod rwlock;
+mod sample;
+mod semaphore;
+mod sequence;
+mod sweep;
+mod terms;
 mod ticket;
+mod wait;
+mod watch;
+pub mod wrap;
 
+pub use all::{All, AllGuard};
 pub use clock::{Clock, SystemClock, Time};
+pub use counter::Counter;
+pub use election::{Election, Leader, Leaders};
 pub use engine::{Engine, Tally, Wake, Window};
 pub use error::{Error, Kind, Result};
+pub use guard::{Guard, Held, Warning};
 pub use host::{Boxed, Host, PrivateThread};
 pub use key::{KEY_BYTES_MAX, Key};
 pub use line::{Line, Lives, Tell};
+pub use locks::Locks;
 pub use loss::Loss;
+pub use memory::Memory;
+pub use mutex::Mutex;
 pub use profile::{Fence, Liveness, Need, Profile, Sight, Survives};
+pub use rwlock::{RwLock, WriteGuard};
+pub use sample::Sampler;
+pub use semaphore::{PERMITS_MAX, Semaphore};
+pub use sequence::{Block, Sequence};
+pub use terms::{TTL_DEFAULT, TTL_MAX};
 pub use ticket::{
     LINE_TICKETS_MAX, Leave, Left, NOTE_BYTES_MAX, NUMBER_MAX, OWNER_BYTES_MAX, Patience, Place,
     SHARE_OF_MAX, Share, Standing, Ticket, TicketId, served,
 };
+pub use watch::{Seen, Watch};

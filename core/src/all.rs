@@ -1,0 +1,143 @@
+//! Several locks as one: taken in one order by everybody, lost together.
+
+use std::fmt;
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures_util::future::select_all;
+
+use crate::claim::{Claim, terms};
+use crate::guard::until_lost;
+use crate::terms::Terms;
+use crate::{Error, Guard, Key, Locks, Loss, Result, Share, Time};
+
+/// All of these mutexes, or none. Made by [`Locks::all`].
+///
+/// They are taken in the order of their names, which is the same for everybody: two who want the same
+/// locks cannot wait for each other. A name that is given twice is taken once.
+#[derive(Clone, Debug)]
+#[must_use = "it locks nothing until it is asked to"]
+pub struct All {
+    claim: Template,
+}
+
+/// What the claims on all keys have in common.
+#[derive(Clone, Debug)]
+struct Template {
+    locks: Locks,
+    keys: Vec<Result<Key>>,
+    terms: Terms,
+}
+
+impl Locks {
+    /// The mutexes of all these names.
+    pub fn all<K: AsRef<str>>(&self, keys: impl IntoIterator<Item = K>) -> All {
+        let keys = keys.into_iter().map(Key::new).collect();
+        All { claim: Template { locks: self.clone(), keys, terms: Terms::default() } }
+    }
+}
+
+impl All {
+    terms!();
+
+    /// Waits for all of them. Cancel-safe, like [`Mutex::lock`](crate::Mutex::lock).
+    pub async fn lock(&self) -> Result<AllGuard> {
+        let mut guard = AllGuard(Vec::new());
+        for claim in self.claims()? {
+            guard.0.push(claim.wait(Share::WHOLE).await?);
+            guard.check()?;
+        }
+        Ok(guard)
+    }
+
+    /// Takes all of them if all are free, and answers `None` otherwise.
+    pub async fn try_lock(&self) -> Result<Option<AllGuard>> {
+        self.lock_within(Duration::ZERO).await
+    }
+
+    /// Waits for all of them together for so long, and answers `None` if that was in vain.
+    pub async fn lock_within(&self, time: Duration) -> Result<Option<AllGuard>> {
+        let host = &self.claim.locks.inner.host;
+        let deadline: Time = host.now().plus(time);
+        let mut guard = AllGuard(Vec::new());
+        for claim in self.claims()? {
+            let remaining = host.now().until(deadline);
+            match claim.wait_for(Share::WHOLE, remaining).await? {
+                Some(one) => guard.0.push(one),
+                None => return Ok(None),
+            }
+            guard.check()?;
+        }
+        Ok(Some(guard))
+    }
+
+    fn claims(&self) -> Result<Vec<Claim>> {
+        let Template { locks, keys, terms } = &self.claim;
+        let mut keys: Vec<Key> = keys.iter().cloned().collect::<Result<_>>()?;
+        if keys.is_empty() {
+            return Err(Error::invalid("no keys were named: name what is locked"));
+        }
+        keys.sort_unstable();
+        keys.dedup();
+        let claim = |key| Claim { locks: locks.clone(), key: Ok(key), terms: terms.clone() };
+        Ok(keys.into_iter().map(claim).collect())
+    }
+}
+
+/// Several held locks. The loss of one is the loss of all.
+#[must_use = "the locks are released as soon as their guard is dropped"]
+pub struct AllGuard(Vec<Guard>);
+
+impl AllGuard {
+    /// The held locks, in the order of their keys.
+    pub fn guards(&self) -> &[Guard] {
+        &self.0
+    }
+
+    /// The token of each key.
+    pub fn tokens(&self) -> impl Iterator<Item = (&Key, u64)> {
+        self.0.iter().map(|guard| (guard.key(), guard.token()))
+    }
+
+    /// Whether all of them are still held. See [`Held::check`](crate::Held::check).
+    pub fn check(&self) -> Result<()> {
+        self.0.iter().try_for_each(|guard| guard.check())
+    }
+
+    /// Returns when the first of them is lost. See [`Held::lost`](crate::Held::lost).
+    pub async fn lost(&self) -> Loss {
+        let each = self.0.iter().map(|guard| Box::pin(guard.lost()) as Pin<Box<_>>);
+        select_all(each).await.0
+    }
+
+    /// Works under the locks. See [`Held::run`](crate::Held::run).
+    pub async fn run<F: Future>(&self, work: F) -> Result<F::Output> {
+        until_lost(|| self.check(), self.lost(), work).await
+    }
+
+    /// Gives all of them back, the last one first, and says whether all were held until now.
+    ///
+    /// One that fails does not keep the others from being given back.
+    pub async fn release(mut self) -> Result<()> {
+        let mut outcome = Ok(());
+        while let Some(guard) = self.0.pop() {
+            let released = guard.release().await;
+            outcome = outcome.and(released);
+        }
+        outcome
+    }
+}
+
+impl Drop for AllGuard {
+    fn drop(&mut self) {
+        while let Some(guard) = self.0.pop() {
+            drop(guard);
+        }
+    }
+}
+
+impl fmt::Debug for AllGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.0).finish()
+    }
+}

@@ -1,0 +1,123 @@
+//! A doorbell: an engine rings it when a ticket's standing may have changed.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
+use crate::TicketId;
+
+/// The bells of the tickets that somebody listens for.
+///
+/// To miss nothing: [`listen`](Bells::listen) first, then look at the ticket, then await the bell.
+#[derive(Default)]
+pub struct Bells {
+    hung: Mutex<HashMap<TicketId, Hung>>,
+    /// How many there are, so that ringing where nobody listens costs nothing.
+    count: AtomicUsize,
+}
+
+struct Hung {
+    rung: Arc<Notify>,
+    listeners: usize,
+}
+
+/// Somebody listens, until this is dropped.
+pub struct Bell<'a> {
+    bells: &'a Bells,
+    id: TicketId,
+    rung: Arc<Notify>,
+}
+
+impl Bells {
+    /// Hangs up a bell for a ticket.
+    pub fn listen(&self, id: TicketId) -> Bell<'_> {
+        let mut hung = self.lock();
+        let bell = hung
+            .entry(id)
+            .or_insert_with(|| Hung { rung: Arc::new(Notify::new()), listeners: 0 });
+        bell.listeners += 1;
+        let rung = bell.rung.clone();
+        self.count.store(hung.len(), Ordering::Release);
+        Bell { bells: self, id, rung }
+    }
+
+    /// Wakes all who listen for this ticket.
+    pub fn ring(&self, id: TicketId) {
+        if self.is_quiet() {
+            return;
+        }
+        let rung = self.lock().get(&id).map(|bell| bell.rung.clone());
+        if let Some(rung) = rung {
+            rung.notify_waiters();
+        }
+    }
+
+    /// Wakes everybody.
+    pub fn ring_all(&self) {
+        let all: Vec<_> = self.lock().values().map(|bell| bell.rung.clone()).collect();
+        for rung in all {
+            rung.notify_waiters();
+        }
+    }
+
+    /// Whether nobody listens at all.
+    pub fn is_quiet(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<TicketId, Hung>> {
+        self.hung.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Bell<'_> {
+    /// Ready once the bell rings after this call.
+    pub fn rung(&self) -> Notified<'_> {
+        self.rung.notified()
+    }
+}
+
+impl Drop for Bell<'_> {
+    fn drop(&mut self) {
+        let mut hung = self.bells.lock();
+        if let Entry::Occupied(mut bell) = hung.entry(self.id) {
+            bell.get_mut().listeners -= 1;
+            if bell.get().listeners == 0 {
+                bell.remove();
+            }
+        }
+        self.bells.count.store(hung.len(), Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_ring_after_listening_is_heard_and_the_bell_is_taken_down() {
+        let bells = Bells::default();
+        let id = TicketId::fresh();
+        {
+            let bell = bells.listen(id);
+            let other = bells.listen(id);
+            let (rung, also) = (bell.rung(), other.rung());
+            let (mut rung, mut also) = (pin!(rung), pin!(also));
+            rung.as_mut().enable();
+            also.as_mut().enable();
+            bells.ring(id);
+            assert!(rung.now_or_never().is_some());
+            assert!(also.now_or_never().is_some());
+        }
+        assert!(bells.is_quiet());
+        assert!(bells.lock().is_empty());
+    }
+}

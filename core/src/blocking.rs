@@ -1,0 +1,271 @@
+//! The same locks for programs without async: every verb waits on the calling thread.
+
+use std::ops::Deref;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use crate::event::Scope;
+use crate::{
+    All, AllGuard, Block, Counter, Election, Guard, Key, Leader, Leaders, Left, Locks, Loss, Mutex,
+    Place, Result, RwLock, Seen, Semaphore, Sequence, Tally, Ticket, TicketId, Warning, Watch,
+    WriteGuard,
+};
+
+/// Something of Tenure whose verbs block. What needs no waiting, it does as before.
+///
+/// Not for threads that drive an async runtime: these would stand still.
+#[derive(Clone, Debug)]
+pub struct Blocking<T>(T);
+
+impl Locks {
+    /// The same locks, for threads.
+    pub fn blocking(&self) -> Blocking<Locks> {
+        Blocking(self.clone())
+    }
+}
+
+impl<T> Blocking<T> {
+    /// The async one.
+    pub fn into_inner(self) -> T {
+        self.0
+    }
+}
+
+impl<T> Deref for Blocking<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// Waits on this thread until the future is ready. Every future of Tenure can be waited for so.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+/// Each blocking verb is the async one, waited for.
+macro_rules! verbs {
+    ($type:ty: $($(#[$doc:meta])* $verb:ident($($arg:ident: $arg_type:ty),*) -> $answer:ty, $wrap:expr;)*) => {
+        impl Blocking<$type> {
+            $($(#[$doc])*
+            pub fn $verb(&self, $($arg: $arg_type),*) -> $answer {
+                ($wrap)(block_on(self.0.$verb($($arg),*)))
+            })*
+        }
+    };
+}
+
+fn same<T>(answer: T) -> T {
+    answer
+}
+
+fn one<T>(answer: Result<T>) -> Result<Blocking<T>> {
+    answer.map(Blocking)
+}
+
+fn maybe<T>(answer: Result<Option<T>>) -> Result<Option<Blocking<T>>> {
+    Ok(answer?.map(Blocking))
+}
+
+impl Blocking<Locks> {
+    /// See [`Locks::mutex`].
+    pub fn mutex(&self, key: impl AsRef<str>) -> Blocking<Mutex> {
+        Blocking(self.0.mutex(key))
+    }
+
+    /// See [`Locks::rwlock`].
+    pub fn rwlock(&self, key: impl AsRef<str>) -> Blocking<RwLock> {
+        Blocking(self.0.rwlock(key))
+    }
+
+    /// See [`Locks::semaphore`].
+    pub fn semaphore(&self, key: impl AsRef<str>, permits: u32) -> Blocking<Semaphore> {
+        Blocking(self.0.semaphore(key, permits))
+    }
+
+    /// See [`Locks::all`].
+    pub fn all<K: AsRef<str>>(&self, keys: impl IntoIterator<Item = K>) -> Blocking<All> {
+        Blocking(self.0.all(keys))
+    }
+
+    /// See [`Locks::election`].
+    pub fn election(&self, key: impl AsRef<str>) -> Blocking<Election> {
+        Blocking(self.0.election(key))
+    }
+
+    /// See [`Locks::sequence`].
+    pub fn sequence(&self, key: impl AsRef<str>) -> Blocking<Sequence> {
+        Blocking(self.0.sequence(key))
+    }
+
+    /// See [`Locks::counter`].
+    pub fn counter(&self, key: impl AsRef<str>) -> Blocking<Counter> {
+        Blocking(self.0.counter(key))
+    }
+
+    /// See [`Locks::watch`] and [`Locks::watch_key`].
+    pub fn watch(&self, scope: Scope) -> Result<Blocking<Watch>> {
+        one(block_on(Watch::start(&self.0.inner, scope)))
+    }
+}
+
+verbs! { Locks:
+    /// See [`Locks::line`].
+    line(key: &str) -> Result<Vec<(Ticket, Place)>>, same;
+    /// See [`Locks::keys`].
+    keys(prefix: &str) -> Result<Vec<Key>>, same;
+    /// See [`Locks::break_ticket`].
+    break_ticket(key: &str, id: TicketId) -> Result<Left>, same;
+    /// See [`Locks::force_out`].
+    force_out(key: &str, id: TicketId) -> Result<Left>, same;
+    /// See [`Locks::settled`].
+    settled() -> (), same;
+}
+
+verbs! { Mutex:
+    /// See [`Mutex::lock`].
+    lock() -> Result<Blocking<Guard>>, one;
+    /// See [`Mutex::try_lock`].
+    try_lock() -> Result<Option<Blocking<Guard>>>, maybe;
+    /// See [`Mutex::lock_within`].
+    lock_within(time: Duration) -> Result<Option<Blocking<Guard>>>, maybe;
+}
+
+verbs! { RwLock:
+    /// See [`RwLock::read`].
+    read() -> Result<Blocking<Guard>>, one;
+    /// See [`RwLock::try_read`].
+    try_read() -> Result<Option<Blocking<Guard>>>, maybe;
+    /// See [`RwLock::read_within`].
+    read_within(time: Duration) -> Result<Option<Blocking<Guard>>>, maybe;
+    /// See [`RwLock::write`].
+    write() -> Result<Blocking<WriteGuard>>, one;
+    /// See [`RwLock::try_write`].
+    try_write() -> Result<Option<Blocking<WriteGuard>>>, maybe;
+    /// See [`RwLock::write_within`].
+    write_within(time: Duration) -> Result<Option<Blocking<WriteGuard>>>, maybe;
+}
+
+verbs! { Semaphore:
+    /// See [`Semaphore::acquire`].
+    acquire() -> Result<Blocking<Guard>>, one;
+    /// See [`Semaphore::acquire_many`].
+    acquire_many(count: u32) -> Result<Blocking<Guard>>, one;
+    /// See [`Semaphore::try_acquire`].
+    try_acquire() -> Result<Option<Blocking<Guard>>>, maybe;
+    /// See [`Semaphore::try_acquire_many`].
+    try_acquire_many(count: u32) -> Result<Option<Blocking<Guard>>>, maybe;
+    /// See [`Semaphore::acquire_within`].
+    acquire_within(time: Duration) -> Result<Option<Blocking<Guard>>>, maybe;
+    /// See [`Semaphore::acquire_many_within`].
+    acquire_many_within(count: u32, time: Duration) -> Result<Option<Blocking<Guard>>>, maybe;
+}
+
+verbs! { All:
+    /// See [`All::lock`].
+    lock() -> Result<Blocking<AllGuard>>, one;
+    /// See [`All::try_lock`].
+    try_lock() -> Result<Option<Blocking<AllGuard>>>, maybe;
+    /// See [`All::lock_within`].
+    lock_within(time: Duration) -> Result<Option<Blocking<AllGuard>>>, maybe;
+}
+
+verbs! { Election:
+    /// See [`Election::campaign`].
+    campaign() -> Result<Blocking<Guard>>, one;
+    /// See [`Election::try_campaign`].
+    try_campaign() -> Result<Option<Blocking<Guard>>>, maybe;
+    /// See [`Election::campaign_within`].
+    campaign_within(time: Duration) -> Result<Option<Blocking<Guard>>>, maybe;
+    /// See [`Election::leader`].
+    leader() -> Result<Option<Leader>>, same;
+    /// See [`Election::observe`].
+    observe() -> Result<Blocking<Leaders>>, one;
+}
+
+verbs! { Sequence:
+    /// See [`Sequence::next`].
+    next() -> Result<u64>, same;
+    /// See [`Sequence::next_block`].
+    next_block(count: u64) -> Result<Block>, same;
+    /// See [`Sequence::last`].
+    last() -> Result<u64>, same;
+}
+
+verbs! { Counter:
+    /// See [`Counter::add`].
+    add(by: u64) -> Result<Tally>, same;
+    /// See [`Counter::get`].
+    get() -> Result<Tally>, same;
+}
+
+verbs! { Guard:
+    /// See [`Held::extend`](crate::Held::extend).
+    extend() -> Result<()>, same;
+    /// See [`Held::lost`](crate::Held::lost).
+    lost() -> Loss, same;
+    /// See [`Held::warned`](crate::Held::warned).
+    warned() -> Warning, same;
+    /// See [`Held::set_note`](crate::Held::set_note).
+    set_note(note: &str) -> Result<()>, same;
+}
+
+impl Blocking<Guard> {
+    /// See [`Guard::release`].
+    pub fn release(self) -> Result<()> {
+        block_on(self.0.release())
+    }
+}
+
+impl Blocking<WriteGuard> {
+    /// See [`WriteGuard::downgrade`].
+    pub fn downgrade(self) -> Result<Blocking<Guard>> {
+        one(block_on(self.0.downgrade()))
+    }
+
+    /// See [`WriteGuard::release`].
+    pub fn release(self) -> Result<()> {
+        block_on(self.0.release())
+    }
+}
+
+impl Blocking<AllGuard> {
+    /// See [`AllGuard::release`].
+    pub fn release(self) -> Result<()> {
+        block_on(self.0.release())
+    }
+}
+
+impl Blocking<Watch> {
+    /// See [`Watch::next`].
+    pub fn wait(&mut self) -> Result<Seen> {
+        block_on(self.0.next())
+    }
+}
+
+impl Blocking<Leaders> {
+    /// See [`Leaders::next`].
+    pub fn wait(&mut self) -> Result<Option<Leader>> {
+        block_on(self.0.next())
+    }
+}

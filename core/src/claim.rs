@@ -1,0 +1,111 @@
+//! A claim: who wants how much of which key, on what terms. Every primitive is one with another share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::terms::Terms;
+use crate::wait::{Wait, acquire};
+use crate::{Error, Guard, Key, Locks, Result, Share, Ticket};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Claim {
+    pub(crate) locks: Locks,
+    pub(crate) key: Result<Key>,
+    pub(crate) terms: Terms,
+}
+
+impl Claim {
+    pub(crate) fn new(locks: &Locks, key: impl AsRef<str>) -> Self {
+        Self { locks: locks.clone(), key: Key::new(key), terms: Terms::default() }
+    }
+
+    pub(crate) fn key(&self) -> Result<&Key> {
+        self.key.as_ref().map_err(Clone::clone)
+    }
+
+    /// Waits as long as it takes.
+    pub(crate) async fn wait(&self, share: Share) -> Result<Guard> {
+        self.acquire(share, Wait::Ever).await?.ok_or_else(|| {
+            Error::unavailable("the store turned away a ticket whose owner would have waited")
+        })
+    }
+
+    /// Takes it if it is free.
+    pub(crate) async fn attempt(&self, share: Share) -> Result<Option<Guard>> {
+        self.acquire(share, Wait::Never).await
+    }
+
+    /// Waits for so long.
+    pub(crate) async fn wait_for(&self, share: Share, time: Duration) -> Result<Option<Guard>> {
+        self.acquire(share, Wait::For(time)).await
+    }
+
+    async fn acquire(&self, share: Share, wait: Wait) -> Result<Option<Guard>> {
+        let inner = &self.locks.inner;
+        let rhythm = self.terms.rhythm(&inner.profile)?;
+        let plain = self.locks.ticket(self.key()?.clone());
+        let note: Arc<str> = self.terms.note.clone().unwrap_or_else(|| plain.note.clone());
+        let ticket = Ticket { share, ttl: self.terms.ttl, note, ..plain };
+        acquire(inner, &ticket, rhythm, wait).await
+    }
+}
+
+/// The terms that can be chosen for every primitive which is held.
+macro_rules! terms {
+    () => {
+        /// How long it lives in the store without a sign of life, 30 s by default.
+        ///
+        /// Shorter frees it sooner after a crash; longer rides out longer trouble with the store. Means
+        /// nothing where the kernel knows that the holder lives.
+        #[must_use]
+        pub fn ttl(mut self, ttl: std::time::Duration) -> Self {
+            self.claim.terms.ttl = ttl;
+            self
+        }
+
+        /// How often a sign of life is given, a third of the ttl by default.
+        #[must_use]
+        pub fn renew_every(mut self, period: std::time::Duration) -> Self {
+            self.claim.terms.renew_every = Some(period);
+            self
+        }
+
+        /// How long before the end of its life it counts as lost: the larger of 50 ms and a hundredth
+        /// of the ttl by default. It must cover what the holder does between a check and its effect.
+        #[must_use]
+        pub fn margin(mut self, margin: std::time::Duration) -> Self {
+            self.claim.terms.margin = Some(margin);
+            self
+        }
+
+        /// How much faster the store's clock may run than this machine's, in parts per million:
+        /// 10,000, which is one percent, by default.
+        #[must_use]
+        pub fn drift_ppm(mut self, drift_ppm: u32) -> Self {
+            self.claim.terms.drift_ppm = drift_ppm;
+            self
+        }
+
+        /// What others see beside it in the line.
+        #[must_use]
+        pub fn note(mut self, note: impl Into<std::sync::Arc<str>>) -> Self {
+            self.claim.terms.note = Some(note.into());
+            self
+        }
+
+        /// After so long it is lost, and renewed no more: a limit for work that hangs.
+        #[must_use]
+        pub fn max_hold(mut self, time: std::time::Duration) -> Self {
+            self.claim.terms.max_hold = Some(time);
+            self
+        }
+
+        /// It is not renewed by itself, only by [`extend`](crate::Held::extend).
+        #[must_use]
+        pub fn by_hand(mut self) -> Self {
+            self.claim.terms.by_hand = true;
+            self
+        }
+    };
+}
+pub(crate) use terms;

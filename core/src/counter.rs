@@ -1,0 +1,63 @@
+//! A counter that starts anew with every window, as a rate limiter counts.
+
+use std::time::Duration;
+
+use crate::claim::Claim;
+use crate::{Engine as _, Error, Locks, NUMBER_MAX, Result, TTL_MAX, Tally, Window};
+
+/// Counts within a window of time, which begins with the first count. Made by [`Locks::counter`].
+#[derive(Clone, Debug)]
+#[must_use = "a counter counts nothing until it is asked to"]
+pub struct Counter {
+    claim: Claim,
+    window: Window,
+}
+
+impl Locks {
+    /// The counter of this name, with a window of one second until another is named. It has nothing
+    /// to do with a lock or a sequence of the same name.
+    pub fn counter(&self, key: impl AsRef<str>) -> Counter {
+        let window = Window { per: Duration::from_secs(1), limit: None };
+        Counter { claim: Claim::new(self, key), window }
+    }
+}
+
+impl Counter {
+    /// How long a window lasts. A window that runs goes on as it began.
+    pub fn window(mut self, per: Duration) -> Self {
+        self.window.per = per;
+        self
+    }
+
+    /// A count that would go above this within a window is refused, and counts nothing.
+    pub fn limit(mut self, limit: u64) -> Self {
+        self.window.limit = Some(limit);
+        self
+    }
+
+    /// Counts, unless that goes above the limit.
+    ///
+    /// Where the answer is lost it is unknown whether it was counted, and it is not tried again: a
+    /// count may be too high then, never too low.
+    pub async fn add(&self, by: u64) -> Result<Tally> {
+        if by > NUMBER_MAX {
+            return Err(Error::invalid(format!(
+                "a count cannot grow by {by}: name at most {NUMBER_MAX}"
+            )));
+        }
+        if self.window.per.is_zero() || self.window.per > TTL_MAX {
+            return Err(Error::invalid(format!(
+                "a window of {:?} cannot be kept: it must be more than 0, and at most {} days",
+                self.window.per,
+                TTL_MAX.as_secs() / 86_400
+            )));
+        }
+        let engine = &self.claim.locks.inner.engine;
+        engine.tally(self.claim.key()?, by, Some(self.window)).await
+    }
+
+    /// The count of the window that runs, without adding to it.
+    pub async fn get(&self) -> Result<Tally> {
+        self.add(0).await
+    }
+}

@@ -1,0 +1,98 @@
+//! Until when a holder may believe: counted from before the question was asked.
+
+use std::time::Duration;
+
+use crate::Time;
+
+/// How little a holder trusts clocks and networks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Caution {
+    /// How much the store's rounding may take off a ttl.
+    pub(crate) rounding: Duration,
+    /// How much faster the store's clock may run than ours, in parts per million.
+    pub(crate) drift_ppm: u32,
+    /// How long before the end of a life its holder stops.
+    pub(crate) margin: Duration,
+}
+
+/// `D = s + (T − q)(1 − ρ) − m`, where `sent` was read before the request went out and `life` is
+/// what the store confirmed. Never later than that, and never before `sent`.
+pub(crate) fn deadline(sent: Time, life: Duration, caution: &Caution) -> Time {
+    sent.plus(usable(life, caution))
+}
+
+/// How much of a life its holder uses: `(T − q)(1 − ρ) − m`.
+pub(crate) fn usable(life: Duration, caution: &Caution) -> Duration {
+    let counted = life.saturating_sub(caution.rounding);
+    let drift = counted.as_nanos().saturating_mul(u128::from(caution.drift_ppm)).div_ceil(1_000_000);
+    let drift = Duration::from_nanos(u64::try_from(drift).unwrap_or(u64::MAX));
+    counted.saturating_sub(drift).saturating_sub(caution.margin)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn caution() -> impl Strategy<Value = Caution> {
+        (any::<u32>(), 0..=1_000_000_u32, any::<u32>()).prop_map(|(rounding, drift_ppm, margin)| {
+            Caution {
+                rounding: Duration::from_micros(rounding.into()),
+                drift_ppm,
+                margin: Duration::from_micros(margin.into()),
+            }
+        })
+    }
+
+    fn time() -> impl Strategy<Value = Time> {
+        (any::<u64>(), any::<u64>()).prop_map(|(boot_ns, raw_ns)| Time { boot_ns, raw_ns })
+    }
+
+    fn life() -> impl Strategy<Value = Duration> {
+        (any::<u64>(), 0..1_000_000_000_u32).prop_map(|(secs, nanos)| Duration::new(secs, nanos))
+    }
+
+    proptest! {
+        #[test]
+        fn never_later_than_allowed(sent in time(), life in life(), caution in caution()) {
+            let deadline = deadline(sent, life, &caution);
+            let allowed = life.saturating_sub(caution.rounding).as_nanos();
+            let allowed = allowed * u128::from(1_000_000 - caution.drift_ppm) / 1_000_000;
+            let allowed = allowed.saturating_sub(caution.margin.as_nanos());
+            prop_assert!(u128::from(deadline.boot_ns - sent.boot_ns) <= allowed);
+            prop_assert!(u128::from(deadline.raw_ns - sent.raw_ns) <= allowed);
+        }
+
+        #[test]
+        fn never_before_it_was_sent(sent in time(), life in life(), caution in caution()) {
+            let deadline = deadline(sent, life, &caution);
+            prop_assert!(deadline.boot_ns >= sent.boot_ns && deadline.raw_ns >= sent.raw_ns);
+        }
+
+        #[test]
+        fn sent_later_is_due_no_sooner(
+            sent in time(), later in any::<u32>(), life in life(), caution in caution()
+        ) {
+            let later = sent.plus(Duration::from_nanos(later.into()));
+            let (first, second) = (deadline(sent, life, &caution), deadline(later, life, &caution));
+            prop_assert_eq!(second.max(first), second);
+        }
+
+        #[test]
+        fn a_longer_life_is_due_no_sooner(
+            sent in time(), life in life(), more in any::<u32>(), caution in caution()
+        ) {
+            let longer = life.saturating_add(Duration::from_nanos(more.into()));
+            let (first, second) = (deadline(sent, life, &caution), deadline(sent, longer, &caution));
+            prop_assert_eq!(second.max(first), second);
+        }
+
+        #[test]
+        fn more_caution_is_due_no_later(sent in time(), life in life(), caution in caution()) {
+            let careless = Caution { rounding: Duration::ZERO, drift_ppm: 0, margin: Duration::ZERO };
+            let bold = deadline(sent, life, &careless);
+            prop_assert_eq!(deadline(sent, life, &caution).max(bold), bold);
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! A guard: the lock is held until it is released, dropped or lost.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::ops::Deref;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use crate::hold::State;
+use crate::kept::Kept;
+use crate::listen::Listener;
+use crate::locks::Inner;
+use crate::sweep::Trace;
+use crate::terms::check_note;
+use crate::{Engine as _, Error, Key, Leave, Left, Loss, Result, Share, Standing, TicketId};
+
+/// A held lock. Dropping it gives it back, and so does [`release`](Guard::release), which also says
+/// whether it was still held.
+///
+/// A guard can be lost: its program was paused for too long, the store could not be reached, an
+/// operator broke it. **No lock can stop a program that does not look.** Ask [`check`](Held::check)
+/// before what must not happen twice, or let [`run`](Held::run) stop the work; and where the resource
+/// can refuse old numbers, send it the [`token`](Held::token), which is the only full protection.
+#[must_use = "the lock is released as soon as its guard is dropped"]
+pub struct Guard {
+    held: Held,
+    entry: Entry,
+}
+
+impl Guard {
+    pub(crate) fn new(entry: Entry, number: u64) -> Self {
+        let held = Held { kept: entry.kept.clone(), inner: entry.inner.clone(), number };
+        Self { held, entry }
+    }
+
+    /// Gives the lock back, and says whether it was held until now.
+    ///
+    /// [`Lost`](crate::Kind::Lost): it was not, and somebody else may have held it meanwhile.
+    /// [`Unavailable`](crate::Kind::Unavailable): the store did not confirm; it goes on being given
+    /// back in the background.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the lock is given back in the background all the same.
+    pub async fn release(self) -> Result<()> {
+        let Self { held, entry } = self;
+        let was_held = held.kept.with(|hold| hold.release(held.inner.host.now()));
+        entry.inner.keeper.forget(&held.kept);
+        let left = entry.inner.engine.leave(&held.kept.ticket(), Leave::Now).await?;
+        entry.is_out();
+        match left {
+            Left::Absent => was_held.and(Err(Error::lost(Loss::Broken))),
+            _ => was_held,
+        }
+    }
+
+    /// A view of the hold that can be cloned and handed to others, without the right to release.
+    pub fn held(&self) -> Held {
+        self.held.clone()
+    }
+
+    pub(crate) async fn shrink(&self, share: Share) -> Result<()> {
+        self.held.kept.set_share(share);
+        match self.held.extend().await {
+            Err(error) if error.is_unknown() => Ok(()),
+            outcome => outcome,
+        }
+    }
+}
+
+impl Deref for Guard {
+    type Target = Held;
+
+    fn deref(&self) -> &Held {
+        &self.held
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.held, f)
+    }
+}
+
+/// A view of a hold: what it is, and whether it still is. It keeps nothing locked by itself.
+#[derive(Clone)]
+pub struct Held {
+    kept: Arc<Kept>,
+    inner: Arc<Inner>,
+    number: u64,
+}
+
+impl Held {
+    /// The number of this hold, above that of every earlier hold of the key: the fencing token.
+    ///
+    /// It protects what refuses older tokens, in one step with the write. The holder shows its token
+    /// to the resource before its first read.
+    pub fn token(&self) -> u64 {
+        self.number
+    }
+
+    /// What is held.
+    pub fn key(&self) -> &Key {
+        &self.kept.key
+    }
+
+    /// The ticket's id, as an operator sees it in the line.
+    pub fn id(&self) -> TicketId {
+        self.kept.id
+    }
+
+    /// Whether it is still held, by the clock and by all that is known. Asks nobody, and is cheap
+    /// enough to be called before every step.
+    pub fn check(&self) -> Result<()> {
+        match self.kept.with(|hold| hold.judge(self.inner.host.now())) {
+            State::Holding(_) => Ok(()),
+            State::Lost(loss) => Err(Error::lost(loss)),
+            State::Asked | State::Waiting | State::Released => {
+                Err(Error::invalid("the lock was released: its guard was given back"))
+            }
+        }
+    }
+
+    /// How long it can be relied on if no renewal came through any more; `None` where the kernel
+    /// knows that the holder lives, and there is no such end.
+    pub fn remaining(&self) -> Option<Duration> {
+        self.kept.with(|hold| hold.remaining(self.inner.host.now()))
+    }
+
+    /// Returns when the lock is lost, and says why. Never returns if it is released first.
+    ///
+    /// # Cancel safety
+    ///
+    /// A loss is never un-told: whoever asks later gets the same answer at once.
+    pub async fn lost(&self) -> Loss {
+        Listener::new(&self.inner, &self.kept)
+            .until(Standing::Holding, || self.kept.loss(self.inner.host.now()))
+            .await
+    }
+
+    /// Returns when a renewal has failed and the lock will be lost unless a later one comes through:
+    /// time to slow down, or to finish. Never returns on a lock that stays sound.
+    pub async fn warned(&self) -> Warning {
+        loop {
+            let mut news = pin!(self.kept.news());
+            news.as_mut().enable();
+            let now = self.inner.host.now();
+            let warning = self.kept.with(|hold| Warning {
+                failed: hold.failed(),
+                remaining: hold.remaining(now),
+            });
+            if warning.failed > 0 {
+                return warning;
+            }
+            news.await;
+        }
+    }
+
+    /// Works under the lock: the work is dropped the moment the lock is lost.
+    ///
+    /// The clock is read before every step of the work, so that a program that slept past its lease
+    /// is stopped before it does anything more.
+    pub async fn run<F: Future>(&self, work: F) -> Result<F::Output> {
+        until_lost(|| self.check(), self.lost(), work).await
+    }
+
+    /// Renews now. For locks that are renewed by hand; on others it only comes sooner.
+    pub async fn extend(&self) -> Result<()> {
+        self.check()?;
+        let failed = self.kept.with(|hold| hold.failed());
+        self.inner.keeper.renew(&self.kept).await;
+        self.inner.keeper.reschedule(&self.kept);
+        self.check()?;
+        self.kept.with(|hold| hold.trouble_since(failed)).map_or(Ok(()), Err)
+    }
+
+    /// Changes the note in place, for all who look at the line.
+    ///
+    /// If the store cannot be reached, the next renewal that comes through carries it.
+    pub async fn set_note(&self, note: impl Into<Arc<str>>) -> Result<()> {
+        let note = note.into();
+        check_note(&note)?;
+        self.kept.set_note(note);
+        self.extend().await
+    }
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Held")
+            .field("key", &self.kept.key)
+            .field("token", &self.number)
+            .field("state", &self.kept.with(|hold| hold.state()))
+            .finish()
+    }
+}
+
+/// Polls the work only while `check` agrees, and drops it on a loss.
+pub(crate) async fn until_lost<F: Future>(
+    check: impl Fn() -> Result<()>,
+    lost: impl Future<Output = Loss>,
+    work: F,
+) -> Result<F::Output> {
+    let mut lost = pin!(lost);
+    let mut work = pin!(work);
+    poll_fn(|context| {
+        if let Err(error) = check() {
+            return Poll::Ready(Err(error));
+        }
+        if let Poll::Ready(loss) = lost.as_mut().poll(context) {
+            return Poll::Ready(Err(Error::lost(loss)));
+        }
+        work.as_mut().poll(context).map(Ok)
+    })
+    .await
+}
+
+/// Renewals have begun to fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// How many in a row.
+    pub failed: u32,
+    /// How long the lock can still be relied on.
+    pub remaining: Option<Duration>,
+}
+
+/// A ticket that is to leave its line when its owner is done with it, however that comes about.
+pub(crate) struct Entry {
+    pub(crate) kept: Arc<Kept>,
+    pub(crate) inner: Arc<Inner>,
+    trace: Option<Trace>,
+}
+
+impl Entry {
+    /// Made before the ticket is sent anywhere, so that nothing can be left behind.
+    pub(crate) fn new(kept: Arc<Kept>, inner: Arc<Inner>) -> Self {
+        Self { kept, inner, trace: Some(Trace::Joining) }
+    }
+
+    /// The store has confirmed that the ticket is in the line.
+    pub(crate) fn is_in(&mut self) {
+        self.trace = Some(Trace::InLine);
+    }
+
+    /// The store has confirmed that it is not.
+    pub(crate) fn is_out(mut self) {
+        self.trace = None;
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.inner.keeper.forget(&self.kept);
+        if let Some(trace) = self.trace {
+            let now = self.inner.host.now();
+            // A loss that was told stays told; anything else is over quietly.
+            let _told = self.kept.with(|hold| hold.release(now));
+            self.inner.sweeper.give_back(self.kept.ticket(), trace);
+        }
+    }
+}

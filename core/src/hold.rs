@@ -1,0 +1,231 @@
+//! What an owner knows of its ticket, as a pure state machine: time is an argument.
+
+use std::time::Duration;
+
+use crate::deadline::deadline;
+use crate::terms::Rhythm;
+use crate::{Error, Loss, Place, Result, Standing, Time};
+
+/// How many renewals may fail in a row before a waiter gives up, where lives have no end.
+const SILENCES_MAX: u32 = 3;
+
+/// One ticket, from the moment it is asked for until it is over.
+///
+/// ```text
+/// Asked ──▶ Waiting ──▶ Holding ──▶ Released
+///   └──────────┴───────────┴──────▶ Lost
+/// ```
+///
+/// There is no way back: what is lost is never un-lost, and what is released is never renewed.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    rhythm: Rhythm,
+    state: State,
+    /// When the owner stops believing that its ticket lives.
+    deadline: Time,
+    /// When it has been held for long enough.
+    enough: Time,
+    /// When the next sign of life is due.
+    due: Time,
+    /// How many signs of life have failed in a row.
+    failed: u32,
+    /// Why the last one failed.
+    trouble: Option<Error>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Asked,
+    Waiting,
+    Holding(u64),
+    Lost(Loss),
+    Released,
+}
+
+impl Hold {
+    pub(crate) fn new(rhythm: Rhythm) -> Self {
+        Self {
+            rhythm,
+            state: State::Asked,
+            deadline: Time::NEVER,
+            enough: Time::NEVER,
+            due: Time::NEVER,
+            failed: 0,
+            trouble: None,
+        }
+    }
+
+    /// The store answered a join or a renewal that was sent at `sent`.
+    pub(crate) fn hear(&mut self, sent: Time, now: Time, answer: Result<Option<Place>>) {
+        self.judge(now);
+        if self.is_over() {
+            return;
+        }
+        match answer {
+            Ok(Some(place)) => self.hear_place(sent, now, place),
+            Ok(None) if now.has_reached(self.deadline) => self.lose(Loss::Expired),
+            Ok(None) => self.lose(Loss::Broken),
+            Err(error) => match error.loss() {
+                Some(loss) => self.lose(loss),
+                None => self.hear_trouble(now, error),
+            },
+        }
+    }
+
+    /// The store rang: the ticket is served. Its life still runs from its last sign of life.
+    pub(crate) fn hear_served(&mut self, now: Time, number: u64) {
+        self.judge(now);
+        if matches!(self.state, State::Waiting) && !now.has_reached(self.deadline) {
+            self.begin(now, number);
+        }
+    }
+
+    /// Looks at the clock: is it over?
+    pub(crate) fn judge(&mut self, now: Time) -> State {
+        if let State::Holding(_) = self.state {
+            if now.has_reached(self.enough) {
+                self.lose(Loss::HeldTooLong);
+            } else if now.has_reached(self.deadline) {
+                self.lose(if self.failed > 0 { Loss::Unreachable } else { Loss::Expired });
+            }
+        }
+        self.state
+    }
+
+    /// The owner gives it back: whether it was still held.
+    pub(crate) fn release(&mut self, now: Time) -> Result<()> {
+        match self.judge(now) {
+            State::Lost(loss) => Err(Error::lost(loss)),
+            _ => {
+                self.state = State::Released;
+                Ok(())
+            }
+        }
+    }
+
+    /// Why there is no point in waiting on: the store refuses, or has been silent for the ticket's
+    /// whole life, or for as long where lives have no end.
+    pub(crate) fn hopeless(&self, now: Time) -> Option<&Error> {
+        let silent = match self.deadline {
+            Time::NEVER => self.failed > SILENCES_MAX,
+            deadline => now.has_reached(deadline),
+        };
+        self.trouble.as_ref().filter(|trouble| silent || !trouble.is_unknown())
+    }
+
+    /// When a clock has to look at it next.
+    pub(crate) fn next(&self, now: Time) -> Option<Time> {
+        match self.state {
+            State::Lost(_) | State::Released => None,
+            State::Holding(_) => Some(self.due.min(self.deadline).min(self.enough)),
+            State::Asked | State::Waiting if now.has_reached(self.deadline) => Some(self.due),
+            State::Asked | State::Waiting => Some(self.due.min(self.deadline)),
+        }
+    }
+
+    /// A renewal is on its way: no other is due until its outcome is known.
+    pub(crate) fn begin_renewal(&mut self) {
+        self.due = Time::NEVER;
+    }
+
+    /// Whether a sign of life is due.
+    pub(crate) fn is_due(&self, now: Time) -> bool {
+        !self.is_over() && now.has_reached(self.due)
+    }
+
+    /// How long it can be relied on without another renewal; `None` if the kernel sees to it.
+    pub(crate) fn remaining(&self, now: Time) -> Option<Duration> {
+        (self.deadline != Time::NEVER).then(|| now.until(self.deadline))
+    }
+
+    /// Whether only its owner renews it.
+    pub(crate) fn is_kept_by_hand(&self) -> bool {
+        self.rhythm.by_hand && matches!(self.state, State::Holding(_))
+    }
+
+    /// How many renewals have failed since the last that came through.
+    pub(crate) fn failed(&self) -> u32 {
+        self.failed
+    }
+
+    /// Why the last renewal failed, if more have failed than had before.
+    pub(crate) fn trouble_since(&self, failed: u32) -> Option<Error> {
+        self.trouble.clone().filter(|_| self.failed > failed)
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.state
+    }
+
+    pub(crate) fn rhythm(&self) -> &Rhythm {
+        &self.rhythm
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(self.state, State::Lost(_) | State::Released)
+    }
+
+    fn hear_place(&mut self, sent: Time, now: Time, place: Place) {
+        if place.leaving {
+            self.lose(Loss::Broken);
+            return;
+        }
+        if let Some(life) = place.life {
+            let confirmed = deadline(sent, life, &self.rhythm.caution);
+            let known = self.deadline != Time::NEVER;
+            self.deadline = if known { self.deadline.max(confirmed) } else { confirmed };
+        }
+        self.failed = 0;
+        self.trouble = None;
+        self.due = self.next_sign(sent, now, &place);
+        self.keep_hands_off();
+        if matches!(self.state, State::Asked) {
+            self.state = State::Waiting;
+        }
+        if place.standing == Standing::Holding {
+            self.hear_served(now, place.number);
+        }
+    }
+
+    fn hear_trouble(&mut self, now: Time, error: Error) {
+        self.failed += 1;
+        self.trouble = Some(error);
+        self.due = now.plus(self.rhythm.every / 4);
+        self.keep_hands_off();
+    }
+
+    fn next_sign(&self, sent: Time, now: Time, place: &Place) -> Time {
+        let waiting = place.standing == Standing::Waiting;
+        let due = sent.plus(jittered(self.rhythm.every, sent));
+        match place.look {
+            Some(look) if waiting => due.min(now.plus(look)),
+            _ => due,
+        }
+    }
+
+    fn begin(&mut self, now: Time, number: u64) {
+        self.state = State::Holding(number);
+        self.keep_hands_off();
+        if let Some(max_hold) = self.rhythm.max_hold {
+            self.enough = now.plus(max_hold);
+        }
+    }
+
+    /// What its owner renews by hand, nobody else renews.
+    fn keep_hands_off(&mut self) {
+        if self.is_kept_by_hand() {
+            self.due = Time::NEVER;
+        }
+    }
+
+    fn lose(&mut self, loss: Loss) {
+        self.state = State::Lost(loss);
+    }
+}
+
+/// Up to a tenth sooner, so that what was locked together is not renewed together for ever.
+fn jittered(every: Duration, seed: Time) -> Duration {
+    let spread = seed.boot_ns.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54;
+    let spread = u32::try_from(spread).unwrap_or(0);
+    every - every / 10 * spread / 1024
+}

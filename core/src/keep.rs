@@ -1,0 +1,190 @@
+//! The keeper gives signs of life for every ticket, served or waiting, and tells each loss in time.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::{Either, select};
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use tokio::sync::Notify;
+
+use crate::hold::State;
+use crate::kept::{Kept, Page};
+use crate::wrap::AnyEngine;
+use crate::{Boxed, Engine as _, Error, Host, Time};
+
+/// A timer may stand still while the machine sleeps; the keeper looks at the clock this often.
+const NAP_MAX: Duration = Duration::from_secs(1);
+
+pub(crate) struct Keeper {
+    engine: AnyEngine,
+    host: Arc<dyn Host>,
+    book: Mutex<Book>,
+    /// Rung when something is due sooner than the keeper expects, and when it is to stop.
+    sooner: Notify,
+}
+
+#[derive(Default)]
+struct Book {
+    pages: BTreeMap<Page, Arc<Kept>>,
+    count: u64,
+    /// When the keeper will look into the book by itself; `None` while it does not run.
+    wakes: Option<u64>,
+    closed: bool,
+}
+
+impl Keeper {
+    pub(crate) fn new(engine: AnyEngine, host: Arc<dyn Host>) -> Arc<Self> {
+        Arc::new(Self { engine, host, book: Mutex::default(), sooner: Notify::new() })
+    }
+
+    /// Looks after a ticket from now on.
+    pub(crate) fn keep(self: &Arc<Self>, kept: &Arc<Kept>) {
+        let now = self.host.now();
+        let Some(next) = kept.with(|hold| hold.next(now)) else { return };
+        let mut book = self.book();
+        let starts = book.wakes.is_none();
+        let sooner = book.write(kept, next);
+        drop(book);
+        if starts {
+            let keeper = self.clone();
+            self.host.spawn(Box::pin(async move { keeper.run().await }));
+        } else if sooner {
+            self.sooner.notify_one();
+        }
+    }
+
+    /// Looks after it no more.
+    pub(crate) fn forget(&self, kept: &Kept) {
+        let mut book = self.book();
+        if let Some(page) = kept.turn_page(None) {
+            book.pages.remove(&page);
+        }
+    }
+
+    /// One sign of life now, whoever asks for it.
+    pub(crate) async fn renew(&self, kept: &Kept) -> State {
+        let ticket = kept.ticket();
+        let sent = self.host.now();
+        let answer = self.engine.renew(&ticket).await;
+        kept.hear(sent, self.host.now(), answer)
+    }
+
+    /// Everyone is gone: the keeper stops.
+    pub(crate) fn close(&self) {
+        self.book().closed = true;
+        self.sooner.notify_one();
+    }
+
+    async fn run(self: Arc<Self>) {
+        let mut renewals: FuturesUnordered<Boxed<()>> = FuturesUnordered::new();
+        while let Some(nap) = self.next_nap() {
+            let sooner = pin!(self.sooner.notified());
+            let wake = select(sooner, self.host.sleep(nap));
+            let renewed = async {
+                match renewals.next().await {
+                    Some(()) => {}
+                    None => std::future::pending().await,
+                }
+            };
+            if let Either::Left(_) = select(wake, pin!(renewed)).await {
+                self.look(&mut renewals);
+            }
+        }
+    }
+
+    /// How long until something is due; `None` when it is time to stop.
+    fn next_nap(&self) -> Option<Duration> {
+        let now = self.host.now();
+        let mut book = self.book();
+        if book.closed {
+            return None;
+        }
+        let planned = book.wakes.filter(|wakes| *wakes > now.boot_ns).unwrap_or(u64::MAX);
+        let due = book.pages.first_key_value().map_or(u64::MAX, |((due, _), _)| *due).min(planned);
+        book.wakes = Some(due);
+        let nap = Duration::from_nanos(due.saturating_sub(now.boot_ns));
+        Some(if book.pages.is_empty() { nap } else { nap.min(NAP_MAX) })
+    }
+
+    /// Looks at every ticket whose time has come.
+    fn look(self: &Arc<Self>, renewals: &mut FuturesUnordered<Boxed<()>>) {
+        let now = self.host.now();
+        let due = self.book().due(now);
+        for kept in due {
+            let (state, due) = kept.with(|hold| {
+                let (state, due) = (hold.judge(now), hold.is_due(now));
+                if due {
+                    hold.begin_renewal();
+                }
+                (state, due)
+            });
+            if state == State::Waiting {
+                kept.ring();
+            }
+            self.reschedule(&kept);
+            if due {
+                // What a quick engine answers at once need not be queued.
+                let mut attempt: Boxed<()> = Box::pin(self.clone().attempt(kept));
+                if (&mut attempt).now_or_never().is_none() {
+                    renewals.push(attempt);
+                }
+            }
+        }
+    }
+
+    /// One renewal, which may hang without keeping others waiting.
+    async fn attempt(self: Arc<Self>, kept: Arc<Kept>) {
+        let patience = kept.with(|hold| hold.rhythm().every / 4);
+        let answered = {
+            let renewal = pin!(self.renew(&kept));
+            let silence = self.host.sleep(patience);
+            matches!(select(renewal, silence).await, Either::Left(_))
+        };
+        if !answered {
+            let now = self.host.now();
+            let error = Error::unavailable(format!(
+                "the store did not answer a renewal of {:?} within {patience:?}",
+                kept.key
+            ));
+            kept.hear(now, now, Err(error));
+        }
+        self.reschedule(&kept);
+    }
+
+    /// Something about it has changed: when it has to be looked at next?
+    pub(crate) fn reschedule(&self, kept: &Kept) {
+        let now = self.host.now();
+        let next = kept.with(|hold| hold.next(now));
+        let mut book = self.book();
+        let Some(page) = kept.turn_page(None) else { return };
+        if let (Some(kept), Some(next)) = (book.pages.remove(&page), next)
+            && book.write(&kept, next)
+        {
+            self.sooner.notify_one();
+        }
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Book {
+    fn due(&self, now: Time) -> Vec<Arc<Kept>> {
+        let due = self.pages.range(..=(now.boot_ns, u64::MAX));
+        due.map(|(_, kept)| kept.clone()).collect()
+    }
+
+    /// Whether the keeper must be told, because it will not look that soon by itself.
+    fn write(&mut self, kept: &Arc<Kept>, next: Time) -> bool {
+        self.count += 1;
+        let page = (next.boot_ns, self.count);
+        kept.turn_page(Some(page));
+        self.pages.insert(page, kept.clone());
+        let wakes = self.wakes.replace(self.wakes.map_or(page.0, |wakes| wakes.min(page.0)));
+        wakes.is_some_and(|wakes| page.0 < wakes)
+    }
+}

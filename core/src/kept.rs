@@ -1,0 +1,105 @@
+//! One ticket and what its owner knows of it, shared by the waiter, the guard and the keeper.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
+use crate::hold::{Hold, State};
+use crate::terms::Rhythm;
+use crate::{Key, Loss, Place, Result, Share, Ticket, TicketId, Time};
+
+pub(crate) struct Kept {
+    pub(crate) id: TicketId,
+    pub(crate) key: Key,
+    known: Mutex<Known>,
+    /// Rung whenever something new is known.
+    news: Notify,
+}
+
+struct Known {
+    ticket: Ticket,
+    hold: Hold,
+    /// Where the keeper has it in its book.
+    page: Option<Page>,
+}
+
+/// When the keeper looks at a ticket next; the count tells apart what is due together.
+pub(crate) type Page = (u64, u64);
+
+impl Kept {
+    pub(crate) fn new(ticket: Ticket, rhythm: Rhythm) -> Arc<Self> {
+        Arc::new(Self {
+            id: ticket.id,
+            key: ticket.key.clone(),
+            known: Mutex::new(Known { ticket, hold: Hold::new(rhythm), page: None }),
+            news: Notify::new(),
+        })
+    }
+
+    /// Reads or changes what is known, and rings if the state has changed.
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Hold) -> T) -> T {
+        let (answer, changed) = {
+            let mut known = self.lock();
+            let before = (known.hold.state(), known.hold.failed());
+            let answer = act(&mut known.hold);
+            (answer, before != (known.hold.state(), known.hold.failed()))
+        };
+        if changed {
+            self.news.notify_waiters();
+        }
+        answer
+    }
+
+    /// The store answered a join or a renewal. Whoever waits is rung even if nothing changed, so
+    /// that a lost push costs one heartbeat and no more.
+    pub(crate) fn hear(&self, sent: Time, now: Time, answer: Result<Option<Place>>) -> State {
+        let state = {
+            let mut known = self.lock();
+            known.hold.hear(sent, now, answer);
+            known.hold.state()
+        };
+        self.news.notify_waiters();
+        state
+    }
+
+    /// Wakes whoever waits for news, to look at the clock.
+    pub(crate) fn ring(&self) {
+        self.news.notify_waiters();
+    }
+
+    /// Ready once there is news after this call.
+    pub(crate) fn news(&self) -> Notified<'_> {
+        self.news.notified()
+    }
+
+    pub(crate) fn ticket(&self) -> Ticket {
+        self.lock().ticket.clone()
+    }
+
+    /// From now on every sign of life carries this note.
+    pub(crate) fn set_note(&self, note: Arc<str>) {
+        self.lock().ticket.note = note;
+    }
+
+    /// From now on every sign of life carries this share.
+    pub(crate) fn set_share(&self, share: Share) {
+        self.lock().ticket.share = share;
+    }
+
+    /// Looks at the clock: why it is lost, if it is.
+    pub(crate) fn loss(&self, now: Time) -> Option<Loss> {
+        match self.with(|hold| hold.judge(now)) {
+            State::Lost(loss) => Some(loss),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn turn_page(&self, page: Option<Page>) -> Option<Page> {
+        std::mem::replace(&mut self.lock().page, page)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,179 @@
+//! One store, and all the locks in it.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, OnceLock};
+
+use crate::keep::Keeper;
+use crate::sweep::Sweeper;
+use crate::ticket::OWNER_BYTES_MAX;
+use crate::wrap::{AnyEngine, Hosted};
+use crate::{
+    Engine, Error, Host, Key, Leave, Left, Need, Place, PrivateThread, Profile, Result, Share,
+    Ticket, TicketId,
+};
+
+/// The locks of one store. Clones share everything.
+#[derive(Clone)]
+pub struct Locks {
+    pub(crate) inner: Arc<Inner>,
+    owner: Arc<str>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) engine: AnyEngine,
+    pub(crate) host: Arc<dyn Host>,
+    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) sweeper: Arc<Sweeper>,
+    pub(crate) profile: Profile,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.keeper.close();
+    }
+}
+
+impl Locks {
+    /// The locks that this engine keeps.
+    ///
+    /// An engine whose verbs are [`quick`](Profile::quick) is called in place. Any other should be made on
+    /// the thread it is to live on: see [`hosted`](Locks::hosted).
+    pub fn new(engine: impl Engine) -> Self {
+        Self::on(engine, Arc::new(PrivateThread::for_timers()))
+    }
+
+    /// The locks of an engine that drives sockets: it is made and called on a private thread, so
+    /// that its renewals go on whatever the caller's own threads do.
+    pub async fn hosted<E, M>(make: M) -> Result<Self>
+    where
+        E: Engine,
+        M: Future<Output = Result<E>> + Send + 'static,
+    {
+        let host: Arc<dyn Host> = Arc::new(PrivateThread::for_drivers());
+        let engine = Hosted::make(host.clone(), make).await?;
+        Ok(Self::on(engine, host))
+    }
+
+    /// The locks that this engine keeps, with their keeper and sweeper on this host.
+    pub fn on(engine: impl Engine, host: Arc<dyn Host>) -> Self {
+        let engine = AnyEngine::new(engine);
+        let profile = engine.profile();
+        let keeper = Keeper::new(engine.clone(), host.clone());
+        let sweeper = Sweeper::new(engine.clone(), host.clone());
+        let inner = Arc::new(Inner { engine, host, keeper, sweeper, profile });
+        Self { inner, owner: this_process() }
+    }
+
+    /// The same locks, for an owner of this name: what others see in the line.
+    pub fn owned_by(&self, owner: &str) -> Result<Self> {
+        if owner.len() > OWNER_BYTES_MAX {
+            return Err(Error::invalid(format!(
+                "an owner's name of {} bytes is too long: at most {OWNER_BYTES_MAX} bytes are allowed",
+                owner.len()
+            )));
+        }
+        Ok(Self { inner: self.inner.clone(), owner: owner.into() })
+    }
+
+    /// What this store promises.
+    pub fn guarantees(&self) -> &Profile {
+        &self.inner.profile
+    }
+
+    /// Refuses a store that does not promise all of this.
+    pub fn require(&self, needs: &[Need]) -> Result<()> {
+        self.inner.profile.require(needs)
+    }
+
+    /// The tickets in the line of a key, from the front.
+    pub async fn line(&self, key: impl AsRef<str>) -> Result<Vec<(Ticket, Place)>> {
+        self.inner.engine.line(&Key::new(key)?).await
+    }
+
+    /// The keys that begin with `prefix` and have a holder or a waiter, in order.
+    pub async fn keys(&self, prefix: impl AsRef<str>) -> Result<Vec<Key>> {
+        self.inner.engine.keys(prefix.as_ref()).await
+    }
+
+    /// Breaks somebody's ticket: a waiter is out at once; a holder is told, and is out when it has
+    /// stopped, at the latest when its life ends. So a break never makes two holders.
+    pub async fn break_ticket(&self, key: impl AsRef<str>, id: TicketId) -> Result<Left> {
+        self.take_out(key.as_ref(), id, Leave::Soon).await
+    }
+
+    /// Takes out somebody's ticket at once, whatever its owner does.
+    ///
+    /// **If the owner still works, there are two.** For an owner who is known to be gone or stuck,
+    /// and work that refuses old tokens.
+    pub async fn force_out(&self, key: impl AsRef<str>, id: TicketId) -> Result<Left> {
+        self.take_out(key.as_ref(), id, Leave::Now).await
+    }
+
+    /// Returns once everything that was dropped has been given back to the store, as far as it could be.
+    pub async fn settled(&self) {
+        self.inner.sweeper.settled().await;
+    }
+
+    async fn take_out(&self, key: &str, id: TicketId, how: Leave) -> Result<Left> {
+        let ticket = Ticket { id, ..self.ticket(Key::new(key)?) };
+        self.inner.engine.leave(&ticket, how).await
+    }
+
+    /// A ticket of this owner, with everything else at its default.
+    pub(crate) fn ticket(&self, key: Key) -> Ticket {
+        Ticket {
+            id: TicketId::fresh(),
+            key,
+            share: Share::WHOLE,
+            ttl: crate::terms::TTL_DEFAULT,
+            owner: self.owner.clone(),
+            note: no_note(),
+            floor: 0,
+        }
+    }
+}
+
+impl fmt::Debug for Locks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Locks")
+            .field("engine", &self.inner.profile.name)
+            .field("owner", &self.owner)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The empty note, once for all tickets.
+fn no_note() -> Arc<str> {
+    static NONE: OnceLock<Arc<str>> = OnceLock::new();
+    NONE.get_or_init(|| "".into()).clone()
+}
+
+/// `program[pid]@machine`.
+fn this_process() -> Arc<str> {
+    static NAME: OnceLock<Arc<str>> = OnceLock::new();
+    NAME.get_or_init(|| {
+        let program = std::env::args_os().next().unwrap_or_default();
+        let program = std::path::Path::new(&program).file_stem().unwrap_or_default();
+        let pid = std::process::id();
+        let mut name = format!("{}[{pid}]", program.to_string_lossy());
+        if let Some(machine) = machine_name() {
+            name.push('@');
+            name.push_str(&machine);
+        }
+        let end = (0..=OWNER_BYTES_MAX.min(name.len())).rev().find(|at| name.is_char_boundary(*at));
+        name.truncate(end.unwrap_or(0));
+        name.into()
+    })
+    .clone()
+}
+
+#[cfg(unix)]
+fn machine_name() -> Option<String> {
+    Some(rustix::system::uname().nodename().to_string_lossy().into_owned())
+}
+
+#[cfg(not(unix))]
+fn machine_name() -> Option<String> {
+    std::env::var("COMPUTERNAME").ok()
+}

@@ -1,0 +1,278 @@
+//! The memory engine: lines in a map, the reference that every other engine is compared with.
+
+mod journal;
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use self::journal::Journal;
+use crate::bell::Bells;
+use crate::event::{Cursor, News, Scope, What};
+use crate::profile::{Fence, Liveness, Profile, Sight, Survives};
+use crate::{
+    Clock, Engine, Error, Key, Leave, Left, Line, Lives, NUMBER_MAX, Patience, Place, Result,
+    Standing, SystemClock, Tally, Ticket, TicketId, Time, Wake, Window,
+};
+
+/// A store in this process's memory. Clones are clients of the same store.
+#[derive(Clone)]
+pub struct Memory(Arc<Shared>);
+
+struct Shared {
+    clock: Box<dyn Clock>,
+    /// What the store's clock said when it was opened, in microseconds since 1970. From then on it
+    /// follows the boot clock, so that nobody can set it.
+    opened_us: u64,
+    opened: Time,
+    store: Mutex<Store>,
+    bells: Bells,
+}
+
+#[derive(Default)]
+struct Store {
+    lines: HashMap<Key, Line>,
+    /// Above every number of the lines that are forgotten because nobody stands in them.
+    floor: u64,
+    sequences: HashMap<Key, u64>,
+    counts: HashMap<Key, Count>,
+    /// When there are so many counts, those that are over are thrown out.
+    counts_full: usize,
+    journal: Journal,
+}
+
+struct Count {
+    value: u64,
+    ends: u64,
+}
+
+impl Memory {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::with_clock(SystemClock)
+    }
+
+    /// An empty store that lives by this clock.
+    pub fn with_clock(clock: impl Clock) -> Self {
+        let (opened_us, opened) = (clock.wall_us(), clock.now());
+        Self(Arc::new(Shared {
+            clock: Box::new(clock),
+            opened_us,
+            opened,
+            store: Mutex::default(),
+            bells: Bells::default(),
+        }))
+    }
+
+    fn now(&self) -> u64 {
+        let passed = self.0.clock.now().boot_ns.saturating_sub(self.0.opened.boot_ns) / 1000;
+        self.0.opened_us + passed
+    }
+
+    fn store(&self) -> MutexGuard<'_, Store> {
+        self.0.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One step on one line: whoever it concerns is rung for, and an empty line is forgotten.
+    fn step<T>(
+        &self,
+        key: &Key,
+        act: impl FnOnce(&mut Line, u64, &mut dyn FnMut(What, &Ticket, u64)) -> T,
+    ) -> T {
+        let now = self.now();
+        let quiet = self.0.bells.is_quiet();
+        let mut concerned: Vec<TicketId> = Vec::new();
+        let mut written = None;
+        let answer = {
+            let mut store = self.store();
+            let Store { lines, floor, journal, .. } = &mut *store;
+            let mut line = match lines.entry(key.clone()) {
+                Entry::Occupied(line) => line,
+                Entry::Vacant(nobody) => nobody.insert_entry(Line::above(*floor)),
+            };
+            let answer = act(line.get_mut(), now, &mut |what, ticket, number| {
+                if !quiet && !matches!(what, What::Joined | What::Changed) {
+                    concerned.push(ticket.id);
+                }
+                if journal.note(now, what, ticket, number) {
+                    written = Some(journal.written());
+                }
+            });
+            if line.get().is_empty() {
+                *floor = line.get().last().max(*floor);
+                line.remove();
+            }
+            answer
+        };
+        // Rung for only now: a waker may do anything, even come back for the store.
+        for id in concerned {
+            self.0.bells.ring(id);
+        }
+        if let Some(written) = written {
+            written.notify_waiters();
+        }
+        answer
+    }
+
+    /// Why a watcher who saw the ticket in this standing should be woken.
+    fn differs(&self, ticket: &Ticket, seen: Standing) -> Option<Wake> {
+        let place = self.step(&ticket.key, |line, now, tell| {
+            line.expire(now, tell);
+            line.find_place(ticket.id, now)
+        });
+        match place {
+            Some(place) if place.leaving => Some(Wake::Look),
+            Some(place) if place.standing == seen => None,
+            Some(place) => Some(Wake::Served(place.number)),
+            None => Some(Wake::Look),
+        }
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Engine for Memory {
+    fn profile(&self) -> Profile {
+        Profile {
+            name: "memory",
+            liveness: Liveness::Process,
+            fair: true,
+            push: true,
+            events: Sight::Every,
+            fence: Fence::Volatile,
+            survives: Survives {
+                holder_crash: false,
+                holder_pause: true,
+                store_crash: false,
+                failover: false,
+                clock_step: true,
+            },
+            rounding: Duration::from_micros(1),
+            quick: true,
+        }
+    }
+
+    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+        self.step(&ticket.key, |line, now, tell| {
+            line.join(ticket, patience, Lives::ByTtl, now, tell)
+        })
+    }
+
+    async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
+        Ok(self.step(&ticket.key, |line, now, tell| line.renew(ticket, now, tell)))
+    }
+
+    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+        Ok(self.step(&ticket.key, |line, now, tell| line.leave(ticket.id, how, now, tell)))
+    }
+
+    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+        let bell = self.0.bells.listen(ticket.id);
+        let mut rung = pin!(bell.rung());
+        rung.as_mut().enable();
+        if let Some(wake) = self.differs(ticket, seen) {
+            return Ok(wake);
+        }
+        rung.await;
+        Ok(self.differs(ticket, seen).unwrap_or(Wake::Look))
+    }
+
+    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+        let Some(mut after) = after else {
+            let cursor = self.store().journal.open();
+            return Ok(News { events: Vec::new(), cursor, missed: false });
+        };
+        let written = self.store().journal.written();
+        loop {
+            let mut next = pin!(written.notified());
+            next.as_mut().enable();
+            let news = self.store().journal.since(scope, after);
+            if news.missed || !news.events.is_empty() {
+                return Ok(news);
+            }
+            after = news.cursor;
+            next.await;
+        }
+    }
+
+    async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
+        Ok(self.step(key, |line, now, tell| {
+            line.expire(now, tell);
+            line.list(now)
+        }))
+    }
+
+    async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
+        let mut keys: Vec<Key> = {
+            let store = self.store();
+            store.lines.keys().filter(|key| key.as_str().starts_with(prefix)).cloned().collect()
+        };
+        keys.retain(|key| {
+            self.step(key, |line, now, tell| {
+                line.expire(now, tell);
+                !line.is_empty()
+            })
+        });
+        keys.sort_unstable();
+        Ok(keys)
+    }
+
+    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
+        let now = self.now();
+        let mut store = self.store();
+        match window {
+            None => store.next(key, by),
+            Some(window) => store.count(key, by, window, now),
+        }
+    }
+}
+
+impl Store {
+    fn next(&mut self, key: &Key, by: u64) -> Result<Tally> {
+        let last = self.sequences.get(key).copied().unwrap_or(0);
+        let value = add(key, last, by)?;
+        if by > 0 {
+            self.sequences.insert(key.clone(), value);
+        }
+        Ok(Tally { value, allowed: true, resets_in: None })
+    }
+
+    fn count(&mut self, key: &Key, by: u64, window: Window, now: u64) -> Result<Tally> {
+        if self.counts.len() > self.counts_full {
+            self.counts.retain(|_, count| count.ends > now);
+            self.counts_full = (self.counts.len() * 2).max(1024);
+        }
+        let fresh = Count { value: 0, ends: now.saturating_add(micros(window.per)) };
+        let count = match self.counts.get(key) {
+            Some(count) if count.ends > now => Count { ..*count },
+            _ => fresh,
+        };
+        let wanted = add(key, count.value, by)?;
+        let allowed = window.limit.is_none_or(|limit| wanted <= limit);
+        let value = if allowed { wanted } else { count.value };
+        let resets_in = Some(Duration::from_micros(count.ends.saturating_sub(now)));
+        if allowed && by > 0 {
+            self.counts.insert(key.clone(), Count { value, ..count });
+        }
+        Ok(Tally { value, allowed, resets_in })
+    }
+}
+
+fn add(key: &Key, value: u64, by: u64) -> Result<u64> {
+    match value.checked_add(by) {
+        Some(sum) if sum <= NUMBER_MAX => Ok(sum),
+        _ => Err(Error::rejected(format!(
+            "the count of {key:?} cannot grow by {by}: it is at {value}, and the last number there is is {NUMBER_MAX}"
+        ))),
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

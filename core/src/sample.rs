@@ -1,0 +1,125 @@
+//! Events for stores that have none to tell: look at the lines, again and again, and tell what changed.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::event::{Cursor, Event, News, Scope, What};
+use crate::{Engine, Host, Key, Place, Result, Standing, Ticket, TicketId};
+
+/// How many onlookers can be followed at a time; who comes back too late has missed something.
+const ONLOOKERS_MAX: usize = 64;
+
+/// Remembers what each onlooker saw last. What comes and goes between two looks is not seen.
+pub struct Sampler {
+    pause: Duration,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    last: u64,
+    looks: VecDeque<(Cursor, Look)>,
+}
+
+/// Every ticket in scope at one moment.
+type Look = BTreeMap<(Key, u64, TicketId), (Ticket, Place)>;
+
+impl Sampler {
+    /// Looks again after each such pause.
+    pub fn new(pause: Duration) -> Self {
+        Self { pause, seen: Mutex::default() }
+    }
+
+    /// What [`Engine::events`] answers, by looking at the lines of `engine`.
+    pub async fn events(
+        &self,
+        engine: &impl Engine,
+        host: &dyn Host,
+        scope: &Scope,
+        after: Option<Cursor>,
+    ) -> Result<News> {
+        let known = after.and_then(|cursor| self.seen().recall(cursor));
+        let Some(before) = known else {
+            let now = look(engine, scope).await?;
+            let cursor = self.seen().remember(now);
+            return Ok(News { events: Vec::new(), cursor, missed: after.is_some() });
+        };
+        loop {
+            let now = look(engine, scope).await?;
+            let events = changes(&before, &now, host.wall_us());
+            if !events.is_empty() {
+                let cursor = self.seen().remember(now);
+                return Ok(News { events, cursor, missed: false });
+            }
+            host.sleep(self.pause).await;
+        }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Seen {
+    fn remember(&mut self, look: Look) -> Cursor {
+        self.last += 1;
+        if self.looks.len() == ONLOOKERS_MAX {
+            self.looks.pop_front();
+        }
+        self.looks.push_back((Cursor(self.last), look));
+        Cursor(self.last)
+    }
+
+    fn recall(&self, cursor: Cursor) -> Option<Look> {
+        self.looks.iter().find(|(known, _)| *known == cursor).map(|(_, look)| look.clone())
+    }
+}
+
+async fn look(engine: &impl Engine, scope: &Scope) -> Result<Look> {
+    let keys = match scope {
+        Scope::Key(key) => vec![key.clone()],
+        Scope::Prefix(prefix) => engine.keys(prefix).await?,
+    };
+    let mut look = Look::new();
+    for key in keys {
+        for (ticket, place) in engine.line(&key).await? {
+            look.insert((key.clone(), place.number, ticket.id), (ticket, place));
+        }
+    }
+    Ok(look)
+}
+
+/// First what left, then what came, each line in its own order.
+fn changes(before: &Look, now: &Look, at_us: u64) -> Vec<Event> {
+    let event = |what, (ticket, place): &(Ticket, Place)| Event {
+        at_us,
+        what,
+        ticket: ticket.clone(),
+        number: place.number,
+    };
+    let mut events = Vec::new();
+    for (id, old) in before {
+        if !now.contains_key(id) {
+            events.push(event(What::Left, old));
+        }
+    }
+    for (id, new) in now {
+        let old = before.get(id);
+        let holds = |place: &Place| place.standing == Standing::Holding;
+        if old.is_none() {
+            events.push(event(What::Joined, new));
+        }
+        if holds(&new.1) && !old.is_some_and(|(_, place)| holds(place)) {
+            events.push(event(What::Served, new));
+        }
+        if old.is_some_and(|(ticket, _)| ticket.note != new.0.note || ticket.share != new.0.share) {
+            events.push(event(What::Changed, new));
+        }
+        if new.1.leaving && old.is_some_and(|(_, place)| !place.leaving) {
+            events.push(event(What::Broken, new));
+        }
+    }
+    events
+}
+

@@ -1,0 +1,71 @@
+//! A semaphore: k of n.
+
+use std::time::Duration;
+
+use crate::claim::{Claim, terms};
+use crate::{Error, Guard, Locks, Result, Share};
+
+/// The most permits a semaphore can have.
+pub const PERMITS_MAX: u32 = 1_000_000;
+
+/// At most so many permits are out at a time. Made by [`Locks::semaphore`].
+///
+/// Everyone who uses the key must name the same capacity; another is refused while the line has a
+/// ticket. The permits of a holder who died come back with its ticket.
+#[derive(Clone, Debug)]
+#[must_use = "a semaphore holds nothing until it is asked to"]
+pub struct Semaphore {
+    claim: Claim,
+    permits: u32,
+}
+
+impl Locks {
+    /// The semaphore of this name, which has so many permits.
+    pub fn semaphore(&self, key: impl AsRef<str>, permits: u32) -> Semaphore {
+        Semaphore { claim: Claim::new(self, key), permits }
+    }
+}
+
+impl Semaphore {
+    terms!();
+
+    /// Waits for one permit. Cancel-safe, like [`Mutex::lock`](crate::Mutex::lock).
+    pub async fn acquire(&self) -> Result<Guard> {
+        self.acquire_many(1).await
+    }
+
+    /// Waits for `count` permits, which come and go together.
+    pub async fn acquire_many(&self, count: u32) -> Result<Guard> {
+        self.claim.wait(self.share(count)?).await
+    }
+
+    /// Takes one permit if one is free and nobody waits, and answers `None` otherwise.
+    pub async fn try_acquire(&self) -> Result<Option<Guard>> {
+        self.try_acquire_many(1).await
+    }
+
+    /// Takes `count` permits if they are free and nobody waits, and answers `None` otherwise.
+    pub async fn try_acquire_many(&self, count: u32) -> Result<Option<Guard>> {
+        self.claim.attempt(self.share(count)?).await
+    }
+
+    /// Waits for one permit for so long, and answers `None` if that was in vain.
+    pub async fn acquire_within(&self, time: Duration) -> Result<Option<Guard>> {
+        self.acquire_many_within(1, time).await
+    }
+
+    /// Waits for `count` permits for so long, and answers `None` if that was in vain.
+    pub async fn acquire_many_within(&self, count: u32, time: Duration) -> Result<Option<Guard>> {
+        self.claim.wait_for(self.share(count)?, time).await
+    }
+
+    fn share(&self, count: u32) -> Result<Share> {
+        if self.permits > PERMITS_MAX {
+            return Err(Error::invalid(format!(
+                "a semaphore of {} permits cannot be kept: at most {PERMITS_MAX} are allowed",
+                self.permits
+            )));
+        }
+        Share::new(count, self.permits)
+    }
+}

@@ -1,0 +1,49 @@
+//! A sequence: every number once, and each above the last.
+
+use crate::claim::Claim;
+use crate::{Engine as _, Error, Locks, NUMBER_MAX, Result};
+
+/// Numbers 1, 2, 3, … that nobody else gets. Made by [`Locks::sequence`].
+///
+/// **Not promised**: that there are no gaps. A number that was given and not used is gone, and where an
+/// answer was lost the next one may skip some. None is ever given twice.
+#[derive(Clone, Debug)]
+#[must_use = "a sequence gives nothing until it is asked to"]
+pub struct Sequence {
+    claim: Claim,
+}
+
+impl Locks {
+    /// The sequence of this name. It has nothing to do with a lock of the same name.
+    pub fn sequence(&self, key: impl AsRef<str>) -> Sequence {
+        Sequence { claim: Claim::new(self, key) }
+    }
+}
+
+/// Numbers that follow one another.
+pub type Block = std::ops::RangeInclusive<u64>;
+
+impl Sequence {
+    /// The next number.
+    pub async fn next(&self) -> Result<u64> {
+        Ok(*self.next_block(1).await?.end())
+    }
+
+    /// The next `count` numbers, in one request.
+    pub async fn next_block(&self, count: u64) -> Result<Block> {
+        if count == 0 || count > NUMBER_MAX {
+            return Err(Error::invalid(format!(
+                "a block of {count} numbers cannot be given: ask for 1 to {NUMBER_MAX}"
+            )));
+        }
+        let engine = &self.claim.locks.inner.engine;
+        let last = engine.tally(self.claim.key()?, count, None).await?.value;
+        Ok(last - count + 1..=last)
+    }
+
+    /// The last number that was given; 0 if none ever was.
+    pub async fn last(&self) -> Result<u64> {
+        let engine = &self.claim.locks.inner.engine;
+        Ok(engine.tally(self.claim.key()?, 0, None).await?.value)
+    }
+}

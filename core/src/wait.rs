@@ -1,0 +1,132 @@
+//! The one waiting loop: join the line, then sleep until the ticket is served.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+
+use crate::guard::{Entry, Guard};
+use crate::hold::{Hold, State};
+use crate::kept::Kept;
+use crate::listen::Listener;
+use crate::locks::Inner;
+use crate::terms::Rhythm;
+use crate::{Engine as _, Error, Loss, Patience, Result, Standing, Ticket, TicketId, Time};
+
+/// How long a caller is willing to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    Never,
+    For(Duration),
+    Ever,
+}
+
+/// What one attempt came to.
+enum Outcome {
+    Held(Guard),
+    Busy,
+    /// The ticket ended while it waited: its owner had been asleep. It stands in line again, at the back.
+    Slept,
+}
+
+/// Gets a guard for a ticket like this one, or `None` if that would take longer than the caller waits.
+pub(crate) async fn acquire(
+    inner: &Arc<Inner>,
+    ticket: &Ticket,
+    rhythm: Rhythm,
+    wait: Wait,
+) -> Result<Option<Guard>> {
+    match wait {
+        Wait::Never | Wait::For(Duration::ZERO) => {
+            acquire_with(inner, ticket, rhythm, Patience::NoWait).await
+        }
+        Wait::Ever => acquire_with(inner, ticket, rhythm, Patience::Wait).await,
+        Wait::For(time) => {
+            let acquired = pin!(acquire_with(inner, ticket, rhythm, Patience::Wait));
+            match select(acquired, inner.host.sleep(time)).await {
+                Either::Left((acquired, _)) => acquired,
+                Either::Right(((), _)) => Ok(None),
+            }
+        }
+    }
+}
+
+async fn acquire_with(
+    inner: &Arc<Inner>,
+    ticket: &Ticket,
+    rhythm: Rhythm,
+    patience: Patience,
+) -> Result<Option<Guard>> {
+    loop {
+        let ticket = Ticket { id: TicketId::fresh(), ..ticket.clone() };
+        match attempt(inner, ticket, rhythm, patience).await? {
+            Outcome::Held(guard) => return Ok(Some(guard)),
+            Outcome::Busy => return Ok(None),
+            Outcome::Slept => {}
+        }
+    }
+}
+
+async fn attempt(
+    inner: &Arc<Inner>,
+    ticket: Ticket,
+    rhythm: Rhythm,
+    patience: Patience,
+) -> Result<Outcome> {
+    let mut entry = Entry::new(Kept::new(ticket.clone(), rhythm), inner.clone());
+    let sent = inner.host.now();
+    let joined = inner.engine.join(&ticket, patience).await;
+    match joined {
+        Ok(Some(_)) => entry.is_in(),
+        Ok(None) => {
+            entry.is_out();
+            return Ok(Outcome::Busy);
+        }
+        Err(error) => {
+            if !error.is_unknown() {
+                entry.is_out();
+            }
+            return Err(error);
+        }
+    }
+    let state = entry.kept.hear(sent, inner.host.now(), joined);
+    if patience == Patience::NoWait && !matches!(state, State::Holding(_)) {
+        return Err(Error::unavailable(format!(
+            "the store answered so late that the lock {:?} it gave is over already",
+            ticket.key
+        )));
+    }
+    inner.keeper.keep(&entry.kept);
+    wait(inner, entry).await
+}
+
+/// What a waiter wakes up to.
+enum Verdict {
+    Served(u64),
+    Slept,
+    Failed(Error),
+}
+
+async fn wait(inner: &Arc<Inner>, entry: Entry) -> Result<Outcome> {
+    let kept = entry.kept.clone();
+    let verdict = Listener::new(inner, &kept)
+        .until(Standing::Waiting, || kept.with(|hold| judge(hold, inner.host.now())))
+        .await;
+    match verdict {
+        Verdict::Served(number) => Ok(Outcome::Held(Guard::new(entry, number))),
+        Verdict::Slept => Ok(Outcome::Slept),
+        Verdict::Failed(error) => Err(error),
+    }
+}
+
+fn judge(hold: &mut Hold, now: Time) -> Option<Verdict> {
+    match hold.judge(now) {
+        State::Holding(number) => Some(Verdict::Served(number)),
+        State::Lost(Loss::Expired | Loss::SessionGone) => Some(Verdict::Slept),
+        State::Lost(loss) => Some(Verdict::Failed(Error::lost(loss))),
+        State::Asked | State::Waiting | State::Released => {
+            hold.hopeless(now).cloned().map(Verdict::Failed)
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Looking on: a stream of what happens to a key, or to all keys with a prefix.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_core::Stream;
+use futures_util::stream::{StreamExt as _, unfold};
+
+use crate::event::{Cursor, Event, Scope};
+use crate::locks::Inner;
+use crate::{Engine as _, Key, Locks, Result};
+
+/// What happens to the lines in scope, from the moment it was made. It never ends.
+///
+/// An error does not end it: the next item is what the store says when it answers again.
+#[must_use = "a stream does nothing until it is polled"]
+pub struct Watch(Pin<Box<dyn Stream<Item = Result<Seen>> + Send>>);
+
+/// What an onlooker sees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// Something happened.
+    Event(Event),
+    /// More happened than the store still knows: look at the lines themselves.
+    Gap,
+}
+
+impl Locks {
+    /// Looks on at every key that begins with `prefix`.
+    pub async fn watch(&self, prefix: impl Into<String>) -> Result<Watch> {
+        Watch::start(&self.inner, Scope::Prefix(prefix.into())).await
+    }
+
+    /// Looks on at one key.
+    pub async fn watch_key(&self, key: impl AsRef<str>) -> Result<Watch> {
+        Watch::start(&self.inner, Scope::Key(Key::new(key)?)).await
+    }
+}
+
+impl Watch {
+    pub(crate) async fn start(inner: &Arc<Inner>, scope: Scope) -> Result<Self> {
+        let cursor = inner.engine.events(&scope, None).await?.cursor;
+        let onlooker = Onlooker { inner: inner.clone(), scope, cursor, seen: VecDeque::new() };
+        Ok(Self(Box::pin(unfold(onlooker, |mut onlooker| async move {
+            let seen = onlooker.next().await;
+            Some((seen, onlooker))
+        }))))
+    }
+
+    /// The next thing that happens.
+    pub async fn next(&mut self) -> Result<Seen> {
+        self.0.next().await.expect("it never ends")
+    }
+}
+
+impl Stream for Watch {
+    type Item = Result<Seen>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.as_mut().poll_next(context)
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watch")
+    }
+}
+
+struct Onlooker {
+    inner: Arc<Inner>,
+    scope: Scope,
+    cursor: Cursor,
+    seen: VecDeque<Seen>,
+}
+
+impl Onlooker {
+    async fn next(&mut self) -> Result<Seen> {
+        loop {
+            if let Some(seen) = self.seen.pop_front() {
+                return Ok(seen);
+            }
+            let news = self.inner.engine.events(&self.scope, Some(self.cursor)).await?;
+            self.cursor = news.cursor;
+            if news.missed {
+                self.seen.push_back(Seen::Gap);
+            }
+            self.seen.extend(news.events.into_iter().map(Seen::Event));
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Engines made of engines.
+
+mod any;
+mod hosted;
+mod quorum;
+mod retry;
+mod traced;
+
+pub use any::AnyEngine;
+pub use hosted::Hosted;
+pub use quorum::Quorum;
+pub use retry::Retry;
+pub use traced::Traced;

@@ -1,0 +1,112 @@
+//! Any engine, its type forgotten: the one place that boxes.
+
+use std::sync::Arc;
+
+use crate::event::{Cursor, News, Scope};
+use crate::{
+    Engine, Key, Leave, Left, Patience, Place, Profile, Result, Standing, Tally, Ticket,
+    Wake, Window,
+};
+
+/// An engine of a type that nobody needs to name. Clones share it.
+#[derive(Clone)]
+pub struct AnyEngine(Arc<dyn Verbs>);
+
+impl AnyEngine {
+    /// Forgets the type.
+    pub fn new(engine: impl Engine) -> Self {
+        Self(Arc::new(engine))
+    }
+}
+
+type Answer<'a, T> =
+    std::pin::Pin<Box<dyn std::future::Future<Output = Result<T>> + Send + 'a>>;
+
+/// The verbs of [`Engine`] as a trait object can have them.
+trait Verbs: Send + Sync + 'static {
+    fn profile(&self) -> Profile;
+    fn join<'a>(&'a self, ticket: &'a Ticket, patience: Patience) -> Answer<'a, Option<Place>>;
+    fn renew<'a>(&'a self, ticket: &'a Ticket) -> Answer<'a, Option<Place>>;
+    fn leave<'a>(&'a self, ticket: &'a Ticket, how: Leave) -> Answer<'a, Left>;
+    fn watch<'a>(&'a self, ticket: &'a Ticket, seen: Standing) -> Answer<'a, Wake>;
+    fn events<'a>(&'a self, scope: &'a Scope, after: Option<Cursor>) -> Answer<'a, News>;
+    fn line<'a>(&'a self, key: &'a Key) -> Answer<'a, Vec<(Ticket, Place)>>;
+    fn keys<'a>(&'a self, prefix: &'a str) -> Answer<'a, Vec<Key>>;
+    fn tally<'a>(&'a self, key: &'a Key, by: u64, window: Option<Window>) -> Answer<'a, Tally>;
+}
+
+impl<E: Engine> Verbs for E {
+    fn profile(&self) -> Profile {
+        Engine::profile(self)
+    }
+
+    fn join<'a>(&'a self, ticket: &'a Ticket, patience: Patience) -> Answer<'a, Option<Place>> {
+        Box::pin(Engine::join(self, ticket, patience))
+    }
+
+    fn renew<'a>(&'a self, ticket: &'a Ticket) -> Answer<'a, Option<Place>> {
+        Box::pin(Engine::renew(self, ticket))
+    }
+
+    fn leave<'a>(&'a self, ticket: &'a Ticket, how: Leave) -> Answer<'a, Left> {
+        Box::pin(Engine::leave(self, ticket, how))
+    }
+
+    fn watch<'a>(&'a self, ticket: &'a Ticket, seen: Standing) -> Answer<'a, Wake> {
+        Box::pin(Engine::watch(self, ticket, seen))
+    }
+
+    fn events<'a>(&'a self, scope: &'a Scope, after: Option<Cursor>) -> Answer<'a, News> {
+        Box::pin(Engine::events(self, scope, after))
+    }
+
+    fn line<'a>(&'a self, key: &'a Key) -> Answer<'a, Vec<(Ticket, Place)>> {
+        Box::pin(Engine::line(self, key))
+    }
+
+    fn keys<'a>(&'a self, prefix: &'a str) -> Answer<'a, Vec<Key>> {
+        Box::pin(Engine::keys(self, prefix))
+    }
+
+    fn tally<'a>(&'a self, key: &'a Key, by: u64, window: Option<Window>) -> Answer<'a, Tally> {
+        Box::pin(Engine::tally(self, key, by, window))
+    }
+}
+
+impl Engine for AnyEngine {
+    fn profile(&self) -> Profile {
+        self.0.profile()
+    }
+
+    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+        self.0.join(ticket, patience).await
+    }
+
+    async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
+        self.0.renew(ticket).await
+    }
+
+    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+        self.0.leave(ticket, how).await
+    }
+
+    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+        self.0.watch(ticket, seen).await
+    }
+
+    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+        self.0.events(scope, after).await
+    }
+
+    async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
+        self.0.line(key).await
+    }
+
+    async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
+        self.0.keys(prefix).await
+    }
+
+    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
+        self.0.tally(key, by, window).await
+    }
+}

@@ -1,0 +1,130 @@
+//! An engine on a thread of its own: its verbs go on whatever the caller's threads do.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use crate::event::{Cursor, News, Scope};
+use crate::{
+    Engine, Error, Host, Key, Leave, Left, Patience, Place, Profile, Result, Standing, Tally,
+    Ticket, Wake, Window,
+};
+
+/// Sends every verb to a host, and the answer back. The futures it gives may be awaited on any
+/// executor; a verb whose future is dropped is carried out all the same, but for the two that only
+/// wait, which are given up.
+pub struct Hosted<E> {
+    engine: Arc<E>,
+    host: Arc<dyn Host>,
+}
+
+impl<E: Engine> Hosted<E> {
+    /// Makes the engine where it is to live.
+    pub async fn make(
+        host: Arc<dyn Host>,
+        make: impl Future<Output = Result<E>> + Send + 'static,
+    ) -> Result<Self> {
+        let engine = carry_out(&*host, make).await?;
+        Ok(Self { engine: Arc::new(engine), host })
+    }
+
+    async fn ask<T, F>(&self, verb: impl FnOnce(Arc<E>) -> F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        carry_out(&*self.host, verb(self.engine.clone())).await
+    }
+
+    async fn wait<T, F>(&self, verb: impl FnOnce(Arc<E>) -> F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let (answer, answered) = oneshot::channel();
+        let verb = verb(self.engine.clone());
+        self.host.spawn(Box::pin(give_up_when_nobody_waits(answer, verb)));
+        answered.await.unwrap_or_else(|_| Err(gone()))
+    }
+}
+
+async fn carry_out<T: Send + 'static>(
+    host: &dyn Host,
+    verb: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    let (answer, answered) = oneshot::channel();
+    host.spawn(Box::pin(async move {
+        // Whoever asked may be gone; the verb was carried out, and its ticket is swept.
+        let _nobody_listens = answer.send(verb.await);
+    }));
+    answered.await.unwrap_or_else(|_| Err(gone()))
+}
+
+async fn give_up_when_nobody_waits<T>(
+    mut answer: oneshot::Sender<Result<T>>,
+    verb: impl Future<Output = Result<T>>,
+) {
+    use futures_util::future::{Either, select};
+
+    let outcome = {
+        let gone = std::pin::pin!(answer.closed());
+        match select(std::pin::pin!(verb), gone).await {
+            Either::Left((outcome, _)) => Some(outcome),
+            Either::Right(_) => None,
+        }
+    };
+    if let Some(outcome) = outcome {
+        let _nobody_listens = answer.send(outcome);
+    }
+}
+
+fn gone() -> Error {
+    Error::unavailable("the thread that speaks to the store ended before it had an answer")
+}
+
+impl<E: Engine> Engine for Hosted<E> {
+    fn profile(&self) -> Profile {
+        Profile { quick: false, ..self.engine.profile() }
+    }
+
+    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+        let ticket = ticket.clone();
+        self.ask(move |engine| async move { engine.join(&ticket, patience).await }).await
+    }
+
+    async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
+        let ticket = ticket.clone();
+        self.ask(move |engine| async move { engine.renew(&ticket).await }).await
+    }
+
+    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+        let ticket = ticket.clone();
+        self.ask(move |engine| async move { engine.leave(&ticket, how).await }).await
+    }
+
+    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+        let ticket = ticket.clone();
+        self.wait(move |engine| async move { engine.watch(&ticket, seen).await }).await
+    }
+
+    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+        let scope = scope.clone();
+        self.wait(move |engine| async move { engine.events(&scope, after).await }).await
+    }
+
+    async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
+        let key = key.clone();
+        self.ask(move |engine| async move { engine.line(&key).await }).await
+    }
+
+    async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
+        let prefix = prefix.to_owned();
+        self.ask(move |engine| async move { engine.keys(&prefix).await }).await
+    }
+
+    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
+        let key = key.clone();
+        self.ask(move |engine| async move { engine.tally(&key, by, window).await }).await
+    }
+}

@@ -1,0 +1,434 @@
+//! An engine made of engines: a ticket holds where a majority of independent stores serves it.
+
+mod poll;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use self::poll::Poll;
+use super::AnyEngine;
+use crate::event::{Cursor, News, Scope};
+use crate::profile::{Fence, Liveness, Profile, Sight, Survives};
+use crate::sample::Sampler;
+use crate::sweep::{Sweeper, Trace};
+use crate::{
+    Engine, Error, Host, Key, Leave, Left, NUMBER_MAX, Patience, Place, Result, SHARE_OF_MAX,
+    Standing, Tally, Ticket, TicketId, Wake, Window,
+};
+
+/// The fewest stores that can outvote one.
+const NODES_MIN: usize = 3;
+/// Numbers are proposed this far ahead of the last that was seen, so that all stores can agree at once.
+const LEAD_US: u64 = 1_000;
+/// How often an onlooker looks.
+const LOOK_PAUSE: Duration = Duration::from_millis(100);
+
+/// A lock over independent stores, none of which is trusted alone: RedLock, with a token that grows.
+///
+/// A ticket never waits in the lines of the stores: it is served at once by a majority, or it leaves
+/// them all and tries again after an uneven pause. So two holders would need two majorities, which
+/// share a store. The number is the highest that any store gave; where they differ it is written back
+/// to a majority before it is used, so that the next majority knows it.
+///
+/// **Not promised**: an order among those who wait; a push; counters; capacities other than those of a
+/// mutex and a reader-writer lock (three holders of "2 of 2" could each have two of three stores); and
+/// safety when a store loses its data and comes back within a ttl.
+pub struct Quorum {
+    nodes: Vec<Node>,
+    host: Arc<dyn Host>,
+    /// How long one store may take to answer.
+    patience: Duration,
+    tickets: Mutex<HashMap<TicketId, Stage>>,
+    /// How far the stores' numbers are ahead of this host's clock, as far as is known.
+    ahead_us: Mutex<Option<u64>>,
+    sampler: Sampler,
+}
+
+#[derive(Clone)]
+struct Node {
+    engine: AnyEngine,
+    sweeper: Arc<Sweeper>,
+}
+
+/// What this client knows of one of its tickets.
+#[derive(Clone, Debug)]
+enum Stage {
+    /// It is in no line, and tries now and then.
+    Trying,
+    /// A majority serves it; some stores may take it in later, and must be looked after when it leaves.
+    Holding { number: u64, late: Vec<usize> },
+}
+
+impl Quorum {
+    /// A lock over these stores, each of which may take `patience` to answer.
+    pub fn new(
+        nodes: impl IntoIterator<Item = AnyEngine>,
+        host: Arc<dyn Host>,
+        patience: Duration,
+    ) -> Result<Self> {
+        let nodes: Vec<Node> = nodes
+            .into_iter()
+            .map(|engine| Node { sweeper: Sweeper::new(engine.clone(), host.clone()), engine })
+            .collect();
+        if nodes.len() < NODES_MIN {
+            return Err(Error::invalid(format!(
+                "a majority of {} stores is no protection: name at least {NODES_MIN}",
+                nodes.len()
+            )));
+        }
+        Ok(Self {
+            nodes,
+            host,
+            patience,
+            tickets: Mutex::default(),
+            ahead_us: Mutex::default(),
+            sampler: Sampler::new(LOOK_PAUSE),
+        })
+    }
+
+    fn majority(&self) -> usize {
+        self.nodes.len() / 2 + 1
+    }
+
+    /// Asks every store at once, until the answers decide it.
+    async fn ask<T, F>(
+        &self,
+        decided: impl Fn(&Poll<T>) -> bool,
+        verb: impl Fn(AnyEngine) -> F,
+    ) -> Poll<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let verbs = self.nodes.iter().map(|node| verb(node.engine.clone()));
+        Poll::of(verbs, &self.host, self.patience, decided).await
+    }
+
+    /// A sign of life to every store.
+    async fn renew_everywhere(&self, ticket: Ticket) -> Poll<Option<Place>> {
+        let enough = |poll: &Poll<_>| poll.answers().flatten().count() >= self.majority();
+        self.ask(enough, |engine| {
+            let ticket = ticket.clone();
+            async move { engine.renew(&ticket).await }
+        })
+        .await
+    }
+
+    /// One try: a majority serves the ticket at once, or it leaves them all. `None`: busy.
+    async fn try_join(&self, ticket: &Ticket) -> Result<Option<Place>> {
+        let asked = Ticket { floor: ticket.floor.max(self.proposal()), ..ticket.clone() };
+        let mut attempt = Attempt::new(self, &asked);
+        let majority = self.majority();
+        let decided = |poll: &Poll<Option<Place>>| {
+            let granted = poll.answers().flatten().count();
+            let refused = poll.answers().count() - granted;
+            granted >= majority || refused > self.nodes.len() - majority
+        };
+        let poll = self
+            .ask(decided, |engine| {
+                let ticket = asked.clone();
+                async move { engine.join(&ticket, Patience::NoWait).await }
+            })
+            .await;
+        attempt.learn(&poll);
+        let granted: Vec<&Place> = poll.answers().flatten().collect();
+        if granted.len() < majority {
+            return self.verdict_on_refusal(&poll);
+        }
+        let number = granted.iter().map(|place| place.number).max().unwrap_or(0);
+        let life = granted.iter().filter_map(|place| place.life).min();
+        if granted.iter().filter(|place| place.number == number).count() < majority {
+            self.write_back(&asked, number).await?;
+        }
+        self.learn(&asked, number);
+        self.tickets().insert(ticket.id, Stage::Holding { number, late: attempt.succeeds() });
+        Ok(Some(held(number, life)))
+    }
+
+    /// A majority must know the number before it is used.
+    async fn write_back(&self, ticket: &Ticket, number: u64) -> Result<()> {
+        let poll = self.renew_everywhere(Ticket { floor: number, ..ticket.clone() }).await;
+        if poll.answers().flatten().count() >= self.majority() {
+            return Ok(());
+        }
+        Err(poll.too_few("took down the number", self.majority()))
+    }
+
+    fn verdict_on_refusal(&self, poll: &Poll<Option<Place>>) -> Result<Option<Place>> {
+        if let Some(error) = poll.refusals().next() {
+            return Err(error.clone());
+        }
+        poll.enough_answers(self.majority()).map(|_| None)
+    }
+
+    /// A number that every store can take as it is, so that no write-back is needed.
+    fn proposal(&self) -> u64 {
+        let ahead = *self.ahead();
+        let now_us = self.host.now().boot_ns / 1000;
+        ahead.map_or(0, |ahead| (now_us + ahead).min(NUMBER_MAX))
+    }
+
+    /// The stores gave a number above the one that was proposed: they are further ahead.
+    fn learn(&self, asked: &Ticket, number: u64) {
+        let now_us = self.host.now().boot_ns / 1000;
+        let mut ahead = self.ahead();
+        if ahead.is_none() || number > asked.floor {
+            *ahead = Some(number.saturating_sub(now_us).saturating_add(LEAD_US));
+        }
+    }
+
+    fn refuse_unsafe(ticket: &Ticket) -> Result<()> {
+        match ticket.share.of() {
+            1 | SHARE_OF_MAX => Ok(()),
+            of => Err(Error::unsupported(format!(
+                "a quorum cannot keep a capacity of {of}: majorities share one store, but more than two of them need not; \
+                 use a mutex, a reader-writer lock, or one store"
+            ))),
+        }
+    }
+
+    fn tickets(&self) -> MutexGuard<'_, HashMap<TicketId, Stage>> {
+        self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ahead(&self) -> MutexGuard<'_, Option<u64>> {
+        self.ahead_us.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stage(&self, id: TicketId) -> Option<Stage> {
+        self.tickets().get(&id).cloned()
+    }
+}
+
+/// A try that leaves all stores at once unless it succeeds, even if its future is dropped.
+struct Attempt<'a> {
+    quorum: &'a Quorum,
+    ticket: &'a Ticket,
+    /// What each store may have of it.
+    traces: Vec<Option<Trace>>,
+}
+
+impl<'a> Attempt<'a> {
+    fn new(quorum: &'a Quorum, ticket: &'a Ticket) -> Self {
+        Self { quorum, ticket, traces: vec![Some(Trace::Joining); quorum.nodes.len()] }
+    }
+
+    fn learn(&mut self, poll: &Poll<Option<Place>>) {
+        let trace = |outcome: Option<&Result<Option<Place>>>| match outcome {
+            Some(Ok(Some(_))) => Some(Trace::InLine),
+            Some(Ok(None)) => None,
+            Some(Err(error)) if !error.is_unknown() => None,
+            Some(Err(_)) | None => Some(Trace::Joining),
+        };
+        self.traces = poll.outcomes().map(trace).collect();
+    }
+
+    /// The stores that may still take the ticket in.
+    fn succeeds(mut self) -> Vec<usize> {
+        let late = |(node, trace)| (trace == Some(Trace::Joining)).then_some(node);
+        std::mem::take(&mut self.traces).into_iter().enumerate().filter_map(late).collect()
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        for (node, trace) in self.quorum.nodes.iter().zip(&self.traces) {
+            if let Some(trace) = trace {
+                node.sweeper.give_back(self.ticket.clone(), *trace);
+            }
+        }
+    }
+}
+
+fn held(number: u64, life: Option<Duration>) -> Place {
+    Place { number, standing: Standing::Holding, ahead: 0, life, look: None, leaving: false }
+}
+
+/// In no line, but on its way: nothing of it lives in the stores, so that nothing of it can end.
+fn trying() -> Place {
+    Place {
+        number: 0,
+        standing: Standing::Waiting,
+        ahead: 1,
+        life: None,
+        look: None,
+        leaving: false,
+    }
+}
+
+impl Engine for Quorum {
+    fn profile(&self) -> Profile {
+        let nodes: Vec<Profile> = self.nodes.iter().map(|node| node.engine.profile()).collect();
+        let all = |holds: fn(&Survives) -> bool| nodes.iter().all(|node| holds(&node.survives));
+        Profile {
+            name: "quorum",
+            liveness: Liveness::Lease,
+            fair: false,
+            push: false,
+            events: Sight::Sampled,
+            fence: nodes.iter().map(|node| node.fence).min().unwrap_or(Fence::None),
+            survives: Survives {
+                holder_crash: true,
+                holder_pause: true,
+                store_crash: all(|node| node.store_crash),
+                failover: false,
+                clock_step: all(|node| node.clock_step),
+            },
+            rounding: nodes.iter().map(|node| node.rounding).max().unwrap_or_default(),
+            quick: false,
+        }
+    }
+
+    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+        Self::refuse_unsafe(ticket)?;
+        if let Some(Stage::Holding { .. }) = self.stage(ticket.id) {
+            return self.renew(ticket).await;
+        }
+        let joined = self.try_join(ticket).await;
+        match joined {
+            Ok(None) if patience == Patience::Wait => {
+                self.tickets().insert(ticket.id, Stage::Trying);
+                Ok(Some(trying()))
+            }
+            joined => joined,
+        }
+    }
+
+    /// A ticket that holds is renewed; one that is still trying tries again.
+    async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
+        let number = match self.stage(ticket.id) {
+            None => return Ok(None),
+            Some(Stage::Trying) => return Ok(Some(self.try_join(ticket).await?.unwrap_or(trying()))),
+            Some(Stage::Holding { number, .. }) => number,
+        };
+        let poll = self.renew_everywhere(ticket.clone()).await;
+        let kept: Vec<&Place> = poll.answers().flatten().collect();
+        if kept.len() >= self.majority() {
+            let life = kept.iter().filter_map(|place| place.life).min();
+            return Ok(Some(held(number, life)));
+        }
+        if kept.len() + poll.silent() >= self.majority() {
+            return Err(poll.too_few("renewed", self.majority()));
+        }
+        // No majority can have it any more. Its owner still gives back what is left.
+        self.tickets().remove(&ticket.id);
+        Ok(None)
+    }
+
+    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+        let stage = self.stage(ticket.id);
+        if how == Leave::Now {
+            self.tickets().remove(&ticket.id);
+            if let Some(Stage::Holding { late, .. }) = &stage {
+                for node in late {
+                    self.nodes[*node].sweeper.give_back(ticket.clone(), Trace::Joining);
+                }
+            }
+        }
+        let majority = self.majority();
+        let enough = |poll: &Poll<Left>| {
+            poll.answers().filter(|left| **left == Left::Holding).count() >= majority
+        };
+        let poll = self
+            .ask(enough, |engine| {
+                let ticket = ticket.clone();
+                async move { engine.leave(&ticket, how).await }
+            })
+            .await;
+        let count = |wanted| poll.answers().filter(|left| **left == wanted).count();
+        let (out, told) = (count(Left::Holding), count(Left::Told));
+        if out >= self.majority() {
+            return Ok(Left::Holding);
+        }
+        if told >= self.majority() {
+            return Ok(Left::Told);
+        }
+        if matches!(stage, Some(Stage::Trying)) && poll.silent() == 0 {
+            return Ok(Left::Waiting);
+        }
+        if out + told + poll.silent() >= self.majority() {
+            return Err(poll.too_few("let it go", self.majority()));
+        }
+        Ok(Left::Absent)
+    }
+
+    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+        match (self.stage(ticket.id), seen) {
+            (Some(Stage::Holding { number, .. }), Standing::Waiting) => Ok(Wake::Served(number)),
+            (None, _) | (Some(Stage::Trying), Standing::Holding) => Ok(Wake::Look),
+            (Some(Stage::Holding { .. }), Standing::Holding) => std::future::pending().await,
+            (Some(Stage::Trying), Standing::Waiting) => {
+                self.host.sleep(uneven(self.patience)).await;
+                Ok(Wake::Look)
+            }
+        }
+    }
+
+    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+        self.sampler.events(self, &*self.host, scope, after).await
+    }
+
+    /// The tickets that a majority serves, each with its own number, the highest.
+    async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
+        let poll = self
+            .ask(|_| false, |engine| {
+                let key = key.clone();
+                async move { engine.line(&key).await }
+            })
+            .await;
+        let lines: Vec<_> = poll.enough_answers(self.majority())?;
+        let mut found: HashMap<TicketId, (usize, Ticket, Place)> = HashMap::new();
+        for (ticket, place) in lines.into_iter().flatten() {
+            if place.standing == Standing::Waiting {
+                continue;
+            }
+            let (votes, _, best) =
+                found.entry(ticket.id).or_insert_with(|| (0, ticket.clone(), *place));
+            *votes += 1;
+            best.number = best.number.max(place.number);
+            best.life = best.life.min(place.life);
+            best.leaving |= place.leaving;
+        }
+        let mut line: Vec<(Ticket, Place)> = found
+            .into_values()
+            .filter(|(votes, ..)| *votes >= self.majority())
+            .map(|(_, ticket, place)| (ticket, place))
+            .collect();
+        line.sort_by_key(|(_, place)| place.number);
+        Ok(line)
+    }
+
+    async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
+        let poll = self
+            .ask(|_| false, |engine| {
+                let prefix = prefix.to_owned();
+                async move { engine.keys(&prefix).await }
+            })
+            .await;
+        let mut keys: HashMap<&Key, usize> = HashMap::new();
+        for key in poll.enough_answers(self.majority())?.into_iter().flatten() {
+            *keys.entry(key).or_default() += 1;
+        }
+        let majority = self.majority();
+        let mut keys: Vec<Key> = keys
+            .into_iter()
+            .filter(|(_, votes)| *votes >= majority)
+            .map(|(key, _)| key.clone())
+            .collect();
+        keys.sort_unstable();
+        Ok(keys)
+    }
+
+    async fn tally(&self, _: &Key, _: u64, _: Option<Window>) -> Result<Tally> {
+        Err(Error::unsupported(
+            "a quorum keeps no counters: count on one store, the counts of several cannot be made one",
+        ))
+    }
+}
+
+/// Between half of it and all of it and a half, so that two who collided do not collide again.
+fn uneven(pause: Duration) -> Duration {
+    let random = getrandom::u32().unwrap_or(0);
+    pause / 2 + pause * (random % 1024) / 1024
+}

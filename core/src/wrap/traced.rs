@@ -1,0 +1,190 @@
+//! An engine that tells what it does: a span for each verb, and figures for waits, holds and losses.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tracing::{Instrument as _, debug_span};
+
+use crate::event::{Cursor, News, Scope};
+use crate::{
+    Clock, Engine, Key, Leave, Left, Patience, Place, Profile, Result, Standing, Tally, Ticket,
+    TicketId, Time, Wake, Window,
+};
+
+/// Tells of every verb through `tracing`: a span at the level `DEBUG`, an event at `WARN` for a
+/// loss. With the feature `metrics` it also counts:
+///
+/// | name | kind | what |
+/// |---|---|---|
+/// | `tenure_wait_seconds` | histogram | from joining to being served |
+/// | `tenure_hold_seconds` | histogram | from being served to leaving |
+/// | `tenure_renewals_total{outcome}` | counter | `kept`, `lost`, `failed` |
+/// | `tenure_losses_total` | counter | tickets that were served and are gone |
+/// | `tenure_handovers_total` | counter | tickets that were served after waiting |
+pub struct Traced<E> {
+    engine: E,
+    clock: Arc<dyn Clock>,
+    tickets: Mutex<HashMap<TicketId, Since>>,
+}
+
+/// Since when a ticket has been where it is.
+#[derive(Clone, Copy)]
+enum Since {
+    Joined(Time),
+    Served(Time),
+}
+
+impl<E: Engine> Traced<E> {
+    /// Tells of what this engine does.
+    pub fn new(engine: E, clock: Arc<dyn Clock>) -> Self {
+        Self { engine, clock, tickets: Mutex::default() }
+    }
+
+    fn joined(&self, ticket: &Ticket, sent: Time, place: &Place) {
+        let waited = place.standing == Standing::Waiting;
+        let since = if waited {
+            Since::Joined(sent)
+        } else {
+            let now = self.clock.now();
+            figures::waited(sent.until(now));
+            Since::Served(now)
+        };
+        self.tickets().insert(ticket.id, since);
+    }
+
+    fn served(&self, ticket: &Ticket) {
+        let now = self.clock.now();
+        let mut tickets = self.tickets();
+        if let Some(since) = tickets.get_mut(&ticket.id)
+            && let Since::Joined(joined) = *since
+        {
+            *since = Since::Served(now);
+            drop(tickets);
+            figures::waited(joined.until(now));
+            figures::handed_over();
+        }
+    }
+
+    fn gone(&self, ticket: &Ticket, lost: bool) {
+        let since = self.tickets().remove(&ticket.id);
+        if let Some(Since::Served(served)) = since {
+            figures::held(served.until(self.clock.now()));
+            if lost {
+                tracing::warn!(key = %ticket.key, id = %ticket.id, "a lock is lost");
+                figures::lost();
+            }
+        }
+    }
+
+    fn tickets(&self) -> MutexGuard<'_, HashMap<TicketId, Since>> {
+        self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<E: Engine> Engine for Traced<E> {
+    fn profile(&self) -> Profile {
+        self.engine.profile()
+    }
+
+    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+        let span = debug_span!("join", key = %ticket.key, id = %ticket.id);
+        let sent = self.clock.now();
+        let joined = self.engine.join(ticket, patience).instrument(span).await;
+        if let Ok(Some(place)) = &joined {
+            self.joined(ticket, sent, place);
+        }
+        joined
+    }
+
+    async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
+        let span = debug_span!("renew", key = %ticket.key, id = %ticket.id);
+        let renewed = self.engine.renew(ticket).instrument(span).await;
+        match &renewed {
+            Ok(Some(place)) => {
+                figures::renewed("kept");
+                if place.standing == Standing::Holding {
+                    self.served(ticket);
+                }
+            }
+            Ok(None) => {
+                figures::renewed("lost");
+                self.gone(ticket, true);
+            }
+            Err(_) => figures::renewed("failed"),
+        }
+        renewed
+    }
+
+    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+        let span = debug_span!("leave", key = %ticket.key, id = %ticket.id, ?how);
+        let left = self.engine.leave(ticket, how).instrument(span).await;
+        match &left {
+            Ok(Left::Told) | Err(_) => {}
+            Ok(Left::Absent) => self.gone(ticket, true),
+            Ok(Left::Holding | Left::Waiting | Left::Unsure) => self.gone(ticket, false),
+        }
+        left
+    }
+
+    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+        let span = debug_span!("watch", key = %ticket.key, id = %ticket.id);
+        let wake = self.engine.watch(ticket, seen).instrument(span).await;
+        if let Ok(Wake::Served(_)) = &wake {
+            self.served(ticket);
+        }
+        wake
+    }
+
+    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+        self.engine.events(scope, after).instrument(debug_span!("events", ?scope)).await
+    }
+
+    async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
+        self.engine.line(key).instrument(debug_span!("line", %key)).await
+    }
+
+    async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
+        self.engine.keys(prefix).instrument(debug_span!("keys", prefix)).await
+    }
+
+    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
+        self.engine.tally(key, by, window).instrument(debug_span!("tally", %key, by)).await
+    }
+}
+
+#[cfg(feature = "metrics")]
+mod figures {
+    use super::Duration;
+
+    pub(super) fn waited(time: Duration) {
+        metrics::histogram!("tenure_wait_seconds").record(time.as_secs_f64());
+    }
+
+    pub(super) fn held(time: Duration) {
+        metrics::histogram!("tenure_hold_seconds").record(time.as_secs_f64());
+    }
+
+    pub(super) fn renewed(outcome: &'static str) {
+        metrics::counter!("tenure_renewals_total", "outcome" => outcome).increment(1);
+    }
+
+    pub(super) fn lost() {
+        metrics::counter!("tenure_losses_total").increment(1);
+    }
+
+    pub(super) fn handed_over() {
+        metrics::counter!("tenure_handovers_total").increment(1);
+    }
+}
+
+#[cfg(not(feature = "metrics"))]
+mod figures {
+    use super::Duration;
+
+    pub(super) fn waited(_: Duration) {}
+    pub(super) fn held(_: Duration) {}
+    pub(super) fn renewed(_: &'static str) {}
+    pub(super) fn lost() {}
+    pub(super) fn handed_over() {}
+}

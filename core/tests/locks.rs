@@ -1,0 +1,74 @@
+//! The public API on the memory engine, on several executors.
+
+use std::time::Duration;
+
+use tenure_core::blocking::block_on;
+use tenure_core::{Kind, Locks, Loss, Memory};
+
+#[test]
+fn a_lock_is_held_until_it_is_released() {
+    block_on(async {
+        let locks = Locks::new(Memory::new());
+        let guard = locks.mutex("invoices/42").lock().await.unwrap();
+        assert!(locks.mutex("invoices/42").try_lock().await.unwrap().is_none());
+        let token = guard.token();
+        guard.release().await.unwrap();
+        let next = locks.mutex("invoices/42").try_lock().await.unwrap().unwrap();
+        assert!(next.token() > token);
+    });
+}
+
+#[test]
+fn a_dropped_guard_is_given_back_at_once() {
+    let locks = Locks::new(Memory::new()).blocking();
+    drop(locks.mutex("a").lock().unwrap());
+    assert!(locks.line("a").unwrap().is_empty());
+    assert!(locks.mutex("a").try_lock().unwrap().is_some());
+}
+
+#[test]
+fn a_broken_holder_is_told_and_nobody_is_served_before_it_has_left() {
+    block_on(async {
+        let locks = Locks::new(Memory::new());
+        let guard = locks.mutex("a").lock().await.unwrap();
+        locks.break_ticket("a", guard.id()).await.unwrap();
+        assert_eq!(guard.lost().await, Loss::Broken);
+        assert_eq!(guard.check().unwrap_err().kind(), Kind::Lost);
+        assert!(locks.mutex("a").try_lock().await.unwrap().is_none());
+        let error = guard.release().await.unwrap_err();
+        assert_eq!(error.loss(), Some(Loss::Broken));
+        assert!(locks.mutex("a").try_lock().await.unwrap().is_some());
+    });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_contenders_never_hold_together() {
+    let locks = Locks::new(Memory::new());
+    let inside = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let mut tasks = Vec::new();
+    for _ in 0..100 {
+        let (locks, inside) = (locks.clone(), inside.clone());
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..20 {
+                let guard = locks.mutex("a").lock().await.unwrap();
+                assert_eq!(inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0);
+                tokio::task::yield_now().await;
+                inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+                guard.release().await.unwrap();
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+#[test]
+fn a_holder_who_blocks_every_thread_keeps_its_lock() {
+    let locks = Locks::new(Memory::new()).blocking();
+    let guard = locks.mutex("a").into_inner().ttl(Duration::from_millis(400));
+    let guard = block_on(guard.lock()).unwrap();
+    std::thread::sleep(Duration::from_millis(2000));
+    guard.check().unwrap();
+    block_on(guard.release()).unwrap();
+}
