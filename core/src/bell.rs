@@ -36,9 +36,8 @@ impl Bells {
     /// Hangs up a bell for a ticket.
     pub fn listen(&self, id: TicketId) -> Bell<'_> {
         let mut hung = self.lock();
-        let bell = hung
-            .entry(id)
-            .or_insert_with(|| Hung { rung: Arc::new(Notify::new()), listeners: 0 });
+        let bell =
+            hung.entry(id).or_insert_with(|| Hung { rung: Arc::new(Notify::new()), listeners: 0 });
         bell.listeners += 1;
         let rung = bell.rung.clone();
         self.count.store(hung.len(), Ordering::Release);

@@ -43,19 +43,13 @@ impl Time {
     /// The later of two moments, by each clock.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
-        Self {
-            boot_ns: self.boot_ns.max(other.boot_ns),
-            raw_ns: self.raw_ns.max(other.raw_ns),
-        }
+        Self { boot_ns: self.boot_ns.max(other.boot_ns), raw_ns: self.raw_ns.max(other.raw_ns) }
     }
 
     /// The earlier of two moments, by each clock.
     #[must_use]
     pub fn min(self, other: Self) -> Self {
-        Self {
-            boot_ns: self.boot_ns.min(other.boot_ns),
-            raw_ns: self.raw_ns.min(other.raw_ns),
-        }
+        Self { boot_ns: self.boot_ns.min(other.boot_ns), raw_ns: self.raw_ns.min(other.raw_ns) }
     }
 }
 

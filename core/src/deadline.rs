@@ -24,7 +24,8 @@ pub(crate) fn deadline(sent: Time, life: Duration, caution: &Caution) -> Time {
 /// How much of a life its holder uses: `(T − q)(1 − ρ) − m`.
 pub(crate) fn usable(life: Duration, caution: &Caution) -> Duration {
     let counted = life.saturating_sub(caution.rounding);
-    let drift = counted.as_nanos().saturating_mul(u128::from(caution.drift_ppm)).div_ceil(1_000_000);
+    let drift =
+        counted.as_nanos().saturating_mul(u128::from(caution.drift_ppm)).div_ceil(1_000_000);
     let drift = Duration::from_nanos(u64::try_from(drift).unwrap_or(u64::MAX));
     counted.saturating_sub(drift).saturating_sub(caution.margin)
 }

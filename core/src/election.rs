@@ -13,7 +13,9 @@ use futures_util::stream::{StreamExt as _, unfold};
 use crate::claim::{Claim, terms};
 use crate::event::{Event, Scope, What};
 use crate::locks::Inner;
-use crate::{Engine as _, Guard, Held, Key, Locks, Result, Share, Standing, Ticket, TicketId, Watch};
+use crate::{
+    Engine as _, Guard, Held, Key, Locks, Result, Share, Standing, Ticket, TicketId, Watch,
+};
 
 /// At most one leader at a time. Made by [`Locks::election`].
 #[derive(Clone, Debug)]

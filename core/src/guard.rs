@@ -147,10 +147,9 @@ impl Held {
             let mut news = pin!(self.kept.news());
             news.as_mut().enable();
             let now = self.inner.host.now();
-            let warning = self.kept.with(|hold| Warning {
-                failed: hold.failed(),
-                remaining: hold.remaining(now),
-            });
+            let warning = self
+                .kept
+                .with(|hold| Warning { failed: hold.failed(), remaining: hold.remaining(now) });
             if warning.failed > 0 {
                 return warning;
             }

@@ -20,6 +20,9 @@ pub trait Host: Clock {
     /// A future that is ready after `duration`. It may be awaited anywhere.
     fn sleep(&self, duration: Duration) -> Boxed<()>;
 
+    /// A number that nobody foresees, so that those who collided do not collide again.
+    fn random(&self) -> u64;
+
     /// Runs a task to its end, even when everything else of Tenure has been dropped.
     fn spawn(&self, task: Boxed<()>);
 }
@@ -62,7 +65,11 @@ impl PrivateThread {
 impl Running {
     fn start(drivers: bool) -> Self {
         let mut builder = Builder::new_current_thread();
-        if drivers { builder.enable_all() } else { builder.enable_time() };
+        if drivers {
+            builder.enable_all()
+        } else {
+            builder.enable_time()
+        };
         let runtime = builder.build().expect("the system has no room for a runtime");
         let state = Arc::new(State::default());
         let running = Self { handle: runtime.handle().clone(), state: state.clone() };
@@ -97,6 +104,11 @@ impl Host for PrivateThread {
     fn sleep(&self, duration: Duration) -> Boxed<()> {
         let _context = self.running().handle.enter();
         Box::pin(tokio::time::sleep(duration))
+    }
+
+    fn random(&self) -> u64 {
+        // Only pauses hang on it: the clock's own noise will do where the system has none to give.
+        getrandom::u64().unwrap_or_else(|_| self.now().raw_ns)
     }
 
     fn spawn(&self, task: Boxed<()>) {

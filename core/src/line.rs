@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use crate::event::What;
 use crate::ticket::{LINE_TICKETS_MAX, NUMBER_MAX};
-use crate::{Error, Leave, Left, Patience, Place, Result, Share, Standing, Ticket, TicketId, served};
+use crate::{
+    Error, Leave, Left, Patience, Place, Result, Share, Standing, Ticket, TicketId, served,
+};
 
 /// Up to this many tickets are found by looking at each; more are found through an index.
 const SCAN_TICKETS_MAX: usize = 16;

@@ -31,11 +31,7 @@ impl<'a> Listener<'a> {
     }
 
     /// Asks `done` whenever something may have changed, until it has an answer.
-    pub(crate) async fn until<T>(
-        &self,
-        seen: Standing,
-        mut done: impl FnMut() -> Option<T>,
-    ) -> T {
+    pub(crate) async fn until<T>(&self, seen: Standing, mut done: impl FnMut() -> Option<T>) -> T {
         let ticket = self.kept.ticket();
         let mut next = Next::Listen;
         loop {

@@ -122,4 +122,3 @@ fn changes(before: &Look, now: &Look, at_us: u64) -> Vec<Event> {
     }
     events
 }
-

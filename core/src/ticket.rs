@@ -120,7 +120,9 @@ impl Share {
             )));
         }
         if take == 0 || take > of {
-            return Err(Error::invalid(format!("{take} of {of} cannot be taken: ask for 1 to {of}")));
+            return Err(Error::invalid(format!(
+                "{take} of {of} cannot be taken: ask for 1 to {of}"
+            )));
         }
         Ok(Self { take, of })
     }

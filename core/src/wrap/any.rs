@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::event::{Cursor, News, Scope};
 use crate::{
-    Engine, Key, Leave, Left, Patience, Place, Profile, Result, Standing, Tally, Ticket,
-    Wake, Window,
+    Engine, Key, Leave, Left, Patience, Place, Profile, Result, Standing, Tally, Ticket, Wake,
+    Window,
 };
 
 /// An engine of a type that nobody needs to name. Clones share it.
@@ -19,8 +19,7 @@ impl AnyEngine {
     }
 }
 
-type Answer<'a, T> =
-    std::pin::Pin<Box<dyn std::future::Future<Output = Result<T>> + Send + 'a>>;
+type Answer<'a, T> = std::pin::Pin<Box<dyn std::future::Future<Output = Result<T>> + Send + 'a>>;
 
 /// The verbs of [`Engine`] as a trait object can have them.
 trait Verbs: Send + Sync + 'static {

@@ -299,7 +299,9 @@ impl Engine for Quorum {
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
         let number = match self.stage(ticket.id) {
             None => return Ok(None),
-            Some(Stage::Trying) => return Ok(Some(self.try_join(ticket).await?.unwrap_or(trying()))),
+            Some(Stage::Trying) => {
+                return Ok(Some(self.try_join(ticket).await?.unwrap_or(trying())));
+            }
             Some(Stage::Holding { number, .. }) => number,
         };
         let poll = self.renew_everywhere(ticket.clone()).await;
@@ -359,7 +361,7 @@ impl Engine for Quorum {
             (None, _) | (Some(Stage::Trying), Standing::Holding) => Ok(Wake::Look),
             (Some(Stage::Holding { .. }), Standing::Holding) => std::future::pending().await,
             (Some(Stage::Trying), Standing::Waiting) => {
-                self.host.sleep(uneven(self.patience)).await;
+                self.host.sleep(uneven(self.patience, self.host.random())).await;
                 Ok(Wake::Look)
             }
         }
@@ -372,10 +374,13 @@ impl Engine for Quorum {
     /// The tickets that a majority serves, each with its own number, the highest.
     async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
         let poll = self
-            .ask(|_| false, |engine| {
-                let key = key.clone();
-                async move { engine.line(&key).await }
-            })
+            .ask(
+                |_| false,
+                |engine| {
+                    let key = key.clone();
+                    async move { engine.line(&key).await }
+                },
+            )
             .await;
         let lines: Vec<_> = poll.enough_answers(self.majority())?;
         let mut found: HashMap<TicketId, (usize, Ticket, Place)> = HashMap::new();
@@ -401,10 +406,13 @@ impl Engine for Quorum {
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
         let poll = self
-            .ask(|_| false, |engine| {
-                let prefix = prefix.to_owned();
-                async move { engine.keys(&prefix).await }
-            })
+            .ask(
+                |_| false,
+                |engine| {
+                    let prefix = prefix.to_owned();
+                    async move { engine.keys(&prefix).await }
+                },
+            )
             .await;
         let mut keys: HashMap<&Key, usize> = HashMap::new();
         for key in poll.enough_answers(self.majority())?.into_iter().flatten() {
@@ -428,7 +436,7 @@ impl Engine for Quorum {
 }
 
 /// Between half of it and all of it and a half, so that two who collided do not collide again.
-fn uneven(pause: Duration) -> Duration {
-    let random = getrandom::u32().unwrap_or(0);
-    pause / 2 + pause * (random % 1024) / 1024
+fn uneven(pause: Duration, random: u64) -> Duration {
+    let part = u32::try_from(random % 1024).unwrap_or(0);
+    pause / 2 + pause / 1024 * part
 }

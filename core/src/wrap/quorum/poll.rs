@@ -37,7 +37,8 @@ impl<T: Send + 'static> Poll<T> {
                     let _too_late = answer.send(outcome);
                 }));
                 async move {
-                    let ended = |_| Err(Error::unavailable("the host ended before the store had answered"));
+                    let ended =
+                        |_| Err(Error::unavailable("the host ended before the store had answered"));
                     (node, answered.await.unwrap_or_else(ended))
                 }
             })

@@ -1,0 +1,409 @@
+//! A world in which time, chance and the order of things come from a seed.
+//!
+//! One thread polls every task. When none can go on, time jumps to the next timer: an hour of leases
+//! passes in a millisecond, and the same seed gives the same hour again.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use tenure_core::{Boxed, Clock, Host, Time};
+
+/// The store's own process: the first one of every world.
+pub const STORE: usize = 0;
+
+/// When every simulated wall clock starts: some day in 2023, in microseconds since 1970.
+const EPOCH_US: u64 = 1_700_000_000_000_000;
+
+/// A simulated world. Clones are the same world.
+#[derive(Clone)]
+pub struct World(Arc<Mutex<State>>);
+
+struct State {
+    seed: u64,
+    chance: Chance,
+    /// Nanoseconds that have passed, machine awake or asleep.
+    passed_ns: u64,
+    tasks: HashMap<u64, Task>,
+    tasks_made: u64,
+    ready: BTreeSet<u64>,
+    /// What wakes when, and for which process.
+    timers: BTreeMap<(u64, u64), (usize, Waker)>,
+    timers_made: u64,
+    processes: Vec<Process>,
+}
+
+struct Task {
+    process: usize,
+    /// `None` while it is being polled.
+    future: Option<Boxed<()>>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Process {
+    paused: bool,
+    /// How much faster its clocks run than the world's, in parts per million.
+    drift_ppm: i64,
+    /// How far its clocks are from the world's.
+    offset_ns: u64,
+    /// How long its raw clock stood still while the machine slept.
+    slept_ns: u64,
+}
+
+impl World {
+    /// Runs `story` in a world of this seed. Panics, with the seed, if nothing can happen any more
+    /// before the story has ended.
+    pub fn run<F, T>(seed: u64, story: impl FnOnce(Self) -> F) -> T
+    where
+        F: Future<Output = T>,
+    {
+        let world = Self(Arc::new(Mutex::new(State {
+            seed,
+            chance: Chance::new(seed),
+            passed_ns: 0,
+            tasks: HashMap::new(),
+            tasks_made: 0,
+            ready: BTreeSet::new(),
+            timers: BTreeMap::new(),
+            timers_made: 0,
+            processes: vec![Process::default()],
+        })));
+        let ended = world.drive(story(world.clone()));
+        world.end();
+        ended
+    }
+
+    /// Another process, with clocks and tasks of its own.
+    pub fn process(&self) -> Arc<SimHost> {
+        let mut state = self.state();
+        let chance = state.chance.next();
+        state
+            .processes
+            .push(Process { offset_ns: chance % 1_000_000_000_000, ..Process::default() });
+        let process = state.processes.len() - 1;
+        drop(state);
+        Arc::new(SimHost { world: self.clone(), process })
+    }
+
+    /// The store's own process.
+    pub fn store(&self) -> Arc<SimHost> {
+        Arc::new(SimHost { world: self.clone(), process: STORE })
+    }
+
+    /// The seed that everything came from.
+    pub fn seed(&self) -> u64 {
+        self.state().seed
+    }
+
+    /// A number from the seed.
+    pub fn random(&self) -> u64 {
+        self.state().chance.next()
+    }
+
+    /// True so many times in a thousand.
+    pub fn chance(&self, per_mille: u64) -> bool {
+        self.random() % 1000 < per_mille
+    }
+
+    /// How long the world has been running.
+    pub fn passed(&self) -> Duration {
+        Duration::from_nanos(self.state().passed_ns)
+    }
+
+    fn drive<F: Future>(&self, story: F) -> F::Output {
+        let woken = Arc::new(StoryWaker::default());
+        let waker = Waker::from(woken.clone());
+        let mut story = std::pin::pin!(story);
+        let mut context = Context::from_waker(&waker);
+        loop {
+            // The story itself is polled whenever the world has moved, so that it needs no place in it.
+            if let Poll::Ready(output) = story.as_mut().poll(&mut context) {
+                return output;
+            }
+            let moved = self.step() || self.jump() || woken.0.swap(false, Ordering::Relaxed);
+            assert!(moved, "nothing can happen any more (seed {})", self.seed());
+        }
+    }
+
+    /// Polls one task that can go on, any of them.
+    fn step(&self) -> bool {
+        let Some((id, mut future)) = self.take_ready() else { return false };
+        let waker = Waker::from(Arc::new(TaskWaker { world: self.clone(), id }));
+        let ended = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+        let mut state = self.state();
+        if ended {
+            state.tasks.remove(&id);
+        } else if let Some(task) = state.tasks.get_mut(&id) {
+            task.future = Some(future);
+            return true;
+        }
+        drop(state);
+        true
+    }
+
+    fn take_ready(&self) -> Option<(u64, Boxed<()>)> {
+        let mut state = self.state();
+        let free: Vec<u64> = state.ready.iter().copied().filter(|id| state.can_run(*id)).collect();
+        let pick = usize::try_from(state.chance.next()).unwrap_or(0).checked_rem(free.len())?;
+        let id = free[pick];
+        state.ready.remove(&id);
+        let future = state.tasks.get_mut(&id)?.future.take()?;
+        Some((id, future))
+    }
+
+    /// Nobody can go on: on to the next timer.
+    fn jump(&self) -> bool {
+        let mut state = self.state();
+        let due = state.timers.iter().find(|(_, (process, _))| !state.processes[*process].paused);
+        let Some((&(at, id), _)) = due else { return false };
+        state.passed_ns = state.passed_ns.max(at);
+        let timer = state.timers.remove(&(at, id));
+        drop(state);
+        if let Some((_, waker)) = timer {
+            waker.wake();
+        }
+        true
+    }
+
+    /// Drops what is left, outside of the lock: dropping may wake and spawn.
+    fn end(&self) {
+        let tasks = std::mem::take(&mut self.state().tasks);
+        drop(tasks);
+        let timers = std::mem::take(&mut self.state().timers);
+        drop(timers);
+        let tasks = std::mem::take(&mut self.state().tasks);
+        drop(tasks);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn can_run(&self, id: u64) -> bool {
+        self.tasks.get(&id).is_some_and(|task| !self.processes[task.process].paused)
+    }
+}
+
+/// One process of a world: it has its own clocks, and it can be paused.
+pub struct SimHost {
+    world: World,
+    process: usize,
+}
+
+impl SimHost {
+    /// The world it is in.
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// Stops it, as `SIGSTOP` does: none of its tasks goes on.
+    pub fn pause(&self) {
+        self.world.state().processes[self.process].paused = true;
+    }
+
+    /// Lets it go on, as `SIGCONT` does.
+    pub fn resume(&self) {
+        self.world.state().processes[self.process].paused = false;
+    }
+
+    /// Its machine slept for so long: its boot clock knows, its raw clock and its timers do not.
+    pub fn wake_from_sleep(&self, slept: Duration) {
+        let mut state = self.world.state();
+        let slept = nanos(slept);
+        let process = &mut state.processes[self.process];
+        process.slept_ns += slept;
+        process.offset_ns += slept;
+    }
+
+    /// Its clocks run faster than the world's by so much, or slower.
+    pub fn set_drift_ppm(&self, drift_ppm: i64) {
+        self.world.state().processes[self.process].drift_ppm = drift_ppm;
+    }
+}
+
+impl Clock for SimHost {
+    fn now(&self) -> Time {
+        let state = self.world.state();
+        let process = state.processes[self.process];
+        let passed = i128::from(state.passed_ns);
+        let ran = passed + passed * i128::from(process.drift_ppm) / 1_000_000;
+        let boot_ns = u64::try_from(ran).unwrap_or(0) + process.offset_ns;
+        Time { boot_ns, raw_ns: boot_ns - process.slept_ns }
+    }
+
+    fn wall_us(&self) -> u64 {
+        EPOCH_US + self.world.state().passed_ns / 1000
+    }
+}
+
+impl Host for SimHost {
+    fn sleep(&self, duration: Duration) -> Boxed<()> {
+        let due = self.world.state().passed_ns.saturating_add(nanos(duration));
+        Box::pin(Sleep { world: self.world.clone(), process: self.process, due, timer: None })
+    }
+
+    fn random(&self) -> u64 {
+        self.world.random()
+    }
+
+    fn spawn(&self, future: Boxed<()>) {
+        let mut state = self.world.state();
+        state.tasks_made += 1;
+        let id = state.tasks_made;
+        state.tasks.insert(id, Task { process: self.process, future: Some(future) });
+        state.ready.insert(id);
+    }
+}
+
+struct Sleep {
+    world: World,
+    process: usize,
+    due: u64,
+    timer: Option<u64>,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let world = self.world.clone();
+        let mut state = world.state();
+        if let Some(timer) = self.timer.take() {
+            state.timers.remove(&(self.due, timer));
+        }
+        if state.passed_ns >= self.due {
+            return Poll::Ready(());
+        }
+        state.timers_made += 1;
+        let timer = state.timers_made;
+        state.timers.insert((self.due, timer), (self.process, context.waker().clone()));
+        drop(state);
+        self.timer = Some(timer);
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(timer) = self.timer {
+            let removed = self.world.state().timers.remove(&(self.due, timer));
+            drop(removed);
+        }
+    }
+}
+
+struct TaskWaker {
+    world: World,
+    id: u64,
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        let mut state = self.world.state();
+        if state.tasks.contains_key(&self.id) {
+            state.ready.insert(self.id);
+        }
+    }
+}
+
+/// The story is polled after every step in any case; this tells whether it moved by itself.
+#[derive(Default)]
+struct StoryWaker(AtomicBool);
+
+impl Wake for StoryWaker {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Chance, from a seed: `SplitMix64`.
+#[derive(Clone, Debug)]
+pub struct Chance(u64);
+
+impl Chance {
+    /// The chance of this seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next number.
+    #[allow(clippy::should_implement_trait, reason = "it never ends, so it is no iterator")]
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_hour_passes_at_once() {
+        let hour = Duration::from_secs(3600);
+        let passed = World::run(1, |world| async move {
+            world.store().sleep(hour).await;
+            world.passed()
+        });
+        assert_eq!(passed, hour);
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_order() {
+        let order = |seed| {
+            World::run(seed, |world| async move {
+                let order = Arc::new(Mutex::new(Vec::new()));
+                for name in 0..20 {
+                    let (host, order) = (world.process(), order.clone());
+                    let clock = host.clone();
+                    host.spawn(Box::pin(async move {
+                        let pause = clock.random() % 100;
+                        clock.sleep(Duration::from_millis(pause)).await;
+                        order.lock().unwrap().push(name);
+                    }));
+                }
+                world.store().sleep(Duration::from_secs(1)).await;
+                order.lock().unwrap().clone()
+            })
+        };
+        assert_eq!(order(7), order(7));
+        assert_ne!(order(7), order(8));
+    }
+
+    #[test]
+    fn a_paused_process_stands_still_and_a_sleeping_machine_hides_it_from_one_clock() {
+        World::run(3, |world| async move {
+            let host = world.process();
+            let ran = Arc::new(Mutex::new(false));
+            let (clock, flag) = (host.clone(), ran.clone());
+            host.spawn(Box::pin(async move {
+                clock.sleep(Duration::from_secs(1)).await;
+                *flag.lock().unwrap() = true;
+            }));
+            world.store().sleep(Duration::from_millis(1)).await;
+            host.pause();
+            world.store().sleep(Duration::from_secs(5)).await;
+            assert!(!*ran.lock().unwrap());
+            host.resume();
+            world.store().sleep(Duration::from_millis(1)).await;
+            assert!(*ran.lock().unwrap());
+            let before = host.now();
+            host.wake_from_sleep(Duration::from_secs(60));
+            assert_eq!(host.now().boot_ns - before.boot_ns, 60_000_000_000);
+            assert_eq!(host.now().raw_ns, before.raw_ns);
+        });
+    }
+}

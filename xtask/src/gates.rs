@@ -1,0 +1,152 @@
+//! A gate is a check that a change must pass; `ci` is all of them in a row.
+
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal as _};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use crate::process::{Result, cargo, run};
+use crate::tally::Tally;
+use crate::{deny, features, rust_version, testing, tidy};
+
+/// One check, by the name that `cargo xtask ci NAME` knows.
+#[derive(Clone, Copy)]
+pub(crate) struct Gate {
+    name: &'static str,
+    kind: Kind,
+}
+
+/// What a gate does: check, and answer with a note or with nothing; or run the tests, and count.
+#[derive(Clone, Copy)]
+enum Kind {
+    Check(fn() -> Result<String>),
+    Test,
+}
+
+/// The tests are last: they take longest, and what they say is to be the last that is read.
+const GATES: [Gate; 8] = [
+    Gate { name: "format", kind: Kind::Check(format) },
+    Gate { name: "tidy", kind: Kind::Check(tidy::check) },
+    Gate { name: "clippy", kind: Kind::Check(clippy) },
+    Gate { name: "rust-version", kind: Kind::Check(rust_version::check) },
+    Gate { name: "features", kind: Kind::Check(features::check) },
+    Gate { name: "docs", kind: Kind::Check(docs) },
+    Gate { name: "deny", kind: Kind::Check(deny::check) },
+    Gate { name: "test", kind: Kind::Test },
+];
+
+/// The gates of these names, or all of them.
+pub(crate) fn choose(names: &[&str]) -> Result<Vec<Gate>> {
+    if names.is_empty() {
+        return Ok(GATES.to_vec());
+    }
+    let known = |name: &&str| {
+        GATES.into_iter().find(|gate| gate.name == *name).ok_or_else(|| {
+            let all = GATES.map(|gate| gate.name).join(", ");
+            format!("`{name}` is not a gate: they are {all}.")
+        })
+    };
+    names.iter().map(known).collect()
+}
+
+/// Runs every gate, whatever became of those before it, and says at the end how each went.
+pub(crate) fn command(gates: &[Gate]) -> ExitCode {
+    let mut rows = Vec::new();
+    let mut tally = None;
+    for gate in gates {
+        println!("\n── {} ──", gate.name);
+        let started = Instant::now();
+        let verdict = match gate.kind {
+            Kind::Check(check) => check(),
+            Kind::Test => test(&mut tally),
+        };
+        if let Err(sentence) = &verdict {
+            println!("{sentence}");
+        }
+        rows.push(Row { name: gate.name, took: started.elapsed(), verdict });
+    }
+    println!("\n{}", table(&rows));
+    if let Some(tally) = tally {
+        println!("{}\n{tally}", tally.closing());
+    }
+    if rows.iter().all(|row| row.verdict.is_ok()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+struct Row {
+    name: &'static str,
+    took: Duration,
+    verdict: Result<String>,
+}
+
+fn table(rows: &[Row]) -> String {
+    let mut table = String::new();
+    for Row { name, took, verdict } in rows {
+        let seconds = took.as_secs_f64();
+        let outcome = match verdict {
+            Ok(note) if note.is_empty() => "passed".into(),
+            Ok(note) => note.clone(),
+            Err(_) => format!("FAILED; alone: cargo xtask ci {name}"),
+        };
+        writeln!(table, "{name:<14}{seconds:>7.1} s  {outcome}").expect("a string takes all");
+    }
+    table
+}
+
+fn format() -> Result<String> {
+    // Left to itself, rustfmt paints even into a file.
+    let color = if io::stdout().is_terminal() { "auto" } else { "never" };
+    run(&mut cargo(["fmt", "--all", "--check", "--", "--color", color])).map(|()| String::new())
+}
+
+fn clippy() -> Result<String> {
+    let what = ["clippy", "--workspace", "--all-targets", "--all-features"];
+    run(cargo(what).args(["--", "-D", "warnings"])).map(|()| String::new())
+}
+
+fn docs() -> Result<String> {
+    let mut call = cargo(["doc", "--workspace", "--no-deps", "--all-features"]);
+    run(call.env("RUSTDOCFLAGS", "-D warnings")).map(|()| String::new())
+}
+
+/// Every server is required: a test that is skipped for want of one would pass unseen.
+fn test(tally: &mut Option<Tally>) -> Result<String> {
+    let outcome = testing::run(&[], &[("TENURE_REQUIRE", "all")]);
+    let (passed, counted) = match outcome {
+        Ok(outcome) => (outcome.passed, outcome.tally),
+        Err(sentence) => {
+            println!("{sentence}");
+            (false, Tally::of_a_run_that_never_began())
+        }
+    };
+    let counts = counted.to_string();
+    *tally = Some(counted);
+    if passed { Ok(counts) } else { Err("The tests failed; the failures are listed last.".into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Row, choose, table};
+    use std::time::Duration;
+
+    #[test]
+    fn gates_are_chosen_by_name() {
+        assert_eq!(choose(&["docs", "deny"]).expect("both are gates").len(), 2);
+        assert!(choose(&["docs", "dreams"]).err().expect("no such gate").contains("`dreams`"));
+    }
+
+    #[test]
+    fn the_table_says_how_to_run_what_failed() {
+        let took = Duration::from_millis(1200);
+        let table = table(&[
+            Row { name: "docs", took, verdict: Ok(String::new()) },
+            Row { name: "tidy", took, verdict: Ok("7 files are tidy".into()) },
+            Row { name: "deny", took, verdict: Err("It failed.".into()) },
+        ]);
+        assert_eq!(
+            table,
+            "docs              1.2 s  passed\n\
+             tidy              1.2 s  7 files are tidy\n\
+             deny              1.2 s  FAILED; alone: cargo xtask ci deny\n"
+        );
+    }
+}

@@ -1,0 +1,86 @@
+//! The shape of a Rust file: it opens with a sentence, is short, and hides nothing.
+
+use super::source::Source;
+use super::words::has_word;
+use super::{Finding, finding};
+
+/// The longest file, in lines.
+const FILE_LINES_MAX: usize = 450;
+
+/// Checks one file.
+pub(super) fn check(path: &str, source: &Source) -> Vec<Finding> {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let mut findings = Vec::new();
+    if name != "build.rs" && !opens_with_its_idea(source) {
+        findings.push(finding(1, "The file must open with a `//!` sentence; say its one idea."));
+    }
+    if name == "mod.rs" {
+        findings.push(finding(1, "A module is not in a `mod.rs`; name the file after it."));
+    }
+    let lines = source.lines.len();
+    if lines > FILE_LINES_MAX {
+        let sentence = format!("{lines} lines are over {FILE_LINES_MAX}; find the second noun.");
+        findings.push(finding(FILE_LINES_MAX + 1, sentence));
+    }
+    for (number, line) in (1..).zip(&source.lines) {
+        if has_word(&line.code, "unsafe") {
+            findings.push(finding(number, "`unsafe` is not used here; find a safe way."));
+        }
+        let attribute: String = line.code.split_whitespace().collect();
+        if attribute.contains("#[ignore]") {
+            findings.push(finding(number, "A test is ignored; say why: `#[ignore = \"…\"]`."));
+        }
+    }
+    findings
+}
+
+/// That it is a sentence is a rule for all comments.
+fn opens_with_its_idea(source: &Source) -> bool {
+    let opening = source.lines.first().and_then(|line| line.whole_comment());
+    opening.is_some_and(|(marker, text)| marker == "//!" && !text.trim().is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FILE_LINES_MAX, Source, check};
+
+    fn lines(path: &str, text: &str) -> Vec<usize> {
+        check(path, &Source::read(text)).into_iter().map(|it| it.line).collect()
+    }
+
+    #[test]
+    fn a_file_opens_with_its_idea() {
+        assert!(lines("a/src/b.rs", "//! A lock\n//! is a line.\n\nfn c() {}").is_empty());
+        assert_eq!(lines("a/src/b.rs", "//!\n//! A lock.\n\nfn c() {}"), [1]);
+        assert_eq!(lines("a/src/b.rs", "// A comment.\nfn c() {}"), [1]);
+        assert_eq!(lines("a/src/b.rs", ""), [1]);
+        assert!(lines("a/build.rs", "fn main() {}").is_empty());
+    }
+
+    #[test]
+    fn modules_are_named_by_their_files() {
+        assert_eq!(lines("a/src/b/mod.rs", "//! A word.\n"), [1]);
+        assert!(lines("a/src/amod.rs", "//! A word.\n").is_empty());
+    }
+
+    #[test]
+    fn a_file_is_short() {
+        let text = |lines| format!("//! A word.\n{}", "\n".repeat(lines - 1));
+        assert!(lines("a.rs", &text(FILE_LINES_MAX)).is_empty());
+        assert_eq!(lines("a.rs", &text(FILE_LINES_MAX + 1)), [FILE_LINES_MAX + 1]);
+    }
+
+    #[test]
+    fn an_ignored_test_says_why() {
+        assert_eq!(lines("a.rs", "//! A word.\n#[ignore]\nfn b() {}"), [2]);
+        assert!(lines("a.rs", "//! A word.\n#[ignore = \"slow\"]\nfn b() {}").is_empty());
+    }
+
+    #[test]
+    fn nothing_is_hidden_from_the_compiler() {
+        assert_eq!(lines("a.rs", "//! A word.\nfn b() { unsafe { c() } }"), [2]);
+        assert!(
+            lines("a.rs", "//! No unsafe.\n#![forbid(unsafe_code)]\nb(\"unsafe\");").is_empty()
+        );
+    }
+}
