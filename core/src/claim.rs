@@ -57,14 +57,12 @@ macro_rules! terms {
         ///
         /// Shorter frees it sooner after a crash; longer rides out longer trouble with the store. Means
         /// nothing where the kernel knows that the holder lives.
-        #[must_use]
         pub fn ttl(mut self, ttl: std::time::Duration) -> Self {
             self.claim.terms.ttl = ttl;
             self
         }
 
         /// How often a sign of life is given, a third of the ttl by default.
-        #[must_use]
         pub fn renew_every(mut self, period: std::time::Duration) -> Self {
             self.claim.terms.renew_every = Some(period);
             self
@@ -72,7 +70,6 @@ macro_rules! terms {
 
         /// How long before the end of its life it counts as lost: the larger of 50 ms and a hundredth
         /// of the ttl by default. It must cover what the holder does between a check and its effect.
-        #[must_use]
         pub fn margin(mut self, margin: std::time::Duration) -> Self {
             self.claim.terms.margin = Some(margin);
             self
@@ -80,28 +77,24 @@ macro_rules! terms {
 
         /// How much faster the store's clock may run than this machine's, in parts per million:
         /// 10,000, which is one percent, by default.
-        #[must_use]
         pub fn drift_ppm(mut self, drift_ppm: u32) -> Self {
             self.claim.terms.drift_ppm = drift_ppm;
             self
         }
 
         /// What others see beside it in the line.
-        #[must_use]
         pub fn note(mut self, note: impl Into<std::sync::Arc<str>>) -> Self {
             self.claim.terms.note = Some(note.into());
             self
         }
 
         /// After so long it is lost, and renewed no more: a limit for work that hangs.
-        #[must_use]
         pub fn max_hold(mut self, time: std::time::Duration) -> Self {
             self.claim.terms.max_hold = Some(time);
             self
         }
 
         /// It is not renewed by itself, only by [`extend`](crate::Held::extend).
-        #[must_use]
         pub fn by_hand(mut self) -> Self {
             self.claim.terms.by_hand = true;
             self

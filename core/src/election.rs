@@ -196,7 +196,7 @@ impl Observer {
     }
 
     fn tell(&mut self, leader: Option<Leader>) {
-        self.now = leader.clone();
+        self.now.clone_from(&leader);
         self.told.push_back(leader);
     }
 }

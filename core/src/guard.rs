@@ -49,7 +49,7 @@ impl Guard {
         let was_held = held.kept.with(|hold| hold.release(held.inner.host.now()));
         entry.inner.keeper.forget(&held.kept);
         let left = entry.inner.engine.leave(&held.kept.ticket(), Leave::Now).await?;
-        entry.is_out();
+        entry.has_left();
         match left {
             Left::Absent => was_held.and(Err(Error::lost(Loss::Broken))),
             _ => was_held,
@@ -192,7 +192,7 @@ impl fmt::Debug for Held {
             .field("key", &self.kept.key)
             .field("token", &self.number)
             .field("state", &self.kept.with(|hold| hold.state()))
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
@@ -239,12 +239,12 @@ impl Entry {
     }
 
     /// The store has confirmed that the ticket is in the line.
-    pub(crate) fn is_in(&mut self) {
+    pub(crate) fn has_joined(&mut self) {
         self.trace = Some(Trace::InLine);
     }
 
     /// The store has confirmed that it is not.
-    pub(crate) fn is_out(mut self) {
+    pub(crate) fn has_left(mut self) {
         self.trace = None;
     }
 }

@@ -94,13 +94,11 @@ impl Hold {
 
     /// The owner gives it back: whether it was still held.
     pub(crate) fn release(&mut self, now: Time) -> Result<()> {
-        match self.judge(now) {
-            State::Lost(loss) => Err(Error::lost(loss)),
-            _ => {
-                self.state = State::Released;
-                Ok(())
-            }
+        if let State::Lost(loss) = self.judge(now) {
+            return Err(Error::lost(loss));
         }
+        self.state = State::Released;
+        Ok(())
     }
 
     /// Why there is no point in waiting on: the store refuses, or has been silent for the ticket's
@@ -227,5 +225,5 @@ impl Hold {
 fn jittered(every: Duration, seed: Time) -> Duration {
     let spread = seed.boot_ns.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54;
     let spread = u32::try_from(spread).unwrap_or(0);
-    every - every / 10 * spread / 1024
+    every.saturating_sub(every / 10_240 * spread)
 }

@@ -43,6 +43,12 @@ struct Entry {
     told: bool,
 }
 
+impl Entry {
+    fn take(&self) -> u64 {
+        self.ticket.share.take().into()
+    }
+}
+
 const NEVER: u64 = u64::MAX;
 
 /// Told of everything that happens to the line, in order: what, to which ticket, and its number.
@@ -157,12 +163,12 @@ impl Line {
     pub fn list(&self, now: u64) -> Vec<(Ticket, Place)> {
         let mut ahead = 0;
         let first_end = self.first_end();
-        let place = |(at, entry): (usize, &Box<Entry>)| {
-            let place = self.place_behind(at, ahead, first_end, now);
-            ahead += u64::from(entry.ticket.share.take());
-            (entry.ticket.clone(), place)
-        };
-        self.tickets.iter().enumerate().map(place).collect()
+        let mut list = Vec::with_capacity(self.tickets.len());
+        for (at, entry) in self.tickets.iter().enumerate() {
+            list.push((entry.ticket.clone(), self.place_behind(at, ahead, first_end, now)));
+            ahead += entry.take();
+        }
+        list
     }
 
     /// Where a ticket stands, if it is in the line.
@@ -198,7 +204,7 @@ impl Line {
 
     fn push(&mut self, entry: Entry) {
         self.last = entry.number;
-        self.wanted += u64::from(entry.ticket.share.take());
+        self.wanted += entry.take();
         self.quiet_until = self.quiet_until.min(entry.ends);
         if self.tickets.is_empty() {
             self.tickets.reserve_exact(1);
@@ -222,7 +228,7 @@ impl Line {
 
     fn remove(&mut self, at: usize, what: What, tell: &mut Tell<'_>) {
         let Some(entry) = self.tickets.remove(at) else { return };
-        let take = u64::from(entry.ticket.share.take());
+        let take = entry.take();
         self.wanted -= take;
         if at < self.served {
             self.served -= 1;
@@ -273,17 +279,16 @@ impl Line {
                 return;
             }
             self.served += 1;
-            self.taken += u64::from(entry.ticket.share.take());
+            self.taken += entry.take();
             tell(What::Served, &entry.ticket, entry.number);
         }
     }
 
     fn place(&self, at: usize, now: u64) -> Place {
-        let take = |entry: &Box<Entry>| u64::from(entry.ticket.share.take());
         let ahead = if at + 1 == self.tickets.len() {
-            self.wanted - take(&self.tickets[at])
+            self.wanted - self.tickets[at].take()
         } else {
-            self.tickets.range(..at).map(take).sum()
+            self.tickets.range(..at).map(|entry| entry.take()).sum()
         };
         self.place_behind(at, ahead, self.first_end(), now)
     }

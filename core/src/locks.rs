@@ -157,10 +157,7 @@ fn this_process() -> Arc<str> {
         let program = std::path::Path::new(&program).file_stem().unwrap_or_default();
         let pid = std::process::id();
         let mut name = format!("{}[{pid}]", program.to_string_lossy());
-        if let Some(machine) = machine_name() {
-            name.push('@');
-            name.push_str(&machine);
-        }
+        name.push_str(&at_machine());
         let end = (0..=OWNER_BYTES_MAX.min(name.len())).rev().find(|at| name.is_char_boundary(*at));
         name.truncate(end.unwrap_or(0));
         name.into()
@@ -169,11 +166,11 @@ fn this_process() -> Arc<str> {
 }
 
 #[cfg(unix)]
-fn machine_name() -> Option<String> {
-    Some(rustix::system::uname().nodename().to_string_lossy().into_owned())
+fn at_machine() -> String {
+    format!("@{}", rustix::system::uname().nodename().to_string_lossy())
 }
 
 #[cfg(not(unix))]
-fn machine_name() -> Option<String> {
-    std::env::var("COMPUTERNAME").ok()
+fn at_machine() -> String {
+    std::env::var("COMPUTERNAME").map(|name| format!("@{name}")).unwrap_or_default()
 }

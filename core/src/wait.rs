@@ -78,14 +78,14 @@ async fn attempt(
     let sent = inner.host.now();
     let joined = inner.engine.join(&ticket, patience).await;
     match joined {
-        Ok(Some(_)) => entry.is_in(),
+        Ok(Some(_)) => entry.has_joined(),
         Ok(None) => {
-            entry.is_out();
+            entry.has_left();
             return Ok(Outcome::Busy);
         }
         Err(error) => {
             if !error.is_unknown() {
-                entry.is_out();
+                entry.has_left();
             }
             return Err(error);
         }

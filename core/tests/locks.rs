@@ -68,7 +68,7 @@ fn a_holder_who_blocks_every_thread_keeps_its_lock() {
     let locks = Locks::new(Memory::new()).blocking();
     let guard = locks.mutex("a").into_inner().ttl(Duration::from_millis(400));
     let guard = block_on(guard.lock()).unwrap();
-    std::thread::sleep(Duration::from_millis(2000));
+    std::thread::sleep(Duration::from_secs(2));
     guard.check().unwrap();
     block_on(guard.release()).unwrap();
 }

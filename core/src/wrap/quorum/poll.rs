@@ -1,5 +1,6 @@
 //! One question to every store at once, and how each of them answered.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,7 +87,7 @@ impl<T> Poll<T> {
         let mut sentence = format!("fewer than {majority} of {} stores {did}", self.0.len());
         for (node, outcome) in self.outcomes().enumerate() {
             if let Some(Err(error)) = outcome {
-                sentence.push_str(&format!("; store {}: {error}", node + 1));
+                let _infallible = write!(sentence, "; store {}: {error}", node + 1);
             }
         }
         Error::unavailable(sentence)

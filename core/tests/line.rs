@@ -1,0 +1,239 @@
+//! The line against the plainest thing that could be right: a list that is looked through every time.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tenure_core::event::What;
+use tenure_core::{
+    Key, Leave, Left, Line, Lives, Patience, Share, Standing, Ticket, TicketId, served,
+};
+
+#[derive(Clone, Debug)]
+struct Plain {
+    ticket: Ticket,
+    number: u64,
+    ends: u64,
+    told: bool,
+}
+
+/// What the line should be, without counters, indexes or short cuts.
+#[derive(Debug, Default)]
+struct Model {
+    line: Vec<Plain>,
+    last: u64,
+}
+
+impl Model {
+    fn expire(&mut self, now: u64) {
+        self.line.retain(|plain| plain.ends > now);
+    }
+
+    fn at(&self, id: TicketId) -> Option<usize> {
+        self.line.iter().position(|plain| plain.ticket.id == id)
+    }
+
+    fn ahead(&self, at: usize) -> u64 {
+        self.line[..at].iter().map(|plain| u64::from(plain.ticket.share.take())).sum()
+    }
+
+    fn holds(&self, at: usize) -> bool {
+        served(self.ahead(at), self.line[at].ticket.share)
+    }
+
+    fn join(&mut self, ticket: &Ticket, patience: Patience, now: u64) -> Option<u64> {
+        self.expire(now);
+        if self.at(ticket.id).is_some() {
+            return self.renew(ticket, now);
+        }
+        if patience == Patience::NoWait && !served(self.ahead(self.line.len()), ticket.share) {
+            return None;
+        }
+        let number = (self.last + 1).max(now).max(ticket.floor);
+        self.last = number;
+        let ends = now + micros(ticket.ttl);
+        self.line.push(Plain { ticket: ticket.clone(), number, ends, told: false });
+        Some(number)
+    }
+
+    fn renew(&mut self, ticket: &Ticket, now: u64) -> Option<u64> {
+        self.expire(now);
+        let plain = self.line.iter_mut().find(|plain| plain.ticket.id == ticket.id)?;
+        if plain.told {
+            return None;
+        }
+        plain.ends = plain.ends.max(now + micros(ticket.ttl));
+        let take = plain.ticket.share.take().min(ticket.share.take());
+        plain.ticket.share = Share::new(take, plain.ticket.share.of()).unwrap();
+        let number = plain.number;
+        self.last = self.last.max(ticket.floor);
+        Some(number)
+    }
+
+    fn leave(&mut self, id: TicketId, how: Leave, now: u64) -> Left {
+        self.expire(now);
+        let Some(at) = self.at(id) else { return Left::Absent };
+        let holding = self.holds(at);
+        if how == Leave::Soon && holding {
+            self.line[at].told = true;
+            return Left::Told;
+        }
+        self.line.remove(at);
+        if holding { Left::Holding } else { Left::Waiting }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Join { who: usize, take: u32, ttl_us: u64, wait: bool, floor: u64 },
+    Renew { who: usize, take: u32 },
+    Leave { who: usize, soon: bool },
+    Pass { us: u64 },
+}
+
+const OF: u32 = 5;
+const WHO: usize = 40;
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..WHO, 1..=OF, 1..5000_u64, any::<bool>(), 0..3000_u64).prop_map(
+            |(who, take, ttl_us, wait, floor)| Step::Join { who, take, ttl_us, wait, floor }
+        ),
+        2 => (0..WHO, 1..=OF).prop_map(|(who, take)| Step::Renew { who, take }),
+        2 => (0..WHO, any::<bool>()).prop_map(|(who, soon)| Step::Leave { who, soon }),
+        1 => (0..2000_u64).prop_map(|us| Step::Pass { us }),
+    ]
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap()
+}
+
+fn ticket(id: TicketId, take: u32, ttl_us: u64, floor: u64) -> Ticket {
+    Ticket {
+        id,
+        key: Key::new("k").unwrap(),
+        share: Share::new(take, OF).unwrap(),
+        ttl: Duration::from_micros(ttl_us),
+        owner: "o".into(),
+        note: "".into(),
+        floor,
+    }
+}
+
+/// Every ticket that is told of is served once, and never before those ahead of it.
+#[derive(Default)]
+struct Told {
+    served: Vec<u64>,
+    out: Vec<u64>,
+}
+
+impl Told {
+    fn hear(&mut self, what: What, number: u64) {
+        match what {
+            What::Served => {
+                assert!(!self.served.contains(&number), "{number} is served twice");
+                assert!(self.served.last().is_none_or(|last| *last < number), "out of order");
+                self.served.push(number);
+            }
+            What::Left | What::Expired => self.out.push(number),
+            _ => {}
+        }
+    }
+}
+
+fn play(steps: &[Step]) {
+    let ids: Vec<TicketId> = (0..WHO).map(|_| TicketId::fresh()).collect();
+    let (mut line, mut model, mut told) = (Line::above(0), Model::default(), Told::default());
+    let mut now = 1;
+    let mut ttls = vec![1000; WHO];
+    for step in steps {
+        let mut tell = |what, _: &Ticket, number| told.hear(what, number);
+        match *step {
+            Step::Join { who, take, ttl_us, wait, floor } => {
+                ttls[who] = ttl_us;
+                let ticket = ticket(ids[who], take, ttl_us, floor);
+                let patience = if wait { Patience::Wait } else { Patience::NoWait };
+                let place = line.join(&ticket, patience, Lives::ByTtl, now, &mut tell).unwrap();
+                let expected = model.join(&ticket, patience, now);
+                assert_eq!(place.map(|place| place.number), expected);
+            }
+            Step::Renew { who, take } => {
+                let ticket = ticket(ids[who], take, ttls[who], 0);
+                let place = line.renew(&ticket, now, &mut tell);
+                assert_eq!(place.map(|place| place.number), model.renew(&ticket, now));
+            }
+            Step::Leave { who, soon } => {
+                let how = if soon { Leave::Soon } else { Leave::Now };
+                let left = line.leave(ids[who], how, now, &mut tell);
+                assert_eq!(left, model.leave(ids[who], how, now));
+            }
+            Step::Pass { us } => {
+                now += us;
+                line.expire(now, &mut tell);
+                model.expire(now);
+            }
+        }
+        compare(&line, &model, now);
+    }
+}
+
+fn compare(line: &Line, model: &Model, now: u64) {
+    let list = line.list(now);
+    assert_eq!(list.len(), model.line.len());
+    for (at, ((ticket, place), plain)) in list.iter().zip(&model.line).enumerate() {
+        assert_eq!(ticket, &plain.ticket);
+        assert_eq!(place.number, plain.number);
+        assert_eq!(place.ahead, model.ahead(at));
+        assert_eq!(place.standing == Standing::Holding, model.holds(at));
+        assert_eq!(place.leaving, plain.told);
+        assert_eq!(place.life, Some(Duration::from_micros(plain.ends - now)));
+        assert_eq!(line.find_place(ticket.id, now), Some(*place));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_line_is_what_a_plain_list_would_be(steps in prop::collection::vec(step(), 1..120)) {
+        play(&steps);
+    }
+}
+
+#[test]
+fn a_line_has_a_limit() {
+    let mut line = Line::above(0);
+    let join = |line: &mut Line| {
+        let ticket = ticket(TicketId::fresh(), OF, 1000, 0);
+        line.join(&ticket, Patience::Wait, Lives::ByOwner, 1, &mut |_, _, _| {})
+    };
+    for _ in 0..tenure_core::LINE_TICKETS_MAX {
+        join(&mut line).unwrap();
+    }
+    let error = join(&mut line).unwrap_err();
+    assert_eq!(error.kind(), tenure_core::Kind::Rejected);
+    assert_eq!(error.to_string(), "the line of \"k\" is full: it has 16384 tickets");
+}
+
+#[test]
+fn a_number_beyond_the_last_is_refused() {
+    let mut line = Line::above(tenure_core::NUMBER_MAX);
+    let ticket = ticket(TicketId::fresh(), 1, 1000, 0);
+    let error = line.join(&ticket, Patience::Wait, Lives::ByTtl, 1, &mut |_, _, _| {}).unwrap_err();
+    assert_eq!(error.kind(), tenure_core::Kind::Rejected);
+    assert!(line.is_empty());
+}
+
+#[test]
+fn a_smaller_share_lets_in_who_waits_behind() {
+    let mut line = Line::above(0);
+    let (writer, reader) = (TicketId::fresh(), TicketId::fresh());
+    let quiet = &mut |_: What, _: &Ticket, _: u64| {};
+    line.join(&ticket(writer, OF, 1000, 0), Patience::Wait, Lives::ByTtl, 1, quiet).unwrap();
+    let place = line.join(&ticket(reader, 1, 1000, 0), Patience::Wait, Lives::ByTtl, 1, quiet);
+    assert_eq!(place.unwrap().unwrap().standing, Standing::Waiting);
+    line.renew(&ticket(writer, 1, 1000, 0), 1, quiet).unwrap();
+    assert_eq!(line.find_place(reader, 1).unwrap().standing, Standing::Holding);
+    line.renew(&ticket(writer, OF, 1000, 0), 1, quiet).unwrap();
+    assert_eq!(line.list(1)[0].0.share.take(), 1, "a share never grows");
+}
