@@ -23,6 +23,8 @@ pub(crate) struct Hold {
     state: State,
     /// When the owner stops believing that its ticket lives.
     deadline: Time,
+    /// Since when its owner has known that it holds.
+    since: Time,
     /// When it has been held for long enough.
     enough: Time,
     /// When the next sign of life is due.
@@ -48,6 +50,7 @@ impl Hold {
             rhythm,
             state: State::Asked,
             deadline: Time::NEVER,
+            since: Time::NEVER,
             enough: Time::NEVER,
             due: Time::NEVER,
             failed: 0,
@@ -164,7 +167,7 @@ impl Hold {
     }
 
     fn hear_place(&mut self, sent: Time, now: Time, place: Place) {
-        if place.leaving {
+        if place.leaving || self.is_contradicted(sent, place) {
             self.lose(Loss::Broken);
             return;
         }
@@ -185,6 +188,14 @@ impl Hold {
         }
     }
 
+    /// A store that lost its data may know the ticket otherwise than it served it. An answer to what
+    /// was asked before it was served contradicts nothing.
+    fn is_contradicted(&self, sent: Time, place: Place) -> bool {
+        let State::Holding(number) = self.state else { return false };
+        let otherwise = place.standing == Standing::Waiting || place.number != number;
+        otherwise && sent.has_reached(self.since)
+    }
+
     fn hear_trouble(&mut self, now: Time, error: Error) {
         self.failed += 1;
         self.trouble = Some(error);
@@ -203,6 +214,7 @@ impl Hold {
 
     fn begin(&mut self, now: Time, number: u64) {
         self.state = State::Holding(number);
+        self.since = now;
         self.keep_hands_off();
         if let Some(max_hold) = self.rhythm.max_hold {
             self.enough = now.plus(max_hold);
@@ -227,3 +239,6 @@ fn jittered(every: Duration, seed: Time) -> Duration {
     let spread = u32::try_from(spread).unwrap_or(0);
     every.saturating_sub(every / 10_240 * spread)
 }
+
+#[cfg(test)]
+mod tests;

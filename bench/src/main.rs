@@ -1,0 +1,30 @@
+//! How fast Tenure is, beside the floor and beside a peer, in one run: figures are ratios.
+//!
+//! `cargo xtask bench` runs everything; `cargo xtask bench memory` what is named.
+
+mod figures;
+mod memory;
+
+use std::process::ExitCode;
+
+use figures::Table;
+
+const SUITES: &[(&str, fn(&mut Table))] = &[("memory", memory::run)];
+
+fn main() -> ExitCode {
+    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    let known = |name: &String| SUITES.iter().any(|(suite, _)| suite == name);
+    if let Some(unknown) = wanted.iter().find(|name| !known(name)) {
+        let names: Vec<&str> = SUITES.iter().map(|(name, _)| *name).collect();
+        eprintln!("there is no bench named {unknown}: there are {}", names.join(", "));
+        return ExitCode::from(64);
+    }
+    let mut table = Table::default();
+    for (name, suite) in SUITES {
+        if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
+            suite(&mut table);
+        }
+    }
+    table.print();
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,92 @@
+//! The memory engine: what the public API, the guard and the keeper cost by themselves.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use tenure_core::blocking::block_on;
+use tenure_core::{Guard, Locks, Memory};
+
+use crate::figures::{Table, median, median_of, us};
+
+pub(crate) fn run(table: &mut Table) {
+    free(table);
+    hand_over(table);
+    many_held(table);
+}
+
+fn free(table: &mut Table) {
+    let locks = Locks::new(Memory::new());
+    let mutex = locks.mutex("invoices/42");
+    let time = median_of(301, 1000, || {
+        block_on(async { mutex.lock().await.unwrap().release().await.unwrap() });
+    });
+    table.row("memory: lock + release", us(time), "–", "≤ 3 µs");
+}
+
+/// A chain of waiters, each of whom lets the next one in: the cost of one hand-over.
+fn hand_over(table: &mut Table) {
+    for waiters in [10, 100, 1_000, 10_000] {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let mut rounds: Vec<Duration> =
+            (0..5).map(|_| runtime.block_on(chain(waiters)) / waiters).collect();
+        table.row(
+            format!("memory: hand-over, {waiters} waiters"),
+            us(median(&mut rounds)),
+            "–",
+            "the same for all",
+        );
+    }
+}
+
+async fn chain(waiters: u32) -> Duration {
+    let locks = Locks::new(Memory::new());
+    let first = locks.mutex("k").lock().await.unwrap();
+    let tasks: Vec<_> = (0..waiters)
+        .map(|_| {
+            let mutex = locks.mutex("k");
+            tokio::spawn(async move { mutex.lock().await.unwrap().release().await.unwrap() })
+        })
+        .collect();
+    while locks.line("k").await.unwrap().len() <= waiters as usize {
+        tokio::task::yield_now().await;
+    }
+    let start = Instant::now();
+    first.release().await.unwrap();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    start.elapsed()
+}
+
+fn many_held(table: &mut Table) {
+    const HELD: u32 = 100_000;
+    let locks = Locks::new(Memory::new());
+    let before = resident();
+    let guards: Vec<Guard> = (0..HELD)
+        .map(|key| block_on(locks.mutex(format!("orders/{key:08}")).lock()).unwrap())
+        .collect();
+    let bytes = (resident() - before) / u64::from(HELD);
+    table.row("memory: one of 100,000 held locks", format!("{bytes} bytes"), "–", "< 1024 bytes");
+    let used = cpu_time();
+    let watched = Duration::from_secs(20);
+    std::thread::sleep(watched);
+    let share = (cpu_time() - used).as_secs_f64() / watched.as_secs_f64() * 100.0;
+    assert!(guards.iter().all(|guard| guard.check().is_ok()), "they are all held still");
+    table.row("memory: renewing 100,000 locks", format!("{share:.2} % of a core"), "–", "< 5 %");
+    for guard in guards {
+        block_on(guard.release()).unwrap();
+    }
+}
+
+/// What this process has in memory.
+fn resident() -> u64 {
+    let statm = fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * 4096
+}
+
+/// What this process has used of all cores.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap())
+}

@@ -1,0 +1,3 @@
+//! The command `tenure`.
+
+fn main() {}

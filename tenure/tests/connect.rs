@@ -1,0 +1,60 @@
+//! What a URL opens, and what it says when it opens nothing.
+
+use tenure::blocking::block_on;
+use tenure::{Error, Kind, Need, connect};
+
+fn refused(url: &str) -> Error {
+    block_on(connect(url)).unwrap_err()
+}
+
+#[test]
+fn stores_of_one_name_are_one_and_others_are_not() {
+    block_on(async {
+        let guard = connect("memory:a").await.unwrap().mutex("k").lock().await.unwrap();
+        let same = connect("memory:a").await.unwrap();
+        assert!(same.mutex("k").try_lock().await.unwrap().is_none());
+        for other in ["memory:b", "memory:"] {
+            assert!(connect(other).await.unwrap().mutex("k").try_lock().await.unwrap().is_some());
+        }
+        guard.release().await.unwrap();
+    });
+}
+
+#[test]
+fn a_url_that_opens_nothing_says_what_would() {
+    for (url, kind, sentence) in [
+        (
+            "carrier-pigeon://coop",
+            Kind::Invalid,
+            "no engine answers to the scheme `carrier-pigeon:`",
+        ),
+        ("memory:?ttl=5", Kind::Invalid, "a memory store has no options, and was given `ttl=5`"),
+        ("locks", Kind::Invalid, "write file:locks for a directory"),
+        ("", Kind::Invalid, "write file:PATH for a directory"),
+    ] {
+        let error = refused(url);
+        assert_eq!(error.kind(), kind, "{url}");
+        assert!(error.to_string().contains(sentence), "{error}");
+    }
+}
+
+#[test]
+fn a_password_is_never_told() {
+    for url in ["nosuch://user:secret@host/0", "user:secret@host", "secret@host"] {
+        let error = refused(url);
+        assert!(!error.to_string().contains("secret"), "{error}");
+        assert!(!format!("{error:?}").contains("secret"), "{error:?}");
+    }
+}
+
+#[test]
+fn what_a_store_cannot_promise_is_refused() {
+    let locks = block_on(connect("memory:")).unwrap();
+    locks.require(&[Need::Fair, Need::Push, Need::HolderPause]).unwrap();
+    let error = locks.require(&[Need::Fair, Need::StoreCrash]).unwrap_err();
+    assert_eq!(error.kind(), Kind::Unsupported);
+    assert_eq!(
+        error.to_string(),
+        "memory does not promise to keep its locks when it crashes: take a store that does, or do without"
+    );
+}
