@@ -17,6 +17,9 @@ use crate::{
     Engine as _, Guard, Held, Key, Locks, Result, Share, Standing, Ticket, TicketId, Watch,
 };
 
+const PAUSE_FIRST: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+
 /// At most one leader at a time. Made by [`Locks::election`].
 #[derive(Clone, Debug)]
 #[must_use = "nobody is elected until somebody campaigns"]
@@ -71,13 +74,15 @@ impl Election {
     /// while it still runs. When the work ends by itself, the seat is given up and its output returned.
     /// What the work has spawned elsewhere is its own to stop: hand it the term and let it
     /// [`check`](Held::check).
+    ///
+    /// A store that cannot be reached is no reason to give up: it is asked again, with growing pauses.
     pub async fn run<F, Work>(&self, mut work: F) -> Result<Work::Output>
     where
         F: FnMut(Held) -> Work,
         Work: Future,
     {
         loop {
-            let seat = self.campaign().await?;
+            let seat = self.campaign_on().await?;
             let done = seat.run(work(seat.held())).await;
             let resigned = seat.release().await;
             match done {
@@ -85,6 +90,21 @@ impl Election {
                 Err(lost) => {
                     tracing::info!(%lost, ?resigned, "the seat is lost; campaigning again");
                 }
+            }
+        }
+    }
+
+    /// Campaigns through outages of the store.
+    async fn campaign_on(&self) -> Result<Guard> {
+        let mut pause = PAUSE_FIRST;
+        loop {
+            match self.campaign().await {
+                Err(error) if error.is_unknown() => {
+                    tracing::warn!(%error, ?pause, "no campaign; trying again");
+                    self.claim.locks.inner.host.sleep(pause).await;
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
+                campaign => return campaign,
             }
         }
     }

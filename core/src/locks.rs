@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use crate::keep::Keeper;
 use crate::sweep::Sweeper;
 use crate::ticket::OWNER_BYTES_MAX;
-use crate::wrap::{AnyEngine, Hosted};
+use crate::wrap::{AnyEngine, Hosted, Traced};
 use crate::{
     Engine, Error, Host, Key, Leave, Left, Need, Place, PrivateThread, Profile, Result, Share,
     Ticket, TicketId,
@@ -63,6 +63,15 @@ impl Locks {
         let sweeper = Sweeper::new(engine.clone(), host.clone());
         let inner = Arc::new(Inner { engine, host, keeper, sweeper, profile });
         Self { inner, owner: this_process() }
+    }
+
+    /// The same locks, telling `tracing` what they do, and `metrics` with that feature. See
+    /// [`Traced`](crate::wrap::Traced).
+    #[must_use]
+    pub fn traced(&self) -> Self {
+        let Inner { engine, host, .. } = &*self.inner;
+        let traced = Traced::new(engine.clone(), host.clone());
+        Self { owner: self.owner.clone(), ..Self::on(traced, host.clone()) }
     }
 
     /// The same locks, for an owner of this name: what others see in the line.

@@ -371,7 +371,8 @@ impl Engine for Quorum {
         self.sampler.events(self, &*self.host, scope, after).await
     }
 
-    /// The tickets that a majority serves, each with its own number, the highest.
+    /// The tickets that a majority serves. The number of another client's ticket is the highest that
+    /// any store gave it, which is its token or, where a store answered late, above it.
     async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
         let poll = self
             .ask(
@@ -400,6 +401,11 @@ impl Engine for Quorum {
             .filter(|(votes, ..)| *votes >= self.majority())
             .map(|(_, ticket, place)| (ticket, place))
             .collect();
+        for (ticket, place) in &mut line {
+            if let Some(Stage::Holding { number, .. }) = self.stage(ticket.id) {
+                place.number = number;
+            }
+        }
         line.sort_by_key(|(_, place)| place.number);
         Ok(line)
     }

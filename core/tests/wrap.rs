@@ -1,0 +1,269 @@
+//! Engines made of engines: what each adds, and that it adds nothing else.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tenure_core::blocking::block_on;
+use tenure_core::event::{Cursor, News, Scope};
+use tenure_core::wrap::{AnyEngine, Hosted, Quorum, Retry};
+use tenure_core::{
+    Engine, Error, Host, Key, Kind, Leave, Left, Locks, Memory, Need, Patience, Place,
+    PrivateThread, Profile, Result, Standing, Tally, Ticket, Wake, Window,
+};
+
+/// A memory store whose answers can be lost after it has acted.
+struct Lossy {
+    memory: Memory,
+    /// For each verb to come, whether its answer arrives; after these all do.
+    arrives: Mutex<VecDeque<bool>>,
+}
+
+impl Lossy {
+    fn new(arrives: impl IntoIterator<Item = bool>) -> Self {
+        Self { memory: Memory::new(), arrives: Mutex::new(arrives.into_iter().collect()) }
+    }
+
+    fn lose<T>(&self, answer: Result<T>) -> Result<T> {
+        match self.arrives.lock().unwrap().pop_front() {
+            Some(false) => Err(Error::unavailable("the answer is lost")),
+            _ => answer,
+        }
+    }
+}
+
+impl Engine for Lossy {
+    fn profile(&self) -> Profile {
+        self.memory.profile()
+    }
+
+    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+        self.lose(self.memory.join(ticket, patience).await)
+    }
+
+    async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
+        self.lose(self.memory.renew(ticket).await)
+    }
+
+    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+        self.lose(self.memory.leave(ticket, how).await)
+    }
+
+    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+        self.memory.watch(ticket, seen).await
+    }
+
+    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+        self.memory.events(scope, after).await
+    }
+
+    async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
+        self.lose(self.memory.line(key).await)
+    }
+
+    async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
+        self.lose(self.memory.keys(prefix).await)
+    }
+
+    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
+        self.lose(self.memory.tally(key, by, window).await)
+    }
+}
+
+fn host() -> Arc<dyn Host> {
+    Arc::new(PrivateThread::for_timers())
+}
+
+fn patient(arrives: impl IntoIterator<Item = bool>) -> Locks {
+    let host = host();
+    let retry = Retry::new(Lossy::new(arrives), host.clone(), 2, Duration::from_millis(1));
+    Locks::on(retry, host)
+}
+
+#[test]
+fn a_lost_answer_is_asked_for_again_and_counts_once() {
+    let locks = patient([false, false, true]).blocking();
+    let guard = locks.mutex("a").lock().unwrap();
+    assert_eq!(locks.line("a").unwrap().len(), 1, "twice is once");
+    guard.release().unwrap();
+}
+
+#[test]
+fn a_release_whose_answer_was_lost_is_no_loss() {
+    let locks = patient([true, false, true]).blocking();
+    let guard = locks.mutex("a").lock().unwrap();
+    guard.release().expect("the second attempt found it gone, because of the first");
+}
+
+#[test]
+fn a_store_that_stays_silent_is_an_error_and_leaves_nothing_behind() {
+    let locks = patient([false; 3]).blocking();
+    let error = locks.mutex("a").lock().unwrap_err();
+    assert_eq!(error.kind(), Kind::Unavailable);
+    locks.settled();
+    assert!(locks.line("a").unwrap().is_empty());
+}
+
+#[test]
+fn a_sequence_asked_for_again_skips_but_never_repeats_and_a_window_is_not_asked_again() {
+    let locks = patient([false, true, true, false]).blocking();
+    let first = locks.sequence("s").next().unwrap();
+    let second = locks.sequence("s").next().unwrap();
+    assert_eq!((first, second), (2, 3), "1 was given to nobody");
+    let error = locks.counter("c").add(1).unwrap_err();
+    assert_eq!(error.kind(), Kind::Unavailable);
+    assert_eq!(locks.counter("c").get().unwrap().value, 1, "it was counted once");
+}
+
+#[test]
+fn a_hosted_engine_answers_on_any_executor_and_outlives_a_dropped_question() {
+    let locks = block_on(Locks::hosted(async { Ok(Memory::new()) })).unwrap().blocking();
+    assert!(!locks.guarantees().quick);
+    let guard = locks.mutex("a").lock().unwrap();
+    assert!(locks.mutex("a").lock_within(Duration::from_millis(20)).unwrap().is_none());
+    locks.settled();
+    assert_eq!(locks.line("a").unwrap().len(), 1, "who gave up has left");
+    drop(guard);
+    locks.settled();
+    assert!(locks.line("a").unwrap().is_empty());
+}
+
+#[test]
+fn a_guard_outlives_the_runtime_it_was_made_on() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let locks = runtime.block_on(Locks::hosted(async { Ok(Memory::new()) })).unwrap();
+    let guard = runtime.block_on(locks.mutex("a").lock()).unwrap();
+    drop(runtime);
+    guard.check().unwrap();
+    drop(guard);
+    let locks = locks.blocking();
+    locks.settled();
+    assert!(locks.line("a").unwrap().is_empty());
+}
+
+fn quorum_of(nodes: &[Memory]) -> Locks {
+    let host = host();
+    let nodes: Vec<AnyEngine> = nodes.iter().cloned().map(AnyEngine::new).collect();
+    Locks::on(Quorum::new(nodes, host.clone(), Duration::from_millis(100)).unwrap(), host)
+}
+
+#[test]
+fn a_quorum_excludes_and_its_token_grows_across_clients_and_nodes() {
+    let nodes: Vec<Memory> = (0..5).map(|_| Memory::new()).collect();
+    let (one, other) = (quorum_of(&nodes).blocking(), quorum_of(&nodes).blocking());
+    let mut last = 0;
+    for _ in 0..50 {
+        for locks in [&one, &other] {
+            let guard = locks.mutex("a").lock().unwrap();
+            assert!(guard.token() > last);
+            last = guard.token();
+            assert!(one.mutex("a").try_lock().unwrap().is_none());
+            assert_eq!(locks.line("a").unwrap()[0].1.number, last);
+            assert!(one.line("a").unwrap()[0].1.number >= last);
+            guard.release().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_quorum_outlives_a_minority_and_refuses_without_a_majority() {
+    let node = |arrives: bool| -> AnyEngine {
+        if arrives {
+            AnyEngine::new(Memory::new())
+        } else {
+            AnyEngine::new(Lossy::new([false; 1000]))
+        }
+    };
+    let locks = |up: [bool; 5]| {
+        let host = host();
+        let quorum = Quorum::new(up.map(node), host.clone(), Duration::from_millis(100)).unwrap();
+        Locks::on(quorum, host).blocking()
+    };
+    for up in [[true, true, true, true, false], [false, true, true, false, true]] {
+        locks(up).mutex("a").lock().unwrap().release().unwrap();
+    }
+    let error = locks([true, false, false, true, false]).mutex("a").lock().unwrap_err();
+    assert_eq!(error.kind(), Kind::Unavailable);
+    assert!(
+        error.to_string().starts_with("fewer than 3 of 5 stores answered; store 2: "),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_quorum_says_what_it_cannot_keep() {
+    let nodes: Vec<Memory> = (0..3).map(|_| Memory::new()).collect();
+    let locks = quorum_of(&nodes).blocking();
+    let error = locks.semaphore("s", 2).acquire().unwrap_err();
+    assert_eq!(error.kind(), Kind::Unsupported);
+    assert_eq!(locks.sequence("s").next().unwrap_err().kind(), Kind::Unsupported);
+    assert_eq!(locks.require(&[Need::Fair]).unwrap_err().kind(), Kind::Unsupported);
+    let few = Quorum::new([AnyEngine::new(Memory::new())], host(), Duration::from_millis(1));
+    assert_eq!(few.err().unwrap().kind(), Kind::Invalid);
+}
+
+#[test]
+fn a_quorum_lets_readers_in_together_and_a_writer_alone() {
+    let nodes: Vec<Memory> = (0..3).map(|_| Memory::new()).collect();
+    let (one, other) = (quorum_of(&nodes).blocking(), quorum_of(&nodes).blocking());
+    let readers = (one.rwlock("d").read().unwrap(), other.rwlock("d").read().unwrap());
+    assert!(one.rwlock("d").try_write().unwrap().is_none());
+    drop(readers);
+    one.settled();
+    other.settled();
+    let writer = other.rwlock("d").write().unwrap();
+    assert!(one.rwlock("d").try_read().unwrap().is_none());
+    writer.release().unwrap();
+}
+
+#[test]
+fn making_and_hosting_an_engine_passes_its_error_on() {
+    let failed = block_on(Hosted::<Memory>::make(host(), async { Err(Error::rejected("no")) }));
+    assert_eq!(failed.err().unwrap().kind(), Kind::Rejected);
+}
+
+#[cfg(feature = "metrics")]
+#[test]
+fn a_traced_engine_counts_waits_holds_renewals_losses_and_hand_overs() {
+    use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    metrics::with_local_recorder(&recorder, || {
+        let memory = Memory::new();
+        let operator = Locks::new(memory.clone()).blocking();
+        let locks = Locks::new(memory).traced().blocking();
+        let first = locks.mutex("a").lock().unwrap();
+        let mutex = locks.mutex("a").into_inner();
+        let mut waiting = Box::pin(mutex.lock());
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        first.extend().unwrap();
+        first.release().unwrap();
+        let second = block_on(waiting).unwrap();
+        operator.force_out("a", second.id()).unwrap();
+        assert!(block_on(second.extend()).is_err());
+    });
+    let mut counters: Vec<(String, u64)> = Vec::new();
+    for (key, _, _, value) in snapshotter.snapshot().into_vec() {
+        let key = key.key();
+        let labels: String = key.labels().map(|label| format!("{{{}}}", label.value())).collect();
+        let count = match value {
+            DebugValue::Counter(count) => count,
+            DebugValue::Histogram(values) => values.len() as u64,
+            DebugValue::Gauge(_) => 0,
+        };
+        counters.push((format!("{}{labels}", key.name()), count));
+    }
+    counters.sort();
+    let expected = [
+        ("tenure_handovers_total", 1),
+        ("tenure_hold_seconds", 2),
+        ("tenure_losses_total", 1),
+        ("tenure_renewals_total{kept}", 1),
+        ("tenure_renewals_total{lost}", 1),
+        ("tenure_wait_seconds", 2),
+    ];
+    let expected: Vec<_> = expected.map(|(name, count)| (name.to_owned(), count)).into();
+    assert_eq!(counters, expected);
+}
