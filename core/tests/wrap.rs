@@ -247,13 +247,13 @@ fn a_traced_engine_counts_waits_holds_renewals_losses_and_hand_overs() {
     let mut counters: Vec<(String, u64)> = Vec::new();
     for (key, _, _, value) in snapshotter.snapshot().into_vec() {
         let key = key.key();
-        let labels: String = key.labels().map(|label| format!("{{{}}}", label.value())).collect();
+        let labels: Vec<_> = key.labels().map(|label| format!("{{{}}}", label.value())).collect();
         let count = match value {
             DebugValue::Counter(count) => count,
             DebugValue::Histogram(values) => values.len() as u64,
             DebugValue::Gauge(_) => 0,
         };
-        counters.push((format!("{}{labels}", key.name()), count));
+        counters.push((format!("{}{}", key.name(), labels.concat()), count));
     }
     counters.sort();
     let expected = [

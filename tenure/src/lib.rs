@@ -19,6 +19,11 @@
 
 mod connect;
 
+/// What README shows compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
+
 pub use connect::connect;
 pub use tenure_core::{
     All, AllGuard, Block, Counter, Election, Error, Fence, Guard, Held, Host, KEY_BYTES_MAX, Key,

@@ -1,0 +1,53 @@
+//! A holder sleeps through its lease, wakes up, and writes: the ledger refuses it.
+//!
+//! The lock cannot stop a program that is paused between its check and its write. The token can: it is
+//! above that of every earlier holder, and the ledger takes no write with an older one.
+
+use std::sync::Mutex;
+
+use tenure::{Guard, Result};
+
+/// A resource that protects itself: the check of the token and the write are one step.
+#[derive(Default)]
+struct Ledger(Mutex<(u64, Vec<&'static str>)>);
+
+impl Ledger {
+    /// Tells the ledger of a new holder, before it reads anything.
+    fn claim(&self, token: u64) -> bool {
+        let mut ledger = self.0.lock().unwrap();
+        let newest = token >= ledger.0;
+        ledger.0 = ledger.0.max(token);
+        newest
+    }
+
+    fn write(&self, token: u64, entry: &'static str) -> bool {
+        let mut ledger = self.0.lock().unwrap();
+        if token < ledger.0 {
+            return false;
+        }
+        ledger.0 = token;
+        ledger.1.push(entry);
+        true
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let locks = tenure::connect("memory:").await?;
+    let ledger = Ledger::default();
+
+    let sleepy: Guard = locks.mutex("ledger").lock().await?;
+    assert!(ledger.claim(sleepy.token()));
+
+    // While it sleeps, its lease ends; here an operator takes its ticket out.
+    locks.force_out("ledger", sleepy.id()).await?;
+    let brisk = locks.mutex("ledger").lock().await?;
+    assert!(ledger.claim(brisk.token()));
+    assert!(ledger.write(brisk.token(), "paid 10"));
+
+    let refused = !ledger.write(sleepy.token(), "paid 10 again");
+    println!("the sleeper's write with token {} is refused: {refused}", sleepy.token());
+    assert!(refused);
+    println!("and its release says so: {}", sleepy.release().await.unwrap_err());
+    brisk.release().await
+}

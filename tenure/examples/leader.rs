@@ -1,0 +1,46 @@
+//! Three workers, one leader; the leader is broken by an operator, and the next one takes over.
+//!
+//! The leader's work is stopped *before* its seat is given up, so there are never two. The note tells
+//! everyone else where the leader is.
+
+use tenure::{Held, Locks, Result};
+use tokio::sync::mpsc;
+
+async fn worker(
+    locks: Locks,
+    address: &'static str,
+    led: mpsc::UnboundedSender<(&'static str, u64)>,
+) {
+    let election = locks.election("scheduler").note(address);
+    let outcome = election
+        .run(|term: Held| {
+            let led = led.clone();
+            async move {
+                // Nobody listens once the story is over.
+                let _over = led.send((address, term.token()));
+                std::future::pending::<()>().await;
+            }
+        })
+        .await;
+    println!("{address}: {outcome:?}");
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let locks = tenure::connect("memory:").await?;
+    let (led, mut terms) = mpsc::unbounded_channel();
+    for address in ["10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"] {
+        tokio::spawn(worker(locks.clone(), address, led.clone()));
+    }
+    let mut last = 0;
+    for _ in 0..5 {
+        let (address, token) = terms.recv().await.expect("the workers go on");
+        println!("{address} leads in term {token}");
+        assert!(token > last, "terms are numbered upwards");
+        last = token;
+        let leader = locks.election("scheduler").leader().await?.expect("somebody leads");
+        assert_eq!(&*leader.note, address);
+        locks.break_ticket("scheduler", leader.id).await?;
+    }
+    Ok(())
+}
