@@ -23,7 +23,8 @@ The developer's commands of Tenure: `cargo xtask COMMAND`.
   servers              lists the real servers that the tests know, and how each is found
   servers run COMMAND  starts them, runs a command that finds them, and stops them
   test [ARGUMENTS]     starts the servers and runs every test; arguments go to `cargo test`
-  bench [ARGUMENTS]    runs the benches; arguments go to `cargo bench`
+  bench [NAME…]        measures everything, or what is named, beside the floor and a peer
+  sim [ARGUMENTS]      runs the simulation: `--seeds 1000000`, or `--seed N` to see one again
   tidy                 checks what compilers do not: pages, comments, manifests, left-overs
   ci [GATE…]           runs every gate that a change must pass, or only those named
   help                 prints this";
@@ -64,7 +65,13 @@ fn obey(arguments: &[String]) -> process::Result<ExitCode> {
         ["servers", "run", program, rest @ ..] => servers::run(program, rest),
         ["test", rest @ ..] => testing::command(rest),
         ["bench", rest @ ..] => {
-            run(cargo(["bench", "--workspace"]).args(rest)).map(|()| ExitCode::SUCCESS)
+            let bench = ["run", "--release", "--package", "tenure-bench", "--"];
+            run(cargo(bench).args(rest)).map(|()| ExitCode::SUCCESS)
+        }
+        ["sim", rest @ ..] => {
+            let sim =
+                ["run", "--release", "--package", "tenure-conformance", "--example", "sim", "--"];
+            run(cargo(sim).args(rest)).map(|()| ExitCode::SUCCESS)
         }
         ["tidy"] => tidy::check().map(|note| {
             println!("{note}");
