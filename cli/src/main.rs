@@ -1,3 +1,71 @@
-//! The command `tenure`.
+//! The command `tenure`: locks for the shell, and a look at who holds what.
 
-fn main() {}
+#[cfg(not(unix))]
+compile_error!("the command `tenure` needs Unix: process groups, signals and terminals");
+
+mod args;
+mod bell;
+mod bench;
+mod break_ticket;
+mod child;
+mod claim;
+mod count;
+mod duration;
+mod failure;
+mod json;
+mod keys;
+mod lead;
+mod line;
+mod look_up;
+mod moment;
+mod next;
+mod pages;
+mod run;
+mod screen;
+mod shim;
+mod stop;
+mod store;
+mod supervise;
+mod table;
+mod terminal;
+mod waiting;
+mod watch;
+mod watchdog;
+
+use std::process::ExitCode;
+
+use args::{Cli, Command};
+use failure::Failure;
+
+fn main() -> ExitCode {
+    // This program runs itself as the first moment of a command; see the two modules.
+    let mut words = std::env::args_os().skip(1);
+    match words.next() {
+        Some(word) if word == shim::WORD => return shim::main(words),
+        Some(word) if word == watchdog::WORD => return watchdog::main(words),
+        _ => {}
+    }
+    match args::read().and_then(obey) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => failure.tell(),
+    }
+}
+
+fn obey(cli: Cli) -> Result<u8, Failure> {
+    let Cli { on, json, command } = cli;
+    let at = store::Address { on };
+    match command {
+        Command::Run(args) => run::run(&at, args),
+        Command::Lead(args) => lead::lead(&at, args),
+        Command::Line(args) => line::line(&at, json, &args),
+        Command::Keys(args) => keys::keys(&at, json, &args),
+        Command::Break(args) => break_ticket::break_ticket(&at, json, &args),
+        Command::Watch(args) => watch::watch(&at, json, &args),
+        Command::Next(args) => next::next(&at, json, &args),
+        Command::Count(args) => count::count(&at, json, &args),
+        Command::Bench(args) => bench::bench(&at, json, &args),
+        Command::Completions(args) => pages::completions(&args),
+        Command::Man => pages::man(),
+        Command::BenchPartner(args) => bench::partner(&at, &args),
+    }
+}

@@ -2,13 +2,24 @@
 
 use std::any::Any;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::{Either, select};
 use tenure_core::wrap::{AnyEngine, Hosted};
 use tenure_core::{
-    Boxed, Engine, Host, Key, Locks, PrivateThread, Profile, Result, Share, Ticket, TicketId,
+    Boxed, Engine, Host, Key, Kind, Liveness, Locks, PrivateThread, Profile, Result, Share, Ticket, TicketId,
+    Time,
 };
+
+use crate::helper::Helper;
+use crate::together;
+
+/// How many lives of a ticket a case may wait for something that must happen.
+const PATIENCE_TTLS: u32 = 60;
+/// How many lives a ticket has that is not meant to end within its case.
+const LONG_TTLS: u32 = 1000;
 
 /// A fresh store for one case.
 pub struct Arena {
@@ -16,8 +27,16 @@ pub struct Arena {
     host: Arc<dyn Host>,
     /// The ttl that tickets have here: short where time is real.
     ttl: Duration,
+    /// Tasks get threads of their own: there is no seed whose order they would spoil.
+    threads: bool,
+    /// Where another process finds the store.
+    shared: Option<String>,
+    /// The test in which a helper process begins.
+    helper: String,
+    /// Why there is no store.
+    missing: Option<String>,
     /// Dropped after the case: a directory, a server.
-    _kept: Vec<Box<dyn Any + Send + Sync>>,
+    kept: Vec<Box<dyn Any + Send + Sync>>,
 }
 
 impl Arena {
@@ -28,7 +47,7 @@ impl Arena {
         F: Future<Output = Result<E>> + Send + 'static,
     {
         let host: Arc<dyn Host> = Arc::new(PrivateThread::for_timers());
-        Self::on(host, Duration::from_secs(1), open)
+        Self { threads: true, ..Self::on(host, Duration::from_secs(1), open) }
     }
 
     /// The same for engines that drive sockets: each client lives on one private thread.
@@ -39,10 +58,12 @@ impl Arena {
     {
         let host: Arc<dyn Host> = Arc::new(PrivateThread::for_drivers());
         let home = host.clone();
-        Self::on(host, Duration::from_secs(1), move || Hosted::make(home.clone(), open()))
+        let open = move || Hosted::make(home.clone(), open());
+        Self { threads: true, ..Self::on(host, Duration::from_secs(1), open) }
     }
 
-    /// A store whose clients live on this host, where tickets live for `ttl`.
+    /// A store whose clients live on this host, where tickets live for `ttl`: the host of a
+    /// simulated world, usually.
     pub fn on<E, F>(
         host: Arc<dyn Host>,
         ttl: Duration,
@@ -56,13 +77,43 @@ impl Arena {
             let opened = open();
             Box::pin(async move { opened.await.map(AnyEngine::new) })
         };
-        Self { open: Box::new(open), host, ttl, _kept: Vec::new() }
+        Self {
+            open: Box::new(open),
+            host,
+            ttl,
+            threads: false,
+            shared: None,
+            helper: String::new(),
+            missing: None,
+            kept: Vec::new(),
+        }
+    }
+
+    /// There is no store: `SKIPPED <engine>: <why>` is all that the case says, and it passes,
+    /// unless `TENURE_REQUIRE` is `all`.
+    pub fn missing(engine: &str, why: &str) -> Self {
+        let open = || async { Err::<AnyEngine, _>(tenure_core::Error::unavailable("missing")) };
+        Self { missing: Some(format!("{engine}: {why}")), ..Self::new(open) }
+    }
+
+    /// Another process finds the store by this text. See [`suite`](crate::suite!) for the other half.
+    #[must_use]
+    pub fn shared(mut self, at: impl Into<String>) -> Self {
+        self.shared = Some(at.into());
+        self
+    }
+
+    /// Tickets live for `ttl` here: more than a second for a store that counts in seconds.
+    #[must_use]
+    pub fn with_ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
     }
 
     /// Keeps something alive until the case has ended.
     #[must_use]
     pub fn keeping(mut self, thing: impl Any + Send + Sync) -> Self {
-        self._kept.push(Box::new(thing));
+        self.kept.push(Box::new(thing));
         self
     }
 
@@ -86,9 +137,19 @@ impl Arena {
         self.host.clone()
     }
 
-    /// How long a ticket lives here without a sign of life.
+    /// How long a [brief](Arena::brief) ticket lives here without a sign of life.
     pub fn ttl(&self) -> Duration {
         self.ttl
+    }
+
+    /// A heartbeat that leaves a brief lock room for failures.
+    pub fn beat(&self) -> Duration {
+        self.ttl / 5
+    }
+
+    /// Now, by the host's clock.
+    pub fn now(&self) -> Time {
+        self.host.now()
     }
 
     /// Lets time pass.
@@ -96,16 +157,114 @@ impl Arena {
         self.host.sleep(time).await;
     }
 
-    /// A fresh ticket for this key.
+    /// Waits for what must happen; the case fails if it does not within a generous time.
+    pub async fn soon<T>(&self, what: &str, happens: impl Future<Output = T>) -> T {
+        let patience = self.ttl * PATIENCE_TTLS;
+        match select(std::pin::pin!(happens), self.host.sleep(patience)).await {
+            Either::Left((answer, _)) => answer,
+            Either::Right(_) => panic!("within {patience:?} this did not happen: {what}"),
+        }
+    }
+
+    /// Waits a little for what must not happen.
+    pub async fn not_now<F: Future + Unpin>(&self, what: &str, happens: &mut F) {
+        if let Either::Left(_) = select(happens, self.host.sleep(self.ttl / 20)).await {
+            panic!("this must not happen: {what}");
+        }
+    }
+
+    /// Carries out all tasks at the same time: on threads, or as the seed wants it.
+    pub async fn together(&self, tasks: impl IntoIterator<Item = Boxed<()>>) {
+        let tasks = tasks.into_iter().collect();
+        if self.threads {
+            together::on_threads(tasks);
+        } else {
+            together::on_host(&*self.host, tasks).await;
+        }
+    }
+
+    /// A fresh ticket for this key that does not end within its case.
     pub fn ticket(&self, key: &str, share: Share) -> Ticket {
         Ticket {
             id: TicketId::fresh(),
             key: Key::new(key).expect("the case names a key"),
             share,
-            ttl: self.ttl,
+            ttl: self.ttl * LONG_TTLS,
             owner: "conformance".into(),
             note: "".into(),
             floor: 0,
         }
+    }
+
+    /// A fresh ticket for this key that ends soon, unless it is renewed.
+    pub fn brief(&self, key: &str, share: Share) -> Ticket {
+        Ticket { ttl: self.ttl, ..self.ticket(key, share) }
+    }
+
+    /// Says aloud that the case does not apply to this store.
+    #[allow(clippy::unused_self, reason = "a case says it of its arena")]
+    pub fn skip(&self, why: &str) {
+        println!("SKIPPED: {why}");
+    }
+
+    /// Whether the store keeps capacities other than those of a mutex and a reader-writer lock.
+    pub async fn keeps_permits(&self) -> bool {
+        let ticket = self.ticket("\u{1}permits?", Share::new(1, 3).expect("1 of 3 is a share"));
+        let client = self.client().await;
+        match client.join(&ticket, tenure_core::Patience::NoWait).await {
+            Err(error) if error.kind() == Kind::Unsupported => false,
+            joined => {
+                joined.expect("a store that keeps permits takes a ticket");
+                client.leave(&ticket, tenure_core::Leave::Now).await.expect("it leaves again");
+                true
+            }
+        }
+    }
+
+    /// Whether the store counts.
+    pub async fn counts(&self) -> bool {
+        let key = Key::new("\u{1}counts?").expect("that is a key");
+        match self.client().await.tally(&key, 0, None).await {
+            Err(error) if error.kind() == Kind::Unsupported => false,
+            counted => counted.map(|_| true).expect("a store that counts can be asked for a count"),
+        }
+    }
+
+    /// Whether tickets end by their own ttl, and by nothing else.
+    pub async fn lives_by_ttl(&self) -> bool {
+        matches!(self.profile().await.liveness, Liveness::Lease | Liveness::Process)
+    }
+
+    /// Whether time passes at once here, and is exact.
+    pub fn is_simulated(&self) -> bool {
+        !self.threads
+    }
+
+    /// The test in which helper processes begin.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn helped_by(mut self, module: &str) -> Self {
+        let inside = module.split_once("::").map(|(_, inside)| format!("{inside}::"));
+        self.helper = inside.unwrap_or_default() + "helper_process";
+        self
+    }
+
+    /// Whether other processes can reach the store.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared.is_some()
+    }
+
+    /// A helper process that speaks to the same store.
+    pub(crate) fn helper(&self) -> Helper {
+        Helper::start(self.shared.as_deref().expect("the store is shared"), &self.helper)
+    }
+
+    pub(crate) fn why_missing(&self) -> Option<&str> {
+        self.missing.as_deref()
+    }
+
+    /// How long a whole case may take.
+    pub(crate) fn limit(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        self.host.sleep(self.ttl * (PATIENCE_TTLS * 10))
     }
 }

@@ -8,10 +8,10 @@ use crate::Arena;
 /// A story in which the sentence is shown; it panics where the sentence is not true.
 pub type Story = for<'a> fn(&'a Arena) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
 
-/// One case. Its name is the sentence, with underscores.
+/// One case. Its name is a chapter and the sentence, with underscores.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// The sentence.
+    /// The chapter and the sentence.
     pub name: &'static str,
     /// The story.
     pub story: Story,
@@ -22,14 +22,3 @@ impl fmt::Debug for Case {
         f.write_str(self.name)
     }
 }
-
-/// Turns async functions of one arena into the list of the module's cases.
-macro_rules! cases {
-    ($($name:ident),* $(,)?) => {
-        /// The cases of this module.
-        pub const CASES: &[$crate::Case] = &[
-            $($crate::Case { name: stringify!($name), story: |arena| Box::pin($name(arena)) }),*
-        ];
-    };
-}
-pub(crate) use cases;

@@ -1,8 +1,17 @@
 //! What every engine of Tenure must pass, ours or a stranger's, in ten lines of a test file.
 
 mod arena;
+mod cancel;
 mod case;
+pub mod cases;
+pub mod fault;
+#[doc(hidden)]
+pub mod helper;
+mod model;
 pub mod sim;
+mod suite;
+mod together;
 
 pub use arena::Arena;
 pub use case::{Case, Story};
+pub use suite::{play, play_in, play_seed, play_simulated};

@@ -3,7 +3,13 @@
 //! One thread polls every task. When none can go on, time jumps to the next timer: an hour of leases
 //! passes in a millisecond, and the same seed gives the same hour again.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+mod plan;
+mod program;
+mod referee;
+mod story;
+mod trouble;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,11 +19,17 @@ use std::time::Duration;
 
 use tenure_core::{Boxed, Clock, Host, Time};
 
+pub use story::{Ending, Tale, Tallied};
+
 /// The store's own process: the first one of every world.
 pub const STORE: usize = 0;
 
 /// When every simulated wall clock starts: some day in 2023, in microseconds since 1970.
 const EPOCH_US: u64 = 1_700_000_000_000_000;
+/// How far apart the clocks of two processes may be when they start.
+const OFFSET_NS_MAX: u64 = 10_000_000_000_000;
+/// More steps than this at one moment are a loop that never ends.
+const STEPS_PER_MOMENT_MAX: u32 = 1_000_000;
 
 /// A simulated world. Clones are the same world.
 #[derive(Clone)]
@@ -28,8 +40,10 @@ struct State {
     chance: Chance,
     /// Nanoseconds that have passed, machine awake or asleep.
     passed_ns: u64,
-    tasks: HashMap<u64, Task>,
+    tasks: BTreeMap<u64, Task>,
     tasks_made: u64,
+    /// How many steps there were since time last went on.
+    steps: u32,
     ready: BTreeSet<u64>,
     /// What wakes when, and for which process.
     timers: BTreeMap<(u64, u64), (usize, Waker)>,
@@ -52,6 +66,24 @@ struct Process {
     offset_ns: u64,
     /// How long its raw clock stood still while the machine slept.
     slept_ns: u64,
+    /// How far its wall clock is from the world's.
+    wall_us: i64,
+}
+
+impl Process {
+    fn now(&self, passed_ns: u64) -> Time {
+        let passed = i128::from(passed_ns);
+        let ran = passed + passed * i128::from(self.drift_ppm) / 1_000_000;
+        let boot_ns = u64::try_from(ran).unwrap_or(0) + self.offset_ns;
+        Time { boot_ns, raw_ns: boot_ns - self.slept_ns }
+    }
+
+    /// When its raw clock will have run on by so much, in the world's time.
+    fn world_ns(&self, raw_ns: u64) -> u64 {
+        let rate = u128::from((1_000_000 + self.drift_ppm).unsigned_abs().max(1));
+        let ns = (u128::from(raw_ns) * 1_000_000).div_ceil(rate);
+        u64::try_from(ns).unwrap_or(u64::MAX)
+    }
 }
 
 impl World {
@@ -65,8 +97,9 @@ impl World {
             seed,
             chance: Chance::new(seed),
             passed_ns: 0,
-            tasks: HashMap::new(),
+            tasks: BTreeMap::new(),
             tasks_made: 0,
+            steps: 0,
             ready: BTreeSet::new(),
             timers: BTreeMap::new(),
             timers_made: 0,
@@ -83,7 +116,7 @@ impl World {
         let chance = state.chance.next();
         state
             .processes
-            .push(Process { offset_ns: chance % 1_000_000_000_000, ..Process::default() });
+            .push(Process { offset_ns: chance % OFFSET_NS_MAX, ..Process::default() });
         let process = state.processes.len() - 1;
         drop(state);
         Arc::new(SimHost { world: self.clone(), process })
@@ -119,12 +152,14 @@ impl World {
         let waker = Waker::from(woken.clone());
         let mut story = std::pin::pin!(story);
         let mut context = Context::from_waker(&waker);
+        woken.0.store(true, Ordering::Relaxed);
         loop {
-            // The story itself is polled whenever the world has moved, so that it needs no place in it.
-            if let Poll::Ready(output) = story.as_mut().poll(&mut context) {
+            if woken.0.swap(false, Ordering::Relaxed)
+                && let Poll::Ready(output) = story.as_mut().poll(&mut context)
+            {
                 return output;
             }
-            let moved = self.step() || self.jump() || woken.0.swap(false, Ordering::Relaxed);
+            let moved = woken.0.load(Ordering::Relaxed) || self.step() || self.jump();
             assert!(moved, "nothing can happen any more (seed {})", self.seed());
         }
     }
@@ -148,6 +183,12 @@ impl World {
     fn take_ready(&self) -> Option<(u64, Boxed<()>)> {
         let mut state = self.state();
         let free: Vec<u64> = state.ready.iter().copied().filter(|id| state.can_run(*id)).collect();
+        state.steps += u32::from(!free.is_empty());
+        assert!(
+            state.steps < STEPS_PER_MOMENT_MAX,
+            "time does not go on any more: somebody asks for ever (seed {})",
+            state.seed
+        );
         let pick = usize::try_from(state.chance.next()).unwrap_or(0).checked_rem(free.len())?;
         let id = free[pick];
         state.ready.remove(&id);
@@ -161,6 +202,7 @@ impl World {
         let due = state.timers.iter().find(|(_, (process, _))| !state.processes[*process].paused);
         let Some((&(at, id), _)) = due else { return false };
         state.passed_ns = state.passed_ns.max(at);
+        state.steps = 0;
         let timer = state.timers.remove(&(at, id));
         drop(state);
         if let Some((_, waker)) = timer {
@@ -190,7 +232,8 @@ impl State {
     }
 }
 
-/// One process of a world: it has its own clocks, and it can be paused.
+/// One process of a world: it has its own clocks, and it can be paused. Clones are the same process.
+#[derive(Clone)]
 pub struct SimHost {
     world: World,
     process: usize,
@@ -221,30 +264,44 @@ impl SimHost {
         process.offset_ns += slept;
     }
 
-    /// Its clocks run faster than the world's by so much, or slower.
+    /// Its machine sleeps for so long: none of its tasks goes on, and its raw clock and its timers
+    /// stand still, while its boot clock and the rest of the world go on.
+    pub async fn sleep_machine(&self, time: Duration) {
+        self.pause();
+        let before = self.now();
+        self.world.store().sleep(time).await;
+        let slept = self.now().boot_ns - before.boot_ns;
+        self.world.state().processes[self.process].slept_ns += slept;
+        self.resume();
+    }
+
+    /// Its clocks run faster than the world's by so much, or slower, from the beginning of the world.
     pub fn set_drift_ppm(&self, drift_ppm: i64) {
         self.world.state().processes[self.process].drift_ppm = drift_ppm;
+    }
+
+    /// Somebody sets its wall clock, forward or back.
+    pub fn step_wall_clock(&self, by_us: i64) {
+        self.world.state().processes[self.process].wall_us += by_us;
     }
 }
 
 impl Clock for SimHost {
     fn now(&self) -> Time {
         let state = self.world.state();
-        let process = state.processes[self.process];
-        let passed = i128::from(state.passed_ns);
-        let ran = passed + passed * i128::from(process.drift_ppm) / 1_000_000;
-        let boot_ns = u64::try_from(ran).unwrap_or(0) + process.offset_ns;
-        Time { boot_ns, raw_ns: boot_ns - process.slept_ns }
+        state.processes[self.process].now(state.passed_ns)
     }
 
     fn wall_us(&self) -> u64 {
-        EPOCH_US + self.world.state().passed_ns / 1000
+        let state = self.world.state();
+        let wall_us = EPOCH_US + state.passed_ns / 1000;
+        wall_us.saturating_add_signed(state.processes[self.process].wall_us)
     }
 }
 
 impl Host for SimHost {
     fn sleep(&self, duration: Duration) -> Boxed<()> {
-        let due = self.world.state().passed_ns.saturating_add(nanos(duration));
+        let due = self.now().raw_ns.saturating_add(nanos(duration));
         Box::pin(Sleep { world: self.world.clone(), process: self.process, due, timer: None })
     }
 
@@ -261,11 +318,12 @@ impl Host for SimHost {
     }
 }
 
+/// A timer goes by its process's raw clock, which stands still while the machine sleeps.
 struct Sleep {
     world: World,
     process: usize,
     due: u64,
-    timer: Option<u64>,
+    timer: Option<(u64, u64)>,
 }
 
 impl Future for Sleep {
@@ -275,14 +333,17 @@ impl Future for Sleep {
         let world = self.world.clone();
         let mut state = world.state();
         if let Some(timer) = self.timer.take() {
-            state.timers.remove(&(self.due, timer));
+            state.timers.remove(&timer);
         }
-        if state.passed_ns >= self.due {
+        let process = state.processes[self.process];
+        let remaining = self.due.saturating_sub(process.now(state.passed_ns).raw_ns);
+        if remaining == 0 {
             return Poll::Ready(());
         }
         state.timers_made += 1;
-        let timer = state.timers_made;
-        state.timers.insert((self.due, timer), (self.process, context.waker().clone()));
+        let at = state.passed_ns.saturating_add(process.world_ns(remaining));
+        let timer = (at, state.timers_made);
+        state.timers.insert(timer, (self.process, context.waker().clone()));
         drop(state);
         self.timer = Some(timer);
         Poll::Pending
@@ -292,7 +353,7 @@ impl Future for Sleep {
 impl Drop for Sleep {
     fn drop(&mut self) {
         if let Some(timer) = self.timer {
-            let removed = self.world.state().timers.remove(&(self.due, timer));
+            let removed = self.world.state().timers.remove(&timer);
             drop(removed);
         }
     }
@@ -312,7 +373,7 @@ impl Wake for TaskWaker {
     }
 }
 
-/// The story is polled after every step in any case; this tells whether it moved by itself.
+/// Tells whether the story itself can go on.
 #[derive(Default)]
 struct StoryWaker(AtomicBool);
 

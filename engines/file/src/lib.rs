@@ -1,1 +1,95 @@
-//! x
+//! Locks between the processes of one machine: a directory instead of a server.
+//!
+//! The tickets of a line are alive for as long as the kernel keeps their process's file locked. A
+//! process that dies, however it dies, is out of every line at once, and who stood behind it is
+//! woken. There is no ttl, no clock that has to be right, and no polling.
+//!
+//! ```no_run
+//! # fn main() -> tenure_core::Result<()> {
+//! let store = tenure_file::FileStore::open("/var/lib/reports/locks")?;
+//! # drop(store);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The directory holds 64 *books*, each a log of what happened to the lines of the keys that hash
+//! into it; a *session* for every [`FileStore`], which is the file that its process keeps locked;
+//! and the bells, which are the FIFOs by which one session wakes another. What it does not promise
+//! is in the crate's README.
+
+#[cfg(unix)]
+mod bell;
+#[cfg(unix)]
+mod book;
+#[cfg(all(unix, test))]
+mod crash;
+#[cfg(unix)]
+mod damage;
+#[cfg(not(unix))]
+mod elsewhere;
+#[cfg(unix)]
+mod engine;
+#[cfg(unix)]
+mod eyes;
+#[cfg(unix)]
+mod frame;
+#[cfg(unix)]
+mod header;
+#[cfg(unix)]
+mod herald;
+#[cfg(unix)]
+mod journal;
+#[cfg(unix)]
+mod network;
+#[cfg(unix)]
+mod news;
+#[cfg(unix)]
+mod open;
+#[cfg(unix)]
+mod peers;
+#[cfg(unix)]
+mod record;
+#[cfg(unix)]
+mod row;
+#[cfg(unix)]
+mod session;
+#[cfg(unix)]
+mod slot;
+#[cfg(unix)]
+mod state;
+#[cfg(unix)]
+mod store;
+#[cfg(unix)]
+mod stuck;
+#[cfg(unix)]
+mod tally;
+#[cfg(unix)]
+mod trouble;
+mod url;
+#[cfg(unix)]
+mod visit;
+#[cfg(unix)]
+mod watch;
+#[cfg(unix)]
+mod watchers;
+
+#[cfg(not(unix))]
+pub use elsewhere::FileStore;
+#[cfg(unix)]
+pub use open::FileStore;
+
+/// How a store is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Opens a store even on a network file system. All of its users must be on one machine all
+    /// the same, and that file system must let them lock files truly.
+    pub allow_network: bool,
+}
+
+/// Opens the store that a URL names: `file:PATH`, with `?network=allow` for [`Settings::allow_network`].
+///
+/// The path is percent-encoded; `file:locks` is relative, `file:/locks` and `file:///locks` are not.
+pub fn connect(url: &str) -> tenure_core::Result<FileStore> {
+    let (path, settings) = url::parse(url)?;
+    FileStore::open_with(path, settings)
+}

@@ -1,0 +1,137 @@
+//! One bell for everything that this process waits for: signals, its child, and the store.
+
+use std::fs::File;
+use std::future::Future;
+use std::io::{self, Read as _};
+use std::os::fd::OwnedFd;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::Signal;
+
+/// Whoever gets one of these is to end, unless it has been told otherwise.
+const ENDING: [Signal; 6] =
+    [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::USR1, Signal::USR2];
+const OTHERS: [Signal; 4] = [Signal::CHILD, Signal::CONT, Signal::TSTP, Signal::WINCH];
+
+/// Rings for signals, and for whatever holds its waker.
+pub(crate) struct Bell {
+    pipe: File,
+    heard: Vec<(Signal, Arc<AtomicBool>)>,
+    waker: Waker,
+}
+
+struct Rope(OwnedFd);
+
+impl Wake for Rope {
+    fn wake(self: Arc<Self>) {
+        // If the pipe is full, the bell rings already.
+        let _full_is_loud_enough = rustix::io::write(&self.0, b"!");
+    }
+}
+
+impl Bell {
+    /// From now on, signals ring. Those that this process was started deaf to stay ignored, also
+    /// by its children: that is how `nohup` and the background of scripts work.
+    pub(crate) fn hang() -> io::Result<Self> {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        let ignored = ignored();
+        let mut heard = Vec::new();
+        for signal in ENDING.into_iter().chain(OTHERS) {
+            if ignored & (1 << (signal.as_raw() - 1)) != 0 {
+                continue;
+            }
+            let flag = Arc::new(AtomicBool::new(false));
+            // The flag is up before the bell rings: they are called in this order.
+            signal_hook::flag::register(signal.as_raw(), flag.clone())?;
+            signal_hook::low_level::pipe::register(signal.as_raw(), write.try_clone()?)?;
+            heard.push((signal, flag));
+        }
+        Ok(Self { pipe: File::from(read), heard, waker: Waker::from(Arc::new(Rope(write))) })
+    }
+
+    /// Rings this bell.
+    pub(crate) fn waker(&self) -> &Waker {
+        &self.waker
+    }
+
+    /// The signals since the last call.
+    pub(crate) fn signals(&self) -> Vec<Signal> {
+        let up = |(_, flag): &&(Signal, Arc<AtomicBool>)| flag.swap(false, Ordering::AcqRel);
+        self.heard.iter().filter(up).map(|(signal, _)| *signal).collect()
+    }
+
+    /// Returns when the bell rings, or when the time is over.
+    pub(crate) fn wait(&mut self, time: Option<Duration>) -> io::Result<()> {
+        let time = time.map(|time| Timespec {
+            tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+            // Rounded up: who wakes too early only looks again and again.
+            tv_nsec: (i64::from(time.subsec_nanos()) + 1_000).min(999_999_999),
+        });
+        match poll(&mut [PollFd::new(&self.pipe, PollFlags::IN)], time.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let mut rings = [0; 64];
+        while self.pipe.read(&mut rings).is_ok_and(|length| length == rings.len()) {}
+        Ok(())
+    }
+
+    /// Looks whether a future is ready; if it is not, it rings once it may be.
+    pub(crate) fn look<F: Future + ?Sized>(&self, future: Pin<&mut F>) -> Option<F::Output> {
+        match future.poll(&mut Context::from_waker(&self.waker)) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        }
+    }
+
+    /// Waits for a future, and drops it when a signal says that this process is to end.
+    ///
+    /// `meanwhile` is called first and whenever the time that it answers with is over.
+    pub(crate) fn until<F: Future>(
+        &mut self,
+        future: F,
+        mut meanwhile: impl FnMut() -> Option<Duration>,
+    ) -> io::Result<Result<F::Output, Signal>> {
+        let mut future = pin!(future);
+        loop {
+            if let Some(output) = self.look(future.as_mut()) {
+                return Ok(Ok(output));
+            }
+            for signal in self.signals() {
+                if ENDING.contains(&signal) {
+                    return Ok(Err(signal));
+                }
+                if signal == Signal::TSTP {
+                    crate::terminal::stop_with_the_job();
+                }
+            }
+            let pause = meanwhile();
+            self.wait(pause)?;
+        }
+    }
+}
+
+/// Whether a process that gets this signal is to end.
+pub(crate) fn is_ending(signal: Signal) -> bool {
+    ENDING.contains(&signal)
+}
+
+/// The signals that this process was started to ignore, a bit for each.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+/// Here nobody can tell without asking in unsafe ways.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn ignored() -> u64 {
+    0
+}

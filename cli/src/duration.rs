@@ -1,0 +1,102 @@
+//! A duration as people write it: `30s`, `1h30m`, `250ms`, `1d`.
+
+use std::time::Duration;
+
+const UNITS: [(&str, u64); 5] =
+    [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+
+/// Reads a duration. Whole numbers only, each with its unit.
+pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is no duration: write it like 30s, 5m, 1h30m, 250ms or 1d");
+    let mut rest = text;
+    let mut total_ms: u64 = 0;
+    if rest.is_empty() {
+        return Err(wrong());
+    }
+    while !rest.is_empty() {
+        let (digits, tail) = split_at(rest, |letter| !letter.is_ascii_digit());
+        let (unit, tail) = split_at(tail, |letter| letter.is_ascii_digit());
+        if unit.is_empty() && !digits.is_empty() {
+            return Err(format!("`{text}` lacks a unit: write {digits}s for seconds"));
+        }
+        let (_, unit_ms) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(wrong)?;
+        if digits.is_empty() {
+            return Err(wrong());
+        }
+        let part = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(*unit_ms));
+        let sum = part.and_then(|part| total_ms.checked_add(part));
+        total_ms = sum.ok_or_else(|| format!("`{text}` is longer than can be counted"))?;
+        rest = tail;
+    }
+    Ok(Duration::from_millis(total_ms))
+}
+
+/// Writes a duration so that people see how long it is, to two places at most.
+pub(crate) fn brief(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match seconds {
+        0 if duration.is_zero() => "0s".into(),
+        0 => format!("{}ms", duration.as_millis().max(1)),
+        1..60 => format!("{seconds}s"),
+        60..3_600 => two(seconds, 60, "m", 1, "s"),
+        3_600..86_400 => two(seconds, 3_600, "h", 60, "m"),
+        _ => two(seconds, 86_400, "d", 3_600, "h"),
+    }
+}
+
+fn two(seconds: u64, large: u64, large_name: &str, small: u64, small_name: &str) -> String {
+    let (count, rest) = (seconds / large, seconds % large / small);
+    if rest == 0 {
+        return format!("{count}{large_name}");
+    }
+    format!("{count}{large_name}{rest}{small_name}")
+}
+
+fn split_at(text: &str, stop: impl Fn(char) -> bool) -> (&str, &str) {
+    text.split_at(text.find(stop).unwrap_or(text.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_people_write_is_read() {
+        for (text, ms) in [
+            ("30s", 30_000),
+            ("5m", 300_000),
+            ("1h30m", 5_400_000),
+            ("250ms", 250),
+            ("1d", 86_400_000),
+            ("1m5s250ms", 65_250),
+            ("0s", 0),
+        ] {
+            assert_eq!(parse(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+    }
+
+    #[test]
+    fn garbage_is_refused_with_the_way_out() {
+        for text in ["", "s", "soon", "1.5s", "-1s", "1 s", "s1", "1x", "ü"] {
+            assert!(parse(text).unwrap_err().contains("write it like 30s"), "{text}");
+        }
+        assert_eq!(parse("30").unwrap_err(), "`30` lacks a unit: write 30s for seconds");
+        assert!(parse("99999999999999999999d").unwrap_err().contains("longer"));
+        assert!(parse("18446744073709551615ms1s").unwrap_err().contains("longer"));
+    }
+
+    #[test]
+    fn a_duration_is_shown_briefly() {
+        for (ms, text) in [
+            (0, "0s"),
+            (250, "250ms"),
+            (59_999, "59s"),
+            (60_000, "1m"),
+            (65_000, "1m5s"),
+            (5_400_000, "1h30m"),
+            (90_000_000, "1d1h"),
+        ] {
+            assert_eq!(brief(Duration::from_millis(ms)), text);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! A failure ends this program: a code for scripts, and a sentence for people.
+
+use std::io::{self, ErrorKind, Write as _};
+use std::process::ExitCode;
+
+use tenure::{Error, Kind};
+
+/// The words make no sense.
+pub(crate) const USAGE: u8 = 64;
+/// The store cannot be reached.
+pub(crate) const UNREACHABLE: u8 = 69;
+/// What was to be written could not be.
+pub(crate) const OUTPUT: u8 = 74;
+/// Busy, or waited in vain.
+pub(crate) const BUSY: u8 = 75;
+/// The store refused.
+pub(crate) const REFUSED: u8 = 77;
+/// The lock was lost while the command ran.
+pub(crate) const LOST: u8 = 79;
+/// As shells have it: there is such a command, and it cannot be run.
+pub(crate) const CANNOT_RUN: u8 = 126;
+/// As shells have it: there is no such command.
+pub(crate) const NOT_FOUND: u8 = 127;
+/// As shells have it: ended by the signal of the number that is added.
+pub(crate) const SIGNALLED: u8 = 128;
+/// What a program comes to that writes to a pipe which nobody reads.
+const PIPE_CLOSED: u8 = SIGNALLED + 13;
+
+/// How it ends, if not well.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: u8,
+    sentence: Option<String>,
+    page: Option<String>,
+}
+
+impl Failure {
+    /// A sentence for people, and a code for scripts.
+    pub(crate) fn new(code: u8, sentence: impl Into<String>) -> Self {
+        Self { code, sentence: Some(sentence.into()), page: None }
+    }
+
+    /// The words make no sense.
+    pub(crate) fn usage(sentence: impl Into<String>) -> Self {
+        Self::new(USAGE, sentence)
+    }
+
+    /// Everything was said already, or nothing needs to be.
+    pub(crate) fn silent(code: u8) -> Self {
+        Self { code, sentence: None, page: None }
+    }
+
+    /// Not a failure at all: somebody asked for a page instead.
+    pub(crate) fn page(text: String) -> Self {
+        Self { code: 0, sentence: None, page: Some(text) }
+    }
+
+    /// Says it, and becomes the exit code.
+    pub(crate) fn tell(self) -> ExitCode {
+        if let Some(sentence) = self.sentence {
+            say(&sentence);
+        }
+        match self.page.map(|page| io::stdout().write_all(page.as_bytes())) {
+            Some(Err(error)) => Self::from(error).tell(),
+            _ => ExitCode::from(self.code),
+        }
+    }
+}
+
+/// Says a sentence on standard error, where it disturbs no output.
+pub(crate) fn say(sentence: &str) {
+    let line = format!("tenure: {}\n", crate::screen::printable(sentence));
+    let _nobody_listens = io::stderr().write_all(line.as_bytes());
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let code = match error.kind() {
+            Kind::Lost => LOST,
+            Kind::Unavailable => UNREACHABLE,
+            Kind::Invalid => USAGE,
+            _ => REFUSED,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+/// All input and output of this program that can fail is output.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::BrokenPipe => Self::silent(PIPE_CLOSED),
+            _ => Self::new(OUTPUT, format!("cannot write the answer: {error}")),
+        }
+    }
+}

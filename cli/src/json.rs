@@ -1,0 +1,80 @@
+//! One JSON object on one line, with its fields in the order in which they were promised.
+
+use std::fmt::{Display, Write as _};
+
+/// An object that is being written.
+pub(crate) struct Object(String);
+
+impl Object {
+    pub(crate) fn new() -> Self {
+        Self("{".into())
+    }
+
+    /// A text, with everything escaped that must be.
+    pub(crate) fn text(mut self, name: &str, value: &str) -> Self {
+        self.name(name);
+        quote(&mut self.0, value);
+        self
+    }
+
+    /// A number, `true` or `false`; or `null` if there is none.
+    pub(crate) fn plain<T: Display>(mut self, name: &str, value: impl Into<Option<T>>) -> Self {
+        self.name(name);
+        match value.into() {
+            Some(value) => write!(self.0, "{value}").expect("a string takes everything"),
+            None => self.0.push_str("null"),
+        }
+        self
+    }
+
+    /// The line, with its end.
+    pub(crate) fn line(mut self) -> String {
+        self.0.push_str("}\n");
+        self.0
+    }
+
+    fn name(&mut self, name: &str) {
+        if self.0.len() > 1 {
+            self.0.push(',');
+        }
+        quote(&mut self.0, name);
+        self.0.push(':');
+    }
+}
+
+fn quote(out: &mut String, text: &str) {
+    out.push('"');
+    for letter in text.chars() {
+        match letter {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            // The last two end a line for JavaScript, and DEL does odd things to terminals.
+            '\0'..='\u{1f}' | '\u{7f}' | '\u{2028}' | '\u{2029}' => {
+                write!(out, "\\u{:04x}", u32::from(letter)).expect("a string takes everything");
+            }
+            _ => out.push(letter),
+        }
+    }
+    out.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_one_line() {
+        let object = Object::new()
+            .text("key", "a\"b\\c\n\u{1}ü\u{2028}")
+            .plain("token", 7)
+            .plain("expires_in_ms", None::<u64>)
+            .plain("allowed", true);
+        assert_eq!(
+            object.line(),
+            "{\"key\":\"a\\\"b\\\\c\\n\\u0001ü\\u2028\",\"token\":7,\"expires_in_ms\":null,\"allowed\":true}\n"
+        );
+    }
+}

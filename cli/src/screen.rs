@@ -1,0 +1,80 @@
+//! A screen is where people read: how wide it is, whether it has colours, what may be shown on it.
+
+use std::borrow::Cow;
+use std::io::{self, IsTerminal as _};
+use std::os::fd::AsFd;
+
+/// Assumed where a terminal does not say.
+const COLUMNS_DEFAULT: usize = 80;
+
+/// Standard output, if it is a terminal.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Screen {
+    pub(crate) columns: usize,
+    pub(crate) colours: bool,
+}
+
+impl Screen {
+    /// `None` in a pipe or a file.
+    pub(crate) fn of_output() -> Option<Self> {
+        Self::of(io::stdout())
+    }
+
+    /// The same for standard error.
+    pub(crate) fn of_errors() -> Option<Self> {
+        Self::of(io::stderr())
+    }
+
+    fn of(stream: impl AsFd + io::IsTerminal) -> Option<Self> {
+        if !stream.is_terminal() {
+            return None;
+        }
+        let columns = rustix::termios::tcgetwinsize(&stream).map_or(0, |size| size.ws_col);
+        let columns = if columns == 0 { COLUMNS_DEFAULT } else { columns.into() };
+        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+        Some(Self { columns, colours: !dumb && !is_set("NO_COLOR") })
+    }
+
+    /// Whether both ends are people's.
+    pub(crate) fn is_interactive() -> bool {
+        io::stdin().is_terminal() && io::stdout().is_terminal()
+    }
+}
+
+/// A text from elsewhere that cannot move the cursor, clear the screen or turn letters around.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_unprintable) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    for letter in text.chars() {
+        if is_unprintable(letter) {
+            shown.extend(letter.escape_default());
+        } else {
+            shown.push(letter);
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// A key as a sentence names it.
+pub(crate) fn quoted(key: &str) -> String {
+    format!("`{}`", printable(key))
+}
+
+fn is_unprintable(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_reaches_the_terminal_but_letters() {
+        assert_eq!(printable("naïve 日本"), "naïve 日本");
+        assert_eq!(printable("a\u{1b}[2Jb\nc\u{202e}"), "a\\u{1b}[2Jb\\nc\\u{202e}");
+    }
+}

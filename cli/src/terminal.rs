@@ -1,0 +1,109 @@
+//! A terminal listens to one process group: this module says which.
+
+use std::io::{self, IsTerminal as _};
+use std::os::fd::{AsFd, OwnedFd};
+
+use nix::sys::signal::{SigSet, Signal as Blocked};
+use rustix::process::{Pid, Signal, getpgrp, getpid, getsid, kill_current_process_group, kill_process};
+use rustix::termios::{tcgetpgrp, tcsetpgrp};
+
+use crate::bell::Bell;
+use crate::child::Child;
+use crate::screen::Screen;
+
+/// The terminal that controls this process, if there is one.
+pub(crate) struct Terminal {
+    tty: Option<OwnedFd>,
+    own: Pid,
+    /// The child has had it: it gets it again when the job is continued.
+    lent: bool,
+}
+
+impl Terminal {
+    pub(crate) fn find() -> Self {
+        let tty = [of(io::stdin()), of(io::stdout()), of(io::stderr())];
+        Self { tty: tty.into_iter().flatten().next(), own: getpgrp(), lent: false }
+    }
+
+    /// Whether the child is to take the terminal before its first step: it is alone before it.
+    /// One in a pipeline gets it when it asks, because another program there may be asking too.
+    pub(crate) fn lend_at_start(&mut self) -> bool {
+        self.lent = Screen::is_interactive() && self.listens_to(self.own);
+        self.lent
+    }
+
+    /// The child has stopped: what that means for the job of which this process is a part.
+    pub(crate) fn stopped(&mut self, child: &Child, signal: Signal, bell: &Bell) {
+        let asks = matches!(signal, Signal::TTIN | Signal::TTOU);
+        if asks && self.listens_to(self.own) {
+            // It wants the terminal, and the job has it.
+            self.lent = true;
+            self.give(child.group());
+            child.signal(Signal::CONT);
+            return;
+        }
+        if self.tty.is_none() || !(asks || signal == Signal::TSTP) {
+            // Somebody stopped it by hand, and will continue it by hand.
+            return;
+        }
+        self.take_back(child.group());
+        if !has_no_shell() {
+            // As if the terminal had stopped the whole job.
+            let _others_stop = kill_current_process_group(Signal::TSTP);
+            let _own = bell.signals();
+            stop_with_the_job();
+        }
+        if self.lent && self.listens_to(self.own) {
+            self.give(child.group());
+        }
+        child.signal(Signal::CONT);
+    }
+
+    /// Gives the terminal back to this process's own group, if the child's group has it.
+    pub(crate) fn take_back(&self, group: Pid) {
+        if self.listens_to(group) {
+            self.give(self.own);
+        }
+    }
+
+    fn listens_to(&self, group: Pid) -> bool {
+        self.tty.as_ref().is_some_and(|tty| tcgetpgrp(tty) == Ok(group))
+    }
+
+    fn give(&self, group: Pid) {
+        if let Some(tty) = &self.tty {
+            hand_over(tty, group);
+        }
+    }
+}
+
+/// Makes a terminal listen to a group, also when it listens to neither this process nor that.
+pub(crate) fn hand_over(tty: impl AsFd, group: Pid) {
+    // Who is in the background is stopped for such a wish, unless this signal is blocked.
+    let mut stopping = SigSet::empty();
+    stopping.add(Blocked::SIGTTOU);
+    let blocked = stopping.thread_block();
+    let _it_hung_up = tcsetpgrp(tty, group);
+    if blocked.is_ok() {
+        let _unblocked = stopping.thread_unblock();
+    }
+}
+
+/// Stops this process until its job is continued; not if nobody could continue it.
+pub(crate) fn stop_with_the_job() {
+    if !has_no_shell() {
+        let _stopped_and_continued = kill_process(getpid(), Signal::STOP);
+    }
+}
+
+/// The group of the session's leader has no shell above it that knows of jobs.
+fn has_no_shell() -> bool {
+    getsid(None).is_ok_and(|session| session == getpgrp())
+}
+
+fn of(stream: impl AsFd) -> Option<OwnedFd> {
+    if !stream.as_fd().is_terminal() || tcgetpgrp(&stream).is_err() {
+        return None;
+    }
+    stream.as_fd().try_clone_to_owned().ok()
+}

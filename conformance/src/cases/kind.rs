@@ -1,0 +1,146 @@
+//! A kind of exclusive lock: what is true of a mutex is true of the last permit, and of a writer.
+
+use std::ops::Deref;
+use std::time::Duration;
+
+use tenure_core::{Guard, Locks, Mutex, Result, RwLock, Semaphore, WriteGuard};
+
+use crate::Arena;
+
+/// How many permits the semaphore has of which one is left.
+const PERMITS: u32 = 5;
+
+/// How to be alone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Mutex,
+    /// All permits but one are out, for the whole case.
+    LastPermit,
+    Writer,
+}
+
+/// A store in which this kind of lock can be taken by one at a time.
+pub(crate) struct Exclusive {
+    kind: Kind,
+    beat: Duration,
+    ttl: Duration,
+    _drained: Option<Guard>,
+}
+
+impl Exclusive {
+    /// `None`: the store does not keep such locks.
+    pub(crate) async fn prepare(kind: Kind, arena: &Arena) -> Option<Self> {
+        let mut drained = None;
+        if kind == Kind::LastPermit {
+            if !arena.keeps_permits().await {
+                arena.skip("it keeps no permits");
+                return None;
+            }
+            let semaphore = arena.locks().await.semaphore("k", PERMITS).renew_every(arena.beat());
+            drained = Some(semaphore.acquire_many(PERMITS - 1).await.expect("they are free"));
+        }
+        Some(Self { kind, beat: arena.beat(), ttl: arena.ttl(), _drained: drained })
+    }
+
+    /// How many tickets stand in the line when nobody has the lock.
+    pub(crate) fn others(&self) -> usize {
+        usize::from(self.kind == Kind::LastPermit)
+    }
+
+    /// A lock that lives long, with a quick heartbeat.
+    pub(crate) fn of(&self, locks: &Locks) -> Lock {
+        let beat = self.beat;
+        match self.kind {
+            Kind::Mutex => Lock::Mutex(locks.mutex("k").renew_every(beat)),
+            Kind::LastPermit => Lock::Permit(locks.semaphore("k", PERMITS).renew_every(beat)),
+            Kind::Writer => Lock::Writer(locks.rwlock("k").renew_every(beat)),
+        }
+    }
+
+    /// A lock that lives for one ttl, with a quick heartbeat.
+    pub(crate) fn brief(&self, locks: &Locks) -> Lock {
+        self.of(locks).ttl(self.ttl)
+    }
+}
+
+/// A lock of any kind.
+#[derive(Clone)]
+pub(crate) enum Lock {
+    Mutex(Mutex),
+    Permit(Semaphore),
+    Writer(RwLock),
+}
+
+/// The same term for each kind.
+macro_rules! term {
+    ($($term:ident($($arg:ident: $type:ty)?);)*) => {
+        $(pub(crate) fn $term(self $(, $arg: $type)?) -> Self {
+            match self {
+                Self::Mutex(lock) => Self::Mutex(lock.$term($($arg)?)),
+                Self::Permit(lock) => Self::Permit(lock.$term($($arg)?)),
+                Self::Writer(lock) => Self::Writer(lock.$term($($arg)?)),
+            }
+        })*
+    };
+}
+
+impl Lock {
+    term! {
+        ttl(ttl: Duration);
+        margin(margin: Duration);
+        max_hold(time: Duration);
+        note(note: &str);
+        by_hand();
+    }
+
+    pub(crate) async fn lock(&self) -> Result<Grip> {
+        Ok(match self {
+            Self::Mutex(lock) => Grip::Guard(lock.lock().await?),
+            Self::Permit(lock) => Grip::Guard(lock.acquire().await?),
+            Self::Writer(lock) => Grip::Writer(lock.write().await?),
+        })
+    }
+
+    pub(crate) async fn try_lock(&self) -> Result<Option<Grip>> {
+        Ok(match self {
+            Self::Mutex(lock) => lock.try_lock().await?.map(Grip::Guard),
+            Self::Permit(lock) => lock.try_acquire().await?.map(Grip::Guard),
+            Self::Writer(lock) => lock.try_write().await?.map(Grip::Writer),
+        })
+    }
+
+    pub(crate) async fn lock_within(&self, time: Duration) -> Result<Option<Grip>> {
+        Ok(match self {
+            Self::Mutex(lock) => lock.lock_within(time).await?.map(Grip::Guard),
+            Self::Permit(lock) => lock.acquire_within(time).await?.map(Grip::Guard),
+            Self::Writer(lock) => lock.write_within(time).await?.map(Grip::Writer),
+        })
+    }
+}
+
+/// A guard of any kind.
+#[derive(Debug)]
+pub(crate) enum Grip {
+    Guard(Guard),
+    Writer(WriteGuard),
+}
+
+impl Grip {
+    pub(crate) async fn release(self) -> Result<()> {
+        match self {
+            Self::Guard(guard) => guard.release().await,
+            Self::Writer(guard) => guard.release().await,
+        }
+    }
+}
+
+impl Deref for Grip {
+    type Target = Guard;
+
+    fn deref(&self) -> &Guard {
+        match self {
+            Self::Guard(guard) => guard,
+            Self::Writer(guard) => guard,
+        }
+    }
+}

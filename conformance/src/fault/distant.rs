@@ -1,0 +1,168 @@
+//! An engine at the far end of a network: what is sent arrives late, twice, out of order, or never.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use tenure_core::event::{Cursor, News, Scope};
+use tenure_core::{
+    Engine, Error, Host, Key, Leave, Left, Patience, Place, Profile, Result, Standing, Tally,
+    Ticket, Wake, Window,
+};
+use tokio::sync::oneshot;
+
+use super::{Asked, Network, Verb, carries_every_verb, happens};
+
+/// Carries every verb over a [`Network`].
+///
+/// A request that was sent is on its way whatever becomes of its sender: it is carried out on the
+/// store's host, even if the caller's future is dropped or its process is paused, and perhaps long
+/// after the caller was told that the outcome is unknown.
+pub struct Distant<E> {
+    engine: Arc<E>,
+    client: Arc<dyn Host>,
+    store: Arc<dyn Host>,
+    network: Network,
+    patience: Duration,
+}
+
+impl<E: Engine> Distant<E> {
+    /// The engine on the host `store`, for a client that waits `patience` for an answer.
+    pub fn new(
+        engine: E,
+        store: Arc<dyn Host>,
+        client: Arc<dyn Host>,
+        network: Network,
+        patience: Duration,
+    ) -> Self {
+        Self { engine: Arc::new(engine), client, store, network, patience }
+    }
+
+    fn profile_of(profile: Profile) -> Profile {
+        Profile { quick: false, ..profile }
+    }
+
+    async fn carry<T, F>(
+        &self,
+        asked: Asked<'_>,
+        verb: impl Fn(Arc<E>) -> F + Send + 'static,
+    ) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let name = asked.verb;
+        if self.network.is_cut() && happens(self.store.random(), 500) {
+            return Err(Error::unavailable(format!("the store cannot be reached for {name:?}")));
+        }
+        let (reply, replied) = oneshot::channel();
+        let road = Road {
+            engine: self.engine.clone(),
+            store: self.store.clone(),
+            network: self.network.clone(),
+            verb: name,
+        };
+        self.store.spawn(Box::pin(road.carry(verb, reply)));
+        let silence = self.client.sleep(self.patience);
+        match select(replied, silence).await {
+            Either::Left((Ok(outcome), _)) => return outcome,
+            // A network does not tell that it has lost something.
+            Either::Left((Err(_), _)) if name.only_waits() => std::future::pending().await,
+            Either::Left((Err(_), silence)) => silence.await,
+            Either::Right(((), replied)) if name.only_waits() => match replied.await {
+                Ok(outcome) => return outcome,
+                Err(_) => std::future::pending().await,
+            },
+            Either::Right(_) => {}
+        }
+        Err(Error::unavailable(format!("no answer to {name:?} within {:?}", self.patience)))
+    }
+}
+
+carries_every_verb!(Distant);
+
+/// What a message needs on its way; it goes on without its sender.
+struct Road<E> {
+    engine: Arc<E>,
+    store: Arc<dyn Host>,
+    network: Network,
+    verb: Verb,
+}
+
+impl<E: Engine> Road<E> {
+    async fn carry<T, F>(
+        self,
+        verb: impl Fn(Arc<E>) -> F + Send + 'static,
+        reply: oneshot::Sender<Result<T>>,
+    ) where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let weather = self.network.weather(self.verb);
+        if !self.passes(weather.lost_requests).await {
+            return;
+        }
+        if !self.verb.only_waits() && happens(self.store.random(), weather.doubled) {
+            self.send_again(verb(self.engine.clone()));
+        }
+        let Some((outcome, reply)) = self.carry_out(verb(self.engine.clone()), reply).await else {
+            return;
+        };
+        let weather = self.network.weather(self.verb);
+        if self.passes(weather.lost_replies).await {
+            let _nobody_waits = reply.send(outcome);
+        }
+    }
+
+    /// A question that only waits is given up when nobody waits for its answer.
+    async fn carry_out<T>(
+        &self,
+        verb: impl Future<Output = Result<T>>,
+        mut reply: oneshot::Sender<Result<T>>,
+    ) -> Option<(Result<T>, oneshot::Sender<Result<T>>)> {
+        if !self.verb.only_waits() {
+            return Some((verb.await, reply));
+        }
+        let outcome = match select(pin!(verb), pin!(reply.closed())).await {
+            Either::Left((outcome, _)) => outcome,
+            Either::Right(_) => return None,
+        };
+        Some((outcome, reply))
+    }
+
+    fn send_again<T>(&self, verb: impl Future<Output = Result<T>> + Send + 'static) {
+        let weather = self.network.weather(self.verb);
+        let late = part_of(weather.delay.max(weather.late_by), self.store.random());
+        let (store, network) = (self.store.clone(), self.network.clone());
+        self.store.spawn(Box::pin(async move {
+            store.sleep(late).await;
+            if !network.is_cut() {
+                let _nobody_asked_twice = verb.await;
+            }
+        }));
+    }
+
+    /// One way of a message: whether it arrives.
+    async fn passes(&self, lost_per_mille: u32) -> bool {
+        let weather = self.network.weather(self.verb);
+        let lost = happens(self.store.random(), lost_per_mille);
+        let late = happens(self.store.random(), weather.late);
+        let longest = if late { weather.late_by } else { weather.delay };
+        let took = part_of(longest, self.store.random());
+        if lost || self.network.is_cut() {
+            return false;
+        }
+        if !took.is_zero() {
+            self.store.sleep(took).await;
+        }
+        !self.network.is_cut()
+    }
+}
+
+/// Some part of the longest time.
+fn part_of(longest: Duration, random: u64) -> Duration {
+    let part = u32::try_from(random % 1024).unwrap_or(0) + 1;
+    longest / 1024 * part
+}

@@ -1,0 +1,54 @@
+//! An engine that loses requests and replies: a lost request is not applied, a lost reply is.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use tenure_core::event::{Cursor, News, Scope};
+use tenure_core::{
+    Engine, Error, Host, Key, Leave, Left, Patience, Place, Profile, Result, Standing, Tally,
+    Ticket, Wake, Window,
+};
+
+use super::{Asked, Verb, carries_every_verb, happens};
+
+/// Loses requests and replies, each so many times in a thousand. Either way the caller is told at
+/// once that the outcome is unknown.
+pub struct Lossy<E> {
+    engine: Arc<E>,
+    host: Arc<dyn Host>,
+    requests_per_mille: u32,
+    replies_per_mille: u32,
+}
+
+impl<E: Engine> Lossy<E> {
+    /// The engine behind a lossy wire; the host has the chance.
+    pub fn new(
+        engine: E,
+        host: Arc<dyn Host>,
+        requests_per_mille: u32,
+        replies_per_mille: u32,
+    ) -> Self {
+        Self { engine: Arc::new(engine), host, requests_per_mille, replies_per_mille }
+    }
+
+    fn profile_of(profile: Profile) -> Profile {
+        profile
+    }
+
+    async fn carry<T, F>(&self, asked: Asked<'_>, verb: impl Fn(Arc<E>) -> F + Send) -> Result<T>
+    where
+        T: Send,
+        F: Future<Output = Result<T>> + Send,
+    {
+        if happens(self.host.random(), self.requests_per_mille) {
+            return Err(Error::unavailable(format!("the request to {:?} was lost", asked.verb)));
+        }
+        let outcome = verb(self.engine.clone()).await;
+        if happens(self.host.random(), self.replies_per_mille) {
+            return Err(Error::unavailable(format!("the reply to {:?} was lost", asked.verb)));
+        }
+        outcome
+    }
+}
+
+carries_every_verb!(Lossy);

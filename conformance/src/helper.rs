@@ -1,0 +1,159 @@
+//! A helper process: it locks what its parent says, so that its parent can kill it.
+//!
+//! The test program starts itself again, with a variable that says where the store is, and asks for the
+//! one test in which the helper begins. They speak in lines: the parent through the helper's input,
+//! the helper through its output, where its lines are marked because the test runner writes there too.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use tenure_core::blocking::block_on;
+use tenure_core::{Guard, Locks, Result};
+
+/// Where the store is; only a helper has it.
+const STORE: &str = "TENURE_CONFORMANCE_HELPER";
+/// Marks what a helper says.
+const MARK: &str = "tenure> ";
+/// How long a helper may take for an answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Serves as a helper, if this process was started as one; else it returns at once.
+///
+/// The suite calls it in a test named `helper_process`, with what opens the store.
+pub fn serve<F: Future<Output = Result<Locks>>>(open: impl FnOnce(String) -> F) {
+    let Ok(store) = std::env::var(STORE) else { return };
+    let locks = block_on(open(store)).expect("the helper can open the store");
+    let mut held = None;
+    say("ready");
+    for line in std::io::stdin().lines() {
+        let line = line.expect("the parent speaks UTF-8");
+        say(&obey(&locks, &mut held, &line));
+    }
+}
+
+fn say(answer: &str) {
+    println!("{MARK}{answer}");
+}
+
+fn obey(locks: &Locks, held: &mut Option<Guard>, line: &str) -> String {
+    let words: Vec<&str> = line.split(' ').collect();
+    match words[..] {
+        ["lock", key, ttl_ms] => {
+            let ttl = Duration::from_millis(ttl_ms.parse().expect("a ttl is a number"));
+            let guard = block_on(locks.mutex(key).ttl(ttl).lock()).expect("it can be locked");
+            let answer = format!("held {}", guard.token());
+            *held = Some(guard);
+            answer
+        }
+        ["check"] => match held.as_ref().map(|guard| guard.check()) {
+            Some(Ok(())) => "held".to_owned(),
+            _ => "lost".to_owned(),
+        },
+        ["release"] => match held.take().map(|guard| block_on(guard.release())) {
+            Some(Ok(())) => "released".to_owned(),
+            _ => "lost".to_owned(),
+        },
+        ["count", key, times, file] => {
+            let times = times.parse().expect("so many times is a number");
+            count(locks, key, times, file);
+            "counted".to_owned()
+        }
+        _ => panic!("the helper does not understand {line:?}"),
+    }
+}
+
+/// Reads a number from a file and writes it back plus one, as often as asked, each time under the lock.
+fn count(locks: &Locks, key: &str, times: u32, file: &str) {
+    for _ in 0..times {
+        let guard = block_on(locks.mutex(key).lock()).expect("it can be locked");
+        let number = std::fs::read_to_string(file).expect("the number can be read");
+        let number: u32 = number.parse().expect("the file has a number");
+        std::fs::write(file, (number + 1).to_string()).expect("the number can be written");
+        block_on(guard.release()).expect("it was held");
+    }
+}
+
+/// The parent's end of a helper, which is killed when this is dropped.
+pub(crate) struct Helper {
+    child: Child,
+    ears: Receiver<String>,
+    mouth: ChildStdin,
+}
+
+impl Helper {
+    /// Starts a helper for the store that is found by this text; `test` is where it begins.
+    pub(crate) fn start(store: &str, test: &str) -> Self {
+        let program = std::env::current_exe().expect("this program has a path");
+        let mut child = Command::new(program)
+            .args(["--exact", test, "--nocapture", "--test-threads=1"])
+            .env(STORE, store)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("this program can be started again");
+        let output = child.stdout.take().expect("the output was asked for as a pipe");
+        let mouth = child.stdin.take().expect("the input was asked for as a pipe");
+        let (heard, ears) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(std::result::Result::ok) {
+                if let Some((_, said)) = line.split_once(MARK)
+                    && heard.send(said.to_owned()).is_err()
+                {
+                    return;
+                }
+            }
+        });
+        let helper = Self { child, ears, mouth };
+        assert_eq!(helper.hear(), "ready");
+        helper
+    }
+
+    /// Says a line to it.
+    pub(crate) fn tell(&mut self, line: &str) {
+        writeln!(self.mouth, "{line}").expect("the helper listens");
+        self.mouth.flush().expect("the helper listens");
+    }
+
+    /// Waits for its next line.
+    pub(crate) fn hear(&self) -> String {
+        self.ears.recv_timeout(PATIENCE).expect("the helper answers")
+    }
+
+    /// Waits for it to say which number it holds.
+    pub(crate) fn hear_token(&self) -> u64 {
+        let answer = self.hear();
+        let token = answer.strip_prefix("held ").expect("the helper holds it");
+        token.parse().expect("a token is a number")
+    }
+
+    /// Ends it as `SIGKILL` does: it has no last word.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().expect("the helper can be killed");
+        self.child.wait().expect("the helper ends");
+    }
+
+    /// Stops it where it stands.
+    pub(crate) fn stop(&self) {
+        self.signal("-STOP");
+    }
+
+    /// Lets it go on.
+    pub(crate) fn go_on(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "a signal can be sent");
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        // It may be dead already, which is as good.
+        let _dead = self.child.kill();
+        let _ended = self.child.wait();
+    }
+}

@@ -1,0 +1,278 @@
+//! The model: random steps on the engine and on `Line`, which must agree after each.
+//!
+//! A run that fails is made shorter by leaving out steps, as long as it still fails, and printed with
+//! its seed.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use tenure_core::wrap::AnyEngine;
+use tenure_core::{
+    Engine as _, Leave, Left, Line, Lives, Patience, Place, Share, Standing, Ticket, TicketId, Time,
+};
+
+use crate::Arena;
+use crate::sim::Chance;
+
+/// How many tickets come and go in one run.
+const OWNERS: usize = 8;
+const STEPS: usize = 60;
+/// So often a failing run is played again to make it shorter.
+const SHRINKS_MAX: usize = 200;
+/// More than the life of a brief ticket, less than that of a long one in any run.
+const PASSED_TTLS: u32 = 2;
+
+/// One thing that happens, to one of the owners or to all.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Join { owner: usize, take: u32, brief: bool, patience: Patience },
+    JoinAgain { owner: usize },
+    Renew { owner: usize, take: u32, brief: bool },
+    Note { owner: usize },
+    Leave { owner: usize, how: Leave },
+    Pass,
+}
+
+/// What can be asked of the engine.
+#[derive(Clone, Copy)]
+struct Field {
+    lives: Lives,
+    /// Waiters stand in the line.
+    waiters: bool,
+    capacity: u32,
+    passing: bool,
+}
+
+/// Why a run ended.
+enum Verdict {
+    Agreed,
+    Differed(String),
+    /// The machine stood still for so long that nobody can say what lives.
+    Unclear,
+}
+
+pub(crate) async fn the_engine_does_what_the_model_does(arena: &Arena) {
+    let lives = if arena.lives_by_ttl().await { Lives::ByTtl } else { Lives::ByOwner };
+    let waiters = arena.profile().await.fair;
+    let capacity = if arena.keeps_permits().await { 5 } else { 1 };
+    let patient = arena.is_simulated();
+    for run in 0..if patient { 8 } else { 6 } {
+        let passing = lives == Lives::ByTtl && (patient || run == 0);
+        let capacity = if run % 3 == 0 { 1 } else { capacity };
+        let seed = match std::env::var("TENURE_MODEL_SEED") {
+            Ok(seed) => seed.parse().expect("TENURE_MODEL_SEED is a number"),
+            Err(_) => arena.host().random(),
+        };
+        agree(arena, seed, Field { lives, waiters, capacity, passing }).await;
+    }
+}
+
+async fn agree(arena: &Arena, seed: u64, field: Field) {
+    let client = arena.client().await;
+    let steps = field.steps(&mut Chance::new(seed));
+    let Verdict::Differed(difference) = play(arena, &client, field, &steps, 0).await else { return };
+    let (steps, difference) = shorten(arena, &client, field, steps, difference).await;
+    let mut story = String::new();
+    for step in steps {
+        let _infallible = writeln!(story, "  {step:?}");
+    }
+    panic!("the engine and the model differ (TENURE_MODEL_SEED={seed}):\n{story}{difference}");
+}
+
+/// Leaves out steps for as long as the rest still shows a difference.
+async fn shorten(
+    arena: &Arena,
+    client: &AnyEngine,
+    field: Field,
+    mut steps: Vec<Step>,
+    mut difference: String,
+) -> (Vec<Step>, String) {
+    let mut at = steps.len();
+    for run in 1..=SHRINKS_MAX {
+        if at == 0 || (field.passing && !arena.is_simulated()) {
+            break;
+        }
+        at -= 1;
+        let mut fewer = steps.clone();
+        fewer.remove(at);
+        if let Verdict::Differed(still) = play(arena, client, field, &fewer, run).await {
+            (steps, difference) = (fewer, still);
+            at = at.min(steps.len());
+        }
+    }
+    (steps, difference)
+}
+
+/// Plays the steps on a fresh key of the engine and on a fresh line.
+async fn play(
+    arena: &Arena,
+    client: &AnyEngine,
+    field: Field,
+    steps: &[Step],
+    run: usize,
+) -> Verdict {
+    let name = format!("model/{run}/{}", TicketId::fresh());
+    let mut both = Both::new(arena, client, field, name);
+    for (at, step) in steps.iter().enumerate() {
+        let before = both.calm;
+        if let Err(difference) = both.step(*step).await {
+            return Verdict::Differed(format!("after step {}: {difference}", at + 1));
+        }
+        if field.passing && before.until(arena.now()) > arena.ttl() / 2 && !matches!(step, Step::Pass) {
+            return Verdict::Unclear;
+        }
+    }
+    Verdict::Agreed
+}
+
+impl Field {
+    fn steps(self, chance: &mut Chance) -> Vec<Step> {
+        (0..STEPS).map(|_| self.any_step(chance)).collect()
+    }
+
+    fn any_step(self, chance: &mut Chance) -> Step {
+        let mut below = |most: u64| chance.next() % most;
+        let owner = usize::try_from(below(OWNERS as u64)).unwrap_or(0);
+        let take = u32::try_from(below(self.capacity.into())).unwrap_or(0) + 1;
+        let brief = self.passing && below(2) == 0;
+        let patient = self.waiters && below(4) > 0;
+        let patience = if patient { Patience::Wait } else { Patience::NoWait };
+        match below(20) {
+            0..8 => Step::Join { owner, take, brief, patience },
+            8 => Step::JoinAgain { owner },
+            9..12 => Step::Renew { owner, take, brief },
+            12 => Step::Note { owner },
+            13..17 => Step::Leave { owner, how: Leave::Now },
+            17 | 18 => Step::Leave { owner, how: Leave::Soon },
+            _ if self.passing => Step::Pass,
+            _ => Step::Renew { owner, take, brief },
+        }
+    }
+}
+
+/// The engine and the model, side by side.
+struct Both<'a> {
+    arena: &'a Arena,
+    client: &'a AnyEngine,
+    field: Field,
+    name: String,
+    line: Line,
+    /// The model's clock, which goes only where time is let pass.
+    now: u64,
+    /// Since when no time was let pass.
+    calm: Time,
+    tickets: [Option<Ticket>; OWNERS],
+    notes: u32,
+}
+
+impl<'a> Both<'a> {
+    fn new(arena: &'a Arena, client: &'a AnyEngine, field: Field, name: String) -> Self {
+        let line = Line::above(0);
+        let tickets = [const { None }; OWNERS];
+        Self { arena, client, field, name, line, now: 1, calm: arena.now(), tickets, notes: 0 }
+    }
+
+    async fn step(&mut self, step: Step) -> Result<(), String> {
+        match step {
+            Step::Join { owner, take, brief, patience } => {
+                let share = Share::new(take, self.field.capacity).expect("it fits");
+                let ticket = self.arena.ticket(&self.name, share);
+                let ttl = self.ttl(brief);
+                let ticket = Ticket { ttl, ..ticket };
+                self.tickets[owner] = Some(ticket.clone());
+                self.join(&ticket, patience).await?;
+            }
+            Step::JoinAgain { owner } => {
+                // Who would not wait and was not served does not stand in the line; and a repeated
+                // request of somebody who is gone is another request.
+                if let Some(ticket) = self.tickets[owner].clone()
+                    && self.line.find_place(ticket.id, self.now).is_some()
+                {
+                    self.join(&ticket, Patience::Wait).await?;
+                }
+            }
+            Step::Renew { owner, take, brief } => {
+                let (ttl, capacity) = (self.ttl(brief), self.field.capacity);
+                if let Some(ticket) = &mut self.tickets[owner] {
+                    let take = take.min(ticket.share.take());
+                    ticket.share = Share::new(take, capacity).expect("it fits");
+                    ticket.ttl = ttl;
+                    self.renew(owner).await?;
+                }
+            }
+            Step::Note { owner } => {
+                self.notes += 1;
+                if let Some(ticket) = &mut self.tickets[owner] {
+                    ticket.note = self.notes.to_string().into();
+                    self.renew(owner).await?;
+                }
+            }
+            Step::Leave { owner, how } => self.leave(owner, how).await?,
+            Step::Pass => self.pass().await,
+        }
+        self.compare().await
+    }
+
+    fn ttl(&self, brief: bool) -> Duration {
+        let ttl = self.arena.ttl();
+        if brief { ttl } else { ttl * 1000 }
+    }
+
+    async fn join(&mut self, ticket: &Ticket, patience: Patience) -> Result<(), String> {
+        let told = self.client.join(ticket, patience).await.expect("it may join");
+        let model = self.line.join(ticket, patience, self.field.lives, self.now, &mut |_, _, _| {});
+        same("a join", told.map(shape), model.expect("it may join").map(shape))
+    }
+
+    async fn renew(&mut self, owner: usize) -> Result<(), String> {
+        let Some(ticket) = &self.tickets[owner] else { return Ok(()) };
+        let told = self.client.renew(ticket).await.expect("it may be renewed");
+        let model = self.line.renew(ticket, self.now, &mut |_, _, _| {});
+        same("a renewal", told.map(shape), model.map(shape))
+    }
+
+    async fn leave(&mut self, owner: usize, how: Leave) -> Result<(), String> {
+        let Some(ticket) = &self.tickets[owner] else { return Ok(()) };
+        let told = match self.client.leave(ticket, how).await.expect("it may leave") {
+            Left::Unsure => Left::Absent,
+            left => left,
+        };
+        let model = self.line.leave(ticket.id, how, self.now, &mut |_, _, _| {});
+        same("a leave", told, model)
+    }
+
+    async fn pass(&mut self) {
+        let time = self.arena.ttl() * PASSED_TTLS;
+        self.arena.pass(time).await;
+        self.now += u64::try_from(time.as_micros()).unwrap_or(0);
+        self.line.expire(self.now, &mut |_, _, _| {});
+        self.calm = self.arena.now();
+    }
+
+    async fn compare(&mut self) -> Result<(), String> {
+        let key = tenure_core::Key::new(&self.name).expect("it is a name");
+        let seen = self.client.line(&key).await.expect("the line can be seen");
+        if !seen.is_sorted_by(|(_, before), (_, after)| before.number < after.number) {
+            return Err(format!("numbers do not grow along the line: {seen:?}"));
+        }
+        let rows = |line: Vec<(Ticket, Place)>| {
+            let row = |(ticket, place): (Ticket, Place)| {
+                (ticket.id, ticket.share, ticket.note, shape(place))
+            };
+            line.into_iter().map(row).collect::<Vec<_>>()
+        };
+        same("the line", rows(seen), rows(self.line.list(self.now)))
+    }
+}
+
+/// What of a place does not depend on clocks.
+fn shape(place: Place) -> (Standing, u64, bool) {
+    (place.standing, place.ahead, place.leaving)
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(what: &str, engine: T, model: T) -> Result<(), String> {
+    if engine == model {
+        return Ok(());
+    }
+    Err(format!("{what}\n  of the engine: {engine:?}\n  of the model:  {model:?}"))
+}

@@ -1,0 +1,289 @@
+//! The referee: it sees what everybody believes and what the stores know, at one moment of the world.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tenure_core::{Engine as _, Kind, Key, Memory, Standing, TicketId};
+
+use super::World;
+use crate::fault::{Asked, Verb};
+use crate::holder::View;
+
+/// More questions than this at one moment come from a loop that never ends.
+const QUESTIONS_PER_MOMENT_MAX: u32 = 20_000;
+
+/// Clones are the same referee.
+#[derive(Clone)]
+pub(super) struct Referee {
+    world: World,
+    stores: Arc<Vec<Memory>>,
+    book: Arc<Mutex<Book>>,
+}
+
+#[derive(Default)]
+struct Book {
+    believers: BTreeMap<u64, Believer>,
+    made: u64,
+    keys: BTreeMap<String, Record>,
+    /// The tickets that their owners have given back or given up.
+    left: BTreeSet<TicketId>,
+    moment: Duration,
+    questions: u32,
+    violation: Option<String>,
+    log: Option<Vec<String>>,
+    tally: Tallied,
+}
+
+/// What happened in a story, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tallied {
+    /// Locks that were granted.
+    pub grants: u64,
+    /// Locks that were lost while they were held.
+    pub losses: u64,
+    /// Questions that ended in an error.
+    pub errors: u64,
+    /// Writes that a fence refused.
+    pub refused: u64,
+}
+
+/// Somebody who was granted a lock.
+pub(super) struct Believer {
+    pub(super) who: String,
+    pub(super) key: String,
+    pub(super) take: u32,
+    pub(super) of: u32,
+    pub(super) token: u64,
+    pub(super) id: TicketId,
+    pub(super) view: Arc<dyn View>,
+}
+
+/// What was seen of a key.
+#[derive(Default)]
+struct Record {
+    last: u64,
+    last_exclusive: u64,
+    /// The highest token that the guarded resource has seen.
+    fence: u64,
+    /// Those who were told that they had lost it: it is never un-told.
+    lost: Vec<(String, Arc<dyn View>)>,
+}
+
+impl Referee {
+    pub(super) fn new(world: World, stores: Vec<Memory>, keeps_log: bool) -> Self {
+        let book = Book { log: keeps_log.then(Vec::new), ..Book::default() };
+        Self { world, stores: Arc::new(stores), book: Arc::new(Mutex::new(book)) }
+    }
+
+    /// Writes into the log, if there is one.
+    pub(super) fn note(&self, line: impl FnOnce() -> String) {
+        let passed = self.world.passed();
+        if let Some(log) = self.book().log.as_mut() {
+            log.push(format!("{:>12.6}  {}", passed.as_secs_f64(), line()));
+        }
+    }
+
+    /// Something happened that must never happen. The first such thing is what counts.
+    pub(super) fn object(&self, sentence: String) {
+        self.note(|| format!("VIOLATION: {sentence}"));
+        self.book().violation.get_or_insert(sentence);
+    }
+
+    pub(super) fn violation(&self) -> Option<String> {
+        self.book().violation.clone()
+    }
+
+    pub(super) fn tally(&self, change: impl FnOnce(&mut Tallied)) {
+        change(&mut self.book().tally);
+    }
+
+    pub(super) fn tallied(&self) -> Tallied {
+        self.book().tally
+    }
+
+    pub(super) fn take_log(&self) -> Vec<String> {
+        self.book().log.take().unwrap_or_default()
+    }
+
+    /// Somebody was granted a lock; the number says who, from now on.
+    pub(super) fn grant(&self, believer: Believer) -> u64 {
+        let Believer { ref who, ref key, take, of, token, .. } = believer;
+        self.note(|| format!("{who} is granted {key} ({take}/{of}) with the token {token}"));
+        let key = key.clone();
+        let exclusive = take == of;
+        let who = who.clone();
+        let mut book = self.book();
+        book.tally.grants += 1;
+        let record = book.keys.entry(key.clone()).or_default();
+        let last = if exclusive { record.last } else { record.last_exclusive };
+        record.last = record.last.max(token);
+        if exclusive {
+            record.last_exclusive = token;
+        }
+        book.made += 1;
+        let number = book.made;
+        book.believers.insert(number, believer);
+        drop(book);
+        // Semaphores are served in order, but answers may overtake each other.
+        if token <= last && (exclusive || of > 1_000_000) {
+            self.object(format!("{who} was granted {key} with the token {token} after {last}"));
+        }
+        self.look(&key);
+        number
+    }
+
+    /// It now takes less.
+    pub(super) fn shrink(&self, number: u64, take: u32) {
+        if let Some(believer) = self.book().believers.get_mut(&number) {
+            believer.take = take;
+        }
+    }
+
+    /// It is over: given back, or lost.
+    pub(super) fn end(&self, number: u64) {
+        let believer = self.book().believers.remove(&number);
+        let Some(believer) = believer else { return };
+        if believer.view.check().is_ok() {
+            return;
+        }
+        self.tally(|tally| tally.losses += 1);
+        let mut book = self.book();
+        let record = book.keys.entry(believer.key).or_default();
+        record.lost.push((believer.who, believer.view));
+    }
+
+    /// Looks at everyone who may believe to hold this key, at this moment.
+    pub(super) fn look(&self, key: &str) {
+        let believers: Vec<_> = {
+            let book = self.book();
+            let of_key = book.believers.values().filter(|believer| believer.key == key);
+            of_key
+                .map(|b| (b.who.clone(), b.take, b.of, b.token, b.id, b.view.clone()))
+                .collect()
+        };
+        let mut sum = 0;
+        let mut who_believe = Vec::new();
+        for (who, take, of, token, id, view) in believers {
+            if view.check().is_err() {
+                continue;
+            }
+            sum += u64::from(take);
+            who_believe.push(format!("{who} ({take}/{of}, token {token})"));
+            if sum > u64::from(of) {
+                self.object(format!("{key} is held by {} at once", who_believe.join(" and ")));
+            }
+            self.compare_with_stores(key, &who, token, id);
+        }
+        self.see_that_losses_stay(key);
+    }
+
+    /// Who believes is served by a majority of the stores, at the same moment. What id and number the
+    /// stores of a quorum know it by is the quorum's own affair; they know its owner.
+    fn compare_with_stores(&self, key: &str, who: &str, token: u64, id: TicketId) {
+        let key = Key::new(key).expect("the story names its keys");
+        let votes = self.stores.iter().filter(|store| {
+            let line = store.line(&key).now_or_never().and_then(Result::ok).unwrap_or_default();
+            line.iter().any(|(ticket, place)| {
+                let known = match self.stores.len() {
+                    1 => ticket.id == id && place.number == token,
+                    _ => &*ticket.owner == who,
+                };
+                known && place.standing == Standing::Holding
+            })
+        });
+        if votes.count() <= self.stores.len() / 2 {
+            self.object(format!(
+                "{who} believes to hold {key} with the token {token}, and the store knows nothing of it"
+            ));
+        }
+    }
+
+    fn see_that_losses_stay(&self, key: &str) {
+        let lost: Vec<_> =
+            self.book().keys.get(key).map(|record| record.lost.clone()).unwrap_or_default();
+        for (who, view) in lost {
+            if view.check().is_ok() {
+                self.object(format!("{who} was told that {key} is lost, and believes again"));
+            }
+        }
+    }
+
+    /// A write reaches the guarded resource.
+    pub(super) fn write(&self, who: &str, key: &str, token: u64, view: &dyn View) {
+        let believes = view.check().is_ok();
+        let mut book = self.book();
+        let record = book.keys.entry(key.to_owned()).or_default();
+        let fence = record.fence;
+        record.fence = fence.max(token);
+        if token >= fence {
+            return;
+        }
+        book.tally.refused += 1;
+        drop(book);
+        self.note(|| format!("the write of {who} to {key} with {token} is refused: {fence} came before"));
+        if believes {
+            self.object(format!(
+                "{who} holds {key} with the token {token}, and a newer one, {fence}, came before it"
+            ));
+        }
+    }
+
+    /// Sees every question before it is sent.
+    pub(super) fn overhear(&self, who: &str, asked: Asked<'_>) {
+        let moment = self.world.passed();
+        let renews_what_it_left = {
+            let mut book = self.book();
+            book.questions = if book.moment == moment { book.questions + 1 } else { 0 };
+            book.moment = moment;
+            let seed = self.world.seed();
+            let questions = book.questions;
+            assert!(
+                questions < QUESTIONS_PER_MOMENT_MAX,
+                "{who} asks for ever, and time does not go on: {asked:?} (seed {seed})"
+            );
+            match (asked.verb, asked.id()) {
+                (Verb::Leave, Some(id)) => {
+                    book.left.insert(id);
+                    false
+                }
+                (Verb::Renew, Some(id)) => book.left.contains(&id),
+                _ => false,
+            }
+        };
+        if renews_what_it_left {
+            self.object(format!("{who} renews a ticket that it has given back"));
+        }
+    }
+
+    /// What is left in the lines of the stores.
+    pub(super) fn left_behind(&self, keys: impl Iterator<Item = String>) -> Vec<String> {
+        let mut found = Vec::new();
+        for key in keys {
+            let name = Key::new(&key).expect("the story names its keys");
+            for store in self.stores.iter() {
+                let line = store.line(&name).now_or_never().and_then(Result::ok);
+                let tickets = line.map_or(0, |line| line.len());
+                if tickets > 0 {
+                    found.push(format!("{tickets} in {key}"));
+                }
+            }
+        }
+        found
+    }
+
+    /// An error that no network can excuse.
+    pub(super) fn hear_error(&self, who: &str, error: &tenure_core::Error, calm: bool) {
+        self.tally(|tally| tally.errors += 1);
+        self.note(|| format!("{who} is told: {error}"));
+        let excused = matches!(error.kind(), Kind::Unavailable | Kind::Lost);
+        if calm || !excused {
+            self.object(format!("{who} was told without a reason: {error}"));
+        }
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,270 @@
+//! A story: from a seed a world of clients, troubles and programs, and whether every promise was kept in it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::wrap::{AnyEngine, Hosted, Quorum, Retry, Traced};
+use tenure_core::{Host, Locks, Memory};
+
+use super::plan::Plan;
+use super::program::{Player, Program};
+use super::referee::Referee;
+use super::trouble::{Ways, trouble};
+use super::{SimHost, World};
+use crate::fault::{Distant, Network, Spied};
+use crate::holder::Holder;
+
+pub use super::referee::Tallied;
+
+/// How a story ended.
+#[derive(Clone, Debug)]
+pub struct Ending {
+    /// The seed it came from.
+    pub seed: u64,
+    /// What happened, counted.
+    pub tallied: Tallied,
+    /// How long it took, in its own world.
+    pub passed: Duration,
+    /// What happened, line by line, if that was asked for.
+    pub log: Vec<String>,
+    /// The promise that was broken, if one was.
+    pub violation: Option<String>,
+}
+
+/// A story that can be played.
+#[derive(Clone, Default)]
+pub struct Tale {
+    holder: Option<Arc<dyn Holder>>,
+    keeps_log: bool,
+}
+
+impl Tale {
+    /// Stories about Tenure's own holders, with everything they can do.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Stories about somebody else's holders, who know mutexes only.
+    #[must_use]
+    pub fn of(holder: Arc<dyn Holder>) -> Self {
+        Self { holder: Some(holder), keeps_log: false }
+    }
+
+    /// Writes down what happens.
+    #[must_use]
+    pub fn with_log(mut self) -> Self {
+        self.keeps_log = true;
+        self
+    }
+
+    /// Plays the story of this seed.
+    pub fn play(&self, seed: u64) -> Ending {
+        let plan = Arc::new(Plan::of(seed, self.holder.is_some()));
+        World::run(seed, |world| tell(world, plan, self.clone()))
+    }
+
+    /// Plays the story of this seed and panics, with the way to play it again, if a promise is broken.
+    pub fn check(&self, seed: u64) -> Ending {
+        let ending = self.play(seed);
+        assert!(ending.violation.is_none(), "{ending}");
+        ending
+    }
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for line in &self.log {
+            writeln!(f, "{line}")?;
+        }
+        let Tallied { grants, losses, errors, refused } = self.tallied;
+        writeln!(
+            f,
+            "seed {}: {:?} passed; {grants} grants, {losses} losses, {errors} errors, {refused} writes refused",
+            self.seed, self.passed
+        )?;
+        match &self.violation {
+            None => write!(f, "every promise was kept"),
+            Some(violation) => write!(
+                f,
+                "BROKEN: {violation}\nplay it again: cargo run --release -p tenure-conformance --example sim -- --seed {}",
+                self.seed
+            ),
+        }
+    }
+}
+
+/// One node of the store: where it lives, and what it keeps.
+struct Node {
+    host: Arc<SimHost>,
+    memory: Memory,
+}
+
+async fn tell(world: World, plan: Arc<Plan>, tale: Tale) -> Ending {
+    let nodes = open_stores(&world, &plan);
+    let stores = nodes.iter().map(|node| node.memory.clone()).collect();
+    let referee = Referee::new(world.clone(), stores, tale.keeps_log);
+    referee.note(|| plan.to_string());
+    let mut ways = Vec::new();
+    let mut programs = Vec::new();
+    for number in 0..plan.clients {
+        let host = world.process();
+        host.set_drift_ppm(drift(&world));
+        let networks: Vec<_> = nodes.iter().map(|_| Network::new(plan.weather)).collect();
+        let engine = engine(&plan, &host, &nodes, &networks).await;
+        let name = format!("c{number}");
+        let (onlooker, who) = (referee.clone(), name.clone());
+        let engine = Spied::new(engine, move |asked| onlooker.overhear(&who, asked));
+        let player = match &tale.holder {
+            None => Player::Tenure(Locks::on(engine, host.clone())),
+            Some(holder) => Player::Other(holder.connect(AnyEngine::new(engine), host.clone())),
+        };
+        for task in 0..plan.tasks {
+            let name = format!("{name}.{task}");
+            programs.push(Program {
+                player: player.owned_by(&name),
+                name,
+                host: host.clone(),
+                referee: referee.clone(),
+                plan: plan.clone(),
+            });
+        }
+        ways.push(Ways { name, host, networks, dead: false });
+    }
+    let stage = Stage { world, plan, referee, nodes, ways };
+    stage.play(programs).await
+}
+
+/// Everything there is while a story is played.
+struct Stage {
+    world: World,
+    plan: Arc<Plan>,
+    referee: Referee,
+    nodes: Vec<Node>,
+    ways: Vec<Ways>,
+}
+
+impl Stage {
+    async fn play(mut self, programs: Vec<Program>) -> Ending {
+        let mut started = Vec::new();
+        for program in programs {
+            let (name, host) = (program.name.clone(), program.host.clone());
+            let done = super::program::start(program);
+            started.push((name, host, done));
+        }
+        if let Some(time) = self.plan.trouble {
+            let memories: Vec<_> = self.nodes.iter().map(|node| node.memory.clone()).collect();
+            trouble(&self.world, &self.referee, &self.plan, &mut self.ways, &memories, time).await;
+        }
+        self.referee.note(|| "the trouble is over".to_owned());
+        self.finish(|| {
+            started.iter().all(|(_, host, done)| done.is_set() || self.is_dead(host))
+        })
+        .await;
+        for (name, host, done) in &started {
+            if !done.is_set() && !self.is_dead(host) && self.referee.violation().is_none() {
+                self.referee.object(format!("{name} still waits for {}", done.waits_for()));
+            }
+        }
+        self.expect_empty_lines().await;
+        self.end()
+    }
+
+    fn is_dead(&self, host: &Arc<SimHost>) -> bool {
+        self.ways.iter().any(|ways| ways.dead && Arc::ptr_eq(&ways.host, host))
+    }
+
+    /// Waits until the programs are done, far longer than they may take.
+    async fn finish(&self, is_done: impl Fn() -> bool) {
+        let host = self.world.store();
+        for _ in 0..2_000 {
+            if is_done() || self.referee.violation().is_some() {
+                return;
+            }
+            host.sleep(self.plan.ttl / 4).await;
+        }
+    }
+
+    /// Nothing is left behind, but for what was under way and what dies by itself.
+    async fn expect_empty_lines(&self) {
+        if self.referee.violation().is_some() {
+            return;
+        }
+        let host = self.world.store();
+        let names = || self.plan.keys.iter().map(|(name, _)| name.clone());
+        let within = self.plan.ttl * 3 + self.plan.weather.late_by * 2 + Duration::from_secs(6);
+        let end = self.world.passed() + within;
+        while self.world.passed() < end {
+            if self.referee.left_behind(names()).is_empty() {
+                return;
+            }
+            host.sleep(self.plan.ttl / 4).await;
+        }
+        let left = self.referee.left_behind(names());
+        self.referee.object(format!("left behind {within:?} after the end: {}", left.join(", ")));
+    }
+
+    fn end(self) -> Ending {
+        Ending {
+            seed: self.plan.seed,
+            tallied: self.referee.tallied(),
+            passed: self.world.passed(),
+            log: self.referee.take_log(),
+            violation: self.referee.violation(),
+        }
+    }
+}
+
+fn open_stores(world: &World, plan: &Plan) -> Vec<Node> {
+    let open = |at| {
+        let host = if at == 0 { world.store() } else { world.process() };
+        host.set_drift_ppm(drift(world));
+        let memory = Memory::with_clock((*host).clone());
+        Node { host, memory }
+    };
+    (0..plan.nodes).map(open).collect()
+}
+
+/// Any two clocks stay within the one percent that is promised.
+fn drift(world: &World) -> i64 {
+    i64::try_from(world.random() % 9_001).unwrap_or(0) - 4_500
+}
+
+async fn engine(
+    plan: &Plan,
+    host: &Arc<SimHost>,
+    nodes: &[Node],
+    networks: &[Network],
+) -> AnyEngine {
+    let mut far = nodes.iter().zip(networks).map(|(node, network)| {
+        AnyEngine::new(Distant::new(
+            node.memory.clone(),
+            node.host.clone(),
+            host.clone(),
+            network.clone(),
+            plan.patience(),
+        ))
+    });
+    let engine = if nodes.len() == 1 {
+        far.next().expect("there is one store")
+    } else {
+        let patience = plan.ttl / 20;
+        AnyEngine::new(Quorum::new(far, host.clone(), patience).expect("there are three or more"))
+    };
+    wrapped(plan, host, engine).await
+}
+
+async fn wrapped(plan: &Plan, host: &Arc<SimHost>, mut engine: AnyEngine) -> AnyEngine {
+    let home: Arc<dyn Host> = host.clone();
+    if plan.wraps.retry {
+        engine = AnyEngine::new(Retry::new(engine, home.clone(), 2, plan.ttl / 100));
+    }
+    if plan.wraps.hosted {
+        let made = Hosted::make(home, async move { Ok(engine) }).await;
+        engine = AnyEngine::new(made.expect("a simulated process can be reached"));
+    }
+    if plan.wraps.traced {
+        engine = AnyEngine::new(Traced::new(engine, host.clone()));
+    }
+    engine
+}

@@ -1,0 +1,174 @@
+//! Trouble: pauses, sleeping machines, partitions, storms, set clocks, operators who break tickets, deaths.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tenure_core::{Engine as _, Host as _, Key, Leave, Memory};
+
+use super::plan::Plan;
+use super::referee::Referee;
+use super::{SimHost, World};
+use crate::fault::{Network, Weather};
+
+/// A client as trouble sees it.
+pub(super) struct Ways {
+    pub(super) name: String,
+    pub(super) host: Arc<SimHost>,
+    /// To each store.
+    pub(super) networks: Vec<Network>,
+    /// It never goes on.
+    pub(super) dead: bool,
+}
+
+/// Makes trouble for so long, and then leaves everything in order that is still alive.
+pub(super) async fn trouble(
+    world: &World,
+    referee: &Referee,
+    plan: &Plan,
+    ways: &mut [Ways],
+    stores: &[Memory],
+    time: Duration,
+) {
+    let end = world.passed() + time;
+    while world.passed() < end && referee.violation().is_none() {
+        world.store().sleep(part(world, plan.ttl)).await;
+        let whom = pick(world, ways.len());
+        let troubled = Troubled { world, referee, plan, client: &mut ways[whom] };
+        match world.random() % 16 {
+            0..=3 => troubled.pause(),
+            4 | 5 => troubled.let_machine_sleep(),
+            6 => troubled.jump(),
+            7..=9 => troubled.cut(),
+            10 | 11 => troubled.storm(),
+            12 => troubled.set_clock(),
+            13 | 14 => break_a_ticket(world, referee, plan, stores),
+            _ => troubled.die(),
+        }
+    }
+    for client in ways.iter().filter(|client| !client.dead) {
+        client.host.resume();
+        for network in &client.networks {
+            network.set(plan.fair());
+            network.heal();
+        }
+    }
+}
+
+struct Troubled<'a> {
+    world: &'a World,
+    referee: &'a Referee,
+    plan: &'a Plan,
+    client: &'a mut Ways,
+}
+
+impl Troubled<'_> {
+    fn pause(self) {
+        let time = part(self.world, self.plan.ttl * 3);
+        self.referee.note(|| format!("{} is paused for {time:?}", self.client.name));
+        let (host, dead) = (self.client.host.clone(), self.client.dead);
+        host.pause();
+        self.later(time, move || {
+            if !dead {
+                host.resume();
+            }
+        });
+    }
+
+    fn let_machine_sleep(self) {
+        if self.client.dead {
+            return;
+        }
+        let time = part(self.world, self.plan.ttl * 3);
+        self.referee.note(|| format!("the machine of {} sleeps for {time:?}", self.client.name));
+        let host = self.client.host.clone();
+        self.world.store().spawn(Box::pin(async move { host.sleep_machine(time).await }));
+    }
+
+    fn jump(self) {
+        let time = part(self.world, self.plan.ttl * 2);
+        self.referee.note(|| format!("the boot clock of {} jumps {time:?}", self.client.name));
+        self.client.host.wake_from_sleep(time);
+    }
+
+    fn cut(self) {
+        let time = part(self.world, self.plan.ttl * 2);
+        let networks = self.some_networks();
+        self.referee.note(|| {
+            format!("{} is cut off from {} store(s) for {time:?}", self.client.name, networks.len())
+        });
+        networks.iter().for_each(Network::cut);
+        self.later(time, move || networks.iter().for_each(Network::heal));
+    }
+
+    fn storm(self) {
+        let time = part(self.world, self.plan.ttl * 2);
+        let weather = Weather {
+            lost_requests: 300,
+            lost_replies: 400,
+            late: 400,
+            late_by: self.plan.ttl * 2,
+            ..self.plan.weather
+        };
+        let (networks, before) = (self.some_networks(), self.plan.weather);
+        self.referee.note(|| format!("a storm begins around {} for {time:?}", self.client.name));
+        networks.iter().for_each(|network| network.set(weather));
+        self.later(time, move || networks.iter().for_each(|network| network.set(before)));
+    }
+
+    fn set_clock(self) {
+        let by_us = i64::try_from(self.world.random() % 7_200_000_000).unwrap_or(0) - 3_600_000_000;
+        self.referee.note(|| format!("the wall clock of {} is set by {by_us} µs", self.client.name));
+        self.client.host.step_wall_clock(by_us);
+    }
+
+    fn die(self) {
+        if self.plan.clients > 2 && self.client.name == "c0" {
+            self.referee.note(|| format!("{} dies", self.client.name));
+            self.client.dead = true;
+            self.client.host.pause();
+        }
+    }
+
+    /// All ways of the only store, or those of a few: most of a quorum's can always be reached.
+    fn some_networks(&self) -> Vec<Network> {
+        let all = &self.client.networks;
+        let few = if all.len() == 1 { 1 } else { (all.len() - 1) / 2 };
+        let first = pick(self.world, all.len());
+        (0..few).map(|at| all[(first + at) % all.len()].clone()).collect()
+    }
+
+    fn later(&self, time: Duration, act: impl FnOnce() + Send + 'static) {
+        let store = self.world.store();
+        let clock = store.clone();
+        store.spawn(Box::pin(async move {
+            clock.sleep(time).await;
+            act();
+        }));
+    }
+}
+
+fn break_a_ticket(world: &World, referee: &Referee, plan: &Plan, stores: &[Memory]) {
+    let (name, _) = &plan.keys[pick(world, plan.keys.len())];
+    let key = Key::new(name).expect("the story names its keys");
+    let line = stores[0].line(&key).now_or_never().and_then(Result::ok).unwrap_or_default();
+    if line.is_empty() {
+        return;
+    }
+    let at = pick(world, line.len());
+    referee.note(|| format!("an operator breaks ticket {} of {} of {name}", at + 1, line.len()));
+    for store in stores {
+        let _left = store.leave(&line[at].0, Leave::Soon).now_or_never();
+    }
+}
+
+fn pick(world: &World, count: usize) -> usize {
+    let count = u64::try_from(count.max(1)).unwrap_or(1);
+    usize::try_from(world.random() % count).unwrap_or(0)
+}
+
+/// Some part of this time.
+pub(super) fn part(world: &World, of: Duration) -> Duration {
+    let part = u32::try_from(world.random() % 1000).unwrap_or(0) + 1;
+    of / 1000 * part
+}

@@ -1,0 +1,172 @@
+//! The suite: every case as a test of its own, for one engine.
+
+use std::future::poll_fn;
+use std::pin::pin;
+
+use futures_util::future::{Either, select};
+use tenure_core::blocking::block_on;
+
+use crate::sim::World;
+use crate::{Arena, Case, cases};
+
+/// In so many worlds a case is played where time is simulated.
+const SEEDS: u64 = 3;
+/// A simulated case that needs more steps than this never ends.
+const STEPS_MAX: u64 = 5_000_000;
+
+/// Makes a test of every case, for the store of this arena; each case gets a fresh one.
+///
+/// In real time, where `arena` is what makes an arena (`Arena::new`, or `Arena::hosted` for an engine
+/// that drives sockets):
+///
+/// ```
+/// use tenure_conformance::Arena;
+/// use tenure_core::Memory;
+///
+/// async fn arena() -> Arena {
+///     let store = Memory::new();
+///     Arena::new(move || std::future::ready(Ok(store.clone())))
+/// }
+///
+/// tenure_conformance::suite!(arena);
+/// # fn main() {}
+/// ```
+///
+/// In simulated time, in worlds that are made from seeds:
+///
+/// ```
+/// use std::time::Duration;
+/// use tenure_conformance::{Arena, sim::World};
+/// use tenure_core::Memory;
+///
+/// async fn arena(world: World) -> Arena {
+///     let store = Memory::with_clock((*world.store()).clone());
+///     Arena::on(world.process(), Duration::from_secs(9), move || std::future::ready(Ok(store.clone())))
+/// }
+///
+/// tenure_conformance::suite!(simulated: arena);
+/// # fn main() {}
+/// ```
+///
+/// For a store that processes share, the arena says [where it is](Arena::shared), and `locks` opens
+/// it there: the suite starts helper processes, and kills them.
+///
+/// ```ignore
+/// async fn arena() -> Arena { Arena::new(...).shared(url) }
+/// async fn locks(url: String) -> tenure_core::Result<Locks> { Ok(Locks::new(open(&url)?)) }
+///
+/// tenure_conformance::suite!(arena, shared: locks);
+/// ```
+///
+/// `TENURE_REQUIRE=all` makes a missing store a failure; `TENURE_SEED` plays one seed only.
+#[macro_export]
+macro_rules! suite {
+    ($arena:expr, shared: $locks:expr) => {
+        fn tenure_case(name: &str) {
+            $crate::play(name, async || ($arena)().await.helped_by(module_path!()));
+        }
+        $crate::each_case!(suite_tests);
+
+        /// Not a test: where the helper processes of the suite begin.
+        #[test]
+        fn helper_process() {
+            $crate::helper::serve($locks);
+        }
+    };
+    (simulated: $arena:expr) => {
+        fn tenure_case(name: &str) {
+            $crate::play_simulated(name, $arena);
+        }
+        $crate::each_case!(suite_tests);
+    };
+    ($arena:expr) => {
+        fn tenure_case(name: &str) {
+            $crate::play(name, $arena);
+        }
+        $crate::each_case!(suite_tests);
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! suite_tests {
+    ($($chapter:ident: [$($name:ident),* $(,)?])*) => {
+        $(mod $chapter {
+            $(#[test]
+            fn $name() {
+                super::tenure_case(concat!(stringify!($chapter), "::", stringify!($name)));
+            })*
+        })*
+    };
+}
+
+/// Plays one case in real time.
+pub fn play<F: Future<Output = Arena>>(name: &str, arena: impl FnOnce() -> F) {
+    let case = cases::named(name);
+    block_on(async {
+        let arena = arena().await;
+        match arena.why_missing() {
+            None => play_in(&arena, case).await,
+            Some(missing) => {
+                let required = std::env::var("TENURE_REQUIRE").is_ok_and(|what| what == "all");
+                assert!(!required, "TENURE_REQUIRE=all, but {missing}");
+                println!("SKIPPED {missing}");
+            }
+        }
+    });
+}
+
+/// Plays one case in a few simulated worlds.
+pub fn play_simulated<F: Future<Output = Arena>>(name: &str, arena: impl Fn(World) -> F) {
+    let case = cases::named(name);
+    let seeds = match std::env::var("TENURE_SEED") {
+        Ok(seed) => {
+            let seed = seed.parse().expect("TENURE_SEED is a number");
+            seed..=seed
+        }
+        Err(_) => 1..=SEEDS,
+    };
+    for seed in seeds {
+        play_seed(case, seed, &arena);
+    }
+}
+
+/// Plays one case in the world of one seed, which is named if the case fails.
+pub fn play_seed<F: Future<Output = Arena>>(case: Case, seed: u64, arena: impl FnOnce(World) -> F) {
+    let _told = Seed(seed);
+    World::run(seed, |world| async move {
+        let arena = arena(world).await;
+        in_few_steps(play_in(&arena, case)).await;
+    });
+}
+
+/// Plays one case in this arena. It panics where the case is not true, and where it never ends.
+pub async fn play_in(arena: &Arena, case: Case) {
+    match select((case.story)(arena), arena.limit()).await {
+        Either::Left(_) => {}
+        Either::Right(_) => panic!("{case:?} does not end"),
+    }
+}
+
+/// A world in which no time passes any more never reaches a time limit.
+async fn in_few_steps(story: impl Future<Output = ()>) {
+    let mut story = pin!(story);
+    let mut steps = 0;
+    poll_fn(|context| {
+        steps += 1;
+        assert!(steps < STEPS_MAX, "nothing but steps, and no end");
+        story.as_mut().poll(context)
+    })
+    .await;
+}
+
+/// Names the seed of a world in which a case failed.
+struct Seed(u64);
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("again with TENURE_SEED={}", self.0);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Several tasks at the same time: on threads where time is real, else as the host orders them.
+
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Poll, Waker};
+
+use tenure_core::blocking::block_on;
+use tenure_core::{Boxed, Host};
+
+/// Each on a thread of its own. A task that panics makes the caller panic.
+pub(crate) fn on_threads(tasks: Vec<Boxed<()>>) {
+    let threads: Vec<_> =
+        tasks.into_iter().map(|task| std::thread::spawn(move || block_on(task))).collect();
+    let ends: Vec<_> = threads.into_iter().map(std::thread::JoinHandle::join).collect();
+    for end in ends {
+        if let Err(panic) = end {
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+/// Each a task of the host.
+pub(crate) async fn on_host(host: &dyn Host, tasks: Vec<Boxed<()>>) {
+    let left = Arc::new(Left::new(tasks.len()));
+    for task in tasks {
+        let one = One { left: left.clone(), done: false };
+        host.spawn(Box::pin(async move {
+            let mut one = one;
+            task.await;
+            one.done = true;
+        }));
+    }
+    poll_fn(|context| left.poll(context.waker())).await;
+    assert!(!left.state().failed, "a task panicked");
+}
+
+/// How many tasks have not ended.
+struct Left(Mutex<State>);
+
+struct State {
+    tasks: usize,
+    failed: bool,
+    waker: Option<Waker>,
+}
+
+impl Left {
+    fn new(tasks: usize) -> Self {
+        Self(Mutex::new(State { tasks, failed: false, waker: None }))
+    }
+
+    fn poll(&self, waker: &Waker) -> Poll<()> {
+        let mut state = self.state();
+        if state.tasks == 0 {
+            return Poll::Ready(());
+        }
+        state.waker = Some(waker.clone());
+        Poll::Pending
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One task, which counts even if it ends by a panic.
+struct One {
+    left: Arc<Left>,
+    done: bool,
+}
+
+impl Drop for One {
+    fn drop(&mut self) {
+        let mut state = self.left.state();
+        state.tasks -= 1;
+        state.failed |= !self.done;
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! A bell is how one session wakes another: a FIFO that its owner reads, and anyone may write to.
+//!
+//! It is a hint. A message is lost if its writer dies, or if the FIFO is full; then whoever is
+//! behind the dead looks for itself, and whoever reads a FIFO that may have been full looks at
+//! everything.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::thread;
+
+use tenure_core::TicketId;
+
+use crate::herald::{Notice, Tidings};
+use crate::record::SessionId;
+use crate::session::bell_path;
+use crate::watchers::lock;
+
+/// Divides a page, so that a FIFO is filled to the last byte and never with half a message.
+const MESSAGE_BYTES: usize = 32;
+/// A FIFO holds at least a page: with less than this in it, no message was turned away.
+const FULL_BYTES: usize = 4096;
+/// All that a FIFO usually holds.
+const READ_BYTES: usize = 64 * 1024;
+/// So many bells of others are kept at hand.
+const ROPES_MAX: usize = 128;
+
+/// What a session hears from its bell.
+#[derive(Clone, Copy)]
+pub(crate) enum Heard {
+    /// One message, about a ticket in this book.
+    Told { book: usize, id: TicketId, number: u64, what: Tidings },
+    /// Messages may be missing.
+    TooMuch,
+}
+
+/// The bell of this session, and the ropes of others.
+pub(crate) struct Bells {
+    dir: PathBuf,
+    own: SessionId,
+    rope: Mutex<Option<File>>,
+    ropes: Mutex<HashMap<SessionId, File>>,
+}
+
+impl Bells {
+    pub(crate) fn new(dir: PathBuf, own: SessionId) -> Self {
+        Self { dir, own, rope: Mutex::default(), ropes: Mutex::default() }
+    }
+
+    /// Sees to it that this session can be rung. `hear` is called from a thread of its own, until
+    /// it answers `false`.
+    pub(crate) fn hang(&self, hear: impl FnMut(Heard) -> bool + Send + 'static) -> io::Result<()> {
+        let mut rope = lock(&self.rope);
+        if rope.is_none() {
+            let path = bell_path(&self.dir, self.own);
+            let _of_an_attempt_that_failed = std::fs::remove_file(&path);
+            make_fifo(&path)?;
+            let bell = File::options().read(true).write(true).open(&path)?;
+            let own_rope = open_rope(&path)?;
+            thread::Builder::new()
+                .name("tenure-file-bell".to_owned())
+                .spawn(move || listen(bell, hear))?;
+            *rope = Some(own_rope);
+        }
+        Ok(())
+    }
+
+    /// Lets the thread that listens find out that nobody wants to hear.
+    pub(crate) fn take_down(&self) {
+        if let Some(rope) = lock(&self.rope).take() {
+            let _full_is_loud_enough = (&rope).write(&[0; MESSAGE_BYTES]);
+        }
+    }
+
+    /// Tells the owner of a ticket. One without a bell neither waits nor watches.
+    pub(crate) fn ring(&self, book: usize, notice: &Notice) {
+        let mut ropes = lock(&self.ropes);
+        if ropes.len() >= ROPES_MAX {
+            ropes.clear();
+        }
+        let rope = match ropes.entry(notice.session) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                let Ok(rope) = open_rope(&bell_path(&self.dir, notice.session)) else { return };
+                entry.insert(rope)
+            }
+        };
+        let _full_is_loud_enough = rope.write(&encode(book, notice));
+    }
+
+    /// Lets go of the rope of a dead session.
+    pub(crate) fn forget(&self, id: SessionId) {
+        lock(&self.ropes).remove(&id);
+    }
+}
+
+/// Opened for reading too: so there always is a reader, and no write ends in SIGPIPE.
+fn open_rope(path: &Path) -> io::Result<File> {
+    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    File::options().read(true).write(true).custom_flags(nonblocking).open(path)
+}
+
+fn listen(mut bell: File, mut hear: impl FnMut(Heard) -> bool) {
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        let length = match bell.read(&mut buffer) {
+            Ok(length) => length,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => {
+                tracing::warn!(%error, "the bell cannot be heard any more; heartbeats will look");
+                return;
+            }
+        };
+        let wanted = if length >= FULL_BYTES {
+            hear(Heard::TooMuch)
+        } else {
+            let (messages, _) = buffer[..length].as_chunks::<MESSAGE_BYTES>();
+            messages.iter().all(|message| hear(decode(message).unwrap_or(Heard::TooMuch)))
+        };
+        if !wanted {
+            return;
+        }
+    }
+}
+
+fn encode(book: usize, notice: &Notice) -> [u8; MESSAGE_BYTES] {
+    let mut message = [0; MESSAGE_BYTES];
+    message[0] = match notice.what {
+        Tidings::Served => 1,
+        Tidings::Look => 2,
+        Tidings::Behind => 3,
+    };
+    message[1] = u8::try_from(book).expect("there are few books");
+    message[8..16].copy_from_slice(&notice.number.to_le_bytes());
+    message[16..].copy_from_slice(&notice.id.to_u128().to_le_bytes());
+    message
+}
+
+fn decode(message: &[u8; MESSAGE_BYTES]) -> Option<Heard> {
+    let what = match message[0] {
+        1 => Tidings::Served,
+        2 => Tidings::Look,
+        3 => Tidings::Behind,
+        _ => return None,
+    };
+    let number = u64::from_le_bytes(message[8..16].try_into().ok()?);
+    let id = TicketId::from_u128(u128::from_le_bytes(message[16..].try_into().ok()?));
+    Some(Heard::Told { book: message[1].into(), id, number, what })
+}
+
+#[cfg(not(target_vendor = "apple"))]
+fn make_fifo(path: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    Ok(mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o666), 0)?)
+}
+
+/// There is no safe call for it here, but every system has the program. It runs once for an engine.
+#[cfg(target_vendor = "apple")]
+fn make_fifo(path: &Path) -> io::Result<()> {
+    let made = std::process::Command::new("/usr/bin/mkfifo").arg(path).status()?;
+    if made.success() { Ok(()) } else { Err(io::Error::other(format!("mkfifo: {made}"))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_read_back_as_it_was_sent() {
+        for what in [Tidings::Served, Tidings::Look, Tidings::Behind] {
+            let (session, id) = (SessionId(1), TicketId::fresh());
+            let sent = encode(63, &Notice { session, id, number: 1 << 52, what });
+            let Some(Heard::Told { book, id: heard, number, what: heard_what }) = decode(&sent)
+            else {
+                panic!("it is no message");
+            };
+            assert_eq!((book, heard, number, heard_what), (63, id, 1 << 52, what));
+        }
+        assert!(decode(&[0; MESSAGE_BYTES]).is_none());
+    }
+}

@@ -1,0 +1,275 @@
+//! The engine: nine verbs, each of them one visit to a book.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::event::{Cursor, News, Scope};
+use tenure_core::{
+    Engine, Error, Fence, Key, Leave, Left, Liveness, NOTE_BYTES_MAX, OWNER_BYTES_MAX, Patience,
+    Place, Profile, Result, Share, Sight, Standing, Survives, Tally, Ticket, Wake, Window,
+};
+
+use crate::record::{Record, SessionId};
+use crate::row::Row;
+use crate::slot::Haste;
+use crate::store::{BOOKS, Store, book_of};
+use crate::trouble::{is_removed, without_holder};
+use crate::visit::Visit;
+use crate::{FileStore, news, tally, watch};
+
+impl Store {
+    /// Does something in a book: now, or as soon as whoever is stuck in there has come out.
+    pub(crate) async fn at<A, T>(
+        self: &Arc<Self>,
+        index: usize,
+        subject: &A,
+        act: impl Fn(&mut Visit<'_>, &A) -> Result<T> + Send + 'static,
+    ) -> Result<T>
+    where
+        A: Clone + Send + 'static,
+        T: Send + 'static,
+    {
+        if let Some(answer) = self.visit(index, Haste::Quick, |visit| act(visit, subject)) {
+            return answer;
+        }
+        let subject = subject.clone();
+        self.later(index, move |visit| act(visit, &subject)).await
+    }
+}
+
+impl Engine for FileStore {
+    fn profile(&self) -> Profile {
+        Profile {
+            name: "file",
+            liveness: Liveness::Kernel,
+            fair: true,
+            push: true,
+            events: Sight::Every,
+            fence: Fence::Durable,
+            survives: Survives {
+                holder_crash: true,
+                // The kernel knows that a paused holder lives, and nobody else is served.
+                holder_pause: true,
+                // There is no process to crash; a crash of the machine ends all holders too.
+                store_crash: true,
+                failover: false,
+                clock_step: true,
+            },
+            rounding: Duration::ZERO,
+            quick: true,
+        }
+    }
+
+    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+        check_limits(ticket)?;
+        let join = move |visit: &mut Visit<'_>, ticket: &Ticket| join(visit, ticket, patience);
+        let joined = self.store.at(book_of(&ticket.key), ticket, join).await;
+        joined.map_err(|error| without_holder(error, &self.store.dir))
+    }
+
+    async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
+        check_limits(ticket)?;
+        self.store.check_session()?;
+        let renew = |visit: &mut Visit<'_>, ticket: &Ticket| Ok(renew(visit, ticket));
+        self.store.at(book_of(&ticket.key), ticket, renew).await
+    }
+
+    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+        let leave = move |visit: &mut Visit<'_>, ticket: &Ticket| Ok(leave(visit, ticket, how));
+        match self.store.at(book_of(&ticket.key), ticket, leave).await {
+            Err(error) if is_removed(&error) => Ok(Left::Absent),
+            left => left,
+        }
+    }
+
+    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+        match watch::wait(&self.store, ticket, seen).await {
+            Err(error) if is_removed(&error) => Ok(Wake::Look),
+            wake => wake,
+        }
+    }
+
+    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+        let news = news::read(&self.store, scope, after).await;
+        news.map_err(|error| without_holder(error, &self.store.dir))
+    }
+
+    async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
+        let list = |visit: &mut Visit<'_>, key: &Key| {
+            bury_dead(visit, |at| at == key);
+            Ok(visit.state().rows.get(key).map(Row::list).unwrap_or_default())
+        };
+        let line = self.store.at(book_of(key), key, list).await;
+        line.map_err(|error| without_holder(error, &self.store.dir))
+    }
+
+    async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
+        let prefix = prefix.to_owned();
+        let list = |visit: &mut Visit<'_>, prefix: &String| {
+            let covers = |key: &Key| key.as_str().starts_with(prefix.as_str());
+            bury_dead(visit, covers);
+            let rows = visit.state().rows.iter();
+            let used = rows.filter(|(key, row)| !row.is_empty() && covers(key));
+            Ok(used.map(|(key, _)| key.clone()).collect::<Vec<_>>())
+        };
+        let mut keys = Vec::new();
+        for index in 0..BOOKS {
+            let more = self.store.at(index, &prefix, list).await;
+            keys.extend(more.map_err(|error| without_holder(error, &self.store.dir))?);
+        }
+        keys.sort_unstable();
+        Ok(keys)
+    }
+
+    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
+        let tally = tally::add(&self.store, key, by, window).await;
+        tally.map_err(|error| without_holder(error, &self.store.dir))
+    }
+}
+
+fn check_limits(ticket: &Ticket) -> Result<()> {
+    for (what, text, max) in
+        [("note", &ticket.note, NOTE_BYTES_MAX), ("owner", &ticket.owner, OWNER_BYTES_MAX)]
+    {
+        if text.len() > max {
+            let length = text.len();
+            return Err(Error::invalid(format!(
+                "a ticket's {what} of {length} bytes is too long: at most {max} bytes are allowed"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn join(visit: &mut Visit<'_>, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+    visit.store.check_session()?;
+    visit.refuse_the_damaged()?;
+    loop {
+        let place = match put(visit, ticket, patience)? {
+            Some(place) => place,
+            None if bury_one_ahead(visit, &ticket.key, ticket.share) => continue,
+            None => return Ok(None),
+        };
+        return match place.standing {
+            Standing::Holding => Ok(Some(place)),
+            Standing::Waiting => {
+                let place = look_ahead(visit, ticket);
+                if place.is_some_and(|place| place.standing == Standing::Waiting) {
+                    // Whoever serves it has to find a bell.
+                    visit.store.hang_bell()?;
+                }
+                Ok(place)
+            }
+        };
+    }
+}
+
+/// Puts the ticket into its line; `None` if it is busy, or if the ticket was told to go.
+fn put(visit: &mut Visit<'_>, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+    let session = visit.store.session.id;
+    let now_us = visit.now_us;
+    let (joined, changed, place) = visit.change(|state, hear| {
+        let now_us = now_us.max(state.floor.saturating_add(1));
+        let row = state.row(&ticket.key);
+        let (seats, last) = (row.seats().len(), row.last());
+        let mut heard = false;
+        let place = row.join(session, ticket, patience, now_us, &mut |note| {
+            heard = true;
+            hear(note);
+        });
+        (row.seats().len() > seats, heard || row.last() > last, place)
+    });
+    let place = place?;
+    let cow = Cow::Borrowed(ticket);
+    match place {
+        Some(Place { number, .. }) if joined => {
+            visit.record(&Record::Joined { session, number, ticket: cow });
+        }
+        _ if changed => visit.record(&Record::Changed { ticket: cow }),
+        _ => {}
+    }
+    Ok(place)
+}
+
+/// Takes out a dead session that makes a line busy. Says whether there was one.
+fn bury_one_ahead(visit: &mut Visit<'_>, key: &Key, share: Share) -> bool {
+    let Some(row) = visit.state().rows.get(key) else { return false };
+    // One who lives and holds all there is: the others do not matter.
+    let enough = if share.of() == 1 { 1 } else { usize::MAX };
+    let sessions = distinct(row.seats().take(enough).map(|seat| seat.session));
+    sessions.into_iter().any(|session| visit.bury_if_dead(session))
+}
+
+/// Takes out the dead ahead of a ticket, has the others watched over, and says where it stands now.
+pub(crate) fn look_ahead(visit: &mut Visit<'_>, ticket: &Ticket) -> Option<Place> {
+    loop {
+        let row = visit.state().rows.get(&ticket.key)?;
+        let place = row.place(ticket.id)?;
+        if place.standing == Standing::Holding {
+            return Some(place);
+        }
+        let own = row.seat(place.number)?.session == visit.store.session.id;
+        let ahead = distinct(row.ahead_of(place.number));
+        if !ahead.iter().any(|session| visit.bury_if_dead(*session)) {
+            if own {
+                for session in ahead {
+                    visit.watch(session);
+                }
+            }
+            return Some(place);
+        }
+    }
+}
+
+fn distinct(sessions: impl Iterator<Item = SessionId>) -> Vec<SessionId> {
+    let mut distinct: Vec<_> = sessions.collect();
+    distinct.sort_unstable();
+    distinct.dedup();
+    distinct
+}
+
+/// Takes out every dead session that has a ticket of these keys.
+fn bury_dead(visit: &mut Visit<'_>, covers: impl Fn(&Key) -> bool) {
+    let rows = visit.state().rows.iter().filter(|(key, _)| covers(key));
+    let sessions = distinct(rows.flat_map(|(_, row)| row.seats()).map(|seat| seat.session));
+    for session in sessions {
+        visit.bury_if_dead(session);
+    }
+}
+
+fn renew(visit: &mut Visit<'_>, ticket: &Ticket) -> Option<Place> {
+    let (changed, place) = visit.change(|state, hear| {
+        let Some(row) = state.rows.get_mut(&ticket.key) else { return (false, None) };
+        let last = row.last();
+        let mut heard = false;
+        let place = row.renew(ticket, &mut |note| {
+            heard = true;
+            hear(note);
+        });
+        (heard || row.last() > last, place)
+    });
+    if changed {
+        visit.record(&Record::Changed { ticket: Cow::Borrowed(ticket) });
+    }
+    match place {
+        Some(place) if place.standing == Standing::Waiting => look_ahead(visit, ticket),
+        place => place,
+    }
+}
+
+fn leave(visit: &mut Visit<'_>, ticket: &Ticket, how: Leave) -> Left {
+    let (changed, left) = visit.change(|state, hear| {
+        let Some(row) = state.rows.get_mut(&ticket.key) else { return (false, Left::Absent) };
+        let mut heard = false;
+        let left = row.leave(ticket.id, how, &mut |note| {
+            heard = true;
+            hear(note);
+        });
+        (heard, left)
+    });
+    if changed {
+        visit.record(&Record::Left { key: Cow::Borrowed(&ticket.key), id: ticket.id, how });
+    }
+    left
+}

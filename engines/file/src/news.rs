@@ -1,0 +1,117 @@
+//! News: how far each onlooker has seen, and what has happened since.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use tenure_core::Result;
+use tenure_core::event::{Cursor, Event, News, Scope};
+
+use crate::eyes::{Books, Onlooker};
+use crate::store::{BOOKS, Store, book_of};
+use crate::trouble::refused;
+use crate::visit::Visit;
+use crate::watchers::lock;
+
+/// The oldest cursors are forgotten when there are more than these.
+const CURSORS_MAX: usize = 4096;
+
+/// A place in the journal of each book that an onlooker looks at.
+type Places = Arc<[Option<u64>]>;
+
+/// What the cursors mean that this engine has given. The same places are the same cursor.
+#[derive(Default)]
+pub(crate) struct Cursors {
+    last: u64,
+    places: BTreeMap<u64, Places>,
+    given: HashMap<Places, u64>,
+}
+
+impl Cursors {
+    fn give(&mut self, places: Places) -> Cursor {
+        if let Some(cursor) = self.given.get(&places) {
+            return Cursor(*cursor);
+        }
+        self.last += 1;
+        self.places.insert(self.last, places.clone());
+        self.given.insert(places, self.last);
+        if self.places.len() > CURSORS_MAX
+            && let Some((_, oldest)) = self.places.pop_first()
+        {
+            self.given.remove(&oldest);
+        }
+        Cursor(self.last)
+    }
+
+    fn mean(&self, cursor: Cursor) -> Option<Places> {
+        self.places.get(&cursor.0).cloned()
+    }
+}
+
+/// What one book had to say.
+struct Page {
+    events: Vec<Event>,
+    place: u64,
+    missed: bool,
+}
+
+/// Waits for events, as the contract of [`events`](tenure_core::Engine::events) has it.
+pub(crate) async fn read(store: &Arc<Store>, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+    let wanted = books(scope);
+    let onlooker = look_on(store, wanted)?;
+    let known = after.and_then(|cursor| lock(&store.cursors).mean(cursor));
+    let lost = after.is_some() && known.is_none();
+    let mut places = known.map_or_else(|| vec![None; BOOKS], |places| places.to_vec());
+    let (mut events, mut missed) = (Vec::new(), lost);
+    let mut changed = wanted;
+    loop {
+        for index in (0..BOOKS).filter(|index| changed & (1 << index) != 0) {
+            let page = page(store, index, scope, places[index]).await?;
+            events.extend(page.events);
+            missed |= page.missed;
+            places[index] = Some(page.place);
+        }
+        // To each line it happened in this order; to several, in that of the clock.
+        events.sort_by_key(|event: &Event| event.at_us);
+        if after.is_none() || missed || !events.is_empty() {
+            let cursor = lock(&store.cursors).give(places.into());
+            return Ok(News { events, cursor, missed });
+        }
+        changed = onlooker.changes().await;
+    }
+}
+
+async fn page(store: &Arc<Store>, index: usize, scope: &Scope, after: Option<u64>) -> Result<Page> {
+    let turn = move |visit: &mut Visit<'_>, scope: &Scope| Ok(turn(visit, scope, after));
+    store.at(index, scope, turn).await
+}
+
+/// From now on, every change of these books is seen.
+pub(crate) fn look_on(store: &Store, wanted: Books) -> Result<Onlooker> {
+    let opened = store.eyes.open(&store.books, wanted);
+    opened.map_err(|error| refused("watch", &store.books, error))
+}
+
+fn turn(visit: &mut Visit<'_>, scope: &Scope, after: Option<u64>) -> Page {
+    let rows = visit.state().rows.iter().filter(|(key, _)| scope.covers(key));
+    let sessions: Vec<_> = rows.flat_map(|(_, row)| row.seats()).map(|seat| seat.session).collect();
+    for session in sessions {
+        // Nobody writes down a death unless somebody looks.
+        if !visit.bury_if_dead(session) {
+            visit.watch(session);
+        }
+    }
+    let journal = visit.journal();
+    let place = journal.keep();
+    match after.map(|after| journal.since(after, scope)) {
+        None => Page { events: Vec::new(), place, missed: false },
+        Some(Some(events)) => Page { events, place, missed: false },
+        Some(None) => Page { events: Vec::new(), place, missed: true },
+    }
+}
+
+fn books(scope: &Scope) -> Books {
+    match scope {
+        Scope::Key(key) => 1 << book_of(key),
+        Scope::Prefix(_) => Books::MAX,
+    }
+}

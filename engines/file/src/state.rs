@@ -1,0 +1,290 @@
+//! What a book says: its rows and its tallies, replayed from records. Touches nothing.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use tenure_core::{Key, Leave, Patience, Ticket};
+
+use crate::record::{Record, SessionId};
+use crate::row::{Hear, Row};
+
+/// A number this far above the clock (12 days, in µs) is kept with its own line; any other is simply
+/// what all numbers of the book have to be above once its line is forgotten.
+const FAR_US: u64 = 1_000_000_000_000;
+
+/// The state of one book.
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) floor: u64,
+    pub(crate) rows: HashMap<Key, Row>,
+    pub(crate) sequences: HashMap<Key, u64>,
+    pub(crate) counts: HashMap<Key, Count>,
+    pub(crate) scar: Option<Scar>,
+    pub(crate) retired: bool,
+}
+
+/// A windowed count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Count {
+    pub(crate) value: u64,
+    pub(crate) ends_us: u64,
+}
+
+/// What is left of a book that was damaged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Scar {
+    /// When it was set aside. Sequences nobody remembers go on from here.
+    pub(crate) at_us: u64,
+    /// The name of the file that it was set aside as.
+    pub(crate) aside: String,
+    /// Who lived then, and may hold what nobody knows of.
+    pub(crate) sessions: Vec<SessionId>,
+}
+
+impl State {
+    pub(crate) fn above(floor: u64) -> Self {
+        Self { floor, ..Self::default() }
+    }
+
+    /// The row of this key, made if there is none.
+    pub(crate) fn row(&mut self, key: &Key) -> &mut Row {
+        if !self.rows.contains_key(key) {
+            self.rows.insert(key.clone(), Row::default());
+        }
+        self.rows.get_mut(key).expect("it was just put there")
+    }
+
+    /// Takes out the tickets of a dead session from every row. Says whether it had any.
+    pub(crate) fn bury(&mut self, dead: SessionId, hear: &mut Hear<'_>) -> bool {
+        let had = self.has(dead);
+        if had {
+            self.rows.values_mut().for_each(|row| row.bury(dead, hear));
+        }
+        had
+    }
+
+    /// Whether a session has a ticket here.
+    pub(crate) fn has(&self, session: SessionId) -> bool {
+        self.rows.values().any(|row| row.seats().any(|seat| seat.session == session))
+    }
+
+    /// What a sequence has come to.
+    pub(crate) fn sequence(&self, key: &Key) -> u64 {
+        let forgotten = self.scar.as_ref().map_or(0, |scar| scar.at_us);
+        self.sequences.get(key).copied().unwrap_or(forgotten)
+    }
+
+    /// Does what the record says. `false`: that cannot have happened.
+    pub(crate) fn replay(&mut self, record: Record<'_>, at_us: u64, hear: &mut Hear<'_>) -> bool {
+        match record {
+            Record::Joined { session, number, ticket } => {
+                return self.seat(session, number, &ticket, hear);
+            }
+            Record::Kept { session, number, told, ticket } => {
+                let seated = self.seat(session, number, &ticket, hear);
+                if told {
+                    self.row(&ticket.key).leave(ticket.id, Leave::Soon, hear);
+                }
+                return seated;
+            }
+            Record::Changed { ticket } => {
+                self.row(&ticket.key).renew(&ticket, hear);
+            }
+            Record::Left { key, id, how } => {
+                self.row(&key).leave(id, how, hear);
+            }
+            Record::Gone { session } => {
+                self.bury(session, hear);
+            }
+            Record::Above { key, number } => self.row(&key).above = number,
+            Record::Sequence { key, value } => {
+                self.sequences.insert(key.into_owned(), value);
+            }
+            Record::Count { key, value, ends_us } => {
+                self.counts.insert(key.into_owned(), Count { value, ends_us });
+            }
+            Record::Embargo { aside, sessions } => {
+                let (aside, sessions) = (aside.into_owned(), sessions.into_owned());
+                self.scar = Some(Scar { at_us, aside, sessions });
+            }
+            Record::Retired => self.retired = true,
+        }
+        true
+    }
+
+    /// Time made the number when it was given, so that its own value, as the time, gives it again.
+    fn seat(
+        &mut self,
+        session: SessionId,
+        number: u64,
+        ticket: &Ticket,
+        hear: &mut Hear<'_>,
+    ) -> bool {
+        let joined = self.row(&ticket.key).join(session, ticket, Patience::Wait, number, hear);
+        matches!(joined, Ok(Some(place)) if place.number == number)
+    }
+
+    /// What a log that begins now has to say: the floor of its numbers, and its first records.
+    /// Idle lines and windows that are over are left out.
+    pub(crate) fn snapshot(&self, now_us: u64) -> (u64, Vec<(Record<'_>, u64)>) {
+        let near = self.floor.max(now_us).saturating_add(FAR_US);
+        let lasts = self.rows.values().map(Row::last).filter(|last| *last <= near);
+        let floor = lasts.fold(self.floor, u64::max);
+        let mut records = Vec::new();
+        for (key, row) in &self.rows {
+            for ((ticket, place), seat) in row.list().into_iter().zip(row.seats()) {
+                let (session, number) = (seat.session, seat.number);
+                let ticket = Cow::Owned(ticket);
+                records
+                    .push((Record::Kept { session, number, told: place.leaving, ticket }, now_us));
+            }
+            if row.last() > floor {
+                records
+                    .push((Record::Above { key: Cow::Borrowed(key), number: row.last() }, now_us));
+            }
+        }
+        for (key, value) in &self.sequences {
+            records.push((Record::Sequence { key: Cow::Borrowed(key), value: *value }, now_us));
+        }
+        for (key, Count { value, ends_us }) in &self.counts {
+            if *ends_us > now_us {
+                let (value, ends_us) = (*value, *ends_us);
+                records.push((Record::Count { key: Cow::Borrowed(key), value, ends_us }, now_us));
+            }
+        }
+        if let Some(Scar { at_us, aside, sessions }) = &self.scar {
+            let (aside, sessions) = (aside.into(), sessions.into());
+            records.push((Record::Embargo { aside, sessions }, *at_us));
+        }
+        (floor, records)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tenure_core::{NUMBER_MAX, Share, Standing, TicketId};
+
+    use super::*;
+
+    const ALICE: SessionId = SessionId(1);
+    const BOB: SessionId = SessionId(2);
+
+    fn ticket(key: &str) -> Ticket {
+        Ticket {
+            id: TicketId::fresh(),
+            key: Key::new(key).unwrap(),
+            share: Share::WHOLE,
+            ttl: Duration::from_secs(30),
+            owner: "o".into(),
+            note: "n".into(),
+            floor: 0,
+        }
+    }
+
+    fn join(state: &mut State, session: SessionId, ticket: &Ticket, now: u64) -> u64 {
+        let now = now.max(state.floor + 1);
+        let place = state.row(&ticket.key).join(session, ticket, Patience::Wait, now, &mut |_| {});
+        place.unwrap().unwrap().number
+    }
+
+    fn rewritten(state: &State, now: u64) -> State {
+        let (floor, records) = state.snapshot(now);
+        let mut again = State::above(floor);
+        for (record, at_us) in records {
+            assert!(again.replay(record, at_us, &mut |_| {}));
+        }
+        again
+    }
+
+    #[test]
+    fn a_snapshot_keeps_the_line_and_who_is_told() {
+        let mut state = State::default();
+        let (a, b) = (ticket("k"), ticket("k"));
+        join(&mut state, ALICE, &a, 10);
+        join(&mut state, BOB, &b, 10);
+        state.row(&a.key).leave(a.id, Leave::Soon, &mut |_| {});
+        let again = rewritten(&state, 50);
+        assert_eq!(again.rows[&a.key].list(), state.rows[&a.key].list());
+        assert!(again.rows[&a.key].place(a.id).unwrap().leaving);
+        assert_eq!(again.rows[&a.key].ahead_of(11).collect::<Vec<_>>(), [ALICE]);
+    }
+
+    #[test]
+    fn an_idle_line_is_forgotten_and_its_numbers_still_grow() {
+        let mut state = State::default();
+        let a = ticket("k");
+        let number = join(&mut state, ALICE, &a, 1000);
+        state.row(&a.key).leave(a.id, Leave::Now, &mut |_| {});
+        let mut again = rewritten(&state, 1000);
+        assert!(again.rows.is_empty());
+        let next = join(&mut again, ALICE, &ticket("k"), 3);
+        assert!(next > number, "the clock went back, and {next} is not above {number}");
+    }
+
+    #[test]
+    fn a_floor_of_one_line_does_not_use_up_the_numbers_of_others() {
+        let mut state = State::default();
+        let far = Ticket { floor: NUMBER_MAX, ..ticket("far") };
+        assert_eq!(join(&mut state, ALICE, &far, 10), NUMBER_MAX);
+        state.row(&far.key).leave(far.id, Leave::Now, &mut |_| {});
+        let mut again = rewritten(&rewritten(&state, 20), 20);
+        assert_eq!(join(&mut again, ALICE, &ticket("near"), 30), 30);
+        let refused =
+            again.row(&far.key).join(BOB, &ticket("far"), Patience::Wait, 30, &mut |_| {});
+        assert!(refused.is_err(), "it has no numbers left");
+    }
+
+    #[test]
+    fn every_session_with_somebody_behind_it_is_watched_over() {
+        let mut state = State::default();
+        let two = Share::new(1, 2).unwrap();
+        let tickets: Vec<_> = (0..5).map(|_| Ticket { share: two, ..ticket("k") }).collect();
+        let numbers: Vec<_> = (1u128..)
+            .zip(&tickets)
+            .map(|(session, ticket)| join(&mut state, SessionId(session), ticket, 10))
+            .collect();
+        let key = &tickets[0].key;
+        let ahead = |state: &State, at: usize| -> Vec<u128> {
+            state.rows[key].ahead_of(numbers[at]).map(|session| session.0).collect()
+        };
+        assert_eq!(ahead(&state, 0), Vec::<u128>::new());
+        assert_eq!(ahead(&state, 2), [1, 2]);
+        assert_eq!(ahead(&state, 3), [3]);
+        assert_eq!(ahead(&state, 4), [4]);
+
+        let mut behind = Vec::new();
+        let mut hear = |note: crate::row::Note<'_>| {
+            if let crate::row::Note::Behind { session, .. } = note {
+                behind.push(session.0);
+            }
+        };
+        state.row(key).leave(tickets[0].id, Leave::Now, &mut hear);
+        state.row(key).leave(tickets[3].id, Leave::Soon, &mut hear);
+        assert_eq!(behind, [4, 5], "who became the first to wait, and who lost the one ahead");
+        assert_eq!(ahead(&state, 4), [2, 3]);
+    }
+
+    #[test]
+    fn a_burial_serves_those_behind() {
+        let mut state = State::default();
+        let (a, b) = (ticket("k"), ticket("k"));
+        join(&mut state, ALICE, &a, 10);
+        join(&mut state, BOB, &b, 10);
+        assert!(state.bury(ALICE, &mut |_| {}));
+        assert!(!state.bury(ALICE, &mut |_| {}), "nothing of it is left");
+        assert_eq!(state.rows[&a.key].place(b.id).unwrap().standing, Standing::Holding);
+    }
+
+    #[test]
+    fn windows_that_are_over_are_left_out_and_sequences_never() {
+        let mut state = State::default();
+        let key = Key::new("k").unwrap();
+        state.counts.insert(key.clone(), Count { value: 3, ends_us: 100 });
+        state.sequences.insert(key.clone(), 7);
+        assert_eq!(rewritten(&state, 99).counts.len(), 1);
+        assert_eq!(rewritten(&state, 100).counts.len(), 0);
+        assert_eq!(rewritten(&state, 100).sequence(&key), 7);
+    }
+}

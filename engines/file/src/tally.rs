@@ -1,0 +1,83 @@
+//! Tallies: sequences that outlive a power cut, and counts that start anew.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::{Error, Key, NUMBER_MAX, Result, Tally, Window};
+
+use crate::record::Record;
+use crate::state::Count;
+use crate::store::{Store, book_of};
+use crate::trouble::refused;
+use crate::visit::Visit;
+
+/// Adds, and tells the new value once it cannot be forgotten.
+pub(crate) async fn add(
+    store: &Arc<Store>,
+    key: &Key,
+    by: u64,
+    window: Option<Window>,
+) -> Result<Tally> {
+    let index = book_of(key);
+    if let Some(window) = window {
+        let count = move |visit: &mut Visit<'_>, key: &Key| count(visit, key, by, window);
+        return store.at(index, key, count).await;
+    }
+    let next = move |visit: &mut Visit<'_>, key: &Key| next(visit, key, by);
+    let (value, file) = store.at(index, key, next).await?;
+    // Nobody is kept out of the book meanwhile: whoever is told a later value has written this
+    // one to the disk as well.
+    if let Some(file) = file {
+        let doubt = |error: std::io::Error| {
+            Error::unavailable("a sequence's number may not have reached the disk: it is not given")
+                .caused_by(error)
+        };
+        file.sync_data().map_err(doubt)?;
+    }
+    Ok(Tally { value, allowed: true, resets_in: None })
+}
+
+fn next(visit: &mut Visit<'_>, key: &Key, by: u64) -> Result<(u64, Option<Arc<File>>)> {
+    let before = visit.state().sequence(key);
+    let value = sum(key, before, by)?;
+    if by == 0 {
+        return Ok((value, None));
+    }
+    let store = visit.store;
+    let dirs = [Some(&*store.books), Some(&*store.dir), store.dir.parent()];
+    let anchored = visit.anchor(&dirs.into_iter().flatten().collect::<Vec<_>>());
+    anchored.map_err(|error| refused("write to the disk what is in", &store.dir, error))?;
+    visit.change(|state, _| state.sequences.insert(key.clone(), value));
+    visit.record(&Record::Sequence { key: Cow::Borrowed(key), value });
+    Ok((value, Some(visit.file())))
+}
+
+fn count(visit: &mut Visit<'_>, key: &Key, by: u64, window: Window) -> Result<Tally> {
+    let now_us = visit.now_us;
+    let per_us = u64::try_from(window.per.as_micros()).unwrap_or(u64::MAX);
+    let latest = now_us.saturating_add(per_us);
+    let running = visit.state().counts.get(key).filter(|count| count.ends_us > now_us);
+    // A clock that was set back must not make a window longer than it is.
+    let ends_us = running.map_or(latest, |count| count.ends_us.min(latest));
+    let before = running.map_or(0, |count| count.value);
+    let resets_in = Some(Duration::from_micros(ends_us - now_us));
+    let value = sum(key, before, by)?;
+    if window.limit.is_some_and(|limit| value > limit) {
+        return Ok(Tally { value: before, allowed: false, resets_in });
+    }
+    if by > 0 {
+        visit.change(|state, _| state.counts.insert(key.clone(), Count { value, ends_us }));
+        visit.record(&Record::Count { key: Cow::Borrowed(key), value, ends_us });
+    }
+    Ok(Tally { value, allowed: true, resets_in })
+}
+
+fn sum(key: &Key, value: u64, by: u64) -> Result<u64> {
+    value.checked_add(by).filter(|sum| *sum <= NUMBER_MAX).ok_or_else(|| {
+        Error::rejected(format!(
+            "the count of {key:?} cannot grow by {by}: it is at {value}, and the last number there is is {NUMBER_MAX}"
+        ))
+    })
+}

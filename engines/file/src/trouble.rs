@@ -1,0 +1,46 @@
+//! What the file system said, as a sentence that a person can act on.
+
+use std::io::{Error as IoError, ErrorKind};
+use std::path::Path;
+
+use tenure_core::{Error, Loss};
+
+/// Nothing was changed, because this could not be done (`"write to"`, say).
+pub(crate) fn refused(doing: &str, path: &Path, error: IoError) -> Error {
+    let path = path.display();
+    let way_out = match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            "there is no room left: free some, nothing was changed"
+        }
+        ErrorKind::ReadOnlyFilesystem => {
+            "its file system is read-only: a store must be in a directory that can be written to"
+        }
+        ErrorKind::PermissionDenied => {
+            "permission denied: every user of a store must be able to write to its directory and all files in it"
+        }
+        ErrorKind::NotFound => "it is not there",
+        _ => "the file system refused",
+    };
+    Error::rejected(format!("cannot {doing} {path}: {way_out}")).caused_by(error)
+}
+
+/// What [`is_removed`] knows again.
+pub(crate) fn removed() -> Error {
+    Error::lost(Loss::SessionGone)
+}
+
+/// Whether the store, or this engine's session in it, is no longer there.
+pub(crate) fn is_removed(error: &Error) -> bool {
+    error.loss() == Some(Loss::SessionGone)
+}
+
+/// The same for those who hold nothing that could be lost.
+pub(crate) fn without_holder(error: Error, dir: &Path) -> Error {
+    if !is_removed(&error) {
+        return error;
+    }
+    Error::rejected(format!(
+        "the store in {} was removed while it was in use, or this program's file in `sessions` was: stop, find out who did, and open it again",
+        dir.display()
+    ))
+}

@@ -1,0 +1,73 @@
+//! Watching a ticket: hearing at once when its standing differs from what was seen.
+
+use std::sync::Arc;
+
+use tenure_core::{Result, Standing, Ticket, Wake};
+
+use crate::engine::look_ahead;
+use crate::news;
+use crate::store::{Store, book_of};
+use crate::visit::Visit;
+
+/// What a look at a ticket shows.
+enum View {
+    Changed(Wake),
+    Same { own: bool },
+}
+
+/// Waits, as the contract of [`watch`](tenure_core::Engine::watch) has it.
+pub(crate) async fn wait(store: &Arc<Store>, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+    store.hang_bell()?;
+    // Whatever happens from here on rings, and whatever happened before shows when looking.
+    let watcher = store.watchers.register(ticket.id);
+    let look = move |visit: &mut Visit<'_>, ticket: &Ticket| Ok(view(visit, ticket, seen));
+    let index = book_of(&ticket.key);
+    store.check_session()?;
+    match store.at(index, ticket, look).await? {
+        View::Changed(wake) => return Ok(wake),
+        View::Same { own: true } => {}
+        View::Same { own: false } => return watch_foreign(store, ticket, look).await,
+    }
+    loop {
+        match watcher.news().await {
+            // Not news to one who has seen it.
+            Wake::Served(_) if seen == Standing::Holding => {}
+            wake => return Ok(wake),
+        }
+    }
+}
+
+/// Nobody rings for the ticket of another session: looks whenever its book changes.
+async fn watch_foreign(
+    store: &Arc<Store>,
+    ticket: &Ticket,
+    look: impl Fn(&mut Visit<'_>, &Ticket) -> Result<View> + Copy + Send + 'static,
+) -> Result<Wake> {
+    let index = book_of(&ticket.key);
+    let onlooker = news::look_on(store, 1 << index)?;
+    loop {
+        if let View::Changed(wake) = store.at(index, ticket, look).await? {
+            return Ok(wake);
+        }
+        onlooker.changes().await;
+    }
+}
+
+fn view(visit: &mut Visit<'_>, ticket: &Ticket, seen: Standing) -> View {
+    let Some(place) = look_ahead(visit, ticket).filter(|place| !place.leaving) else {
+        return View::Changed(Wake::Look);
+    };
+    match (seen, place.standing) {
+        (Standing::Waiting, Standing::Holding) => View::Changed(Wake::Served(place.number)),
+        (Standing::Holding, Standing::Waiting) => View::Changed(Wake::Look),
+        _ => {
+            let row = visit.state().rows.get(&ticket.key);
+            let seat = row.and_then(|row| row.seat(place.number));
+            let session = seat.map(|seat| seat.session);
+            if let Some(other) = session.filter(|session| *session != visit.store.session.id) {
+                visit.watch(other);
+            }
+            View::Same { own: session == Some(visit.store.session.id) }
+        }
+    }
+}

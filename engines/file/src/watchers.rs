@@ -1,0 +1,110 @@
+//! A watcher waits for news of one ticket, on whatever executor it likes.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+
+use tenure_core::{TicketId, Wake};
+
+/// Everyone in this process who waits for news of a ticket.
+#[derive(Default)]
+pub(crate) struct Watchers {
+    count: AtomicUsize,
+    cells: Mutex<HashMap<TicketId, Vec<Arc<Cell>>>>,
+}
+
+#[derive(Default)]
+struct Cell(Mutex<Mail>);
+
+#[derive(Default)]
+struct Mail {
+    wake: Option<Wake>,
+    waker: Option<Waker>,
+}
+
+/// One who waits. Dropping it leaves nothing behind.
+pub(crate) struct Watcher<'a> {
+    watchers: &'a Watchers,
+    id: TicketId,
+    cell: Arc<Cell>,
+}
+
+impl Watchers {
+    /// From now on, news of this ticket reach the watcher.
+    pub(crate) fn register(&self, id: TicketId) -> Watcher<'_> {
+        let cell = Arc::<Cell>::default();
+        lock(&self.cells).entry(id).or_default().push(cell.clone());
+        self.count.fetch_add(1, Ordering::SeqCst);
+        Watcher { watchers: self, id, cell }
+    }
+
+    /// Whether there is anybody. Who registers and then visits a book is seen by every later visit.
+    pub(crate) fn any(&self) -> bool {
+        self.count.load(Ordering::SeqCst) > 0
+    }
+
+    pub(crate) fn notify(&self, id: TicketId, wake: Wake) {
+        // A waker may do anything, so nothing is locked when it is called.
+        let cells = lock(&self.cells).get(&id).cloned().unwrap_or_default();
+        for cell in cells {
+            cell.put(wake);
+        }
+    }
+
+    /// Nobody knows what has happened: everyone looks.
+    pub(crate) fn notify_all(&self) {
+        let cells: Vec<_> = lock(&self.cells).values().flatten().cloned().collect();
+        for cell in cells {
+            cell.put(Wake::Look);
+        }
+    }
+}
+
+impl Watcher<'_> {
+    /// The news, once there are any.
+    pub(crate) async fn news(&self) -> Wake {
+        poll_fn(|context| {
+            let mut mail = lock(&self.cell.0);
+            if let Some(wake) = mail.wake.take() {
+                return Poll::Ready(wake);
+            }
+            mail.waker = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+impl Drop for Watcher<'_> {
+    fn drop(&mut self) {
+        let mut cells = lock(&self.watchers.cells);
+        if let Some(own) = cells.get_mut(&self.id) {
+            own.retain(|cell| !Arc::ptr_eq(cell, &self.cell));
+            if own.is_empty() {
+                cells.remove(&self.id);
+            }
+        }
+        self.watchers.count.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Cell {
+    fn put(&self, wake: Wake) {
+        let mut mail = lock(&self.0);
+        // To be out outweighs having been served, in whichever order the news come in.
+        if mail.wake != Some(Wake::Look) {
+            mail.wake = Some(wake);
+        }
+        if let Some(waker) = mail.waker.take() {
+            drop(mail);
+            waker.wake();
+        }
+    }
+}
+
+/// What a panic leaves behind these locks is whole.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,51 @@
+//! Nobody polls. A test by itself, for it counts what the threads of its process do.
+
+#![cfg(unix)]
+
+#[path = "common/support.rs"]
+mod support;
+
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use support::{Dir, is_ready, join, ticket};
+use tenure_core::event::Scope;
+use tenure_core::{Engine as _, Standing};
+
+#[test]
+fn waiting_costs_no_time_of_any_processor() {
+    let dir = Dir::new();
+    let (store, other) = (dir.open(), dir.open());
+    let (held, mine) = (ticket("k"), ticket("k"));
+    join(&other, &held);
+    join(&store, &mine);
+    let mut watch = Box::pin(store.watch(&mine, Standing::Waiting));
+    assert!(is_ready(&mut watch).is_none());
+    let scope = Scope::Prefix(String::new());
+    let start = support::block_on(other.events(&scope, None)).unwrap();
+    let mut events = Box::pin(other.events(&scope, Some(start.cursor)));
+    assert!(is_ready(&mut events).is_none());
+    let Some(_starting) = switches() else {
+        eprintln!("SKIPPED: this system does not tell how often a thread was woken");
+        return;
+    };
+    // A thread that has just been started goes to sleep once; one that polls goes on and on.
+    thread::sleep(Duration::from_millis(100));
+    let before = switches().unwrap();
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(switches().unwrap(), before, "a thread of the engine was woken");
+}
+
+/// How often the engine's threads were woken, where the system tells.
+fn switches() -> Option<u64> {
+    let mut count = 0;
+    for task in fs::read_dir("/proc/self/task").ok()? {
+        let status = fs::read_to_string(task.ok()?.path().join("status")).unwrap_or_default();
+        if status.lines().next().is_some_and(|name| name.contains("tenure-file-")) {
+            let line = status.lines().find(|line| line.starts_with("voluntary"))?;
+            count += line.split_whitespace().last()?.parse::<u64>().ok()?;
+        }
+    }
+    Some(count)
+}
