@@ -13,6 +13,7 @@ use crate::{bench, break_ticket, count, keys, lead, line, next, pages, run, watc
 /// A lock is a line of tickets: the front of the line is served, and everybody else waits behind it, first
 /// come, first served.
 #[derive(Parser)]
+#[allow(clippy::doc_markdown, reason = "it is a page for terminals")]
 #[command(
     name = "tenure",
     version,
@@ -82,18 +83,17 @@ fn explain(error: &clap::Error) -> Failure {
         ErrorKind::InvalidUtf8 => Failure::usage(
             "an argument is not UTF-8: only the words of the command behind `--` may be any bytes",
         ),
-        ErrorKind::UnknownArgument if wants_dashes(error) => Failure::usage(
-            "the command to run stands behind `--`, as in: tenure run KEY -- CMD",
-        ),
+        ErrorKind::UnknownArgument if wants_dashes(error) => {
+            Failure::usage("the command to run stands behind `--`, as in: tenure run KEY -- CMD")
+        }
         _ => Failure::usage(sentence(&error.render().to_string())),
     }
 }
 
 /// A word too many for `run` and `lead` is most likely the command.
 fn wants_dashes(error: &clap::Error) -> bool {
-    let bare = error
-        .get(ContextKind::InvalidArg)
-        .is_some_and(|word| !word.to_string().starts_with('-'));
+    let bare =
+        error.get(ContextKind::InvalidArg).is_some_and(|word| !word.to_string().starts_with('-'));
     let words: Vec<OsString> = std::env::args_os().collect();
     bare && !words.iter().any(|word| word == "--")
         && words.iter().any(|word| word == "run" || word == "lead")

@@ -55,11 +55,6 @@ impl Bell {
         Ok(Self { pipe: File::from(read), heard, waker: Waker::from(Arc::new(Rope(write))) })
     }
 
-    /// Rings this bell.
-    pub(crate) fn waker(&self) -> &Waker {
-        &self.waker
-    }
-
     /// The signals since the last call.
     pub(crate) fn signals(&self) -> Vec<Signal> {
         let up = |(_, flag): &&(Signal, Arc<AtomicBool>)| flag.swap(false, Ordering::AcqRel);
@@ -92,11 +87,12 @@ impl Bell {
 
     /// Waits for a future, and drops it when a signal says that this process is to end.
     ///
-    /// `meanwhile` is called first and whenever the time that it answers with is over.
+    /// `meanwhile` is called at first, whenever the bell rings, and when the time is over that it
+    /// answered with.
     pub(crate) fn until<F: Future>(
         &mut self,
         future: F,
-        mut meanwhile: impl FnMut() -> Option<Duration>,
+        mut meanwhile: impl FnMut(&Waker) -> Option<Duration>,
     ) -> io::Result<Result<F::Output, Signal>> {
         let mut future = pin!(future);
         loop {
@@ -111,7 +107,7 @@ impl Bell {
                     crate::terminal::stop_with_the_job();
                 }
             }
-            let pause = meanwhile();
+            let pause = meanwhile(&self.waker);
             self.wait(pause)?;
         }
     }

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, WaitOptions, getpid, kill_process_group,
-    test_kill_process_group, waitid, waitpid,
+    test_kill_process_group, waitid, waitpgid, waitpid,
 };
 
 use crate::failure::SIGNALLED;
@@ -77,7 +77,7 @@ impl Child {
     /// Whether anything of the group is left, once the child itself is buried.
     pub(crate) fn has_left_somebody(&self) -> bool {
         // Those whose own parents have died are this process's to bury.
-        while let Ok(Some(_)) = waitpid_group(self.pid) {}
+        while let Ok(Some(_)) = waitpgid(self.pid, WaitOptions::NOHANG) {}
         test_kill_process_group(self.pid).is_ok()
     }
 }
@@ -97,10 +97,6 @@ pub(crate) fn myself() -> io::Result<Command> {
 pub(crate) fn pid_of(child: &std::process::Child) -> io::Result<Pid> {
     let raw = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     raw.ok_or_else(|| io::Error::other("a process has a number that none can have"))
-}
-
-fn waitpid_group(group: Pid) -> rustix::io::Result<Option<()>> {
-    Ok(rustix::process::waitpgid(group, WaitOptions::NOHANG)?.map(|_| ()))
 }
 
 fn code(status: &WaitIdStatus) -> u8 {

@@ -17,14 +17,19 @@ impl Object {
         self
     }
 
-    /// A number, `true` or `false`; or `null` if there is none.
-    pub(crate) fn plain<T: Display>(mut self, name: &str, value: impl Into<Option<T>>) -> Self {
+    /// A number, `true` or `false`.
+    pub(crate) fn plain(mut self, name: &str, value: impl Display) -> Self {
         self.name(name);
-        match value.into() {
-            Some(value) => write!(self.0, "{value}").expect("a string takes everything"),
-            None => self.0.push_str("null"),
-        }
+        write!(self.0, "{value}").expect("a string takes everything");
         self
+    }
+
+    /// A number, or `null` if there is none.
+    pub(crate) fn maybe(self, name: &str, value: Option<u64>) -> Self {
+        match value {
+            Some(value) => self.plain(name, value),
+            None => self.plain(name, "null"),
+        }
     }
 
     /// The line, with its end.
@@ -70,7 +75,7 @@ mod tests {
         let object = Object::new()
             .text("key", "a\"b\\c\n\u{1}ü\u{2028}")
             .plain("token", 7)
-            .plain("expires_in_ms", None::<u64>)
+            .maybe("expires_in_ms", None)
             .plain("allowed", true);
         assert_eq!(
             object.line(),

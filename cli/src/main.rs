@@ -55,8 +55,8 @@ fn obey(cli: Cli) -> Result<u8, Failure> {
     let Cli { on, json, command } = cli;
     let at = store::Address { on };
     match command {
-        Command::Run(args) => run::run(&at, args),
-        Command::Lead(args) => lead::lead(&at, args),
+        Command::Run(args) => run::run(&at, &args),
+        Command::Lead(args) => lead::lead(&at, &args),
         Command::Line(args) => line::line(&at, json, &args),
         Command::Keys(args) => keys::keys(&at, json, &args),
         Command::Break(args) => break_ticket::break_ticket(&at, json, &args),

@@ -17,19 +17,19 @@ pub(crate) struct Screen {
 impl Screen {
     /// `None` in a pipe or a file.
     pub(crate) fn of_output() -> Option<Self> {
-        Self::of(io::stdout())
+        Self::of(&io::stdout())
     }
 
     /// The same for standard error.
     pub(crate) fn of_errors() -> Option<Self> {
-        Self::of(io::stderr())
+        Self::of(&io::stderr())
     }
 
-    fn of(stream: impl AsFd + io::IsTerminal) -> Option<Self> {
+    fn of(stream: &(impl AsFd + io::IsTerminal)) -> Option<Self> {
         if !stream.is_terminal() {
             return None;
         }
-        let columns = rustix::termios::tcgetwinsize(&stream).map_or(0, |size| size.ws_col);
+        let columns = rustix::termios::tcgetwinsize(stream).map_or(0, |size| size.ws_col);
         let columns = if columns == 0 { COLUMNS_DEFAULT } else { columns.into() };
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");

@@ -51,8 +51,7 @@ pub(crate) fn stop(bell: &mut Bell, child: &Child, patience: Duration) -> io::Re
 /// Those of the group whose own parents end become this process's, which sees them end.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn adopt_orphans() {
-    let _then_another_does =
-        rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    let _then_another_does = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]

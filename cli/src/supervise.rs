@@ -34,7 +34,7 @@ pub(crate) enum End {
     /// The command ended by itself; its exit code.
     Done(u8),
     /// The lock was lost, and nothing of the command is left. Somebody may have asked to end, too.
-    Lost { why: String, asked: Option<Signal> },
+    Lost { asked: Option<Signal> },
 }
 
 /// Runs the command under the lock. The guard is still to be released.
@@ -89,7 +89,7 @@ impl<'a> Supervision<'a> {
                 say(&format!("{why}; the command is stopped"));
                 let patience = self.patience();
                 stop(bell, self.child, patience)?;
-                return Ok(End::Lost { why, asked: self.asked });
+                return Ok(End::Lost { asked: self.asked });
             }
             let pause = self.look_after()?;
             bell.wait(pause)?;
@@ -123,25 +123,25 @@ impl<'a> Supervision<'a> {
     /// Starts what a longer command needs, and says when to look again.
     fn look_after(&mut self) -> io::Result<Option<Duration>> {
         let age = self.started.elapsed();
-        if age < SETTLE {
-            return Ok(Some(SETTLE - age));
+        if let Some(rest) = SETTLE.checked_sub(age).filter(|rest| !rest.is_zero()) {
+            return Ok(Some(rest));
         }
         if self.lost.is_none() {
             let held = self.guard.held();
             self.lost = Some(Box::pin(async move { held.lost().await }));
             self.watchdog = Some(Watchdog::start(self.child)?);
             // Once more around: nobody waits for it yet.
-            return self.tell_watchdog().map(|()| Some(Duration::ZERO));
+            self.tell_watchdog();
+            return Ok(Some(Duration::ZERO));
         }
-        self.tell_watchdog()?;
+        self.tell_watchdog();
         Ok(self.guard.remaining().map(|remaining| self.next_look(remaining)))
     }
 
-    fn tell_watchdog(&mut self) -> io::Result<()> {
+    fn tell_watchdog(&mut self) {
         if let Some(watchdog) = &mut self.watchdog {
             watchdog.tell(self.guard.remaining());
         }
-        Ok(())
     }
 
     /// The lock is renewed meanwhile, so that usually much is left again by then.

@@ -60,7 +60,8 @@ impl Table {
         if let Some(screen) = screen {
             let titles: Vec<_> = self.columns.iter().map(|column| column.title).collect();
             let line = self.line(&titles, &widths);
-            text.push_str(&if screen.colours { format!("\u{1b}[1m{line}\u{1b}[0m") } else { line });
+            let (bold, plain) = if screen.colours { ("\u{1b}[1m", "\u{1b}[0m") } else { ("", "") };
+            text.extend([bold, &line, plain]);
             text.push('\n');
         }
         for row in &self.rows {
@@ -161,6 +162,8 @@ fn total(widths: &[Option<usize>]) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use unicode_width::UnicodeWidthStr;
+
     use super::*;
 
     fn table() -> Table {

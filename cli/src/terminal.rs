@@ -4,7 +4,9 @@ use std::io::{self, IsTerminal as _};
 use std::os::fd::{AsFd, OwnedFd};
 
 use nix::sys::signal::{SigSet, Signal as Blocked};
-use rustix::process::{Pid, Signal, getpgrp, getpid, getsid, kill_current_process_group, kill_process};
+use rustix::process::{
+    Pid, Signal, getpgrp, getpid, getsid, kill_current_process_group, kill_process,
+};
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 
 use crate::bell::Bell;

@@ -3,11 +3,21 @@
 //! Tenure's own is one of them; any other library's can be written against these traits and put
 //! through the same cases.
 
+mod cases;
+mod naive;
+mod own;
+mod scene;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::wrap::AnyEngine;
 use tenure_core::{Boxed, Host, Result, TicketId};
+
+pub use cases::{HOLDER_CASES, HolderCase};
+pub use naive::{Naive, Sin};
+pub use own::Own;
+pub use scene::Scene;
 
 /// A library that holds locks.
 pub trait Holder: Send + Sync + 'static {
@@ -18,11 +28,14 @@ pub trait Holder: Send + Sync + 'static {
     fn connect(&self, engine: AnyEngine, host: Arc<dyn Host>) -> Arc<dyn Client>;
 }
 
+/// A lock on its way; `None`: the wait was in vain.
+pub type Locking = Boxed<Result<Option<Box<dyn Claim>>>>;
+
 /// One process's use of the library.
 pub trait Client: Send + Sync {
     /// Waits for the mutex `key` for so long, and answers `None` if that was in vain. Without a
     /// `wait` it waits as long as it takes. Dropping the future gives up.
-    fn lock(&self, key: &str, ttl: Duration, wait: Option<Duration>) -> Boxed<Result<Option<Box<dyn Claim>>>>;
+    fn lock(&self, key: &str, ttl: Duration, wait: Option<Duration>) -> Locking;
 }
 
 /// A lock that is held, or was. Dropping it gives it back in the background.

@@ -9,11 +9,11 @@ use futures_util::future::{Either, select};
 use tenure_core::event::{Cursor, News, Scope};
 use tenure_core::{
     Engine, Error, Host, Key, Leave, Left, Patience, Place, Profile, Result, Standing, Tally,
-    Ticket, Wake, Window,
+    Ticket, TicketId, Wake, Window,
 };
 use tokio::sync::oneshot;
 
-use super::{Asked, Network, Verb, carries_every_verb, happens};
+use super::{Asked, Network, Verb, Weather, carries_every_verb, happens};
 
 /// Carries every verb over a [`Network`].
 ///
@@ -63,6 +63,7 @@ impl<E: Engine> Distant<E> {
             store: self.store.clone(),
             network: self.network.clone(),
             verb: name,
+            id: asked.id(),
         };
         self.store.spawn(Box::pin(road.carry(verb, reply)));
         let silence = self.client.sleep(self.patience);
@@ -89,6 +90,7 @@ struct Road<E> {
     store: Arc<dyn Host>,
     network: Network,
     verb: Verb,
+    id: Option<TicketId>,
 }
 
 impl<E: Engine> Road<E> {
@@ -100,7 +102,7 @@ impl<E: Engine> Road<E> {
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        let weather = self.network.weather(self.verb);
+        let weather = self.weather();
         if !self.passes(weather.lost_requests).await {
             return;
         }
@@ -110,10 +112,14 @@ impl<E: Engine> Road<E> {
         let Some((outcome, reply)) = self.carry_out(verb(self.engine.clone()), reply).await else {
             return;
         };
-        let weather = self.network.weather(self.verb);
+        let weather = self.weather();
         if self.passes(weather.lost_replies).await {
             let _nobody_waits = reply.send(outcome);
         }
+    }
+
+    fn weather(&self) -> Weather {
+        self.network.weather_for(self.verb, self.id)
     }
 
     /// A question that only waits is given up when nobody waits for its answer.
@@ -133,7 +139,7 @@ impl<E: Engine> Road<E> {
     }
 
     fn send_again<T>(&self, verb: impl Future<Output = Result<T>> + Send + 'static) {
-        let weather = self.network.weather(self.verb);
+        let weather = self.weather();
         let late = part_of(weather.delay.max(weather.late_by), self.store.random());
         let (store, network) = (self.store.clone(), self.network.clone());
         self.store.spawn(Box::pin(async move {
@@ -146,7 +152,7 @@ impl<E: Engine> Road<E> {
 
     /// One way of a message: whether it arrives.
     async fn passes(&self, lost_per_mille: u32) -> bool {
-        let weather = self.network.weather(self.verb);
+        let weather = self.weather();
         let lost = happens(self.store.random(), lost_per_mille);
         let late = happens(self.store.random(), weather.late);
         let longest = if late { weather.late_by } else { weather.delay };

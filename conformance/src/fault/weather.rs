@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::Verb;
+use tenure_core::TicketId;
+
+use super::{Asked, Verb};
 
 /// How a network treats what it carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,25 +48,37 @@ pub struct Network(Arc<Mutex<Air>>);
 struct Air {
     weather: Weather,
     verbs: BTreeMap<Verb, Weather>,
+    tickets: BTreeMap<TicketId, Weather>,
     cut: bool,
 }
 
 impl Network {
     /// A network with this weather.
     pub fn new(weather: Weather) -> Self {
-        Self(Arc::new(Mutex::new(Air { weather, verbs: BTreeMap::new(), cut: false })))
+        Self(Arc::new(Mutex::new(Air {
+            weather,
+            verbs: BTreeMap::new(),
+            tickets: BTreeMap::new(),
+            cut: false,
+        })))
     }
 
-    /// From now on the weather is this, for every verb.
+    /// From now on the weather is this, for everything.
     pub fn set(&self, weather: Weather) {
         let mut air = self.air();
         air.weather = weather;
         air.verbs.clear();
+        air.tickets.clear();
     }
 
     /// From now on one verb has a weather of its own.
     pub fn set_for(&self, verb: Verb, weather: Weather) {
         self.air().verbs.insert(verb, weather);
+    }
+
+    /// From now on whatever is asked for one ticket has a weather of its own.
+    pub fn set_for_ticket(&self, id: TicketId, weather: Weather) {
+        self.air().tickets.insert(id, weather);
     }
 
     /// A partition begins: nothing passes, and what is under way is lost.
@@ -82,10 +96,15 @@ impl Network {
         self.air().cut
     }
 
-    /// The weather for one verb.
-    pub fn weather(&self, verb: Verb) -> Weather {
+    /// The weather for one question.
+    pub fn weather(&self, asked: Asked<'_>) -> Weather {
+        self.weather_for(asked.verb, asked.id())
+    }
+
+    pub(super) fn weather_for(&self, verb: Verb, id: Option<TicketId>) -> Weather {
         let air = self.air();
-        air.verbs.get(&verb).copied().unwrap_or(air.weather)
+        let own = id.and_then(|id| air.tickets.get(&id));
+        own.or_else(|| air.verbs.get(&verb)).copied().unwrap_or(air.weather)
     }
 
     fn air(&self) -> MutexGuard<'_, Air> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use tenure_core::{
-    AllGuard, Boxed, Error, Guard, Held, Host as _, Locks, Result, SHARE_OF_MAX, Share, TicketId,
+    AllGuard, Error, Guard, Held, Host as _, Locks, Result, SHARE_OF_MAX, Share, TicketId,
     WriteGuard,
 };
 
@@ -427,18 +427,5 @@ impl Part {
             id: held.id(),
             view: Arc::new(held),
         }
-    }
-}
-
-impl View for Held {
-    fn check(&self) -> Result<()> {
-        Held::check(self)
-    }
-
-    fn lost(&self) -> Boxed<()> {
-        let held = self.clone();
-        Box::pin(async move {
-            held.lost().await;
-        })
     }
 }

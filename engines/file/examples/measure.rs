@@ -49,7 +49,7 @@ mod unix {
         say("pipe, one hop", HOPS * 2, ping_pong);
         for _ in 0..3 {
             say("a turn of two processes: join again, hand over", HOPS * 2, || {
-                pair("hand-over", &dir)
+                pair("hand-over", &dir);
             });
         }
         say("four processes, one key", 4 * HOPS, || four(&dir));

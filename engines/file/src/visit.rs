@@ -87,7 +87,7 @@ impl<'a> Visit<'a> {
         self.slot.book.as_ref().expect("a visit has a book").file().clone()
     }
 
-    /// See [`Book::anchor`].
+    /// See [`Book::anchor`](crate::book::Book::anchor).
     pub(crate) fn anchor(&mut self, dirs: &[&Path]) -> io::Result<()> {
         self.slot.book.as_mut().expect("a visit has a book").anchor(dirs)
     }

@@ -1,0 +1,149 @@
+//! The case that takes two processes: from a release until the other one holds.
+
+use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Read, Write};
+use std::process::{Child, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tenure::Locks;
+use tenure::blocking::block_on;
+
+use super::outcome::Outcome;
+use super::{Bench, now_ns};
+use crate::child::myself;
+use crate::failure::{Failure, REFUSED};
+use crate::store::{Address, VARIABLE};
+
+/// Between two looks whether the other stands in line: a look must not keep it from getting there.
+const LOOK_EVERY: Duration = Duration::from_micros(200);
+
+#[derive(clap::Args)]
+pub(crate) struct Partner {
+    key: String,
+}
+
+/// The second process: for every byte it gets, it waits for the lock once and says when it got it.
+pub(crate) fn partner(at: &Address, args: &Partner) -> Result<u8, Failure> {
+    serve(&at.open()?, &args.key, io::stdin(), io::stdout())?;
+    Ok(0)
+}
+
+/// Somebody who waits for the lock whenever asked to.
+struct Other {
+    asks: Option<Box<dyn Write>>,
+    answers: Box<dyn BufRead>,
+    life: Life,
+}
+
+enum Life {
+    Process(Child),
+    Thread(Option<JoinHandle<()>>),
+}
+
+pub(super) fn handover(bench: &Bench) -> Result<Outcome, Failure> {
+    let key = bench.key("handover");
+    let started = if bench.is_shared() { process(&bench.url, &key) } else { task(bench, &key) };
+    let mut other = started.map_err(|error| failed(&error))?;
+    let began = Instant::now();
+    let mut times_ns = Vec::new();
+    while began.elapsed() < bench.time {
+        times_ns.push(once(&bench.locks, &key, &mut other)?);
+    }
+    Ok(Outcome::new("handover", began.elapsed(), times_ns))
+}
+
+fn once(locks: &Locks, key: &str, other: &mut Other) -> Result<u64, Failure> {
+    let guard = block_on(locks.mutex(key).lock())?;
+    other.ask().map_err(|error| failed(&error))?;
+    while block_on(locks.line(key))?.len() < 2 {
+        if other.is_gone() {
+            return Err(failed(&io::Error::other("it has ended")));
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+    let released_ns = now_ns();
+    block_on(guard.release())?;
+    let held_ns = other.answer().map_err(|error| failed(&error))?;
+    Ok(held_ns.saturating_sub(released_ns))
+}
+
+fn failed(error: &io::Error) -> Failure {
+    Failure::new(REFUSED, format!("the second process of the hand-over failed: {error}"))
+}
+
+fn process(url: &str, key: &str) -> io::Result<Other> {
+    let mut process = myself()?
+        .args(["bench-partner", "--", key])
+        .env(VARIABLE, url)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let gone = || io::Error::other("it has no pipes");
+    let asks = Box::new(process.stdin.take().ok_or_else(gone)?);
+    let answers = Box::new(BufReader::new(process.stdout.take().ok_or_else(gone)?));
+    Ok(Other { asks: Some(asks), answers, life: Life::Process(process) })
+}
+
+/// A store that only this process sees has its second task here.
+fn task(bench: &Bench, key: &str) -> io::Result<Other> {
+    let (asked, asks): (PipeReader, PipeWriter) = io::pipe()?;
+    let (answers, answer): (PipeReader, PipeWriter) = io::pipe()?;
+    let (locks, key) = (bench.locks.clone(), key.to_owned());
+    let thread = thread::spawn(move || {
+        let _it_is_seen_by_the_pipe = serve(&locks, &key, asked, answer);
+    });
+    let (asks, answers) = (Some(Box::new(asks) as _), Box::new(BufReader::new(answers)));
+    Ok(Other { asks, answers, life: Life::Thread(Some(thread)) })
+}
+
+fn serve(
+    locks: &Locks,
+    key: &str,
+    mut asks: impl Read,
+    mut answers: impl Write,
+) -> Result<(), Failure> {
+    while asks.read(&mut [0])? > 0 {
+        let guard = block_on(locks.mutex(key).lock())?;
+        let held_ns = now_ns();
+        block_on(guard.release())?;
+        writeln!(answers, "{held_ns}")?;
+        answers.flush()?;
+    }
+    Ok(())
+}
+
+impl Other {
+    fn ask(&mut self) -> io::Result<()> {
+        let asks = self.asks.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+        asks.write_all(b"!")?;
+        asks.flush()
+    }
+
+    fn answer(&mut self) -> io::Result<u64> {
+        let mut line = String::new();
+        self.answers.read_line(&mut line)?;
+        line.trim().parse().map_err(|_| io::Error::other("it has ended"))
+    }
+
+    fn is_gone(&mut self) -> bool {
+        match &mut self.life {
+            Life::Process(process) => !matches!(process.try_wait(), Ok(None)),
+            Life::Thread(thread) => thread.as_ref().is_none_or(JoinHandle::is_finished),
+        }
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        // Without questions it ends.
+        self.asks = None;
+        match &mut self.life {
+            Life::Process(process) => {
+                let _buried = process.wait();
+            }
+            Life::Thread(thread) => {
+                let _ended = thread.take().map(JoinHandle::join);
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! A claim: what a command asks for, and how long it waits for it.
+
+use std::ops::Deref;
+use std::time::Duration;
+
+use tenure::blocking::block_on;
+use tenure::{Error, Guard, Kind, Locks, Result, Standing, TTL_DEFAULT, WriteGuard};
+
+use crate::bell::Bell;
+use crate::duration::brief;
+use crate::failure::{BUSY, Failure, LOST, say};
+use crate::screen::quoted;
+use crate::supervise::ended_by;
+use crate::waiting::Waiting;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Share {
+    /// All there is, of a mutex.
+    Mutex,
+    /// The office of a leader.
+    Office,
+    /// To read beside others.
+    Read,
+    /// To write alone.
+    Write,
+    /// So many permits of so many.
+    Permits(u32, u32),
+}
+
+/// A share of a key, on these terms.
+#[derive(Debug)]
+pub(crate) struct Claim<'a> {
+    pub(crate) key: &'a str,
+    pub(crate) share: Share,
+    pub(crate) ttl: Option<Duration>,
+    /// `None` waits for ever, and zero not at all.
+    pub(crate) wait: Option<Duration>,
+    pub(crate) note: Option<&'a str>,
+}
+
+/// What was got.
+pub(crate) enum Held {
+    Plain(Guard),
+    Write(WriteGuard),
+}
+
+impl Deref for Held {
+    type Target = Guard;
+
+    fn deref(&self) -> &Guard {
+        match self {
+            Self::Plain(guard) => guard,
+            Self::Write(guard) => guard,
+        }
+    }
+}
+
+impl Held {
+    /// Gives it back. Fails if it was lost before.
+    pub(crate) fn release(self) -> Result<(), Failure> {
+        let released = block_on(async {
+            match self {
+                Self::Plain(guard) => guard.release().await,
+                Self::Write(guard) => guard.release().await,
+            }
+        });
+        match released {
+            Err(error) if error.kind() == Kind::Lost => Err(Failure::new(
+                LOST,
+                format!("the command ended, but by then {error}: it may have worked without it"),
+            )),
+            Err(error) => {
+                say(&format!("{error}; the lock is free once its life in the store is over"));
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+}
+
+impl Claim<'_> {
+    pub(crate) fn ttl(&self) -> Duration {
+        self.ttl.unwrap_or(TTL_DEFAULT)
+    }
+
+    /// Waits for it, and leaves the line when a signal says so or the wait is in vain.
+    pub(crate) fn acquire(&self, bell: &mut Bell, locks: &Locks) -> Result<Held, Failure> {
+        let mut waiting = Waiting::new(locks, self.key);
+        let asked = bell.until(self.ask(locks), |waker| waiting.look(waker));
+        drop(waiting);
+        match asked.map_err(|error| Failure::new(crate::failure::REFUSED, error.to_string()))? {
+            Ok(Ok(Some(held))) => Ok(held),
+            Ok(Ok(None)) => Err(Failure::new(BUSY, self.in_vain(locks))),
+            Ok(Err(error)) => Err(self.refused(error)),
+            Err(signal) => {
+                // Its ticket is already on its way out: this waits until it is.
+                let _interrupted_again = bell.until(locks.settled(), |_| None);
+                Err(Failure::silent(ended_by(signal)))
+            }
+        }
+    }
+
+    async fn ask(&self, locks: &Locks) -> Result<Option<Held>> {
+        let (key, ttl, wait) = (self.key, self.ttl(), self.wait);
+        let note = self.note.unwrap_or_default();
+        Ok(match (self.share, wait) {
+            (Share::Mutex, None) => Some(locks.mutex(key).ttl(ttl).note(note).lock().await?),
+            (Share::Mutex, Some(time)) => {
+                locks.mutex(key).ttl(ttl).note(note).lock_within(time).await?
+            }
+            (Share::Office, _) => Some(locks.election(key).ttl(ttl).note(note).campaign().await?),
+            (Share::Read, None) => Some(locks.rwlock(key).ttl(ttl).note(note).read().await?),
+            (Share::Read, Some(time)) => {
+                locks.rwlock(key).ttl(ttl).note(note).read_within(time).await?
+            }
+            (Share::Permits(take, of), None) => {
+                Some(locks.semaphore(key, of).ttl(ttl).note(note).acquire_many(take).await?)
+            }
+            (Share::Permits(take, of), Some(time)) => {
+                let permits = locks.semaphore(key, of).ttl(ttl).note(note);
+                permits.acquire_many_within(take, time).await?
+            }
+            (Share::Write, None) => {
+                let guard = locks.rwlock(key).ttl(ttl).note(note).write().await?;
+                return Ok(Some(Held::Write(guard)));
+            }
+            (Share::Write, Some(time)) => {
+                let guard = locks.rwlock(key).ttl(ttl).note(note).write_within(time).await?;
+                return Ok(guard.map(Held::Write));
+            }
+        }
+        .map(Held::Plain))
+    }
+
+    /// Says who holds it, if that can be known.
+    fn in_vain(&self, locks: &Locks) -> String {
+        let line = block_on(locks.line(self.key)).unwrap_or_default();
+        let holder = line.iter().find(|(_, place)| place.standing == Standing::Holding);
+        let by = holder.map_or(String::new(), |(ticket, _)| format!(", held by {}", ticket.owner));
+        match self.wait.filter(|wait| !wait.is_zero()) {
+            Some(wait) => {
+                format!("{} is busy{by}: waited {} in vain", quoted(self.key), brief(wait))
+            }
+            None => format!("{} is busy{by}", quoted(self.key)),
+        }
+    }
+
+    /// A waiter who was broken has not lost what it never had.
+    fn refused(&self, error: Error) -> Failure {
+        if error.kind() == Kind::Lost {
+            let sentence =
+                format!("somebody took this ticket out of the line of {}", quoted(self.key));
+            return Failure::new(BUSY, sentence);
+        }
+        error.into()
+    }
+}

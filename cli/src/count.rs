@@ -1,0 +1,64 @@
+//! `tenure count`: counts within a window of time, as a rate limiter does.
+
+use std::io::{self, Write as _};
+use std::time::Duration;
+
+use tenure::blocking::block_on;
+
+use crate::duration;
+use crate::failure::{BUSY, Failure};
+use crate::json::Object;
+use crate::screen::quoted;
+use crate::store::Address;
+
+/// Counts within a window of time, and prints how far it got.
+///
+/// The window begins with the first count. A count that would go above the limit is refused: it counts nothing,
+/// and tenure comes to 75.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  tenure count api/alice --per 1m --limit 100 && curl https://example.org/api"
+)]
+pub(crate) struct Args {
+    /// What is counted.
+    key: String,
+    /// How much at once; 0 only looks.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    by: u64,
+    /// How long the window is.
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    per: Duration,
+    /// How far it may go within a window.
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+}
+
+pub(crate) fn count(at: &Address, json: bool, args: &Args) -> Result<u8, Failure> {
+    tenure::Key::new(&args.key)?;
+    let mut counter = at.open()?.counter(&args.key).window(args.per);
+    if let Some(limit) = args.limit {
+        counter = counter.limit(limit);
+    }
+    let tally = block_on(counter.add(args.by))?;
+    let resets_in = tally.resets_in.unwrap_or_default();
+    let text = if json {
+        let object = Object::new().text("key", &args.key).plain("value", tally.value);
+        object.plain("resets_in_ms", resets_in.as_millis()).plain("allowed", tally.allowed).line()
+    } else {
+        format!("{}\n", tally.value)
+    };
+    io::stdout().write_all(text.as_bytes())?;
+    if tally.allowed {
+        return Ok(0);
+    }
+    Err(Failure::new(
+        BUSY,
+        format!(
+            "the count of {} is at {} and cannot grow by {} now: it starts anew in {}",
+            quoted(&args.key),
+            tally.value,
+            args.by,
+            duration::brief(resets_in)
+        ),
+    ))
+}

@@ -1,0 +1,59 @@
+//! `tenure keys`: the keys that somebody holds or waits for.
+
+use std::io::{self, Write as _};
+
+use tenure::blocking::block_on;
+use tenure::{Key, Locks, Standing};
+
+use crate::failure::{Failure, say};
+use crate::json::Object;
+use crate::screen::Screen;
+use crate::store::Address;
+use crate::table::{Column, Table};
+
+/// Shows the keys that somebody holds or waits for, in order.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  tenure keys invoices/")]
+pub(crate) struct Args {
+    /// Only keys that begin with this.
+    #[arg(default_value = "")]
+    prefix: String,
+}
+
+const COLUMNS: [Column; 3] =
+    [Column::text("KEY", 0), Column::number("HOLDING", 1), Column::number("WAITING", 2)];
+
+pub(crate) fn keys(at: &Address, json: bool, args: &Args) -> Result<u8, Failure> {
+    let locks = at.open()?;
+    let mut table = Table::new(&COLUMNS);
+    let mut out = io::stdout().lock();
+    let mut any = false;
+    for key in block_on(locks.keys(&args.prefix))? {
+        let (holding, waiting) = count(&locks, &key)?;
+        if holding + waiting == 0 {
+            // Everybody has left it since.
+            continue;
+        }
+        any = true;
+        if json {
+            let object = Object::new().text("key", key.as_str());
+            let object = object.plain("holding", holding).plain("waiting", waiting);
+            out.write_all(object.line().as_bytes())?;
+        } else {
+            table.row([key.to_string(), holding.to_string(), waiting.to_string()]);
+        }
+    }
+    let screen = Screen::of_output();
+    if any && !json {
+        out.write_all(table.render(screen).as_bytes())?;
+    } else if screen.is_some() && !any {
+        say("nobody holds or waits for anything");
+    }
+    Ok(0)
+}
+
+fn count(locks: &Locks, key: &Key) -> Result<(usize, usize), Failure> {
+    let line = block_on(locks.line(key.as_str()))?;
+    let holding = line.iter().filter(|(_, place)| place.standing == Standing::Holding).count();
+    Ok((holding, line.len() - holding))
+}

@@ -1,0 +1,115 @@
+//! `tenure line`: who holds a key and who waits for it, from the front.
+
+use std::io::{self, Write as _};
+use std::time::{Duration, SystemTime};
+
+use tenure::blocking::block_on;
+use tenure::{PERMITS_MAX, Place, Standing, Ticket};
+
+use crate::duration::brief;
+use crate::failure::{Failure, say};
+use crate::json::Object;
+use crate::screen::{Screen, quoted};
+use crate::store::Address;
+use crate::table::{Column, Table};
+
+/// Shows who holds a key and who waits for it, from the front.
+///
+/// SINCE is how long ago a ticket joined the line, where the store's numbers tell; LEFT is how long it lives
+/// on without a sign of life, where the store keeps leases.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  tenure line nightly")]
+pub(crate) struct Args {
+    /// Whose line.
+    key: String,
+}
+
+const COLUMNS: [Column; 8] = [
+    Column::whole("STANDING", 0),
+    Column::number("TOKEN", 5),
+    Column::number("SHARE", 4),
+    Column::text("OWNER", 1),
+    Column::number("SINCE", 2),
+    Column::number("LEFT", 6),
+    Column::text("NOTE", 3),
+    Column::whole("ID", 7),
+];
+
+pub(crate) fn line(at: &Address, json: bool, args: &Args) -> Result<u8, Failure> {
+    tenure::Key::new(&args.key)?;
+    let line = block_on(at.open()?.line(&args.key))?;
+    if line.is_empty() && !json && Screen::of_output().is_some() {
+        say(&format!("nobody holds or waits for {}", quoted(&args.key)));
+    }
+    let text = if json {
+        line.iter().map(|(ticket, place)| object(ticket, place)).collect()
+    } else {
+        table(&line)
+    };
+    io::stdout().write_all(text.as_bytes())?;
+    Ok(0)
+}
+
+/// The word that stands for a standing, everywhere.
+pub(crate) fn word(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Holding => "holding",
+        Standing::Waiting => "waiting",
+    }
+}
+
+fn object(ticket: &Ticket, place: &Place) -> String {
+    let life_ms = place.life.map(|life| u64::try_from(life.as_millis()).unwrap_or(u64::MAX));
+    Object::new()
+        .text("key", ticket.key.as_str())
+        .text("id", &ticket.id.to_string())
+        .plain("token", place.number)
+        .text("standing", word(place.standing))
+        .plain("ahead", place.ahead)
+        .plain("take", ticket.share.take())
+        .plain("of", ticket.share.of())
+        .text("owner", &ticket.owner)
+        .text("note", &ticket.note)
+        .maybe("expires_in_ms", life_ms)
+        .line()
+}
+
+fn table(line: &[(Ticket, Place)]) -> String {
+    let screen = Screen::of_output();
+    if line.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&COLUMNS);
+    for (ticket, place) in line {
+        let standing = if place.leaving { "leaving" } else { word(place.standing) };
+        table.row([
+            standing.into(),
+            place.number.to_string(),
+            share(ticket),
+            ticket.owner.to_string(),
+            since(place.number).map_or(String::new(), brief),
+            place.life.map_or(String::new(), brief),
+            ticket.note.to_string(),
+            ticket.id.to_string(),
+        ]);
+    }
+    table.render(screen)
+}
+
+/// Readers and writers take one or all of more than a semaphore can have, which says nothing as a number.
+fn share(ticket: &Ticket) -> String {
+    match (ticket.share.take(), ticket.share.of()) {
+        (1, 1) => "mutex".into(),
+        (take, of) if of <= PERMITS_MAX => format!("{take}/{of}"),
+        (take, of) if take == of => "exclusive".into(),
+        _ => "shared".into(),
+    }
+}
+
+/// Many stores number by the clock, in microseconds; where a number makes no sense as a time it is none.
+fn since(number: u64) -> Option<Duration> {
+    const SENSIBLE: Duration = Duration::from_secs(366 * 86_400);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    let since = now.checked_sub(Duration::from_micros(number))?;
+    (since < SENSIBLE).then_some(since)
+}

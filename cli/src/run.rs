@@ -1,0 +1,117 @@
+//! `tenure run`: a command runs under a lock.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use tenure::blocking::block_on;
+
+use crate::bell::Bell;
+use crate::claim::{Claim, Share};
+use crate::duration;
+use crate::failure::{Failure, LOST, REFUSED};
+use crate::look_up;
+use crate::store::Address;
+use crate::supervise::{End, Work, supervise};
+
+/// Runs a command under a lock, and comes to what the command comes to.
+///
+/// Waits in line until the lock is free. The command finds TENURE_KEY, TENURE_TOKEN and TENURE_ON in its
+/// environment; the token is higher than that of every run before. Signals go to the command and all it has
+/// started. If the lock is lost, all of that gets TERM and then KILL, and tenure comes to 79.
+///
+/// A key is a mutex, a lock for readers and writers (--shared, --exclusive), or a number of permits
+/// (--permits): everybody who uses it must agree, and who does not is refused.
+///
+/// What the command leaves running in the background when it ends runs on without the lock.
+#[derive(clap::Args)]
+#[allow(clippy::doc_markdown, reason = "it is a page for terminals")]
+#[command(after_help = "\
+Examples:
+  tenure run nightly -- ./backup.sh
+  tenure run --no-wait reports -- make report || echo 'somebody is at it'
+  tenure run --permits 1/4 downloads -- curl -O https://example.org/big")]
+pub(crate) struct Args {
+    /// What is locked.
+    key: String,
+    /// Shares it with others who do, and keeps out --exclusive.
+    #[arg(long, conflicts_with_all = ["exclusive", "permits"])]
+    shared: bool,
+    /// Keeps out others, --shared ones too.
+    #[arg(long, conflicts_with = "permits")]
+    exclusive: bool,
+    /// Takes K of N permits.
+    #[arg(long, value_name = "K/N", value_parser = permits)]
+    permits: Option<(u32, u32)>,
+    /// How long the lock outlives a crash of this machine, where the store keeps leases [default: 30s].
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    ttl: Option<Duration>,
+    /// Waits for so long, and then gives up with exit code 75 [default: for ever].
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, conflicts_with = "no_wait")]
+    wait: Option<Duration>,
+    /// Gives up at once with exit code 75 if it is busy.
+    #[arg(long)]
+    no_wait: bool,
+    /// What others see beside it in the line.
+    #[arg(long, value_name = "TEXT")]
+    note: Option<String>,
+    /// How long the command may take to end when the lock is lost.
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, default_value = "5s")]
+    kill_after: Duration,
+    /// The command, and its own words.
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+pub(crate) fn run(at: &Address, args: &Args) -> Result<u8, Failure> {
+    look_up::check(&args.command[0])?;
+    let url = at.url()?;
+    let mut bell = hang()?;
+    let locks = block_on(tenure::connect(&url))?;
+    let claim = Claim {
+        key: &args.key,
+        share: args.share(),
+        ttl: args.ttl,
+        wait: if args.no_wait { Some(Duration::ZERO) } else { args.wait },
+        note: args.note.as_deref(),
+    };
+    let held = claim.acquire(&mut bell, &locks)?;
+    let (kill_after, ttl) = (args.kill_after, claim.ttl());
+    let work = Work { command: &args.command, url: &url, kill_after, ttl };
+    match supervise(&mut bell, &held, &work)? {
+        End::Done(code) => held.release().map(|()| code),
+        End::Lost { asked: _ } => {
+            // Nothing of the command is left: now another may begin.
+            let _as_was_said = held.release();
+            Err(Failure::silent(LOST))
+        }
+    }
+}
+
+/// The bell of this process.
+pub(crate) fn hang() -> Result<Bell, Failure> {
+    Bell::hang()
+        .map_err(|error| Failure::new(REFUSED, format!("signals cannot be heard here: {error}")))
+}
+
+impl Args {
+    fn share(&self) -> Share {
+        match self.permits {
+            Some((take, of)) => Share::Permits(take, of),
+            None if self.shared => Share::Read,
+            None if self.exclusive => Share::Write,
+            None => Share::Mutex,
+        }
+    }
+}
+
+fn permits(text: &str) -> Result<(u32, u32), String> {
+    let wrong = || "it is written K/N, as in 2/5 for two of five".to_owned();
+    let (take, of) = text.split_once('/').ok_or_else(wrong)?;
+    let number = |text: &str| text.parse::<u32>().map_err(|_| wrong());
+    let (take, of) = (number(take)?, number(of)?);
+    if of > tenure::PERMITS_MAX {
+        return Err(format!("there can be at most {} permits", tenure::PERMITS_MAX));
+    }
+    tenure::Share::new(take, of).map_err(|error| error.to_string())?;
+    Ok((take, of))
+}

@@ -1,0 +1,97 @@
+//! Shows on a terminal, in one line that is rewritten, who holds the lock and the place in line.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use tenure::{Locks, Place, Result, Standing, Ticket};
+use unicode_width::UnicodeWidthStr as _;
+
+use crate::duration::brief;
+use crate::screen::{Screen, printable, quoted};
+use crate::table::cut;
+
+/// Nobody wants to read about a shorter wait.
+const FIRST_LOOK: Duration = Duration::from_millis(200);
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+type Line = Vec<(Ticket, Place)>;
+
+/// The line that is rewritten, if there is a terminal to write it on.
+pub(crate) struct Waiting<'a> {
+    screen: Option<Screen>,
+    locks: &'a Locks,
+    key: &'a str,
+    began: Instant,
+    next: Instant,
+    asking: Option<Pin<Box<dyn Future<Output = Result<Line>> + 'a>>>,
+    /// How wide the line is that is shown.
+    shown: usize,
+}
+
+impl<'a> Waiting<'a> {
+    pub(crate) fn new(locks: &'a Locks, key: &'a str) -> Self {
+        let began = Instant::now();
+        let (screen, next) = (Screen::of_errors(), began + FIRST_LOOK);
+        Self { screen, locks, key, began, next, asking: None, shown: 0 }
+    }
+
+    /// Looks at the line if it is time to, and says when it is time again.
+    pub(crate) fn look(&mut self, waker: &Waker) -> Option<Duration> {
+        let screen = self.screen?;
+        let now = Instant::now();
+        if now >= self.next && self.asking.is_none() {
+            self.next = now + LOOK_EVERY;
+            self.asking = Some(Box::pin(self.locks.line(self.key)));
+        }
+        if let Some(asking) = &mut self.asking
+            && let Poll::Ready(line) = asking.as_mut().poll(&mut Context::from_waker(waker))
+        {
+            self.asking = None;
+            // A store that does not answer now may answer the next time.
+            if let Ok(line) = line {
+                self.show(&self.describe(&line), screen);
+            }
+        }
+        Some(self.next.saturating_duration_since(now))
+    }
+
+    fn describe(&self, line: &Line) -> String {
+        let holders: Vec<_> =
+            line.iter().filter(|(_, place)| place.standing == Standing::Holding).collect();
+        let me = format!("[{}]@", std::process::id());
+        let mut waiters = line.iter().filter(|(_, place)| place.standing == Standing::Waiting);
+        let mut text = format!("waiting {} for {}", brief(self.began.elapsed()), quoted(self.key));
+        if let Some(at) = waiters.position(|(ticket, _)| ticket.owner.contains(&me)) {
+            let _infallible = write!(text, ", place {} in line", at + 1);
+        }
+        if let Some((holder, _)) = holders.first() {
+            let _infallible = write!(text, ", held by {}", printable(&holder.owner));
+            if !holder.note.is_empty() {
+                let _infallible = write!(text, " ({})", printable(&holder.note));
+            }
+        }
+        if holders.len() > 1 {
+            let _infallible = write!(text, " and {} more", holders.len() - 1);
+        }
+        text
+    }
+
+    fn show(&mut self, text: &str, screen: Screen) {
+        let text = cut(text, screen.columns.saturating_sub(1));
+        let blank = " ".repeat(self.shown.saturating_sub(text.width()));
+        self.shown = text.width();
+        let _nobody_reads = write!(io::stderr(), "\r{text}{blank}");
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if self.shown > 0 {
+            let blank = " ".repeat(self.shown);
+            let _nobody_reads = write!(io::stderr(), "\r{blank}\r");
+        }
+    }
+}

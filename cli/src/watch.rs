@@ -1,0 +1,89 @@
+//! `tenure watch`: what happens to the lines, as it happens.
+
+use std::io::{self, Write as _};
+
+use tenure::Seen;
+use tenure::blocking::block_on;
+use tenure::event::{Event, What};
+
+use crate::failure::{Failure, say};
+use crate::json::Object;
+use crate::moment::rfc3339;
+use crate::screen::{Screen, printable};
+use crate::store::Address;
+use crate::table::cut;
+
+/// Shows what happens to the lines, as it happens, until it is interrupted.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tenure watch invoices/
+  tenure watch --json | jq -r 'select(.event == \"broken\") | .owner'")]
+pub(crate) struct Args {
+    /// Only keys that begin with this.
+    #[arg(default_value = "")]
+    prefix: String,
+}
+
+pub(crate) fn watch(at: &Address, json: bool, args: &Args) -> Result<u8, Failure> {
+    let locks = at.open()?;
+    let mut out = io::stdout().lock();
+    let mut watch = block_on(locks.watch(args.prefix.as_str()))?;
+    let screen = Screen::of_output();
+    if screen.is_some() {
+        say("watching; interrupt to end");
+    }
+    loop {
+        let seen = match block_on(watch.next())? {
+            Seen::Event(event) => show(&event, json, screen),
+            Seen::Gap => {
+                say("more happened than the store still knows; `line` shows how it stands now");
+                continue;
+            }
+        };
+        if let Some(text) = seen {
+            out.write_all(text.as_bytes())?;
+            out.flush()?;
+        }
+    }
+}
+
+fn show(event: &Event, json: bool, screen: Option<Screen>) -> Option<String> {
+    let word = match event.what {
+        What::Joined => "joined",
+        What::Served => "served",
+        What::Left => "left",
+        What::Expired => "expired",
+        What::Broken => "broken",
+        // A note that changes is not in the promise of what is shown.
+        _ => return None,
+    };
+    let ticket = &event.ticket;
+    if json {
+        let object = Object::new().text("at", &rfc3339(event.at_us));
+        let object = object.text("key", ticket.key.as_str()).text("event", word);
+        let object = object.text("id", &ticket.id.to_string()).plain("token", event.number);
+        return Some(object.text("owner", &ticket.owner).line());
+    }
+    let key = printable(ticket.key.as_str());
+    let owner = printable(&ticket.owner);
+    let at = rfc3339(event.at_us);
+    let Some(screen) = screen else {
+        return Some(format!("{at}  {word:<7}  {}  {key}  {owner}\n", event.number));
+    };
+    let (time, colour) = (&at[11..23], colour(event.what).filter(|_| screen.colours));
+    let text = cut(&format!("{time}  {word:<7}  {key}  {owner}"), screen.columns);
+    Some(match colour {
+        Some(colour) => format!("\u{1b}[{colour}m{text}\u{1b}[0m\n"),
+        None => format!("{text}\n"),
+    })
+}
+
+fn colour(what: What) -> Option<u8> {
+    match what {
+        What::Served => Some(32),
+        What::Expired => Some(33),
+        What::Broken => Some(31),
+        _ => None,
+    }
+}

@@ -1,0 +1,59 @@
+//! The cases of a holder catch every holder that is broken, and none that is not.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use tenure_conformance::holder::{Holder, HolderCase, Naive, Own, Sin};
+use tenure_conformance::sim::Tale;
+
+/// How many simulated worlds a broken holder is looked for in.
+const SEEDS: u64 = 200;
+
+#[test]
+fn tenure_passes_every_case() {
+    passes_every_case(&(Arc::new(Own) as Arc<dyn Holder>));
+}
+
+#[test]
+fn an_honest_holder_of_a_hundred_lines_passes_every_case() {
+    passes_every_case(&(Arc::new(Naive(None)) as Arc<dyn Holder>));
+}
+
+#[test]
+fn an_honest_holder_keeps_every_promise_in_the_simulation() {
+    let tale = Tale::of(Arc::new(Naive(None)));
+    for seed in 0..SEEDS {
+        tale.check(seed);
+    }
+}
+
+#[test]
+fn every_broken_holder_is_caught() {
+    let mut table = String::new();
+    let mut missed = Vec::new();
+    for sin in Sin::ALL {
+        let holder: Arc<dyn Holder> = Arc::new(Naive(Some(sin)));
+        let caught: Vec<_> =
+            HolderCase::all().filter(|case| case.play(&holder).is_err()).map(|case| case.name).collect();
+        let tale = Tale::of(holder.clone());
+        let seed = (0..SEEDS).find(|seed| tale.play(*seed).violation.is_some());
+        let _infallible = writeln!(table, "{}", holder.name());
+        for case in &caught {
+            let _infallible = writeln!(table, "    {case}");
+        }
+        if let Some(seed) = seed {
+            let _infallible = writeln!(table, "    the simulation, first with the seed {seed}");
+        }
+        if caught.is_empty() {
+            missed.push(sin);
+        }
+    }
+    println!("{table}");
+    assert!(missed.is_empty(), "no case caught {missed:?}");
+}
+
+fn passes_every_case(holder: &Arc<dyn Holder>) {
+    let failures: Vec<String> =
+        HolderCase::all().filter_map(|case| case.play(holder).err()).collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
