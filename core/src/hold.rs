@@ -139,6 +139,11 @@ impl Hold {
         (self.deadline != Time::NEVER).then(|| now.until(self.deadline))
     }
 
+    /// Whether it is lost or released.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.state, State::Lost(_) | State::Released)
+    }
+
     /// Whether only its owner renews it.
     pub(crate) fn is_kept_by_hand(&self) -> bool {
         self.rhythm.by_hand && matches!(self.state, State::Holding(_))
@@ -160,10 +165,6 @@ impl Hold {
 
     pub(crate) fn rhythm(&self) -> &Rhythm {
         &self.rhythm
-    }
-
-    fn is_over(&self) -> bool {
-        matches!(self.state, State::Lost(_) | State::Released)
     }
 
     fn hear_place(&mut self, sent: Time, now: Time, place: Place) {

@@ -40,6 +40,10 @@ impl<'a> Listener<'a> {
             if let Some(answer) = done() {
                 return answer;
             }
+            if self.kept.with(|hold| hold.is_over()) {
+                // There is nothing left to ask the store for, and nothing more will ever be news.
+                next = Next::Rest;
+            }
             next = match select(news, pin!(self.step(next, &ticket, seen))).await {
                 Either::Left(_) => Next::Listen,
                 Either::Right((next, _)) => next,

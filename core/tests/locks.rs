@@ -41,6 +41,21 @@ fn a_broken_holder_is_told_and_nobody_is_served_before_it_has_left() {
     });
 }
 
+#[test]
+fn whoever_still_listens_for_the_loss_of_a_released_lock_asks_nobody_and_waits() {
+    block_on(async {
+        let locks = Locks::new(Memory::new());
+        let guard = locks.mutex("a").lock().await.unwrap();
+        let held = guard.held();
+        let mut lost = Box::pin(held.lost());
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(lost.as_mut().poll(&mut context).is_pending());
+        guard.release().await.unwrap();
+        assert!(lost.as_mut().poll(&mut context).is_pending());
+        assert!(Box::pin(held.lost()).as_mut().poll(&mut context).is_pending());
+    });
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_contenders_never_hold_together() {
     let locks = Locks::new(Memory::new());

@@ -230,7 +230,8 @@ impl Stay {
         self.renew(left).await;
     }
 
-    async fn renew(&self, at_most: Option<Duration>) {
+    /// Whether there was an answer.
+    async fn renew(&self, at_most: Option<Duration>) -> bool {
         let sent = self.now();
         let renewal = self.inner.engine.renew(&self.ticket);
         let hangs = [Sin::NoticesOnRenewal, Sin::RenewsInTurn, Sin::RevivesTheDead]
@@ -238,11 +239,12 @@ impl Stay {
             .any(|sin| self.inner.sins(*sin));
         let patience = if hangs { Duration::MAX } else { self.ticket.ttl / 6 };
         let patience = at_most.map_or(patience, |at_most| patience.min(at_most));
-        if let Some(answer) = self.within(patience, renewal).await {
-            self.hear(sent, answer);
-        } else if at_most.is_none() {
-            self.hear(sent, Err(Error::unavailable("no answer")));
+        let answer = self.within(patience, renewal).await;
+        let answered = matches!(answer, Some(Ok(_)));
+        if at_most.is_none() || answered {
+            self.hear(sent, answer.unwrap_or_else(|| Err(Error::unavailable("no answer"))));
         }
+        answered
     }
 
     fn hear(&self, sent: Time, answer: Result<Option<Place>>) {
@@ -286,13 +288,15 @@ impl Stay {
     fn keep(self: Arc<Self>) {
         let host = self.inner.host.clone();
         host.spawn(Box::pin(async move {
+            let mut pause = self.ticket.ttl / 4;
             while !self.is_finished() {
-                self.inner.host.sleep(self.ticket.ttl / 4).await;
+                self.inner.host.sleep(pause).await;
                 if !self.is_finished() {
                     let turn = self.inner.turn.lock();
                     let _turn =
                         if self.inner.sins(Sin::RenewsInTurn) { Some(turn.await) } else { None };
-                    self.renew(None).await;
+                    let answered = self.renew(None).await;
+                    pause = self.ticket.ttl / if answered { 4 } else { 20 };
                 }
             }
         }));

@@ -17,6 +17,9 @@ pub(super) const TTL: Duration = Duration::from_secs(3);
 /// The lock that most scenes are about.
 pub(super) const KEY: &str = "job";
 
+/// More questions than this at one moment come from a loop that never ends.
+const QUESTIONS_PER_MOMENT_MAX: usize = 1_000;
+
 /// What a case has to show: nothing, or why the sentence is not true.
 pub(super) type Verdict = Result<(), String>;
 
@@ -32,7 +35,13 @@ pub(super) struct Actor {
     pub(super) host: Arc<SimHost>,
     pub(super) network: Network,
     client: Arc<dyn Client>,
-    asked: Arc<Mutex<Vec<(Verb, Option<TicketId>)>>>,
+    asked: Arc<Mutex<Vec<Question>>>,
+}
+
+struct Question {
+    verb: Verb,
+    id: Option<TicketId>,
+    at: Duration,
 }
 
 /// What a lock request came to, once it has come to something.
@@ -48,19 +57,27 @@ impl Scene {
         Self { world, holder, store }
     }
 
-    /// Another client, in calm weather.
+    /// Another client, in calm weather. Nobody answers for a store that is silent: whoever does not
+    /// want to hang has to look after that itself.
     pub(super) fn actor(&self) -> Actor {
+        self.actor_with(Duration::from_secs(3600))
+    }
+
+    /// Another client, whose wire tells after so long that there was no answer.
+    pub(super) fn actor_with(&self, patience: Duration) -> Actor {
         let host = self.world.process();
         let delay = Duration::from_millis(2);
         let network = Network::new(Weather { delay, ..Weather::STILL });
-        // Nobody answers for them: whoever does not want to hang has to look after that itself.
-        let patience = Duration::from_secs(3600);
         let (here, store) = (host.clone(), self.world.store());
         let engine = Distant::new(self.store.clone(), store, here, network.clone(), patience);
         let asked = Arc::new(Mutex::new(Vec::new()));
-        let seen = asked.clone();
+        let (seen, world) = (asked.clone(), self.world.clone());
         let engine = Spied::new(engine, move |question| {
-            lock(&seen).push((question.verb, question.id()));
+            let mut seen = lock(&seen);
+            let at = world.passed();
+            seen.push(Question { verb: question.verb, id: question.id(), at });
+            let storm = seen.iter().rev().nth(QUESTIONS_PER_MOMENT_MAX);
+            assert!(storm.is_none_or(|storm| storm.at < at), "it asks for ever: {question:?}");
         });
         let client = self.holder.connect(AnyEngine::new(engine), host.clone());
         Actor { host, network, client, asked }
@@ -69,6 +86,18 @@ impl Scene {
     /// Lets time pass.
     pub(super) async fn pass(&self, time: Duration) {
         self.world.store().sleep(time).await;
+    }
+
+    /// Lets time pass until something is so, in steps, but not for ever.
+    pub(super) async fn until(&self, step: Duration, is_so: impl Fn() -> bool) -> Verdict {
+        let end = self.world.passed() + TTL * 4;
+        while !is_so() {
+            if self.world.passed() > end {
+                return Err("it goes on for ever".to_owned());
+            }
+            self.pass(step).await;
+        }
+        Ok(())
     }
 
     /// The tickets of a key, as the store knows them at this moment.
@@ -133,7 +162,7 @@ impl Actor {
     /// How often it has asked this, of any ticket or of one.
     pub(super) fn asked(&self, verb: Verb, id: Option<TicketId>) -> usize {
         let asked = lock(&self.asked);
-        let same = |seen: &&(Verb, Option<TicketId>)| seen.0 == verb && (id.is_none() || seen.1 == id);
+        let same = |seen: &&Question| seen.verb == verb && (id.is_none() || seen.id == id);
         asked.iter().filter(same).count()
     }
 

@@ -32,9 +32,7 @@ async fn a_released_lock_is_not_renewed_any_more(scene: Scene) -> Verdict {
     let slow = Weather { delay: Duration::from_millis(300), ..Weather::STILL };
     actor.network.set_for(Verb::Renew, slow);
     let before = actor.asked(Verb::Renew, None);
-    while actor.asked(Verb::Renew, None) == before {
-        scene.pass(Duration::from_millis(5)).await;
-    }
+    scene.until(Duration::from_millis(5), || actor.asked(Verb::Renew, None) > before).await?;
     let released = claim.release();
     let renewals = actor.asked(Verb::Renew, Some(id));
     released.await.map_err(|error| error.to_string())?;
@@ -122,21 +120,23 @@ async fn giving_up_before_the_answer_leaves_nothing_behind(scene: Scene) -> Verd
 }
 
 async fn a_join_whose_answer_was_lost_neither_holds_nor_blocks(scene: Scene) -> Verdict {
-    let (actor, other) = (scene.actor(), scene.actor());
-    actor.network.set_for(Verb::Join, Weather::DEAF);
-    let asked = actor.ask(KEY);
-    scene.pass(SOON / 3).await;
-    actor.network.cut();
-    scene.pass(SOON / 3).await;
-    if let Some(Ok(Some(claim))) = asked.outcome() {
-        let view = claim.view();
-        actor.network.cut();
-        return scene.watch(TTL * 2, &[(KEY, claim.id(), &*view)]).await;
+    for weather in [Weather::DEAF, Weather::DEAD] {
+        let (actor, other) = (scene.actor_with(SOON / 3), scene.actor());
+        actor.network.set_for(Verb::Join, weather);
+        let asked = actor.ask(KEY);
+        scene.pass(SOON * 2 / 3).await;
+        if let Some(Ok(Some(claim))) = asked.outcome() {
+            let view = claim.view();
+            scene.watch(TTL * 2, &[(KEY, claim.id(), &*view)]).await?;
+        }
+        drop(asked);
+        actor.network.set(Weather::STILL);
+        let got = other.within(SOON, other.lock(KEY, None)).await;
+        ensure(matches!(got, Some(Ok(Some(_)))), "nobody is behind the ticket that blocks the line")?;
+        drop(got);
+        scene.pass(SOON).await;
     }
-    drop(asked);
-    actor.network.heal();
-    let got = other.within(TTL * 2, other.lock(KEY, None)).await;
-    ensure(matches!(got, Some(Ok(Some(_)))), "nobody is behind the ticket that blocks the line")
+    Ok(())
 }
 
 /// The join is carried out, the program pauses, and the answer is there when it wakes up: too late.
@@ -145,9 +145,7 @@ async fn an_answer_that_comes_after_the_lease_grants_nothing(scene: Scene) -> Ve
     let delay = Duration::from_millis(200);
     actor.network.set_for(Verb::Join, Weather { delay, ..Weather::STILL });
     let asked = actor.ask(KEY);
-    while actor.asked(Verb::Join, None) == 0 {
-        scene.pass(Duration::from_millis(1)).await;
-    }
+    scene.until(Duration::from_millis(1), || actor.asked(Verb::Join, None) > 0).await?;
     actor.host.pause();
     scene.pass(TTL * 2).await;
     actor.host.resume();

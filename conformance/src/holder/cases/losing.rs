@@ -105,9 +105,7 @@ async fn an_answer_that_waited_out_a_pause_revives_nothing(scene: Scene) -> Verd
     let claim = actor.get(KEY).await?;
     actor.network.set(Weather { delay: Duration::from_millis(200), ..Weather::STILL });
     let before = actor.asked(Verb::Renew, None);
-    while actor.asked(Verb::Renew, None) == before {
-        scene.pass(STEP).await;
-    }
+    scene.until(STEP, || actor.asked(Verb::Renew, None) > before).await?;
     actor.host.pause();
     scene.pass(TTL * 2).await;
     actor.host.resume();
@@ -135,9 +133,7 @@ async fn a_loss_is_told_once_and_never_taken_back(scene: Scene) -> Verdict {
     scene.pass(TTL).await;
     let view = claim.view();
     actor.host.pause();
-    while view.check().is_ok() {
-        scene.pass(Duration::from_millis(1)).await;
-    }
+    scene.until(Duration::from_millis(1), || view.check().is_err()).await?;
     actor.host.resume();
     let end = scene.world.passed() + TTL * 2;
     while scene.world.passed() < end {
