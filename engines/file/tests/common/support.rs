@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "not every test needs all of it")]
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::future::Future;
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::path::{Path, PathBuf};
@@ -39,10 +41,20 @@ impl Dir {
         FileStore::open(&self.0).unwrap()
     }
 
-    /// The file of the book that this key is in.
+    /// The file of the book that this key is in: the one that grows when somebody joins.
     pub(crate) fn book(&self, name: &str) -> PathBuf {
-        let index = key(name).hash_in("")[0] % 64;
-        self.0.join("books").join(format!("{index:02x}"))
+        let other = Self::new();
+        let store = other.open();
+        let before = other.books();
+        block_on(store.join(&ticket(name), Patience::Wait)).unwrap();
+        let grown = other.books().into_iter().zip(before).find(|(now, before)| now != before);
+        self.0.join("books").join(grown.expect("one of them grows").0.0)
+    }
+
+    /// Every book, with its length.
+    fn books(&self) -> BTreeMap<OsString, u64> {
+        let books = std::fs::read_dir(self.0.join("books")).unwrap().map(Result::unwrap);
+        books.map(|book| (book.file_name(), book.metadata().unwrap().len())).collect()
     }
 }
 

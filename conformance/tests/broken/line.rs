@@ -1,0 +1,299 @@
+//! Engines that break the order, the rule, or "twice is once".
+
+use tenure_core::{Engine as _, Key, Leave, Left, Patience, Place, Result, Share, Standing, Ticket, Wake};
+
+use crate::twist::{ghost, pause, place_of, twist};
+
+twist! {
+    /// A release frees whoever holds.
+    ReleasesWithoutLooking {
+        async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+            let left = self.0.memory.leave(ticket, how).await?;
+            if left != Left::Absent {
+                return Ok(left);
+            }
+            match self.0.memory.line(&ticket.key).await?.first() {
+                Some((front, _)) => self.0.memory.leave(front, how).await,
+                None => Ok(left),
+            }
+        }
+    }
+}
+
+twist! {
+    /// A renewal brings back what is gone.
+    RenewsTheDead {
+        async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
+            let renewed = self.0.memory.renew(ticket).await?;
+            if renewed.is_some() || place_of(&self.0.memory, ticket).await?.is_some() {
+                return Ok(renewed);
+            }
+            self.0.memory.join(ticket, Patience::NoWait).await
+        }
+    }
+}
+
+/// One more than there is, for all capacities for which there is one more.
+fn larger(ticket: &Ticket, more: u32) -> Ticket {
+    let of = ticket.share.of().saturating_add(more);
+    Ticket { share: Share::new(ticket.share.take(), of).unwrap_or(ticket.share), ..ticket.clone() }
+}
+
+fn smaller(ticket: Ticket, more: u32) -> Ticket {
+    let of = ticket.share.of();
+    let of = if of > more && of < tenure_core::SHARE_OF_MAX { of - more } else { of };
+    Ticket { share: Share::new(ticket.share.take(), of).unwrap_or(ticket.share), ..ticket }
+}
+
+twist! {
+    /// One more is served than fits.
+    ServesOneTooMany {
+        async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+            self.0.memory.join(&larger(ticket, 1), patience).await
+        }
+
+        async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
+            self.0.memory.renew(&larger(ticket, 1)).await
+        }
+
+        async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
+            let line = self.0.memory.line(key).await?;
+            Ok(line.into_iter().map(|(ticket, place)| (smaller(ticket, 1), place)).collect())
+        }
+    }
+}
+
+twist! {
+    /// It looks whether a ticket fits, and then takes it in: not in one step.
+    LooksBeforeItActs {
+        async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+            let line = self.0.memory.line(&ticket.key).await?;
+            let taken: u32 = line.iter().map(|(ticket, _)| ticket.share.take()).sum();
+            let fits = taken.saturating_add(ticket.share.take()) <= ticket.share.of();
+            pause().await;
+            let joined = self.0.memory.join(ticket, patience).await?;
+            Ok(match joined {
+                Some(place) if fits => Some(Place { standing: Standing::Holding, ..place }),
+                joined => joined,
+            })
+        }
+    }
+}
+
+twist! {
+    /// Another capacity is made to fit, not refused.
+    MixesCapacities {
+        async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+            let line = self.0.memory.line(&ticket.key).await?;
+            let of = line.first().map_or(ticket.share.of(), |(front, _)| front.share.of());
+            let share = Share::new(ticket.share.take().min(of), of)?;
+            self.0.memory.join(&Ticket { share, ..ticket.clone() }, patience).await
+        }
+    }
+}
+
+twist! {
+    /// Who would not wait is in the line all the same.
+    KeepsWhoWouldNotWait {
+        async fn join(&self, ticket: &Ticket, _: Patience) -> Result<Option<Place>> {
+            let place = self.0.memory.join(ticket, Patience::Wait).await?;
+            Ok(place.filter(|place| place.standing == Standing::Holding))
+        }
+    }
+}
+
+twist! {
+    /// Who would not wait overtakes those who wait.
+    LetsTheHastyOvertake {
+        async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+            let line = self.0.memory.line(&ticket.key).await?;
+            let holds = |place: &Place| place.standing == Standing::Holding;
+            let held: u32 = line.iter().filter(|(_, place)| holds(place)).map(|(other, _)| other.share.take()).sum();
+            let joined = self.0.memory.join(ticket, patience).await?;
+            if joined.is_some() || held.saturating_add(ticket.share.take()) > ticket.share.of() {
+                return Ok(joined);
+            }
+            let place = self.0.memory.join(ticket, Patience::Wait).await?;
+            Ok(place.map(|place| Place { standing: Standing::Holding, ..place }))
+        }
+    }
+}
+
+twist! {
+    /// Who joins twice has two places.
+    JoinsTwice {
+        async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+            if place_of(&self.0.memory, ticket).await?.is_some() {
+                self.0.memory.join(&ghost(ticket), patience).await?;
+            }
+            self.0.memory.join(ticket, patience).await
+        }
+    }
+}
+
+twist! {
+    /// Who joins again goes to the back.
+    JoinsAgainAtTheBack {
+        async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+            let place = place_of(&self.0.memory, ticket).await?;
+            if place.is_some_and(|place| place.standing == Standing::Waiting) {
+                self.0.memory.leave(ticket, Leave::Now).await?;
+            }
+            self.0.memory.join(ticket, patience).await
+        }
+    }
+}
+
+twist! {
+    /// The last who came is served first.
+    ServesTheLast {
+        async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+            let joined = self.0.memory.join(ticket, Patience::NoWait).await?;
+            if joined.is_some() || patience == Patience::NoWait {
+                return Ok(joined);
+            }
+            let mut stack = self.0.state.stack.lock().unwrap();
+            if !stack.iter().any(|other| other.id == ticket.id) {
+                stack.push(ticket.clone());
+            }
+            Ok(Some(waiting(stack.len())))
+        }
+
+        async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
+            let top = self.0.state.stack.lock().unwrap().last().map(|top| top.id);
+            let waits = self.0.state.stack.lock().unwrap().iter().any(|other| other.id == ticket.id);
+            if !waits {
+                return self.0.memory.renew(ticket).await;
+            }
+            if top == Some(ticket.id) && let Some(place) = self.0.memory.join(ticket, Patience::NoWait).await? {
+                self.0.state.stack.lock().unwrap().pop();
+                return Ok(Some(place));
+            }
+            Ok(Some(waiting(1)))
+        }
+
+        async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+            let mut waited = false;
+            self.0.state.stack.lock().unwrap().retain(|other| {
+                waited |= other.id == ticket.id;
+                other.id != ticket.id
+            });
+            if waited { Ok(Left::Waiting) } else { self.0.memory.leave(ticket, how).await }
+        }
+
+        async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+            let waits = self.0.state.stack.lock().unwrap().iter().any(|other| other.id == ticket.id);
+            if waits { self.0.moment().await; Ok(Wake::Look) } else { self.0.memory.watch(ticket, seen).await }
+        }
+
+        async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
+            let mut line = self.0.memory.line(key).await?;
+            let stack = self.0.state.stack.lock().unwrap().clone();
+            let waits = stack.into_iter().filter(|ticket| ticket.key == *key);
+            line.extend(waits.enumerate().map(|(at, ticket)| (ticket, waiting(at + 1))));
+            Ok(line)
+        }
+    }
+}
+
+fn waiting(ahead: usize) -> Place {
+    let ahead = ahead as u64;
+    Place { number: 0, standing: Standing::Waiting, ahead, life: None, look: None, leaving: false }
+}
+
+twist! {
+    /// A waiter who leaves stays in the line.
+    ForgetsThatAWaiterLeft {
+        async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+            match place_of(&self.0.memory, ticket).await? {
+                Some(place) if place.standing == Standing::Waiting => Ok(Left::Waiting),
+                _ => self.0.memory.leave(ticket, how).await,
+            }
+        }
+    }
+}
+
+twist! {
+    /// A renewal does not shrink a share.
+    ShrinksNoShare {
+        async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
+            let line = self.0.memory.line(&ticket.key).await?;
+            let share = line.iter().find(|(other, _)| other.id == ticket.id).map(|(other, _)| other.share);
+            let share = share.unwrap_or(ticket.share);
+            self.0.memory.renew(&Ticket { share, ..ticket.clone() }).await
+        }
+    }
+}
+
+twist! {
+    /// Who is told to leave is out at once.
+    BreaksAtOnce {
+        async fn leave(&self, ticket: &Ticket, _: Leave) -> Result<Left> {
+            self.0.memory.leave(ticket, Leave::Now).await
+        }
+    }
+}
+
+twist! {
+    /// Who is told to leave may renew all the same.
+    RenewsWhoWasTold {
+        async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
+            match self.0.memory.renew(ticket).await? {
+                None => Ok(place_of(&self.0.memory, ticket).await?.map(|place| Place { leaving: false, ..place })),
+                renewed => Ok(renewed),
+            }
+        }
+    }
+}
+
+twist! {
+    /// Only the client who joined can take a ticket out.
+    KeepsOperatorsAway {
+        async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+            self.0.state.owners.lock().unwrap().insert(ticket.id, self.0.client);
+            self.0.memory.join(ticket, patience).await
+        }
+
+        async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+            let owner = self.0.state.owners.lock().unwrap().get(&ticket.id).copied();
+            if owner.is_some_and(|owner| owner != self.0.client) {
+                return Ok(Left::Absent);
+            }
+            self.0.memory.leave(ticket, how).await
+        }
+    }
+}
+
+twist! {
+    /// The line is shown as it was when somebody looked last.
+    ShowsAnOldLine {
+        async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
+            let now = self.0.memory.line(key).await?;
+            let before = self.0.state.lines.lock().unwrap().insert(key.clone(), now.clone());
+            Ok(before.unwrap_or(now))
+        }
+    }
+}
+
+twist! {
+    /// A renewal says what was true when the ticket was renewed last.
+    RenewsFromAnOldCopy {
+        async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
+            let now = self.0.memory.renew(ticket).await?;
+            let before = self.0.state.places.lock().unwrap().insert(ticket.id, now);
+            Ok(before.unwrap_or(now))
+        }
+    }
+}
+
+twist! {
+    /// A renewal does not carry the note.
+    LosesNotes {
+        async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
+            let line = self.0.memory.line(&ticket.key).await?;
+            let note = line.into_iter().find(|(other, _)| other.id == ticket.id).map(|(other, _)| other.note);
+            let note = note.unwrap_or_else(|| ticket.note.clone());
+            self.0.memory.renew(&Ticket { note, ..ticket.clone() }).await
+        }
+    }
+}
