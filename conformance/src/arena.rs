@@ -16,8 +16,10 @@ use tenure_core::{
 use crate::helper::Helper;
 use crate::together;
 
-/// How many lives of a ticket a case may wait for something that must happen.
+/// How many lives of a ticket a case may wait for something that must happen, where time is real.
 const PATIENCE_TTLS: u32 = 60;
+/// The same where time is simulated, and nothing is late.
+const PATIENCE_TTLS_SIMULATED: u32 = 12;
 /// How many lives a ticket has that is not meant to end within its case.
 const LONG_TTLS: u32 = 1000;
 
@@ -159,7 +161,7 @@ impl Arena {
 
     /// Waits for what must happen; the case fails if it does not within a generous time.
     pub async fn soon<T>(&self, what: &str, happens: impl Future<Output = T>) -> T {
-        let patience = self.ttl * PATIENCE_TTLS;
+        let patience = self.patience();
         match select(std::pin::pin!(happens), self.host.sleep(patience)).await {
             Either::Left((answer, _)) => answer,
             Either::Right(_) => panic!("within {patience:?} this did not happen: {what}"),
@@ -265,6 +267,10 @@ impl Arena {
 
     /// How long a whole case may take.
     pub(crate) fn limit(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        self.host.sleep(self.ttl * (PATIENCE_TTLS * 10))
+        self.host.sleep(self.patience() * 10)
+    }
+
+    fn patience(&self) -> Duration {
+        self.ttl * if self.threads { PATIENCE_TTLS } else { PATIENCE_TTLS_SIMULATED }
     }
 }

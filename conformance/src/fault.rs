@@ -62,7 +62,7 @@ macro_rules! carries_every_verb {
     ($wrapper:ident) => {
         impl<E: Engine> Engine for $wrapper<E> {
             fn profile(&self) -> Profile {
-                Self::profile_of(self.engine.profile())
+                self.told()
             }
 
             async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {

@@ -7,6 +7,7 @@ pub mod cases;
 pub mod fault;
 #[doc(hidden)]
 pub mod helper;
+pub mod holder;
 mod model;
 pub mod sim;
 mod suite;

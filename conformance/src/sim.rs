@@ -3,6 +3,8 @@
 //! One thread polls every task. When none can go on, time jumps to the next timer: an hour of leases
 //! passes in a millisecond, and the same seed gives the same hour again.
 
+mod chance;
+mod host;
 mod plan;
 mod program;
 mod referee;
@@ -11,21 +13,22 @@ mod trouble;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use tenure_core::{Boxed, Clock, Host, Time};
+use tenure_core::Boxed;
 
+pub use chance::Chance;
+pub use host::SimHost;
 pub use story::{Ending, Tale, Tallied};
+
+use host::Process;
 
 /// The store's own process: the first one of every world.
 pub const STORE: usize = 0;
 
-/// When every simulated wall clock starts: some day in 2023, in microseconds since 1970.
-const EPOCH_US: u64 = 1_700_000_000_000_000;
 /// How far apart the clocks of two processes may be when they start.
 const OFFSET_NS_MAX: u64 = 10_000_000_000_000;
 /// More steps than this at one moment are a loop that never ends.
@@ -57,35 +60,6 @@ struct Task {
     future: Option<Boxed<()>>,
 }
 
-#[derive(Clone, Copy, Default)]
-struct Process {
-    paused: bool,
-    /// How much faster its clocks run than the world's, in parts per million.
-    drift_ppm: i64,
-    /// How far its clocks are from the world's.
-    offset_ns: u64,
-    /// How long its raw clock stood still while the machine slept.
-    slept_ns: u64,
-    /// How far its wall clock is from the world's.
-    wall_us: i64,
-}
-
-impl Process {
-    fn now(&self, passed_ns: u64) -> Time {
-        let passed = i128::from(passed_ns);
-        let ran = passed + passed * i128::from(self.drift_ppm) / 1_000_000;
-        let boot_ns = u64::try_from(ran).unwrap_or(0) + self.offset_ns;
-        Time { boot_ns, raw_ns: boot_ns - self.slept_ns }
-    }
-
-    /// When its raw clock will have run on by so much, in the world's time.
-    fn world_ns(&self, raw_ns: u64) -> u64 {
-        let rate = u128::from((1_000_000 + self.drift_ppm).unsigned_abs().max(1));
-        let ns = (u128::from(raw_ns) * 1_000_000).div_ceil(rate);
-        u64::try_from(ns).unwrap_or(u64::MAX)
-    }
-}
-
 impl World {
     /// Runs `story` in a world of this seed. Panics, with the seed, if nothing can happen any more
     /// before the story has ended.
@@ -114,9 +88,7 @@ impl World {
     pub fn process(&self) -> Arc<SimHost> {
         let mut state = self.state();
         let chance = state.chance.next();
-        state
-            .processes
-            .push(Process { offset_ns: chance % OFFSET_NS_MAX, ..Process::default() });
+        state.processes.push(Process::ahead_by(chance % OFFSET_NS_MAX));
         let process = state.processes.len() - 1;
         drop(state);
         Arc::new(SimHost { world: self.clone(), process })
@@ -232,133 +204,6 @@ impl State {
     }
 }
 
-/// One process of a world: it has its own clocks, and it can be paused. Clones are the same process.
-#[derive(Clone)]
-pub struct SimHost {
-    world: World,
-    process: usize,
-}
-
-impl SimHost {
-    /// The world it is in.
-    pub fn world(&self) -> &World {
-        &self.world
-    }
-
-    /// Stops it, as `SIGSTOP` does: none of its tasks goes on.
-    pub fn pause(&self) {
-        self.world.state().processes[self.process].paused = true;
-    }
-
-    /// Lets it go on, as `SIGCONT` does.
-    pub fn resume(&self) {
-        self.world.state().processes[self.process].paused = false;
-    }
-
-    /// Its machine slept for so long: its boot clock knows, its raw clock and its timers do not.
-    pub fn wake_from_sleep(&self, slept: Duration) {
-        let mut state = self.world.state();
-        let slept = nanos(slept);
-        let process = &mut state.processes[self.process];
-        process.slept_ns += slept;
-        process.offset_ns += slept;
-    }
-
-    /// Its machine sleeps for so long: none of its tasks goes on, and its raw clock and its timers
-    /// stand still, while its boot clock and the rest of the world go on.
-    pub async fn sleep_machine(&self, time: Duration) {
-        self.pause();
-        let before = self.now();
-        self.world.store().sleep(time).await;
-        let slept = self.now().boot_ns - before.boot_ns;
-        self.world.state().processes[self.process].slept_ns += slept;
-        self.resume();
-    }
-
-    /// Its clocks run faster than the world's by so much, or slower, from the beginning of the world.
-    pub fn set_drift_ppm(&self, drift_ppm: i64) {
-        self.world.state().processes[self.process].drift_ppm = drift_ppm;
-    }
-
-    /// Somebody sets its wall clock, forward or back.
-    pub fn step_wall_clock(&self, by_us: i64) {
-        self.world.state().processes[self.process].wall_us += by_us;
-    }
-}
-
-impl Clock for SimHost {
-    fn now(&self) -> Time {
-        let state = self.world.state();
-        state.processes[self.process].now(state.passed_ns)
-    }
-
-    fn wall_us(&self) -> u64 {
-        let state = self.world.state();
-        let wall_us = EPOCH_US + state.passed_ns / 1000;
-        wall_us.saturating_add_signed(state.processes[self.process].wall_us)
-    }
-}
-
-impl Host for SimHost {
-    fn sleep(&self, duration: Duration) -> Boxed<()> {
-        let due = self.now().raw_ns.saturating_add(nanos(duration));
-        Box::pin(Sleep { world: self.world.clone(), process: self.process, due, timer: None })
-    }
-
-    fn random(&self) -> u64 {
-        self.world.random()
-    }
-
-    fn spawn(&self, future: Boxed<()>) {
-        let mut state = self.world.state();
-        state.tasks_made += 1;
-        let id = state.tasks_made;
-        state.tasks.insert(id, Task { process: self.process, future: Some(future) });
-        state.ready.insert(id);
-    }
-}
-
-/// A timer goes by its process's raw clock, which stands still while the machine sleeps.
-struct Sleep {
-    world: World,
-    process: usize,
-    due: u64,
-    timer: Option<(u64, u64)>,
-}
-
-impl Future for Sleep {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let world = self.world.clone();
-        let mut state = world.state();
-        if let Some(timer) = self.timer.take() {
-            state.timers.remove(&timer);
-        }
-        let process = state.processes[self.process];
-        let remaining = self.due.saturating_sub(process.now(state.passed_ns).raw_ns);
-        if remaining == 0 {
-            return Poll::Ready(());
-        }
-        state.timers_made += 1;
-        let at = state.passed_ns.saturating_add(process.world_ns(remaining));
-        let timer = (at, state.timers_made);
-        state.timers.insert(timer, (self.process, context.waker().clone()));
-        drop(state);
-        self.timer = Some(timer);
-        Poll::Pending
-    }
-}
-
-impl Drop for Sleep {
-    fn drop(&mut self) {
-        if let Some(timer) = self.timer {
-            let removed = self.world.state().timers.remove(&timer);
-            drop(removed);
-        }
-    }
-}
-
 struct TaskWaker {
     world: World,
     id: u64,
@@ -383,33 +228,10 @@ impl Wake for StoryWaker {
     }
 }
 
-/// Chance, from a seed: `SplitMix64`.
-#[derive(Clone, Debug)]
-pub struct Chance(u64);
-
-impl Chance {
-    /// The chance of this seed.
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// The next number.
-    #[allow(clippy::should_implement_trait, reason = "it never ends, so it is no iterator")]
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
+    use tenure_core::{Clock as _, Host as _};
+
     use super::*;
 
     #[test]

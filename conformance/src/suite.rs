@@ -127,13 +127,13 @@ pub fn play_simulated<F: Future<Output = Arena>>(name: &str, arena: impl Fn(Worl
         Err(_) => 1..=SEEDS,
     };
     for seed in seeds {
+        let _named = Seed(seed);
         play_seed(case, seed, &arena);
     }
 }
 
-/// Plays one case in the world of one seed, which is named if the case fails.
+/// Plays one case in the world of one seed.
 pub fn play_seed<F: Future<Output = Arena>>(case: Case, seed: u64, arena: impl FnOnce(World) -> F) {
-    let _told = Seed(seed);
     World::run(seed, |world| async move {
         let arena = arena(world).await;
         in_few_steps(play_in(&arena, case)).await;

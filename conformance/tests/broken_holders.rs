@@ -33,8 +33,10 @@ fn every_broken_holder_is_caught() {
     let mut missed = Vec::new();
     for sin in Sin::ALL {
         let holder: Arc<dyn Holder> = Arc::new(Naive(Some(sin)));
-        let caught: Vec<_> =
-            HolderCase::all().filter(|case| case.play(&holder).is_err()).map(|case| case.name).collect();
+        let caught: Vec<_> = HolderCase::all()
+            .filter(|case| case.play(&holder).is_err())
+            .map(|case| case.name)
+            .collect();
         let tale = Tale::of(holder.clone());
         let seed = (0..SEEDS).find(|seed| tale.play(*seed).violation.is_some());
         let _infallible = writeln!(table, "{}", holder.name());

@@ -33,7 +33,8 @@ fn every_promise_is_kept_in_the_last_quarter_of_the_worlds() {
 #[test]
 fn the_same_seed_tells_the_same_story_twice() {
     for seed in 0..40 {
-        let (first, second) = (Tale::new().with_log().play(seed), Tale::new().with_log().play(seed));
+        let (first, second) =
+            (Tale::new().with_log().play(seed), Tale::new().with_log().play(seed));
         assert!(first.log.len() > 5, "seed {seed} tells nothing");
         assert_eq!(first.log, second.log, "seed {seed}");
     }

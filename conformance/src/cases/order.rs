@@ -52,10 +52,12 @@ pub(crate) async fn only_one_of_all_who_come_at_once_is_served(arena: &Arena) {
     let holding = |place: &tenure_core::Place| place.standing == Standing::Holding;
     let joined = joined.lock().unwrap().clone();
     assert_eq!(joined.len(), 48, "whoever would wait is in the line");
-    assert_eq!(joined.iter().filter(|(_, place)| holding(place)).count(), 1);
+    let served = joined.iter().filter(|(_, place)| holding(place)).count();
     if !arena.profile().await.fair {
+        assert!(served <= 1, "{served} hold together");
         return;
     }
+    assert_eq!(served, 1);
     let line = arena.client().await.sees("k").await;
     assert_eq!(line.len(), 48, "everyone stands in the line once");
     for (at, (ticket, place)) in line.iter().enumerate() {

@@ -40,8 +40,8 @@ impl<E: Engine> Distant<E> {
         Self { engine: Arc::new(engine), client, store, network, patience }
     }
 
-    fn profile_of(profile: Profile) -> Profile {
-        Profile { quick: false, ..profile }
+    fn told(&self) -> Profile {
+        Profile { quick: false, ..self.engine.profile() }
     }
 
     async fn carry<T, F>(

@@ -31,8 +31,8 @@ impl<E: Engine> Lossy<E> {
         Self { engine: Arc::new(engine), host, requests_per_mille, replies_per_mille }
     }
 
-    fn profile_of(profile: Profile) -> Profile {
-        profile
+    fn told(&self) -> Profile {
+        self.engine.profile()
     }
 
     async fn carry<T, F>(&self, asked: Asked<'_>, verb: impl Fn(Arc<E>) -> F + Send) -> Result<T>

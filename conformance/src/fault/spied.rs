@@ -23,8 +23,8 @@ impl<E: Engine> Spied<E> {
         Self { engine: Arc::new(engine), show: Box::new(show) }
     }
 
-    fn profile_of(profile: Profile) -> Profile {
-        profile
+    fn told(&self) -> Profile {
+        self.engine.profile()
     }
 
     async fn carry<T, F>(&self, asked: Asked<'_>, verb: impl Fn(Arc<E>) -> F + Send) -> Result<T>

@@ -1,5 +1,8 @@
 //! A holder as one finds it elsewhere: about a hundred lines, honest, unless it is told to sin.
 
+mod held;
+mod sin;
+
 use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,70 +11,14 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use tenure_core::wrap::AnyEngine;
 use tenure_core::{
-    Boxed, Engine as _, Error, Host, Key, Leave, Left, Loss, Patience, Place, Result, Share, Standing,
-    Ticket, TicketId, Time,
+    Engine as _, Error, Host, Key, Leave, Left, Patience, Place, Result, Share, Standing, Ticket,
+    TicketId, Time,
 };
 
-use super::{Claim, Client, Holder, Locking, View};
+pub use sin::Sin;
 
-/// What other libraries were seen to do wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sin {
-    /// Its lease begins when the answer arrives, not when the question was sent.
-    CountsFromTheReply,
-    /// It believes to the end of the lease, as if its clock and the store's were one.
-    CountsTheWholeTtl,
-    /// An outcome that is unknown counts as granted.
-    TakesUnknownForGranted,
-    /// A join that may have been carried out is forgotten.
-    ForgetsUnknownJoins,
-    /// Whoever gives up waiting stays in the line.
-    StaysWhenCancelled,
-    /// The answer to a late renewal brings back what was over.
-    RevivesTheDead,
-    /// A renewal that fails is a loss, and the next one takes it back.
-    Flaps,
-    /// A renewal that fails is a loss, with most of the lease to go.
-    GivesUpAtFirstTrouble,
-    /// What was released is renewed.
-    RenewsAfterRelease,
-    /// Its clock stands still while the machine sleeps.
-    SleepsThroughSleep,
-    /// It notices a loss when a renewal tells, however long that takes.
-    NoticesOnRenewal,
-    /// All its locks are renewed one after the other.
-    RenewsInTurn,
-    /// Its token is the time of its own wall clock.
-    TokenFromOwnClock,
-    /// Its release always went well.
-    ReleasesQuietly,
-    /// It waits to be rung for, and never looks.
-    WaitsForTheBell,
-    /// Every time it is woken, its time to wait begins anew.
-    WaitsAnew,
-}
-
-impl Sin {
-    /// All of them.
-    pub const ALL: [Self; 16] = [
-        Self::CountsFromTheReply,
-        Self::CountsTheWholeTtl,
-        Self::TakesUnknownForGranted,
-        Self::ForgetsUnknownJoins,
-        Self::StaysWhenCancelled,
-        Self::RevivesTheDead,
-        Self::Flaps,
-        Self::GivesUpAtFirstTrouble,
-        Self::RenewsAfterRelease,
-        Self::SleepsThroughSleep,
-        Self::NoticesOnRenewal,
-        Self::RenewsInTurn,
-        Self::TokenFromOwnClock,
-        Self::ReleasesQuietly,
-        Self::WaitsForTheBell,
-        Self::WaitsAnew,
-    ];
-}
+use self::held::Held;
+use super::{Claim, Client, Holder, Locking};
 
 /// The naive holder; without a sin it keeps every promise.
 #[derive(Clone, Copy, Debug, Default)]
@@ -136,8 +83,7 @@ impl Inner {
         wait: Option<Duration>,
     ) -> Result<Option<Box<dyn Claim>>> {
         let mut ends = wait.map(|wait| self.host.now().plus(wait));
-        let patience =
-            if wait == Some(Duration::ZERO) { Patience::NoWait } else { Patience::Wait };
+        let patience = if wait == Some(Duration::ZERO) { Patience::NoWait } else { Patience::Wait };
         loop {
             let mut claim = Held { stay: Stay::new(&self, &key, ttl), stays: false, token: 0 };
             let Some(()) = claim.stay.join(patience, ends, &mut claim.stays).await? else {
@@ -203,7 +149,7 @@ impl Stay {
             },
         };
         match joined {
-            Ok(Some(place)) => self.hear(sent, Ok(Some(place))),
+            Ok(Some(place)) => self.hear(sent, &Ok(Some(place))),
             Ok(None) => return Ok(None),
             Err(_) if self.inner.sins(Sin::TakesUnknownForGranted) => {
                 let mut known = self.known();
@@ -242,12 +188,12 @@ impl Stay {
         let answer = self.within(patience, renewal).await;
         let answered = matches!(answer, Some(Ok(_)));
         if at_most.is_none() || answered {
-            self.hear(sent, answer.unwrap_or_else(|| Err(Error::unavailable("no answer"))));
+            self.hear(sent, &answer.unwrap_or_else(|| Err(Error::unavailable("no answer"))));
         }
         answered
     }
 
-    fn hear(&self, sent: Time, answer: Result<Option<Place>>) {
+    fn hear(&self, sent: Time, answer: &Result<Option<Place>>) {
         let now = self.now();
         let sins = |sin| self.inner.sins(sin);
         self.judge();
@@ -304,9 +250,12 @@ impl Stay {
 
     fn is_finished(&self) -> bool {
         let known = *self.known();
-        let may_come_back =
-            self.inner.sins(Sin::Flaps) || self.inner.sins(Sin::RevivesTheDead);
-        if known.over { !self.inner.sins(Sin::RenewsAfterRelease) } else { known.lost && !may_come_back }
+        let may_come_back = self.inner.sins(Sin::Flaps) || self.inner.sins(Sin::RevivesTheDead);
+        if known.over {
+            !self.inner.sins(Sin::RenewsAfterRelease)
+        } else {
+            known.lost && !may_come_back
+        }
     }
 
     /// Takes the ticket out, however often that must be asked for.
@@ -333,7 +282,7 @@ impl Stay {
             return life;
         }
         let margin = Duration::from_millis(50).max(life / 100);
-        (life - life / 100).saturating_sub(margin)
+        life.saturating_sub(life / 100).saturating_sub(margin)
     }
 
     fn now(&self) -> Time {
@@ -346,92 +295,5 @@ impl Stay {
 
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-struct Held {
-    stay: Arc<Stay>,
-    /// It is left in the line.
-    stays: bool,
-    token: u64,
-}
-
-impl Claim for Held {
-    fn key(&self) -> String {
-        self.stay.ticket.key.as_str().to_owned()
-    }
-
-    fn token(&self) -> u64 {
-        self.token
-    }
-
-    fn id(&self) -> TicketId {
-        self.stay.ticket.id
-    }
-
-    fn view(&self) -> Arc<dyn View> {
-        Arc::new(StayView(self.stay.clone()))
-    }
-
-    fn release(self: Box<Self>) -> Boxed<Result<()>> {
-        Box::pin(async move {
-            let stay = &self.stay;
-            let was_lost = stay.judge().lost;
-            stay.known().over = true;
-            let left = stay.inner.engine.leave(&stay.ticket, Leave::Now).await;
-            if stay.inner.sins(Sin::ReleasesQuietly) {
-                return Ok(());
-            }
-            if was_lost || left? == Left::Absent {
-                return Err(Error::lost(Loss::Expired));
-            }
-            Ok(())
-        })
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.stay.known().over = true;
-        if !self.stays {
-            let stay = self.stay.clone();
-            self.stay.inner.host.spawn(Box::pin(stay.sweep()));
-        }
-    }
-}
-
-struct StayView(Arc<Stay>);
-
-impl View for StayView {
-    fn check(&self) -> Result<()> {
-        let known = self.0.judge();
-        let sins = |sin| self.0.inner.sins(sin);
-        let late = known.number.is_some() && self.0.now().has_reached(known.deadline);
-        if sins(Sin::RevivesTheDead) {
-            return if late { Err(Error::lost(Loss::Expired)) } else { Ok(()) };
-        }
-        if known.lost {
-            return Err(Error::lost(Loss::Expired));
-        }
-        if known.over {
-            return Err(Error::invalid("it was released"));
-        }
-        Ok(())
-    }
-
-    fn lost(&self) -> Boxed<()> {
-        let view = Self(self.0.clone());
-        Box::pin(async move {
-            loop {
-                let known = *view.0.known();
-                if known.over && !known.lost {
-                    std::future::pending::<()>().await;
-                }
-                if view.check().is_err() {
-                    return;
-                }
-                view.0.inner.host.sleep(view.0.ticket.ttl / 100).await;
-            }
-        })
     }
 }

@@ -76,8 +76,11 @@ impl Scene {
             let mut seen = lock(&seen);
             let at = world.passed();
             seen.push(Question { verb: question.verb, id: question.id(), at });
-            let storm = seen.iter().rev().nth(QUESTIONS_PER_MOMENT_MAX);
-            assert!(storm.is_none_or(|storm| storm.at < at), "it asks for ever: {question:?}");
+            let earlier = seen.iter().rev().nth(QUESTIONS_PER_MOMENT_MAX);
+            assert!(
+                earlier.is_none_or(|earlier| earlier.at < at),
+                "it asks for ever: {question:?}"
+            );
         });
         let client = self.holder.connect(AnyEngine::new(engine), host.clone());
         Actor { host, network, client, asked }

@@ -64,12 +64,22 @@ impl Plan {
                 (format!("{at}-{}", kind.word()), kind)
             })
             .collect();
-        let wraps =
-            Wraps { retry: below(3) == 0, hosted: below(4) == 0, traced: below(4) == 0 };
+        let wraps = Wraps { retry: below(3) == 0, hosted: below(4) == 0, traced: below(4) == 0 };
         let weather = if calm { fair(ttl) } else { foul(ttl, &mut below) };
         let trouble = (!calm).then(|| ttl * u32::try_from(4 + below(12)).unwrap_or(4));
         let tasks = 1 + usize::try_from(below(2)).unwrap_or(0);
-        Self { seed, ttl, clients, tasks, steps: 2 + below(3), keys, nodes, wraps, weather, trouble }
+        Self {
+            seed,
+            ttl,
+            clients,
+            tasks,
+            steps: 2 + below(3),
+            keys,
+            nodes,
+            wraps,
+            weather,
+            trouble,
+        }
     }
 
     /// The weather when the trouble is over.

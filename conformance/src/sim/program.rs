@@ -1,20 +1,24 @@
 //! A program: what a user of locks does, step by step, and what it believes while it does it.
 
+mod asking;
+mod done;
+mod got;
+mod term;
+
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
-use futures_util::future::{Either, select};
-use tenure_core::{
-    AllGuard, Error, Guard, Held, Host as _, Locks, Result, SHARE_OF_MAX, Share, TicketId,
-    WriteGuard,
-};
+use futures_util::future::select;
+use tenure_core::{Error, Host as _, Locks, Loss, Result, SHARE_OF_MAX, Share};
 
+use self::asking::Wish;
+use self::done::Done;
+use self::got::{Got, Part};
 use super::plan::{Plan, Use};
 use super::referee::{Believer, Referee};
 use super::trouble::part;
 use super::{SimHost, World};
-use crate::holder::{Claim, Client, View};
+use crate::holder::Client;
 
 /// Whose locks a program uses.
 #[derive(Clone)]
@@ -40,55 +44,6 @@ pub(super) struct Program {
     pub(super) host: Arc<SimHost>,
     pub(super) referee: Referee,
     pub(super) plan: Arc<Plan>,
-}
-
-/// Whether a program has ended, and what it waits for if it has not.
-#[derive(Clone, Default)]
-pub(super) struct Done(Arc<Mutex<(bool, String)>>);
-
-impl Done {
-    pub(super) fn is_set(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).0
-    }
-
-    pub(super) fn waits_for(&self) -> String {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).1.clone()
-    }
-
-    fn wait_for(&self, what: String) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).1 = what;
-    }
-
-    fn set(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).0 = true;
-    }
-}
-
-/// How long a program is willing to wait.
-#[derive(Clone, Copy, Debug)]
-enum Wish {
-    Try,
-    Within(Duration),
-    Ever,
-    /// As long as it takes, but the future is dropped after so long.
-    Dropped(Duration),
-}
-
-/// What a program got hold of.
-enum Got {
-    One(Guard, Share),
-    Write(WriteGuard),
-    All(AllGuard),
-    Other(Box<dyn Claim>),
-}
-
-/// One lock of what it got.
-struct Part {
-    key: String,
-    share: Share,
-    token: u64,
-    id: TicketId,
-    view: Arc<dyn View>,
 }
 
 pub(super) fn start(program: Program) -> Done {
@@ -120,12 +75,15 @@ impl Program {
         let wish = self.wish();
         self.referee.note(|| format!("{} asks for {key} ({wish:?})", self.name));
         done.wait_for(format!("{key} ({wish:?})"));
+        if let (Player::Tenure(locks), Use::Mutex, Wish::Ever) = (&self.player, *kind, wish)
+            && self.one_in(5)
+        {
+            return self.lead(locks, key).await;
+        }
         match self.ask(key, *kind, wish).await {
             Ok(Some(got)) => self.hold(got).await,
             Ok(None) => self.referee.note(|| format!("{} goes without {key}", self.name)),
-            Err(error) => {
-                self.referee.hear_error(&self.name, &error, self.plan.trouble.is_none());
-            }
+            Err(error) => self.hear(&error, false),
         }
     }
 
@@ -139,144 +97,39 @@ impl Program {
         }
     }
 
-    async fn ask(&self, key: &str, kind: Use, wish: Wish) -> Result<Option<Got>> {
-        match wish {
-            Wish::Dropped(time) => {
-                let asked = pin!(self.ask_patiently(key, kind, Wish::Ever));
-                match select(asked, self.host.sleep(time)).await {
-                    Either::Left((got, _)) => got,
-                    Either::Right(_) => Ok(None),
-                }
-            }
-            _ => self.ask_patiently(key, kind, wish).await,
-        }
-    }
-
-    async fn ask_patiently(&self, key: &str, kind: Use, wish: Wish) -> Result<Option<Got>> {
-        let locks = match &self.player {
-            Player::Tenure(locks) => locks,
-            Player::Other(client) => {
-                let wait = match wish {
-                    Wish::Try => Some(Duration::ZERO),
-                    Wish::Within(time) => Some(time),
-                    Wish::Ever | Wish::Dropped(_) => None,
-                };
-                return Ok(client.lock(key, self.plan.ttl, wait).await?.map(Got::Other));
-            }
-        };
-        match kind {
-            Use::Mutex => match self.world().random() % 4 {
-                0 => self.ask_all(locks, key, wish).await,
-                1 => self.ask_seat(locks, key, wish).await,
-                _ => self.ask_mutex(locks, key, wish).await,
-            },
-            Use::RwLock => self.ask_rwlock(locks, key, wish).await,
-            Use::Semaphore(permits) => self.ask_permits(locks, key, permits, wish).await,
-        }
-    }
-
-    async fn ask_mutex(&self, locks: &Locks, key: &str, wish: Wish) -> Result<Option<Got>> {
-        let mut mutex = locks.mutex(key).ttl(self.plan.ttl);
-        if self.one_in(8) {
-            mutex = mutex.max_hold(part(self.world(), self.plan.ttl * 2));
-        }
-        // Nobody may lose anything in a calm world, and what nobody renews is lost.
-        if self.plan.trouble.is_some() && self.one_in(8) {
-            mutex = mutex.by_hand();
-        }
-        let guard = match wish {
-            Wish::Try => mutex.try_lock().await?,
-            Wish::Within(time) => mutex.lock_within(time).await?,
-            Wish::Ever | Wish::Dropped(_) => Some(mutex.lock().await?),
-        };
-        Ok(guard.map(|guard| Got::One(guard, Share::WHOLE)))
-    }
-
-    async fn ask_seat(&self, locks: &Locks, key: &str, wish: Wish) -> Result<Option<Got>> {
-        let election = locks.election(key).ttl(self.plan.ttl).note(self.name.as_str());
-        let guard = match wish {
-            Wish::Try => election.try_campaign().await?,
-            Wish::Within(time) => election.campaign_within(time).await?,
-            Wish::Ever | Wish::Dropped(_) => Some(election.campaign().await?),
-        };
-        Ok(guard.map(|guard| Got::One(guard, Share::WHOLE)))
-    }
-
-    async fn ask_all(&self, locks: &Locks, key: &str, wish: Wish) -> Result<Option<Got>> {
-        let mutexes = self.plan.keys.iter().filter(|(_, kind)| *kind == Use::Mutex);
-        let mut keys: Vec<&str> = mutexes.map(|(name, _)| name.as_str()).collect();
-        keys.reverse();
-        keys.push(key);
-        let all = locks.all(keys).ttl(self.plan.ttl);
-        let guard = match wish {
-            Wish::Try => all.try_lock().await?,
-            Wish::Within(time) => all.lock_within(time).await?,
-            Wish::Ever | Wish::Dropped(_) => Some(all.lock().await?),
-        };
-        Ok(guard.map(Got::All))
-    }
-
-    async fn ask_rwlock(&self, locks: &Locks, key: &str, wish: Wish) -> Result<Option<Got>> {
-        let lock = locks.rwlock(key).ttl(self.plan.ttl);
-        if self.one_in(2) {
-            let guard = match wish {
-                Wish::Try => lock.try_write().await?,
-                Wish::Within(time) => lock.write_within(time).await?,
-                Wish::Ever | Wish::Dropped(_) => Some(lock.write().await?),
-            };
-            return Ok(guard.map(Got::Write));
-        }
-        let guard = match wish {
-            Wish::Try => lock.try_read().await?,
-            Wish::Within(time) => lock.read_within(time).await?,
-            Wish::Ever | Wish::Dropped(_) => Some(lock.read().await?),
-        };
-        Ok(guard.map(|guard| Got::One(guard, Share::new(1, SHARE_OF_MAX).expect("a reader's"))))
-    }
-
-    async fn ask_permits(
-        &self,
-        locks: &Locks,
-        key: &str,
-        permits: u32,
-        wish: Wish,
-    ) -> Result<Option<Got>> {
-        let count = 1 + u32::try_from(self.world().random() % u64::from(permits)).unwrap_or(0);
-        let semaphore = locks.semaphore(key, permits).ttl(self.plan.ttl);
-        let guard = match wish {
-            Wish::Try => semaphore.try_acquire_many(count).await?,
-            Wish::Within(time) => semaphore.acquire_many_within(count, time).await?,
-            Wish::Ever | Wish::Dropped(_) => Some(semaphore.acquire_many(count).await?),
-        };
-        let share = Share::new(count, permits)?;
-        Ok(guard.map(|guard| Got::One(guard, share)))
+    /// An error that is no fault of the holder's where something may be in trouble.
+    fn hear(&self, error: &Error, excused: bool) {
+        let calm = self.plan.trouble.is_none();
+        self.referee.hear_error(&self.name, error, calm && !excused);
     }
 
     /// Holds for a while, as long as it believes.
     async fn hold(&self, mut got: Got) {
         let parts = got.parts();
         let numbers: Vec<u64> = parts.iter().map(|part| self.announce(part)).collect();
-        let calm = self.plan.trouble.is_none();
         let turns = 1 + self.world().random() % 6;
         for _ in 0..turns {
             let nap = self.host.sleep(part(self.world(), self.plan.ttl / 2));
             let told = pin!(parts[0].view.lost());
             select(told, nap).await;
             if let Err(error) = self.look(&parts) {
-                let because = error.loss().is_some_and(|loss| loss != tenure_core::Loss::HeldTooLong);
-                self.referee.hear_error(&self.name, &error, calm && because);
+                self.hear(&error, error.loss() == Some(Loss::HeldTooLong));
                 break;
             }
-            match self.occupy(got, &numbers).await {
-                Some(kept) => got = kept,
-                None => {
-                    numbers.iter().for_each(|number| self.referee.end(*number));
-                    return;
-                }
-            }
+            let Some(kept) = self.occupy(got, &numbers).await else {
+                self.end(&numbers);
+                return;
+            };
+            got = kept;
         }
-        numbers.iter().for_each(|number| self.referee.end(*number));
+        self.end(&numbers);
         self.give_back(got, &parts).await;
+    }
+
+    fn end(&self, numbers: &[u64]) {
+        for number in numbers {
+            self.referee.end(*number);
+        }
     }
 
     fn announce(&self, part: &Part) -> u64 {
@@ -288,6 +141,7 @@ impl Program {
             token: part.token,
             id: part.id,
             view: part.view.clone(),
+            works: false,
         });
         let (referee, view) = (self.referee.clone(), part.view.clone());
         let (who, key) = (self.name.clone(), part.key.clone());
@@ -295,7 +149,9 @@ impl Program {
             view.lost().await;
             referee.note(|| format!("{who} is told that {key} is lost"));
             if view.check().is_ok() {
-                referee.object(format!("{who} was told that {key} is lost, and believes all the same"));
+                referee.object(format!(
+                    "{who} was told that {key} is lost, and believes all the same"
+                ));
             }
         }));
         number
@@ -330,13 +186,14 @@ impl Program {
 
     /// Something to do with what is held, now and then. `None`: it is held no more.
     async fn occupy(&self, got: Got, numbers: &[u64]) -> Option<Got> {
-        let calm = self.plan.trouble.is_none();
-        let hear = |error: &Error| self.referee.hear_error(&self.name, error, calm && error.loss().is_none());
+        let hear = |error: &Error| self.hear(error, error.loss().is_some());
         match got {
             Got::Write(guard) if self.one_in(3) => {
                 self.referee.note(|| format!("{} downgrades", self.name));
                 // Whoever is about to read only must not count on writing any more.
-                numbers.iter().for_each(|number| self.referee.shrink(*number, 1));
+                for number in numbers {
+                    self.referee.shrink(*number, 1);
+                }
                 match guard.downgrade().await {
                     Ok(guard) => {
                         let share = Share::new(1, SHARE_OF_MAX).expect("a reader's");
@@ -379,53 +236,7 @@ impl Program {
                 "{} had lost {}, and its release claims that it was held",
                 self.name, parts[0].key
             )),
-            Err(error) => {
-                let because = believed && error.loss().is_none();
-                self.referee.hear_error(&self.name, &error, self.plan.trouble.is_none() && because);
-            }
-        }
-    }
-}
-
-impl Got {
-    fn parts(&self) -> Vec<Part> {
-        match self {
-            Self::One(guard, share) => vec![Part::of(guard.held(), *share)],
-            Self::Write(guard) => {
-                let share = Share::new(SHARE_OF_MAX, SHARE_OF_MAX).expect("a writer's");
-                vec![Part::of(guard.held(), share)]
-            }
-            Self::All(all) => {
-                all.guards().iter().map(|guard| Part::of(guard.held(), Share::WHOLE)).collect()
-            }
-            Self::Other(claim) => vec![Part {
-                key: claim.key(),
-                share: Share::WHOLE,
-                token: claim.token(),
-                id: claim.id(),
-                view: claim.view(),
-            }],
-        }
-    }
-
-    async fn release(self) -> Result<()> {
-        match self {
-            Self::One(guard, _) => guard.release().await,
-            Self::Write(guard) => guard.release().await,
-            Self::All(all) => all.release().await,
-            Self::Other(claim) => claim.release().await,
-        }
-    }
-}
-
-impl Part {
-    fn of(held: Held, share: Share) -> Self {
-        Self {
-            key: held.key().as_str().to_owned(),
-            share,
-            token: held.token(),
-            id: held.id(),
-            view: Arc::new(held),
+            Err(error) => self.hear(&error, !believed || error.loss().is_some()),
         }
     }
 }

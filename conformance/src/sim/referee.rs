@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use tenure_core::{Engine as _, Kind, Key, Memory, Standing, TicketId};
+use tenure_core::{Engine as _, Key, Kind, Memory, Standing, TicketId};
 
 use super::World;
 use crate::fault::{Asked, Verb};
@@ -58,6 +58,8 @@ pub(super) struct Believer {
     pub(super) token: u64,
     pub(super) id: TicketId,
     pub(super) view: Arc<dyn View>,
+    /// Its work is to be stopped before its ticket is given back.
+    pub(super) works: bool,
 }
 
 /// What was seen of a key.
@@ -134,6 +136,13 @@ impl Referee {
         number
     }
 
+    /// Its work has begun, and must have ended when its ticket is given back.
+    pub(super) fn begin_work(&self, number: u64) {
+        if let Some(believer) = self.book().believers.get_mut(&number) {
+            believer.works = true;
+        }
+    }
+
     /// It now takes less.
     pub(super) fn shrink(&self, number: u64, take: u32) {
         if let Some(believer) = self.book().believers.get_mut(&number) {
@@ -159,9 +168,7 @@ impl Referee {
         let believers: Vec<_> = {
             let book = self.book();
             let of_key = book.believers.values().filter(|believer| believer.key == key);
-            of_key
-                .map(|b| (b.who.clone(), b.take, b.of, b.token, b.id, b.view.clone()))
-                .collect()
+            of_key.map(|b| (b.who.clone(), b.take, b.of, b.token, b.id, b.view.clone())).collect()
         };
         let mut sum = 0;
         let mut who_believe = Vec::new();
@@ -222,7 +229,9 @@ impl Referee {
         }
         book.tally.refused += 1;
         drop(book);
-        self.note(|| format!("the write of {who} to {key} with {token} is refused: {fence} came before"));
+        self.note(|| {
+            format!("the write of {who} to {key} with {token} is refused: {fence} came before")
+        });
         if believes {
             self.object(format!(
                 "{who} holds {key} with the token {token}, and a newer one, {fence}, came before it"
@@ -232,29 +241,35 @@ impl Referee {
 
     /// Sees every question before it is sent.
     pub(super) fn overhear(&self, who: &str, asked: Asked<'_>) {
-        let moment = self.world.passed();
-        let renews_what_it_left = {
-            let mut book = self.book();
-            book.questions = if book.moment == moment { book.questions + 1 } else { 0 };
-            book.moment = moment;
-            let seed = self.world.seed();
-            let questions = book.questions;
-            assert!(
-                questions < QUESTIONS_PER_MOMENT_MAX,
-                "{who} asks for ever, and time does not go on: {asked:?} (seed {seed})"
-            );
-            match (asked.verb, asked.id()) {
-                (Verb::Leave, Some(id)) => {
-                    book.left.insert(id);
-                    false
-                }
-                (Verb::Renew, Some(id)) => book.left.contains(&id),
-                _ => false,
-            }
-        };
-        if renews_what_it_left {
+        self.count_question(who, asked);
+        let Some(id) = asked.id() else { return };
+        let mut book = self.book();
+        let works = book.believers.values().any(|believer| believer.works && believer.id == id);
+        let has_left = book.left.contains(&id);
+        if asked.verb == Verb::Leave {
+            book.left.insert(id);
+        }
+        drop(book);
+        if asked.verb == Verb::Renew && has_left {
             self.object(format!("{who} renews a ticket that it has given back"));
         }
+        if asked.verb == Verb::Leave && works {
+            self.object(format!("{who} gives up its seat, and its work goes on"));
+        }
+    }
+
+    fn count_question(&self, who: &str, asked: Asked<'_>) {
+        let moment = self.world.passed();
+        let mut book = self.book();
+        book.questions = if book.moment == moment { book.questions + 1 } else { 0 };
+        book.moment = moment;
+        let questions = book.questions;
+        drop(book);
+        assert!(
+            questions < QUESTIONS_PER_MOMENT_MAX,
+            "{who} asks for ever, and time does not go on: {asked:?} (seed {})",
+            self.world.seed()
+        );
     }
 
     /// What is left in the lines of the stores.

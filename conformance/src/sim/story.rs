@@ -157,10 +157,8 @@ impl Stage {
             trouble(&self.world, &self.referee, &self.plan, &mut self.ways, &memories, time).await;
         }
         self.referee.note(|| "the trouble is over".to_owned());
-        self.finish(|| {
-            started.iter().all(|(_, host, done)| done.is_set() || self.is_dead(host))
-        })
-        .await;
+        self.finish(|| started.iter().all(|(_, host, done)| done.is_set() || self.is_dead(host)))
+            .await;
         for (name, host, done) in &started {
             if !done.is_set() && !self.is_dead(host) && self.referee.violation().is_none() {
                 self.referee.object(format!("{name} still waits for {}", done.waits_for()));

@@ -46,7 +46,7 @@ pub(super) async fn trouble(
             _ => troubled.die(),
         }
     }
-    for client in ways.iter().filter(|client| !client.dead) {
+    for client in ways.iter() {
         client.host.resume();
         for network in &client.networks {
             network.set(plan.fair());
@@ -66,19 +66,12 @@ impl Troubled<'_> {
     fn pause(self) {
         let time = part(self.world, self.plan.ttl * 3);
         self.referee.note(|| format!("{} is paused for {time:?}", self.client.name));
-        let (host, dead) = (self.client.host.clone(), self.client.dead);
+        let host = self.client.host.clone();
         host.pause();
-        self.later(time, move || {
-            if !dead {
-                host.resume();
-            }
-        });
+        self.later(time, move || host.resume());
     }
 
     fn let_machine_sleep(self) {
-        if self.client.dead {
-            return;
-        }
         let time = part(self.world, self.plan.ttl * 3);
         self.referee.note(|| format!("the machine of {} sleeps for {time:?}", self.client.name));
         let host = self.client.host.clone();
@@ -118,7 +111,8 @@ impl Troubled<'_> {
 
     fn set_clock(self) {
         let by_us = i64::try_from(self.world.random() % 7_200_000_000).unwrap_or(0) - 3_600_000_000;
-        self.referee.note(|| format!("the wall clock of {} is set by {by_us} µs", self.client.name));
+        self.referee
+            .note(|| format!("the wall clock of {} is set by {by_us} µs", self.client.name));
         self.client.host.step_wall_clock(by_us);
     }
 
@@ -126,7 +120,7 @@ impl Troubled<'_> {
         if self.plan.clients > 2 && self.client.name == "c0" {
             self.referee.note(|| format!("{} dies", self.client.name));
             self.client.dead = true;
-            self.client.host.pause();
+            self.client.host.kill();
         }
     }
 

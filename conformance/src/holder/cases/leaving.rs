@@ -132,7 +132,10 @@ async fn a_join_whose_answer_was_lost_neither_holds_nor_blocks(scene: Scene) -> 
         drop(asked);
         actor.network.set(Weather::STILL);
         let got = other.within(SOON, other.lock(KEY, None)).await;
-        ensure(matches!(got, Some(Ok(Some(_)))), "nobody is behind the ticket that blocks the line")?;
+        ensure(
+            matches!(got, Some(Ok(Some(_)))),
+            "nobody is behind the ticket that blocks the line",
+        )?;
         drop(got);
         scene.pass(SOON).await;
     }

@@ -1,0 +1,188 @@
+//! One process of a simulated world: its clocks, its timers, and what is done to it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tenure_core::{Boxed, Clock, Host, Time};
+
+use super::{Task, World};
+
+/// When every simulated wall clock starts: some day in 2023, in microseconds since 1970.
+const EPOCH_US: u64 = 1_700_000_000_000_000;
+
+#[derive(Clone, Copy, Default)]
+pub(super) struct Process {
+    pub(super) paused: bool,
+    dead: bool,
+    /// How much faster its clocks run than the world's, in parts per million.
+    drift_ppm: i64,
+    /// How far its clocks are from the world's.
+    offset_ns: u64,
+    /// How long its raw clock stood still while the machine slept.
+    slept_ns: u64,
+    /// How far its wall clock is from the world's.
+    wall_us: i64,
+}
+
+impl Process {
+    /// A process whose clocks are so far ahead of the world's.
+    pub(super) fn ahead_by(offset_ns: u64) -> Self {
+        Self { offset_ns, ..Self::default() }
+    }
+
+    fn now(&self, passed_ns: u64) -> Time {
+        let passed = i128::from(passed_ns);
+        let ran = passed + passed * i128::from(self.drift_ppm) / 1_000_000;
+        let boot_ns = u64::try_from(ran).unwrap_or(0) + self.offset_ns;
+        Time { boot_ns, raw_ns: boot_ns - self.slept_ns }
+    }
+
+    /// When its raw clock will have run on by so much, in the world's time.
+    fn world_ns(&self, raw_ns: u64) -> u64 {
+        let rate = u128::from((1_000_000 + self.drift_ppm).unsigned_abs().max(1));
+        let ns = (u128::from(raw_ns) * 1_000_000).div_ceil(rate);
+        u64::try_from(ns).unwrap_or(u64::MAX)
+    }
+}
+
+/// One process of a world: it has its own clocks, and it can be paused. Clones are the same process.
+#[derive(Clone)]
+pub struct SimHost {
+    pub(super) world: World,
+    pub(super) process: usize,
+}
+
+impl SimHost {
+    /// The world it is in.
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// Stops it, as `SIGSTOP` does: none of its tasks goes on.
+    pub fn pause(&self) {
+        self.world.state().processes[self.process].paused = true;
+    }
+
+    /// Lets it go on, as `SIGCONT` does.
+    pub fn resume(&self) {
+        let mut state = self.world.state();
+        let process = &mut state.processes[self.process];
+        process.paused = process.dead;
+    }
+
+    /// Ends it, as `SIGKILL` does: none of its tasks ever goes on.
+    pub fn kill(&self) {
+        let mut state = self.world.state();
+        let process = &mut state.processes[self.process];
+        (process.dead, process.paused) = (true, true);
+    }
+
+    /// Its machine slept for so long: its boot clock knows, its raw clock and its timers do not.
+    pub fn wake_from_sleep(&self, slept: Duration) {
+        let mut state = self.world.state();
+        let slept = nanos(slept);
+        let process = &mut state.processes[self.process];
+        process.slept_ns += slept;
+        process.offset_ns += slept;
+    }
+
+    /// Its machine sleeps for so long: none of its tasks goes on, and its raw clock and its timers
+    /// stand still, while its boot clock and the rest of the world go on.
+    pub async fn sleep_machine(&self, time: Duration) {
+        self.pause();
+        let before = self.now();
+        self.world.store().sleep(time).await;
+        let slept = self.now().boot_ns - before.boot_ns;
+        self.world.state().processes[self.process].slept_ns += slept;
+        self.resume();
+    }
+
+    /// Its clocks run faster than the world's by so much, or slower, from the beginning of the world.
+    pub fn set_drift_ppm(&self, drift_ppm: i64) {
+        self.world.state().processes[self.process].drift_ppm = drift_ppm;
+    }
+
+    /// Somebody sets its wall clock, forward or back.
+    pub fn step_wall_clock(&self, by_us: i64) {
+        self.world.state().processes[self.process].wall_us += by_us;
+    }
+}
+
+impl Clock for SimHost {
+    fn now(&self) -> Time {
+        let state = self.world.state();
+        state.processes[self.process].now(state.passed_ns)
+    }
+
+    fn wall_us(&self) -> u64 {
+        let state = self.world.state();
+        let wall_us = EPOCH_US + state.passed_ns / 1000;
+        wall_us.saturating_add_signed(state.processes[self.process].wall_us)
+    }
+}
+
+impl Host for SimHost {
+    fn sleep(&self, duration: Duration) -> Boxed<()> {
+        let due = self.now().raw_ns.saturating_add(nanos(duration));
+        Box::pin(Sleep { world: self.world.clone(), process: self.process, due, timer: None })
+    }
+
+    fn random(&self) -> u64 {
+        self.world.random()
+    }
+
+    fn spawn(&self, future: Boxed<()>) {
+        let mut state = self.world.state();
+        state.tasks_made += 1;
+        let id = state.tasks_made;
+        state.tasks.insert(id, Task { process: self.process, future: Some(future) });
+        state.ready.insert(id);
+    }
+}
+
+/// A timer goes by its process's raw clock, which stands still while the machine sleeps.
+struct Sleep {
+    world: World,
+    process: usize,
+    due: u64,
+    timer: Option<(u64, u64)>,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let world = self.world.clone();
+        let mut state = world.state();
+        if let Some(timer) = self.timer.take() {
+            state.timers.remove(&timer);
+        }
+        let process = state.processes[self.process];
+        let remaining = self.due.saturating_sub(process.now(state.passed_ns).raw_ns);
+        if remaining == 0 {
+            return Poll::Ready(());
+        }
+        state.timers_made += 1;
+        let at = state.passed_ns.saturating_add(process.world_ns(remaining));
+        let timer = (at, state.timers_made);
+        state.timers.insert(timer, (self.process, context.waker().clone()));
+        drop(state);
+        self.timer = Some(timer);
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(timer) = self.timer {
+            let removed = self.world.state().timers.remove(&timer);
+            drop(removed);
+        }
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

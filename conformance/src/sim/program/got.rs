@@ -1,0 +1,67 @@
+//! What a program got hold of, whichever primitive it asked.
+
+use std::sync::Arc;
+
+use tenure_core::{AllGuard, Guard, Held, Result, SHARE_OF_MAX, Share, TicketId, WriteGuard};
+
+use crate::holder::{Claim, View};
+
+/// What a program got hold of.
+pub(super) enum Got {
+    One(Guard, Share),
+    Write(WriteGuard),
+    All(AllGuard),
+    Other(Box<dyn Claim>),
+}
+
+/// One lock of what it got.
+pub(super) struct Part {
+    pub(super) key: String,
+    pub(super) share: Share,
+    pub(super) token: u64,
+    pub(super) id: TicketId,
+    pub(super) view: Arc<dyn View>,
+}
+
+impl Got {
+    pub(super) fn parts(&self) -> Vec<Part> {
+        match self {
+            Self::One(guard, share) => vec![Part::of(guard.held(), *share)],
+            Self::Write(guard) => {
+                let share = Share::new(SHARE_OF_MAX, SHARE_OF_MAX).expect("a writer's");
+                vec![Part::of(guard.held(), share)]
+            }
+            Self::All(all) => {
+                all.guards().iter().map(|guard| Part::of(guard.held(), Share::WHOLE)).collect()
+            }
+            Self::Other(claim) => vec![Part {
+                key: claim.key(),
+                share: Share::WHOLE,
+                token: claim.token(),
+                id: claim.id(),
+                view: claim.view(),
+            }],
+        }
+    }
+
+    pub(super) async fn release(self) -> Result<()> {
+        match self {
+            Self::One(guard, _) => guard.release().await,
+            Self::Write(guard) => guard.release().await,
+            Self::All(all) => all.release().await,
+            Self::Other(claim) => claim.release().await,
+        }
+    }
+}
+
+impl Part {
+    pub(super) fn of(held: Held, share: Share) -> Self {
+        Self {
+            key: held.key().as_str().to_owned(),
+            share,
+            token: held.token(),
+            id: held.id(),
+            view: Arc::new(held),
+        }
+    }
+}

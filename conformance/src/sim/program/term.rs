@@ -1,0 +1,44 @@
+//! A term: an elected leader's work, which is stopped before its seat is given up.
+
+use tenure_core::{Held, Host as _, Locks, Share};
+
+use super::Program;
+use super::got::Part;
+use crate::sim::referee::Referee;
+use crate::sim::trouble::part;
+
+/// Work that goes on until this is dropped.
+struct Work {
+    referee: Referee,
+    number: u64,
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.referee.end(self.number);
+    }
+}
+
+impl Program {
+    /// Campaigns and leads, again if need be, until a term's work is done.
+    pub(super) async fn lead(&self, locks: &Locks, key: &str) {
+        let election = locks.election(key).ttl(self.plan.ttl).note(self.name.as_str());
+        if let Err(error) = election.run(|term| self.work(term)).await {
+            self.hear(&error, false);
+        }
+    }
+
+    async fn work(&self, term: Held) {
+        let part_held = [Part::of(term, Share::WHOLE)];
+        let number = self.announce(&part_held[0]);
+        let _work = Work { referee: self.referee.clone(), number };
+        self.referee.begin_work(number);
+        for _ in 0..=self.world().random() % 6 {
+            self.host.sleep(part(self.world(), self.plan.ttl / 2)).await;
+            if self.look(&part_held).is_err() {
+                // Whoever runs this drops it now.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Engines that take one name for another, or tell events and counts wrongly.
+
+use std::time::Duration;
+
+use tenure_core::event::{Cursor, News, Scope, What};
+use tenure_core::{
+    Engine as _, Key, Leave, Left, Memory, Patience, Place, Result, Standing, Tally, Ticket, Wake,
+    Window,
+};
+
+use crate::Store;
+use crate::twist::{Twist, pause, twist};
+
+/// Takes several names for the same one.
+pub(crate) struct Folds {
+    pub(crate) store: Store,
+    pub(crate) fold: fn(&str) -> String,
+}
+
+/// Only the first so many bytes of a name count.
+pub(crate) fn cut_short(name: &str) -> String {
+    let end = (0..=name.len().min(190)).rev().find(|at| name.is_char_boundary(*at));
+    name[..end.unwrap_or(0)].to_owned()
+}
+
+/// Large and small letters are the same.
+pub(crate) fn case_blind(name: &str) -> String {
+    name.to_lowercase()
+}
+
+/// A name ends at its first NUL.
+pub(crate) fn ended_by_nul(name: &str) -> String {
+    let name = name.split('\0').next().unwrap_or_default();
+    if name.is_empty() { "nul".to_owned() } else { name.to_owned() }
+}
+
+/// Spaces around a name are taken away.
+pub(crate) fn trimmed(name: &str) -> String {
+    let name = name.trim();
+    if name.is_empty() { "space".to_owned() } else { name.to_owned() }
+}
+
+impl Folds {
+    fn key(&self, key: &Key) -> Key {
+        let folded = Key::new((self.fold)(key.as_str())).expect("a folded name is a name");
+        self.store.state.names.lock().unwrap().insert(folded.clone(), key.clone());
+        folded
+    }
+
+    fn ticket(&self, ticket: &Ticket) -> Ticket {
+        Ticket { key: self.key(&ticket.key), ..ticket.clone() }
+    }
+}
+
+impl Twist for Folds {
+    fn memory(&self) -> &Memory {
+        &self.store.memory
+    }
+
+    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+        self.store.memory.join(&self.ticket(ticket), patience).await
+    }
+
+    async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
+        self.store.memory.renew(&self.ticket(ticket)).await
+    }
+
+    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+        self.store.memory.leave(&self.ticket(ticket), how).await
+    }
+
+    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+        self.store.memory.watch(&self.ticket(ticket), seen).await
+    }
+
+    async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
+        let line = self.store.memory.line(&self.key(key)).await?;
+        Ok(line.into_iter().map(|(ticket, place)| (Ticket { key: key.clone(), ..ticket }, place)).collect())
+    }
+
+    async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
+        let keys = self.store.memory.keys("").await?;
+        let names = self.store.state.names.lock().unwrap();
+        let mut keys: Vec<Key> = keys.iter().filter_map(|key| names.get(key).cloned()).collect();
+        keys.retain(|key| key.as_str().starts_with(prefix));
+        keys.sort_unstable();
+        Ok(keys)
+    }
+
+    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
+        self.store.memory.tally(&self.key(key), by, window).await
+    }
+}
+
+twist! {
+    /// A prefix is a pattern.
+    TakesPrefixesForPatterns {
+        async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
+            let literal = prefix.split(['*', '%', '_', '?', '[']).next().unwrap_or_default();
+            self.0.memory.keys(literal).await
+        }
+    }
+}
+
+twist! {
+    /// Names are listed even when nobody is there any more.
+    ListsEmptyLines {
+        async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+            self.0.state.names.lock().unwrap().insert(ticket.key.clone(), ticket.key.clone());
+            self.0.memory.join(ticket, patience).await
+        }
+
+        async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
+            let names = self.0.state.names.lock().unwrap().clone();
+            let mut keys: Vec<Key> = names.into_keys().filter(|key| key.as_str().starts_with(prefix)).collect();
+            keys.sort_unstable();
+            Ok(keys)
+        }
+    }
+}
+
+twist! {
+    /// Notes and owners are cut.
+    CutsNotes {
+        async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+            let note: String = ticket.note.chars().take(200).collect();
+            self.0.memory.join(&Ticket { note: note.into(), ..ticket.clone() }, patience).await
+        }
+    }
+}
+
+/// A twist of what onlookers are told.
+macro_rules! tells {
+    ($(#[$doc:meta])* $name:ident, |$news:ident, $after:ident| $change:block) => {
+        twist! {
+            $(#[$doc])*
+            $name {
+                async fn events(&self, scope: &Scope, $after: Option<Cursor>) -> Result<News> {
+                    let mut $news = self.0.memory.events(scope, $after).await?;
+                    $change
+                    Ok($news)
+                }
+            }
+        }
+    };
+}
+
+tells! {
+    /// What comes together with something else is not told.
+    TellsOnlyTheLast, |news, _after| {
+        let skipped = news.events.len().saturating_sub(1);
+        news.events.drain(..skipped);
+    }
+}
+
+tells! {
+    /// What comes together is told backwards.
+    TellsBackwards, |news, _after| { news.events.reverse(); }
+}
+
+tells! {
+    /// An expiry is told as a release.
+    TellsNoExpiry, |news, _after| {
+        for event in &mut news.events {
+            if event.what == What::Expired {
+                event.what = What::Left;
+            }
+        }
+    }
+}
+
+tells! {
+    /// The last that was told is told again.
+    TellsTwice, |news, after| {
+        if after.is_some() && news.cursor.0 > 0 {
+            news.cursor.0 -= 1;
+        }
+    }
+}
+
+tells! {
+    /// Changes are not told.
+    TellsNoChange, |news, _after| { news.events.retain(|event| event.what != What::Changed); }
+}
+
+twist! {
+    /// Whatever the scope, everything is told.
+    TellsEverything {
+        async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+            let all = Scope::Prefix(String::new());
+            let scope = if after.is_some() { &all } else { scope };
+            self.0.memory.events(scope, after).await
+        }
+    }
+}
+
+twist! {
+    /// It looks at the count, and then counts: not in one step.
+    CountsInTwoSteps {
+        async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
+            let before = self.0.memory.tally(key, 0, window).await?;
+            pause().await;
+            let after = self.0.memory.tally(key, by, window).await?;
+            Ok(Tally { value: if window.is_none() { before.value + by } else { after.value }, ..after })
+        }
+    }
+}
+
+twist! {
+    /// What is refused counts all the same.
+    CountsWhatItRefuses {
+        async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
+            let Some(window) = window else { return self.0.memory.tally(key, by, None).await };
+            let tally = self.0.memory.tally(key, by, Some(Window { limit: None, ..window })).await?;
+            let allowed = window.limit.is_none_or(|limit| tally.value <= limit);
+            Ok(Tally { allowed, ..tally })
+        }
+    }
+}
+
+twist! {
+    /// A window never ends.
+    CountsForEver {
+        async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
+            let window = window.map(|window| Window { per: Duration::from_secs(1 << 20), ..window });
+            let tally = self.0.memory.tally(key, by, window).await?;
+            let hour = Duration::from_secs(3600);
+            Ok(Tally { resets_in: tally.resets_in.map(|left| left.min(hour)), ..tally })
+        }
+    }
+}
+
+twist! {
+    /// Looking at a count begins its window.
+    LookingOpensAWindow {
+        async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
+            let Some(window) = window else { return self.0.memory.tally(key, by, None).await };
+            let began = self.0.since(key, window.per);
+            let tally = self.0.memory.tally(key, by, Some(window)).await?;
+            Ok(Tally { resets_in: Some(window.per.saturating_sub(began)), ..tally })
+        }
+    }
+}
+
+twist! {
+    /// A sequence and a count of one name are one.
+    MixesCounts {
+        async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
+            if window.is_some() {
+                self.0.memory.tally(key, by, None).await?;
+            }
+            self.0.memory.tally(key, by, window).await
+        }
+    }
+}
+
+twist! {
+    /// A sequence begins at zero.
+    CountsFromZero {
+        async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
+            let tally = self.0.memory.tally(key, by, window).await?;
+            let late = u64::from(window.is_none() && tally.value > 0);
+            Ok(Tally { value: tally.value - late, ..tally })
+        }
+    }
+}
+
+twist! {
+    /// A sequence ends with the ttl of a lock.
+    ForgetsSequences {
+        async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
+            if window.is_some() {
+                return self.0.memory.tally(key, by, window).await;
+            }
+            let short = Window { per: crate::TTL, limit: None };
+            let tally = self.0.memory.tally(key, by, Some(short)).await?;
+            Ok(Tally { resets_in: None, ..tally })
+        }
+    }
+}
+
+twist! {
+    /// A sequence that is used up says nothing of it.
+    CountsOnAndOn {
+        async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
+            match self.0.memory.tally(key, by, window).await {
+                Err(_) => self.0.memory.tally(key, 0, window).await,
+                counted => counted,
+            }
+        }
+    }
+}
