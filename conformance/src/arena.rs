@@ -14,6 +14,7 @@ use tenure_core::{
 };
 
 use crate::helper::Helper;
+use crate::paced::Paced;
 use crate::together;
 
 /// How many lives of a ticket a case may wait for something that must happen, where time is real.
@@ -120,8 +121,16 @@ impl Arena {
     }
 
     /// Another client of the same store.
+    ///
+    /// A store that promises no order may be several stores, which answers when most of them have: the
+    /// story goes on when the others have had time to follow.
     pub async fn client(&self) -> AnyEngine {
-        (self.open)().await.expect("the store can be opened")
+        let engine = (self.open)().await.expect("the store can be opened");
+        if engine.profile().fair {
+            return engine;
+        }
+        let (host, moment) = (self.host.clone(), self.ttl / 1000);
+        AnyEngine::new(Paced::after(engine, move || host.sleep(moment)))
     }
 
     /// The locks of another client.

@@ -6,79 +6,15 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use tenure_core::event::{Cursor, News, Scope};
-use tenure_core::wrap::AnyEngine;
-use tenure_core::{
-    Engine, Key, Leave, Left, Locks, Patience, Place, Profile, Result, Standing, Tally, Ticket,
-    Wake, Window,
-};
+use tenure_core::{Locks, Result};
 
 use crate::Arena;
+use crate::paced::{Paced, pause};
 
 /// A future that needs more polls than this waits for something that does not come.
 const POLLS_MAX: u32 = 60;
 /// So often a future is polled that waits for somebody else.
 const POLLS_IN_VAIN: u32 = 12;
-
-/// An engine whose every verb is pending once before and once after it acts.
-struct Slow(AnyEngine);
-
-async fn pause() {
-    let mut paused = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut paused, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
-}
-
-async fn slowly<T>(verb: impl Future<Output = T>) -> T {
-    pause().await;
-    let answer = verb.await;
-    pause().await;
-    answer
-}
-
-impl Engine for Slow {
-    fn profile(&self) -> Profile {
-        self.0.profile()
-    }
-
-    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
-        slowly(self.0.join(ticket, patience)).await
-    }
-
-    async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        slowly(self.0.renew(ticket)).await
-    }
-
-    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
-        slowly(self.0.leave(ticket, how)).await
-    }
-
-    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
-        slowly(self.0.watch(ticket, seen)).await
-    }
-
-    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
-        slowly(self.0.events(scope, after)).await
-    }
-
-    async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
-        slowly(self.0.line(key)).await
-    }
-
-    async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
-        slowly(self.0.keys(prefix)).await
-    }
-
-    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
-        slowly(self.0.tally(key, by, window)).await
-    }
-}
 
 /// The locks of a slow client, and those of somebody who looks on.
 struct Sweep<'a> {
@@ -91,7 +27,7 @@ struct Sweep<'a> {
 
 impl<'a> Sweep<'a> {
     async fn new(arena: &'a Arena) -> Self {
-        let locks = Locks::on(Slow(arena.client().await), arena.host());
+        let locks = Locks::on(Paced::around(arena.client().await, || Box::pin(pause())), arena.host());
         let at_once = locks.guarantees().quick && !arena.is_simulated();
         Self { arena, locks, onlooker: arena.locks().await, at_once }
     }
@@ -240,7 +176,8 @@ pub(crate) async fn whoever_renews_by_hand_may_be_dropped(arena: &Arena) {
     sweep.in_vain(|| held.warned()).await;
     guard.check().expect("it is held all the same");
     let line = sweep.onlooker.line("k").await.unwrap();
-    assert_eq!((&*line[0].0.note, line[0].1.number), ("new", token));
+    assert_eq!((&*line[0].0.note, line[0].0.id), ("new", guard.id()));
+    assert_eq!(guard.token(), token, "it is the same hold");
     guard.release().await.expect("it was held");
     sweep.is_left(0).await;
 }
@@ -274,7 +211,7 @@ pub(crate) async fn an_onlooker_who_is_dropped_and_looks_on_misses_nothing(arena
         }
         arena.pass(std::time::Duration::from_millis(1)).await;
     }
-    assert_eq!(seen.map(|leader| leader.token), Some(seat.token()));
+    assert_eq!(seen.map(|leader| leader.id), Some(seat.id()));
 }
 
 pub(crate) async fn whoever_counts_may_be_dropped(arena: &Arena) {

@@ -9,6 +9,7 @@ pub mod fault;
 pub mod helper;
 pub mod holder;
 mod model;
+mod paced;
 pub mod sim;
 mod suite;
 mod together;

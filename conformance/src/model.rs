@@ -17,8 +17,10 @@ use crate::sim::Chance;
 /// How many tickets come and go in one run.
 const OWNERS: usize = 8;
 const STEPS: usize = 60;
-/// So often a failing run is played again to make it shorter.
+/// So often a failing run is played again to make it shorter, if there is time.
 const SHRINKS_MAX: usize = 200;
+/// So many lives may pass meanwhile.
+const SHRINK_TTLS_MAX: u32 = 60;
 /// More than the life of a brief ticket, less than that of a long one in any run.
 const PASSED_TTLS: u32 = 2;
 
@@ -87,9 +89,9 @@ async fn shorten(
     mut steps: Vec<Step>,
     mut difference: String,
 ) -> (Vec<Step>, String) {
-    let mut at = steps.len();
+    let (mut at, began) = (steps.len(), arena.now());
     for run in 1..=SHRINKS_MAX {
-        if at == 0 || (field.passing && !arena.is_simulated()) {
+        if at == 0 || began.until(arena.now()) > arena.ttl() * SHRINK_TTLS_MAX {
             break;
         }
         at -= 1;

@@ -83,9 +83,10 @@ pub(crate) async fn numbers_grow_after_a_break(arena: &Arena) {
 pub(crate) async fn numbers_grow_along_the_line(arena: &Arena) {
     needs!(arena, keeps_numbers(arena).await, "there are no numbers to rely on");
     needs!(arena, arena.profile().await.fair, "waiters have no numbers here");
-    let mut tasks: Vec<Boxed<()>> = Vec::new();
+    let (mut tasks, mut clients): (Vec<Boxed<()>>, Vec<_>) = (Vec::new(), Vec::new());
     for _ in 0..8 {
         let client = arena.client().await;
+        clients.push(client.clone());
         let tickets = [(); 8].map(|()| arena.ticket("k", MUTEX));
         tasks.push(Box::pin(async move {
             for ticket in tickets {
@@ -94,7 +95,7 @@ pub(crate) async fn numbers_grow_along_the_line(arena: &Arena) {
         }));
     }
     arena.together(tasks).await;
-    let line = arena.client().await.sees("k").await;
+    let line = clients[0].sees("k").await;
     assert_eq!(line.len(), 64);
     assert!(line.is_sorted_by(|(_, before), (_, after)| before.number < after.number));
 }
@@ -117,7 +118,7 @@ pub(crate) async fn no_number_is_given_twice_to_those_who_come_at_once(arena: &A
     }
     arena.together(tasks).await;
     let given = given.lock().unwrap().clone();
-    assert!(!given.is_empty(), "somebody was served");
+    assert!(!given.is_empty() || !arena.profile().await.fair, "somebody was served");
     assert!(given.is_sorted_by(|before, after| before < after), "{given:?} do not grow");
 }
 

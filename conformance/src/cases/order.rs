@@ -36,9 +36,10 @@ pub(crate) async fn whoever_came_first_is_served_first(arena: &Arena) {
 
 pub(crate) async fn only_one_of_all_who_come_at_once_is_served(arena: &Arena) {
     let joined = Arc::new(Mutex::new(Vec::new()));
-    let mut tasks: Vec<Boxed<()>> = Vec::new();
+    let (mut tasks, mut clients): (Vec<Boxed<()>>, Vec<_>) = (Vec::new(), Vec::new());
     for _ in 0..12 {
         let (client, joined) = (arena.client().await, joined.clone());
+        clients.push(client.clone());
         let tickets = [(); 4].map(|()| arena.ticket("k", MUTEX));
         tasks.push(Box::pin(async move {
             for ticket in tickets {
@@ -58,7 +59,7 @@ pub(crate) async fn only_one_of_all_who_come_at_once_is_served(arena: &Arena) {
         return;
     }
     assert_eq!(served, 1);
-    let line = arena.client().await.sees("k").await;
+    let line = clients[0].sees("k").await;
     assert_eq!(line.len(), 48, "everyone stands in the line once");
     for (at, (ticket, place)) in line.iter().enumerate() {
         assert_eq!(place.ahead, at as u64);

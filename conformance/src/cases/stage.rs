@@ -162,3 +162,9 @@ pub(crate) fn refused<T>(answer: Result<T>) -> Kind {
 pub(crate) fn lost<T>(answer: Result<T>) -> Option<Loss> {
     answer.err().as_ref().and_then(Error::loss)
 }
+
+/// Whether an onlooker sees the number that the holder knows. A store that is made of several, and
+/// promises no order, may have shown it a later one: never an earlier.
+pub(crate) async fn is_token_of(arena: &Arena, seen: u64, own: u64) -> bool {
+    seen == own || (seen > own && !arena.profile().await.fair)
+}

@@ -105,7 +105,9 @@ impl Troubled<'_> {
         };
         let (networks, before) = (self.some_networks(), self.plan.weather);
         self.referee.note(|| format!("a storm begins around {} for {time:?}", self.client.name));
-        networks.iter().for_each(|network| network.set(weather));
+        for network in &networks {
+            network.set(weather);
+        }
         self.later(time, move || networks.iter().for_each(|network| network.set(before)));
     }
 

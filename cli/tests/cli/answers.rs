@@ -1,0 +1,192 @@
+//! What the commands answer in a pipe: tables without titles, and the JSON that was promised.
+
+use std::io::{BufRead as _, BufReader};
+
+use crate::kit::{Store, end, field, fields};
+
+#[test]
+fn a_sequence_has_no_gaps() {
+    let store = Store::new();
+    assert_eq!(store.says(&["next", "k"]), "1\n");
+    assert_eq!(store.says(&["next", "k", "--count", "3"]), "2\n3\n4\n");
+    assert_eq!(store.says(&["--json", "next", "k"]), "{\"key\":\"k\",\"value\":5}\n");
+    assert_eq!(store.says(&["next", "other"]), "1\n");
+}
+
+#[test]
+fn a_count_stops_at_its_limit() {
+    let store = Store::new();
+    let count = ["count", "k", "--per", "1h", "--limit", "3", "--by", "2"];
+    assert_eq!(store.says(&count), "2\n");
+    let refused = store.end(&count);
+    assert_eq!((refused.code, refused.out.as_str()), (75, "2\n"));
+    assert!(refused.err.contains("starts anew in"), "{}", refused.err);
+    let json = store.end(&[&count[..], &["--json"]].concat());
+    assert_eq!(json.code, 75);
+    assert_eq!(fields(&json.out), ["key", "value", "resets_in_ms", "allowed"]);
+    assert_eq!((field(&json.out, "value"), field(&json.out, "allowed")), ("2", "false"));
+    assert_eq!(store.says(&["count", "k", "--per", "1h", "--by", "0"]), "2\n");
+}
+
+#[test]
+fn an_empty_line_says_nothing() {
+    let store = Store::new();
+    assert_eq!(store.says(&["line", "k"]), "");
+    assert_eq!(store.says(&["line", "k", "--json"]), "");
+    assert_eq!(store.says(&["keys"]), "");
+}
+
+#[test]
+fn a_line_shows_holders_and_waiters() {
+    let store = Store::new();
+    let sleep = ["--", "sleep", "600"];
+    let note = ["run", "k", "--permits", "2/3", "--note", "a\n\"b\""];
+    let _holder = store.start(&[&note[..], &sleep].concat());
+    store.line_has("k", 1);
+    let _waiter = store.start(&[&["run", "k", "--permits", "3/3"][..], &sleep].concat());
+    store.line_has("k", 2);
+
+    let line = store.line("k");
+    let names =
+        ["key", "id", "token", "standing", "ahead", "take", "of", "owner", "note", "expires_in_ms"];
+    assert_eq!(fields(&line[1]), names);
+    assert_eq!(field(&line[0], "standing"), "holding");
+    assert!(line[0].contains("\"take\":2,\"of\":3,"), "{}", line[0]);
+    assert!(line[0].ends_with("\"note\":\"a\\n\\\"b\\\"\",\"expires_in_ms\":null}"), "{}", line[0]);
+    assert_eq!((field(&line[1], "standing"), field(&line[1], "ahead")), ("waiting", "2"));
+    let token = |at: usize| field(&line[at], "token").parse::<u64>().unwrap();
+    assert!(token(0) < token(1));
+
+    let table = store.says(&["line", "k"]);
+    assert_eq!(table.lines().count(), 2);
+    assert!(table.starts_with("holding  ") && table.contains("2/3"), "{table}");
+    assert!(table.contains("a\\n\"b\"") && !table.contains('\u{1b}'), "{table}");
+    assert_eq!(store.says(&["keys"]), "k  1  1\n");
+    assert_eq!(
+        store.says(&["keys", "k", "--json"]),
+        "{\"key\":\"k\",\"holding\":1,\"waiting\":1}\n"
+    );
+    assert_eq!(store.says(&["keys", "other"]), "");
+}
+
+#[test]
+fn who_disagrees_about_a_key_is_refused() {
+    let store = Store::new();
+    let _holder = store.start(&["run", "k", "--shared", "--", "sleep", "600"]);
+    store.line_has("k", 1);
+    assert_eq!(store.says(&["run", "k", "--shared", "--", "echo", "beside"]), "beside\n");
+    let busy = store.end(&["run", "k", "--exclusive", "--no-wait", "--", "true"]);
+    assert_eq!(busy.code, 75);
+    let mixed = store.end(&["run", "k", "--", "true"]);
+    assert_eq!(mixed.code, 64);
+    assert!(mixed.err.contains("must agree"), "{}", mixed.err);
+}
+
+#[test]
+fn what_happens_is_watched() {
+    let store = Store::new();
+    let mut watch = store.tenure(&["watch", "a/", "--json"]).spawn().unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    // It looks on from some moment on: others are at work until it is seen.
+    let first = std::thread::spawn(move || lines.next().map(|line| (line.unwrap(), lines)));
+    while !first.is_finished() {
+        store.says(&["run", "b/outside", "--", "true"]);
+        store.says(&["run", "a/k", "--", "true"]);
+    }
+    let (line, mut lines) = first.join().unwrap().unwrap();
+    assert_eq!(fields(&line), ["at", "key", "event", "id", "token", "owner"]);
+    assert_eq!(field(&line, "key"), "a/k");
+    let at = field(&line, "at");
+    assert!(at.len() == 27 && at.ends_with('Z') && at.as_bytes()[10] == b'T', "{at}");
+    store.says(&["run", "a/last", "--", "true"]);
+    let mut seen = Vec::new();
+    while seen.len() < 3 {
+        let line = lines.next().unwrap().unwrap();
+        if field(&line, "key") == "a/last" {
+            seen.push(field(&line, "event").to_owned());
+        }
+    }
+    assert_eq!(seen, ["joined", "served", "left"]);
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+}
+
+#[test]
+fn tickets_are_broken() {
+    let store = Store::new();
+    for words in [&["break", "k"][..], &["break", "k", "--holder"]] {
+        let none = store.end(words);
+        assert_eq!((none.code, none.err.as_str()), (1, "tenure: nobody holds `k`\n"));
+    }
+    let id = "0123456789abcdef0123456789abcdef";
+    let none = store.end(&["break", "k", "--ticket", id]);
+    assert_eq!(none.code, 1);
+    assert!(none.err.contains("there is no ticket"), "{}", none.err);
+
+    let holder = store.start(&["run", "k", "--", "sleep", "600"]);
+    store.line_has("k", 1);
+    let waiter = store.start(&["run", "k", "--", "true"]);
+    store.line_has("k", 2);
+    assert_eq!(store.end(&["break", "k"]).code, 64, "it does not choose");
+    let line = store.line("k");
+    let said = store.says(&["break", "k", "--ticket", field(&line[1], "id")]);
+    assert!(said.ends_with("was waiting, and is out\n"), "{said}");
+    let waited = waiter.end();
+    assert_eq!(waited.code, 75, "{waited:?}");
+    assert!(waited.err.contains("took this ticket out of the line"), "{}", waited.err);
+    let said = store.says(&["break", "k"]);
+    assert!(said.contains("was told to leave"), "{said}");
+    let held = holder.end();
+    assert_eq!(held.code, 79, "{held:?}");
+    assert!(held.err.contains("it was taken out of its line; the command is stopped"), "{held:?}");
+    assert_eq!(store.line("k").len(), 0);
+}
+
+#[test]
+fn a_ticket_is_forced_out() {
+    let store = Store::new();
+    let holder = store.start(&["run", "k", "--", "sleep", "600"]);
+    store.line_has("k", 1);
+    let said = store.says(&["break", "k", "--holder", "--force", "--json"]);
+    assert_eq!(fields(&said), ["key", "id", "was"]);
+    assert_eq!(field(&said, "was"), "holding");
+    assert_eq!(holder.end().code, 79);
+}
+
+#[test]
+fn a_bench_measures_and_cleans_up() {
+    let store = Store::new();
+    for url in [store.url().as_str(), "memory:"] {
+        let words = ["--on", url, "bench", "--seconds", "1", "--tasks", "3", "--json"];
+        let lines = store.says(&words);
+        let cases: Vec<_> = lines.lines().map(|line| field(line, "case")).collect();
+        assert_eq!(cases, ["free", "parallel", "handover", "crowd"]);
+        for line in lines.lines() {
+            assert_eq!(fields(line)[..4], ["case", "ops_per_s", "p50_us", "p99_us"]);
+            assert!(field(line, "ops").parse::<u64>().unwrap() > 0, "{line}");
+        }
+    }
+    assert_eq!(store.says(&["keys"]), "");
+    let table = store.says(&["bench", "free", "--seconds", "1"]);
+    assert!(table.starts_with("free  ") && table.lines().count() == 1, "{table}");
+}
+
+#[test]
+fn pages_are_written() {
+    let store = Store::new();
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(store.says(&["completions", shell]).contains("kill-after"), "{shell}");
+    }
+    let man = store.says(&["man"]);
+    assert!(man.contains("TENURE RUN") && man.contains("backup.sh"), "{man}");
+    let verbs = ["run", "lead", "line", "keys", "break", "watch", "next", "count", "bench"];
+    for verb in verbs {
+        for words in [&["help", verb][..], &[verb, "--help"]] {
+            let help = store.says(words);
+            assert!(help.contains("Example"), "{help}");
+            assert!(help.contains(&format!("tenure {verb}")), "{help}");
+        }
+    }
+    assert!(store.says(&["--version"]).starts_with("tenure "));
+    assert!(end(&mut store.tenure(&["help"])).out.contains("Exit codes"));
+}

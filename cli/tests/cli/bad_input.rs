@@ -1,0 +1,188 @@
+//! Bad input: one clear sentence, the right exit code, and the line is left clean.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::process::Stdio;
+
+use crate::kit::{End, Store, end, write};
+
+/// It fails with this code and a sentence that has this in it; and nobody is left in the line.
+fn fails(words: &[&str], code: i32, with: &str) {
+    let store = Store::new();
+    is_refused(&store.end(words), code, with);
+    assert_eq!(store.says(&["keys"]), "", "{words:?}");
+}
+
+fn is_refused(end: &End, code: i32, with: &str) {
+    assert_eq!(end.code, code, "{end:?}");
+    assert_eq!(end.out, "", "{end:?}");
+    assert!(end.err.starts_with("tenure: ") && end.err.contains(with), "{end:?}");
+    assert_eq!(end.err.trim_end().lines().count(), 1, "{end:?}");
+}
+
+#[test]
+fn no_command_shows_what_there_is() {
+    let end = Store::new().end(&[]);
+    assert_eq!((end.code, end.out.as_str()), (64, ""));
+    assert!(end.err.contains("Usage: tenure") && end.err.contains("run"), "{}", end.err);
+}
+
+#[test]
+fn words_that_make_no_sense() {
+    fails(&["frobnicate"], 64, "frobnicate");
+    fails(&["run"], 64, "required");
+    fails(&["run", "k"], 64, "<CMD>");
+    fails(&["run", "k", "--"], 64, "<CMD>");
+    fails(&["run", "k", "true"], 64, "stands behind `--`");
+    fails(&["run", "--frob", "k", "--", "true"], 64, "--frob");
+    fails(&["run", "--wait", "1s", "--no-wait", "k", "--", "true"], 64, "cannot be used with");
+    fails(&["run", "--shared", "--exclusive", "k", "--", "true"], 64, "cannot be used with");
+    fails(&["run", "--shared", "--permits", "1/2", "k", "--", "true"], 64, "cannot be used with");
+    fails(&["count", "k"], 64, "--per");
+    fails(&["count", "k", "--per", "0s"], 64, "window");
+    fails(&["next", "k", "--count", "0"], 64, "0");
+    fails(&["break", "k", "--ticket", "12"], 64, "32 hexadecimal digits");
+    fails(&["break", "k", "--ticket", "12", "--holder"], 64, "cannot be used with");
+    fails(&["completions", "tcsh"], 64, "tcsh");
+}
+
+#[test]
+fn keys_that_are_none() {
+    let long = "x".repeat(1025);
+    for key in ["", &long] {
+        let with = if key.is_empty() { "must not be empty" } else { "1025 bytes is too long" };
+        for words in [
+            &["run", key, "--", "true"][..],
+            &["lead", key, "--", "true"],
+            &["line", key],
+            &["break", key],
+            &["next", key],
+            &["count", key, "--per", "1s"],
+        ] {
+            fails(words, 64, with);
+        }
+    }
+}
+
+#[test]
+fn what_is_not_utf8() {
+    let store = Store::new();
+    let bytes = OsStr::from_bytes(b"k\xff");
+    is_refused(&end(store.tenure(&["line"]).arg(bytes)), 64, "not UTF-8");
+    is_refused(&end(store.tenure(&["run"]).arg(bytes).args(["--", "true"])), 64, "not UTF-8");
+    is_refused(&end(store.tenure(&["keys"]).env("TENURE_ON", bytes)), 64, "not UTF-8");
+    // The words of the command may be any bytes.
+    let mut run = store.tenure(&["run", "k", "--", "sh", "-c", "printf %s \"$1\" | wc -c", "sh"]);
+    let end = end(run.arg(bytes));
+    assert_eq!((end.code, end.out.trim(), end.err.as_str()), (0, "2", ""));
+}
+
+#[test]
+fn durations_that_are_none() {
+    for (ttl, with) in [
+        ("0s", "too short"),
+        ("100ms", "ttl"),
+        ("soon", "write it like 30s"),
+        ("30", "lacks a unit"),
+    ] {
+        fails(&["run", "--ttl", ttl, "k", "--", "true"], 64, with);
+        fails(&["lead", "--ttl", ttl, "k", "--", "true"], 64, with);
+    }
+    fails(&["run", "--wait", "-1s", "k", "--", "true"], 64, "-1");
+    fails(&["run", "--kill-after", "x", "k", "--", "true"], 64, "write it like 30s");
+}
+
+#[test]
+fn permits_that_are_none() {
+    for (permits, with) in [
+        ("6/5", "6 of 5 cannot be taken"),
+        ("0/0", "a capacity of 0"),
+        ("0/5", "0 of 5"),
+        ("5", "K/N"),
+        ("a/b", "K/N"),
+        ("1/2000000", "at most"),
+        ("1/99999999999", "K/N"),
+    ] {
+        fails(&["run", "--permits", permits, "k", "--", "true"], 64, with);
+    }
+}
+
+#[test]
+fn commands_that_do_not_run() {
+    let store = Store::new();
+    let (plain, script) = (store.path("plain"), store.path("script"));
+    write(&plain, "no program\n", 0o644);
+    write(&script, "#!/nowhere/interpreter\n", 0o755);
+    for verb in ["run", "lead"] {
+        let words = [verb, "k", "--", "no-such-command"];
+        is_refused(&store.end(&words), 127, "there is no command `no-such-command`");
+        for path in [&plain, &store.path(".")] {
+            let words = [verb, "k", "--", path.to_str().unwrap()];
+            is_refused(&store.end(&words), 126, "cannot be executed");
+        }
+        // This one shows only when it is executed.
+        is_refused(&store.end(&[verb, "k", "--", script.to_str().unwrap()]), 127, "script");
+        is_refused(&store.end(&[verb, "k", "--", ""]), 127, "there is no command ``");
+    }
+    assert_eq!(store.says(&["keys"]), "");
+}
+
+#[test]
+fn stores_that_are_none() {
+    let store = Store::new();
+    let file = store.path("file");
+    fs::write(&file, "in the way").unwrap();
+    let blocked = format!("file:{}/store", file.display());
+    for (url, code, with) in [
+        (blocked.as_str(), 77, "is a file and no directory"),
+        ("gopher://x", 64, "no engine answers to the scheme `gopher:`"),
+        ("/var/locks", 64, "file:"),
+        ("file:", 64, "no path"),
+        ("redis", 64, "scheme"),
+    ] {
+        for words in [&["keys"][..], &["run", "k", "--", "true"], &["next", "k"]] {
+            is_refused(&store.end(&[&["--on", url], words].concat()), code, with);
+        }
+    }
+    let secret = store.end(&["--on", "gopher://me:secret@host/", "keys"]);
+    assert!(!secret.err.contains("secret"), "{}", secret.err);
+}
+
+#[test]
+fn no_home_for_a_store() {
+    let mut keys = Store::new().tenure(&["keys"]);
+    keys.env("TENURE_ON", "").env_remove("XDG_STATE_HOME").env("HOME", "relative");
+    is_refused(&end(&mut keys), 64, "name a store with --on");
+}
+
+#[test]
+fn a_store_of_ones_own_is_in_the_state_directory() {
+    let store = Store::new();
+    let state = store.path("state directory");
+    let mut next = store.tenure(&["next", "k"]);
+    assert_eq!(end(next.env_remove("TENURE_ON").env("XDG_STATE_HOME", &state)).out, "1\n");
+    assert!(state.join("tenure/store").exists());
+}
+
+#[test]
+fn an_output_that_is_closed_early_ends_quietly() {
+    let store = Store::new();
+    let mut next = store.tenure(&["next", "k", "--count", "1000000"]).spawn().unwrap();
+    let mut head = [0; 2];
+    next.stdout.take().unwrap().read_exact(&mut head).unwrap();
+    assert_eq!(&head, b"1\n");
+    let output = next.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(141), &b""[..]));
+}
+
+#[test]
+fn an_output_that_is_full_is_told() {
+    let store = Store::new();
+    for words in [&["next", "k"][..], &["--help"], &["man"]] {
+        let mut command = store.tenure(words);
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        is_refused(&end(command.stdout(Stdio::from(full))), 74, "cannot write the answer");
+    }
+}

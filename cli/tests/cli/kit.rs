@@ -1,0 +1,183 @@
+//! What every test needs: a store of its own, commands on it, and waiting for what must come.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// Whatever takes so long does not come any more.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A store, and a directory for whatever else a test writes.
+pub(crate) struct Store {
+    dir: TempDir,
+}
+
+impl Store {
+    pub(crate) fn new() -> Self {
+        Self { dir: tempfile::tempdir().unwrap() }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("file:{}", self.path("store").display())
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// `tenure` with these words, on this store.
+    pub(crate) fn tenure(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+        command
+            .args(words)
+            .env("TENURE_ON", self.url())
+            .env("LOG", self.path("log"))
+            .env("TERM", "xterm")
+            .env_remove("NO_COLOR")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs it to its end.
+    pub(crate) fn end(&self, words: &[&str]) -> End {
+        end(&mut self.tenure(words))
+    }
+
+    /// What it says, where it must not fail.
+    pub(crate) fn says(&self, words: &[&str]) -> String {
+        let end = self.end(words);
+        assert_eq!((end.code, end.err.as_str()), (0, ""), "{words:?}");
+        end.out
+    }
+
+    /// Starts it, to be ended with the value.
+    pub(crate) fn start(&self, words: &[&str]) -> Running {
+        Running(Some(self.tenure(words).spawn().unwrap()))
+    }
+
+    /// What the test's commands have written into their log.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+
+    pub(crate) fn log_has(&self, text: &str) {
+        eventually(&format!("`{text}` in the log"), || self.log().contains(text));
+    }
+
+    /// Waits until the line of a key has so many tickets.
+    pub(crate) fn line_has(&self, key: &str, count: usize) {
+        eventually(&format!("{count} tickets in the line"), || self.line(key).len() == count);
+    }
+
+    /// The line of a key, as JSON.
+    pub(crate) fn line(&self, key: &str) -> Vec<String> {
+        self.says(&["line", "--json", key]).lines().map(String::from).collect()
+    }
+}
+
+/// How a process ended.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+pub(crate) fn end(command: &mut Command) -> End {
+    of(command.output().unwrap())
+}
+
+fn of(output: Output) -> End {
+    let signal = output.status.signal().map(|signal| 1000 + signal);
+    End {
+        code: output.status.code().or(signal).unwrap(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// A process that does not outlive its test.
+pub(crate) struct Running(Option<Child>);
+
+impl Running {
+    pub(crate) fn pid(&self) -> i32 {
+        self.0.as_ref().unwrap().id().try_into().unwrap()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_raw(self.pid()).unwrap(), signal).unwrap();
+    }
+
+    /// Waits for its end.
+    pub(crate) fn end(mut self) -> End {
+        of(self.0.take().unwrap().wait_with_output().unwrap())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Waits for what must come.
+pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "this did not come: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether a process works; a zombie does not.
+pub(crate) fn is_alive(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))
+}
+
+/// Waits until a command is watched over, which begins shortly after the command.
+pub(crate) fn is_watched(group: i32) {
+    let words = format!("--watch-over\0{group}\0");
+    eventually("a watchdog", || {
+        fs::read_dir("/proc").unwrap().flatten().any(|entry| {
+            let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&line).contains(&words)
+        })
+    });
+}
+
+/// A script that stands in a file, to be run by its path.
+pub(crate) fn write(path: &Path, text: &str, mode: u32) {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// The text of a field of a JSON object, or its number.
+pub(crate) fn field<'a>(object: &'a str, name: &str) -> &'a str {
+    let start = format!("\"{name}\":");
+    let rest = &object
+        [object.find(&start).unwrap_or_else(|| panic!("{name} in {object}")) + start.len()..];
+    match rest.strip_prefix('"') {
+        Some(text) => &text[..text.find('"').unwrap()],
+        None => &rest[..rest.find([',', '}']).unwrap()],
+    }
+}
+
+/// The names of the fields of a JSON object whose texts have no quotes, in order.
+pub(crate) fn fields(object: &str) -> Vec<&str> {
+    let inner = object.trim().strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+    let pairs = inner.unwrap_or_else(|| panic!("an object: {object}")).split(",\"");
+    pairs.map(|pair| pair.trim_start_matches('"').split('"').next().unwrap()).collect()
+}

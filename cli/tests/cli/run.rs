@@ -1,0 +1,222 @@
+//! `tenure run`: codes and signals pass, and nobody works without the lock.
+
+use rustix::process::Signal;
+
+use crate::kit::{Store, eventually, field, is_alive, is_watched};
+
+#[test]
+fn the_exit_code_passes_through() {
+    let store = Store::new();
+    for (script, code) in [
+        ("exit 0", 0),
+        ("exit 7", 7),
+        ("exit 255", 255),
+        ("kill -KILL $$", 137),
+        ("kill -TERM $$", 143),
+        ("kill -INT $$", 130),
+    ] {
+        assert_eq!(store.end(&["run", "k", "--", "sh", "-c", script]).code, code, "{script}");
+    }
+    assert_eq!(store.line("k").len(), 0);
+}
+
+#[test]
+fn the_command_knows_what_it_holds() {
+    let store = Store::new();
+    let script = "echo $TENURE_KEY; tenure_line=$(\"$0\" line --json k); echo \"$tenure_line\"; echo $TENURE_TOKEN";
+    let tenure = env!("CARGO_BIN_EXE_tenure");
+    let said = store.says(&["run", "k", "--note", "mine", "--", "sh", "-c", script, tenure]);
+    let lines: Vec<_> = said.lines().collect();
+    assert_eq!(lines[0], "k");
+    assert_eq!(field(lines[1], "token"), lines[2]);
+    assert_eq!(field(lines[1], "note"), "mine");
+}
+
+#[test]
+fn a_relative_store_stays_the_same_for_the_command() {
+    let store = Store::new();
+    std::fs::create_dir(store.path("elsewhere")).unwrap();
+    let script = "cd elsewhere && \"$0\" line --json k";
+    let words =
+        ["--on", "file:near", "run", "k", "--", "sh", "-c", script, env!("CARGO_BIN_EXE_tenure")];
+    let mut run = store.tenure(&words);
+    let output = run.current_dir(store.path("")).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("holding"), "{output:?}");
+}
+
+#[test]
+fn the_next_is_served_with_a_higher_token() {
+    let store = Store::new();
+    let script = "echo begin $TENURE_TOKEN >>$LOG; cat >/dev/null";
+    let mut command = store.tenure(&["run", "k", "--", "sh", "-c", script]);
+    let mut first = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    store.log_has("begin");
+    let second = store.start(&["run", "k", "--", "sh", "-c", "echo second $TENURE_TOKEN >>$LOG"]);
+    store.line_has("k", 2);
+    assert!(!store.log().contains("second"));
+    drop(first.stdin.take());
+    assert!(first.wait().unwrap().success());
+    assert_eq!(second.end().code, 0);
+    let log = store.log();
+    let tokens: Vec<u64> = log.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    assert!(tokens.len() == 2 && tokens[0] < tokens[1], "{log}");
+}
+
+#[test]
+fn who_does_not_wait_is_told_who_holds() {
+    let store = Store::new();
+    let holder = store.start(&["run", "k", "--", "sleep", "600"]);
+    store.line_has("k", 1);
+    let owner = format!("tenure[{}]@", holder.pid());
+    for (words, with) in [
+        (&["run", "k", "--no-wait", "--", "true"][..], "`k` is busy, held by"),
+        (&["run", "k", "--wait", "50ms", "--", "true"], "waited 50ms in vain"),
+    ] {
+        let end = store.end(words);
+        assert_eq!((end.code, end.out.as_str()), (75, ""));
+        assert!(end.err.contains(with) && end.err.contains(&owner), "{}", end.err);
+    }
+    assert_eq!(store.line("k").len(), 1);
+}
+
+#[test]
+fn a_waiter_that_is_interrupted_leaves_the_line() {
+    let store = Store::new();
+    let _holder = store.start(&["run", "k", "--", "sleep", "600"]);
+    store.line_has("k", 1);
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+        for verb in ["run", "lead"] {
+            let waiter = store.start(&[verb, "k", "--", "true"]);
+            store.line_has("k", 2);
+            waiter.signal(signal);
+            let end = waiter.end();
+            assert_eq!((end.code, end.err.as_str()), (code, ""));
+            assert_eq!(store.line("k").len(), 1);
+        }
+    }
+}
+
+#[test]
+fn signals_reach_everybody_the_command_has_started() {
+    let store = Store::new();
+    let grandchild =
+        "trap 'echo grandchild >>$LOG; exit' USR1; echo ready >>$LOG; while :; do sleep 0.05; done";
+    let script =
+        format!("trap 'echo child >>$LOG; wait; exit 3' USR1; sh -c \"{grandchild}\" & wait");
+    let run = store.start(&["run", "k", "--", "sh", "-c", &script]);
+    store.log_has("ready");
+    run.signal(Signal::USR1);
+    assert_eq!(run.end().code, 3);
+    store.log_has("grandchild");
+    assert!(store.log().contains("child\n"));
+}
+
+#[test]
+fn signals_end_the_command_and_its_code_is_theirs() {
+    let store = Store::new();
+    for (signal, code) in
+        [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129), (Signal::QUIT, 131)]
+    {
+        let run = store.start(&["run", "k", "--", "sh", "-c", "echo ready >>$LOG; exec sleep 600"]);
+        store.log_has("ready");
+        run.signal(signal);
+        assert_eq!(run.end().code, code);
+        assert_eq!(store.line("k").len(), 0);
+        std::fs::remove_file(store.path("log")).unwrap();
+    }
+}
+
+#[test]
+fn who_was_started_deaf_stays_deaf() {
+    let store = Store::new();
+    let tenure = env!("CARGO_BIN_EXE_tenure");
+    let inner = "kill -HUP $$; echo survived";
+    let script = format!("trap '' HUP; exec '{tenure}' run k -- sh -c '{inner}'");
+    let mut shell = store.tenure(&[]);
+    let output = std::process::Command::new("sh")
+        .args(["-c", &script])
+        .env("TENURE_ON", store.url())
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "survived\n", "{output:?}");
+    let _ = shell.stdout(std::process::Stdio::null());
+}
+
+#[test]
+fn a_killed_tenure_leaves_nobody_at_work() {
+    let store = Store::new();
+    let script = "echo pid $$ >>$LOG; sh -c 'echo pid $$ >>$LOG; exec sleep 600' & wait";
+    let run = store.start(&["run", "k", "--", "sh", "-c", script]);
+    eventually("two processes", || pids(&store.log()).len() == 2);
+    let pids = pids(&store.log());
+    is_watched(pids[0]);
+    run.signal(Signal::KILL);
+    eventually("their end", || !pids.iter().any(|pid| is_alive(*pid)));
+    drop(run);
+    assert_eq!(store.says(&["run", "k", "--no-wait", "--", "echo", "free"]), "free\n");
+}
+
+#[test]
+fn the_next_begins_only_when_a_stubborn_one_is_gone() {
+    let store = Store::new();
+    let script = "trap '' TERM; echo pid $$ >>$LOG; \
+        sh -c 'trap \"\" TERM; echo pid $$ >>$LOG; while :; do sleep 0.05; done' & \
+        while :; do sleep 0.05; done";
+    let words = ["run", "k", "--kill-after", "300ms", "--", "sh", "-c", script];
+    let stubborn = store.start(&words);
+    eventually("two processes", || pids(&store.log()).len() == 2);
+    let pids = pids(&store.log());
+    let check = "for pid in $(sed -n 's/^pid //p' $LOG); do \
+        case $(cut -d' ' -f3 /proc/$pid/stat 2>/dev/null) in ''|Z|X) ;; *) echo overlap $pid >>$LOG;; esac; \
+        done; echo next >>$LOG";
+    let next = store.start(&["run", "k", "--", "sh", "-c", check]);
+    store.line_has("k", 2);
+    assert!(store.says(&["break", "k", "--holder"]).contains("was told to leave"));
+    assert!(store.line("k").len() <= 2);
+    assert_eq!(next.end().code, 0);
+    assert_eq!(stubborn.end().code, 79);
+    assert!(!store.log().contains("overlap"), "{}", store.log());
+    assert!(!pids.iter().any(|pid| is_alive(*pid)));
+}
+
+#[test]
+fn a_polite_command_may_take_its_time() {
+    let store = Store::new();
+    let script =
+        "trap 'echo tidied >>$LOG; exit 0' TERM; echo ready >>$LOG; while :; do sleep 0.05; done";
+    let run = store.start(&["run", "k", "--kill-after", "1h", "--", "sh", "-c", script]);
+    store.log_has("ready");
+    store.says(&["break", "k", "--holder"]);
+    assert_eq!(run.end().code, 79);
+    assert!(store.log().contains("tidied"));
+}
+
+#[test]
+fn a_watchdog_kills_when_the_deadline_is_over_or_nobody_holds_its_leash() {
+    use std::io::Write as _;
+    use std::os::unix::process::CommandExt as _;
+    use std::process::{Command, Stdio};
+    for let_go in [true, false] {
+        let mut sleep = Command::new("sleep").arg("600").process_group(0).spawn().unwrap();
+        let mut dog = Store::new()
+            .tenure(&["--watch-over", &sleep.id().to_string()])
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut leash = dog.stdin.take().unwrap();
+        if let_go {
+            leash.write_all(&u64::MAX.to_le_bytes()).unwrap();
+            drop(leash);
+            assert!(!sleep.wait().unwrap().success());
+        } else {
+            leash.write_all(&1_u64.to_le_bytes()).unwrap();
+            assert!(!sleep.wait().unwrap().success());
+            drop(leash);
+        }
+        dog.wait().unwrap();
+    }
+}
+
+pub(crate) fn pids(log: &str) -> Vec<i32> {
+    log.lines().filter_map(|line| line.strip_prefix("pid ")?.parse().ok()).collect()
+}

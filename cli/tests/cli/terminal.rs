@@ -1,0 +1,180 @@
+//! Every command in a real terminal.
+
+use std::process::Command;
+
+use crate::kit::Store;
+use crate::pty::Pty;
+
+/// The interrupt, stop and end-of-file keys.
+const CTRL_C: &str = "\u{3}";
+const CTRL_Z: &str = "\u{1a}";
+const CTRL_D: &str = "\u{4}";
+
+fn tenure(store: &Store, words: &[&str]) -> Pty {
+    Pty::start(&store.tenure(words), 80)
+}
+
+fn shell(store: &Store, options: &[&str], script: &str) -> Pty {
+    let script = script.replace("tenure ", concat!(env!("CARGO_BIN_EXE_tenure"), " "));
+    let mut command = Command::new("sh");
+    command.args(options).args(["-c", &script]).env("TENURE_ON", store.url()).env("TERM", "xterm");
+    Pty::start(&command, 80)
+}
+
+#[test]
+fn a_command_reads_and_writes_the_terminal() {
+    let store = Store::new();
+    let mut pty = tenure(&store, &["run", "k", "--", "sh", "-c", "read x; echo \"<$x>\"; exit 4"]);
+    pty.write("hello\n");
+    pty.shows("<hello>");
+    assert_eq!(pty.end().0, 4);
+}
+
+#[test]
+fn a_command_in_a_pipeline_gets_the_terminal_when_it_asks() {
+    let store = Store::new();
+    let mut pty =
+        shell(&store, &["-m"], "tenure run k -- sh -c 'read x; echo \"<$x>\"' | cat; echo end");
+    store.line_has("k", 1);
+    pty.write("hello\n");
+    pty.shows("<hello>");
+    pty.shows("end");
+    assert_eq!(pty.end().0, 0);
+}
+
+#[test]
+fn the_terminal_is_given_back() {
+    let store = Store::new();
+    let mut pty = shell(&store, &[], "tenure run k -- true; read x; echo \"<$x>\"");
+    pty.write("after\n");
+    pty.shows("<after>");
+    assert_eq!(pty.end().0, 0);
+}
+
+#[test]
+fn the_interrupt_key_ends_the_command() {
+    let store = Store::new();
+    let mut pty = tenure(&store, &["run", "k", "--", "sh", "-c", "echo ready; exec sleep 600"]);
+    pty.shows("ready");
+    pty.write(CTRL_C);
+    assert_eq!(pty.end().0, 130);
+    assert_eq!(store.line("k").len(), 0);
+}
+
+#[test]
+fn a_wait_is_shown_and_can_be_interrupted() {
+    let store = Store::new();
+    let holder = store.start(&["run", "k", "--note", "at it", "--", "sleep", "600"]);
+    store.line_has("k", 1);
+    let mut pty = tenure(&store, &["run", "k", "--", "true"]);
+    pty.shows("for `k`, place 1 in line, held by tenure[");
+    pty.shows(&format!("{}]", holder.pid()));
+    pty.write(CTRL_C);
+    let (code, shown) = pty.end();
+    assert_eq!(code, 130, "{shown}");
+    assert_eq!(store.line("k").len(), 1);
+}
+
+#[test]
+fn a_wait_in_a_narrow_terminal_stays_in_its_line() {
+    let store = Store::new();
+    let _holder = store.start(&["run", "k", "--", "sleep", "600"]);
+    store.line_has("k", 1);
+    let mut pty = Pty::start(&store.tenure(&["run", "k", "--wait", "2s", "--", "true"]), 40);
+    pty.shows("waiting");
+    let (code, shown) = pty.end();
+    assert_eq!(code, 75, "{shown}");
+    let lines = shown.split(['\r', '\n']).filter(|line| line.starts_with("waiting"));
+    for line in lines {
+        assert!(line.chars().count() < 40, "{line}");
+    }
+}
+
+#[test]
+fn the_stop_key_stops_the_job_and_it_goes_on() {
+    let store = Store::new();
+    let mut pty = shell(&store, &["-m"], "tenure run k -- cat; echo stopped; fg; echo end $?");
+    store.line_has("k", 1);
+    pty.write("one\n");
+    pty.shows("one\r\none\r\n");
+    pty.write(CTRL_Z);
+    pty.shows("stopped\r\n");
+    pty.write("two\n");
+    pty.shows("two\r\ntwo\r\n");
+    pty.write(CTRL_D);
+    pty.shows("end 0");
+    assert_eq!(pty.end().0, 0);
+}
+
+#[test]
+fn the_stop_key_without_a_shell_does_not_freeze() {
+    let store = Store::new();
+    let mut pty = tenure(&store, &["run", "k", "--", "cat"]);
+    store.line_has("k", 1);
+    pty.write("one\n");
+    pty.shows("one\r\none\r\n");
+    pty.write(CTRL_Z);
+    pty.write("two\n");
+    pty.shows("two\r\ntwo\r\n");
+    pty.write(CTRL_D);
+    assert_eq!(pty.end().0, 0);
+}
+
+#[test]
+fn tables_fit_the_terminal() {
+    let store = Store::new();
+    let note = "a note that is too long for any narrow terminal, and \u{1b}[31m is not red";
+    let words = ["run", "a key", "--note", note, "--", "sleep", "600"];
+    let _holder = store.start(&words);
+    store.line_has("a key", 1);
+    for columns in [40, 80, 200] {
+        for words in [&["line", "a key"][..], &["keys"]] {
+            let (code, shown) = Pty::start(&store.tenure(words), columns).end();
+            assert_eq!(code, 0, "{shown}");
+            let plain = shown.replace("\u{1b}[1m", "").replace("\u{1b}[0m", "");
+            assert!(!plain.contains('\u{1b}'), "{shown:?}");
+            for line in plain.lines() {
+                assert!(line.chars().count() <= columns.into(), "{columns}: {line}");
+            }
+            assert!(shown.starts_with("\u{1b}[1m"), "{shown:?}");
+            assert!(plain.contains("STANDING") || plain.contains("HOLDING"), "{shown}");
+        }
+        let mut quiet = store.tenure(&["keys"]);
+        let (_, shown) = Pty::start(quiet.env("NO_COLOR", "1"), columns).end();
+        assert!(!shown.contains('\u{1b}') && shown.contains("WAITING"), "{shown:?}");
+    }
+}
+
+#[test]
+fn the_others_answer_as_in_a_pipe() {
+    let store = Store::new();
+    for (words, with) in [
+        (&["next", "k"][..], "1\r\n"),
+        (&["count", "k", "--per", "1h"], "1\r\n"),
+        (&["keys"], "nobody holds or waits for anything"),
+        (&["line", "k"], "nobody holds or waits for `k`"),
+        (&["break", "k"], "nobody holds `k`"),
+        (&["run", "k", "--no-wait", "--", "echo", "ran"], "ran\r\n"),
+        (&["lead", "k", "--", "echo", "led"], "led\r\n"),
+        (&["bench", "free", "--seconds", "1"], "OPS/S"),
+        (&["--help"], "Usage: tenure"),
+        (&["run", "--help"], "--kill-after"),
+        (&["completions", "bash"], "tenure"),
+        (&["man"], ".TH tenure"),
+    ] {
+        let (_, shown) = tenure(&store, words).end();
+        assert!(shown.contains(with), "{words:?}: {shown}");
+    }
+}
+
+#[test]
+fn what_happens_is_watched_until_it_is_interrupted() {
+    let store = Store::new();
+    let mut pty = tenure(&store, &["watch", "k"]);
+    pty.shows("watching");
+    let _holder = store.start(&["run", "k", "--", "sleep", "600"]);
+    pty.shows("joined");
+    pty.shows("served");
+    pty.write(CTRL_C);
+    pty.end();
+}

@@ -1,0 +1,167 @@
+//! What the simulation shows, once more with real clocks, real threads and a real `SIGSTOP`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tenure_conformance::fault::{Distant, Lossy, Network, Weather};
+use tenure_core::blocking::block_on;
+use tenure_core::wrap::Retry;
+use tenure_core::{Engine, Host, Locks, Memory, PrivateThread};
+
+/// Eight clients count under one lock, and none ever meets another.
+fn count_together(locks: &[Locks]) {
+    let (inside, count) = (AtomicU32::new(0), AtomicU32::new(0));
+    block_on(join_all(locks.iter().map(|locks| async {
+        let mutex = locks.mutex("count").ttl(Duration::from_secs(2));
+        let mut counted = 0;
+        while counted < 5 {
+            // An answer that is unknown is told as such, and leaves nothing behind.
+            let Ok(guard) = mutex.lock().await else { continue };
+            if guard.check().is_err() {
+                continue;
+            }
+            assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "there are two");
+            count.fetch_add(1, Ordering::SeqCst);
+            counted += 1;
+            inside.fetch_sub(1, Ordering::SeqCst);
+            let _may_be_unknown = guard.release().await;
+        }
+    })));
+    assert_eq!(count.load(Ordering::SeqCst), 8 * 5);
+    block_on(join_all(locks.iter().map(Locks::settled)));
+}
+
+fn host() -> Arc<dyn Host> {
+    Arc::new(PrivateThread::for_timers())
+}
+
+fn nobody_is_left(memory: &Memory) {
+    let keys = block_on(memory.keys("")).expect("memory answers");
+    assert!(keys.is_empty(), "left behind in {keys:?}");
+}
+
+#[test]
+fn a_lossy_wire_makes_no_two_holders_and_leaves_nothing_behind() {
+    let memory = Memory::new();
+    let locks = || {
+        let host = host();
+        let lossy = Lossy::new(memory.clone(), host.clone(), 100, 100);
+        Locks::on(Retry::new(lossy, host.clone(), 2, Duration::from_millis(1)), host)
+    };
+    count_together(&(0..8).map(|_| locks()).collect::<Vec<_>>());
+    nobody_is_left(&memory);
+}
+
+#[test]
+fn a_network_makes_no_two_holders_and_leaves_nothing_behind() {
+    let (memory, store) = (Memory::new(), host());
+    let weather = Weather {
+        lost_requests: 30,
+        lost_replies: 30,
+        doubled: 0,
+        late: 50,
+        delay: Duration::from_millis(2),
+        late_by: Duration::from_millis(20),
+    };
+    let locks = || {
+        let client = host();
+        let (network, patience) = (Network::new(weather), Duration::from_millis(50));
+        let far = Distant::new(memory.clone(), store.clone(), client.clone(), network, patience);
+        Locks::on(far, client)
+    };
+    count_together(&(0..8).map(|_| locks()).collect::<Vec<_>>());
+    nobody_is_left(&memory);
+}
+
+/// This very test is the process that is stopped: its parent starts it again with a variable set.
+#[cfg(unix)]
+mod stopped {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::process::{Child, Command, Stdio};
+    use std::thread::sleep;
+    use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+    use tenure_core::{Locks, Memory};
+
+    const HOLDS: &str = "TENURE_TEST_HOLDS";
+    const TTL: Duration = Duration::from_millis(800);
+
+    #[test]
+    fn the_first_thing_a_stopped_process_learns_is_its_loss() {
+        if std::env::var_os(HOLDS).is_some() {
+            hold();
+            return;
+        }
+        let mut child = start();
+        let told = child.0.stdout.take().expect("it is piped");
+        let mut lines = BufReader::new(told).lines().map_while(Result::ok);
+        let held = lines.by_ref().filter_map(|line| report(&line)).nth(20);
+        assert!(matches!(held, Some((_, true))), "it never held: {held:?}");
+        child.signal("-STOP");
+        sleep(TTL * 2);
+        let continued = now_us();
+        child.signal("-CONT");
+        // What it said before it was stopped may still be in the pipe.
+        let mut after = lines.filter_map(|line| report(&line)).filter(|(at, _)| *at >= continued);
+        let (at, believed) = after.next().expect("it says something when it goes on");
+        assert!(!believed, "it believed {} µs after it woke up", at - continued);
+    }
+
+    /// Says again and again when it asked, and whether it still holds.
+    fn hold() {
+        let locks = Locks::new(Memory::new()).blocking();
+        let mutex = locks.mutex("job").into_inner().ttl(TTL);
+        let guard = tenure_core::blocking::block_on(mutex.lock()).expect("nobody else is there");
+        loop {
+            let at = now_us();
+            let holds = guard.check().is_ok();
+            println!("\nreport {at} {holds}");
+            let _parent_is_gone = std::io::stdout().flush();
+            if !holds {
+                return;
+            }
+            sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn report(line: &str) -> Option<(u64, bool)> {
+        let (at, holds) = line.strip_prefix("report ")?.split_once(' ')?;
+        Some((at.parse().ok()?, holds.parse().ok()?))
+    }
+
+    fn now_us() -> u64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_micros()).unwrap_or(0)
+    }
+
+    /// A child that does not outlive the test.
+    struct Started(Child);
+
+    impl Started {
+        fn signal(&self, signal: &str) {
+            let sent = Command::new("kill").args([signal, &self.0.id().to_string()]).status();
+            assert!(sent.is_ok_and(|status| status.success()), "{signal} cannot be sent");
+        }
+    }
+
+    impl Drop for Started {
+        fn drop(&mut self) {
+            let _gone = self.0.kill();
+            let _gone = self.0.wait();
+        }
+    }
+
+    fn start() -> Started {
+        let name = "stopped::the_first_thing_a_stopped_process_learns_is_its_loss";
+        let this = std::env::current_exe().expect("a test knows its own file");
+        let child = Command::new(this)
+            .args(["--exact", name, "--nocapture"])
+            .env(HOLDS, "1")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn();
+        Started(child.expect("a test can be started again"))
+    }
+}
