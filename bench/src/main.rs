@@ -10,7 +10,9 @@ use std::process::ExitCode;
 
 use figures::Table;
 
-const SUITES: &[(&str, fn(&mut Table))] = &[("memory", memory::run), ("file", file::run)];
+type Suite = (&'static str, fn(&mut Table));
+
+const SUITES: &[Suite] = &[("memory", memory::run), ("file", file::run)];
 
 fn main() -> ExitCode {
     let wanted: Vec<String> = std::env::args().skip(1).collect();

@@ -32,11 +32,11 @@ Exit codes:
   126, 127, 128+n  as shells have them, and otherwise the command's own"
 )]
 pub(crate) struct Cli {
-    /// The store, as a URL, such as file:PATH. Without it, $TENURE_ON; without that, a file store of this user.
-    #[arg(long, global = true, value_name = "URL")]
+    /// The store, such as file:PATH [default: $TENURE_ON, or else a file store of this user].
+    #[arg(long, global = true, value_name = "URL", display_order = 900)]
     pub(crate) on: Option<String>,
     /// Answers with one JSON object a line.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = 901)]
     pub(crate) json: bool,
     #[command(subcommand)]
     pub(crate) command: Command,

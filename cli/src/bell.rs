@@ -1,8 +1,7 @@
 //! One bell for everything that this process waits for: signals, its child, and the store.
 
-use std::fs::File;
 use std::future::Future;
-use std::io::{self, Read as _};
+use std::io::{self, PipeReader, Read as _};
 use std::os::fd::OwnedFd;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::io::ioctl_fionbio;
 use rustix::process::Signal;
 
 /// Whoever gets one of these is to end, unless it has been told otherwise.
@@ -21,7 +20,7 @@ const OTHERS: [Signal; 4] = [Signal::CHILD, Signal::CONT, Signal::TSTP, Signal::
 
 /// Rings for signals, and for whatever holds its waker.
 pub(crate) struct Bell {
-    pipe: File,
+    pipe: PipeReader,
     heard: Vec<(Signal, Arc<AtomicBool>)>,
     waker: Waker,
 }
@@ -39,7 +38,10 @@ impl Bell {
     /// From now on, signals ring. Those that this process was started deaf to stay ignored, also
     /// by its children: that is how `nohup` and the background of scripts work.
     pub(crate) fn hang() -> io::Result<Self> {
-        let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        let (read, write) = io::pipe()?;
+        ioctl_fionbio(&read, true)?;
+        ioctl_fionbio(&write, true)?;
+        let write = OwnedFd::from(write);
         let ignored = ignored();
         let mut heard = Vec::new();
         for signal in ENDING.into_iter().chain(OTHERS) {
@@ -52,13 +54,20 @@ impl Bell {
             signal_hook::low_level::pipe::register(signal.as_raw(), write.try_clone()?)?;
             heard.push((signal, flag));
         }
-        Ok(Self { pipe: File::from(read), heard, waker: Waker::from(Arc::new(Rope(write))) })
+        Ok(Self { pipe: read, heard, waker: Waker::from(Arc::new(Rope(write))) })
     }
 
     /// The signals since the last call.
     pub(crate) fn signals(&self) -> Vec<Signal> {
         let up = |(_, flag): &&(Signal, Arc<AtomicBool>)| flag.swap(false, Ordering::AcqRel);
         self.heard.iter().filter(up).map(|(signal, _)| *signal).collect()
+    }
+
+    /// Unhears a signal.
+    pub(crate) fn forget(&self, signal: Signal) {
+        for (_, flag) in self.heard.iter().filter(|(heard, _)| *heard == signal) {
+            flag.store(false, Ordering::Release);
+        }
     }
 
     /// Returns when the bell rings, or when the time is over.

@@ -15,19 +15,19 @@ pub(crate) use handover::{Partner, partner};
 use outcome::Outcome;
 
 use crate::duration;
-use crate::failure::Failure;
+use crate::failure::{Failure, answer};
 use crate::screen::Screen;
 use crate::store::Address;
 use crate::table::{Column, Table};
 
 /// Measures how quick a store is.
 ///
-/// free: one key is locked and released, again and again.
-/// parallel: the same by many tasks, each with a key of its own.
-/// handover: from a release until the next in line holds, in another process.
-/// crowd: many tasks want one key; how long each waited, and how often each got it.
+/// - free: one key is locked and released, again and again.
+/// - parallel: the same by many tasks, each with a key of its own.
+/// - handover: from a release until the next in line holds, in another process.
+/// - crowd: many tasks want one key; how long each waited, and how often each got it.
 #[derive(clap::Args)]
-#[command(verbatim_doc_comment)]
+#[command(verbatim_doc_comment, about = "Measures how quick a store is")]
 #[command(after_help = "Example:\n  tenure --on file:./locks bench --seconds 1")]
 pub(crate) struct Args {
     /// Only these cases [possible values: free, parallel, handover, crowd].
@@ -80,21 +80,19 @@ pub(crate) fn bench(at: &Address, json: bool, args: &Args) -> Result<u8, Failure
         tasks: usize::try_from(args.tasks).unwrap_or(1),
     };
     let mut table = Table::new(&COLUMNS);
-    let mut out = io::stdout().lock();
     for (name, case) in CASES {
         if !args.cases.is_empty() && !args.cases.iter().any(|wanted| wanted == name) {
             continue;
         }
         let outcome = bench.measure(name, case)?;
         if json {
-            out.write_all(outcome.object().as_bytes())?;
-            out.flush()?;
+            answer(outcome.object())?;
         } else {
             table.row(outcome.row());
         }
     }
     if !json {
-        out.write_all(table.render(Screen::of_output()).as_bytes())?;
+        answer(table.render(Screen::of_output()))?;
     }
     Ok(0)
 }

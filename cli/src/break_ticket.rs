@@ -1,11 +1,9 @@
 //! `tenure break`: takes somebody else's ticket out of its line.
 
-use std::io::{self, Write as _};
-
 use tenure::blocking::block_on;
 use tenure::{Left, Locks, Place, Standing, Ticket, TicketId};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, answer};
 use crate::json::Object;
 use crate::screen::{printable, quoted};
 use crate::store::Address;
@@ -44,11 +42,10 @@ pub(crate) fn break_ticket(at: &Address, json: bool, args: &Args) -> Result<u8, 
     let wanted = args.ticket.as_ref().map(|id| id.parse::<TicketId>()).transpose()?;
     let locks = at.open()?;
     let line = block_on(locks.line(&args.key))?;
-    let mut out = io::stdout().lock();
     for (ticket, _) in args.choose(&line, wanted)? {
         let left = args.take_out(&locks, ticket.id)?;
         let said = if json { object(&ticket, left) } else { sentence(&ticket, left, args.force) };
-        out.write_all(said.as_bytes())?;
+        answer(said)?;
     }
     Ok(0)
 }

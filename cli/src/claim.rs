@@ -58,23 +58,24 @@ impl Deref for Held {
 
 impl Held {
     /// Gives it back. Fails if it was lost before.
-    pub(crate) fn release(self) -> Result<(), Failure> {
-        let released = block_on(async {
+    pub(crate) fn release(self, bell: &mut Bell) -> Result<(), Failure> {
+        let release = async {
             match self {
                 Self::Plain(guard) => guard.release().await,
                 Self::Write(guard) => guard.release().await,
             }
-        });
-        match released {
-            Err(error) if error.kind() == Kind::Lost => Err(Failure::new(
+        };
+        match bell.until(release, |_| None)? {
+            Ok(Err(error)) if error.kind() == Kind::Lost => Err(Failure::new(
                 LOST,
                 format!("the command ended, but by then {error}: it may have worked without it"),
             )),
-            Err(error) => {
+            Ok(Err(error)) => {
                 say(&format!("{error}; the lock is free once its life in the store is over"));
                 Ok(())
             }
-            Ok(()) => Ok(()),
+            // Or somebody does not want to wait for a store that does not answer.
+            Ok(Ok(())) | Err(_) => Ok(()),
         }
     }
 }
@@ -89,7 +90,7 @@ impl Claim<'_> {
         let mut waiting = Waiting::new(locks, self.key);
         let asked = bell.until(self.ask(locks), |waker| waiting.look(waker));
         drop(waiting);
-        match asked.map_err(|error| Failure::new(crate::failure::REFUSED, error.to_string()))? {
+        match asked? {
             Ok(Ok(Some(held))) => Ok(held),
             Ok(Ok(None)) => Err(Failure::new(BUSY, self.in_vain(locks))),
             Ok(Err(error)) => Err(self.refused(error)),

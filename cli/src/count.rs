@@ -1,12 +1,11 @@
 //! `tenure count`: counts within a window of time, as a rate limiter does.
 
-use std::io::{self, Write as _};
 use std::time::Duration;
 
 use tenure::blocking::block_on;
 
 use crate::duration;
-use crate::failure::{BUSY, Failure};
+use crate::failure::{BUSY, Failure, answer};
 use crate::json::Object;
 use crate::screen::quoted;
 use crate::store::Address;
@@ -14,7 +13,7 @@ use crate::store::Address;
 /// Counts within a window of time, and prints how far it got.
 ///
 /// The window begins with the first count. A count that would go above the limit is refused: it counts nothing,
-/// and tenure comes to 75.
+/// and tenure exits with 75.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  tenure count api/alice --per 1m --limit 100 && curl https://example.org/api"
@@ -47,7 +46,7 @@ pub(crate) fn count(at: &Address, json: bool, args: &Args) -> Result<u8, Failure
     } else {
         format!("{}\n", tally.value)
     };
-    io::stdout().write_all(text.as_bytes())?;
+    answer(text)?;
     if tally.allowed {
         return Ok(0);
     }

@@ -23,7 +23,7 @@ pub(crate) const CANNOT_RUN: u8 = 126;
 pub(crate) const NOT_FOUND: u8 = 127;
 /// As shells have it: ended by the signal of the number that is added.
 pub(crate) const SIGNALLED: u8 = 128;
-/// What a program comes to that writes to a pipe which nobody reads.
+/// The exit code of a program that writes to a pipe which nobody reads.
 const PIPE_CLOSED: u8 = SIGNALLED + 13;
 
 /// How it ends, if not well.
@@ -60,8 +60,8 @@ impl Failure {
         if let Some(sentence) = self.sentence {
             say(&sentence);
         }
-        match self.page.map(|page| io::stdout().write_all(page.as_bytes())) {
-            Some(Err(error)) => Self::from(error).tell(),
+        match self.page.map(answer) {
+            Some(Err(failure)) => failure.tell(),
             _ => ExitCode::from(self.code),
         }
     }
@@ -85,12 +85,18 @@ impl From<Error> for Failure {
     }
 }
 
-/// All input and output of this program that can fail is output.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
-        match error.kind() {
-            ErrorKind::BrokenPipe => Self::silent(PIPE_CLOSED),
-            _ => Self::new(OUTPUT, format!("cannot write the answer: {error}")),
-        }
+        Self::new(REFUSED, format!("the system refuses what this needs: {error}"))
     }
+}
+
+/// Writes an answer on standard output, at once.
+pub(crate) fn answer(text: impl AsRef<[u8]>) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    let written = out.write_all(text.as_ref()).and_then(|()| out.flush());
+    written.map_err(|error| match error.kind() {
+        ErrorKind::BrokenPipe => Failure::silent(PIPE_CLOSED),
+        _ => Failure::new(OUTPUT, format!("cannot write the answer: {error}")),
+    })
 }

@@ -1,11 +1,9 @@
 //! `tenure keys`: the keys that somebody holds or waits for.
 
-use std::io::{self, Write as _};
-
 use tenure::blocking::block_on;
 use tenure::{Key, Locks, Standing};
 
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, answer, say};
 use crate::json::Object;
 use crate::screen::Screen;
 use crate::store::Address;
@@ -26,7 +24,6 @@ const COLUMNS: [Column; 3] =
 pub(crate) fn keys(at: &Address, json: bool, args: &Args) -> Result<u8, Failure> {
     let locks = at.open()?;
     let mut table = Table::new(&COLUMNS);
-    let mut out = io::stdout().lock();
     let mut any = false;
     for key in block_on(locks.keys(&args.prefix))? {
         let (holding, waiting) = count(&locks, &key)?;
@@ -38,14 +35,14 @@ pub(crate) fn keys(at: &Address, json: bool, args: &Args) -> Result<u8, Failure>
         if json {
             let object = Object::new().text("key", key.as_str());
             let object = object.plain("holding", holding).plain("waiting", waiting);
-            out.write_all(object.line().as_bytes())?;
+            answer(object.line())?;
         } else {
             table.row([key.to_string(), holding.to_string(), waiting.to_string()]);
         }
     }
     let screen = Screen::of_output();
     if any && !json {
-        out.write_all(table.render(screen).as_bytes())?;
+        answer(table.render(screen))?;
     } else if screen.is_some() && !any {
         say("nobody holds or waits for anything");
     }

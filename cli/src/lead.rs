@@ -3,13 +3,11 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use tenure::blocking::block_on;
-
 use crate::claim::{Claim, Share};
 use crate::duration;
 use crate::failure::{Failure, say};
 use crate::look_up;
-use crate::run::hang;
+use crate::run::open;
 use crate::screen::quoted;
 use crate::store::Address;
 use crate::supervise::{End, Work, ended_by, supervise};
@@ -46,8 +44,7 @@ pub(crate) struct Args {
 pub(crate) fn lead(at: &Address, args: &Args) -> Result<u8, Failure> {
     look_up::check(&args.command[0])?;
     let url = at.url()?;
-    let mut bell = hang()?;
-    let locks = block_on(tenure::connect(&url))?;
+    let (mut bell, locks) = open(&url)?;
     let claim = Claim {
         key: &args.key,
         share: Share::Office,
@@ -60,10 +57,10 @@ pub(crate) fn lead(at: &Address, args: &Args) -> Result<u8, Failure> {
     loop {
         let seat = claim.acquire(&mut bell, &locks)?;
         match supervise(&mut bell, &seat, &work)? {
-            End::Done(code) => return seat.release().map(|()| code),
+            End::Done(code) => return seat.release(&mut bell).map(|()| code),
             End::Lost { asked } => {
                 // Nothing of the command is left: now another may lead.
-                let _as_was_said = seat.release();
+                let _as_was_said = seat.release(&mut bell);
                 if let Some(signal) = asked {
                     return Err(Failure::silent(ended_by(signal)));
                 }

@@ -1,13 +1,12 @@
 //! `tenure line`: who holds a key and who waits for it, from the front.
 
-use std::io::{self, Write as _};
 use std::time::{Duration, SystemTime};
 
 use tenure::blocking::block_on;
 use tenure::{PERMITS_MAX, Place, Standing, Ticket};
 
 use crate::duration::brief;
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, answer, say};
 use crate::json::Object;
 use crate::screen::{Screen, quoted};
 use crate::store::Address;
@@ -41,12 +40,12 @@ pub(crate) fn line(at: &Address, json: bool, args: &Args) -> Result<u8, Failure>
     if line.is_empty() && !json && Screen::of_output().is_some() {
         say(&format!("nobody holds or waits for {}", quoted(&args.key)));
     }
-    let text = if json {
+    let text: String = if json {
         line.iter().map(|(ticket, place)| object(ticket, place)).collect()
     } else {
         table(&line)
     };
-    io::stdout().write_all(text.as_bytes())?;
+    answer(text)?;
     Ok(0)
 }
 

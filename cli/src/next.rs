@@ -1,15 +1,15 @@
 //! `tenure next`: the next numbers of a sequence.
 
-use std::io::{self, BufWriter, Write as _};
-
 use tenure::blocking::block_on;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, answer};
 use crate::json::Object;
 use crate::store::Address;
 
 /// How many numbers one call gives at most.
 const COUNT_MAX: u64 = 1_000_000;
+/// How many of them are written at once.
+const CHUNK: usize = 1_000;
 
 /// Prints the next number of a sequence, from 1 upwards; nobody else gets it.
 ///
@@ -28,15 +28,18 @@ pub(crate) struct Args {
 pub(crate) fn next(at: &Address, json: bool, args: &Args) -> Result<u8, Failure> {
     tenure::Key::new(&args.key)?;
     let block = block_on(at.open()?.sequence(&args.key).next_block(args.count))?;
-    let mut out = BufWriter::new(io::stdout().lock());
-    for value in block {
-        if json {
-            let object = Object::new().text("key", &args.key).plain("value", value);
-            out.write_all(object.line().as_bytes())?;
-        } else {
-            writeln!(out, "{value}")?;
-        }
+    let values: Vec<u64> = block.collect();
+    for some in values.chunks(CHUNK) {
+        let lines: String = some.iter().map(|value| line(&args.key, *value, json)).collect();
+        answer(lines)?;
     }
-    out.flush()?;
     Ok(0)
+}
+
+fn line(key: &str, value: u64, json: bool) -> String {
+    if json {
+        Object::new().text("key", key).plain("value", value).line()
+    } else {
+        format!("{value}\n")
+    }
 }

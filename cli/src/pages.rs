@@ -1,12 +1,12 @@
 //! Pages made from the words of the command line: completions for shells, and the manual.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 
 use clap::CommandFactory as _;
 use clap_complete::Shell;
 
 use crate::args::Cli;
-use crate::failure::Failure;
+use crate::failure::{Failure, answer};
 
 /// Prints the completions for a shell.
 #[derive(clap::Args)]
@@ -22,7 +22,7 @@ pub(crate) struct Completions {
 pub(crate) fn completions(args: &Completions) -> Result<u8, Failure> {
     let mut page = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "tenure", &mut page);
-    io::stdout().write_all(&page)?;
+    answer(page)?;
     Ok(0)
 }
 
@@ -41,6 +41,6 @@ pub(crate) fn man() -> Result<u8, Failure> {
         man.render_options_section(&mut page)?;
         man.render_extra_section(&mut page)?;
     }
-    io::stdout().write_all(&page)?;
+    answer(page)?;
     Ok(0)
 }

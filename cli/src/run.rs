@@ -3,21 +3,21 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use tenure::blocking::block_on;
+use tenure::Locks;
 
 use crate::bell::Bell;
 use crate::claim::{Claim, Share};
 use crate::duration;
-use crate::failure::{Failure, LOST, REFUSED};
+use crate::failure::{Failure, LOST};
 use crate::look_up;
 use crate::store::Address;
-use crate::supervise::{End, Work, supervise};
+use crate::supervise::{End, Work, ended_by, supervise};
 
-/// Runs a command under a lock, and comes to what the command comes to.
+/// Runs a command under a lock, and exits with the command's exit code.
 ///
 /// Waits in line until the lock is free. The command finds TENURE_KEY, TENURE_TOKEN and TENURE_ON in its
 /// environment; the token is higher than that of every run before. Signals go to the command and all it has
-/// started. If the lock is lost, all of that gets TERM and then KILL, and tenure comes to 79.
+/// started. If the lock is lost, all of that gets TERM and then KILL, and tenure exits with 79.
 ///
 /// A key is a mutex, a lock for readers and writers (--shared, --exclusive), or a number of permits
 /// (--permits): everybody who uses it must agree, and who does not is refused.
@@ -65,8 +65,7 @@ pub(crate) struct Args {
 pub(crate) fn run(at: &Address, args: &Args) -> Result<u8, Failure> {
     look_up::check(&args.command[0])?;
     let url = at.url()?;
-    let mut bell = hang()?;
-    let locks = block_on(tenure::connect(&url))?;
+    let (mut bell, locks) = open(&url)?;
     let claim = Claim {
         key: &args.key,
         share: args.share(),
@@ -78,19 +77,28 @@ pub(crate) fn run(at: &Address, args: &Args) -> Result<u8, Failure> {
     let (kill_after, ttl) = (args.kill_after, claim.ttl());
     let work = Work { command: &args.command, url: &url, kill_after, ttl };
     match supervise(&mut bell, &held, &work)? {
-        End::Done(code) => held.release().map(|()| code),
+        End::Done(code) => held.release(&mut bell).map(|()| code),
         End::Lost { asked: _ } => {
             // Nothing of the command is left: now another may begin.
-            let _as_was_said = held.release();
+            let _as_was_said = held.release(&mut bell);
             Err(Failure::silent(LOST))
         }
     }
 }
 
-/// The bell of this process.
-pub(crate) fn hang() -> Result<Bell, Failure> {
-    Bell::hang()
-        .map_err(|error| Failure::new(REFUSED, format!("signals cannot be heard here: {error}")))
+/// The bell of this process, and the locks of the store that it listens for.
+pub(crate) fn open(url: &str) -> Result<(Bell, Locks), Failure> {
+    let mut bell = Bell::hang()?;
+    match bell.until(tenure::connect(url), |_| None)? {
+        Ok(locks) => Ok((bell, locks?.owned_by(&owner())?)),
+        Err(signal) => Err(Failure::silent(ended_by(signal))),
+    }
+}
+
+/// What others see in the line: the process by which to find it.
+pub(crate) fn owner() -> String {
+    let machine = rustix::system::uname();
+    format!("tenure[{}]@{}", std::process::id(), machine.nodename().to_string_lossy())
 }
 
 impl Args {

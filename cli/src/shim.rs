@@ -40,7 +40,7 @@ pub(crate) fn main(mut words: impl Iterator<Item = OsString>) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// What a command that did not start comes to.
+/// The exit code and the sentence for a command that did not start.
 pub(crate) fn explain(program: &OsString, error: &io::Error) -> (u8, String) {
     let program = program.display();
     match error.kind() {

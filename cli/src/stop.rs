@@ -13,25 +13,32 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// What is killed is gone at once, unless the kernel itself is stuck with it.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
 
-/// Ends the child's whole group, politely until `patience` is over. Returns when it is gone.
-pub(crate) fn stop(bell: &mut Bell, child: &Child, patience: Duration) -> io::Result<()> {
+/// Ends the child's whole group, politely until `patience` is over. Returns when it is gone, and
+/// says whether this process was asked to end meanwhile.
+pub(crate) fn stop(
+    bell: &mut Bell,
+    child: &Child,
+    patience: Duration,
+) -> io::Result<Option<Signal>> {
     adopt_orphans();
     let began = Instant::now();
     // One that is stopped must go on to end; and killing is sure.
     child.signal(if patience.is_zero() { Signal::KILL } else { Signal::TERM });
     child.signal(Signal::CONT);
+    let mut asked = None;
     let mut buried = false;
     let mut killed = patience.is_zero();
     loop {
         for signal in bell.signals().into_iter().filter(|signal| crate::bell::is_ending(*signal)) {
             child.signal(signal);
+            asked = Some(signal);
         }
         if !buried && matches!(child.news()?, Some(News::Ended(_))) {
             child.bury();
             buried = true;
         }
         if buried && !child.has_left_somebody() {
-            return Ok(());
+            return Ok(asked);
         }
         let left = patience.saturating_sub(began.elapsed());
         if left.is_zero() {
@@ -39,7 +46,7 @@ pub(crate) fn stop(bell: &mut Bell, child: &Child, patience: Duration) -> io::Re
             child.signal(Signal::KILL);
             if killed && buried && began.elapsed() > patience + GONE_WITHIN {
                 crate::failure::say("something that the command has started cannot be killed");
-                return Ok(());
+                return Ok(asked);
             }
             killed = true;
         }

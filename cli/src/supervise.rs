@@ -88,8 +88,8 @@ impl<'a> Supervision<'a> {
             if let Some(why) = self.why_stop(bell) {
                 say(&format!("{why}; the command is stopped"));
                 let patience = self.patience();
-                stop(bell, self.child, patience)?;
-                return Ok(End::Lost { asked: self.asked });
+                let asked = stop(bell, self.child, patience)?;
+                return Ok(End::Lost { asked: asked.or(self.asked) });
             }
             let pause = self.look_after()?;
             bell.wait(pause)?;

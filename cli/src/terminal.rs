@@ -52,8 +52,9 @@ impl Terminal {
         if !has_no_shell() {
             // As if the terminal had stopped the whole job.
             let _others_stop = kill_current_process_group(Signal::TSTP);
-            let _own = bell.signals();
             stop_with_the_job();
+            // This process heard it too, and is over it.
+            bell.forget(Signal::TSTP);
         }
         if self.lent && self.listens_to(self.own) {
             self.give(child.group());

@@ -61,10 +61,10 @@ impl<'a> Waiting<'a> {
     fn describe(&self, line: &Line) -> String {
         let holders: Vec<_> =
             line.iter().filter(|(_, place)| place.standing == Standing::Holding).collect();
-        let me = format!("[{}]@", std::process::id());
+        let me = crate::run::owner();
         let mut waiters = line.iter().filter(|(_, place)| place.standing == Standing::Waiting);
         let mut text = format!("waiting {} for {}", brief(self.began.elapsed()), quoted(self.key));
-        if let Some(at) = waiters.position(|(ticket, _)| ticket.owner.contains(&me)) {
+        if let Some(at) = waiters.position(|(ticket, _)| *ticket.owner == *me) {
             let _infallible = write!(text, ", place {} in line", at + 1);
         }
         if let Some((holder, _)) = holders.first() {

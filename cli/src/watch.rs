@@ -1,12 +1,13 @@
 //! `tenure watch`: what happens to the lines, as it happens.
 
-use std::io::{self, Write as _};
+use std::thread;
+use std::time::Duration;
 
 use tenure::Seen;
 use tenure::blocking::block_on;
 use tenure::event::{Event, What};
 
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, answer, say};
 use crate::json::Object;
 use crate::moment::rfc3339;
 use crate::screen::{Screen, printable};
@@ -25,25 +26,32 @@ pub(crate) struct Args {
     prefix: String,
 }
 
+/// A store that does not answer is asked again, but not without end in a moment.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
 pub(crate) fn watch(at: &Address, json: bool, args: &Args) -> Result<u8, Failure> {
     let locks = at.open()?;
-    let mut out = io::stdout().lock();
     let mut watch = block_on(locks.watch(args.prefix.as_str()))?;
     let screen = Screen::of_output();
     if screen.is_some() {
         say("watching; interrupt to end");
     }
     loop {
-        let seen = match block_on(watch.next())? {
-            Seen::Event(event) => show(&event, json, screen),
-            Seen::Gap => {
+        let seen = match block_on(watch.next()) {
+            Ok(Seen::Event(event)) => show(&event, json, screen),
+            Err(error) if error.is_unknown() => {
+                say(&format!("{error}; looking again"));
+                thread::sleep(LOOK_AGAIN);
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+            Ok(Seen::Gap) => {
                 say("more happened than the store still knows; `line` shows how it stands now");
                 continue;
             }
         };
         if let Some(text) = seen {
-            out.write_all(text.as_bytes())?;
-            out.flush()?;
+            answer(text)?;
         }
     }
 }

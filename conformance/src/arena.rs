@@ -9,18 +9,18 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use tenure_core::wrap::{AnyEngine, Hosted};
 use tenure_core::{
-    Boxed, Engine, Host, Key, Kind, Liveness, Locks, PrivateThread, Profile, Result, Share, Ticket, TicketId,
-    Time,
+    Boxed, Engine, Host, Key, Kind, Liveness, Locks, PrivateThread, Profile, Result, Share, Ticket,
+    TicketId, Time,
 };
 
 use crate::helper::Helper;
 use crate::paced::Paced;
 use crate::together;
 
-/// How many lives of a ticket a case may wait for something that must happen, where time is real.
-const PATIENCE_TTLS: u32 = 60;
-/// The same where time is simulated, and nothing is late.
-const PATIENCE_TTLS_SIMULATED: u32 = 12;
+/// How many lives of a ticket a case may wait for something that must happen.
+const PATIENCE_TTLS: u32 = 12;
+/// The least that it may wait where time is real: the machine may be busy.
+const PATIENCE_MIN: Duration = Duration::from_secs(60);
 /// How many lives a ticket has that is not meant to end within its case.
 const LONG_TTLS: u32 = 1000;
 
@@ -43,17 +43,19 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// A store that `open` connects another client to, in real time. For engines whose verbs are quick.
+    /// A store that `open` connects another client to, in real time, where tickets live for a quarter
+    /// of a second. For engines whose verbs are quick.
     pub fn new<E, F>(open: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         E: Engine,
         F: Future<Output = Result<E>> + Send + 'static,
     {
         let host: Arc<dyn Host> = Arc::new(PrivateThread::for_timers());
-        Self { threads: true, ..Self::on(host, Duration::from_secs(1), open) }
+        Self { threads: true, ..Self::on(host, Duration::from_millis(250), open) }
     }
 
-    /// The same for engines that drive sockets: each client lives on one private thread.
+    /// The same for engines that drive sockets: all clients live on one private thread, and tickets
+    /// for a second.
     pub fn hosted<E, F>(open: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         E: Engine,
@@ -106,7 +108,7 @@ impl Arena {
         self
     }
 
-    /// Tickets live for `ttl` here: more than a second for a store that counts in seconds.
+    /// Tickets live for `ttl` here: for longer where a store counts in seconds or is far away.
     #[must_use]
     pub fn with_ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
@@ -280,6 +282,7 @@ impl Arena {
     }
 
     fn patience(&self) -> Duration {
-        self.ttl * if self.threads { PATIENCE_TTLS } else { PATIENCE_TTLS_SIMULATED }
+        let patience = self.ttl * PATIENCE_TTLS;
+        if self.threads { patience.max(PATIENCE_MIN) } else { patience }
     }
 }

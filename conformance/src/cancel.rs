@@ -27,7 +27,8 @@ struct Sweep<'a> {
 
 impl<'a> Sweep<'a> {
     async fn new(arena: &'a Arena) -> Self {
-        let locks = Locks::on(Paced::around(arena.client().await, || Box::pin(pause())), arena.host());
+        let locks =
+            Locks::on(Paced::around(arena.client().await, || Box::pin(pause())), arena.host());
         let at_once = locks.guarantees().quick && !arena.is_simulated();
         Self { arena, locks, onlooker: arena.locks().await, at_once }
     }
@@ -160,9 +161,15 @@ pub(crate) async fn whoever_is_served_while_it_is_dropped_gives_it_back(arena: &
 pub(crate) async fn a_release_may_be_dropped(arena: &Arena) {
     let sweep = Sweep::new(arena).await;
     let locks = &sweep.locks;
-    sweep.over_each(0, async || locks.mutex("k").lock().await.unwrap(), |guard| guard.release()).await;
-    sweep.over_each(0, async || locks.all(["k", "l"]).lock().await.unwrap(), |guard| guard.release()).await;
-    sweep.over_each(0, async || locks.rwlock("k").write().await.unwrap(), |guard| guard.downgrade()).await;
+    sweep
+        .over_each(0, async || locks.mutex("k").lock().await.unwrap(), tenure_core::Guard::release)
+        .await;
+    sweep
+        .over_each(0, async || locks.all(["k", "l"]).lock().await.unwrap(), tenure_core::AllGuard::release)
+        .await;
+    sweep
+        .over_each(0, async || locks.rwlock("k").write().await.unwrap(), tenure_core::WriteGuard::downgrade)
+        .await;
 }
 
 pub(crate) async fn whoever_renews_by_hand_may_be_dropped(arena: &Arena) {

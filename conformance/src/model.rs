@@ -72,7 +72,9 @@ pub(crate) async fn the_engine_does_what_the_model_does(arena: &Arena) {
 async fn agree(arena: &Arena, seed: u64, field: Field) {
     let client = arena.client().await;
     let steps = field.steps(&mut Chance::new(seed));
-    let Verdict::Differed(difference) = play(arena, &client, field, &steps, 0).await else { return };
+    let Verdict::Differed(difference) = play(arena, &client, field, &steps, 0).await else {
+        return;
+    };
     let (steps, difference) = shorten(arena, &client, field, steps, difference).await;
     let mut story = String::new();
     for step in steps {
@@ -120,7 +122,10 @@ async fn play(
         if let Err(difference) = both.step(*step).await {
             return Verdict::Differed(format!("after step {}: {difference}", at + 1));
         }
-        if field.passing && before.until(arena.now()) > arena.ttl() / 2 && !matches!(step, Step::Pass) {
+        if field.passing
+            && before.until(arena.now()) > arena.ttl() / 2
+            && !matches!(step, Step::Pass)
+        {
             return Verdict::Unclear;
         }
     }
@@ -223,14 +228,14 @@ impl<'a> Both<'a> {
     async fn join(&mut self, ticket: &Ticket, patience: Patience) -> Result<(), String> {
         let told = self.client.join(ticket, patience).await.expect("it may join");
         let model = self.line.join(ticket, patience, self.field.lives, self.now, &mut |_, _, _| {});
-        same("a join", told.map(shape), model.expect("it may join").map(shape))
+        same("a join", &told.map(shape), &model.expect("it may join").map(shape))
     }
 
     async fn renew(&mut self, owner: usize) -> Result<(), String> {
         let Some(ticket) = &self.tickets[owner] else { return Ok(()) };
         let told = self.client.renew(ticket).await.expect("it may be renewed");
         let model = self.line.renew(ticket, self.now, &mut |_, _, _| {});
-        same("a renewal", told.map(shape), model.map(shape))
+        same("a renewal", &told.map(shape), &model.map(shape))
     }
 
     async fn leave(&mut self, owner: usize, how: Leave) -> Result<(), String> {
@@ -240,7 +245,7 @@ impl<'a> Both<'a> {
             left => left,
         };
         let model = self.line.leave(ticket.id, how, self.now, &mut |_, _, _| {});
-        same("a leave", told, model)
+        same("a leave", &told, &model)
     }
 
     async fn pass(&mut self) {
@@ -263,7 +268,7 @@ impl<'a> Both<'a> {
             };
             line.into_iter().map(row).collect::<Vec<_>>()
         };
-        same("the line", rows(seen), rows(self.line.list(self.now)))
+        same("the line", &rows(seen), &rows(self.line.list(self.now)))
     }
 }
 
@@ -272,7 +277,11 @@ fn shape(place: Place) -> (Standing, u64, bool) {
     (place.standing, place.ahead, place.leaving)
 }
 
-fn same<T: PartialEq + std::fmt::Debug>(what: &str, engine: T, model: T) -> Result<(), String> {
+fn same<T: PartialEq + std::fmt::Debug>(
+    what: &str,
+    engine: &T,
+    model: &T,
+) -> Result<(), String> {
     if engine == model {
         return Ok(());
     }

@@ -19,7 +19,9 @@ use std::time::Duration;
 use tenure_conformance::sim::{SimHost, World};
 use tenure_conformance::{Arena, Case, cases, play_seed};
 use tenure_core::wrap::AnyEngine;
-use tenure_core::{Clock as _, Engine as _, Host as _, Key, Leave, Memory, Place, Result, Ticket, TicketId};
+use tenure_core::{
+    Clock as _, Engine as _, Host as _, Key, Leave, Memory, Place, Result, Ticket, TicketId,
+};
 
 use twist::{Twist, Twisted};
 
@@ -214,7 +216,9 @@ fn every_broken_engine_is_caught() {
     let mut catching: HashSet<&str> = HashSet::new();
     for (engine, cases) in &table {
         println!("{engine}: caught by {}", cases.len());
-        for case in cases.iter().take(if std::env::var_os("TENURE_ALL").is_some() { 999 } else { 4 }) {
+        for case in
+            cases.iter().take(if std::env::var_os("TENURE_ALL").is_some() { 999 } else { 4 })
+        {
             println!("    {case}");
         }
         catching.extend(cases);

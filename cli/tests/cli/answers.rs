@@ -131,9 +131,9 @@ fn tickets_are_broken() {
     let line = store.line("k");
     let said = store.says(&["break", "k", "--ticket", field(&line[1], "id")]);
     assert!(said.ends_with("was waiting, and is out\n"), "{said}");
-    let waited = waiter.end();
-    assert_eq!(waited.code, 75, "{waited:?}");
-    assert!(waited.err.contains("took this ticket out of the line"), "{}", waited.err);
+    let end = waiter.end();
+    assert_eq!(end.code, 75, "{end:?}");
+    assert!(end.err.contains("took this ticket out of the line"), "{}", end.err);
     let said = store.says(&["break", "k"]);
     assert!(said.contains("was told to leave"), "{said}");
     let held = holder.end();

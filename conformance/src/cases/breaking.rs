@@ -104,7 +104,8 @@ pub(crate) async fn a_broken_holder_stops_its_work_before_the_next_begins(arena:
         operator.break_ticket("k", id).await.unwrap();
         operator.mutex("k").renew_every(arena.beat()).lock().await.unwrap()
     };
-    let (next, ()) = arena.soon("the next is served", futures_util::future::join(breaks, broken)).await;
+    let (next, ()) =
+        arena.soon("the next is served", futures_util::future::join(breaks, broken)).await;
     next.check().unwrap();
 }
 

@@ -92,7 +92,10 @@ async fn at_most_one_of_a_hundred_holds(arena: &Arena, kind: Kind) {
     let tokens = tokens.lock().unwrap();
     assert_eq!(tokens.len(), 100);
     if arena.profile().await.fence > Fence::None {
-        assert!(tokens.is_sorted_by(|before, after| before < after), "tokens grow as they are granted");
+        assert!(
+            tokens.is_sorted_by(|before, after| before < after),
+            "tokens grow as they are granted"
+        );
     }
 }
 
@@ -183,7 +186,10 @@ async fn the_whole_wait_has_one_time_limit(arena: &Arena, kind: Kind) {
     assert!(waited.unwrap().is_none());
     let took = before.until(arena.now());
     assert!(took >= limit / 100 * 95, "it waited {took:?} only");
-    assert!(took <= limit * 2 || !arena.is_simulated(), "each heartbeat began the wait anew: {took:?}");
+    assert!(
+        took <= limit * 2 || !arena.is_simulated(),
+        "each heartbeat began the wait anew: {took:?}"
+    );
     guard.check().unwrap();
 }
 

@@ -53,10 +53,7 @@ pub(crate) async fn a_line_shows_who_waits_and_for_what(arena: &Arena) {
         .map(|(ticket, place)| (&*ticket.owner, ticket.share.take(), place.ahead, place.standing))
         .collect();
     let (holding, waiting) = (Standing::Holding, Standing::Waiting);
-    assert_eq!(
-        seen,
-        [("one", 4, 0, holding), ("two", 3, 4, waiting), ("three", 1, 7, waiting)]
-    );
+    assert_eq!(seen, [("one", 4, 0, holding), ("two", 3, 4, waiting), ("three", 1, 7, waiting)]);
     assert!(line.iter().all(|(ticket, _)| ticket.note == ticket.owner && ticket.share.of() == 5));
     guard.release().await.unwrap();
 }
@@ -119,5 +116,8 @@ pub(crate) async fn an_owner_has_a_name(arena: &Arena) {
     let line = locks.line("k").await.unwrap();
     assert!(line[0].0.owner.contains(&format!("[{}]", std::process::id())), "this process");
     guard.release().await.unwrap();
-    assert_eq!(refused(locks.owned_by(&"x".repeat(OWNER_BYTES_MAX + 1)).map(|_| ())), Kind::Invalid);
+    assert_eq!(
+        refused(locks.owned_by(&"x".repeat(OWNER_BYTES_MAX + 1)).map(|_| ())),
+        Kind::Invalid
+    );
 }

@@ -9,11 +9,76 @@ use crate::Arena;
 /// Names that somebody, somewhere, once took for the same, or for something else.
 fn names() -> Vec<String> {
     let mut names: Vec<String> = [
-        "a", "a/", "a/b", "/a", "a//b", "A", "job", "Job", "JOB", "a ", " a", " ", "\0", "a\0", "a\0b", "a\0c",
-        "*", "a*", "?", "[a]", "a%", "a_", "%", "_", "{}", "{a}", "{a}b", "a:b", ".", "..", "../a",
-        "'", "\"", "'; DROP TABLE locks; --", "\\", "$1", "${a}", "^a$", ".*", "\n", "a\nb", "\r", "\t",
-        "\u{7f}", "ä", "a\u{308}", "ß", "ss", "İ", "i", "ı", "\u{feff}", "\u{200b}", "🔒", "🔓", "\u{fff0}",
-        "zookeeper", "null", "0", "-0", "00", "con", "v1.a", "~", "a.lock", "#", "a=b", "a;b", "a,b", "\u{10ffff}",
+        "a",
+        "a/",
+        "a/b",
+        "/a",
+        "a//b",
+        "A",
+        "job",
+        "Job",
+        "JOB",
+        "a ",
+        " a",
+        " ",
+        "\0",
+        "a\0",
+        "a\0b",
+        "a\0c",
+        "*",
+        "a*",
+        "?",
+        "[a]",
+        "a%",
+        "a_",
+        "%",
+        "_",
+        "{}",
+        "{a}",
+        "{a}b",
+        "a:b",
+        ".",
+        "..",
+        "../a",
+        "'",
+        "\"",
+        "'; DROP TABLE locks; --",
+        "\\",
+        "$1",
+        "${a}",
+        "^a$",
+        ".*",
+        "\n",
+        "a\nb",
+        "\r",
+        "\t",
+        "\u{7f}",
+        "ä",
+        "a\u{308}",
+        "ß",
+        "ss",
+        "İ",
+        "i",
+        "ı",
+        "\u{feff}",
+        "\u{200b}",
+        "🔒",
+        "🔓",
+        "\u{fff0}",
+        "zookeeper",
+        "null",
+        "0",
+        "-0",
+        "00",
+        "con",
+        "v1.a",
+        "~",
+        "a.lock",
+        "#",
+        "a=b",
+        "a;b",
+        "a,b",
+        "\u{10ffff}",
     ]
     .map(str::to_owned)
     .into();
@@ -72,7 +137,10 @@ pub(crate) async fn a_prefix_is_taken_literally(arena: &Arena) {
     for name in &names {
         client.holds(&arena.ticket(name, MUTEX)).await;
     }
-    let prefixes = ["a", "a/", "A", "*", "a%", "_", "%", ".", "[", "{", "\0", "a\0", "\\", "^", "é", "nn", "none", "'"];
+    let prefixes = [
+        "a", "a/", "A", "*", "a%", "_", "%", ".", "[", "{", "\0", "a\0", "\\", "^", "é", "nn",
+        "none", "'",
+    ];
     for prefix in prefixes {
         let expected: Vec<_> = names.iter().filter(|name| name.starts_with(prefix)).collect();
         let found = client.names(prefix).await;
@@ -107,7 +175,8 @@ pub(crate) async fn a_sequence_of_every_name_is_its_own(arena: &Arena) {
 
 pub(crate) async fn a_name_that_cannot_be_is_refused(arena: &Arena) {
     let locks = arena.locks().await;
-    for name in [String::new(), "x".repeat(KEY_BYTES_MAX + 1), "é".repeat(KEY_BYTES_MAX / 2) + "x"] {
+    for name in [String::new(), "x".repeat(KEY_BYTES_MAX + 1), "é".repeat(KEY_BYTES_MAX / 2) + "x"]
+    {
         assert_eq!(refused(locks.mutex(&name).try_lock().await), Kind::Invalid);
         assert_eq!(refused(locks.rwlock(&name).read().await), Kind::Invalid);
         assert_eq!(refused(locks.all(["a", &name]).lock().await), Kind::Invalid);

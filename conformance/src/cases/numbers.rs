@@ -47,7 +47,8 @@ pub(crate) async fn numbers_grow_from_client_to_client(arena: &Arena) {
 pub(crate) async fn numbers_survive_an_empty_line(arena: &Arena) {
     needs!(arena, keeps_numbers(arena).await, "there are no numbers to rely on");
     let client = arena.client().await;
-    let floor = Ticket { floor: next(arena, &client).await + 1_000_000_000, ..arena.ticket("k", MUTEX) };
+    let floor =
+        Ticket { floor: next(arena, &client).await + 1_000_000_000, ..arena.ticket("k", MUTEX) };
     let high = client.holds(&floor).await.number;
     client.leaves(&floor).await;
     assert_eq!(client.ids("k").await, [], "the line is empty");

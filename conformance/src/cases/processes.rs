@@ -101,7 +101,8 @@ pub(crate) async fn a_waiter_who_is_stopped_does_not_lose_its_lock_to_nobody(are
 
 pub(crate) async fn processes_keep_each_other_out(arena: &Arena) {
     needs!(arena, arena.is_shared(), ALONE);
-    let file = std::env::temp_dir().join(format!("tenure-{}-{}", std::process::id(), arena.now().boot_ns));
+    let file =
+        std::env::temp_dir().join(format!("tenure-{}-{}", std::process::id(), arena.now().boot_ns));
     std::fs::write(&file, "0").expect("a file can be written");
     let mut helpers = [(); 4].map(|()| arena.helper());
     for helper in &mut helpers {

@@ -25,7 +25,7 @@ pub(crate) async fn the_front_is_served_as_long_as_it_fits(arena: &Arena) {
     let mut chance = Chance::new(arena.host().random());
     let mut line: Vec<Ticket> = Vec::new();
     for _ in 0..60 {
-        if line.len() < 4 || chance.next() % 2 == 0 {
+        if line.len() < 4 || chance.next().is_multiple_of(2) {
             let take = u32::try_from(chance.next() % 5).unwrap_or(0) + 1;
             let ticket = arena.ticket("k", share(take, 5));
             client.joins(&ticket).await;

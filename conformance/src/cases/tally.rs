@@ -16,8 +16,8 @@ async fn count(client: &AnyEngine, name: &str, by: u64, window: Option<Window>) 
     client.tally(&key(name), by, window).await.expect("it counts")
 }
 
-fn long(limit: Option<u64>) -> Option<Window> {
-    Some(Window { per: Duration::from_secs(3600), limit })
+fn hour(limit: Option<u64>) -> Window {
+    Window { per: Duration::from_secs(3600), limit }
 }
 
 pub(crate) async fn a_sequence_begins_at_one_and_grows(arena: &Arena) {
@@ -80,8 +80,10 @@ pub(crate) async fn a_sequence_refuses_what_it_cannot_give(arena: &Arena) {
 pub(crate) async fn a_count_stops_at_its_limit(arena: &Arena) {
     needs!(arena, arena.counts().await, NO_COUNTS);
     let client = arena.client().await;
-    let window = long(Some(5));
-    for (by, value, allowed) in [(3, 3, true), (3, 3, false), (2, 5, true), (1, 5, false), (0, 5, true)] {
+    let window = Some(hour(Some(5)));
+    for (by, value, allowed) in
+        [(3, 3, true), (3, 3, false), (2, 5, true), (1, 5, false), (0, 5, true)]
+    {
         let tally = count(&client, "k", by, window).await;
         assert_eq!((tally.value, tally.allowed), (value, allowed), "adding {by}");
         let left = tally.resets_in.expect("a window ends");
@@ -99,7 +101,7 @@ pub(crate) async fn a_limit_holds_for_all_who_count_at_once(arena: &Arena) {
         let (client, allowed) = (arena.client().await, allowed.clone());
         tasks.push(Box::pin(async move {
             for _ in 0..10 {
-                let tally = count(&client, "k", 1, long(Some(25))).await;
+                let tally = count(&client, "k", 1, Some(hour(Some(25)))).await;
                 *allowed.lock().unwrap() += u32::from(tally.allowed);
             }
         }));
@@ -153,9 +155,9 @@ pub(crate) async fn locks_sequences_and_counts_of_one_name_are_strangers(arena: 
     let ticket = arena.ticket("k", MUTEX);
     client.holds(&ticket).await;
     assert_eq!(count(&client, "k", 7, None).await.value, 7);
-    assert_eq!(count(&client, "k", 2, long(None)).await.value, 2);
+    assert_eq!(count(&client, "k", 2, Some(hour(None))).await.value, 2);
     assert_eq!(count(&client, "k", 1, None).await.value, 8);
-    assert_eq!(count(&client, "k", 1, long(None)).await.value, 3);
+    assert_eq!(count(&client, "k", 1, Some(hour(None))).await.value, 3);
     assert_eq!(client.ids("k").await, [ticket.id]);
     client.leaves(&ticket).await;
     assert_eq!(client.names("").await, [""; 0], "a count is no ticket");

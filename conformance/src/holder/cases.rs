@@ -22,7 +22,7 @@ pub struct HolderCase {
 type Local<T> = std::pin::Pin<Box<dyn Future<Output = T>>>;
 
 /// How often each case is played, in another world each time.
-const WORLDS: u64 = 5;
+const WORLDS: u64 = 3;
 
 /// Every case of a holder.
 pub const HOLDER_CASES: &[&[HolderCase]] = &[losing::CASES, leaving::CASES, waiting::CASES];

@@ -190,13 +190,17 @@ impl Stage {
         }
         let host = self.world.store();
         let names = || self.plan.keys.iter().map(|(name, _)| name.clone());
-        let within = self.plan.ttl * 3 + self.plan.weather.late_by * 2 + Duration::from_secs(6);
+        let within = match self.plan.trouble {
+            // Nobody died, and nothing is under way that could still come into a line.
+            None => self.plan.ttl / 2,
+            Some(_) => self.plan.ttl * 3 + self.plan.weather.late_by * 2 + Duration::from_secs(6),
+        };
         let end = self.world.passed() + within;
         while self.world.passed() < end {
             if self.referee.left_behind(names()).is_empty() {
                 return;
             }
-            host.sleep(self.plan.ttl / 4).await;
+            host.sleep(self.plan.ttl / 8).await;
         }
         let left = self.referee.left_behind(names());
         self.referee.object(format!("left behind {within:?} after the end: {}", left.join(", ")));

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::{
-    Engine as _, Key, Leave, Left, Memory, Patience, Place, Result, Standing, TTL_MAX, Ticket,
-    Wake,
+    Engine as _, Key, Leave, Left, Memory, Patience, Place, Result, Standing, TTL_MAX, Ticket, Wake,
 };
 
 use crate::Store;
@@ -61,7 +60,7 @@ impl Twist for Renumbers {
     async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
         Ok(match self.store.memory.watch(ticket, seen).await? {
             Wake::Served(number) => Wake::Served((self.change)(&self.store, ticket, number)),
-            wake => wake,
+            Wake::Look => Wake::Look,
         })
     }
 
@@ -265,7 +264,7 @@ twist! {
         async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
             Ok(match self.0.memory.watch(ticket, seen).await? {
                 Wake::Served(number) => Wake::Served(number + 1),
-                wake => wake,
+                Wake::Look => Wake::Look,
             })
         }
     }

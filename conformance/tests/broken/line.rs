@@ -1,6 +1,8 @@
 //! Engines that break the order, the rule, or "twice is once".
 
-use tenure_core::{Engine as _, Key, Leave, Left, Patience, Place, Result, Share, Standing, Ticket, Wake};
+use tenure_core::{
+    Engine as _, Key, Leave, Left, Patience, Place, Result, Share, Standing, Ticket, Wake,
+};
 
 use crate::twist::{ghost, pause, place_of, twist};
 

@@ -75,7 +75,10 @@ impl Twist for Folds {
 
     async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
         let line = self.store.memory.line(&self.key(key)).await?;
-        Ok(line.into_iter().map(|(ticket, place)| (Ticket { key: key.clone(), ..ticket }, place)).collect())
+        Ok(line
+            .into_iter()
+            .map(|(ticket, place)| (Ticket { key: key.clone(), ..ticket }, place))
+            .collect())
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {

@@ -7,8 +7,8 @@ use std::task::Poll;
 
 use tenure_core::event::{Cursor, News, Scope};
 use tenure_core::{
-    Engine, Key, Leave, Left, Memory, Patience, Place, Profile, Result, Standing, Tally,
-    Ticket, Wake, Window,
+    Engine, Key, Leave, Left, Memory, Patience, Place, Profile, Result, Standing, Tally, Ticket,
+    Wake, Window,
 };
 
 /// A case in which an engine is asked more often than this does not end.
@@ -18,7 +18,11 @@ const VERBS_MAX: u64 = 200_000;
 pub(crate) trait Twist: Send + Sync + 'static {
     fn memory(&self) -> &Memory;
 
-    fn join(&self, ticket: &Ticket, patience: Patience) -> impl Future<Output = Result<Option<Place>>> + Send {
+    fn join(
+        &self,
+        ticket: &Ticket,
+        patience: Patience,
+    ) -> impl Future<Output = Result<Option<Place>>> + Send {
         self.memory().join(ticket, patience)
     }
 
@@ -34,7 +38,11 @@ pub(crate) trait Twist: Send + Sync + 'static {
         self.memory().watch(ticket, seen)
     }
 
-    fn events(&self, scope: &Scope, after: Option<Cursor>) -> impl Future<Output = Result<News>> + Send {
+    fn events(
+        &self,
+        scope: &Scope,
+        after: Option<Cursor>,
+    ) -> impl Future<Output = Result<News>> + Send {
         self.memory().events(scope, after)
     }
 
@@ -46,7 +54,12 @@ pub(crate) trait Twist: Send + Sync + 'static {
         self.memory().keys(prefix)
     }
 
-    fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> impl Future<Output = Result<Tally>> + Send {
+    fn tally(
+        &self,
+        key: &Key,
+        by: u64,
+        window: Option<Window>,
+    ) -> impl Future<Output = Result<Tally>> + Send {
         self.memory().tally(key, by, window)
     }
 }
