@@ -108,10 +108,11 @@ impl Table {
         }
     }
 
+    /// The same order as for leaving out: what matters least is cut first.
     fn narrow_one(&self, widths: &mut [Option<usize>]) -> bool {
         let can = |at: &usize| self.columns[*at].cut && widths[*at] > Some(CUT_MIN);
-        let widest = (0..widths.len()).filter(can).max_by_key(|at| widths[*at]);
-        let Some(width) = widest.and_then(|at| widths[at].as_mut()) else { return false };
+        let last = (0..widths.len()).filter(can).max_by_key(|at| self.columns[*at].rank);
+        let Some(width) = last.and_then(|at| widths[at].as_mut()) else { return false };
         *width -= 1;
         true
     }

@@ -6,7 +6,7 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use tenure_core::{Locks, Result};
+use tenure_core::{AllGuard, Guard, Locks, Result, WriteGuard};
 
 use crate::Arena;
 use crate::paced::{Paced, pause};
@@ -161,14 +161,12 @@ pub(crate) async fn whoever_is_served_while_it_is_dropped_gives_it_back(arena: &
 pub(crate) async fn a_release_may_be_dropped(arena: &Arena) {
     let sweep = Sweep::new(arena).await;
     let locks = &sweep.locks;
+    sweep.over_each(0, async || locks.mutex("k").lock().await.unwrap(), Guard::release).await;
     sweep
-        .over_each(0, async || locks.mutex("k").lock().await.unwrap(), tenure_core::Guard::release)
+        .over_each(0, async || locks.all(["k", "l"]).lock().await.unwrap(), AllGuard::release)
         .await;
     sweep
-        .over_each(0, async || locks.all(["k", "l"]).lock().await.unwrap(), tenure_core::AllGuard::release)
-        .await;
-    sweep
-        .over_each(0, async || locks.rwlock("k").write().await.unwrap(), tenure_core::WriteGuard::downgrade)
+        .over_each(0, async || locks.rwlock("k").write().await.unwrap(), WriteGuard::downgrade)
         .await;
 }
 
@@ -236,6 +234,6 @@ pub(crate) async fn whoever_counts_may_be_dropped(arena: &Arena) {
         assert!(next > last, "{next} is given twice");
         last = next;
     }
-    let counted = counter.get().await.unwrap().value;
-    assert!(counted <= u64::from(POLLS_MAX), "{counted} is more than was ever asked for");
+    let sum = counter.get().await.unwrap().value;
+    assert!(sum <= u64::from(POLLS_MAX), "{sum} is more than was ever asked for");
 }

@@ -42,7 +42,8 @@ fn obey(locks: &Locks, held: &mut Option<Guard>, line: &str) -> String {
     match words[..] {
         ["lock", key, ttl_ms] => {
             let ttl = Duration::from_millis(ttl_ms.parse().expect("a ttl is a number"));
-            let guard = block_on(locks.mutex(key).ttl(ttl).lock()).expect("it can be locked");
+            let mutex = locks.mutex(key).ttl(ttl).renew_every(ttl / 5);
+            let guard = block_on(mutex.lock()).expect("it can be locked");
             let answer = format!("held {}", guard.token());
             *held = Some(guard);
             answer

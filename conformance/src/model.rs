@@ -277,11 +277,7 @@ fn shape(place: Place) -> (Standing, u64, bool) {
     (place.standing, place.ahead, place.leaving)
 }
 
-fn same<T: PartialEq + std::fmt::Debug>(
-    what: &str,
-    engine: &T,
-    model: &T,
-) -> Result<(), String> {
+fn same<T: PartialEq + std::fmt::Debug>(what: &str, engine: &T, model: &T) -> Result<(), String> {
     if engine == model {
         return Ok(());
     }

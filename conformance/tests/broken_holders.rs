@@ -29,7 +29,7 @@ fn an_honest_holder_keeps_every_promise_in_the_simulation() {
 
 #[test]
 fn every_broken_holder_is_caught() {
-    let mut table = String::new();
+    let mut report = String::new();
     let mut missed = Vec::new();
     for sin in Sin::ALL {
         let holder: Arc<dyn Holder> = Arc::new(Naive(Some(sin)));
@@ -39,18 +39,18 @@ fn every_broken_holder_is_caught() {
             .collect();
         let tale = Tale::of(holder.clone());
         let seed = (0..SEEDS).find(|seed| tale.play(*seed).violation.is_some());
-        let _infallible = writeln!(table, "{}", holder.name());
+        let _infallible = writeln!(report, "{}", holder.name());
         for case in &caught {
-            let _infallible = writeln!(table, "    {case}");
+            let _infallible = writeln!(report, "    {case}");
         }
         if let Some(seed) = seed {
-            let _infallible = writeln!(table, "    the simulation, first with the seed {seed}");
+            let _infallible = writeln!(report, "    the simulation, first with the seed {seed}");
         }
         if caught.is_empty() {
             missed.push(sin);
         }
     }
-    println!("{table}");
+    println!("{report}");
     assert!(missed.is_empty(), "no case caught {missed:?}");
 }
 

@@ -4,7 +4,9 @@ use std::future::ready;
 use std::time::Duration;
 
 use tenure_conformance::Arena;
+use tenure_core::blocking::block_on;
 use tenure_core::{Error, Memory};
+use tokio::runtime::Builder;
 
 async fn arena() -> Arena {
     let store = Memory::new();
@@ -13,3 +15,29 @@ async fn arena() -> Arena {
 }
 
 tenure_conformance::suite!(arena);
+
+#[test]
+fn a_guard_outlives_the_runtime_it_was_taken_in() {
+    let runtime = Builder::new_current_thread().build().expect("there is room for a runtime");
+    let (arena, locks, guard, waiting) = runtime.block_on(async {
+        let arena = arena().await;
+        let locks = arena.locks().await;
+        let guard = locks.mutex("k").lock().await.expect("it is free");
+        let other = locks.clone();
+        let waiting = tokio::spawn(async move { other.mutex("k").lock().await });
+        tokio::task::yield_now().await;
+        (arena, locks, guard, waiting)
+    });
+    drop(runtime);
+    guard.check().expect("its renewals do not hang on that runtime");
+    drop(guard);
+    block_on(async {
+        let free = async {
+            while !locks.line("k").await.expect("the line can be seen").is_empty() {
+                arena.pass(arena.beat()).await;
+            }
+        };
+        arena.soon("what was dropped with the runtime is given back", free).await;
+    });
+    assert!(waiting.is_finished());
+}

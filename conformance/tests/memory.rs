@@ -1,13 +1,46 @@
 //! The suite on the reference engine: in simulated time, where the order of things comes from a seed,
 //! and in real time, on threads.
 
+use std::collections::BTreeSet;
 use std::future::ready;
 use std::time::Duration;
 
-use tenure_conformance::Arena;
 use tenure_conformance::sim::World;
-use tenure_core::wrap::Hosted;
-use tenure_core::{Error, Memory};
+use tenure_conformance::{Arena, cases};
+use tenure_core::blocking::Blocking;
+use tenure_core::wrap::{AnyEngine, Hosted, Quorum, Retry, Traced};
+use tenure_core::{
+    All, AllGuard, Counter, Election, Error, Guard, Held, Key, Leader, Leaders, Line, Locks, Loss,
+    Memory, Mutex, Place, PrivateThread, Profile, RwLock, Seen, Semaphore, Sequence, Share,
+    SystemClock, Tally, Ticket, TicketId, Wake, Watch, Window, WriteGuard,
+};
+
+/// Every public type goes where its user goes.
+#[test]
+fn public_types_can_be_sent_shared_and_moved() {
+    fn ok<T: Send + Sync + Unpin>() {}
+    fn sent<T: Send + Unpin>() {}
+    fn future<F: Send>(_: impl FnOnce(Locks) -> F) {}
+
+    ok::<(Locks, Mutex, RwLock, Semaphore, All, Election, Sequence, Counter)>();
+    ok::<(Guard, WriteGuard, AllGuard, Held, Leader, Loss, tenure_core::Warning)>();
+    ok::<(Key, Ticket, TicketId, Share, Place, Profile, Tally, Window, Wake, Seen, Error)>();
+    ok::<(Memory, AnyEngine, Hosted<Memory>, Retry<Memory>, Traced<Memory>, Quorum, Arena, World)>(
+    );
+    ok::<(Blocking<Locks>, Blocking<Guard>, Blocking<Mutex>, Line, PrivateThread, SystemClock)>();
+    sent::<(Watch, Leaders)>();
+    future(|locks| async move { locks.mutex("k").lock().await });
+    future(|locks| async move { locks.all(["k"]).lock_within(Duration::ZERO).await });
+    future(|locks| async move { locks.rwlock("k").write().await?.downgrade().await });
+    future(|locks| async move { locks.election("k").run(|_| ready(())).await });
+    future(|locks| async move { locks.mutex("k").lock().await?.release().await });
+}
+
+#[test]
+fn every_case_has_a_name_of_its_own() {
+    let names: BTreeSet<&str> = cases::all().iter().map(|case| case.name).collect();
+    assert_eq!(names.len(), cases::all().len());
+}
 
 /// Called in place, in a world of its own.
 mod simulated {

@@ -49,6 +49,11 @@ pub struct Ticket {
     pub floor: u64,
 }
 
+/// How many of an id's bits tell apart the attempts of one ticket, and above which bit they are.
+const ATTEMPT_BITS: u32 = 20;
+const ATTEMPT_SHIFT: u32 = 44;
+const ATTEMPT_MASK: u128 = ((1 << ATTEMPT_BITS) - 1) << ATTEMPT_SHIFT;
+
 /// 128 bits that no other ticket has.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TicketId(u128);
@@ -60,8 +65,21 @@ impl TicketId {
             getrandom::u64().expect("the operating system has no random numbers to give")
         });
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        Self(u128::from(*PROCESS) << 64 | u128::from(count))
+        let count = u128::from(COUNT.fetch_add(1, Ordering::Relaxed)) & !ATTEMPT_MASK;
+        Self(u128::from(*PROCESS) << 64 | (count & u128::from(u64::MAX)))
+    }
+
+    /// The id of one attempt of this ticket, for an engine that asks a store for the same ticket more
+    /// than once and must not take one attempt's end for another's. A million attempts differ.
+    #[must_use]
+    pub fn attempt(self, count: u32) -> Self {
+        Self(self.whole().0 | (u128::from(count) << ATTEMPT_SHIFT) & ATTEMPT_MASK)
+    }
+
+    /// The id of the ticket that this is an attempt of; its own if it is none.
+    #[must_use]
+    pub fn whole(self) -> Self {
+        Self(self.0 & !ATTEMPT_MASK)
     }
 
     /// The id as a number.
@@ -219,6 +237,16 @@ mod tests {
         for garbage in ["", "12", "+0000000000000000000000000000001", "zz", &"0".repeat(33)] {
             assert!(garbage.parse::<TicketId>().is_err(), "{garbage}");
         }
+    }
+
+    #[test]
+    fn attempts_differ_and_are_of_one_ticket() {
+        let (id, other) = (TicketId::fresh(), TicketId::fresh());
+        assert_eq!(id.whole(), id);
+        assert_ne!(id.attempt(1), id.attempt(2));
+        assert_eq!(id.attempt(1_048_575).whole(), id);
+        assert_eq!(id.attempt(7).attempt(8), id.attempt(8));
+        assert_ne!(id.attempt(1), other.attempt(1));
     }
 
     #[test]

@@ -156,12 +156,26 @@ fn a_killed_tenure_leaves_nobody_at_work() {
     assert_eq!(store.says(&["run", "k", "--no-wait", "--", "echo", "free"]), "free\n");
 }
 
+const STUBBORN: &str = "trap '' TERM; echo pid $$ >>$LOG; \
+    sh -c 'echo pid $$ >>$LOG; while :; do sleep 0.05; done' & \
+    while :; do sleep 0.05; done";
+
+/// It goes when it is told to; what it has started does not.
+const DESERTER: &str = "sh -c 'trap \"\" TERM; echo pid $$ >>$LOG; while :; do sleep 0.05; done' & \
+    trap 'exit 0' TERM; echo pid $$ >>$LOG; while :; do sleep 0.05; done";
+
 #[test]
 fn the_next_begins_only_when_a_stubborn_one_is_gone() {
+    the_next_begins_only_when_nobody_is_left(STUBBORN);
+}
+
+#[test]
+fn the_next_begins_only_when_nobody_is_left_behind() {
+    the_next_begins_only_when_nobody_is_left(DESERTER);
+}
+
+fn the_next_begins_only_when_nobody_is_left(script: &str) {
     let store = Store::new();
-    let script = "trap '' TERM; echo pid $$ >>$LOG; \
-        sh -c 'trap \"\" TERM; echo pid $$ >>$LOG; while :; do sleep 0.05; done' & \
-        while :; do sleep 0.05; done";
     let words = ["run", "k", "--kill-after", "300ms", "--", "sh", "-c", script];
     let stubborn = store.start(&words);
     eventually("two processes", || pids(&store.log()).len() == 2);

@@ -54,7 +54,7 @@ pub(crate) async fn all_or_none(arena: &Arena) {
     assert!(locks.all(["a", "b", "c"]).try_lock().await.unwrap().is_none());
     arena.soon("what was taken is given back", locks.settled()).await;
     let names: Vec<_> = others.keys("").await.unwrap();
-    assert_eq!(names.iter().map(|key| key.as_str()).collect::<Vec<_>>(), ["b"]);
+    assert_eq!(names.iter().map(tenure_core::Key::as_str).collect::<Vec<_>>(), ["b"]);
     taken.release().await.unwrap();
     assert!(locks.all(["a", "b", "c"]).try_lock().await.unwrap().is_some());
 }

@@ -89,7 +89,7 @@ async fn at_most_one_of_a_hundred_holds(arena: &Arena, kind: Kind) {
         }
     }
     arena.together(tasks).await;
-    let tokens = tokens.lock().unwrap();
+    let tokens = tokens.lock().unwrap().clone();
     assert_eq!(tokens.len(), 100);
     if arena.profile().await.fence > Fence::None {
         assert!(

@@ -48,19 +48,19 @@ pub(crate) async fn nobody_leaves_sooner(arena: &Arena) {
 pub(crate) async fn who_gives_signs_of_life_stays(arena: &Arena) {
     let client = arena.client().await;
     let (holder, waiter) = (arena.brief("k", MUTEX), arena.brief("k", MUTEX));
-    let mut sign = arena.now();
+    let mut lived = arena.now();
     client.holds(&holder).await;
     client.waits(&waiter).await;
     for _ in 0..16 {
         arena.pass(arena.ttl() / 4).await;
         let before = arena.now();
-        let (held, waited) = (client.stands(&holder).await, client.stands(&waiter).await);
-        if sign.until(arena.now()) >= arena.ttl() / 20 * 19 {
+        let (holds, stays) = (client.stands(&holder).await, client.stands(&waiter).await);
+        if lived.until(arena.now()) >= arena.ttl() / 20 * 19 {
             return arena.skip("this machine stood still for a whole ttl");
         }
-        assert_eq!(held.expect("it gives signs of life").standing, Standing::Holding);
-        assert_eq!(waited.expect("it gives signs of life").standing, Standing::Waiting);
-        sign = before;
+        assert_eq!(holds.expect("it gives signs of life").standing, Standing::Holding);
+        assert_eq!(stays.expect("it gives signs of life").standing, Standing::Waiting);
+        lived = before;
     }
 }
 

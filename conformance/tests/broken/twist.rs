@@ -12,7 +12,7 @@ use tenure_core::{
 };
 
 /// A case in which an engine is asked more often than this does not end.
-const VERBS_MAX: u64 = 200_000;
+const VERBS_MAX: u64 = 20_000;
 
 /// What a broken engine does differently; all else is what memory does.
 pub(crate) trait Twist: Send + Sync + 'static {

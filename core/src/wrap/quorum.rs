@@ -1,11 +1,15 @@
 //! An engine made of engines: a ticket holds where a majority of independent stores serves it.
 
+mod ask;
+mod attempt;
 mod poll;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use self::attempt::Attempt;
 use self::poll::Poll;
 use super::AnyEngine;
 use crate::event::{Cursor, News, Scope};
@@ -40,6 +44,9 @@ pub struct Quorum {
     /// How long one store may take to answer.
     patience: Duration,
     tickets: Mutex<HashMap<TicketId, Stage>>,
+    /// Every attempt has an id of its own in the stores: what takes out one that failed, however
+    /// late it gets there, must not take out the next.
+    attempts: AtomicU32,
     /// How far the stores' numbers are ahead of this host's clock, as far as is known.
     ahead_us: Mutex<Option<u64>>,
     sampler: Sampler,
@@ -56,8 +63,9 @@ struct Node {
 enum Stage {
     /// It is in no line, and tries now and then.
     Trying,
-    /// A majority serves it; some stores may take it in later, and must be looked after when it leaves.
-    Holding { number: u64, late: Vec<usize> },
+    /// A majority serves this attempt of it; some stores may take it in later, and must be looked
+    /// after when it leaves.
+    Holding { attempt: TicketId, number: u64, late: Vec<usize> },
 }
 
 impl Quorum {
@@ -82,6 +90,7 @@ impl Quorum {
             host,
             patience,
             tickets: Mutex::default(),
+            attempts: AtomicU32::new(0),
             ahead_us: Mutex::default(),
             sampler: Sampler::new(LOOK_PAUSE),
         })
@@ -91,33 +100,11 @@ impl Quorum {
         self.nodes.len() / 2 + 1
     }
 
-    /// Asks every store at once, until the answers decide it.
-    async fn ask<T, F>(
-        &self,
-        decided: impl Fn(&Poll<T>) -> bool,
-        verb: impl Fn(AnyEngine) -> F,
-    ) -> Poll<T>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<T>> + Send + 'static,
-    {
-        let verbs = self.nodes.iter().map(|node| verb(node.engine.clone()));
-        Poll::of(verbs, &self.host, self.patience, decided).await
-    }
-
-    /// A sign of life to every store.
-    async fn renew_everywhere(&self, ticket: Ticket) -> Poll<Option<Place>> {
-        let enough = |poll: &Poll<_>| poll.answers().flatten().count() >= self.majority();
-        self.ask(enough, |engine| {
-            let ticket = ticket.clone();
-            async move { engine.renew(&ticket).await }
-        })
-        .await
-    }
-
     /// One try: a majority serves the ticket at once, or it leaves them all. `None`: busy.
     async fn try_join(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        let asked = Ticket { floor: ticket.floor.max(self.proposal()), ..ticket.clone() };
+        let id = ticket.id.attempt(self.attempts.fetch_add(1, Ordering::Relaxed));
+        let floor = ticket.floor.max(self.proposal());
+        let asked = Ticket { id, floor, ..ticket.clone() };
         let mut attempt = Attempt::new(self, &asked);
         let majority = self.majority();
         let decided = |poll: &Poll<Option<Place>>| {
@@ -142,7 +129,8 @@ impl Quorum {
             self.write_back(&asked, number).await?;
         }
         self.learn(&asked, number);
-        self.tickets().insert(ticket.id, Stage::Holding { number, late: attempt.succeeds() });
+        let late = attempt.succeeds();
+        self.tickets().insert(ticket.id, Stage::Holding { attempt: id, number, late });
         Ok(Some(held(number, life)))
     }
 
@@ -198,46 +186,6 @@ impl Quorum {
 
     fn stage(&self, id: TicketId) -> Option<Stage> {
         self.tickets().get(&id).cloned()
-    }
-}
-
-/// A try that leaves all stores at once unless it succeeds, even if its future is dropped.
-struct Attempt<'a> {
-    quorum: &'a Quorum,
-    ticket: &'a Ticket,
-    /// What each store may have of it.
-    traces: Vec<Option<Trace>>,
-}
-
-impl<'a> Attempt<'a> {
-    fn new(quorum: &'a Quorum, ticket: &'a Ticket) -> Self {
-        Self { quorum, ticket, traces: vec![Some(Trace::Joining); quorum.nodes.len()] }
-    }
-
-    fn learn(&mut self, poll: &Poll<Option<Place>>) {
-        let trace = |outcome: Option<&Result<Option<Place>>>| match outcome {
-            Some(Ok(Some(_))) => Some(Trace::InLine),
-            Some(Ok(None)) => None,
-            Some(Err(error)) if !error.is_unknown() => None,
-            Some(Err(_)) | None => Some(Trace::Joining),
-        };
-        self.traces = poll.outcomes().map(trace).collect();
-    }
-
-    /// The stores that may still take the ticket in.
-    fn succeeds(mut self) -> Vec<usize> {
-        let late = |(node, trace)| (trace == Some(Trace::Joining)).then_some(node);
-        std::mem::take(&mut self.traces).into_iter().enumerate().filter_map(late).collect()
-    }
-}
-
-impl Drop for Attempt<'_> {
-    fn drop(&mut self) {
-        for (node, trace) in self.quorum.nodes.iter().zip(&self.traces) {
-            if let Some(trace) = trace {
-                node.sweeper.give_back(self.ticket.clone(), *trace);
-            }
-        }
     }
 }
 
@@ -297,14 +245,14 @@ impl Engine for Quorum {
 
     /// A ticket that holds is renewed; one that is still trying tries again.
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        let number = match self.stage(ticket.id) {
+        let (attempt, number) = match self.stage(ticket.id) {
             None => return Ok(None),
             Some(Stage::Trying) => {
                 return Ok(Some(self.try_join(ticket).await?.unwrap_or(trying())));
             }
-            Some(Stage::Holding { number, .. }) => number,
+            Some(Stage::Holding { attempt, number, .. }) => (attempt, number),
         };
-        let poll = self.renew_everywhere(ticket.clone()).await;
+        let poll = self.renew_everywhere(Ticket { id: attempt, ..ticket.clone() }).await;
         let kept: Vec<&Place> = poll.answers().flatten().collect();
         if kept.len() >= self.majority() {
             let life = kept.iter().filter_map(|place| place.life).min();
@@ -320,39 +268,32 @@ impl Engine for Quorum {
 
     async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
         let stage = self.stage(ticket.id);
-        if how == Leave::Now {
+        if how == Leave::Now || matches!(stage, Some(Stage::Trying)) {
             self.tickets().remove(&ticket.id);
-            if let Some(Stage::Holding { late, .. }) = &stage {
-                for node in late {
-                    self.nodes[*node].sweeper.give_back(ticket.clone(), Trace::Joining);
+        }
+        match stage {
+            // It is in no line: each of its tries has left them all.
+            Some(Stage::Trying) => Ok(Left::Waiting),
+            Some(Stage::Holding { attempt, late, .. }) => {
+                let attempt = Ticket { id: attempt, ..ticket.clone() };
+                if how == Leave::Now {
+                    for node in late {
+                        self.nodes[node].sweeper.give_back(attempt.clone(), Trace::Joining);
+                    }
                 }
+                self.leave_everywhere(&attempt, how).await
+            }
+            None => {
+                let mut found = Left::Absent;
+                for attempt in self.attempts_of(ticket).await? {
+                    match self.leave_everywhere(&attempt, how).await? {
+                        Left::Absent => {}
+                        left => found = left,
+                    }
+                }
+                Ok(found)
             }
         }
-        let majority = self.majority();
-        let enough = |poll: &Poll<Left>| {
-            poll.answers().filter(|left| **left == Left::Holding).count() >= majority
-        };
-        let poll = self
-            .ask(enough, |engine| {
-                let ticket = ticket.clone();
-                async move { engine.leave(&ticket, how).await }
-            })
-            .await;
-        let count = |wanted| poll.answers().filter(|left| **left == wanted).count();
-        let (out, told) = (count(Left::Holding), count(Left::Told));
-        if out >= self.majority() {
-            return Ok(Left::Holding);
-        }
-        if told >= self.majority() {
-            return Ok(Left::Told);
-        }
-        if matches!(stage, Some(Stage::Trying)) && poll.silent() == 0 {
-            return Ok(Left::Waiting);
-        }
-        if out + told + poll.silent() >= self.majority() {
-            return Err(poll.too_few("let it go", self.majority()));
-        }
-        Ok(Left::Absent)
     }
 
     async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
@@ -374,24 +315,13 @@ impl Engine for Quorum {
     /// The tickets that a majority serves. The number of another client's ticket is the highest that
     /// any store gave it, which is its token or, where a store answered late, above it.
     async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
-        let poll = self
-            .ask(
-                |_| false,
-                |engine| {
-                    let key = key.clone();
-                    async move { engine.line(&key).await }
-                },
-            )
-            .await;
-        let lines: Vec<_> = poll.enough_answers(self.majority())?;
+        let poll = self.look_everywhere(key).await;
+        let lines = poll.enough_answers(self.majority())?;
         let mut found: HashMap<TicketId, (usize, Ticket, Place)> = HashMap::new();
         for (ticket, place) in lines.into_iter().flatten() {
-            if place.standing == Standing::Waiting {
-                continue;
-            }
-            let (votes, _, best) =
-                found.entry(ticket.id).or_insert_with(|| (0, ticket.clone(), *place));
-            *votes += 1;
+            let seen = || (0, Ticket { id: ticket.id.whole(), ..ticket.clone() }, *place);
+            let (votes, _, best) = found.entry(ticket.id).or_insert_with(seen);
+            *votes += usize::from(place.standing == Standing::Holding);
             best.number = best.number.max(place.number);
             best.life = best.life.min(place.life);
             best.leaving |= place.leaving;
