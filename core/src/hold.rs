@@ -78,7 +78,11 @@ impl Hold {
     /// The store rang: the ticket is served. Its life still runs from its last sign of life.
     pub(crate) fn hear_served(&mut self, now: Time, number: u64) {
         self.judge(now);
-        if matches!(self.state, State::Waiting) && !now.has_reached(self.deadline) {
+        let endless = self.deadline == Time::NEVER;
+        if endless && self.rhythm.leased {
+            // Nobody has said how long it lives: that has to be asked first.
+            self.due = now;
+        } else if matches!(self.state, State::Waiting) && !now.has_reached(self.deadline) {
             self.begin(now, number);
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::deadline::{Caution, usable};
 use crate::ticket::NOTE_BYTES_MAX;
-use crate::{Error, Profile, Result};
+use crate::{Error, Liveness, Profile, Result};
 
 /// How long a ticket lives without a sign of life, unless its owner says otherwise.
 pub const TTL_DEFAULT: Duration = Duration::from_secs(30);
@@ -36,6 +36,8 @@ pub(crate) struct Rhythm {
     /// The owner renews by hand.
     pub(crate) by_hand: bool,
     pub(crate) max_hold: Option<Duration>,
+    /// Lives end in this store: what was told no life is not believed to have one.
+    pub(crate) leased: bool,
 }
 
 impl Default for Terms {
@@ -81,7 +83,8 @@ impl Terms {
         };
         let every = self.renew_every.unwrap_or(self.ttl / 3);
         self.leave_room(every, &caution)?;
-        Ok(Rhythm { caution, every, by_hand: self.by_hand, max_hold: self.max_hold })
+        let leased = profile.liveness != Liveness::Kernel;
+        Ok(Rhythm { caution, every, by_hand: self.by_hand, max_hold: self.max_hold, leased })
     }
 
     /// Two renewals may fail, and half a period is left for the third.

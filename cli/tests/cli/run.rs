@@ -188,8 +188,8 @@ fn the_next_begins_only_when_nobody_is_left(script: &str) {
     assert!(store.says(&["break", "k", "--holder"]).contains("was told to leave"));
     assert!(store.line("k").len() <= 2);
     assert_eq!(next.end().code, 0);
-    assert_eq!(stubborn.end().code, 79);
     assert!(!store.log().contains("overlap"), "{}", store.log());
+    assert_eq!(stubborn.end().code, 79);
     assert!(!pids.iter().any(|pid| is_alive(*pid)));
 }
 

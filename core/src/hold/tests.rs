@@ -14,7 +14,8 @@ fn at(seconds: u64) -> Time {
 fn rhythm() -> Rhythm {
     let caution =
         Caution { rounding: Duration::ZERO, drift_ppm: 0, margin: Duration::from_secs(1) };
-    Rhythm { caution, every: Duration::from_secs(10), by_hand: false, max_hold: None }
+    let every = Duration::from_secs(10);
+    Rhythm { caution, every, by_hand: false, max_hold: None, leased: true }
 }
 
 fn place(standing: Standing) -> Place {
@@ -106,6 +107,21 @@ fn a_push_is_believed_only_within_the_life_of_the_last_sign() {
     hold.hear(at(29), at(29), Ok(Some(place(Standing::Waiting))));
     hold.hear_served(at(30), 9);
     assert_eq!(hold.state(), State::Holding(9));
+}
+
+#[test]
+fn a_push_without_a_life_is_believed_only_where_lives_have_no_end() {
+    let endless = Place { life: None, ..place(Standing::Waiting) };
+    let mut hold = Hold::new(rhythm());
+    hold.hear(at(0), at(0), Ok(Some(endless)));
+    hold.hear_served(at(1), 9);
+    assert_eq!(hold.state(), State::Waiting);
+    assert!(hold.is_due(at(1)), "it asks at once");
+    let mut hold = Hold::new(Rhythm { leased: false, ..rhythm() });
+    hold.hear(at(0), at(0), Ok(Some(endless)));
+    hold.hear_served(at(1), 9);
+    assert_eq!(hold.state(), State::Holding(9));
+    assert_eq!(hold.judge(at(1_000_000)), State::Holding(9));
 }
 
 #[test]

@@ -298,8 +298,10 @@ impl Engine for Quorum {
 
     async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
         match (self.stage(ticket.id), seen) {
-            (Some(Stage::Holding { number, .. }), Standing::Waiting) => Ok(Wake::Served(number)),
-            (None, _) | (Some(Stage::Trying), Standing::Holding) => Ok(Wake::Look),
+            // Its life runs from the try that succeeded, which nobody but a renewal can tell.
+            (Some(Stage::Holding { .. }), Standing::Waiting)
+            | (None, _)
+            | (Some(Stage::Trying), Standing::Holding) => Ok(Wake::Look),
             (Some(Stage::Holding { .. }), Standing::Holding) => std::future::pending().await,
             (Some(Stage::Trying), Standing::Waiting) => {
                 self.host.sleep(uneven(self.patience, self.host.random())).await;
