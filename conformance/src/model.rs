@@ -190,10 +190,11 @@ impl<'a> Both<'a> {
                 self.join(&ticket, patience).await?;
             }
             Step::JoinAgain { owner } => {
-                // Who would not wait and was not served does not stand in the line; and a repeated
-                // request of somebody who is gone is another request.
+                // Who is not in the line would not join again, but anew. Nor would who was told to
+                // leave, of whom a store that is made of several remembers nothing.
                 if let Some(ticket) = self.tickets[owner].clone()
-                    && self.line.find_place(ticket.id, self.now).is_some()
+                    && let Some(place) = self.line.find_place(ticket.id, self.now)
+                    && (self.field.waiters || !place.leaving)
                 {
                     self.join(&ticket, Patience::Wait).await?;
                 }
