@@ -48,7 +48,11 @@ impl Guard {
         let Self { held, entry } = self;
         let was_held = held.kept.with(|hold| hold.release(held.inner.host.now()));
         entry.inner.keeper.forget(&held.kept);
-        let left = entry.inner.engine.leave(&held.kept.ticket(), Leave::Now).await?;
+        let left = match entry.inner.engine.leave(&held.kept.ticket(), Leave::Now).await {
+            Ok(left) => left,
+            // A loss that is known outweighs an answer that is not.
+            Err(error) => return was_held.and(Err(error)),
+        };
         entry.has_left();
         match left {
             Left::Absent => was_held.and(Err(Error::lost(Loss::Broken))),

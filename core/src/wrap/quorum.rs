@@ -129,8 +129,13 @@ impl Quorum {
             self.write_back(&asked, number).await?;
         }
         self.learn(&asked, number);
-        let late = attempt.succeeds();
-        self.tickets().insert(ticket.id, Stage::Holding { attempt: id, number, late });
+        // Where its owner has left meanwhile, or another try came first, this one leaves again.
+        let mut tickets = self.tickets();
+        let Some(stage @ Stage::Trying) = tickets.get_mut(&ticket.id) else {
+            drop(tickets);
+            return Ok(None);
+        };
+        *stage = Stage::Holding { attempt: id, number, late: attempt.succeeds() };
         Ok(Some(held(number, life)))
     }
 
@@ -233,14 +238,17 @@ impl Engine for Quorum {
         if let Some(Stage::Holding { .. }) = self.stage(ticket.id) {
             return self.renew(ticket).await;
         }
+        self.tickets().insert(ticket.id, Stage::Trying);
         let joined = self.try_join(ticket).await;
-        match joined {
-            Ok(None) if patience == Patience::Wait => {
-                self.tickets().insert(ticket.id, Stage::Trying);
-                Ok(Some(trying()))
-            }
-            joined => joined,
+        match &joined {
+            Ok(None) if patience == Patience::Wait => return Ok(Some(trying())),
+            Ok(None) => {}
+            Err(error) if !error.is_unknown() => {}
+            // It is in, or its owner, who cannot know, gives it back.
+            Ok(Some(_)) | Err(_) => return joined,
         }
+        self.tickets().remove(&ticket.id);
+        joined
     }
 
     /// A ticket that holds is renewed; one that is still trying tries again.
