@@ -36,7 +36,8 @@ const LOOK_PAUSE: Duration = Duration::from_millis(100);
 /// to a majority before it is used, so that the next majority knows it.
 ///
 /// **Not promised**: an order among those who wait; a push; counters; capacities other than those of a
-/// mutex and a reader-writer lock (three holders of "2 of 2" could each have two of three stores); and
+/// mutex and a reader-writer lock (three holders of "2 of 2" could each have two of three stores); that
+/// others see a ticket's own token in the line, and not a higher number that a late store gave it; and
 /// safety when a store loses its data and comes back within a ttl.
 pub struct Quorum {
     nodes: Vec<Node>,
@@ -330,10 +331,14 @@ impl Engine for Quorum {
         let mut found: HashMap<TicketId, (usize, Ticket, Place)> = HashMap::new();
         for (ticket, place) in lines.into_iter().flatten() {
             let seen = || (0, Ticket { id: ticket.id.whole(), ..ticket.clone() }, *place);
-            let (votes, _, best) = found.entry(ticket.id).or_insert_with(seen);
+            let (votes, shown, best) = found.entry(ticket.id).or_insert_with(seen);
             *votes += usize::from(place.standing == Standing::Holding);
+            if place.life > best.life {
+                // It was renewed last, so its note and its share are the newest.
+                *shown = Ticket { id: ticket.id.whole(), ..ticket.clone() };
+            }
             best.number = best.number.max(place.number);
-            best.life = best.life.min(place.life);
+            best.life = best.life.max(place.life);
             best.leaving |= place.leaving;
         }
         let mut line: Vec<(Ticket, Place)> = found
