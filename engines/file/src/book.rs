@@ -15,7 +15,7 @@ use crate::record::Record;
 use crate::state::State;
 
 /// A log shorter than this is never written anew.
-const LOG_BYTES_KEPT: u64 = 32 * 1024;
+const LOG_BYTES_KEPT: u64 = 128 * 1024;
 
 /// An open book.
 pub(crate) struct Book {
