@@ -55,14 +55,6 @@ impl Bells {
         }
     }
 
-    /// Wakes everybody.
-    pub fn ring_all(&self) {
-        let all: Vec<_> = self.lock().values().map(|bell| bell.rung.clone()).collect();
-        for rung in all {
-            rung.notify_waiters();
-        }
-    }
-
     /// Whether nobody listens at all.
     pub fn is_quiet(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0

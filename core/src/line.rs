@@ -318,6 +318,7 @@ impl Line {
     }
 }
 
-fn micros(duration: Duration) -> u64 {
+/// A time in the store's own unit; what is too long for it never ends.
+pub(crate) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(NEVER)
 }

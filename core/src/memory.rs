@@ -11,6 +11,7 @@ use std::time::Duration;
 use self::journal::Journal;
 use crate::bell::Bells;
 use crate::event::{Cursor, News, Scope, What};
+use crate::line::micros;
 use crate::profile::{Fence, Liveness, Profile, Sight, Survives};
 use crate::{
     Clock, Engine, Error, Key, Leave, Left, Line, Lives, NUMBER_MAX, Patience, Place, Result,
@@ -271,8 +272,4 @@ fn add(key: &Key, value: u64, by: u64) -> Result<u64> {
             "the count of {key:?} cannot grow by {by}: it is at {value}, and the last number there is is {NUMBER_MAX}"
         ))),
     }
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
