@@ -107,8 +107,7 @@ impl Host for PrivateThread {
     }
 
     fn random(&self) -> u64 {
-        // Only pauses hang on it: the clock's own noise will do where the system has none to give.
-        getrandom::u64().unwrap_or_else(|_| self.now().raw_ns)
+        random(self)
     }
 
     fn spawn(&self, task: Boxed<()>) {
@@ -127,6 +126,53 @@ impl Drop for PrivateThread {
             running.state.leave();
         }
     }
+}
+
+/// The runtime that this was made in: a host for engines and tests that have one already.
+#[derive(Clone, Debug)]
+pub struct ThisRuntime(Handle);
+
+impl ThisRuntime {
+    /// The caller's own runtime, which must be one of tokio's.
+    pub fn new() -> Self {
+        Self(Handle::current())
+    }
+}
+
+impl Default for ThisRuntime {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for ThisRuntime {
+    fn now(&self) -> Time {
+        SystemClock.now()
+    }
+
+    fn wall_us(&self) -> u64 {
+        SystemClock.wall_us()
+    }
+}
+
+impl Host for ThisRuntime {
+    fn sleep(&self, duration: Duration) -> Boxed<()> {
+        let _context = self.0.enter();
+        Box::pin(tokio::time::sleep(duration))
+    }
+
+    fn random(&self) -> u64 {
+        random(self)
+    }
+
+    fn spawn(&self, task: Boxed<()>) {
+        self.0.spawn(task);
+    }
+}
+
+/// Only pauses hang on it: the clock's own noise will do where the system has none to give.
+fn random(clock: &impl Clock) -> u64 {
+    getrandom::u64().unwrap_or_else(|_| clock.now().raw_ns)
 }
 
 /// Counts one task for as long as it lives, even if it panics.

@@ -46,7 +46,7 @@ pub use election::{Election, Leader, Leaders};
 pub use engine::{Engine, Tally, Wake, Window};
 pub use error::{Error, Kind, Result};
 pub use guard::{Guard, Held, Warning};
-pub use host::{Boxed, Host, PrivateThread};
+pub use host::{Boxed, Host, PrivateThread, ThisRuntime};
 pub use key::{KEY_BYTES_MAX, Key};
 pub use line::{Line, Lives, Tell};
 pub use locks::Locks;

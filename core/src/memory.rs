@@ -153,7 +153,9 @@ impl Engine for Memory {
                 store_crash: false,
                 failover: false,
                 clock_step: true,
+                full_memory: true,
             },
+            warnings: Vec::new(),
             rounding: Duration::from_micros(1),
             quick: true,
         }

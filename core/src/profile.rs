@@ -22,6 +22,8 @@ pub struct Profile {
     pub fence: Fence,
     /// What the promises outlive.
     pub survives: Survives,
+    /// What its operator should know about how it is set up, a sentence each.
+    pub warnings: Vec<String>,
     /// How much of a ttl the store's own rounding may eat.
     pub rounding: Duration,
     /// Its verbs are quick calls that never wait for a network: they are made in place, without a
@@ -77,6 +79,8 @@ pub struct Survives {
     pub failover: bool,
     /// The store's clock is set.
     pub clock_step: bool,
+    /// The store's memory is full: it refuses new tickets, and forgets no old ones.
+    pub full_memory: bool,
 }
 
 /// Something that a program cannot do without.
@@ -101,6 +105,8 @@ pub enum Need {
     Failover,
     /// It outlives a clock that is set.
     ClockStep,
+    /// It outlives a memory that is full.
+    FullMemory,
 }
 
 impl Profile {
@@ -127,6 +133,7 @@ impl Profile {
             Need::StoreCrash => self.survives.store_crash,
             Need::Failover => self.survives.failover,
             Need::ClockStep => self.survives.clock_step,
+            Need::FullMemory => self.survives.full_memory,
         }
     }
 }
@@ -145,6 +152,7 @@ impl fmt::Display for Need {
             Self::StoreCrash => "to keep its locks when it crashes",
             Self::Failover => "to keep its locks when another server takes over",
             Self::ClockStep => "to keep its locks when its clock is set",
+            Self::FullMemory => "to keep its locks when its memory is full",
         })
     }
 }

@@ -14,9 +14,13 @@ use crate::{
 /// Sends every verb to a host, and the answer back. The futures it gives may be awaited on any
 /// executor; a verb whose future is dropped is carried out all the same, but for the two that only
 /// wait, which are given up.
+///
+/// An engine that can also be called from where its caller is saves the way there and back: see
+/// [`in_place_where`](Hosted::in_place_where).
 pub struct Hosted<E> {
     engine: Arc<E>,
     host: Arc<dyn Host>,
+    in_place: fn(&E) -> bool,
 }
 
 impl<E: Engine> Hosted<E> {
@@ -26,7 +30,14 @@ impl<E: Engine> Hosted<E> {
         make: impl Future<Output = Result<E>> + Send + 'static,
     ) -> Result<Self> {
         let engine = carry_out(&*host, make).await?;
-        Ok(Self { engine: Arc::new(engine), host })
+        Ok(Self { engine: Arc::new(engine), host, in_place: |_| false })
+    }
+
+    /// Verbs are carried out in place whenever the engine answers that it can, which it is asked each
+    /// time by whoever calls. Such a verb ends with its future, as the contract allows.
+    #[must_use]
+    pub fn in_place_where(self, in_place: fn(&E) -> bool) -> Self {
+        Self { in_place, ..self }
     }
 
     async fn ask<T, F>(&self, verb: impl FnOnce(Arc<E>) -> F) -> Result<T>
@@ -34,7 +45,11 @@ impl<E: Engine> Hosted<E> {
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        carry_out(&*self.host, verb(self.engine.clone())).await
+        let verb = verb(self.engine.clone());
+        if (self.in_place)(&self.engine) {
+            return verb.await;
+        }
+        carry_out(&*self.host, verb).await
     }
 
     async fn wait<T, F>(&self, verb: impl FnOnce(Arc<E>) -> F) -> Result<T>
@@ -42,8 +57,11 @@ impl<E: Engine> Hosted<E> {
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        let (answer, answered) = oneshot::channel();
         let verb = verb(self.engine.clone());
+        if (self.in_place)(&self.engine) {
+            return verb.await;
+        }
+        let (answer, answered) = oneshot::channel();
         self.host.spawn(Box::pin(give_up_when_nobody_waits(answer, verb)));
         answered.await.unwrap_or_else(|_| Err(gone()))
     }

@@ -228,7 +228,9 @@ impl Engine for Quorum {
                 store_crash: all(|node| node.store_crash),
                 failover: false,
                 clock_step: all(|node| node.clock_step),
+                full_memory: all(|node| node.full_memory),
             },
+            warnings: nodes.iter().flat_map(|node| node.warnings.clone()).collect(),
             rounding: nodes.iter().map(|node| node.rounding).max().unwrap_or_default(),
             quick: false,
         }

@@ -55,7 +55,9 @@ impl Engine for FileStore {
                 store_crash: true,
                 failover: false,
                 clock_step: true,
+                full_memory: true,
             },
+            warnings: Vec::new(),
             rounding: Duration::ZERO,
             quick: true,
         }

@@ -1,0 +1,281 @@
+//! A conversation on one connection: where a message ends, and which reply is to which request.
+
+use std::collections::VecDeque;
+use std::mem::take;
+
+use super::resp::{Found, Scanner, first_word, words};
+use super::rule::Deed;
+use super::{Both, Way};
+
+/// How a [`Proxy`](super::Proxy) tells messages apart.
+///
+/// Whatever does not follow its protocol passes as [`Bytes`](Protocol::Bytes) do, and so does
+/// everything behind it on that connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Protocol {
+    /// Any: what arrives at once is a message, and the reply to a request is the next that the
+    /// server says. That is enough where client and server speak in turns, and briefly.
+    Bytes,
+    /// Redis: RESP2 and RESP3, with pipelines and pushes. A confirmation of `SUBSCRIBE` and its like
+    /// is a reply, though it looks like a push. Behind `MONITOR`, `PSYNC` and `CLIENT REPLY` nobody
+    /// can tell what is a reply: there it is bytes.
+    Resp,
+}
+
+/// What a client said.
+pub(super) struct Request {
+    pub(super) bytes: Vec<u8>,
+    /// Its first word in upper case, where it has words.
+    pub(super) command: Option<String>,
+    answer: Answer,
+}
+
+/// How a request will be answered.
+enum Answer {
+    Never,
+    Reply,
+    /// By pushes that begin with this word, so many of them; or by one error.
+    Pushes(String, usize),
+}
+
+/// What a server said.
+pub(super) enum Role {
+    Push,
+    /// The reply to a request, with what a rule wants to be done to it.
+    Reply(Option<Deed>),
+}
+
+struct Question {
+    answer: Answer,
+    deed: Option<Deed>,
+}
+
+/// Something said. It is framed if it is a whole message of the protocol.
+struct Said {
+    bytes: Vec<u8>,
+    framed: bool,
+}
+
+/// What was heard of one side, and is not a whole message yet.
+#[derive(Default)]
+struct Ear {
+    bytes: Vec<u8>,
+    scanner: Scanner,
+}
+
+/// All that is known of what two sides say to one another.
+pub(super) struct Conversation {
+    protocol: Protocol,
+    ears: Both<Ear>,
+    unanswered: VecDeque<Question>,
+    subscribes: bool,
+    /// Pushes look like pushes.
+    in_resp3: bool,
+}
+
+impl Conversation {
+    pub(super) fn new(protocol: Protocol) -> Self {
+        Self {
+            protocol,
+            ears: Both::default(),
+            unanswered: VecDeque::new(),
+            subscribes: false,
+            in_resp3: false,
+        }
+    }
+
+    /// The requests that are whole, now that the client has said this too.
+    pub(super) fn requests(&mut self, bytes: &[u8]) -> Vec<Request> {
+        let said = self.hear(Way::Requests, bytes);
+        said.into_iter().map(|said| self.request(said)).collect()
+    }
+
+    /// A request is on its way, and this is to be done to its reply.
+    pub(super) fn asked(&mut self, request: &mut Request, deed: Option<Deed>) {
+        let answer = std::mem::replace(&mut request.answer, Answer::Never);
+        if !matches!(answer, Answer::Never) {
+            self.unanswered.push_back(Question { answer, deed });
+        }
+    }
+
+    /// The replies and pushes that are whole, now that the server has said this too.
+    pub(super) fn replies(&mut self, bytes: &[u8]) -> Vec<(Vec<u8>, Role)> {
+        let said = self.hear(Way::Replies, bytes);
+        let told = |said: Said| {
+            let role = if said.framed { self.role(&said.bytes) } else { self.role_of_bytes() };
+            (said.bytes, role)
+        };
+        said.into_iter().map(told).collect()
+    }
+
+    /// The part of a message of which no more comes, or which nobody looks for any longer.
+    pub(super) fn rest(&mut self, way: Way, ended: bool) -> Option<Vec<u8>> {
+        let over = ended || self.protocol == Protocol::Bytes;
+        let rest = over.then(|| take(&mut self.ears.of_mut(way).bytes))?;
+        Some(rest).filter(|rest| !rest.is_empty())
+    }
+
+    fn hear(&mut self, way: Way, bytes: &[u8]) -> Vec<Said> {
+        let Ear { bytes: heard, scanner } = self.ears.of_mut(way);
+        heard.extend_from_slice(bytes);
+        let (mut said, mut from) = (Vec::new(), 0);
+        while self.protocol == Protocol::Resp && from < heard.len() {
+            match scanner.find(way, &heard[from..]) {
+                Found::Whole(length) => {
+                    said.push(Said { bytes: heard[from..from + length].to_vec(), framed: true });
+                    from += length;
+                }
+                Found::Part => break,
+                Found::Garbage => self.protocol = Protocol::Bytes,
+            }
+        }
+        heard.drain(..from);
+        if self.protocol == Protocol::Bytes && !heard.is_empty() {
+            said.push(Said { bytes: take(heard), framed: false });
+        }
+        said
+    }
+
+    fn request(&mut self, said: Said) -> Request {
+        if !said.framed {
+            return Request { bytes: said.bytes, command: None, answer: Answer::Reply };
+        }
+        let words = words(&said.bytes);
+        let Some(first) = words.first() else {
+            return Request { bytes: said.bytes, command: None, answer: Answer::Never };
+        };
+        let command = String::from_utf8_lossy(first).to_ascii_uppercase();
+        let second = words.get(1).map(|word| word.to_ascii_uppercase());
+        let answer = match (command.as_str(), second.as_deref()) {
+            ("HELLO", Some(version)) => {
+                self.in_resp3 = version == b"3";
+                Answer::Reply
+            }
+            ("MONITOR" | "SYNC" | "PSYNC", _) | ("CLIENT", Some(b"REPLY")) => {
+                self.protocol = Protocol::Bytes;
+                Answer::Reply
+            }
+            _ if command.ends_with("SUBSCRIBE") => {
+                self.subscribes = true;
+                Answer::Pushes(command.to_ascii_lowercase(), words.len().max(2) - 1)
+            }
+            _ => Answer::Reply,
+        };
+        Request { bytes: said.bytes, command: Some(command), answer }
+    }
+
+    fn role(&mut self, bytes: &[u8]) -> Role {
+        self.in_resp3 |= bytes.first() == Some(&b'>');
+        let Some(word) = self.push_word(bytes) else {
+            return Role::Reply(self.unanswered.pop_front().and_then(|question| question.deed));
+        };
+        let Some(question) = self.unanswered.front_mut() else { return Role::Push };
+        let deed = match &mut question.answer {
+            Answer::Pushes(expected, left) if expected.as_bytes() == word => {
+                *left -= 1;
+                let last = *left == 0;
+                let deed = question.deed.take();
+                if last {
+                    self.unanswered.pop_front();
+                }
+                deed
+            }
+            _ => return Role::Push,
+        };
+        Role::Reply(deed)
+    }
+
+    /// The first word of a push, and of what looks like a reply in RESP2 and is none.
+    fn push_word<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        match bytes.first()? {
+            b'>' => first_word(bytes).or(Some(b"")),
+            b'*' if self.subscribes && !self.in_resp3 => first_word(bytes)
+                .filter(|word| word.ends_with(b"message") || word.ends_with(b"subscribe")),
+            _ => None,
+        }
+    }
+
+    /// Who speaks in turns has answered all that was asked, or what a rule waits for.
+    fn role_of_bytes(&mut self) -> Role {
+        while let Some(question) = self.unanswered.pop_front() {
+            if question.deed.is_some() {
+                return Role::Reply(question.deed);
+            }
+        }
+        Role::Reply(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Conversation, Protocol, Role, Way};
+    use crate::fault::proxy::rule::{Deed, OnReply};
+
+    /// Asks, and marks the reply with the place among all questions.
+    fn ask(conversation: &mut Conversation, asked: &[u8]) {
+        for mut request in conversation.requests(asked) {
+            let rule = conversation.unanswered.len();
+            conversation.asked(&mut request, Some(Deed { rule, act: OnReply::Hold }));
+        }
+    }
+
+    /// Which question each thing is a reply to; `None` is a push.
+    fn roles(conversation: &mut Conversation, told: &[u8]) -> Vec<Option<usize>> {
+        let replies = conversation.replies(told).into_iter();
+        let rule = |role| match role {
+            Role::Push => None,
+            Role::Reply(deed) => Some(deed.map_or(99, |deed| deed.rule)),
+        };
+        replies.map(|(_, role)| rule(role)).collect()
+    }
+
+    #[test]
+    fn replies_come_in_turn_and_pushes_between_them() {
+        let mut resp = Conversation::new(Protocol::Resp);
+        ask(&mut resp, b"*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\nPING\r\n*0\r\n*1\r\n$4\r\nPI");
+        ask(&mut resp, b"NG\r\n");
+        let told = b"%0\r\n>1\r\n+a\r\n+PONG\r\n>1\r\n+b\r\n*1\r\n$7\r\nmessage\r\n";
+        assert_eq!(roles(&mut resp, told), [Some(0), None, Some(1), None, Some(2)]);
+    }
+
+    #[test]
+    fn a_subscription_is_answered_by_pushes() {
+        for mark in ["*", ">"] {
+            let mut resp = Conversation::new(Protocol::Resp);
+            ask(&mut resp, b"SUBSCRIBE a b\r\nPING\r\nUNSUBSCRIBE\r\n");
+            let push = |word: &str| format!("{mark}2\r\n${}\r\n{word}\r\n+a\r\n", word.len());
+            let told = [push("subscribe"), push("message"), push("subscribe"), "+PONG\r\n".into()];
+            let told = told.concat() + &push("unsubscribe") + &push("unsubscribe");
+            let roles = roles(&mut resp, told.as_bytes());
+            assert_eq!(roles, [Some(0), None, Some(99), Some(1), Some(2), None]);
+        }
+    }
+
+    #[test]
+    fn a_subscription_may_be_answered_by_an_error() {
+        let mut resp = Conversation::new(Protocol::Resp);
+        ask(&mut resp, b"SUBSCRIBE a b\r\nPING\r\n");
+        assert_eq!(roles(&mut resp, b"-NOPERM\r\n+PONG\r\n"), [Some(0), Some(1)]);
+    }
+
+    #[test]
+    fn garbage_sets_free_what_was_kept_back() {
+        let mut resp = Conversation::new(Protocol::Resp);
+        ask(&mut resp, b"*1\r\n$4\r\nPI");
+        assert_eq!(resp.rest(Way::Requests, false), None);
+        assert_eq!(resp.replies(b"+OK\r\nHTTP").len(), 2);
+        assert_eq!(resp.rest(Way::Requests, false).as_deref(), Some(&b"*1\r\n$4\r\nPI"[..]));
+        assert_eq!(resp.rest(Way::Requests, false), None);
+    }
+
+    #[test]
+    fn bytes_are_answered_by_what_comes_next() {
+        let mut bytes = Conversation::new(Protocol::Bytes);
+        ask(&mut bytes, b"what");
+        ask(&mut bytes, b"who");
+        assert_eq!(roles(&mut bytes, b"this"), [Some(0)]);
+        assert_eq!(roles(&mut bytes, b"he"), [Some(1)]);
+        assert_eq!(roles(&mut bytes, b"and so on"), [Some(99)]);
+    }
+}

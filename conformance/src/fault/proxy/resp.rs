@@ -1,0 +1,214 @@
+//! Where a message of Redis ends: RESP2 and RESP3, taken apart only as far as that needs.
+
+use super::Way;
+
+/// The longest message that is looked for; a longer one passes as bytes.
+const MESSAGE_BYTES_MAX: usize = 16 << 20;
+/// The longest line.
+const LINE_BYTES_MAX: usize = 64 << 10;
+/// The most values that are open at the same time.
+const VALUES_MAX: usize = 1 << 20;
+
+/// What a value may begin with.
+const KINDS: &[u8] = b"+-:_,#($=!*~>%|";
+/// The length of a value that is not there.
+const NONE: &[u8] = b"-1";
+
+/// How far into a message somebody has looked who waits for the rest of it.
+pub(super) struct Scanner {
+    at: usize,
+    /// How many values must still come, before the message is whole.
+    values: usize,
+}
+
+/// What is at the beginning of some bytes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// A message of so many bytes.
+    Whole(usize),
+    /// The beginning of one.
+    Part,
+    /// Something else.
+    Garbage,
+}
+
+/// A value's first line, and where it ends.
+type Line<'a> = (u8, &'a [u8], usize);
+
+impl Default for Scanner {
+    fn default() -> Self {
+        Self { at: 0, values: 1 }
+    }
+}
+
+impl Scanner {
+    /// Looks at these bytes, which must begin as they did the last time, unless that found a whole
+    /// message.
+    pub(super) fn find(&mut self, way: Way, bytes: &[u8]) -> Found {
+        let inline = bytes.first().is_some_and(u8::is_ascii_alphabetic);
+        let found = match way {
+            Way::Requests if inline => inline_command(bytes),
+            Way::Requests if bytes.first().is_some_and(|&kind| kind != b'*') => Found::Garbage,
+            _ => self.find_value(bytes),
+        };
+        match found {
+            Found::Part if bytes.len() > MESSAGE_BYTES_MAX => Found::Garbage,
+            Found::Whole(_) => {
+                *self = Self::default();
+                found
+            }
+            _ => found,
+        }
+    }
+
+    fn find_value(&mut self, bytes: &[u8]) -> Found {
+        while self.values > 0 {
+            let rest = &bytes[self.at..];
+            if rest.first().is_some_and(|kind| !KINDS.contains(kind)) {
+                return Found::Garbage;
+            }
+            let (kind, text, end) = match line(rest) {
+                Some(line) => line,
+                None if rest.len() > LINE_BYTES_MAX => return Found::Garbage,
+                None => return Found::Part,
+            };
+            let Some((more, skipped)) = value(kind, text) else { return Found::Garbage };
+            let next = self.at + end + skipped;
+            if skipped > 0 && next <= bytes.len() && !bytes[..next].ends_with(b"\r\n") {
+                return Found::Garbage;
+            }
+            if next > bytes.len() {
+                return Found::Part;
+            }
+            self.at = next;
+            self.values = self.values - 1 + more;
+            if self.values > VALUES_MAX {
+                return Found::Garbage;
+            }
+        }
+        Found::Whole(self.at)
+    }
+}
+
+/// How many more values belong to one with this first line, and how many bytes behind the line.
+fn value(kind: u8, text: &[u8]) -> Option<(usize, usize)> {
+    match kind {
+        b'+' | b'-' | b':' | b'_' | b',' | b'#' | b'(' => Some((0, 0)),
+        b'$' | b'=' | b'!' | b'*' | b'~' | b'>' if text == NONE => Some((0, 0)),
+        b'$' | b'=' | b'!' => Some((0, length(text)? + 2)),
+        b'*' | b'~' | b'>' => Some((length(text)?, 0)),
+        b'%' => Some((length(text)? * 2, 0)),
+        // What it describes comes behind it.
+        b'|' => Some((length(text)? * 2 + 1, 0)),
+        _ => None,
+    }
+}
+
+/// A length that somebody may mean.
+fn length(text: &[u8]) -> Option<usize> {
+    let length = std::str::from_utf8(text).ok()?.parse().ok()?;
+    (length <= MESSAGE_BYTES_MAX).then_some(length)
+}
+
+fn line(bytes: &[u8]) -> Option<Line<'_>> {
+    let text = &bytes[..bytes.len().min(LINE_BYTES_MAX)];
+    let end = text.windows(2).position(|two| two == b"\r\n")?;
+    let (&kind, text) = text[..end].split_first()?;
+    Some((kind, text, end + 2))
+}
+
+fn inline_command(bytes: &[u8]) -> Found {
+    match bytes.iter().position(|&byte| byte == b'\n') {
+        Some(end) => Found::Whole(end + 1),
+        None if bytes.len() > LINE_BYTES_MAX => Found::Garbage,
+        None => Found::Part,
+    }
+}
+
+/// The words of a whole request. There are none in an empty one, which is not answered.
+pub(super) fn words(request: &[u8]) -> Vec<&[u8]> {
+    if request.first() != Some(&b'*') {
+        let words = request.split(u8::is_ascii_whitespace);
+        return words.filter(|word| !word.is_empty()).collect();
+    }
+    let mut rest = behind_line(request);
+    std::iter::from_fn(|| {
+        let (word, behind) = text(rest)?;
+        rest = behind;
+        Some(word)
+    })
+    .collect()
+}
+
+/// The first word of a whole reply that has several values.
+pub(super) fn first_word(reply: &[u8]) -> Option<&[u8]> {
+    text(behind_line(reply)).map(|(word, _)| word)
+}
+
+fn behind_line(bytes: &[u8]) -> &[u8] {
+    line(bytes).map_or(&[], |(_, _, end)| &bytes[end..])
+}
+
+/// The text that these bytes begin with, and what comes behind it.
+fn text(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (kind, text, end) = line(bytes)?;
+    match kind {
+        b'+' => Some((text, &bytes[end..])),
+        b'$' => {
+            let behind = end + length(text)?;
+            Some((bytes.get(end..behind)?, bytes.get(behind + 2..)?))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Found, Scanner, Way, first_word, words};
+
+    const MESSAGES: [&[u8]; 9] = [
+        b"+OK\r\n",
+        b"$-1\r\n",
+        b"$5\r\n1\r\n23\r\n",
+        b"*-1\r\n",
+        b"*0\r\n",
+        b"*2\r\n*1\r\n:1\r\n$0\r\n\r\n",
+        b"%1\r\n+a\r\n~2\r\n_\r\n#t\r\n",
+        b"|1\r\n+ttl\r\n:3\r\n>2\r\n+a\r\n,1.5\r\n",
+        b"=7\r\ntxt:a\r\n\r\n",
+    ];
+
+    #[test]
+    fn a_message_ends_where_it_ends() {
+        for message in MESSAGES {
+            let mut scanner = Scanner::default();
+            for end in 1..message.len() {
+                assert_eq!(scanner.find(Way::Replies, &message[..end]), Found::Part, "{end}");
+            }
+            let more = [message, b"+OK\r\n"].concat();
+            assert_eq!(scanner.find(Way::Replies, &more), Found::Whole(message.len()));
+            assert_eq!(scanner.find(Way::Replies, b"+OK\r\n"), Found::Whole(5));
+        }
+    }
+
+    #[test]
+    fn garbage_is_told() {
+        for garbage in [&b"HTTP"[..], b"\r\n", b"$x\r\n", b"$99999999999\r\n", b"$1\r\nabc\r\n"] {
+            assert_eq!(Scanner::default().find(Way::Replies, garbage), Found::Garbage);
+        }
+        assert_eq!(Scanner::default().find(Way::Requests, b"\x16\x03\x01"), Found::Garbage);
+        let nested = b"*1000000\r\n".repeat(3);
+        assert_eq!(Scanner::default().find(Way::Replies, &nested), Found::Garbage);
+        let endless = b"+".repeat(70_000);
+        assert_eq!(Scanner::default().find(Way::Replies, &endless), Found::Garbage);
+    }
+
+    #[test]
+    fn words_are_found_in_both_forms() {
+        assert_eq!(words(b"*2\r\n$4\r\nECHO\r\n$2\r\n\r\n\r\n"), [&b"ECHO"[..], b"\r\n"]);
+        assert_eq!(words(b"ECHO  a\r\n"), [b"ECHO".as_slice(), b"a"]);
+        assert!(words(b"*0\r\n").is_empty());
+        assert_eq!(first_word(b">2\r\n$4\r\npong\r\n$0\r\n\r\n"), Some(&b"pong"[..]));
+        assert_eq!(first_word(b":1\r\n"), None);
+    }
+}

@@ -1,0 +1,95 @@
+//! Invoices that are numbered without a gap, by jobs of which one comes back late.
+//!
+//! Run it as `cargo run --example invoice -- redis://127.0.0.1`. It keeps its book in the keys
+//! `{example-invoices}:…`, and goes on where it stopped the last time.
+//!
+//! The job takes a lock, reads the next number and writes the invoice. It is paused at the worst
+//! moment, its lease ends, and another job takes over. With the lock alone, both would write the same
+//! number. Here the book refuses the late one, because of its token; and since the number and the
+//! invoice are one step, a refused job takes no number with it.
+
+use std::error::Error;
+
+use redis::aio::MultiplexedConnection;
+use tenure_core::Kind;
+use tenure_redis::fence::{Fence, Script, Stale};
+
+const NEXT: &str = "{example-invoices}:next";
+const BOOK: &str = "{example-invoices}:book";
+
+/// The number and the invoice are one step: both, or neither.
+const WRITE: &str = "
+    local number = redis.call('INCR', KEYS[1])
+    redis.call('HSET', KEYS[2], number, ARGV[1])
+    return number
+";
+
+/// Where invoices are written, for holders of the lock only.
+struct Book {
+    redis: MultiplexedConnection,
+    fence: Fence,
+    write: Script,
+}
+
+impl Book {
+    async fn open(url: &str) -> Result<Self, Box<dyn Error>> {
+        let redis = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
+        // The braces keep the fence and the keys together in a Cluster.
+        let fence = Fence::new("{example-invoices}")?;
+        Ok(Self { redis, fence, write: Script::new(WRITE)? })
+    }
+
+    /// Tells the book who the newest holder is, before that one reads anything.
+    async fn claim(&mut self, token: u64) -> tenure_core::Result<()> {
+        self.fence.claim(&mut self.redis, token).await
+    }
+
+    /// Writes one invoice, and answers its number.
+    async fn add(&mut self, invoice: &str, token: u64) -> tenure_core::Result<u64> {
+        self.fence.run(&mut self.redis, &self.write, &[NEXT, BOOK], invoice, token).await
+    }
+
+    /// How many numbers were given, and how many invoices there are.
+    async fn count(&mut self) -> redis::RedisResult<(u64, u64)> {
+        redis::pipe().get(NEXT).hlen(BOOK).query_async(&mut self.redis).await
+    }
+}
+
+async fn story(url: &str) -> Result<(), Box<dyn Error>> {
+    let locks = tenure_redis::connect(url).await?;
+    let mut book = Book::open(url).await?;
+
+    let morning = locks.mutex("invoices").lock().await?;
+    book.claim(morning.token()).await?;
+    let number = book.add("Ada, 120.00", morning.token()).await?;
+    println!(
+        "The morning job holds the lock with token {}, and writes invoice {number}.",
+        morning.token()
+    );
+    println!("Then it is paused. Its lease ends; here an operator takes its ticket out.");
+    locks.force_out("invoices", morning.id()).await?;
+
+    let relief = locks.mutex("invoices").lock().await?;
+    book.claim(relief.token()).await?;
+    println!("The relief job holds the lock with token {}, and claims it.", relief.token());
+
+    // The relief job has written nothing yet, and still the late one is too late.
+    let late = book.add("Bob, 80.00", morning.token()).await.unwrap_err();
+    assert_eq!(late.kind(), Kind::Lost);
+    let stale = Stale::of(&late).expect("the late job's token is stale");
+    println!("The morning job comes back and writes: refused, {stale}.");
+
+    let number = book.add("Bob, 80.00", relief.token()).await?;
+    println!("The relief job writes invoice {number}: no number was lost or given twice.");
+
+    let (numbers, invoices) = book.count().await?;
+    println!("Numbers given so far: {numbers}. Invoices in the book: {invoices}.");
+    assert_eq!(numbers, invoices);
+    relief.release().await?;
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let url = std::env::args().nth(1).unwrap_or_else(|| "redis://127.0.0.1".to_owned());
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(story(&url))
+}

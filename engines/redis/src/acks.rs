@@ -1,0 +1,59 @@
+//! Acknowledgements of one connection: a ticket counts once enough replicas have it, and one question
+//! serves all who wait.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tenure_core::Result;
+use tokio::sync::Mutex;
+
+/// Asks for acknowledgements one at a time: whoever was written before the question is in the answer.
+#[derive(Default)]
+pub(crate) struct Acks {
+    written: AtomicU64,
+    asked: Mutex<Asked>,
+}
+
+#[derive(Default)]
+struct Asked {
+    /// The answer is for all that was written up to this.
+    written: u64,
+    replicas: u64,
+}
+
+impl Acks {
+    /// How many replicas have what was written on this connection before this call.
+    pub(crate) async fn count(&self, ask: impl Future<Output = Result<u64>>) -> Result<u64> {
+        let own = self.written.fetch_add(1, Ordering::AcqRel) + 1;
+        let mut asked = self.asked.lock().await;
+        if asked.written >= own {
+            return Ok(asked.replicas);
+        }
+        let written = self.written.load(Ordering::Acquire);
+        let replicas = ask.await?;
+        *asked = Asked { written, replicas };
+        Ok(replicas)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use futures_util::future::join_all;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn one_question_serves_all_who_wait() {
+        let (acks, questions) = (Acks::default(), AtomicU32::new(0));
+        let ask = || async {
+            questions.fetch_add(1, Ordering::Relaxed);
+            tokio::task::yield_now().await;
+            Ok(2)
+        };
+        let counts = join_all((0..100).map(|_| acks.count(ask()))).await;
+        assert!(counts.into_iter().all(|count| count.unwrap() == 2));
+        assert_eq!(questions.load(Ordering::Relaxed), 2, "the first, and one for all the others");
+    }
+}

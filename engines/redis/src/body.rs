@@ -1,0 +1,92 @@
+//! What travels with a ticket and is not read by the scripts, but for the inbox at its front.
+
+use std::time::Duration;
+
+use tenure_core::{Error, Key, Result, Ticket};
+
+/// How many letters the name of an inbox has.
+pub(crate) const INBOX_LETTERS: usize = 16;
+
+/// The inbox, the ttl, and what others may see: key, owner and note.
+pub(crate) fn encode(ticket: &Ticket, inbox: &str) -> Vec<u8> {
+    debug_assert_eq!(inbox.len(), INBOX_LETTERS);
+    let (key, owner) = (ticket.key.as_str(), &*ticket.owner);
+    let mut body = Vec::with_capacity(inbox.len() + 12 + key.len() + owner.len() + ticket.note.len());
+    body.extend_from_slice(inbox.as_bytes());
+    body.extend_from_slice(&micros(ticket.ttl).to_le_bytes());
+    for text in [key, owner] {
+        let length = u16::try_from(text.len()).expect("keys and owners are short");
+        body.extend_from_slice(&length.to_le_bytes());
+        body.extend_from_slice(text.as_bytes());
+    }
+    body.extend_from_slice(ticket.note.as_bytes());
+    body
+}
+
+/// The parts of a body.
+pub(crate) struct Body<'a> {
+    pub(crate) ttl: Duration,
+    pub(crate) key: Key,
+    pub(crate) owner: &'a str,
+    pub(crate) note: &'a str,
+}
+
+/// What was encoded, wherever it was.
+pub(crate) fn decode(body: &[u8]) -> Result<Body<'_>> {
+    try_decode(body).ok_or_else(|| {
+        Error::rejected("the server keeps something under one of Tenure's names that Tenure did not write there")
+    })
+}
+
+fn try_decode(body: &[u8]) -> Option<Body<'_>> {
+    let rest = body.get(INBOX_LETTERS..)?;
+    let (ttl, rest) = rest.split_first_chunk()?;
+    let (key, rest) = text(rest)?;
+    let (owner, note) = text(rest)?;
+    Some(Body {
+        ttl: Duration::from_micros(u64::from_le_bytes(*ttl)),
+        key: Key::new(key).ok()?,
+        owner,
+        note: std::str::from_utf8(note).ok()?,
+    })
+}
+
+fn text(bytes: &[u8]) -> Option<(&str, &[u8])> {
+    let (length, rest) = bytes.split_first_chunk()?;
+    let (text, rest) = rest.split_at_checked(u16::from_le_bytes(*length).into())?;
+    Some((std::str::from_utf8(text).ok()?, rest))
+}
+
+/// Longer lives are cut: with the clock of today they stay exact as a number in Lua until the year 2112.
+const MICROS_MAX: u64 = 1 << 52;
+
+/// A time in the unit of the scripts.
+pub(crate) fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX).min(MICROS_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::{Share, TicketId};
+
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_read_and_what_was_cut_is_refused() {
+        let ticket = Ticket {
+            id: TicketId::fresh(),
+            key: Key::new("a\0{b}").unwrap(),
+            share: Share::WHOLE,
+            ttl: Duration::from_micros(1_500_001),
+            owner: "ö".into(),
+            note: "n".into(),
+            floor: 0,
+        };
+        let body = encode(&ticket, "0123456789abcdef");
+        let read = decode(&body).unwrap();
+        assert_eq!((read.ttl, &read.key, read.owner, read.note), (ticket.ttl, &ticket.key, "ö", "n"));
+        for cut in 0..body.len() - 1 {
+            assert!(decode(&body[..cut]).is_err(), "{cut}");
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! A cluster: the connection finds the server of each line, and mail comes by sharded channels.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use redis::cluster::{ClusterClient, ClusterClientBuilder};
+use redis::cluster_async::ClusterConnection;
+use redis::cluster_routing::{MultipleNodeRoutingInfo, Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr};
+use redis::{Cmd, PushInfo, PushKind, RedisResult, TlsMode, Value, cmd};
+use tenure_core::{Error, Result, TicketId};
+use tokio::runtime::Handle;
+
+use crate::facts::Facts;
+use crate::mail::Mail;
+use crate::script::{Post, Scripts};
+use crate::settings::{Place, Settings};
+use crate::{trouble, way};
+
+/// The first version with sharded channels.
+const SHARDED_SINCE: (u32, u32) = (7, 0);
+/// So many channels of lines in which nobody waits any more may stay subscribed.
+const IDLE_MAX: usize = 256;
+
+/// One client of a cluster.
+pub(crate) struct Cluster {
+    connection: ClusterConnection,
+    scripts: Scripts,
+    facts: Facts,
+    mail: Arc<Mail>,
+    inbox: String,
+    /// By sharded channel, who waits for mail there; `None` where one channel brings it all.
+    waiting: Option<Mutex<Waiting>>,
+    home: Handle,
+}
+
+type Waiting = HashMap<String, HashSet<TicketId>>;
+
+impl Cluster {
+    pub(crate) async fn connect(settings: &Settings, mail: Arc<Mail>, inbox: String) -> Result<Arc<Self>> {
+        let place = &settings.place;
+        // The pushes may begin before there is whom to tell.
+        let whom: Arc<Mutex<Weak<Self>>> = Arc::default();
+        let told = whom.clone();
+        let client = client(settings, move |push| {
+            let cluster = lock(&told).upgrade();
+            if let Some(cluster) = cluster {
+                cluster.hear(push);
+            }
+            Ok::<(), ()>(())
+        })?;
+        let mut connection = trouble::answered(place, client.get_async_connection().await)?;
+        let (info, config) = Facts::questions();
+        let info = connection.route_command(info, any_master()).await;
+        let config = connection.route_command(config, any_master()).await;
+        let facts = Facts::of(info, config);
+        facts.fit(settings)?;
+        let sharded = facts.version.is_none_or(|version| version >= SHARDED_SINCE);
+        let scripts = Scripts::new(settings, if sharded { Post::Shard } else { Post::Channel });
+        if !sharded {
+            let channel = settings.channels() + &inbox;
+            trouble::answered(place, connection.subscribe(channel).await)?;
+        }
+        let cluster = Arc::new(Self {
+            connection,
+            scripts,
+            facts,
+            mail,
+            inbox,
+            waiting: sharded.then(Mutex::default),
+            home: Handle::current(),
+        });
+        *lock(&whom) = Arc::downgrade(&cluster);
+        trouble::answered(place, cluster.load_scripts().await)?;
+        Ok(cluster)
+    }
+
+    pub(crate) fn scripts(&self) -> &Scripts {
+        &self.scripts
+    }
+
+    pub(crate) fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// Sends the call of a script. A server that does not know the scripts is told them.
+    pub(crate) async fn call(&self, call: &Cmd) -> RedisResult<Value> {
+        match self.send(call).await {
+            Err(trouble) if trouble::wants_scripts(&trouble) => {
+                self.load_scripts().await?;
+                self.send(call).await
+            }
+            answer => answer,
+        }
+    }
+
+    /// How many replicas have what was written to this line.
+    pub(crate) async fn acknowledged(&self, wait: Cmd, key: &str) -> RedisResult<Value> {
+        let master = SingleNodeRoutingInfo::SpecificNode(Route::with_key(key, SlotAddr::Master));
+        self.connection.clone().route_command(wait, RoutingInfo::SingleNode(master)).await
+    }
+
+    /// The addresses of all masters.
+    pub(crate) async fn masters(&self) -> RedisResult<Vec<(String, u16)>> {
+        let all = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, None));
+        let answers = self.connection.clone().route_command(cmd("PING"), all).await?;
+        let Value::Map(answers) = answers else { return Ok(Vec::new()) };
+        let address = |(address, _): (Value, Value)| {
+            let address: String = redis::from_redis_value(address).ok()?;
+            let (host, port) = address.rsplit_once(':')?;
+            Some((host.to_owned(), port.parse().ok()?))
+        };
+        Ok(answers.into_iter().filter_map(address).collect())
+    }
+
+    /// Sends a command to this one server.
+    pub(crate) async fn ask(&self, (host, port): (String, u16), command: &Cmd) -> RedisResult<Value> {
+        let one = RoutingInfo::SingleNode(SingleNodeRoutingInfo::ByAddress { host, port });
+        self.connection.clone().route_command(command.clone(), one).await
+    }
+
+    /// This ticket waits for mail that comes by the channel of this line.
+    pub(crate) fn wait_for_mail(self: &Arc<Self>, key: &str, id: TicketId) {
+        let Some(waiting) = &self.waiting else { return };
+        let channel = self.channel(key);
+        let (fresh, idle) = {
+            let mut waiting = lock(waiting);
+            let idle = if waiting.len() > IDLE_MAX { take_idle(&mut waiting, &channel) } else { Vec::new() };
+            let fresh = !waiting.contains_key(&channel);
+            waiting.entry(channel.clone()).or_default().insert(id);
+            (fresh, idle)
+        };
+        if fresh {
+            self.subscribe(channel);
+        }
+        for channel in idle {
+            let mut connection = self.connection.clone();
+            self.home.spawn(async move {
+                if let Err(error) = connection.sunsubscribe(channel).await {
+                    tracing::debug!(%error, "a channel stays subscribed");
+                }
+            });
+        }
+    }
+
+    /// It waits no more.
+    pub(crate) fn wait_no_more(&self, key: &str, id: TicketId) {
+        if let Some(waiting) = &self.waiting
+            && let Some(ids) = lock(waiting).get_mut(&self.channel(key))
+        {
+            ids.remove(&id);
+        }
+    }
+
+    fn channel(&self, key: &str) -> String {
+        format!("{key}:{}", self.inbox)
+    }
+
+    /// Whoever waits there looks once the server has confirmed it, and hears everything from then on.
+    fn subscribe(self: &Arc<Self>, channel: String) {
+        let cluster = self.clone();
+        self.home.spawn(async move {
+            if let Err(error) = cluster.connection.clone().ssubscribe(&channel).await {
+                tracing::debug!(%error, "a channel could not be subscribed to: who waits there looks by heartbeat");
+                if let Some(waiting) = &cluster.waiting {
+                    lock(waiting).remove(&channel);
+                }
+            }
+        });
+    }
+
+    /// Something was said without having been asked for.
+    fn hear(self: &Arc<Self>, push: PushInfo) {
+        let channel = match push.data.first() {
+            Some(Value::BulkString(channel)) => String::from_utf8_lossy(channel).into_owned(),
+            _ => String::new(),
+        };
+        match (push.kind, &push.data[..]) {
+            (PushKind::SMessage | PushKind::Message, [_, Value::BulkString(letter)]) => self.mail.deliver(letter),
+            (PushKind::SSubscribe, _) => {
+                for id in self.waiting_at(&channel) {
+                    self.mail.look(id);
+                }
+            }
+            // Its slot has moved, or nobody waits there any more.
+            (PushKind::SUnsubscribe, _) if !self.waiting_at(&channel).is_empty() => self.subscribe(channel),
+            (PushKind::Subscribe | PushKind::Disconnection, _) => self.mail.interrupted(),
+            _ => {}
+        }
+    }
+
+    fn waiting_at(&self, channel: &str) -> Vec<TicketId> {
+        let ids = self.waiting.as_ref().and_then(|waiting| lock(waiting).get(channel).cloned());
+        ids.into_iter().flatten().collect()
+    }
+
+    async fn send(&self, command: &Cmd) -> RedisResult<Value> {
+        let mut connection = self.connection.clone();
+        command.query_async(&mut connection).await
+    }
+
+    async fn load_scripts(&self) -> RedisResult<()> {
+        for script in self.scripts.all() {
+            self.send(&script.load()).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether whoever calls lives where the connection does.
+    pub(crate) fn is_home(&self) -> bool {
+        Handle::try_current().is_ok_and(|here| here.id() == self.home.id())
+    }
+}
+
+fn client(
+    settings: &Settings,
+    hear: impl Fn(PushInfo) -> std::result::Result<(), ()> + Send + Sync + 'static,
+) -> Result<ClusterClient> {
+    let Place::Cluster(hosts) = &settings.place else {
+        return Err(Error::invalid("that is no cluster"));
+    };
+    let nodes = hosts.iter().map(|host| way::info(way::address(host, settings), settings));
+    let nodes: Vec<_> = nodes.collect::<Result<_>>()?;
+    let mut builder = ClusterClientBuilder::new(nodes)
+        .use_protocol(redis::ProtocolVersion::RESP3)
+        .connection_timeout(settings.connect_timeout)
+        .response_timeout(settings.timeout)
+        .push_sender(hear);
+    if let Some(user) = &settings.login.user {
+        builder = builder.username(user);
+    }
+    if let Some(password) = &settings.login.password {
+        builder = builder.password(password);
+    }
+    if let Some(certificates) = way::certificates(settings)? {
+        builder = builder.tls(TlsMode::Secure).certs(certificates);
+    }
+    trouble::answered(&settings.place, builder.build())
+}
+
+fn any_master() -> RoutingInfo {
+    RoutingInfo::SingleNode(SingleNodeRoutingInfo::RandomPrimary)
+}
+
+fn take_idle(waiting: &mut Waiting, but: &str) -> Vec<String> {
+    let idle: Vec<String> =
+        waiting.iter().filter(|(channel, ids)| ids.is_empty() && *channel != but).map(|(channel, _)| channel.clone()).collect();
+    for channel in &idle {
+        waiting.remove(channel);
+    }
+    idle
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,208 @@
+//! What a server says of itself, and what follows for the locks it keeps.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use redis::{Cmd, FromRedisValue, RedisResult, Value, cmd};
+use tenure_core::{Error, Fence, Liveness, Profile, Result, Sight, Survives};
+
+use crate::settings::{Place, Settings, Young};
+
+/// A server's own age is in whole seconds.
+const AGE_ROUNDING: Duration = Duration::from_secs(1);
+/// The first version that can do what the scripts need.
+const VERSION_MIN: (u32, u32) = (6, 2);
+
+/// What INFO and CONFIG said, as far as this user may ask.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Facts {
+    /// Made anew whenever the server starts.
+    pub(crate) run: Option<String>,
+    pub(crate) version: Option<(u32, u32)>,
+    pub(crate) age: Option<Duration>,
+    pub(crate) is_replica: bool,
+    pub(crate) is_clustered: bool,
+    pub(crate) replicas: u32,
+    /// What it does when its memory is full.
+    pub(crate) eviction: Option<String>,
+    /// Every write is on disk before it is answered.
+    pub(crate) writes_through: bool,
+}
+
+impl Facts {
+    /// What a server is asked about itself.
+    pub(crate) fn questions() -> (Cmd, Cmd) {
+        let mut config = cmd("CONFIG");
+        config.arg("GET").arg("appendfsync");
+        (cmd("INFO"), config)
+    }
+
+    /// Reads the answers to the [questions](Facts::questions); each may have been denied.
+    pub(crate) fn of(info: RedisResult<Value>, config: RedisResult<Value>) -> Self {
+        let info = info.ok().and_then(|info| String::from_redis_value(info).ok());
+        let config: Option<HashMap<String, String>> =
+            config.ok().and_then(|config| FromRedisValue::from_redis_value(config).ok());
+        let fsync = config.and_then(|mut config| config.remove("appendfsync"));
+        Self::read(info.as_deref(), fsync.as_deref())
+    }
+
+    fn read(info: Option<&str>, fsync: Option<&str>) -> Self {
+        let Some(info) = info else { return Self::default() };
+        let field = |name: &str| {
+            info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim_end)
+        };
+        let number = |name| field(name).and_then(|text| text.parse::<u64>().ok());
+        let version = field("redis_version").and_then(|text| {
+            let mut parts = text.split('.');
+            Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+        });
+        Self {
+            run: field("run_id").map(str::to_owned),
+            version,
+            age: number("uptime_in_seconds").map(Duration::from_secs),
+            is_replica: field("role") == Some("slave"),
+            is_clustered: field("cluster_enabled") == Some("1"),
+            replicas: number("connected_slaves").and_then(|count| u32::try_from(count).ok()).unwrap_or(0),
+            eviction: field("maxmemory_policy").map(str::to_owned),
+            writes_through: field("aof_enabled") == Some("1") && fsync == Some("always"),
+        }
+    }
+
+    /// Refuses a server that cannot do it at all.
+    pub(crate) fn fit(&self, settings: &Settings) -> Result<()> {
+        let place = &settings.place;
+        if let Some(version @ (major, minor)) = self.version
+            && version < VERSION_MIN
+        {
+            return Err(Error::rejected(format!(
+                "the server {place} is Redis {major}.{minor}: Tenure needs Redis 6.2 or later, or Valkey"
+            )));
+        }
+        match place {
+            Place::Server(_) | Place::Socket(_) if self.is_clustered => Err(Error::invalid(format!(
+                "the server {place} is a part of a cluster: write redis+cluster:// for it"
+            ))),
+            Place::Server(_) | Place::Socket(_) if self.is_replica => Err(Error::invalid(format!(
+                "the server {place} is a replica, and locks are kept by the master: name that, or the sentinels"
+            ))),
+            // The sentinels may not have agreed yet.
+            _ if self.is_replica => {
+                Err(Error::unavailable(format!("a server that was named as the master of {place} is a replica")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// For how long it may still have forgotten locks that somebody believes in, `since` it said this.
+    pub(crate) fn is_young_for(&self, settings: &Settings, since: Duration) -> Option<Duration> {
+        if settings.young == Young::Trust || self.writes_through {
+            return None;
+        }
+        let age = self.age.unwrap_or(Duration::ZERO) + since;
+        let left = (settings.ttl_max + AGE_ROUNDING).saturating_sub(age);
+        (!left.is_zero()).then_some(left)
+    }
+
+    /// What locks on this server can be trusted to do.
+    pub(crate) fn profile(&self, settings: &Settings) -> Profile {
+        Profile {
+            name: "redis",
+            liveness: Liveness::Lease,
+            fair: true,
+            push: true,
+            events: Sight::Sampled,
+            fence: Fence::Volatile,
+            survives: Survives {
+                holder_crash: true,
+                holder_pause: true,
+                store_crash: self.writes_through || settings.young == Young::Refuse,
+                failover: false,
+                clock_step: false,
+                full_memory: !self.forgets(),
+            },
+            warnings: self.warnings(settings),
+            rounding: Duration::from_millis(1),
+            quick: false,
+        }
+    }
+
+    fn forgets(&self) -> bool {
+        self.eviction.as_deref() != Some("noeviction")
+    }
+
+    fn warnings(&self, settings: &Settings) -> Vec<String> {
+        let place = &settings.place;
+        let mut warnings = Vec::new();
+        match self.eviction.as_deref() {
+            None => warnings.push(format!(
+                "the server {place} does not tell this user how it is set up, so it is taken for one that keeps locks badly: allow INFO and CONFIG GET"
+            )),
+            Some(policy) if self.forgets() => warnings.push(format!(
+                "the server {place} throws out locks when its memory is full (maxmemory-policy {policy}): set it to noeviction, or keep locks on a server of their own"
+            )),
+            Some(_) => {}
+        }
+        if u32::from(settings.acks) > self.replicas && !self.is_clustered {
+            warnings.push(format!(
+                "the server {place} has {} replicas and every ticket waits for {}: no lock is given until it has more",
+                self.replicas, settings.acks
+            ));
+        }
+        warnings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INFO: &str = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\nuptime_in_seconds:12\r\n\
+        maxmemory_policy:noeviction\r\naof_enabled:1\r\nrole:master\r\nconnected_slaves:1\r\ncluster_enabled:0\r\n";
+
+    fn settings(url: &str) -> Settings {
+        Settings::parse(url).unwrap()
+    }
+
+    #[test]
+    fn a_server_is_read() {
+        let facts = Facts::read(Some(INFO), Some("always"));
+        assert_eq!((facts.run.as_deref(), facts.version), (Some("abc"), Some((7, 0))));
+        assert!(facts.writes_through && facts.replicas == 1);
+        let plain = settings("redis://h");
+        assert!(facts.fit(&plain).is_ok());
+        let profile = facts.profile(&plain);
+        assert!(profile.survives.store_crash && profile.survives.full_memory);
+        assert!(profile.warnings.is_empty());
+    }
+
+    #[test]
+    fn what_can_drop_locks_is_warned_about() {
+        let info = INFO.replace("noeviction", "volatile-lru");
+        let profile = Facts::read(Some(&info), None).profile(&settings("redis://h?acks=2"));
+        assert!(!profile.survives.full_memory && !profile.survives.store_crash);
+        assert_eq!(profile.warnings.len(), 2);
+        assert!(profile.warnings[0].contains("maxmemory-policy volatile-lru"), "{profile:?}");
+        let unknown = Facts::read(None, None).profile(&settings("redis://h"));
+        assert!(!unknown.survives.full_memory);
+    }
+
+    #[test]
+    fn a_server_that_cannot_do_it_is_refused() {
+        for (from, to) in [("7.0.15", "6.0.9"), ("role:master", "role:slave"), ("cluster_enabled:0", "cluster_enabled:1")] {
+            let info = INFO.replace(from, to);
+            assert!(Facts::read(Some(&info), None).fit(&settings("redis://h")).is_err(), "{to}");
+        }
+    }
+
+    #[test]
+    fn a_young_server_is_refused_until_what_it_may_have_forgotten_is_over() {
+        let (trusting, careful) = (settings("redis://h"), settings("redis://h?young=refuse&ttl_max=20s"));
+        let facts = Facts::read(Some(INFO), None);
+        let second = Duration::from_secs(1);
+        assert_eq!(facts.is_young_for(&trusting, Duration::ZERO), None);
+        assert_eq!(facts.is_young_for(&careful, second), Some(8 * second));
+        assert_eq!(facts.is_young_for(&careful, 9 * second), None);
+        assert_eq!(Facts::read(Some(INFO), Some("always")).is_young_for(&careful, second), None);
+        assert!(facts.profile(&careful).survives.store_crash);
+    }
+}

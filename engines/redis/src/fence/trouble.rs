@@ -1,0 +1,111 @@
+//! What went wrong, in one sentence, and what to do about it.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use redis::{ErrorKind, RedisError};
+use tenure_core::{Error, Loss};
+
+/// A write came with a token that is older than one the fence has seen: somebody newer is at work.
+/// Nothing was written. It is the cause of an error whose kind is [`Kind::Lost`](tenure_core::Kind::Lost).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stale {
+    /// The token of the write that was refused.
+    pub token: u64,
+    /// The newest token that the fence has seen.
+    pub newest: u64,
+}
+
+impl Stale {
+    /// What the fence said, if that is why this error came about.
+    pub fn of(error: &Error) -> Option<Self> {
+        error.source()?.downcast_ref().copied()
+    }
+}
+
+impl fmt::Display for Stale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "token {} is stale: the fence has seen {}", self.token, self.newest)
+    }
+}
+
+impl StdError for Stale {}
+
+/// The holder is not the newest any more.
+pub(super) fn stale(token: u64, newest: u64) -> Error {
+    Error::lost(Loss::Expired).caused_by(Stale { token, newest })
+}
+
+/// The key of a fence holds something that this module has not written.
+pub(super) fn foreign(key: &str) -> Error {
+    Error::rejected(format!(
+        "the fence's key {key} holds something that is not a token: find out who wrote it; nothing was changed"
+    ))
+}
+
+/// The server could not be asked, or refused as a whole.
+pub(super) fn failed(error: RedisError) -> Error {
+    let said = said(&error);
+    if let Some((_, reason)) = said.split_once("Error compiling script (new function): ") {
+        return Error::invalid(format!("the guarded script does not compile: {reason}"))
+            .caused_by(error);
+    }
+    let sentence = match (error.code(), error.kind()) {
+        // Redis before 7 wraps what a script runs into, so that the code is another.
+        _ if said.contains("READONLY ") => {
+            "this Redis is a read-only replica, and nothing was changed: connect to its master"
+                .to_owned()
+        }
+        (Some("MOVED" | "ASK"), _) => format!(
+            "this Redis does not keep the slot of the fence, and nothing was changed: use a Cluster connection ({said})"
+        ),
+        (
+            Some("BUSY" | "LOADING" | "CLUSTERDOWN" | "MASTERDOWN" | "TRYAGAIN" | "NOREPLICAS"),
+            _,
+        ) => format!("Redis cannot write now: {said}"),
+        (
+            None,
+            ErrorKind::Io
+            | ErrorKind::Parse
+            | ErrorKind::ClusterConnectionNotFound
+            | ErrorKind::MasterNameNotFoundBySentinel
+            | ErrorKind::NoValidReplicasFoundBySentinel,
+        ) => format!("Redis did not answer, and the write may be done or not: {said}"),
+        _ => return refused(&said).caused_by(error),
+    };
+    Error::unavailable(sentence).caused_by(error)
+}
+
+/// The server said no, in its own words. If a script of the user's had written something by then,
+/// that is not taken back, and only that script can tell.
+pub(super) fn refused(said: &str) -> Error {
+    Error::rejected(format!("a guarded write failed in Redis: {said}"))
+}
+
+/// The script ran to its end, and this is what it answered.
+pub(super) fn answered(error: RedisError) -> Error {
+    Error::rejected(format!("the guarded script ran, and answered with an error: {}", said(&error)))
+        .caused_by(error)
+}
+
+/// The write is done, and its answer is not what the caller expects.
+pub(super) fn unexpected(error: impl Into<RedisError>) -> Error {
+    let error = error.into();
+    Error::invalid(format!("the guarded write is done, but its answer is of another type: {error}"))
+        .caused_by(error)
+}
+
+/// The answer is none that the guard gives.
+pub(super) fn puzzled() -> Error {
+    Error::unavailable(
+        "Redis gave an answer to a guarded write that no guard gives: the write may be done or not",
+    )
+}
+
+/// What the server said, as it said it.
+fn said(error: &RedisError) -> String {
+    match (error.code(), error.detail()) {
+        (Some(code), Some(detail)) => format!("{code} {detail}"),
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,83 @@
+//! A lane is a link of one of the caller's own runtimes: a verb goes from there to the server and back
+//! without a detour through the thread that the engine lives on.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::runtime::{Handle, Id};
+
+use crate::link::{Common, Link};
+
+/// Programs have one runtime or two; tests make a new one each, and leave theirs behind.
+const LANES_MAX: usize = 64;
+
+/// The link of the runtime that the engine lives on, and those of its callers.
+pub(crate) struct Lanes {
+    common: Arc<Common>,
+    home: Arc<Link>,
+    home_id: Id,
+    lanes: Arc<Mutex<HashMap<Id, Lane>>>,
+}
+
+enum Lane {
+    /// It connects, or could not: the runtime may have no driver for sockets.
+    Opening,
+    Open(Arc<Link>),
+}
+
+impl Lanes {
+    /// Only the home link for now; the caller's runtime is the engine's home.
+    pub(crate) fn new(common: Arc<Common>, home: Arc<Link>) -> Self {
+        Self { common, home, home_id: Handle::current().id(), lanes: Arc::default() }
+    }
+
+    /// The link for whoever calls.
+    pub(crate) fn here(&self) -> Arc<Link> {
+        match Handle::try_current() {
+            Ok(here) if here.id() != self.home_id => match self.lanes().get(&here.id()) {
+                Some(Lane::Open(link)) => link.clone(),
+                _ => self.home.clone(),
+            },
+            _ => self.home.clone(),
+        }
+    }
+
+    /// Whether whoever calls has a link; a runtime that has none yet gets one for the next time.
+    pub(crate) fn has_one_here(&self) -> bool {
+        let Ok(here) = Handle::try_current() else { return false };
+        let id = here.id();
+        if id == self.home_id {
+            return true;
+        }
+        let mut lanes = self.lanes();
+        match lanes.get(&id) {
+            Some(Lane::Open(_)) => return true,
+            Some(Lane::Opening) => return false,
+            None => {}
+        }
+        if lanes.len() >= LANES_MAX {
+            lanes.clear();
+        }
+        lanes.insert(id, Lane::Opening);
+        drop(lanes);
+        let (lanes, link) = (self.lanes.clone(), Link::new(self.common.clone()));
+        here.spawn(async move {
+            let connected = link.live().await;
+            let mut lanes = lock(&lanes);
+            match connected {
+                Ok(_) => lanes.insert(id, Lane::Open(link)),
+                // The verbs tell why; the next one tries again.
+                Err(_) => lanes.remove(&id),
+            };
+        });
+        false
+    }
+
+    fn lanes(&self) -> MutexGuard<'_, HashMap<Id, Lane>> {
+        lock(&self.lanes)
+    }
+}
+
+fn lock(lanes: &Mutex<HashMap<Id, Lane>>) -> MutexGuard<'_, HashMap<Id, Lane>> {
+    lanes.lock().unwrap_or_else(PoisonError::into_inner)
+}

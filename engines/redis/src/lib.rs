@@ -1,0 +1,38 @@
+//! Locks kept by Redis or Valkey.
+#![allow(missing_docs)]
+mod acks;
+mod body;
+mod cluster;
+mod facts;
+pub mod fence;
+mod lanes;
+mod link;
+mod mail;
+mod reply;
+mod route;
+mod script;
+mod settings;
+mod store;
+mod trouble;
+mod url;
+mod way;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::wrap::{Hosted, Retry};
+use tenure_core::{Host, Locks, PrivateThread, Result};
+
+use settings::Settings;
+pub use store::RedisStore;
+
+const RETRIES: u32 = 4;
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+
+pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
+    let settings = Settings::parse(url.as_ref())?;
+    let host: Arc<dyn Host> = Arc::new(PrivateThread::for_drivers());
+    let engine = Hosted::make(host.clone(), RedisStore::connect(settings)).await?;
+    let engine = engine.in_place_where(RedisStore::has_lane_here);
+    Ok(Locks::on(Retry::new(engine, host.clone(), RETRIES, RETRY_PAUSE), host))
+}

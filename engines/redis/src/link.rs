@@ -1,0 +1,239 @@
+//! A link to one server: a connection that is made anew whenever it is gone.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use futures_util::future::{join, try_join_all};
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, PushInfo, PushKind, RedisResult, Value};
+use tenure_core::Result;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use crate::acks::Acks;
+use crate::facts::Facts;
+use crate::mail::Mail;
+use crate::script::Scripts;
+use crate::settings::{Place, Settings};
+use crate::trouble;
+use crate::way::Way;
+
+const PAUSE_FIRST: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// How often the sentinels are asked who the master is, while all seems well.
+const PATROL_PAUSE: Duration = Duration::from_secs(1);
+
+/// What every link of one client has in common.
+pub(crate) struct Common {
+    pub(crate) settings: Settings,
+    pub(crate) scripts: Scripts,
+    pub(crate) way: Way,
+    pub(crate) mail: Arc<Mail>,
+    /// The name of this client's inbox.
+    pub(crate) inbox: String,
+    /// How often the way was found to lead to another server.
+    pub(crate) era: AtomicU64,
+}
+
+/// One connection at a time.
+pub(crate) struct Link {
+    common: Arc<Common>,
+    this: Weak<Self>,
+    listens: bool,
+    live: Mutex<Option<Live>>,
+    connecting: tokio::sync::Mutex<()>,
+    /// Rung when the connection was found to be gone, and when the link itself is.
+    gone: Arc<Notify>,
+}
+
+/// A connection that works, as far as is known.
+#[derive(Clone)]
+pub(crate) struct Live {
+    pub(crate) connection: MultiplexedConnection,
+    pub(crate) facts: Arc<Facts>,
+    pub(crate) since: Instant,
+    pub(crate) acks: Arc<Acks>,
+    /// Which server it leads to.
+    address: Arc<str>,
+    number: u64,
+    era: u64,
+}
+
+impl Link {
+    /// A link that carries verbs only, and connects when the first is sent.
+    pub(crate) fn new(common: Arc<Common>) -> Arc<Self> {
+        Self::unconnected(common, false)
+    }
+
+    /// A link that also listens for this client's mail, and stays connected by itself.
+    pub(crate) async fn listening(common: Arc<Common>) -> Result<Arc<Self>> {
+        let asks = matches!(common.settings.place, Place::Sentinel { .. });
+        let link = Self::unconnected(common, true);
+        link.live().await?;
+        Handle::current().spawn(stay_connected(Arc::downgrade(&link), link.gone.clone()));
+        if asks {
+            Handle::current().spawn(patrol(Arc::downgrade(&link)));
+        }
+        Ok(link)
+    }
+
+    fn unconnected(common: Arc<Common>, listens: bool) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            common,
+            this: this.clone(),
+            listens,
+            live: Mutex::default(),
+            connecting: tokio::sync::Mutex::default(),
+            gone: Arc::default(),
+        })
+    }
+
+    /// The connection; made now if there is none.
+    pub(crate) async fn live(&self) -> Result<Live> {
+        if let Some(live) = self.current() {
+            return Ok(live);
+        }
+        let _one_at_a_time = self.connecting.lock().await;
+        if let Some(live) = self.current() {
+            return Ok(live);
+        }
+        let live = self.connect().await?;
+        *self.slot() = Some(live.clone());
+        Ok(live)
+    }
+
+    /// The connection, if there is one and it leads where it should.
+    pub(crate) fn current(&self) -> Option<Live> {
+        let era = self.common.era.load(Ordering::Acquire);
+        self.slot().clone().filter(|live| live.era == era)
+    }
+
+    /// Sends the call of a script. A server that has forgotten the scripts is told them again.
+    pub(crate) async fn call(&self, live: &Live, call: &Cmd) -> RedisResult<Value> {
+        match self.send(live, call).await {
+            Err(trouble) if trouble::wants_scripts(&trouble) => {
+                self.load_scripts(live).await?;
+                self.send(live, call).await
+            }
+            answer => answer,
+        }
+    }
+
+    /// Sends one command.
+    pub(crate) async fn send(&self, live: &Live, command: &Cmd) -> RedisResult<Value> {
+        let answer = live.connection.clone().send_packed_command(command).await;
+        if let Err(trouble) = &answer
+            && trouble::ends_connection(trouble)
+        {
+            self.give_up(live.number);
+        }
+        answer
+    }
+
+    fn give_up(&self, number: u64) {
+        let mut slot = self.slot();
+        if slot.as_ref().is_some_and(|live| live.number == number) {
+            *slot = None;
+            self.gone.notify_one();
+        }
+    }
+
+    async fn load_scripts(&self, live: &Live) -> RedisResult<()> {
+        let loads = self.common.scripts.all().map(|script| script.load());
+        try_join_all(loads.iter().map(|load| self.send(live, load))).await.map(drop)
+    }
+
+    async fn connect(&self) -> Result<Live> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let Common { settings, way, mail, inbox, era, .. } = &*self.common;
+        let era = era.load(Ordering::Acquire);
+        let (connection, address) = way.go(self.listens.then(|| self.pushes(number))).await?;
+        let mut live = Live {
+            connection,
+            facts: Arc::default(),
+            since: Instant::now(),
+            acks: Arc::default(),
+            address: address.into(),
+            number,
+            era,
+        };
+        let (info, config) = Facts::questions();
+        let (info, config) = join(self.send(&live, &info), self.send(&live, &config)).await;
+        let facts = Facts::of(info, config);
+        facts.fit(settings)?;
+        live.facts = Arc::new(facts);
+        trouble::answered(way.place(), self.load_scripts(&live).await)?;
+        if self.listens {
+            let channel = settings.channels() + inbox;
+            trouble::answered(way.place(), live.connection.subscribe(channel).await)?;
+            mail.interrupted();
+        }
+        Ok(live)
+    }
+
+    /// What happens to that which the server says without having been asked.
+    fn pushes(&self, number: u64) -> impl Fn(PushInfo) -> Result<(), ()> + Send + Sync + 'static {
+        let (mail, this) = (self.common.mail.clone(), self.this.clone());
+        move |push| {
+            match (push.kind, &push.data[..]) {
+                (PushKind::Message, [_, Value::BulkString(letter)]) => mail.deliver(letter),
+                (PushKind::Disconnection, _) => {
+                    if let Some(link) = this.upgrade() {
+                        link.give_up(number);
+                    }
+                }
+                _ => {}
+            }
+            Ok(())
+        }
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Option<Live>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.gone.notify_one();
+    }
+}
+
+/// Makes the connection anew whenever it is gone, for as long as the link is wanted.
+async fn stay_connected(link: Weak<Link>, gone: Arc<Notify>) {
+    let mut pause = PAUSE_FIRST;
+    loop {
+        gone.notified().await;
+        while let Some(link) = link.upgrade() {
+            match link.live().await {
+                Ok(_) => break,
+                Err(error) => tracing::debug!(%error, "the server cannot be reached, trying again"),
+            }
+            drop(link);
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+        pause = PAUSE_FIRST;
+        if link.strong_count() == 0 {
+            return;
+        }
+    }
+}
+
+/// Asks the sentinels now and then: a master that was replaced may go on answering those who stay with it.
+async fn patrol(link: Weak<Link>) {
+    loop {
+        tokio::time::sleep(PATROL_PAUSE).await;
+        let Some(link) = link.upgrade() else { return };
+        let Some(live) = link.current() else { continue };
+        if let Ok(master) = link.common.way.master().await
+            && *master != *live.address
+        {
+            tracing::info!(%master, "another server is the master now");
+            link.common.era.fetch_add(1, Ordering::AcqRel);
+            link.give_up(live.number);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The answers of the scripts.
+
+use std::time::Duration;
+
+use redis::Value;
+use tenure_core::{Key, Left, NUMBER_MAX, Place, Result, Share, Standing, Tally, Ticket, TicketId};
+
+use crate::body;
+
+/// What a join came to.
+pub(crate) enum Joined {
+    In(Place),
+    Busy,
+    /// The line is kept for another capacity.
+    Mixed(u64),
+    Full,
+    /// The number that the ticket would have had.
+    NoNumbersLeft(u64),
+}
+
+/// The answer to a join of a ticket with this ttl. `None`: no script answers so.
+pub(crate) fn joined(answer: &Value, ttl: Duration) -> Option<Joined> {
+    match answer {
+        Value::Nil => Some(Joined::Busy),
+        Value::Int(number) => Some(Joined::In(Place {
+            number: u64::try_from(*number).ok()?,
+            standing: Standing::Holding,
+            ahead: 0,
+            life: Some(ttl),
+            look: None,
+            leaving: false,
+        })),
+        Value::Array(parts) => match numbers(parts)?[..] {
+            [-1, of] => Some(Joined::Mixed(u64::try_from(of).ok()?)),
+            [-2] => Some(Joined::Full),
+            [-3, number] => Some(Joined::NoNumbersLeft(u64::try_from(number).ok()?)),
+            _ => place(parts).map(Joined::In),
+        },
+        _ => None,
+    }
+}
+
+/// The answer to a sign of life.
+pub(crate) fn renewed(answer: &Value) -> Option<Option<Place>> {
+    match answer {
+        Value::Nil => Some(None),
+        Value::Array(parts) => place(parts).map(Some),
+        _ => None,
+    }
+}
+
+/// The answer to a leave.
+pub(crate) fn left(answer: &Value) -> Option<Left> {
+    match answer {
+        Value::Int(0) => Some(Left::Absent),
+        Value::Int(1) => Some(Left::Waiting),
+        Value::Int(2) => Some(Left::Holding),
+        Value::Int(3) => Some(Left::Told),
+        _ => None,
+    }
+}
+
+/// The answer to a count.
+pub(crate) fn tallied(answer: &Value) -> Option<(i64, Tally)> {
+    let Value::Array(parts) = answer else { return None };
+    let (verdict, value, left) = match numbers(parts)?[..] {
+        [verdict, value] => (verdict, value, None),
+        [verdict, value, left] => (verdict, value, Some(left)),
+        _ => return None,
+    };
+    let resets_in = left.and_then(|left| u64::try_from(left).ok()).map(Duration::from_millis);
+    Some((verdict, Tally { value: u64::try_from(value).ok()?, allowed: verdict == 1, resets_in }))
+}
+
+fn place(parts: &[Value]) -> Option<Place> {
+    let [standing, number, ahead, life, look, told] = numbers(parts)?[..] else { return None };
+    let micros = |time: i64| u64::try_from(time).ok().map(Duration::from_micros);
+    Some(Place {
+        number: u64::try_from(number).ok()?,
+        standing: if standing == 1 { Standing::Holding } else { Standing::Waiting },
+        ahead: u64::try_from(ahead).ok()?,
+        life: Some(micros(life)?),
+        look: micros(look),
+        leaving: told == 1,
+    })
+}
+
+fn numbers(parts: &[Value]) -> Option<Vec<i64>> {
+    parts.iter().map(|part| if let Value::Int(number) = part { Some(*number) } else { None }).collect()
+}
+
+/// The answer to a look at a whole line, whose capacity is not told to who only looks.
+pub(crate) fn line(answer: &Value, key: &Key) -> Option<Result<Vec<(Ticket, Place)>>> {
+    let Value::Array(parts) = answer else { return None };
+    let [Value::Int(now), Value::Int(edge), Value::Int(of), tickets @ ..] = &parts[..] else { return None };
+    let (now, edge, of) = (u64::try_from(*now).ok()?, u64::try_from(*edge).ok()?, u32::try_from(*of).ok()?);
+    let mut line = Vec::with_capacity(tickets.len() / 2);
+    let mut ahead = 0;
+    let mut first_end = u64::MAX;
+    for pair in tickets.chunks_exact(2) {
+        let [Value::BulkString(id), Value::BulkString(ticket)] = pair else { return None };
+        let entry = Entry::read(ticket)?;
+        let body = match body::decode(entry.body) {
+            Ok(body) => body,
+            Err(error) => return Some(Err(error)),
+        };
+        let holding = entry.number <= edge;
+        if holding {
+            first_end = first_end.min(entry.ends);
+        }
+        let place = Place {
+            number: entry.number,
+            standing: if holding { Standing::Holding } else { Standing::Waiting },
+            ahead,
+            life: Some(Duration::from_micros(entry.ends.saturating_sub(now))),
+            look: (!holding).then(|| Duration::from_micros(first_end.saturating_sub(now))),
+            leaving: entry.told,
+        };
+        let share = Share::new(entry.take, of).ok()?;
+        ahead += u64::from(entry.take);
+        let id = TicketId::from_u128(u128::from_be_bytes(id.as_slice().try_into().ok()?));
+        let ticket = Ticket {
+            id,
+            key: key.clone(),
+            share,
+            ttl: body.ttl,
+            owner: body.owner.into(),
+            note: body.note.into(),
+            floor: 0,
+        };
+        line.push((ticket, place));
+    }
+    Some(Ok(line))
+}
+
+/// A ticket as the scripts keep it.
+struct Entry<'a> {
+    number: u64,
+    ends: u64,
+    take: u32,
+    told: bool,
+    body: &'a [u8],
+}
+
+impl<'a> Entry<'a> {
+    fn read(bytes: &'a [u8]) -> Option<Self> {
+        let (number, rest) = bytes.split_first_chunk()?;
+        let (ends, rest) = rest.split_first_chunk()?;
+        let (take, rest) = rest.split_first_chunk()?;
+        let (told, body) = rest.split_first()?;
+        Some(Self {
+            number: exact(f64::from_le_bytes(*number))?,
+            ends: exact(f64::from_le_bytes(*ends))?,
+            take: u32::from_le_bytes(*take),
+            told: *told == 1,
+            body,
+        })
+    }
+}
+
+/// Lua has no other numbers; those of the scripts are whole, and small enough to be exact.
+#[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss, reason = "it is checked")]
+fn exact(number: f64) -> Option<u64> {
+    (0.0..=NUMBER_MAX as f64).contains(&number).then_some(number as u64)
+}

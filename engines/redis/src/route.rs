@@ -1,0 +1,175 @@
+//! Routes: from a verb to the server that keeps the line.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use redis::{Cmd, RedisResult, Value, cmd};
+use tenure_core::{Error, Result, Ticket, TicketId};
+
+use crate::cluster::Cluster;
+use crate::facts::Facts;
+use crate::lanes::Lanes;
+use crate::link::{Common, Link, Live};
+use crate::mail::Mail;
+use crate::script::{Post, Scripts};
+use crate::settings::{Place, Settings, Young};
+use crate::trouble;
+use crate::way::Way;
+
+/// All routes of one client.
+pub(crate) enum Routes {
+    Server { lanes: Lanes, common: Arc<Common>, facts: Arc<Facts> },
+    Cluster(Arc<Cluster>),
+}
+
+/// The route of one verb.
+pub(crate) enum Route<'a> {
+    Server(Arc<Link>, Live),
+    Cluster(&'a Arc<Cluster>),
+}
+
+/// The address of one of a cluster's masters.
+pub(crate) type Address = (String, u16);
+
+impl Routes {
+    pub(crate) async fn open(settings: &Settings, mail: &Arc<Mail>, inbox: &str) -> Result<Self> {
+        if let Place::Cluster(_) = settings.place {
+            return Cluster::connect(settings, mail.clone(), inbox.to_owned()).await.map(Self::Cluster);
+        }
+        let common = Arc::new(Common {
+            settings: settings.clone(),
+            scripts: Scripts::new(settings, Post::Channel),
+            way: Way::new(settings)?,
+            mail: mail.clone(),
+            inbox: inbox.to_owned(),
+            era: AtomicU64::new(0),
+        });
+        let home = Link::listening(common.clone()).await?;
+        let facts = home.live().await?.facts;
+        Ok(Self::Server { lanes: Lanes::new(common.clone(), home), common, facts })
+    }
+
+    /// The route for whoever calls.
+    pub(crate) async fn here(&self) -> Result<Route<'_>> {
+        match self {
+            Self::Server { lanes, .. } => {
+                let link = lanes.here();
+                let live = link.live().await?;
+                Ok(Route::Server(link, live))
+            }
+            Self::Cluster(cluster) => Ok(Route::Cluster(cluster)),
+        }
+    }
+
+    pub(crate) fn has_one_here(&self) -> bool {
+        match self {
+            Self::Server { lanes, .. } => lanes.has_one_here(),
+            Self::Cluster(cluster) => cluster.is_home(),
+        }
+    }
+
+    pub(crate) fn scripts(&self) -> &Scripts {
+        match self {
+            Self::Server { common, .. } => &common.scripts,
+            Self::Cluster(cluster) => cluster.scripts(),
+        }
+    }
+
+    /// What the server said of itself when it was first met.
+    pub(crate) fn facts(&self) -> &Facts {
+        match self {
+            Self::Server { facts, .. } => facts,
+            Self::Cluster(cluster) => cluster.facts(),
+        }
+    }
+
+    /// Every server that keeps lines: `None` is the only one.
+    pub(crate) async fn masters(&self) -> RedisResult<Vec<Option<Address>>> {
+        match self {
+            Self::Server { .. } => Ok(vec![None]),
+            Self::Cluster(cluster) => Ok(cluster.masters().await?.into_iter().map(Some).collect()),
+        }
+    }
+
+    /// Sends a command to one of these.
+    pub(crate) async fn ask(&self, master: Option<&Address>, command: &Cmd) -> Result<RedisResult<Value>> {
+        match (self.here().await?, master) {
+            (Route::Server(link, live), _) => Ok(link.send(&live, command).await),
+            (Route::Cluster(cluster), Some(master)) => Ok(cluster.ask(master.clone(), command).await),
+            (Route::Cluster(_), None) => Err(Error::invalid("a cluster has more than one server")),
+        }
+    }
+
+    /// Mail for this ticket is wanted from now on, where that takes a step.
+    pub(crate) fn wait_for_mail(&self, name: &str, id: TicketId) {
+        if let Self::Cluster(cluster) = self {
+            cluster.wait_for_mail(name, id);
+        }
+    }
+
+    pub(crate) fn wait_no_more(&self, name: &str, id: TicketId) {
+        if let Self::Cluster(cluster) = self {
+            cluster.wait_no_more(name, id);
+        }
+    }
+}
+
+impl Route<'_> {
+    pub(crate) async fn call(&self, call: &Cmd) -> RedisResult<Value> {
+        match self {
+            Self::Server(link, live) => link.call(live, call).await,
+            Self::Cluster(cluster) => cluster.call(call).await,
+        }
+    }
+
+    /// Refuses a ticket where locks may have been forgotten that somebody still believes in.
+    pub(crate) fn trust(&self, settings: &Settings, ticket: &Ticket) -> Result<()> {
+        let Self::Server(_, live) = self else { return Ok(()) };
+        if settings.young == Young::Trust {
+            return Ok(());
+        }
+        if ticket.ttl > settings.ttl_max {
+            return Err(Error::invalid(format!(
+                "a ttl of {:?} is longer than these servers are set up for: ask for less than {:?}, or say a longer `ttl_max` in every URL",
+                ticket.ttl, settings.ttl_max
+            )));
+        }
+        match live.facts.is_young_for(settings, live.since.elapsed()) {
+            None => Ok(()),
+            Some(left) => Err(Error::unavailable(format!(
+                "the server {} started so short a time ago that it may have forgotten locks: it gives none for another {left:.0?}",
+                settings.place
+            ))),
+        }
+    }
+
+    /// Waits until enough replicas have what was written last.
+    pub(crate) async fn acknowledged(&self, settings: &Settings, name: &str) -> Result<()> {
+        if settings.acks == 0 {
+            return Ok(());
+        }
+        // The connection carries nothing else meanwhile, so it is not kept waiting for long.
+        let patience: Duration = settings.timeout / 4;
+        let mut wait = cmd("WAIT");
+        wait.arg(settings.acks).arg(patience.as_millis().max(1).to_string());
+        let read = |answer: RedisResult<Value>| match trouble::answered(&settings.place, answer)? {
+            Value::Int(count) => Ok(u64::try_from(count).unwrap_or(0)),
+            _ => Err(trouble::strange(&settings.place)),
+        };
+        let count = match self {
+            Self::Server(link, live) => {
+                let ask = async { read(link.send(live, &wait).await) };
+                live.acks.count(ask).await?
+            }
+            Self::Cluster(cluster) => read(cluster.acknowledged(wait, name).await)?,
+        };
+        if count >= settings.acks.into() {
+            return Ok(());
+        }
+        Err(Error::unavailable(format!(
+            "{count} replicas of {} took it down within {patience:?}, and {} were asked for",
+            settings.place, settings.acks
+        )))
+    }
+}

@@ -1,0 +1,250 @@
+-- The line of one key. KEYS[1] is its head, a string: the line itself and its first ticket, so that
+-- a lock with one holder and no waiters is one small value. The others stand behind, in keys of the
+-- same slot:
+--   :l  sorted set, number -> id: the line
+--   :e  sorted set, end of life -> id: who leaves by itself next
+--   :t  hash, id -> ticket
+--   :o  set of shares, and :<share> a sorted set, number -> id, for each: only where those behind
+--       ask for unequal shares, so that what stands ahead of one can be summed without a walk
+-- Served are the first ones, up to the number `edge`. Times are microseconds since 1970.
+local FORMAT = '<dddddddI4I4I4B'
+local NEVER = 9007199254740991
+local last, edge, quiet, latest, kept, wanted, taken = 0, 0, NEVER, 0, 0, 0, 0
+local of, behind, common, mixed = 0, 0, 0, 0
+local front, first
+local changed = false
+
+local function read(head)
+  if not head then return end
+  if #head == 8 then
+    last = struct.unpack('<d', head)
+    return
+  end
+  local at
+  last, edge, quiet, latest, kept, wanted, taken, of, behind, common, mixed, at =
+    struct.unpack(FORMAT, head)
+  front, first = string.sub(head, at, at + 15), string.sub(head, at + 16)
+end
+
+local function set(value, life)
+  redis.call('SET', k, value, 'PX', math.floor(life / 1000))
+end
+
+-- The record outlives its last ticket by KEEP, so that numbers grow even past a clock that was set back.
+local function write()
+  if not changed then return end
+  if not front then
+    set(struct.pack('<d', last), KEEP)
+    return
+  end
+  if behind > 0 and latest + KEEP > kept then
+    kept = latest + 2 * KEEP
+    for _, name in ipairs({':l', ':e', ':t', ':o'}) do
+      redis.call('PEXPIREAT', k .. name, math.floor(kept / 1000))
+    end
+    if mixed == 1 then
+      for _, take in ipairs(redis.call('SMEMBERS', k .. ':o')) do
+        redis.call('PEXPIREAT', k .. ':' .. take, math.floor(kept / 1000))
+      end
+    end
+  end
+  set(struct.pack(FORMAT, last, edge, quiet, latest, kept, wanted, taken, of, behind, common, mixed)
+    .. front .. first, latest - now + KEEP)
+end
+
+-- A ticket is its number, its end, its share, whether it was told to leave, and what the script
+-- does not read: the inbox of its client, then what others may see.
+local function pack(number, ends, take, told, body)
+  return struct.pack('<ddI4B', number, ends, take, told) .. body
+end
+
+local function unpack_ticket(ticket)
+  local number, ends, take, told, at = struct.unpack('<ddI4B', ticket)
+  return number, ends, take, told, string.sub(ticket, at)
+end
+
+local function find(who)
+  if who == front then return first end
+  if behind > 0 then return redis.call('HGET', k .. ':t', who) end
+  return false
+end
+
+local function tell(body, who, kind, number)
+  PUBLISH(string.sub(body, 1, 16), who .. kind .. string.format('%.0f', number))
+end
+
+-- Those behind: in and out of their keys.
+local function classify(who, number, take)
+  if take ~= common then
+    mixed = 1
+    redis.call('SADD', k .. ':o', take)
+    redis.call('ZADD', k .. ':' .. take, number, who)
+    -- A key that has just come to be does not expire yet.
+    if redis.call('ZCARD', k .. ':' .. take) == 1 then kept = 0 end
+  end
+end
+
+local function declassify(who, take)
+  if take ~= common then redis.call('ZREM', k .. ':' .. take, who) end
+end
+
+local function put_behind(who, number, ends, take, ticket)
+  if behind == 0 then common, mixed, kept = take, 0, 0 end
+  behind = behind + 1
+  quiet = math.min(quiet, ends)
+  redis.call('ZADD', k .. ':l', number, who)
+  redis.call('ZADD', k .. ':e', ends, who)
+  redis.call('HSET', k .. ':t', who, ticket)
+  classify(who, number, take)
+end
+
+local function nobody_behind()
+  if mixed == 1 then redis.call('DEL', k .. ':o') end
+  behind, quiet, common, mixed, kept = 0, NEVER, 0, 0, 0
+end
+
+local function take_from_behind(who, take)
+  redis.call('ZREM', k .. ':l', who)
+  redis.call('ZREM', k .. ':e', who)
+  redis.call('HDEL', k .. ':t', who)
+  declassify(who, take)
+  behind = behind - 1
+  if behind == 0 then nobody_behind() end
+end
+
+-- Part of what stood behind was evicted or deleted: the rest of it is out as well, and told so by its next renewal.
+local function forget_behind()
+  for _, take in ipairs(redis.call('SMEMBERS', k .. ':o')) do redis.call('DEL', k .. ':' .. take) end
+  redis.call('DEL', k .. ':l', k .. ':e', k .. ':t', k .. ':o')
+  mixed = 0
+  nobody_behind()
+  wanted, taken = 0, 0
+  if front then
+    local number, _, take = unpack_ticket(first)
+    wanted = take
+    if number <= edge then taken = take end
+  end
+end
+
+-- The number and the ticket of the first one behind that comes after `after`.
+local function next_behind(after)
+  local found = redis.call('ZRANGEBYSCORE', k .. ':l', '(' .. string.format('%.0f', after), '+inf', 'LIMIT', 0, 1)
+  local ticket = found[1] and redis.call('HGET', k .. ':t', found[1])
+  if not ticket then
+    forget_behind()
+    return
+  end
+  return found[1], ticket
+end
+
+-- Takes a ticket out. Who follows is seen to by `settle`.
+local function remove(who, ticket)
+  local number, _, take = unpack_ticket(ticket)
+  if who == front then
+    front, first = nil, nil
+  else
+    take_from_behind(who, take)
+  end
+  wanted = wanted - take
+  if number <= edge then taken = taken - take end
+  changed = true
+end
+
+-- The front of the line is served, for as long as it fits; who is served now is told so.
+local function settle()
+  if not front and behind > 0 then
+    local who, ticket = next_behind(0)
+    if who then
+      local _, _, take = unpack_ticket(ticket)
+      take_from_behind(who, take)
+      front, first = who, ticket
+    end
+  end
+  while taken < wanted do
+    local who, ticket = front, first
+    if edge >= (unpack_ticket(first)) then who, ticket = next_behind(edge) end
+    if not who then return end
+    local number, _, take, _, body = unpack_ticket(ticket)
+    if taken + take > of then return end
+    taken, edge, changed = taken + take, number, true
+    tell(body, who, 'S', number)
+  end
+end
+
+-- Those whose life has ended are all out before anyone is served in their place.
+local function expire()
+  local before = changed
+  changed = false
+  if front and select(2, unpack_ticket(first)) <= now then remove(front, first) end
+  while behind > 0 and quiet <= now do
+    local gone = redis.call('ZRANGEBYSCORE', k .. ':e', '-inf', now, 'LIMIT', 0, 1000)
+    for _, who in ipairs(gone) do
+      local ticket = redis.call('HGET', k .. ':t', who)
+      if ticket then remove(who, ticket) else forget_behind() end
+    end
+    if behind > 0 and #gone < 1000 then
+      local next_end = redis.call('ZRANGE', k .. ':e', 0, 0, 'WITHSCORES')
+      if next_end[2] then quiet = tonumber(next_end[2]) else forget_behind() end
+      changed = true
+    end
+  end
+  if changed then settle() end
+  changed = changed or before
+end
+
+-- How much stands ahead of a ticket, and how many.
+local function ahead_of(who, number)
+  if who == front then return 0, 0 end
+  local rank = redis.call('ZRANK', k .. ':l', who)
+  local _, _, first_take = unpack_ticket(first)
+  local sum, plain = first_take, rank
+  if mixed == 1 then
+    for _, take in ipairs(redis.call('SMEMBERS', k .. ':o')) do
+      local count = redis.call('ZCOUNT', k .. ':' .. take, '-inf', '(' .. string.format('%.0f', number))
+      sum, plain = sum + take * count, plain - count
+    end
+  end
+  return sum + common * plain, rank + 1
+end
+
+-- When a waiter should look even if nobody tells it. Only those at the front are asked to: the others
+-- would all come at once, and their heartbeats find out as well.
+local function look_of(rank)
+  if rank > NEAR then return -1 end
+  local _, first_end, first_take = unpack_ticket(first)
+  if taken > first_take then first_end = math.min(first_end, math.max(quiet, now)) end
+  return first_end - now
+end
+
+local function place(who, ticket)
+  local number, ends, _, told = unpack_ticket(ticket)
+  local ahead, rank = ahead_of(who, number)
+  if number <= edge then return {1, number, ahead, ends - now, -1, told} end
+  return {0, number, ahead, ends - now, look_of(rank), told}
+end
+
+-- A sign of life, which also carries a note, and a share that can only shrink.
+local function renew(who, ticket, take, ttl, floor, body)
+  local number, ends, had, told = unpack_ticket(ticket)
+  if told == 1 then return false end
+  ends, take = math.max(ends, now + ttl), math.min(take, had)
+  latest, last = math.max(latest, ends), math.max(last, math.min(floor, NEVER))
+  ticket = pack(number, ends, take, 0, body)
+  changed = true
+  if who == front then
+    first = ticket
+  else
+    redis.call('HSET', k .. ':t', who, ticket)
+    redis.call('ZADD', k .. ':e', ends, who)
+    if take < had then
+      declassify(who, had)
+      classify(who, number, take)
+    end
+  end
+  if take < had then
+    wanted = wanted - had + take
+    if number <= edge then taken = taken - had + take end
+    settle()
+  end
+  return place(who, ticket)
+end

@@ -1,0 +1,280 @@
+//! The engine: every verb is one script, sent to whoever keeps the line.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use redis::{Cmd, FromRedisValue as _, RedisResult, Value, cmd};
+use tenure_core::event::{Cursor, News, Scope};
+use tenure_core::{
+    Engine, Error, Key, Leave, Left, NUMBER_MAX, Patience, Place, Profile, Result, Sampler, Standing, Tally,
+    ThisRuntime, Ticket, Wake, Window,
+};
+
+use crate::body::{self, micros};
+use crate::mail::Mail;
+use crate::reply::{self, Joined};
+use crate::route::{Route, Routes};
+use crate::script::Script;
+use crate::settings::Settings;
+use crate::trouble;
+
+/// How often an onlooker looks.
+const LOOK_PAUSE: Duration = Duration::from_millis(250);
+/// How many keys one step of a listing goes through.
+const SCAN_STEP: u32 = 1000;
+/// The longest window of a count.
+const WINDOW_MS_MAX: u64 = 1 << 52;
+
+/// The lines of one server, of what sentinels call the master, or of a cluster.
+///
+/// It is driven by the runtime it was opened in, and by those of its callers.
+pub struct RedisStore {
+    settings: Settings,
+    routes: Routes,
+    profile: Profile,
+    inbox: String,
+    mail: Arc<Mail>,
+    sampler: Sampler,
+    host: ThisRuntime,
+}
+
+impl RedisStore {
+    /// Connects to what the URL names, which is anything but a `RedLock`.
+    pub async fn open(url: &str) -> Result<Self> {
+        Self::connect(Settings::parse(url)?).await
+    }
+
+    pub(crate) async fn connect(settings: Settings) -> Result<Self> {
+        let mail = Arc::new(Mail::default());
+        let inbox = inbox()?;
+        let routes = Routes::open(&settings, &mail, &inbox).await?;
+        let profile = routes.facts().profile(&settings);
+        for warning in &profile.warnings {
+            tracing::warn!("{warning}");
+        }
+        let (sampler, host) = (Sampler::new(LOOK_PAUSE), ThisRuntime::new());
+        Ok(Self { settings, routes, profile, inbox, mail, sampler, host })
+    }
+
+    /// Whether whoever calls has a connection of their own to it, on their own runtime. If not, and if there
+    /// is a runtime, one is made for the next time.
+    pub fn has_lane_here(&self) -> bool {
+        self.routes.has_one_here()
+    }
+
+    /// The name of a line's head, whose part in braces chooses the slot.
+    fn name(&self, key: &Key) -> String {
+        format!("{}:{{{}}}", self.settings.prefix, key.canonical(&self.settings.prefix))
+    }
+
+    /// Whether a server's memory is full does not matter to those who make it less so.
+    async fn call_even_if_full(&self, route: &Route<'_>, mut call: Cmd) -> Result<Value> {
+        match route.call(&call).await {
+            Err(trouble) if trouble::is_full(&trouble) => {
+                call.arg("full");
+                self.answered(route.call(&call).await)
+            }
+            answer => self.answered(answer),
+        }
+    }
+
+    fn answered<T>(&self, answer: RedisResult<T>) -> Result<T> {
+        trouble::answered(&self.settings.place, answer)
+    }
+
+    fn known<T>(&self, answer: Option<T>) -> Result<T> {
+        answer.ok_or_else(|| trouble::strange(&self.settings.place))
+    }
+
+    /// The ticket is out of its line, as far as this client is concerned.
+    fn forget(&self, ticket: &Ticket, name: &str) {
+        self.routes.wait_no_more(name, ticket.id);
+        self.mail.forget(ticket.id);
+    }
+
+    fn verdict(&self, ticket: &Ticket, joined: Joined) -> Result<Option<Place>> {
+        let key = &ticket.key;
+        match joined {
+            Joined::In(place) => Ok(Some(place)),
+            Joined::Busy => Ok(None),
+            Joined::Mixed(of) => Err(Error::invalid(format!(
+                "the line of {key:?} is kept for a capacity of {of}, not of {}: everyone who uses a key must agree on what it is",
+                ticket.share.of()
+            ))),
+            Joined::Full => Err(Error::rejected(format!(
+                "the line of {key:?} is full: it has {} tickets",
+                tenure_core::LINE_TICKETS_MAX
+            ))),
+            Joined::NoNumbersLeft(number) => Err(Error::rejected(format!(
+                "the line of {key:?} has no numbers left: its next would be {number}, and the last there is is {NUMBER_MAX}"
+            ))),
+        }
+    }
+
+    /// What stands in this line may be seen by its first one, if there is anybody.
+    async fn look(&self, name: &str) -> Result<Option<Key>> {
+        let route = self.routes.here().await?;
+        let seen = self.answered(route.call(&self.script(|scripts| &scripts.look).on(name)).await)?;
+        match seen {
+            Value::Nil => Ok(None),
+            Value::BulkString(body) => Ok(Some(body::decode(&body)?.key)),
+            _ => Err(trouble::strange(&self.settings.place)),
+        }
+    }
+
+    fn script(&self, which: fn(&crate::script::Scripts) -> &Script) -> &Script {
+        which(self.routes.scripts())
+    }
+}
+
+impl Engine for RedisStore {
+    fn profile(&self) -> Profile {
+        self.profile.clone()
+    }
+
+    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+        let route = self.routes.here().await?;
+        route.trust(&self.settings, ticket)?;
+        let name = self.name(&ticket.key);
+        let mut call = self.script(|scripts| &scripts.join).on(&name);
+        call.arg(&ticket.id.to_u128().to_be_bytes())
+            .arg(ticket.share.take())
+            .arg(ticket.share.of())
+            .arg(micros(ticket.ttl))
+            .arg(u8::from(patience == Patience::Wait))
+            .arg(ticket.floor)
+            .arg(body::encode(ticket, &self.inbox));
+        self.mail.expect(ticket.id, ticket.ttl);
+        let answer = self.answered(route.call(&call).await);
+        let joined = answer.and_then(|answer| self.known(reply::joined(&answer, ticket.ttl)));
+        let place = match joined.and_then(|joined| self.verdict(ticket, joined)) {
+            Ok(Some(place)) => place,
+            outcome => {
+                if outcome.as_ref().err().is_none_or(|error| !error.is_unknown()) {
+                    self.forget(ticket, &name);
+                }
+                return outcome;
+            }
+        };
+        if let Err(error) = route.acknowledged(&self.settings, &name).await {
+            // Its owner, who cannot know how far it got, gives it back once more.
+            let _at_once = self.leave(ticket, Leave::Now).await;
+            return Err(error);
+        }
+        Ok(Some(place))
+    }
+
+    async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
+        let route = self.routes.here().await?;
+        let name = self.name(&ticket.key);
+        let mut call = self.script(|scripts| &scripts.renew).on(&name);
+        call.arg(&ticket.id.to_u128().to_be_bytes())
+            .arg(ticket.share.take())
+            .arg(micros(ticket.ttl))
+            .arg(ticket.floor)
+            .arg(body::encode(ticket, &self.inbox));
+        self.mail.expect(ticket.id, ticket.ttl);
+        let answer = self.call_even_if_full(&route, call).await?;
+        let place = self.known(reply::renewed(&answer))?;
+        match place {
+            Some(_) => route.acknowledged(&self.settings, &name).await?,
+            None => self.forget(ticket, &name),
+        }
+        Ok(place)
+    }
+
+    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+        let route = self.routes.here().await?;
+        let name = self.name(&ticket.key);
+        let mut call = self.script(|scripts| &scripts.leave).on(&name);
+        call.arg(&ticket.id.to_u128().to_be_bytes()).arg(u8::from(how == Leave::Soon)).arg(&self.inbox);
+        let answer = self.call_even_if_full(&route, call).await?;
+        let left = self.known(reply::left(&answer))?;
+        if left != Left::Told {
+            self.forget(ticket, &name);
+        }
+        Ok(left)
+    }
+
+    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+        if self.mail.expects(ticket.id) {
+            self.routes.wait_for_mail(&self.name(&ticket.key), ticket.id);
+        }
+        Ok(self.mail.watch(ticket.id, seen).await)
+    }
+
+    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+        self.sampler.events(self, &self.host, scope, after).await
+    }
+
+    async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
+        let route = self.routes.here().await?;
+        let mut call = self.script(|scripts| &scripts.list).on(&self.name(key));
+        call.arg("");
+        let answer = self.call_even_if_full(&route, call).await?;
+        self.known(reply::line(&answer, key))?
+    }
+
+    async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
+        let pattern = format!("{}:{{v1.*}}", self.settings.prefix);
+        let mut keys = BTreeSet::new();
+        for place in self.answered(self.routes.masters().await)? {
+            let mut cursor = "0".to_owned();
+            loop {
+                let mut scan = cmd("SCAN");
+                scan.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(SCAN_STEP);
+                let step = self.answered(self.routes.ask(place.as_ref(), &scan).await?)?;
+                let step = <(String, Vec<String>)>::from_redis_value(step);
+                let (next, names) = step.map_err(|_| trouble::strange(&self.settings.place))?;
+                let found = try_join_all(names.iter().map(|name| self.look(name))).await?;
+                keys.extend(found.into_iter().flatten().filter(|key| key.as_str().starts_with(prefix)));
+                if next == "0" {
+                    break;
+                }
+                cursor = next;
+            }
+        }
+        Ok(keys.into_iter().collect())
+    }
+
+    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
+        let route = self.routes.here().await?;
+        let name = self.name(key);
+        let by_now = by.min(NUMBER_MAX + 1);
+        let call = match window {
+            None => {
+                let mut call = self.script(|scripts| &scripts.sequence).on(&(name + ":n"));
+                call.arg(by_now);
+                call
+            }
+            Some(Window { per, limit }) => {
+                let per = u64::try_from(per.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+                let mut call = self.script(|scripts| &scripts.count).on(&(name + ":c"));
+                call.arg(by_now).arg(per.clamp(1, WINDOW_MS_MAX));
+                match limit {
+                    Some(limit) => call.arg(limit.min(NUMBER_MAX)),
+                    None => call.arg(-1),
+                };
+                call
+            }
+        };
+        let answer = self.answered(route.call(&call).await)?;
+        let (verdict, tally) = self.known(reply::tallied(&answer))?;
+        if verdict < 0 {
+            return Err(Error::rejected(format!(
+                "the count of {key:?} cannot grow by {by}: it is at {}, and the last number there is is {NUMBER_MAX}",
+                tally.value
+            )));
+        }
+        Ok(tally)
+    }
+}
+
+/// A name that no other client's inbox has.
+fn inbox() -> Result<String> {
+    let random = getrandom::u64()
+        .map_err(|error| Error::rejected(format!("the operating system has no random numbers to give: {error}")))?;
+    Ok(format!("{random:016x}"))
+}

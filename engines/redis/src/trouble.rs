@@ -1,0 +1,107 @@
+//! What went wrong, in the words of this project: what to do now, and no passwords.
+
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+use tenure_core::{Error, Result};
+
+use crate::settings::Place;
+
+/// What the server at this place, or the way to it, answered.
+pub(crate) fn error(place: &Place, trouble: &RedisError) -> Error {
+    let server = |hint: &str| {
+        let said = said(trouble);
+        format!("the server {place} {hint}: it says `{said}`")
+    };
+    let error = match trouble.code() {
+        Some("OOM") => Error::rejected(server(
+            "has no memory left, and takes no new tickets until it is given more or keeps less",
+        )),
+        Some("NOAUTH") => Error::rejected(server("wants a password: write :password@ or user:password@ before the host")),
+        Some("WRONGPASS") => Error::rejected(server("does not know this user and password")),
+        Some("NOPERM") => Error::rejected(server(
+            "does not let this user do what a lock needs: see the engine's README for the ACL",
+        )),
+        Some("MISCONF") => Error::rejected(server("cannot write its data to disk, and takes no tickets until it can")),
+        Some("WRONGTYPE") => Error::rejected(server(
+            "keeps something under one of Tenure's names that is not Tenure's: choose another `prefix`",
+        )),
+        Some("LOADING") => Error::unavailable(server("is still loading its data")),
+        Some("BUSY") => Error::unavailable(server("is busy with somebody's script")),
+        Some("READONLY" | "MASTERDOWN") => Error::unavailable(server("is a replica, and its master is elsewhere or gone")),
+        Some("NOREPLICAS") => Error::unavailable(server("has fewer replicas than it must have to take tickets")),
+        Some("CLUSTERDOWN" | "TRYAGAIN" | "MOVED" | "ASK") => {
+            Error::unavailable(server("is being changed: a part of the cluster has nobody to answer for it"))
+        }
+        Some("CROSSSLOT") => Error::rejected(server("wants a script's keys in one slot")),
+        Some(_) => Error::rejected(server("refused")),
+        None => unanswered(place, trouble),
+    };
+    error.caused_by(trouble.clone())
+}
+
+fn unanswered(place: &Place, trouble: &RedisError) -> Error {
+    match trouble.kind() {
+        ErrorKind::AuthenticationFailed => Error::rejected(format!(
+            "the server {place} does not know this user and password: it says `{}`",
+            said(trouble)
+        )),
+        ErrorKind::RESP3NotSupported => {
+            Error::rejected(format!("the server {place} does not speak RESP3: Tenure needs Redis 6.2 or later, or Valkey"))
+        }
+        ErrorKind::InvalidClientConfig => {
+            Error::invalid(format!("the way to {place} is wrong: {}", said(trouble)))
+        }
+        ErrorKind::MasterNameNotFoundBySentinel => Error::unavailable(format!(
+            "no sentinel names a master for {place}: the name is wrong, or a fail-over is under way"
+        )),
+        _ if trouble.is_timeout() => {
+            Error::unavailable(format!("the server {place} did not answer in time"))
+        }
+        _ if trouble.is_connection_refusal() => {
+            Error::unavailable(format!("nobody listens at {place}: is the server running?"))
+        }
+        _ => Error::unavailable(format!("the connection to {place} failed: {}", said(trouble))),
+    }
+}
+
+/// An answer that no script of Tenure's gives.
+pub(crate) fn strange(place: &Place) -> Error {
+    Error::rejected(format!("the server {place} gave an answer that Tenure's scripts do not give"))
+}
+
+/// Files that TLS needs and that cannot be read, and the like.
+pub(crate) fn file(path: &std::path::Path, trouble: &std::io::Error) -> Error {
+    Error::invalid(format!("{} cannot be read: {trouble}", path.display()))
+}
+
+/// Whether the connection is of no more use.
+pub(crate) fn ends_connection(trouble: &RedisError) -> bool {
+    match trouble.kind() {
+        ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown) => true,
+        ErrorKind::Server(_) | ErrorKind::Extension => false,
+        // A connection that is silent may be one that leads nowhere.
+        _ => true,
+    }
+}
+
+/// Whether the server has forgotten the scripts.
+pub(crate) fn wants_scripts(trouble: &RedisError) -> bool {
+    trouble.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+}
+
+/// Whether the server is out of memory.
+pub(crate) fn is_full(trouble: &RedisError) -> bool {
+    trouble.code() == Some("OOM")
+}
+
+/// Carries an answer over to this project's words.
+pub(crate) fn answered<T>(place: &Place, answer: redis::RedisResult<T>) -> Result<T> {
+    answer.map_err(|trouble| error(place, &trouble))
+}
+
+fn said(trouble: &RedisError) -> String {
+    match (trouble.code(), trouble.detail()) {
+        (Some(code), Some(detail)) => format!("{code} {detail}"),
+        (Some(code), None) => code.to_owned(),
+        (None, _) => trouble.to_string(),
+    }
+}

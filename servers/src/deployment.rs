@@ -1,0 +1,108 @@
+//! A deployment is a store that all tests of a run share: it stands somewhere, or is started.
+
+use std::env;
+use std::path::PathBuf;
+
+use crate::{Result, Tool};
+
+/// Something that runs, and can be reached at a URL. Dropping it stops it.
+pub trait Store: Send + Sync {
+    /// Where an engine finds it.
+    fn url(&self) -> String;
+}
+
+/// One way to run a store, known to the tests by a variable.
+#[derive(Clone, Copy, Debug)]
+pub struct Deployment {
+    /// The engine, and what is special about this way: `redis-cluster`.
+    pub name: &'static str,
+    /// The variable that says where it is. Whoever sets it has the tests use a store of their own.
+    pub variable: &'static str,
+    /// What it takes to start it.
+    pub needs: &'static [Tool],
+    /// Starts it.
+    pub start: fn() -> Result<Box<dyn Store>>,
+}
+
+/// How a deployment is found here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// It stands already, at this URL.
+    Stands(String),
+    /// It can be started, from these files.
+    Startable(Vec<PathBuf>),
+    /// Neither. The sentence says what to do about it.
+    Absent(String),
+}
+
+/// Every deployment that an engine of this workspace is tested with.
+///
+/// A new store goes into a module of its own, with a list of its deployments, and into this one.
+pub fn deployments() -> Vec<Deployment> {
+    let engines: &[&[Deployment]] = &[
+        #[cfg(unix)]
+        &crate::redis::DEPLOYMENTS,
+    ];
+    engines.concat()
+}
+
+impl Deployment {
+    /// Looks for it: in its variable first, then among the installed programs.
+    pub fn found(&self) -> Found {
+        if let Some(url) = env::var(self.variable).ok().filter(|url| !url.is_empty()) {
+            return Found::Stands(url);
+        }
+        let all: Option<Vec<PathBuf>> = self.needs.iter().map(Tool::found).collect();
+        all.map_or_else(|| Found::Absent(self.absent()), Found::Startable)
+    }
+
+    /// Whether tests must fail without it where everything is required.
+    pub fn is_required(&self) -> bool {
+        self.needs.iter().all(|tool| tool.required)
+    }
+
+    fn absent(&self) -> String {
+        let absent: Vec<_> = self.needs.iter().filter(|it| it.found().is_none()).collect();
+        let names: Vec<_> = absent.iter().map(|it| it.name).collect();
+        let packages: Vec<_> = absent.iter().map(|it| it.package).collect();
+        format!(
+            "{}: {} is absent. Install the package {}, or set {}.",
+            self.name,
+            names.join(" and "),
+            packages.join(" and "),
+            self.variable
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Deployment, Found, deployments};
+    use crate::Tool;
+    use std::collections::BTreeSet;
+
+    fn needing(needs: &'static [Tool]) -> Deployment {
+        let start = || Err("It is never started.".into());
+        Deployment { name: "fake", variable: "TENURE_TEST_FAKE_URL", needs, start }
+    }
+
+    #[test]
+    fn it_is_said_how_a_deployment_is_found() {
+        const SHELL: Tool = Tool::program("sh", "dash");
+        const NOTHING: Tool = Tool::program("no-such-program", "no-such-package");
+        assert!(matches!(needing(&[SHELL]).found(), Found::Startable(files) if files.len() == 1));
+        let absent = "fake: no-such-program is absent. Install the package no-such-package, or set \
+                      TENURE_TEST_FAKE_URL.";
+        assert_eq!(needing(&[SHELL, NOTHING]).found(), Found::Absent(absent.into()));
+        assert!(needing(&[NOTHING]).is_required());
+        assert!(!needing(&[const { NOTHING.not_required() }]).is_required());
+    }
+
+    #[test]
+    fn each_deployment_has_a_variable_of_its_own() {
+        let all = deployments();
+        let variables: BTreeSet<_> = all.iter().map(|it| it.variable).collect();
+        assert_eq!(variables.len(), all.len());
+        assert!(variables.iter().all(|it| it.starts_with("TENURE_TEST_") && it.ends_with("_URL")));
+    }
+}

@@ -1,0 +1,55 @@
+//! A port is claimed for as long as its server is wanted, also while that server is down.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::ops::RangeInclusive;
+
+use crate::Result;
+
+/// Below the ports that systems hand out by themselves: nobody's connection comes from one of these.
+const RANGE: RangeInclusive<u16> = 12_000..=32_000;
+/// How many are tried until it is said that none is free.
+const TRIES_MAX: u32 = 1_000;
+
+/// A port of 127.0.0.1 that no other server of these tests gets, in this process or in another.
+///
+/// The claim is the UDP port of the same number. No store uses that, so it says nothing to anybody
+/// but another claim; it ends with the process, however that ends.
+#[derive(Debug)]
+pub(crate) struct Port {
+    number: u16,
+    _claim: UdpSocket,
+}
+
+impl Port {
+    /// Claims a port on which nothing listens now. A stranger may still take it before it is used.
+    pub(crate) fn claim() -> Result<Self> {
+        let count = u64::from(RANGE.end() - RANGE.start()) + 1;
+        for _ in 0..TRIES_MAX {
+            let offset = u16::try_from(RandomState::new().hash_one(0) % count);
+            let number = RANGE.start() + offset.expect("it is smaller than the range");
+            let Ok(claim) = UdpSocket::bind((Ipv4Addr::LOCALHOST, number)) else { continue };
+            if TcpListener::bind((Ipv4Addr::LOCALHOST, number)).is_ok() {
+                return Ok(Self { number, _claim: claim });
+            }
+        }
+        Err(format!("There is no free port from {} to {}.", RANGE.start(), RANGE.end()))
+    }
+
+    pub(crate) fn number(&self) -> u16 {
+        self.number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Port;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn no_port_is_claimed_twice() {
+        let claimed: Vec<Port> = (0..200).map(|_| Port::claim().expect("many are free")).collect();
+        let different: BTreeSet<u16> = claimed.iter().map(Port::number).collect();
+        assert_eq!(different.len(), claimed.len());
+    }
+}

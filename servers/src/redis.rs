@@ -1,0 +1,24 @@
+//! Redis and Valkey: one server, Sentinel, Cluster, or masters that know nothing of each other.
+
+mod client;
+mod clock;
+mod cluster;
+mod deployments;
+mod masters;
+mod relocation;
+mod reply;
+mod sentinels;
+mod server;
+mod setup;
+
+pub use client::Client;
+pub use clock::FAKETIME;
+pub use cluster::Cluster;
+pub(crate) use deployments::DEPLOYMENTS;
+pub use deployments::{REDIS, VALKEY};
+pub use masters::Masters;
+pub use relocation::Relocation;
+pub use reply::Reply;
+pub use sentinels::Sentinels;
+pub use server::Server;
+pub use setup::Setup;

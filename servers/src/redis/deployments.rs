@@ -1,0 +1,52 @@
+//! The ways in which all tests of a run share a Redis or a Valkey.
+
+use super::{Cluster, Masters, Sentinels, Server, Setup};
+use crate::{Deployment, Tool};
+
+/// The server of Redis, 7 or later.
+pub const REDIS: Tool = Tool::program("redis-server", "redis-server");
+/// The server of Valkey, which Debian 12 does not have yet.
+pub const VALKEY: Tool = Tool::program("valkey-server", "valkey-server").not_required();
+
+/// How many masters a RedLock is tested with.
+const MASTERS: usize = 5;
+
+/// Each with its variable.
+pub(crate) const DEPLOYMENTS: [Deployment; 6] = [
+    Deployment {
+        name: "redis",
+        variable: "TENURE_TEST_REDIS_URL",
+        needs: &[REDIS],
+        start: || Ok(Box::new(Server::start()?)),
+    },
+    Deployment {
+        name: "redis-tls",
+        variable: "TENURE_TEST_REDIS_TLS_URL",
+        needs: &[REDIS],
+        start: || Ok(Box::new(Setup::new().user("tenure", "secret").mutual_tls().start()?)),
+    },
+    Deployment {
+        name: "redis-sentinel",
+        variable: "TENURE_TEST_REDIS_SENTINEL_URL",
+        needs: &[REDIS],
+        start: || Ok(Box::new(Sentinels::start()?)),
+    },
+    Deployment {
+        name: "redis-cluster",
+        variable: "TENURE_TEST_REDIS_CLUSTER_URL",
+        needs: &[REDIS],
+        start: || Ok(Box::new(Cluster::start()?)),
+    },
+    Deployment {
+        name: "redlock",
+        variable: "TENURE_TEST_REDLOCK_URL",
+        needs: &[REDIS],
+        start: || Ok(Box::new(Masters::start(MASTERS)?)),
+    },
+    Deployment {
+        name: "valkey",
+        variable: "TENURE_TEST_VALKEY_URL",
+        needs: &[VALKEY],
+        start: || Ok(Box::new(Setup::new().valkey().start()?)),
+    },
+];

@@ -1,0 +1,323 @@
+//! A server is one process of Redis or Valkey, with its ports and its folder.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::setup::{Role, Setup, Tls, line};
+use super::{Client, Reply, clock};
+use crate::folder::Folder;
+use crate::patience::until;
+use crate::port::Port;
+use crate::process::Process;
+use crate::{Certificates, Result, Store};
+
+/// How often another port is tried when a stranger was faster.
+const PORTS_TRIED_MAX: u32 = 8;
+/// How long an answer is waited for before it is asked again whether there is one.
+const FIRST_ANSWER_MAX: Duration = Duration::from_millis(500);
+/// What a server says of a port that is another's.
+const PORT_IS_TAKEN: &str = "Address already in use";
+
+/// One server, listening on 127.0.0.1. Dropping it kills it and removes its folder.
+#[derive(Debug)]
+pub struct Server {
+    process: Process,
+    ports: Ports,
+    setup: Setup,
+    certificates: Option<Certificates>,
+    folder: Folder,
+}
+
+/// The ports that a server has for as long as it is wanted.
+#[derive(Debug)]
+struct Ports {
+    plain: Port,
+    tls: Option<Port>,
+    bus: Option<Port>,
+}
+
+impl Server {
+    /// Starts a plain Redis.
+    pub fn start() -> Result<Self> {
+        Setup::new().start()
+    }
+
+    /// The port without TLS.
+    pub fn port(&self) -> u16 {
+        self.ports.plain.number()
+    }
+
+    /// The port with TLS.
+    pub fn tls_port(&self) -> Option<u16> {
+        self.ports.tls.as_ref().map(Port::number)
+    }
+
+    /// The port on which the nodes of a cluster talk.
+    pub fn cluster_port(&self) -> Option<u16> {
+        self.ports.bus.as_ref().map(Port::number)
+    }
+
+    /// Where it also listens, if it was [asked to](Setup::unix_socket).
+    pub fn socket(&self) -> Option<PathBuf> {
+        self.setup.socket.then(|| self.folder().join("redis.sock"))
+    }
+
+    /// What a client of its TLS needs.
+    pub fn certificates(&self) -> Option<&Certificates> {
+        self.certificates.as_ref()
+    }
+
+    /// Where everything is that it writes: its configuration, its log, its data.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The number of its process, while that runs.
+    pub fn pid(&self) -> Result<u32> {
+        self.process.pid()
+    }
+
+    /// `redis://`, or `rediss://` with the paths of certificates, and who the client is to be.
+    pub fn url(&self) -> String {
+        let who = self.login();
+        let (Some(port), Some(certificates)) = (self.tls_port(), &self.certificates) else {
+            return format!("redis://{who}127.0.0.1:{}", self.port());
+        };
+        let mut url = format!("rediss://{who}127.0.0.1:{port}?ca={}", path(&certificates.ca()));
+        if self.setup.tls == Some(Tls::Certificate) {
+            let (client, key) = (path(&certificates.client()), path(&certificates.client_key()));
+            write!(url, "&cert={client}&key={key}").expect("a string takes all");
+        }
+        url
+    }
+
+    /// A new connection, as the default user, who may do everything.
+    pub fn client(&self) -> Result<Client> {
+        Client::connect(self.port(), self.setup.password.as_deref())
+    }
+
+    /// Asks one thing, over a connection of its own. A refusal is an error.
+    pub fn command<W: AsRef<[u8]>>(&self, words: &[W]) -> Result<Reply> {
+        self.client()?.command(words)
+    }
+
+    /// Ends it as a power cut would. It keeps its ports and its folder.
+    pub fn kill(&self) -> Result<()> {
+        self.process.kill()
+    }
+
+    /// Asks it to end, by SIGTERM, and waits until it has.
+    pub fn stop_politely(&self) -> Result<()> {
+        self.process.stop_politely().map(drop)
+    }
+
+    /// Starts it again, after it was killed or stopped: same ports, same folder, same setup.
+    pub fn restart(&self) -> Result<()> {
+        self.process.start(|| self.answers())?;
+        self.tidy_up()
+    }
+
+    /// Lets it stand still: connections stay open, and nothing is answered.
+    pub fn freeze(&self) -> Result<()> {
+        self.process.freeze()
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) -> Result<()> {
+        self.process.thaw()
+    }
+
+    /// Sets its wall clock: so many seconds ahead of the true time, or behind it. Other clocks are
+    /// left alone. It holds from the next question on, and over restarts.
+    pub fn set_clock(&self, offset_seconds: i64) -> Result<()> {
+        if !self.setup.settable_clock {
+            return Err("A server's clock can be set if it was set up so: `settable_clock`.".into());
+        }
+        clock::set(&self.folder, offset_seconds).map(drop)
+    }
+
+    /// The name and the password of a URL, or nothing.
+    pub(super) fn login(&self) -> String {
+        match (&self.setup.user, &self.setup.password) {
+            (Some((name, password)), _) => format!("{}:{}@", escaped(name), escaped(password)),
+            (None, Some(password)) => format!(":{}@", escaped(password)),
+            (None, None) => String::new(),
+        }
+    }
+
+    pub(super) fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    /// Starts one, with other ports if these are another's.
+    pub(super) fn with_ports(
+        setup: &Setup,
+        mut claim: impl FnMut() -> Result<Port>,
+    ) -> Result<Self> {
+        let mut tries = 1;
+        loop {
+            let started = Self::try_start(setup.clone(), &mut claim);
+            let is_taken = started.as_ref().is_err_and(|error| error.contains(PORT_IS_TAKEN));
+            if !is_taken || tries == PORTS_TRIED_MAX {
+                return started;
+            }
+            tries += 1;
+        }
+    }
+
+    fn try_start(setup: Setup, claim: &mut impl FnMut() -> Result<Port>) -> Result<Self> {
+        let name = setup.program.name;
+        let ports = Ports {
+            plain: claim()?,
+            tls: setup.tls.map(|_| claim()).transpose()?,
+            bus: (setup.role == Role::Node).then(claim).transpose()?,
+        };
+        let certificates = setup.tls.map(|_| Certificates::new()).transpose()?;
+        let folder = Folder::new(name)?;
+        let at = format!("{name} at 127.0.0.1:{}", ports.plain.number());
+        let places = places(&setup, &ports, certificates.as_ref(), &folder);
+        let file = folder.write("redis.conf", &setup.written(&places))?;
+
+        let mut command = Command::new(name);
+        command.arg(file).args((setup.role == Role::Sentinel).then_some("--sentinel"));
+        if setup.settable_clock {
+            clock::put_before(&mut command, &folder)?;
+        }
+        let process = Process::new(at, command, folder.path().join("log"))?;
+        let server = Self { process, ports, setup, certificates, folder };
+        server.restart()?;
+        if server.setup.master.is_some() {
+            until(|| server.has_caught_up()).map_err(|why| server.process.telling(&why))?;
+        }
+        Ok(server)
+    }
+
+    /// A stranger who was faster at the port may answer too, but not under the same number.
+    fn answers(&self) -> Result<()> {
+        let password = self.setup.password.as_deref();
+        let mut client = Client::connect_within(FIRST_ANSWER_MAX, self.port(), password)?;
+        client.command(&["PING"])?;
+        let pid = client.command(&["INFO", "server"])?.field("process_id")?;
+        if pid == self.pid()?.to_string() {
+            return Ok(());
+        }
+        Err(format!("Process {pid} answers at port {}.", self.port()))
+    }
+
+    fn has_caught_up(&self) -> Result<()> {
+        let link = self.command(&["INFO", "replication"])?.field("master_link_status")?;
+        if link == "up" { Ok(()) } else { Err(format!("does not follow its master: {link}.")) }
+    }
+
+    fn tidy_up(&self) -> Result<()> {
+        if self.setup.settable_clock {
+            clock::tidy_up_after(self.pid()?);
+        }
+        Ok(())
+    }
+}
+
+impl Store for Server {
+    fn url(&self) -> String {
+        Self::url(self)
+    }
+}
+
+/// The lines of a configuration that say where things are.
+fn places(
+    setup: &Setup,
+    ports: &Ports,
+    certificates: Option<&Certificates>,
+    folder: &Folder,
+) -> Vec<Vec<String>> {
+    let inside = |name: &str| shown(&folder.path().join(name));
+    let mut lines = vec![
+        line(&["bind", "127.0.0.1"]),
+        line(&["port", &ports.plain.number().to_string()]),
+        line(&["dir", &shown(folder.path())]),
+    ];
+    if let (Some(port), Some(certificates)) = (&ports.tls, certificates) {
+        let wants = if setup.tls == Some(Tls::Certificate) { "yes" } else { "no" };
+        lines.extend([
+            line(&["tls-port", &port.number().to_string()]),
+            line(&["tls-cert-file", &shown(&certificates.server())]),
+            line(&["tls-key-file", &shown(&certificates.server_key())]),
+            line(&["tls-ca-cert-file", &shown(&certificates.ca())]),
+            line(&["tls-auth-clients", wants]),
+        ]);
+    }
+    if let Some(port) = &ports.bus {
+        lines.push(line(&["cluster-port", &port.number().to_string()]));
+    }
+    if setup.socket {
+        lines.push(line(&["unixsocket", &inside("redis.sock")]));
+    }
+    lines
+}
+
+fn shown(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+fn path(path: &Path) -> String {
+    path.to_string_lossy().split('/').map(escaped).collect::<Vec<_>>().join("/")
+}
+
+/// A part of a URL.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            write!(escaped, "%{byte:02X}").expect("a string takes all");
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Port, Result, Server, Setup, escaped};
+    use crate::have;
+    use crate::redis::REDIS;
+    use std::net::{Ipv4Addr, TcpListener};
+
+    /// The first server that a stranger is not faster than, at the n-th port that it wants.
+    fn beside_a_stranger(setup: &Setup, wanted: usize) -> Result<(Server, TcpListener)> {
+        let (mut claims, mut stranger) = (0, None);
+        let server = Server::with_ports(setup, || {
+            let port = Port::claim()?;
+            claims += 1;
+            if claims == wanted {
+                let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, port.number()));
+                stranger = Some(bound.expect("nobody else has it"));
+            }
+            Ok(port)
+        })?;
+        Ok((server, stranger.expect("so many ports were wanted")))
+    }
+
+    #[test]
+    fn other_ports_are_taken_when_a_stranger_was_faster() {
+        if !have(&[REDIS]) {
+            return;
+        }
+        for (setup, wanted) in
+            [(Setup::new(), 1), (Setup::new().tls(), 2), (Setup::new().cluster(), 2)]
+        {
+            let (server, stranger) = beside_a_stranger(&setup, wanted).expect("it is started");
+            let taken = stranger.local_addr().expect("it is bound").port();
+            let ports = [Some(server.port()), server.tls_port(), server.cluster_port()];
+            assert!(!ports.contains(&Some(taken)));
+        }
+    }
+
+    #[test]
+    fn any_text_can_be_a_part_of_a_url() {
+        assert_eq!(escaped("a-b_c.~1"), "a-b_c.~1");
+        assert_eq!(escaped("a:/@ ü"), "a%3A%2F%40%20%C3%BC");
+    }
+}
