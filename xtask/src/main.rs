@@ -3,6 +3,7 @@
 mod deny;
 mod features;
 mod gates;
+mod install;
 mod metadata;
 mod process;
 mod rust_version;
@@ -59,7 +60,7 @@ fn obey(arguments: &[String]) -> process::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         ["servers"] => {
-            println!("{}", servers::listing(&servers::known()));
+            println!("{}", servers::listing());
             Ok(ExitCode::SUCCESS)
         }
         ["servers", "run", program, rest @ ..] => servers::run(program, rest),

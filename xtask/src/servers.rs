@@ -1,78 +1,94 @@
-//! A server is a real store that tests talk to: it stands somewhere, or is started for the run.
+//! The servers of a run: those that stand already, and those that are started for it.
 
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
-use std::{env, fs, process, thread};
+use std::process::{Command, ExitCode};
+use std::thread;
 
+use tenure_servers::{Deployment, Found, Store, Tool, deployments, tools};
+
+use crate::install;
 use crate::process::{Result, not_started};
 
-/// How long a server may take until it accepts a connection.
-const READY_MAX: Duration = Duration::from_secs(20);
-/// How often that is tried.
-const READY_PAUSE: Duration = Duration::from_millis(10);
-
-/// One kind of server: how it is found, and how it is started.
-pub(crate) trait Server {
-    /// The engine that needs it, which is also the scheme of its URL.
-    fn engine(&self) -> &'static str;
-
-    /// The program that is looked for on the PATH.
-    fn program(&self) -> &'static str;
-
-    /// The call that starts it on 127.0.0.1 at `port`, with everything it writes kept in `folder`.
-    fn call(&self, port: u16, folder: &Path) -> Command;
-
-    /// Where an engine finds it when it was started at `port`.
-    fn url(&self, port: u16) -> String;
-}
-
-/// Every server that an engine of this workspace needs. A new one goes into a file of its own,
-/// `servers/ENGINE.rs`, and into this list.
-pub(crate) fn known() -> Vec<Box<dyn Server>> {
-    Vec::new()
-}
-
-/// One line for each server: how it is found here.
-pub(crate) fn listing(servers: &[Box<dyn Server>]) -> String {
-    if servers.is_empty() {
-        return "No engine that stands needs a server.".into();
+/// One line for each deployment, and for what private servers need: how it is found here.
+pub(crate) fn listing() -> String {
+    let (all, can_install) = (deployments(), install::is_possible());
+    if all.is_empty() {
+        return "No server is known that could be started on this system.".into();
     }
-    let lines = servers.iter().map(|server| {
-        let (engine, variable) = (server.engine(), variable(server.as_ref()));
-        if let Some(url) = stands(&variable) {
-            return format!("{engine}: stands at {url}, says {variable}.");
-        }
-        match on_path(server.program()) {
-            Some(program) => format!("{engine}: is started from {}.", program.display()),
-            None => absent(server.as_ref()),
-        }
+    let shared = all.iter().map(|it| line(it, can_install));
+    let for_all: Vec<&str> = all.iter().flat_map(|it| it.needs).map(|tool| tool.name).collect();
+    let tools = tools().into_iter().filter(|tool| !for_all.contains(&tool.name));
+    let private = tools.map(|tool| match tool.found() {
+        Some(file) => format!("{}: is at {}.", tool.name, file.display()),
+        None => format!("{}: is absent. Install the package {}.", tool.name, tool.package),
     });
-    lines.collect::<Vec<_>>().join("\n")
+    shared.chain(private).collect::<Vec<_>>().join("\n")
 }
 
-/// Starts every server that does not stand already. One that is absent is said aloud, and is left
-/// to the tests that need it.
-pub(crate) fn start(servers: &[Box<dyn Server>]) -> Result<Running> {
-    let home = env::temp_dir().join(format!("tenure-servers-{}", process::id()));
-    let mut running = Running { home, started: Vec::new() };
-    for server in servers {
-        if stands(&variable(server.as_ref())).is_some() {
-            continue;
+fn line(deployment: &Deployment, can_install: bool) -> String {
+    match deployment.found() {
+        Found::Stands(_) => format!("{}: stands, says {}.", deployment.name, deployment.variable),
+        Found::Startable(files) => {
+            let files: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+            format!("{}: is started from {}.", deployment.name, files.join(" and "))
         }
-        if on_path(server.program()).is_none() {
-            println!("{}", absent(server.as_ref()));
-            continue;
+        Found::Absent(sentence) if !deployment.is_required() => {
+            format!("{sentence} No test fails without it.")
         }
-        running.add(server.as_ref())?;
+        Found::Absent(sentence) if can_install => {
+            format!("{sentence} `cargo xtask test` installs it here.")
+        }
+        Found::Absent(sentence) => sentence,
     }
-    Ok(running)
+}
+
+/// Installs what is absent, where that is possible, and starts everything.
+pub(crate) fn prepare() -> Result<Running> {
+    install::absent(&missing_tools());
+    start(&deployments())
+}
+
+/// Nothing is missing for what stands already.
+fn missing_tools() -> Vec<Tool> {
+    let all = deployments();
+    let absent = |it: &Deployment| matches!(it.found(), Found::Absent(_));
+    let is_wanted = |tool: &Tool| {
+        let mut users = all.iter().filter(|it| it.needs.iter().any(|need| need.name == tool.name));
+        let is_private = users.clone().next().is_none();
+        is_private || users.any(absent)
+    };
+    tools().into_iter().filter(is_wanted).collect()
+}
+
+/// Starts every deployment that does not stand already, all at once. One that is absent is said
+/// aloud, and is left to the tests that need it.
+fn start(deployments: &[Deployment]) -> Result<Running> {
+    let mut startable = Vec::new();
+    for deployment in deployments {
+        match deployment.found() {
+            Found::Stands(_) => {}
+            Found::Startable(_) => startable.push(deployment),
+            Found::Absent(sentence) => println!("{sentence}"),
+        }
+    }
+    let outcomes: Vec<_> = thread::scope(|scope| {
+        let begun: Vec<_> = startable.iter().map(|it| scope.spawn(it.start)).collect();
+        begun.into_iter().map(thread::ScopedJoinHandle::join).collect()
+    });
+    let mut running = Running { started: Vec::new() };
+    let mut failed = Vec::new();
+    for (deployment, outcome) in startable.into_iter().zip(outcomes) {
+        match outcome {
+            Ok(Ok(store)) => running.started.push(Started::new(deployment, store)),
+            Ok(Err(sentence)) => failed.push(format!("{}: {sentence}", deployment.name)),
+            Err(_) => failed.push(format!("{}: its start panicked.", deployment.name)),
+        }
+    }
+    if failed.is_empty() { Ok(running) } else { Err(failed.join("\n")) }
 }
 
 /// `cargo xtask servers run`: a command between the start and the stop of all servers.
 pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<ExitCode> {
-    let running = start(&known())?;
+    let running = prepare()?;
     let mut command = Command::new(program);
     command.args(arguments).envs(running.addresses());
     let status = command.status().map_err(|error| not_started(&command, &error))?;
@@ -80,151 +96,98 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<ExitCode> {
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
-/// Servers that were started for this run. Dropping them stops them.
+/// Servers that were started for this run. Dropping them stops them; should this process be killed,
+/// their warden does.
 pub(crate) struct Running {
-    home: PathBuf,
     started: Vec<Started>,
 }
 
 struct Started {
-    variable: String,
+    variable: &'static str,
     url: String,
-    child: Child,
+    _store: Box<dyn Store>,
+}
+
+impl Started {
+    fn new(deployment: &Deployment, store: Box<dyn Store>) -> Self {
+        Self { variable: deployment.variable, url: store.url(), _store: store }
+    }
 }
 
 impl Running {
     /// The environment in which tests find them.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.started.iter().map(|one| (one.variable.as_str(), one.url.as_str()))
+        self.started.iter().map(|one| (one.variable, one.url.as_str()))
     }
-
-    fn add(&mut self, server: &dyn Server) -> Result<()> {
-        let engine = server.engine();
-        let folder = self.home.join(engine);
-        fs::create_dir_all(&folder)
-            .map_err(|error| format!("{} cannot be made: {error}.", folder.display()))?;
-        let port = free_port()?;
-        let mut call = server.call(port, &folder);
-        call.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = call.spawn().map_err(|error| not_started(&call, &error))?;
-        self.started.push(Started { variable: variable(server), url: server.url(port), child });
-        let started = self.started.last_mut().expect("it has just been put there");
-        started.ready(port).map_err(|reason| format!("{engine}: its server {reason}."))
-    }
-}
-
-impl Started {
-    fn ready(&mut self, port: u16) -> Result<()> {
-        let asked = Instant::now();
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
-            if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(format!("ended at once with {status}"));
-            }
-            if asked.elapsed() > READY_MAX {
-                return Err(format!("was not ready in {READY_MAX:?}"));
-            }
-            thread::sleep(READY_PAUSE);
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        for one in &mut self.started {
-            // It may be gone already, and nothing it has written is wanted.
-            let _ = one.child.kill();
-            let _ = one.child.wait();
-        }
-        let _ = fs::remove_dir_all(&self.home);
-    }
-}
-
-fn variable(server: &dyn Server) -> String {
-    format!("TENURE_TEST_{}_URL", server.engine().to_uppercase())
-}
-
-fn stands(variable: &str) -> Option<String> {
-    env::var(variable).ok().filter(|url| !url.is_empty())
-}
-
-fn on_path(program: &str) -> Option<PathBuf> {
-    let path = env::var_os("PATH")?;
-    env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
-}
-
-fn absent(server: &dyn Server) -> String {
-    let (engine, program) = (server.engine(), server.program());
-    format!("{engine}: is absent. Install {program}, or set {}.", variable(server))
-}
-
-fn free_port() -> Result<u16> {
-    let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|it| it.local_addr());
-    bound.map(|address| address.port()).map_err(|error| format!("There is no free port: {error}."))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// Listens by itself, and starts a program that does not.
-    struct Fake {
-        program: &'static str,
-        argument: &'static str,
-        listens: bool,
-    }
+    use super::{Deployment, Result, Store, Tool, deployments, line, listing, start};
 
-    impl Server for Fake {
-        fn engine(&self) -> &'static str {
-            "fake"
-        }
+    /// Counts how many of its kind there are.
+    struct Fake;
 
-        fn program(&self) -> &'static str {
-            self.program
-        }
+    static FAKES: AtomicUsize = AtomicUsize::new(0);
 
-        fn call(&self, port: u16, folder: &Path) -> Command {
-            assert!(folder.is_dir());
-            if self.listens {
-                let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port));
-                thread::spawn(move || listener.expect("the port is free").accept());
-            }
-            let mut command = Command::new(self.program);
-            command.arg(self.argument);
-            command
-        }
-
-        fn url(&self, port: u16) -> String {
-            format!("fake://127.0.0.1:{port}")
+    impl Fake {
+        fn start() -> Result<Box<dyn Store>> {
+            FAKES.fetch_add(1, Ordering::SeqCst);
+            Ok(Box::new(Self))
         }
     }
 
-    fn one(program: &'static str, argument: &'static str, listens: bool) -> Vec<Box<dyn Server>> {
-        vec![Box::new(Fake { program, argument, listens })]
+    impl Store for Fake {
+        fn url(&self) -> String {
+            "fake://127.0.0.1:1".into()
+        }
     }
+
+    impl Drop for Fake {
+        fn drop(&mut self) {
+            FAKES.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    const HERE: Deployment = Deployment {
+        name: "fake",
+        variable: "TENURE_TEST_FAKE_URL",
+        needs: &[Tool::program("cargo", "cargo")],
+        start: Fake::start,
+    };
+    const NOT_HERE: Deployment =
+        Deployment { needs: &[Tool::program("no-such-program", "no-such-package")], ..HERE };
+    const NOT_REQUIRED: Deployment = Deployment {
+        needs: &[Tool::program("no-such-program", "no-such-package").not_required()],
+        ..HERE
+    };
 
     #[test]
     fn the_listing_says_how_each_is_found() {
-        assert_eq!(listing(&[]), "No engine that stands needs a server.");
-        assert!(listing(&one("cargo", "", false)).starts_with("fake: is started from "));
-        let absent = "fake: is absent. Install no-such-program, or set TENURE_TEST_FAKE_URL.";
-        assert_eq!(listing(&one("no-such-program", "", false)), absent);
+        assert!(line(&HERE, false).starts_with("fake: is started from "));
+        let absent = "fake: no-such-program is absent. Install the package no-such-package, or set \
+                      TENURE_TEST_FAKE_URL.";
+        assert_eq!(line(&NOT_HERE, false), absent);
+        let installed = format!("{absent} `cargo xtask test` installs it here.");
+        assert_eq!(line(&NOT_HERE, true), installed);
+        assert_eq!(line(&NOT_REQUIRED, true), format!("{absent} No test fails without it."));
+        assert!(listing().lines().count() >= deployments().len());
     }
 
     #[test]
-    #[cfg(unix)]
-    fn what_was_started_is_found_and_stopped() {
-        let running = start(&one("sleep", "60", true)).expect("it listens");
-        let (variable, url) = running.addresses().next().expect("it was started");
-        assert_eq!(variable, "TENURE_TEST_FAKE_URL");
-        assert!(url.starts_with("fake://127.0.0.1:"));
-        let (home, asked) = (running.home.clone(), Instant::now());
+    fn what_was_started_is_found_and_stopped_also_beside_a_failure() {
+        let running = start(&[HERE, NOT_HERE]).expect("it starts, or is left to the tests");
+        let addresses: Vec<_> = running.addresses().collect();
+        assert_eq!(addresses, [("TENURE_TEST_FAKE_URL", "fake://127.0.0.1:1")]);
+        assert_eq!(FAKES.load(Ordering::SeqCst), 1);
         drop(running);
-        assert!(!home.exists());
-        assert!(asked.elapsed() < Duration::from_secs(30), "it was not waited out, but stopped");
+        assert_eq!(FAKES.load(Ordering::SeqCst), 0);
 
-        let failed = start(&one("sleep", "0", false)).err().expect("it ends without listening");
-        assert!(failed.starts_with("fake: its server ended at once"), "{failed}");
-        assert!(start(&one("no-such-program", "", false)).is_ok_and(|it| it.started.is_empty()));
+        let failing = Deployment { start: || Err("It does not want to.".into()), ..HERE };
+        let failed = start(&[HERE, failing]).err().expect("one of them fails");
+        assert_eq!(failed, "fake: It does not want to.");
+        assert_eq!(FAKES.load(Ordering::SeqCst), 0);
     }
 }

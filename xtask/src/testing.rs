@@ -22,7 +22,7 @@ pub(crate) fn command(arguments: &[&str]) -> Result<ExitCode> {
 
 /// Starts the servers, runs the tests with the given environment, and stops the servers.
 pub(crate) fn run(arguments: &[&str], environment: &[(&str, &str)]) -> Result<Outcome> {
-    let servers = servers::start(&servers::known())?;
+    let servers = servers::prepare()?;
     let mut command = cargo(["test", "--workspace", "--all-features", "--no-fail-fast"]);
     command
         .args(arguments)

@@ -35,7 +35,9 @@ struct Letters {
     epoch: u64,
     /// It is served, and this is its number.
     served: Option<u64>,
-    /// It was told to leave, or is out.
+    /// It was told to leave.
+    told: bool,
+    /// Letters may have been lost.
     look: bool,
     /// Without another sign of life it has ended by then.
     ends: Instant,
@@ -52,7 +54,7 @@ impl Mail {
             boxes.full = (boxes.tickets.len() * 2).max(BOXES_FULL);
         }
         let epoch = boxes.epoch;
-        let fresh = Letters { epoch, served: None, look: false, ends };
+        let fresh = Letters { epoch, served: None, told: false, look: false, ends };
         boxes.tickets.entry(id).or_insert(fresh).ends = ends;
     }
 
@@ -67,16 +69,26 @@ impl Mail {
         self.bells.ring(id);
     }
 
-    /// A letter: the id, then `S` and the number it is served with, or `L` where it should look.
+    /// An answer said that the ticket is served.
+    pub(crate) fn learn(&self, id: TicketId, number: u64) {
+        if let Some(letters) = self.boxes().tickets.get_mut(&id) {
+            letters.served = Some(number);
+        }
+    }
+
+    /// A letter: the id, then a sign and the number: `S` it is served, `T` it is told to leave, `O` it is out.
     pub(crate) fn deliver(&self, letter: &[u8]) {
         let Some((id, kind, number)) = read(letter) else {
             tracing::warn!("a message to Tenure's channel is none of Tenure's");
             return;
         };
-        if let Some(letters) = self.boxes().tickets.get_mut(&id) {
-            match kind {
-                b'S' => letters.served = Some(number),
-                _ => letters.look = true,
+        {
+            let mut boxes = self.boxes();
+            match (kind, boxes.tickets.get_mut(&id)) {
+                (b'S', Some(letters)) => letters.served = Some(number),
+                (b'T', Some(letters)) => letters.told = true,
+                (_, Some(_)) => drop(boxes.tickets.remove(&id)),
+                (_, None) => {}
             }
         }
         self.bells.ring(id);
@@ -120,7 +132,7 @@ impl Mail {
         let epoch = boxes.epoch;
         let Some(letters) = boxes.tickets.get_mut(&id) else { return Some(Wake::Look) };
         let missed = std::mem::replace(&mut letters.epoch, epoch) != epoch;
-        if std::mem::take(&mut letters.look) || missed {
+        if std::mem::take(&mut letters.look) || missed || letters.told {
             return Some(Wake::Look);
         }
         letters.served.filter(|_| seen == Standing::Waiting).map(Wake::Served)
@@ -156,11 +168,12 @@ mod tests {
         mail.deliver(&letter(id, "S46"));
         assert_eq!(mail.watch(id, Standing::Waiting).now_or_never(), Some(Wake::Served(46)));
         assert_eq!(mail.watch(id, Standing::Holding).now_or_never(), None, "that is known");
-        mail.deliver(&letter(id, "L46"));
-        assert_eq!(mail.watch(id, Standing::Holding).now_or_never(), Some(Wake::Look));
-        assert_eq!(mail.watch(id, Standing::Holding).now_or_never(), None, "it has looked");
-        mail.forget(id);
-        assert_eq!(mail.watch(id, Standing::Holding).now_or_never(), Some(Wake::Look));
+        for last in ["T46", "O46"] {
+            mail.deliver(&letter(id, last));
+            for _ in 0..2 {
+                assert_eq!(mail.watch(id, Standing::Holding).now_or_never(), Some(Wake::Look));
+            }
+        }
     }
 
     #[test]

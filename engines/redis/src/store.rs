@@ -88,6 +88,13 @@ impl RedisStore {
         answer.ok_or_else(|| trouble::strange(&self.settings.place))
     }
 
+    /// What an answer says need not be told by mail.
+    fn learn(&self, ticket: &Ticket, place: &Place) {
+        if place.standing == Standing::Holding {
+            self.mail.learn(ticket.id, place.number);
+        }
+    }
+
     /// The ticket is out of its line, as far as this client is concerned.
     fn forget(&self, ticket: &Ticket, name: &str) {
         self.routes.wait_no_more(name, ticket.id);
@@ -158,6 +165,7 @@ impl Engine for RedisStore {
                 return outcome;
             }
         };
+        self.learn(ticket, &place);
         if let Err(error) = route.acknowledged(&self.settings, &name).await {
             // Its owner, who cannot know how far it got, gives it back once more.
             let _at_once = self.leave(ticket, Leave::Now).await;
@@ -179,7 +187,10 @@ impl Engine for RedisStore {
         let answer = self.call_even_if_full(&route, call).await?;
         let place = self.known(reply::renewed(&answer))?;
         match place {
-            Some(_) => route.acknowledged(&self.settings, &name).await?,
+            Some(place) => {
+                self.learn(ticket, &place);
+                route.acknowledged(&self.settings, &name).await?;
+            }
             None => self.forget(ticket, &name),
         }
         Ok(place)
