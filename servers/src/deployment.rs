@@ -75,7 +75,7 @@ impl Deployment {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use super::{Deployment, Found, deployments};
     use crate::Tool;

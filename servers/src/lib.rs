@@ -18,7 +18,7 @@
 //! ```
 //!
 //! A [`Deployment`] is a store that all tests of a run share: `cargo xtask test` starts those in
-//! [`deployments`] and tells the tests by a variable where each one is.
+//! [`deployments`] and tells the tests by a variable where each one is. [`url_of`] reads it.
 //!
 //! # The warden
 //!
@@ -32,6 +32,7 @@
 //! passwords are for tests of passwords.
 
 mod deployment;
+mod shared;
 mod tool;
 
 #[cfg(unix)]
@@ -52,6 +53,7 @@ mod warden;
 #[cfg(unix)]
 pub use certificates::Certificates;
 pub use deployment::{Deployment, Found, Store, deployments};
+pub use shared::url_of;
 pub use tool::{Tool, have, tools};
 
 /// What went wrong is a sentence, ready to be shown.

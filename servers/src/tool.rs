@@ -42,6 +42,12 @@ impl Tool {
     pub fn found(&self) -> Option<PathBuf> {
         (self.find)(self.name)
     }
+
+    /// What to do about it, if it is not.
+    pub fn absent(&self) -> Option<String> {
+        let sentence = || format!("{} is absent. Install the package {}.", self.name, self.package);
+        self.found().is_none().then(sentence)
+    }
 }
 
 /// Every tool that a test may need, once: those of the deployments, and those of tests that start
@@ -68,10 +74,10 @@ fn private() -> Vec<Tool> {
 ///
 /// Under `TENURE_REQUIRE=all`, where a required one is absent.
 pub fn have(needs: &[Tool]) -> bool {
-    let Some(absent) = needs.iter().find(|tool| tool.found().is_none()) else { return true };
-    let sentence = format!("{} is absent: install the package {}.", absent.name, absent.package);
+    let absent = |tool: &Tool| Some((tool.required, tool.absent()?));
+    let Some((required, sentence)) = needs.iter().find_map(absent) else { return true };
     let everything = env::var("TENURE_REQUIRE").is_ok_and(|what| what == "all");
-    assert!(!(everything && absent.required), "TENURE_REQUIRE=all, but {sentence}");
+    assert!(!(everything && required), "TENURE_REQUIRE=all, but {sentence}");
     // The runner of tests hides what is printed with macros.
     let _ = writeln!(io::stderr(), "SKIPPED {sentence}");
     false
@@ -91,7 +97,7 @@ fn in_libraries(library: &str) -> Option<PathBuf> {
     folders.map(|it| it.join(library)).find(|file| file.is_file())
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use super::{Tool, have, tools};
 

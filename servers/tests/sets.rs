@@ -1,4 +1,5 @@
 //! Servers that belong together: masters apart, sentinels over a master, a cluster.
+#![cfg(unix)]
 
 use tenure_servers::redis::{Cluster, Masters, REDIS, Sentinels, Server, Setup};
 use tenure_servers::{Result, have};
@@ -79,6 +80,22 @@ fn a_cluster_moves_a_slot_step_by_step() -> Result<()> {
     assert!(said(to, "{tenure}:a").starts_with("Bytes"));
     assert_eq!(cluster.owner_of(slot)?.port(), to.port());
     assert!(cluster.relocate(slot, to).is_err());
+    Ok(())
+}
+
+#[test]
+fn a_cluster_may_want_a_password() -> Result<()> {
+    if !have(&[REDIS]) {
+        return Ok(());
+    }
+    let cluster = Cluster::of(&Setup::new().password("secret"), 0)?;
+    assert!(cluster.url().starts_with("redis+cluster://:secret@127.0.0.1:"));
+    let slot = cluster.slot_of("a")?;
+    let from = cluster.owner_of(slot)?;
+    from.command(&["SET", "a", "b"])?;
+    let to = cluster.nodes().iter().find(|it| it.port() != from.port()).expect("there are three");
+    cluster.relocate(slot, to)?.finish()?;
+    assert_eq!(to.command(&["GET", "a"])?.text()?, "b");
     Ok(())
 }
 

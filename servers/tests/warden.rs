@@ -1,4 +1,5 @@
 //! No server outlives the process that started it, however that process ends.
+#![cfg(unix)]
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;

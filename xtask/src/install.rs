@@ -52,7 +52,8 @@ fn install(mut shell: Command, policy: &str, required: &str, optional: &str) -> 
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stdout);
-    Err(format!("{said}Installing {required} {optional} failed: {}.", output.status))
+    let what = if required.is_empty() { optional } else { required };
+    Err(format!("{said}Installing {what} failed: {}.", output.status))
 }
 
 #[cfg(all(test, unix))]

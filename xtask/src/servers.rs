@@ -15,11 +15,9 @@ pub(crate) fn listing() -> String {
         return "No server is known that could be started on this system.".into();
     }
     let shared = all.iter().map(|it| line(it, can_install));
-    let for_all: Vec<&str> = all.iter().flat_map(|it| it.needs).map(|tool| tool.name).collect();
-    let tools = tools().into_iter().filter(|tool| !for_all.contains(&tool.name));
-    let private = tools.map(|tool| match tool.found() {
+    let private = private_tools().into_iter().map(|tool| match tool.found() {
         Some(file) => format!("{}: is at {}.", tool.name, file.display()),
-        None => format!("{}: is absent. Install the package {}.", tool.name, tool.package),
+        None => tool.absent().unwrap_or_default(),
     });
     shared.chain(private).collect::<Vec<_>>().join("\n")
 }
@@ -43,20 +41,23 @@ fn line(deployment: &Deployment, can_install: bool) -> String {
 
 /// Installs what is absent, where that is possible, and starts everything.
 pub(crate) fn prepare() -> Result<Running> {
-    install::absent(&missing_tools());
-    start(&deployments())
+    let all = deployments();
+    let is_absent = |it: &&Deployment| matches!(it.found(), Found::Absent(_));
+    // What stands already needs nothing here.
+    let wanted = all.iter().filter(is_absent).flat_map(|it| it.needs).copied();
+    let private = private_tools();
+    install::absent(&wanted.chain(private.iter().copied()).collect::<Vec<_>>());
+    for sentence in private.iter().filter_map(Tool::absent) {
+        println!("{sentence}");
+    }
+    start(&all)
 }
 
-/// Nothing is missing for what stands already.
-fn missing_tools() -> Vec<Tool> {
+/// What tests need for servers of their own, beside what the deployments need.
+fn private_tools() -> Vec<Tool> {
     let all = deployments();
-    let absent = |it: &Deployment| matches!(it.found(), Found::Absent(_));
-    let is_wanted = |tool: &Tool| {
-        let mut users = all.iter().filter(|it| it.needs.iter().any(|need| need.name == tool.name));
-        let is_private = users.clone().next().is_none();
-        is_private || users.any(absent)
-    };
-    tools().into_iter().filter(is_wanted).collect()
+    let shared: Vec<&str> = all.iter().flat_map(|it| it.needs).map(|tool| tool.name).collect();
+    tools().into_iter().filter(|tool| !shared.contains(&tool.name)).collect()
 }
 
 /// Starts every deployment that does not stand already, all at once. One that is absent is said
@@ -125,7 +126,7 @@ impl Running {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use super::{Deployment, Result, Store, Tool, deployments, line, listing, start};
+    use super::{Deployment, Store, Tool, deployments, line, listing, start};
 
     /// Counts how many of its kind there are.
     struct Fake;
@@ -133,9 +134,9 @@ mod tests {
     static FAKES: AtomicUsize = AtomicUsize::new(0);
 
     impl Fake {
-        fn start() -> Result<Box<dyn Store>> {
+        fn new() -> Self {
             FAKES.fetch_add(1, Ordering::SeqCst);
-            Ok(Box::new(Self))
+            Self
         }
     }
 
@@ -155,7 +156,7 @@ mod tests {
         name: "fake",
         variable: "TENURE_TEST_FAKE_URL",
         needs: &[Tool::program("cargo", "cargo")],
-        start: Fake::start,
+        start: || Ok(Box::new(Fake::new())),
     };
     const NOT_HERE: Deployment =
         Deployment { needs: &[Tool::program("no-such-program", "no-such-package")], ..HERE };

@@ -1,4 +1,4 @@
-//! What travels with a ticket and is not read by the scripts, but for the inbox at its front.
+//! A ticket as it travels: a card, most of which the scripts only keep.
 
 use std::time::Duration;
 
@@ -7,11 +7,15 @@ use tenure_core::{Error, Key, Result, Ticket};
 /// How many letters the name of an inbox has.
 pub(crate) const INBOX_LETTERS: usize = 16;
 
-/// The inbox, the ttl, and what others may see: key, owner and note.
-pub(crate) fn encode(ticket: &Ticket, inbox: &str) -> Vec<u8> {
+/// The card of a ticket: its share and its id, then the body: the inbox, the ttl, and what others may
+/// see, which is key, owner and note.
+pub(crate) fn card(ticket: &Ticket, inbox: &str) -> Vec<u8> {
     debug_assert_eq!(inbox.len(), INBOX_LETTERS);
     let (key, owner) = (ticket.key.as_str(), &*ticket.owner);
-    let mut body = Vec::with_capacity(inbox.len() + 12 + key.len() + owner.len() + ticket.note.len());
+    let mut body = Vec::with_capacity(inbox.len() + 36 + key.len() + owner.len() + ticket.note.len());
+    body.extend_from_slice(&ticket.share.take().to_le_bytes());
+    body.extend_from_slice(&ticket.share.of().to_le_bytes());
+    body.extend_from_slice(&ticket.id.to_u128().to_be_bytes());
     body.extend_from_slice(inbox.as_bytes());
     body.extend_from_slice(&micros(ticket.ttl).to_le_bytes());
     for text in [key, owner] {
@@ -82,8 +86,9 @@ mod tests {
             note: "n".into(),
             floor: 0,
         };
-        let body = encode(&ticket, "0123456789abcdef");
-        let read = decode(&body).unwrap();
+        let card = card(&ticket, "0123456789abcdef");
+        let body = &card[24..];
+        let read = decode(body).unwrap();
         assert_eq!((read.ttl, &read.key, read.owner, read.note), (ticket.ttl, &ticket.key, "ö", "n"));
         for cut in 0..body.len() - 1 {
             assert!(decode(&body[..cut]).is_err(), "{cut}");

@@ -42,16 +42,16 @@
 //! * **A fence orders holders, not the writes of one holder.** The same token may write again, and a
 //!   write whose answer was lost may still arrive.
 //! * **It is as durable as your Redis.** The token and the data are written in one step, and so are lost
-//!   together by a crash or a failover. `FLUSHALL`, or an eviction under a policy of `allkeys-*`,
-//!   takes the fence away: old tokens are let in again until the next claim. Keep guarded data in a Redis
-//!   with `maxmemory-policy noeviction`, or with `volatile-*` and no [`forget_after`](Fence::forget_after).
+//!   together by a crash or a failover. A claim that is lost so, `FLUSHALL`, or an eviction under a policy of
+//!   `allkeys-*`, lets old tokens in again until the newest is seen anew. Keep guarded data in a Redis with
+//!   `maxmemory-policy noeviction`, or with `volatile-*` and no [`forget_after`](Fence::forget_after).
 //! * **A script that fails midway is not taken back.** Redis never does that. Its token counts even so.
 //! * **Nothing is ever tried again here.** Your connection may do so by itself, as a Cluster's does.
 //! * **A lock that moves to another store gets other numbers.** Theirs may be smaller, and then all are
 //!   refused: take a new name for the fence, or delete [`Fence::key`] while nobody writes.
 //!
-//! Where access is limited, the user needs `EVAL`, `EVALSHA`, `GET`, `SET` and `PEXPIRE`, and the keys
-//! `tenure:fence:*`.
+//! Where access is limited, the user needs `EVAL`, `EVALSHA`, `GET`, `SET`, `PEXPIRE`, `DEL` to delete, what
+//! the scripts call, and the keys `tenure:fence:*`.
 
 mod script;
 mod slot;

@@ -44,7 +44,7 @@ impl Scripts {
         };
         let on_a_line = |quick: &str, verb: &str| Script::new([START, quick, &tell, LINE, verb].concat());
         Self {
-            join: on_a_line(include_str!("scripts/join_free.lua"), include_str!("scripts/join.lua")),
+            join: on_a_line(include_str!("scripts/join_idle.lua"), include_str!("scripts/join.lua")),
             renew: on_a_line("", include_str!("scripts/renew.lua")),
             leave: on_a_line(include_str!("scripts/leave_alone.lua"), include_str!("scripts/leave.lua")),
             list: on_a_line("", include_str!("scripts/list.lua")),

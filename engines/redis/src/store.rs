@@ -24,6 +24,10 @@ use crate::trouble;
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
 /// How many keys one step of a listing goes through.
 const SCAN_STEP: u32 = 1000;
+/// How long the number of an idle line is kept.
+const KEEP_MS: u64 = 3_600_000;
+/// The server counts the lives of keys in whole milliseconds, from one that has begun already.
+const ROUNDING_MS: u64 = 1;
 /// The longest window of a count.
 const WINDOW_MS_MAX: u64 = 1 << 52;
 
@@ -146,13 +150,12 @@ impl Engine for RedisStore {
         route.trust(&self.settings, ticket)?;
         let name = self.name(&ticket.key);
         let mut call = self.script(|scripts| &scripts.join).on(&name);
-        call.arg(&ticket.id.to_u128().to_be_bytes())
-            .arg(ticket.share.take())
-            .arg(ticket.share.of())
-            .arg(micros(ticket.ttl))
+        let ttl_us = micros(ticket.ttl);
+        call.arg(body::card(ticket, &self.inbox))
+            .arg(ttl_us)
             .arg(u8::from(patience == Patience::Wait))
             .arg(ticket.floor)
-            .arg(body::encode(ticket, &self.inbox));
+            .arg(ttl_us.div_ceil(1000) + ROUNDING_MS + KEEP_MS);
         self.mail.expect(ticket.id, ticket.ttl);
         let answer = self.answered(route.call(&call).await);
         let joined = answer.and_then(|answer| self.known(reply::joined(&answer, ticket.ttl)));
@@ -178,11 +181,7 @@ impl Engine for RedisStore {
         let route = self.routes.here().await?;
         let name = self.name(&ticket.key);
         let mut call = self.script(|scripts| &scripts.renew).on(&name);
-        call.arg(&ticket.id.to_u128().to_be_bytes())
-            .arg(ticket.share.take())
-            .arg(micros(ticket.ttl))
-            .arg(ticket.floor)
-            .arg(body::encode(ticket, &self.inbox));
+        call.arg(body::card(ticket, &self.inbox)).arg(micros(ticket.ttl)).arg(ticket.floor);
         self.mail.expect(ticket.id, ticket.ttl);
         let answer = self.call_even_if_full(&route, call).await?;
         let place = self.known(reply::renewed(&answer))?;
@@ -222,9 +221,8 @@ impl Engine for RedisStore {
 
     async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
         let route = self.routes.here().await?;
-        let mut call = self.script(|scripts| &scripts.list).on(&self.name(key));
-        call.arg("");
-        let answer = self.call_even_if_full(&route, call).await?;
+        let call = self.script(|scripts| &scripts.list).on(&self.name(key));
+        let answer = self.answered(route.call(&call).await)?;
         self.known(reply::line(&answer, key))?
     }
 

@@ -13,9 +13,7 @@ const FILE: &str = "clock";
 
 /// Has a program ask the library for the time, which is the true one at first.
 pub(super) fn put_before(command: &mut Command, folder: &Folder) -> Result<()> {
-    let library = FAKETIME
-        .found()
-        .ok_or_else(|| format!("{} is absent: install {}.", FAKETIME.name, FAKETIME.package))?;
+    let library = FAKETIME.found().ok_or_else(|| FAKETIME.absent().unwrap_or_default())?;
     let file = set(folder, 0)?;
     // The library asks for memory before it is ready, and jemalloc asks for the time before it
     // gives any: they wait for each other for ever. With the C library named here too, memory

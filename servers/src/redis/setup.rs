@@ -7,8 +7,8 @@ use crate::port::Port;
 use crate::{Result, Tool};
 
 /// What a limited user may: all that an engine needs, and nothing that is about other users.
-const RIGHTS: [&str; 7] =
-    ["~tenure*", "&tenure*", "+@all", "-@admin", "-@dangerous", "+info", "+config|get"];
+const RIGHTS: [&str; 8] =
+    ["~tenure*", "&tenure*", "+@all", "-@admin", "-@dangerous", "+info", "+role", "+config|get"];
 /// The password of the default user where only another one is wished for.
 const ADMIN_PASSWORD: &str = "of-the-default-user";
 

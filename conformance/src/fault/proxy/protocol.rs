@@ -270,6 +270,14 @@ mod tests {
     }
 
     #[test]
+    fn an_end_sets_free_what_was_kept_back() {
+        let mut resp = Conversation::new(Protocol::Resp);
+        ask(&mut resp, b"PING\r\n*1");
+        assert_eq!(resp.rest(Way::Replies, true), None);
+        assert_eq!(resp.rest(Way::Requests, true).as_deref(), Some(&b"*1"[..]));
+    }
+
+    #[test]
     fn bytes_are_answered_by_what_comes_next() {
         let mut bytes = Conversation::new(Protocol::Bytes);
         ask(&mut bytes, b"what");

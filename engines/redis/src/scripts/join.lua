@@ -1,7 +1,7 @@
--- ARGV: id, share, capacity, ttl, 1 to wait or 0, floor, body.
-read(head)
-local take, capacity, ttl = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local floor, body = tonumber(ARGV[6]), ARGV[7]
+read()
+local take, capacity, at = struct.unpack('<I4I4', ARGV[1])
+local id, body = string.sub(ARGV[1], at, at + 15), string.sub(ARGV[1], at + 16)
+local ttl, floor = tonumber(ARGV[2]), tonumber(ARGV[4])
 expire()
 local ticket = find(id)
 if ticket then
@@ -14,15 +14,17 @@ if front and of ~= capacity then
   return {-1, of}
 end
 local at_once = wanted + take <= capacity
-if not at_once and ARGV[5] == '0' then
+if not at_once and ARGV[3] == '0' then
   write()
   return false
 end
-if behind + 1 >= TICKETS_MAX then
+if front and behind + 1 >= TICKETS_MAX then
   write()
   return {-2}
 end
-local number = math.max(last + 1, now, floor)
+-- Where the line is unknown, `last` is the clock's, which is above every number it had while the clock
+-- was right; where it is known, its numbers only follow each other, and stay behind the clock.
+local number = math.max(last + 1, floor)
 if number > NEVER then
   write()
   return {-3, number}
@@ -34,8 +36,7 @@ ticket = pack(number, ends, take, 0, body)
 if front then
   put_behind(id, number, ends, take, ticket)
 else
-  front, first, of = id, ticket, capacity
-  latest = 0
+  front, first, of, latest = id, ticket, capacity, 0
 end
 last, latest, wanted, changed = number, math.max(latest, ends), wanted + take, true
 if at_once then taken, edge = taken + take, number end

@@ -1,4 +1,4 @@
-read(head)
+read()
 expire()
 local ticket = find(id)
 if not ticket then

@@ -1,59 +1,27 @@
--- The line of one key. KEYS[1] is its head, a string: the line itself and its first ticket, so that
--- a lock with one holder and no waiters is one small value. The others stand behind, in keys of the
--- same slot:
---   :l  sorted set, number -> id: the line
---   :e  sorted set, end of life -> id: who leaves by itself next
---   :t  hash, id -> ticket
---   :o  set of shares, and :<share> a sorted set, number -> id, for each: only where those behind
---       ask for unequal shares, so that what stands ahead of one can be summed without a walk
--- Served are the first ones, up to the number `edge`. Times are microseconds since 1970.
+-- The line of one key. KEYS[1] is its head, a string, of one of three kinds:
+--   'i': idle. The last number that was given; it outlives its last ticket by KEEP_MS, so that numbers
+--        grow even past a clock that was set back.
+--   'a': alone. A ticket with nobody behind it: its number and its card. Its life ends KEEP_MS before
+--        the key does. So a free lock is taken with one read and one write.
+--   'f': full. What is said below, and the first ticket. The others stand behind, in keys of the same slot:
+--        :l  sorted set, number -> id: the line
+--        :e  sorted set, end of life -> id: who leaves by itself next
+--        :t  hash, id -> ticket
+--        :o  set of shares, and :<share> a sorted set, number -> id, for each: only where those behind
+--            ask for unequal shares, so that what stands ahead of one is summed without a walk
+-- A card is what a client sends: share, capacity, id, then a body that the scripts do not read, but for
+-- the inbox at its front. Served are the first ones, up to the number `edge`. Times are microseconds
+-- since 1970, by the server's clock.
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
 local FORMAT = '<dddddddI4I4I4B'
 local NEVER = 9007199254740991
-local last, edge, quiet, latest, kept, wanted, taken = 0, 0, NEVER, 0, 0, 0, 0
+local last, edge, quiet, latest, kept, wanted, taken = now - 1, 0, NEVER, 0, 0, 0, 0
 local of, behind, common, mixed = 0, 0, 0, 0
 local front, first
 local changed = false
 
-local function read(head)
-  if not head then return end
-  if #head == 8 then
-    last = struct.unpack('<d', head)
-    return
-  end
-  local at
-  last, edge, quiet, latest, kept, wanted, taken, of, behind, common, mixed, at =
-    struct.unpack(FORMAT, head)
-  front, first = string.sub(head, at, at + 15), string.sub(head, at + 16)
-end
-
-local function set(value, life)
-  redis.call('SET', k, value, 'PX', math.floor(life / 1000))
-end
-
--- The record outlives its last ticket by KEEP, so that numbers grow even past a clock that was set back.
-local function write()
-  if not changed then return end
-  if not front then
-    set(struct.pack('<d', last), KEEP)
-    return
-  end
-  if behind > 0 and latest + KEEP > kept then
-    kept = latest + 2 * KEEP
-    for _, name in ipairs({':l', ':e', ':t', ':o'}) do
-      redis.call('PEXPIREAT', k .. name, math.floor(kept / 1000))
-    end
-    if mixed == 1 then
-      for _, take in ipairs(redis.call('SMEMBERS', k .. ':o')) do
-        redis.call('PEXPIREAT', k .. ':' .. take, math.floor(kept / 1000))
-      end
-    end
-  end
-  set(struct.pack(FORMAT, last, edge, quiet, latest, kept, wanted, taken, of, behind, common, mixed)
-    .. front .. first, latest - now + KEEP)
-end
-
--- A ticket is its number, its end, its share, whether it was told to leave, and what the script
--- does not read: the inbox of its client, then what others may see.
+-- A ticket is its number, its end, its share, whether it was told to leave, and its body.
 local function pack(number, ends, take, told, body)
   return struct.pack('<ddI4B', number, ends, take, told) .. body
 end
@@ -61,6 +29,51 @@ end
 local function unpack_ticket(ticket)
   local number, ends, take, told, at = struct.unpack('<ddI4B', ticket)
   return number, ends, take, told, string.sub(ticket, at)
+end
+
+local function read()
+  if not head then return end
+  local kind, at = string.sub(head, 1, 1), nil
+  if kind == 'f' then
+    last, edge, quiet, latest, kept, wanted, taken, of, behind, common, mixed, at =
+      struct.unpack(FORMAT, head, 2)
+    front, first = string.sub(head, at, at + 15), string.sub(head, at + 16)
+    return
+  end
+  last = struct.unpack('<d', head, 2)
+  if kind == 'a' then
+    local take
+    take, of = struct.unpack('<I4I4', head, 10)
+    latest = (math.floor(now / 1000) + redis.call('PTTL', k) - KEEP_MS) * 1000
+    edge, wanted, taken, front = last, take, take, string.sub(head, 18, 33)
+    first = pack(last, latest, take, 0, string.sub(head, 34))
+  end
+end
+
+local function write()
+  if not changed then return end
+  if not front then
+    redis.call('SET', k, 'i' .. struct.pack('<d', last), 'PX', KEEP_MS)
+    return
+  end
+  local life = math.ceil(latest / 1000) - math.floor(now / 1000) + KEEP_MS
+  local number, ends, take, told, body = unpack_ticket(first)
+  if behind == 0 and told == 0 and last == number and latest == ends then
+    redis.call('SET', k, 'a' .. struct.pack('<dI4I4', number, take, of) .. front .. body, 'PX', life)
+    return
+  end
+  if behind > 0 and latest + KEEP_MS * 1000 > kept then
+    kept = latest + 2 * KEEP_MS * 1000
+    local when = math.floor(kept / 1000)
+    for _, name in ipairs({':l', ':e', ':t', ':o'}) do redis.call('PEXPIREAT', k .. name, when) end
+    if mixed == 1 then
+      for _, other in ipairs(redis.call('SMEMBERS', k .. ':o')) do
+        redis.call('PEXPIREAT', k .. ':' .. other, when)
+      end
+    end
+  end
+  redis.call('SET', k, 'f' .. struct.pack(FORMAT, last, edge, quiet, latest, kept, wanted, taken, of, behind, common, mixed)
+    .. front .. first, 'PX', life)
 end
 
 local function find(who)

@@ -1,5 +1,5 @@
 -- The whole line: now, the edge, the capacity, then ids and tickets in turn.
-read(head)
+read()
 expire()
 write()
 local list = {now, edge, of}
