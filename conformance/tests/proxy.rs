@@ -3,7 +3,7 @@
 #[path = "proxy/ends.rs"]
 mod ends;
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::time::Duration;
 
@@ -168,6 +168,25 @@ fn a_cut_ends_all_that_is_connected() {
         old = Client::of(&proxy);
         assert_eq!(old.ask("GET a"), "1");
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_reset_is_an_error_and_wakes_who_writes() {
+    let server = Server::start();
+    let proxy = server.proxy();
+    let (mut idle, busy) = (Client::of(&proxy), Client::of(&proxy));
+    assert_eq!(idle.ask("INCR a"), "1");
+    // Nobody reads these replies, so that the proxy waits to write them.
+    let asked = framed(&format!("ECHO {}", "x".repeat(1_000_000)));
+    for _ in 0..32 {
+        busy.say_bytes(&asked);
+    }
+    server.has_done(2);
+    proxy.reset();
+    let heard = idle.0.get_ref().read(&mut [0]).map_err(|error| error.kind());
+    assert_eq!(heard, Err(ErrorKind::ConnectionReset));
+    drop(proxy);
 }
 
 #[test]

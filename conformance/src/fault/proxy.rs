@@ -136,10 +136,11 @@ impl Proxy {
         self.road.change(road::State::end_all);
     }
 
-    /// Closes all connections as [`cut`](Proxy::cut) does. It is a plain close: a client meets a reset
-    /// only where it speaks on.
+    /// Ends all connections as [`cut`](Proxy::cut) does, with a reset: clients and the server hear an
+    /// error rather than an end. Where the system is no Unix, it is a plain close.
     pub fn reset(&self) {
-        self.cut();
+        self.road.catch_up(self.address);
+        self.road.change(road::State::reset_all);
     }
 
     /// Does this act once, to the chosen message.

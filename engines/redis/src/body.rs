@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::{Error, Key, Result, Ticket};
+use tenure_core::{Error, Key, NUMBER_MAX, Result, Ticket};
 
 /// How many letters the name of an inbox has.
 pub(crate) const INBOX_LETTERS: usize = 16;
@@ -12,12 +12,13 @@ pub(crate) const INBOX_LETTERS: usize = 16;
 pub(crate) fn card(ticket: &Ticket, inbox: &str) -> Vec<u8> {
     debug_assert_eq!(inbox.len(), INBOX_LETTERS);
     let (key, owner) = (ticket.key.as_str(), &*ticket.owner);
-    let mut body = Vec::with_capacity(inbox.len() + 36 + key.len() + owner.len() + ticket.note.len());
+    let mut body =
+        Vec::with_capacity(inbox.len() + 36 + key.len() + owner.len() + ticket.note.len());
     body.extend_from_slice(&ticket.share.take().to_le_bytes());
     body.extend_from_slice(&ticket.share.of().to_le_bytes());
     body.extend_from_slice(&ticket.id.to_u128().to_be_bytes());
     body.extend_from_slice(inbox.as_bytes());
-    body.extend_from_slice(&micros(ticket.ttl).to_le_bytes());
+    body.extend_from_slice(&as_lua(micros(ticket.ttl)).to_le_bytes());
     for text in [key, owner] {
         let length = u16::try_from(text.len()).expect("keys and owners are short");
         body.extend_from_slice(&length.to_le_bytes());
@@ -48,7 +49,7 @@ fn try_decode(body: &[u8]) -> Option<Body<'_>> {
     let (key, rest) = text(rest)?;
     let (owner, note) = text(rest)?;
     Some(Body {
-        ttl: Duration::from_micros(u64::from_le_bytes(*ttl)),
+        ttl: Duration::from_micros(exact(f64::from_le_bytes(*ttl))?),
         key: Key::new(key).ok()?,
         owner,
         note: std::str::from_utf8(note).ok()?,
@@ -67,6 +68,19 @@ const MICROS_MAX: u64 = 1 << 52;
 /// A time in the unit of the scripts.
 pub(crate) fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX).min(MICROS_MAX)
+}
+
+/// A number as the scripts have it.
+#[allow(clippy::cast_precision_loss, reason = "so small a number is exact")]
+fn as_lua(number: u64) -> f64 {
+    debug_assert!(number <= NUMBER_MAX);
+    number as f64
+}
+
+/// A number of the scripts, if it is one of Tenure's: they are whole, and small enough to be exact.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is checked")]
+pub(crate) fn exact(number: f64) -> Option<u64> {
+    (0.0..=as_lua(NUMBER_MAX)).contains(&number).then_some(number as u64)
 }
 
 #[cfg(test)]
@@ -89,7 +103,10 @@ mod tests {
         let card = card(&ticket, "0123456789abcdef");
         let body = &card[24..];
         let read = decode(body).unwrap();
-        assert_eq!((read.ttl, &read.key, read.owner, read.note), (ticket.ttl, &ticket.key, "ö", "n"));
+        assert_eq!(
+            (read.ttl, &read.key, read.owner, read.note),
+            (ticket.ttl, &ticket.key, "ö", "n")
+        );
         for cut in 0..body.len() - 1 {
             assert!(decode(&body[..cut]).is_err(), "{cut}");
         }

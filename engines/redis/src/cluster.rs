@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::cluster_async::ClusterConnection;
-use redis::cluster_routing::{MultipleNodeRoutingInfo, Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr};
+use redis::cluster_routing::{
+    MultipleNodeRoutingInfo, Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr,
+};
 use redis::{Cmd, PushInfo, PushKind, RedisResult, TlsMode, Value, cmd};
 use tenure_core::{Error, Result, TicketId};
 use tokio::runtime::Handle;
@@ -36,7 +38,11 @@ pub(crate) struct Cluster {
 type Waiting = HashMap<String, HashSet<TicketId>>;
 
 impl Cluster {
-    pub(crate) async fn connect(settings: &Settings, mail: Arc<Mail>, inbox: String) -> Result<Arc<Self>> {
+    pub(crate) async fn connect(
+        settings: &Settings,
+        mail: Arc<Mail>,
+        inbox: String,
+    ) -> Result<Arc<Self>> {
         let place = &settings.place;
         // The pushes may begin before there is whom to tell.
         let whom: Arc<Mutex<Weak<Self>>> = Arc::default();
@@ -113,7 +119,11 @@ impl Cluster {
     }
 
     /// Sends a command to this one server.
-    pub(crate) async fn ask(&self, (host, port): (String, u16), command: &Cmd) -> RedisResult<Value> {
+    pub(crate) async fn ask(
+        &self,
+        (host, port): (String, u16),
+        command: &Cmd,
+    ) -> RedisResult<Value> {
         let one = RoutingInfo::SingleNode(SingleNodeRoutingInfo::ByAddress { host, port });
         self.connection.clone().route_command(command.clone(), one).await
     }
@@ -124,7 +134,11 @@ impl Cluster {
         let channel = self.channel(key);
         let (fresh, idle) = {
             let mut waiting = lock(waiting);
-            let idle = if waiting.len() > IDLE_MAX { take_idle(&mut waiting, &channel) } else { Vec::new() };
+            let idle = if waiting.len() > IDLE_MAX {
+                take_idle(&mut waiting, &channel)
+            } else {
+                Vec::new()
+            };
             let fresh = !waiting.contains_key(&channel);
             waiting.entry(channel.clone()).or_default().insert(id);
             (fresh, idle)
@@ -175,14 +189,18 @@ impl Cluster {
             _ => String::new(),
         };
         match (push.kind, &push.data[..]) {
-            (PushKind::SMessage | PushKind::Message, [_, Value::BulkString(letter)]) => self.mail.deliver(letter),
+            (PushKind::SMessage | PushKind::Message, [_, Value::BulkString(letter)]) => {
+                self.mail.deliver(letter)
+            }
             (PushKind::SSubscribe, _) => {
                 for id in self.waiting_at(&channel) {
                     self.mail.look(id);
                 }
             }
             // Its slot has moved, or nobody waits there any more.
-            (PushKind::SUnsubscribe, _) if !self.waiting_at(&channel).is_empty() => self.subscribe(channel),
+            (PushKind::SUnsubscribe, _) if !self.waiting_at(&channel).is_empty() => {
+                self.subscribe(channel)
+            }
             (PushKind::Subscribe | PushKind::Disconnection, _) => self.mail.interrupted(),
             _ => {}
         }
@@ -242,8 +260,11 @@ fn any_master() -> RoutingInfo {
 }
 
 fn take_idle(waiting: &mut Waiting, but: &str) -> Vec<String> {
-    let idle: Vec<String> =
-        waiting.iter().filter(|(channel, ids)| ids.is_empty() && *channel != but).map(|(channel, _)| channel.clone()).collect();
+    let idle: Vec<String> = waiting
+        .iter()
+        .filter(|(channel, ids)| ids.is_empty() && *channel != but)
+        .map(|(channel, _)| channel.clone())
+        .collect();
     for channel in &idle {
         waiting.remove(channel);
     }

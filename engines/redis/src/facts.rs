@@ -49,7 +49,9 @@ impl Facts {
     fn read(info: Option<&str>, fsync: Option<&str>) -> Self {
         let Some(info) = info else { return Self::default() };
         let field = |name: &str| {
-            info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim_end)
+            info.lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+                .map(str::trim_end)
         };
         let number = |name| field(name).and_then(|text| text.parse::<u64>().ok());
         let version = field("redis_version").and_then(|text| {
@@ -62,7 +64,9 @@ impl Facts {
             age: number("uptime_in_seconds").map(Duration::from_secs),
             is_replica: field("role") == Some("slave"),
             is_clustered: field("cluster_enabled") == Some("1"),
-            replicas: number("connected_slaves").and_then(|count| u32::try_from(count).ok()).unwrap_or(0),
+            replicas: number("connected_slaves")
+                .and_then(|count| u32::try_from(count).ok())
+                .unwrap_or(0),
             eviction: field("maxmemory_policy").map(str::to_owned),
             writes_through: field("aof_enabled") == Some("1") && fsync == Some("always"),
         }
@@ -79,16 +83,16 @@ impl Facts {
             )));
         }
         match place {
-            Place::Server(_) | Place::Socket(_) if self.is_clustered => Err(Error::invalid(format!(
-                "the server {place} is a part of a cluster: write redis+cluster:// for it"
-            ))),
+            Place::Server(_) | Place::Socket(_) if self.is_clustered => Err(Error::invalid(
+                format!("the server {place} is a part of a cluster: write redis+cluster:// for it"),
+            )),
             Place::Server(_) | Place::Socket(_) if self.is_replica => Err(Error::invalid(format!(
                 "the server {place} is a replica, and locks are kept by the master: name that, or the sentinels"
             ))),
             // The sentinels may not have agreed yet.
-            _ if self.is_replica => {
-                Err(Error::unavailable(format!("a server that was named as the master of {place} is a replica")))
-            }
+            _ if self.is_replica => Err(Error::unavailable(format!(
+                "a server that was named as the master of {place} is a replica"
+            ))),
             _ => Ok(()),
         }
     }
@@ -188,7 +192,11 @@ mod tests {
 
     #[test]
     fn a_server_that_cannot_do_it_is_refused() {
-        for (from, to) in [("7.0.15", "6.0.9"), ("role:master", "role:slave"), ("cluster_enabled:0", "cluster_enabled:1")] {
+        for (from, to) in [
+            ("7.0.15", "6.0.9"),
+            ("role:master", "role:slave"),
+            ("cluster_enabled:0", "cluster_enabled:1"),
+        ] {
             let info = INFO.replace(from, to);
             assert!(Facts::read(Some(&info), None).fit(&settings("redis://h")).is_err(), "{to}");
         }
@@ -196,7 +204,8 @@ mod tests {
 
     #[test]
     fn a_young_server_is_refused_until_what_it_may_have_forgotten_is_over() {
-        let (trusting, careful) = (settings("redis://h"), settings("redis://h?young=refuse&ttl_max=20s"));
+        let (trusting, careful) =
+            (settings("redis://h"), settings("redis://h?young=refuse&ttl_max=20s"));
         let facts = Facts::read(Some(INFO), None);
         let second = Duration::from_secs(1);
         assert_eq!(facts.is_young_for(&trusting, Duration::ZERO), None);

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use redis::Value;
-use tenure_core::{Key, Left, NUMBER_MAX, Place, Result, Share, Standing, Tally, Ticket, TicketId};
+use tenure_core::{Key, Left, Place, Result, Share, Standing, Tally, Ticket, TicketId};
 
-use crate::body;
+use crate::body::{self, exact};
 
 /// What a join came to.
 pub(crate) enum Joined {
@@ -86,14 +86,20 @@ fn place(parts: &[Value]) -> Option<Place> {
 }
 
 fn numbers(parts: &[Value]) -> Option<Vec<i64>> {
-    parts.iter().map(|part| if let Value::Int(number) = part { Some(*number) } else { None }).collect()
+    parts
+        .iter()
+        .map(|part| if let Value::Int(number) = part { Some(*number) } else { None })
+        .collect()
 }
 
 /// The answer to a look at a whole line, whose capacity is not told to who only looks.
 pub(crate) fn line(answer: &Value, key: &Key) -> Option<Result<Vec<(Ticket, Place)>>> {
     let Value::Array(parts) = answer else { return None };
-    let [Value::Int(now), Value::Int(edge), Value::Int(of), tickets @ ..] = &parts[..] else { return None };
-    let (now, edge, of) = (u64::try_from(*now).ok()?, u64::try_from(*edge).ok()?, u32::try_from(*of).ok()?);
+    let [Value::Int(now), Value::Int(edge), Value::Int(of), tickets @ ..] = &parts[..] else {
+        return None;
+    };
+    let (now, edge, of) =
+        (u64::try_from(*now).ok()?, u64::try_from(*edge).ok()?, u32::try_from(*of).ok()?);
     let mut line = Vec::with_capacity(tickets.len() / 2);
     let mut ahead = 0;
     let mut first_end = u64::MAX;
@@ -156,10 +162,4 @@ impl<'a> Entry<'a> {
             body,
         })
     }
-}
-
-/// Lua has no other numbers; those of the scripts are whole, and small enough to be exact.
-#[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss, reason = "it is checked")]
-fn exact(number: f64) -> Option<u64> {
-    (0.0..=NUMBER_MAX as f64).contains(&number).then_some(number as u64)
 }

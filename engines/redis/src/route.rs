@@ -35,7 +35,9 @@ pub(crate) type Address = (String, u16);
 impl Routes {
     pub(crate) async fn open(settings: &Settings, mail: &Arc<Mail>, inbox: &str) -> Result<Self> {
         if let Place::Cluster(_) = settings.place {
-            return Cluster::connect(settings, mail.clone(), inbox.to_owned()).await.map(Self::Cluster);
+            return Cluster::connect(settings, mail.clone(), inbox.to_owned())
+                .await
+                .map(Self::Cluster);
         }
         let common = Arc::new(Common {
             settings: settings.clone(),
@@ -93,10 +95,16 @@ impl Routes {
     }
 
     /// Sends a command to one of these.
-    pub(crate) async fn ask(&self, master: Option<&Address>, command: &Cmd) -> Result<RedisResult<Value>> {
+    pub(crate) async fn ask(
+        &self,
+        master: Option<&Address>,
+        command: &Cmd,
+    ) -> Result<RedisResult<Value>> {
         match (self.here().await?, master) {
             (Route::Server(link, live), _) => Ok(link.send(&live, command).await),
-            (Route::Cluster(cluster), Some(master)) => Ok(cluster.ask(master.clone(), command).await),
+            (Route::Cluster(cluster), Some(master)) => {
+                Ok(cluster.ask(master.clone(), command).await)
+            }
             (Route::Cluster(_), None) => Err(Error::invalid("a cluster has more than one server")),
         }
     }

@@ -42,11 +42,18 @@ impl Scripts {
             ),
             Post::Shard => "local function PUBLISH(inbox, message) redis.call('SPUBLISH', k .. ':' .. inbox, message) end\n".to_owned(),
         };
-        let on_a_line = |quick: &str, verb: &str| Script::new([START, quick, &tell, LINE, verb].concat());
+        let on_a_line =
+            |quick: &str, verb: &str| Script::new([START, quick, &tell, LINE, verb].concat());
         Self {
-            join: on_a_line(include_str!("scripts/join_idle.lua"), include_str!("scripts/join.lua")),
+            join: on_a_line(
+                include_str!("scripts/join_idle.lua"),
+                include_str!("scripts/join.lua"),
+            ),
             renew: on_a_line("", include_str!("scripts/renew.lua")),
-            leave: on_a_line(include_str!("scripts/leave_alone.lua"), include_str!("scripts/leave.lua")),
+            leave: on_a_line(
+                include_str!("scripts/leave_alone.lua"),
+                include_str!("scripts/leave.lua"),
+            ),
             list: on_a_line("", include_str!("scripts/list.lua")),
             look: Script::new([START, include_str!("scripts/look.lua")].concat()),
             sequence: Script::new(include_str!("scripts/sequence.lua").to_owned()),

@@ -8,8 +8,8 @@ use futures_util::future::try_join_all;
 use redis::{Cmd, FromRedisValue as _, RedisResult, Value, cmd};
 use tenure_core::event::{Cursor, News, Scope};
 use tenure_core::{
-    Engine, Error, Key, Leave, Left, NUMBER_MAX, Patience, Place, Profile, Result, Sampler, Standing, Tally,
-    ThisRuntime, Ticket, Wake, Window,
+    Engine, Error, Key, Leave, Left, NUMBER_MAX, Patience, Place, Profile, Result, Sampler,
+    Standing, Tally, ThisRuntime, Ticket, Wake, Window,
 };
 
 use crate::body::{self, micros};
@@ -127,7 +127,8 @@ impl RedisStore {
     /// What stands in this line may be seen by its first one, if there is anybody.
     async fn look(&self, name: &str) -> Result<Option<Key>> {
         let route = self.routes.here().await?;
-        let seen = self.answered(route.call(&self.script(|scripts| &scripts.look).on(name)).await)?;
+        let seen =
+            self.answered(route.call(&self.script(|scripts| &scripts.look).on(name)).await)?;
         match seen {
             Value::Nil => Ok(None),
             Value::BulkString(body) => Ok(Some(body::decode(&body)?.key)),
@@ -150,12 +151,14 @@ impl Engine for RedisStore {
         route.trust(&self.settings, ticket)?;
         let name = self.name(&ticket.key);
         let mut call = self.script(|scripts| &scripts.join).on(&name);
-        let ttl_us = micros(ticket.ttl);
-        call.arg(body::card(ticket, &self.inbox))
-            .arg(ttl_us)
-            .arg(u8::from(patience == Patience::Wait))
-            .arg(ticket.floor)
-            .arg(ttl_us.div_ceil(1000) + ROUNDING_MS + KEEP_MS);
+        let life_ms = micros(ticket.ttl).div_ceil(1000) + ROUNDING_MS + KEEP_MS;
+        call.arg(body::card(ticket, &self.inbox)).arg(life_ms);
+        if patience == Patience::NoWait || ticket.floor > 0 {
+            call.arg(u8::from(patience == Patience::Wait));
+        }
+        if ticket.floor > 0 {
+            call.arg(ticket.floor);
+        }
         self.mail.expect(ticket.id, ticket.ttl);
         let answer = self.answered(route.call(&call).await);
         let joined = answer.and_then(|answer| self.known(reply::joined(&answer, ticket.ttl)));
@@ -181,7 +184,7 @@ impl Engine for RedisStore {
         let route = self.routes.here().await?;
         let name = self.name(&ticket.key);
         let mut call = self.script(|scripts| &scripts.renew).on(&name);
-        call.arg(body::card(ticket, &self.inbox)).arg(micros(ticket.ttl)).arg(ticket.floor);
+        call.arg(body::card(ticket, &self.inbox)).arg(ticket.floor);
         self.mail.expect(ticket.id, ticket.ttl);
         let answer = self.call_even_if_full(&route, call).await?;
         let place = self.known(reply::renewed(&answer))?;
@@ -199,7 +202,9 @@ impl Engine for RedisStore {
         let route = self.routes.here().await?;
         let name = self.name(&ticket.key);
         let mut call = self.script(|scripts| &scripts.leave).on(&name);
-        call.arg(&ticket.id.to_u128().to_be_bytes()).arg(u8::from(how == Leave::Soon)).arg(&self.inbox);
+        call.arg(&ticket.id.to_u128().to_be_bytes())
+            .arg(u8::from(how == Leave::Soon))
+            .arg(&self.inbox);
         let answer = self.call_even_if_full(&route, call).await?;
         let left = self.known(reply::left(&answer))?;
         if left != Left::Told {
@@ -238,7 +243,9 @@ impl Engine for RedisStore {
                 let step = <(String, Vec<String>)>::from_redis_value(step);
                 let (next, names) = step.map_err(|_| trouble::strange(&self.settings.place))?;
                 let found = try_join_all(names.iter().map(|name| self.look(name))).await?;
-                keys.extend(found.into_iter().flatten().filter(|key| key.as_str().starts_with(prefix)));
+                keys.extend(
+                    found.into_iter().flatten().filter(|key| key.as_str().starts_with(prefix)),
+                );
                 if next == "0" {
                     break;
                 }
@@ -283,7 +290,8 @@ impl Engine for RedisStore {
 
 /// A name that no other client's inbox has.
 fn inbox() -> Result<String> {
-    let random = getrandom::u64()
-        .map_err(|error| Error::rejected(format!("the operating system has no random numbers to give: {error}")))?;
+    let random = getrandom::u64().map_err(|error| {
+        Error::rejected(format!("the operating system has no random numbers to give: {error}"))
+    })?;
     Ok(format!("{random:016x}"))
 }

@@ -15,22 +15,30 @@ pub(crate) fn error(place: &Place, trouble: &RedisError) -> Error {
         Some("OOM") => Error::rejected(server(
             "has no memory left, and takes no new tickets until it is given more or keeps less",
         )),
-        Some("NOAUTH") => Error::rejected(server("wants a password: write :password@ or user:password@ before the host")),
+        Some("NOAUTH") => Error::rejected(server(
+            "wants a password: write :password@ or user:password@ before the host",
+        )),
         Some("WRONGPASS") => Error::rejected(server("does not know this user and password")),
         Some("NOPERM") => Error::rejected(server(
             "does not let this user do what a lock needs: see the engine's README for the ACL",
         )),
-        Some("MISCONF") => Error::rejected(server("cannot write its data to disk, and takes no tickets until it can")),
+        Some("MISCONF") => Error::rejected(server(
+            "cannot write its data to disk, and takes no tickets until it can",
+        )),
         Some("WRONGTYPE") => Error::rejected(server(
             "keeps something under one of Tenure's names that is not Tenure's: choose another `prefix`",
         )),
         Some("LOADING") => Error::unavailable(server("is still loading its data")),
         Some("BUSY") => Error::unavailable(server("is busy with somebody's script")),
-        Some("READONLY" | "MASTERDOWN") => Error::unavailable(server("is a replica, and its master is elsewhere or gone")),
-        Some("NOREPLICAS") => Error::unavailable(server("has fewer replicas than it must have to take tickets")),
-        Some("CLUSTERDOWN" | "TRYAGAIN" | "MOVED" | "ASK") => {
-            Error::unavailable(server("is being changed: a part of the cluster has nobody to answer for it"))
+        Some("READONLY" | "MASTERDOWN") => {
+            Error::unavailable(server("is a replica, and its master is elsewhere or gone"))
         }
+        Some("NOREPLICAS") => {
+            Error::unavailable(server("has fewer replicas than it must have to take tickets"))
+        }
+        Some("CLUSTERDOWN" | "TRYAGAIN" | "MOVED" | "ASK") => Error::unavailable(server(
+            "is being changed: a part of the cluster has nobody to answer for it",
+        )),
         Some("CROSSSLOT") => Error::rejected(server("wants a script's keys in one slot")),
         Some(_) => Error::rejected(server("refused")),
         None => unanswered(place, trouble),
@@ -44,9 +52,9 @@ fn unanswered(place: &Place, trouble: &RedisError) -> Error {
             "the server {place} does not know this user and password: it says `{}`",
             said(trouble)
         )),
-        ErrorKind::RESP3NotSupported => {
-            Error::rejected(format!("the server {place} does not speak RESP3: Tenure needs Redis 6.2 or later, or Valkey"))
-        }
+        ErrorKind::RESP3NotSupported => Error::rejected(format!(
+            "the server {place} does not speak RESP3: Tenure needs Redis 6.2 or later, or Valkey"
+        )),
         ErrorKind::InvalidClientConfig => {
             Error::invalid(format!("the way to {place} is wrong: {}", said(trouble)))
         }

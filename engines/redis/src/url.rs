@@ -117,10 +117,12 @@ impl Settings {
 
 fn with_hosts(scheme: &str, address: &str) -> Result<Settings> {
     // A password may contain an @ by mistake, a host never does.
-    let (login, address) = address.rsplit_once('@').map_or((None, address), |(login, rest)| (Some(login), rest));
+    let (login, address) =
+        address.rsplit_once('@').map_or((None, address), |(login, rest)| (Some(login), rest));
     let (hosts, path) = address.split_once('/').unwrap_or((address, ""));
     let port = if scheme == "redis+sentinel" { SENTINEL_PORT } else { PORT };
-    let hosts = hosts.split(',').map(|host| read_host(host, port)).collect::<Result<Vec<Host>>>()?;
+    let hosts =
+        hosts.split(',').map(|host| read_host(host, port)).collect::<Result<Vec<Host>>>()?;
     if hosts.len() > HOSTS_MAX {
         return Err(Error::invalid(format!("a URL names at most {HOSTS_MAX} servers")));
     }
@@ -171,7 +173,8 @@ fn with_hosts(scheme: &str, address: &str) -> Result<Settings> {
             "" => Ok(None),
             text => decode(what, text).map(|text| Some(text.into_owned())),
         };
-        settings.login = Login { user: set(user, "the user")?, password: set(password, "the password")? };
+        settings.login =
+            Login { user: set(user, "the user")?, password: set(password, "the password")? };
     }
     Ok(settings)
 }
@@ -196,17 +199,18 @@ fn read_host(text: &str, default: u16) -> Result<Host> {
 
 fn socket(address: &str) -> Result<PathBuf> {
     if !address.starts_with('/') {
-        return Err(Error::invalid("redis+unix:// names a socket by its whole path: write redis+unix:///path/to/redis.sock"));
+        return Err(Error::invalid(
+            "redis+unix:// names a socket by its whole path: write redis+unix:///path/to/redis.sock",
+        ));
     }
     Ok(PathBuf::from(&*decode("the path", address)?))
 }
 
 fn prefix(text: &str) -> Result<String> {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-' | ':');
+    let plain =
+        |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-' | ':');
     if text.is_empty() || text.len() > 64 || !text.chars().all(plain) {
-        return Err(Error::invalid(
-            "`prefix` takes 1 to 64 letters, digits and the signs . _ - :",
-        ));
+        return Err(Error::invalid("`prefix` takes 1 to 64 letters, digits and the signs . _ - :"));
     }
     Ok(text.to_owned())
 }
@@ -244,9 +248,9 @@ fn one_of(name: &str, values: &str) -> Error {
 }
 
 fn decode<'a>(name: &str, text: &'a str) -> Result<Cow<'a, str>> {
-    percent_decode_str(text)
-        .decode_utf8()
-        .map_err(|_| Error::invalid(format!("{name} is not UTF-8 where the URL has it behind % signs")))
+    percent_decode_str(text).decode_utf8().map_err(|_| {
+        Error::invalid(format!("{name} is not UTF-8 where the URL has it behind % signs"))
+    })
 }
 
 #[cfg(test)]
@@ -263,7 +267,10 @@ mod tests {
         assert_eq!(place("redis://h"), Place::Server(host("h", 6379)));
         assert_eq!(place("redis://[::1]:7/3"), Place::Server(host("::1", 7)));
         assert_eq!(place("rediss://h:1?ca=/a.pem"), Place::Server(host("h", 1)));
-        assert_eq!(place("redis+unix:///run/r%20s.sock?db=2"), Place::Socket("/run/r s.sock".into()));
+        assert_eq!(
+            place("redis+unix:///run/r%20s.sock?db=2"),
+            Place::Socket("/run/r s.sock".into())
+        );
         assert_eq!(
             place("redis+sentinel://a,b:5,c/main/2"),
             Place::Sentinel {
@@ -271,7 +278,10 @@ mod tests {
                 service: "main".into()
             }
         );
-        assert_eq!(place("redis+cluster://a,b"), Place::Cluster(vec![host("a", 6379), host("b", 6379)]));
+        assert_eq!(
+            place("redis+cluster://a,b"),
+            Place::Cluster(vec![host("a", 6379), host("b", 6379)])
+        );
         assert_eq!(place("redlock://a,b,c").to_string(), "a:6379, b:6379, c:6379");
     }
 

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use redis::aio::{AsyncPushSender, MultiplexedConnection};
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
-    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _, ProtocolVersion,
-    RedisConnectionInfo, TlsCertificates, TlsMode,
+    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo,
+    IntoConnectionInfo as _, ProtocolVersion, RedisConnectionInfo, TlsCertificates, TlsMode,
 };
 use tenure_core::{Error, Result};
 use tokio::sync::Mutex;
@@ -31,8 +31,12 @@ impl Way {
         let place = &settings.place;
         let leads = match place {
             Place::Server(host) => Leads::Straight(client(settings, address(host, settings))?),
-            Place::Socket(path) => Leads::Straight(client(settings, ConnectionAddr::Unix(path.clone()))?),
-            Place::Sentinel { sentinels, service } => Leads::Sentinel(Mutex::new(asking(settings, sentinels, service)?)),
+            Place::Socket(path) => {
+                Leads::Straight(client(settings, ConnectionAddr::Unix(path.clone()))?)
+            }
+            Place::Sentinel { sentinels, service } => {
+                Leads::Sentinel(Mutex::new(asking(settings, sentinels, service)?))
+            }
             Place::Cluster(_) | Place::Redlock(_) => {
                 return Err(Error::invalid(format!("{place} is more than one server")));
             }
@@ -45,7 +49,10 @@ impl Way {
     }
 
     /// A new connection, and the address that it leads to.
-    pub(crate) async fn go(&self, pushes: Option<impl AsyncPushSender>) -> Result<(MultiplexedConnection, String)> {
+    pub(crate) async fn go(
+        &self,
+        pushes: Option<impl AsyncPushSender>,
+    ) -> Result<(MultiplexedConnection, String)> {
         let mut config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.settings.connect_timeout))
             .set_response_timeout(Some(self.settings.timeout));
@@ -63,7 +70,9 @@ impl Way {
         let place = self.place();
         match went.await {
             Ok(went) => trouble::answered(place, went),
-            Err(_) => Err(Error::unavailable(format!("the server {place} took longer than {limit:?} to take a connection"))),
+            Err(_) => Err(Error::unavailable(format!(
+                "the server {place} took longer than {limit:?} to take a connection"
+            ))),
         }
     }
 
@@ -94,24 +103,25 @@ fn client(settings: &Settings, address: ConnectionAddr) -> Result<Client> {
 fn asking(settings: &Settings, sentinels: &[Host], service: &str) -> Result<SentinelClient> {
     let place = &settings.place;
     let addresses = sentinels.iter().map(|host| address(host, settings));
-    let built = SentinelClientBuilder::new(addresses, service, SentinelServerType::Master).and_then(|asking| {
-        let mut asking = asking
-            .set_client_to_redis_protocol(ProtocolVersion::RESP3)
-            .set_client_to_redis_db(settings.db.into());
-        if let Some(user) = &settings.login.user {
-            asking = asking.set_client_to_redis_username(user);
-        }
-        if let Some(password) = &settings.login.password {
-            asking = asking.set_client_to_redis_password(password);
-        }
-        if let Some(user) = &settings.sentinel_login.user {
-            asking = asking.set_client_to_sentinel_username(user);
-        }
-        if let Some(password) = &settings.sentinel_login.password {
-            asking = asking.set_client_to_sentinel_password(password);
-        }
-        Ok(asking)
-    });
+    let built = SentinelClientBuilder::new(addresses, service, SentinelServerType::Master)
+        .and_then(|asking| {
+            let mut asking = asking
+                .set_client_to_redis_protocol(ProtocolVersion::RESP3)
+                .set_client_to_redis_db(settings.db.into());
+            if let Some(user) = &settings.login.user {
+                asking = asking.set_client_to_redis_username(user);
+            }
+            if let Some(password) = &settings.login.password {
+                asking = asking.set_client_to_redis_password(password);
+            }
+            if let Some(user) = &settings.sentinel_login.user {
+                asking = asking.set_client_to_sentinel_username(user);
+            }
+            if let Some(password) = &settings.sentinel_login.password {
+                asking = asking.set_client_to_sentinel_password(password);
+            }
+            Ok(asking)
+        });
     let mut asking = trouble::answered(place, built)?;
     if let Some(certificates) = certificates(settings)? {
         asking = asking

@@ -1,6 +1,6 @@
 //! The threads of a proxy: one that accepts, and four for each connection, which only read and write.
 
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::{self, Error, ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -13,6 +13,8 @@ use super::road::Road;
 const READ_BYTES_MAX: usize = 64 << 10;
 /// How long the server may take to accept a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
+/// How long a write may take until it looks whether anybody wants it still.
+const WRITE_MAX: Duration = Duration::from_millis(50);
 /// A pause after a connection could not be accepted, because there are too many files, perhaps.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(1);
 
@@ -40,16 +42,24 @@ pub(super) fn accept(road: &Arc<Road>, listener: &TcpListener) {
 fn carry(road: &Road, id: u64) {
     let Some(client) = road.open(id) else { return };
     let server = TcpStream::connect_timeout(&road.server, CONNECT_MAX);
-    let server = server.and_then(|server| server.set_nodelay(true).map(|()| Arc::new(server)));
-    let Some(server) = server.ok().filter(|server| road.meet(id, server)) else {
+    let Some(server) = server.ok().map(Arc::new).filter(|server| road.meet(id, server)) else {
         return road.end(id);
     };
+    if [&client, &server].into_iter().try_for_each(|end| prepare(end)).is_err() {
+        return road.end(id);
+    }
     thread::scope(|scope| {
         scope.spawn(|| write(road, id, Way::Requests, &server));
         scope.spawn(|| write(road, id, Way::Replies, &client));
         scope.spawn(|| read(road, id, Way::Replies, &server));
         read(road, id, Way::Requests, &client);
     });
+}
+
+/// Bytes leave at once, and nobody waits forever until they can.
+fn prepare(end: &TcpStream) -> io::Result<()> {
+    end.set_nodelay(true)?;
+    end.set_write_timeout(Some(WRITE_MAX))
 }
 
 fn read(road: &Road, id: u64, way: Way, mut from: &TcpStream) {
@@ -68,8 +78,19 @@ fn read(road: &Road, id: u64, way: Way, mut from: &TcpStream) {
 
 fn write(road: &Road, id: u64, way: Way, mut to: &TcpStream) {
     while let Some(piece) = road.next(id, way) {
-        if to.write_all(&piece).is_err() {
-            return road.end(id);
+        let mut rest = &piece[..];
+        while !rest.is_empty() {
+            match to.write(rest) {
+                Ok(length) => rest = &rest[length..],
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // A reset cannot wake it: it looks itself.
+                Err(error) if is_timeout(&error) && road.carries(id) => {}
+                Err(_) => return road.end(id),
+            }
         }
     }
+}
+
+fn is_timeout(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }

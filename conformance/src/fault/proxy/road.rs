@@ -1,6 +1,7 @@
 //! All that the threads of a proxy share: its connections, its rules, its counts, and one lock over them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -101,7 +102,7 @@ impl Road {
             self.told.notify_all();
             return None;
         }
-        if state.refuses || state.ended || client.set_nodelay(true).is_err() {
+        if state.refuses || state.ended {
             return None;
         }
         let id = state.next;
@@ -186,6 +187,11 @@ impl Road {
         }
     }
 
+    /// Whether this connection has not ended.
+    pub(super) fn carries(&self, id: u64) -> bool {
+        self.state().connections.contains_key(&id)
+    }
+
     pub(super) fn end(&self, id: u64) {
         self.state().end(id);
         self.told.notify_all();
@@ -199,12 +205,26 @@ impl State {
         }
     }
 
+    /// Ends all of them with a reset, which the last of their threads sends when it lets go.
+    pub(super) fn reset_all(&mut self) {
+        while let Some((&id, _)) = self.connections.first_key_value() {
+            self.end_by(id, |end| {
+                let how = if linger_not(end) { Shutdown::Read } else { Shutdown::Both };
+                end.shutdown(how)
+            });
+        }
+    }
+
     /// Closes both ends. What waits on the way is lost.
     fn end(&mut self, id: u64) {
+        self.end_by(id, |end| end.shutdown(Shutdown::Both));
+    }
+
+    fn end_by(&mut self, id: u64, close: impl Fn(&TcpStream) -> io::Result<()>) {
         let Some(connection) = self.connections.remove(&id) else { return };
         for end in [Some(&connection.client), connection.server.as_ref()].into_iter().flatten() {
             // It may be closed already, which is as good.
-            let _closed = end.shutdown(Shutdown::Both);
+            let _closed = close(end);
         }
         connection.wake();
         self.counts.ended += 1;
@@ -285,4 +305,15 @@ impl Connection {
             rules[rule].hit = true;
         }
     }
+}
+
+/// A close is a reset from now on; `false`: it cannot be.
+#[cfg(unix)]
+fn linger_not(end: &TcpStream) -> bool {
+    rustix::net::sockopt::set_socket_linger(end, Some(Duration::ZERO)).is_ok()
+}
+
+#[cfg(not(unix))]
+fn linger_not(_: &TcpStream) -> bool {
+    false
 }

@@ -1,7 +1,6 @@
 read()
-local take, capacity, at = struct.unpack('<I4I4', ARGV[1])
-local id, body = string.sub(ARGV[1], at, at + 15), string.sub(ARGV[1], at + 16)
-local ttl, floor = tonumber(ARGV[2]), tonumber(ARGV[4])
+local take, capacity, id, ttl, body = unpack_card(ARGV[1])
+local floor = tonumber(ARGV[4] or 0)
 expire()
 local ticket = find(id)
 if ticket then

@@ -10,7 +10,7 @@
 --        :o  set of shares, and :<share> a sorted set, number -> id, for each: only where those behind
 --            ask for unequal shares, so that what stands ahead of one is summed without a walk
 -- A card is what a client sends: share, capacity, id, then a body that the scripts do not read, but for
--- the inbox at its front. Served are the first ones, up to the number `edge`. Times are microseconds
+-- the inbox and the ttl at its front. Served are the first ones, up to the number `edge`. Times are microseconds
 -- since 1970, by the server's clock.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -29,6 +29,11 @@ end
 local function unpack_ticket(ticket)
   local number, ends, take, told, at = struct.unpack('<ddI4B', ticket)
   return number, ends, take, told, string.sub(ticket, at)
+end
+
+local function unpack_card(card)
+  local take, capacity, at = struct.unpack('<I4I4', card)
+  return take, capacity, string.sub(card, at, at + 15), (struct.unpack('<d', card, at + 32)), string.sub(card, at + 16)
 end
 
 local function read()
