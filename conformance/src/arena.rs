@@ -38,6 +38,8 @@ pub struct Arena {
     helper: String,
     /// Why there is no store.
     missing: Option<String>,
+    /// There may be none even where everything is required.
+    optional: bool,
     /// Dropped after the case: a directory, a server.
     kept: Vec<Box<dyn Any + Send + Sync>>,
 }
@@ -90,6 +92,7 @@ impl Arena {
             shared: None,
             helper: String::new(),
             missing: None,
+            optional: false,
             kept: Vec::new(),
         }
     }
@@ -99,6 +102,18 @@ impl Arena {
     pub fn missing(engine: &str, why: &str) -> Self {
         let open = || async { Err::<AnyEngine, _>(tenure_core::Error::unavailable("missing")) };
         Self { missing: Some(format!("{engine}: {why}")), ..Self::new(open) }
+    }
+
+    /// Where the store is missing that is no failure, even under `TENURE_REQUIRE=all`.
+    #[must_use]
+    pub fn optional(self) -> Self {
+        Self { optional: true, ..self }
+    }
+
+    /// Time is real on this host, and tasks get threads of their own.
+    #[must_use]
+    pub fn in_real_time(self) -> Self {
+        Self { threads: true, ..self }
     }
 
     /// Another process finds the store by this text. See [`suite`](crate::suite!) for the other half.
@@ -272,8 +287,10 @@ impl Arena {
         Helper::start(self.shared.as_deref().expect("the store is shared"), &self.helper)
     }
 
-    pub(crate) fn why_missing(&self) -> Option<&str> {
-        self.missing.as_deref()
+    /// Why there is no store, and whether that is a failure.
+    pub(crate) fn why_missing(&self) -> Option<(&str, bool)> {
+        let required = std::env::var("TENURE_REQUIRE").is_ok_and(|what| what == "all");
+        self.missing.as_deref().map(|why| (why, required && !self.optional))
     }
 
     /// How long a whole case may take.

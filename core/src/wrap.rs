@@ -8,6 +8,6 @@ mod traced;
 
 pub use any::AnyEngine;
 pub use hosted::Hosted;
-pub use quorum::Quorum;
+pub use quorum::{Answered, Board, Quorum};
 pub use retry::Retry;
 pub use traced::Traced;

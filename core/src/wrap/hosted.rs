@@ -40,6 +40,11 @@ impl<E: Engine> Hosted<E> {
         Self { in_place, ..self }
     }
 
+    /// The engine itself.
+    pub fn inner(&self) -> &E {
+        &self.engine
+    }
+
     async fn ask<T, F>(&self, verb: impl FnOnce(Arc<E>) -> F) -> Result<T>
     where
         T: Send + 'static,

@@ -2,6 +2,7 @@
 
 mod ask;
 mod attempt;
+mod board;
 mod poll;
 
 use std::collections::HashMap;
@@ -10,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use self::attempt::Attempt;
+pub use self::board::{Answered, Board};
 use self::poll::Poll;
 use super::AnyEngine;
 use crate::event::{Cursor, News, Scope};
@@ -25,6 +27,10 @@ use crate::{
 const NODES_MIN: usize = 3;
 /// Numbers are proposed this far ahead of the last that was seen, so that all stores can agree at once.
 const LEAD_US: u64 = 1_000;
+/// How long a waiter waits before it tries again, at first. It grows by half with every try, up to the
+/// patience, so that what is held for long is not asked for often.
+const PAUSE_FIRST: Duration = Duration::from_millis(5);
+const TRIES_GROWING: u32 = 16;
 /// How often an onlooker looks.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
 
@@ -40,6 +46,8 @@ const LOOK_PAUSE: Duration = Duration::from_millis(100);
 /// others see a ticket's own token in the line, and not a higher number that a late store gave it; and
 /// safety when a store loses its data and comes back within a ttl.
 pub struct Quorum {
+    name: &'static str,
+    board: Board,
     nodes: Vec<Node>,
     host: Arc<dyn Host>,
     /// How long one store may take to answer.
@@ -62,8 +70,8 @@ struct Node {
 /// What this client knows of one of its tickets.
 #[derive(Clone, Debug)]
 enum Stage {
-    /// It is in no line, and tries now and then.
-    Trying,
+    /// It is in no line, and tries now and then; so often it has.
+    Trying(u32),
     /// A majority serves this attempt of it; some stores may take it in later, and must be looked
     /// after when it leaves.
     Holding { attempt: TicketId, number: u64, late: Vec<usize> },
@@ -80,6 +88,7 @@ impl Quorum {
             .into_iter()
             .map(|engine| Node { sweeper: Sweeper::new(engine.clone(), host.clone()), engine })
             .collect();
+        let board = Board::new((1..=nodes.len()).map(|count| format!("store {count}")));
         if nodes.len() < NODES_MIN {
             return Err(Error::invalid(format!(
                 "a majority of {} stores is no protection: name at least {NODES_MIN}",
@@ -87,6 +96,8 @@ impl Quorum {
             )));
         }
         Ok(Self {
+            name: "quorum",
+            board,
             nodes,
             host,
             patience,
@@ -95,6 +106,19 @@ impl Quorum {
             ahead_us: Mutex::default(),
             sampler: Sampler::new(LOOK_PAUSE),
         })
+    }
+
+    /// The same under the name of a kind of quorum, with a name for each of its stores, in their order.
+    #[must_use]
+    pub fn named(self, name: &'static str, stores: impl IntoIterator<Item = String>) -> Self {
+        let board = Board::new(stores);
+        assert_eq!(board.answers().len(), self.nodes.len(), "every store has one name");
+        Self { name, board, ..self }
+    }
+
+    /// How each store answered last, now and later.
+    pub fn board(&self) -> Board {
+        self.board.clone()
     }
 
     fn majority(&self) -> usize {
@@ -132,7 +156,7 @@ impl Quorum {
         self.learn(&asked, number);
         // Where its owner has left meanwhile, or another try came first, this one leaves again.
         let mut tickets = self.tickets();
-        let Some(stage @ Stage::Trying) = tickets.get_mut(&ticket.id) else {
+        let Some(stage @ Stage::Trying(_)) = tickets.get_mut(&ticket.id) else {
             drop(tickets);
             return Ok(None);
         };
@@ -216,7 +240,7 @@ impl Engine for Quorum {
         let nodes: Vec<Profile> = self.nodes.iter().map(|node| node.engine.profile()).collect();
         let all = |holds: fn(&Survives) -> bool| nodes.iter().all(|node| holds(&node.survives));
         Profile {
-            name: "quorum",
+            name: self.name,
             liveness: Liveness::Lease,
             fair: false,
             push: false,
@@ -241,7 +265,7 @@ impl Engine for Quorum {
         if let Some(Stage::Holding { .. }) = self.stage(ticket.id) {
             return self.renew(ticket).await;
         }
-        self.tickets().insert(ticket.id, Stage::Trying);
+        self.tickets().insert(ticket.id, Stage::Trying(0));
         let joined = self.try_join(ticket).await;
         match &joined {
             Ok(None) if patience == Patience::Wait => return Ok(Some(trying())),
@@ -258,7 +282,7 @@ impl Engine for Quorum {
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
         let (attempt, number) = match self.stage(ticket.id) {
             None => return Ok(None),
-            Some(Stage::Trying) => {
+            Some(Stage::Trying(_)) => {
                 return Ok(Some(self.try_join(ticket).await?.unwrap_or(trying())));
             }
             Some(Stage::Holding { attempt, number, .. }) => (attempt, number),
@@ -279,12 +303,12 @@ impl Engine for Quorum {
 
     async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
         let stage = self.stage(ticket.id);
-        if how == Leave::Now || matches!(stage, Some(Stage::Trying)) {
+        if how == Leave::Now || matches!(stage, Some(Stage::Trying(_))) {
             self.tickets().remove(&ticket.id);
         }
         match stage {
             // It is in no line: each of its tries has left them all.
-            Some(Stage::Trying) => Ok(Left::Waiting),
+            Some(Stage::Trying(_)) => Ok(Left::Waiting),
             Some(Stage::Holding { attempt, late, .. }) => {
                 let attempt = Ticket { id: attempt, ..ticket.clone() };
                 if how == Leave::Now {
@@ -312,10 +336,15 @@ impl Engine for Quorum {
             // Its life runs from the try that succeeded, which nobody but a renewal can tell.
             (Some(Stage::Holding { .. }), Standing::Waiting)
             | (None, _)
-            | (Some(Stage::Trying), Standing::Holding) => Ok(Wake::Look),
+            | (Some(Stage::Trying(_)), Standing::Holding) => Ok(Wake::Look),
             (Some(Stage::Holding { .. }), Standing::Holding) => std::future::pending().await,
-            (Some(Stage::Trying), Standing::Waiting) => {
-                self.host.sleep(uneven(self.patience, self.host.random())).await;
+            (Some(Stage::Trying(tries)), Standing::Waiting) => {
+                let grown = tries.min(TRIES_GROWING);
+                let pause = PAUSE_FIRST * 3u32.pow(grown) / 2u32.pow(grown);
+                if let Some(Stage::Trying(tries)) = self.tickets().get_mut(&ticket.id) {
+                    *tries += 1;
+                }
+                self.host.sleep(uneven(pause.min(self.patience), self.host.random())).await;
                 Ok(Wake::Look)
             }
         }

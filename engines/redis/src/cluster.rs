@@ -11,6 +11,7 @@ use redis::cluster_routing::{
 use redis::{Cmd, PushInfo, PushKind, RedisResult, TlsMode, Value, cmd};
 use tenure_core::{Error, Result, TicketId};
 use tokio::runtime::Handle;
+use tokio::sync::OnceCell;
 
 use crate::facts::Facts;
 use crate::mail::Mail;
@@ -30,12 +31,20 @@ pub(crate) struct Cluster {
     facts: Facts,
     mail: Arc<Mail>,
     inbox: String,
-    /// By sharded channel, who waits for mail there; `None` where one channel brings it all.
-    waiting: Option<Mutex<Waiting>>,
+    /// The sharded channels by name; `None` where one channel brings all mail.
+    channels: Option<Mutex<Channels>>,
     home: Handle,
 }
 
-type Waiting = HashMap<String, HashSet<TicketId>>;
+type Channels = HashMap<String, Channel>;
+
+/// The way of the mail from one line.
+#[derive(Default)]
+struct Channel {
+    /// Set once the server has confirmed it.
+    open: Arc<OnceCell<()>>,
+    waiting: HashSet<TicketId>,
+}
 
 impl Cluster {
     pub(crate) async fn connect(
@@ -72,7 +81,7 @@ impl Cluster {
             facts,
             mail,
             inbox,
-            waiting: sharded.then(Mutex::default),
+            channels: sharded.then(Mutex::default),
             home: Handle::current(),
         });
         *lock(&whom) = Arc::downgrade(&cluster);
@@ -128,40 +137,42 @@ impl Cluster {
         self.connection.clone().route_command(command.clone(), one).await
     }
 
-    /// This ticket waits for mail that comes by the channel of this line.
-    pub(crate) fn wait_for_mail(self: &Arc<Self>, key: &str, id: TicketId) {
-        let Some(waiting) = &self.waiting else { return };
-        let channel = self.channel(key);
-        let (fresh, idle) = {
-            let mut waiting = lock(waiting);
-            let idle = if waiting.len() > IDLE_MAX {
-                take_idle(&mut waiting, &channel)
+    /// This ticket hears of its line from now on. `true`: it did not before, and may have missed something.
+    pub(crate) async fn hear_of(&self, key: &str, id: TicketId) -> RedisResult<bool> {
+        let Some(channels) = &self.channels else { return Ok(false) };
+        let name = self.channel(key);
+        let (open, idle) = {
+            let mut channels = lock(channels);
+            let idle = if channels.len() > IDLE_MAX {
+                take_idle(&mut channels, &name)
             } else {
                 Vec::new()
             };
-            let fresh = !waiting.contains_key(&channel);
-            waiting.entry(channel.clone()).or_default().insert(id);
-            (fresh, idle)
+            let channel = channels.entry(name.clone()).or_default();
+            channel.waiting.insert(id);
+            (channel.open.clone(), idle)
         };
-        if fresh {
-            self.subscribe(channel);
-        }
-        for channel in idle {
+        if !idle.is_empty() {
             let mut connection = self.connection.clone();
             self.home.spawn(async move {
-                if let Err(error) = connection.sunsubscribe(channel).await {
-                    tracing::debug!(%error, "a channel stays subscribed");
+                if let Err(error) = connection.sunsubscribe(idle).await {
+                    tracing::debug!(%error, "channels stay subscribed where nobody waits");
                 }
             });
         }
+        if open.initialized() {
+            return Ok(false);
+        }
+        open.get_or_try_init(|| async { self.connection.clone().ssubscribe(&name).await }).await?;
+        Ok(true)
     }
 
     /// It waits no more.
     pub(crate) fn wait_no_more(&self, key: &str, id: TicketId) {
-        if let Some(waiting) = &self.waiting
-            && let Some(ids) = lock(waiting).get_mut(&self.channel(key))
+        if let Some(channels) = &self.channels
+            && let Some(channel) = lock(channels).get_mut(&self.channel(key))
         {
-            ids.remove(&id);
+            channel.waiting.remove(&id);
         }
     }
 
@@ -169,15 +180,12 @@ impl Cluster {
         format!("{key}:{}", self.inbox)
     }
 
-    /// Whoever waits there looks once the server has confirmed it, and hears everything from then on.
-    fn subscribe(self: &Arc<Self>, channel: String) {
-        let cluster = self.clone();
+    /// The slot of this channel has moved: it is followed, and meanwhile the heartbeats find out.
+    fn follow(&self, channel: String) {
+        let mut connection = self.connection.clone();
         self.home.spawn(async move {
-            if let Err(error) = cluster.connection.clone().ssubscribe(&channel).await {
-                tracing::debug!(%error, "a channel could not be subscribed to: who waits there looks by heartbeat");
-                if let Some(waiting) = &cluster.waiting {
-                    lock(waiting).remove(&channel);
-                }
+            if let Err(error) = connection.ssubscribe(&channel).await {
+                tracing::debug!(%error, "a channel was lost: who waits there looks by heartbeat");
             }
         });
     }
@@ -199,7 +207,7 @@ impl Cluster {
             }
             // Its slot has moved, or nobody waits there any more.
             (PushKind::SUnsubscribe, _) if !self.waiting_at(&channel).is_empty() => {
-                self.subscribe(channel)
+                self.follow(channel);
             }
             (PushKind::Subscribe | PushKind::Disconnection, _) => self.mail.interrupted(),
             _ => {}
@@ -207,8 +215,13 @@ impl Cluster {
     }
 
     fn waiting_at(&self, channel: &str) -> Vec<TicketId> {
-        let ids = self.waiting.as_ref().and_then(|waiting| lock(waiting).get(channel).cloned());
-        ids.into_iter().flatten().collect()
+        let Some(channels) = &self.channels else { return Vec::new() };
+        match lock(channels).get(channel) {
+            Some(channel) if channel.open.initialized() => {
+                channel.waiting.iter().copied().collect()
+            }
+            _ => Vec::new(),
+        }
     }
 
     async fn send(&self, command: &Cmd) -> RedisResult<Value> {
@@ -259,16 +272,10 @@ fn any_master() -> RoutingInfo {
     RoutingInfo::SingleNode(SingleNodeRoutingInfo::RandomPrimary)
 }
 
-fn take_idle(waiting: &mut Waiting, but: &str) -> Vec<String> {
-    let idle: Vec<String> = waiting
-        .iter()
-        .filter(|(channel, ids)| ids.is_empty() && *channel != but)
-        .map(|(channel, _)| channel.clone())
-        .collect();
-    for channel in &idle {
-        waiting.remove(channel);
-    }
-    idle
+/// Takes out the channels of lines in which nobody waits.
+fn take_idle(channels: &mut Channels, but: &str) -> Vec<String> {
+    let is_idle = |name: &String, channel: &mut Channel| channel.waiting.is_empty() && name != but;
+    channels.extract_if(is_idle).map(|(name, _)| name).collect()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

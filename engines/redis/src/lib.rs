@@ -8,6 +8,7 @@ pub mod fence;
 mod lanes;
 mod link;
 mod mail;
+mod redlock;
 mod reply;
 mod route;
 mod script;
@@ -23,7 +24,8 @@ use std::time::Duration;
 use tenure_core::wrap::{Hosted, Retry};
 use tenure_core::{Host, Locks, PrivateThread, Result};
 
-use settings::Settings;
+pub use redlock::RedLock;
+use settings::{Place, Settings};
 pub use store::RedisStore;
 
 const RETRIES: u32 = 4;
@@ -31,6 +33,9 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
     let settings = Settings::parse(url.as_ref())?;
+    if let Place::Redlock(_) = settings.place {
+        return RedLock::connect(&settings).await.map(|redlock| redlock.locks().clone());
+    }
     let host: Arc<dyn Host> = Arc::new(PrivateThread::for_drivers());
     let engine = Hosted::make(host.clone(), RedisStore::connect(settings)).await?;
     let engine = engine.in_place_where(RedisStore::has_lane_here);

@@ -33,11 +33,16 @@ pub(crate) enum Route<'a> {
 pub(crate) type Address = (String, u16);
 
 impl Routes {
-    pub(crate) async fn open(settings: &Settings, mail: &Arc<Mail>, inbox: &str) -> Result<Self> {
+    /// Opens them, and says why the server cannot be reached now if it may be later.
+    pub(crate) async fn open(
+        settings: &Settings,
+        mail: &Arc<Mail>,
+        inbox: &str,
+    ) -> Result<(Self, Option<Error>)> {
         if let Place::Cluster(_) = settings.place {
-            return Cluster::connect(settings, mail.clone(), inbox.to_owned())
-                .await
-                .map(Self::Cluster);
+            let cluster =
+                Box::pin(Cluster::connect(settings, mail.clone(), inbox.to_owned())).await?;
+            return Ok((Self::Cluster(cluster), None));
         }
         let common = Arc::new(Common {
             settings: settings.clone(),
@@ -47,9 +52,13 @@ impl Routes {
             inbox: inbox.to_owned(),
             era: AtomicU64::new(0),
         });
-        let home = Link::listening(common.clone()).await?;
-        let facts = home.live().await?.facts;
-        Ok(Self::Server { lanes: Lanes::new(common.clone(), home), common, facts })
+        let home = Link::listening(common.clone());
+        let (facts, trouble) = match home.live().await {
+            Ok(live) => (live.facts, None),
+            Err(error) if error.is_unknown() => (Arc::default(), Some(error)),
+            Err(error) => return Err(error),
+        };
+        Ok((Self::Server { lanes: Lanes::new(common.clone(), home), common, facts }, trouble))
     }
 
     /// The route for whoever calls.
@@ -109,10 +118,11 @@ impl Routes {
         }
     }
 
-    /// Mail for this ticket is wanted from now on, where that takes a step.
-    pub(crate) fn wait_for_mail(&self, name: &str, id: TicketId) {
-        if let Self::Cluster(cluster) = self {
-            cluster.wait_for_mail(name, id);
+    /// Mail for this ticket is wanted. `true`: that took a step, before which some may have been missed.
+    pub(crate) async fn hear_of(&self, name: &str, id: TicketId) -> RedisResult<bool> {
+        match self {
+            Self::Server { .. } => Ok(false),
+            Self::Cluster(cluster) => cluster.hear_of(name, id).await,
         }
     }
 

@@ -37,6 +37,8 @@ const WINDOW_MS_MAX: u64 = 1 << 52;
 pub struct RedisStore {
     settings: Settings,
     routes: Routes,
+    /// Why it could not be reached at first.
+    trouble: Option<Error>,
     profile: Profile,
     inbox: String,
     mail: Arc<Mail>,
@@ -51,21 +53,38 @@ impl RedisStore {
     }
 
     pub(crate) async fn connect(settings: Settings) -> Result<Self> {
+        let store = Self::connect_lazily(settings).await?;
+        match store.trouble {
+            None => Ok(store),
+            Some(trouble) => Err(trouble),
+        }
+    }
+
+    /// The same, also where the server cannot be reached now, and may be later.
+    pub(crate) async fn connect_lazily(settings: Settings) -> Result<Self> {
         let mail = Arc::new(Mail::default());
         let inbox = inbox()?;
-        let routes = Routes::open(&settings, &mail, &inbox).await?;
-        let profile = routes.facts().profile(&settings);
+        let (routes, trouble) = Routes::open(&settings, &mail, &inbox).await?;
+        let mut profile = routes.facts().profile(&settings);
+        if let Some(trouble) = &trouble {
+            profile.warnings = vec![trouble.to_string()];
+        }
         for warning in &profile.warnings {
             tracing::warn!("{warning}");
         }
         let (sampler, host) = (Sampler::new(LOOK_PAUSE), ThisRuntime::new());
-        Ok(Self { settings, routes, profile, inbox, mail, sampler, host })
+        Ok(Self { settings, routes, trouble, profile, inbox, mail, sampler, host })
     }
 
     /// Whether whoever calls has a connection of their own to it, on their own runtime. If not, and if there
     /// is a runtime, one is made for the next time.
     pub fn has_lane_here(&self) -> bool {
         self.routes.has_one_here()
+    }
+
+    /// Why the server could not be reached when this was opened.
+    pub(crate) fn trouble(&self) -> Option<&Error> {
+        self.trouble.as_ref()
     }
 
     /// The name of a line's head, whose part in braces chooses the slot.
@@ -215,7 +234,11 @@ impl Engine for RedisStore {
 
     async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
         if self.mail.expects(ticket.id) {
-            self.routes.wait_for_mail(&self.name(&ticket.key), ticket.id);
+            let hears = self.routes.hear_of(&self.name(&ticket.key), ticket.id).await;
+            if self.answered(hears)? {
+                // What was missed is in the answer, which also is in the mail from now on.
+                self.renew(ticket).await?;
+            }
         }
         Ok(self.mail.watch(ticket.id, seen).await)
     }

@@ -1,30 +1,78 @@
 //! The Redis engine passes every case, on every kind of deployment.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+#[path = "common/deployment.rs"]
+mod deployment;
 
-use tenure_conformance::Arena;
+use deployment::{Deployment, arena};
 use tenure_core::{Locks, Result};
-use tenure_redis::RedisStore;
-
-/// A store of its own for each case: the same server under another prefix.
-async fn arena() -> Arena {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let Ok(url) = std::env::var("TENURE_TEST_REDIS_URL") else {
-        return Arena::missing("redis", "no server");
-    };
-    let nanos =
-        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos();
-    let url = format!("{url}?prefix=t{nanos:x}.{}", COUNT.fetch_add(1, Ordering::Relaxed));
-    let at = url.clone();
-    Arena::hosted(move || {
-        let url = url.clone();
-        async move { RedisStore::open(&url).await }
-    })
-    .shared(at)
-}
 
 async fn locks(url: String) -> Result<Locks> {
     tenure_redis::connect(url).await
 }
 
-tenure_conformance::suite!(arena, shared: locks);
+/// One server.
+mod one {
+    use super::*;
+
+    const ONE: Deployment = Deployment::of("TENURE_TEST_REDIS_URL");
+
+    tenure_conformance::suite!(async || arena(&ONE).await, shared: locks);
+}
+
+/// One server, asked from the runtime of whoever calls.
+mod lane {
+    use super::*;
+
+    const LANE: Deployment = Deployment::of("TENURE_TEST_REDIS_URL").called_from_a_runtime();
+
+    tenure_conformance::suite!(async || arena(&LANE).await, shared: locks);
+}
+
+/// TLS, and a user who may do only what a lock needs.
+mod tls {
+    use super::*;
+
+    const TLS: Deployment = Deployment::of("TENURE_TEST_REDIS_TLS_URL");
+
+    tenure_conformance::suite!(async || arena(&TLS).await, shared: locks);
+}
+
+mod sentinel {
+    use super::*;
+
+    const SENTINEL: Deployment =
+        Deployment::of("TENURE_TEST_REDIS_SENTINEL_URL").with_options("acks=1");
+
+    tenure_conformance::suite!(async || arena(&SENTINEL).await, shared: locks);
+}
+
+mod cluster {
+    use super::*;
+
+    const CLUSTER: Deployment = Deployment::of("TENURE_TEST_REDIS_CLUSTER_URL");
+
+    tenure_conformance::suite!(async || arena(&CLUSTER).await, shared: locks);
+}
+
+/// A majority of independent servers, which are as fresh as the tests. A hundred who wait here ask five
+/// servers each, so all of it is slower.
+mod redlock {
+    use std::time::Duration;
+
+    use super::*;
+
+    const REDLOCK: Deployment = Deployment::of("TENURE_TEST_REDLOCK_URL")
+        .with_options("young=trust")
+        .with_ttl(Duration::from_secs(3));
+
+    tenure_conformance::suite!(async || arena(&REDLOCK).await, shared: locks);
+}
+
+/// Where the system's packages have it.
+mod valkey {
+    use super::*;
+
+    const VALKEY: Deployment = Deployment::of("TENURE_TEST_VALKEY_URL").may_be_missing();
+
+    tenure_conformance::suite!(async || arena(&VALKEY).await, shared: locks);
+}

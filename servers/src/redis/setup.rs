@@ -70,7 +70,8 @@ impl Setup {
         self.program(super::VALKEY)
     }
 
-    /// One more line of its configuration: `&["maxmemory", "1mb"]`. The last word is the last.
+    /// One more line of its configuration: `&["maxmemory", "1mb"]`. Of two for the same
+    /// thing, the later one holds.
     pub fn setting(mut self, words: &[&str]) -> Self {
         self.settings.push(words.iter().map(|&word| word.into()).collect());
         self

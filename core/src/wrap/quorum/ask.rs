@@ -17,7 +17,7 @@ impl Quorum {
         F: Future<Output = Result<T>> + Send + 'static,
     {
         let verbs = self.nodes.iter().map(|node| verb(node.engine.clone()));
-        Poll::of(verbs, &self.host, self.patience, decided).await
+        Poll::of(verbs, &self.board, &self.host, self.patience, decided).await
     }
 
     /// A sign of life to every store.

@@ -9,16 +9,21 @@ use futures_util::future::{Either, select};
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::oneshot;
 
+use super::board::Board;
 use crate::{Error, Host, Result};
 
 /// The outcomes, one for each store; `None`: it had not answered when enough others had.
-pub(super) struct Poll<T>(Vec<Option<Result<T>>>);
+pub(super) struct Poll<T> {
+    outcomes: Vec<Option<Result<T>>>,
+    board: Board,
+}
 
 impl<T: Send + 'static> Poll<T> {
     /// Asks until `decided`, or until everyone has answered. The verbs run on the host and to their
     /// end, even if nobody waits for the answers any more.
     pub(super) async fn of<F>(
         verbs: impl ExactSizeIterator<Item = F>,
+        board: &Board,
         host: &Arc<dyn Host>,
         patience: Duration,
         decided: impl Fn(&Self) -> bool,
@@ -26,14 +31,16 @@ impl<T: Send + 'static> Poll<T> {
     where
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        let mut poll = Self((0..verbs.len()).map(|_| None).collect());
+        let outcomes = (0..verbs.len()).map(|_| None).collect();
+        let mut poll = Self { outcomes, board: board.clone() };
         let mut asked: FuturesUnordered<_> = verbs
             .enumerate()
             .map(|(node, verb)| {
                 let (answer, answered) = oneshot::channel();
-                let clock = host.clone();
+                let (clock, board) = (host.clone(), board.clone());
                 host.spawn(Box::pin(async move {
                     let outcome = in_time(verb, &*clock, patience).await;
+                    board.write(node, outcome.as_ref().err());
                     // Nobody listens once it is decided, or where the question was dropped.
                     let _too_late = answer.send(outcome);
                 }));
@@ -45,7 +52,7 @@ impl<T: Send + 'static> Poll<T> {
             })
             .collect();
         while let Some((node, outcome)) = asked.next().await {
-            poll.0[node] = Some(outcome);
+            poll.outcomes[node] = Some(outcome);
             if decided(&poll) {
                 break;
             }
@@ -57,7 +64,7 @@ impl<T: Send + 'static> Poll<T> {
 impl<T> Poll<T> {
     /// How each store answered, in their order.
     pub(super) fn outcomes(&self) -> impl Iterator<Item = Option<&Result<T>>> {
-        self.0.iter().map(Option::as_ref)
+        self.outcomes.iter().map(Option::as_ref)
     }
 
     /// What the stores that answered said.
@@ -84,10 +91,10 @@ impl<T> Poll<T> {
 
     /// Too few stores did it.
     pub(super) fn too_few(&self, did: &str, majority: usize) -> Error {
-        let mut sentence = format!("fewer than {majority} of {} stores {did}", self.0.len());
+        let mut sentence = format!("fewer than {majority} of {} stores {did}", self.outcomes.len());
         for (node, outcome) in self.outcomes().enumerate() {
             if let Some(Err(error)) = outcome {
-                let _infallible = write!(sentence, "; store {}: {error}", node + 1);
+                let _infallible = write!(sentence, "; {}: {error}", self.board.name(node));
             }
         }
         Error::unavailable(sentence)

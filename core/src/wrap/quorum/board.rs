@@ -1,0 +1,64 @@
+//! A board: how each store answered when it was asked last, for whoever wants to know.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::{Error, Result};
+
+/// How the stores of a [`Quorum`](super::Quorum) answered last. Clones show the same.
+#[derive(Clone)]
+pub struct Board(Arc<[Store]>);
+
+struct Store {
+    name: Box<str>,
+    last: Mutex<Option<Result<()>>>,
+}
+
+/// How one store answered last.
+#[derive(Clone, Debug)]
+pub struct Answered {
+    /// Which store.
+    pub name: String,
+    /// Whether it answered, or why not; `None`: it was not asked yet.
+    pub last: Option<Result<()>>,
+}
+
+impl Board {
+    pub(super) fn new(names: impl IntoIterator<Item = String>) -> Self {
+        let store = |name: String| Store { name: name.into(), last: Mutex::default() };
+        Self(names.into_iter().map(store).collect())
+    }
+
+    /// How each store answered, in their order.
+    pub fn answers(&self) -> Vec<Answered> {
+        let answered = |store: &Store| Answered {
+            name: store.name.to_string(),
+            last: store.last.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        };
+        self.0.iter().map(answered).collect()
+    }
+
+    pub(super) fn name(&self, store: usize) -> &str {
+        &self.0[store].name
+    }
+
+    pub(super) fn write(&self, store: usize, trouble: Option<&Error>) {
+        let last = trouble.map_or(Ok(()), |error| Err(error.clone()));
+        *self.0[store].last.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
+    }
+}
+
+/// A line a store.
+impl fmt::Display for Board {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (count, store) in self.answers().into_iter().enumerate() {
+            let end = if count == 0 { "" } else { "\n" };
+            match store.last {
+                None => write!(f, "{end}{}: not asked yet", store.name)?,
+                Some(Ok(())) => write!(f, "{end}{}: answers", store.name)?,
+                Some(Err(error)) => write!(f, "{end}{}: {error}", store.name)?,
+            }
+        }
+        Ok(())
+    }
+}

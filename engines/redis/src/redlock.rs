@@ -1,0 +1,75 @@
+//! `RedLock`: a majority of servers that know nothing of each other, each of which may be down.
+
+use std::sync::Arc;
+
+use futures_util::future::try_join_all;
+use tenure_core::wrap::{AnyEngine, Board, Hosted, Quorum};
+use tenure_core::{Error, Host as Home, Locks, PrivateThread, Result};
+
+use crate::settings::{Host, Place, Settings};
+use crate::store::RedisStore;
+
+/// Locks over a majority of independent servers, and how each of these answers.
+pub struct RedLock {
+    locks: Locks,
+    board: Board,
+}
+
+impl RedLock {
+    /// Connects to the servers of a `redlock://` URL, a majority of which must answer.
+    pub async fn open(url: impl AsRef<str>) -> Result<Self> {
+        Self::connect(&Settings::parse(url.as_ref())?).await
+    }
+
+    pub(crate) async fn connect(settings: &Settings) -> Result<Self> {
+        let home: Arc<dyn Home> = Arc::new(PrivateThread::for_drivers());
+        let quorum = quorum(settings, home.clone()).await?;
+        let board = quorum.board();
+        Ok(Self { locks: Locks::on(quorum, home), board })
+    }
+
+    /// The engine alone, for a host of the caller's own, on which its connections live.
+    pub async fn quorum(url: impl AsRef<str>, home: Arc<dyn Home>) -> Result<Quorum> {
+        quorum(&Settings::parse(url.as_ref())?, home).await
+    }
+
+    /// The locks.
+    pub fn locks(&self) -> &Locks {
+        &self.locks
+    }
+
+    /// How each server answered when it was asked last.
+    pub fn board(&self) -> &Board {
+        &self.board
+    }
+}
+
+async fn quorum(settings: &Settings, home: Arc<dyn Home>) -> Result<Quorum> {
+    let Place::Redlock(hosts) = &settings.place else {
+        return Err(Error::invalid("a RedLock is over several servers: write redlock://h1,h2,h3"));
+    };
+    let stores = try_join_all(hosts.iter().map(|host| store(&home, settings, host))).await?;
+    let far: Vec<&Error> = stores.iter().filter_map(|(_, trouble)| trouble.as_ref()).collect();
+    if stores.len() - far.len() <= stores.len() / 2 {
+        let why: Vec<String> = far.iter().map(ToString::to_string).collect();
+        return Err(Error::unavailable(format!(
+            "no majority of {} can be reached: {}",
+            settings.place,
+            why.join("; ")
+        )));
+    }
+    let engines = stores.into_iter().map(|(engine, _)| engine);
+    let names = hosts.iter().map(Host::to_string);
+    Ok(Quorum::new(engines, home, settings.timeout)?.named("redlock", names))
+}
+
+/// One of the servers, and why it cannot be reached now.
+async fn store(
+    home: &Arc<dyn Home>,
+    settings: &Settings,
+    host: &Host,
+) -> Result<(AnyEngine, Option<Error>)> {
+    let store = Hosted::make(home.clone(), RedisStore::connect_lazily(settings.node(host))).await?;
+    let trouble = store.inner().trouble().cloned();
+    Ok((AnyEngine::new(store.in_place_where(RedisStore::has_lane_here)), trouble))
+}

@@ -1,0 +1,144 @@
+//! A deployment: where its servers are, and a fresh store on them for each case.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::task::Poll;
+use std::time::Duration;
+
+use tenure_conformance::Arena;
+use tenure_core::event::{Cursor, News, Scope};
+use tenure_core::wrap::{AnyEngine, Hosted};
+use tenure_core::{
+    Engine, Host, Key, Leave, Left, Patience, Place, PrivateThread, Profile, Result, Standing,
+    Tally, Ticket, TicketId, Wake, Window,
+};
+use tenure_redis::{RedLock, RedisStore};
+use tokio::runtime::Runtime;
+
+/// One kind of deployment, named by the variable that says where it is.
+pub(crate) struct Deployment {
+    variable: &'static str,
+    options: &'static str,
+    ttl: Duration,
+    from_a_runtime: bool,
+    required: bool,
+}
+
+impl Deployment {
+    pub(crate) const fn of(variable: &'static str) -> Self {
+        Self {
+            variable,
+            options: "",
+            ttl: Duration::from_secs(1),
+            from_a_runtime: false,
+            required: true,
+        }
+    }
+
+    /// With these options in the URL.
+    pub(crate) const fn with_options(self, options: &'static str) -> Self {
+        Self { options, ..self }
+    }
+
+    /// The verbs are called from a runtime of the caller's own, and take the lane that this gives them.
+    pub(crate) const fn called_from_a_runtime(self) -> Self {
+        Self { from_a_runtime: true, ..self }
+    }
+
+    /// Tickets that are to end within their case live for so long.
+    pub(crate) const fn with_ttl(self, ttl: Duration) -> Self {
+        Self { ttl, ..self }
+    }
+
+    pub(crate) const fn may_be_missing(self) -> Self {
+        Self { required: false, ..self }
+    }
+
+    /// Where a store is that nobody else has.
+    fn fresh_url(&self) -> Option<String> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let url = std::env::var(self.variable).ok().filter(|url| !url.is_empty())?;
+        let (place, options) = url.split_once('?').unwrap_or((&url, ""));
+        let (fresh, count) = (TicketId::fresh(), COUNT.fetch_add(1, Ordering::Relaxed));
+        Some(format!("{place}?{options}&{}&prefix=tenure-{count}-{fresh}", self.options))
+    }
+}
+
+/// A store on this deployment.
+pub(crate) async fn arena(deployment: &Deployment) -> Arena {
+    let Some(url) = deployment.fresh_url() else {
+        let why = format!("{} does not say where it is", deployment.variable);
+        let missing = Arena::missing("redis", &why);
+        return if deployment.required { missing } else { missing.optional() };
+    };
+    let host: Arc<dyn Host> = Arc::new(PrivateThread::for_drivers());
+    let (home, at, from_a_runtime) = (host.clone(), url.clone(), deployment.from_a_runtime);
+    let open = move || open(home.clone(), at.clone(), from_a_runtime);
+    Arena::on(host, deployment.ttl, open).in_real_time().shared(url)
+}
+
+async fn open(home: Arc<dyn Host>, url: String, from_a_runtime: bool) -> Result<AnyEngine> {
+    if url.starts_with("redlock:") {
+        return RedLock::quorum(&url, home).await.map(AnyEngine::new);
+    }
+    let store = Hosted::make(home, async move { RedisStore::open(&url).await }).await?;
+    if from_a_runtime {
+        let store = store.in_place_where(RedisStore::has_lane_here);
+        return Ok(AnyEngine::new(FromRuntime(AnyEngine::new(store))));
+    }
+    Ok(AnyEngine::new(store))
+}
+
+/// An engine whose verbs are called from a runtime, wherever the case itself may run.
+struct FromRuntime(AnyEngine);
+
+async fn from_runtime<F: Future>(verb: F) -> F::Output {
+    static RUNTIME: LazyLock<Runtime> =
+        LazyLock::new(|| Runtime::new().expect("there is room for a runtime"));
+    let mut verb = pin!(verb);
+    std::future::poll_fn(|context| -> Poll<F::Output> {
+        let _inside = RUNTIME.enter();
+        verb.as_mut().poll(context)
+    })
+    .await
+}
+
+impl Engine for FromRuntime {
+    fn profile(&self) -> Profile {
+        self.0.profile()
+    }
+
+    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+        from_runtime(self.0.join(ticket, patience)).await
+    }
+
+    async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
+        from_runtime(self.0.renew(ticket)).await
+    }
+
+    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+        from_runtime(self.0.leave(ticket, how)).await
+    }
+
+    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+        from_runtime(self.0.watch(ticket, seen)).await
+    }
+
+    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+        from_runtime(self.0.events(scope, after)).await
+    }
+
+    async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
+        from_runtime(self.0.line(key)).await
+    }
+
+    async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
+        from_runtime(self.0.keys(prefix)).await
+    }
+
+    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
+        from_runtime(self.0.tally(key, by, window)).await
+    }
+}
