@@ -69,7 +69,54 @@ pub(crate) fn us(time: Duration) -> String {
     format!("{:.2} µs", time.as_secs_f64() * 1e6)
 }
 
+/// A time in the unit that a reader expects.
+pub(crate) fn readable(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    match seconds {
+        ..1e-3 => format!("{:.0} µs", seconds * 1e6),
+        ..1e-1 => format!("{:.1} ms", seconds * 1e3),
+        ..1.0 => format!("{:.0} ms", seconds * 1e3),
+        _ => format!("{seconds:.1} s"),
+    }
+}
+
+/// How many there are in a second when one takes this long.
+pub(crate) fn per_second(time: Duration) -> String {
+    let nanos = u64::try_from(time.as_nanos()).unwrap();
+    format!("{}/s", grouped(1_000_000_000 / nanos))
+}
+
+/// A whole number with a comma after each thousand.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// How many times as long as `floor`, in the median over rounds that had both.
+pub(crate) fn median_ratio(times: &[Duration], floor: &[Duration]) -> f64 {
+    let mut ratios: Vec<f64> = times
+        .iter()
+        .zip(floor)
+        .map(|(time, floor)| time.as_secs_f64() / floor.as_secs_f64())
+        .collect();
+    ratios.sort_unstable_by(f64::total_cmp);
+    ratios[ratios.len() / 2]
+}
+
 /// How many times as long as `floor`.
 pub(crate) fn times(time: Duration, floor: Duration) -> f64 {
     time.as_secs_f64() / floor.as_secs_f64()
+}
+
+/// What this process has used of all cores.
+pub(crate) fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap())
 }

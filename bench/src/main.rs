@@ -1,10 +1,11 @@
-//! How fast Tenure is, beside the floor and beside a peer, in one run: figures are ratios.
+//! How fast Tenure is, beside the floor and beside its peers, in one run: figures are ratios.
 //!
 //! `cargo xtask bench` runs everything; `cargo xtask bench memory` what is named.
 
 mod figures;
 mod file;
 mod memory;
+mod redis;
 
 use std::process::ExitCode;
 
@@ -12,11 +13,11 @@ use figures::Table;
 
 type Suite = (&'static str, fn(&mut Table));
 
-const SUITES: &[Suite] = &[("memory", memory::run), ("file", file::run)];
+const SUITES: &[Suite] = &[("memory", memory::run), ("file", file::run), ("redis", redis::run)];
 
 fn main() -> ExitCode {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
-    if file::other_process(&wanted) {
+    if file::other_process(&wanted) || redis::other_process(&wanted) {
         return ExitCode::SUCCESS;
     }
     let known = |name: &String| SUITES.iter().any(|(suite, _)| suite == name);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tenure_core::blocking::block_on;
 use tenure_core::{Guard, Locks, Memory};
 
-use crate::figures::{Table, median, median_of, us};
+use crate::figures::{Table, cpu_time, median, median_of, us};
 
 pub(crate) fn run(table: &mut Table) {
     free(table);
@@ -108,10 +108,4 @@ fn resident() -> u64 {
     let statm = fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
     pages * 4096
-}
-
-/// What this process has used of all cores.
-fn cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap())
 }

@@ -5,6 +5,9 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use tenure_core::{Error, Locks, Memory, Result};
 
+const REDIS: &[&str] =
+    &["redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster", "redlock"];
+
 /// The locks of the store that this URL names.
 ///
 /// | URL | store |
@@ -12,11 +15,18 @@ use tenure_core::{Error, Locks, Memory, Result};
 /// | `memory:` | a new one in this process, for tests |
 /// | `memory:NAME` | the one of this name in this process |
 /// | `file:PATH` | a directory, for the processes of one machine |
+/// | `redis://HOST`, `rediss://`, `redis+unix://` | a server of Redis or Valkey |
+/// | `redis+sentinel://H1,H2,H3/SERVICE` | what sentinels call the master |
+/// | `redis+cluster://H1,H2` | a cluster |
+/// | `redlock://H1,H2,H3` | a majority of independent servers |
 ///
 /// The URLs of a store, with their options, are in its engine's README.
-#[allow(
-    clippy::unused_async,
-    reason = "stores with a server are waited for, and all have one way in"
+#[cfg_attr(
+    not(feature = "redis"),
+    allow(
+        clippy::unused_async,
+        reason = "stores with a server are waited for, and all have one way in"
+    )
 )]
 pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
     let url = url.as_ref();
@@ -30,6 +40,8 @@ pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
         "memory" => memory(rest),
         #[cfg(feature = "file")]
         "file" => Ok(Locks::new(tenure_file::connect(url)?)),
+        #[cfg(feature = "redis")]
+        _ if REDIS.contains(&scheme) => tenure_redis::connect(url).await,
         _ => Err(unknown(scheme)),
     }
 }
@@ -58,14 +70,22 @@ fn unknown(scheme: &str) -> Error {
         "memory:",
         #[cfg(feature = "file")]
         "file:PATH",
+        #[cfg(feature = "redis")]
+        "redis://HOST",
+        #[cfg(feature = "redis")]
+        "redlock://H1,H2,H3",
     ];
-    if scheme == "file" {
-        return Error::unsupported(
-            "this program was built without the file engine: build it with the feature `file`",
-        );
-    }
-    Error::invalid(format!(
-        "no engine answers to the scheme `{scheme}:`; there are {}",
-        known.join(" and ")
+    let feature = match scheme {
+        "file" => "file",
+        _ if REDIS.contains(&scheme) => "redis",
+        _ => {
+            return Error::invalid(format!(
+                "no engine answers to the scheme `{scheme}:`; there are {}",
+                known.join(", ")
+            ));
+        }
+    };
+    Error::unsupported(format!(
+        "this program was built without the {feature} engine: build it with the feature `{feature}`"
     ))
 }

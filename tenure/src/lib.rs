@@ -33,14 +33,22 @@ pub use tenure_core::{
     TicketId, Warning, Watch, Window, WriteGuard, blocking, event,
 };
 
+/// Redis beside its locks: writes that a newer holder's token guards, and what a `RedLock` knows of its servers.
+#[cfg(feature = "redis")]
+pub mod redis {
+    pub use tenure_redis::{RedLock, fence};
+}
+
 /// For authors of engines, and for those who put engines together themselves.
 pub mod engine {
     pub use tenure_core::bell;
     pub use tenure_core::wrap::{AnyEngine, Hosted, Quorum, Retry, Traced};
     pub use tenure_core::{
         Boxed, Clock, Engine, Leave, Line, Lives, Memory, Patience, PrivateThread, Sampler,
-        SystemClock, Tell, Time, Wake, served,
+        SystemClock, Tell, ThisRuntime, Time, Wake, served,
     };
     #[cfg(feature = "file")]
     pub use tenure_file::FileStore;
+    #[cfg(feature = "redis")]
+    pub use tenure_redis::{RedLock, RedisStore};
 }

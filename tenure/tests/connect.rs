@@ -40,7 +40,15 @@ fn a_url_that_opens_nothing_says_what_would() {
 
 #[test]
 fn a_password_is_never_told() {
-    for url in ["nosuch://user:secret@host/0", "user:secret@host", "secret@host"] {
+    for url in [
+        "nosuch://user:secret@host/0",
+        "user:secret@host",
+        "secret@host",
+        "redis://:secret@127.0.0.1:1",
+        "redis:secret",
+        "redlock://:secret@127.0.0.1:1,127.0.0.1:2,127.0.0.1:3",
+        "redis://user:secret@host/secret?secret=secret",
+    ] {
         let error = refused(url);
         assert!(!error.to_string().contains("secret"), "{error}");
         assert!(!format!("{error:?}").contains("secret"), "{error:?}");

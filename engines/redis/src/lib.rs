@@ -28,6 +28,7 @@ pub use redlock::RedLock;
 use settings::{Place, Settings};
 pub use store::RedisStore;
 
+/// So often a verb is sent again when its answer is lost, after a pause that doubles each time.
 const RETRIES: u32 = 4;
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 

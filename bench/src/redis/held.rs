@@ -1,0 +1,74 @@
+//! Ten thousand locks that are held, over one connection: what their renewals cost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::contender::{Contender, Held, Kind};
+use super::meter::Meter;
+use super::workers;
+use crate::figures::{Table, cpu_time};
+
+const HELD: usize = 10_000;
+const AT_ONCE: usize = 64;
+/// Twice as long as it takes until each of them has been renewed.
+const WATCHED: Duration = Duration::from_secs(20);
+
+pub(crate) fn run(table: &mut Table, urls: &[String]) {
+    for kind in [Kind::Tenure, Kind::Distkit] {
+        let runtime = workers();
+        let renewing = renewing(kind, urls.to_vec());
+        let Renewing { requests, client, server } =
+            runtime.block_on(runtime.spawn(renewing)).unwrap();
+        let case = "redis: renewing 10,000 locks over one connection";
+        let ours = kind == Kind::Tenure;
+        table.row(
+            if ours { case.to_owned() } else { format!("{case}, {kind}") },
+            format!("{:.2} % of a core, {requests} requests/s", client * 100.0),
+            format!("{:.2} % of a core for the server", server * 100.0),
+            "–",
+        );
+    }
+}
+
+/// Requests per second, and shares of a core.
+struct Renewing {
+    requests: u64,
+    client: f64,
+    server: f64,
+}
+
+async fn renewing(kind: Kind, urls: Vec<String>) -> Renewing {
+    let contender = kind.connect(&urls, 0).await;
+    let held = hold(&contender).await;
+    let mut meter = Meter::connect(&urls[0]).await;
+    let (client, server, scripts) = (cpu_time(), meter.cpu().await, meter.scripts().await);
+    tokio::time::sleep(WATCHED).await;
+    let share = |used: Duration| used.as_secs_f64() / WATCHED.as_secs_f64();
+    let client = share(cpu_time().saturating_sub(client));
+    let server = share(meter.cpu().await.saturating_sub(server));
+    let requests = (meter.scripts().await - scripts) / WATCHED.as_secs();
+    for held in held {
+        held.release.await;
+    }
+    Renewing { requests, client, server }
+}
+
+async fn hold(contender: &Arc<dyn Contender>) -> Vec<Held> {
+    let tasks: Vec<_> = (0..AT_ONCE)
+        .map(|task| {
+            let contender = contender.clone();
+            tokio::spawn(async move {
+                let mut held = Vec::new();
+                for key in (task..HELD).step_by(AT_ONCE) {
+                    held.push(contender.lock(&format!("held-{key}")).await.unwrap());
+                }
+                held
+            })
+        })
+        .collect();
+    let mut held = Vec::new();
+    for task in tasks {
+        held.extend(task.await.unwrap());
+    }
+    held
+}

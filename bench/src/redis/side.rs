@@ -1,0 +1,120 @@
+//! One of two processes that hand a lock to each other, told what to do line by line.
+//!
+//! `lock` is answered when the lock is held, with the time of that and the token; `release` when it
+//! is released, with the time at which that began. Both times are of a clock that all processes share.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+
+use super::contender::{Contender, Held, Kind};
+use super::workers;
+
+/// What a side answers when it has no lock.
+pub(crate) const FAILED: &str = "failed: ";
+
+/// What is said of a side that answers nothing.
+pub(crate) const GONE: &str = "**its process came to an early end**";
+
+const ROLE: &str = "__redis_side";
+
+/// The other process, as its master sees it.
+pub(crate) struct Side {
+    process: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+impl Side {
+    /// This program, as the first or the second of two of this kind.
+    pub(crate) fn of(kind: Kind, side: usize, key: &str, urls: &[String]) -> Self {
+        let mut program = Command::new(std::env::current_exe().unwrap());
+        program.args([ROLE, kind.name(), &side.to_string(), key]).args(urls);
+        Self::start(&mut program).unwrap()
+    }
+
+    pub(crate) fn start(command: &mut Command) -> Result<Self, String> {
+        let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut process = spawned.map_err(|error| error.to_string())?;
+        let (to, from) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
+        let mut side = Self { process, to, from: BufReader::new(from) };
+        match side.hear().as_str() {
+            "ready" => Ok(side),
+            other => Err(format!("the other process does not start: {other}")),
+        }
+    }
+
+    pub(crate) fn say(&mut self, line: &str) {
+        writeln!(self.to, "{line}").unwrap();
+    }
+
+    pub(crate) fn hear(&mut self) -> String {
+        let mut line = String::new();
+        self.from.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    pub(crate) fn ask(&mut self, line: &str) -> String {
+        self.say(line);
+        self.hear()
+    }
+}
+
+impl Drop for Side {
+    fn drop(&mut self) {
+        // It may be gone already, which is just as well.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Does what such a process does, if this is one.
+pub(crate) fn be_one(arguments: &[String]) -> bool {
+    let [role, kind, side, key, urls @ ..] = arguments else { return false };
+    if role != ROLE {
+        return false;
+    }
+    let (kind, side) = (Kind::named(kind).unwrap(), side.parse().unwrap());
+    let runtime = workers();
+    let contender = runtime.block_on(kind.connect(urls, side));
+    println!("ready");
+    let mut held: Option<Held> = None;
+    for line in std::io::stdin().lines() {
+        let answer = match line.unwrap().as_str() {
+            "lock" => {
+                let locked = runtime.block_on(runtime.spawn(lock(contender.clone(), key.clone())));
+                locked.unwrap().map_or_else(
+                    |failure| format!("{FAILED}{failure}"),
+                    |(at, lock)| {
+                        let token = lock.token.unwrap_or_default();
+                        held = Some(lock);
+                        format!("{at} {token}")
+                    },
+                )
+            }
+            "release" => {
+                let held = held.take().expect("only what is held is released");
+                runtime.block_on(runtime.spawn(release(held))).unwrap().to_string()
+            }
+            other => panic!("`{other}` is nothing that a side does"),
+        };
+        println!("{answer}");
+    }
+    true
+}
+
+async fn lock(contender: Arc<dyn Contender>, key: String) -> Result<(u64, Held), String> {
+    let held = contender.lock(&key).await?;
+    Ok((now(), held))
+}
+
+async fn release(held: Held) -> u64 {
+    let at = now();
+    held.release.await;
+    at
+}
+
+fn now() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
+}

@@ -1,0 +1,35 @@
+//! Faults: what becomes of locks when servers, connections, memory and clocks fail.
+#![cfg(unix)]
+
+#[path = "faults/blips.rs"]
+mod blips;
+#[path = "faults/clocks.rs"]
+mod clocks;
+#[path = "faults/cluster.rs"]
+mod cluster;
+#[path = "faults/crash.rs"]
+mod crash;
+#[path = "faults/crowds.rs"]
+mod crowds;
+#[path = "faults/doors.rs"]
+mod doors;
+#[path = "faults/failover.rs"]
+mod failover;
+#[path = "faults/forgetting.rs"]
+mod forgetting;
+#[path = "faults/leftovers.rs"]
+mod leftovers;
+#[path = "faults/names.rs"]
+mod names;
+#[path = "faults/network.rs"]
+mod network;
+#[path = "faults/pause.rs"]
+mod pause;
+#[path = "faults/refusals.rs"]
+mod refusals;
+#[path = "faults/replies.rs"]
+mod replies;
+#[path = "faults/runtimes.rs"]
+mod runtimes;
+#[path = "faults/stage.rs"]
+mod stage;

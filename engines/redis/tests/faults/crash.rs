@@ -1,0 +1,117 @@
+//! A server is killed and comes back: with nothing, with everything, or too young to be trusted.
+
+use std::time::{Duration, Instant};
+
+use tenure_core::{Guard, Kind, Locks, Loss};
+use tenure_servers::redis::{Server, Setup};
+
+use super::stage::{LONG, assert_refused, ask, connect, play, script_calls, soon, until};
+
+const BEAT: Duration = Duration::from_millis(200);
+
+#[test]
+fn a_server_that_has_forgotten_all_is_found_out_by_the_next_renewal() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let locks = connect(server.url()).await;
+        assert!(!locks.guarantees().survives.store_crash);
+        let mut newest = 0;
+        for _ in 0..3 {
+            let guard = locks.mutex("a").ttl(LONG).renew_every(BEAT).lock().await.unwrap();
+            assert!(guard.token() > newest);
+            newest = guard.token();
+            server.kill().unwrap();
+            server.restart().unwrap();
+            // Its life would go on for a day: it was a renewal that told.
+            assert_eq!(soon("it is told", guard.lost()).await, Loss::Broken);
+            assert_eq!(guard.check().unwrap_err().kind(), Kind::Lost);
+            assert_eq!(guard.release().await.unwrap_err().kind(), Kind::Lost);
+        }
+    });
+}
+
+#[test]
+fn a_waiter_of_a_server_that_has_forgotten_all_is_told() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let (locks, other) = (connect(server.url()).await, connect(server.url()).await);
+        let guard = locks.mutex("a").ttl(LONG).lock().await.unwrap();
+        let waiter = tokio::spawn(async move {
+            other.mutex("a").ttl(LONG).renew_every(BEAT).lock().await.map(|guard| guard.token())
+        });
+        super::stage::until_line(&locks, "a", 2).await;
+        server.kill().unwrap();
+        server.restart().unwrap();
+        let told = soon("the waiter is told", waiter).await.unwrap();
+        assert_refused(told, Kind::Lost, &["it was taken out of its line"]);
+        // Whoever asks now is first, and the old holder is told when it next gives a sign of life.
+        assert_eq!(guard.extend().await.unwrap_err().loss(), Some(Loss::Broken));
+        let next = locks.mutex("a").lock().await.unwrap();
+        assert!(next.token() > guard.token());
+    });
+}
+
+#[test]
+fn a_server_that_writes_through_keeps_its_locks() {
+    play(async || {
+        let server = Setup::new().appendonly().start().unwrap();
+        let (locks, other) = (connect(server.url()).await, connect(server.url()).await);
+        assert!(locks.guarantees().survives.store_crash);
+        let guard = locks.mutex("a").ttl(LONG).renew_every(BEAT).lock().await.unwrap();
+        let waiter = {
+            let other = other.clone();
+            tokio::spawn(async move { other.mutex("a").ttl(LONG).lock().await })
+        };
+        super::stage::until_line(&locks, "a", 2).await;
+        for _ in 0..3 {
+            server.kill().unwrap();
+            server.restart().unwrap();
+            assert!(other.mutex("a").try_lock().await.unwrap().is_none());
+            let before = script_calls(&server);
+            until("renewals go on", async || script_calls(&server) > before + 2).await;
+            guard.extend().await.unwrap();
+        }
+        assert!(!waiter.is_finished());
+        let token = guard.token();
+        guard.release().await.unwrap();
+        let next = soon("the waiter is served", waiter).await.unwrap().unwrap();
+        assert!(next.token() > token);
+    });
+}
+
+#[test]
+fn a_young_server_gives_no_lock_until_the_old_ones_are_over() {
+    play(async || {
+        const TTL: Duration = Duration::from_secs(2);
+        let server = Server::start().unwrap();
+        let url = format!("{}?young=refuse&ttl_max=2s", server.url());
+        let (locks, other) = (connect(&url).await, connect(&url).await);
+        assert!(locks.guarantees().survives.store_crash);
+        let young = locks.mutex("a").ttl(TTL).try_lock().await;
+        assert_refused(young, Kind::Unavailable, &["started so short a time ago", "127.0.0.1"]);
+        let long = locks.mutex("a").ttl(TTL * 2).try_lock().await;
+        assert_refused(long, Kind::Invalid, &["ttl_max", "2s"]);
+
+        let old = as_soon_as_it_is_given(&locks, TTL).await;
+        server.kill().unwrap();
+        server.restart().unwrap();
+        let restarted = Instant::now();
+        let next = as_soon_as_it_is_given(&other, TTL).await;
+        assert!(restarted.elapsed() >= TTL, "it was given after {:?}", restarted.elapsed());
+        assert_eq!(old.check().unwrap_err().kind(), Kind::Lost);
+        assert!(next.token() > old.token());
+        ask(&server, "PING");
+    });
+}
+
+async fn as_soon_as_it_is_given(locks: &Locks, ttl: Duration) -> Guard {
+    soon("it is given", async {
+        loop {
+            match locks.mutex("a").ttl(ttl).lock().await {
+                Ok(guard) => return guard,
+                Err(error) => assert_eq!(error.kind(), Kind::Unavailable, "{error}"),
+            }
+        }
+    })
+    .await
+}

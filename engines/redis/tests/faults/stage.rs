@@ -1,0 +1,132 @@
+//! The stage of these stories: a runtime, patience with a limit, and what a test asks of a server.
+
+use std::fmt::Debug;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use tenure_conformance::fault::{Protocol, Proxy};
+use tenure_core::{Kind, Key, Locks, Result, Share, Ticket, TicketId};
+use tenure_redis::RedisStore;
+use tenure_servers::redis::{Client, REDIS, Reply, Server};
+use tenure_servers::{Tool, have};
+
+/// How long anything may take that must happen: the machine may be busy.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+/// A life so long that no heartbeat falls into its story: what happens was not found out by one.
+pub(super) const LONG: Duration = Duration::from_secs(24 * 3600);
+const POLL_PAUSE: Duration = Duration::from_millis(5);
+
+/// Plays a story that needs a Redis, if there is one here.
+pub(super) fn play(story: impl AsyncFnOnce()) {
+    play_with(&[], story);
+}
+
+/// The same, for one that needs more than that.
+pub(super) fn play_with(tools: &[Tool], story: impl AsyncFnOnce()) {
+    if !have(&[&[REDIS], tools].concat()) {
+        return;
+    }
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let ended = tokio::time::timeout(PATIENCE * 2, story()).await;
+        ended.expect("the story ends");
+    });
+}
+
+/// The locks at this URL.
+pub(super) async fn connect(url: impl AsRef<str>) -> Locks {
+    tenure_redis::connect(url).await.expect("the server can be reached")
+}
+
+/// A way to this server that can be spoiled.
+pub(super) fn proxy_to(server: &Server) -> Proxy {
+    let server = SocketAddr::from((Ipv4Addr::LOCALHOST, server.port()));
+    Proxy::to(server).unwrap().speaking(Protocol::Resp)
+}
+
+/// The engine itself, on the runtime of the story: everything goes through one connection.
+pub(super) async fn store(url: &str) -> RedisStore {
+    RedisStore::open(url).await.expect("the server can be reached")
+}
+
+/// A ticket for the whole of this key.
+pub(super) fn ticket(key: &str, ttl: Duration) -> Ticket {
+    Ticket {
+        id: TicketId::fresh(),
+        key: Key::new(key).unwrap(),
+        share: Share::WHOLE,
+        ttl,
+        owner: "a test".into(),
+        note: "".into(),
+        floor: 0,
+    }
+}
+
+/// Waits for what must happen.
+pub(super) async fn soon<T>(what: &str, happens: impl Future<Output = T>) -> T {
+    let happened = tokio::time::timeout(PATIENCE, happens).await;
+    happened.unwrap_or_else(|_| panic!("within {PATIENCE:?} this did not happen: {what}"))
+}
+
+/// Looks again and again until it is so.
+pub(super) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so().await {
+        assert!(began.elapsed() < PATIENCE, "within {PATIENCE:?} this did not happen: {what}");
+        tokio::time::sleep(POLL_PAUSE).await;
+    }
+}
+
+/// Waits until so many stand in the line.
+pub(super) async fn until_line(locks: &Locks, key: &str, count: usize) {
+    until("so many stand in the line", async || {
+        locks.line(key).await.is_ok_and(|line| line.len() == count)
+    })
+    .await;
+}
+
+/// Asks the server something that no lock has to do with, in words with blanks between them.
+pub(super) fn ask(server: &Server, words: &str) -> Reply {
+    server.command(&words.split(' ').collect::<Vec<_>>()).unwrap()
+}
+
+/// How many calls of scripts the server has seen.
+pub(super) fn script_calls(server: &Server) -> u64 {
+    let stats = ask(server, "INFO commandstats");
+    let Ok(calls) = stats.field("cmdstat_evalsha") else { return 0 };
+    let calls = calls.strip_prefix("calls=").and_then(|rest| rest.split(',').next());
+    calls.unwrap().parse().unwrap()
+}
+
+/// How many connections this server has, but for the one that asks.
+pub(super) fn connections(server: &Server) -> usize {
+    let mut client = server.client().unwrap();
+    let list = client.command(&["CLIENT", "LIST"]).unwrap().text().unwrap();
+    list.lines().filter(|line| !line.contains(" cmd=client")).count()
+}
+
+/// The names of all keys, in order.
+pub(super) fn all_keys(client: &mut Client) -> Vec<String> {
+    let keys = client.command(&["KEYS", "*"]).unwrap();
+    let mut keys: Vec<_> = keys.list().unwrap().iter().map(|key| key.text().unwrap()).collect();
+    keys.sort();
+    keys
+}
+
+/// The name of a line's head on the server.
+pub(super) fn head(key: &str) -> String {
+    format!("tenure:{{{}}}", Key::new(key).unwrap().canonical("tenure"))
+}
+
+/// It was refused in this way, and one sentence says all of this.
+#[track_caller]
+pub(super) fn assert_refused<T: Debug>(answer: Result<T>, kind: Kind, parts: &[&str]) {
+    let error = answer.unwrap_err();
+    let sentence = error.to_string();
+    assert_eq!(error.kind(), kind, "{error:?}");
+    assert!(!sentence.contains('\n') && !sentence.is_empty(), "{sentence}");
+    for part in parts {
+        assert!(sentence.contains(part), "`{part}` is not in: {sentence}");
+    }
+}
