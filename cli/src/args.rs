@@ -32,12 +32,16 @@ Exit codes:
   126, 127, 128+n  as shells have them, and otherwise the command's own"
 )]
 pub(crate) struct Cli {
-    /// The store, such as file:PATH [default: $TENURE_ON, or else a file store of this user].
+    /// The store, such as file:PATH or redis://HOST [default: $TENURE_ON, or else a file store of this user].
+    /// Whoever lists processes can read it: a URL with a password is better put into TENURE_ON.
     #[arg(long, global = true, value_name = "URL", display_order = 900)]
     pub(crate) on: Option<String>,
     /// Answers with one JSON object a line.
     #[arg(long, global = true, display_order = 901)]
     pub(crate) json: bool,
+    /// Shows no warnings about how the store is set up.
+    #[arg(long, global = true, display_order = 902)]
+    pub(crate) quiet: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
 }

@@ -1,13 +1,13 @@
 //! One bell for everything that this process waits for: signals, its child, and the store.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io::{self, PipeReader, Read as _};
 use std::os::fd::OwnedFd;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionbio;
@@ -119,6 +119,22 @@ impl Bell {
             let pause = meanwhile(&self.waker);
             self.wait(pause)?;
         }
+    }
+
+    /// The same, but for so long at most: `None` when the time is over.
+    pub(crate) fn within<F: Future>(
+        &mut self,
+        time: Duration,
+        future: F,
+    ) -> io::Result<Result<Option<F::Output>, Signal>> {
+        let began = Instant::now();
+        let mut future = pin!(future);
+        let limited = poll_fn(|context| match future.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if began.elapsed() >= time => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        });
+        self.until(limited, |_| Some(time.saturating_sub(began.elapsed())))
     }
 }
 

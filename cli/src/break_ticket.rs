@@ -1,13 +1,18 @@
 //! `tenure break`: takes somebody else's ticket out of its line.
 
+use std::time::Duration;
+
 use tenure::blocking::block_on;
 use tenure::{Left, Locks, Place, Standing, Ticket, TicketId};
 
+use crate::duration::brief;
 use crate::failure::{Failure, answer};
 use crate::json::Object;
 use crate::screen::{printable, quoted};
 use crate::store::Address;
 
+/// What a duration that is shown in whole seconds leaves out at most.
+const ROUNDED_OFF: Duration = Duration::from_secs(1);
 /// There was nothing to break.
 const NOTHING: u8 = 1;
 
@@ -42,9 +47,13 @@ pub(crate) fn break_ticket(at: &Address, json: bool, args: &Args) -> Result<u8, 
     let wanted = args.ticket.as_ref().map(|id| id.parse::<TicketId>()).transpose()?;
     let locks = at.open()?;
     let line = block_on(locks.line(&args.key))?;
-    for (ticket, _) in args.choose(&line, wanted)? {
+    for (ticket, place) in args.choose(&line, wanted)? {
         let left = args.take_out(&locks, ticket.id)?;
-        let said = if json { object(&ticket, left) } else { sentence(&ticket, left, args.force) };
+        let said = if json {
+            object(&ticket, left)
+        } else {
+            sentence(&ticket, place.life, left, args.force)
+        };
         answer(said)?;
     }
     Ok(0)
@@ -92,12 +101,17 @@ impl Args {
     }
 }
 
-fn sentence(ticket: &Ticket, left: Left, force: bool) -> String {
+fn sentence(ticket: &Ticket, life: Option<Duration>, left: Left, force: bool) -> String {
     let (id, owner) = (ticket.id, printable(&ticket.owner));
     match left {
-        Left::Told => format!(
-            "{owner} was told to leave: ticket {id} is out as soon as its work has stopped\n"
-        ),
+        Left::Told => {
+            let latest = life.map_or(String::new(), |life| {
+                format!(", at the latest in {}", brief(life + ROUNDED_OFF))
+            });
+            format!(
+                "{owner} was told to leave: ticket {id} is out as soon as its work has stopped{latest}\n"
+            )
+        }
         Left::Holding if force => {
             format!(
                 "ticket {id} of {owner} is out, and the next is served; if {owner} still works, there are two\n"

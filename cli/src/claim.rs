@@ -1,9 +1,9 @@
 //! A claim: what a command asks for, and how long it waits for it.
 
+use std::io;
 use std::ops::Deref;
 use std::time::Duration;
 
-use tenure::blocking::block_on;
 use tenure::{Error, Guard, Kind, Locks, Result, Standing, TTL_DEFAULT, WriteGuard};
 
 use crate::bell::Bell;
@@ -12,6 +12,11 @@ use crate::failure::{BUSY, Failure, LOST, say};
 use crate::screen::quoted;
 use crate::supervise::ended_by;
 use crate::waiting::Waiting;
+
+/// A store that has not confirmed a release by then is believed to be gone.
+const RELEASE_MAX: Duration = Duration::from_secs(5);
+/// Nobody wants to wait any longer for a store that does not answer.
+const SETTLE_MAX: Duration = Duration::from_secs(1);
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -59,23 +64,33 @@ impl Deref for Held {
 impl Held {
     /// Gives it back. Fails if it was lost before.
     pub(crate) fn release(self, bell: &mut Bell) -> Result<(), Failure> {
-        let release = async {
-            match self {
-                Self::Plain(guard) => guard.release().await,
-                Self::Write(guard) => guard.release().await,
+        let trouble = match bell.within(RELEASE_MAX, self.give_back())? {
+            Ok(Some(Err(error))) if error.kind() == Kind::Lost => {
+                return Err(Failure::new(
+                    LOST,
+                    format!(
+                        "the command ended, but by then {error}: it may have worked without it"
+                    ),
+                ));
             }
-        };
-        match bell.until(release, |_| None)? {
-            Ok(Err(error)) if error.kind() == Kind::Lost => Err(Failure::new(
-                LOST,
-                format!("the command ended, but by then {error}: it may have worked without it"),
-            )),
-            Ok(Err(error)) => {
-                say(&format!("{error}; the lock is free once its life in the store is over"));
-                Ok(())
-            }
+            Ok(Some(Err(error))) => error.to_string(),
+            Ok(None) => "the store does not answer".to_owned(),
             // Or somebody does not want to wait for a store that does not answer.
-            Ok(Ok(())) | Err(_) => Ok(()),
+            Ok(Some(Ok(()))) | Err(_) => return Ok(()),
+        };
+        say(&format!("{trouble}; the lock is free once its life in the store is over"));
+        Ok(())
+    }
+
+    /// Gives back what is lost: if the store still has it, the next need not wait for its end.
+    pub(crate) fn let_go(self, bell: &mut Bell) {
+        let _as_was_said = bell.within(SETTLE_MAX, self.give_back());
+    }
+
+    async fn give_back(self) -> Result<()> {
+        match self {
+            Self::Plain(guard) => guard.release().await,
+            Self::Write(guard) => guard.release().await,
         }
     }
 }
@@ -90,16 +105,15 @@ impl Claim<'_> {
         let mut waiting = Waiting::new(locks, self.key);
         let asked = bell.until(self.ask(locks), |waker| waiting.look(waker));
         drop(waiting);
-        match asked? {
-            Ok(Ok(Some(held))) => Ok(held),
-            Ok(Ok(None)) => Err(Failure::new(BUSY, self.in_vain(locks))),
-            Ok(Err(error)) => Err(self.refused(error)),
-            Err(signal) => {
-                // Its ticket is already on its way out: this waits until it is.
-                let _interrupted_again = bell.until(locks.settled(), |_| None);
-                Err(Failure::silent(ended_by(signal)))
-            }
-        }
+        let failure = match asked? {
+            Ok(Ok(Some(held))) => return Ok(held),
+            Ok(Ok(None)) => Failure::new(BUSY, self.in_vain(bell, locks)?),
+            Ok(Err(error)) => self.refused(error),
+            Err(signal) => Failure::silent(ended_by(signal)),
+        };
+        // Its ticket is already on its way out: this waits until it is, unless the store is silent.
+        let _out_or_interrupted_again = bell.within(SETTLE_MAX, locks.settled())?;
+        Err(failure)
     }
 
     async fn ask(&self, locks: &Locks) -> Result<Option<Held>> {
@@ -135,16 +149,16 @@ impl Claim<'_> {
     }
 
     /// Says who holds it, if that can be known.
-    fn in_vain(&self, locks: &Locks) -> String {
-        let line = block_on(locks.line(self.key)).unwrap_or_default();
+    fn in_vain(&self, bell: &mut Bell, locks: &Locks) -> io::Result<String> {
+        let look = bell.within(SETTLE_MAX, locks.line(self.key))?;
+        let line = look.ok().flatten().and_then(Result::ok).unwrap_or_default();
         let holder = line.iter().find(|(_, place)| place.standing == Standing::Holding);
         let by = holder.map_or(String::new(), |(ticket, _)| format!(", held by {}", ticket.owner));
-        match self.wait.filter(|wait| !wait.is_zero()) {
-            Some(wait) => {
-                format!("{} is busy{by}: waited {} in vain", quoted(self.key), brief(wait))
-            }
-            None => format!("{} is busy{by}", quoted(self.key)),
-        }
+        let key = quoted(self.key);
+        Ok(match self.wait.filter(|wait| !wait.is_zero()) {
+            Some(wait) => format!("{key} is busy{by}: waited {} in vain", brief(wait)),
+            None => format!("{key} is busy{by}"),
+        })
     }
 
     /// A waiter who was broken has not lost what it never had.

@@ -34,7 +34,7 @@ pub(crate) struct Args {
 
 pub(crate) fn count(at: &Address, json: bool, args: &Args) -> Result<u8, Failure> {
     tenure::Key::new(&args.key)?;
-    let mut counter = at.open()?.counter(&args.key).window(args.per);
+    let mut counter = at.open_aloud()?.counter(&args.key).window(args.per);
     if let Some(limit) = args.limit {
         counter = counter.limit(limit);
     }

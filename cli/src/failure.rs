@@ -55,6 +55,16 @@ impl Failure {
         Self { code: 0, sentence: None, page: Some(text) }
     }
 
+    /// What a script is told.
+    pub(crate) fn code(&self) -> u8 {
+        self.code
+    }
+
+    /// What a person is told.
+    pub(crate) fn sentence(&self) -> &str {
+        self.sentence.as_deref().unwrap_or_default()
+    }
+
     /// Says it, and becomes the exit code.
     pub(crate) fn tell(self) -> ExitCode {
         if let Some(sentence) = self.sentence {

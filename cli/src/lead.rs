@@ -1,22 +1,31 @@
 //! `tenure lead`: a command runs wherever its election is won.
 
 use std::ffi::OsString;
-use std::time::Duration;
+use std::future::pending;
+use std::time::{Duration, Instant};
 
-use crate::claim::{Claim, Share};
+use tenure::Locks;
+
+use crate::bell::Bell;
+use crate::claim::{Claim, Held, Share};
 use crate::duration;
-use crate::failure::{Failure, say};
+use crate::failure::{BUSY, Failure, UNREACHABLE, say};
 use crate::look_up;
 use crate::run::open;
 use crate::screen::quoted;
 use crate::store::Address;
 use crate::supervise::{End, Work, ended_by, supervise};
 
+/// Between two campaigns while the store does not answer.
+const PAUSE_FIRST: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
 /// Runs a command while leading, and campaigns again whenever the lead is lost.
 ///
 /// Start it on several machines: the command runs on one of them at a time. If that one loses the lead, its
 /// command is ended before another one's begins, and it stands for election again. If the command ends by
-/// itself, so does tenure, with the command's exit code, and the next in line leads.
+/// itself, so does tenure, with the command's exit code, and the next in line leads. A store that goes away once
+/// tenure runs is waited for.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:
@@ -44,7 +53,7 @@ pub(crate) struct Args {
 pub(crate) fn lead(at: &Address, args: &Args) -> Result<u8, Failure> {
     look_up::check(&args.command[0])?;
     let url = at.url()?;
-    let (mut bell, locks) = open(&url)?;
+    let (mut bell, locks) = open(at, &url)?;
     let claim = Claim {
         key: &args.key,
         share: Share::Office,
@@ -55,17 +64,42 @@ pub(crate) fn lead(at: &Address, args: &Args) -> Result<u8, Failure> {
     let (kill_after, ttl) = (args.kill_after, claim.ttl());
     let work = Work { command: &args.command, url: &url, kill_after, ttl };
     loop {
-        let seat = claim.acquire(&mut bell, &locks)?;
+        let seat = campaign(&claim, &mut bell, &locks)?;
         match supervise(&mut bell, &seat, &work)? {
             End::Done(code) => return seat.release(&mut bell).map(|()| code),
             End::Lost { asked } => {
                 // Nothing of the command is left: now another may lead.
-                let _as_was_said = seat.release(&mut bell);
+                seat.let_go(&mut bell);
                 if let Some(signal) = asked {
                     return Err(Failure::silent(ended_by(signal)));
                 }
                 say(&format!("campaigning for {} again", quoted(&args.key)));
             }
         }
+    }
+}
+
+/// Campaigns until it is won, through outages of the store, and however often its ticket is broken.
+fn campaign(claim: &Claim<'_>, bell: &mut Bell, locks: &Locks) -> Result<Held, Failure> {
+    let mut pause = PAUSE_FIRST;
+    loop {
+        let began = Instant::now();
+        let failure = match claim.acquire(bell, locks) {
+            Ok(seat) => return Ok(seat),
+            Err(failure) if [BUSY, UNREACHABLE].contains(&failure.code()) => failure,
+            Err(failure) => return Err(failure),
+        };
+        if began.elapsed() > PAUSE_MAX {
+            // It stood in line, so the trouble is a new one.
+            pause = PAUSE_FIRST;
+        }
+        if pause == PAUSE_FIRST {
+            let key = quoted(claim.key);
+            say(&format!("{}; campaigning for {key} goes on", failure.sentence()));
+        }
+        if let Err(signal) = bell.within(pause, pending::<()>())? {
+            return Err(Failure::silent(ended_by(signal)));
+        }
+        pause = (pause * 2).min(PAUSE_MAX);
     }
 }

@@ -52,8 +52,8 @@ fn main() -> ExitCode {
 }
 
 fn obey(cli: Cli) -> Result<u8, Failure> {
-    let Cli { on, json, command } = cli;
-    let at = store::Address { on };
+    let Cli { on, json, quiet, command } = cli;
+    let at = store::Address { on, quiet };
     match command {
         Command::Run(args) => run::run(&at, &args),
         Command::Lead(args) => lead::lead(&at, &args),

@@ -27,7 +27,7 @@ pub(crate) struct Args {
 
 pub(crate) fn next(at: &Address, json: bool, args: &Args) -> Result<u8, Failure> {
     tenure::Key::new(&args.key)?;
-    let block = block_on(at.open()?.sequence(&args.key).next_block(args.count))?;
+    let block = block_on(at.open_aloud()?.sequence(&args.key).next_block(args.count))?;
     let values: Vec<u64> = block.collect();
     for some in values.chunks(CHUNK) {
         let lines: String = some.iter().map(|value| line(&args.key, *value, json)).collect();

@@ -19,6 +19,14 @@ use crate::supervise::{End, Work, ended_by, supervise};
 /// environment; the token is higher than that of every run before. Signals go to the command and all it has
 /// started. If the lock is lost, all of that gets TERM and then KILL, and tenure exits with 79.
 ///
+/// Where the store keeps leases, as Redis does, all of it is gone before the lease ends: TERM comes --kill-after
+/// before that, or a sixth of the --ttl if that is less. If tenure itself is killed or stopped, its watchdog
+/// kills in its place.
+///
+/// TENURE_ON is the whole URL, with the password if it has one, so that the command can ask the same store:
+/// `env -u TENURE_ON CMD` keeps it from a command that need not know. It is in no argument of any process that
+/// tenure starts.
+///
 /// A key is a mutex, a lock for readers and writers (--shared, --exclusive), or a number of permits
 /// (--permits): everybody who uses it must agree, and who does not is refused.
 ///
@@ -65,7 +73,7 @@ pub(crate) struct Args {
 pub(crate) fn run(at: &Address, args: &Args) -> Result<u8, Failure> {
     look_up::check(&args.command[0])?;
     let url = at.url()?;
-    let (mut bell, locks) = open(&url)?;
+    let (mut bell, locks) = open(at, &url)?;
     let claim = Claim {
         key: &args.key,
         share: args.share(),
@@ -80,19 +88,21 @@ pub(crate) fn run(at: &Address, args: &Args) -> Result<u8, Failure> {
         End::Done(code) => held.release(&mut bell).map(|()| code),
         End::Lost { asked: _ } => {
             // Nothing of the command is left: now another may begin.
-            let _as_was_said = held.release(&mut bell);
+            held.let_go(&mut bell);
             Err(Failure::silent(LOST))
         }
     }
 }
 
 /// The bell of this process, and the locks of the store that it listens for.
-pub(crate) fn open(url: &str) -> Result<(Bell, Locks), Failure> {
+pub(crate) fn open(at: &Address, url: &str) -> Result<(Bell, Locks), Failure> {
     let mut bell = Bell::hang()?;
-    match bell.until(tenure::connect(url), |_| None)? {
-        Ok(locks) => Ok((bell, locks?.owned_by(&owner())?)),
-        Err(signal) => Err(Failure::silent(ended_by(signal))),
-    }
+    let locks = match bell.until(tenure::connect(url), |_| None)? {
+        Ok(locks) => locks?.owned_by(&owner())?,
+        Err(signal) => return Err(Failure::silent(ended_by(signal))),
+    };
+    at.warn(&locks);
+    Ok((bell, locks))
 }
 
 /// What others see in the line: the process by which to find it.

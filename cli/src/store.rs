@@ -9,15 +9,20 @@ use std::path::{Path, PathBuf};
 use tenure::Locks;
 use tenure::blocking::block_on;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, say};
 
 /// The environment's word for the store.
 pub(crate) const VARIABLE: &str = "TENURE_ON";
+
+/// Options of URLs that name a file.
+const FILES: [&str; 3] = ["ca", "cert", "key"];
 
 /// What the user said about the store.
 #[derive(Debug)]
 pub(crate) struct Address {
     pub(crate) on: Option<String>,
+    /// Warnings are not to be shown.
+    pub(crate) quiet: bool,
 }
 
 impl Address {
@@ -39,22 +44,44 @@ impl Address {
     pub(crate) fn open(&self) -> Result<Locks, Failure> {
         Ok(block_on(tenure::connect(self.url()?))?)
     }
+
+    /// The same, for what others will rely on: they should know how far they can.
+    pub(crate) fn open_aloud(&self) -> Result<Locks, Failure> {
+        let locks = self.open()?;
+        self.warn(&locks);
+        Ok(locks)
+    }
+
+    /// Says what the store's operator should know about it.
+    pub(crate) fn warn(&self, locks: &Locks) {
+        let warnings = locks.guarantees().warnings.iter().filter(|_| !self.quiet);
+        warnings.for_each(|warning| say(&format!("warning: {warning}")));
+    }
 }
 
 /// The same URL, however the current directory changes: a command that is run may change it, and
 /// must find the same store.
 fn settled(url: &str) -> String {
-    let Some(path) = url.strip_prefix("file:").filter(|path| !path.is_empty()) else {
-        return url.to_owned();
-    };
-    match env::current_dir() {
-        Ok(here) if !path.starts_with(['/', '?']) => {
-            let mut settled = address(&here);
-            let _ = write!(settled, "/{path}");
-            settled
-        }
-        _ => url.to_owned(),
+    let Ok(here) = env::current_dir() else { return url.to_owned() };
+    let here = escaped(&here);
+    if let Some(path) = url.strip_prefix("file:") {
+        let is_relative = !path.is_empty() && !path.starts_with(['/', '?']);
+        return if is_relative { format!("file:{here}/{path}") } else { url.to_owned() };
     }
+    let Some((address, options)) = url.split_once('?') else { return url.to_owned() };
+    let settle = |option: &str| match option.split_once('=') {
+        Some((name, path)) if FILES.contains(&name) && is_relative(path) => {
+            format!("{name}={here}/{path}")
+        }
+        _ => option.to_owned(),
+    };
+    let options: Vec<String> = options.split('&').map(settle).collect();
+    format!("{address}?{}", options.join("&"))
+}
+
+/// Whether a path, as a URL has it, begins where this process happens to be.
+fn is_relative(path: &str) -> bool {
+    !path.is_empty() && !path.starts_with('/') && !path.to_ascii_uppercase().starts_with("%2F")
 }
 
 /// A store in the directory where this user's programs keep their state.
@@ -69,15 +96,16 @@ fn own() -> Result<String, Failure> {
         state.or_else(|| Some(home()?.join(".local/state")))
     };
     match state {
-        Some(state) => Ok(address(&state.join("tenure"))),
+        Some(state) => Ok(format!("file:{}", escaped(&state.join("tenure")))),
         None => Err(Failure::usage(format!(
             "there is no home to keep a store in: name a store with --on, or in {VARIABLE}"
         ))),
     }
 }
 
-fn address(path: &Path) -> String {
-    let mut url = String::from("file:");
+/// A path as a URL has it.
+fn escaped(path: &Path) -> String {
+    let mut url = String::new();
     for byte in path.as_os_str().as_bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' | b'~' => {
@@ -95,14 +123,20 @@ mod tests {
 
     #[test]
     fn a_path_becomes_an_address() {
-        assert_eq!(address(Path::new("/a b/ü%?")), "file:/a%20b/%c3%bc%25%3f");
+        assert_eq!(escaped(Path::new("/a b/ü%?")), "/a%20b/%c3%bc%25%3f");
     }
 
     #[test]
     fn a_relative_address_is_settled_and_others_are_left_alone() {
-        let here = address(&env::current_dir().unwrap());
-        assert_eq!(settled("file:locks?network=allow"), format!("{here}/locks?network=allow"));
-        for url in ["file:/var/locks", "file:", "memory:", "redis://user:secret@host"] {
+        let here = escaped(&env::current_dir().unwrap());
+        assert_eq!(settled("file:locks?network=allow"), format!("file:{here}/locks?network=allow"));
+        assert_eq!(
+            settled("rediss://h?prefix=ca&ca=a.pem&cert=/b&key=%2fc"),
+            format!("rediss://h?prefix=ca&ca={here}/a.pem&cert=/b&key=%2fc")
+        );
+        for url in
+            ["file:/var/locks", "file:", "memory:", "redis://user:secret@host", "rediss://h?ca="]
+        {
             assert_eq!(settled(url), url);
         }
     }

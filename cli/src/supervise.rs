@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use tenure::{Guard, Loss};
+use tenure::{Error, Guard, Loss};
 
 use crate::bell::{Bell, is_ending};
 use crate::child::{Child, News};
@@ -16,10 +16,18 @@ use crate::store::VARIABLE;
 use crate::terminal::Terminal;
 use crate::watchdog::Watchdog;
 
-/// Most commands are over before it is worth while to have a thread and a process look after them.
+/// Most commands are over before it is worth while to have a thread and a process look after them; but
+/// not under a lease, which would end while a process that was stopped at once looks after nobody.
 const SETTLE: Duration = Duration::from_millis(10);
-/// A store that renews is asked how long the lock lives at least so rarely.
+/// A lease that is about to end is not looked at more often.
 const LOOK_MIN: Duration = Duration::from_millis(5);
+/// Killing takes time, too: at most so much of a lease is kept for it.
+const KILL_MAX: Duration = Duration::from_millis(250);
+
+/// The exit code of a command that was killed.
+const KILLED: u8 = SIGNALLED + 9;
+/// Why a watchdog kills where the lock is not lost.
+const LATE: &str = "this process stood still until the lock was about to be lost";
 
 /// What to run, and how to end it.
 pub(crate) struct Work<'a> {
@@ -81,6 +89,12 @@ impl<'a> Supervision<'a> {
                 self.pass_on(signal);
             }
             match self.child.news()? {
+                Some(News::Ended(KILLED)) if self.was_killed_in_time() => {
+                    let why = self.why_stop(bell).unwrap_or_else(|| LATE.to_owned());
+                    say(&format!("{why}; its watchdog has killed the command"));
+                    let asked = stop(bell, self.child, Duration::ZERO)?;
+                    return Ok(End::Lost { asked: asked.or(self.asked) });
+                }
                 Some(News::Ended(code)) => return Ok(End::Done(code)),
                 Some(News::Stopped(signal)) => terminal.stopped(self.child, signal, bell),
                 None => {}
@@ -105,14 +119,19 @@ impl<'a> Supervision<'a> {
         }
     }
 
+    /// Whether the watchdog ended the command, because nothing was heard of this process for too long.
+    fn was_killed_in_time(&mut self) -> bool {
+        self.watchdog.as_mut().is_some_and(Watchdog::has_killed)
+    }
+
     /// Whether the lock is lost, or so close to it that the command needs what is left to end.
     fn why_stop(&mut self, bell: &Bell) -> Option<String> {
         if let Err(error) = self.guard.check() {
-            return Some(error.to_string());
+            return Some(self.sentence(&error));
         }
         let lost = self.lost.as_mut().and_then(|lost| bell.look(lost.as_mut()));
         if let Some(loss) = lost {
-            return Some(format!("the lock is lost: {loss}"));
+            return Some(self.sentence(&Error::lost(loss)));
         }
         let remaining = self.guard.remaining()?;
         (remaining <= self.grace()).then(|| {
@@ -120,10 +139,21 @@ impl<'a> Supervision<'a> {
         })
     }
 
+    /// A store that keeps leases may also have lost its data.
+    fn sentence(&self, error: &Error) -> String {
+        match (error.loss(), self.guard.remaining()) {
+            (Some(Loss::Broken), Some(_)) => {
+                format!("{error}, by a break or by a store that has lost its data")
+            }
+            _ => error.to_string(),
+        }
+    }
+
     /// Starts what a longer command needs, and says when to look again.
     fn look_after(&mut self) -> io::Result<Option<Duration>> {
         let age = self.started.elapsed();
-        if let Some(rest) = SETTLE.checked_sub(age).filter(|rest| !rest.is_zero()) {
+        let is_leased = self.guard.remaining().is_some();
+        if let Some(rest) = SETTLE.checked_sub(age).filter(|rest| !is_leased && !rest.is_zero()) {
             return Ok(Some(rest));
         }
         if self.lost.is_none() {
@@ -144,21 +174,27 @@ impl<'a> Supervision<'a> {
         }
     }
 
-    /// The lock is renewed meanwhile, so that usually much is left again by then.
+    /// The lock is renewed meanwhile, and the watchdog is to know of that soon: if this process is
+    /// stopped, it goes by what it was told last.
     fn next_look(&self, remaining: Duration) -> Duration {
-        remaining.saturating_sub(self.grace()).min(remaining / 2).max(LOOK_MIN)
+        remaining.saturating_sub(self.grace()).min(self.work.ttl / 8).max(LOOK_MIN)
     }
 
     /// How much of a lease that is not renewed is kept for the command's end: never so much that
     /// a single failed renewal would end it.
     fn grace(&self) -> Duration {
-        self.work.kill_after.min(self.work.ttl / 6)
+        self.work.kill_after.min(self.work.ttl / 6) + self.killing()
     }
 
-    /// How long the command may take to end.
+    /// How long the command may take to end by itself.
     fn patience(&self) -> Duration {
         let remaining = self.guard.remaining().unwrap_or(Duration::MAX);
-        remaining.min(self.work.kill_after)
+        remaining.saturating_sub(self.killing()).min(self.work.kill_after)
+    }
+
+    /// How much of a lease is kept for killing.
+    fn killing(&self) -> Duration {
+        KILL_MAX.min(self.work.ttl / 40)
     }
 }
 

@@ -50,10 +50,12 @@ impl<'a> Waiting<'a> {
             && let Poll::Ready(line) = asking.as_mut().poll(&mut Context::from_waker(waker))
         {
             self.asking = None;
-            // A store that does not answer now may answer the next time.
-            if let Ok(line) = line {
-                self.show(&self.describe(&line), screen);
-            }
+            let text = match line {
+                Ok(line) => self.describe(&line),
+                // A store that does not answer now may answer the next time.
+                Err(error) => format!("{}: {}", self.waited(), printable(&error.to_string())),
+            };
+            self.show(&text, screen);
         }
         Some(self.next.saturating_duration_since(now))
     }
@@ -63,7 +65,7 @@ impl<'a> Waiting<'a> {
             line.iter().filter(|(_, place)| place.standing == Standing::Holding).collect();
         let me = crate::run::owner();
         let mut waiters = line.iter().filter(|(_, place)| place.standing == Standing::Waiting);
-        let mut text = format!("waiting {} for {}", brief(self.began.elapsed()), quoted(self.key));
+        let mut text = self.waited();
         if let Some(at) = waiters.position(|(ticket, _)| *ticket.owner == *me) {
             let _infallible = write!(text, ", place {} in line", at + 1);
         }
@@ -77,6 +79,10 @@ impl<'a> Waiting<'a> {
             let _infallible = write!(text, " and {} more", holders.len() - 1);
         }
         text
+    }
+
+    fn waited(&self) -> String {
+        format!("waiting {} for {}", brief(self.began.elapsed()), quoted(self.key))
     }
 
     fn show(&mut self, text: &str, screen: Screen) {

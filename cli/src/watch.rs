@@ -1,11 +1,11 @@
 //! `tenure watch`: what happens to the lines, as it happens.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tenure::Seen;
 use tenure::blocking::block_on;
 use tenure::event::{Event, What};
+use tenure::{Seen, Sight};
 
 use crate::failure::{Failure, answer, say};
 use crate::json::Object;
@@ -15,6 +15,9 @@ use crate::store::Address;
 use crate::table::cut;
 
 /// Shows what happens to the lines, as it happens, until it is interrupted.
+///
+/// Stores without a journal, such as Redis, are looked at several times a second: what comes and goes between
+/// two looks is not shown, and a lease that has run out is shown as `left`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -28,19 +31,28 @@ pub(crate) struct Args {
 
 /// A store that does not answer is asked again, but not without end in a moment.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// An answer that fails so soon after another is no news.
+const SAME_TROUBLE: Duration = Duration::from_secs(60);
 
 pub(crate) fn watch(at: &Address, json: bool, args: &Args) -> Result<u8, Failure> {
     let locks = at.open()?;
     let mut watch = block_on(locks.watch(args.prefix.as_str()))?;
     let screen = Screen::of_output();
     if screen.is_some() {
-        say("watching; interrupt to end");
+        say(match locks.guarantees().events {
+            Sight::Every => "watching; interrupt to end",
+            Sight::Sampled => "watching, with a look now and then; interrupt to end",
+        });
     }
+    let mut trouble: Option<Instant> = None;
     loop {
         let seen = match block_on(watch.next()) {
             Ok(Seen::Event(event)) => show(&event, json, screen),
             Err(error) if error.is_unknown() => {
-                say(&format!("{error}; looking again"));
+                if trouble.is_none_or(|last| last.elapsed() > SAME_TROUBLE) {
+                    say(&format!("{error}; looking again until it answers"));
+                }
+                trouble = Some(Instant::now());
                 thread::sleep(LOOK_AGAIN);
                 continue;
             }

@@ -41,6 +41,11 @@ impl Watchdog {
         Ok(Self { process, leash })
     }
 
+    /// Whether it has killed.
+    pub(crate) fn has_killed(&mut self) -> bool {
+        matches!(self.process.try_wait(), Ok(Some(status)) if status.success())
+    }
+
     /// How long the lock can be relied on from now; `None` if it has no end.
     pub(crate) fn tell(&mut self, remaining: Option<Duration>) {
         let until = remaining.map_or(NEVER, |remaining| SystemClock.now().plus(remaining).boot_ns);

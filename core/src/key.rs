@@ -2,7 +2,6 @@
 
 use std::borrow::Borrow;
 use std::fmt;
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
@@ -46,7 +45,9 @@ impl Key {
         let mut text = String::with_capacity(3 + 64);
         text.push_str("v1.");
         for byte in self.hash_in(namespace) {
-            let _infallible = write!(text, "{byte:02x}");
+            for digit in [byte >> 4, byte & 15] {
+                text.push(char::from(b"0123456789abcdef"[usize::from(digit)]));
+            }
         }
         text
     }

@@ -16,6 +16,8 @@ pub enum Loss {
     Unreachable,
     /// It was held for as long as its owner allowed.
     HeldTooLong,
+    /// The resource it guards has seen a newer holder's token.
+    Overtaken,
 }
 
 impl fmt::Display for Loss {
@@ -26,6 +28,7 @@ impl fmt::Display for Loss {
             Self::SessionGone => "its session with the store is over",
             Self::Unreachable => "the store could not be reached until its life was over",
             Self::HeldTooLong => "it was held for as long as its owner allowed",
+            Self::Overtaken => "a newer holder is at work",
         })
     }
 }

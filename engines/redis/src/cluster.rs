@@ -70,7 +70,7 @@ impl Cluster {
         let facts = Facts::of(info, config);
         facts.fit(settings)?;
         let sharded = facts.version.is_none_or(|version| version >= SHARDED_SINCE);
-        let scripts = Scripts::new(settings, if sharded { Post::Shard } else { Post::Channel });
+        let scripts = Scripts::new(if sharded { Post::Shard } else { Post::Channel });
         if !sharded {
             let channel = settings.channels() + &inbox;
             trouble::answered(place, connection.subscribe(channel).await)?;

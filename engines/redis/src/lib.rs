@@ -1,5 +1,21 @@
-//! Locks kept by Redis or Valkey.
-#![allow(missing_docs)]
+//! Locks kept by Redis or Valkey: one server, Sentinel, Cluster, or `RedLock` over independent masters.
+//!
+//! ```no_run
+//! # async fn pay() -> tenure_core::Result<()> {
+//! let locks = tenure_redis::connect("redis://localhost").await?;
+//! let guard = locks.mutex("invoices/42").lock().await?;
+//! println!("mine, and newer than all before: {}", guard.token());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A free lock is taken with one request and handed over with one push. Every verb is one script, which
+//! Redis carries out in one step; the server's clock decides who lives. What is not promised, and how to set
+//! up a server for locks, is in the README of this crate; what the server at hand promises is in
+//! [`Locks::guarantees`].
+//!
+//! A resource in Redis can refuse the writes of those who hold a lock no more: see [`fence`].
+
 mod acks;
 mod body;
 mod cluster;
@@ -24,6 +40,8 @@ use std::time::Duration;
 use tenure_core::wrap::{Hosted, Retry};
 use tenure_core::{Host, Locks, PrivateThread, Result};
 
+/// The driver, whose connections a [`fence`] takes.
+pub use redis;
 pub use redlock::RedLock;
 use settings::{Place, Settings};
 pub use store::RedisStore;
@@ -32,6 +50,18 @@ pub use store::RedisStore;
 const RETRIES: u32 = 4;
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
+/// The locks of the servers that this URL names.
+///
+/// | URL | servers |
+/// |---|---|
+/// | `redis://HOST:PORT/DB` | one, without TLS |
+/// | `rediss://HOST:PORT/DB` | one, with TLS |
+/// | `redis+unix:///PATH?db=DB` | one on this machine, by its socket |
+/// | `redis+sentinel://H1,H2,H3/SERVICE/DB` | whichever the sentinels call the master |
+/// | `redis+cluster://H1,H2,H3` | a cluster, found through any of these |
+/// | `redlock://H1,H2,H3` | a majority of these, which know nothing of each other: see [`RedLock`] |
+///
+/// User and password stand before the hosts: `redis://user:password@host`. The options are in the README.
 pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
     let settings = Settings::parse(url.as_ref())?;
     if let Place::Redlock(_) = settings.place {

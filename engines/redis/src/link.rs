@@ -123,7 +123,9 @@ impl Link {
 
     /// Sends one command.
     pub(crate) async fn send(&self, live: &Live, command: &Cmd) -> RedisResult<Value> {
+        // A refusal comes as an answer.
         let answer = live.connection.clone().send_packed_command(command).await;
+        let answer = answer.and_then(Value::extract_error);
         if let Err(trouble) = &answer
             && trouble::ends_connection(trouble)
         {

@@ -46,7 +46,7 @@ impl Routes {
         }
         let common = Arc::new(Common {
             settings: settings.clone(),
-            scripts: Scripts::new(settings, Post::Channel),
+            scripts: Scripts::new(Post::Channel),
             way: Way::new(settings)?,
             mail: mail.clone(),
             inbox: inbox.to_owned(),

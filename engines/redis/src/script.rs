@@ -2,8 +2,6 @@
 
 use redis::Cmd;
 
-use crate::settings::Settings;
-
 /// A script, and the hash by which the server knows it.
 pub(crate) struct Script {
     text: String,
@@ -34,16 +32,13 @@ const START: &str = include_str!("scripts/start.lua");
 const LINE: &str = include_str!("scripts/line.lua");
 
 impl Scripts {
-    pub(crate) fn new(settings: &Settings, post: Post) -> Self {
-        let tell = match post {
-            Post::Channel => format!(
-                "local function PUBLISH(inbox, message) redis.call('PUBLISH', '{}' .. inbox, message) end\n",
-                settings.channels()
-            ),
-            Post::Shard => "local function PUBLISH(inbox, message) redis.call('SPUBLISH', k .. ':' .. inbox, message) end\n".to_owned(),
+    pub(crate) fn new(post: Post) -> Self {
+        let post = match post {
+            Post::Channel => include_str!("scripts/post.lua"),
+            Post::Shard => include_str!("scripts/post_sharded.lua"),
         };
         let on_a_line =
-            |quick: &str, verb: &str| Script::new([START, quick, &tell, LINE, verb].concat());
+            |quick: &str, verb: &str| Script::new([START, quick, post, LINE, verb].concat());
         Self {
             join: on_a_line(
                 include_str!("scripts/join_idle.lua"),

@@ -61,6 +61,13 @@ fn unanswered(place: &Place, trouble: &RedisError) -> Error {
         ErrorKind::MasterNameNotFoundBySentinel => Error::unavailable(format!(
             "no sentinel names a master for {place}: the name is wrong, or a fail-over is under way"
         )),
+        ErrorKind::Parse | ErrorKind::UnexpectedReturnType => Error::unavailable(format!(
+            "somebody answers at {place}, and not as Redis does: is it another service's port?"
+        )),
+        _ if is_distrust(trouble) => Error::rejected(format!(
+            "the server {place} and this client do not trust each other's certificates: {}",
+            said(trouble)
+        )),
         _ if trouble.is_timeout() => {
             Error::unavailable(format!("the server {place} did not answer in time"))
         }
@@ -69,6 +76,23 @@ fn unanswered(place: &Place, trouble: &RedisError) -> Error {
         }
         _ => Error::unavailable(format!("the connection to {place} failed: {}", said(trouble))),
     }
+}
+
+/// Whether TLS ended because of a certificate: asking again does not help.
+fn is_distrust(trouble: &RedisError) -> bool {
+    let said = trouble.to_string();
+    trouble.is_io_error() && (said.contains("certificate") || said.contains("Certificate"))
+}
+
+/// No connection came about: what is often the reason is asked for.
+pub(crate) fn no_way_in(place: &Place, speaks_tls: bool, trouble: &RedisError) -> Error {
+    let hint = match (speaks_tls, trouble.is_connection_dropped(), trouble.is_timeout()) {
+        (true, dropped, silent) if dropped || silent => "does it speak TLS?",
+        (false, true, _) => "does it want TLS?",
+        _ => return error(place, trouble),
+    };
+    let sentence = error(place, trouble);
+    Error::unavailable(format!("{sentence}: {hint}")).caused_by(trouble.clone())
 }
 
 /// An answer that no script of Tenure's gives.
@@ -110,6 +134,6 @@ fn said(trouble: &RedisError) -> String {
     match (trouble.code(), trouble.detail()) {
         (Some(code), Some(detail)) => format!("{code} {detail}"),
         (Some(code), None) => code.to_owned(),
-        (None, _) => trouble.to_string(),
+        (None, _) => trouble.to_string().split_whitespace().collect::<Vec<_>>().join(" "),
     }
 }

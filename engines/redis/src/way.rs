@@ -15,6 +15,9 @@ use tokio::sync::Mutex;
 use crate::settings::{Host, Login, Place, Settings, Tls};
 use crate::trouble;
 
+/// How a certificate in PEM begins.
+const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----";
+
 /// Leads to one server, which may be another one tomorrow.
 pub(crate) struct Way {
     settings: Settings,
@@ -69,7 +72,10 @@ impl Way {
         });
         let place = self.place();
         match went.await {
-            Ok(went) => trouble::answered(place, went),
+            Ok(went) => {
+                let speaks_tls = self.settings.tls.is_some();
+                went.map_err(|trouble| trouble::no_way_in(place, speaks_tls, &trouble))
+            }
             Err(_) => Err(Error::unavailable(format!(
                 "the server {place} took longer than {limit:?} to take a connection"
             ))),
@@ -177,5 +183,11 @@ pub(crate) fn certificates(settings: &Settings) -> Result<Option<TlsCertificates
         (Some(client_cert), Some(client_key)) => Some(ClientTlsConfig { client_cert, client_key }),
         _ => None,
     };
-    Ok(Some(TlsCertificates { client_tls, root_cert: read(ca)? }))
+    let root_cert = read(ca)?;
+    if let (Some(path), Some(bytes)) = (ca, &root_cert)
+        && !bytes.windows(CERTIFICATE.len()).any(|part| part == CERTIFICATE)
+    {
+        return Err(Error::invalid(format!("{} has no certificate in PEM", path.display())));
+    }
+    Ok(Some(TlsCertificates { client_tls, root_cert }))
 }

@@ -33,7 +33,7 @@ impl StdError for Stale {}
 
 /// The holder is not the newest any more.
 pub(super) fn stale(token: u64, newest: u64) -> Error {
-    Error::lost(Loss::Expired).caused_by(Stale { token, newest })
+    Error::lost(Loss::Overtaken).caused_by(Stale { token, newest })
 }
 
 /// The key of a fence holds something that this module has not written.

@@ -88,7 +88,7 @@ local function find(who)
 end
 
 local function tell(body, who, kind, number)
-  PUBLISH(string.sub(body, 1, 16), who .. kind .. string.format('%.0f', number))
+  post(string.sub(body, 1, 16), who .. kind .. string.format('%.0f', number))
 end
 
 -- Those behind: in and out of their keys.

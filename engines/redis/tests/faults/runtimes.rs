@@ -1,0 +1,170 @@
+//! The caller's own runtimes: dropped, many, without drivers, or standing still.
+
+use std::time::Duration;
+
+use tenure_core::blocking::block_on;
+use tenure_core::Locks;
+use tenure_servers::redis::{REDIS, Server};
+use tenure_servers::have;
+use tokio::runtime::{Builder, Runtime};
+
+use super::stage::{LONG, PATIENCE, connections};
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+fn server() -> Option<Server> {
+    have(&[REDIS]).then(|| Server::start().unwrap())
+}
+
+/// Ends in time, or the test fails.
+fn within_patience<T: Send + 'static>(story: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send(story()));
+    ended.recv_timeout(PATIENCE).expect("the story ends, and in time")
+}
+
+/// Uses the locks until this runtime has a connection of its own.
+async fn open_a_lane(locks: &Locks, server: &Server) {
+    let before = connections(server);
+    for round in 0.. {
+        assert!(round < 10_000, "no lane is opened");
+        locks.mutex("lane").lock().await.unwrap().release().await.unwrap();
+        if connections(server) > before {
+            break;
+        }
+    }
+    for _ in 0..3 {
+        locks.mutex("lane").lock().await.unwrap().release().await.unwrap();
+    }
+}
+
+#[test]
+fn a_runtime_may_end_while_it_has_a_connection() {
+    let Some(server) = server() else { return };
+    within_patience(move || {
+        let first = runtime();
+        let locks = first.block_on(tenure_redis::connect(server.url())).unwrap();
+        let guard = first.block_on(async {
+            open_a_lane(&locks, &server).await;
+            locks.mutex("a").ttl(LONG).lock().await.unwrap()
+        });
+        let waiting = locks.mutex("a").ttl(LONG);
+        let waiter = first.spawn(async move { waiting.lock().await.map(drop) });
+        first.block_on(super::stage::until_line(&locks, "a", 2));
+        drop(first);
+        assert!(block_on(waiter).unwrap_err().is_cancelled());
+        // The guard is kept by a thread of Tenure's own, and the waiter's ticket is given back.
+        guard.check().unwrap();
+        block_on(guard.extend()).unwrap();
+        block_on(locks.settled());
+        assert_eq!(block_on(locks.line("a")).unwrap().len(), 1);
+        block_on(guard.release()).unwrap();
+        let second = runtime();
+        let guard = second.block_on(locks.mutex("a").lock()).unwrap();
+        drop(second);
+        drop(guard);
+        block_on(locks.settled());
+        assert!(block_on(locks.keys("")).unwrap().is_empty());
+    });
+}
+
+#[test]
+fn runtimes_may_come_and_go() {
+    let Some(server) = server() else { return };
+    within_patience(move || {
+        let locks = block_on(tenure_redis::connect(server.url())).unwrap();
+        let mut newest = 0;
+        for round in 0..200 {
+            let runtime = runtime();
+            runtime.block_on(async {
+                for _ in 0..round % 4 {
+                    let guard = locks.mutex("a").lock().await.unwrap();
+                    assert!(guard.token() > newest);
+                    newest = guard.token();
+                    if round % 3 > 0 {
+                        guard.release().await.unwrap();
+                    }
+                }
+            });
+            if round % 2 == 0 {
+                runtime.shutdown_background();
+            }
+        }
+        block_on(locks.settled());
+        assert!(block_on(locks.keys("")).unwrap().is_empty());
+        while connections(&server) > 2 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+}
+
+#[test]
+fn a_hundred_runtimes_may_be_there_at_a_time() {
+    let Some(server) = server() else { return };
+    within_patience(move || {
+        let locks = block_on(tenure_redis::connect(server.url())).unwrap();
+        let runtimes: Vec<_> = (0..100).map(|_| runtime()).collect();
+        for round in 0..3 {
+            for runtime in &runtimes {
+                let guard = runtime.block_on(locks.mutex("a").lock()).unwrap();
+                if round == 1 {
+                    runtime.block_on(guard.release()).unwrap();
+                }
+            }
+        }
+        drop(runtimes);
+        block_on(locks.settled());
+        assert!(block_on(locks.keys("")).unwrap().is_empty());
+    });
+}
+
+#[test]
+fn a_runtime_without_drivers_can_lock() {
+    let Some(server) = server() else { return };
+    within_patience(move || {
+        let locks = block_on(tenure_redis::connect(server.url())).unwrap();
+        let bare = Builder::new_current_thread().build().unwrap();
+        let timed = Builder::new_current_thread().enable_time().build().unwrap();
+        for runtime in [&bare, &timed] {
+            for _ in 0..10 {
+                let guard = runtime.block_on(locks.mutex("a").lock()).unwrap();
+                runtime.block_on(guard.release()).unwrap();
+                runtime.block_on(async { tokio::task::yield_now().await });
+            }
+        }
+    });
+}
+
+#[test]
+fn a_runtime_that_stands_still_does_not_hold_up_its_thread() {
+    let Some(server) = server() else { return };
+    within_patience(move || {
+        let runtime = runtime();
+        let locks = runtime.block_on(tenure_redis::connect(server.url())).unwrap();
+        runtime.block_on(open_a_lane(&locks, &server));
+        // Nobody drives the runtime from here on, though this thread counts as one of its.
+        let _context = runtime.enter();
+        let guard = locks.blocking().mutex("a").lock().unwrap();
+        guard.extend().unwrap();
+        guard.release().unwrap();
+    });
+}
+
+#[test]
+fn a_runtime_whose_threads_are_all_busy_keeps_its_locks() {
+    let Some(server) = server() else { return };
+    within_patience(move || {
+        let runtime = runtime();
+        let locks = runtime.block_on(tenure_redis::connect(server.url())).unwrap();
+        let ttl = Duration::from_secs(1);
+        let guard = runtime.block_on(async {
+            open_a_lane(&locks, &server).await;
+            locks.mutex("a").ttl(ttl).lock().await.unwrap()
+        });
+        runtime.block_on(async { std::thread::sleep(ttl * 3) });
+        guard.check().unwrap();
+        runtime.block_on(guard.release()).unwrap();
+    });
+}
