@@ -138,7 +138,21 @@ impl Helper {
     /// Stops it where it stands.
     pub(crate) fn stop(&self) {
         self.signal("-STOP");
+        self.wait_until_stopped();
     }
+
+    /// The signal is sent before every thread has stopped.
+    #[cfg(unix)]
+    fn wait_until_stopped(&self) {
+        use rustix::process::{Pid, WaitOptions, waitpid};
+
+        let waited = waitpid(Some(Pid::from_child(&self.child)), WaitOptions::UNTRACED);
+        let status = waited.expect("a child can be waited for").map(|(_, status)| status);
+        assert!(status.is_some_and(rustix::process::WaitStatus::stopped), "it stops");
+    }
+
+    #[cfg(not(unix))]
+    fn wait_until_stopped(&self) {}
 
     /// Lets it go on.
     pub(crate) fn go_on(&self) {

@@ -33,6 +33,8 @@ pub(crate) struct Hold {
     failed: u32,
     /// Why the last one failed.
     trouble: Option<Error>,
+    /// When the first of them failed.
+    troubled: Time,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +57,7 @@ impl Hold {
             due: Time::NEVER,
             failed: 0,
             trouble: None,
+            troubled: Time::NEVER,
         }
     }
 
@@ -108,12 +111,15 @@ impl Hold {
         Ok(())
     }
 
-    /// Why there is no point in waiting on: the store refuses, or has been silent for the ticket's
-    /// whole life, or for as long where lives have no end.
+    /// Why there is no point in waiting on: the store refuses, or has been silent until the ticket's
+    /// life was over, or for as long where lives have no end. A life that was over before anything
+    /// failed was slept away, and the store has its time to answer.
     pub(crate) fn hopeless(&self, now: Time) -> Option<&Error> {
         let silent = match self.deadline {
             Time::NEVER => self.failed > SILENCES_MAX,
-            deadline => now.has_reached(deadline),
+            deadline => {
+                now.has_reached(deadline) && now.has_reached(self.troubled.plus(self.rhythm.every))
+            }
         };
         self.trouble.as_ref().filter(|trouble| silent || !trouble.is_unknown())
     }
@@ -202,6 +208,9 @@ impl Hold {
     }
 
     fn hear_trouble(&mut self, now: Time, error: Error) {
+        if self.failed == 0 {
+            self.troubled = now;
+        }
         self.failed += 1;
         self.trouble = Some(error);
         self.due = now.plus(self.rhythm.every / 4);

@@ -139,9 +139,17 @@ impl Keeper {
     async fn attempt(self: Arc<Self>, kept: Arc<Kept>) {
         let patience = kept.with(|hold| hold.rhythm().every / 4);
         let answered = {
-            let renewal = pin!(self.renew(&kept));
-            let silence = self.host.sleep(patience);
-            matches!(select(renewal, silence).await, Either::Left(_))
+            let mut renewal = pin!(self.renew(&kept));
+            loop {
+                let asked = self.host.now();
+                let silence = self.host.sleep(patience);
+                match select(renewal.as_mut(), silence).await {
+                    Either::Left(_) => break true,
+                    // It was this process that stood still: the store's answer may lie here already.
+                    Either::Right(_) if self.host.now().has_reached(asked.plus(patience * 2)) => {}
+                    Either::Right(_) => break false,
+                }
+            }
         };
         if !answered {
             let now = self.host.now();

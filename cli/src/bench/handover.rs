@@ -16,6 +16,10 @@ use crate::store::{Address, VARIABLE};
 
 /// Between two looks whether the other stands in line: a look must not keep it from getting there.
 const LOOK_EVERY: Duration = Duration::from_micros(200);
+/// Whoever is not in the line by then does not come any more.
+const LOOK_MAX: Duration = Duration::from_secs(10);
+/// Where there is no order, who waits is in no line, and tries for itself by then.
+const TRIES_AFTER: Duration = Duration::from_millis(50);
 
 #[derive(clap::Args)]
 pub(crate) struct Partner {
@@ -55,11 +59,10 @@ pub(super) fn handover(bench: &Bench) -> Result<Outcome, Failure> {
 fn once(locks: &Locks, key: &str, other: &mut Other) -> Result<u64, Failure> {
     let guard = block_on(locks.mutex(key).lock())?;
     other.ask().map_err(|error| failed(&error))?;
-    while block_on(locks.line(key))?.len() < 2 {
-        if other.is_gone() {
-            return Err(failed(&io::Error::other("it has ended")));
-        }
-        thread::sleep(LOOK_EVERY);
+    if locks.guarantees().fair {
+        other.stands_in_line(locks, key)?;
+    } else {
+        thread::sleep(TRIES_AFTER);
     }
     let released_ns = now_ns();
     block_on(guard.release())?;
@@ -117,6 +120,20 @@ impl Other {
         let asks = self.asks.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
         asks.write_all(b"!")?;
         asks.flush()
+    }
+
+    fn stands_in_line(&mut self, locks: &Locks, key: &str) -> Result<(), Failure> {
+        let began = Instant::now();
+        while block_on(locks.line(key))?.len() < 2 {
+            if self.is_gone() {
+                return Err(failed(&io::Error::other("it has ended")));
+            }
+            if began.elapsed() > LOOK_MAX {
+                return Err(failed(&io::Error::other("it does not come into the line")));
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+        Ok(())
     }
 
     fn answer(&mut self) -> io::Result<u64> {

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+use tenure_servers::have;
+use tenure_servers::redis::{REDIS, Server, Setup};
 
 /// Whatever takes so long does not come any more.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -16,15 +18,24 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A store, and a directory for whatever else a test writes.
 pub(crate) struct Store {
     dir: TempDir,
+    url: String,
 }
 
 impl Store {
+    /// One on files, in the directory.
     pub(crate) fn new() -> Self {
-        Self { dir: tempfile::tempdir().unwrap() }
+        let dir = tempfile::tempdir().unwrap();
+        let url = format!("file:{}", dir.path().join("store").display());
+        Self { dir, url }
+    }
+
+    /// The one at this URL.
+    pub(crate) fn at(url: impl Into<String>) -> Self {
+        Self { dir: tempfile::tempdir().unwrap(), url: url.into() }
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("file:{}", self.path("store").display())
+        self.url.clone()
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -81,6 +92,16 @@ impl Store {
     pub(crate) fn line(&self, key: &str) -> Vec<String> {
         self.says(&["line", "--json", key]).lines().map(String::from).collect()
     }
+}
+
+/// A Redis of a test's own, and the store on it. `None`, aloud, where there is no Redis.
+pub(crate) fn redis(setup: Setup) -> Option<(Server, Store)> {
+    if !have(&[REDIS]) {
+        return None;
+    }
+    let server = setup.start().unwrap();
+    let store = Store::at(server.url());
+    Some((server, store))
 }
 
 /// How a process ended.

@@ -6,7 +6,7 @@ use crate::kit::{Running, Store, eventually, field, is_alive};
 use crate::run::pids;
 
 /// Tells of every command that is still at work when this one begins.
-const WORK: &str = "for pid in $(sed -n 's/^pid //p' $LOG 2>/dev/null); do \
+pub(crate) const WORK: &str = "for pid in $(sed -n 's/^pid //p' $LOG 2>/dev/null); do \
     case $(cut -d' ' -f3 /proc/$pid/stat 2>/dev/null) in ''|Z|X) ;; *) echo overlap $pid >>$LOG;; esac; \
     done; echo pid $$ >>$LOG; exec sleep 600";
 

@@ -4,6 +4,8 @@ mod answers;
 mod bad_input;
 mod kit;
 mod lead;
+mod loss;
 mod pty;
+mod redis;
 mod run;
 mod terminal;

@@ -46,7 +46,11 @@ fn a_relative_store_stays_the_same_for_the_command() {
 
 #[test]
 fn the_next_is_served_with_a_higher_token() {
-    let store = Store::new();
+    hands_over(&Store::new());
+}
+
+/// The second waits for the first, whose token is lower.
+pub(crate) fn hands_over(store: &Store) {
     let script = "echo begin $TENURE_TOKEN >>$LOG; cat >/dev/null";
     let mut command = store.tenure(&["run", "k", "--", "sh", "-c", script]);
     let mut first = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
@@ -64,7 +68,11 @@ fn the_next_is_served_with_a_higher_token() {
 
 #[test]
 fn who_does_not_wait_is_told_who_holds() {
-    let store = Store::new();
+    tells_who_holds(&Store::new());
+}
+
+/// Who does not wait, or waits in vain, is told who holds.
+pub(crate) fn tells_who_holds(store: &Store) {
     let holder = store.start(&["run", "k", "--", "sleep", "600"]);
     store.line_has("k", 1);
     let owner = format!("tenure[{}]@", holder.pid());
@@ -81,7 +89,11 @@ fn who_does_not_wait_is_told_who_holds() {
 
 #[test]
 fn a_waiter_that_is_interrupted_leaves_the_line() {
-    let store = Store::new();
+    leaves_when_interrupted(&Store::new());
+}
+
+/// A waiter that is interrupted leaves the line, and says nothing.
+pub(crate) fn leaves_when_interrupted(store: &Store) {
     let _holder = store.start(&["run", "k", "--", "sleep", "600"]);
     store.line_has("k", 1);
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
@@ -156,26 +168,27 @@ fn a_killed_tenure_leaves_nobody_at_work() {
     assert_eq!(store.says(&["run", "k", "--no-wait", "--", "echo", "free"]), "free\n");
 }
 
-const STUBBORN: &str = "trap '' TERM; echo pid $$ >>$LOG; \
+/// It and what it has started go on when they are told to go.
+pub(crate) const STUBBORN: &str = "trap '' TERM; echo pid $$ >>$LOG; \
     sh -c 'echo pid $$ >>$LOG; while :; do sleep 0.05; done' & \
     while :; do sleep 0.05; done";
 
 /// It goes when it is told to; what it has started does not.
-const DESERTER: &str = "sh -c 'trap \"\" TERM; echo pid $$ >>$LOG; while :; do sleep 0.05; done' & \
+pub(crate) const DESERTER: &str = "sh -c 'trap \"\" TERM; echo pid $$ >>$LOG; while :; do sleep 0.05; done' & \
     trap 'exit 0' TERM; echo pid $$ >>$LOG; while :; do sleep 0.05; done";
 
 #[test]
 fn the_next_begins_only_when_a_stubborn_one_is_gone() {
-    the_next_begins_only_when_nobody_is_left(STUBBORN);
+    begins_when_nobody_is_left(&Store::new(), STUBBORN);
 }
 
 #[test]
 fn the_next_begins_only_when_nobody_is_left_behind() {
-    the_next_begins_only_when_nobody_is_left(DESERTER);
+    begins_when_nobody_is_left(&Store::new(), DESERTER);
 }
 
-fn the_next_begins_only_when_nobody_is_left(script: &str) {
-    let store = Store::new();
+/// A command that is broken is ended, whatever it does, before the next one begins.
+pub(crate) fn begins_when_nobody_is_left(store: &Store, script: &str) {
     let words = ["run", "k", "--kill-after", "300ms", "--", "sh", "-c", script];
     let stubborn = store.start(&words);
     eventually("two processes", || pids(&store.log()).len() == 2);

@@ -1,13 +1,13 @@
 //! A link to one server: a connection that is made anew whenever it is gone.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use futures_util::future::{join, try_join_all};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, PushInfo, PushKind, RedisResult, Value};
-use tenure_core::Result;
+use tenure_core::{Error, Result};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
@@ -34,6 +34,8 @@ pub(crate) struct Common {
     pub(crate) inbox: String,
     /// How often the way was found to lead to another server.
     pub(crate) era: AtomicU64,
+    /// Whether a server was found that can keep lines.
+    pub(crate) met: AtomicBool,
 }
 
 /// One connection at a time.
@@ -42,7 +44,8 @@ pub(crate) struct Link {
     this: Weak<Self>,
     listens: bool,
     live: Mutex<Option<Live>>,
-    connecting: tokio::sync::Mutex<()>,
+    connecting: Arc<tokio::sync::Mutex<()>>,
+    home: Handle,
     /// Rung when the connection was found to be gone, and when the link itself is.
     gone: Arc<Notify>,
 }
@@ -84,24 +87,29 @@ impl Link {
             this: this.clone(),
             listens,
             live: Mutex::default(),
-            connecting: tokio::sync::Mutex::default(),
+            connecting: Arc::default(),
+            home: Handle::current(),
             gone: Arc::default(),
         })
     }
 
-    /// The connection; made now if there is none.
+    /// The connection; made now if there is none, and to its end even if nobody waits for it any more.
     pub(crate) async fn live(&self) -> Result<Live> {
         if let Some(live) = self.current() {
             return Ok(live);
         }
-        let _one_at_a_time = self.connecting.lock().await;
+        let one_at_a_time = self.connecting.clone().lock_owned().await;
         if let Some(live) = self.current() {
             return Ok(live);
         }
-        // On the heap: what a driver does to connect is too deep for a caller's compiler.
-        let live = Box::pin(self.connect()).await?;
-        *self.slot() = Some(live.clone());
-        Ok(live)
+        let Some(link) = self.this.upgrade() else { return Err(ended()) };
+        let connecting = self.home.spawn(async move {
+            let live = link.connect().await?;
+            *link.slot() = Some(live.clone());
+            drop(one_at_a_time);
+            Ok(live)
+        });
+        connecting.await.unwrap_or_else(|_| Err(ended()))
     }
 
     /// The connection, if there is one and it leads where it should.
@@ -165,7 +173,14 @@ impl Link {
         let (info, config) = Facts::questions();
         let (info, config) = join(self.send(&live, &info), self.send(&live, &config)).await;
         let facts = Facts::of(info, config);
-        facts.fit(settings)?;
+        // Whoever was a master when it was first met may be one again.
+        let fit = facts.fit(settings);
+        if self.common.met.load(Ordering::Relaxed) {
+            fit.map_err(|error| Error::unavailable(error.to_string()))?;
+        } else {
+            fit?;
+        }
+        self.common.met.store(true, Ordering::Relaxed);
         live.facts = Arc::new(facts);
         trouble::answered(way.place(), self.load_scripts(&live).await)?;
         if self.listens {
@@ -196,6 +211,10 @@ impl Link {
     fn slot(&self) -> MutexGuard<'_, Option<Live>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn ended() -> Error {
+    Error::unavailable("the runtime that speaks to the server has ended")
 }
 
 impl Drop for Link {

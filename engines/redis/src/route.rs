@@ -1,7 +1,7 @@
 //! Routes: from a verb to the server that keeps the line.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use redis::{Cmd, RedisResult, Value, cmd};
@@ -51,6 +51,7 @@ impl Routes {
             mail: mail.clone(),
             inbox: inbox.to_owned(),
             era: AtomicU64::new(0),
+            met: AtomicBool::new(false),
         });
         let home = Link::listening(common.clone());
         let (facts, trouble) = match home.live().await {

@@ -191,11 +191,8 @@ impl Engine for RedisStore {
             }
         };
         self.learn(ticket, &place);
-        if let Err(error) = route.acknowledged(&self.settings, &name).await {
-            // Its owner, who cannot know how far it got, gives it back once more.
-            let _at_once = self.leave(ticket, Leave::Now).await;
-            return Err(error);
-        }
+        // Where it is not, its owner asks again, or gives the ticket back.
+        route.acknowledged(&self.settings, &name).await?;
         Ok(Some(place))
     }
 

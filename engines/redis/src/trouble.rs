@@ -5,13 +5,16 @@ use tenure_core::{Error, Result};
 
 use crate::settings::Place;
 
+/// What a script may run into.
+const IN_SCRIPTS: [&str; 5] = ["OOM", "READONLY", "MISCONF", "NOREPLICAS", "WRONGTYPE"];
+
 /// What the server at this place, or the way to it, answered.
 pub(crate) fn error(place: &Place, trouble: &RedisError) -> Error {
     let server = |hint: &str| {
-        let said = said(trouble);
-        format!("the server {place} {hint}: it says `{said}`")
+        let (whom, said) = (whom(place), said(trouble));
+        format!("{whom} {hint}: it says `{said}`")
     };
-    let error = match trouble.code() {
+    let error = match code(trouble) {
         Some("OOM") => Error::rejected(server(
             "has no memory left, and takes no new tickets until it is given more or keeps less",
         )),
@@ -39,6 +42,7 @@ pub(crate) fn error(place: &Place, trouble: &RedisError) -> Error {
         Some("CLUSTERDOWN" | "TRYAGAIN" | "MOVED" | "ASK") => Error::unavailable(server(
             "is being changed: a part of the cluster has nobody to answer for it",
         )),
+        Some("NOSCRIPT") => Error::unavailable(server("forgets the scripts that it is told")),
         Some("CROSSSLOT") => Error::rejected(server("wants a script's keys in one slot")),
         Some(_) => Error::rejected(server("refused")),
         None => unanswered(place, trouble),
@@ -46,14 +50,39 @@ pub(crate) fn error(place: &Place, trouble: &RedisError) -> Error {
     error.caused_by(trouble.clone())
 }
 
+/// What a server refuses with; what a script runs into may be told inside of another refusal.
+fn code(trouble: &RedisError) -> Option<&str> {
+    let (code, detail) = (trouble.code()?, trouble.detail().unwrap_or(""));
+    if code != "ERR" {
+        return Some(code);
+    }
+    // Redis 7 forgets the code of what a script's user may not do, and Redis 6 that of everything.
+    if detail.contains("The user executing the script can't") {
+        return Some("NOPERM");
+    }
+    if detail.contains("attempted to access a non local key") {
+        return Some("TRYAGAIN");
+    }
+    let inner = |code: &&str| detail.contains(&format!(": -{code} "));
+    IN_SCRIPTS.iter().copied().find(inner).or(Some(code))
+}
+
+fn whom(place: &Place) -> String {
+    match place {
+        Place::Server(_) | Place::Socket(_) => format!("the server {place}"),
+        _ => place.to_string(),
+    }
+}
+
 fn unanswered(place: &Place, trouble: &RedisError) -> Error {
+    let whom = whom(place);
     match trouble.kind() {
         ErrorKind::AuthenticationFailed => Error::rejected(format!(
-            "the server {place} does not know this user and password: it says `{}`",
+            "{whom} does not know this user and password: it says `{}`",
             said(trouble)
         )),
         ErrorKind::RESP3NotSupported => Error::rejected(format!(
-            "the server {place} does not speak RESP3: Tenure needs Redis 6.2 or later, or Valkey"
+            "{whom} does not speak RESP3: Tenure needs Redis 6.2 or later, or Valkey"
         )),
         ErrorKind::InvalidClientConfig => {
             Error::invalid(format!("the way to {place} is wrong: {}", said(trouble)))
@@ -65,12 +94,10 @@ fn unanswered(place: &Place, trouble: &RedisError) -> Error {
             "somebody answers at {place}, and not as Redis does: is it another service's port?"
         )),
         _ if is_distrust(trouble) => Error::rejected(format!(
-            "the server {place} and this client do not trust each other's certificates: {}",
+            "{whom} and this client do not trust each other's certificates: {}",
             said(trouble)
         )),
-        _ if trouble.is_timeout() => {
-            Error::unavailable(format!("the server {place} did not answer in time"))
-        }
+        _ if trouble.is_timeout() => Error::unavailable(format!("{whom} did not answer in time")),
         _ if trouble.is_connection_refusal() => {
             Error::unavailable(format!("nobody listens at {place}: is the server running?"))
         }
@@ -87,6 +114,7 @@ fn is_distrust(trouble: &RedisError) -> bool {
 /// No connection came about: what is often the reason is asked for.
 pub(crate) fn no_way_in(place: &Place, speaks_tls: bool, trouble: &RedisError) -> Error {
     let hint = match (speaks_tls, trouble.is_connection_dropped(), trouble.is_timeout()) {
+        _ if trouble.is_connection_refusal() => return error(place, trouble),
         (true, dropped, silent) if dropped || silent => "does it speak TLS?",
         (false, true, _) => "does it want TLS?",
         _ => return error(place, trouble),
@@ -108,7 +136,7 @@ pub(crate) fn file(path: &std::path::Path, trouble: &std::io::Error) -> Error {
 /// Whether the connection is of no more use.
 pub(crate) fn ends_connection(trouble: &RedisError) -> bool {
     match trouble.kind() {
-        ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown) => true,
+        _ if matches!(code(trouble), Some("READONLY" | "MASTERDOWN")) => true,
         ErrorKind::Server(_) | ErrorKind::Extension => false,
         // A connection that is silent may be one that leads nowhere.
         _ => true,
@@ -122,7 +150,7 @@ pub(crate) fn wants_scripts(trouble: &RedisError) -> bool {
 
 /// Whether the server is out of memory.
 pub(crate) fn is_full(trouble: &RedisError) -> bool {
-    trouble.code() == Some("OOM")
+    code(trouble) == Some("OOM")
 }
 
 /// Carries an answer over to this project's words.
@@ -135,5 +163,39 @@ fn said(trouble: &RedisError) -> String {
         (Some(code), Some(detail)) => format!("{code} {detail}"),
         (Some(code), None) => code.to_owned(),
         (None, _) => trouble.to_string().split_whitespace().collect::<Vec<_>>().join(" "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(with: &str) -> RedisError {
+        let answer = redis::parse_redis_value(format!("-{with}\r\n").as_bytes());
+        answer.unwrap().extract_error().unwrap_err()
+    }
+
+    #[test]
+    fn what_a_script_ran_into_is_found_in_the_words_of_every_version() {
+        let wrapped = "ERR Error running script (call to f_0): @user_script:1: @user_script: 1:";
+        for (with, wanted) in [
+            ("OOM command not allowed. script: 0, on @user_script:1.".to_owned(), "OOM"),
+            (format!("{wrapped} -OOM command not allowed."), "OOM"),
+            (
+                format!("{wrapped} -READONLY You can't write against a read only replica."),
+                "READONLY",
+            ),
+            ("ERR The user executing the script can't run this command".to_owned(), "NOPERM"),
+            (
+                "ERR Script attempted to access a non local key in a cluster node".to_owned(),
+                "TRYAGAIN",
+            ),
+            (format!("{wrapped} attempt to index a nil value"), "ERR"),
+        ] {
+            assert_eq!(code(&refused(&with)), Some(wanted), "{with}");
+        }
+        assert!(is_full(&refused(&format!("{wrapped} -OOM command not allowed."))));
+        assert!(ends_connection(&refused("READONLY You can't write against a read only replica.")));
+        assert!(!ends_connection(&refused("BUSY Redis is busy running a script.")));
     }
 }

@@ -1,16 +1,16 @@
 //! One question to every store at once, and how each of them answered.
 
 use std::fmt::Write as _;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::future::{Either, select};
 use futures_util::stream::FuturesUnordered;
-use tokio::sync::oneshot;
 
 use super::board::Board;
-use crate::{Error, Host, Result};
+use crate::{Boxed, Error, Host, Result};
 
 /// The outcomes, one for each store; `None`: it had not answered when enough others had.
 pub(super) struct Poll<T> {
@@ -19,8 +19,8 @@ pub(super) struct Poll<T> {
 }
 
 impl<T: Send + 'static> Poll<T> {
-    /// Asks until `decided`, or until everyone has answered. The verbs run on the host and to their
-    /// end, even if nobody waits for the answers any more.
+    /// Asks until `decided`, or until everyone has answered or had the time to. The verbs are carried out
+    /// to their end, even if nobody waits for the answers any more: then the host does it, for as long again.
     pub(super) async fn of<F>(
         verbs: impl ExactSizeIterator<Item = F>,
         board: &Board,
@@ -33,31 +33,77 @@ impl<T: Send + 'static> Poll<T> {
     {
         let outcomes = (0..verbs.len()).map(|_| None).collect();
         let mut poll = Self { outcomes, board: board.clone() };
-        let mut asked: FuturesUnordered<_> = verbs
-            .enumerate()
-            .map(|(node, verb)| {
-                let (answer, answered) = oneshot::channel();
-                let (clock, board) = (host.clone(), board.clone());
-                host.spawn(Box::pin(async move {
-                    let outcome = in_time(verb, &*clock, patience).await;
-                    board.write(node, outcome.as_ref().err());
-                    // Nobody listens once it is decided, or where the question was dropped.
-                    let _too_late = answer.send(outcome);
-                }));
-                async move {
-                    let ended =
-                        |_| Err(Error::unavailable("the host ended before the store had answered"));
-                    (node, answered.await.unwrap_or_else(ended))
+        let mut asked = Asked::new(verbs, board, host, patience);
+        let mut late = host.sleep(patience);
+        while !asked.verbs.is_empty() {
+            match select(asked.verbs.next(), &mut late).await {
+                Either::Left((None, _)) => break,
+                Either::Left((Some((node, outcome)), _)) => {
+                    poll.outcomes[node] = Some(outcome);
+                    if decided(&poll) {
+                        break;
+                    }
                 }
-            })
-            .collect();
-        while let Some((node, outcome)) = asked.next().await {
-            poll.outcomes[node] = Some(outcome);
-            if decided(&poll) {
-                break;
+                Either::Right(_) => {
+                    poll.give_up(patience);
+                    break;
+                }
             }
         }
         poll
+    }
+
+    /// Those who have not answered by now count as silent.
+    fn give_up(&mut self, patience: Duration) {
+        for (node, outcome) in self.outcomes.iter_mut().enumerate() {
+            if outcome.is_none() {
+                let error = Error::unavailable(format!("no answer within {patience:?}"));
+                self.board.write(node, Some(&error));
+                *outcome = Some(Err(error));
+            }
+        }
+    }
+}
+
+/// The verbs that are under way, by the store that was asked.
+struct Asked<T: Send + 'static> {
+    verbs: FuturesUnordered<Boxed<(usize, Result<T>)>>,
+    host: Arc<dyn Host>,
+    patience: Duration,
+}
+
+impl<T: Send + 'static> Asked<T> {
+    fn new<F>(
+        verbs: impl Iterator<Item = F>,
+        board: &Board,
+        host: &Arc<dyn Host>,
+        patience: Duration,
+    ) -> Self
+    where
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let told = |(node, verb): (usize, F)| -> Boxed<(usize, Result<T>)> {
+            let board = board.clone();
+            Box::pin(async move {
+                let outcome = verb.await;
+                board.write(node, outcome.as_ref().err());
+                (node, outcome)
+            })
+        };
+        Self { verbs: verbs.enumerate().map(told).collect(), host: host.clone(), patience }
+    }
+}
+
+impl<T: Send + 'static> Drop for Asked<T> {
+    fn drop(&mut self) {
+        let mut rest = std::mem::take(&mut self.verbs);
+        if !rest.is_empty() {
+            let late = self.host.sleep(self.patience);
+            self.host.spawn(Box::pin(async move {
+                let answers = pin!(async { while rest.next().await.is_some() {} });
+                select(answers, late).await;
+            }));
+        }
     }
 }
 
@@ -102,16 +148,5 @@ impl<T> Poll<T> {
 
     fn failures(&self) -> impl Iterator<Item = &Error> {
         self.outcomes().flatten().filter_map(|outcome| outcome.as_ref().err())
-    }
-}
-
-async fn in_time<T>(
-    verb: impl Future<Output = Result<T>>,
-    host: &dyn Host,
-    patience: Duration,
-) -> Result<T> {
-    match select(std::pin::pin!(verb), host.sleep(patience)).await {
-        Either::Left((outcome, _)) => outcome,
-        Either::Right(_) => Err(Error::unavailable(format!("no answer within {patience:?}"))),
     }
 }

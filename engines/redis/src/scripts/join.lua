@@ -28,8 +28,6 @@ if number > NEVER then
   write()
   return {-3, number}
 end
--- A head that was evicted may have left the others behind.
-if not head then forget_behind() end
 local ends = now + ttl
 ticket = pack(number, ends, take, 0, body)
 if front then
@@ -40,4 +38,7 @@ end
 last, latest, wanted, changed = number, math.max(latest, ends), wanted + take, true
 if at_once then taken, edge = taken + take, number end
 write()
+-- A head that was evicted may have left the others behind. That they go is not the first write: it would
+-- switch off the server's own look at its memory.
+if not head then forget_behind() end
 return place(id, ticket)

@@ -40,6 +40,7 @@ local function read()
   if not head then return end
   local kind, at = string.sub(head, 1, 1), nil
   if kind == 'f' then
+    be_whole()
     last, edge, quiet, latest, kept, wanted, taken, of, behind, common, mixed, at =
       struct.unpack(FORMAT, head, 2)
     front, first = string.sub(head, at, at + 15), string.sub(head, at + 16)
@@ -107,7 +108,10 @@ local function declassify(who, take)
 end
 
 local function put_behind(who, number, ends, take, ticket)
-  if behind == 0 then common, mixed, kept = take, 0, 0 end
+  if behind == 0 then
+    be_whole()
+    common, mixed, kept = take, 0, 0
+  end
   behind = behind + 1
   quiet = math.min(quiet, ends)
   redis.call('ZADD', k .. ':l', number, who)
@@ -121,8 +125,7 @@ local function nobody_behind()
   behind, quiet, common, mixed, kept = 0, NEVER, 0, 0, 0
 end
 
-local function take_from_behind(who, take)
-  redis.call('ZREM', k .. ':l', who)
+local function leave_others(who, take)
   redis.call('ZREM', k .. ':e', who)
   redis.call('HDEL', k .. ':t', who)
   declassify(who, take)
@@ -133,7 +136,7 @@ end
 -- Part of what stood behind was evicted or deleted: the rest of it is out as well, and told so by its next renewal.
 local function forget_behind()
   for _, take in ipairs(redis.call('SMEMBERS', k .. ':o')) do redis.call('DEL', k .. ':' .. take) end
-  redis.call('DEL', k .. ':l', k .. ':e', k .. ':t', k .. ':o')
+  for _, name in ipairs({':l', ':e', ':t', ':o'}) do redis.call('DEL', k .. name) end
   mixed = 0
   nobody_behind()
   wanted, taken = 0, 0
@@ -161,23 +164,30 @@ local function remove(who, ticket)
   if who == front then
     front, first = nil, nil
   else
-    take_from_behind(who, take)
+    redis.call('ZREM', k .. ':l', who)
+    leave_others(who, take)
   end
   wanted = wanted - take
   if number <= edge then taken = taken - take end
   changed = true
 end
 
+-- The first one behind is the front.
+local function promote()
+  local who = redis.call('ZPOPMIN', k .. ':l')[1]
+  local ticket = who and redis.call('HGET', k .. ':t', who)
+  if not ticket then
+    forget_behind()
+    return
+  end
+  local _, _, take = unpack_ticket(ticket)
+  leave_others(who, take)
+  front, first = who, ticket
+end
+
 -- The front of the line is served, for as long as it fits; who is served now is told so.
 local function settle()
-  if not front and behind > 0 then
-    local who, ticket = next_behind(0)
-    if who then
-      local _, _, take = unpack_ticket(ticket)
-      take_from_behind(who, take)
-      front, first = who, ticket
-    end
-  end
+  if not front and behind > 0 then promote() end
   while taken < wanted do
     local who, ticket = front, first
     if edge >= (unpack_ticket(first)) then who, ticket = next_behind(edge) end
@@ -214,6 +224,7 @@ end
 local function ahead_of(who, number)
   if who == front then return 0, 0 end
   local rank = redis.call('ZRANK', k .. ':l', who)
+  if not rank then return end
   local _, _, first_take = unpack_ticket(first)
   local sum, plain = first_take, rank
   if mixed == 1 then
@@ -234,11 +245,20 @@ local function look_of(rank)
   return first_end - now
 end
 
-local function place(who, ticket)
+-- A ticket's place, behind so much and so many.
+local function place_behind(ticket, ahead, rank)
+  if not ahead then
+    forget_behind()
+    changed = true
+    return false
+  end
   local number, ends, _, told = unpack_ticket(ticket)
-  local ahead, rank = ahead_of(who, number)
   if number <= edge then return {1, number, ahead, ends - now, -1, told} end
   return {0, number, ahead, ends - now, look_of(rank), told}
+end
+
+local function place(who, ticket)
+  return place_behind(ticket, ahead_of(who, (unpack_ticket(ticket))))
 end
 
 -- A sign of life, which also carries a note, and a share that can only shrink.

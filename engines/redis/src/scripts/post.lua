@@ -2,3 +2,6 @@
 local function post(inbox, message)
   redis.call('PUBLISH', string.match(k, '^[^{]*') .. 'inbox:' .. inbox, message)
 end
+
+-- All of a line is on one server.
+local function be_whole() end

@@ -1,16 +1,14 @@
 //! Connections are killed and scripts forgotten, at each step and at any moment.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use tenure_core::{Guard, Kind, Locks, Loss, Result};
 use tenure_servers::redis::Server;
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::stage::{
-    LONG, ask, connect, play, proxy_to, script_calls, soon, until, until_line,
-};
+use super::stage::{LONG, ask, connect, play, proxy_to, script_calls, soon, until, until_line};
 
 const KEYS: usize = 4;
 const TASKS: usize = 16;
@@ -96,9 +94,9 @@ fn a_waiter_whose_push_was_lost_looks_as_soon_as_it_is_connected_again() {
         proxy.heal();
         // Its next heartbeat is hours away.
         let guard = soon("the waiter looks", waiter).await.unwrap().unwrap();
-        let looks = script_calls(&server) - before;
-        println!("a lost push was made good by {looks} calls");
-        assert!(looks <= 3, "{looks} calls");
+        let calls = script_calls(&server) - before;
+        println!("a lost push was made good by {calls} calls");
+        assert!(calls <= 3, "{calls} calls");
         guard.release().await.unwrap();
     });
 }
@@ -149,7 +147,8 @@ impl House {
 }
 
 /// Many tasks of three clients want few rooms, while `disturb` does what it does.
-async fn storm(server: &Server, disturb: impl Fn(u64) + Send + 'static) {
+async fn storm(server: Server, disturb: fn(&Server, u64)) {
+    let server = Arc::new(server);
     let house = Arc::new(House::default());
     let mut clients = Vec::new();
     for _ in 0..3 {
@@ -169,6 +168,7 @@ async fn storm(server: &Server, disturb: impl Fn(u64) + Send + 'static) {
             }
         });
     }
+    let target = server.clone();
     let disturber = tokio::task::spawn_blocking(move || {
         let began = Instant::now();
         let mut random = 0x9E37_79B9_7F4A_7C15_u64;
@@ -178,7 +178,7 @@ async fn storm(server: &Server, disturb: impl Fn(u64) + Send + 'static) {
             random ^= random >> 7;
             random ^= random << 17;
             std::thread::sleep(Duration::from_millis(random % 60));
-            disturb(random);
+            disturb(&target, random);
             times += 1;
         }
         times
@@ -204,13 +204,9 @@ async fn storm(server: &Server, disturb: impl Fn(u64) + Send + 'static) {
 #[test]
 fn connections_that_are_killed_at_any_moment_make_no_two_holders_and_leave_nothing() {
     play(async || {
-        let server = Server::start().unwrap();
-        let mut clients = server.client().unwrap();
-        let clients = std::sync::Mutex::new(move |words: &[&str]| clients.command(words).map(drop));
-        storm(&server, move |random| {
+        storm(Server::start().unwrap(), |server, random| {
             let kind = if random & 64 == 0 { "pubsub" } else { "normal" };
-            let words = ["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"];
-            (clients.lock().unwrap())(&words).unwrap();
+            ask(server, &format!("CLIENT KILL TYPE {kind}"));
         })
         .await;
     });
@@ -219,11 +215,6 @@ fn connections_that_are_killed_at_any_moment_make_no_two_holders_and_leave_nothi
 #[test]
 fn scripts_that_are_forgotten_at_any_moment_are_told_again() {
     play(async || {
-        let server = Server::start().unwrap();
-        let client = std::sync::Mutex::new(server.client().unwrap());
-        storm(&server, move |_| {
-            client.lock().unwrap().command(&["SCRIPT", "FLUSH"]).unwrap();
-        })
-        .await;
+        storm(Server::start().unwrap(), |server, _| drop(ask(server, "SCRIPT FLUSH"))).await;
     });
 }

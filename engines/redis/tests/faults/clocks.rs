@@ -98,7 +98,10 @@ fn only_a_flush_under_a_clock_that_was_set_back_takes_numbers_back() {
         assert_eq!(third, second + 1, "the line remembers");
         ask(&server, "FLUSHALL");
         let fourth = token().await;
-        assert!(fourth < third, "neither the line nor the clock knows, and this is what `Volatile` says");
+        assert!(
+            fourth < third,
+            "neither the line nor the clock knows, and this is what `Volatile` says"
+        );
         server.set_clock(0).unwrap();
         ask(&server, "FLUSHALL");
         assert!(token().await > third);

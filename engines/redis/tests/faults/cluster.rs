@@ -2,16 +2,25 @@
 
 use std::time::Duration;
 
-use tenure_core::{Guard, Kind, Locks, Result};
+use tenure_core::{Guard, Kind, Locks};
 use tenure_servers::redis::{Cluster, Server};
 use tokio::task::JoinHandle;
 
-use super::stage::{LONG, connect, head, play, soon, until, until_line};
+use super::stage::{LONG, assert_refused, connect, head, play, soon, until, until_line};
 
-fn waiting(locks: &Locks, key: &str) -> JoinHandle<Result<Guard>> {
+/// Waits in the line, however often it is told that the line is on its way.
+fn waiting(locks: &Locks, key: &str) -> JoinHandle<Guard> {
     let mutex = locks.mutex(key).ttl(LONG);
     tokio::spawn(async move {
-        mutex.lock().await.inspect_err(|error| println!("a waiter was told: {error}"))
+        loop {
+            match mutex.lock().await {
+                Ok(guard) => return guard,
+                Err(error) => {
+                    assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+                    assert!(error.to_string().contains("is being changed"), "{error}");
+                }
+            }
+        }
     })
 }
 
@@ -20,30 +29,26 @@ fn another<'a>(cluster: &'a Cluster, than: &Server) -> &'a Server {
 }
 
 #[test]
-fn locks_are_kept_and_handed_over_while_their_slot_moves() {
+fn a_lock_that_is_alone_is_kept_and_given_while_its_slot_moves() {
     play(async || {
         let cluster = Cluster::start().unwrap();
         let (locks, other) = (connect(cluster.url()).await, connect(cluster.url()).await);
         let slot = cluster.slot_of(&head("a")).unwrap();
         let to = another(&cluster, cluster.owner_of(slot).unwrap());
-        let mut guard = Some(locks.mutex("a").ttl(LONG).lock().await.unwrap());
+        let mut guard = locks.mutex("a").ttl(LONG).lock().await.unwrap();
         let mut step = async |what: &str| {
-            let held = guard.take().unwrap();
-            held.extend().await.unwrap_or_else(|error| panic!("{what}: {error}"));
+            guard.extend().await.unwrap_or_else(|error| panic!("{what}: {error}"));
             assert!(other.mutex("a").try_lock().await.unwrap().is_none(), "{what}");
-            let mut newest = held.token();
-            let waiter = waiting(&other, "a");
-            until_line(&locks, "a", 2).await;
-            let back = waiting(&locks, "a");
-            until_line(&locks, "a", 3).await;
-            held.release().await.unwrap();
-            for waiter in [waiter, back] {
-                let served = soon(what, waiter).await.unwrap().unwrap();
-                assert!(served.token() > newest, "{what}");
-                newest = served.token();
-                // The last one keeps it for the next step.
-                guard.replace(served);
-            }
+            let token = guard.token();
+            // One is given back, and another is taken.
+            let held = guard.held();
+            let free = locks.mutex("free").lock().await.unwrap();
+            std::mem::replace(&mut guard, free).release().await.unwrap();
+            assert!(held.check().is_err());
+            let next = other.mutex("a").ttl(LONG).lock().await.unwrap();
+            assert!(next.token() > token, "{what}");
+            assert_eq!(other.line("a").await.unwrap().len(), 1, "{what}");
+            std::mem::replace(&mut guard, next).release().await.unwrap();
         };
         step("before it moves").await;
         let relocation = cluster.relocate(slot, to).unwrap();
@@ -52,32 +57,77 @@ fn locks_are_kept_and_handed_over_while_their_slot_moves() {
         step("when the line has moved").await;
         relocation.finish().unwrap();
         step("when the slot has moved").await;
-        assert_eq!(locks.line("a").await.unwrap().len(), 1);
+        assert_eq!(locks.keys("").await.unwrap().len(), 1);
     });
 }
 
 #[test]
 fn who_waits_while_a_slot_moves_is_served_on_the_other_side() {
     play(async || {
+        for carried_before in [false, true] {
+            let cluster = Cluster::start().unwrap();
+            let (locks, other) = (connect(cluster.url()).await, connect(cluster.url()).await);
+            let slot = cluster.slot_of(&head("a")).unwrap();
+            let to = another(&cluster, cluster.owner_of(slot).unwrap());
+            let guard = locks.mutex("a").ttl(LONG).lock().await.unwrap();
+            let waiter = waiting(&other, "a");
+            until_line(&locks, "a", 2).await;
+            let relocation = cluster.relocate(slot, to).unwrap();
+            if carried_before {
+                relocation.carry().unwrap();
+            }
+            let late = waiting(&other, "a");
+            assert_refused(guard.extend().await, Kind::Unavailable, &["is being changed"]);
+            guard.check().unwrap();
+            relocation.finish().unwrap();
+            until_line(&locks, "a", 3).await;
+            let token = guard.token();
+            guard.release().await.unwrap();
+            // Its heartbeat is hours away: the push finds it where the slot is now.
+            let second = soon("the waiter is served", waiter).await.unwrap();
+            assert!(second.token() > token);
+            second.release().await.unwrap();
+            soon("the late one is served", late).await.unwrap().release().await.unwrap();
+            assert!(locks.keys("").await.unwrap().is_empty());
+        }
+    });
+}
+
+#[test]
+fn a_line_that_is_carried_over_in_pieces_stays_whole() {
+    play(async || {
         let cluster = Cluster::start().unwrap();
         let (locks, other) = (connect(cluster.url()).await, connect(cluster.url()).await);
-        let slot = cluster.slot_of(&head("a")).unwrap();
-        let to = another(&cluster, cluster.owner_of(slot).unwrap());
-        let guard = locks.mutex("a").ttl(LONG).lock().await.unwrap();
-        let waiter = waiting(&other, "a");
-        until_line(&locks, "a", 2).await;
-        let relocation = cluster.relocate(slot, to).unwrap();
-        let late = waiting(&other, "a");
-        until_line(&locks, "a", 3).await;
-        relocation.finish().unwrap();
-        let token = guard.token();
-        guard.release().await.unwrap();
-        // Its heartbeat is hours away: the push finds it where the slot is now.
-        let second = soon("the waiter is served", waiter).await.unwrap().unwrap();
-        assert!(second.token() > token);
-        second.release().await.unwrap();
-        soon("the late one is served", late).await.unwrap().unwrap().release().await.unwrap();
-        assert!(locks.keys("").await.unwrap().is_empty());
+        for (key, first) in [("a", ""), ("b", ":l"), ("c", ":e"), ("d", ":t")] {
+            let slot = cluster.slot_of(&head(key)).unwrap();
+            let from = cluster.owner_of(slot).unwrap();
+            let to = another(&cluster, from);
+            let guard = locks.mutex(key).ttl(LONG).lock().await.unwrap();
+            let mut waiters = Vec::new();
+            for count in 2..=4 {
+                waiters.push(waiting(&other, key));
+                until_line(&locks, key, count).await;
+            }
+            let relocation = cluster.relocate(slot, to).unwrap();
+            let there = to.port().to_string();
+            let moves = ["MIGRATE", "127.0.0.1", &there, &(head(key) + first), "0", "5000"];
+            from.command(&moves).unwrap();
+            let late = waiting(&locks, key);
+            for asked in [guard.extend().await, locks.line(key).await.map(drop)] {
+                assert_refused(asked, Kind::Unavailable, &["is being changed"]);
+            }
+            relocation.finish().unwrap();
+            until_line(&locks, key, 5).await;
+            let mut newest = guard.token();
+            guard.release().await.unwrap();
+            for waiter in waiters.into_iter().chain([late]) {
+                let served = soon("it is served", waiter).await.unwrap();
+                assert!(served.token() > newest);
+                newest = served.token();
+                assert_eq!(locks.line(key).await.unwrap()[0].0.id, served.id());
+                served.release().await.unwrap();
+            }
+        }
     });
 }
 
@@ -102,13 +152,11 @@ fn a_node_that_dies_leaves_its_locks_to_its_replica() {
         let asked = other.mutex("a").try_lock().await;
         assert!(asked.unwrap().is_none());
         let token = guard.token();
-        until("it is released", async || {
-            match other.force_out("a", guard.id()).await {
-                Ok(_) => true,
-                Err(error) => {
-                    assert_eq!(error.kind(), Kind::Unavailable, "{error}");
-                    false
-                }
+        until("it is released", async || match other.force_out("a", guard.id()).await {
+            Ok(_) => true,
+            Err(error) => {
+                assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+                false
             }
         })
         .await;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tenure_core::{Guard, Kind, Locks, Loss};
 use tenure_servers::redis::{Server, Setup};
 
-use super::stage::{LONG, assert_refused, ask, connect, play, script_calls, soon, until};
+use super::stage::{LONG, ask, assert_refused, connect, play, script_calls, soon, until};
 
 const BEAT: Duration = Duration::from_millis(200);
 
@@ -76,6 +76,21 @@ fn a_server_that_writes_through_keeps_its_locks() {
         guard.release().await.unwrap();
         let next = soon("the waiter is served", waiter).await.unwrap().unwrap();
         assert!(next.token() > token);
+    });
+}
+
+#[test]
+fn a_sequence_is_kept_as_well_as_its_server_keeps_data() {
+    play(async || {
+        // What is written nowhere is gone with the process: its numbers are given again.
+        for (setup, next) in [(Setup::new(), 1), (Setup::new().appendonly(), 3)] {
+            let server = setup.start().unwrap();
+            let locks = connect(server.url()).await;
+            assert_eq!(locks.sequence("a").next_block(2).await.unwrap(), 1..=2);
+            server.kill().unwrap();
+            server.restart().unwrap();
+            assert_eq!(locks.sequence("a").next().await.unwrap(), next);
+        }
     });
 }
 

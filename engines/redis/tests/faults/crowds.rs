@@ -15,7 +15,7 @@ use super::stage::{LONG, connect, play, script_calls, soon, store, until};
 fn ten_thousand_locks_are_kept_on_one_connection() {
     play(async || {
         const LOCKS: usize = 10_000;
-        const TTL: Duration = Duration::from_secs(12);
+        const TTL: Duration = Duration::from_secs(30);
         let server = Server::start().unwrap();
         let locks = connect(server.url()).await;
         let began = Instant::now();
@@ -72,11 +72,7 @@ fn two_thousand_waiters_are_served_in_turn() {
         })
         .await;
         let calls = script_calls(&server) - before;
-        println!(
-            "{WAITERS} hand-overs took {:?} and {calls} calls: {:.2} each",
-            began.elapsed(),
-            calls as f64 / WAITERS as f64
-        );
+        println!("{WAITERS} hand-overs took {:?} and {calls} calls", began.elapsed());
         // A hand-over is one request and one push.
         assert!(calls <= WAITERS + 100, "{calls} calls");
         assert!(onlooker.line(&key).await.unwrap().is_empty());

@@ -54,7 +54,11 @@ fn a_user_without_a_right_is_told_which() {
         server.client().unwrap().command(&["ACL", "SETUSER", "clerk", "-set"]).unwrap();
         let refused = locks.mutex("a").lock().await;
         assert_refused(refused, Kind::Rejected, &["127.0.0.1", "does not let this user", "ACL"]);
-        server.client().unwrap().command(&["ACL", "SETUSER", "clerk", "+set", "-subscribe"]).unwrap();
+        server
+            .client()
+            .unwrap()
+            .command(&["ACL", "SETUSER", "clerk", "+set", "-subscribe"])
+            .unwrap();
         assert_closed(&server.url(), Kind::Rejected, &["does not let this user", "ACL"]).await;
         let blind = ["ACL", "SETUSER", "clerk", "+subscribe", "-info", "-config"];
         server.client().unwrap().command(&blind).unwrap();

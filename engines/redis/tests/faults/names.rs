@@ -16,7 +16,13 @@ fn nothing_but_tenures_own_is_touched() {
         let server = Server::start().unwrap();
         let mut client = server.client().unwrap();
         let foreign = [
-            "a", "tenure", "tenure:", "tenure:a", "tenure:{v1.}x", "tenure2:{v1.0}", "x:{v1.0}",
+            "a",
+            "tenure",
+            "tenure:",
+            "tenure:a",
+            "tenure:{v1.}x",
+            "tenure2:{v1.0}",
+            "x:{v1.0}",
             "tenure:inbox:a",
         ];
         for key in foreign {
@@ -29,7 +35,7 @@ fn nothing_but_tenures_own_is_touched() {
         let waiter = tokio::spawn(async move { other.lock().await });
         until_line(&locks, "a", 2).await;
         let keys: Vec<_> = locks.keys("").await.unwrap();
-        assert_eq!(keys.iter().map(|key| key.as_str()).collect::<Vec<_>>(), ["a"]);
+        assert_eq!(keys.iter().map(tenure_core::Key::as_str).collect::<Vec<_>>(), ["a"]);
         locks.sequence("a").next().await.unwrap();
         locks.counter("a").window(LONG).add(1).await.unwrap();
         guard.release().await.unwrap();
@@ -64,7 +70,10 @@ fn everything_of_tenures_ends_by_itself_but_sequences() {
         for ticket in &tickets {
             store.join(ticket, Patience::Wait).await.unwrap();
         }
-        store.tally(&tickets[0].key, 1, Some(tenure_core::Window { per: ttl, limit: None })).await.unwrap();
+        store
+            .tally(&tickets[0].key, 1, Some(tenure_core::Window { per: ttl, limit: None }))
+            .await
+            .unwrap();
         let mut longest = || {
             let keys = all_keys(&mut client);
             let lives = keys.iter().map(|key| {

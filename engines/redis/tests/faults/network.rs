@@ -6,7 +6,9 @@ use tenure_conformance::fault::{Act, Match, Way};
 use tenure_core::{Kind, Loss};
 use tenure_servers::redis::Server;
 
-use super::stage::{LONG, assert_refused, connect, play, proxy_to, soon, until, until_line};
+use super::stage::{
+    LONG, assert_refused, connect, connect_at_last, play, proxy_to, soon, until, until_line,
+};
 
 #[test]
 fn everything_works_over_a_slow_network() {
@@ -48,12 +50,12 @@ fn everything_works_over_a_slow_network() {
 #[test]
 fn a_black_hole_costs_the_lock_at_its_deadline_and_no_more() {
     play(async || {
-        const TTL: Duration = Duration::from_millis(1500);
+        const TTL: Duration = Duration::from_secs(2);
         for way in [None, Some(Way::Replies), Some(Way::Requests)] {
             let server = Server::start().unwrap();
             let proxy = proxy_to(&server);
-            let url = format!("redis://{}?timeout=200ms&connect_timeout=200ms", proxy.address());
-            let (locks, honest) = (connect(url).await, connect(server.url()).await);
+            let url = format!("redis://{}?timeout=400ms&connect_timeout=400ms", proxy.address());
+            let (locks, honest) = (connect_at_last(url).await, connect(server.url()).await);
             let guard = locks.mutex("a").ttl(TTL).lock().await.unwrap();
             match way {
                 None => proxy.black_hole(),

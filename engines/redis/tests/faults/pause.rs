@@ -11,9 +11,9 @@ use tenure_core::{Kind, Loss};
 use tenure_redis::fence::Fence;
 use tenure_servers::redis::Server;
 
-use super::stage::{PATIENCE, assert_refused, connect, play, soon};
+use super::stage::{PATIENCE, assert_refused, connect, connect_at_last, play, soon};
 
-const TTL: Duration = Duration::from_secs(1);
+const TTL: Duration = Duration::from_secs(2);
 /// Says to the test program that it is a helper, and where the server is.
 const HELPER: &str = "TENURE_FAULTS_HELPER";
 /// Marks what a helper says.
@@ -23,8 +23,8 @@ const MARK: &str = "tenure> ";
 fn a_frozen_server_costs_the_lock_at_its_deadline_and_never_makes_two_holders() {
     play(async || {
         let server = Server::start().unwrap();
-        let url = format!("{}?timeout=300ms&connect_timeout=300ms", server.url());
-        let (locks, other) = (connect(&url).await, connect(&url).await);
+        let url = format!("{}?timeout=400ms&connect_timeout=400ms", server.url());
+        let (locks, other) = (connect_at_last(&url).await, connect_at_last(&url).await);
         for _ in 0..2 {
             let guard = locks.mutex("a").ttl(TTL).lock().await.unwrap();
             let waiter = tokio::spawn({

@@ -6,9 +6,7 @@ use tenure_core::{Engine as _, Kind};
 use tenure_redis::RedisStore;
 use tenure_servers::redis::{Server, Setup};
 
-use super::stage::{
-    LONG, all_keys, ask, assert_refused, connect, play, soon, until, until_line,
-};
+use super::stage::{LONG, all_keys, ask, assert_refused, connect, play, soon, until, until_line};
 
 #[test]
 fn a_full_server_takes_no_new_tickets_and_serves_those_it_has() {
@@ -162,7 +160,11 @@ fn a_server_that_cannot_write_to_its_disk_says_so() {
         saved_as("err").await;
         for key in ["a", "b"] {
             let refused = locks.mutex(key).ttl(LONG).lock().await;
-            assert_refused(refused, Kind::Rejected, &["cannot write its data to disk", "127.0.0.1"]);
+            assert_refused(
+                refused,
+                Kind::Rejected,
+                &["cannot write its data to disk", "127.0.0.1"],
+            );
         }
         assert_refused(guard.extend().await, Kind::Rejected, &["cannot write its data to disk"]);
         guard.check().unwrap();

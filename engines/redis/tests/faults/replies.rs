@@ -99,7 +99,10 @@ fn a_leave_whose_answer_was_lost_has_left() {
             let left = wire.store.leave(&own, Leave::Now).await.unwrap();
             assert_eq!(left, if had_left { Left::Absent } else { Left::Holding });
             let served = wire.onlooker.watch(&next, Standing::Waiting);
-            assert!(matches!(soon("the next is told", served).await.unwrap(), tenure_core::Wake::Served(_)));
+            assert!(matches!(
+                soon("the next is told", served).await.unwrap(),
+                tenure_core::Wake::Served(_)
+            ));
             assert_eq!(wire.onlooker.leave(&next, Leave::Now).await.unwrap(), Left::Holding);
         }
     });
@@ -158,7 +161,7 @@ fn who_only_looks_may_look_again() {
             for part in ["SCAN", "EVALSHA"] {
                 wire.proxy.on(Match::request_containing(part), act);
                 assert_refused(wire.store.keys("").await, Kind::Unavailable, &[]);
-                assert_eq!(wire.store.keys("").await.unwrap(), [own.key.clone()]);
+                assert_eq!(wire.store.keys("").await.unwrap(), std::slice::from_ref(&own.key));
             }
         }
     });
@@ -207,9 +210,7 @@ fn a_lock_that_is_given_too_late_is_not_a_lock() {
             let held = wire.proxy.on(Match::request_containing("EVALSHA"), Act::HoldReply);
             let asked = tokio::spawn({
                 let mutex = locks.mutex("a").ttl(TTL);
-                async move {
-                    if waits { mutex.lock().await.map(Some) } else { mutex.try_lock().await }
-                }
+                async move { if waits { mutex.lock().await.map(Some) } else { mutex.try_lock().await } }
             });
             // It is in the line, and then its life is over.
             for is_empty in [false, true] {
@@ -225,6 +226,7 @@ fn a_lock_that_is_given_too_late_is_not_a_lock() {
                 let late = soon("it answers", asked).await.unwrap();
                 assert_refused(late, Kind::Unavailable, &["so late", "over already"]);
                 wire.onlooker.leave(&other, Leave::Now).await.unwrap();
+                locks.settled().await;
                 continue;
             }
             super::stage::until("it stands in line again", async || {

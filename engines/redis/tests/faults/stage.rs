@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use tenure_conformance::fault::{Protocol, Proxy};
-use tenure_core::{Kind, Key, Locks, Result, Share, Ticket, TicketId};
+use tenure_core::{Key, Kind, Locks, Result, Share, Ticket, TicketId};
 use tenure_redis::RedisStore;
 use tenure_servers::redis::{Client, REDIS, Reply, Server};
 use tenure_servers::{Tool, have};
@@ -37,6 +37,18 @@ pub(super) fn play_with(tools: &[Tool], story: impl AsyncFnOnce()) {
 /// The locks at this URL.
 pub(super) async fn connect(url: impl AsRef<str>) -> Locks {
     tenure_redis::connect(url).await.expect("the server can be reached")
+}
+
+/// The same with terms that leave a server little time: a busy machine may need several attempts.
+pub(super) async fn connect_at_last(url: impl AsRef<str>) -> Locks {
+    soon("the server can be reached", async {
+        loop {
+            if let Ok(locks) = tenure_redis::connect(url.as_ref()).await {
+                return locks;
+            }
+        }
+    })
+    .await
 }
 
 /// A way to this server that can be spoiled.
