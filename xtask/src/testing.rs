@@ -7,6 +7,9 @@ use crate::process::{Result, cargo, not_started};
 use crate::servers;
 use crate::tally::Tally;
 
+/// Most tests wait for a lease, a process or a server: more of them than cores run side by side.
+const THREADS: (&str, &str) = ("RUST_TEST_THREADS", "6");
+
 /// What came of a run.
 pub(crate) struct Outcome {
     pub passed: bool,
@@ -24,6 +27,9 @@ pub(crate) fn command(arguments: &[&str]) -> Result<ExitCode> {
 pub(crate) fn run(arguments: &[&str], environment: &[(&str, &str)]) -> Result<Outcome> {
     let servers = servers::prepare()?;
     let mut command = cargo(["test", "--workspace", "--all-features", "--no-fail-fast"]);
+    if std::env::var_os(THREADS.0).is_none() {
+        command.env(THREADS.0, THREADS.1);
+    }
     command
         .args(arguments)
         .envs(environment.iter().copied())

@@ -3,7 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use redis::cluster::{ClusterClient, ClusterClientBuilder};
+use futures_util::future::try_join;
+use redis::cluster::ClusterClientBuilder;
 use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::{
     MultipleNodeRoutingInfo, Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr,
@@ -27,6 +28,10 @@ const IDLE_MAX: usize = 256;
 /// One client of a cluster.
 pub(crate) struct Cluster {
     connection: ClusterConnection,
+    /// Hears the mail, and carries no verbs. A slot that moves takes its channels away unasked, which the
+    /// driver takes for the answer to whatever it has asked last: from then on, each answer goes to
+    /// another question.
+    ears: ClusterConnection,
     scripts: Scripts,
     facts: Facts,
     mail: Arc<Mail>,
@@ -56,14 +61,17 @@ impl Cluster {
         // The pushes may begin before there is whom to tell.
         let whom: Arc<Mutex<Weak<Self>>> = Arc::default();
         let told = whom.clone();
-        let client = client(settings, move |push| {
+        let listening = client(settings)?.push_sender(move |push| {
             let cluster = lock(&told).upgrade();
             if let Some(cluster) = cluster {
                 cluster.hear(push);
             }
             Ok::<(), ()>(())
-        })?;
-        let mut connection = trouble::answered(place, client.get_async_connection().await)?;
+        });
+        let (mut connection, mut ears) = trouble::answered(
+            place,
+            try_join(connect(client(settings)?), connect(listening)).await,
+        )?;
         let (info, config) = Facts::questions();
         let info = connection.route_command(info, any_master()).await;
         let config = connection.route_command(config, any_master()).await;
@@ -73,10 +81,11 @@ impl Cluster {
         let scripts = Scripts::new(if sharded { Post::Shard } else { Post::Channel });
         if !sharded {
             let channel = settings.channels() + &inbox;
-            trouble::answered(place, connection.subscribe(channel).await)?;
+            trouble::answered(place, ears.subscribe(channel).await)?;
         }
         let cluster = Arc::new(Self {
             connection,
+            ears,
             scripts,
             facts,
             mail,
@@ -153,9 +162,9 @@ impl Cluster {
             (channel.open.clone(), idle)
         };
         if !idle.is_empty() {
-            let mut connection = self.connection.clone();
+            let mut ears = self.ears.clone();
             self.home.spawn(async move {
-                if let Err(error) = connection.sunsubscribe(idle).await {
+                if let Err(error) = ears.sunsubscribe(idle).await {
                     tracing::debug!(%error, "channels stay subscribed where nobody waits");
                 }
             });
@@ -163,7 +172,7 @@ impl Cluster {
         if open.initialized() {
             return Ok(false);
         }
-        open.get_or_try_init(|| async { self.connection.clone().ssubscribe(&name).await }).await?;
+        open.get_or_try_init(|| async { self.ears.clone().ssubscribe(&name).await }).await?;
         Ok(true)
     }
 
@@ -182,9 +191,9 @@ impl Cluster {
 
     /// The slot of this channel has moved: it is followed, and meanwhile the heartbeats find out.
     fn follow(&self, channel: String) {
-        let mut connection = self.connection.clone();
+        let mut ears = self.ears.clone();
         self.home.spawn(async move {
-            if let Err(error) = connection.ssubscribe(&channel).await {
+            if let Err(error) = ears.ssubscribe(&channel).await {
                 tracing::debug!(%error, "a channel was lost: who waits there looks by heartbeat");
             }
         });
@@ -242,10 +251,11 @@ impl Cluster {
     }
 }
 
-fn client(
-    settings: &Settings,
-    hear: impl Fn(PushInfo) -> std::result::Result<(), ()> + Send + Sync + 'static,
-) -> Result<ClusterClient> {
+async fn connect(client: ClusterClientBuilder) -> RedisResult<ClusterConnection> {
+    client.build()?.get_async_connection().await
+}
+
+fn client(settings: &Settings) -> Result<ClusterClientBuilder> {
     let Place::Cluster(hosts) = &settings.place else {
         return Err(Error::invalid("that is no cluster"));
     };
@@ -254,8 +264,7 @@ fn client(
     let mut builder = ClusterClientBuilder::new(nodes)
         .use_protocol(redis::ProtocolVersion::RESP3)
         .connection_timeout(settings.connect_timeout)
-        .response_timeout(settings.timeout)
-        .push_sender(hear);
+        .response_timeout(settings.timeout);
     if let Some(user) = &settings.login.user {
         builder = builder.username(user);
     }
@@ -265,7 +274,7 @@ fn client(
     if let Some(certificates) = way::certificates(settings)? {
         builder = builder.tls(TlsMode::Secure).certs(certificates);
     }
-    trouble::answered(&settings.place, builder.build())
+    Ok(builder)
 }
 
 fn any_master() -> RoutingInfo {

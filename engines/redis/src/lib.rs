@@ -38,7 +38,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::wrap::{Hosted, Retry};
-use tenure_core::{Host, Locks, PrivateThread, Result};
+use tenure_core::{Engine, Host, Locks, PrivateThread, Result};
 
 /// The driver, whose connections a [`fence`] takes.
 pub use redis;
@@ -70,5 +70,9 @@ pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
     let host: Arc<dyn Host> = Arc::new(PrivateThread::for_drivers());
     let engine = Hosted::make(host.clone(), RedisStore::connect(settings)).await?;
     let engine = engine.in_place_where(RedisStore::has_lane_here);
-    Ok(Locks::on(Retry::new(engine, host.clone(), RETRIES, RETRY_PAUSE), host))
+    Ok(Locks::on(asking_again(engine, &host), host))
+}
+
+fn asking_again<E: Engine>(engine: E, host: &Arc<dyn Host>) -> Retry<E> {
+    Retry::new(engine, host.clone(), RETRIES, RETRY_PAUSE)
 }

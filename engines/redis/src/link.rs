@@ -131,13 +131,18 @@ impl Link {
 
     /// Sends one command.
     pub(crate) async fn send(&self, live: &Live, command: &Cmd) -> RedisResult<Value> {
+        let sent = Instant::now();
         // A refusal comes as an answer.
         let answer = live.connection.clone().send_packed_command(command).await;
         let answer = answer.and_then(Value::extract_error);
         if let Err(trouble) = &answer
             && trouble::ends_connection(trouble)
         {
-            self.give_up(live.number);
+            // Where this process itself stood still, a missed answer says nothing of the connection.
+            let stood_still = sent.elapsed() >= self.common.settings.timeout * 2;
+            if !(trouble.is_timeout() && stood_still) {
+                self.give_up(live.number);
+            }
         }
         answer
     }

@@ -25,12 +25,13 @@ impl RedLock {
         let home: Arc<dyn Home> = Arc::new(PrivateThread::for_drivers());
         let quorum = quorum(settings, home.clone()).await?;
         let board = quorum.board();
-        Ok(Self { locks: Locks::on(quorum, home), board })
+        Ok(Self { locks: Locks::on(crate::asking_again(quorum, &home), home), board })
     }
 
     /// The engine alone, for a host of the caller's own, on which its connections live.
-    pub async fn quorum(url: impl AsRef<str>, home: Arc<dyn Home>) -> Result<Quorum> {
-        quorum(&Settings::parse(url.as_ref())?, home).await
+    pub async fn engine(url: impl AsRef<str>, home: Arc<dyn Home>) -> Result<AnyEngine> {
+        let quorum = quorum(&Settings::parse(url.as_ref())?, home.clone()).await?;
+        Ok(AnyEngine::new(crate::asking_again(quorum, &home)))
     }
 
     /// The locks.

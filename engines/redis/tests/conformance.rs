@@ -63,7 +63,7 @@ mod redlock {
 
     const REDLOCK: Deployment = Deployment::of("TENURE_TEST_REDLOCK_URL")
         .with_options("young=trust")
-        .with_ttl(Duration::from_secs(3));
+        .with_ttl(Duration::from_secs(4));
 
     tenure_conformance::suite!(async || arena(&REDLOCK).await, shared: locks);
 }

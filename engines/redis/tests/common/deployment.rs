@@ -31,7 +31,7 @@ impl Deployment {
         Self {
             variable,
             options: "",
-            ttl: Duration::from_secs(1),
+            ttl: Duration::from_secs(2),
             from_a_runtime: false,
             required: true,
         }
@@ -81,7 +81,7 @@ pub(crate) async fn arena(deployment: &Deployment) -> Arena {
 
 async fn open(home: Arc<dyn Host>, url: String, from_a_runtime: bool) -> Result<AnyEngine> {
     if url.starts_with("redlock:") {
-        return RedLock::quorum(&url, home).await.map(AnyEngine::new);
+        return RedLock::engine(&url, home).await;
     }
     let store = Hosted::make(home, async move { RedisStore::open(&url).await }).await?;
     if from_a_runtime {

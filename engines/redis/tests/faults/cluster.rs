@@ -1,12 +1,16 @@
 //! A cluster is being changed: slots move while locks are held, and nodes die.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tenure_core::{Guard, Kind, Locks};
+use tenure_core::{Engine as _, Guard, Key, Kind, Locks, Patience, Standing};
 use tenure_servers::redis::{Cluster, Server};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
-use super::stage::{LONG, assert_refused, connect, head, play, soon, until, until_line};
+use super::stage::{
+    LONG, assert_refused, connect, head, play, soon, store, ticket, until, until_line,
+};
 
 /// Waits in the line, however often it is told that the line is on its way.
 fn waiting(locks: &Locks, key: &str) -> JoinHandle<Guard> {
@@ -127,6 +131,72 @@ fn a_line_that_is_carried_over_in_pieces_stays_whole() {
                 assert_eq!(locks.line(key).await.unwrap()[0].0.id, served.id());
                 served.release().await.unwrap();
             }
+        }
+    });
+}
+
+#[test]
+fn no_answer_goes_to_another_question_while_slots_move() {
+    play(async || {
+        const LINES: usize = 12;
+        const COUNTERS: usize = 32;
+        let cluster = Cluster::start().unwrap();
+        let store = Arc::new(store(&cluster.url()).await);
+        let (from, to) = (&cluster.nodes()[0], &cluster.nodes()[1]);
+        let is_there = |part: &str, key: &String| {
+            let slot = cluster.slot_of(&(head(key) + part)).unwrap();
+            cluster.owner_of(slot).unwrap().port() == from.port()
+        };
+        // In some lines somebody waits, and so the engine listens for each of them.
+        let lines = (0..).map(|number| format!("line {number}")).filter(|it| is_there("", it));
+        let lines: Vec<String> = lines.take(LINES).collect();
+        let mut watchers = JoinSet::new();
+        for line in &lines {
+            let (holder, waiter) = (ticket(line, LONG), ticket(line, LONG));
+            store.join(&holder, Patience::Wait).await.unwrap();
+            store.join(&waiter, Patience::Wait).await.unwrap();
+            let store = store.clone();
+            watchers.spawn(async move {
+                loop {
+                    // It is a hint only, and may come without cause.
+                    let _wake = store.watch(&waiter, Standing::Waiting).await;
+                    tokio::task::yield_now().await;
+                }
+            });
+        }
+        until("all channels are open", async || {
+            let channels = from.command(&["PUBSUB", "SHARDCHANNELS"]).unwrap();
+            channels.list().unwrap().len() == LINES
+        })
+        .await;
+        // Others count meanwhile at the same server: each has numbers of its own.
+        let over = Arc::new(AtomicBool::new(false));
+        let counts = (0..).map(|number| format!("count {number}")).filter(|it| is_there(":n", it));
+        let mut counters = JoinSet::new();
+        for (by, key) in (1000..).zip(counts.take(COUNTERS)) {
+            let (store, over) = (store.clone(), over.clone());
+            let key = Key::new(key).unwrap();
+            counters.spawn(async move {
+                let mut last = 0;
+                while !over.load(Ordering::Relaxed) {
+                    match store.tally(&key, by, None).await {
+                        Ok(tally) => {
+                            assert!(tally.value > last, "{} came after {last}", tally.value);
+                            assert_eq!(tally.value % by, 0, "{} is another's", tally.value);
+                            last = tally.value;
+                        }
+                        Err(error) => assert_eq!(error.kind(), Kind::Unavailable, "{error}"),
+                    }
+                }
+            });
+        }
+        for line in &lines {
+            let slot = cluster.slot_of(&head(line)).unwrap();
+            cluster.relocate(slot, to).unwrap().finish().unwrap();
+        }
+        over.store(true, Ordering::Relaxed);
+        while let Some(ended) = soon("they end", counters.join_next()).await {
+            ended.unwrap();
         }
     });
 }

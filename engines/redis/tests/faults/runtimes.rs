@@ -159,12 +159,12 @@ fn a_runtime_whose_threads_are_all_busy_keeps_its_locks() {
     within_patience(move || {
         let runtime = runtime();
         let locks = runtime.block_on(tenure_redis::connect(server.url())).unwrap();
-        let ttl = Duration::from_secs(1);
+        let ttl = Duration::from_secs(3);
         let guard = runtime.block_on(async {
             open_a_lane(&locks, &server).await;
             locks.mutex("a").ttl(ttl).lock().await.unwrap()
         });
-        runtime.block_on(async { std::thread::sleep(ttl * 3) });
+        runtime.block_on(async { std::thread::sleep(ttl * 2) });
         guard.check().unwrap();
         runtime.block_on(guard.release()).unwrap();
     });
