@@ -1,11 +1,12 @@
 //! The README's table of engines is printed from their profiles, so that it cannot lie.
 
+use tenure::blocking::block_on;
 use tenure::engine::{Engine, FileStore, Memory};
 use tenure::{Fence, Liveness, Profile};
 
 const HEAD: &str = "\
-| engine | a ticket lives by | in order | woken by a push | tokens | survives the crash of its holder | the pause of its holder | the crash of the store | a fail-over | a clock that is set |
-|---|---|---|---|---|---|---|---|---|---|
+| engine | a ticket lives by | in order | woken by a push | tokens | survives the crash of its holder | the pause of its holder | the crash of the store | a fail-over | a clock that is set | a full memory |
+|---|---|---|---|---|---|---|---|---|---|---|
 ";
 
 fn row(profile: &Profile) -> String {
@@ -24,7 +25,7 @@ fn row(profile: &Profile) -> String {
     };
     let survives = &profile.survives;
     format!(
-        "| `{}` | {life} | {} | {} | {fence} | {} | {} | {} | {} | {} |\n",
+        "| `{}` | {life} | {} | {} | {fence} | {} | {} | {} | {} | {} | {} |\n",
         profile.name,
         yes(profile.fair),
         yes(profile.push),
@@ -33,16 +34,34 @@ fn row(profile: &Profile) -> String {
         yes(survives.store_crash),
         yes(survives.failover),
         yes(survives.clock_step),
+        yes(survives.full_memory),
     )
+}
+
+/// What servers promise as they come, each on a store of its own; `None` where there are none.
+fn served(variable: &str) -> Option<Profile> {
+    if !tenure_servers::have(&[tenure_servers::redis::REDIS]) {
+        return None;
+    }
+    let url = tenure_servers::url_of(variable).expect("the server starts");
+    let locks = block_on(tenure::connect(url)).expect("it can be connected to");
+    Some(locks.guarantees().clone())
 }
 
 #[test]
 fn the_table_of_engines_is_what_their_profiles_say() {
     let folder = tempfile::tempdir().unwrap();
-    let profiles = [FileStore::open(folder.path()).unwrap().profile(), Memory::new().profile()];
-    let table: String = HEAD.to_owned() + &profiles.iter().map(row).collect::<String>();
+    let file = FileStore::open(folder.path()).unwrap().profile();
+    let redis = served("TENURE_TEST_REDIS_URL");
+    let redlock = served("TENURE_TEST_REDLOCK_URL");
     let readme = include_str!("../../README.md");
     let shown = readme.split("<!-- engines -->\n").nth(1).unwrap();
     let shown = shown.split("<!-- /engines -->").next().unwrap();
+    let (Some(redis), Some(redlock)) = (redis, redlock) else {
+        assert!(shown.starts_with(&(HEAD.to_owned() + &row(&file))), "the rest needs servers");
+        return;
+    };
+    let table: String = [file, redis, redlock, Memory::new().profile()].iter().map(row).collect();
+    let table = HEAD.to_owned() + &table;
     assert_eq!(shown, table, "put this table into README.md:\n{table}");
 }
