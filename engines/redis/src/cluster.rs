@@ -16,6 +16,7 @@ use tokio::sync::OnceCell;
 
 use crate::facts::Facts;
 use crate::mail::Mail;
+use crate::route::Address;
 use crate::script::{Post, Scripts};
 use crate::settings::{Place, Settings};
 use crate::{trouble, way};
@@ -68,14 +69,11 @@ impl Cluster {
             }
             Ok::<(), ()>(())
         });
-        let (mut connection, mut ears) = trouble::answered(
+        let (connection, mut ears) = trouble::answered(
             place,
             try_join(connect(client(settings)?), connect(listening)).await,
         )?;
-        let (info, config) = Facts::questions();
-        let info = connection.route_command(info, any_master()).await;
-        let config = connection.route_command(config, any_master()).await;
-        let facts = Facts::of(info, config);
+        let facts = facts_of_all(&connection).await;
         facts.fit(settings)?;
         let sharded = facts.version.is_none_or(|version| version >= SHARDED_SINCE);
         let scripts = Scripts::new(if sharded { Post::Shard } else { Post::Channel });
@@ -124,26 +122,13 @@ impl Cluster {
     }
 
     /// The addresses of all masters.
-    pub(crate) async fn masters(&self) -> RedisResult<Vec<(String, u16)>> {
-        let all = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, None));
-        let answers = self.connection.clone().route_command(cmd("PING"), all).await?;
-        let Value::Map(answers) = answers else { return Ok(Vec::new()) };
-        let address = |(address, _): (Value, Value)| {
-            let address: String = redis::from_redis_value(address).ok()?;
-            let (host, port) = address.rsplit_once(':')?;
-            Some((host.to_owned(), port.parse().ok()?))
-        };
-        Ok(answers.into_iter().filter_map(address).collect())
+    pub(crate) async fn masters(&self) -> RedisResult<Vec<Address>> {
+        masters(&self.connection).await
     }
 
     /// Sends a command to this one server.
-    pub(crate) async fn ask(
-        &self,
-        (host, port): (String, u16),
-        command: &Cmd,
-    ) -> RedisResult<Value> {
-        let one = RoutingInfo::SingleNode(SingleNodeRoutingInfo::ByAddress { host, port });
-        self.connection.clone().route_command(command.clone(), one).await
+    pub(crate) async fn ask(&self, master: Address, command: &Cmd) -> RedisResult<Value> {
+        ask(&self.connection, master, command).await
     }
 
     /// This ticket hears of its line from now on. `true`: it did not before, and may have missed something.
@@ -277,8 +262,38 @@ fn client(settings: &Settings) -> Result<ClusterClientBuilder> {
     Ok(builder)
 }
 
-fn any_master() -> RoutingInfo {
-    RoutingInfo::SingleNode(SingleNodeRoutingInfo::RandomPrimary)
+async fn masters(connection: &ClusterConnection) -> RedisResult<Vec<Address>> {
+    let all = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, None));
+    let answers = connection.clone().route_command(cmd("PING"), all).await?;
+    let Value::Map(answers) = answers else { return Ok(Vec::new()) };
+    let address = |(address, _): (Value, Value)| {
+        let address: String = redis::from_redis_value(address).ok()?;
+        let (host, port) = address.rsplit_once(':')?;
+        Some((host.to_owned(), port.parse().ok()?))
+    };
+    Ok(answers.into_iter().filter_map(address).collect())
+}
+
+async fn ask(
+    connection: &ClusterConnection,
+    (host, port): Address,
+    command: &Cmd,
+) -> RedisResult<Value> {
+    let one = RoutingInfo::SingleNode(SingleNodeRoutingInfo::ByAddress { host, port });
+    connection.clone().route_command(command.clone(), one).await?.extract_error()
+}
+
+/// What the masters say of themselves, taken together.
+async fn facts_of_all(connection: &ClusterConnection) -> Facts {
+    let (info, config) = Facts::questions();
+    let mut all = Vec::new();
+    // Whoever may not ask knows nothing of them, which is the worst.
+    for master in masters(connection).await.unwrap_or_default() {
+        let info = ask(connection, master.clone(), &info).await;
+        let config = ask(connection, master, &config).await;
+        all.push(Facts::of(info, config));
+    }
+    Facts::worst(all)
 }
 
 /// Takes out the channels of lines in which nobody waits.

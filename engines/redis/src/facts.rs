@@ -46,6 +46,22 @@ impl Facts {
         Self::read(info.as_deref(), fsync.as_deref())
     }
 
+    /// What several servers that share the lines can be trusted to do: what the worst of them can.
+    pub(crate) fn worst(all: impl IntoIterator<Item = Self>) -> Self {
+        all.into_iter()
+            .reduce(|one, other| Self {
+                run: None,
+                version: one.version.min(other.version),
+                age: one.age.min(other.age),
+                is_replica: one.is_replica || other.is_replica,
+                is_clustered: one.is_clustered && other.is_clustered,
+                replicas: one.replicas.min(other.replicas),
+                eviction: if one.forgets() { one.eviction } else { other.eviction },
+                writes_through: one.writes_through && other.writes_through,
+            })
+            .unwrap_or_default()
+    }
+
     fn read(info: Option<&str>, fsync: Option<&str>) -> Self {
         let Some(info) = info else { return Self::default() };
         let field = |name: &str| {
@@ -188,6 +204,17 @@ mod tests {
         assert!(profile.warnings[0].contains("maxmemory-policy volatile-lru"), "{profile:?}");
         let unknown = Facts::read(None, None).profile(&settings("redis://h"));
         assert!(!unknown.survives.full_memory);
+    }
+
+    #[test]
+    fn several_servers_are_as_good_as_the_worst() {
+        let good = || Facts::read(Some(INFO), Some("always"));
+        let bad = Facts::read(Some(&INFO.replace("noeviction", "allkeys-lru")), None);
+        assert_eq!(Facts::worst([good(), good()]), Facts { run: None, ..good() });
+        for worst in [Facts::worst([good(), bad.clone()]), Facts::worst([bad, good()])] {
+            assert_eq!(worst.eviction.as_deref(), Some("allkeys-lru"));
+            assert!(!worst.writes_through && worst.is_clustered == good().is_clustered);
+        }
     }
 
     #[test]
