@@ -147,7 +147,10 @@ impl Drop for Running {
     fn drop(&mut self) {
         if let Some(mut child) = self.0.take() {
             let _ = child.kill();
-            let _ = child.wait();
+            let output = child.wait_with_output();
+            if thread::panicking() {
+                println!("by then it had said: {output:?}");
+            }
         }
     }
 }

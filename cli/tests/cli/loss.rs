@@ -21,9 +21,9 @@ const NEXT: &str = "echo next $(date +%s%N) >>$LOG";
 /// How long before the end of a lease the next one comes.
 const AT_THE_DOOR: Duration = Duration::from_millis(300);
 
-/// Starts a command that beats, under a lease of two seconds.
+/// Starts a command that beats, under a lease of four seconds.
 fn beating(store: &Store) -> (Running, Vec<i32>) {
-    let words = ["run", "k", "--ttl", "2s", "--kill-after", "300ms", "--", "sh", "-c", BEATING];
+    let words = ["run", "k", "--ttl", "4s", "--kill-after", "300ms", "--", "sh", "-c", BEATING];
     let run = store.start(&words);
     eventually("two processes", || pids(&store.log()).len() == 2);
     store.log_has("beat");

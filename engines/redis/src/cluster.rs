@@ -192,7 +192,7 @@ impl Cluster {
         };
         match (push.kind, &push.data[..]) {
             (PushKind::SMessage | PushKind::Message, [_, Value::BulkString(letter)]) => {
-                self.mail.deliver(letter)
+                self.mail.deliver(letter);
             }
             (PushKind::SSubscribe, _) => {
                 for id in self.waiting_at(&channel) {

@@ -16,7 +16,7 @@ pub(crate) struct Lanes {
     common: Arc<Common>,
     home: Arc<Link>,
     home_id: Id,
-    lanes: Arc<Mutex<HashMap<Id, Lane>>>,
+    others: Arc<Mutex<HashMap<Id, Lane>>>,
 }
 
 enum Lane {
@@ -28,7 +28,7 @@ enum Lane {
 impl Lanes {
     /// Only the home link for now; the caller's runtime is the engine's home.
     pub(crate) fn new(common: Arc<Common>, home: Arc<Link>) -> Self {
-        Self { common, home, home_id: Handle::current().id(), lanes: Arc::default() }
+        Self { common, home, home_id: Handle::current().id(), others: Arc::default() }
     }
 
     /// The link for whoever calls.
@@ -60,7 +60,7 @@ impl Lanes {
         }
         lanes.insert(id, Lane::Opening);
         drop(lanes);
-        let (lanes, link) = (self.lanes.clone(), Link::new(self.common.clone()));
+        let (lanes, link) = (self.others.clone(), Link::new(self.common.clone()));
         here.spawn(async move {
             let connected = link.live().await;
             let mut lanes = lock(&lanes);
@@ -74,7 +74,7 @@ impl Lanes {
     }
 
     fn lanes(&self) -> MutexGuard<'_, HashMap<Id, Lane>> {
-        lock(&self.lanes)
+        lock(&self.others)
     }
 }
 

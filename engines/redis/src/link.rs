@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use crate::acks::Acks;
 use crate::facts::Facts;
 use crate::mail::Mail;
-use crate::script::Scripts;
+use crate::script::{Script, Scripts};
 use crate::settings::{Place, Settings};
 use crate::trouble;
 use crate::way::Way;
@@ -44,6 +44,8 @@ pub(crate) struct Link {
     this: Weak<Self>,
     listens: bool,
     live: Mutex<Option<Live>>,
+    /// The number of the last connection that is known to have ended.
+    ended: AtomicU64,
     connecting: Arc<tokio::sync::Mutex<()>>,
     home: Handle,
     /// Rung when the connection was found to be gone, and when the link itself is.
@@ -87,6 +89,7 @@ impl Link {
             this: this.clone(),
             listens,
             live: Mutex::default(),
+            ended: AtomicU64::new(0),
             connecting: Arc::default(),
             home: Handle::current(),
             gone: Arc::default(),
@@ -106,6 +109,10 @@ impl Link {
         let connecting = self.home.spawn(async move {
             let live = link.connect().await?;
             *link.slot() = Some(live.clone());
+            // It may have ended before it stood there.
+            if link.ended.load(Ordering::Acquire) >= live.number {
+                link.give_up(live.number);
+            }
             drop(one_at_a_time);
             Ok(live)
         });
@@ -148,6 +155,7 @@ impl Link {
     }
 
     fn give_up(&self, number: u64) {
+        self.ended.fetch_max(number, Ordering::AcqRel);
         let mut slot = self.slot();
         if slot.as_ref().is_some_and(|live| live.number == number) {
             *slot = None;
@@ -156,12 +164,12 @@ impl Link {
     }
 
     async fn load_scripts(&self, live: &Live) -> RedisResult<()> {
-        let loads = self.common.scripts.all().map(|script| script.load());
+        let loads = self.common.scripts.all().map(Script::load);
         try_join_all(loads.iter().map(|load| self.send(live, load))).await.map(drop)
     }
 
     async fn connect(&self) -> Result<Live> {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
+        static COUNT: AtomicU64 = AtomicU64::new(1);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let Common { settings, way, mail, inbox, era, .. } = &*self.common;
         let era = era.load(Ordering::Acquire);
@@ -254,7 +262,7 @@ async fn patrol(link: Weak<Link>) {
     loop {
         tokio::time::sleep(PATROL_PAUSE).await;
         let Some(link) = link.upgrade() else { return };
-        let Some(live) = link.current() else { continue };
+        let Ok(live) = link.live().await else { continue };
         if let Ok(master) = link.common.way.master().await
             && *master != *live.address
         {

@@ -40,11 +40,17 @@ pub(crate) fn joined(answer: &Value, ttl: Duration) -> Option<Joined> {
     }
 }
 
+/// What a sign of life came to.
+pub(crate) enum Renewed {
+    In(Place),
+    Out,
+}
+
 /// The answer to a sign of life.
-pub(crate) fn renewed(answer: &Value) -> Option<Option<Place>> {
+pub(crate) fn renewed(answer: &Value) -> Option<Renewed> {
     match answer {
-        Value::Nil => Some(None),
-        Value::Array(parts) => place(parts).map(Some),
+        Value::Nil => Some(Renewed::Out),
+        Value::Array(parts) => place(parts).map(Renewed::In),
         _ => None,
     }
 }

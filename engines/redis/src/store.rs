@@ -14,7 +14,7 @@ use tenure_core::{
 
 use crate::body::{self, micros};
 use crate::mail::Mail;
-use crate::reply::{self, Joined};
+use crate::reply::{self, Joined, Renewed};
 use crate::route::{Route, Routes};
 use crate::script::Script;
 use crate::settings::Settings;
@@ -124,25 +124,6 @@ impl RedisStore {
         self.mail.forget(ticket.id);
     }
 
-    fn verdict(&self, ticket: &Ticket, joined: Joined) -> Result<Option<Place>> {
-        let key = &ticket.key;
-        match joined {
-            Joined::In(place) => Ok(Some(place)),
-            Joined::Busy => Ok(None),
-            Joined::Mixed(of) => Err(Error::invalid(format!(
-                "the line of {key:?} is kept for a capacity of {of}, not of {}: everyone who uses a key must agree on what it is",
-                ticket.share.of()
-            ))),
-            Joined::Full => Err(Error::rejected(format!(
-                "the line of {key:?} is full: it has {} tickets",
-                tenure_core::LINE_TICKETS_MAX
-            ))),
-            Joined::NoNumbersLeft(number) => Err(Error::rejected(format!(
-                "the line of {key:?} has no numbers left: its next would be {number}, and the last there is is {NUMBER_MAX}"
-            ))),
-        }
-    }
-
     /// What stands in this line may be seen by its first one, if there is anybody.
     async fn look(&self, name: &str) -> Result<Option<Key>> {
         let route = self.routes.here().await?;
@@ -181,7 +162,7 @@ impl Engine for RedisStore {
         self.mail.expect(ticket.id, ticket.ttl);
         let answer = self.answered(route.call(&call).await);
         let joined = answer.and_then(|answer| self.known(reply::joined(&answer, ticket.ttl)));
-        let place = match joined.and_then(|joined| self.verdict(ticket, joined)) {
+        let place = match joined.and_then(|joined| verdict(ticket, &joined)) {
             Ok(Some(place)) => place,
             outcome => {
                 if outcome.as_ref().err().is_none_or(|error| !error.is_unknown()) {
@@ -203,15 +184,17 @@ impl Engine for RedisStore {
         call.arg(body::card(ticket, &self.inbox)).arg(ticket.floor);
         self.mail.expect(ticket.id, ticket.ttl);
         let answer = self.call_even_if_full(&route, call).await?;
-        let place = self.known(reply::renewed(&answer))?;
-        match place {
-            Some(place) => {
+        match self.known(reply::renewed(&answer))? {
+            Renewed::In(place) => {
                 self.learn(ticket, &place);
                 route.acknowledged(&self.settings, &name).await?;
+                Ok(Some(place))
             }
-            None => self.forget(ticket, &name),
+            Renewed::Out => {
+                self.forget(ticket, &name);
+                Ok(None)
+            }
         }
-        Ok(place)
     }
 
     async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
@@ -314,4 +297,24 @@ fn inbox() -> Result<String> {
         Error::rejected(format!("the operating system has no random numbers to give: {error}"))
     })?;
     Ok(format!("{random:016x}"))
+}
+
+/// What a join came to, in the words of the contract.
+fn verdict(ticket: &Ticket, joined: &Joined) -> Result<Option<Place>> {
+    let key = &ticket.key;
+    match *joined {
+        Joined::In(place) => Ok(Some(place)),
+        Joined::Busy => Ok(None),
+        Joined::Mixed(of) => Err(Error::invalid(format!(
+            "the line of {key:?} is kept for a capacity of {of}, not of {}: everyone who uses a key must agree on what it is",
+            ticket.share.of()
+        ))),
+        Joined::Full => Err(Error::rejected(format!(
+            "the line of {key:?} is full: it has {} tickets",
+            tenure_core::LINE_TICKETS_MAX
+        ))),
+        Joined::NoNumbersLeft(number) => Err(Error::rejected(format!(
+            "the line of {key:?} has no numbers left: its next would be {number}, and the last there is is {NUMBER_MAX}"
+        ))),
+    }
 }

@@ -109,8 +109,8 @@ fn client(settings: &Settings, address: ConnectionAddr) -> Result<Client> {
 fn asking(settings: &Settings, sentinels: &[Host], service: &str) -> Result<SentinelClient> {
     let place = &settings.place;
     let addresses = sentinels.iter().map(|host| address(host, settings));
-    let built = SentinelClientBuilder::new(addresses, service, SentinelServerType::Master)
-        .and_then(|asking| {
+    let built =
+        SentinelClientBuilder::new(addresses, service, SentinelServerType::Master).map(|asking| {
             let mut asking = asking
                 .set_client_to_redis_protocol(ProtocolVersion::RESP3)
                 .set_client_to_redis_db(settings.db.into());
@@ -126,7 +126,7 @@ fn asking(settings: &Settings, sentinels: &[Host], service: &str) -> Result<Sent
             if let Some(password) = &settings.sentinel_login.password {
                 asking = asking.set_client_to_sentinel_password(password);
             }
-            Ok(asking)
+            asking
         });
     let mut asking = trouble::answered(place, built)?;
     if let Some(certificates) = certificates(settings)? {

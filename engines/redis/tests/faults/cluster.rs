@@ -12,9 +12,12 @@ use super::stage::{
     LONG, assert_refused, connect, head, play, soon, store, ticket, until, until_line,
 };
 
+/// A waiter that could not look while its line was on its way tries again after a twelfth of this.
+const TTL: Duration = Duration::from_secs(60);
+
 /// Waits in the line, however often it is told that the line is on its way.
 fn waiting(locks: &Locks, key: &str) -> JoinHandle<Guard> {
-    let mutex = locks.mutex(key).ttl(LONG);
+    let mutex = locks.mutex(key).ttl(TTL);
     tokio::spawn(async move {
         loop {
             match mutex.lock().await {
@@ -87,7 +90,6 @@ fn who_waits_while_a_slot_moves_is_served_on_the_other_side() {
             until_line(&locks, "a", 3).await;
             let token = guard.token();
             guard.release().await.unwrap();
-            // Its heartbeat is hours away: the push finds it where the slot is now.
             let second = soon("the waiter is served", waiter).await.unwrap();
             assert!(second.token() > token);
             second.release().await.unwrap();
@@ -208,8 +210,7 @@ fn a_node_that_dies_leaves_its_locks_to_its_replica() {
         let url = format!("{}?acks=1&timeout=1s&connect_timeout=500ms", cluster.url());
         let plain = format!("{}?timeout=1s&connect_timeout=500ms", cluster.url());
         let (locks, other) = (connect(&url).await, connect(&plain).await);
-        let ttl = Duration::from_secs(60);
-        let guard = locks.mutex("a").ttl(ttl).lock().await.unwrap();
+        let guard = locks.mutex("a").ttl(TTL).lock().await.unwrap();
         let slot = cluster.slot_of(&head("a")).unwrap();
         let owner = cluster.owner_of(slot).unwrap();
         owner.kill().unwrap();
