@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::runtime::{Handle, Id};
+use tokio::runtime::{Handle, Id, RuntimeFlavor};
 
 use crate::link::{Common, Link};
 
@@ -33,8 +33,8 @@ impl Lanes {
 
     /// The link for whoever calls.
     pub(crate) fn here(&self) -> Arc<Link> {
-        match Handle::try_current() {
-            Ok(here) if here.id() != self.home_id => match self.lanes().get(&here.id()) {
+        match driven() {
+            Some(here) if here.id() != self.home_id => match self.lanes().get(&here.id()) {
                 Some(Lane::Open(link)) => link.clone(),
                 _ => self.home.clone(),
             },
@@ -44,7 +44,7 @@ impl Lanes {
 
     /// Whether whoever calls has a link; a runtime that has none yet gets one for the next time.
     pub(crate) fn has_one_here(&self) -> bool {
-        let Ok(here) = Handle::try_current() else { return false };
+        let Some(here) = driven() else { return false };
         let id = here.id();
         if id == self.home_id {
             return true;
@@ -76,6 +76,14 @@ impl Lanes {
     fn lanes(&self) -> MutexGuard<'_, HashMap<Id, Lane>> {
         lock(&self.others)
     }
+}
+
+/// The runtime of whoever calls, if somebody drives it: one that was only entered moves nothing. A runtime
+/// of one thread is known to be driven by the task that it runs.
+fn driven() -> Option<Handle> {
+    let here = Handle::try_current().ok()?;
+    let by_itself = here.runtime_flavor() != RuntimeFlavor::CurrentThread;
+    (by_itself || tokio::task::try_id().is_some()).then_some(here)
 }
 
 fn lock(lanes: &Mutex<HashMap<Id, Lane>>) -> MutexGuard<'_, HashMap<Id, Lane>> {

@@ -191,14 +191,11 @@ async fn storm(server: Server, disturb: fn(&Server, u64)) {
         }
     })
     .await;
-    for locks in &clients {
-        soon("everything is given back", locks.settled()).await;
-    }
+    // What failed is given back in the background.
+    until("nothing is left", async || clients[0].keys("").await.unwrap().is_empty()).await;
     let (visits, failures) = (&house.visits, &house.failures);
     println!("{visits:?} visits and {failures:?} failures in {times} disturbances");
     assert!(visits.load(Ordering::Relaxed) > 0);
-    let left = clients[0].keys("").await.unwrap();
-    assert!(left.is_empty(), "{left:?} are left");
 }
 
 #[test]

@@ -25,19 +25,26 @@ fn within_patience<T: Send + 'static>(story: impl FnOnce() -> T + Send + 'static
     ended.recv_timeout(PATIENCE).expect("the story ends, and in time")
 }
 
-/// Uses the locks until this runtime has a connection of its own.
+/// Uses the locks until this runtime has a connection of its own, in a task: of a runtime with one
+/// thread, only its tasks know that it is driven.
 async fn open_a_lane(locks: &Locks, server: &Server) {
     let before = connections(server);
     for round in 0.. {
         assert!(round < 10_000, "no lane is opened");
-        locks.mutex("lane").lock().await.unwrap().release().await.unwrap();
+        visit(locks).await;
         if connections(server) > before {
             break;
         }
     }
     for _ in 0..3 {
-        locks.mutex("lane").lock().await.unwrap().release().await.unwrap();
+        visit(locks).await;
     }
+}
+
+async fn visit(locks: &Locks) {
+    let locks = locks.clone();
+    let visit = async move { locks.mutex("lane").lock().await?.release().await };
+    tokio::spawn(visit).await.unwrap().unwrap();
 }
 
 #[test]
@@ -138,7 +145,6 @@ fn a_runtime_without_drivers_can_lock() {
 }
 
 #[test]
-#[ignore = "a lane cannot tell yet that nobody drives its runtime, and the verb waits for ever"]
 fn a_runtime_that_stands_still_does_not_hold_up_its_thread() {
     let Some(server) = server() else { return };
     within_patience(move || {
