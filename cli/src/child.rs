@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
+use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, WaitOptions, getpid, kill_process_group,
     test_kill_process_group, waitid, waitpgid, waitpid,
@@ -64,7 +65,11 @@ impl Child {
         if let Some(status) = waitid(WaitId::Pid(self.pid), ended)? {
             return Ok(Some(News::Ended(code(&status))));
         }
-        let stopped = waitid(WaitId::Pid(self.pid), at_once | WaitIdOptions::STOPPED)?;
+        let stopped = match waitid(WaitId::Pid(self.pid), at_once | WaitIdOptions::STOPPED) {
+            // It has ended since the first question: its end rings, and the next call says so.
+            Err(Errno::CHILD) => None,
+            stopped => stopped?,
+        };
         let signal = stopped.and_then(|status| status.stopping_signal());
         Ok(signal.and_then(Signal::from_named_raw).map(News::Stopped))
     }

@@ -18,6 +18,9 @@ use crate::{Boxed, Engine as _, Error, Host, Time};
 /// A timer may stand still while the machine sleeps; the keeper looks at the clock this often.
 const NAP_MAX: Duration = Duration::from_secs(1);
 
+/// For so many heartbeats the answer to a renewal is waited for.
+const LATE_BEATS: u32 = 3;
+
 pub(crate) struct Keeper {
     engine: AnyEngine,
     host: Arc<dyn Host>,
@@ -135,30 +138,35 @@ impl Keeper {
         }
     }
 
-    /// One renewal, which may hang without keeping others waiting.
+    /// One renewal, which may hang without keeping others waiting. What is answered late still counts
+    /// from when it was asked, so it is heard even so, for as long as the ticket could live.
     async fn attempt(self: Arc<Self>, kept: Arc<Kept>) {
-        let patience = kept.with(|hold| hold.rhythm().every / 4);
-        let answered = {
-            let mut renewal = pin!(self.renew(&kept));
-            loop {
-                let asked = self.host.now();
-                let silence = self.host.sleep(patience);
-                match select(renewal.as_mut(), silence).await {
-                    Either::Left(_) => break true,
-                    // It was this process that stood still: the store's answer may lie here already.
-                    Either::Right(_) if self.host.now().has_reached(asked.plus(patience * 2)) => {}
-                    Either::Right(_) => break false,
-                }
-            }
+        let every = kept.with(|hold| hold.rhythm().every);
+        let patience = every / 4;
+        let mut renewal: Boxed<()> = {
+            let (keeper, kept) = (self.clone(), kept.clone());
+            Box::pin(async move {
+                keeper.renew(&kept).await;
+                keeper.reschedule(&kept);
+            })
         };
-        if !answered {
-            let now = self.host.now();
-            let error = Error::unavailable(format!(
-                "the store did not answer a renewal of {:?} within {patience:?}",
-                kept.key
-            ));
-            kept.hear(now, now, Err(error));
+        loop {
+            let asked = self.host.now();
+            match select(&mut renewal, self.host.sleep(patience)).await {
+                Either::Left(_) => return,
+                // It was this process that stood still: the store's answer may lie here already.
+                Either::Right(_) if self.host.now().has_reached(asked.plus(patience * 2)) => {}
+                Either::Right(_) => break,
+            }
         }
+        let late = self.host.sleep(every * LATE_BEATS);
+        self.host.spawn(Box::pin(async move { drop(select(renewal, late).await) }));
+        let now = self.host.now();
+        let error = Error::unavailable(format!(
+            "the store did not answer a renewal of {:?} within {patience:?}",
+            kept.key
+        ));
+        kept.hear(now, now, Err(error));
         self.reschedule(&kept);
     }
 

@@ -56,6 +56,11 @@ impl Kept {
     pub(crate) fn hear(&self, sent: Time, now: Time, answer: Result<Option<Place>>) -> State {
         let state = {
             let mut known = self.lock();
+            // A store whose clock was set back believes in a longer life than anybody asked for.
+            let ttl = known.ticket.ttl;
+            let answer = answer.map(|place| {
+                place.map(|place| Place { life: place.life.map(|life| life.min(ttl)), ..place })
+            });
             known.hold.hear(sent, now, answer);
             known.hold.state()
         };

@@ -125,6 +125,9 @@ impl Facts {
 
     /// What locks on this server can be trusted to do.
     pub(crate) fn profile(&self, settings: &Settings) -> Profile {
+        // A replica that becomes the master may be old, and have forgotten all the same.
+        let sentinel = matches!(settings.place, Place::Sentinel { .. });
+        let refuses_young = settings.young == Young::Refuse && !sentinel;
         Profile {
             name: "redis",
             liveness: Liveness::Lease,
@@ -135,7 +138,7 @@ impl Facts {
             survives: Survives {
                 holder_crash: true,
                 holder_pause: true,
-                store_crash: self.writes_through || settings.young == Young::Refuse,
+                store_crash: self.writes_through || refuses_young,
                 failover: false,
                 clock_step: false,
                 full_memory: !self.forgets(),

@@ -66,6 +66,8 @@ impl Lanes {
             let mut lanes = lock(&lanes);
             match connected {
                 Ok(_) => lanes.insert(id, Lane::Open(link)),
+                // It never will: its verbs go by the home link.
+                Err(_) if link.is_barred() => None,
                 // The verbs tell why; the next one tries again.
                 Err(_) => lanes.remove(&id),
             };

@@ -50,6 +50,7 @@ pub(crate) struct Link {
     home: Handle,
     /// Rung when the connection was found to be gone, and when the link itself is.
     gone: Arc<Notify>,
+    barred: AtomicBool,
 }
 
 /// A connection that works, as far as is known.
@@ -93,6 +94,7 @@ impl Link {
             connecting: Arc::default(),
             home: Handle::current(),
             gone: Arc::default(),
+            barred: AtomicBool::new(false),
         })
     }
 
@@ -116,7 +118,15 @@ impl Link {
             drop(one_at_a_time);
             Ok(live)
         });
-        connecting.await.unwrap_or_else(|_| Err(ended()))
+        connecting.await.unwrap_or_else(|why| {
+            self.barred.fetch_or(why.is_panic(), Ordering::Relaxed);
+            Err(ended())
+        })
+    }
+
+    /// Whether its runtime has no drivers for sockets or for time, which it says by a panic.
+    pub(crate) fn is_barred(&self) -> bool {
+        self.barred.load(Ordering::Relaxed)
     }
 
     /// The connection, if there is one and it leads where it should.
