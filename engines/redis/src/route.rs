@@ -157,7 +157,7 @@ impl Route<'_> {
         match live.facts.is_young_for(settings, live.since.elapsed()) {
             None => Ok(()),
             Some(left) => Err(Error::unavailable(format!(
-                "the server {} started so short a time ago that it may have forgotten locks: it gives none for another {left:.0?}",
+                "the server {} started so short a time ago that it may have forgotten locks: it gives none for another {left:.0?}, unless the URL says young=trust",
                 settings.place
             ))),
         }
