@@ -41,4 +41,5 @@ write()
 -- A head that was evicted may have left the others behind. That they go is not the first write: it would
 -- switch off the server's own look at its memory.
 if not head then forget_behind() end
-return place(id, ticket)
+-- It is the last one: what stands ahead of it is all the others, and need not be looked for.
+return place_behind(ticket, wanted - take, behind)
