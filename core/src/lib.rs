@@ -28,6 +28,7 @@ mod loss;
 mod memory;
 mod mutex;
 mod profile;
+pub mod refusal;
 mod rwlock;
 mod sample;
 mod semaphore;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::event::What;
 use crate::ticket::{LINE_TICKETS_MAX, NUMBER_MAX};
 use crate::{
-    Error, Leave, Left, Patience, Place, Result, Share, Standing, Ticket, TicketId, served,
+    Leave, Left, Patience, Place, Result, Share, Standing, Ticket, TicketId, refusal, served,
 };
 
 /// Up to this many tickets are found by looking at each; more are found through an index.
@@ -88,17 +88,11 @@ impl Line {
             return Ok(None);
         }
         if self.tickets.len() >= LINE_TICKETS_MAX {
-            return Err(Error::rejected(format!(
-                "the line of {:?} is full: it has {LINE_TICKETS_MAX} tickets",
-                ticket.key
-            )));
+            return Err(refusal::line_is_full(&ticket.key));
         }
         let number = (self.last + 1).max(now).max(ticket.floor);
         if number > NUMBER_MAX {
-            return Err(Error::rejected(format!(
-                "the line of {:?} has no numbers left: its next would be {number}, and the last there is is {NUMBER_MAX}",
-                ticket.key
-            )));
+            return Err(refusal::no_numbers_left(&ticket.key, number));
         }
         let ends = match lives {
             Lives::ByTtl => now.saturating_add(micros(ticket.ttl)).min(NEVER - 1),
@@ -194,10 +188,7 @@ impl Line {
     fn refuse_mixed(&self, ticket: &Ticket) -> Result<()> {
         let of = ticket.share.of();
         match self.tickets.front().map(|entry| entry.ticket.share.of()) {
-            Some(kept) if kept != of => Err(Error::invalid(format!(
-                "the line of {:?} is kept for a capacity of {kept}, not of {of}: everyone who uses a key must agree on what it is",
-                ticket.key
-            ))),
+            Some(kept) if kept != of => Err(refusal::other_capacity(&ticket.key, kept.into(), of)),
             _ => Ok(()),
         }
     }

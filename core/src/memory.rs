@@ -13,9 +13,10 @@ use crate::bell::Bells;
 use crate::event::{Cursor, News, Scope, What};
 use crate::line::micros;
 use crate::profile::{Fence, Liveness, Profile, Sight, Survives};
+use crate::refusal::checked_sum;
 use crate::{
-    Clock, Engine, Error, Key, Leave, Left, Line, Lives, NUMBER_MAX, Patience, Place, Result,
-    Standing, SystemClock, Tally, Ticket, TicketId, Time, Wake, Window,
+    Clock, Engine, Key, Leave, Left, Line, Lives, Patience, Place, Result, Standing, SystemClock,
+    Tally, Ticket, TicketId, Time, Wake, Window,
 };
 
 /// A store in this process's memory. Clones are clients of the same store.
@@ -239,7 +240,7 @@ impl Engine for Memory {
 impl Store {
     fn next(&mut self, key: &Key, by: u64) -> Result<Tally> {
         let last = self.sequences.get(key).copied().unwrap_or(0);
-        let value = add(key, last, by)?;
+        let value = checked_sum(key, last, by)?;
         if by > 0 {
             self.sequences.insert(key.clone(), value);
         }
@@ -256,7 +257,7 @@ impl Store {
             Some(count) if count.ends > now => Count { ..*count },
             _ => fresh,
         };
-        let wanted = add(key, count.value, by)?;
+        let wanted = checked_sum(key, count.value, by)?;
         let allowed = window.limit.is_none_or(|limit| wanted <= limit);
         let value = if allowed { wanted } else { count.value };
         let resets_in = Some(Duration::from_micros(count.ends.saturating_sub(now)));
@@ -264,14 +265,5 @@ impl Store {
             self.counts.insert(key.clone(), Count { value, ..count });
         }
         Ok(Tally { value, allowed, resets_in })
-    }
-}
-
-fn add(key: &Key, value: u64, by: u64) -> Result<u64> {
-    match value.checked_add(by) {
-        Some(sum) if sum <= NUMBER_MAX => Ok(sum),
-        _ => Err(Error::rejected(format!(
-            "the count of {key:?} cannot grow by {by}: it is at {value}, and the last number there is is {NUMBER_MAX}"
-        ))),
     }
 }

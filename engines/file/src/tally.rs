@@ -5,7 +5,8 @@ use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::{Error, Key, NUMBER_MAX, Result, Tally, Window};
+use tenure_core::refusal::checked_sum;
+use tenure_core::{Error, Key, Result, Tally, Window};
 
 use crate::record::Record;
 use crate::state::Count;
@@ -41,7 +42,7 @@ pub(crate) async fn add(
 
 fn next(visit: &mut Visit<'_>, key: &Key, by: u64) -> Result<(u64, Option<Arc<File>>)> {
     let before = visit.state().sequence(key);
-    let value = sum(key, before, by)?;
+    let value = checked_sum(key, before, by)?;
     if by == 0 {
         return Ok((value, None));
     }
@@ -63,7 +64,7 @@ fn count(visit: &mut Visit<'_>, key: &Key, by: u64, window: Window) -> Result<Ta
     let ends_us = running.map_or(latest, |count| count.ends_us.min(latest));
     let before = running.map_or(0, |count| count.value);
     let resets_in = Some(Duration::from_micros(ends_us - now_us));
-    let value = sum(key, before, by)?;
+    let value = checked_sum(key, before, by)?;
     if window.limit.is_some_and(|limit| value > limit) {
         return Ok(Tally { value: before, allowed: false, resets_in });
     }
@@ -72,12 +73,4 @@ fn count(visit: &mut Visit<'_>, key: &Key, by: u64, window: Window) -> Result<Ta
         visit.record(&Record::Count { key: Cow::Borrowed(key), value, ends_us });
     }
     Ok(Tally { value, allowed: true, resets_in })
-}
-
-fn sum(key: &Key, value: u64, by: u64) -> Result<u64> {
-    value.checked_add(by).filter(|sum| *sum <= NUMBER_MAX).ok_or_else(|| {
-        Error::rejected(format!(
-            "the count of {key:?} cannot grow by {by}: it is at {value}, and the last number there is is {NUMBER_MAX}"
-        ))
-    })
 }

@@ -9,7 +9,7 @@ use redis::{Cmd, FromRedisValue as _, RedisResult, Value, cmd};
 use tenure_core::event::{Cursor, News, Scope};
 use tenure_core::{
     Engine, Error, Key, Leave, Left, NUMBER_MAX, Patience, Place, Profile, Result, Sampler,
-    Standing, Tally, ThisRuntime, Ticket, Wake, Window,
+    Standing, Tally, ThisRuntime, Ticket, Wake, Window, refusal,
 };
 
 use crate::body::{self, micros};
@@ -282,10 +282,7 @@ impl Engine for RedisStore {
         let answer = self.answered(route.call(&call).await)?;
         let (verdict, tally) = self.known(reply::tallied(&answer))?;
         if verdict < 0 {
-            return Err(Error::rejected(format!(
-                "the count of {key:?} cannot grow by {by}: it is at {}, and the last number there is is {NUMBER_MAX}",
-                tally.value
-            )));
+            return Err(refusal::count_is_full(key, tally.value, by));
         }
         Ok(tally)
     }
@@ -305,16 +302,8 @@ fn verdict(ticket: &Ticket, joined: &Joined) -> Result<Option<Place>> {
     match *joined {
         Joined::In(place) => Ok(Some(place)),
         Joined::Busy => Ok(None),
-        Joined::Mixed(of) => Err(Error::invalid(format!(
-            "the line of {key:?} is kept for a capacity of {of}, not of {}: everyone who uses a key must agree on what it is",
-            ticket.share.of()
-        ))),
-        Joined::Full => Err(Error::rejected(format!(
-            "the line of {key:?} is full: it has {} tickets",
-            tenure_core::LINE_TICKETS_MAX
-        ))),
-        Joined::NoNumbersLeft(number) => Err(Error::rejected(format!(
-            "the line of {key:?} has no numbers left: its next would be {number}, and the last there is is {NUMBER_MAX}"
-        ))),
+        Joined::Mixed(of) => Err(refusal::other_capacity(key, of, ticket.share.of())),
+        Joined::Full => Err(refusal::line_is_full(key)),
+        Joined::NoNumbersLeft(number) => Err(refusal::no_numbers_left(key, number)),
     }
 }
