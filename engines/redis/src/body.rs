@@ -28,6 +28,11 @@ pub(crate) fn card(ticket: &Ticket, inbox: &str) -> Vec<u8> {
     body
 }
 
+/// Who asks a ticket to leave: its id, and the inbox of whoever asks.
+pub(crate) fn asks(ticket: &Ticket, inbox: &str) -> Vec<u8> {
+    [&ticket.id.to_u128().to_be_bytes(), inbox.as_bytes()].concat()
+}
+
 /// The parts of a body.
 pub(crate) struct Body<'a> {
     pub(crate) ttl: Duration,

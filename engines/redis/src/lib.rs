@@ -18,6 +18,7 @@
 
 mod acks;
 mod body;
+mod bundle;
 mod cluster;
 mod facts;
 pub mod fence;

@@ -1,5 +1,6 @@
 //! A link to one server: a connection that is made anew whenever it is gone.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::acks::Acks;
+use crate::bundle::{self, Bundle, Bundles, Next, Wish};
 use crate::facts::Facts;
 use crate::mail::Mail;
 use crate::script::{Script, Scripts};
@@ -43,7 +45,7 @@ pub(crate) struct Link {
     common: Arc<Common>,
     this: Weak<Self>,
     listens: bool,
-    live: Mutex<Option<Live>>,
+    live: Mutex<Option<Arc<Live>>>,
     /// The number of the last connection that is known to have ended.
     ended: AtomicU64,
     connecting: Arc<tokio::sync::Mutex<()>>,
@@ -54,12 +56,12 @@ pub(crate) struct Link {
 }
 
 /// A connection that works, as far as is known.
-#[derive(Clone)]
 pub(crate) struct Live {
     pub(crate) connection: MultiplexedConnection,
     pub(crate) facts: Arc<Facts>,
     pub(crate) since: Instant,
-    pub(crate) acks: Arc<Acks>,
+    pub(crate) acks: Acks,
+    pub(crate) bundles: Bundles,
     /// Which server it leads to.
     address: Arc<str>,
     number: u64,
@@ -99,7 +101,7 @@ impl Link {
     }
 
     /// The connection; made now if there is none, and to its end even if nobody waits for it any more.
-    pub(crate) async fn live(&self) -> Result<Live> {
+    pub(crate) async fn live(&self) -> Result<Arc<Live>> {
         if let Some(live) = self.current() {
             return Ok(live);
         }
@@ -109,7 +111,7 @@ impl Link {
         }
         let Some(link) = self.this.upgrade() else { return Err(ended()) };
         let connecting = self.home.spawn(async move {
-            let live = link.connect().await?;
+            let live = Arc::new(link.connect().await?);
             *link.slot() = Some(live.clone());
             // It may have ended before it stood there.
             if link.ended.load(Ordering::Acquire) >= live.number {
@@ -130,7 +132,7 @@ impl Link {
     }
 
     /// The connection, if there is one and it leads where it should.
-    pub(crate) fn current(&self) -> Option<Live> {
+    pub(crate) fn current(&self) -> Option<Arc<Live>> {
         let era = self.common.era.load(Ordering::Acquire);
         self.slot().clone().filter(|live| live.era == era)
     }
@@ -164,6 +166,35 @@ impl Link {
         answer
     }
 
+    /// Sends a verb together with others, where many are under way already. `None`: it has to go by itself,
+    /// because few are, or because somebody else is in its line.
+    pub(crate) async fn bundled(&self, live: &Arc<Live>, wish: &Wish<'_>) -> bundle::Answer {
+        if !live.bundles.are_many_under_way() {
+            return Ok(None);
+        }
+        let Some(link) = self.this.upgrade() else { return Ok(None) };
+        let (next, answered) = live.bundles.gather(wish);
+        let live = live.clone();
+        match next {
+            Next::Nothing => {}
+            Next::Send(bundle) => drop(self.home.spawn(link.carry(live, bundle))),
+            Next::SendSoon => drop(self.home.spawn(async move {
+                tokio::task::yield_now().await;
+                if let Some(bundle) = live.bundles.take() {
+                    link.carry(live, bundle).await;
+                }
+            })),
+        }
+        let ended =
+            || Err(io::Error::other("the runtime that speaks to the server has ended").into());
+        answered.await.unwrap_or_else(|_| ended())
+    }
+
+    async fn carry(self: Arc<Self>, live: Arc<Live>, bundle: Bundle) {
+        let call = bundle.call(&self.common.scripts.bundle);
+        bundle.answer(self.call(&live, &call).await);
+    }
+
     fn give_up(&self, number: u64) {
         self.ended.fetch_max(number, Ordering::AcqRel);
         let mut slot = self.slot();
@@ -188,7 +219,8 @@ impl Link {
             connection,
             facts: Arc::default(),
             since: Instant::now(),
-            acks: Arc::default(),
+            acks: Acks::default(),
+            bundles: Bundles::default(),
             address: address.into(),
             number,
             era,
@@ -231,7 +263,7 @@ impl Link {
         }
     }
 
-    fn slot(&self) -> MutexGuard<'_, Option<Live>> {
+    fn slot(&self) -> MutexGuard<'_, Option<Arc<Live>>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

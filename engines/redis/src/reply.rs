@@ -22,14 +22,7 @@ pub(crate) enum Joined {
 pub(crate) fn joined(answer: &Value, ttl: Duration) -> Option<Joined> {
     match answer {
         Value::Nil => Some(Joined::Busy),
-        Value::Int(number) => Some(Joined::In(Place {
-            number: u64::try_from(*number).ok()?,
-            standing: Standing::Holding,
-            ahead: 0,
-            life: Some(ttl),
-            look: None,
-            leaving: false,
-        })),
+        Value::Int(number) => Some(Joined::In(alone(*number, ttl)?)),
         Value::Array(parts) => match numbers(parts)?[..] {
             [-1, of] => Some(Joined::Mixed(u64::try_from(of).ok()?)),
             [-2] => Some(Joined::Full),
@@ -46,10 +39,11 @@ pub(crate) enum Renewed {
     Out,
 }
 
-/// The answer to a sign of life.
-pub(crate) fn renewed(answer: &Value) -> Option<Renewed> {
+/// The answer to a sign of life of a ticket with this ttl.
+pub(crate) fn renewed(answer: &Value, ttl: Duration) -> Option<Renewed> {
     match answer {
         Value::Nil => Some(Renewed::Out),
+        Value::Int(number) => Some(Renewed::In(alone(*number, ttl)?)),
         Value::Array(parts) => place(parts).map(Renewed::In),
         _ => None,
     }
@@ -76,6 +70,18 @@ pub(crate) fn tallied(answer: &Value) -> Option<(i64, Tally)> {
     };
     let resets_in = left.and_then(|left| u64::try_from(left).ok()).map(Duration::from_millis);
     Some((verdict, Tally { value: u64::try_from(value).ok()?, allowed: verdict == 1, resets_in }))
+}
+
+/// The place of a ticket that is the whole line, of which only the number is told.
+fn alone(number: i64, ttl: Duration) -> Option<Place> {
+    Some(Place {
+        number: u64::try_from(number).ok()?,
+        standing: Standing::Holding,
+        ahead: 0,
+        life: Some(ttl),
+        look: None,
+        leaving: false,
+    })
 }
 
 fn place(parts: &[Value]) -> Option<Place> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use redis::{Cmd, RedisResult, Value, cmd};
 use tenure_core::{Error, Result, Ticket, TicketId};
 
+use crate::bundle::Wish;
 use crate::cluster::Cluster;
 use crate::facts::Facts;
 use crate::lanes::Lanes;
@@ -25,7 +26,7 @@ pub(crate) enum Routes {
 
 /// The route of one verb.
 pub(crate) enum Route<'a> {
-    Server(Arc<Link>, Live),
+    Server(Arc<Link>, Arc<Live>),
     Cluster(&'a Arc<Cluster>),
 }
 
@@ -55,7 +56,7 @@ impl Routes {
         });
         let home = Link::listening(common.clone());
         let (facts, trouble) = match home.live().await {
-            Ok(live) => (live.facts, None),
+            Ok(live) => (live.facts.clone(), None),
             Err(error) if error.is_unknown() => (Arc::default(), Some(error)),
             Err(error) => return Err(error),
         };
@@ -140,6 +141,23 @@ impl Route<'_> {
             Self::Server(link, live) => link.call(live, call).await,
             Self::Cluster(cluster) => cluster.call(call).await,
         }
+    }
+
+    /// Asks for a verb by a call of its own; or together with others, where much is under way and it is
+    /// something to wish for.
+    pub(crate) async fn ask(
+        &self,
+        wish: Option<Wish<'_>>,
+        call: impl FnOnce() -> Cmd,
+    ) -> RedisResult<Value> {
+        let Self::Server(link, live) = self else { return self.call(&call()).await };
+        let _counted = live.bundles.one_more();
+        if let Some(wish) = wish
+            && let Some(answer) = link.bundled(live, &wish).await?
+        {
+            return Ok(answer);
+        }
+        link.call(live, &call()).await
     }
 
     /// Refuses a ticket where locks may have been forgotten that somebody still believes in.

@@ -13,6 +13,7 @@ use tenure_core::{
 };
 
 use crate::body::{self, micros};
+use crate::bundle::Wish;
 use crate::mail::Mail;
 use crate::reply::{self, Joined, Renewed};
 use crate::route::{Route, Routes};
@@ -93,11 +94,15 @@ impl RedisStore {
     }
 
     /// Whether a server's memory is full does not matter to those who make it less so.
-    async fn call_even_if_full(&self, route: &Route<'_>, mut call: Cmd) -> Result<Value> {
-        match route.call(&call).await {
+    async fn ask_even_if_full(
+        &self,
+        route: &Route<'_>,
+        wish: Option<Wish<'_>>,
+        call: impl Fn() -> Cmd,
+    ) -> Result<Value> {
+        match route.ask(wish, &call).await {
             Err(trouble) if trouble::is_full(&trouble) => {
-                call.arg("full");
-                self.answered(route.call(&call).await)
+                self.answered(route.call(call().arg("full")).await)
             }
             answer => self.answered(answer),
         }
@@ -149,18 +154,22 @@ impl Engine for RedisStore {
     async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
         let route = self.routes.here().await?;
         route.trust(&self.settings, ticket)?;
-        let name = self.name(&ticket.key);
-        let mut call = self.script(|scripts| &scripts.join).on(&name);
-        let life_ms = micros(ticket.ttl).div_ceil(1000) + ROUNDING_MS + KEEP_MS;
-        call.arg(body::card(ticket, &self.inbox)).arg(life_ms);
-        if patience == Patience::NoWait || ticket.floor > 0 {
-            call.arg(u8::from(patience == Patience::Wait));
-        }
-        if ticket.floor > 0 {
-            call.arg(ticket.floor);
-        }
+        let (name, card) = (self.name(&ticket.key), body::card(ticket, &self.inbox));
+        let plain = ticket.floor == 0;
+        let wish = plain.then(|| Wish::new('J', &name, &card, life_ms(ticket)));
+        let call = || {
+            let mut call = self.script(|scripts| &scripts.join).on(&name);
+            call.arg(&card).arg(life_ms(ticket));
+            if patience == Patience::NoWait || !plain {
+                call.arg(u8::from(patience == Patience::Wait));
+            }
+            if !plain {
+                call.arg(ticket.floor);
+            }
+            call
+        };
         self.mail.expect(ticket.id, ticket.ttl);
-        let answer = self.answered(route.call(&call).await);
+        let answer = self.answered(route.ask(wish, call).await);
         let joined = answer.and_then(|answer| self.known(reply::joined(&answer, ticket.ttl)));
         let place = match joined.and_then(|joined| verdict(ticket, &joined)) {
             Ok(Some(place)) => place,
@@ -179,12 +188,17 @@ impl Engine for RedisStore {
 
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
         let route = self.routes.here().await?;
-        let name = self.name(&ticket.key);
-        let mut call = self.script(|scripts| &scripts.renew).on(&name);
-        call.arg(body::card(ticket, &self.inbox)).arg(ticket.floor);
+        let (name, card) = (self.name(&ticket.key), body::card(ticket, &self.inbox));
+        let plain = ticket.floor == 0;
+        let wish = plain.then(|| Wish::new('R', &name, &card, life_ms(ticket)));
+        let call = || {
+            let mut call = self.script(|scripts| &scripts.renew).on(&name);
+            call.arg(&card).arg(life_ms(ticket)).arg(ticket.floor);
+            call
+        };
         self.mail.expect(ticket.id, ticket.ttl);
-        let answer = self.call_even_if_full(&route, call).await?;
-        match self.known(reply::renewed(&answer))? {
+        let answer = self.ask_even_if_full(&route, wish, call).await?;
+        match self.known(reply::renewed(&answer, ticket.ttl))? {
             Renewed::In(place) => {
                 self.learn(ticket, &place);
                 route.acknowledged(&self.settings, &name).await?;
@@ -200,11 +214,14 @@ impl Engine for RedisStore {
     async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
         let route = self.routes.here().await?;
         let name = self.name(&ticket.key);
-        let mut call = self.script(|scripts| &scripts.leave).on(&name);
-        call.arg(&ticket.id.to_u128().to_be_bytes())
-            .arg(u8::from(how == Leave::Soon))
-            .arg(&self.inbox);
-        let answer = self.call_even_if_full(&route, call).await?;
+        let asks = body::asks(ticket, &self.inbox);
+        let wish = (how == Leave::Now).then(|| Wish::new('L', &name, &asks, 0));
+        let call = || {
+            let mut call = self.script(|scripts| &scripts.leave).on(&name);
+            call.arg(&asks).arg(u8::from(how == Leave::Soon));
+            call
+        };
+        let answer = self.ask_even_if_full(&route, wish, call).await?;
         let left = self.known(reply::left(&answer))?;
         if left != Left::Told {
             self.forget(ticket, &name);
@@ -286,6 +303,11 @@ impl Engine for RedisStore {
         }
         Ok(tally)
     }
+}
+
+/// How long the key of a line lives if this ticket is alone in it.
+fn life_ms(ticket: &Ticket) -> u64 {
+    micros(ticket.ttl).div_ceil(1000) + ROUNDING_MS + KEEP_MS
 }
 
 /// A name that no other client's inbox has.

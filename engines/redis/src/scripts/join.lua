@@ -1,3 +1,5 @@
+-- ARGV: card, how long in ms the key lives if the ticket is alone; then, where they differ from what most
+-- want, 0 for who would not wait, and the floor.
 read()
 local take, capacity, id, ttl, body = unpack_card(ARGV[1])
 local floor = tonumber(ARGV[4] or 0)
@@ -24,7 +26,7 @@ end
 -- Where the line is unknown, `last` is the clock's, which is above every number it had while the clock
 -- was right; where it is known, its numbers only follow each other, and stay behind the clock.
 local number = math.max(last + 1, floor)
-if number > NEVER then
+if number > NUMBER_MAX then
   write()
   return {-3, number}
 end

@@ -1,10 +1,10 @@
--- ARGV: card, and in ms how long the key lives if the ticket is alone; then, where they differ from what
--- most want, 0 for who would not wait, and the floor.
--- Nobody is there: the ticket is the whole line.
-if head and #head == 9 and not ARGV[4] then
+-- Nobody is there: the ticket is the whole line. Answers its number, or nothing where it is not so.
+-- What the server refuses is refused to the long way as well, which says why.
+local function join_idle(k, head, card, life, floor)
+  if not head or #head ~= 9 then return end
   local number = struct.unpack('<d', head, 2) + 1
-  if number <= 9007199254740991 then
-    redis.call('SET', k, 'a' .. struct.pack('<d', number) .. ARGV[1], 'PX', ARGV[2])
+  if floor and floor > number then number = floor end
+  if number <= NUMBER_MAX and not redis.pcall('SET', k, 'a' .. struct.pack('<d', number) .. card, 'PX', life).err then
     return number
   end
 end

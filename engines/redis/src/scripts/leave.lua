@@ -1,3 +1,7 @@
+-- ARGV: id and inbox of whoever asks, 1 to tell the ticket or 0 to take it out, and `full` where the server
+-- has said that its memory is: it lets a script go on that has begun with a step that frees some.
+if ARGV[3] == 'full' then redis.call('DEL', k .. ':none') end
+local id, asks = string.sub(ARGV[1], 1, 16), string.sub(ARGV[1], 17)
 read()
 expire()
 local ticket = find(id)
@@ -18,6 +22,6 @@ if holding and ARGV[2] == '1' then
 end
 remove(id, ticket)
 settle()
-if string.sub(body, 1, 16) ~= ARGV[3] then tell(body, id, 'O', number) end
+if string.sub(body, 1, 16) ~= asks then tell(body, id, 'O', number) end
 write()
 return holding and 2 or 1

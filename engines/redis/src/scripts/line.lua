@@ -15,8 +15,7 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local FORMAT = '<dddddddI4I4I4B'
-local NEVER = 9007199254740991
-local last, edge, quiet, latest, kept, wanted, taken = now - 1, 0, NEVER, 0, 0, 0, 0
+local last, edge, quiet, latest, kept, wanted, taken = now - 1, 0, NUMBER_MAX, 0, 0, 0, 0
 local of, behind, common, mixed = 0, 0, 0, 0
 local front, first
 local changed = false
@@ -122,7 +121,7 @@ end
 
 local function nobody_behind()
   if mixed == 1 then redis.call('DEL', k .. ':o') end
-  behind, quiet, common, mixed, kept = 0, NEVER, 0, 0, 0
+  behind, quiet, common, mixed, kept = 0, NUMBER_MAX, 0, 0, 0
 end
 
 local function leave_others(who, take)
@@ -266,7 +265,7 @@ local function renew(who, ticket, take, ttl, floor, body)
   local number, ends, had, told = unpack_ticket(ticket)
   if told == 1 then return false end
   ends, take = math.max(ends, now + ttl), math.min(take, had)
-  latest, last = math.max(latest, ends), math.max(last, math.min(floor, NEVER))
+  latest, last = math.max(latest, ends), math.max(last, math.min(floor, NUMBER_MAX))
   ticket = pack(number, ends, take, 0, body)
   changed = true
   if who == front then
