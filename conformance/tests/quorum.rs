@@ -12,29 +12,43 @@ use tenure_core::{
     Engine as _, Host, Key, Leave, Memory, Patience, Share, Standing, Ticket, TicketId,
 };
 
-async fn arena(world: World) -> Arena {
-    let nodes = [(); 3].map(|()| Memory::with_clock((*world.store()).clone()));
-    let host: Arc<dyn Host> = world.process();
+type Stores = [Memory; 3];
+
+fn stores(world: &World) -> Stores {
+    [(); 3].map(|()| Memory::with_clock((*world.store()).clone()))
+}
+
+fn quorum(stores: &Stores, turns: Option<&Stores>, host: Arc<dyn Host>) -> Quorum {
+    let engines = |stores: &Stores| stores.clone().map(AnyEngine::new);
+    let quorum = Quorum::new(engines(stores), host, Duration::from_millis(50)).unwrap();
+    quorum.with_turns(turns.map(engines).into_iter().flatten())
+}
+
+fn arena(world: &World, turns: Option<Stores>) -> Arena {
+    let (stores, host): (_, Arc<dyn Host>) = (stores(world), world.process());
     let home = host.clone();
-    let open = move || {
-        let nodes = nodes.clone().map(AnyEngine::new);
-        ready(Quorum::new(nodes, home.clone(), Duration::from_millis(50)))
-    };
+    let open = move || ready(Ok(quorum(&stores, turns.as_ref(), home.clone())));
     Arena::on(host, Duration::from_secs(9), open)
 }
 
-tenure_conformance::suite!(simulated: arena);
+/// Those who wait try now and then.
+mod by_pauses {
+    tenure_conformance::suite!(simulated: async |world| super::arena(&world, None));
+}
+
+/// Those who wait stand in line.
+mod by_turns {
+    tenure_conformance::suite!(simulated: async |world| super::arena(&world, Some(super::stores(&world))));
+}
 
 /// The holder leaves, and the waiter is served at once; nothing of its earlier tries may take it out again.
 #[test]
 fn a_try_that_failed_does_not_take_out_the_next() {
     for seed in 1..=300 {
         World::run(seed, |world| async move {
-            let nodes = [(); 3].map(|()| Memory::with_clock((*world.store()).clone()));
-            let client = || {
-                let nodes = nodes.clone().map(AnyEngine::new);
-                Quorum::new(nodes, world.process(), Duration::from_millis(50)).unwrap()
-            };
+            let (nodes, turns) = (stores(&world), stores(&world));
+            let turns = Some(&turns).filter(|_| seed % 2 == 0);
+            let client = || quorum(&nodes, turns, world.process());
             let (one, two, three) = (client(), client(), client());
             let ticket = || Ticket {
                 id: TicketId::fresh(),

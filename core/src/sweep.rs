@@ -8,7 +8,7 @@ use futures_util::FutureExt as _;
 use tokio::sync::Notify;
 
 use crate::wrap::AnyEngine;
-use crate::{Engine as _, Host, Leave, Left, Liveness, Ticket};
+use crate::{Engine as _, Host, Leave, Left, Liveness, Result, Ticket};
 
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -20,6 +20,17 @@ pub(crate) enum Trace {
     InLine,
     /// A request to join may still be on its way: it is looked for until it could not live any more.
     Joining,
+}
+
+impl Trace {
+    /// Whether nothing of the ticket can be left after this answer.
+    pub(crate) fn is_settled_by(self, left: &Result<Left>) -> bool {
+        match left {
+            Ok(Left::Holding | Left::Waiting) => true,
+            Ok(Left::Absent | Left::Unsure) => self == Self::InLine,
+            Ok(Left::Told) | Err(_) => false,
+        }
+    }
 }
 
 pub(crate) struct Sweeper {
@@ -49,7 +60,7 @@ impl Sweeper {
     pub(crate) fn give_back(self: &Arc<Self>, ticket: Ticket, trace: Trace) {
         if self.quick {
             let left = self.engine.leave(&ticket, Leave::Now).now_or_never();
-            if matches!(left, Some(Ok(left)) if is_settled(left, trace)) {
+            if left.is_some_and(|left| trace.is_settled_by(&left)) {
                 return;
             }
         }
@@ -85,13 +96,15 @@ impl Sweep {
         let ended = sweeper.host.now().plus(ticket.ttl);
         let mut pause = PAUSE_FIRST;
         loop {
-            match sweeper.engine.leave(ticket, Leave::Now).await {
-                Ok(left) if is_settled(left, *trace) => return,
-                Err(error) if !error.is_unknown() => {
-                    tracing::warn!(key = %ticket.key, id = %ticket.id, %error, "a ticket could not be given back");
-                    return;
-                }
-                Ok(_) | Err(_) => {}
+            let left = sweeper.engine.leave(ticket, Leave::Now).await;
+            if let Err(error) = &left
+                && !error.is_unknown()
+            {
+                tracing::warn!(key = %ticket.key, id = %ticket.id, %error, "a ticket could not be given back");
+                return;
+            }
+            if trace.is_settled_by(&left) {
+                return;
             }
             let may_end = sweeper.leased || *trace == Trace::Joining;
             if may_end && sweeper.host.now().has_reached(ended) {
@@ -107,13 +120,5 @@ impl Drop for Sweep {
     fn drop(&mut self) {
         self.sweeper.sweeping.fetch_sub(1, Ordering::AcqRel);
         self.sweeper.swept.notify_waiters();
-    }
-}
-
-fn is_settled(left: Left, trace: Trace) -> bool {
-    match left {
-        Left::Holding | Left::Waiting => true,
-        Left::Absent | Left::Unsure => trace == Trace::InLine,
-        Left::Told => false,
     }
 }

@@ -25,6 +25,8 @@ pub(super) struct Plan {
     pub(super) keys: Vec<(String, Use)>,
     /// One store, or the stores of a quorum.
     pub(super) nodes: usize,
+    /// Whether those who wait for a quorum stand in line.
+    pub(super) turns: bool,
     pub(super) wraps: Wraps,
     pub(super) weather: Weather,
     /// How long there is trouble; `None`: never, and nothing may be lost.
@@ -76,6 +78,7 @@ impl Plan {
             steps: 2 + below(3),
             keys,
             nodes,
+            turns: seed.is_multiple_of(2),
             wraps,
             weather,
             trouble,
@@ -126,13 +129,14 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "seed {}: {} clients × {} tasks × {} steps, ttl {:?}, {} store(s), keys {:?}, {:?}, {:?}, trouble {:?}",
+            "seed {}: {} clients × {} tasks × {} steps, ttl {:?}, {} store(s), turns {}, keys {:?}, {:?}, {:?}, trouble {:?}",
             self.seed,
             self.clients,
             self.tasks,
             self.steps,
             self.ttl,
             self.nodes,
+            self.turns,
             self.keys,
             self.wraps,
             self.weather,

@@ -98,6 +98,8 @@ impl fmt::Display for Ending {
 struct Node {
     host: Arc<SimHost>,
     memory: Memory,
+    /// Where those stand in line who wait for a quorum: nothing is decided there.
+    turns: Memory,
 }
 
 async fn tell(world: World, plan: Arc<Plan>, tale: Tale) -> Ending {
@@ -221,8 +223,8 @@ fn open_stores(world: &World, plan: &Plan) -> Vec<Node> {
     let open = |at| {
         let host = if at == 0 { world.store() } else { world.process() };
         host.set_drift_ppm(drift(world));
-        let memory = Memory::with_clock((*host).clone());
-        Node { host, memory }
+        let [memory, turns] = [(); 2].map(|()| Memory::with_clock((*host).clone()));
+        Node { host, memory, turns }
     };
     (0..plan.nodes).map(open).collect()
 }
@@ -238,20 +240,27 @@ async fn engine(
     nodes: &[Node],
     networks: &[Network],
 ) -> AnyEngine {
-    let mut far = nodes.iter().zip(networks).map(|(node, network)| {
-        AnyEngine::new(Distant::new(
-            node.memory.clone(),
-            node.host.clone(),
-            host.clone(),
-            network.clone(),
-            plan.patience(),
-        ))
-    });
-    let engine = if nodes.len() == 1 {
-        far.next().expect("there is one store")
+    let far = |which: fn(&Node) -> &Memory| -> Vec<AnyEngine> {
+        let far = |(node, network): (&Node, &Network)| {
+            let (memory, there) = (which(node).clone(), node.host.clone());
+            AnyEngine::new(Distant::new(
+                memory,
+                there,
+                host.clone(),
+                network.clone(),
+                plan.patience(),
+            ))
+        };
+        nodes.iter().zip(networks).map(far).collect()
+    };
+    let mut stores = far(|node| &node.memory);
+    let engine = if stores.len() == 1 {
+        stores.remove(0)
     } else {
-        let patience = plan.ttl / 20;
-        AnyEngine::new(Quorum::new(far, host.clone(), patience).expect("there are three or more"))
+        let quorum =
+            Quorum::new(stores, host.clone(), plan.ttl / 20).expect("there are three or more");
+        let turns = if plan.turns { far(|node| &node.turns) } else { Vec::new() };
+        AnyEngine::new(quorum.with_turns(turns))
     };
     wrapped(plan, host, engine).await
 }

@@ -30,7 +30,12 @@ impl<E: Engine> Hosted<E> {
         make: impl Future<Output = Result<E>> + Send + 'static,
     ) -> Result<Self> {
         let engine = carry_out(&*host, make).await?;
-        Ok(Self { engine: Arc::new(engine), host, in_place: |_| false })
+        Ok(Self::of(host, engine))
+    }
+
+    /// The same for an engine that was made there.
+    pub fn of(host: Arc<dyn Host>, engine: E) -> Self {
+        Self { engine: Arc::new(engine), host, in_place: |_| false }
     }
 
     /// Verbs are carried out in place whenever the engine answers that it can, which it is asked each

@@ -4,20 +4,26 @@ mod ask;
 mod attempt;
 mod board;
 mod poll;
+mod rest;
+mod turn;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::join;
+
 use self::attempt::Attempt;
 pub use self::board::{Answered, Board};
 use self::poll::Poll;
+use self::rest::Rest;
+use self::turn::Turn;
 use super::AnyEngine;
 use crate::event::{Cursor, News, Scope};
 use crate::profile::{Fence, Liveness, Profile, Sight, Survives};
 use crate::sample::Sampler;
-use crate::sweep::{Sweeper, Trace};
+use crate::sweep::Sweeper;
 use crate::{
     Engine, Error, Host, Key, Leave, Left, NUMBER_MAX, Patience, Place, Result, SHARE_OF_MAX,
     Standing, Tally, Ticket, TicketId, Wake, Window,
@@ -37,9 +43,12 @@ const LOOK_PAUSE: Duration = Duration::from_millis(100);
 /// A lock over independent stores, none of which is trusted alone: RedLock, with a token that grows.
 ///
 /// A ticket never waits in the lines of the stores: it is served at once by a majority, or it leaves
-/// them all and tries again after an uneven pause. So two holders would need two majorities, which
-/// share a store. The number is the highest that any store gave; where they differ it is written back
-/// to a majority before it is used, so that the next majority knows it.
+/// them all and tries again. So two holders would need two majorities, which share a store. The number is
+/// the highest that any store gave; where they differ it is written back to a majority before it is
+/// used, so that the next majority knows it.
+///
+/// Who tries when is seen to by a line of its own, where there are [places for it](Quorum::with_turns),
+/// and else by uneven pauses. It decides nothing.
 ///
 /// **Not promised**: an order among those who wait; a push; counters; capacities other than those of a
 /// mutex and a reader-writer lock (three holders of "2 of 2" could each have two of three stores); that
@@ -48,11 +57,14 @@ const LOOK_PAUSE: Duration = Duration::from_millis(100);
 pub struct Quorum {
     name: &'static str,
     board: Board,
-    nodes: Vec<Node>,
+    nodes: Arc<[Node]>,
+    /// Where those who wait stand in line.
+    turns: Vec<Node>,
     host: Arc<dyn Host>,
     /// How long one store may take to answer.
     patience: Duration,
-    tickets: Mutex<HashMap<TicketId, Stage>>,
+    tickets: Mutex<HashMap<TicketId, Known>>,
+    rest: Arc<Rest>,
     /// Every attempt has an id of its own in the stores: what takes out one that failed, however
     /// late it gets there, must not take out the next.
     attempts: AtomicU32,
@@ -67,10 +79,22 @@ struct Node {
     sweeper: Arc<Sweeper>,
 }
 
+impl Node {
+    fn new(engine: AnyEngine, host: &Arc<dyn Host>) -> Self {
+        Self { sweeper: Sweeper::new(engine.clone(), host.clone()), engine }
+    }
+}
+
 /// What this client knows of one of its tickets.
 #[derive(Clone, Debug)]
+struct Known {
+    stage: Stage,
+    turn: Option<Turn>,
+}
+
+#[derive(Clone, Debug)]
 enum Stage {
-    /// It is in no line, and tries now and then; so often it has.
+    /// No store serves it. So often it has tried since its turn came.
     Trying(u32),
     /// A majority serves this attempt of it; some stores may take it in later, and must be looked
     /// after when it leaves.
@@ -84,10 +108,7 @@ impl Quorum {
         host: Arc<dyn Host>,
         patience: Duration,
     ) -> Result<Self> {
-        let nodes: Vec<Node> = nodes
-            .into_iter()
-            .map(|engine| Node { sweeper: Sweeper::new(engine.clone(), host.clone()), engine })
-            .collect();
+        let nodes: Arc<[Node]> = nodes.into_iter().map(|engine| Node::new(engine, &host)).collect();
         let board = Board::new((1..=nodes.len()).map(|count| format!("store {count}")));
         if nodes.len() < NODES_MIN {
             return Err(Error::invalid(format!(
@@ -99,6 +120,8 @@ impl Quorum {
             name: "quorum",
             board,
             nodes,
+            turns: Vec::new(),
+            rest: Rest::new(host.clone(), patience),
             host,
             patience,
             tickets: Mutex::default(),
@@ -116,6 +139,14 @@ impl Quorum {
         Self { name, board, ..self }
     }
 
+    /// The same with a line for those who wait, kept by the first of these that answers: the same stores, most
+    /// likely, under names that the locks themselves do not use.
+    #[must_use]
+    pub fn with_turns(self, stores: impl IntoIterator<Item = AnyEngine>) -> Self {
+        let turns = stores.into_iter().map(|engine| Node::new(engine, &self.host)).collect();
+        Self { turns, ..self }
+    }
+
     /// How each store answered last, now and later.
     pub fn board(&self) -> Board {
         self.board.clone()
@@ -127,23 +158,17 @@ impl Quorum {
 
     /// One try: a majority serves the ticket at once, or it leaves them all. `None`: busy.
     async fn try_join(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        let id = ticket.id.attempt(self.attempts.fetch_add(1, Ordering::Relaxed));
+        let id = self.next_attempt(ticket.id);
         let floor = ticket.floor.max(self.proposal());
         let asked = Ticket { id, floor, ..ticket.clone() };
-        let mut attempt = Attempt::new(self, &asked);
+        let attempt = Attempt::new(self, asked.clone());
         let majority = self.majority();
         let decided = |poll: &Poll<Option<Place>>| {
             let granted = poll.answers().flatten().count();
             let refused = poll.answers().count() - granted;
             granted >= majority || refused > self.nodes.len() - majority
         };
-        let poll = self
-            .ask(decided, |engine| {
-                let ticket = asked.clone();
-                async move { engine.join(&ticket, Patience::NoWait).await }
-            })
-            .await;
-        attempt.learn(&poll);
+        let poll = self.ask(decided, |node, _| attempt.part(node)).await;
         let granted: Vec<&Place> = poll.answers().flatten().collect();
         if granted.len() < majority {
             return self.verdict_on_refusal(&poll);
@@ -156,12 +181,29 @@ impl Quorum {
         self.learn(&asked, number);
         // Where its owner has left meanwhile, or another try came first, this one leaves again.
         let mut tickets = self.tickets();
-        let Some(stage @ Stage::Trying(_)) = tickets.get_mut(&ticket.id) else {
+        let Some(Known { stage: stage @ Stage::Trying(_), .. }) = tickets.get_mut(&ticket.id)
+        else {
             drop(tickets);
             return Ok(None);
         };
         *stage = Stage::Holding { attempt: id, number, late: attempt.succeeds() };
         Ok(Some(held(number, life)))
+    }
+
+    /// Where it is no ticket's turn, one that waits stands in line, and tries when its turn has come.
+    async fn wait_or_try(&self, ticket: &Ticket, known: Known) -> Result<Place> {
+        let turn = match known.turn {
+            Some(turn) if turn.has_come && !self.is_stale(ticket, turn) => None,
+            Some(turn) => match self.keep_turn(ticket, turn).await {
+                None => self.stand_in_line(ticket).await?,
+                place => place,
+            },
+            None => self.stand_in_line(ticket).await?,
+        };
+        if let Some(place) = turn.filter(|place| place.standing == Standing::Waiting) {
+            return Ok(trying(place.ahead, place.look));
+        }
+        Ok(self.try_join(ticket).await?.unwrap_or(trying(1, None)))
     }
 
     /// A majority must know the number before it is used.
@@ -206,7 +248,7 @@ impl Quorum {
         }
     }
 
-    fn tickets(&self) -> MutexGuard<'_, HashMap<TicketId, Stage>> {
+    fn tickets(&self) -> MutexGuard<'_, HashMap<TicketId, Known>> {
         self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -214,8 +256,20 @@ impl Quorum {
         self.ahead_us.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn stage(&self, id: TicketId) -> Option<Stage> {
+    fn known(&self, id: TicketId) -> Option<Known> {
         self.tickets().get(&id).cloned()
+    }
+
+    /// The ticket is nothing to this client any more.
+    fn forget(&self, ticket: &Ticket) {
+        let known = self.tickets().remove(&ticket.id);
+        if let Some(turn) = known.and_then(|known| known.turn) {
+            self.pass_turn(ticket, turn);
+        }
+    }
+
+    fn next_attempt(&self, id: TicketId) -> TicketId {
+        id.attempt(self.attempts.fetch_add(1, Ordering::Relaxed))
     }
 }
 
@@ -223,14 +277,15 @@ fn held(number: u64, life: Option<Duration>) -> Place {
     Place { number, standing: Standing::Holding, ahead: 0, life, look: None, leaving: false }
 }
 
-/// In no line, but on its way: nothing of it lives in the stores, so that nothing of it can end.
-fn trying() -> Place {
+/// Served by nobody: nothing of it lives in the stores that could end, but its place among those who wait,
+/// for which it can get another.
+fn trying(ahead: u64, look: Option<Duration>) -> Place {
     Place {
         number: 0,
         standing: Standing::Waiting,
-        ahead: 1,
+        ahead: ahead.max(1),
         life: None,
-        look: None,
+        look,
         leaving: false,
     }
 }
@@ -262,32 +317,40 @@ impl Engine for Quorum {
 
     async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
         Self::refuse_unsafe(ticket)?;
-        if let Some(Stage::Holding { .. }) = self.stage(ticket.id) {
+        if let Some(Known { stage: Stage::Holding { .. }, .. }) = self.known(ticket.id) {
             return self.renew(ticket).await;
         }
-        self.tickets().insert(ticket.id, Stage::Trying(0));
-        let joined = self.try_join(ticket).await;
-        match &joined {
-            Ok(None) if patience == Patience::Wait => return Ok(Some(trying())),
-            Ok(None) => {}
-            Err(error) if !error.is_unknown() => {}
-            // It is in, or its owner, who cannot know, gives it back.
-            Ok(Some(_)) | Err(_) => return joined,
+        let fresh = Known { stage: Stage::Trying(0), turn: None };
+        self.tickets().entry(ticket.id).or_insert(fresh);
+        let mut joined = self.try_join(ticket).await;
+        if let Ok(None) = joined
+            && patience == Patience::Wait
+        {
+            joined = self.stand_in_line(ticket).await.map(|place| {
+                let (ahead, look) = place.map_or((1, None), |place| (place.ahead, place.look));
+                Some(trying(ahead, look))
+            });
         }
-        self.tickets().remove(&ticket.id);
+        // Where it is in, or may be, its owner goes on with it, or gives it back.
+        if !matches!(&joined, Ok(Some(_))) && !joined.as_ref().is_err_and(Error::is_unknown) {
+            self.forget(ticket);
+        }
         joined
     }
 
-    /// A ticket that holds is renewed; one that is still trying tries again.
+    /// A ticket that holds is renewed; one that does not waits for its turn, or tries again.
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        let (attempt, number) = match self.stage(ticket.id) {
-            None => return Ok(None),
-            Some(Stage::Trying(_)) => {
-                return Ok(Some(self.try_join(ticket).await?.unwrap_or(trying())));
-            }
-            Some(Stage::Holding { attempt, number, .. }) => (attempt, number),
+        let known = self.known(ticket.id);
+        let Some(known) = known else { return Ok(None) };
+        let Stage::Holding { attempt, number, .. } = known.stage else {
+            return self.wait_or_try(ticket, known).await.map(Some);
         };
-        let poll = self.renew_everywhere(Ticket { id: attempt, ..ticket.clone() }).await;
+        let renewed = self.renew_everywhere(Ticket { id: attempt, ..ticket.clone() });
+        let poll = match known.turn {
+            None => renewed.await,
+            // Whoever is behind is not told any sooner if it fails.
+            Some(turn) => join(renewed, self.keep_turn(ticket, turn)).await.0,
+        };
         let kept: Vec<&Place> = poll.answers().flatten().collect();
         if kept.len() >= self.majority() {
             let life = kept.iter().filter_map(|place| place.life).min();
@@ -297,57 +360,61 @@ impl Engine for Quorum {
             return Err(poll.too_few("renewed", self.majority()));
         }
         // No majority can have it any more. Its owner still gives back what is left.
-        self.tickets().remove(&ticket.id);
+        self.forget(ticket);
         Ok(None)
     }
 
     async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
-        let stage = self.stage(ticket.id);
-        if how == Leave::Now || matches!(stage, Some(Stage::Trying(_))) {
-            self.tickets().remove(&ticket.id);
-        }
-        match stage {
-            // It is in no line: each of its tries has left them all.
-            Some(Stage::Trying(_)) => Ok(Left::Waiting),
-            Some(Stage::Holding { attempt, late, .. }) => {
-                let attempt = Ticket { id: attempt, ..ticket.clone() };
-                if how == Leave::Now {
-                    for node in late {
-                        self.nodes[node].sweeper.give_back(attempt.clone(), Trace::Joining);
-                    }
-                }
-                self.leave_everywhere(&attempt, how).await
+        let known = self.known(ticket.id);
+        let Some(Known { stage, turn }) = known else {
+            return self.leave_by_name(ticket, how).await;
+        };
+        match (stage, how) {
+            // Each of its tries has left all stores.
+            (Stage::Trying(_), _) => {
+                self.forget(ticket);
+                Ok(Left::Waiting)
             }
-            None => {
-                let mut found = Left::Absent;
-                for attempt in self.attempts_of(ticket).await? {
-                    match self.leave_everywhere(&attempt, how).await? {
-                        Left::Absent => {}
-                        left => found = left,
+            (Stage::Holding { attempt, .. }, Leave::Soon) => {
+                self.leave_everywhere(&Ticket { id: attempt, ..ticket.clone() }, how).await
+            }
+            (Stage::Holding { attempt, late, .. }, Leave::Now) => {
+                self.tickets().remove(&ticket.id);
+                let attempt = Ticket { id: attempt, ..ticket.clone() };
+                // The next one is let in right behind, and finds the stores free.
+                let pass = async {
+                    if let Some(turn) = turn {
+                        self.pass_turn(ticket, turn);
                     }
-                }
-                Ok(found)
+                };
+                join(self.give_up(&attempt, &late), pass).await.0
             }
         }
     }
 
     async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
-        match (self.stage(ticket.id), seen) {
+        let known = self.known(ticket.id);
+        match (known.map(|known| (known.stage, known.turn)), seen) {
             // Its life runs from the try that succeeded, which nobody but a renewal can tell.
-            (Some(Stage::Holding { .. }), Standing::Waiting)
+            (Some((Stage::Holding { .. }, _)), Standing::Waiting)
             | (None, _)
-            | (Some(Stage::Trying(_)), Standing::Holding) => Ok(Wake::Look),
-            (Some(Stage::Holding { .. }), Standing::Holding) => std::future::pending().await,
-            (Some(Stage::Trying(tries)), Standing::Waiting) => {
+            | (Some((Stage::Trying(_), _)), Standing::Holding) => {}
+            (Some((Stage::Holding { .. }, _)), Standing::Holding) => std::future::pending().await,
+            (Some((Stage::Trying(_), Some(turn))), Standing::Waiting) if !turn.has_come => {
+                self.await_turn(ticket, turn).await;
+            }
+            (Some((Stage::Trying(tries), _)), Standing::Waiting) => {
                 let grown = tries.min(TRIES_GROWING);
                 let pause = PAUSE_FIRST * 3u32.pow(grown) / 2u32.pow(grown);
-                if let Some(Stage::Trying(tries)) = self.tickets().get_mut(&ticket.id) {
+                if let Some(Known { stage: Stage::Trying(tries), .. }) =
+                    self.tickets().get_mut(&ticket.id)
+                {
                     *tries += 1;
                 }
                 self.host.sleep(uneven(pause.min(self.patience), self.host.random())).await;
-                Ok(Wake::Look)
             }
         }
+        Ok(Wake::Look)
     }
 
     async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
@@ -378,7 +445,8 @@ impl Engine for Quorum {
             .map(|(_, ticket, place)| (ticket, place))
             .collect();
         for (ticket, place) in &mut line {
-            if let Some(Stage::Holding { number, .. }) = self.stage(ticket.id) {
+            if let Some(Known { stage: Stage::Holding { number, .. }, .. }) = self.known(ticket.id)
+            {
                 place.number = number;
             }
         }
@@ -390,7 +458,7 @@ impl Engine for Quorum {
         let poll = self
             .ask(
                 |_| false,
-                |engine| {
+                |_, engine| {
                     let prefix = prefix.to_owned();
                     async move { engine.keys(&prefix).await }
                 },

@@ -50,7 +50,7 @@ async fn quorum(settings: &Settings, home: Arc<dyn Home>) -> Result<Quorum> {
         return Err(Error::invalid("a RedLock is over several servers: write redlock://h1,h2,h3"));
     };
     let stores = try_join_all(hosts.iter().map(|host| store(&home, settings, host))).await?;
-    let far: Vec<&Error> = stores.iter().filter_map(|(_, trouble)| trouble.as_ref()).collect();
+    let far: Vec<&Error> = stores.iter().filter_map(|store| store.inner().trouble()).collect();
     if stores.len() - far.len() <= stores.len() / 2 {
         let why: Vec<String> = far.iter().map(ToString::to_string).collect();
         return Err(Error::unavailable(format!(
@@ -59,18 +59,22 @@ async fn quorum(settings: &Settings, home: Arc<dyn Home>) -> Result<Quorum> {
             why.join("; ")
         )));
     }
-    let engines = stores.into_iter().map(|(engine, _)| engine);
+    let turns = stores.iter().map(|store| Hosted::of(home.clone(), store.inner().turns()));
+    let turns: Vec<AnyEngine> = turns.map(on_its_lanes).collect();
+    let engines = stores.into_iter().map(on_its_lanes);
     let names = hosts.iter().map(Host::to_string);
-    Ok(Quorum::new(engines, home, settings.timeout)?.named("redlock", names))
+    Ok(Quorum::new(engines, home, settings.timeout)?.named("redlock", names).with_turns(turns))
 }
 
-/// One of the servers, and why it cannot be reached now.
+/// One of the servers, which may be out of reach for now.
 async fn store(
     home: &Arc<dyn Home>,
     settings: &Settings,
     host: &Host,
-) -> Result<(AnyEngine, Option<Error>)> {
-    let store = Hosted::make(home.clone(), RedisStore::connect_lazily(settings.node(host))).await?;
-    let trouble = store.inner().trouble().cloned();
-    Ok((AnyEngine::new(store.in_place_where(RedisStore::has_lane_here)), trouble))
+) -> Result<Hosted<RedisStore>> {
+    Hosted::make(home.clone(), RedisStore::connect_lazily(settings.node(host))).await
+}
+
+fn on_its_lanes(store: Hosted<RedisStore>) -> AnyEngine {
+    AnyEngine::new(store.in_place_where(RedisStore::has_lane_here))
 }

@@ -37,7 +37,9 @@ const WINDOW_MS_MAX: u64 = 1 << 52;
 /// It is driven by the runtime it was opened in, and by those of its callers.
 pub struct RedisStore {
     settings: Settings,
-    routes: Routes,
+    routes: Arc<Routes>,
+    /// What the names of its lines begin with, after the prefix.
+    realm: &'static str,
     /// Why it could not be reached at first.
     trouble: Option<Error>,
     profile: Profile,
@@ -74,7 +76,23 @@ impl RedisStore {
             tracing::warn!("{warning}");
         }
         let (sampler, host) = (Sampler::new(LOOK_PAUSE), ThisRuntime::new());
-        Ok(Self { settings, routes, trouble, profile, inbox, mail, sampler, host })
+        let (routes, realm) = (Arc::new(routes), "");
+        Ok(Self { settings, routes, realm, trouble, profile, inbox, mail, sampler, host })
+    }
+
+    /// Other lines over the same connections, none of which is one of these.
+    pub(crate) fn turns(&self) -> Self {
+        Self {
+            settings: self.settings.clone(),
+            routes: self.routes.clone(),
+            realm: "turn.",
+            trouble: self.trouble.clone(),
+            profile: self.profile.clone(),
+            inbox: self.inbox.clone(),
+            mail: self.mail.clone(),
+            sampler: Sampler::new(LOOK_PAUSE),
+            host: self.host.clone(),
+        }
     }
 
     /// Whether whoever calls has a connection of their own to it, on their own runtime. If not, and if there
@@ -90,7 +108,8 @@ impl RedisStore {
 
     /// The name of a line's head, whose part in braces chooses the slot.
     fn name(&self, key: &Key) -> String {
-        format!("{}:{{{}}}", self.settings.prefix, key.canonical(&self.settings.prefix))
+        let prefix = &self.settings.prefix;
+        format!("{prefix}:{{{}{}}}", self.realm, key.canonical(prefix))
     }
 
     /// Whether a server's memory is full does not matter to those who make it less so.
@@ -252,7 +271,7 @@ impl Engine for RedisStore {
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
-        let pattern = format!("{}:{{v1.*}}", self.settings.prefix);
+        let pattern = format!("{}:{{{}v1.*}}", self.settings.prefix, self.realm);
         let mut keys = BTreeSet::new();
         for place in self.answered(self.routes.masters().await)? {
             let mut cursor = "0".to_owned();

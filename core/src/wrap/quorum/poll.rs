@@ -1,16 +1,16 @@
 //! One question to every store at once, and how each of them answered.
 
 use std::fmt::Write as _;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
 use futures_util::future::{Either, select};
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
 
 use super::board::Board;
-use crate::{Boxed, Error, Host, Result};
+use super::rest::Rest;
+use crate::{Boxed, Error, Result};
 
 /// The outcomes, one for each store; `None`: it had not answered when enough others had.
 pub(super) struct Poll<T> {
@@ -20,12 +20,11 @@ pub(super) struct Poll<T> {
 
 impl<T: Send + 'static> Poll<T> {
     /// Asks until `decided`, or until everyone has answered or had the time to. The verbs are carried out
-    /// to their end, even if nobody waits for the answers any more: then the host does it, for as long again.
+    /// to their end, even if nobody waits for the answers any more.
     pub(super) async fn of<F>(
         verbs: impl ExactSizeIterator<Item = F>,
         board: &Board,
-        host: &Arc<dyn Host>,
-        patience: Duration,
+        rest: &Arc<Rest>,
         decided: impl Fn(&Self) -> bool,
     ) -> Self
     where
@@ -33,24 +32,30 @@ impl<T: Send + 'static> Poll<T> {
     {
         let outcomes = (0..verbs.len()).map(|_| None).collect();
         let mut poll = Self { outcomes, board: board.clone() };
-        let mut asked = Asked::new(verbs, board, host, patience);
-        let mut late = host.sleep(patience);
-        while !asked.verbs.is_empty() {
+        let mut asked = Asked::new(verbs, board, rest);
+        let mut late = rest.host.sleep(rest.patience);
+        loop {
+            // All are sent before any answer counts, and all that have answered are heard.
+            while let Some(Some(answer)) = asked.verbs.next().now_or_never() {
+                poll.hear(answer);
+            }
+            if asked.verbs.is_empty() || decided(&poll) {
+                break;
+            }
             match select(asked.verbs.next(), &mut late).await {
                 Either::Left((None, _)) => break,
-                Either::Left((Some((node, outcome)), _)) => {
-                    poll.outcomes[node] = Some(outcome);
-                    if decided(&poll) {
-                        break;
-                    }
-                }
+                Either::Left((Some(answer), _)) => poll.hear(answer),
                 Either::Right(_) => {
-                    poll.give_up(patience);
+                    poll.give_up(rest.patience);
                     break;
                 }
             }
         }
         poll
+    }
+
+    fn hear(&mut self, (node, outcome): (usize, Result<T>)) {
+        self.outcomes[node] = Some(outcome);
     }
 
     /// Those who have not answered by now count as silent.
@@ -68,17 +73,11 @@ impl<T: Send + 'static> Poll<T> {
 /// The verbs that are under way, by the store that was asked.
 struct Asked<T: Send + 'static> {
     verbs: FuturesUnordered<Boxed<(usize, Result<T>)>>,
-    host: Arc<dyn Host>,
-    patience: Duration,
+    rest: Arc<Rest>,
 }
 
 impl<T: Send + 'static> Asked<T> {
-    fn new<F>(
-        verbs: impl Iterator<Item = F>,
-        board: &Board,
-        host: &Arc<dyn Host>,
-        patience: Duration,
-    ) -> Self
+    fn new<F>(verbs: impl Iterator<Item = F>, board: &Board, rest: &Arc<Rest>) -> Self
     where
         F: Future<Output = Result<T>> + Send + 'static,
     {
@@ -90,19 +89,15 @@ impl<T: Send + 'static> Asked<T> {
                 (node, outcome)
             })
         };
-        Self { verbs: verbs.enumerate().map(told).collect(), host: host.clone(), patience }
+        Self { verbs: verbs.enumerate().map(told).collect(), rest: rest.clone() }
     }
 }
 
 impl<T: Send + 'static> Drop for Asked<T> {
     fn drop(&mut self) {
-        let mut rest = std::mem::take(&mut self.verbs);
-        if !rest.is_empty() {
-            let late = self.host.sleep(self.patience);
-            self.host.spawn(Box::pin(async move {
-                let answers = pin!(async { while rest.next().await.is_some() {} });
-                select(answers, late).await;
-            }));
+        let mut verbs = std::mem::take(&mut self.verbs);
+        if !verbs.is_empty() {
+            self.rest.add(Box::pin(async move { while verbs.next().await.is_some() {} }));
         }
     }
 }
