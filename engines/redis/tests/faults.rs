@@ -3,6 +3,8 @@
 
 #[path = "faults/blips.rs"]
 mod blips;
+#[path = "faults/bundles.rs"]
+mod bundles;
 #[path = "faults/clocks.rs"]
 mod clocks;
 #[path = "faults/cluster.rs"]
