@@ -13,7 +13,12 @@ use figures::Table;
 
 type Suite = (&'static str, fn(&mut Table));
 
-const SUITES: &[Suite] = &[("memory", memory::run), ("file", file::run), ("redis", redis::run)];
+const SUITES: &[Suite] = &[
+    ("memory", memory::run),
+    ("file", file::run),
+    ("redis", redis::run),
+    ("redlock", redis::run_redlock),
+];
 
 fn main() -> ExitCode {
     let wanted: Vec<String> = std::env::args().skip(1).collect();

@@ -20,20 +20,33 @@ use crate::figures::Table;
 
 const MASTERS: usize = 5;
 
+/// The rows of one server.
 pub(crate) fn run(table: &mut Table) {
-    let masters = match Masters::start(MASTERS) {
-        Ok(masters) => masters,
-        Err(why) => return table.row("redis", format!("absent: {why}"), "–", "–"),
-    };
-    let urls: Vec<String> = masters.servers().iter().map(Server::url).collect();
-    let one = &urls[..1];
-    free::run(table, one);
-    crowd::few(table, one);
-    handover::run(table, one);
-    crowd::many(table, one);
-    held::run(table, one);
-    free::run_redlock(table, &urls);
-    handover::run_redlock(table, &urls);
+    on_servers(table, "redis", 1, |table, urls| {
+        free::run(table, urls);
+        crowd::few(table, urls);
+        handover::run(table, urls);
+        crowd::many(table, urls);
+        held::run(table, urls);
+    });
+}
+
+/// The rows of five that know nothing of each other.
+pub(crate) fn run_redlock(table: &mut Table) {
+    on_servers(table, "redlock", MASTERS, |table, urls| {
+        free::run_redlock(table, urls);
+        handover::run_redlock(table, urls);
+    });
+}
+
+fn on_servers(table: &mut Table, suite: &str, count: usize, rows: fn(&mut Table, &[String])) {
+    match Masters::start(count) {
+        Err(why) => table.row(suite, format!("absent: {why}"), "–", "–"),
+        Ok(masters) => {
+            let urls: Vec<String> = masters.servers().iter().map(Server::url).collect();
+            rows(table, &urls);
+        }
+    }
 }
 
 /// What the other process of this bench does, if this is one.

@@ -39,7 +39,7 @@ pub(crate) struct Cli {
     /// Answers with one JSON object a line.
     #[arg(long, global = true, display_order = 901)]
     pub(crate) json: bool,
-    /// Shows no warnings about how the store is set up.
+    /// Says neither how well the store is set up for locks nor what is waited for.
     #[arg(long, global = true, display_order = 902)]
     pub(crate) quiet: bool,
     #[command(subcommand)]

@@ -8,7 +8,8 @@ use tenure::{Error, Guard, Kind, Locks, Result, Standing, TTL_DEFAULT, WriteGuar
 
 use crate::bell::Bell;
 use crate::duration::brief;
-use crate::failure::{BUSY, Failure, LOST, say};
+use crate::failure::{BUSY, Failure, LOST, UNREACHABLE, say};
+use crate::outage::Patience;
 use crate::screen::quoted;
 use crate::supervise::ended_by;
 use crate::waiting::Waiting;
@@ -39,8 +40,7 @@ pub(crate) struct Claim<'a> {
     pub(crate) key: &'a str,
     pub(crate) share: Share,
     pub(crate) ttl: Option<Duration>,
-    /// `None` waits for ever, and zero not at all.
-    pub(crate) wait: Option<Duration>,
+    pub(crate) patience: Patience,
     pub(crate) note: Option<&'a str>,
 }
 
@@ -102,12 +102,13 @@ impl Claim<'_> {
 
     /// Waits for it, and leaves the line when a signal says so or the wait is in vain.
     pub(crate) fn acquire(&self, bell: &mut Bell, locks: &Locks) -> Result<Held, Failure> {
-        let mut waiting = Waiting::new(locks, self.key);
-        let asked = bell.until(self.ask(locks), |waker| waiting.look(waker));
+        let left = self.patience.left();
+        let mut waiting = Waiting::new(locks, self.key, self.patience.is_quiet());
+        let asked = bell.until(self.ask(locks, left), |waker| waiting.look(waker));
         drop(waiting);
         let failure = match asked? {
             Ok(Ok(Some(held))) => return Ok(held),
-            Ok(Ok(None)) => Failure::new(BUSY, self.in_vain(bell, locks)?),
+            Ok(Ok(None)) => self.in_vain(bell, locks, left)?,
             Ok(Err(error)) => self.refused(error),
             Err(signal) => Failure::silent(ended_by(signal)),
         };
@@ -116,8 +117,8 @@ impl Claim<'_> {
         Err(failure)
     }
 
-    async fn ask(&self, locks: &Locks) -> Result<Option<Held>> {
-        let (key, ttl, wait) = (self.key, self.ttl(), self.wait);
+    async fn ask(&self, locks: &Locks, wait: Option<Duration>) -> Result<Option<Held>> {
+        let (key, ttl) = (self.key, self.ttl());
         let note = self.note.unwrap_or_default();
         Ok(match (self.share, wait) {
             (Share::Mutex, None) => Some(locks.mutex(key).ttl(ttl).note(note).lock().await?),
@@ -148,17 +149,33 @@ impl Claim<'_> {
         .map(Held::Plain))
     }
 
-    /// Says who holds it, if that can be known.
-    fn in_vain(&self, bell: &mut Bell, locks: &Locks) -> io::Result<String> {
+    /// Says who holds it, if that can be known. Time also passes while a store says nothing.
+    fn in_vain(
+        &self,
+        bell: &mut Bell,
+        locks: &Locks,
+        waited: Option<Duration>,
+    ) -> io::Result<Failure> {
         let look = bell.within(SETTLE_MAX, locks.line(self.key))?;
-        let line = look.ok().flatten().and_then(Result::ok).unwrap_or_default();
+        let waited = waited.filter(|waited| !waited.is_zero());
+        let line = match look {
+            Ok(Some(Ok(line))) => line,
+            Ok(Some(Err(error))) if waited.is_some() && error.is_unknown() => {
+                return Ok(error.into());
+            }
+            Ok(None) if waited.is_some() => {
+                return Ok(Failure::new(UNREACHABLE, "the store does not answer"));
+            }
+            _ => Vec::new(),
+        };
         let holder = line.iter().find(|(_, place)| place.standing == Standing::Holding);
         let by = holder.map_or(String::new(), |(ticket, _)| format!(", held by {}", ticket.owner));
         let key = quoted(self.key);
-        Ok(match self.wait.filter(|wait| !wait.is_zero()) {
+        let sentence = match self.patience.wait() {
             Some(wait) => format!("{key} is busy{by}: waited {} in vain", brief(wait)),
             None => format!("{key} is busy{by}"),
-        })
+        };
+        Ok(Failure::new(BUSY, sentence))
     }
 
     /// A waiter who was broken has not lost what it never had.

@@ -11,6 +11,7 @@ use crate::claim::{Claim, Held, Share};
 use crate::duration;
 use crate::failure::{BUSY, Failure, UNREACHABLE, say};
 use crate::look_up;
+use crate::outage::Patience;
 use crate::run::open;
 use crate::screen::quoted;
 use crate::store::Address;
@@ -53,12 +54,13 @@ pub(crate) struct Args {
 pub(crate) fn lead(at: &Address, args: &Args) -> Result<u8, Failure> {
     look_up::check(&args.command[0])?;
     let url = at.url()?;
-    let (mut bell, locks) = open(at, &url)?;
+    let patience = Patience::new(None, at.quiet);
+    let (mut bell, locks) = open(at, &url, &patience)?;
     let claim = Claim {
         key: &args.key,
         share: Share::Office,
         ttl: args.ttl,
-        wait: None,
+        patience,
         note: args.note.as_deref(),
     };
     let (kill_after, ttl) = (args.kill_after, claim.ttl());

@@ -19,6 +19,7 @@ mod line;
 mod look_up;
 mod moment;
 mod next;
+mod outage;
 mod pages;
 mod run;
 mod screen;

@@ -10,14 +10,16 @@ use crate::claim::{Claim, Share};
 use crate::duration;
 use crate::failure::{Failure, LOST};
 use crate::look_up;
+use crate::outage::Patience;
 use crate::store::Address;
 use crate::supervise::{End, Work, ended_by, supervise};
 
 /// Runs a command under a lock, and exits with the command's exit code.
 ///
-/// Waits in line until the lock is free. The command finds TENURE_KEY, TENURE_TOKEN and TENURE_ON in its
-/// environment; the token is higher than that of every run before. Signals go to the command and all it has
-/// started. If the lock is lost, all of that gets TERM and then KILL, and tenure exits with 79.
+/// Waits in line until the lock is free, and says once who holds it if that takes longer than ten seconds. The
+/// command finds TENURE_KEY, TENURE_TOKEN and TENURE_ON in its environment; the token is higher than that of
+/// every run before. Signals go to the command and all it has started. If the lock is lost, all of that gets
+/// TERM and then KILL, and tenure exits with 79.
 ///
 /// Where the store keeps leases, as Redis does, all of it is gone before the lease ends: TERM comes --kill-after
 /// before that, or a sixth of the --ttl if that is less. If tenure itself is killed or stopped, its watchdog
@@ -53,7 +55,8 @@ pub(crate) struct Args {
     /// How long the lock outlives a crash of this machine, where the store keeps leases [default: 30s].
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     ttl: Option<Duration>,
-    /// Waits for so long, and then gives up with exit code 75 [default: for ever].
+    /// Waits for so long, and then gives up with exit code 75 [default: for ever]. Meanwhile a store that cannot
+    /// be reached is tried again, at last with exit code 69; without --wait that ends it at once.
     #[arg(long, value_name = "TIME", value_parser = duration::parse, conflicts_with = "no_wait")]
     wait: Option<Duration>,
     /// Gives up at once with exit code 75 if it is busy.
@@ -73,15 +76,17 @@ pub(crate) struct Args {
 pub(crate) fn run(at: &Address, args: &Args) -> Result<u8, Failure> {
     look_up::check(&args.command[0])?;
     let url = at.url()?;
-    let (mut bell, locks) = open(at, &url)?;
+    let wait = if args.no_wait { Some(Duration::ZERO) } else { args.wait };
+    let patience = Patience::new(wait, at.quiet);
+    let (mut bell, locks) = open(at, &url, &patience)?;
     let claim = Claim {
         key: &args.key,
         share: args.share(),
         ttl: args.ttl,
-        wait: if args.no_wait { Some(Duration::ZERO) } else { args.wait },
+        patience,
         note: args.note.as_deref(),
     };
-    let held = claim.acquire(&mut bell, &locks)?;
+    let held = patience.outlast(&mut bell, |bell| claim.acquire(bell, &locks))?;
     let (kill_after, ttl) = (args.kill_after, claim.ttl());
     let work = Work { command: &args.command, url: &url, kill_after, ttl };
     match supervise(&mut bell, &held, &work)? {
@@ -95,12 +100,14 @@ pub(crate) fn run(at: &Address, args: &Args) -> Result<u8, Failure> {
 }
 
 /// The bell of this process, and the locks of the store that it listens for.
-pub(crate) fn open(at: &Address, url: &str) -> Result<(Bell, Locks), Failure> {
+pub(crate) fn open(at: &Address, url: &str, patience: &Patience) -> Result<(Bell, Locks), Failure> {
     let mut bell = Bell::hang()?;
-    let locks = match bell.until(tenure::connect(url), |_| None)? {
-        Ok(locks) => locks?.owned_by(&owner())?,
-        Err(signal) => return Err(Failure::silent(ended_by(signal))),
-    };
+    let locks = patience.outlast(&mut bell, |bell| {
+        match bell.until(tenure::connect(url), |_| None)? {
+            Ok(locks) => Ok(locks?.owned_by(&owner())?),
+            Err(signal) => Err(Failure::silent(ended_by(signal))),
+        }
+    })?;
     at.warn(&locks);
     Ok((bell, locks))
 }

@@ -1,4 +1,5 @@
-//! Shows on a terminal, in one line that is rewritten, who holds the lock and the place in line.
+//! Tells who holds the lock and the place in line: on a terminal in one line that is rewritten, elsewhere
+//! in a sentence, once, when the wait is a long one.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -10,18 +11,21 @@ use tenure::{Locks, Place, Result, Standing, Ticket};
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::duration::brief;
+use crate::failure::say;
 use crate::screen::{Screen, printable, quoted};
 use crate::table::cut;
 
 /// Nobody wants to read about a shorter wait.
 const FIRST_LOOK: Duration = Duration::from_millis(200);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// What is written where nobody looks on, in a log or a mail from cron, is only about a longer one.
+pub(crate) const LONG: Duration = Duration::from_secs(10);
 
 type Line = Vec<(Ticket, Place)>;
 
-/// The line that is rewritten, if there is a terminal to write it on.
+/// One wait, and how it is told.
 pub(crate) struct Waiting<'a> {
-    screen: Option<Screen>,
+    voice: Voice,
     locks: &'a Locks,
     key: &'a str,
     began: Instant,
@@ -31,16 +35,30 @@ pub(crate) struct Waiting<'a> {
     shown: usize,
 }
 
+#[derive(Clone, Copy)]
+enum Voice {
+    /// Again and again, in the same line.
+    Screen(Screen),
+    Once,
+    Silent,
+}
+
 impl<'a> Waiting<'a> {
-    pub(crate) fn new(locks: &'a Locks, key: &'a str) -> Self {
+    pub(crate) fn new(locks: &'a Locks, key: &'a str, quiet: bool) -> Self {
         let began = Instant::now();
-        let (screen, next) = (Screen::of_errors(), began + FIRST_LOOK);
-        Self { screen, locks, key, began, next, asking: None, shown: 0 }
+        let (voice, first) = match Screen::of_errors() {
+            _ if quiet => (Voice::Silent, LONG),
+            Some(screen) => (Voice::Screen(screen), FIRST_LOOK),
+            None => (Voice::Once, LONG),
+        };
+        Self { voice, locks, key, began, next: began + first, asking: None, shown: 0 }
     }
 
     /// Looks at the line if it is time to, and says when it is time again.
     pub(crate) fn look(&mut self, waker: &Waker) -> Option<Duration> {
-        let screen = self.screen?;
+        if let Voice::Silent = self.voice {
+            return None;
+        }
         let now = Instant::now();
         if now >= self.next && self.asking.is_none() {
             self.next = now + LOOK_EVERY;
@@ -55,9 +73,20 @@ impl<'a> Waiting<'a> {
                 // A store that does not answer now may answer the next time.
                 Err(error) => format!("{}: {}", self.waited(), printable(&error.to_string())),
             };
-            self.show(&text, screen);
+            self.tell(&text);
         }
         Some(self.next.saturating_duration_since(now))
+    }
+
+    fn tell(&mut self, text: &str) {
+        match self.voice {
+            Voice::Screen(screen) => self.show(text, screen),
+            Voice::Once => {
+                say(text);
+                self.voice = Voice::Silent;
+            }
+            Voice::Silent => {}
+        }
     }
 
     fn describe(&self, line: &Line) -> String {

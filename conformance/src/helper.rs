@@ -23,13 +23,21 @@ const PATIENCE: Duration = Duration::from_secs(60);
 ///
 /// The suite calls it in a test named `helper_process`, with what opens the store.
 pub fn serve<F: Future<Output = Result<Locks>>>(open: impl FnOnce(String) -> F) {
+    serve_also(open, |_, line| panic!("the helper does not understand {line:?}"));
+}
+
+/// The same, for one that also does what only its own tests ask of a holder.
+pub fn serve_also<F: Future<Output = Result<Locks>>>(
+    open: impl FnOnce(String) -> F,
+    also: impl Fn(&Guard, &str) -> String,
+) {
     let Ok(store) = std::env::var(STORE) else { return };
     let locks = block_on(open(store)).expect("the helper can open the store");
     let mut held = None;
     say("ready");
     for line in std::io::stdin().lines() {
         let line = line.expect("the parent speaks UTF-8");
-        say(&obey(&locks, &mut held, &line));
+        say(&obey(&locks, &mut held, &line, &also));
     }
 }
 
@@ -37,7 +45,12 @@ fn say(answer: &str) {
     println!("{MARK}{answer}");
 }
 
-fn obey(locks: &Locks, held: &mut Option<Guard>, line: &str) -> String {
+fn obey(
+    locks: &Locks,
+    held: &mut Option<Guard>,
+    line: &str,
+    also: &impl Fn(&Guard, &str) -> String,
+) -> String {
     let words: Vec<&str> = line.split(' ').collect();
     match words[..] {
         ["lock", key, ttl_ms] => {
@@ -61,7 +74,7 @@ fn obey(locks: &Locks, held: &mut Option<Guard>, line: &str) -> String {
             count(locks, key, times, file);
             "counted".to_owned()
         }
-        _ => panic!("the helper does not understand {line:?}"),
+        _ => also(held.as_ref().expect("the helper holds something"), line),
     }
 }
 
@@ -77,7 +90,7 @@ fn count(locks: &Locks, key: &str, times: u32, file: &str) {
 }
 
 /// The parent's end of a helper, which is killed when this is dropped.
-pub(crate) struct Helper {
+pub struct Helper {
     child: Child,
     ears: Receiver<String>,
     mouth: ChildStdin,
@@ -85,7 +98,7 @@ pub(crate) struct Helper {
 
 impl Helper {
     /// Starts a helper for the store that is found by this text; `test` is where it begins.
-    pub(crate) fn start(store: &str, test: &str) -> Self {
+    pub fn start(store: &str, test: &str) -> Self {
         let program = std::env::current_exe().expect("this program has a path");
         let mut child = Command::new(program)
             .args(["--exact", test, "--nocapture", "--test-threads=1"])
@@ -112,31 +125,31 @@ impl Helper {
     }
 
     /// Says a line to it.
-    pub(crate) fn tell(&mut self, line: &str) {
+    pub fn tell(&mut self, line: &str) {
         writeln!(self.mouth, "{line}").expect("the helper listens");
         self.mouth.flush().expect("the helper listens");
     }
 
     /// Waits for its next line.
-    pub(crate) fn hear(&self) -> String {
+    pub fn hear(&self) -> String {
         self.ears.recv_timeout(PATIENCE).expect("the helper answers")
     }
 
     /// Waits for it to say which number it holds.
-    pub(crate) fn hear_token(&self) -> u64 {
+    pub fn hear_token(&self) -> u64 {
         let answer = self.hear();
         let token = answer.strip_prefix("held ").expect("the helper holds it");
         token.parse().expect("a token is a number")
     }
 
     /// Ends it as `SIGKILL` does: it has no last word.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         self.child.kill().expect("the helper can be killed");
         self.child.wait().expect("the helper ends");
     }
 
     /// Stops it where it stands.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         self.signal("-STOP");
         self.wait_until_stopped();
     }
@@ -155,7 +168,7 @@ impl Helper {
     fn wait_until_stopped(&self) {}
 
     /// Lets it go on.
-    pub(crate) fn go_on(&self) {
+    pub fn go_on(&self) {
         self.signal("-CONT");
     }
 

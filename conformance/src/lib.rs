@@ -16,4 +16,6 @@ mod together;
 
 pub use arena::Arena;
 pub use case::{Case, Story};
+#[doc(hidden)]
+pub use paced::pause;
 pub use suite::{play, play_in, play_seed, play_simulated};

@@ -11,7 +11,7 @@ use tenure_core::{
 };
 
 /// Lets others go first, once.
-pub(crate) async fn pause() {
+pub async fn pause() {
     let mut paused = false;
     poll_fn(|context| {
         if std::mem::replace(&mut paused, true) {

@@ -154,6 +154,8 @@ impl Keeper {
             let asked = self.host.now();
             match select(&mut renewal, self.host.sleep(patience)).await {
                 Either::Left(_) => return,
+                // It was lost or released meanwhile: an answer is no use to anybody.
+                Either::Right(_) if kept.with(|hold| hold.is_over()) => return,
                 // It was this process that stood still: the store's answer may lie here already.
                 Either::Right(_) if self.host.now().has_reached(asked.plus(patience * 2)) => {}
                 Either::Right(_) => break,

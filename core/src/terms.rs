@@ -76,38 +76,83 @@ impl Terms {
         if self.max_hold == Some(Duration::ZERO) {
             return Err(Error::invalid("a longest hold of 0 would hold nothing"));
         }
-        let caution = Caution {
-            rounding: profile.rounding,
-            drift_ppm: self.drift_ppm,
-            margin: self.margin.unwrap_or(MARGIN_MIN.max(self.ttl / 100)),
-        };
-        let every = self.renew_every.unwrap_or(self.ttl / 3);
-        self.leave_room(every, &caution)?;
-        let leased = profile.liveness != Liveness::Kernel;
-        Ok(Rhythm { caution, every, by_hand: self.by_hand, max_hold: self.max_hold, leased })
+        self.leave_room(profile.rounding)?;
+        Ok(Rhythm {
+            caution: self.caution(self.ttl, profile.rounding),
+            every: self.every(self.ttl),
+            by_hand: self.by_hand,
+            max_hold: self.max_hold,
+            leased: profile.liveness != Liveness::Kernel,
+        })
     }
 
-    /// Two renewals may fail, and half a period is left for the third.
-    fn leave_room(&self, every: Duration, caution: &Caution) -> Result<()> {
-        let usable = usable(self.ttl, caution);
-        if usable.is_zero() {
-            return Err(Error::invalid(format!(
-                "a ttl of {:?} is too short: rounding, clock drift and margin leave nothing of it",
-                self.ttl
-            )));
-        }
-        if self.by_hand {
+    fn caution(&self, ttl: Duration, rounding: Duration) -> Caution {
+        let margin = self.margin.unwrap_or(MARGIN_MIN.max(ttl / 100));
+        Caution { rounding, drift_ppm: self.drift_ppm, margin }
+    }
+
+    fn every(&self, ttl: Duration) -> Duration {
+        self.renew_every.unwrap_or(ttl / 3)
+    }
+
+    /// Refuses a ttl without room, with the way out.
+    fn leave_room(&self, rounding: Duration) -> Result<()> {
+        let ttl = self.ttl;
+        if self.has_room(ttl, rounding) {
             return Ok(());
         }
-        if every.is_zero() || every.saturating_mul(5) / 2 > usable {
-            return Err(Error::invalid(format!(
-                "a ttl of {:?} renewed every {every:?} leaves no room for two failed renewals: \
-                 {usable:?} of it can be used; make the ttl longer, or renew more often",
-                self.ttl
-            )));
-        }
-        Ok(())
+        let most = whole_millis(usable(ttl, &self.caution(ttl, rounding)) * 2 / 5);
+        Err(Error::invalid(match (self.ttl_min(rounding), self.renew_every) {
+            (_, Some(every)) if every.is_zero() && !self.by_hand => {
+                format!("a lock that is renewed every {every:?} does nothing else: name a pause")
+            }
+            (Some(least), Some(every)) if !self.by_hand && !most.is_zero() => format!(
+                "a ttl of {ttl:?} renewed every {every:?} leaves no room for two failed renewals: \
+                 make the ttl at least {least:?}, or renew every {most:?}"
+            ),
+            (Some(least), _) if self.by_hand => format!(
+                "a ttl of {ttl:?} is too short: rounding, clock drift and margin leave something of \
+                 {least:?} or more"
+            ),
+            (Some(least), _) => format!(
+                "a ttl of {ttl:?} is too short: {least:?} is the least with room for two failed \
+                 renewals"
+            ),
+            (None, _) => format!(
+                "a ttl of {ttl:?} leaves no room for two failed renewals, and no other does: \
+                 name less drift, a smaller margin, or a shorter time between renewals"
+            ),
+        }))
     }
+
+    /// Two renewals may fail, and half a period is left for the third. By hand, that is its owner's affair.
+    fn has_room(&self, ttl: Duration, rounding: Duration) -> bool {
+        let (every, usable) = (self.every(ttl), usable(ttl, &self.caution(ttl, rounding)));
+        let is_renewed = !every.is_zero() && every.saturating_mul(5) / 2 <= usable;
+        !usable.is_zero() && (self.by_hand || is_renewed)
+    }
+
+    /// The shortest ttl with room, to the millisecond.
+    fn ttl_min(&self, rounding: Duration) -> Option<Duration> {
+        let has_room = |ms| self.has_room(Duration::from_millis(ms), rounding);
+        let (mut short, mut long) = (0, TTL_MAX.as_secs() * 1_000);
+        if !has_room(long) {
+            return None;
+        }
+        while long - short > 1 {
+            let middle = short.midpoint(long);
+            if has_room(middle) {
+                long = middle;
+            } else {
+                short = middle;
+            }
+        }
+        Some(Duration::from_millis(long))
+    }
+}
+
+fn whole_millis(duration: Duration) -> Duration {
+    Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 
 pub(crate) fn check_note(note: &str) -> Result<()> {
@@ -155,7 +200,33 @@ mod tests {
         let lazy = Terms { renew_every: Some(Duration::from_secs(15)), ..Terms::default() };
         assert!(refused(&lazy).contains("two failed renewals"));
         let frantic = Terms { renew_every: Some(Duration::ZERO), ..Terms::default() };
-        assert!(refused(&frantic).contains("two failed renewals"));
+        assert!(refused(&frantic).contains("name a pause"));
+        let blurred = Terms { drift_ppm: 500_000, ..Terms::default() };
+        assert!(refused(&blurred).contains("name less drift"));
+    }
+
+    #[test]
+    fn a_refusal_names_what_works() {
+        let millis = Duration::from_millis;
+        let named = |terms: &Terms| {
+            let sentence = refused(terms);
+            let words = sentence.split([' ', ',']).filter(|word| word.ends_with("ms"));
+            words.map(|word| millis(word[..word.len() - 2].parse().unwrap())).collect::<Vec<_>>()
+        };
+        let less = |duration: Duration| duration.checked_sub(millis(1)).unwrap();
+        let works = |terms: &Terms| terms.rhythm(&Memory::new().profile()).is_ok();
+        for terms in [of(millis(200)), Terms { by_hand: true, ..of(millis(20)) }] {
+            let [ttl, least] = named(&terms)[..] else { panic!("{}", refused(&terms)) };
+            assert_eq!(ttl, terms.ttl);
+            assert!(works(&Terms { ttl: least, ..terms.clone() }));
+            assert!(!works(&Terms { ttl: less(least), ..terms }));
+        }
+        let lazy = Terms { renew_every: Some(millis(350)), ..of(millis(900)) };
+        let [_, _, least, every] = named(&lazy)[..] else { panic!("{}", refused(&lazy)) };
+        assert!(works(&Terms { ttl: least, ..lazy.clone() }));
+        assert!(!works(&Terms { ttl: less(least), ..lazy.clone() }));
+        assert!(works(&Terms { renew_every: Some(every), ..lazy.clone() }));
+        assert!(!works(&Terms { renew_every: Some(every + millis(1)), ..lazy }));
     }
 
     #[test]

@@ -38,7 +38,7 @@ fn beating(store: &Store) -> (Running, Vec<i32>) {
 
 /// Somebody who has the lock next.
 fn next(store: &Store) -> Running {
-    store.start(&["run", "k", "--", "sh", "-c", NEXT])
+    store.start(&["--quiet", "run", "k", "--", "sh", "-c", NEXT])
 }
 
 /// The next one began when nothing of the other worked any more. Says when that was.

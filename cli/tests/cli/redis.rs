@@ -2,14 +2,16 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::net::{Ipv4Addr, TcpListener};
 use std::process::Stdio;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tenure_servers::have;
 use tenure_servers::redis::{Cluster, Masters, REDIS, Sentinels, Setup};
 
 use crate::kit::{End, Running, Store, end, field, fields, redis};
+use crate::pty::Pty;
 use crate::run::{hands_over, leaves_when_interrupted, tells_who_holds};
 
 /// A password that stands nowhere else.
@@ -74,7 +76,7 @@ fn a_ttl_that_is_too_short_is_refused_with_the_way_out() {
     let Some((_server, store)) = redis(Setup::new()) else { return };
     for verb in ["run", "lead"] {
         let end = store.end(&[verb, "k", "--ttl", "200ms", "--", "true"]);
-        is_refused(&end, 64, "make the ttl longer");
+        is_refused(&end, 64, "a ttl of 200ms is too short: 326ms is the least");
     }
     assert_eq!(store.end(&["run", "k", "--ttl", "3s", "--", "true"]).code, 0);
     assert_eq!(store.line("k").len(), 0);
@@ -175,6 +177,73 @@ fn a_server_that_is_gone_is_named() {
     ] {
         is_refused(&store.end(words), 69, &at);
     }
+}
+
+#[test]
+fn a_server_that_is_gone_is_tried_again_for_as_long_as_somebody_waits() {
+    let Some((server, store)) = redis(Setup::new()) else { return };
+    server.kill().unwrap();
+    // Somebody hangs up in its place, so that it is known to have been asked for.
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, server.port())).unwrap();
+    let run = store.start(&["run", "k", "--wait", "1h", "--", "echo", "ran"]);
+    drop(listener.accept().unwrap());
+    drop(listener);
+    server.restart().unwrap();
+    let end = run.end();
+    assert_eq!((end.code, end.out.as_str()), (0, "ran\n"), "{end:?}");
+}
+
+#[test]
+fn a_server_that_is_gone_for_longer_than_somebody_waits_is_named() {
+    let Some((server, store)) = redis(Setup::new()) else { return };
+    let began = Instant::now();
+    server.kill().unwrap();
+    let at = format!("nobody listens at 127.0.0.1:{}", server.port());
+    is_refused(&store.end(&["run", "k", "--wait", "1s", "--", "true"]), 69, &at);
+    assert!(began.elapsed() >= Duration::from_secs(1));
+}
+
+#[test]
+fn who_looks_on_is_told_at_once_that_a_server_is_gone() {
+    let Some((server, store)) = redis(Setup::new()) else { return };
+    server.kill().unwrap();
+    let mut pty = Pty::start(&store.tenure(&["run", "k", "--wait", "1h", "--", "true"]), 80);
+    pty.shows(&format!("nobody listens at 127.0.0.1:{}", server.port()));
+    pty.shows("trying again for ");
+    pty.write("\u{3}");
+    assert_eq!(pty.end().0, 130);
+}
+
+#[test]
+fn a_server_that_goes_while_somebody_waits_in_line_is_named() {
+    let Some((server, store)) = redis(Setup::new()) else { return };
+    let waiter_behind = |key: &str| {
+        let holder = store.start(&["run", key, "--ttl", "1h", "--", "sleep", "600"]);
+        store.line_has(key, 1);
+        let waiter = store.start(&["run", key, "--wait", "5s", "--", "true"]);
+        store.line_has(key, 2);
+        (holder, waiter)
+    };
+    let (_holder, waiter) = waiter_behind("a");
+    server.freeze().unwrap();
+    is_refused(&waiter.end(), 69, "does not answer");
+    server.thaw().unwrap();
+    let (_holder, waiter) = waiter_behind("b");
+    server.kill().unwrap();
+    is_refused(&waiter.end(), 69, &format!("nobody listens at 127.0.0.1:{}", server.port()));
+}
+
+#[test]
+fn what_waiting_does_not_mend_is_told_at_once() {
+    let Some((_server, store)) = redis(Setup::new().password(PASSWORD)) else { return };
+    let began = Instant::now();
+    let run = |url: String, words: &[&str]| {
+        Store::at(url).end(&[&["run", "--wait", "1h"], words, &["--", "true"]].concat())
+    };
+    is_refused(&run(store.url().replace(PASSWORD, "wrong"), &["k"]), 77, "user and password");
+    is_refused(&run(store.url() + "?tiemout=1s", &["k"]), 64, "has an option that Redis does not");
+    is_refused(&run(store.url(), &["k", "--ttl", "1ms"]), 64, "too short");
+    assert!(began.elapsed() < Duration::from_secs(600));
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! `tenure run`: codes and signals pass, and nobody works without the lock.
 
-use rustix::process::Signal;
+use std::io::{BufRead as _, BufReader};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::kit::{Store, eventually, field, is_alive, is_watched};
 
@@ -85,6 +87,29 @@ pub(crate) fn tells_who_holds(store: &Store) {
         assert!(end.err.contains(with) && end.err.contains(&owner), "{}", end.err);
     }
     assert_eq!(store.line("k").len(), 1);
+}
+
+#[test]
+fn a_long_wait_is_told_once_where_nobody_looks_on() {
+    let store = Store::new();
+    let holder = store.start(&["run", "k", "--note", "at it", "--", "sleep", "600"]);
+    store.line_has("k", 1);
+    for verb in ["run", "lead"] {
+        let quiet = store.start(&["--quiet", verb, "k", "--", "true"]);
+        store.line_has("k", 2);
+        let mut waiter = store.tenure(&[verb, "k", "--", "true"]).spawn().unwrap();
+        let mut said = BufReader::new(waiter.stderr.take().unwrap()).lines();
+        let first = said.next().unwrap().unwrap();
+        let held = format!("for `k`, place 2 in line, held by tenure[{}]@", holder.pid());
+        assert!(first.starts_with("tenure: waiting 1") && first.contains(&held), "{first}");
+        assert!(first.ends_with(" (at it)"), "{first}");
+        for pid in [quiet.pid(), waiter.id().try_into().unwrap()] {
+            kill_process(Pid::from_raw(pid).unwrap(), Signal::TERM).unwrap();
+        }
+        assert_eq!(quiet.end().err, "");
+        assert!(said.next().is_none());
+        waiter.wait().unwrap();
+    }
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! Engines that break the order, the rule, or "twice is once".
 
+use tenure_conformance::pause;
 use tenure_core::{
     Engine as _, Key, Leave, Left, Patience, Place, Result, Share, Standing, Ticket, Wake,
 };
 
-use crate::twist::{ghost, pause, place_of, twist};
+use crate::twist::{ghost, place_of, twist};
 
 twist! {
     /// A release frees whoever holds.

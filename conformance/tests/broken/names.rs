@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tenure_conformance::pause;
 use tenure_core::event::{Cursor, News, Scope, What};
 use tenure_core::{
     Engine as _, Key, Leave, Left, Memory, Patience, Place, Result, Standing, Tally, Ticket, Wake,
@@ -9,7 +10,7 @@ use tenure_core::{
 };
 
 use crate::Store;
-use crate::twist::{Twist, pause, twist};
+use crate::twist::{Twist, twist};
 
 /// Takes several names for the same one.
 pub(crate) struct Folds {

@@ -1,9 +1,8 @@
 //! A twist: the memory engine with one of its verbs broken.
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::Poll;
 
 use tenure_core::event::{Cursor, News, Scope};
 use tenure_core::{
@@ -119,19 +118,6 @@ impl<T: Twist> Engine for Twisted<T> {
     async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
         self.ask().tally(key, by, window).await
     }
-}
-
-/// Lets others go first, once.
-pub(crate) async fn pause() {
-    let mut paused = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut paused, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 /// Where a ticket stands, without a sign of life from its owner.

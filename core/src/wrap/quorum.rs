@@ -3,36 +3,36 @@
 mod ask;
 mod attempt;
 mod board;
+mod book;
+mod numbers;
 mod poll;
 mod rest;
 mod turn;
+mod view;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join;
 
-use self::attempt::Attempt;
 pub use self::board::{Answered, Board};
-use self::poll::Poll;
+use self::book::{Known, Stage};
+use self::numbers::Numbers;
 use self::rest::Rest;
-use self::turn::Turn;
 use super::AnyEngine;
 use crate::event::{Cursor, News, Scope};
 use crate::profile::{Fence, Liveness, Profile, Sight, Survives};
 use crate::sample::Sampler;
 use crate::sweep::Sweeper;
 use crate::{
-    Engine, Error, Host, Key, Leave, Left, NUMBER_MAX, Patience, Place, Result, SHARE_OF_MAX,
-    Standing, Tally, Ticket, TicketId, Wake, Window,
+    Engine, Error, Host, Key, Leave, Left, Patience, Place, Result, SHARE_OF_MAX, Standing, Tally,
+    Ticket, TicketId, Wake, Window,
 };
 
 /// The fewest stores that can outvote one.
 const NODES_MIN: usize = 3;
-/// Numbers are proposed this far ahead of the last that was seen, so that all stores can agree at once.
-const LEAD_US: u64 = 1_000;
 /// How long a waiter waits before it tries again, at first. It grows by half with every try, up to the
 /// patience, so that what is held for long is not asked for often.
 const PAUSE_FIRST: Duration = Duration::from_millis(5);
@@ -68,8 +68,7 @@ pub struct Quorum {
     /// Every attempt has an id of its own in the stores: what takes out one that failed, however
     /// late it gets there, must not take out the next.
     attempts: AtomicU32,
-    /// How far the stores' numbers are ahead of this host's clock, as far as is known.
-    ahead_us: Mutex<Option<u64>>,
+    numbers: Numbers,
     sampler: Sampler,
 }
 
@@ -83,22 +82,6 @@ impl Node {
     fn new(engine: AnyEngine, host: &Arc<dyn Host>) -> Self {
         Self { sweeper: Sweeper::new(engine.clone(), host.clone()), engine }
     }
-}
-
-/// What this client knows of one of its tickets.
-#[derive(Clone, Debug)]
-struct Known {
-    stage: Stage,
-    turn: Option<Turn>,
-}
-
-#[derive(Clone, Debug)]
-enum Stage {
-    /// No store serves it. So often it has tried since its turn came.
-    Trying(u32),
-    /// A majority serves this attempt of it; some stores may take it in later, and must be looked
-    /// after when it leaves.
-    Holding { attempt: TicketId, number: u64, late: Vec<usize> },
 }
 
 impl Quorum {
@@ -126,7 +109,7 @@ impl Quorum {
             patience,
             tickets: Mutex::default(),
             attempts: AtomicU32::new(0),
-            ahead_us: Mutex::default(),
+            numbers: Numbers::default(),
             sampler: Sampler::new(LOOK_PAUSE),
         })
     }
@@ -156,88 +139,6 @@ impl Quorum {
         self.nodes.len() / 2 + 1
     }
 
-    /// One try: a majority serves the ticket at once, or it leaves them all. `None`: busy.
-    async fn try_join(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        let id = self.next_attempt(ticket.id);
-        let floor = ticket.floor.max(self.proposal());
-        let asked = Ticket { id, floor, ..ticket.clone() };
-        let attempt = Attempt::new(self, asked.clone());
-        let majority = self.majority();
-        let decided = |poll: &Poll<Option<Place>>| {
-            let granted = poll.answers().flatten().count();
-            let refused = poll.answers().count() - granted;
-            granted >= majority || refused > self.nodes.len() - majority
-        };
-        let poll = self.ask(decided, |node, _| attempt.part(node)).await;
-        let granted: Vec<&Place> = poll.answers().flatten().collect();
-        if granted.len() < majority {
-            return self.verdict_on_refusal(&poll);
-        }
-        let number = granted.iter().map(|place| place.number).max().unwrap_or(0);
-        let life = granted.iter().filter_map(|place| place.life).min();
-        if granted.iter().filter(|place| place.number == number).count() < majority {
-            self.write_back(&asked, number).await?;
-        }
-        self.learn(&asked, number);
-        // Where its owner has left meanwhile, or another try came first, this one leaves again.
-        let mut tickets = self.tickets();
-        let Some(Known { stage: stage @ Stage::Trying(_), .. }) = tickets.get_mut(&ticket.id)
-        else {
-            drop(tickets);
-            return Ok(None);
-        };
-        *stage = Stage::Holding { attempt: id, number, late: attempt.succeeds() };
-        Ok(Some(held(number, life)))
-    }
-
-    /// Where it is no ticket's turn, one that waits stands in line, and tries when its turn has come.
-    async fn wait_or_try(&self, ticket: &Ticket, known: Known) -> Result<Place> {
-        let turn = match known.turn {
-            Some(turn) if turn.has_come && !self.is_stale(ticket, turn) => None,
-            Some(turn) => match self.keep_turn(ticket, turn).await {
-                None => self.stand_in_line(ticket).await?,
-                place => place,
-            },
-            None => self.stand_in_line(ticket).await?,
-        };
-        if let Some(place) = turn.filter(|place| place.standing == Standing::Waiting) {
-            return Ok(trying(place.ahead, place.look));
-        }
-        Ok(self.try_join(ticket).await?.unwrap_or(trying(1, None)))
-    }
-
-    /// A majority must know the number before it is used.
-    async fn write_back(&self, ticket: &Ticket, number: u64) -> Result<()> {
-        let poll = self.renew_everywhere(Ticket { floor: number, ..ticket.clone() }).await;
-        if poll.answers().flatten().count() >= self.majority() {
-            return Ok(());
-        }
-        Err(poll.too_few("took down the number", self.majority()))
-    }
-
-    fn verdict_on_refusal(&self, poll: &Poll<Option<Place>>) -> Result<Option<Place>> {
-        if let Some(error) = poll.refusals().next() {
-            return Err(error.clone());
-        }
-        poll.enough_answers(self.majority()).map(|_| None)
-    }
-
-    /// A number that every store can take as it is, so that no write-back is needed.
-    fn proposal(&self) -> u64 {
-        let ahead = *self.ahead();
-        let now_us = self.host.now().boot_ns / 1000;
-        ahead.map_or(0, |ahead| (now_us + ahead).min(NUMBER_MAX))
-    }
-
-    /// The stores gave a number above the one that was proposed: they are further ahead.
-    fn learn(&self, asked: &Ticket, number: u64) {
-        let now_us = self.host.now().boot_ns / 1000;
-        let mut ahead = self.ahead();
-        if ahead.is_none() || number > asked.floor {
-            *ahead = Some(number.saturating_sub(now_us).saturating_add(LEAD_US));
-        }
-    }
-
     fn refuse_unsafe(ticket: &Ticket) -> Result<()> {
         match ticket.share.of() {
             1 | SHARE_OF_MAX => Ok(()),
@@ -246,30 +147,6 @@ impl Quorum {
                  use a mutex, a reader-writer lock, or one store"
             ))),
         }
-    }
-
-    fn tickets(&self) -> MutexGuard<'_, HashMap<TicketId, Known>> {
-        self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn ahead(&self) -> MutexGuard<'_, Option<u64>> {
-        self.ahead_us.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn known(&self, id: TicketId) -> Option<Known> {
-        self.tickets().get(&id).cloned()
-    }
-
-    /// The ticket is nothing to this client any more.
-    fn forget(&self, ticket: &Ticket) {
-        let known = self.tickets().remove(&ticket.id);
-        if let Some(turn) = known.and_then(|known| known.turn) {
-            self.pass_turn(ticket, turn);
-        }
-    }
-
-    fn next_attempt(&self, id: TicketId) -> TicketId {
-        id.attempt(self.attempts.fetch_add(1, Ordering::Relaxed))
     }
 }
 
@@ -421,61 +298,12 @@ impl Engine for Quorum {
         self.sampler.events(self, &*self.host, scope, after).await
     }
 
-    /// The tickets that a majority serves. The number of another client's ticket is the highest that
-    /// any store gave it, which is its token or, where a store answered late, above it.
     async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
-        let poll = self.look_everywhere(key).await;
-        let lines = poll.enough_answers(self.majority())?;
-        let mut found: HashMap<TicketId, (usize, Ticket, Place)> = HashMap::new();
-        for (ticket, place) in lines.into_iter().flatten() {
-            let seen = || (0, Ticket { id: ticket.id.whole(), ..ticket.clone() }, *place);
-            let (votes, shown, best) = found.entry(ticket.id).or_insert_with(seen);
-            *votes += usize::from(place.standing == Standing::Holding);
-            if place.life > best.life {
-                // It was renewed last, so its note and its share are the newest.
-                *shown = Ticket { id: ticket.id.whole(), ..ticket.clone() };
-            }
-            best.number = best.number.max(place.number);
-            best.life = best.life.max(place.life);
-            best.leaving |= place.leaving;
-        }
-        let mut line: Vec<(Ticket, Place)> = found
-            .into_values()
-            .filter(|(votes, ..)| *votes >= self.majority())
-            .map(|(_, ticket, place)| (ticket, place))
-            .collect();
-        for (ticket, place) in &mut line {
-            if let Some(Known { stage: Stage::Holding { number, .. }, .. }) = self.known(ticket.id)
-            {
-                place.number = number;
-            }
-        }
-        line.sort_by_key(|(_, place)| place.number);
-        Ok(line)
+        self.line_of_majority(key).await
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
-        let poll = self
-            .ask(
-                |_| false,
-                |_, engine| {
-                    let prefix = prefix.to_owned();
-                    async move { engine.keys(&prefix).await }
-                },
-            )
-            .await;
-        let mut keys: HashMap<&Key, usize> = HashMap::new();
-        for key in poll.enough_answers(self.majority())?.into_iter().flatten() {
-            *keys.entry(key).or_default() += 1;
-        }
-        let majority = self.majority();
-        let mut keys: Vec<Key> = keys
-            .into_iter()
-            .filter(|(_, votes)| *votes >= majority)
-            .map(|(key, _)| key.clone())
-            .collect();
-        keys.sort_unstable();
-        Ok(keys)
+        self.keys_of_majority(prefix).await
     }
 
     async fn tally(&self, _: &Key, _: u64, _: Option<Window>) -> Result<Tally> {

@@ -8,6 +8,19 @@ use crate::settings::Place;
 /// What a script may run into.
 const IN_SCRIPTS: [&str; 5] = ["OOM", "READONLY", "MISCONF", "NOREPLICAS", "WRONGTYPE"];
 
+/// A server that is asked about its cluster has none; Redis has no code for it.
+const CLUSTERLESS: &str = "CLUSTERLESS";
+
+/// Words in place of a code: Redis 7 and 8, Valkey 8 and 9 each have their own for the same thing.
+const WITHOUT_CODE: [(&str, &str); 6] = [
+    ("The user executing the script can't", "NOPERM"),
+    ("ACL failure in script", "NOPERM"),
+    ("attempted to access a non local key", "TRYAGAIN"),
+    ("Attempted to access a non local key", "TRYAGAIN"),
+    ("undeclared keys were accessed during rehashing", "TRYAGAIN"),
+    ("cluster support disabled", CLUSTERLESS),
+];
+
 /// What the server at this place, or the way to it, answered.
 pub(crate) fn error(place: &Place, trouble: &RedisError) -> Error {
     let server = |hint: &str| {
@@ -39,6 +52,12 @@ pub(crate) fn error(place: &Place, trouble: &RedisError) -> Error {
         Some("NOREPLICAS") => {
             Error::unavailable(server("has fewer replicas than it must have to take tickets"))
         }
+        Some(CLUSTERLESS) => Error::invalid(server(
+            "is none, for a server there is not in cluster mode: write redis:// for a single one",
+        )),
+        Some("CLUSTERDOWN" | "TRYAGAIN" | "MOVED" | "ASK") if is_one(place) => {
+            Error::invalid(server("is a part of a cluster: write redis+cluster:// for it"))
+        }
         Some("CLUSTERDOWN" | "TRYAGAIN" | "MOVED" | "ASK") => Error::unavailable(server(
             "is being changed: a part of the cluster has nobody to answer for it",
         )),
@@ -57,21 +76,21 @@ fn code(trouble: &RedisError) -> Option<&str> {
         return Some(code);
     }
     // Redis 7 forgets the code of what a script's user may not do, and Redis 6 that of everything.
-    if detail.contains("The user executing the script can't") {
-        return Some("NOPERM");
-    }
-    if detail.contains("attempted to access a non local key") {
-        return Some("TRYAGAIN");
+    let told = |words: &&(&str, &str)| detail.contains(words.0);
+    if let Some((_, code)) = WITHOUT_CODE.iter().find(told) {
+        return Some(code);
     }
     let inner = |code: &&str| detail.contains(&format!(": -{code} "));
     IN_SCRIPTS.iter().copied().find(inner).or(Some(code))
 }
 
 fn whom(place: &Place) -> String {
-    match place {
-        Place::Server(_) | Place::Socket(_) => format!("the server {place}"),
-        _ => place.to_string(),
-    }
+    if is_one(place) { format!("the server {place}") } else { place.to_string() }
+}
+
+/// Whether the URL names a single server, and not a set of them.
+fn is_one(place: &Place) -> bool {
+    matches!(place, Place::Server(_) | Place::Socket(_))
 }
 
 fn unanswered(place: &Place, trouble: &RedisError) -> Error {
@@ -168,11 +187,29 @@ fn said(trouble: &RedisError) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tenure_core::Kind;
+
     use super::*;
 
     fn refused(with: &str) -> RedisError {
         let answer = redis::parse_redis_value(format!("-{with}\r\n").as_bytes());
         answer.unwrap().extract_error().unwrap_err()
+    }
+
+    #[test]
+    fn a_scheme_that_does_not_fit_is_told_with_the_one_that_does() {
+        let place = |url| crate::settings::Settings::parse(url).unwrap().place;
+        let (one, cluster) = (place("redis://h"), place("redis+cluster://h"));
+        for with in ["MOVED 1 h:1", "ASK 1 h:1", "CLUSTERDOWN The cluster is down"] {
+            let error = super::error(&one, &refused(with));
+            assert_eq!(error.kind(), Kind::Invalid, "{error}");
+            assert!(error.to_string().contains("write redis+cluster://"), "{error}");
+            assert_eq!(super::error(&cluster, &refused(with)).kind(), Kind::Unavailable);
+        }
+        let with = refused("ERR This instance has cluster support disabled");
+        let error = super::error(&cluster, &with);
+        assert_eq!(error.kind(), Kind::Invalid, "{error}");
+        assert!(error.to_string().contains("write redis://"), "{error}");
     }
 
     #[test]
@@ -187,7 +224,19 @@ mod tests {
             ),
             ("ERR The user executing the script can't run this command".to_owned(), "NOPERM"),
             (
+                "ERR ACL failure in script: User a has no permissions to run the 'set' command"
+                    .to_owned(),
+                "NOPERM",
+            ),
+            (
                 "ERR Script attempted to access a non local key in a cluster node".to_owned(),
+                "TRYAGAIN",
+            ),
+            ("ERR Attempted to access a non local key in a cluster node".to_owned(), "TRYAGAIN"),
+            (
+                "ERR Unable to execute command 'exists' in script because undeclared keys were \
+                 accessed during rehashing of the slot"
+                    .to_owned(),
                 "TRYAGAIN",
             ),
             (format!("{wrapped} attempt to index a nil value"), "ERR"),

@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Node, Quorum};
+use super::book::{Known, Stage};
+use super::poll::Poll;
+use super::{Node, Quorum, held};
 use crate::sweep::Trace;
 use crate::{Engine as _, Patience, Place, Result, Ticket};
 
@@ -21,20 +23,72 @@ struct Shared {
 /// What each store has of it. A store that answers after it has failed is left then.
 struct Book {
     failed: bool,
-    known: Vec<Known>,
+    stores: Vec<Has>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Known {
+enum Has {
     NotYet,
     Nothing,
     Something(Trace),
 }
 
+impl Quorum {
+    /// One try: a majority serves the ticket at once, or it leaves them all. `None`: busy.
+    pub(super) async fn try_join(&self, ticket: &Ticket) -> Result<Option<Place>> {
+        let id = self.next_attempt(ticket.id);
+        let floor = ticket.floor.max(self.numbers.proposal(&*self.host));
+        let asked = Ticket { id, floor, ..ticket.clone() };
+        let attempt = Attempt::new(self, asked.clone());
+        let majority = self.majority();
+        let decided = |poll: &Poll<Option<Place>>| {
+            let granted = poll.answers().flatten().count();
+            let refused = poll.answers().count() - granted;
+            granted >= majority || refused > self.nodes.len() - majority
+        };
+        let poll = self.ask(decided, |node, _| attempt.part(node)).await;
+        let granted: Vec<&Place> = poll.answers().flatten().collect();
+        if granted.len() < majority {
+            return self.verdict_on_refusal(&poll);
+        }
+        let number = granted.iter().map(|place| place.number).max().unwrap_or(0);
+        let life = granted.iter().filter_map(|place| place.life).min();
+        if granted.iter().filter(|place| place.number == number).count() < majority {
+            self.write_back(&asked, number).await?;
+        }
+        self.numbers.learn(&*self.host, &asked, number);
+        // Where its owner has left meanwhile, or another try came first, this one leaves again.
+        let mut tickets = self.tickets();
+        let Some(Known { stage: stage @ Stage::Trying(_), .. }) = tickets.get_mut(&ticket.id)
+        else {
+            drop(tickets);
+            return Ok(None);
+        };
+        *stage = Stage::Holding { attempt: id, number, late: attempt.succeeds() };
+        Ok(Some(held(number, life)))
+    }
+
+    /// A majority must know the number before it is used.
+    async fn write_back(&self, ticket: &Ticket, number: u64) -> Result<()> {
+        let poll = self.renew_everywhere(Ticket { floor: number, ..ticket.clone() }).await;
+        if poll.answers().flatten().count() >= self.majority() {
+            return Ok(());
+        }
+        Err(poll.too_few("took down the number", self.majority()))
+    }
+
+    fn verdict_on_refusal(&self, poll: &Poll<Option<Place>>) -> Result<Option<Place>> {
+        if let Some(error) = poll.refusals().next() {
+            return Err(error.clone());
+        }
+        poll.enough_answers(self.majority()).map(|_| None)
+    }
+}
+
 impl Attempt {
     pub(super) fn new(quorum: &Quorum, ticket: Ticket) -> Self {
         let nodes = quorum.nodes.clone();
-        let book = Mutex::new(Book { failed: false, known: vec![Known::NotYet; nodes.len()] });
+        let book = Mutex::new(Book { failed: false, stores: vec![Has::NotYet; nodes.len()] });
         Self { shared: Arc::new(Shared { nodes, ticket, book }), succeeded: false }
     }
 
@@ -54,10 +108,10 @@ impl Attempt {
     /// The stores that may still take the ticket in.
     pub(super) fn succeeds(mut self) -> Vec<usize> {
         self.succeeded = true;
-        let may_come = |known| matches!(known, Known::NotYet | Known::Something(Trace::Joining));
+        let may_come = |has| matches!(has, Has::NotYet | Has::Something(Trace::Joining));
         let book = self.shared.book();
-        let nodes = book.known.iter().enumerate();
-        nodes.filter(|(_, known)| may_come(**known)).map(|(node, _)| node).collect()
+        let nodes = book.stores.iter().enumerate();
+        nodes.filter(|(_, has)| may_come(**has)).map(|(node, _)| node).collect()
     }
 }
 
@@ -66,13 +120,13 @@ impl Drop for Attempt {
         if self.succeeded {
             return;
         }
-        let known = {
+        let stores = {
             let mut book = self.shared.book();
             book.failed = true;
-            book.known.clone()
+            book.stores.clone()
         };
-        for (node, known) in known.into_iter().enumerate() {
-            if let Known::Something(trace) = known {
+        for (node, has) in stores.into_iter().enumerate() {
+            if let Has::Something(trace) = has {
                 self.shared.leave(node, trace);
             }
         }
@@ -115,7 +169,7 @@ impl Drop for Part {
     fn drop(&mut self) {
         let failed = {
             let mut book = self.shared.book();
-            book.known[self.node] = self.trace.map_or(Known::Nothing, Known::Something);
+            book.stores[self.node] = self.trace.map_or(Has::Nothing, Has::Something);
             book.failed
         };
         if let Some(trace) = self.trace.filter(|_| failed) {

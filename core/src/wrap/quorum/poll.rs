@@ -32,6 +32,7 @@ impl<T: Send + 'static> Poll<T> {
     {
         let outcomes = (0..verbs.len()).map(|_| None).collect();
         let mut poll = Self { outcomes, board: board.clone() };
+        rest.glance();
         let mut asked = Asked::new(verbs, board, rest);
         let mut late = rest.host.sleep(rest.patience);
         loop {

@@ -49,6 +49,14 @@ impl Rest {
         }
     }
 
+    /// Hears of those that have ended by now, so that they do not pile up where much is asked.
+    pub(super) fn glance(&self) {
+        let mut book = self.book();
+        if !book.verbs.is_empty() {
+            book.verbs.retain_mut(|verb| verb.now_or_never().is_none());
+        }
+    }
+
     async fn see_to(&self) {
         loop {
             self.host.sleep(PAUSE).await;

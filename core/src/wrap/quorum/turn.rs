@@ -7,7 +7,8 @@
 
 use futures_util::future::{Either, select};
 
-use super::Quorum;
+use super::book::Known;
+use super::{Quorum, trying};
 use crate::sweep::Trace;
 use crate::{
     Engine as _, Error, Kind, Leave, Patience, Place, Result, Standing, Ticket, TicketId, Time,
@@ -29,6 +30,22 @@ pub(super) struct Turn {
 }
 
 impl Quorum {
+    /// Where it is no ticket's turn, one that waits stands in line, and tries when its turn has come.
+    pub(super) async fn wait_or_try(&self, ticket: &Ticket, known: Known) -> Result<Place> {
+        let turn = match known.turn {
+            Some(turn) if turn.has_come && !self.is_stale(ticket, turn) => None,
+            Some(turn) => match self.keep_turn(ticket, turn).await {
+                None => self.stand_in_line(ticket).await?,
+                place => place,
+            },
+            None => self.stand_in_line(ticket).await?,
+        };
+        if let Some(place) = turn.filter(|place| place.standing == Standing::Waiting) {
+            return Ok(trying(place.ahead, place.look));
+        }
+        Ok(self.try_join(ticket).await?.unwrap_or(trying(1, None)))
+    }
+
     /// Stands in line, in the first store that answers. `None`: in none of them.
     pub(super) async fn stand_in_line(&self, ticket: &Ticket) -> Result<Option<Place>> {
         let first = usize::from(ticket.key.hash_in("turn")[0]);

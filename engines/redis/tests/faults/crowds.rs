@@ -15,10 +15,9 @@ use super::stage::{LONG, connect, play, script_calls, soon, store, until};
 fn ten_thousand_locks_are_kept_on_one_connection() {
     play(async || {
         const LOCKS: usize = 10_000;
-        const TTL: Duration = Duration::from_secs(45);
+        const TTL: Duration = Duration::from_secs(12);
         let server = Server::start().unwrap();
-        // The machine may be so busy that a whole round waits.
-        let locks = connect(format!("{}?timeout=10s", server.url())).await;
+        let locks = connect(server.url()).await;
         let began = Instant::now();
         let taken = stream::iter(0..LOCKS).map(|number| {
             let mutex = locks.mutex(format!("lock {number}")).ttl(TTL);
@@ -27,9 +26,9 @@ fn ten_thousand_locks_are_kept_on_one_connection() {
         let guards: Vec<_> = taken.buffer_unordered(200).collect().await;
         println!("{LOCKS} locks were taken in {:?}", began.elapsed());
         let before = script_calls(&server);
-        let rounds = before + 2 * LOCKS as u64;
-        until("each was renewed twice", async || script_calls(&server) >= rounds).await;
-        println!("two rounds took {:?}", began.elapsed());
+        // Whoever has not been renewed twice by then is lost.
+        tokio::time::sleep(TTL * 2).await;
+        println!("two lives took {} calls", script_calls(&server) - before);
         let lost = guards.iter().filter(|guard| guard.check().is_err()).count();
         assert_eq!(lost, 0);
         let failed = guards.iter().filter(|guard| guard.remaining().is_none_or(|it| it < TTL / 4));

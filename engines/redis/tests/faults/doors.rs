@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 use tenure_core::{Kind, Locks, Result};
 use tenure_servers::Certificates;
-use tenure_servers::redis::{Server, Setup};
+use tenure_servers::redis::{Cluster, Server, Setup};
 
 use super::stage::{assert_refused, connect, play, soon, until_line};
 
@@ -131,9 +131,19 @@ fn nobody_is_there() {
         assert_closed(&url, Kind::Unavailable, &["main", &at]).await;
         let url = format!("redis+cluster://:{SECRET}@{at}");
         assert_closed(&url, Kind::Unavailable, &[&at]).await;
-        let alone = Server::start().unwrap();
-        let url = format!("redis+cluster://127.0.0.1:{}", alone.port());
-        assert_closed(&url, Kind::Rejected, &["127.0.0.1", "cluster"]).await;
+    });
+}
+
+#[test]
+fn a_server_and_a_cluster_are_not_taken_for_each_other() {
+    play(async || {
+        let (alone, cluster) = (Server::start().unwrap(), Cluster::start().unwrap());
+        let at = format!("127.0.0.1:{}", alone.port());
+        let url = format!("redis+cluster://{at}");
+        assert_closed(&url, Kind::Invalid, &[&at, "write redis://"]).await;
+        let at = format!("127.0.0.1:{}", cluster.nodes()[0].port());
+        let url = format!("redis://{at}");
+        assert_closed(&url, Kind::Invalid, &[&at, "write redis+cluster://"]).await;
     });
 }
 

@@ -1,23 +1,16 @@
 //! Somebody stands still for longer than a ttl: the server, or the holder's whole process.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
-use tenure_core::blocking::block_on;
-use tenure_core::{Kind, Loss};
+use tenure_conformance::helper::{self, Helper};
+use tenure_core::{Guard, Kind, Loss};
 use tenure_redis::fence::Fence;
 use tenure_servers::redis::Server;
 
 use super::stage::{PATIENCE, assert_refused, connect, connect_at_last, play, soon};
 
 const TTL: Duration = Duration::from_secs(2);
-/// Says to the test program that it is a helper, and where the server is.
-const HELPER: &str = "TENURE_FAULTS_HELPER";
-/// Marks what a helper says.
-const MARK: &str = "tenure> ";
 
 #[test]
 fn a_frozen_server_costs_the_lock_at_its_deadline_and_never_makes_two_holders() {
@@ -66,22 +59,23 @@ fn a_frozen_server_costs_the_lock_at_its_deadline_and_never_makes_two_holders() 
 fn a_holder_that_slept_past_its_lease_cannot_write_any_more() {
     play(async || {
         let server = Server::start().unwrap();
-        let mut helper = Helper::start(&server);
-        let old = helper.hear();
-        let old: u64 = old.strip_prefix("held ").unwrap().parse().unwrap();
-        helper.tell("write");
+        let write = format!("write {}", server.url());
+        let mut helper = Helper::start(&server.url(), "pause::helper_process");
+        helper.tell(&format!("lock a {}", TTL.as_millis()));
+        let old = helper.hear_token();
+        helper.tell(&write);
         assert_eq!(helper.hear(), "written");
 
-        helper.signal("-STOP");
+        helper.stop();
         let locks = connect(server.url()).await;
         let guard = soon("the next holder gets it", locks.mutex("a").lock()).await.unwrap();
         assert!(guard.token() > old);
-        let (fence, mut data) = (Fence::new("data").unwrap(), data(&server).await);
+        let (fence, mut data) = (Fence::new("data").unwrap(), data(&server.url()).await);
         fence.claim(&mut data, guard.token()).await.unwrap();
-        helper.signal("-CONT");
+        helper.go_on();
 
         // It writes without a look at its guard: only its token stops it.
-        helper.tell("write");
+        helper.tell(&write);
         assert_eq!(helper.hear(), "refused");
         helper.tell("check");
         assert_eq!(helper.hear(), "lost");
@@ -90,86 +84,26 @@ fn a_holder_that_slept_past_its_lease_cannot_write_any_more() {
     });
 }
 
-async fn data(server: &Server) -> MultiplexedConnection {
-    let client = redis::Client::open(server.url()).unwrap();
+async fn data(url: &str) -> MultiplexedConnection {
+    let client = redis::Client::open(url).unwrap();
     let config = redis::AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
     client.get_multiplexed_async_connection_with_config(&config).await.unwrap()
 }
 
-/// Where a helper process begins; anybody else passes.
+/// Not a test: where the helper process begins.
 #[test]
 fn helper_process() {
-    let Ok(url) = std::env::var(HELPER) else { return };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    let locks = block_on(tenure_redis::connect(&url)).unwrap();
-    let guard = block_on(locks.mutex("a").ttl(TTL).lock()).unwrap();
-    println!("{MARK}held {}", guard.token());
-    let fence = Fence::new("data").unwrap();
-    for line in std::io::stdin().lines() {
-        let answer = match line.unwrap().as_str() {
-            "check" => guard.check().map_or("lost", |()| "held"),
-            "write" => runtime.block_on(async {
-                let client = redis::Client::open(url.as_str()).unwrap();
-                let mut data = client.get_multiplexed_async_connection().await.unwrap();
-                match fence.set(&mut data, "state", "old", guard.token()).await {
-                    Ok(()) => "written",
-                    Err(error) if error.kind() == Kind::Lost => "refused",
-                    Err(error) => panic!("{error}"),
-                }
-            }),
-            other => panic!("{other}"),
-        };
-        println!("{MARK}{answer}");
-    }
+    helper::serve_also(tenure_redis::connect, |guard, line| {
+        let url = line.strip_prefix("write ").expect("it is only asked to write");
+        tokio::runtime::Runtime::new().unwrap().block_on(write(guard, url)).to_owned()
+    });
 }
 
-/// Another process, which holds the lock.
-struct Helper {
-    child: Child,
-    ears: Receiver<String>,
-}
-
-impl Helper {
-    fn start(server: &Server) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "pause::helper_process", "--nocapture", "--test-threads=1"])
-            .env(HELPER, server.url())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        let (heard, ears) = channel();
-        std::thread::spawn(move || {
-            for line in output.lines().map_while(Result::ok) {
-                if let Some((_, said)) = line.split_once(MARK)
-                    && heard.send(said.to_owned()).is_err()
-                {
-                    return;
-                }
-            }
-        });
-        Self { child, ears }
-    }
-
-    fn tell(&mut self, line: &str) {
-        writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
-    }
-
-    fn hear(&self) -> String {
-        self.ears.recv_timeout(PATIENCE).expect("the helper answers")
-    }
-
-    fn signal(&self, signal: &str) {
-        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
-        assert!(sent.is_ok_and(|status| status.success()), "a signal can be sent");
-    }
-}
-
-impl Drop for Helper {
-    fn drop(&mut self) {
-        // It may be dead already, which is as good.
-        let _dead = self.child.kill();
-        let _ended = self.child.wait();
+async fn write(guard: &Guard, url: &str) -> &'static str {
+    let (fence, mut data) = (Fence::new("data").unwrap(), data(url).await);
+    match fence.set(&mut data, "state", "old", guard.token()).await {
+        Ok(()) => "written",
+        Err(error) if error.kind() == Kind::Lost => "refused",
+        Err(error) => panic!("{error}"),
     }
 }

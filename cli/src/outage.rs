@@ -1,0 +1,72 @@
+//! An outage: a store that does not answer is asked again, for as long as somebody is willing to wait.
+
+use std::future::pending;
+use std::time::{Duration, Instant};
+
+use crate::bell::Bell;
+use crate::duration::brief;
+use crate::failure::{Failure, UNREACHABLE, say};
+use crate::screen::Screen;
+use crate::supervise::ended_by;
+use crate::waiting::LONG;
+
+const PAUSE_FIRST: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// How long somebody is willing to wait, and since when.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    began: Instant,
+    /// `None` for ever, and zero not at all.
+    wait: Option<Duration>,
+    quiet: bool,
+}
+
+impl Patience {
+    /// It begins now.
+    pub(crate) fn new(wait: Option<Duration>, quiet: bool) -> Self {
+        Self { began: Instant::now(), wait, quiet }
+    }
+
+    /// How long that is, if it is a time.
+    pub(crate) fn wait(&self) -> Option<Duration> {
+        self.wait.filter(|wait| !wait.is_zero())
+    }
+
+    /// Whether nothing is to be said meanwhile.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
+    /// What is left of it; `None` if it has no end.
+    pub(crate) fn left(&self) -> Option<Duration> {
+        self.wait.map(|wait| wait.saturating_sub(self.began.elapsed()))
+    }
+
+    /// Tries again until the store answers or the time is over. Who has named no time is told at once: a
+    /// store whose name is wrong never answers.
+    pub(crate) fn outlast<T>(
+        &self,
+        bell: &mut Bell,
+        mut attempt: impl FnMut(&mut Bell) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let (mut pause, mut told) = (PAUSE_FIRST, self.quiet);
+        loop {
+            let failure = match attempt(bell) {
+                Err(failure) if failure.code() == UNREACHABLE => failure,
+                outcome => return outcome,
+            };
+            let Some(left) = self.left().filter(|left| !left.is_zero()) else {
+                return Err(failure);
+            };
+            if !told && (Screen::of_errors().is_some() || self.began.elapsed() >= LONG) {
+                told = true;
+                say(&format!("{}; trying again for {}", failure.sentence(), brief(left)));
+            }
+            if let Err(signal) = bell.within(pause.min(left), pending::<()>())? {
+                return Err(Failure::silent(ended_by(signal)));
+            }
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+}
