@@ -109,7 +109,7 @@ impl RedisStore {
     /// The name of a line's head, whose part in braces chooses the slot.
     fn name(&self, key: &Key) -> String {
         let prefix = &self.settings.prefix;
-        format!("{prefix}:{{{}{}}}", self.realm, key.canonical(prefix))
+        [prefix, ":{", self.realm, &key.canonical(prefix), "}"].concat()
     }
 
     /// Whether a server's memory is full does not matter to those who make it less so.

@@ -1,8 +1,15 @@
 -- The one ticket there is leaves, as its owner wants, who is known by its id and inbox: only its number is kept.
 local function leave_alone(k, head, who)
   if not head or #head == 9 then return 0 end
-  if string.sub(head, 1, 1) == 'a' and string.sub(head, 18, 49) == who and redis.call('PTTL', k) > KEEP_MS
-    and not redis.pcall('SET', k, 'i' .. string.sub(head, 2, 9), 'PX', KEEP).err then
-    return 2
+  if string.byte(head) ~= ALONE or string.sub(head, 18, 49) ~= who then return end
+  local left = redis.call('PTTL', k)
+  if left <= KEEP_MS then return end
+  local idle, kept = 'i' .. string.sub(head, 2, 9), nil
+  -- That the number lives on for as long as the ticket would have costs less than a new time for it.
+  if left <= 2 * KEEP_MS then
+    kept = redis.pcall('SET', k, idle, 'KEEPTTL')
+  else
+    kept = redis.pcall('SET', k, idle, 'PX', KEEP_MS)
   end
+  if not kept.err then return 2 end
 end

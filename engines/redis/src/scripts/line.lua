@@ -1,5 +1,5 @@
 -- The line of one key. KEYS[1] is its head, a string, of one of three kinds:
---   'i': idle. The last number that was given; it outlives its last ticket by KEEP_MS, so that numbers
+--   'i': idle. The last number that was given; it outlives its last ticket by KEEP_MS or more, so that numbers
 --        grow even past a clock that was set back.
 --   'a': alone. A ticket with nobody behind it: its number and its card. Its life ends KEEP_MS before
 --        the key does. So a free lock is taken with one read and one write.

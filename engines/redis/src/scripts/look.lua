@@ -1,6 +1,6 @@
 -- What others may see of somebody in the line, if there is anybody; nothing is changed.
 if not head or #head == 9 then return false end
-if string.sub(head, 1, 1) == 'a' then
+if string.byte(head) == ALONE then
   return redis.call('PTTL', k) > KEEP_MS and string.sub(head, 34)
 end
 local time = redis.call('TIME')
