@@ -17,6 +17,7 @@
 //! A resource in Redis can refuse the writes of those who hold a lock no more: see [`fence`].
 
 mod acks;
+mod awake;
 mod body;
 mod bundle;
 mod cluster;

@@ -13,6 +13,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::acks::Acks;
+use crate::awake::Awake;
 use crate::bundle::{self, Bundle, Bundles, Next, Wish};
 use crate::facts::Facts;
 use crate::mail::Mail;
@@ -62,6 +63,7 @@ pub(crate) struct Live {
     pub(crate) since: Instant,
     pub(crate) acks: Acks,
     pub(crate) bundles: Bundles,
+    awake: Awake,
     /// Which server it leads to.
     address: Arc<str>,
     number: u64,
@@ -166,6 +168,12 @@ impl Link {
         answer
     }
 
+    /// Sends the call of a script whose answer somebody is in a hurry for: on the caller's own runtime.
+    pub(crate) async fn call_awake(&self, live: &Live, call: &Cmd) -> RedisResult<Value> {
+        let called = self.call(live, call);
+        if self.listens { called.await } else { live.awake.wait(called).await }
+    }
+
     /// Sends a verb together with others, where many are under way already. `None`: it has to go by itself,
     /// because few are, or because somebody else is in its line.
     pub(crate) async fn bundled(&self, live: &Arc<Live>, wish: &Wish<'_>) -> bundle::Answer {
@@ -192,7 +200,7 @@ impl Link {
 
     async fn carry(self: Arc<Self>, live: Arc<Live>, bundle: Bundle) {
         let call = bundle.call(&self.common.scripts.bundle);
-        bundle.answer(self.call(&live, &call).await);
+        bundle.answer(self.call_awake(&live, &call).await);
     }
 
     fn give_up(&self, number: u64) {
@@ -221,6 +229,7 @@ impl Link {
             since: Instant::now(),
             acks: Acks::default(),
             bundles: Bundles::default(),
+            awake: Awake::default(),
             address: address.into(),
             number,
             era,

@@ -152,10 +152,12 @@ impl Route<'_> {
     ) -> RedisResult<Value> {
         let Self::Server(link, live) = self else { return self.call(&call()).await };
         let _counted = live.bundles.one_more();
-        if let Some(wish) = wish
-            && let Some(answer) = link.bundled(live, &wish).await?
-        {
+        let Some(wish) = wish else { return link.call(live, &call()).await };
+        if let Some(answer) = link.bundled(live, &wish).await? {
             return Ok(answer);
+        }
+        if wish.is_join() {
+            return link.call_awake(live, &call()).await;
         }
         link.call(live, &call()).await
     }
