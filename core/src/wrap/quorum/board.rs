@@ -38,8 +38,9 @@ impl Board {
         self.0.iter().map(answered).collect()
     }
 
-    pub(super) fn name(&self, store: usize) -> &str {
-        &self.0[store].name
+    /// What went wrong, and where.
+    pub(super) fn sentence(&self, store: usize, error: &Error) -> String {
+        sentence(&self.0[store].name, error)
     }
 
     pub(super) fn write(&self, store: usize, trouble: Option<&Error>) {
@@ -56,9 +57,31 @@ impl fmt::Display for Board {
             match store.last {
                 None => write!(f, "{end}{}: not asked yet", store.name)?,
                 Some(Ok(())) => write!(f, "{end}{}: answers", store.name)?,
-                Some(Err(error)) => write!(f, "{end}{}: {error}", store.name)?,
+                Some(Err(error)) => write!(f, "{end}{}", sentence(&store.name, &error))?,
             }
         }
         Ok(())
+    }
+}
+
+/// Says which store it was, unless the error does.
+fn sentence(name: &str, error: &Error) -> String {
+    let error = error.to_string();
+    if error.contains(name) { error } else { format!("{name}: {error}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_is_named_once() {
+        let board = Board::new(["a:1".to_owned(), "b:2".to_owned()]);
+        board.write(0, Some(&Error::unavailable("the server a:1 cannot be reached")));
+        board.write(1, Some(&Error::unavailable("no answer within 250ms")));
+        assert_eq!(
+            board.to_string(),
+            "the server a:1 cannot be reached\nb:2: no answer within 250ms"
+        );
     }
 }

@@ -136,7 +136,7 @@ impl<T> Poll<T> {
         let mut sentence = format!("fewer than {majority} of {} stores {did}", self.outcomes.len());
         for (node, outcome) in self.outcomes().enumerate() {
             if let Some(Err(error)) = outcome {
-                let _infallible = write!(sentence, "; {}: {error}", self.board.name(node));
+                let _infallible = write!(sentence, "; {}", self.board.sentence(node, error));
             }
         }
         Error::unavailable(sentence)
