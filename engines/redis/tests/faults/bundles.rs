@@ -116,7 +116,9 @@ fn the_lost_answer_to_a_bundle_leaves_each_of_it_unknown_and_twice_is_once() {
                     }
                 }
             }
-            assert!(unknown > 1, "a bundle was cut");
+            // As many as had gathered by then, which may be one, and whatever else was under way.
+            println!("{act:?}: {unknown} are unknown");
+            assert!(unknown > 0, "a bundle was cut");
             let places = join_all(tickets.iter().map(join)).await;
             for (ticket, place) in tickets.iter().zip(places) {
                 let (place, line) = (place.unwrap().unwrap(), onlooker.line(&ticket.key).await);
