@@ -42,6 +42,16 @@ impl Stage {
         assert_eq!(place.standing, Standing::Waiting);
     }
 
+    /// A ticket that holds, and those that wait for it to leave.
+    async fn held<const WAITERS: usize>(&self) -> (Ticket, [Ticket; WAITERS]) {
+        let (holder, waiters) = (ticket(), [(); WAITERS].map(|()| ticket()));
+        self.quorum.join(&holder, Patience::Wait).await.unwrap().unwrap();
+        for waiter in &waiters {
+            self.wait(waiter).await;
+        }
+        (holder, waiters)
+    }
+
     async fn renewed(&self, ticket: &Ticket) -> Standing {
         self.quorum.renew(ticket).await.unwrap().unwrap().standing
     }
@@ -83,12 +93,7 @@ fn ticket() -> Ticket {
 fn only_the_first_of_a_hundred_tries() {
     World::run(1, |world| async move {
         let stage = Stage::new(&world);
-        let holder = ticket();
-        stage.quorum.join(&holder, Patience::Wait).await.unwrap().unwrap();
-        let waiters: Vec<_> = (0..100).map(|_| ticket()).collect();
-        for waiter in &waiters {
-            stage.wait(waiter).await;
-        }
+        let (_holder, waiters) = stage.held::<100>().await;
         let all_renew = async {
             for waiter in &waiters {
                 assert_eq!(stage.renewed(waiter).await, Standing::Waiting);
@@ -103,10 +108,7 @@ fn only_the_first_of_a_hundred_tries() {
 fn whoever_leaves_tells_the_next_which_comes_in_at_its_first_try() {
     World::run(1, |world| async move {
         let stage = Stage::new(&world);
-        let (holder, first, second) = (ticket(), ticket(), ticket());
-        stage.quorum.join(&holder, Patience::Wait).await.unwrap().unwrap();
-        stage.wait(&first).await;
-        stage.wait(&second).await;
+        let (holder, [first, second]) = stage.held().await;
         assert_eq!(stage.quorum.leave(&holder, Leave::Now).await.unwrap(), Left::Holding);
         assert_eq!(stage.renewed(&first).await, Standing::Holding);
         let hand_over = async {
@@ -126,10 +128,7 @@ fn whoever_leaves_tells_the_next_which_comes_in_at_its_first_try() {
 fn a_turn_that_is_given_up_goes_to_the_next() {
     World::run(1, |world| async move {
         let stage = Stage::new(&world);
-        let (holder, first, second) = (ticket(), ticket(), ticket());
-        stage.quorum.join(&holder, Patience::Wait).await.unwrap().unwrap();
-        stage.wait(&first).await;
-        stage.wait(&second).await;
+        let (_holder, [first, second]) = stage.held().await;
         assert_eq!(stage.quorum.leave(&first, Leave::Now).await.unwrap(), Left::Waiting);
         stage.quorum.watch(&second, Standing::Waiting).await.unwrap();
         let (joins, standing) = stage.joins_of(stage.renewed(&second)).await;
@@ -159,9 +158,7 @@ fn readers_have_their_turn_together() {
 fn where_a_line_cannot_be_reached_they_stand_in_another() {
     World::run(1, |world| async move {
         let stage = Stage::new(&world);
-        let (holder, waiter) = (ticket(), ticket());
-        stage.quorum.join(&holder, Patience::Wait).await.unwrap().unwrap();
-        stage.wait(&waiter).await;
+        let (holder, [waiter]) = stage.held().await;
         let mut lines = Vec::new();
         for _ in 0..STORES {
             let mut standing = Vec::new();

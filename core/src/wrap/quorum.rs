@@ -155,14 +155,14 @@ fn held(number: u64, life: Option<Duration>) -> Place {
 }
 
 /// Served by nobody: nothing of it lives in the stores that could end, but its place among those who wait,
-/// for which it can get another.
-fn trying(ahead: u64, look: Option<Duration>) -> Place {
+/// which this is if it has one, and for which it can get another.
+fn trying(place: Option<Place>) -> Place {
     Place {
         number: 0,
         standing: Standing::Waiting,
-        ahead: ahead.max(1),
+        ahead: place.map_or(1, |place| place.ahead.max(1)),
         life: None,
-        look,
+        look: place.and_then(|place| place.look),
         leaving: false,
     }
 }
@@ -203,10 +203,7 @@ impl Engine for Quorum {
         if let Ok(None) = joined
             && patience == Patience::Wait
         {
-            joined = self.stand_in_line(ticket).await.map(|place| {
-                let (ahead, look) = place.map_or((1, None), |place| (place.ahead, place.look));
-                Some(trying(ahead, look))
-            });
+            joined = self.stand_in_line(ticket).await.map(|place| Some(trying(place)));
         }
         // Where it is in, or may be, its owner goes on with it, or gives it back.
         if !matches!(&joined, Ok(Some(_))) && !joined.as_ref().is_err_and(Error::is_unknown) {

@@ -27,6 +27,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// How often the sentinels are asked who the master is, while all seems well.
 const PATROL_PAUSE: Duration = Duration::from_secs(1);
 
+const ENDED: &str = "the runtime that speaks to the server has ended";
+
 /// What every link of one client has in common.
 pub(crate) struct Common {
     pub(crate) settings: Settings,
@@ -193,9 +195,7 @@ impl Link {
                 }
             })),
         }
-        let ended =
-            || Err(io::Error::other("the runtime that speaks to the server has ended").into());
-        answered.await.unwrap_or_else(|_| ended())
+        answered.await.unwrap_or_else(|_| Err(io::Error::other(ENDED).into()))
     }
 
     async fn carry(self: Arc<Self>, live: Arc<Live>, bundle: Bundle) {
@@ -278,7 +278,7 @@ impl Link {
 }
 
 fn ended() -> Error {
-    Error::unavailable("the runtime that speaks to the server has ended")
+    Error::unavailable(ENDED)
 }
 
 impl Drop for Link {

@@ -63,12 +63,17 @@ impl<T: Send + 'static> Poll<T> {
     fn give_up(&mut self, patience: Duration) {
         for (node, outcome) in self.outcomes.iter_mut().enumerate() {
             if outcome.is_none() {
-                let error = Error::unavailable(format!("no answer within {patience:?}"));
+                let error = late(patience);
                 self.board.write(node, Some(&error));
                 *outcome = Some(Err(error));
             }
         }
     }
+}
+
+/// A store had its time to answer.
+pub(super) fn late(patience: Duration) -> Error {
+    Error::unavailable(format!("no answer within {patience:?}"))
 }
 
 /// The verbs that are under way, by the store that was asked.

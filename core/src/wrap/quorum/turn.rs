@@ -8,11 +8,11 @@
 use futures_util::future::{Either, select};
 
 use super::book::Known;
+use super::poll::late;
 use super::{Quorum, trying};
 use crate::sweep::Trace;
 use crate::{
-    Engine as _, Error, Kind, Leave, Patience, Place, Result, Standing, Ticket, TicketId, Time,
-    Wake,
+    Engine as _, Kind, Leave, Patience, Place, Result, Standing, Ticket, TicketId, Time, Wake,
 };
 
 /// A place in the line of those who wait.
@@ -40,10 +40,10 @@ impl Quorum {
             },
             None => self.stand_in_line(ticket).await?,
         };
-        if let Some(place) = turn.filter(|place| place.standing == Standing::Waiting) {
-            return Ok(trying(place.ahead, place.look));
+        if turn.is_some_and(|place| place.standing == Standing::Waiting) {
+            return Ok(trying(turn));
         }
-        Ok(self.try_join(ticket).await?.unwrap_or(trying(1, None)))
+        Ok(self.try_join(ticket).await?.unwrap_or(trying(None)))
     }
 
     /// Stands in line, in the first store that answers. `None`: in none of them.
@@ -142,9 +142,7 @@ impl Quorum {
     async fn in_time<T>(&self, verb: impl Future<Output = Result<T>>) -> Result<T> {
         match select(std::pin::pin!(verb), self.host.sleep(self.patience)).await {
             Either::Left((outcome, _)) => outcome,
-            Either::Right(_) => {
-                Err(Error::unavailable(format!("no answer within {:?}", self.patience)))
-            }
+            Either::Right(_) => Err(late(self.patience)),
         }
     }
 }
