@@ -144,9 +144,14 @@ impl Hold {
         !self.is_over() && now.has_reached(self.due)
     }
 
-    /// How long it can be relied on without another renewal; `None` if the kernel sees to it.
+    /// How long it can be relied on without another renewal; `None` if the kernel sees to it, and
+    /// nothing once it is over.
     pub(crate) fn remaining(&self, now: Time) -> Option<Duration> {
-        (self.deadline != Time::NEVER).then(|| now.until(self.deadline))
+        if self.is_over() {
+            return Some(Duration::ZERO);
+        }
+        let end = self.deadline.min(self.enough);
+        (end != Time::NEVER).then(|| now.until(end))
     }
 
     /// Whether it is lost or released.

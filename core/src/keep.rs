@@ -1,6 +1,7 @@
 //! The keeper gives signs of life for every ticket, served or waiting, and tells each loss in time.
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -33,9 +34,36 @@ pub(crate) struct Keeper {
 struct Book {
     pages: BTreeMap<Page, Arc<Kept>>,
     count: u64,
+    pace: Pace,
     /// When the keeper will look into the book by itself; `None` while it does not run.
     wakes: Option<u64>,
     closed: bool,
+}
+
+/// One scale for both clocks, on which what is due by *either* of them has come: each step forward is
+/// the larger of the two clocks' own. So no clock that is slewed makes the keeper look too late; that
+/// it may look too soon costs a look.
+#[derive(Default)]
+struct Pace {
+    seen: Option<Time>,
+    passed_ns: u64,
+}
+
+impl Pace {
+    fn read(&mut self, now: Time) -> u64 {
+        let seen = self.seen.unwrap_or(now);
+        let boot = now.boot_ns.saturating_sub(seen.boot_ns);
+        let raw = now.raw_ns.saturating_sub(seen.raw_ns);
+        self.passed_ns = self.passed_ns.saturating_add(boot.max(raw));
+        self.seen = Some(seen.max(now));
+        self.passed_ns
+    }
+
+    /// When a moment will have come, on this scale.
+    fn when(&mut self, now: Time, moment: Time) -> u64 {
+        let until = u64::try_from(now.until(moment).as_nanos()).unwrap_or(u64::MAX);
+        self.read(now).saturating_add(until)
+    }
 }
 
 impl Keeper {
@@ -49,7 +77,7 @@ impl Keeper {
         let Some(next) = kept.with(|hold| hold.next(now)) else { return };
         let mut book = self.book();
         let starts = book.wakes.is_none();
-        let sooner = book.write(kept, next);
+        let sooner = book.write(kept, now, next);
         drop(book);
         if starts {
             let keeper = self.clone();
@@ -71,7 +99,11 @@ impl Keeper {
     pub(crate) async fn renew(&self, kept: &Kept) -> State {
         let ticket = kept.ticket();
         let sent = self.host.now();
-        let answer = self.engine.renew(&ticket).await;
+        // An engine that panics over one ticket must not end the renewals of all others.
+        let answer = AssertUnwindSafe(self.engine.renew(&ticket)).catch_unwind().await;
+        let answer = answer.unwrap_or_else(|_panic| {
+            Err(Error::unavailable(format!("the engine panicked while it renewed {:?}", kept.key)))
+        });
         kept.hear(sent, self.host.now(), answer)
     }
 
@@ -105,10 +137,11 @@ impl Keeper {
         if book.closed {
             return None;
         }
-        let planned = book.wakes.filter(|wakes| *wakes > now.boot_ns).unwrap_or(u64::MAX);
+        let now = book.pace.read(now);
+        let planned = book.wakes.filter(|wakes| *wakes > now).unwrap_or(u64::MAX);
         let due = book.pages.first_key_value().map_or(u64::MAX, |((due, _), _)| *due).min(planned);
         book.wakes = Some(due);
-        let nap = Duration::from_nanos(due.saturating_sub(now.boot_ns));
+        let nap = Duration::from_nanos(due.saturating_sub(now));
         Some(if book.pages.is_empty() { nap } else { nap.min(NAP_MAX) })
     }
 
@@ -179,7 +212,7 @@ impl Keeper {
         let mut book = self.book();
         let Some(page) = kept.turn_page(None) else { return };
         if let (Some(kept), Some(next)) = (book.pages.remove(&page), next)
-            && book.write(&kept, next)
+            && book.write(&kept, now, next)
         {
             self.sooner.notify_one();
         }
@@ -191,15 +224,15 @@ impl Keeper {
 }
 
 impl Book {
-    fn due(&self, now: Time) -> Vec<Arc<Kept>> {
-        let due = self.pages.range(..=(now.boot_ns, u64::MAX));
+    fn due(&mut self, now: Time) -> Vec<Arc<Kept>> {
+        let due = self.pages.range(..=(self.pace.read(now), u64::MAX));
         due.map(|(_, kept)| kept.clone()).collect()
     }
 
     /// Whether the keeper must be told, because it will not look that soon by itself.
-    fn write(&mut self, kept: &Arc<Kept>, next: Time) -> bool {
+    fn write(&mut self, kept: &Arc<Kept>, now: Time, next: Time) -> bool {
         self.count += 1;
-        let page = (next.boot_ns, self.count);
+        let page = (self.pace.when(now, next), self.count);
         kept.turn_page(Some(page));
         self.pages.insert(page, kept.clone());
         let wakes = self.wakes.replace(self.wakes.map_or(page.0, |wakes| wakes.min(page.0)));
