@@ -1,7 +1,7 @@
 //! Several locks as one: taken in one order by everybody, lost together.
 
 use std::fmt;
-use std::pin::Pin;
+use std::future::pending;
 use std::time::Duration;
 
 use futures_util::future::select_all;
@@ -41,33 +41,71 @@ impl All {
     terms!();
 
     /// Waits for all of them. Cancel-safe, like [`Mutex::lock`](crate::Mutex::lock).
-    pub async fn lock(&self) -> Result<AllGuard> {
-        let mut guard = AllGuard(Vec::new());
-        for claim in self.claims()? {
-            guard.0.push(claim.wait(Share::WHOLE).await?);
-            guard.check()?;
+    ///
+    /// If one of them is lost while the others are waited for, all are given back. It begins anew where the
+    /// program was paused or the store was out of reach, and ends where an operator broke one.
+    pub fn lock(&self) -> impl Future<Output = Result<AllGuard>> + Send + use<> {
+        let all = self.clone();
+        async move {
+            let taken = all.take(None).await?;
+            taken.ok_or_else(|| Error::unavailable("the store turned away who would have waited"))
         }
-        Ok(guard)
     }
 
     /// Takes all of them if all are free, and answers `None` otherwise.
-    pub async fn try_lock(&self) -> Result<Option<AllGuard>> {
-        self.lock_within(Duration::ZERO).await
+    pub fn try_lock(&self) -> impl Future<Output = Result<Option<AllGuard>>> + Send + use<> {
+        self.lock_within(Duration::ZERO)
     }
 
     /// Waits for all of them together for so long, and answers `None` if that was in vain.
-    pub async fn lock_within(&self, time: Duration) -> Result<Option<AllGuard>> {
-        let host = &self.claim.locks.inner.host;
-        let deadline: Time = host.now().plus(time);
-        let mut guard = AllGuard(Vec::new());
-        for claim in self.claims()? {
-            let remaining = host.now().until(deadline);
-            match claim.wait_for(Share::WHOLE, remaining).await? {
-                Some(one) => guard.0.push(one),
-                None => return Ok(None),
-            }
-            guard.check()?;
+    pub fn lock_within(
+        &self,
+        time: Duration,
+    ) -> impl Future<Output = Result<Option<AllGuard>>> + Send + use<> {
+        let all = self.clone();
+        async move {
+            let deadline = all.claim.locks.inner.host.now().plus(time);
+            all.take(Some(deadline)).await
         }
+    }
+
+    async fn take(&self, deadline: Option<Time>) -> Result<Option<AllGuard>> {
+        let claims = self.claims()?;
+        loop {
+            match self.take_each(&claims, deadline).await {
+                Err(Stopped::Slept(loss)) => {
+                    tracing::info!(%loss, "one of several locks was lost; taking all of them anew");
+                }
+                Err(Stopped::Failed(error)) => return Err(error),
+                Ok(taken) => return Ok(taken),
+            }
+        }
+    }
+
+    /// Takes one after the other, for as long as those that are taken are held.
+    async fn take_each(
+        &self,
+        claims: &[Claim],
+        deadline: Option<Time>,
+    ) -> Result<Option<AllGuard>, Stopped> {
+        let host = &self.claim.locks.inner.host;
+        let mut guard = AllGuard(Vec::new());
+        for claim in claims {
+            let next = async {
+                match deadline {
+                    None => claim.wait(Share::WHOLE).await.map(Some),
+                    Some(deadline) => {
+                        claim.wait_for(Share::WHOLE, host.now().until(deadline)).await
+                    }
+                }
+            };
+            match guard.run(next).await.map_err(Stopped::by)? {
+                Ok(Some(one)) => guard.0.push(one),
+                Ok(None) => return Ok(None),
+                Err(error) => return Err(Stopped::Failed(error)),
+            }
+        }
+        guard.check().map_err(Stopped::by)?;
         Ok(Some(guard))
     }
 
@@ -81,6 +119,24 @@ impl All {
         keys.dedup();
         let claim = |key| Claim { locks: locks.clone(), key: Ok(key), terms: terms.clone() };
         Ok(keys.into_iter().map(claim).collect())
+    }
+}
+
+/// Why not all of them were taken.
+enum Stopped {
+    /// One was lost through no fault of anybody's: all can be taken anew.
+    Slept(Loss),
+    Failed(Error),
+}
+
+impl Stopped {
+    fn by(error: Error) -> Self {
+        match error.loss() {
+            Some(loss @ (Loss::Expired | Loss::SessionGone | Loss::Unreachable)) => {
+                Self::Slept(loss)
+            }
+            _ => Self::Failed(error),
+        }
     }
 }
 
@@ -105,9 +161,20 @@ impl AllGuard {
     }
 
     /// Returns when the first of them is lost. See [`Held::lost`](crate::Held::lost).
+    /// Never returns once they are released.
     pub async fn lost(&self) -> Loss {
-        let each = self.0.iter().map(|guard| Box::pin(guard.lost()) as Pin<Box<_>>);
-        select_all(each).await.0
+        if self.0.is_empty() {
+            return pending().await;
+        }
+        select_all(self.0.iter().map(|guard| Box::pin(guard.lost()))).await.0
+    }
+
+    /// Renews all of them now. See [`Held::extend`](crate::Held::extend).
+    pub async fn extend(&self) -> Result<()> {
+        for guard in &self.0 {
+            guard.extend().await?;
+        }
+        Ok(())
     }
 
     /// Works under the locks. See [`Held::run`](crate::Held::run).

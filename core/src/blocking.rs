@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use crate::event::Scope;
 use crate::{
-    All, AllGuard, Block, Counter, Election, Guard, Key, Leader, Leaders, Left, Locks, Loss, Mutex,
-    Place, Result, RwLock, Seen, Semaphore, Sequence, Tally, Ticket, TicketId, Warning, Watch,
-    WriteGuard,
+    All, AllGuard, Block, Counter, Election, Guard, Held, Key, Leader, Leaders, Left, Locks, Loss,
+    Mutex, Place, Result, RwLock, Seen, Semaphore, Sequence, Tally, Ticket, TicketId, Warning,
+    Watch, WriteGuard,
 };
 
 /// Something of Tenure whose verbs block. What needs no waiting, it does as before.
@@ -28,6 +28,10 @@ impl Locks {
 }
 
 impl<T> Blocking<T> {
+    pub(crate) fn new(inner: T) -> Self {
+        Self(inner)
+    }
+
     /// The async one.
     pub fn into_inner(self) -> T {
         self.0
@@ -73,6 +77,41 @@ macro_rules! verbs {
             })*
         }
     };
+}
+
+/// The terms of a primitive, chosen as on the async one.
+macro_rules! terms {
+    ($type:ty: $($term:ident($($arg:ident: $arg_type:ty)?);)*) => {
+        impl Blocking<$type> {
+            $(#[doc = concat!("See the async one's `", stringify!($term), "`.")]
+            #[must_use]
+            pub fn $term(self $(, $arg: $arg_type)?) -> Self {
+                Self(self.0.$term($($arg)?))
+            })*
+        }
+    };
+}
+
+/// The terms that every primitive has which is held.
+macro_rules! terms_of_what_is_held {
+    ($($type:ty)*) => {
+        $(terms! { $type:
+            ttl(ttl: Duration);
+            renew_every(period: Duration);
+            margin(margin: Duration);
+            drift_ppm(drift_ppm: u32);
+            note(note: impl Into<Arc<str>>);
+            max_hold(time: Duration);
+            by_hand();
+        })*
+    };
+}
+
+terms_of_what_is_held! { Mutex RwLock Semaphore All Election }
+
+terms! { Counter:
+    window(per: Duration);
+    limit(limit: u64);
 }
 
 fn same<T>(answer: T) -> T {
@@ -140,6 +179,8 @@ verbs! { Locks:
     force_out(key: &str, id: TicketId) -> Result<Left>, same;
     /// See [`Locks::settled`].
     settled() -> (), same;
+    /// See [`Locks::close`].
+    close() -> (), same;
 }
 
 verbs! { Mutex:
@@ -219,15 +260,31 @@ verbs! { Counter:
     get() -> Result<Tally>, same;
 }
 
-verbs! { Guard:
-    /// See [`Held::extend`](crate::Held::extend).
+/// The verbs of everything that is held.
+macro_rules! verbs_of_what_is_held {
+    ($($type:ty)*) => {
+        $(verbs! { $type:
+            /// See [`Held::extend`].
+            extend() -> Result<()>, same;
+            /// See [`Held::lost`].
+            lost() -> Loss, same;
+            /// See [`Held::ended`].
+            ended() -> Option<Loss>, same;
+            /// See [`Held::warned`].
+            warned() -> Warning, same;
+            /// See [`Held::set_note`].
+            set_note(note: &str) -> Result<()>, same;
+        })*
+    };
+}
+
+verbs_of_what_is_held! { Held Guard WriteGuard }
+
+verbs! { AllGuard:
+    /// See [`AllGuard::extend`].
     extend() -> Result<()>, same;
-    /// See [`Held::lost`](crate::Held::lost).
+    /// See [`AllGuard::lost`].
     lost() -> Loss, same;
-    /// See [`Held::warned`](crate::Held::warned).
-    warned() -> Warning, same;
-    /// See [`Held::set_note`](crate::Held::set_note).
-    set_note(note: &str) -> Result<()>, same;
 }
 
 impl Blocking<Guard> {

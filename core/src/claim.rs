@@ -23,30 +23,47 @@ impl Claim {
         self.key.as_ref().map_err(Clone::clone)
     }
 
-    /// Waits as long as it takes.
-    pub(crate) async fn wait(&self, share: Share) -> Result<Guard> {
-        self.acquire(share, Wait::Ever).await?.ok_or_else(|| {
-            Error::unavailable("the store turned away a ticket whose owner would have waited")
-        })
+    /// Waits as long as it takes. This future, like the others here, owns what it needs, so that it
+    /// can be spawned.
+    pub(crate) fn wait(&self, share: Share) -> impl Future<Output = Result<Guard>> + Send + use<> {
+        let acquired = self.acquire(share, Wait::Ever);
+        async move {
+            acquired.await?.ok_or_else(|| {
+                Error::unavailable("the store turned away a ticket whose owner would have waited")
+            })
+        }
     }
 
     /// Takes it if it is free.
-    pub(crate) async fn attempt(&self, share: Share) -> Result<Option<Guard>> {
-        self.acquire(share, Wait::Never).await
+    pub(crate) fn attempt(
+        &self,
+        share: Share,
+    ) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
+        self.acquire(share, Wait::Never)
     }
 
     /// Waits for so long.
-    pub(crate) async fn wait_for(&self, share: Share, time: Duration) -> Result<Option<Guard>> {
-        self.acquire(share, Wait::For(time)).await
+    pub(crate) fn wait_for(
+        &self,
+        share: Share,
+        time: Duration,
+    ) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
+        self.acquire(share, Wait::For(time))
     }
 
-    async fn acquire(&self, share: Share, wait: Wait) -> Result<Option<Guard>> {
-        let inner = &self.locks.inner;
-        let rhythm = self.terms.rhythm(&inner.profile)?;
-        let plain = self.locks.ticket(self.key()?.clone());
-        let note: Arc<str> = self.terms.note.clone().unwrap_or_else(|| plain.note.clone());
-        let ticket = Ticket { share, ttl: self.terms.ttl, note, ..plain };
-        acquire(inner, &ticket, rhythm, wait).await
+    fn acquire(
+        &self,
+        share: Share,
+        wait: Wait,
+    ) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
+        let Self { locks, key, terms } = self.clone();
+        async move {
+            let rhythm = terms.rhythm(&locks.inner.profile)?;
+            let plain = locks.ticket(key?);
+            let note: Arc<str> = terms.note.unwrap_or_else(|| plain.note.clone());
+            let ticket = Ticket { share, ttl: terms.ttl, note, ..plain };
+            acquire(&locks.inner, &ticket, rhythm, wait).await
+        }
     }
 }
 
@@ -92,6 +109,11 @@ macro_rules! terms {
         pub fn max_hold(mut self, time: std::time::Duration) -> Self {
             self.claim.terms.max_hold = Some(time);
             self
+        }
+
+        /// The same for programs without async.
+        pub fn blocking(&self) -> crate::blocking::Blocking<Self> {
+            crate::blocking::Blocking::new(self.clone())
         }
 
         /// It is not renewed by itself, only by [`extend`](crate::Held::extend).

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::blocking::Blocking;
 use crate::claim::Claim;
 use crate::{Engine as _, Error, Locks, NUMBER_MAX, Result, TTL_MAX, Tally, Window};
 
@@ -23,6 +24,11 @@ impl Locks {
 }
 
 impl Counter {
+    /// The same for programs without async.
+    pub fn blocking(&self) -> Blocking<Self> {
+        Blocking::new(self.clone())
+    }
+
     /// How long a window lasts. A window that runs goes on as it began.
     pub fn window(mut self, per: Duration) -> Self {
         self.window.per = per;

@@ -8,17 +8,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_core::Stream;
-use futures_util::stream::{StreamExt as _, unfold};
 
 use crate::claim::{Claim, terms};
+use crate::endless::{Endless, Rest, Source};
 use crate::event::{Event, Scope, What};
 use crate::locks::Inner;
 use crate::{
-    Engine as _, Guard, Held, Key, Locks, Result, Share, Standing, Ticket, TicketId, Watch,
+    Engine as _, Guard, Held, Key, Kind, Locks, Result, Share, Standing, Ticket, TicketId, Watch,
 };
-
-const PAUSE_FIRST: Duration = Duration::from_millis(100);
-const PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// At most one leader at a time. Made by [`Locks::election`].
 #[derive(Clone, Debug)]
@@ -29,6 +26,7 @@ pub struct Election {
 
 /// Who leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Leader {
     /// The number of the term: each is above the last.
     pub token: u64,
@@ -54,18 +52,21 @@ impl Election {
     /// [`set_note`](Held::set_note) tells the followers something new.
     ///
     /// Cancel-safe, like [`Mutex::lock`](crate::Mutex::lock).
-    pub async fn campaign(&self) -> Result<Guard> {
-        self.claim.wait(Share::WHOLE).await
+    pub fn campaign(&self) -> impl Future<Output = Result<Guard>> + Send + use<> {
+        self.claim.wait(Share::WHOLE)
     }
 
     /// Takes the seat if it is free, and answers `None` otherwise.
-    pub async fn try_campaign(&self) -> Result<Option<Guard>> {
-        self.claim.attempt(Share::WHOLE).await
+    pub fn try_campaign(&self) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
+        self.claim.attempt(Share::WHOLE)
     }
 
     /// Waits to be elected for so long, and answers `None` if that was in vain.
-    pub async fn campaign_within(&self, time: Duration) -> Result<Option<Guard>> {
-        self.claim.wait_for(Share::WHOLE, time).await
+    pub fn campaign_within(
+        &self,
+        time: Duration,
+    ) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
+        self.claim.wait_for(Share::WHOLE, time)
     }
 
     /// Campaigns, does the leader's work, and campaigns again if the seat is lost before it is done.
@@ -75,7 +76,13 @@ impl Election {
     /// What the work has spawned elsewhere is its own to stop: hand it the term and let it
     /// [`check`](Held::check).
     ///
-    /// A store that cannot be reached is no reason to give up: it is asked again, with growing pauses.
+    /// A store that cannot be reached is no reason to give up, nor is a ticket that was taken out of the
+    /// line while it waited (a store that lost its data, an operator): it stands again, after pauses that
+    /// grow to ten seconds.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the work, and gives up the seat in the background.
     pub async fn run<F, Work>(&self, mut work: F) -> Result<Work::Output>
     where
         F: FnMut(Held) -> Work,
@@ -94,15 +101,15 @@ impl Election {
         }
     }
 
-    /// Campaigns through outages of the store.
+    /// Campaigns through outages of the store, and again when its ticket is gone from the line.
     async fn campaign_on(&self) -> Result<Guard> {
-        let mut pause = PAUSE_FIRST;
+        let host = &*self.claim.locks.inner.host;
+        let mut rest = Rest::default();
         loop {
-            match self.campaign().await {
-                Err(error) if error.is_unknown() => {
-                    tracing::warn!(%error, ?pause, "no campaign; trying again");
-                    self.claim.locks.inner.host.sleep(pause).await;
-                    pause = (pause * 2).min(PAUSE_MAX);
+            rest.over(host).await;
+            match rest.after(self.campaign().await, host) {
+                Err(error) if matches!(error.kind(), Kind::Unavailable | Kind::Lost) => {
+                    tracing::warn!(%error, "no campaign; trying again");
                 }
                 campaign => return campaign,
             }
@@ -124,11 +131,8 @@ impl Election {
         let watch = Watch::start(&inner, Scope::Key(key.clone())).await?;
         let now = leader(&inner, &key).await?;
         let told = VecDeque::from([now.clone()]);
-        let observer = Observer { inner, key, watch, now, told };
-        Ok(Leaders(Box::pin(unfold(observer, |mut observer| async move {
-            let leader = observer.next().await;
-            Some((leader, observer))
-        }))))
+        let (gap, rest) = (false, Rest::default());
+        Ok(Leaders(Endless::new(Observer { inner, key, watch, now, told, gap, rest })))
     }
 }
 
@@ -146,12 +150,16 @@ impl Leader {
 
 /// The leaders of an election, one after the other. It never ends.
 #[must_use = "a stream does nothing until it is polled"]
-pub struct Leaders(Pin<Box<dyn Stream<Item = Result<Option<Leader>>> + Send>>);
+pub struct Leaders(Endless<Option<Leader>>);
 
 impl Leaders {
     /// The next leader, or `None` when nobody leads any more.
+    ///
+    /// # Cancel safety
+    ///
+    /// No term is missed if the future is dropped: the next call goes on where this one was.
     pub async fn next(&mut self) -> Result<Option<Leader>> {
-        self.0.next().await.expect("it never ends")
+        self.0.next().await
     }
 }
 
@@ -159,7 +167,7 @@ impl Stream for Leaders {
     type Item = Result<Option<Leader>>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.0.as_mut().poll_next(context)
+        self.0.poll_next(context)
     }
 }
 
@@ -175,26 +183,39 @@ struct Observer {
     watch: Watch,
     now: Option<Leader>,
     told: VecDeque<Option<Leader>>,
+    /// Some events were missed, and the line has not been looked at since.
+    gap: bool,
+    rest: Rest,
 }
 
-impl Observer {
+impl Source for Observer {
+    type Item = Option<Leader>;
+
     async fn next(&mut self) -> Result<Option<Leader>> {
         loop {
             if let Some(leader) = self.told.pop_front() {
                 return Ok(leader);
             }
+            if self.gap {
+                // The gap stays until a look has succeeded, however often it fails.
+                let host = &*self.inner.host;
+                self.rest.over(host).await;
+                let now = self.rest.after(leader(&self.inner, &self.key).await, host)?;
+                self.gap = false;
+                if now != self.now {
+                    self.tell(now);
+                }
+                continue;
+            }
             match self.watch.next().await? {
                 crate::Seen::Event(event) => self.hear(&event),
-                crate::Seen::Gap => {
-                    let now = leader(&self.inner, &self.key).await?;
-                    if now != self.now {
-                        self.tell(now);
-                    }
-                }
+                crate::Seen::Gap => self.gap = true,
             }
         }
     }
+}
 
+impl Observer {
     fn hear(&mut self, event: &Event) {
         let token = self.now.as_ref().map(|leader| leader.token);
         let is_now = token == Some(event.number);

@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::Loss;
+use crate::{Key, Loss};
 
 /// What every verb of Tenure answers with.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -27,7 +27,7 @@ struct Inner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// Stop: the lock is no longer held.
+    /// Stop: the lock is no longer held; or, to somebody who waited for it, it will not be.
     Lost,
     /// Try again later: the store did not answer, and whether it acted is unknown.
     /// Tenure has already tried again where that can help.
@@ -44,6 +44,14 @@ impl Error {
     /// The lock is no longer held, for this reason.
     pub fn lost(loss: Loss) -> Self {
         let mut error = Self::new(Kind::Lost, format!("the lock is lost: {loss}"));
+        Arc::make_mut(&mut error.0).loss = Some(loss);
+        error
+    }
+
+    /// A ticket is out of its line before it was served: its owner never held the lock.
+    pub(crate) fn lost_in_line(key: &Key, loss: Loss) -> Self {
+        let sentence = format!("the wait for {key:?} is over, and the lock was never held: {loss}");
+        let mut error = Self::new(Kind::Lost, sentence);
         Arc::make_mut(&mut error.0).loss = Some(loss);
         error
     }

@@ -1,5 +1,7 @@
 //! What happened to a line, for those who look on.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use crate::{Key, Ticket};
 
 /// One thing that happened to one ticket.
@@ -13,6 +15,13 @@ pub struct Event {
     pub ticket: Ticket,
     /// Its number.
     pub number: u64,
+}
+
+impl Event {
+    /// When it happened, by the store's clock.
+    pub fn at(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_micros(self.at_us)
+    }
 }
 
 /// What can happen to a ticket.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use crate::blocking::Blocking;
 use crate::hold::State;
 use crate::kept::Kept;
 use crate::listen::Listener;
@@ -127,37 +128,71 @@ impl Held {
         }
     }
 
-    /// How long it can be relied on if no renewal came through any more; `None` where the kernel
-    /// knows that the holder lives, and there is no such end.
+    /// The same for programs without async.
+    pub fn blocking(&self) -> Blocking<Self> {
+        Blocking::new(self.clone())
+    }
+
+    /// How long it can be relied on if no renewal came through any more, its
+    /// [`max_hold`](crate::Mutex::max_hold) included; nothing once it is lost or released. `None` where
+    /// the kernel knows that the holder lives, and there is no such end.
     pub fn remaining(&self) -> Option<Duration> {
         self.kept.with(|hold| hold.remaining(self.inner.host.now()))
     }
 
-    /// Returns when the lock is lost, and says why. Never returns if it is released first.
+    /// Returns when the lock is lost, and says why. Never returns if it is released first: a task that
+    /// must end in either case awaits [`ended`](Held::ended).
     ///
     /// # Cancel safety
     ///
     /// A loss is never un-told: whoever asks later gets the same answer at once.
-    pub async fn lost(&self) -> Loss {
-        Listener::new(&self.inner, &self.kept)
-            .until(Standing::Holding, || self.kept.loss(self.inner.host.now()))
-            .await
+    pub fn lost(&self) -> impl Future<Output = Loss> + Send + use<> {
+        let held = self.clone();
+        async move { held.until(|state| matches!(state, State::Lost(_))).await.expect("it is lost") }
+    }
+
+    /// Returns when the hold is over: with the reason if it was lost, with `None` if it was released or
+    /// dropped. Cancel-safe, like [`lost`](Held::lost).
+    pub fn ended(&self) -> impl Future<Output = Option<Loss>> + Send + use<> {
+        let held = self.clone();
+        async move { held.until(|state| matches!(state, State::Lost(_) | State::Released)).await }
     }
 
     /// Returns when a renewal has failed and the lock will be lost unless a later one comes through:
-    /// time to slow down, or to finish. Never returns on a lock that stays sound.
-    pub async fn warned(&self) -> Warning {
-        loop {
-            let mut news = pin!(self.kept.news());
-            news.as_mut().enable();
-            let now = self.inner.host.now();
-            let warning = self
-                .kept
-                .with(|hold| Warning { failed: hold.failed(), remaining: hold.remaining(now) });
-            if warning.failed > 0 {
-                return warning;
+    /// time to slow down, or to finish. Also returns, with nothing remaining, when the hold is over.
+    ///
+    /// # Cancel safety
+    ///
+    /// A lock that is in trouble stays so until a renewal comes through, whoever asks.
+    pub fn warned(&self) -> impl Future<Output = Warning> + Send + use<> {
+        let held = self.clone();
+        async move {
+            loop {
+                let mut news = pin!(held.kept.news());
+                news.as_mut().enable();
+                let now = held.inner.host.now();
+                let (warning, over) = held.kept.with(|hold| {
+                    hold.judge(now);
+                    let (failed, remaining) = (hold.failed(), hold.remaining(now));
+                    (Warning { failed, remaining }, hold.is_over())
+                });
+                if warning.failed > 0 || over {
+                    return warning;
+                }
+                news.await;
             }
-            news.await;
+        }
+    }
+
+    /// Listens until the state is one of these, and says why the lock is lost, if it is.
+    async fn until(&self, reached: impl Fn(State) -> bool) -> Option<Loss> {
+        let judge = || {
+            let state = self.kept.with(|hold| hold.judge(self.inner.host.now()));
+            reached(state).then_some(state)
+        };
+        match Listener::new(&self.inner, &self.kept).until(Standing::Holding, judge).await {
+            State::Lost(loss) => Some(loss),
+            State::Asked | State::Waiting | State::Holding(_) | State::Released => None,
         }
     }
 
@@ -165,11 +200,19 @@ impl Held {
     ///
     /// The clock is read before every step of the work, so that a program that slept past its lease
     /// is stopped before it does anything more.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the work. The lock stays held.
     pub async fn run<F: Future>(&self, work: F) -> Result<F::Output> {
         until_lost(|| self.check(), self.lost(), work).await
     }
 
     /// Renews now. For locks that are renewed by hand; on others it only comes sooner.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the renewal may have been carried out or not; either is safe.
     pub async fn extend(&self) -> Result<()> {
         self.check()?;
         let failed = self.kept.with(|hold| hold.failed());
@@ -182,6 +225,10 @@ impl Held {
     /// Changes the note in place, for all who look at the line.
     ///
     /// If the store cannot be reached, the next renewal that comes through carries it.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped after it was first polled, the next renewal carries the note.
     pub async fn set_note(&self, note: impl Into<Arc<str>>) -> Result<()> {
         let note = note.into();
         check_note(&note)?;
@@ -222,6 +269,7 @@ pub(crate) async fn until_lost<F: Future>(
 
 /// Renewals have begun to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Warning {
     /// How many in a row.
     pub failed: u32,

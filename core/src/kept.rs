@@ -7,7 +7,7 @@ use tokio::sync::futures::Notified;
 
 use crate::hold::{Hold, State};
 use crate::terms::Rhythm;
-use crate::{Key, Loss, Place, Result, Share, Ticket, TicketId, Time};
+use crate::{Key, Place, Result, Share, Ticket, TicketId, Time};
 
 pub(crate) struct Kept {
     pub(crate) id: TicketId,
@@ -90,14 +90,6 @@ impl Kept {
     /// From now on every sign of life carries this share.
     pub(crate) fn set_share(&self, share: Share) {
         self.lock().ticket.share = share;
-    }
-
-    /// Looks at the clock: why it is lost, if it is.
-    pub(crate) fn loss(&self, now: Time) -> Option<Loss> {
-        match self.with(|hold| hold.judge(now)) {
-            State::Lost(loss) => Some(loss),
-            _ => None,
-        }
     }
 
     pub(crate) fn turn_page(&self, page: Option<Page>) -> Option<Page> {

@@ -75,6 +75,12 @@ impl fmt::Debug for Key {
     }
 }
 
+impl AsRef<str> for Key {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
 impl Borrow<str> for Key {
     fn borrow(&self) -> &str {
         &self.0

@@ -12,6 +12,7 @@ mod clock;
 mod counter;
 mod deadline;
 mod election;
+mod endless;
 mod engine;
 mod error;
 pub mod event;

@@ -124,6 +124,17 @@ impl Locks {
         self.inner.sweeper.settled().await;
     }
 
+    /// Returns once nothing is under way any more: what was dropped is given back, and the store is let go
+    /// of. Call it before a program ends: a guard that is dropped on the way out of `main` is given back in
+    /// the background, and the process may end sooner, so that its lock stays until its ttl is over.
+    ///
+    /// Guards should be released first. What is asked of these locks later may be
+    /// [`Unavailable`](crate::Kind::Unavailable).
+    pub async fn close(&self) {
+        self.settled().await;
+        self.inner.engine.close().await;
+    }
+
     async fn take_out(&self, key: &str, id: TicketId, how: Leave) -> Result<Left> {
         let ticket = Ticket { id, ..self.ticket(Key::new(key)?) };
         self.inner.engine.leave(&ticket, how).await

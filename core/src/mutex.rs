@@ -1,4 +1,4 @@
-//! A mutex: one of one.
+//! A mutex: all of many, so that it is the writer of its key.
 
 use std::time::Duration;
 
@@ -6,6 +6,8 @@ use crate::claim::{Claim, terms};
 use crate::{Guard, Locks, Result, Share};
 
 /// At most one holder at a time. Made by [`Locks::mutex`].
+///
+/// It is the writer of its key: `locks.mutex(k)` and `locks.rwlock(k).write()` are one lock.
 #[derive(Clone, Debug)]
 #[must_use = "a mutex locks nothing until it is asked to"]
 pub struct Mutex {
@@ -27,17 +29,21 @@ impl Mutex {
     /// # Cancel safety
     ///
     /// Dropping the future leaves the line; nothing stays behind. So any time-out will do.
-    pub async fn lock(&self) -> Result<Guard> {
-        self.claim.wait(Share::WHOLE).await
+    pub fn lock(&self) -> impl Future<Output = Result<Guard>> + Send + use<> {
+        self.claim.wait(Share::WHOLE)
     }
 
     /// Takes the lock if it is free, and answers `None` if it is not.
-    pub async fn try_lock(&self) -> Result<Option<Guard>> {
-        self.claim.attempt(Share::WHOLE).await
+    pub fn try_lock(&self) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
+        self.claim.attempt(Share::WHOLE)
     }
 
-    /// Waits for the lock for so long, and answers `None` if that was in vain.
-    pub async fn lock_within(&self, time: Duration) -> Result<Option<Guard>> {
-        self.claim.wait_for(Share::WHOLE, time).await
+    /// Waits for the lock for so long, and answers `None` if that was in vain. A store that did not answer
+    /// within that time is [`Unavailable`](crate::Kind::Unavailable): nobody knows whether the lock is busy.
+    pub fn lock_within(
+        &self,
+        time: Duration,
+    ) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
+        self.claim.wait_for(Share::WHOLE, time)
     }
 }

@@ -5,9 +5,11 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use crate::claim::{Claim, terms};
-use crate::{Guard, Locks, Result, SHARE_OF_MAX, Share};
+use crate::{Guard, Locks, Result, Share};
 
 /// Readers together, or one writer. Made by [`Locks::rwlock`].
+///
+/// Its writer is the [`Mutex`](crate::Mutex) of the same key.
 ///
 /// Whoever comes first is served first: readers who come after a waiting writer wait behind it, so no
 /// stream of readers starves it. There is no way up from reading to writing, because two who tried
@@ -25,45 +27,46 @@ impl Locks {
     }
 }
 
-fn reader() -> Share {
-    Share::new(1, SHARE_OF_MAX).expect("one of many is a share")
-}
-
-fn writer() -> Share {
-    Share::new(SHARE_OF_MAX, SHARE_OF_MAX).expect("all of many is a share")
-}
-
 impl RwLock {
     terms!();
 
     /// Waits until it may read. Cancel-safe, like [`Mutex::lock`](crate::Mutex::lock).
-    pub async fn read(&self) -> Result<Guard> {
-        self.claim.wait(reader()).await
+    pub fn read(&self) -> impl Future<Output = Result<Guard>> + Send + use<> {
+        self.claim.wait(Share::READER)
     }
 
     /// Reads if nobody writes or waits to, and answers `None` otherwise.
-    pub async fn try_read(&self) -> Result<Option<Guard>> {
-        self.claim.attempt(reader()).await
+    pub fn try_read(&self) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
+        self.claim.attempt(Share::READER)
     }
 
     /// Waits for so long until it may read, and answers `None` if that was in vain.
-    pub async fn read_within(&self, time: Duration) -> Result<Option<Guard>> {
-        self.claim.wait_for(reader(), time).await
+    pub fn read_within(
+        &self,
+        time: Duration,
+    ) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
+        self.claim.wait_for(Share::READER, time)
     }
 
     /// Waits until it may write. Cancel-safe, like [`Mutex::lock`](crate::Mutex::lock).
-    pub async fn write(&self) -> Result<WriteGuard> {
-        self.claim.wait(writer()).await.map(WriteGuard)
+    pub fn write(&self) -> impl Future<Output = Result<WriteGuard>> + Send + use<> {
+        let written = self.claim.wait(Share::WHOLE);
+        async move { written.await.map(WriteGuard) }
     }
 
     /// Writes if nobody reads, writes or waits, and answers `None` otherwise.
-    pub async fn try_write(&self) -> Result<Option<WriteGuard>> {
-        Ok(self.claim.attempt(writer()).await?.map(WriteGuard))
+    pub fn try_write(&self) -> impl Future<Output = Result<Option<WriteGuard>>> + Send + use<> {
+        let written = self.claim.attempt(Share::WHOLE);
+        async move { Ok(written.await?.map(WriteGuard)) }
     }
 
     /// Waits for so long until it may write, and answers `None` if that was in vain.
-    pub async fn write_within(&self, time: Duration) -> Result<Option<WriteGuard>> {
-        Ok(self.claim.wait_for(writer(), time).await?.map(WriteGuard))
+    pub fn write_within(
+        &self,
+        time: Duration,
+    ) -> impl Future<Output = Result<Option<WriteGuard>>> + Send + use<> {
+        let written = self.claim.wait_for(Share::WHOLE, time);
+        async move { Ok(written.await?.map(WriteGuard)) }
     }
 }
 
@@ -74,9 +77,15 @@ pub struct WriteGuard(Guard);
 impl WriteGuard {
     /// Becomes a reader without letting go: no writer can come between.
     ///
-    /// If the store cannot be reached, other readers wait until the next renewal comes through.
+    /// If the store cannot be reached, it reads all the same, and other readers wait until the next renewal
+    /// comes through. If the lock is lost, or the store refuses, the error says so, and what is left of the
+    /// lock is given back.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives the lock back.
     pub async fn downgrade(self) -> Result<Guard> {
-        self.0.shrink(reader()).await?;
+        self.0.shrink(Share::READER).await?;
         Ok(self.0)
     }
 

@@ -30,33 +30,46 @@ impl Semaphore {
     terms!();
 
     /// Waits for one permit. Cancel-safe, like [`Mutex::lock`](crate::Mutex::lock).
-    pub async fn acquire(&self) -> Result<Guard> {
-        self.acquire_many(1).await
+    pub fn acquire(&self) -> impl Future<Output = Result<Guard>> + Send + use<> {
+        self.acquire_many(1)
     }
 
     /// Waits for `count` permits, which come and go together.
-    pub async fn acquire_many(&self, count: u32) -> Result<Guard> {
-        self.claim.wait(self.share(count)?).await
+    pub fn acquire_many(&self, count: u32) -> impl Future<Output = Result<Guard>> + Send + use<> {
+        let (claim, share) = (self.claim.clone(), self.share(count));
+        async move { claim.wait(share?).await }
     }
 
     /// Takes one permit if one is free and nobody waits, and answers `None` otherwise.
-    pub async fn try_acquire(&self) -> Result<Option<Guard>> {
-        self.try_acquire_many(1).await
+    pub fn try_acquire(&self) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
+        self.try_acquire_many(1)
     }
 
     /// Takes `count` permits if they are free and nobody waits, and answers `None` otherwise.
-    pub async fn try_acquire_many(&self, count: u32) -> Result<Option<Guard>> {
-        self.claim.attempt(self.share(count)?).await
+    pub fn try_acquire_many(
+        &self,
+        count: u32,
+    ) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
+        let (claim, share) = (self.claim.clone(), self.share(count));
+        async move { claim.attempt(share?).await }
     }
 
     /// Waits for one permit for so long, and answers `None` if that was in vain.
-    pub async fn acquire_within(&self, time: Duration) -> Result<Option<Guard>> {
-        self.acquire_many_within(1, time).await
+    pub fn acquire_within(
+        &self,
+        time: Duration,
+    ) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
+        self.acquire_many_within(1, time)
     }
 
     /// Waits for `count` permits for so long, and answers `None` if that was in vain.
-    pub async fn acquire_many_within(&self, count: u32, time: Duration) -> Result<Option<Guard>> {
-        self.claim.wait_for(self.share(count)?, time).await
+    pub fn acquire_many_within(
+        &self,
+        count: u32,
+        time: Duration,
+    ) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
+        let (claim, share) = (self.claim.clone(), self.share(count));
+        async move { claim.wait_for(share?, time).await }
     }
 
     fn share(&self, count: u32) -> Result<Share> {

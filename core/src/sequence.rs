@@ -1,5 +1,6 @@
 //! A sequence: every number once, and each above the last.
 
+use crate::blocking::Blocking;
 use crate::claim::Claim;
 use crate::{Engine as _, Error, Locks, NUMBER_MAX, Result};
 
@@ -24,6 +25,11 @@ impl Locks {
 pub type Block = std::ops::RangeInclusive<u64>;
 
 impl Sequence {
+    /// The same for programs without async.
+    pub fn blocking(&self) -> Blocking<Self> {
+        Blocking::new(self.clone())
+    }
+
     /// The next number.
     pub async fn next(&self) -> Result<u64> {
         Ok(*self.next_block(1).await?.end())

@@ -1,7 +1,7 @@
 //! The one waiting loop: join the line, then sleep until the ticket is served.
 
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
@@ -12,7 +12,7 @@ use crate::kept::Kept;
 use crate::listen::Listener;
 use crate::locks::Inner;
 use crate::terms::Rhythm;
-use crate::{Engine as _, Error, Loss, Patience, Result, Standing, Ticket, TicketId, Time};
+use crate::{Engine as _, Error, Key, Loss, Patience, Result, Standing, Ticket, TicketId, Time};
 
 /// How long a caller is willing to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +30,27 @@ enum Outcome {
     Slept,
 }
 
+/// The ticket that stands in line now, if the store has answered that one does.
+#[derive(Default)]
+struct InLine(Mutex<Option<Arc<Kept>>>);
+
+impl InLine {
+    fn set(&self, kept: &Arc<Kept>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept.clone());
+    }
+
+    /// What it means that nobody was served within this time: somebody else was, or nothing is known.
+    fn in_vain(&self, key: &Key, time: Duration) -> Result<()> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match kept {
+            Some(kept) => kept.with(|hold| hold.trouble_since(0)).map_or(Ok(()), Err),
+            None => Err(Error::unavailable(format!(
+                "the store did not answer within {time:?} whether {key:?} is free"
+            ))),
+        }
+    }
+}
+
 /// Gets a guard for a ticket like this one, or `None` if that would take longer than the caller waits.
 pub(crate) async fn acquire(
     inner: &Arc<Inner>,
@@ -37,16 +58,17 @@ pub(crate) async fn acquire(
     rhythm: Rhythm,
     wait: Wait,
 ) -> Result<Option<Guard>> {
+    let in_line = InLine::default();
     match wait {
         Wait::Never | Wait::For(Duration::ZERO) => {
-            acquire_with(inner, ticket, rhythm, Patience::NoWait).await
+            acquire_with(inner, ticket, rhythm, Patience::NoWait, &in_line).await
         }
-        Wait::Ever => acquire_with(inner, ticket, rhythm, Patience::Wait).await,
+        Wait::Ever => acquire_with(inner, ticket, rhythm, Patience::Wait, &in_line).await,
         Wait::For(time) => {
-            let acquired = pin!(acquire_with(inner, ticket, rhythm, Patience::Wait));
+            let acquired = pin!(acquire_with(inner, ticket, rhythm, Patience::Wait, &in_line));
             match select(acquired, inner.host.sleep(time)).await {
                 Either::Left((acquired, _)) => acquired,
-                Either::Right(((), _)) => Ok(None),
+                Either::Right(((), _)) => in_line.in_vain(&ticket.key, time).map(|()| None),
             }
         }
     }
@@ -57,10 +79,11 @@ async fn acquire_with(
     ticket: &Ticket,
     rhythm: Rhythm,
     patience: Patience,
+    in_line: &InLine,
 ) -> Result<Option<Guard>> {
     loop {
         let ticket = Ticket { id: TicketId::fresh(), ..ticket.clone() };
-        match attempt(inner, ticket, rhythm, patience).await? {
+        match attempt(inner, ticket, rhythm, patience, in_line).await? {
             Outcome::Held(guard) => return Ok(Some(guard)),
             Outcome::Busy => return Ok(None),
             Outcome::Slept => {}
@@ -73,12 +96,16 @@ async fn attempt(
     ticket: Ticket,
     rhythm: Rhythm,
     patience: Patience,
+    in_line: &InLine,
 ) -> Result<Outcome> {
     let mut entry = Entry::new(Kept::new(ticket.clone(), rhythm), inner.clone());
     let sent = inner.host.now();
     let joined = inner.engine.join(&ticket, patience).await;
     match joined {
-        Ok(Some(_)) => entry.has_joined(),
+        Ok(Some(_)) => {
+            entry.has_joined();
+            in_line.set(&entry.kept);
+        }
         Ok(None) => {
             entry.has_left();
             return Ok(Outcome::Busy);
@@ -111,7 +138,7 @@ enum Verdict {
 async fn wait(inner: &Arc<Inner>, entry: Entry) -> Result<Outcome> {
     let kept = entry.kept.clone();
     let verdict = Listener::new(inner, &kept)
-        .until(Standing::Waiting, || kept.with(|hold| judge(hold, inner.host.now())))
+        .until(Standing::Waiting, || kept.with(|hold| judge(&kept.key, hold, inner.host.now())))
         .await;
     match verdict {
         Verdict::Served(number) => Ok(Outcome::Held(Guard::new(entry, number))),
@@ -120,11 +147,11 @@ async fn wait(inner: &Arc<Inner>, entry: Entry) -> Result<Outcome> {
     }
 }
 
-fn judge(hold: &mut Hold, now: Time) -> Option<Verdict> {
+fn judge(key: &Key, hold: &mut Hold, now: Time) -> Option<Verdict> {
     match hold.judge(now) {
         State::Holding(number) => Some(Verdict::Served(number)),
         State::Lost(Loss::Expired | Loss::SessionGone) => Some(Verdict::Slept),
-        State::Lost(loss) => Some(Verdict::Failed(Error::lost(loss))),
+        State::Lost(loss) => Some(Verdict::Failed(Error::lost_in_line(key, loss))),
         State::Asked | State::Waiting | State::Released => {
             hold.hopeless(now).cloned().map(Verdict::Failed)
         }

@@ -7,17 +7,18 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
-use futures_util::stream::{StreamExt as _, unfold};
 
+use crate::endless::{Endless, Rest, Source};
 use crate::event::{Cursor, Event, Scope};
 use crate::locks::Inner;
 use crate::{Engine as _, Key, Locks, Result};
 
 /// What happens to the lines in scope, from the moment it was made. It never ends.
 ///
-/// An error does not end it: the next item is what the store says when it answers again.
+/// An error does not end it: the next item is what the store says when it answers again. A store in
+/// trouble is asked after pauses that grow to ten seconds.
 #[must_use = "a stream does nothing until it is polled"]
-pub struct Watch(Pin<Box<dyn Stream<Item = Result<Seen>> + Send>>);
+pub struct Watch(Endless<Seen>);
 
 /// What an onlooker sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,16 +44,17 @@ impl Locks {
 impl Watch {
     pub(crate) async fn start(inner: &Arc<Inner>, scope: Scope) -> Result<Self> {
         let cursor = inner.engine.events(&scope, None).await?.cursor;
-        let onlooker = Onlooker { inner: inner.clone(), scope, cursor, seen: VecDeque::new() };
-        Ok(Self(Box::pin(unfold(onlooker, |mut onlooker| async move {
-            let seen = onlooker.next().await;
-            Some((seen, onlooker))
-        }))))
+        let (inner, seen, rest) = (inner.clone(), VecDeque::new(), Rest::default());
+        Ok(Self(Endless::new(Onlooker { inner, scope, cursor, seen, rest })))
     }
 
     /// The next thing that happens.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is missed if the future is dropped: the next call goes on where this one was.
     pub async fn next(&mut self) -> Result<Seen> {
-        self.0.next().await.expect("it never ends")
+        self.0.next().await
     }
 }
 
@@ -60,7 +62,7 @@ impl Stream for Watch {
     type Item = Result<Seen>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.0.as_mut().poll_next(context)
+        self.0.poll_next(context)
     }
 }
 
@@ -75,15 +77,21 @@ struct Onlooker {
     scope: Scope,
     cursor: Cursor,
     seen: VecDeque<Seen>,
+    rest: Rest,
 }
 
-impl Onlooker {
+impl Source for Onlooker {
+    type Item = Seen;
+
     async fn next(&mut self) -> Result<Seen> {
         loop {
             if let Some(seen) = self.seen.pop_front() {
                 return Ok(seen);
             }
-            let news = self.inner.engine.events(&self.scope, Some(self.cursor)).await?;
+            let host = &*self.inner.host;
+            self.rest.over(host).await;
+            let news = self.inner.engine.events(&self.scope, Some(self.cursor)).await;
+            let news = self.rest.after(news, host)?;
             self.cursor = news.cursor;
             if news.missed {
                 self.seen.push_back(Seen::Gap);

@@ -1,0 +1,79 @@
+//! A stream that never ends, and how long it rests after an error.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_core::Stream;
+use futures_util::stream::{StreamExt as _, unfold};
+
+use crate::{Host, Result, Time};
+
+const PAUSE_FIRST: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+
+type Items<T> = Pin<Box<dyn Stream<Item = Result<T>> + Send>>;
+
+/// What an onlooker is told, one item after the other. The lock is never taken: it makes the stream
+/// `Sync`, so that structs which have one can be shared.
+pub(crate) struct Endless<T>(Mutex<Items<T>>);
+
+/// Has a next item, always.
+pub(crate) trait Source: Send + 'static {
+    type Item;
+
+    fn next(&mut self) -> impl Future<Output = Result<Self::Item>> + Send;
+}
+
+impl<T> Endless<T> {
+    pub(crate) fn new(source: impl Source<Item = T>) -> Self {
+        Self(Mutex::new(Box::pin(unfold(source, |mut source| async move {
+            let item = source.next().await;
+            Some((item, source))
+        }))))
+    }
+
+    pub(crate) async fn next(&mut self) -> Result<T> {
+        self.items().next().await.expect("it never ends")
+    }
+
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<T>>> {
+        self.items().as_mut().poll_next(context)
+    }
+
+    fn items(&mut self) -> &mut Items<T> {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A pause that grows from one failure to the next, so that nobody asks a store in trouble without end.
+#[derive(Debug, Default)]
+pub(crate) struct Rest {
+    failed: u32,
+    until: Option<Time>,
+}
+
+impl Rest {
+    /// Waits until the store may be asked again.
+    pub(crate) async fn over(&self, host: &dyn Host) {
+        let now = host.now();
+        if let Some(until) = self.until.filter(|until| !now.has_reached(*until)) {
+            host.sleep(now.until(until)).await;
+        }
+    }
+
+    /// Takes note of an outcome, and passes it on.
+    pub(crate) fn after<T>(&mut self, outcome: Result<T>, host: &dyn Host) -> Result<T> {
+        if outcome.is_ok() {
+            *self = Self::default();
+        } else {
+            let grown = PAUSE_FIRST.saturating_mul(1 << self.failed.min(10)).min(PAUSE_MAX);
+            let uneven = u32::try_from(host.random() % 512).unwrap_or(0);
+            self.failed += 1;
+            self.until = Some(host.now().plus(grown / 2 + grown / 1024 * uneven));
+        }
+        outcome
+    }
+}
