@@ -1,17 +1,29 @@
 //! The sweeper gives back what was dropped: it outlives the futures that were.
+//!
+//! It is one queue for each engine. A store that does not answer is asked by one leave at a time,
+//! after pauses that grow and that all tickets share; a store that answers, by a few at once. So
+//! what an outage leaves behind costs neither the store nor this process more than it can bear.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use futures_util::future::{Either, pending, select};
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::Notify;
 
 use crate::wrap::AnyEngine;
-use crate::{Engine as _, Host, Leave, Left, Liveness, Result, Ticket};
+use crate::{Boxed, Engine as _, Error, Host, Kind, Leave, Left, Liveness, Result, Ticket, Time};
 
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// How many tickets are given back at a time.
+const LEAVES_AT_ONCE_MAX: usize = 16;
+/// How many tickets wait to be given back. Beyond that the oldest is left to end by itself.
+const QUEUE_TICKETS_MAX: usize = 65_536;
 
 /// What is known of a ticket that is given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +51,45 @@ pub(crate) struct Sweeper {
     /// A ticket that gives no sign of life ends by itself, so that sweeping may end too.
     leased: bool,
     quick: bool,
-    sweeping: AtomicUsize,
+    /// How long one leave may take.
+    patience: Duration,
+    queue: Mutex<Queue>,
+    /// Rung when a ticket comes into the queue.
+    filled: Notify,
+    /// Rung when nothing is being given back any more.
     swept: Notify,
+}
+
+/// The tickets on their way out.
+#[derive(Default)]
+struct Queue {
+    /// By when they are to be asked for next, in nanoseconds of the boot clock, and a count.
+    waiting: BTreeMap<(u64, u64), Sweep>,
+    count: u64,
+    /// How many leaves are on their way.
+    under_way: usize,
+    /// How many have failed since the last that was answered.
+    failed: u32,
+    /// The store is left alone until then.
+    rests_until: u64,
+    runs: bool,
+}
+
+/// One ticket on its way out.
+struct Sweep {
+    ticket: Ticket,
+    trace: Trace,
+    /// It has ended by itself by then.
+    ends: Time,
+    /// How often the store has been asked.
+    asked: u32,
+}
+
+/// What the queue wants done next.
+enum Next {
+    Ask(Box<Sweep>),
+    Nap(Duration),
+    Stop,
 }
 
 impl Sweeper {
@@ -51,7 +100,9 @@ impl Sweeper {
             host,
             leased: matches!(profile.liveness, Liveness::Lease | Liveness::Process),
             quick: profile.quick,
-            sweeping: AtomicUsize::new(0),
+            patience: profile.answers_within,
+            queue: Mutex::default(),
+            filled: Notify::new(),
             swept: Notify::new(),
         })
     }
@@ -64,61 +115,165 @@ impl Sweeper {
                 return;
             }
         }
-        self.sweeping.fetch_add(1, Ordering::AcqRel);
-        let task = Sweep { sweeper: self.clone(), ticket, trace };
-        self.host.spawn(Box::pin(async move { task.run().await }));
+        let now = self.host.now();
+        let ends = now.plus(ticket.ttl);
+        let mut queue = self.queue();
+        queue.put(now.boot_ns, Sweep { ticket, trace, ends, asked: 0 });
+        if queue.waiting.len() > QUEUE_TICKETS_MAX && self.leased {
+            queue.waiting.pop_first();
+        }
+        let runs = std::mem::replace(&mut queue.runs, true);
+        drop(queue);
+        if runs {
+            self.filled.notify_one();
+        } else {
+            let running = Running { sweeper: self.clone(), stopped: false };
+            self.host.spawn(Box::pin(running.run()));
+        }
     }
 
     /// Returns once nothing is being given back.
     pub(crate) async fn settled(&self) {
         loop {
-            let mut swept = std::pin::pin!(self.swept.notified());
+            let mut swept = pin!(self.swept.notified());
             swept.as_mut().enable();
-            if self.sweeping.load(Ordering::Acquire) == 0 {
+            if !self.queue().runs {
                 return;
             }
             swept.await;
         }
     }
+
+    fn next(&self) -> Next {
+        let now = self.host.now();
+        let mut queue = self.queue();
+        if queue.waiting.is_empty() && queue.under_way == 0 {
+            queue.runs = false;
+            self.swept.notify_waiters();
+            return Next::Stop;
+        }
+        let at_once = if queue.failed == 0 { LEAVES_AT_ONCE_MAX } else { 1 };
+        let due = match queue.waiting.first_key_value() {
+            Some(((due, _), _)) if queue.under_way < at_once => (*due).max(queue.rests_until),
+            _ => u64::MAX,
+        };
+        if due > now.boot_ns {
+            return Next::Nap(Duration::from_nanos(due - now.boot_ns));
+        }
+        let (_, sweep) = queue.waiting.pop_first().expect("the queue was just found not empty");
+        queue.under_way += 1;
+        Next::Ask(Box::new(sweep))
+    }
+
+    /// Asks once for the ticket to leave. It goes back into the queue unless that settled it.
+    async fn ask(self: Arc<Self>, mut sweep: Sweep) {
+        let left = self.leave(&sweep.ticket).await;
+        let now = self.host.now();
+        let settled = sweep.trace.is_settled_by(&left)
+            || is_hopeless(&sweep.ticket, &left)
+            || (self.leased || sweep.trace == Trace::Joining) && now.has_reached(sweep.ends);
+        let pause = pause(sweep.asked, self.host.random());
+        sweep.asked += 1;
+        let mut queue = self.queue();
+        queue.under_way -= 1;
+        if left.is_ok() {
+            queue.failed = 0;
+            queue.rests_until = 0;
+        } else {
+            let rest = self::pause(queue.failed, self.host.random());
+            queue.failed += 1;
+            queue.rests_until = now.plus(rest).boot_ns;
+            if self.leased {
+                queue.waiting.retain(|_, sweep| !now.has_reached(sweep.ends));
+            }
+        }
+        if !settled {
+            // A store that does not answer is left alone by all tickets together; only one that
+            // says that this ticket has not come yet is left alone by this ticket.
+            let due = if left.is_ok() { now.plus(pause).boot_ns } else { now.boot_ns };
+            queue.put(due, sweep);
+        }
+    }
+
+    async fn leave(&self, ticket: &Ticket) -> Result<Left> {
+        let leave = AssertUnwindSafe(self.engine.leave(ticket, Leave::Now)).catch_unwind();
+        match select(pin!(leave), self.host.sleep(self.patience)).await {
+            Either::Left((Ok(left), _)) => left,
+            Either::Left((Err(_panic), _)) => {
+                Err(Error::unavailable("the engine panicked while a ticket was given back"))
+            }
+            Either::Right(_) => Err(Error::unavailable(format!(
+                "the store did not take back a ticket of {:?} within {:?}",
+                ticket.key, self.patience
+            ))),
+        }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-/// One ticket on its way out.
-struct Sweep {
+impl Queue {
+    fn put(&mut self, due: u64, sweep: Sweep) {
+        self.count += 1;
+        self.waiting.insert((due, self.count), sweep);
+    }
+}
+
+/// The sweeper's task, for as long as there is something in the queue.
+struct Running {
     sweeper: Arc<Sweeper>,
-    ticket: Ticket,
-    trace: Trace,
+    stopped: bool,
 }
 
-impl Sweep {
-    /// Asks until the store has answered, or until the ticket has ended by itself.
-    async fn run(self) {
-        let Self { sweeper, ticket, trace } = &self;
-        let ended = sweeper.host.now().plus(ticket.ttl);
-        let mut pause = PAUSE_FIRST;
+impl Running {
+    async fn run(mut self) {
+        let sweeper = self.sweeper.clone();
+        let mut leaves: FuturesUnordered<Boxed<()>> = FuturesUnordered::new();
         loop {
-            let left = sweeper.engine.leave(ticket, Leave::Now).await;
-            if let Err(error) = &left
-                && !error.is_unknown()
-            {
-                tracing::warn!(key = %ticket.key, id = %ticket.id, %error, "a ticket could not be given back");
-                return;
+            match sweeper.next() {
+                Next::Stop => {
+                    self.stopped = true;
+                    return;
+                }
+                Next::Ask(sweep) => leaves.push(Box::pin(sweeper.clone().ask(*sweep))),
+                Next::Nap(nap) => {
+                    let left = async {
+                        if leaves.next().await.is_none() {
+                            pending::<()>().await;
+                        }
+                    };
+                    let filled = pin!(sweeper.filled.notified());
+                    select(pin!(left), select(filled, sweeper.host.sleep(nap))).await;
+                }
             }
-            if trace.is_settled_by(&left) {
-                return;
-            }
-            let may_end = sweeper.leased || *trace == Trace::Joining;
-            if may_end && sweeper.host.now().has_reached(ended) {
-                return;
-            }
-            sweeper.host.sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 }
 
-impl Drop for Sweep {
+impl Drop for Running {
     fn drop(&mut self) {
-        self.sweeper.sweeping.fetch_sub(1, Ordering::AcqRel);
-        self.sweeper.swept.notify_waiters();
+        if !self.stopped {
+            // The runtime has ended, and nobody else will see to what is left.
+            *self.sweeper.queue() = Queue::default();
+            self.sweeper.swept.notify_waiters();
+        }
     }
+}
+
+/// Whether asking again would be answered the same way for ever.
+fn is_hopeless(ticket: &Ticket, left: &Result<Left>) -> bool {
+    let Err(error) = left else { return false };
+    let hopeless = matches!(error.kind(), Kind::Invalid | Kind::Unsupported);
+    if hopeless {
+        tracing::warn!(key = %ticket.key, id = %ticket.id, %error, "a ticket cannot be given back");
+    }
+    hopeless
+}
+
+/// Grows with what has failed before, and differs from one client to the next.
+fn pause(failed: u32, random: u64) -> Duration {
+    let grown = PAUSE_FIRST.saturating_mul(1 << failed.min(16)).min(PAUSE_MAX);
+    grown / 2 + grown / 1024 * u32::try_from(random % 512).unwrap_or(0)
 }
