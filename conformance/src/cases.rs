@@ -84,6 +84,7 @@ macro_rules! each_case {
                 a_renewal_does_not_take_back_what_others_held_meanwhile,
                 renewing_twice_is_renewing_once,
                 only_the_id_tells_tickets_apart,
+                an_id_of_another_owner_is_refused,
             ]
             life: [
                 the_dead_leave_by_themselves,
@@ -146,6 +147,7 @@ macro_rules! each_case {
             breaking: [
                 a_waiter_is_out_at_once,
                 a_holder_keeps_its_place_until_it_leaves,
+                a_renewal_changes_nothing_of_a_holder_who_was_told,
                 a_holder_who_was_told_ends_with_its_life,
                 an_id_and_a_key_are_enough,
                 who_is_forced_out_is_out_at_once,
@@ -228,7 +230,8 @@ macro_rules! each_case {
                 a_writer_who_gives_up_lets_the_readers_behind_it_in,
                 a_downgrade_keeps_writers_out_and_lets_readers_in,
                 readers_and_writers_never_meet,
-                a_mutex_and_another_lock_of_one_name_are_refused,
+                a_mutex_is_the_writer_of_its_key,
+                a_mutex_and_a_semaphore_of_one_name_are_refused,
                 another_number_of_permits_is_refused,
                 never_more_permits_are_out_than_there_are,
                 permits_are_taken_all_or_none,

@@ -138,6 +138,10 @@ macro_rules! carries_every_verb {
                 };
                 self.carry(Verb::Tally.alone(), verb).await
             }
+
+            async fn close(&self) {
+                self.engine.close().await;
+            }
         }
     };
 }

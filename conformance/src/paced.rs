@@ -87,4 +87,8 @@ impl<P: Fn() -> Boxed<()> + Send + Sync + 'static> Engine for Paced<P> {
     async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
         self.slowly(self.engine.tally(key, by, window)).await
     }
+
+    async fn close(&self) {
+        self.slowly(self.engine.close()).await;
+    }
 }

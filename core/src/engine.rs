@@ -1,4 +1,4 @@
-//! An engine keeps lines in a store: nine verbs, seven promises.
+//! An engine keeps lines in a store: nine verbs, a profile, eight promises.
 
 use std::time::Duration;
 
@@ -25,6 +25,10 @@ use crate::{Key, Leave, Left, Patience, Place, Profile, Result, Standing, Ticket
 ///    backwards. Joining and renewing are signs of life.
 /// 6. **Authority.** Answers come from the store's single truth, never from a stale copy.
 /// 7. **Names.** Every [`Key`] is its own lock, and nothing outside Tenure's own names is touched.
+/// 8. **Time.** Every verb but [`watch`](Engine::watch), [`events`](Engine::events) and
+///    [`close`](Engine::close) has an answer within [`Profile::answers_within`], whatever the store does:
+///    a silent store is [`Unavailable`](crate::Kind::Unavailable). This is one time for the whole verb,
+///    connecting included, however many callers there are.
 ///
 /// An error of the kind [`Unavailable`](crate::Kind::Unavailable) says that the outcome is
 /// *unknown*: the verb may have been carried out, or may still be. An error of any other kind says
@@ -48,7 +52,8 @@ pub trait Engine: Send + Sync + 'static {
 
     /// A sign of life. It also carries the ticket's note, and its share, which can only shrink.
     ///
-    /// `None`: the ticket is out of the line, or was told to leave; either is for good.
+    /// `None`: the ticket is out of the line, for good. A ticket that was told to leave is answered
+    /// with [`Place::leaving`], and nothing about it is changed: its life ends when it would have.
     fn renew(&self, ticket: &Ticket) -> impl Future<Output = Result<Option<Place>>> + Send;
 
     /// Takes out a ticket: one's own, or a neighbour's. Needs no more than its id and its key.
@@ -84,6 +89,10 @@ pub trait Engine: Send + Sync + 'static {
         by: u64,
         window: Option<Window>,
     ) -> impl Future<Output = Result<Tally>> + Send;
+
+    /// Returns once nothing that this client began is under way any more, and lets go of what it keeps
+    /// alive in the store (a session). Verbs that are called later may be Unavailable.
+    fn close(&self) -> impl Future<Output = ()> + Send;
 }
 
 /// Why [`watch`](Engine::watch) returned.
@@ -106,6 +115,7 @@ pub struct Window {
 
 /// What a count came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a count above its limit is refused, and only `allowed` says so"]
 pub struct Tally {
     /// The value, after adding if that was allowed.
     pub value: u64,

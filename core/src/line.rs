@@ -79,7 +79,11 @@ impl Line {
         tell: &mut Tell<'_>,
     ) -> Result<Option<Place>> {
         self.expire(now, tell);
-        if self.find(ticket.id).is_some() {
+        if let Some(at) = self.find(ticket.id) {
+            let owner = &self.tickets[at].ticket.owner;
+            if *owner != ticket.owner {
+                return Err(refusal::id_of_another(&ticket.key, ticket.id, owner));
+            }
             return Ok(self.renew(ticket, now, tell));
         }
         self.refuse_mixed(ticket)?;
@@ -110,7 +114,7 @@ impl Line {
         let at = self.find(ticket.id)?;
         let entry = &mut self.tickets[at];
         if entry.told {
-            return None;
+            return Some(self.place(at, now));
         }
         if entry.ends != NEVER {
             entry.ends = entry.ends.max(now.saturating_add(micros(ticket.ttl)).min(NEVER - 1));
@@ -188,7 +192,9 @@ impl Line {
     fn refuse_mixed(&self, ticket: &Ticket) -> Result<()> {
         let of = ticket.share.of();
         match self.tickets.front().map(|entry| entry.ticket.share.of()) {
-            Some(kept) if kept != of => Err(refusal::other_capacity(&ticket.key, kept.into(), of)),
+            Some(kept) if kept != of => {
+                Err(refusal::other_capacity(&ticket.key, kept.into(), ticket.share))
+            }
             _ => Ok(()),
         }
     }

@@ -84,11 +84,13 @@ impl Memory {
         act: impl FnOnce(&mut Line, u64, &mut dyn FnMut(What, &Ticket, u64)) -> T,
     ) -> T {
         let now = self.now();
-        let quiet = self.0.bells.is_quiet();
         let mut concerned: Vec<TicketId> = Vec::new();
         let mut written = None;
         let answer = {
             let mut store = self.store();
+            // Asked while nobody else can change the line: who listens first and looks then either
+            // sees this step, or is seen listening here.
+            let quiet = self.0.bells.is_quiet();
             let Store { lines, floor, journal, .. } = &mut *store;
             let mut line = match lines.entry(key.clone()) {
                 Entry::Occupied(line) => line,
@@ -158,6 +160,7 @@ impl Engine for Memory {
             },
             warnings: Vec::new(),
             rounding: Duration::from_micros(1),
+            answers_within: Duration::from_secs(1),
             quick: true,
         }
     }
@@ -235,6 +238,8 @@ impl Engine for Memory {
             Some(window) => store.count(key, by, window, now),
         }
     }
+
+    async fn close(&self) {}
 }
 
 impl Store {

@@ -6,7 +6,10 @@ use std::time::Duration;
 use crate::{Error, Result};
 
 /// What an engine promises on the store that it is connected to.
+///
+/// An engine starts from [`Profile::new`], which promises nothing, and says what it adds.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Profile {
     /// The engine's name, which is its URL's scheme.
     pub name: &'static str,
@@ -26,6 +29,9 @@ pub struct Profile {
     pub warnings: Vec<String>,
     /// How much of a ttl the store's own rounding may eat.
     pub rounding: Duration,
+    /// The longest that any verb but a watch takes, whatever the store does: a silent store is
+    /// [`Unavailable`](crate::Kind::Unavailable) then.
+    pub answers_within: Duration,
     /// Its verbs are quick calls that never wait for a network: they are made in place, without a
     /// thread of their own.
     pub quick: bool,
@@ -67,6 +73,7 @@ pub enum Sight {
 
 /// What the promise "never two holders" outlives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 #[allow(clippy::struct_excessive_bools, reason = "a list of yes and no is what it is")]
 pub struct Survives {
     /// The holder's process dies: its ticket goes, and the next is served.
@@ -110,6 +117,24 @@ pub enum Need {
 }
 
 impl Profile {
+    /// The profile of an engine that promises no more than safety: no order, no push, no numbers to
+    /// rely on, and nothing that it survives. Its verbs may take ten seconds.
+    pub fn new(name: &'static str, liveness: Liveness) -> Self {
+        Self {
+            name,
+            liveness,
+            fair: false,
+            push: false,
+            events: Sight::Sampled,
+            fence: Fence::None,
+            survives: Survives::default(),
+            warnings: Vec::new(),
+            rounding: Duration::ZERO,
+            answers_within: Duration::from_secs(10),
+            quick: false,
+        }
+    }
+
     /// Refuses the first need that this store does not meet.
     pub fn require(&self, needs: &[Need]) -> Result<()> {
         match needs.iter().find(|need| !self.meets(**need)) {

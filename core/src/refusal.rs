@@ -1,11 +1,27 @@
 //! Refusals that every engine gives in the same words.
 
-use crate::{Error, Key, LINE_TICKETS_MAX, NUMBER_MAX, Result};
+use crate::{Error, Key, LINE_TICKETS_MAX, NUMBER_MAX, Result, SHARE_OF_MAX, Share, TicketId};
 
 /// A share of another capacity than the one that the line is kept for.
-pub fn other_capacity(key: &Key, kept: u64, asked: u32) -> Error {
+pub fn other_capacity(key: &Key, kept: u64, asked: Share) -> Error {
+    let kept = match kept == u64::from(SHARE_OF_MAX) {
+        true => "a mutex or reader-writer lock".to_owned(),
+        false => format!("a semaphore of {kept}"),
+    };
+    let asked = match (asked.take(), asked.of()) {
+        (SHARE_OF_MAX, SHARE_OF_MAX) => "a mutex".to_owned(),
+        (_, SHARE_OF_MAX) => "a reader-writer lock".to_owned(),
+        (_, permits) => format!("a semaphore of {permits}"),
+    };
     Error::invalid(format!(
-        "the line of {key:?} is kept for a capacity of {kept}, not of {asked}: everyone who uses a key must agree on what it is"
+        "{key:?} is {kept}; asked for as {asked}: everyone who uses a key must agree on what it is"
+    ))
+}
+
+/// A ticket with the id of somebody else's: two processes are copies of one.
+pub fn id_of_another(key: &Key, id: TicketId, owner: &str) -> Error {
+    Error::invalid(format!(
+        "the line of {key:?} has a ticket {id} already, and it belongs to {owner:?}: every ticket needs an id of its own"
     ))
 }
 

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::{Error, Key, Result};
@@ -59,14 +57,13 @@ const ATTEMPT_MASK: u128 = ((1 << ATTEMPT_BITS) - 1) << ATTEMPT_SHIFT;
 pub struct TicketId(u128);
 
 impl TicketId {
-    /// An id that was never given before: this process's own 64 random bits, and a count.
+    /// An id that nobody else has: random bits that the operating system gives for this id alone. A count
+    /// or a generator kept in this process would give the same ids in every copy of it (a `fork`, a
+    /// restored image), and "twice is once" would let all copies hold.
     pub fn fresh() -> Self {
-        static PROCESS: LazyLock<u64> = LazyLock::new(|| {
-            getrandom::u64().expect("the operating system has no random numbers to give")
-        });
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let count = u128::from(COUNT.fetch_add(1, Ordering::Relaxed)) & !ATTEMPT_MASK;
-        Self(u128::from(*PROCESS) << 64 | (count & u128::from(u64::MAX)))
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).expect("the operating system has no random numbers to give");
+        Self(u128::from_ne_bytes(random)).whole()
     }
 
     /// The id of one attempt of this ticket, for an engine that asks a store for the same ticket more
@@ -119,7 +116,7 @@ impl FromStr for TicketId {
     }
 }
 
-/// `take` out of `of`: 1 of 1 is a mutex, 1 of many a reader, many of many a writer, k of n permits.
+/// `take` out of `of`: all of many is a mutex or a writer, 1 of many a reader, k of n permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Share {
     take: u32,
@@ -127,8 +124,10 @@ pub struct Share {
 }
 
 impl Share {
-    /// All of one.
-    pub const WHOLE: Self = Self { take: 1, of: 1 };
+    /// All of many: a mutex, which is the writer of its key.
+    pub const WHOLE: Self = Self { take: SHARE_OF_MAX, of: SHARE_OF_MAX };
+    /// One of many: a reader.
+    pub const READER: Self = Self { take: 1, of: SHARE_OF_MAX };
 
     /// `take` out of `of`, which must hold it.
     pub fn new(take: u32, of: u32) -> Result<Self> {

@@ -68,6 +68,10 @@ impl Engine for Lossy {
     async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
         self.lose(self.memory.tally(key, by, window).await)
     }
+
+    async fn close(&self) {
+        self.memory.close().await;
+    }
 }
 
 fn host() -> Arc<dyn Host> {

@@ -1,6 +1,6 @@
 //! Breaking: a waiter is out at once, a holder is told; and never are there two.
 
-use tenure_core::{Engine as _, Left, Loss, Standing, Ticket, TicketId};
+use tenure_core::{Engine as _, Left, Loss, Share, Standing, Ticket, TicketId};
 
 use super::needs;
 use super::stage::{Acts as _, MUTEX, lost};
@@ -28,7 +28,8 @@ pub(crate) async fn a_holder_keeps_its_place_until_it_leaves(arena: &Arena) {
     operator.waits(&waiter).await;
     assert_eq!(operator.is_told(&holder).await, Left::Told);
     assert_eq!(operator.is_told(&holder).await, Left::Told, "twice is once");
-    assert_eq!(owner.stands(&holder).await, None, "it is never renewed again");
+    let told = owner.stands(&holder).await.expect("it is told apart from one that is gone");
+    assert!(told.leaving && told.standing == Standing::Holding);
     for _ in 0..3 {
         let line = operator.sees("k").await;
         assert_eq!(line[0].0.id, holder.id);
@@ -39,6 +40,19 @@ pub(crate) async fn a_holder_keeps_its_place_until_it_leaves(arena: &Arena) {
     }
     assert_eq!(owner.leaves(&holder).await, Left::Holding);
     operator.is_served(arena, &waiter).await;
+}
+
+pub(crate) async fn a_renewal_changes_nothing_of_a_holder_who_was_told(arena: &Arena) {
+    let (owner, operator) = (arena.client().await, arena.client().await);
+    let holder = arena.brief("k", Share::READER);
+    owner.holds(&holder).await;
+    operator.is_told(&holder).await;
+    let before = owner.stands(&holder).await.expect("it is in the line");
+    let longer = Ticket { ttl: holder.ttl * 4, note: "changed".into(), ..holder.clone() };
+    let after = owner.stands(&longer).await.expect("it is in the line");
+    assert!(after.leaving && after.number == before.number);
+    assert!(after.life <= before.life, "its life ends when it would have");
+    assert_eq!(operator.sees("k").await[0].0.note, holder.note);
 }
 
 pub(crate) async fn a_holder_who_was_told_ends_with_its_life(arena: &Arena) {

@@ -1,7 +1,7 @@
 //! Looking: a line shows who holds and who waits, and a view gives no right to anything.
 
 use tenure_core::event::What;
-use tenure_core::{Kind, Locks, OWNER_BYTES_MAX, Place, Seen, Standing, Ticket};
+use tenure_core::{Kind, Locks, OWNER_BYTES_MAX, Place, Seen, Share, Standing, Ticket};
 
 use super::needs;
 use super::stage::{is_token_of, refused};
@@ -31,7 +31,7 @@ pub(crate) async fn a_line_shows_who_holds(arena: &Arena) {
     assert_eq!(place.standing, Standing::Holding);
     assert!(is_token_of(arena, place.number, guard.token()).await);
     assert_eq!((place.ahead, place.leaving), (0, false));
-    assert_eq!((ticket.share.take(), ticket.share.of()), (1, 1));
+    assert_eq!(ticket.share, Share::WHOLE);
     guard.release().await.unwrap();
     assert!(onlooker.line("k").await.unwrap().is_empty());
 }

@@ -13,9 +13,14 @@ pub(crate) async fn a_ticket_joins_at_the_back(arena: &Arena) {
     let client = arena.client().await;
     let tickets = [(); 5].map(|()| arena.ticket("k", MUTEX));
     for (ahead, ticket) in (0..).zip(&tickets) {
-        assert_eq!(client.joins(ticket).await.ahead, ahead);
+        assert_eq!(client.joins(ticket).await.ahead, behind(ahead));
     }
     assert_eq!(client.ids("k").await, tickets.map(|ticket| ticket.id));
+}
+
+/// How much so many mutexes take.
+fn behind(tickets: u64) -> u64 {
+    tickets * u64::from(MUTEX.take())
 }
 
 pub(crate) async fn whoever_came_first_is_served_first(arena: &Arena) {
@@ -62,7 +67,7 @@ pub(crate) async fn only_one_of_all_who_come_at_once_is_served(arena: &Arena) {
     let line = clients[0].sees("k").await;
     assert_eq!(line.len(), 48, "everyone stands in the line once");
     for (at, (ticket, place)) in line.iter().enumerate() {
-        assert_eq!(place.ahead, at as u64);
+        assert_eq!(place.ahead, behind(at as u64));
         let (_, then) = joined.iter().find(|(id, _)| *id == ticket.id).expect("it joined");
         assert_eq!((then.number, then.ahead), (place.number, place.ahead), "it never moved");
     }
@@ -81,7 +86,7 @@ pub(crate) async fn whoever_leaves_from_the_middle_leaves_the_others_in_order(ar
     assert_eq!(client.ids("k").await, [b.id, d.id]);
     assert_eq!(client.stands(&b).await.unwrap().standing, Standing::Holding);
     let place = client.stands(&d).await.unwrap();
-    assert_eq!((place.standing, place.ahead), (Standing::Waiting, 1));
+    assert_eq!((place.standing, place.ahead), (Standing::Waiting, behind(1)));
 }
 
 pub(crate) async fn who_leaves_frees_the_line_for_whoever_waits(arena: &Arena) {

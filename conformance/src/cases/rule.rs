@@ -1,7 +1,7 @@
 //! The third promise: who is served is what the one rule says, and nothing else.
 
 use tenure_core::wrap::AnyEngine;
-use tenure_core::{Engine as _, Kind, Left, Patience, Share, Standing, Ticket, served};
+use tenure_core::{Engine as _, Kind, Left, Patience, Standing, Ticket, served};
 
 use super::needs;
 use super::stage::{Acts as _, MUTEX, refused, share};
@@ -83,19 +83,22 @@ pub(crate) async fn who_would_not_wait_does_not_overtake(arena: &Arena) {
 }
 
 pub(crate) async fn another_capacity_is_refused_and_changes_nothing(arena: &Arena) {
+    needs!(arena, arena.keeps_permits().await, "it keeps no such capacities");
     let (one, two) = (arena.client().await, arena.client().await);
     let holder = arena.ticket("k", MUTEX);
     one.holds(&holder).await;
-    let writer = Share::new(tenure_core::SHARE_OF_MAX, tenure_core::SHARE_OF_MAX).unwrap();
-    for (patience, other) in [(Patience::NoWait, writer), (Patience::Wait, writer)] {
-        let ticket = arena.ticket("k", other);
-        assert_eq!(refused(two.join(&ticket, patience).await), Kind::Invalid);
+    for patience in [Patience::NoWait, Patience::Wait] {
+        let ticket = arena.ticket("k", share(5, 5));
+        let error = two.join(&ticket, patience).await.expect_err("a semaphore is no mutex");
+        assert_eq!(error.kind(), Kind::Invalid);
+        let words = ["mutex or reader-writer lock", "asked for as a semaphore of 5"];
+        assert!(words.iter().all(|kind| error.to_string().contains(kind)), "{error}");
         assert_eq!(two.stands(&ticket).await, None);
         assert_eq!(one.ids("k").await, [holder.id]);
     }
     assert_eq!(one.stands(&holder).await.unwrap().standing, Standing::Holding);
     one.leaves(&holder).await;
-    two.holds(&arena.ticket("k", writer)).await;
+    two.holds(&arena.ticket("k", share(5, 5))).await;
 }
 
 pub(crate) async fn a_semaphore_of_another_size_is_refused(arena: &Arena) {

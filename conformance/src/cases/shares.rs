@@ -123,15 +123,34 @@ pub(crate) async fn readers_and_writers_never_meet(arena: &Arena) {
     arena.together(tasks).await;
 }
 
-pub(crate) async fn a_mutex_and_another_lock_of_one_name_are_refused(arena: &Arena) {
+pub(crate) async fn a_mutex_is_the_writer_of_its_key(arena: &Arena) {
     let locks = arena.locks().await;
-    let reader = locks.rwlock("k").read().await.unwrap();
-    assert_eq!(refused(locks.mutex("k").lock().await), Kind::Invalid);
-    assert_eq!(refused(locks.mutex("k").try_lock().await), Kind::Invalid);
-    reader.check().unwrap();
+    let (mutex, rwlock) = (locks.mutex("k"), locks.rwlock("k"));
+    let reader = rwlock.read().await.unwrap();
+    assert!(mutex.try_lock().await.unwrap().is_none(), "somebody reads");
+    let mut waiting = Box::pin(mutex.lock());
+    arena.not_now("a reader keeps a mutex out", &mut waiting).await;
     reader.release().await.unwrap();
-    let guard = locks.mutex("k").try_lock().await.unwrap().expect("nobody is there");
-    assert_eq!(refused(locks.rwlock("k").write().await), Kind::Invalid);
+    let guard = arena.soon("nobody reads any more", waiting).await.unwrap();
+    assert!(rwlock.try_read().await.unwrap().is_none(), "a mutex keeps readers out");
+    assert!(rwlock.try_write().await.unwrap().is_none(), "and writers");
+    guard.release().await.unwrap();
+    let writer = rwlock.write().await.unwrap();
+    assert!(mutex.try_lock().await.unwrap().is_none(), "a writer keeps mutexes out");
+    writer.release().await.unwrap();
+}
+
+pub(crate) async fn a_mutex_and_a_semaphore_of_one_name_are_refused(arena: &Arena) {
+    needs!(arena, arena.keeps_permits().await, NO_PERMITS);
+    let locks = arena.locks().await;
+    let (mutex, semaphore) = (locks.mutex("k"), locks.semaphore("k", 1));
+    let permit = semaphore.acquire().await.unwrap();
+    assert_eq!(refused(mutex.lock().await), Kind::Invalid);
+    assert_eq!(refused(mutex.try_lock().await), Kind::Invalid);
+    permit.check().unwrap();
+    permit.release().await.unwrap();
+    let guard = mutex.try_lock().await.unwrap().expect("nobody is there");
+    assert_eq!(refused(semaphore.acquire().await), Kind::Invalid);
     guard.release().await.unwrap();
     arena.soon("nothing is left behind", locks.settled()).await;
     assert!(locks.line("k").await.unwrap().is_empty());

@@ -1,9 +1,9 @@
 //! The fourth promise: twice is once, and a renewal never brings back what is gone.
 
-use tenure_core::{Left, Standing, Ticket};
+use tenure_core::{Engine as _, Kind, Left, Patience, Standing, Ticket};
 
 use super::needs;
-use super::stage::{Acts as _, MUTEX};
+use super::stage::{Acts as _, MUTEX, refused};
 use crate::Arena;
 
 pub(crate) async fn joining_twice_is_joining_once(arena: &Arena) {
@@ -129,6 +129,19 @@ pub(crate) async fn renewing_twice_is_renewing_once(arena: &Arena) {
         assert_eq!((again.number, again.standing), (place.number, place.standing));
     }
     assert_eq!(client.ids("k").await, [ticket.id]);
+}
+
+pub(crate) async fn an_id_of_another_owner_is_refused(arena: &Arena) {
+    let (client, copy) = (arena.client().await, arena.client().await);
+    let mine = arena.ticket("k", MUTEX);
+    client.holds(&mine).await;
+    let theirs = Ticket { owner: "a copy of the process".into(), ..mine.clone() };
+    for patience in [Patience::NoWait, Patience::Wait] {
+        assert_eq!(refused(copy.join(&theirs, patience).await), Kind::Invalid);
+    }
+    let line = client.sees("k").await;
+    assert_eq!((line.len(), &line[0].0.owner), (1, &mine.owner));
+    assert!(client.stands(&mine).await.is_some());
 }
 
 pub(crate) async fn only_the_id_tells_tickets_apart(arena: &Arena) {

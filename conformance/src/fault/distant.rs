@@ -41,7 +41,9 @@ impl<E: Engine> Distant<E> {
     }
 
     fn told(&self) -> Profile {
-        Profile { quick: false, ..self.engine.profile() }
+        let mut profile = self.engine.profile();
+        profile.quick = false;
+        profile
     }
 
     async fn carry<T, F>(

@@ -251,7 +251,7 @@ twist! {
     MixesCounts {
         async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
             if window.is_some() {
-                self.0.memory.tally(key, by, None).await?;
+                assert!(self.0.memory.tally(key, by, None).await?.allowed);
             }
             self.0.memory.tally(key, by, window).await
         }

@@ -118,6 +118,10 @@ impl<T: Twist> Engine for Twisted<T> {
     async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
         self.ask().tally(key, by, window).await
     }
+
+    async fn close(&self) {
+        self.ask().memory().close().await;
+    }
 }
 
 /// Where a ticket stands, without a sign of life from its owner.

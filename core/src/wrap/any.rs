@@ -19,7 +19,8 @@ impl AnyEngine {
     }
 }
 
-type Answer<'a, T> = std::pin::Pin<Box<dyn std::future::Future<Output = Result<T>> + Send + 'a>>;
+type Boxed<'a, T> = std::pin::Pin<Box<dyn std::future::Future<Output = T> + Send + 'a>>;
+type Answer<'a, T> = Boxed<'a, Result<T>>;
 
 /// The verbs of [`Engine`] as a trait object can have them.
 trait Verbs: Send + Sync + 'static {
@@ -32,6 +33,7 @@ trait Verbs: Send + Sync + 'static {
     fn line<'a>(&'a self, key: &'a Key) -> Answer<'a, Vec<(Ticket, Place)>>;
     fn keys<'a>(&'a self, prefix: &'a str) -> Answer<'a, Vec<Key>>;
     fn tally<'a>(&'a self, key: &'a Key, by: u64, window: Option<Window>) -> Answer<'a, Tally>;
+    fn close(&self) -> Boxed<'_, ()>;
 }
 
 impl<E: Engine> Verbs for E {
@@ -70,6 +72,10 @@ impl<E: Engine> Verbs for E {
     fn tally<'a>(&'a self, key: &'a Key, by: u64, window: Option<Window>) -> Answer<'a, Tally> {
         Box::pin(Engine::tally(self, key, by, window))
     }
+
+    fn close(&self) -> Boxed<'_, ()> {
+        Box::pin(Engine::close(self))
+    }
 }
 
 impl Engine for AnyEngine {
@@ -107,5 +113,9 @@ impl Engine for AnyEngine {
 
     async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
         self.0.tally(key, by, window).await
+    }
+
+    async fn close(&self) {
+        self.0.close().await;
     }
 }

@@ -1,8 +1,10 @@
 //! An engine on a thread of its own: its verbs go on whatever the caller's threads do.
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 
+use futures_util::future::{Either, select};
 use tokio::sync::oneshot;
 
 use crate::event::{Cursor, News, Scope};
@@ -12,8 +14,7 @@ use crate::{
 };
 
 /// Sends every verb to a host, and the answer back. The futures it gives may be awaited on any
-/// executor; a verb whose future is dropped is carried out all the same, but for the two that only
-/// wait, which are given up.
+/// executor; a verb whose future is dropped is given up, so its outcome is unknown, as the contract says.
 ///
 /// An engine that can also be called from where its caller is saves the way there and back: see
 /// [`in_place_where`](Hosted::in_place_where).
@@ -61,50 +62,26 @@ impl<E: Engine> Hosted<E> {
         }
         carry_out(&*self.host, verb).await
     }
-
-    async fn wait<T, F>(&self, verb: impl FnOnce(Arc<E>) -> F) -> Result<T>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<T>> + Send + 'static,
-    {
-        let verb = verb(self.engine.clone());
-        if (self.in_place)(&self.engine) {
-            return verb.await;
-        }
-        let (answer, answered) = oneshot::channel();
-        self.host.spawn(Box::pin(give_up_when_nobody_waits(answer, verb)));
-        answered.await.unwrap_or_else(|_| Err(gone()))
-    }
 }
 
+/// Runs a verb on the host for as long as somebody waits for its answer: what nobody waits for must
+/// not pile up where the store is silent.
 async fn carry_out<T: Send + 'static>(
     host: &dyn Host,
     verb: impl Future<Output = Result<T>> + Send + 'static,
 ) -> Result<T> {
-    let (answer, answered) = oneshot::channel();
+    let (mut answer, answered) = oneshot::channel();
     host.spawn(Box::pin(async move {
-        // Whoever asked may be gone; the verb was carried out, and its ticket is swept.
-        let _nobody_listens = answer.send(verb.await);
-    }));
-    answered.await.unwrap_or_else(|_| Err(gone()))
-}
-
-async fn give_up_when_nobody_waits<T>(
-    mut answer: oneshot::Sender<Result<T>>,
-    verb: impl Future<Output = Result<T>>,
-) {
-    use futures_util::future::{Either, select};
-
-    let outcome = {
-        let gone = std::pin::pin!(answer.closed());
-        match select(std::pin::pin!(verb), gone).await {
+        let outcome = match select(pin!(verb), pin!(answer.closed())).await {
             Either::Left((outcome, _)) => Some(outcome),
             Either::Right(_) => None,
+        };
+        if let Some(outcome) = outcome {
+            // Whoever asked may be gone by now; its ticket is swept.
+            let _nobody_listens = answer.send(outcome);
         }
-    };
-    if let Some(outcome) = outcome {
-        let _nobody_listens = answer.send(outcome);
-    }
+    }));
+    answered.await.unwrap_or_else(|_| Err(gone()))
 }
 
 fn gone() -> Error {
@@ -133,12 +110,12 @@ impl<E: Engine> Engine for Hosted<E> {
 
     async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
         let ticket = ticket.clone();
-        self.wait(move |engine| async move { engine.watch(&ticket, seen).await }).await
+        self.ask(move |engine| async move { engine.watch(&ticket, seen).await }).await
     }
 
     async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
         let scope = scope.clone();
-        self.wait(move |engine| async move { engine.events(&scope, after).await }).await
+        self.ask(move |engine| async move { engine.events(&scope, after).await }).await
     }
 
     async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
@@ -154,5 +131,16 @@ impl<E: Engine> Engine for Hosted<E> {
     async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
         let key = key.clone();
         self.ask(move |engine| async move { engine.tally(&key, by, window).await }).await
+    }
+
+    async fn close(&self) {
+        let engine = self.engine.clone();
+        let closed = carry_out(&*self.host, async move {
+            engine.close().await;
+            Ok(())
+        });
+        if let Err(error) = closed.await {
+            tracing::warn!(%error, "the engine was not closed");
+        }
     }
 }

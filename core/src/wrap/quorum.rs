@@ -188,6 +188,7 @@ impl Engine for Quorum {
             },
             warnings: nodes.iter().flat_map(|node| node.warnings.clone()).collect(),
             rounding: nodes.iter().map(|node| node.rounding).max().unwrap_or_default(),
+            answers_within: self.patience * 3,
             quick: false,
         }
     }
@@ -225,7 +226,7 @@ impl Engine for Quorum {
             // Whoever is behind is not told any sooner if it fails.
             Some(turn) => join(renewed, self.keep_turn(ticket, turn)).await.0,
         };
-        let kept: Vec<&Place> = poll.answers().flatten().collect();
+        let kept: Vec<&Place> = poll.answers().flatten().filter(|place| !place.leaving).collect();
         if kept.len() >= self.majority() {
             let life = kept.iter().filter_map(|place| place.life).min();
             return Ok(Some(held(number, life)));
@@ -307,6 +308,13 @@ impl Engine for Quorum {
         Err(Error::unsupported(
             "a quorum keeps no counters: count on one store, the counts of several cannot be made one",
         ))
+    }
+
+    async fn close(&self) {
+        for node in self.turns.iter().chain(self.nodes.iter()) {
+            node.sweeper.settled().await;
+            node.engine.close().await;
+        }
     }
 }
 

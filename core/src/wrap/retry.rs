@@ -90,4 +90,8 @@ impl<E: Engine> Engine for Retry<E> {
             None => self.again(|_| self.engine.tally(key, by, None)).await,
         }
     }
+
+    async fn close(&self) {
+        self.engine.close().await;
+    }
 }

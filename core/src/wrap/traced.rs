@@ -151,6 +151,10 @@ impl<E: Engine> Engine for Traced<E> {
     async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
         self.engine.tally(key, by, window).instrument(debug_span!("tally", %key, by)).await
     }
+
+    async fn close(&self) {
+        self.engine.close().instrument(debug_span!("close")).await;
+    }
 }
 
 #[cfg(feature = "metrics")]

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tenure_core::event::{Cursor, News, Scope};
 use tenure_core::{
@@ -40,27 +39,22 @@ impl Store {
 
 impl Engine for FileStore {
     fn profile(&self) -> Profile {
-        Profile {
-            name: "file",
-            liveness: Liveness::Kernel,
-            fair: true,
-            push: true,
-            events: Sight::Every,
-            fence: Fence::Durable,
-            survives: Survives {
-                holder_crash: true,
-                // The kernel knows that a paused holder lives, and nobody else is served.
-                holder_pause: true,
-                // There is no process to crash; a crash of the machine ends all holders too.
-                store_crash: true,
-                failover: false,
-                clock_step: true,
-                full_memory: true,
-            },
-            warnings: Vec::new(),
-            rounding: Duration::ZERO,
-            quick: true,
-        }
+        let mut survives = Survives::default();
+        survives.holder_crash = true;
+        // The kernel knows that a paused holder lives, and nobody else is served.
+        survives.holder_pause = true;
+        // There is no process to crash; a crash of the machine ends all holders too.
+        survives.store_crash = true;
+        survives.clock_step = true;
+        survives.full_memory = true;
+        let mut profile = Profile::new("file", Liveness::Kernel);
+        profile.fair = true;
+        profile.push = true;
+        profile.events = Sight::Every;
+        profile.fence = Fence::Durable;
+        profile.survives = survives;
+        profile.quick = true;
+        profile
     }
 
     async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
@@ -128,6 +122,8 @@ impl Engine for FileStore {
         let tally = tally::add(&self.store, key, by, window).await;
         tally.map_err(|error| without_holder(error, &self.store.dir))
     }
+
+    async fn close(&self) {}
 }
 
 fn check_limits(ticket: &Ticket) -> Result<()> {

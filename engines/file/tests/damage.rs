@@ -25,7 +25,7 @@ fn garbage_is_set_aside_and_the_store_goes_on_if_nobody_else_lives() {
         let store = dir.open();
         let mine = ticket("k");
         let number = join(&store, &mine).number;
-        block_on(store.tally(&key("k"), 5, None)).unwrap();
+        assert!(block_on(store.tally(&key("k"), 5, None)).unwrap().allowed);
         number
     };
     let whole = fs::read(dir.book("k")).unwrap();

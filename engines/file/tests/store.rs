@@ -316,7 +316,7 @@ fn a_count_stops_at_its_limit_and_starts_anew() {
     assert_eq!(add(&other, 1, 3_600_000).value, 3);
     assert_eq!(add(&store, 0, 3_600_000).value, 3);
     let short = |by| block_on(store.tally(&key("s"), by, Some(window(1)))).unwrap();
-    short(1);
+    assert!(short(1).allowed);
     while short(0).value > 0 {
         thread::yield_now();
     }

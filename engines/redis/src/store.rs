@@ -322,6 +322,8 @@ impl Engine for RedisStore {
         }
         Ok(tally)
     }
+
+    async fn close(&self) {}
 }
 
 /// How long the key of a line lives if this ticket is alone in it.
@@ -343,7 +345,7 @@ fn verdict(ticket: &Ticket, joined: &Joined) -> Result<Option<Place>> {
     match *joined {
         Joined::In(place) => Ok(Some(place)),
         Joined::Busy => Ok(None),
-        Joined::Mixed(of) => Err(refusal::other_capacity(key, of, ticket.share.of())),
+        Joined::Mixed(of) => Err(refusal::other_capacity(key, of, ticket.share)),
         Joined::Full => Err(refusal::line_is_full(key)),
         Joined::NoNumbersLeft(number) => Err(refusal::no_numbers_left(key, number)),
     }

@@ -141,4 +141,8 @@ impl Engine for FromRuntime {
     async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
         from_runtime(self.0.tally(key, by, window)).await
     }
+
+    async fn close(&self) {
+        from_runtime(self.0.close()).await;
+    }
 }

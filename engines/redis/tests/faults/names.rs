@@ -37,7 +37,7 @@ fn nothing_but_tenures_own_is_touched() {
         let keys: Vec<_> = locks.keys("").await.unwrap();
         assert_eq!(keys.iter().map(tenure_core::Key::as_str).collect::<Vec<_>>(), ["a"]);
         locks.sequence("a").next().await.unwrap();
-        locks.counter("a").window(LONG).add(1).await.unwrap();
+        assert!(locks.counter("a").window(LONG).add(1).await.unwrap().allowed);
         guard.release().await.unwrap();
         soon("it is served", waiter).await.unwrap().unwrap().release().await.unwrap();
         for key in foreign {
@@ -71,10 +71,8 @@ fn everything_of_tenures_ends_by_itself_but_sequences() {
         for ticket in &tickets {
             store.join(ticket, Patience::Wait).await.unwrap();
         }
-        store
-            .tally(&tickets[0].key, 1, Some(tenure_core::Window { per: ttl, limit: None }))
-            .await
-            .unwrap();
+        let window = tenure_core::Window { per: ttl, limit: None };
+        assert!(store.tally(&tickets[0].key, 1, Some(window)).await.unwrap().allowed);
         let mut longest = || {
             let keys = all_keys(&mut client);
             let lives = keys.iter().map(|key| {
@@ -98,7 +96,7 @@ fn everything_of_tenures_ends_by_itself_but_sequences() {
         let (count, longest_life) = longest();
         assert_eq!(count, 5, "four idle lines and a count are left");
         assert!(longest_life <= 2 * KEEP_MS, "{longest_life} ms");
-        store.tally(&tickets[0].key, 1, None).await.unwrap();
+        assert!(store.tally(&tickets[0].key, 1, None).await.unwrap().allowed);
         let sequences: Vec<_> =
             all_keys(&mut client).into_iter().filter(|key| key.ends_with(":n")).collect();
         assert_eq!(sequences.len(), 1);
