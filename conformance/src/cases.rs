@@ -2,6 +2,7 @@
 //! warning of the compiler.
 
 mod all;
+mod authority;
 mod breaking;
 mod election;
 mod events;
@@ -101,6 +102,11 @@ macro_rules! each_case {
                 a_waiter_is_told_when_to_look_again,
                 who_lives_by_the_kernel_needs_no_ttl,
                 a_client_who_goes_takes_only_its_own_tickets_along,
+            ]
+            authority: [
+                what_one_client_did_every_other_sees_at_once,
+                who_was_taken_out_by_one_client_is_gone_for_every_other,
+                what_one_client_counted_every_other_counts_on,
             ]
             waking: [
                 the_bell_rings_for_who_is_served,

@@ -2,6 +2,7 @@
 
 mod distant;
 mod lossy;
+mod moody;
 mod proxy;
 mod spied;
 mod weather;
@@ -10,6 +11,7 @@ use tenure_core::{Ticket, TicketId};
 
 pub use distant::Distant;
 pub use lossy::Lossy;
+pub use moody::{Mood, Moody};
 pub use proxy::{Act, Counts, Match, Protocol, Proxy, Rule, Way};
 pub use spied::Spied;
 pub use weather::{Network, Weather};

@@ -142,8 +142,8 @@ fn broken() -> Vec<(&'static str, Make)> {
             ReleasesWithoutLooking, RenewsTheDead, ServesOneTooMany, LooksBeforeItActs,
             MixesCapacities, KeepsWhoWouldNotWait, LetsTheHastyOvertake, JoinsTwice,
             JoinsAgainAtTheBack, ServesTheLast, ForgetsThatAWaiterLeft, ShrinksNoShare,
-            BreaksAtOnce, RenewsWhoWasTold, KeepsOperatorsAway, ShowsAnOldLine,
-            RenewsFromAnOldCopy, LosesNotes,
+            BreaksAtOnce, RenewsWhoWasTold, TakesToldForGone, LetsCopiesIn, KeepsOperatorsAway,
+            ShowsAnOldLine, RenewsFromAnOldCopy, LosesNotes,
         ]
         life: [
             LosesWhoRenewsTwiceAtOnce, IgnoresFloors, IgnoresTheFloorOfRenewals, NeverEnds, EndsTooSoon, PromisesMoreLife,

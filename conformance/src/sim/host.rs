@@ -20,6 +20,9 @@ pub(super) struct Process {
     drift_ppm: i64,
     /// How far its clocks are from the world's.
     offset_ns: u64,
+    /// How much faster its raw clock runs than its boot clock, in parts per million, and since when.
+    slew_ppm: u64,
+    slewed_from_ns: u64,
     /// How long its raw clock stood still while the machine slept.
     slept_ns: u64,
     /// How far its wall clock is from the world's.
@@ -36,13 +39,16 @@ impl Process {
         let passed = i128::from(passed_ns);
         let ran = passed + passed * i128::from(self.drift_ppm) / 1_000_000;
         let boot_ns = u64::try_from(ran).unwrap_or(0) + self.offset_ns;
-        Time { boot_ns, raw_ns: boot_ns - self.slept_ns }
+        let slewed = u128::from(boot_ns.saturating_sub(self.slewed_from_ns));
+        let ahead = u64::try_from(slewed * u128::from(self.slew_ppm) / 1_000_000).unwrap_or(0);
+        Time { boot_ns, raw_ns: boot_ns - self.slept_ns + ahead }
     }
 
     /// When its raw clock will have run on by so much, in the world's time.
     fn world_ns(&self, raw_ns: u64) -> u64 {
         let rate = u128::from((1_000_000 + self.drift_ppm).unsigned_abs().max(1));
-        let ns = (u128::from(raw_ns) * 1_000_000).div_ceil(rate);
+        let slewed = u128::from(1_000_000 + self.slew_ppm);
+        let ns = (u128::from(raw_ns) * 1_000_000_000_000).div_ceil(rate * slewed);
         u64::try_from(ns).unwrap_or(u64::MAX)
     }
 }
@@ -102,6 +108,14 @@ impl SimHost {
     /// Its clocks run faster than the world's by so much, or slower, from the beginning of the world.
     pub fn set_drift_ppm(&self, drift_ppm: i64) {
         self.world.state().processes[self.process].drift_ppm = drift_ppm;
+    }
+
+    /// From now on its raw clock runs faster than its boot clock by so much, as where the boot clock is
+    /// slewed to an earlier time.
+    pub fn set_slew_ppm(&self, slew_ppm: u64) {
+        let boot_ns = self.now().boot_ns;
+        let process = &mut self.world.state().processes[self.process];
+        (process.slew_ppm, process.slewed_from_ns) = (slew_ppm, boot_ns);
     }
 
     /// Somebody sets its wall clock, forward or back.

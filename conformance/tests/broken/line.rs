@@ -241,10 +241,29 @@ twist! {
     /// Who is told to leave may renew all the same.
     RenewsWhoWasTold {
         async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
-            match self.0.memory.renew(ticket).await? {
-                None => Ok(place_of(&self.0.memory, ticket).await?.map(|place| Place { leaving: false, ..place })),
-                renewed => Ok(renewed),
-            }
+            let place = self.0.memory.renew(ticket).await?;
+            Ok(place.map(|place| Place { leaving: false, ..place }))
+        }
+    }
+}
+
+twist! {
+    /// Who is told to leave is taken for gone.
+    TakesToldForGone {
+        async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
+            Ok(self.0.memory.renew(ticket).await?.filter(|place| !place.leaving))
+        }
+    }
+}
+
+twist! {
+    /// A ticket with a known id is taken for the one that is there, whoever it belongs to.
+    LetsCopiesIn {
+        async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+            let line = self.0.memory.line(&ticket.key).await?;
+            let known = line.into_iter().find(|(known, _)| known.id == ticket.id);
+            let owner = known.map_or_else(|| ticket.owner.clone(), |(known, _)| known.owner);
+            self.0.memory.join(&Ticket { owner, ..ticket.clone() }, patience).await
         }
     }
 }

@@ -1,0 +1,73 @@
+//! An engine with moods: each question is answered, refused, left open, or panicked over, as its test says.
+
+use std::future::{Future, pending};
+use std::sync::Arc;
+
+use tenure_core::event::{Cursor, News, Scope};
+use tenure_core::{
+    Engine, Error, Key, Kind, Leave, Left, Patience, Place, Profile, Result, Standing, Tally,
+    Ticket, Wake, Window,
+};
+
+use super::{Asked, Verb, carries_every_verb};
+
+/// How a question is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mood {
+    /// It is answered.
+    Well,
+    /// It is carried out, and the answer is lost.
+    AnswerLost,
+    /// It never reaches the store, which its asker cannot know.
+    Unreachable,
+    /// It is refused, with an error of this kind.
+    Refuses(Kind),
+    /// It is never answered.
+    Silent,
+    /// The engine panics over it.
+    Panics,
+}
+
+/// Asks for its mood before each question.
+pub struct Moody<E> {
+    engine: Arc<E>,
+    mood: Box<dyn Fn(&Asked<'_>) -> Mood + Send + Sync>,
+}
+
+impl<E: Engine> Moody<E> {
+    /// The engine, which takes each question as `mood` says.
+    pub fn new(engine: E, mood: impl Fn(&Asked<'_>) -> Mood + Send + Sync + 'static) -> Self {
+        Self { engine: Arc::new(engine), mood: Box::new(mood) }
+    }
+
+    fn told(&self) -> Profile {
+        let mut profile = self.engine.profile();
+        profile.quick = false;
+        profile
+    }
+
+    async fn carry<T, F>(&self, asked: Asked<'_>, verb: impl Fn(Arc<E>) -> F + Send) -> Result<T>
+    where
+        T: Send,
+        F: Future<Output = Result<T>> + Send,
+    {
+        let verb_name = asked.verb;
+        match (self.mood)(&asked) {
+            Mood::Well => verb(self.engine.clone()).await,
+            Mood::AnswerLost => {
+                verb(self.engine.clone()).await?;
+                Err(Error::unavailable(format!("the answer to {verb_name:?} was lost")))
+            }
+            Mood::Unreachable => {
+                Err(Error::unavailable(format!("the store cannot be reached for {verb_name:?}")))
+            }
+            Mood::Refuses(Kind::Invalid) => Err(Error::invalid("this makes no sense")),
+            Mood::Refuses(Kind::Unsupported) => Err(Error::unsupported("this store cannot do it")),
+            Mood::Refuses(_) => Err(Error::rejected("the disk is full")),
+            Mood::Silent => pending().await,
+            Mood::Panics => panic!("the engine panics over {verb_name:?}"),
+        }
+    }
+}
+
+carries_every_verb!(Moody);

@@ -1,0 +1,401 @@
+//! What users meet when their store is in trouble: outages, refusals, silence and panics.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::{join, select};
+use tenure_conformance::fault::{Mood, Moody, Verb};
+use tenure_conformance::sim::{SimHost, World};
+use tenure_core::event::{Cursor, News, Scope};
+use tenure_core::*;
+
+const TTL: Duration = Duration::from_secs(9);
+
+/// One client of a store in memory whose mood a test changes.
+struct Stage {
+    host: Arc<SimHost>,
+    memory: Memory,
+    locks: Locks,
+    moods: Arc<Mutex<Vec<(Verb, Mood)>>>,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Stage {
+    fn new(world: &World) -> Self {
+        let (host, memory) = (world.process(), Memory::with_clock((*world.store()).clone()));
+        let moods: Arc<Mutex<Vec<(Verb, Mood)>>> = Arc::default();
+        let (asked, own) = (Arc::<AtomicUsize>::default(), moods.clone());
+        let counted = asked.clone();
+        let engine = Moody::new(memory.clone(), move |asked| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            let moods = own.lock().unwrap();
+            let mood = moods.iter().find(|(verb, _)| *verb == asked.verb);
+            mood.map_or(Mood::Well, |(_, mood)| *mood)
+        });
+        let locks = Locks::on(engine, host.clone());
+        Self { host, memory, locks, moods, asked }
+    }
+
+    fn feels(&self, moods: impl IntoIterator<Item = (Verb, Mood)>) {
+        *self.moods.lock().unwrap() = moods.into_iter().collect();
+    }
+
+    /// The same locks for somebody whose store is well.
+    fn others(&self) -> Locks {
+        Locks::on(self.memory.clone(), self.host.clone())
+    }
+
+    fn mutex(&self, key: &str) -> tenure_core::Mutex {
+        self.locks.mutex(key).ttl(TTL)
+    }
+
+    /// How often the store is asked while `work` is done.
+    async fn asked_by<T>(&self, work: impl Future<Output = T>) -> (usize, T) {
+        let before = self.asked.load(Ordering::Relaxed);
+        let done = work.await;
+        (self.asked.load(Ordering::Relaxed) - before, done)
+    }
+}
+
+fn play<F: Future<Output = ()>>(story: impl FnOnce(Stage) -> F) {
+    World::run(1, |world| story(Stage::new(&world)));
+}
+
+#[test]
+fn a_store_that_never_answers_is_not_busy() {
+    play(|stage| async move {
+        for mood in [Mood::Silent, Mood::Well] {
+            stage.feels([(Verb::Join, mood)]);
+            let _held = stage.others().mutex("k").lock().await.unwrap();
+            let waited = stage.mutex("k").lock_within(TTL / 10).await;
+            match mood {
+                Mood::Well => assert!(waited.unwrap().is_none(), "it is busy"),
+                _ => assert_eq!(waited.unwrap_err().kind(), Kind::Unavailable),
+            }
+        }
+    });
+}
+
+#[test]
+fn a_store_that_fell_silent_while_somebody_waited_is_not_busy() {
+    play(|stage| async move {
+        let _held = stage.others().mutex("k").lock().await.unwrap();
+        let mutex = stage.mutex("k");
+        let mut waiting = pin!(mutex.lock_within(TTL / 2));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        stage.feels([(Verb::Renew, Mood::Unreachable)]);
+        assert_eq!(waiting.await.unwrap_err().kind(), Kind::Unavailable);
+    });
+}
+
+#[test]
+fn a_watch_and_an_observer_leave_a_store_in_trouble_alone() {
+    play(|stage| async move {
+        let mut watch = stage.locks.watch("").await.unwrap();
+        let mut leaders = stage.locks.election("k").observe().await.unwrap();
+        assert_eq!(leaders.next().await.unwrap(), None);
+        stage.feels([(Verb::Events, Mood::Unreachable), (Verb::Line, Mood::Unreachable)]);
+        let hour = Duration::from_secs(3600);
+        let (asked, ()) = stage
+            .asked_by(async {
+                let spin = async { while watch.next().await.is_err() {} };
+                let observe = async { while leaders.next().await.is_err() {} };
+                let both = Box::pin(join(spin, observe));
+                select(both, stage.host.sleep(hour)).await;
+            })
+            .await;
+        assert!(asked > 600, "it goes on asking: {asked}");
+        assert!(asked < 2 * 3600 / 5 + 40, "asked {asked} times in an hour");
+        stage.feels([]);
+        let guard = stage.locks.mutex("k").lock().await.unwrap();
+        assert!(watch.next().await.is_ok(), "it goes on when the store answers again");
+        assert_eq!(leaders.next().await.unwrap().unwrap().token, guard.token());
+    });
+}
+
+/// Memory whose events have a gap, once.
+struct Gap(Memory, Arc<Mutex<bool>>);
+
+#[test]
+fn a_gap_is_looked_into_even_if_the_first_look_fails() {
+    play(|stage| async move {
+        let gap = Arc::new(Mutex::new(false));
+        let (own, fails) = (gap.clone(), Arc::new(Mutex::new(false)));
+        let failing = fails.clone();
+        let engine = Moody::new(Gap(stage.memory.clone(), own), move |asked| {
+            let fails = asked.verb == Verb::Line && *failing.lock().unwrap();
+            if fails { Mood::Unreachable } else { Mood::Well }
+        });
+        let locks = Locks::on(engine, stage.host.clone());
+        let mut leaders = locks.election("k").observe().await.unwrap();
+        assert_eq!(leaders.next().await.unwrap(), None);
+        let guard = stage.others().mutex("k").lock().await.unwrap();
+        (*gap.lock().unwrap(), *fails.lock().unwrap()) = (true, true);
+        assert!(leaders.next().await.is_err(), "the look after the gap fails");
+        *fails.lock().unwrap() = false;
+        let leader = leaders.next().await.unwrap().expect("somebody leads");
+        assert_eq!(leader.token, guard.token());
+    });
+}
+
+#[test]
+fn a_panicking_engine_ends_no_other_renewal() {
+    play(|stage| async move {
+        let (unlucky, lucky) = (Arc::new(Mutex::new(None)), stage.memory.clone());
+        let id = unlucky.clone();
+        let engine = Moody::new(lucky, move |asked| {
+            let hit = asked.verb == Verb::Renew
+                && asked.id().is_some()
+                && asked.id() == *id.lock().unwrap();
+            if hit { Mood::Panics } else { Mood::Well }
+        });
+        let locks = Locks::on(engine, stage.host.clone());
+        let one = locks.mutex("one").ttl(TTL).lock().await.unwrap();
+        let other = locks.mutex("other").ttl(TTL).lock().await.unwrap();
+        *unlucky.lock().unwrap() = Some(one.id());
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(|_| {}));
+        stage.host.sleep(TTL * 5).await;
+        std::panic::set_hook(hook);
+        assert_eq!(one.check().unwrap_err().loss(), Some(Loss::Unreachable));
+        other.check().expect("its renewals went on");
+        *unlucky.lock().unwrap() = None;
+        let again = locks.mutex("one").ttl(TTL).lock().await.unwrap();
+        stage.host.sleep(TTL * 5).await;
+        again.check().expect("renewals go on when the engine is well again");
+    });
+}
+
+#[test]
+fn a_refused_leave_is_sent_again_unless_it_makes_no_sense() {
+    for (kind, swept) in
+        [(Kind::Rejected, true), (Kind::Invalid, false), (Kind::Unsupported, false)]
+    {
+        play(|stage| async move {
+            let guard = stage.mutex("k").lock().await.unwrap();
+            stage.feels([(Verb::Leave, Mood::Refuses(kind))]);
+            drop(guard);
+            stage.host.sleep(TTL / 4).await;
+            stage.feels([]);
+            stage.locks.settled().await;
+            assert_eq!(stage.others().line("k").await.unwrap().is_empty(), swept, "{kind:?}");
+        });
+    }
+}
+
+#[test]
+fn an_outage_with_many_dropped_guards_costs_a_few_questions() {
+    play(|stage| async move {
+        const GUARDS: usize = 20_000;
+        let mut guards = Vec::new();
+        for at in 0..GUARDS {
+            let mutex = stage.locks.mutex(format!("k/{at}")).ttl(TTL).by_hand();
+            guards.push(mutex.lock().await.unwrap());
+        }
+        stage.feels([(Verb::Leave, Mood::Unreachable)]);
+        drop(guards);
+        let (asked, ()) = stage.asked_by(stage.host.sleep(TTL / 2)).await;
+        assert!(asked > 0 && asked < 20, "asked {asked} times in half a ttl");
+        stage.feels([]);
+        let (asked, ()) = stage.asked_by(stage.locks.settled()).await;
+        assert!(asked <= GUARDS + 1, "each is given back once: {asked}");
+        assert_eq!(stage.memory.keys("").await.unwrap(), []);
+    });
+}
+
+#[test]
+fn what_is_merely_cleaning_up_ends_with_the_ttl() {
+    for mood in [Mood::Unreachable, Mood::Silent] {
+        play(|stage| async move {
+            let mut guards = Vec::new();
+            for at in 0..1000 {
+                guards.push(stage.mutex(&format!("k/{at}")).lock().await.unwrap());
+            }
+            stage.feels([(Verb::Leave, mood)]);
+            drop(guards);
+            let began = stage.host.now();
+            let (asked, ()) = stage.asked_by(stage.locks.settled()).await;
+            assert!(
+                !stage.host.now().has_reached(began.plus(TTL * 3)),
+                "it outlives its ttl by far"
+            );
+            assert!(asked < 40, "asked {asked} times");
+        });
+    }
+}
+
+#[test]
+fn all_notice_the_loss_of_one_while_they_wait_for_another() {
+    play(|stage| async move {
+        let held = stage.others().mutex("b").lock().await.unwrap();
+        let all = stage.locks.all(["a", "b"]).ttl(TTL);
+        let mut waiting = pin!(all.lock());
+        assert!(waiting.as_mut().now_or_never().is_none());
+        let line = stage.others().line("a").await.unwrap();
+        stage.others().break_ticket("a", line[0].0.id).await.unwrap();
+        let error = waiting.await.map(drop).unwrap_err();
+        assert_eq!(error.loss(), Some(Loss::Broken));
+        stage.locks.settled().await;
+        assert!(stage.others().line("a").await.unwrap().is_empty(), "it is given back");
+        held.check().unwrap();
+    });
+}
+
+#[test]
+fn all_are_taken_anew_after_the_program_was_paused() {
+    play(|stage| async move {
+        let held = stage.others().mutex("b").lock().await.unwrap();
+        let all = stage.locks.all(["a", "b"]).ttl(TTL);
+        let mut waiting = pin!(all.lock());
+        assert!(waiting.as_mut().now_or_never().is_none());
+        stage.host.wake_from_sleep(TTL * 2);
+        stage.others().settled().await;
+        let taken = async {
+            stage.host.sleep(TTL / 3).await;
+            held.release().await.ok();
+        };
+        let (guard, ()) = join(waiting, taken).await;
+        guard.unwrap().check().expect("all of them are held");
+    });
+}
+
+#[test]
+fn a_follower_whose_ticket_is_gone_stands_again() {
+    play(|stage| async move {
+        let leader = stage.others().mutex("k").lock().await.unwrap();
+        let election = stage.locks.election("k").ttl(TTL);
+        let elected = election.run(|term| async move { term.token() });
+        let mut following = pin!(elected);
+        assert!(following.as_mut().now_or_never().is_none());
+        let line = stage.others().line("k").await.unwrap();
+        stage.others().force_out("k", line[1].0.id).await.unwrap();
+        let released = async {
+            stage.host.sleep(TTL).await;
+            leader.release().await.unwrap();
+        };
+        let (token, ()) = join(following, released).await;
+        assert!(token.unwrap() > 0, "it was elected after all");
+    });
+}
+
+#[test]
+fn a_waiter_is_not_told_of_a_lock_that_it_never_held() {
+    play(|stage| async move {
+        let _held = stage.others().mutex("k").lock().await.unwrap();
+        let mutex = stage.mutex("k");
+        let mut waiting = pin!(mutex.lock());
+        assert!(waiting.as_mut().now_or_never().is_none());
+        let line = stage.others().line("k").await.unwrap();
+        stage.others().break_ticket("k", line[1].0.id).await.unwrap();
+        let error = waiting.await.map(drop).unwrap_err();
+        assert_eq!(error.loss(), Some(Loss::Broken));
+        assert_eq!(
+            error.to_string(),
+            "the wait for \"k\" is over, and the lock was never held: it was taken out of its line"
+        );
+    });
+}
+
+#[test]
+fn what_remains_is_what_can_be_relied_on() {
+    play(|stage| async move {
+        let guard = stage.mutex("k").max_hold(TTL / 9).lock().await.unwrap();
+        assert!(guard.remaining().unwrap() <= TTL / 9, "max_hold counts");
+        let held = guard.held();
+        guard.release().await.unwrap();
+        assert_eq!(held.remaining(), Some(Duration::ZERO), "it was released");
+        let guard = stage.mutex("k").lock().await.unwrap();
+        stage.others().break_ticket("k", guard.id()).await.unwrap();
+        let warning = guard.warned().await;
+        assert_eq!((warning.failed, warning.remaining), (0, Some(Duration::ZERO)));
+        assert_eq!(guard.remaining(), Some(Duration::ZERO), "it is broken");
+        assert_eq!(guard.ended().await, Some(Loss::Broken));
+    });
+}
+
+#[test]
+fn a_monitor_ends_with_the_hold_however_that_ends() {
+    play(|stage| async move {
+        let guard = stage.mutex("k").lock().await.unwrap();
+        let (ended, lost, warned) = (guard.ended(), guard.lost(), guard.warned());
+        let (mut ended, mut lost) = (pin!(ended), pin!(lost));
+        assert!(ended.as_mut().now_or_never().is_none());
+        guard.release().await.unwrap();
+        assert_eq!(ended.await, None, "it was released");
+        assert_eq!(warned.await.remaining, Some(Duration::ZERO));
+        assert!(lost.as_mut().now_or_never().is_none(), "a release is no loss");
+    });
+}
+
+#[test]
+fn a_clock_that_is_slewed_tells_no_loss_late() {
+    play(|stage| async move {
+        let guard = stage.mutex("k").by_hand().lock().await.unwrap();
+        let sent = stage.host.now();
+        // The raw clock runs twice as fast as the boot clock: it reaches the end first.
+        stage.host.set_slew_ppm(1_000_000);
+        assert_eq!(guard.lost().await, Loss::Expired);
+        let passed = stage.host.now().raw_ns - sent.raw_ns;
+        let late = passed.saturating_sub(u64::try_from(TTL.as_nanos()).unwrap());
+        assert_eq!(late, 0, "the loss is told {late} ns after the end of the life");
+    });
+}
+
+#[test]
+fn closing_waits_for_what_was_dropped() {
+    play(|stage| async move {
+        stage.feels([(Verb::Leave, Mood::Unreachable)]);
+        drop(stage.mutex("k").lock().await.unwrap());
+        let mut closing = pin!(stage.locks.close());
+        assert!(closing.as_mut().now_or_never().is_none());
+        stage.feels([]);
+        closing.await;
+        assert!(stage.others().line("k").await.unwrap().is_empty());
+    });
+}
+
+impl Engine for Gap {
+    fn profile(&self) -> Profile {
+        self.0.profile()
+    }
+
+    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+        self.0.join(ticket, patience).await
+    }
+
+    async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
+        self.0.renew(ticket).await
+    }
+
+    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+        self.0.leave(ticket, how).await
+    }
+
+    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+        self.0.watch(ticket, seen).await
+    }
+
+    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+        let news = self.0.events(scope, after).await?;
+        let missed = std::mem::take(&mut *self.1.lock().unwrap());
+        Ok(if missed { News { events: Vec::new(), missed, ..news } } else { news })
+    }
+
+    async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
+        self.0.line(key).await
+    }
+
+    async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
+        self.0.keys(prefix).await
+    }
+
+    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
+        self.0.tally(key, by, window).await
+    }
+
+    async fn close(&self) {}
+}
