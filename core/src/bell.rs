@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use crate::TicketId;
+use crate::sync::{AtomicUsize, Mutex, MutexGuard};
 
 /// The bells of the tickets that somebody listens for.
 ///
@@ -82,33 +83,5 @@ impl Drop for Bell<'_> {
             }
         }
         self.bells.count.store(hung.len(), Ordering::Release);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::pin::pin;
-
-    use futures_util::FutureExt as _;
-
-    use super::*;
-
-    #[test]
-    fn a_ring_after_listening_is_heard_and_the_bell_is_taken_down() {
-        let bells = Bells::default();
-        let id = TicketId::fresh();
-        {
-            let bell = bells.listen(id);
-            let other = bells.listen(id);
-            let (rung, also) = (bell.rung(), other.rung());
-            let (mut rung, mut also) = (pin!(rung), pin!(also));
-            rung.as_mut().enable();
-            also.as_mut().enable();
-            bells.ring(id);
-            assert!(rung.now_or_never().is_some());
-            assert!(also.now_or_never().is_some());
-        }
-        assert!(bells.is_quiet());
-        assert!(bells.lock().is_empty());
     }
 }

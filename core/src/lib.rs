@@ -35,6 +35,7 @@ mod sample;
 mod semaphore;
 mod sequence;
 mod sweep;
+mod sync;
 mod terms;
 mod ticket;
 mod wait;

@@ -1,11 +1,13 @@
 //! The memory engine: lines in a map, the reference that every other engine is compared with.
 
+// The path is written out because a test compiles this file with another `sync`.
+#[path = "memory/journal.rs"]
 mod journal;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use self::journal::Journal;
@@ -14,6 +16,7 @@ use crate::event::{Cursor, News, Scope, What};
 use crate::line::micros;
 use crate::profile::{Fence, Liveness, Profile, Sight, Survives};
 use crate::refusal::checked_sum;
+use crate::sync::{Mutex, MutexGuard};
 use crate::{
     Clock, Engine, Key, Leave, Left, Line, Lives, Patience, Place, Result, Standing, SystemClock,
     Tally, Ticket, TicketId, Time, Wake, Window,
@@ -143,26 +146,20 @@ impl Default for Memory {
 
 impl Engine for Memory {
     fn profile(&self) -> Profile {
-        Profile {
-            name: "memory",
-            liveness: Liveness::Process,
-            fair: true,
-            push: true,
-            events: Sight::Every,
-            fence: Fence::Volatile,
-            survives: Survives {
-                holder_crash: false,
-                holder_pause: true,
-                store_crash: false,
-                failover: false,
-                clock_step: true,
-                full_memory: true,
-            },
-            warnings: Vec::new(),
-            rounding: Duration::from_micros(1),
-            answers_within: Duration::from_secs(1),
-            quick: true,
-        }
+        let mut survives = Survives::default();
+        survives.holder_pause = true;
+        survives.clock_step = true;
+        survives.full_memory = true;
+        let mut profile = Profile::new("memory", Liveness::Process);
+        profile.fair = true;
+        profile.push = true;
+        profile.events = Sight::Every;
+        profile.fence = Fence::Volatile;
+        profile.survives = survives;
+        profile.rounding = Duration::from_micros(1);
+        profile.answers_within = Duration::from_secs(1);
+        profile.quick = true;
+        profile
     }
 
     async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {

@@ -1,0 +1,25 @@
+//! A bell is heard by all who listen, and is taken down when the last of them is gone.
+
+use std::pin::pin;
+
+use futures_util::FutureExt as _;
+use tenure_core::TicketId;
+use tenure_core::bell::Bells;
+
+#[test]
+fn a_ring_after_listening_is_heard_and_the_bell_is_taken_down() {
+    let bells = Bells::default();
+    let id = TicketId::fresh();
+    {
+        let bell = bells.listen(id);
+        let other = bells.listen(id);
+        let (rung, also) = (bell.rung(), other.rung());
+        let (mut rung, mut also) = (pin!(rung), pin!(also));
+        rung.as_mut().enable();
+        also.as_mut().enable();
+        bells.ring(id);
+        assert!(rung.now_or_never().is_some());
+        assert!(also.now_or_never().is_some());
+    }
+    assert!(bells.is_quiet());
+}
