@@ -91,14 +91,15 @@ impl All {
         let host = &self.claim.locks.inner.host;
         let mut guard = AllGuard(Vec::new());
         for claim in claims {
-            let next = async {
+            // On the heap: it stands inside the futures of all that wait here.
+            let next = Box::pin(async {
                 match deadline {
                     None => claim.wait(Share::WHOLE).await.map(Some),
                     Some(deadline) => {
                         claim.wait_for(Share::WHOLE, host.now().until(deadline)).await
                     }
                 }
-            };
+            });
             match guard.run(next).await.map_err(Stopped::by)? {
                 Ok(Some(one)) => guard.0.push(one),
                 Ok(None) => return Ok(None),

@@ -26,9 +26,9 @@ impl Claim {
     /// Waits as long as it takes. This future, like the others here, owns what it needs, so that it
     /// can be spawned.
     pub(crate) fn wait(&self, share: Share) -> impl Future<Output = Result<Guard>> + Send + use<> {
-        let acquired = self.acquire(share, Wait::Ever);
+        let claim = self.clone();
         async move {
-            acquired.await?.ok_or_else(|| {
+            claim.acquire(share, Wait::Ever).await?.ok_or_else(|| {
                 Error::unavailable("the store turned away a ticket whose owner would have waited")
             })
         }
@@ -39,7 +39,7 @@ impl Claim {
         &self,
         share: Share,
     ) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
-        self.acquire(share, Wait::Never)
+        self.clone().acquire(share, Wait::Never)
     }
 
     /// Waits for so long.
@@ -48,22 +48,16 @@ impl Claim {
         share: Share,
         time: Duration,
     ) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
-        self.acquire(share, Wait::For(time))
+        self.clone().acquire(share, Wait::For(time))
     }
 
-    fn acquire(
-        &self,
-        share: Share,
-        wait: Wait,
-    ) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
-        let Self { locks, key, terms } = self.clone();
-        async move {
-            let rhythm = terms.rhythm(&locks.inner.profile)?;
-            let plain = locks.ticket(key?);
-            let note: Arc<str> = terms.note.unwrap_or_else(|| plain.note.clone());
-            let ticket = Ticket { share, ttl: terms.ttl, note, ..plain };
-            acquire(&locks.inner, &ticket, rhythm, wait).await
-        }
+    async fn acquire(self, share: Share, wait: Wait) -> Result<Option<Guard>> {
+        let Self { locks, key, terms } = self;
+        let rhythm = terms.rhythm(&locks.inner.profile)?;
+        let plain = locks.ticket(key?);
+        let note: Arc<str> = terms.note.unwrap_or_else(|| plain.note.clone());
+        let ticket = Ticket { share, ttl: terms.ttl, note, ..plain };
+        acquire(&locks.inner, &ticket, rhythm, wait).await
     }
 }
 

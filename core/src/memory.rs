@@ -14,7 +14,7 @@ use self::journal::Journal;
 use crate::bell::Bells;
 use crate::event::{Cursor, News, Scope, What};
 use crate::line::micros;
-use crate::profile::{Fence, Liveness, Profile, Sight, Survives};
+use crate::profile::{Fence, Liveness, Profile, Sight};
 use crate::refusal::checked_sum;
 use crate::sync::{Mutex, MutexGuard};
 use crate::{
@@ -146,16 +146,14 @@ impl Default for Memory {
 
 impl Engine for Memory {
     fn profile(&self) -> Profile {
-        let mut survives = Survives::default();
-        survives.holder_pause = true;
-        survives.clock_step = true;
-        survives.full_memory = true;
         let mut profile = Profile::new("memory", Liveness::Process);
         profile.fair = true;
         profile.push = true;
         profile.events = Sight::Every;
         profile.fence = Fence::Volatile;
-        profile.survives = survives;
+        profile.survives.holder_pause = true;
+        profile.survives.clock_step = true;
+        profile.survives.full_memory = true;
         profile.rounding = Duration::from_micros(1);
         profile.answers_within = Duration::from_secs(1);
         profile.quick = true;

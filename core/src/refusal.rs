@@ -4,9 +4,10 @@ use crate::{Error, Key, LINE_TICKETS_MAX, NUMBER_MAX, Result, SHARE_OF_MAX, Shar
 
 /// A share of another capacity than the one that the line is kept for.
 pub fn other_capacity(key: &Key, kept: u64, asked: Share) -> Error {
-    let kept = match kept == u64::from(SHARE_OF_MAX) {
-        true => "a mutex or reader-writer lock".to_owned(),
-        false => format!("a semaphore of {kept}"),
+    let kept = if kept == u64::from(SHARE_OF_MAX) {
+        "a mutex or reader-writer lock".to_owned()
+    } else {
+        format!("a semaphore of {kept}")
     };
     let asked = match (asked.take(), asked.of()) {
         (SHARE_OF_MAX, SHARE_OF_MAX) => "a mutex".to_owned(),

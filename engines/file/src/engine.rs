@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tenure_core::event::{Cursor, News, Scope};
 use tenure_core::{
     Engine, Error, Fence, Key, Leave, Left, Liveness, NOTE_BYTES_MAX, OWNER_BYTES_MAX, Patience,
-    Place, Profile, Result, Share, Sight, Standing, Survives, Tally, Ticket, Wake, Window,
+    Place, Profile, Result, Share, Sight, Standing, Tally, Ticket, Wake, Window,
 };
 
 use crate::record::{Record, SessionId};
@@ -39,20 +39,18 @@ impl Store {
 
 impl Engine for FileStore {
     fn profile(&self) -> Profile {
-        let mut survives = Survives::default();
-        survives.holder_crash = true;
-        // The kernel knows that a paused holder lives, and nobody else is served.
-        survives.holder_pause = true;
-        // There is no process to crash; a crash of the machine ends all holders too.
-        survives.store_crash = true;
-        survives.clock_step = true;
-        survives.full_memory = true;
         let mut profile = Profile::new("file", Liveness::Kernel);
         profile.fair = true;
         profile.push = true;
         profile.events = Sight::Every;
         profile.fence = Fence::Durable;
-        profile.survives = survives;
+        profile.survives.holder_crash = true;
+        // The kernel knows that a paused holder lives, and nobody else is served.
+        profile.survives.holder_pause = true;
+        // There is no process to crash; a crash of the machine ends all holders too.
+        profile.survives.store_crash = true;
+        profile.survives.clock_step = true;
+        profile.survives.full_memory = true;
         profile.quick = true;
         profile
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use redis::{Cmd, FromRedisValue, RedisResult, Value, cmd};
-use tenure_core::{Error, Fence, Liveness, Profile, Result, Survives};
+use tenure_core::{Error, Fence, Liveness, Profile, Result};
 
 use crate::settings::{Place, Settings, Young};
 
@@ -128,16 +128,14 @@ impl Facts {
         // A replica that becomes the master may be old, and have forgotten all the same.
         let sentinel = matches!(settings.place, Place::Sentinel { .. });
         let refuses_young = settings.young == Young::Refuse && !sentinel;
-        let mut survives = Survives::default();
-        survives.holder_crash = true;
-        survives.holder_pause = true;
-        survives.store_crash = self.writes_through || refuses_young;
-        survives.full_memory = !self.forgets();
         let mut profile = Profile::new("redis", Liveness::Lease);
         profile.fair = true;
         profile.push = true;
         profile.fence = Fence::Volatile;
-        profile.survives = survives;
+        profile.survives.holder_crash = true;
+        profile.survives.holder_pause = true;
+        profile.survives.store_crash = self.writes_through || refuses_young;
+        profile.survives.full_memory = !self.forgets();
         profile.warnings = self.warnings(settings);
         profile.rounding = Duration::from_millis(1);
         profile
