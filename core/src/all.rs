@@ -141,6 +141,14 @@ impl Stopped {
     }
 }
 
+/// What the first of these tells; nothing where there are none.
+async fn first_of<T>(all: Vec<impl Future<Output = T>>) -> T {
+    if all.is_empty() {
+        return pending().await;
+    }
+    select_all(all.into_iter().map(Box::pin)).await.0
+}
+
 /// Several held locks. The loss of one is the loss of all.
 #[must_use = "the locks are released as soon as their guard is dropped"]
 pub struct AllGuard(Vec<Guard>);
@@ -162,15 +170,18 @@ impl AllGuard {
     }
 
     /// Returns when the first of them is lost. See [`Held::lost`](crate::Held::lost).
-    /// Never returns once they are released.
-    pub async fn lost(&self) -> Loss {
-        if self.0.is_empty() {
-            return pending().await;
-        }
-        select_all(self.0.iter().map(|guard| Box::pin(guard.lost()))).await.0
+    /// Never returns once they are released: a task that must end then awaits [`ended`](AllGuard::ended).
+    pub fn lost(&self) -> impl Future<Output = Loss> + Send + use<> {
+        first_of(self.0.iter().map(|guard| guard.lost()).collect())
     }
 
-    /// Renews all of them now. See [`Held::extend`](crate::Held::extend).
+    /// Returns when the first of them is over: with the reason if it was lost, with `None` if it was released
+    /// or dropped. See [`Held::ended`](crate::Held::ended).
+    pub fn ended(&self) -> impl Future<Output = Option<Loss>> + Send + use<> {
+        first_of(self.0.iter().map(|guard| guard.ended()).collect())
+    }
+
+    /// Renews all of them now. Cancel-safe, like [`Held::extend`](crate::Held::extend).
     pub async fn extend(&self) -> Result<()> {
         for guard in &self.0 {
             guard.extend().await?;
@@ -178,14 +189,15 @@ impl AllGuard {
         Ok(())
     }
 
-    /// Works under the locks. See [`Held::run`](crate::Held::run).
+    /// Works under the locks. Cancel-safe, like [`Held::run`](crate::Held::run).
     pub async fn run<F: Future>(&self, work: F) -> Result<F::Output> {
         until_lost(|| self.check(), self.lost(), work).await
     }
 
     /// Gives all of them back, the last one first, and says whether all were held until now.
     ///
-    /// One that fails does not keep the others from being given back.
+    /// One that fails does not keep the others from being given back. If the future is dropped, all are given
+    /// back in the background.
     pub async fn release(mut self) -> Result<()> {
         let mut outcome = Ok(());
         while let Some(guard) = self.0.pop() {

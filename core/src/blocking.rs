@@ -285,6 +285,8 @@ verbs! { AllGuard:
     extend() -> Result<()>, same;
     /// See [`AllGuard::lost`].
     lost() -> Loss, same;
+    /// See [`AllGuard::ended`].
+    ended() -> Option<Loss>, same;
 }
 
 impl Blocking<Guard> {

@@ -45,25 +45,31 @@ impl Counter {
     ///
     /// Where the answer is lost it is unknown whether it was counted, and it is not tried again: a
     /// count may be too high then, never too low.
-    pub async fn add(&self, by: u64) -> Result<Tally> {
-        if by > NUMBER_MAX {
-            return Err(Error::invalid(format!(
-                "a count cannot grow by {by}: name at most {NUMBER_MAX}"
-            )));
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the count may have grown or not.
+    pub fn add(&self, by: u64) -> impl Future<Output = Result<Tally>> + Send + use<> {
+        let Self { claim, window } = self.clone();
+        async move {
+            if by > NUMBER_MAX {
+                return Err(Error::invalid(format!(
+                    "a count cannot grow by {by}: name at most {NUMBER_MAX}"
+                )));
+            }
+            if window.per.is_zero() || window.per > TTL_MAX {
+                return Err(Error::invalid(format!(
+                    "a window of {:?} cannot be kept: it must be more than 0, and at most {} days",
+                    window.per,
+                    TTL_MAX.as_secs() / 86_400
+                )));
+            }
+            claim.locks.inner.engine.tally(claim.key()?, by, Some(window)).await
         }
-        if self.window.per.is_zero() || self.window.per > TTL_MAX {
-            return Err(Error::invalid(format!(
-                "a window of {:?} cannot be kept: it must be more than 0, and at most {} days",
-                self.window.per,
-                TTL_MAX.as_secs() / 86_400
-            )));
-        }
-        let engine = &self.claim.locks.inner.engine;
-        engine.tally(self.claim.key()?, by, Some(self.window)).await
     }
 
     /// The count of the window that runs, without adding to it.
-    pub async fn get(&self) -> Result<Tally> {
-        self.add(0).await
+    pub fn get(&self) -> impl Future<Output = Result<Tally>> + Send + use<> {
+        self.add(0)
     }
 }

@@ -83,19 +83,25 @@ impl Election {
     /// # Cancel safety
     ///
     /// Dropping the future drops the work, and gives up the seat in the background.
-    pub async fn run<F, Work>(&self, mut work: F) -> Result<Work::Output>
+    pub fn run<F, Work>(
+        &self,
+        mut work: F,
+    ) -> impl Future<Output = Result<Work::Output>> + use<F, Work>
     where
         F: FnMut(Held) -> Work,
         Work: Future,
     {
-        loop {
-            let seat = self.campaign_on().await?;
-            let done = seat.run(work(seat.held())).await;
-            let resigned = seat.release().await;
-            match done {
-                Ok(output) => return Ok(output),
-                Err(lost) => {
-                    tracing::info!(%lost, ?resigned, "the seat is lost; campaigning again");
+        let election = self.clone();
+        async move {
+            loop {
+                let seat = election.campaign_on().await?;
+                let done = seat.run(work(seat.held())).await;
+                let resigned = seat.release().await;
+                match done {
+                    Ok(output) => return Ok(output),
+                    Err(lost) => {
+                        tracing::info!(%lost, ?resigned, "the seat is lost; campaigning again");
+                    }
                 }
             }
         }
@@ -117,22 +123,25 @@ impl Election {
     }
 
     /// Who leads now.
-    pub async fn leader(&self) -> Result<Option<Leader>> {
-        leader(&self.claim.locks.inner, self.claim.key()?).await
+    pub fn leader(&self) -> impl Future<Output = Result<Option<Leader>>> + Send + use<> {
+        let claim = self.claim.clone();
+        async move { leader(&claim.locks.inner, claim.key()?).await }
     }
 
     /// Every leader in order, first the one of now. `None`: nobody leads.
     ///
     /// A leader who changes its note is told again. Where the store shows [every
     /// event](crate::Sight::Every) no term is missed, however short.
-    pub async fn observe(&self) -> Result<Leaders> {
-        let inner = self.claim.locks.inner.clone();
-        let key = self.claim.key()?.clone();
-        let watch = Watch::start(&inner, Scope::Key(key.clone())).await?;
-        let now = leader(&inner, &key).await?;
-        let told = VecDeque::from([now.clone()]);
-        let (gap, rest) = (false, Rest::default());
-        Ok(Leaders(Endless::new(Observer { inner, key, watch, now, told, gap, rest })))
+    pub fn observe(&self) -> impl Future<Output = Result<Leaders>> + Send + use<> {
+        let Claim { locks, key, .. } = self.claim.clone();
+        async move {
+            let (inner, key) = (locks.inner, key?);
+            let watch = Watch::start(&inner, Scope::Key(key.clone())).await?;
+            let now = leader(&inner, &key).await?;
+            let told = VecDeque::from([now.clone()]);
+            let (gap, rest) = (false, Rest::default());
+            Ok(Leaders(Endless::new(Observer { inner, key, watch, now, told, gap, rest })))
+        }
     }
 }
 

@@ -31,25 +31,32 @@ impl Sequence {
     }
 
     /// The next number.
-    pub async fn next(&self) -> Result<u64> {
-        Ok(*self.next_block(1).await?.end())
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the number may be taken all the same. Nobody gets it then.
+    pub fn next(&self) -> impl Future<Output = Result<u64>> + Send + use<> {
+        let block = self.next_block(1);
+        async move { Ok(*block.await?.end()) }
     }
 
-    /// The next `count` numbers, in one request.
-    pub async fn next_block(&self, count: u64) -> Result<Block> {
-        if count == 0 || count > NUMBER_MAX {
-            return Err(Error::invalid(format!(
-                "a block of {count} numbers cannot be given: ask for 1 to {NUMBER_MAX}"
-            )));
+    /// The next `count` numbers, in one request. Cancelled like [`next`](Sequence::next).
+    pub fn next_block(&self, count: u64) -> impl Future<Output = Result<Block>> + Send + use<> {
+        let claim = self.claim.clone();
+        async move {
+            if count == 0 || count > NUMBER_MAX {
+                return Err(Error::invalid(format!(
+                    "a block of {count} numbers cannot be given: ask for 1 to {NUMBER_MAX}"
+                )));
+            }
+            let last = claim.locks.inner.engine.tally(claim.key()?, count, None).await?.value;
+            Ok(last - count + 1..=last)
         }
-        let engine = &self.claim.locks.inner.engine;
-        let last = engine.tally(self.claim.key()?, count, None).await?.value;
-        Ok(last - count + 1..=last)
     }
 
     /// The last number that was given; 0 if none ever was.
-    pub async fn last(&self) -> Result<u64> {
-        let engine = &self.claim.locks.inner.engine;
-        Ok(engine.tally(self.claim.key()?, 0, None).await?.value)
+    pub fn last(&self) -> impl Future<Output = Result<u64>> + Send + use<> {
+        let claim = self.claim.clone();
+        async move { Ok(claim.locks.inner.engine.tally(claim.key()?, 0, None).await?.value) }
     }
 }
