@@ -26,6 +26,7 @@ pub struct Election {
 
 /// Who leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Leader {
     /// The number of the term: each is above the last.

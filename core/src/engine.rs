@@ -115,6 +115,7 @@ pub struct Window {
 
 /// What a count came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[must_use = "a count above its limit is refused, and only `allowed` says so"]
 pub struct Tally {
     /// The value, after adding if that was allowed.

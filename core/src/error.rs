@@ -25,6 +25,7 @@ struct Inner {
 
 /// What to do about an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Kind {
     /// Stop: the lock is no longer held; or, to somebody who waited for it, it will not be.

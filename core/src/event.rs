@@ -6,6 +6,7 @@ use crate::{Key, Ticket};
 
 /// One thing that happened to one ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Event {
     /// When, in microseconds since 1970 by the store's clock.
     pub at_us: u64,
@@ -26,6 +27,7 @@ impl Event {
 
 /// What can happen to a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum What {
     /// It joined the line.

@@ -269,6 +269,7 @@ pub(crate) async fn until_lost<F: Future>(
 
 /// Renewals have begun to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Warning {
     /// How many in a row.

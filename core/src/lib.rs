@@ -34,6 +34,8 @@ mod rwlock;
 mod sample;
 mod semaphore;
 mod sequence;
+#[cfg(feature = "serde")]
+mod serialized;
 mod sweep;
 mod sync;
 mod terms;

@@ -4,6 +4,7 @@ use std::fmt;
 
 /// Why a lock was lost. Told once, and never taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Loss {
     /// Its life ended before a renewal came through: the program was paused, or the machine slept.

@@ -9,6 +9,7 @@ use crate::{Error, Result};
 ///
 /// An engine starts from [`Profile::new`], which promises nothing, and says what it adds.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Profile {
     /// The engine's name, which is its URL's scheme.
@@ -39,6 +40,7 @@ pub struct Profile {
 
 /// What counts as a sign of life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Liveness {
     /// Tickets live in this process, and end with it or with their ttl.
@@ -53,6 +55,7 @@ pub enum Liveness {
 
 /// How well the numbers are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum Fence {
     /// There are none to rely on.
     None,
@@ -64,6 +67,7 @@ pub enum Fence {
 
 /// Whether onlookers are shown everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum Sight {
     /// Every event, in order.
     Every,
@@ -73,6 +77,7 @@ pub enum Sight {
 
 /// What the promise "never two holders" outlives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 #[allow(clippy::struct_excessive_bools, reason = "a list of yes and no is what it is")]
 pub struct Survives {
@@ -92,6 +97,7 @@ pub struct Survives {
 
 /// Something that a program cannot do without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Need {
     /// First come, first served.

@@ -29,6 +29,7 @@ pub const NUMBER_MAX: u64 = (1 << 53) - 1;
 ///      holding     ┊     waiting
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Ticket {
     /// Made by the owner, fresh for every attempt.
     pub id: TicketId,
@@ -118,6 +119,7 @@ impl FromStr for TicketId {
 
 /// `take` out of `of`: all of many is a mutex or a writer, 1 of many a reader, k of n permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Share {
     take: u32,
     of: u32,
@@ -165,6 +167,7 @@ pub fn served(taken_ahead: u64, share: Share) -> bool {
 
 /// Whether a ticket is served yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum Standing {
     /// Not yet.
     Waiting,
@@ -174,6 +177,7 @@ pub enum Standing {
 
 /// Where a ticket stands in its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Place {
     /// Above every number that the key ever had: the fencing token, once the ticket is served.
     pub number: u64,
@@ -212,6 +216,7 @@ pub enum Leave {
 
 /// What [`leave`](crate::Engine::leave) found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum Left {
     /// It was served, and is out.
     Holding,

@@ -22,6 +22,7 @@ pub struct Watch(Endless<Seen>);
 
 /// What an onlooker sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum Seen {
     /// Something happened.
     Event(Event),

@@ -1,0 +1,117 @@
+//! What users see can be written with `serde`, and keys, ids and shares can be read.
+
+#![cfg(feature = "serde")]
+
+use std::time::Duration;
+
+use serde_json::{Value, from_str, from_value, json, to_value};
+use tenure_core::blocking::{Blocking, block_on};
+use tenure_core::event::{Scope, What};
+use tenure_core::{
+    Key, Kind, Left, Locks, Loss, Memory, Need, Profile, Seen, Share, Standing, TicketId,
+};
+
+fn locks() -> Blocking<Locks> {
+    Locks::new(Memory::new()).owned_by("alice").unwrap().blocking()
+}
+
+fn written(value: &impl serde::Serialize) -> Value {
+    to_value(value).expect("everything can be written")
+}
+
+#[test]
+fn a_key_is_its_name_and_is_refused_where_it_cannot_be_one() {
+    let key = Key::new("invoices/\u{0}\"42\"").unwrap();
+    assert_eq!(written(&key), json!("invoices/\u{0}\"42\""));
+    assert_eq!(from_value::<Key>(written(&key)).unwrap(), key);
+    let refused = from_str::<Key>("\"\"").unwrap_err().to_string();
+    assert!(refused.contains("a key must not be empty"), "{refused}");
+    assert!(from_value::<Key>(json!("x".repeat(1025))).is_err());
+}
+
+#[test]
+fn an_id_is_32_hexadecimal_digits() {
+    let id = TicketId::from_u128(0xabc);
+    assert_eq!(written(&id), json!("00000000000000000000000000000abc"));
+    assert_eq!(from_value::<TicketId>(written(&id)).unwrap(), id);
+    for garbage in [json!("abc"), json!(2748), json!("+0000000000000000000000000000abc")] {
+        assert!(from_value::<TicketId>(garbage.clone()).is_err(), "{garbage}");
+    }
+}
+
+#[test]
+fn a_share_that_cannot_be_is_refused() {
+    let share = Share::new(2, 5).unwrap();
+    assert_eq!(written(&share), json!({"take": 2, "of": 5}));
+    assert_eq!(from_value::<Share>(written(&share)).unwrap(), share);
+    let refused = from_value::<Share>(json!({"take": 6, "of": 5})).unwrap_err().to_string();
+    assert!(refused.contains("6 of 5 cannot be taken"), "{refused}");
+}
+
+#[test]
+fn a_line_is_written_as_it_stands() {
+    let locks = locks();
+    let guard = locks.mutex("a").note("here").lock().unwrap();
+    let (ticket, place) = locks.line("a").unwrap().remove(0);
+    let (ticket, place) = (written(&ticket), written(&place));
+    assert_eq!(ticket["id"], json!(guard.id().to_string()));
+    assert_eq!(ticket["key"], json!("a"));
+    assert_eq!(ticket["share"], json!({"take": 1 << 30, "of": 1 << 30}));
+    assert_eq!(ticket["ttl"], json!({"secs": 30, "nanos": 0}));
+    assert_eq!((&ticket["owner"], &ticket["note"]), (&json!("alice"), &json!("here")));
+    assert_eq!(place["number"], json!(guard.token()));
+    assert_eq!(place["standing"], json!("holding"));
+    assert_eq!((&place["ahead"], &place["leaving"]), (&json!(0), &json!(false)));
+}
+
+#[test]
+fn events_leaders_and_counts_are_written() {
+    let locks = locks();
+    let mut watch = locks.watch(Scope::Prefix(String::new())).unwrap();
+    let seat = locks.election("a").note("10.0.0.7").campaign().unwrap();
+    let seen = watch.wait().unwrap();
+    let Seen::Event(event) = &seen else { panic!("nothing was missed") };
+    assert_eq!(written(&seen)["event"], written(event));
+    assert_eq!(written(event)["what"], json!("joined"));
+    assert_eq!(written(event)["at_us"], json!(event.at_us));
+    assert_eq!(written(event)["ticket"]["key"], json!("a"));
+    assert_eq!(written(&Seen::Gap), json!("gap"));
+    let leader = written(&locks.election("a").leader().unwrap());
+    assert_eq!(leader["token"], json!(seat.token()));
+    assert_eq!((&leader["note"], &leader["owner"]), (&json!("10.0.0.7"), &json!("alice")));
+    let count = written(&locks.counter("b").limit(1).add(2).unwrap());
+    assert_eq!((&count["value"], &count["allowed"]), (&json!(0), &json!(false)));
+    assert!(count["resets_in"].is_object());
+}
+
+#[test]
+fn a_profile_is_written_with_its_parts() {
+    let locks = locks();
+    let profile: &Profile = locks.guarantees();
+    let profile = written(profile);
+    assert_eq!((&profile["name"], &profile["fair"]), (&json!("memory"), &json!(true)));
+    assert_eq!(profile["liveness"], json!("process"));
+    assert_eq!((&profile["events"], &profile["fence"]), (&json!("every"), &json!("volatile")));
+    assert_eq!(profile["survives"]["holder_pause"], json!(true));
+    assert_eq!(profile["warnings"], json!([]));
+    assert_eq!(written(&Need::HolderCrash), json!("holder_crash"));
+}
+
+#[test]
+fn words_are_written_in_snake_case() {
+    assert_eq!(written(&Standing::Waiting), json!("waiting"));
+    assert_eq!(written(&What::Served), json!("served"));
+    assert_eq!(written(&Loss::HeldTooLong), json!("held_too_long"));
+    assert_eq!(written(&Left::Told), json!("told"));
+    assert_eq!(written(&Kind::Unavailable), json!("unavailable"));
+}
+
+#[test]
+fn a_warning_is_written() {
+    block_on(async {
+        let locks = Locks::new(Memory::new());
+        let guard = locks.mutex("a").max_hold(Duration::from_millis(1)).lock().await.unwrap();
+        let warning = written(&guard.warned().await);
+        assert_eq!(warning, json!({"failed": 0, "remaining": {"secs": 0, "nanos": 0}}));
+    });
+}
