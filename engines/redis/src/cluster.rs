@@ -58,7 +58,6 @@ impl Cluster {
         mail: Arc<Mail>,
         inbox: String,
     ) -> Result<Arc<Self>> {
-        let place = &settings.place;
         // The pushes may begin before there is whom to tell.
         let whom: Arc<Mutex<Weak<Self>>> = Arc::default();
         let told = whom.clone();
@@ -70,7 +69,7 @@ impl Cluster {
             Ok::<(), ()>(())
         });
         let (connection, mut ears) = trouble::answered(
-            place,
+            settings,
             try_join(connect(client(settings)?), connect(listening)).await,
         )?;
         let facts = facts_of_all(&connection).await;
@@ -79,7 +78,7 @@ impl Cluster {
         let scripts = Scripts::new(if sharded { Post::Shard } else { Post::Channel });
         if !sharded {
             let channel = settings.channels() + &inbox;
-            trouble::answered(place, ears.subscribe(channel).await)?;
+            trouble::answered(settings, ears.subscribe(channel).await)?;
         }
         let cluster = Arc::new(Self {
             connection,
@@ -92,7 +91,7 @@ impl Cluster {
             home: Handle::current(),
         });
         *lock(&whom) = Arc::downgrade(&cluster);
-        trouble::answered(place, cluster.load_scripts().await)?;
+        trouble::answered(settings, cluster.load_scripts().await)?;
         Ok(cluster)
     }
 
@@ -150,7 +149,10 @@ impl Cluster {
             let mut ears = self.ears.clone();
             self.home.spawn(async move {
                 if let Err(error) = ears.sunsubscribe(idle).await {
-                    tracing::debug!(%error, "channels stay subscribed where nobody waits");
+                    tracing::debug!(
+                        code = error.code(),
+                        "channels stay subscribed where nobody waits"
+                    );
                 }
             });
         }
@@ -179,7 +181,10 @@ impl Cluster {
         let mut ears = self.ears.clone();
         self.home.spawn(async move {
             if let Err(error) = ears.ssubscribe(&channel).await {
-                tracing::debug!(%error, "a channel was lost: who waits there looks by heartbeat");
+                tracing::debug!(
+                    code = error.code(),
+                    "a channel was lost: who waits there looks by heartbeat"
+                );
             }
         });
     }

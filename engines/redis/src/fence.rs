@@ -216,7 +216,7 @@ impl Fence {
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::CrossSlot) => {
                 Err(self.elsewhere(&keys).caused_by(error))
             }
-            Err(error) => Err(trouble::failed(error)),
+            Err(error) => Err(trouble::failed(&error)),
         }
     }
 

@@ -30,6 +30,7 @@ mod redlock;
 mod reply;
 mod route;
 mod script;
+mod secret;
 mod settings;
 mod store;
 mod trouble;

@@ -246,10 +246,10 @@ impl Link {
         }
         self.common.met.store(true, Ordering::Relaxed);
         live.facts = Arc::new(facts);
-        trouble::answered(way.place(), self.load_scripts(&live).await)?;
+        trouble::answered(settings, self.load_scripts(&live).await)?;
         if self.listens {
             let channel = settings.channels() + inbox;
-            trouble::answered(way.place(), live.connection.subscribe(channel).await)?;
+            trouble::answered(settings, live.connection.subscribe(channel).await)?;
             mail.interrupted();
         }
         Ok(live)

@@ -192,7 +192,7 @@ impl Route<'_> {
         let patience: Duration = settings.timeout / 4;
         let mut wait = cmd("WAIT");
         wait.arg(settings.acks).arg(patience.as_millis().max(1).to_string());
-        let read = |answer: RedisResult<Value>| match trouble::answered(&settings.place, answer)? {
+        let read = |answer: RedisResult<Value>| match trouble::answered(settings, answer)? {
             Value::Int(count) => Ok(u64::try_from(count).unwrap_or(0)),
             _ => Err(trouble::strange(&settings.place)),
         };

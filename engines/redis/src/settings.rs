@@ -89,6 +89,12 @@ impl Settings {
         format!("{}:inbox:", self.prefix)
     }
 
+    /// What no text may tell.
+    pub(crate) fn passwords(&self) -> impl Iterator<Item = &str> {
+        let logins = [&self.login, &self.sentinel_login].into_iter();
+        logins.filter_map(|login| login.password.as_deref()).filter(|password| !password.is_empty())
+    }
+
     /// The settings of each of the servers of a `RedLock`, which are the same but for the place.
     pub(crate) fn node(&self, host: &Host) -> Self {
         Self { place: Place::Server(host.clone()), ..self.clone() }

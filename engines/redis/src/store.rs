@@ -128,7 +128,7 @@ impl RedisStore {
     }
 
     fn answered<T>(&self, answer: RedisResult<T>) -> Result<T> {
-        trouble::answered(&self.settings.place, answer)
+        trouble::answered(&self.settings, answer)
     }
 
     fn known<T>(&self, answer: Option<T>) -> Result<T> {

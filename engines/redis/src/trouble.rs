@@ -3,7 +3,8 @@
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 use tenure_core::{Error, Result};
 
-use crate::settings::Place;
+use crate::secret::said;
+use crate::settings::{Place, Settings};
 
 /// What a script may run into.
 const IN_SCRIPTS: [&str; 5] = ["OOM", "READONLY", "MISCONF", "NOREPLICAS", "WRONGTYPE"];
@@ -21,13 +22,15 @@ const WITHOUT_CODE: [(&str, &str); 6] = [
     ("cluster support disabled", CLUSTERLESS),
 ];
 
-/// What the server at this place, or the way to it, answered.
-pub(crate) fn error(place: &Place, trouble: &RedisError) -> Error {
+/// What the server of these settings, or the way to it, answered. The driver's own error is not kept: it may
+/// repeat a password.
+pub(crate) fn error(settings: &Settings, trouble: &RedisError) -> Error {
+    let place = &settings.place;
     let server = |hint: &str| {
-        let (whom, said) = (whom(place), said(trouble));
+        let (whom, said) = (whom(place), said(settings, trouble));
         format!("{whom} {hint}: it says `{said}`")
     };
-    let error = match code(trouble) {
+    match code(trouble) {
         Some("OOM") => Error::rejected(server(
             "has no memory left, and takes no new tickets until it is given more or keeps less",
         )),
@@ -64,9 +67,8 @@ pub(crate) fn error(place: &Place, trouble: &RedisError) -> Error {
         Some("NOSCRIPT") => Error::unavailable(server("forgets the scripts that it is told")),
         Some("CROSSSLOT") => Error::rejected(server("wants a script's keys in one slot")),
         Some(_) => Error::rejected(server("refused")),
-        None => unanswered(place, trouble),
-    };
-    error.caused_by(trouble.clone())
+        None => unanswered(settings, trouble),
+    }
 }
 
 /// What a server refuses with; what a script runs into may be told inside of another refusal.
@@ -93,18 +95,19 @@ fn is_one(place: &Place) -> bool {
     matches!(place, Place::Server(_) | Place::Socket(_))
 }
 
-fn unanswered(place: &Place, trouble: &RedisError) -> Error {
+fn unanswered(settings: &Settings, trouble: &RedisError) -> Error {
+    let place = &settings.place;
     let whom = whom(place);
     match trouble.kind() {
         ErrorKind::AuthenticationFailed => Error::rejected(format!(
             "{whom} does not know this user and password: it says `{}`",
-            said(trouble)
+            said(settings, trouble)
         )),
         ErrorKind::RESP3NotSupported => Error::rejected(format!(
             "{whom} does not speak RESP3: Tenure needs Redis 6.2 or later, or Valkey"
         )),
         ErrorKind::InvalidClientConfig => {
-            Error::invalid(format!("the way to {place} is wrong: {}", said(trouble)))
+            Error::invalid(format!("the way to {place} is wrong: {}", said(settings, trouble)))
         }
         ErrorKind::MasterNameNotFoundBySentinel => Error::unavailable(format!(
             "no sentinel names a master for {place}: the name is wrong, or a fail-over is under way"
@@ -114,14 +117,22 @@ fn unanswered(place: &Place, trouble: &RedisError) -> Error {
         )),
         _ if is_distrust(trouble) => Error::rejected(format!(
             "{whom} and this client do not trust each other's certificates: {}",
-            said(trouble)
+            said(settings, trouble)
         )),
-        _ if trouble.is_timeout() => Error::unavailable(format!("{whom} did not answer in time")),
+        _ if trouble.is_timeout() => late(place),
         _ if trouble.is_connection_refusal() => {
             Error::unavailable(format!("nobody listens at {place}: is the server running?"))
         }
-        _ => Error::unavailable(format!("the connection to {place} failed: {}", said(trouble))),
+        _ => Error::unavailable(format!(
+            "the connection to {place} failed: {}",
+            said(settings, trouble)
+        )),
     }
+}
+
+/// Nobody answered in the time that one attempt has.
+pub(crate) fn late(place: &Place) -> Error {
+    Error::unavailable(format!("{} did not answer in time", whom(place)))
 }
 
 /// Whether TLS ended because of a certificate: asking again does not help.
@@ -131,15 +142,15 @@ fn is_distrust(trouble: &RedisError) -> bool {
 }
 
 /// No connection came about: what is often the reason is asked for.
-pub(crate) fn no_way_in(place: &Place, speaks_tls: bool, trouble: &RedisError) -> Error {
-    let hint = match (speaks_tls, trouble.is_connection_dropped(), trouble.is_timeout()) {
-        _ if trouble.is_connection_refusal() => return error(place, trouble),
+pub(crate) fn no_way_in(settings: &Settings, trouble: &RedisError) -> Error {
+    let hint = match (settings.tls.is_some(), trouble.is_connection_dropped(), trouble.is_timeout())
+    {
+        _ if trouble.is_connection_refusal() => return error(settings, trouble),
         (true, dropped, silent) if dropped || silent => "does it speak TLS?",
         (false, true, _) => "does it want TLS?",
-        _ => return error(place, trouble),
+        _ => return error(settings, trouble),
     };
-    let sentence = error(place, trouble);
-    Error::unavailable(format!("{sentence}: {hint}")).caused_by(trouble.clone())
+    Error::unavailable(format!("{}: {hint}", error(settings, trouble)))
 }
 
 /// An answer that no script of Tenure's gives.
@@ -173,16 +184,8 @@ pub(crate) fn is_full(trouble: &RedisError) -> bool {
 }
 
 /// Carries an answer over to this project's words.
-pub(crate) fn answered<T>(place: &Place, answer: redis::RedisResult<T>) -> Result<T> {
-    answer.map_err(|trouble| error(place, &trouble))
-}
-
-fn said(trouble: &RedisError) -> String {
-    match (trouble.code(), trouble.detail()) {
-        (Some(code), Some(detail)) => format!("{code} {detail}"),
-        (Some(code), None) => code.to_owned(),
-        (None, _) => trouble.to_string().split_whitespace().collect::<Vec<_>>().join(" "),
-    }
+pub(crate) fn answered<T>(settings: &Settings, answer: redis::RedisResult<T>) -> Result<T> {
+    answer.map_err(|trouble| error(settings, &trouble))
 }
 
 #[cfg(test)]
@@ -198,8 +201,8 @@ mod tests {
 
     #[test]
     fn a_scheme_that_does_not_fit_is_told_with_the_one_that_does() {
-        let place = |url| crate::settings::Settings::parse(url).unwrap().place;
-        let (one, cluster) = (place("redis://h"), place("redis+cluster://h"));
+        let settings = |url| Settings::parse(url).unwrap();
+        let (one, cluster) = (settings("redis://h"), settings("redis+cluster://h"));
         for with in ["MOVED 1 h:1", "ASK 1 h:1", "CLUSTERDOWN The cluster is down"] {
             let error = super::error(&one, &refused(with));
             assert_eq!(error.kind(), Kind::Invalid, "{error}");

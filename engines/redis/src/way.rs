@@ -72,10 +72,7 @@ impl Way {
         });
         let place = self.place();
         match went.await {
-            Ok(went) => {
-                let speaks_tls = self.settings.tls.is_some();
-                went.map_err(|trouble| trouble::no_way_in(place, speaks_tls, &trouble))
-            }
+            Ok(went) => went.map_err(|trouble| trouble::no_way_in(&self.settings, &trouble)),
             Err(_) => Err(Error::unavailable(format!(
                 "the server {place} took longer than {limit:?} to take a connection"
             ))),
@@ -84,7 +81,7 @@ impl Way {
 
     /// Where a connection would lead now.
     pub(crate) async fn master(&self) -> Result<String> {
-        let client = trouble::answered(self.place(), self.client().await)?;
+        let client = trouble::answered(&self.settings, self.client().await)?;
         Ok(client.get_connection_info().addr().to_string())
     }
 
@@ -97,17 +94,15 @@ impl Way {
 }
 
 fn client(settings: &Settings, address: ConnectionAddr) -> Result<Client> {
-    let place = &settings.place;
     let info = info(address, settings)?;
     let client = match certificates(settings)? {
         Some(certificates) => Client::build_with_tls(info, certificates),
         None => Client::open(info),
     };
-    trouble::answered(place, client)
+    trouble::answered(settings, client)
 }
 
 fn asking(settings: &Settings, sentinels: &[Host], service: &str) -> Result<SentinelClient> {
-    let place = &settings.place;
     let addresses = sentinels.iter().map(|host| address(host, settings));
     let built =
         SentinelClientBuilder::new(addresses, service, SentinelServerType::Master).map(|asking| {
@@ -128,7 +123,7 @@ fn asking(settings: &Settings, sentinels: &[Host], service: &str) -> Result<Sent
             }
             asking
         });
-    let mut asking = trouble::answered(place, built)?;
+    let mut asking = trouble::answered(settings, built)?;
     if let Some(certificates) = certificates(settings)? {
         asking = asking
             .set_client_to_redis_tls_mode(TlsMode::Secure)
@@ -136,7 +131,7 @@ fn asking(settings: &Settings, sentinels: &[Host], service: &str) -> Result<Sent
             .set_client_to_sentinel_tls_mode(TlsMode::Secure)
             .set_client_to_sentinel_certificates(certificates);
     }
-    trouble::answered(place, asking.build())
+    trouble::answered(settings, asking.build())
 }
 
 /// Where a server is, for a client that knows how to get there.
@@ -151,7 +146,7 @@ pub(crate) fn address(host: &Host, settings: &Settings) -> ConnectionAddr {
 
 /// A server's address, and what is said to it first.
 pub(crate) fn info(address: ConnectionAddr, settings: &Settings) -> Result<ConnectionInfo> {
-    let info = trouble::answered(&settings.place, address.into_connection_info())?;
+    let info = trouble::answered(settings, address.into_connection_info())?;
     Ok(info.set_redis_settings(terms(settings)))
 }
 

@@ -33,5 +33,7 @@ mod refusals;
 mod replies;
 #[path = "faults/runtimes.rs"]
 mod runtimes;
+#[path = "faults/secrets.rs"]
+mod secrets;
 #[path = "faults/stage.rs"]
 mod stage;

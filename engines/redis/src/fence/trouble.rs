@@ -6,6 +6,8 @@ use std::fmt;
 use redis::{ErrorKind, RedisError};
 use tenure_core::{Error, Loss};
 
+use crate::secret::words as said;
+
 /// A write came with a token that is older than one the fence has seen: somebody newer is at work.
 /// Nothing was written. It is the cause of an error whose kind is [`Kind::Lost`](tenure_core::Kind::Lost).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,12 +45,11 @@ pub(super) fn foreign(key: &str) -> Error {
     ))
 }
 
-/// The server could not be asked, or refused as a whole.
-pub(super) fn failed(error: RedisError) -> Error {
-    let said = said(&error);
+/// The server could not be asked, or refused as a whole. The driver's own error is not kept: it may repeat a password.
+pub(super) fn failed(error: &RedisError) -> Error {
+    let said = said(error);
     if let Some((_, reason)) = said.split_once("Error compiling script (new function): ") {
-        return Error::invalid(format!("the guarded script does not compile: {reason}"))
-            .caused_by(error);
+        return Error::invalid(format!("the guarded script does not compile: {reason}"));
     }
     let sentence = match (error.code(), error.kind()) {
         // Redis before 7 wraps what a script runs into, so that the code is another.
@@ -71,9 +72,9 @@ pub(super) fn failed(error: RedisError) -> Error {
             | ErrorKind::MasterNameNotFoundBySentinel
             | ErrorKind::NoValidReplicasFoundBySentinel,
         ) => format!("Redis did not answer, and the write may be done or not: {said}"),
-        _ => return refused(&said).caused_by(error),
+        _ => return refused(&said),
     };
-    Error::unavailable(sentence).caused_by(error)
+    Error::unavailable(sentence)
 }
 
 /// The server said no, in its own words. If a script of the user's had written something by then,
@@ -100,12 +101,4 @@ pub(super) fn puzzled() -> Error {
     Error::unavailable(
         "Redis gave an answer to a guarded write that no guard gives: the write may be done or not",
     )
-}
-
-/// What the server said, as it said it.
-fn said(error: &RedisError) -> String {
-    match (error.code(), error.detail()) {
-        (Some(code), Some(detail)) => format!("{code} {detail}"),
-        _ => error.to_string(),
-    }
 }
