@@ -14,6 +14,7 @@ use tenure_core::{Error, Result, TicketId};
 use tokio::runtime::Handle;
 use tokio::sync::OnceCell;
 
+use crate::calls::Told;
 use crate::facts::Facts;
 use crate::mail::Mail;
 use crate::route::Address;
@@ -33,7 +34,9 @@ pub(crate) struct Cluster {
     /// driver takes for the answer to whatever it has asked last: from then on, each answer goes to
     /// another question.
     ears: ClusterConnection,
+    settings: Settings,
     scripts: Scripts,
+    told: Told,
     facts: Facts,
     mail: Arc<Mail>,
     inbox: String,
@@ -83,7 +86,9 @@ impl Cluster {
         let cluster = Arc::new(Self {
             connection,
             ears,
+            settings: settings.clone(),
             scripts,
+            told: Told::default(),
             facts,
             mail,
             inbox,
@@ -91,8 +96,11 @@ impl Cluster {
             home: Handle::current(),
         });
         *lock(&whom) = Arc::downgrade(&cluster);
-        trouble::answered(settings, cluster.load_scripts().await)?;
         Ok(cluster)
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     pub(crate) fn scripts(&self) -> &Scripts {
@@ -105,9 +113,10 @@ impl Cluster {
 
     /// Sends the call of a script. A server that does not know the scripts is told them.
     pub(crate) async fn call(&self, call: &Cmd) -> RedisResult<Value> {
+        let told = self.told.times();
         match self.send(call).await {
             Err(trouble) if trouble::wants_scripts(&trouble) => {
-                self.load_scripts().await?;
+                self.told.once_more(told, self.tell_scripts()).await?;
                 self.send(call).await
             }
             answer => answer,
@@ -228,7 +237,7 @@ impl Cluster {
         command.query_async(&mut connection).await
     }
 
-    async fn load_scripts(&self) -> RedisResult<()> {
+    async fn tell_scripts(&self) -> RedisResult<()> {
         for script in self.scripts.all() {
             self.send(&script.load()).await?;
         }

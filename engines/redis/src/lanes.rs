@@ -53,6 +53,7 @@ impl Lanes {
         match lanes.get(&id) {
             Some(Lane::Open(_)) => return true,
             Some(Lane::Opening) => return false,
+            None if self.common.attempts.trouble().is_some() => return false,
             None => {}
         }
         if lanes.len() >= LANES_MAX {

@@ -17,9 +17,11 @@
 //! A resource in Redis can refuse the writes of those who hold a lock no more: see [`fence`].
 
 mod acks;
+mod attempts;
 mod awake;
 mod body;
 mod bundle;
+mod calls;
 mod cluster;
 mod facts;
 pub mod fence;

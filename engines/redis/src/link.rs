@@ -1,20 +1,24 @@
 //! A link to one server: a connection that is made anew whenever it is gone.
 
-use std::io;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt as _;
 use futures_util::future::{join, try_join_all};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, PushInfo, PushKind, RedisResult, Value};
 use tenure_core::{Error, Result};
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
+use tokio::time::timeout;
 
 use crate::acks::Acks;
+use crate::attempts::{Attempt, Attempts, NotNow};
 use crate::awake::Awake;
 use crate::bundle::{self, Bundle, Bundles, Next, Wish};
+use crate::calls::{self, Calls, Room};
 use crate::facts::Facts;
 use crate::mail::Mail;
 use crate::script::{Script, Scripts};
@@ -22,10 +26,10 @@ use crate::settings::{Place, Settings};
 use crate::trouble;
 use crate::way::Way;
 
-const PAUSE_FIRST: Duration = Duration::from_millis(10);
-const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// How often the sentinels are asked who the master is, while all seems well.
 const PATROL_PAUSE: Duration = Duration::from_secs(1);
+/// How long anybody waits for a server that was in trouble when it was asked last.
+const BRIEF: Duration = Duration::from_millis(100);
 
 const ENDED: &str = "the runtime that speaks to the server has ended";
 
@@ -34,6 +38,7 @@ pub(crate) struct Common {
     pub(crate) settings: Settings,
     pub(crate) scripts: Scripts,
     pub(crate) way: Way,
+    pub(crate) attempts: Arc<Attempts>,
     pub(crate) mail: Arc<Mail>,
     /// The name of this client's inbox.
     pub(crate) inbox: String,
@@ -45,18 +50,22 @@ pub(crate) struct Common {
 
 /// One connection at a time.
 pub(crate) struct Link {
-    common: Arc<Common>,
-    this: Weak<Self>,
+    pub(crate) common: Arc<Common>,
+    pub(crate) this: Weak<Self>,
     listens: bool,
     live: Mutex<Option<Arc<Live>>>,
     /// The number of the last connection that is known to have ended.
     ended: AtomicU64,
-    connecting: Arc<tokio::sync::Mutex<()>>,
-    home: Handle,
+    /// What will come of the attempt that is under way.
+    attempt: Mutex<Option<Outcome>>,
+    pub(crate) home: Handle,
     /// Rung when the connection was found to be gone, and when the link itself is.
     gone: Arc<Notify>,
     barred: AtomicBool,
 }
+
+/// What came of an attempt, for all who wait for it.
+type Outcome = watch::Receiver<Option<Result<Arc<Live>>>>;
 
 /// A connection that works, as far as is known.
 pub(crate) struct Live {
@@ -65,10 +74,11 @@ pub(crate) struct Live {
     pub(crate) since: Instant,
     pub(crate) acks: Acks,
     pub(crate) bundles: Bundles,
+    pub(crate) calls: Calls,
     awake: Awake,
     /// Which server it leads to.
     address: Arc<str>,
-    number: u64,
+    pub(crate) number: u64,
     era: u64,
 }
 
@@ -97,37 +107,86 @@ impl Link {
             listens,
             live: Mutex::default(),
             ended: AtomicU64::new(0),
-            connecting: Arc::default(),
+            attempt: Mutex::default(),
             home: Handle::current(),
             gone: Arc::default(),
             barred: AtomicBool::new(false),
         })
     }
 
-    /// The connection; made now if there is none, and to its end even if nobody waits for it any more.
+    /// The connection; made now if there is none, by one attempt for all who ask. Where the server is known to be
+    /// in trouble, nobody waits for long.
     pub(crate) async fn live(&self) -> Result<Arc<Live>> {
-        if let Some(live) = self.current() {
-            return Ok(live);
-        }
-        let one_at_a_time = self.connecting.clone().lock_owned().await;
-        if let Some(live) = self.current() {
-            return Ok(live);
-        }
-        let Some(link) = self.this.upgrade() else { return Err(ended()) };
-        let connecting = self.home.spawn(async move {
-            let live = Arc::new(link.connect().await?);
-            *link.slot() = Some(live.clone());
-            // It may have ended before it stood there.
-            if link.ended.load(Ordering::Acquire) >= live.number {
-                link.give_up(live.number);
+        let attempts = &self.common.attempts;
+        loop {
+            if let Some(live) = self.current() {
+                return Ok(live);
             }
-            drop(one_at_a_time);
-            Ok(live)
-        });
-        connecting.await.unwrap_or_else(|why| {
-            self.barred.fetch_or(why.is_panic(), Ordering::Relaxed);
-            Err(ended())
-        })
+            let trouble = attempts.trouble();
+            let outcome = match self.outcome() {
+                Ok(mut outcome) => {
+                    let come = async move {
+                        let come = outcome.wait_for(Option::is_some).await;
+                        come.map_or_else(|_| None, |outcome| outcome.clone())
+                    };
+                    match &trouble {
+                        None => come.await,
+                        Some(trouble) => timeout(BRIEF, come)
+                            .await
+                            .unwrap_or_else(|_| Some(Err(trouble.clone()))),
+                    }
+                }
+                Err(NotNow::Tried(trouble)) => match timeout(BRIEF, attempts.tried()).await {
+                    Ok(()) => continue,
+                    Err(_) => Some(Err(trouble)),
+                },
+                Err(NotNow::Paused(trouble)) => Some(Err(trouble)),
+            };
+            return outcome.unwrap_or_else(|| Err(ended()));
+        }
+    }
+
+    /// The attempt that is under way, or a new one, which goes on to its end even if nobody waits for it any more.
+    fn outcome(&self) -> Result<Outcome, NotNow> {
+        let mut under_way = lock(&self.attempt);
+        if let Some(outcome) = under_way.as_ref().filter(|outcome| outcome.has_changed().is_ok()) {
+            return Ok(outcome.clone());
+        }
+        let (attempt, turn) = self.common.attempts.ask()?;
+        let (tell, outcome) = watch::channel(None);
+        *under_way = Some(outcome.clone());
+        if let Some(link) = self.this.upgrade() {
+            self.home.spawn(async move {
+                let come = AssertUnwindSafe(link.attempt_in(turn, attempt)).catch_unwind().await;
+                let come = come.unwrap_or_else(|_| {
+                    link.barred.store(true, Ordering::Relaxed);
+                    Err(ended())
+                });
+                *lock(&link.attempt) = None;
+                tell.send_replace(Some(come));
+            });
+        }
+        Ok(outcome)
+    }
+
+    async fn attempt_in(&self, turn: Duration, attempt: Attempt) -> Result<Arc<Live>> {
+        if !turn.is_zero() {
+            tokio::time::sleep(turn).await;
+        }
+        let live = match self.connect().await {
+            Ok(live) => Arc::new(live),
+            Err(error) => {
+                attempt.failed(&error);
+                return Err(error);
+            }
+        };
+        attempt.succeeded();
+        *self.slot() = Some(live.clone());
+        // It may have ended before it stood there.
+        if self.ended.load(Ordering::Acquire) >= live.number {
+            self.give_up(live.number);
+        }
+        Ok(live)
     }
 
     /// Whether its runtime has no drivers for sockets or for time, which it says by a panic.
@@ -141,38 +200,14 @@ impl Link {
         self.slot().clone().filter(|live| live.era == era)
     }
 
-    /// Sends the call of a script. A server that has forgotten the scripts is told them again.
-    pub(crate) async fn call(&self, live: &Live, call: &Cmd) -> RedisResult<Value> {
-        match self.send(live, call).await {
-            Err(trouble) if trouble::wants_scripts(&trouble) => {
-                self.load_scripts(live).await?;
-                self.send(live, call).await
-            }
-            answer => answer,
-        }
-    }
-
-    /// Sends one command.
-    pub(crate) async fn send(&self, live: &Live, command: &Cmd) -> RedisResult<Value> {
-        let sent = Instant::now();
-        // A refusal comes as an answer.
-        let answer = live.connection.clone().send_packed_command(command).await;
-        let answer = answer.and_then(Value::extract_error);
-        if let Err(trouble) = &answer
-            && trouble::ends_connection(trouble)
-        {
-            // Where this process itself stood still, a missed answer says nothing of the connection.
-            let stood_still = sent.elapsed() >= self.common.settings.timeout * 2;
-            if !(trouble.is_timeout() && stood_still) {
-                self.give_up(live.number);
-            }
-        }
-        answer
-    }
-
     /// Sends the call of a script whose answer somebody is in a hurry for: on the caller's own runtime.
-    pub(crate) async fn call_awake(&self, live: &Live, call: &Cmd) -> RedisResult<Value> {
-        let called = self.call(live, call);
+    pub(crate) async fn call_awake(&self, live: &Arc<Live>, call: &Cmd) -> RedisResult<Value> {
+        let room = live.calls.enter().await?;
+        self.call_in_awake(live, room, call).await
+    }
+
+    async fn call_in_awake(&self, live: &Arc<Live>, room: Room, call: &Cmd) -> RedisResult<Value> {
+        let called = self.call_in(live, room, call);
         if self.listens { called.await } else { live.awake.wait(called).await }
     }
 
@@ -183,38 +218,51 @@ impl Link {
             return Ok(None);
         }
         let Some(link) = self.this.upgrade() else { return Ok(None) };
+        // Who opens a bundle, and who fills it, has the room in which it travels.
+        let room = live.calls.enter().await?;
         let (next, answered) = live.bundles.gather(wish);
         let live = live.clone();
         match next {
-            Next::Nothing => {}
-            Next::Send(bundle) => drop(self.home.spawn(link.carry(live, bundle))),
+            Next::Nothing => drop(room),
+            Next::Send(bundle) => drop(self.home.spawn(link.carry(live, room, bundle))),
             Next::SendSoon => drop(self.home.spawn(async move {
                 tokio::task::yield_now().await;
                 if let Some(bundle) = live.bundles.take() {
-                    link.carry(live, bundle).await;
+                    link.carry(live, room, bundle).await;
                 }
             })),
         }
-        answered.await.unwrap_or_else(|_| Err(io::Error::other(ENDED).into()))
+        answered.await.unwrap_or_else(|_| Err(std::io::Error::other(ENDED).into()))
     }
 
-    async fn carry(self: Arc<Self>, live: Arc<Live>, bundle: Bundle) {
+    async fn carry(self: Arc<Self>, live: Arc<Live>, room: Room, bundle: Bundle) {
         let call = bundle.call(&self.common.scripts.bundle);
-        bundle.answer(self.call_awake(&live, &call).await);
+        let called = self.call_in_awake(&live, room, &call);
+        let answer = timeout(self.common.settings.timeout, called).await;
+        bundle.answer(answer.unwrap_or_else(|_| Err(calls::late())));
     }
 
-    fn give_up(&self, number: u64) {
+    /// The connection is of no more use. Whether it was in use until now.
+    pub(crate) fn give_up(&self, number: u64) -> bool {
         self.ended.fetch_max(number, Ordering::AcqRel);
-        let mut slot = self.slot();
-        if slot.as_ref().is_some_and(|live| live.number == number) {
-            *slot = None;
+        let given_up = self.slot().take_if(|live| live.number == number);
+        if let Some(live) = &given_up {
+            live.calls.close();
             self.gone.notify_one();
+        }
+        given_up.is_some()
+    }
+
+    /// The same for one whose server does not answer: the next one may not, either.
+    pub(crate) fn give_up_silent(&self, number: u64) {
+        if self.give_up(number) {
+            self.common.attempts.fail(&trouble::late(self.common.way.place()));
         }
     }
 
-    async fn load_scripts(&self, live: &Live) -> RedisResult<()> {
+    pub(crate) async fn tell_scripts(&self, connection: &MultiplexedConnection) -> RedisResult<()> {
         let loads = self.common.scripts.all().map(Script::load);
-        try_join_all(loads.iter().map(|load| self.send(live, load))).await.map(drop)
+        try_join_all(loads.iter().map(|load| say(connection, load))).await.map(drop)
     }
 
     async fn connect(&self) -> Result<Live> {
@@ -229,13 +277,16 @@ impl Link {
             since: Instant::now(),
             acks: Acks::default(),
             bundles: Bundles::default(),
+            calls: Calls::new(),
             awake: Awake::default(),
             address: address.into(),
             number,
             era,
         };
         let (info, config) = Facts::questions();
-        let (info, config) = join(self.send(&live, &info), self.send(&live, &config)).await;
+        let asked = join(say(&live.connection, &info), say(&live.connection, &config));
+        let answered = timeout(settings.timeout, asked).await;
+        let (info, config) = answered.map_err(|_| trouble::late(way.place()))?;
         let facts = Facts::of(info, config);
         // Whoever was a master when it was first met may be one again.
         let fit = facts.fit(settings);
@@ -246,10 +297,10 @@ impl Link {
         }
         self.common.met.store(true, Ordering::Relaxed);
         live.facts = Arc::new(facts);
-        trouble::answered(settings, self.load_scripts(&live).await)?;
         if self.listens {
             let channel = settings.channels() + inbox;
-            trouble::answered(settings, live.connection.subscribe(channel).await)?;
+            let heard = timeout(settings.timeout, live.connection.subscribe(channel)).await;
+            trouble::answered(settings, heard.unwrap_or_else(|_| Err(calls::late())))?;
             mail.interrupted();
         }
         Ok(live)
@@ -273,12 +324,22 @@ impl Link {
     }
 
     fn slot(&self) -> MutexGuard<'_, Option<Arc<Live>>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.live)
     }
+}
+
+/// Sends one command while a connection is made.
+async fn say(connection: &MultiplexedConnection, command: &Cmd) -> RedisResult<Value> {
+    // A refusal comes as an answer.
+    connection.clone().send_packed_command(command).await?.extract_error()
 }
 
 fn ended() -> Error {
     Error::unavailable(ENDED)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for Link {
@@ -289,7 +350,6 @@ impl Drop for Link {
 
 /// Makes the connection anew whenever it is gone, for as long as the link is wanted.
 async fn stay_connected(link: Weak<Link>, gone: Arc<Notify>) {
-    let mut pause = PAUSE_FIRST;
     loop {
         gone.notified().await;
         while let Some(link) = link.upgrade() {
@@ -297,11 +357,10 @@ async fn stay_connected(link: Weak<Link>, gone: Arc<Notify>) {
                 Ok(_) => break,
                 Err(error) => tracing::debug!(%error, "the server cannot be reached, trying again"),
             }
+            let pause = link.common.attempts.pause();
             drop(link);
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_MAX);
         }
-        pause = PAUSE_FIRST;
         if link.strong_count() == 0 {
             return;
         }

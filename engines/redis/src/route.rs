@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use redis::{Cmd, RedisResult, Value, cmd};
 use tenure_core::{Error, Result, Ticket, TicketId};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::bundle::Wish;
+use crate::calls;
 use crate::cluster::Cluster;
 use crate::facts::Facts;
 use crate::lanes::Lanes;
@@ -24,8 +26,13 @@ pub(crate) enum Routes {
     Cluster(Arc<Cluster>),
 }
 
-/// The route of one verb.
-pub(crate) enum Route<'a> {
+/// The route of one verb, and the moment at which its time is over.
+pub(crate) struct Route<'a> {
+    to: To<'a>,
+    until: Instant,
+}
+
+enum To<'a> {
     Server(Arc<Link>, Arc<Live>),
     Cluster(&'a Arc<Cluster>),
 }
@@ -41,14 +48,17 @@ impl Routes {
         inbox: &str,
     ) -> Result<(Self, Option<Error>)> {
         if let Place::Cluster(_) = settings.place {
-            let cluster =
-                Box::pin(Cluster::connect(settings, mail.clone(), inbox.to_owned())).await?;
+            let connecting = Cluster::connect(settings, mail.clone(), inbox.to_owned());
+            let limit = settings.connect_timeout + settings.timeout;
+            let connected = timeout(limit, Box::pin(connecting)).await;
+            let cluster = connected.unwrap_or_else(|_| Err(trouble::late(&settings.place)))?;
             return Ok((Self::Cluster(cluster), None));
         }
         let common = Arc::new(Common {
             settings: settings.clone(),
             scripts: Scripts::new(Post::Channel),
             way: Way::new(settings)?,
+            attempts: Arc::default(),
             mail: mail.clone(),
             inbox: inbox.to_owned(),
             era: AtomicU64::new(0),
@@ -63,22 +73,36 @@ impl Routes {
         Ok((Self::Server { lanes: Lanes::new(common.clone(), home), common, facts }, trouble))
     }
 
-    /// The route for whoever calls.
+    /// The route for whoever calls. From now on the time runs that a verb has.
     pub(crate) async fn here(&self) -> Result<Route<'_>> {
-        match self {
-            Self::Server { lanes, .. } => {
+        let until = Instant::now() + self.settings().timeout;
+        let to = match self {
+            Self::Server { lanes, common, .. } => {
                 let link = lanes.here();
-                let live = link.live().await?;
-                Ok(Route::Server(link, live))
+                let live = match link.current() {
+                    Some(live) => live,
+                    None => timeout_at(until, link.live())
+                        .await
+                        .unwrap_or_else(|_| Err(trouble::late(&common.settings.place)))?,
+                };
+                To::Server(link, live)
             }
-            Self::Cluster(cluster) => Ok(Route::Cluster(cluster)),
-        }
+            Self::Cluster(cluster) => To::Cluster(cluster),
+        };
+        Ok(Route { to, until })
     }
 
     pub(crate) fn has_one_here(&self) -> bool {
         match self {
             Self::Server { lanes, .. } => lanes.has_one_here(),
             Self::Cluster(cluster) => cluster.is_home(),
+        }
+    }
+
+    fn settings(&self) -> &Settings {
+        match self {
+            Self::Server { common, .. } => &common.settings,
+            Self::Cluster(cluster) => cluster.settings(),
         }
     }
 
@@ -101,7 +125,11 @@ impl Routes {
     pub(crate) async fn masters(&self) -> RedisResult<Vec<Option<Address>>> {
         match self {
             Self::Server { .. } => Ok(vec![None]),
-            Self::Cluster(cluster) => Ok(cluster.masters().await?.into_iter().map(Some).collect()),
+            Self::Cluster(cluster) => {
+                let masters = timeout(cluster.settings().timeout, cluster.masters()).await;
+                let masters = masters.unwrap_or_else(|_| Err(calls::late()))?;
+                Ok(masters.into_iter().map(Some).collect())
+            }
         }
     }
 
@@ -111,12 +139,13 @@ impl Routes {
         master: Option<&Address>,
         command: &Cmd,
     ) -> Result<RedisResult<Value>> {
-        match (self.here().await?, master) {
-            (Route::Server(link, live), _) => Ok(link.send(&live, command).await),
-            (Route::Cluster(cluster), Some(master)) => {
-                Ok(cluster.ask(master.clone(), command).await)
+        let route = self.here().await?;
+        match (&route.to, master) {
+            (To::Server(..), _) => Ok(route.call(command).await),
+            (To::Cluster(cluster), Some(master)) => {
+                Ok(route.in_time(cluster.ask(master.clone(), command)).await)
             }
-            (Route::Cluster(_), None) => Err(Error::invalid("a cluster has more than one server")),
+            (To::Cluster(_), None) => Err(Error::invalid("a cluster has more than one server")),
         }
     }
 
@@ -137,10 +166,14 @@ impl Routes {
 
 impl Route<'_> {
     pub(crate) async fn call(&self, call: &Cmd) -> RedisResult<Value> {
-        match self {
-            Self::Server(link, live) => link.call(live, call).await,
-            Self::Cluster(cluster) => cluster.call(call).await,
+        match &self.to {
+            To::Server(link, live) => self.in_time(link.call(live, call)).await,
+            To::Cluster(cluster) => self.in_time(cluster.call(call)).await,
         }
+    }
+
+    async fn in_time<T>(&self, answer: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {
+        timeout_at(self.until, answer).await.unwrap_or_else(|_| Err(calls::late()))
     }
 
     /// Asks for a verb by a call of its own; or together with others, where much is under way and it is
@@ -150,21 +183,24 @@ impl Route<'_> {
         wish: Option<Wish<'_>>,
         call: impl FnOnce() -> Cmd,
     ) -> RedisResult<Value> {
-        let Self::Server(link, live) = self else { return self.call(&call()).await };
+        let To::Server(link, live) = &self.to else { return self.call(&call()).await };
         let _counted = live.bundles.one_more();
-        let Some(wish) = wish else { return link.call(live, &call()).await };
-        if let Some(answer) = link.bundled(live, &wish).await? {
-            return Ok(answer);
-        }
-        if wish.is_join() {
-            return link.call_awake(live, &call()).await;
-        }
-        link.call(live, &call()).await
+        let asked = async {
+            let Some(wish) = wish else { return link.call(live, &call()).await };
+            if let Some(answer) = link.bundled(live, &wish).await? {
+                return Ok(answer);
+            }
+            if wish.is_join() {
+                return link.call_awake(live, &call()).await;
+            }
+            link.call(live, &call()).await
+        };
+        self.in_time(asked).await
     }
 
     /// Refuses a ticket where locks may have been forgotten that somebody still believes in.
     pub(crate) fn trust(&self, settings: &Settings, ticket: &Ticket) -> Result<()> {
-        let Self::Server(_, live) = self else { return Ok(()) };
+        let To::Server(_, live) = &self.to else { return Ok(()) };
         if settings.young == Young::Trust {
             return Ok(());
         }
@@ -196,12 +232,13 @@ impl Route<'_> {
             Value::Int(count) => Ok(u64::try_from(count).unwrap_or(0)),
             _ => Err(trouble::strange(&settings.place)),
         };
-        let count = match self {
-            Self::Server(link, live) => {
-                let ask = async { read(link.send(live, &wait).await) };
-                live.acks.count(ask).await?
+        let count = match &self.to {
+            To::Server(link, live) => {
+                let ask = async { read(link.call(live, &wait).await) };
+                let counted = timeout_at(self.until, live.acks.count(ask)).await;
+                counted.unwrap_or_else(|_| Err(trouble::late(&settings.place)))?
             }
-            Self::Cluster(cluster) => read(cluster.acknowledged(wait, name).await)?,
+            To::Cluster(cluster) => read(self.in_time(cluster.acknowledged(wait, name)).await)?,
         };
         if count >= settings.acks.into() {
             return Ok(());

@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use redis::aio::{AsyncPushSender, MultiplexedConnection};
+use redis::io::tcp::TcpSettings;
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
     AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo,
@@ -58,7 +60,8 @@ impl Way {
     ) -> Result<(MultiplexedConnection, String)> {
         let mut config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.settings.connect_timeout))
-            .set_response_timeout(Some(self.settings.timeout));
+            // Every verb has a time of its own, in which it may also wait for other things.
+            .set_response_timeout(None);
         if let Some(pushes) = pushes {
             config = config.set_push_sender(pushes);
         }
@@ -147,7 +150,9 @@ pub(crate) fn address(host: &Host, settings: &Settings) -> ConnectionAddr {
 /// A server's address, and what is said to it first.
 pub(crate) fn info(address: ConnectionAddr, settings: &Settings) -> Result<ConnectionInfo> {
     let info = trouble::answered(settings, address.into_connection_info())?;
-    Ok(info.set_redis_settings(terms(settings)))
+    // What a server that stands still has not taken in by the time it is given up is taken back.
+    let tcp = TcpSettings::default().set_linger_time(Duration::ZERO);
+    Ok(info.set_tcp_settings(tcp).set_redis_settings(terms(settings)))
 }
 
 fn terms(settings: &Settings) -> RedisConnectionInfo {

@@ -35,5 +35,9 @@ mod replies;
 mod runtimes;
 #[path = "faults/secrets.rs"]
 mod secrets;
+#[path = "faults/silence.rs"]
+mod silence;
 #[path = "faults/stage.rs"]
 mod stage;
+#[path = "faults/storm.rs"]
+mod storm;

@@ -1,0 +1,215 @@
+//! Attempts: how often one client knocks at one server, whichever of its connections that is for.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tenure_core::Error;
+use tokio::sync::Notify;
+
+/// So many attempts may follow each other at once, where all goes well.
+const AT_ONCE: u32 = 8;
+/// From then on there is one so often.
+const EACH: Duration = Duration::from_millis(250);
+/// Whose turn would come later than this need not wait for it.
+const TURN_MAX: Duration = Duration::from_secs(2);
+/// The pause after a failure, which doubles with each that follows. The longest is shorter than the time for which
+/// a verb is asked again, so that each verb sees the server tried.
+const PAUSE_FIRST: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// The attempts of one client at one server.
+#[derive(Default)]
+pub(crate) struct Attempts {
+    book: Mutex<Book>,
+    /// Rung when an attempt at a server in trouble has ended.
+    tried: Notify,
+}
+
+#[derive(Default)]
+struct Book {
+    /// When the attempts so far would have been made, one at a time.
+    used_up: Option<Instant>,
+    trouble: Option<Trouble>,
+}
+
+/// The server did not let anybody in, or did not answer, when it was asked last.
+struct Trouble {
+    reason: Error,
+    pause: Duration,
+    until: Instant,
+    is_tried: bool,
+}
+
+/// Why no attempt may be made now: what was wrong with the server when it was tried last.
+pub(crate) enum NotNow {
+    /// Another connection's attempt is under way.
+    Tried(Error),
+    /// It is not the time for the next one.
+    Paused(Error),
+}
+
+/// An attempt that may be made. Dropped without an outcome, it was none.
+pub(crate) struct Attempt {
+    attempts: Arc<Attempts>,
+    /// It is the one that finds out whether the trouble is over.
+    is_trial: bool,
+}
+
+impl Attempts {
+    /// Asks for leave to make an attempt, after the time that comes with it.
+    pub(crate) fn ask(self: &Arc<Self>) -> Result<(Attempt, Duration), NotNow> {
+        let (mut book, now) = (self.book(), Instant::now());
+        let is_trial = book.trouble.is_some();
+        if let Some(trouble) = &mut book.trouble {
+            if trouble.is_tried {
+                return Err(NotNow::Tried(trouble.reason.clone()));
+            }
+            if now < trouble.until {
+                return Err(NotNow::Paused(trouble.reason.clone()));
+            }
+        }
+        let used_up = book.used_up.map_or(now, |used_up| used_up.max(now));
+        let turn = (used_up - now).saturating_sub(EACH * (AT_ONCE - 1));
+        if turn > TURN_MAX {
+            return Err(NotNow::Paused(Error::unavailable(format!(
+                "this client has lost too many connections to make one more now: it makes one in {EACH:?}"
+            ))));
+        }
+        book.used_up = Some(used_up + EACH);
+        if let Some(trouble) = &mut book.trouble {
+            trouble.is_tried = true;
+        }
+        Ok((Attempt { attempts: self.clone(), is_trial }, turn))
+    }
+
+    /// The server does not answer: whoever comes now is told so at once.
+    pub(crate) fn fail(&self, reason: &Error) {
+        let now = Instant::now();
+        let mut book = self.book();
+        let pause = match &mut book.trouble {
+            // It is known already.
+            Some(trouble) if now < trouble.until || trouble.is_tried => return,
+            Some(trouble) => (trouble.pause * 2).min(PAUSE_MAX),
+            None => PAUSE_FIRST,
+        };
+        let until = now + uneven(pause);
+        book.trouble = Some(Trouble { reason: reason.clone(), pause, until, is_tried: false });
+    }
+
+    /// Why the server cannot be reached, as far as is known.
+    pub(crate) fn trouble(&self) -> Option<Error> {
+        self.book().trouble.as_ref().map(|trouble| trouble.reason.clone())
+    }
+
+    /// How long nobody may try.
+    pub(crate) fn pause(&self) -> Duration {
+        let book = self.book();
+        let until = book.trouble.as_ref().map(|trouble| trouble.until);
+        until
+            .map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
+            .max(PAUSE_FIRST)
+    }
+
+    /// Returns once the attempt that is under way has ended.
+    pub(crate) async fn tried(&self) {
+        self.tried.notified().await;
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Attempt {
+    pub(crate) fn succeeded(self) {
+        self.attempts.book().trouble = None;
+    }
+
+    pub(crate) fn failed(mut self, reason: &Error) {
+        self.ends();
+        self.attempts.fail(reason);
+    }
+
+    fn ends(&mut self) {
+        if std::mem::take(&mut self.is_trial)
+            && let Some(trouble) = &mut self.attempts.book().trouble
+        {
+            trouble.is_tried = false;
+        }
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        self.ends();
+        self.attempts.tried.notify_waiters();
+    }
+}
+
+/// Between half of it and all of it, so that many clients do not come back at the same moment.
+fn uneven(pause: Duration) -> Duration {
+    let random = getrandom::u64().map_or(512, |random| u32::try_from(random % 1024).unwrap_or(0));
+    pause / 2 + pause / 2048 * random
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reason() -> Error {
+        Error::unavailable("nobody is there")
+    }
+
+    fn goes(attempts: &Arc<Attempts>) -> Option<(Attempt, Duration)> {
+        attempts.ask().ok()
+    }
+
+    #[test]
+    fn a_few_go_at_once_and_the_others_one_after_another_until_it_is_too_long() {
+        let attempts = Arc::new(Attempts::default());
+        let turns: Vec<Duration> = (0..100).map_while(|_| goes(&attempts)).map(|it| it.1).collect();
+        let at_once = turns.iter().filter(|turn| turn.is_zero()).count();
+        assert_eq!(at_once, AT_ONCE as usize);
+        assert!(turns.iter().all(|turn| *turn <= TURN_MAX) && turns.len() < 20, "{turns:?}");
+    }
+
+    #[test]
+    fn after_a_failure_nobody_goes_for_a_pause_and_then_one_alone() {
+        let attempts = Arc::new(Attempts::default());
+        goes(&attempts).unwrap().0.failed(&reason());
+        assert!(
+            matches!(attempts.ask(), Err(NotNow::Paused(error)) if error.to_string() == reason().to_string())
+        );
+        std::thread::sleep(PAUSE_FIRST);
+        let trial = goes(&attempts).unwrap().0;
+        assert!(matches!(attempts.ask(), Err(NotNow::Tried(_))));
+        trial.failed(&reason());
+        assert!(matches!(attempts.ask(), Err(NotNow::Paused(_))));
+        std::thread::sleep(PAUSE_FIRST * 2);
+        drop(goes(&attempts).unwrap());
+        goes(&attempts).unwrap().0.succeeded();
+        assert!(attempts.trouble().is_none() && goes(&attempts).is_some());
+    }
+
+    #[test]
+    fn many_failures_at_once_are_one() {
+        let attempts = Arc::new(Attempts::default());
+        let at_once: Vec<_> = (0..5).map(|_| goes(&attempts).unwrap().0).collect();
+        at_once.into_iter().for_each(|attempt| attempt.failed(&reason()));
+        let pause = attempts.book().trouble.as_ref().unwrap().pause;
+        assert_eq!(pause, PAUSE_FIRST);
+    }
+
+    #[test]
+    fn pauses_grow_to_a_limit_and_are_uneven() {
+        let attempts = Arc::new(Attempts::default());
+        for _ in 0..10 {
+            attempts.fail(&reason());
+            attempts.book().trouble.as_mut().unwrap().until = Instant::now();
+        }
+        assert_eq!(attempts.book().trouble.as_ref().unwrap().pause, PAUSE_MAX);
+        let pauses: Vec<_> = (0..100).map(|_| uneven(PAUSE_MAX)).collect();
+        assert!(pauses.iter().all(|pause| *pause >= PAUSE_MAX / 2 && *pause <= PAUSE_MAX));
+        assert!(pauses.windows(2).any(|two| two[0] != two[1]));
+    }
+}
