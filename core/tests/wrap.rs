@@ -1,6 +1,7 @@
 //! Engines made of engines: what each adds, and that it adds nothing else.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -74,6 +75,61 @@ impl Engine for Lossy {
     }
 }
 
+/// A store that is silent for as long as an attempt may take, each time.
+struct Silent(Memory, AtomicU32);
+
+impl Silent {
+    const ANSWERS_WITHIN: Duration = Duration::from_millis(100);
+
+    async fn nothing<T>(&self) -> Result<T> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        host().sleep(Self::ANSWERS_WITHIN).await;
+        Err(Error::unavailable("nobody answers"))
+    }
+}
+
+impl Engine for Silent {
+    fn profile(&self) -> Profile {
+        let mut profile = self.0.profile();
+        profile.answers_within = Self::ANSWERS_WITHIN;
+        profile
+    }
+
+    async fn join(&self, _: &Ticket, _: Patience) -> Result<Option<Place>> {
+        self.nothing().await
+    }
+
+    async fn renew(&self, _: &Ticket) -> Result<Option<Place>> {
+        self.nothing().await
+    }
+
+    async fn leave(&self, _: &Ticket, _: Leave) -> Result<Left> {
+        self.nothing().await
+    }
+
+    async fn watch(&self, _: &Ticket, _: Standing) -> Result<Wake> {
+        self.nothing().await
+    }
+
+    async fn events(&self, _: &Scope, _: Option<Cursor>) -> Result<News> {
+        self.nothing().await
+    }
+
+    async fn line(&self, _: &Key) -> Result<Vec<(Ticket, Place)>> {
+        self.nothing().await
+    }
+
+    async fn keys(&self, _: &str) -> Result<Vec<Key>> {
+        self.nothing().await
+    }
+
+    async fn tally(&self, _: &Key, _: u64, _: Option<Window>) -> Result<Tally> {
+        self.nothing().await
+    }
+
+    async fn close(&self) {}
+}
+
 fn host() -> Arc<dyn Host> {
     Arc::new(PrivateThread::for_timers())
 }
@@ -82,6 +138,17 @@ fn patient(arrives: impl IntoIterator<Item = bool>) -> Locks {
     let host = host();
     let retry = Retry::new(Lossy::new(arrives), host.clone(), 2, Duration::from_millis(1));
     Locks::on(retry, host)
+}
+
+#[test]
+fn all_attempts_together_have_one_time_and_the_last_reason_is_told() {
+    let retry = Retry::new(Silent(Memory::new(), 0.into()), host(), 1000, Duration::from_millis(1));
+    assert_eq!(retry.profile().answers_within, Silent::ANSWERS_WITHIN * 2);
+    let key = Key::new("a").unwrap();
+    let error = block_on(retry.line(&key)).unwrap_err();
+    assert_eq!(error.to_string(), "nobody answers");
+    let attempts = retry.inner().1.load(Ordering::Relaxed);
+    assert!(attempts <= 2, "{attempts} attempts");
 }
 
 #[test]

@@ -1,16 +1,23 @@
 //! An engine that asks again where the answer was lost: twice is once.
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::{Either, select};
+
 use crate::event::{Cursor, News, Scope};
 use crate::{
-    Engine, Host, Key, Leave, Left, Patience, Place, Profile, Result, Standing, Tally, Ticket,
-    Wake, Window,
+    Engine, Error, Host, Key, Leave, Left, Patience, Place, Profile, Result, Standing, Tally, Ticket,
+    Time, Wake, Window,
 };
 
-/// Sends a verb again when its outcome is unknown, a few times, with growing pauses.
+/// This part of the time is left for telling that it is over.
+const TELLING: u32 = 16;
+
+/// Sends a verb again when its outcome is unknown, a few times, with growing pauses, for at most twice the time
+/// that one attempt may take.
 ///
 /// A windowed count is never sent again: it would count twice.
 pub struct Retry<E> {
@@ -18,36 +25,62 @@ pub struct Retry<E> {
     host: Arc<dyn Host>,
     times: u32,
     pause: Duration,
+    /// The longest that all attempts take together.
+    within: Duration,
 }
 
 impl<E: Engine> Retry<E> {
     /// Up to `times` more attempts, the first after `pause`, each next after twice as long.
     pub fn new(engine: E, host: Arc<dyn Host>, times: u32, pause: Duration) -> Self {
-        Self { engine, host, times, pause }
+        let within = engine.profile().answers_within.saturating_mul(2);
+        Self { engine, host, times, pause, within }
+    }
+
+    /// The engine itself.
+    pub fn inner(&self) -> &E {
+        &self.engine
     }
 
     async fn again<T, F: Future<Output = Result<T>>>(
         &self,
+        attempt: impl FnMut(u32) -> F,
+    ) -> Result<T> {
+        let over = self.host.now().plus(self.within - self.within / TELLING);
+        self.again_until(over, attempt).await
+    }
+
+    /// The first attempt has a time of its own, which the engine keeps. Those that follow share what is left.
+    async fn again_until<T, F: Future<Output = Result<T>>>(
+        &self,
+        over: Time,
         mut attempt: impl FnMut(u32) -> F,
     ) -> Result<T> {
+        let mut outcome = attempt(0).await;
         let mut pause = self.pause;
-        for before in 0.. {
-            match attempt(before).await {
-                Err(error) if error.is_unknown() && before < self.times => {
-                    tracing::debug!(%error, "asking again");
-                    self.host.sleep(pause).await;
-                    pause = pause.saturating_mul(2);
-                }
-                outcome => return outcome,
+        for before in 1..=self.times {
+            let Err(error) = &outcome else { break };
+            if !error.is_unknown() || self.host.now().plus(pause).has_reached(over) {
+                break;
             }
+            tracing::debug!(%error, "asking again");
+            self.host.sleep(pause).await;
+            pause = pause.saturating_mul(2);
+            let late = self.host.sleep(self.host.now().until(over));
+            outcome = match select(pin!(attempt(before)), late).await {
+                Either::Left((outcome, _)) => outcome,
+                Either::Right(_) => break,
+            };
         }
-        unreachable!("the last attempt always returns")
+        outcome
     }
 }
 
+
 impl<E: Engine> Engine for Retry<E> {
     fn profile(&self) -> Profile {
-        self.engine.profile()
+        let mut profile = self.engine.profile();
+        profile.answers_within = self.within;
+        profile
     }
 
     async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
@@ -73,7 +106,7 @@ impl<E: Engine> Engine for Retry<E> {
     }
 
     async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
-        self.again(|_| self.engine.events(scope, after)).await
+        self.again_until(Time::NEVER, |_| self.engine.events(scope, after)).await
     }
 
     async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
@@ -81,7 +114,15 @@ impl<E: Engine> Engine for Retry<E> {
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
-        self.again(|_| self.engine.keys(prefix)).await
+        // A listing has many steps, each of which may be in time.
+        let listed = self.again(|_| self.engine.keys(prefix));
+        match select(pin!(listed), self.host.sleep(self.within)).await {
+            Either::Left((keys, _)) => keys,
+            Either::Right(_) => Err(Error::unavailable(format!(
+                "the store did not list its keys within {:?}: it keeps too much, or give it more time",
+                self.within
+            ))),
+        }
     }
 
     async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
