@@ -27,7 +27,7 @@ mod line {
 }
 
 mod profile {
-    pub use tenure_core::{Fence, Liveness, Profile, Sight, Survives};
+    pub use tenure_core::{Fence, Liveness, Profile, Sight};
 }
 
 const ORDERS: usize = 2_000;
