@@ -57,7 +57,8 @@ pub(crate) fn watch(at: &Address, json: bool, args: &Args) -> Result<u8, Failure
                 continue;
             }
             Err(error) => return Err(error.into()),
-            Ok(Seen::Gap) => {
+            // A gap, and whatever else an onlooker may come to see.
+            Ok(_) => {
                 say("more happened than the store still knows; `line` shows how it stands now");
                 continue;
             }

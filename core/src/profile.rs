@@ -56,6 +56,7 @@ pub enum Liveness {
 /// How well the numbers are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+#[non_exhaustive]
 pub enum Fence {
     /// There are none to rely on.
     None,

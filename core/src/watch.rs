@@ -23,6 +23,7 @@ pub struct Watch(Endless<Seen>);
 /// What an onlooker sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+#[non_exhaustive]
 pub enum Seen {
     /// Something happened.
     Event(Event),

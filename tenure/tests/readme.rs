@@ -22,6 +22,7 @@ fn row(profile: &Profile) -> String {
         Fence::Durable => "durable",
         Fence::Volatile => "volatile",
         Fence::None => "–",
+        _ => "?",
     };
     let survives = &profile.survives;
     format!(

@@ -16,6 +16,7 @@ struct Store {
 
 /// How one store answered last.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Answered {
     /// Which store.
     pub name: String,
