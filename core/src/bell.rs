@@ -14,6 +14,22 @@ use crate::sync::{AtomicUsize, Mutex, MutexGuard};
 /// The bells of the tickets that somebody listens for.
 ///
 /// To miss nothing: [`listen`](Bells::listen) first, then look at the ticket, then await the bell.
+///
+/// ```
+/// use std::pin::pin;
+///
+/// use tenure_core::{TicketId, bell::Bells};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let (bells, id) = (Bells::default(), TicketId::fresh());
+/// let bell = bells.listen(id);
+/// let mut rung = pin!(bell.rung());
+/// rung.as_mut().enable();
+/// // Here an engine looks at the ticket. What happens from now on rings the bell.
+/// bells.ring(id);
+/// rung.await;
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 #[derive(Default)]
 pub struct Bells {
     hung: Mutex<HashMap<TicketId, Hung>>,
@@ -27,6 +43,16 @@ struct Hung {
 }
 
 /// Somebody listens, until this is dropped.
+///
+/// ```
+/// use tenure_core::{TicketId, bell::Bells};
+///
+/// let (bells, id) = (Bells::default(), TicketId::fresh());
+/// let bell = bells.listen(id);
+/// assert!(!bells.is_quiet());
+/// drop(bell);
+/// assert!(bells.is_quiet());
+/// ```
 pub struct Bell<'a> {
     bells: &'a Bells,
     id: TicketId,

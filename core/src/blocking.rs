@@ -17,6 +17,19 @@ use crate::{
 /// Something of Tenure whose verbs block. What needs no waiting, it does as before.
 ///
 /// Not for threads that drive an async runtime: these would stand still.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use tenure_core::{Locks, Memory};
+///
+/// let locks = Locks::new(Memory::new()).blocking();
+/// let guard = locks.mutex("invoices/42").ttl(Duration::from_secs(10)).lock()?;
+/// assert!(locks.mutex("invoices/42").try_lock()?.is_none());
+/// guard.check()?;
+/// guard.release()?;
+/// # Ok::<(), tenure_core::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Blocking<T>(T);
 

@@ -9,6 +9,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// | Linux | `CLOCK_BOOTTIME`: goes on while the machine sleeps | `CLOCK_MONOTONIC_RAW`: nobody can bend its rate |
 /// | macOS | `CLOCK_MONOTONIC`: goes on while the machine sleeps | the same |
 /// | elsewhere | [`std::time::Instant`], which may stand still while the machine sleeps | the same |
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use tenure_core::{Clock, SystemClock};
+///
+/// let now = SystemClock.now();
+/// let due = now.plus(Duration::from_secs(10));
+/// assert!(!now.has_reached(due));
+/// assert_eq!(now.until(due), Duration::from_secs(10));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Time {
     /// Nanoseconds, sleep included.
@@ -54,6 +65,29 @@ impl Time {
 }
 
 /// Tells the time. All time in Tenure goes through it, so that a simulation can own it.
+///
+/// ```
+/// use std::sync::atomic::{AtomicU64, Ordering};
+///
+/// use tenure_core::{Clock, Engine, Memory, Time};
+///
+/// /// A clock that stands still until a test moves it.
+/// struct Still(AtomicU64);
+///
+/// impl Clock for Still {
+///     fn now(&self) -> Time {
+///         let ns = self.0.load(Ordering::Relaxed);
+///         Time { boot_ns: ns, raw_ns: ns }
+///     }
+///
+///     fn wall_us(&self) -> u64 {
+///         self.0.load(Ordering::Relaxed) / 1_000
+///     }
+/// }
+///
+/// let store = Memory::with_clock(Still(AtomicU64::new(0)));
+/// assert_eq!(store.profile().name, "memory");
+/// ```
 pub trait Clock: Send + Sync + 'static {
     /// Now.
     fn now(&self) -> Time;
@@ -63,6 +97,13 @@ pub trait Clock: Send + Sync + 'static {
 }
 
 /// The machine's own clocks.
+///
+/// ```
+/// use tenure_core::{Clock, SystemClock};
+///
+/// let before = SystemClock.now();
+/// assert!(SystemClock.now().has_reached(before), "it only goes forward");
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 

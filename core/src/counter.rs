@@ -7,6 +7,21 @@ use crate::claim::Claim;
 use crate::{Engine as _, Error, Locks, NUMBER_MAX, Result, TTL_MAX, Tally, Window};
 
 /// Counts within a window of time, which begins with the first count. Made by [`Locks::counter`].
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use tenure_core::{Locks, Memory};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let locks = Locks::new(Memory::new());
+/// let calls = locks.counter("api/alice").window(Duration::from_secs(60)).limit(2);
+/// assert!(calls.add(1).await?.allowed);
+/// assert!(calls.add(1).await?.allowed);
+/// assert!(!calls.add(1).await?.allowed, "two a minute are allowed");
+/// assert_eq!(calls.get().await?.value, 2);
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "a counter counts nothing until it is asked to"]
 pub struct Counter {

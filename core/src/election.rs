@@ -18,6 +18,20 @@ use crate::{
 };
 
 /// At most one leader at a time. Made by [`Locks::election`].
+///
+/// ```
+/// use tenure_core::{Locks, Memory};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let locks = Locks::new(Memory::new());
+/// let election = locks.election("scheduler").note("10.0.0.7:8080");
+/// let done = election
+///     .run(|term| async move { /* the leader's work, stopped when the seat is lost */ term.token() })
+///     .await?;
+/// assert!(done > 0);
+/// assert!(election.leader().await?.is_none(), "its work is done, and the seat is given up");
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "nobody is elected until somebody campaigns"]
 pub struct Election {
@@ -25,6 +39,17 @@ pub struct Election {
 }
 
 /// Who leads.
+///
+/// ```
+/// use tenure_core::{Locks, Memory};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let locks = Locks::new(Memory::new());
+/// let seat = locks.election("scheduler").note("10.0.0.7:8080").campaign().await?;
+/// let leader = locks.election("scheduler").leader().await?.expect("somebody leads");
+/// assert_eq!((&*leader.note, leader.token), ("10.0.0.7:8080", seat.token()));
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -159,6 +184,20 @@ impl Leader {
 }
 
 /// The leaders of an election, one after the other. It never ends.
+///
+/// ```
+/// use tenure_core::{Locks, Memory};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let locks = Locks::new(Memory::new());
+/// let election = locks.election("scheduler");
+/// let mut leaders = election.observe().await?;
+/// assert_eq!(leaders.next().await?, None, "nobody leads yet");
+/// let seat = election.campaign().await?;
+/// let leader = leaders.next().await?.expect("somebody leads");
+/// assert_eq!(leader.token, seat.token());
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 #[must_use = "a stream does nothing until it is polled"]
 pub struct Leaders(Endless<Option<Leader>>);
 

@@ -37,6 +37,32 @@ use crate::{Key, Leave, Left, Patience, Place, Profile, Result, Standing, Ticket
 /// Dropping a verb's future at any point leaves the outcome unknown, and harms nobody.
 ///
 /// There are no default methods: they hide gaps.
+///
+/// What the verbs do, on the memory engine:
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use tenure_core::{Engine, Key, Leave, Left, Memory, Patience, Standing, Ticket, Wake};
+///
+/// # use tenure_core::{Share, TicketId};
+/// # fn ticket(key: &str, share: Share) -> tenure_core::Result<Ticket> {
+/// #     let (id, key, ttl) = (TicketId::fresh(), Key::new(key)?, Duration::from_secs(30));
+/// #     Ok(Ticket { id, key, share, ttl, owner: "me".into(), note: "".into(), floor: 0 })
+/// # }
+/// # tenure_core::blocking::block_on(async {
+/// let engine = Memory::new();
+/// let (first, second) = (ticket("a", Share::WHOLE)?, ticket("a", Share::WHOLE)?);
+/// let holds = engine.join(&first, Patience::Wait).await?.expect("it waits");
+/// let waits = engine.join(&second, Patience::Wait).await?.expect("it waits");
+/// assert_eq!((holds.standing, waits.standing), (Standing::Holding, Standing::Waiting));
+/// assert!(waits.number > holds.number);
+///
+/// assert_eq!(engine.leave(&first, Leave::Now).await?, Left::Holding);
+/// assert_eq!(engine.watch(&second, Standing::Waiting).await?, Wake::Served(waits.number));
+/// assert!(engine.renew(&first).await?.is_none(), "a renewal never brings back what is gone");
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 pub trait Engine: Send + Sync + 'static {
     /// What this store promises, and what it cannot.
     fn profile(&self) -> Profile;
@@ -96,6 +122,29 @@ pub trait Engine: Send + Sync + 'static {
 }
 
 /// Why [`watch`](Engine::watch) returned.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use tenure_core::{Engine, Key, Leave, Memory, Patience, Standing, Ticket, Wake};
+///
+/// # use tenure_core::{Share, TicketId};
+/// # fn ticket(key: &str, share: Share) -> tenure_core::Result<Ticket> {
+/// #     let (id, key, ttl) = (TicketId::fresh(), Key::new(key)?, Duration::from_secs(30));
+/// #     Ok(Ticket { id, key, share, ttl, owner: "me".into(), note: "".into(), floor: 0 })
+/// # }
+/// # tenure_core::blocking::block_on(async {
+/// let engine = Memory::new();
+/// let (first, second) = (ticket("a", Share::WHOLE)?, ticket("a", Share::WHOLE)?);
+/// engine.join(&first, Patience::Wait).await?;
+/// let place = engine.join(&second, Patience::Wait).await?.expect("it waits");
+/// engine.leave(&first, Leave::Now).await?;
+/// match engine.watch(&second, place.standing).await? {
+///     Wake::Served(number) => assert_eq!(number, place.number),
+///     Wake::Look => panic!("this engine tells at once who is served"),
+/// }
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
     /// The ticket's standing may have changed: a renewal tells.
@@ -105,6 +154,20 @@ pub enum Wake {
 }
 
 /// For how long a windowed count runs, and how far.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use tenure_core::{Engine, Key, Memory, Window};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let engine = Memory::new();
+/// let window = Window { per: Duration::from_secs(60), limit: Some(5) };
+/// let key = Key::new("mails/alice")?;
+/// assert!(engine.tally(&key, 5, Some(window)).await?.allowed);
+/// assert!(!engine.tally(&key, 1, Some(window)).await?.allowed);
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// From the first count to its end, when the count starts anew.
@@ -114,6 +177,21 @@ pub struct Window {
 }
 
 /// What a count came to.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use tenure_core::{Locks, Memory};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let locks = Locks::new(Memory::new());
+/// let mails = locks.counter("mails/alice").window(Duration::from_secs(60)).limit(1);
+/// assert!(mails.add(1).await?.allowed);
+/// let refused = mails.add(1).await?;
+/// assert_eq!((refused.allowed, refused.value), (false, 1));
+/// assert!(refused.resets_in.is_some_and(|time| time <= Duration::from_secs(60)));
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[must_use = "a count above its limit is refused, and only `allowed` says so"]

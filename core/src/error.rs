@@ -7,11 +7,34 @@ use std::sync::Arc;
 use crate::{Key, Loss};
 
 /// What every verb of Tenure answers with.
+///
+/// ```
+/// use tenure_core::{Locks, Memory};
+///
+/// # tenure_core::blocking::block_on(async {
+/// async fn pay(locks: &Locks) -> tenure_core::Result<()> {
+///     let guard = locks.mutex("invoices/42").lock().await?;
+///     guard.release().await
+/// }
+/// # pay(&Locks::new(Memory::new())).await?;
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Something went wrong, and [`kind`](Error::kind) says what a program should do about it.
 ///
 /// A lock that is taken is not an error: `try_lock` answers `None`.
+///
+/// ```
+/// use tenure_core::{Kind, Locks, Memory};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let locks = Locks::new(Memory::new());
+/// let error = locks.mutex("").lock().await.unwrap_err();
+/// assert_eq!(error.kind(), Kind::Invalid);
+/// assert_eq!(error.to_string(), "a key must not be empty: name what is locked");
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
@@ -24,6 +47,20 @@ struct Inner {
 }
 
 /// What to do about an [`Error`].
+///
+/// ```
+/// use tenure_core::{Error, Kind};
+///
+/// fn what_now(error: &Error) -> &'static str {
+///     match error.kind() {
+///         Kind::Lost => "stop the work: somebody else may be at it",
+///         Kind::Unavailable => "try again later",
+///         Kind::Rejected => "call the operator: the store refuses",
+///         _ => "mend the program",
+///     }
+/// }
+/// assert_eq!(what_now(&Error::unavailable("no answer")), "try again later");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]

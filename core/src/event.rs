@@ -5,6 +5,22 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::{Key, Ticket};
 
 /// One thing that happened to one ticket.
+///
+/// ```
+/// use std::time::SystemTime;
+///
+/// use tenure_core::{Locks, Memory, Seen};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let locks = Locks::new(Memory::new());
+/// let mut watch = locks.watch("").await?;
+/// let guard = locks.mutex("invoices/42").lock().await?;
+/// if let Seen::Event(event) = watch.next().await? {
+///     assert_eq!((event.ticket.id, event.number), (guard.id(), guard.token()));
+///     assert!(event.at() <= SystemTime::now());
+/// }
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Event {
@@ -26,6 +42,19 @@ impl Event {
 }
 
 /// What can happen to a ticket.
+///
+/// ```
+/// use tenure_core::{Locks, Memory, Seen, event::What};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let locks = Locks::new(Memory::new());
+/// let mut watch = locks.watch_key("invoices/42").await?;
+/// drop(locks.mutex("invoices/42").lock().await?);
+/// for expected in [What::Joined, What::Served, What::Left] {
+///     assert!(matches!(watch.next().await?, Seen::Event(event) if event.what == expected));
+/// }
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
@@ -45,6 +74,15 @@ pub enum What {
 }
 
 /// Which lines to look on.
+///
+/// ```
+/// use tenure_core::{Key, event::Scope};
+///
+/// let invoices = Scope::Prefix("invoices/".into());
+/// assert!(invoices.covers(&Key::new("invoices/42")?));
+/// assert!(!invoices.covers(&Key::new("reports/42")?));
+/// # Ok::<(), tenure_core::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// One line.
@@ -64,10 +102,39 @@ impl Scope {
 }
 
 /// How far an onlooker has seen; means something only to the engine that gave it.
+///
+/// ```
+/// use tenure_core::{Engine, Memory, event::Scope};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let engine = Memory::new();
+/// let everything = Scope::Prefix(String::new());
+/// let begin = engine.events(&everything, None).await?.cursor;
+/// // What happens from now on is answered to whoever asks for what came after `begin`.
+/// # let locks = tenure_core::Locks::new(engine.clone());
+/// # drop(locks.mutex("a").lock().await?);
+/// let news = engine.events(&everything, Some(begin)).await?;
+/// assert!(news.cursor > begin);
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cursor(pub u64);
 
 /// What an onlooker missed since its cursor.
+///
+/// ```
+/// use tenure_core::{Engine, Locks, Memory, event::{Scope, What}};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let engine = Memory::new();
+/// let everything = Scope::Prefix(String::new());
+/// let cursor = engine.events(&everything, None).await?.cursor;
+/// drop(Locks::new(engine.clone()).mutex("a").lock().await?);
+/// let news = engine.events(&everything, Some(cursor)).await?;
+/// assert!(!news.missed);
+/// assert_eq!(news.events[0].what, What::Joined);
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct News {
     /// What happened, in the order it happened to each line.

@@ -24,6 +24,21 @@ use crate::{Engine as _, Error, Key, Leave, Left, Loss, Result, Share, Standing,
 /// operator broke it. **No lock can stop a program that does not look.** Ask [`check`](Held::check)
 /// before what must not happen twice, or let [`run`](Held::run) stop the work; and where the resource
 /// can refuse old numbers, send it the [`token`](Held::token), which is the only full protection.
+///
+/// ```
+/// use tenure_core::{Locks, Memory};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let locks = Locks::new(Memory::new());
+/// let guard = locks.mutex("invoices/42").lock().await?;
+/// let token = guard.token();
+/// println!("UPDATE … WHERE token <= {token}");
+/// guard.check()?;
+/// guard.release().await?;
+/// let next = locks.mutex("invoices/42").lock().await?;
+/// assert!(next.token() > token);
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 #[must_use = "the lock is released as soon as its guard is dropped"]
 pub struct Guard {
     held: Held,
@@ -90,6 +105,21 @@ impl fmt::Debug for Guard {
 }
 
 /// A view of a hold: what it is, and whether it still is. It keeps nothing locked by itself.
+///
+/// ```
+/// use tenure_core::{Locks, Memory};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let locks = Locks::new(Memory::new());
+/// let guard = locks.mutex("invoices/42").lock().await?;
+/// let monitor = std::thread::spawn({
+///     let held = guard.held();
+///     move || tenure_core::blocking::block_on(held.ended())
+/// });
+/// guard.release().await?;
+/// assert_eq!(monitor.join().unwrap(), None, "it was released, and not lost");
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone)]
 pub struct Held {
     kept: Arc<Kept>,
@@ -268,6 +298,19 @@ pub(crate) async fn until_lost<F: Future>(
 }
 
 /// Renewals have begun to fail.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use tenure_core::{Locks, Memory};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let locks = Locks::new(Memory::new());
+/// let guard = locks.mutex("invoices/42").max_hold(Duration::from_millis(1)).lock().await?;
+/// let warning = guard.warned().await;
+/// assert_eq!(warning.remaining, Some(Duration::ZERO), "its time is over");
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]

@@ -13,9 +13,34 @@ use tokio::sync::Notify;
 use crate::clock::{Clock, SystemClock, Time};
 
 /// A future on the heap, as a host takes and gives it.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use tenure_core::{Boxed, Host, PrivateThread};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let host = PrivateThread::for_timers();
+/// let nap: Boxed<()> = host.sleep(Duration::from_millis(1));
+/// nap.await;
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 pub type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Runs the tasks that must go on whatever the user's own threads do, and keeps their time.
+///
+/// ```
+/// use std::sync::{Arc, mpsc};
+///
+/// use tenure_core::{Host, Locks, Memory, PrivateThread};
+///
+/// let host = Arc::new(PrivateThread::for_timers());
+/// let (done, is_done) = mpsc::channel();
+/// host.spawn(Box::pin(async move { done.send("done").unwrap() }));
+/// assert_eq!(is_done.recv().unwrap(), "done");
+/// let locks = Locks::on(Memory::new(), host);
+/// # drop(locks);
+/// ```
 pub trait Host: Clock {
     /// A future that is ready after `duration`. It may be awaited anywhere.
     fn sleep(&self, duration: Duration) -> Boxed<()>;
@@ -29,6 +54,19 @@ pub trait Host: Clock {
 
 /// One thread with a runtime of its own. It starts with the first task or timer, and ends when it
 /// has been dropped and its last task is done.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use tenure_core::{Locks, Memory, PrivateThread};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let locks = Locks::on(Memory::new(), Arc::new(PrivateThread::for_timers()));
+/// let guard = locks.mutex("invoices/42").lock().await?;
+/// // Its renewals go on, whatever this thread does.
+/// guard.release().await?;
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 pub struct PrivateThread {
     drivers: bool,
     running: OnceLock<Running>,
@@ -129,6 +167,20 @@ impl Drop for PrivateThread {
 }
 
 /// The runtime that this was made in: a host for engines and tests that have one already.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use tenure_core::{Locks, Memory, ThisRuntime};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> tenure_core::Result<()> {
+/// let locks = Locks::on(Memory::new(), Arc::new(ThisRuntime::new()));
+/// let guard = locks.mutex("invoices/42").lock().await?;
+/// guard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct ThisRuntime(Handle);
 

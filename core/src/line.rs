@@ -17,6 +17,30 @@ const SCAN_TICKETS_MAX: usize = 16;
 ///
 /// `now` is the store's clock in microseconds since 1970. It also makes the numbers, so that even a
 /// line that has been forgotten goes on above what it had.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use tenure_core::{Key, Leave, Left, Line, Lives, Patience, Standing, Ticket};
+///
+/// # use tenure_core::{Share, TicketId};
+/// # fn ticket(key: &str, share: Share) -> tenure_core::Result<Ticket> {
+/// #     let (id, key, ttl) = (TicketId::fresh(), Key::new(key)?, Duration::from_secs(30));
+/// #     Ok(Ticket { id, key, share, ttl, owner: "me".into(), note: "".into(), floor: 0 })
+/// # }
+/// let (mut line, mut told) = (Line::default(), Vec::new());
+/// let (first, second) = (ticket("a", Share::WHOLE)?, ticket("a", Share::WHOLE)?);
+/// let mut tell = |what, _: &Ticket, number: u64| told.push((what, number));
+/// let now = 1_000_000;
+/// line.join(&first, Patience::Wait, Lives::ByTtl, now, &mut tell)?;
+/// let waits = line.join(&second, Patience::Wait, Lives::ByTtl, now, &mut tell)?.expect("it waits");
+/// assert_eq!((waits.number, waits.standing), (1_000_001, Standing::Waiting));
+/// assert_eq!(line.leave(first.id, Leave::Now, now, &mut tell), Left::Holding);
+/// let place = line.find_place(second.id, now).expect("it is in the line");
+/// assert_eq!(place.standing, Standing::Holding);
+/// assert_eq!(told.len(), 5, "two joined, one left, and each was served");
+/// # Ok::<(), tenure_core::Error>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct Line {
     tickets: VecDeque<Box<Entry>>,
@@ -52,9 +76,48 @@ impl Entry {
 const NEVER: u64 = u64::MAX;
 
 /// Told of everything that happens to the line, in order: what, to which ticket, and its number.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use tenure_core::{Key, Line, Lives, Patience, Tell, Ticket, event::What};
+///
+/// # use tenure_core::{Share, TicketId};
+/// # fn ticket(key: &str, share: Share) -> tenure_core::Result<Ticket> {
+/// #     let (id, key, ttl) = (TicketId::fresh(), Key::new(key)?, Duration::from_secs(30));
+/// #     Ok(Ticket { id, key, share, ttl, owner: "me".into(), note: "".into(), floor: 0 })
+/// # }
+/// fn first_to_be_served(tell: &mut Tell<'_>) -> tenure_core::Result<()> {
+///     let ticket = ticket("a", Share::WHOLE)?;
+///     Line::default().join(&ticket, Patience::Wait, Lives::ByTtl, 0, tell).map(drop)
+/// }
+/// let mut whats = Vec::new();
+/// first_to_be_served(&mut |what, _ticket, _number| whats.push(what))?;
+/// assert_eq!(whats, [What::Joined, What::Served]);
+/// # Ok::<(), tenure_core::Error>(())
+/// ```
 pub type Tell<'a> = dyn FnMut(What, &Ticket, u64) + 'a;
 
 /// What makes a ticket in a line leave by itself.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use tenure_core::{Key, Line, Lives, Patience, Ticket};
+///
+/// # use tenure_core::{Share, TicketId};
+/// # fn ticket(key: &str, share: Share) -> tenure_core::Result<Ticket> {
+/// #     let (id, key, ttl) = (TicketId::fresh(), Key::new(key)?, Duration::from_secs(30));
+/// #     Ok(Ticket { id, key, share, ttl, owner: "me".into(), note: "".into(), floor: 0 })
+/// # }
+/// let (mut leased, mut owned) = (Line::default(), Line::default());
+/// let ticket = ticket("a", Share::WHOLE)?;
+/// let leased = leased.join(&ticket, Patience::Wait, Lives::ByTtl, 0, &mut |_, _, _| {})?;
+/// let owned = owned.join(&ticket, Patience::Wait, Lives::ByOwner, 0, &mut |_, _, _| {})?;
+/// assert_eq!(leased.and_then(|place| place.life), Some(ticket.ttl));
+/// assert_eq!(owned.and_then(|place| place.life), None);
+/// # Ok::<(), tenure_core::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lives {
     /// Its ttl, unless it is renewed.

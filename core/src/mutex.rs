@@ -8,6 +8,20 @@ use crate::{Guard, Locks, Result, Share};
 /// At most one holder at a time. Made by [`Locks::mutex`].
 ///
 /// It is the writer of its key: `locks.mutex(k)` and `locks.rwlock(k).write()` are one lock.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use tenure_core::{Locks, Memory};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let locks = Locks::new(Memory::new());
+/// let mutex = locks.mutex("invoices/42").ttl(Duration::from_secs(10)).note("month's end");
+/// let guard = mutex.lock().await?;
+/// assert!(mutex.try_lock().await?.is_none(), "busy is not an error");
+/// guard.release().await?;
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "a mutex locks nothing until it is asked to"]
 pub struct Mutex {

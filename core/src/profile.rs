@@ -8,6 +8,18 @@ use crate::{Error, Result};
 /// What an engine promises on the store that it is connected to.
 ///
 /// An engine starts from [`Profile::new`], which promises nothing, and says what it adds.
+///
+/// ```
+/// use tenure_core::{Locks, Memory, Need};
+///
+/// let locks = Locks::new(Memory::new());
+/// let profile = locks.guarantees();
+/// assert_eq!(profile.name, "memory");
+/// assert!(profile.meets(Need::Fair));
+/// for warning in &profile.warnings {
+///     println!("{warning}");
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -39,6 +51,18 @@ pub struct Profile {
 }
 
 /// What counts as a sign of life.
+///
+/// ```
+/// use tenure_core::{Liveness, Locks, Memory};
+///
+/// let locks = Locks::new(Memory::new());
+/// let sentence = match locks.guarantees().liveness {
+///     Liveness::Kernel => "a holder that dies is out at once",
+///     Liveness::Lease | Liveness::Session => "a holder that dies is out when its ttl is over",
+///     _ => "holders die together with the store",
+/// };
+/// println!("{sentence}");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
@@ -54,6 +78,18 @@ pub enum Liveness {
 }
 
 /// How well the numbers are kept.
+///
+/// ```
+/// use tenure_core::{Fence, Locks, Memory, Need};
+///
+/// let locks = Locks::new(Memory::new());
+/// assert_eq!(locks.guarantees().fence, Fence::Volatile);
+/// let refused = locks.require(&[Need::Fence(Fence::Durable)]).unwrap_err();
+/// assert_eq!(
+///     refused.to_string(),
+///     "memory does not promise numbers that grow whatever happens to it: take a store that does, or do without"
+/// );
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
@@ -67,6 +103,13 @@ pub enum Fence {
 }
 
 /// Whether onlookers are shown everything.
+///
+/// ```
+/// use tenure_core::{Locks, Memory, Sight};
+///
+/// let locks = Locks::new(Memory::new());
+/// assert_eq!(locks.guarantees().events, Sight::Every, "no term of a leader is missed, however short");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum Sight {
@@ -77,6 +120,14 @@ pub enum Sight {
 }
 
 /// What the promise "never two holders" outlives.
+///
+/// ```
+/// use tenure_core::{Locks, Memory};
+///
+/// let survives = Locks::new(Memory::new()).guarantees().survives;
+/// assert!(survives.holder_pause, "a holder is told, however long it slept");
+/// assert!(!survives.store_crash, "memory is gone with its process");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -97,6 +148,16 @@ pub struct Survives {
 }
 
 /// Something that a program cannot do without.
+///
+/// ```
+/// use tenure_core::{Kind, Locks, Memory, Need};
+///
+/// let locks = Locks::new(Memory::new());
+/// locks.require(&[Need::Fair, Need::Push])?;
+/// let refused = locks.require(&[Need::Fair, Need::StoreCrash]).unwrap_err();
+/// assert_eq!(refused.kind(), Kind::Unsupported);
+/// # Ok::<(), tenure_core::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]

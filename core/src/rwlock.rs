@@ -14,6 +14,21 @@ use crate::{Guard, Locks, Result, Share};
 /// Whoever comes first is served first: readers who come after a waiting writer wait behind it, so no
 /// stream of readers starves it. There is no way up from reading to writing, because two who tried
 /// would wait for each other; there is one [down](WriteGuard::downgrade).
+///
+/// ```
+/// use tenure_core::{Locks, Memory};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let locks = Locks::new(Memory::new());
+/// let config = locks.rwlock("config");
+/// let (one, two) = (config.read().await?, config.read().await?);
+/// assert!(config.try_write().await?.is_none(), "it is being read");
+/// drop((one, two));
+/// let writer = config.write().await?;
+/// assert!(locks.mutex("config").try_lock().await?.is_none(), "a mutex is the writer of its key");
+/// # drop(writer);
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "a lock locks nothing until it is asked to"]
 pub struct RwLock {
@@ -71,6 +86,20 @@ impl RwLock {
 }
 
 /// The right to write, until it is released, dropped, downgraded or lost.
+///
+/// ```
+/// use tenure_core::{Locks, Memory};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let locks = Locks::new(Memory::new());
+/// let config = locks.rwlock("config");
+/// let writer = config.write().await?;
+/// // It writes, and then reads on: no other writer has come between.
+/// let reader = writer.downgrade().await?;
+/// assert!(config.try_read().await?.is_some());
+/// # drop(reader);
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 #[must_use = "the lock is released as soon as its guard is dropped"]
 pub struct WriteGuard(Guard);
 

@@ -11,6 +11,23 @@ use crate::{Engine, Host, Key, Place, Result, Standing, Ticket, TicketId};
 const ONLOOKERS_MAX: usize = 64;
 
 /// Remembers what each onlooker saw last. What comes and goes between two looks is not seen.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use tenure_core::{Locks, Memory, PrivateThread, Sampler, event::{Scope, What}};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let (engine, host) = (Memory::new(), PrivateThread::for_timers());
+/// let sampler = Sampler::new(Duration::from_millis(10));
+/// let everything = Scope::Prefix(String::new());
+/// let begin = sampler.events(&engine, &host, &everything, None).await?.cursor;
+/// let guard = Locks::new(engine.clone()).mutex("a").lock().await?;
+/// let news = sampler.events(&engine, &host, &everything, Some(begin)).await?;
+/// assert_eq!(news.events[0].what, What::Joined);
+/// # drop(guard);
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 pub struct Sampler {
     pause: Duration,
     seen: Mutex<Seen>,

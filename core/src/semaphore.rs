@@ -12,6 +12,19 @@ pub const PERMITS_MAX: u32 = 1_000_000;
 ///
 /// Everyone who uses the key must name the same capacity; another is refused while the line has a
 /// ticket. The permits of a holder who died come back with its ticket.
+///
+/// ```
+/// use tenure_core::{Locks, Memory};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let locks = Locks::new(Memory::new());
+/// let licences = locks.semaphore("licences", 5);
+/// let two = licences.acquire_many(2).await?;
+/// let three = licences.acquire_many(3).await?;
+/// assert!(licences.try_acquire().await?.is_none(), "all five are out");
+/// # drop((two, three));
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "a semaphore holds nothing until it is asked to"]
 pub struct Semaphore {

@@ -8,6 +8,18 @@ use crate::{Engine as _, Error, Locks, NUMBER_MAX, Result};
 ///
 /// **Not promised**: that there are no gaps. A number that was given and not used is gone, and where an
 /// answer was lost the next one may skip some. None is ever given twice.
+///
+/// ```
+/// use tenure_core::{Locks, Memory};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let locks = Locks::new(Memory::new());
+/// let invoices = locks.sequence("invoice");
+/// assert_eq!(invoices.next().await?, 1);
+/// assert_eq!(invoices.next_block(100).await?, 2..=101);
+/// assert_eq!(invoices.last().await?, 101);
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "a sequence gives nothing until it is asked to"]
 pub struct Sequence {
@@ -22,6 +34,16 @@ impl Locks {
 }
 
 /// Numbers that follow one another.
+///
+/// ```
+/// use tenure_core::{Block, Locks, Memory};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let locks = Locks::new(Memory::new());
+/// let block: Block = locks.sequence("invoice").next_block(3).await?;
+/// assert_eq!(block.collect::<Vec<u64>>(), [1, 2, 3]);
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 pub type Block = std::ops::RangeInclusive<u64>;
 
 impl Sequence {

@@ -28,6 +28,27 @@ pub const NUMBER_MAX: u64 = (1 << 53) - 1;
 ///  └─────┘ └─────┘ ┊ └─────┘ └─────┘
 ///      holding     ┊     waiting
 /// ```
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use tenure_core::{Engine, Key, Memory, Patience, Share, Standing, Ticket, TicketId};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let engine = Memory::new();
+/// let ticket = Ticket {
+///     id: TicketId::fresh(),
+///     key: Key::new("invoices/42")?,
+///     share: Share::WHOLE,
+///     ttl: Duration::from_secs(30),
+///     owner: "worker-7".into(),
+///     note: "".into(),
+///     floor: 0,
+/// };
+/// let place = engine.join(&ticket, Patience::Wait).await?.expect("it would have waited");
+/// assert_eq!(place.standing, Standing::Holding);
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Ticket {
@@ -54,6 +75,18 @@ const ATTEMPT_SHIFT: u32 = 44;
 const ATTEMPT_MASK: u128 = ((1 << ATTEMPT_BITS) - 1) << ATTEMPT_SHIFT;
 
 /// 128 bits that no other ticket has.
+///
+/// ```
+/// use tenure_core::{Locks, Memory, TicketId};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let locks = Locks::new(Memory::new());
+/// let guard = locks.mutex("invoices/42").lock().await?;
+/// let shown = guard.id().to_string();
+/// assert_eq!(shown.len(), 32);
+/// assert_eq!(shown.parse::<TicketId>()?, guard.id());
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TicketId(u128);
 
@@ -118,6 +151,16 @@ impl FromStr for TicketId {
 }
 
 /// `take` out of `of`: all of many is a mutex or a writer, 1 of many a reader, k of n permits.
+///
+/// ```
+/// use tenure_core::{Share, served};
+///
+/// let two_of_five = Share::new(2, 5)?;
+/// assert!(served(3, two_of_five), "it fits behind three that are taken");
+/// assert!(!served(4, two_of_five));
+/// assert_eq!(Share::new(6, 5).unwrap_err().to_string(), "6 of 5 cannot be taken: ask for 1 to 5");
+/// # Ok::<(), tenure_core::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Share {
@@ -166,6 +209,18 @@ pub fn served(taken_ahead: u64, share: Share) -> bool {
 }
 
 /// Whether a ticket is served yet.
+///
+/// ```
+/// use tenure_core::{Locks, Memory, Standing};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let locks = Locks::new(Memory::new());
+/// let _first = locks.rwlock("config").read().await?;
+/// let _second = locks.rwlock("config").read().await?;
+/// let line = locks.line("config").await?;
+/// assert!(line.iter().all(|(_, place)| place.standing == Standing::Holding), "readers hold together");
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum Standing {
@@ -176,6 +231,19 @@ pub enum Standing {
 }
 
 /// Where a ticket stands in its line.
+///
+/// ```
+/// use tenure_core::{Locks, Memory, Standing};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let locks = Locks::new(Memory::new());
+/// let guard = locks.mutex("invoices/42").lock().await?;
+/// let (_ticket, place) = locks.line("invoices/42").await?.remove(0);
+/// assert_eq!((place.number, place.standing), (guard.token(), Standing::Holding));
+/// assert_eq!(place.ahead, 0);
+/// assert!(place.life.is_some(), "here it lives on for a while without a sign of life");
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Place {
@@ -195,6 +263,24 @@ pub struct Place {
 }
 
 /// What to do if a ticket cannot be served at once.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use tenure_core::{Engine, Key, Memory, Patience, Ticket};
+///
+/// # use tenure_core::{Share, TicketId};
+/// # fn ticket(key: &str, share: Share) -> tenure_core::Result<Ticket> {
+/// #     let (id, key, ttl) = (TicketId::fresh(), Key::new(key)?, Duration::from_secs(30));
+/// #     Ok(Ticket { id, key, share, ttl, owner: "me".into(), note: "".into(), floor: 0 })
+/// # }
+/// # tenure_core::blocking::block_on(async {
+/// let engine = Memory::new();
+/// let (first, second) = (ticket("a", Share::WHOLE)?, ticket("a", Share::WHOLE)?);
+/// assert!(engine.join(&first, Patience::NoWait).await?.is_some());
+/// assert!(engine.join(&second, Patience::NoWait).await?.is_none(), "busy, and it never stood in line");
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Patience {
     /// Stand in line.
@@ -204,6 +290,25 @@ pub enum Patience {
 }
 
 /// How a ticket is taken out of its line.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use tenure_core::{Engine, Key, Leave, Left, Memory, Patience, Ticket};
+///
+/// # use tenure_core::{Share, TicketId};
+/// # fn ticket(key: &str, share: Share) -> tenure_core::Result<Ticket> {
+/// #     let (id, key, ttl) = (TicketId::fresh(), Key::new(key)?, Duration::from_secs(30));
+/// #     Ok(Ticket { id, key, share, ttl, owner: "me".into(), note: "".into(), floor: 0 })
+/// # }
+/// # tenure_core::blocking::block_on(async {
+/// let engine = Memory::new();
+/// let holder = ticket("a", Share::WHOLE)?;
+/// engine.join(&holder, Patience::Wait).await?;
+/// assert_eq!(engine.leave(&holder, Leave::Soon).await?, Left::Told, "it keeps its place until it stops");
+/// assert_eq!(engine.leave(&holder, Leave::Now).await?, Left::Holding);
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Leave {
     /// At once: by its owner, or by an operator who knows that the owner cannot.
@@ -215,6 +320,19 @@ pub enum Leave {
 }
 
 /// What [`leave`](crate::Engine::leave) found.
+///
+/// ```
+/// use tenure_core::{Left, Locks, Memory};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let locks = Locks::new(Memory::new());
+/// let guard = locks.mutex("invoices/42").lock().await?;
+/// assert_eq!(locks.break_ticket("invoices/42", guard.id()).await?, Left::Told);
+/// let id = guard.id();
+/// drop(guard);
+/// assert_eq!(locks.break_ticket("invoices/42", id).await?, Left::Absent);
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum Left {

@@ -17,10 +17,41 @@ use crate::{Engine as _, Key, Locks, Result};
 ///
 /// An error does not end it: the next item is what the store says when it answers again. A store in
 /// trouble is asked after pauses that grow to ten seconds.
+///
+/// ```
+/// use tenure_core::{Locks, Memory, Seen};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let locks = Locks::new(Memory::new());
+/// let mut watch = locks.watch("invoices/").await?;
+/// let guard = locks.mutex("invoices/42").lock().await?;
+/// match watch.next().await? {
+///     Seen::Event(event) => assert_eq!(event.ticket.key.as_str(), "invoices/42"),
+///     _ => println!("look at the lines themselves"),
+/// }
+/// # drop(guard);
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 #[must_use = "a stream does nothing until it is polled"]
 pub struct Watch(Endless<Seen>);
 
 /// What an onlooker sees.
+///
+/// ```
+/// use tenure_core::{Locks, Memory, Seen};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let locks = Locks::new(Memory::new());
+/// let mut watch = locks.watch("").await?;
+/// let guard = locks.mutex("invoices/42").lock().await?;
+/// match watch.next().await? {
+///     Seen::Event(event) => println!("{:?}: {}", event.what, event.ticket.key),
+///     Seen::Gap => println!("{} keys are in use", locks.keys("").await?.len()),
+///     _ => {}
+/// }
+/// # drop(guard);
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]

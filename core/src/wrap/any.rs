@@ -9,6 +9,13 @@ use crate::{
 };
 
 /// An engine of a type that nobody needs to name. Clones share it.
+///
+/// ```
+/// use tenure_core::{Engine, Memory, wrap::AnyEngine};
+///
+/// let stores: Vec<AnyEngine> = vec![AnyEngine::new(Memory::new()), AnyEngine::new(Memory::new())];
+/// assert!(stores.iter().all(|store| store.profile().name == "memory"));
+/// ```
 #[derive(Clone)]
 pub struct AnyEngine(Arc<dyn Verbs>);
 

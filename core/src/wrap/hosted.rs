@@ -18,6 +18,20 @@ use crate::{
 ///
 /// An engine that can also be called from where its caller is saves the way there and back: see
 /// [`in_place_where`](Hosted::in_place_where).
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use tenure_core::{Locks, Memory, PrivateThread, wrap::Hosted};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let host = Arc::new(PrivateThread::for_drivers());
+/// let engine = Hosted::make(host.clone(), async { Ok(Memory::new()) }).await?;
+/// let locks = Locks::on(engine, host);
+/// let guard = locks.mutex("invoices/42").lock().await?;
+/// guard.release().await?;
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 pub struct Hosted<E> {
     engine: Arc<E>,
     host: Arc<dyn Host>,

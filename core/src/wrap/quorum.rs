@@ -54,6 +54,23 @@ const LOOK_PAUSE: Duration = Duration::from_millis(100);
 /// mutex and a reader-writer lock (three holders of "2 of 2" could each have two of three stores); that
 /// others see a ticket's own token in the line, and not a higher number that a late store gave it; and
 /// safety when a store loses its data and comes back within a ttl.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// use tenure_core::wrap::{AnyEngine, Quorum};
+/// use tenure_core::{Locks, Memory, PrivateThread};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let host = Arc::new(PrivateThread::for_timers());
+/// let stores = (0..3).map(|_| AnyEngine::new(Memory::new()));
+/// let quorum = Quorum::new(stores, host.clone(), Duration::from_millis(250))?;
+/// let locks = Locks::on(quorum, host);
+/// let guard = locks.mutex("invoices/42").lock().await?;
+/// guard.release().await?;
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 pub struct Quorum {
     name: &'static str,
     board: Board,

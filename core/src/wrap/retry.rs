@@ -20,6 +20,21 @@ const TELLING: u32 = 16;
 /// that one attempt may take.
 ///
 /// A windowed count is never sent again: it would count twice.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// use tenure_core::{Locks, Memory, PrivateThread, wrap::Retry};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let host = Arc::new(PrivateThread::for_timers());
+/// let engine = Retry::new(Memory::new(), host.clone(), 3, Duration::from_millis(50));
+/// let locks = Locks::on(engine, host);
+/// let guard = locks.mutex("invoices/42").lock().await?;
+/// guard.release().await?;
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 pub struct Retry<E> {
     engine: E,
     host: Arc<dyn Host>,

@@ -22,6 +22,18 @@ use crate::{
 /// | `tenure_renewals_total{outcome}` | counter | `kept`, `lost`, `failed` |
 /// | `tenure_losses_total` | counter | tickets that were served and are gone |
 /// | `tenure_handovers_total` | counter | tickets that were served after waiting |
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use tenure_core::{Locks, Memory, SystemClock, wrap::Traced};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let locks = Locks::new(Traced::new(Memory::new(), Arc::new(SystemClock)));
+/// let guard = locks.mutex("invoices/42").lock().await?;
+/// guard.release().await?;
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 pub struct Traced<E> {
     engine: E,
     clock: Arc<dyn Clock>,

@@ -6,6 +6,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::{Error, Result};
 
 /// How the stores of a [`Quorum`](super::Quorum) answered last. Clones show the same.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// use tenure_core::wrap::{AnyEngine, Quorum};
+/// use tenure_core::{Locks, Memory, PrivateThread};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let host = Arc::new(PrivateThread::for_timers());
+/// let stores = (0..3).map(|_| AnyEngine::new(Memory::new()));
+/// let quorum = Quorum::new(stores, host.clone(), Duration::from_millis(250))?;
+/// let board = quorum.board();
+/// let guard = Locks::on(quorum, host).mutex("invoices/42").lock().await?;
+/// println!("{board}");
+/// assert_eq!(board.answers().len(), 3);
+/// # drop(guard);
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone)]
 pub struct Board(Arc<[Store]>);
 
@@ -15,6 +34,22 @@ struct Store {
 }
 
 /// How one store answered last.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// use tenure_core::wrap::{AnyEngine, Quorum};
+/// use tenure_core::{Memory, PrivateThread};
+///
+/// let host = Arc::new(PrivateThread::for_timers());
+/// let stores = (0..3).map(|_| AnyEngine::new(Memory::new()));
+/// let quorum = Quorum::new(stores, host, Duration::from_millis(250))?;
+/// let first = &quorum.board().answers()[0];
+/// assert_eq!(first.name, "store 1");
+/// assert!(first.last.is_none(), "it was not asked yet");
+/// # Ok::<(), tenure_core::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Answered {
