@@ -138,6 +138,7 @@ impl Facts {
         profile.survives.full_memory = !self.forgets();
         profile.warnings = self.warnings(settings);
         profile.rounding = Duration::from_millis(1);
+        profile.answers_within = settings.timeout;
         profile
     }
 

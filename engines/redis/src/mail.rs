@@ -43,7 +43,37 @@ struct Letters {
     ends: Instant,
 }
 
+/// A ticket that asks to be let in, whose letters are kept from now on. Dropped before it is known to be in, nobody
+/// will ask for its letters.
+pub(crate) struct Asking<'a> {
+    mail: &'a Mail,
+    /// `None`: its letters were kept before.
+    fresh: Option<TicketId>,
+}
+
+impl Asking<'_> {
+    /// It is in.
+    pub(crate) fn is_in(mut self) {
+        self.fresh = None;
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.fresh {
+            self.mail.forget(id);
+        }
+    }
+}
+
 impl Mail {
+    /// The same for one that asks to be let in.
+    pub(crate) fn expect_answer(&self, id: TicketId, ttl: Duration) -> Asking<'_> {
+        let fresh = (!self.expects(id)).then_some(id);
+        self.expect(id, ttl);
+        Asking { mail: self, fresh }
+    }
+
     /// From now on letters to this ticket are kept.
     pub(crate) fn expect(&self, id: TicketId, ttl: Duration) {
         let now = Instant::now();
@@ -183,6 +213,16 @@ mod tests {
         mail.interrupted();
         assert_eq!(mail.watch(id, Standing::Waiting).now_or_never(), Some(Wake::Look));
         assert_eq!(mail.watch(id, Standing::Waiting).now_or_never(), None);
+    }
+
+    #[test]
+    fn who_gives_up_asking_leaves_no_box_and_who_was_in_before_keeps_it() {
+        let (mail, id) = (Mail::default(), TicketId::fresh());
+        drop(mail.expect_answer(id, Duration::from_secs(9)));
+        assert!(!mail.expects(id));
+        mail.expect_answer(id, Duration::from_secs(9)).is_in();
+        drop(mail.expect_answer(id, Duration::from_secs(9)));
+        assert!(mail.expects(id));
     }
 
     #[test]

@@ -187,7 +187,7 @@ impl Engine for RedisStore {
             }
             call
         };
-        self.mail.expect(ticket.id, ticket.ttl);
+        let asking = self.mail.expect_answer(ticket.id, ticket.ttl);
         let answer = self.answered(route.ask(wish, call).await);
         let joined = answer.and_then(|answer| self.known(reply::joined(&answer, ticket.ttl)));
         let place = match joined.and_then(|joined| verdict(ticket, &joined)) {
@@ -199,6 +199,7 @@ impl Engine for RedisStore {
                 return outcome;
             }
         };
+        asking.is_in();
         self.learn(ticket, &place);
         // Where it is not, its owner asks again, or gives the ticket back.
         route.acknowledged(&self.settings, &name).await?;
