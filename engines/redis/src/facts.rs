@@ -21,6 +21,8 @@ pub(crate) struct Facts {
     pub(crate) version: Option<(u32, u32)>,
     pub(crate) age: Option<Duration>,
     pub(crate) is_replica: bool,
+    /// It has begun, and answers nothing about its data yet.
+    pub(crate) is_loading: bool,
     pub(crate) is_clustered: bool,
     pub(crate) replicas: u32,
     /// What it does when its memory is full.
@@ -54,6 +56,7 @@ impl Facts {
                 version: one.version.min(other.version),
                 age: one.age.min(other.age),
                 is_replica: one.is_replica || other.is_replica,
+                is_loading: one.is_loading || other.is_loading,
                 is_clustered: one.is_clustered && other.is_clustered,
                 replicas: one.replicas.min(other.replicas),
                 eviction: if one.forgets() { one.eviction } else { other.eviction },
@@ -79,6 +82,7 @@ impl Facts {
             version,
             age: number("uptime_in_seconds").map(Duration::from_secs),
             is_replica: field("role") == Some("slave"),
+            is_loading: field("loading") == Some("1"),
             is_clustered: field("cluster_enabled") == Some("1"),
             replicas: number("connected_slaves")
                 .and_then(|count| u32::try_from(count).ok())
@@ -99,6 +103,9 @@ impl Facts {
             )));
         }
         match place {
+            _ if self.is_loading => {
+                Err(Error::unavailable(format!("the server {place} is still loading its data")))
+            }
             Place::Server(_) | Place::Socket(_) if self.is_clustered => Err(Error::invalid(
                 format!("the server {place} is a part of a cluster: write redis+cluster:// for it"),
             )),
@@ -223,6 +230,13 @@ mod tests {
             let info = INFO.replace(from, to);
             assert!(Facts::read(Some(&info), None).fit(&settings("redis://h")).is_err(), "{to}");
         }
+    }
+
+    #[test]
+    fn a_server_that_is_loading_is_waited_for() {
+        let info = format!("{INFO}loading:1\r\n");
+        let error = Facts::read(Some(&info), None).fit(&settings("redis://h")).unwrap_err();
+        assert!(error.is_unknown() && error.to_string().contains("still loading"), "{error}");
     }
 
     #[test]
