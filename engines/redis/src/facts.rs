@@ -27,15 +27,29 @@ pub(crate) struct Facts {
     pub(crate) replicas: u32,
     /// What it does when its memory is full.
     pub(crate) eviction: Option<String>,
-    /// Every write is on disk before it is answered.
-    pub(crate) writes_through: bool,
+    pub(crate) disk: Disk,
+}
+
+/// Whether every write is on disk before it is answered, the worst first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Disk {
+    /// It is not.
+    #[default]
+    Behind,
+    /// It is, but not while the server rewrites its log.
+    BehindInRewrites,
+    /// There is a log, and this user may not ask when it is written.
+    Untold,
+    /// It is.
+    Through,
 }
 
 impl Facts {
     /// What a server is asked about itself.
     pub(crate) fn questions() -> (Cmd, Cmd) {
         let mut config = cmd("CONFIG");
-        config.arg("GET").arg("appendfsync");
+        // Redis 6.2 takes one name only, and both of these have it in them.
+        config.arg("GET").arg("*appendfsync*");
         (cmd("INFO"), config)
     }
 
@@ -44,8 +58,7 @@ impl Facts {
         let info = info.ok().and_then(|info| String::from_redis_value(info).ok());
         let config: Option<HashMap<String, String>> =
             config.ok().and_then(|config| FromRedisValue::from_redis_value(config).ok());
-        let fsync = config.and_then(|mut config| config.remove("appendfsync"));
-        Self::read(info.as_deref(), fsync.as_deref())
+        Self::read(info.as_deref(), config.as_ref())
     }
 
     /// What several servers that share the lines can be trusted to do: what the worst of them can.
@@ -60,12 +73,12 @@ impl Facts {
                 is_clustered: one.is_clustered && other.is_clustered,
                 replicas: one.replicas.min(other.replicas),
                 eviction: if one.forgets() { one.eviction } else { other.eviction },
-                writes_through: one.writes_through && other.writes_through,
+                disk: one.disk.min(other.disk),
             })
             .unwrap_or_default()
     }
 
-    fn read(info: Option<&str>, fsync: Option<&str>) -> Self {
+    fn read(info: Option<&str>, config: Option<&HashMap<String, String>>) -> Self {
         let Some(info) = info else { return Self::default() };
         let field = |name: &str| {
             info.lines()
@@ -88,7 +101,7 @@ impl Facts {
                 .and_then(|count| u32::try_from(count).ok())
                 .unwrap_or(0),
             eviction: field("maxmemory_policy").map(str::to_owned),
-            writes_through: field("aof_enabled") == Some("1") && fsync == Some("always"),
+            disk: if field("aof_enabled") == Some("1") { Disk::of(config) } else { Disk::Behind },
         }
     }
 
@@ -122,7 +135,7 @@ impl Facts {
 
     /// For how long it may still have forgotten locks that somebody believes in, `since` it said this.
     pub(crate) fn is_young_for(&self, settings: &Settings, since: Duration) -> Option<Duration> {
-        if settings.young == Young::Trust || self.writes_through {
+        if settings.young == Young::Trust || self.disk == Disk::Through {
             return None;
         }
         let age = self.age.unwrap_or(Duration::ZERO) + since;
@@ -141,7 +154,7 @@ impl Facts {
         profile.fence = Fence::Volatile;
         profile.survives.holder_crash = true;
         profile.survives.holder_pause = true;
-        profile.survives.store_crash = self.writes_through || refuses_young;
+        profile.survives.store_crash = self.disk == Disk::Through || refuses_young;
         profile.survives.full_memory = !self.forgets();
         profile.warnings = self.warnings(settings);
         profile.rounding = Duration::from_millis(1);
@@ -165,6 +178,15 @@ impl Facts {
             )),
             Some(_) => {}
         }
+        match self.disk {
+            Disk::Behind | Disk::Through => {}
+            Disk::BehindInRewrites => warnings.push(format!(
+                "the server {place} does not wait for its disk while it rewrites its log, and a crash may then lose locks: set no-appendfsync-on-rewrite to no"
+            )),
+            Disk::Untold => warnings.push(format!(
+                "whether the server {place} has every write on disk before it answers could not be checked, so it is taken for one that has not: allow CONFIG GET to check it"
+            )),
+        }
         if u32::from(settings.acks) > self.replicas && !self.is_clustered {
             warnings.push(format!(
                 "the server {place} has {} replicas and every ticket waits for {}: no lock is given until it has more",
@@ -172,6 +194,21 @@ impl Facts {
             ));
         }
         warnings
+    }
+}
+
+impl Disk {
+    /// What the settings of a server with a log say, if this user may ask for them.
+    fn of(config: Option<&HashMap<String, String>>) -> Self {
+        let Some(config) = config else { return Self::Untold };
+        let is = |name: &str, value: &str| config.get(name).is_some_and(|now| now == value);
+        if !is("appendfsync", "always") {
+            Self::Behind
+        } else if is("no-appendfsync-on-rewrite", "no") {
+            Self::Through
+        } else {
+            Self::BehindInRewrites
+        }
     }
 }
 
@@ -186,11 +223,20 @@ mod tests {
         Settings::parse(url).unwrap()
     }
 
+    fn config(appendfsync: &str, not_in_rewrites: &str) -> HashMap<String, String> {
+        let both = [("appendfsync", appendfsync), ("no-appendfsync-on-rewrite", not_in_rewrites)];
+        both.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+    }
+
+    fn good() -> Facts {
+        Facts::read(Some(INFO), Some(&config("always", "no")))
+    }
+
     #[test]
     fn a_server_is_read() {
-        let facts = Facts::read(Some(INFO), Some("always"));
+        let facts = good();
         assert_eq!((facts.run.as_deref(), facts.version), (Some("abc"), Some((7, 0))));
-        assert!(facts.writes_through && facts.replicas == 1);
+        assert!(facts.disk == Disk::Through && facts.replicas == 1);
         let plain = settings("redis://h");
         assert!(facts.fit(&plain).is_ok());
         let profile = facts.profile(&plain);
@@ -201,7 +247,8 @@ mod tests {
     #[test]
     fn what_can_drop_locks_is_warned_about() {
         let info = INFO.replace("noeviction", "volatile-lru");
-        let profile = Facts::read(Some(&info), None).profile(&settings("redis://h?acks=2"));
+        let profile = Facts::read(Some(&info), Some(&config("everysec", "no")))
+            .profile(&settings("redis://h?acks=2"));
         assert!(!profile.survives.full_memory && !profile.survives.store_crash);
         assert_eq!(profile.warnings.len(), 2);
         assert!(profile.warnings[0].contains("maxmemory-policy volatile-lru"), "{profile:?}");
@@ -210,13 +257,32 @@ mod tests {
     }
 
     #[test]
+    fn a_crash_is_survived_only_where_every_write_is_known_to_be_on_disk_first() {
+        let without_log = INFO.replace("aof_enabled:1", "aof_enabled:0");
+        for (info, config, disk, warning) in [
+            (INFO, Some(config("always", "no")), Disk::Through, None),
+            (INFO, Some(config("always", "yes")), Disk::BehindInRewrites, Some("to no")),
+            (INFO, Some(config("everysec", "no")), Disk::Behind, None),
+            (INFO, None, Disk::Untold, Some("could not be checked")),
+            (&without_log, Some(config("always", "no")), Disk::Behind, None),
+            (&without_log, None, Disk::Behind, None),
+        ] {
+            let facts = Facts::read(Some(info), config.as_ref());
+            let profile = facts.profile(&settings("redis://h"));
+            assert_eq!(facts.disk, disk);
+            assert_eq!(profile.survives.store_crash, disk == Disk::Through);
+            assert_eq!(profile.warnings.len(), usize::from(warning.is_some()), "{profile:?}");
+            assert!(profile.warnings.iter().all(|it| it.contains(warning.unwrap())), "{profile:?}");
+        }
+    }
+
+    #[test]
     fn several_servers_are_as_good_as_the_worst() {
-        let good = || Facts::read(Some(INFO), Some("always"));
         let bad = Facts::read(Some(&INFO.replace("noeviction", "allkeys-lru")), None);
         assert_eq!(Facts::worst([good(), good()]), Facts { run: None, ..good() });
         for worst in [Facts::worst([good(), bad.clone()]), Facts::worst([bad, good()])] {
             assert_eq!(worst.eviction.as_deref(), Some("allkeys-lru"));
-            assert!(!worst.writes_through && worst.is_clustered == good().is_clustered);
+            assert!(worst.disk == Disk::Untold && worst.is_clustered == good().is_clustered);
         }
     }
 
@@ -243,12 +309,12 @@ mod tests {
     fn a_young_server_is_refused_until_what_it_may_have_forgotten_is_over() {
         let (trusting, careful) =
             (settings("redis://h"), settings("redis://h?young=refuse&ttl_max=20s"));
-        let facts = Facts::read(Some(INFO), None);
+        let facts = Facts::read(Some(INFO), Some(&config("everysec", "no")));
         let second = Duration::from_secs(1);
         assert_eq!(facts.is_young_for(&trusting, Duration::ZERO), None);
         assert_eq!(facts.is_young_for(&careful, second), Some(8 * second));
         assert_eq!(facts.is_young_for(&careful, 9 * second), None);
-        assert_eq!(Facts::read(Some(INFO), Some("always")).is_young_for(&careful, second), None);
+        assert_eq!(good().is_young_for(&careful, second), None);
         assert!(facts.profile(&careful).survives.store_crash);
     }
 }
