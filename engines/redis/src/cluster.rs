@@ -157,11 +157,14 @@ impl Cluster {
         if !idle.is_empty() {
             let mut ears = self.ears.clone();
             self.home.spawn(async move {
-                if let Err(error) = ears.sunsubscribe(idle).await {
-                    tracing::debug!(
-                        code = error.code(),
-                        "channels stay subscribed where nobody waits"
-                    );
+                // Each channel has a slot of its own, and a question is about one slot.
+                for channel in idle {
+                    if let Err(error) = ears.sunsubscribe(&channel).await {
+                        tracing::debug!(
+                            code = error.code(),
+                            "a channel stays subscribed where nobody waits"
+                        );
+                    }
                 }
             });
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tenure_core::{Engine as _, Guard, Key, Kind, Locks, Patience, Standing};
+use tenure_core::{Engine as _, Guard, Key, Kind, Leave, Locks, Patience, Standing};
 use tenure_servers::redis::{Cluster, Server};
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -200,6 +200,37 @@ fn no_answer_goes_to_another_question_while_slots_move() {
         while let Some(ended) = soon("they end", counters.join_next()).await {
             ended.unwrap();
         }
+    });
+}
+
+#[test]
+fn channels_where_nobody_waits_any_more_are_given_up() {
+    play(async || {
+        // More than may stay subscribed.
+        const LINES: usize = 300;
+        let cluster = Cluster::start().unwrap();
+        let store = store(&cluster.url()).await;
+        let subscribed = || {
+            let of = |node: &Server| {
+                node.command(&["PUBSUB", "SHARDCHANNELS"]).unwrap().list().unwrap().len()
+            };
+            cluster.nodes().iter().map(of).sum::<usize>()
+        };
+        for count in 0..LINES {
+            let (holder, waiter) =
+                (ticket(&format!("{count}"), LONG), ticket(&format!("{count}"), LONG));
+            store.join(&holder, Patience::Wait).await.unwrap();
+            store.join(&waiter, Patience::Wait).await.unwrap();
+            let before = subscribed();
+            let watching = store.watch(&waiter, Standing::Waiting);
+            tokio::select! {
+                _ = watching => {}
+                () = until("the channel is open", async || subscribed() != before) => {}
+            }
+            store.leave(&waiter, Leave::Now).await.unwrap();
+            store.leave(&holder, Leave::Now).await.unwrap();
+        }
+        until("the idle ones are given up", async || subscribed() < LINES / 2).await;
     });
 }
 
