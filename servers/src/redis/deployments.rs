@@ -1,6 +1,6 @@
 //! The ways in which all tests of a run share a Redis or a Valkey.
 
-use super::{Cluster, Masters, Sentinels, Server, Setup};
+use super::{Cluster, Masters, Rights, Sentinels, Server, Setup};
 use crate::{Deployment, Tool};
 
 /// The server of Redis, 7 or later.
@@ -10,6 +10,11 @@ pub const VALKEY: Tool = Tool::program("valkey-server", "valkey-server").not_req
 
 /// How many masters a RedLock is tested with.
 const MASTERS: usize = 5;
+
+/// The engine is a user who may do what its README says, and nothing else.
+fn limited(rights: Rights) -> Setup {
+    Setup::new().limited_user("locks", "secret", rights)
+}
 
 /// Each with its variable.
 pub(crate) const DEPLOYMENTS: [Deployment; 6] = [
@@ -23,25 +28,25 @@ pub(crate) const DEPLOYMENTS: [Deployment; 6] = [
         name: "redis-tls",
         variable: "TENURE_TEST_REDIS_TLS_URL",
         needs: &[REDIS],
-        start: || Ok(Box::new(Setup::new().user("tenure", "secret").mutual_tls().start()?)),
+        start: || Ok(Box::new(limited(Rights::Server).mutual_tls().start()?)),
     },
     Deployment {
         name: "redis-sentinel",
         variable: "TENURE_TEST_REDIS_SENTINEL_URL",
         needs: &[REDIS],
-        start: || Ok(Box::new(Sentinels::start()?)),
+        start: || Ok(Box::new(Sentinels::over(&limited(Rights::Server), 1)?)),
     },
     Deployment {
         name: "redis-cluster",
         variable: "TENURE_TEST_REDIS_CLUSTER_URL",
         needs: &[REDIS],
-        start: || Ok(Box::new(Cluster::start()?)),
+        start: || Ok(Box::new(Cluster::of(&limited(Rights::Cluster), 0)?)),
     },
     Deployment {
         name: "redlock",
         variable: "TENURE_TEST_REDLOCK_URL",
         needs: &[REDIS],
-        start: || Ok(Box::new(Masters::start(MASTERS)?)),
+        start: || Ok(Box::new(Masters::of(&limited(Rights::Server), MASTERS)?)),
     },
     Deployment {
         name: "valkey",

@@ -141,7 +141,7 @@ impl Server {
     /// The name and the password of a URL, or nothing.
     pub(super) fn login(&self) -> String {
         match (&self.setup.user, &self.setup.password) {
-            (Some((name, password)), _) => format!("{}:{}@", escaped(name), escaped(password)),
+            (Some(user), _) => format!("{}:{}@", escaped(&user.name), escaped(&user.password)),
             (None, Some(password)) => format!(":{}@", escaped(password)),
             (None, None) => String::new(),
         }

@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::Server;
+use super::{Rights, Server};
 use crate::port::Port;
 use crate::{Result, Tool};
 
-/// What a limited user may: all that an engine needs, and nothing that is about other users.
+/// What a user may if a test says nothing else: all that an engine needs, and nothing that is about
+/// other users.
 const RIGHTS: [&str; 8] =
     ["~tenure*", "&tenure*", "+@all", "-@admin", "-@dangerous", "+info", "+role", "+config|get"];
 /// The password of the default user where only another one is wished for.
@@ -18,13 +19,21 @@ const ADMIN_PASSWORD: &str = "of-the-default-user";
 pub struct Setup {
     pub(super) program: Tool,
     pub(super) password: Option<String>,
-    pub(super) user: Option<(String, String)>,
+    pub(super) user: Option<User>,
     pub(super) tls: Option<Tls>,
     pub(super) role: Role,
     pub(super) settable_clock: bool,
     pub(super) socket: bool,
     pub(super) master: Option<(u16, Option<String>)>,
     settings: Vec<Vec<String>>,
+}
+
+/// Somebody who may do less than the default user.
+#[derive(Clone, Debug)]
+pub(super) struct User {
+    pub(super) name: String,
+    pub(super) password: String,
+    rights: Vec<String>,
 }
 
 /// What a process is for.
@@ -87,8 +96,20 @@ impl Setup {
     /// The URL is this user's. The default user gets a password if it has none yet: whoever forgets
     /// to say who he is can do nothing.
     pub fn user(self, name: &str, password: &str) -> Self {
+        self.user_with(name, password, &RIGHTS)
+    }
+
+    /// The same, with these rights, in the words of `ACL SETUSER`, and no others.
+    pub fn user_with(self, name: &str, password: &str, rights: &[&str]) -> Self {
         let admin = self.password.or_else(|| Some(ADMIN_PASSWORD.into()));
-        Self { user: Some((name.into(), password.into())), password: admin, ..self }
+        let rights = rights.iter().map(|&right| right.into()).collect();
+        let user = User { name: name.into(), password: password.into(), rights };
+        Self { user: Some(user), password: admin, ..self }
+    }
+
+    /// The same, with the rights that the README of the engine tells operators to give, and no others.
+    pub fn limited_user(self, name: &str, password: &str, rights: Rights) -> Self {
+        self.user_with(name, password, &rights.words())
     }
 
     /// A second port, with TLS; the URL is of that one. The first stays, for [`Server::command`].
@@ -167,10 +188,10 @@ impl Setup {
         if let Some(password) = &self.password {
             lines.extend([line(&["requirepass", password]), line(&["masterauth", password])]);
         }
-        if let Some((name, password)) = &self.user {
+        if let Some(User { name, password, rights }) = &self.user {
             let password = format!(">{password}");
-            let user = ["user", name, "on", &password].into_iter().chain(RIGHTS);
-            lines.push(user.map(Into::into).collect());
+            let user = line(&["user", name, "on", &password]).into_iter();
+            lines.push(user.chain(rights.iter().cloned()).collect());
         }
         if let Some((port, password)) = &self.master {
             lines.push(line(&["replicaof", "127.0.0.1", &port.to_string()]));

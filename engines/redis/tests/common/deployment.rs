@@ -62,7 +62,8 @@ impl Deployment {
         let url = std::env::var(self.variable).ok().filter(|url| !url.is_empty())?;
         let (place, options) = url.split_once('?').unwrap_or((&url, ""));
         let (fresh, count) = (TicketId::fresh(), COUNT.fetch_add(1, Ordering::Relaxed));
-        Some(format!("{place}?{options}&{}&prefix=tenure-{count}-{fresh}", self.options))
+        // A user whose rights are those in the README has no others than `tenure:*`.
+        Some(format!("{place}?{options}&{}&prefix=tenure:{count}-{fresh}", self.options))
     }
 }
 

@@ -1,0 +1,59 @@
+//! Rights: what the README of the engine tells operators to allow, taken out of it word by word.
+
+const README: &str = include_str!("../../../engines/redis/README.md");
+/// How each of the README's lines begins. What follows are the rights.
+const COMMAND: &str = "ACL SETUSER locks on >password ";
+
+/// Which of the README's users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rights {
+    /// One server, what sentinels watch over, or one of a `RedLock`.
+    Server,
+    /// A node of a cluster.
+    Cluster,
+    /// A sentinel.
+    Sentinel,
+}
+
+impl Rights {
+    /// The rights, in the words of `ACL SETUSER`.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the README has no line or several for this user.
+    #[must_use]
+    pub fn words(self) -> Vec<&'static str> {
+        let mut lines = README.lines().filter_map(|line| line.strip_prefix(COMMAND));
+        let found = lines.by_ref().find(|rights| Self::of(rights) == self);
+        let found = found.unwrap_or_else(|| panic!("the README has no `{COMMAND}` for {self:?}"));
+        assert!(lines.all(|rights| Self::of(rights) != self), "{self:?} has two lines");
+        found.split(' ').collect()
+    }
+
+    fn of(rights: &str) -> Self {
+        if rights.contains(" +sentinel|") {
+            Self::Sentinel
+        } else if rights.contains(" +cluster|") {
+            Self::Cluster
+        } else {
+            Self::Server
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Rights;
+
+    #[test]
+    fn each_user_has_a_line() {
+        for rights in [Rights::Server, Rights::Cluster, Rights::Sentinel] {
+            let words = rights.words();
+            assert!(words.contains(&"nocommands") && words.contains(&"resetchannels"), "{words:?}");
+            assert!(
+                words.iter().all(|word| !word.contains('@')),
+                "each command is named: {words:?}"
+            );
+        }
+    }
+}
