@@ -9,8 +9,8 @@ use futures_util::future::{Either, select};
 
 use crate::event::{Cursor, News, Scope};
 use crate::{
-    Engine, Error, Host, Key, Leave, Left, Patience, Place, Profile, Result, Standing, Tally, Ticket,
-    Time, Wake, Window,
+    Engine, Error, Host, Key, Leave, Left, Patience, Place, Profile, Result, Standing, Tally,
+    Ticket, Time, Wake, Window,
 };
 
 /// This part of the time is left for telling that it is over.
@@ -89,7 +89,6 @@ impl<E: Engine> Retry<E> {
         outcome
     }
 }
-
 
 impl<E: Engine> Engine for Retry<E> {
     fn profile(&self) -> Profile {

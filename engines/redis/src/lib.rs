@@ -33,6 +33,7 @@ mod reply;
 mod route;
 mod script;
 mod secret;
+mod sentinel;
 mod settings;
 mod store;
 mod trouble;

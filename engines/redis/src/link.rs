@@ -22,12 +22,10 @@ use crate::calls::{self, Calls, Room};
 use crate::facts::Facts;
 use crate::mail::Mail;
 use crate::script::{Script, Scripts};
-use crate::settings::{Place, Settings};
-use crate::trouble;
-use crate::way::Way;
+use crate::settings::{Host, Settings};
+use crate::way::{self, Way};
+use crate::{sentinel, trouble};
 
-/// How often the sentinels are asked who the master is, while all seems well.
-const PATROL_PAUSE: Duration = Duration::from_secs(1);
 /// How long anybody waits for a server that was in trouble when it was asked last.
 const BRIEF: Duration = Duration::from_millis(100);
 
@@ -90,12 +88,12 @@ impl Link {
 
     /// A link that also listens for this client's mail, and stays connected by itself.
     pub(crate) fn listening(common: Arc<Common>) -> Arc<Self> {
-        let asks = matches!(common.settings.place, Place::Sentinel { .. });
+        let sentinels = common.way.sentinels().cloned();
         let link = Self::unconnected(common, true);
         link.gone.notify_one();
         Handle::current().spawn(stay_connected(Arc::downgrade(&link), link.gone.clone()));
-        if asks {
-            Handle::current().spawn(patrol(Arc::downgrade(&link)));
+        if let Some(sentinels) = sentinels {
+            Handle::current().spawn(sentinel::patrol(Arc::downgrade(&link), sentinels));
         }
         link
     }
@@ -200,6 +198,17 @@ impl Link {
         self.slot().clone().filter(|live| live.era == era)
     }
 
+    /// Where the master is now: a connection to another server is given up.
+    pub(crate) fn follow(&self, master: &Host) {
+        let Some(live) = self.current() else { return };
+        let master = way::address(master, &self.common.settings).to_string();
+        if *live.address != *master {
+            tracing::info!(%master, "another server is the master now");
+            self.common.era.fetch_add(1, Ordering::AcqRel);
+            self.give_up(live.number);
+        }
+    }
+
     /// Sends the call of a script whose answer somebody is in a hurry for: on the caller's own runtime.
     pub(crate) async fn call_awake(&self, live: &Arc<Live>, call: &Cmd) -> RedisResult<Value> {
         let room = live.calls.enter().await?;
@@ -265,7 +274,17 @@ impl Link {
         try_join_all(loads.iter().map(|load| say(connection, load))).await.map(drop)
     }
 
+    /// A connection to the server. If the one that a sentinel named is no master, another sentinel is asked.
     async fn connect(&self) -> Result<Live> {
+        match self.try_to_connect().await {
+            Err(error) if error.is_unknown() && self.common.way.doubt().await => {
+                self.try_to_connect().await
+            }
+            connected => connected,
+        }
+    }
+
+    async fn try_to_connect(&self) -> Result<Live> {
         static COUNT: AtomicU64 = AtomicU64::new(1);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let Common { settings, way, mail, inbox, era, .. } = &*self.common;
@@ -363,22 +382,6 @@ async fn stay_connected(link: Weak<Link>, gone: Arc<Notify>) {
         }
         if link.strong_count() == 0 {
             return;
-        }
-    }
-}
-
-/// Asks the sentinels now and then: a master that was replaced may go on answering those who stay with it.
-async fn patrol(link: Weak<Link>) {
-    loop {
-        tokio::time::sleep(PATROL_PAUSE).await;
-        let Some(link) = link.upgrade() else { return };
-        let Ok(live) = link.live().await else { continue };
-        if let Ok(master) = link.common.way.master().await
-            && *master != *live.address
-        {
-            tracing::info!(%master, "another server is the master now");
-            link.common.era.fetch_add(1, Ordering::AcqRel);
-            link.give_up(live.number);
         }
     }
 }

@@ -2,18 +2,18 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::{AsyncPushSender, MultiplexedConnection};
 use redis::io::tcp::TcpSettings;
-use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
     AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo,
-    IntoConnectionInfo as _, ProtocolVersion, RedisConnectionInfo, TlsCertificates, TlsMode,
+    IntoConnectionInfo as _, ProtocolVersion, RedisConnectionInfo, TlsCertificates,
 };
 use tenure_core::{Error, Result};
-use tokio::sync::Mutex;
 
+use crate::sentinel::Sentinels;
 use crate::settings::{Host, Login, Place, Settings, Tls};
 use crate::trouble;
 
@@ -27,20 +27,22 @@ pub(crate) struct Way {
 }
 
 enum Leads {
-    Straight(Client),
-    Sentinel(Mutex<SentinelClient>),
+    Straight(Box<Client>),
+    Sentinel(Arc<Sentinels>),
 }
 
 impl Way {
     pub(crate) fn new(settings: &Settings) -> Result<Self> {
         let place = &settings.place;
         let leads = match place {
-            Place::Server(host) => Leads::Straight(client(settings, address(host, settings))?),
+            Place::Server(host) => {
+                Leads::Straight(Box::new(client(settings, address(host, settings))?))
+            }
             Place::Socket(path) => {
-                Leads::Straight(client(settings, ConnectionAddr::Unix(path.clone()))?)
+                Leads::Straight(Box::new(client(settings, ConnectionAddr::Unix(path.clone()))?))
             }
             Place::Sentinel { sentinels, service } => {
-                Leads::Sentinel(Mutex::new(asking(settings, sentinels, service)?))
+                Leads::Sentinel(Sentinels::new(settings, sentinels, service)?)
             }
             Place::Cluster(_) | Place::Redlock(_) => {
                 return Err(Error::invalid(format!("{place} is more than one server")));
@@ -70,71 +72,53 @@ impl Way {
         let went = tokio::time::timeout(limit, async {
             let client = self.client().await?;
             let address = client.get_connection_info().addr().to_string();
-            let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
-            Ok((connection, address))
+            let connected = client.get_multiplexed_async_connection_with_config(&config).await;
+            let connected = connected.map_err(|it| trouble::no_way_in(&self.settings, &it))?;
+            Ok((connected, address))
         });
-        let place = self.place();
-        match went.await {
-            Ok(went) => went.map_err(|trouble| trouble::no_way_in(&self.settings, &trouble)),
-            Err(_) => Err(Error::unavailable(format!(
-                "the server {place} took longer than {limit:?} to take a connection"
-            ))),
+        went.await.unwrap_or_else(|_| {
+            Err(Error::unavailable(format!(
+                "the server {} took longer than {limit:?} to take a connection",
+                self.settings.place
+            )))
+        })
+    }
+
+    /// Where it led, there is no master. Whether there is another sentinel, who may know better.
+    pub(crate) async fn doubt(&self) -> bool {
+        match &self.leads {
+            Leads::Straight(_) => false,
+            Leads::Sentinel(sentinels) => sentinels.doubt().await,
         }
     }
 
-    /// Where a connection would lead now.
-    pub(crate) async fn master(&self) -> Result<String> {
-        let client = trouble::answered(&self.settings, self.client().await)?;
-        Ok(client.get_connection_info().addr().to_string())
+    /// The sentinels that say where the way leads, if that is not settled.
+    pub(crate) fn sentinels(&self) -> Option<&Arc<Sentinels>> {
+        match &self.leads {
+            Leads::Straight(_) => None,
+            Leads::Sentinel(sentinels) => Some(sentinels),
+        }
     }
 
-    async fn client(&self) -> redis::RedisResult<Client> {
+    async fn client(&self) -> Result<Client> {
         match &self.leads {
-            Leads::Straight(client) => Ok(client.clone()),
-            Leads::Sentinel(sentinels) => sentinels.lock().await.async_get_client().await,
+            Leads::Straight(client) => Ok(Client::clone(client)),
+            Leads::Sentinel(sentinels) => {
+                let master = trouble::answered(&self.settings, sentinels.master().await)?;
+                client(&self.settings, address(&master, &self.settings))
+            }
         }
     }
 }
 
-fn client(settings: &Settings, address: ConnectionAddr) -> Result<Client> {
+/// A client of the server at this address.
+pub(crate) fn client(settings: &Settings, address: ConnectionAddr) -> Result<Client> {
     let info = info(address, settings)?;
     let client = match certificates(settings)? {
         Some(certificates) => Client::build_with_tls(info, certificates),
         None => Client::open(info),
     };
     trouble::answered(settings, client)
-}
-
-fn asking(settings: &Settings, sentinels: &[Host], service: &str) -> Result<SentinelClient> {
-    let addresses = sentinels.iter().map(|host| address(host, settings));
-    let built =
-        SentinelClientBuilder::new(addresses, service, SentinelServerType::Master).map(|asking| {
-            let mut asking = asking
-                .set_client_to_redis_protocol(ProtocolVersion::RESP3)
-                .set_client_to_redis_db(settings.db.into());
-            if let Some(user) = &settings.login.user {
-                asking = asking.set_client_to_redis_username(user);
-            }
-            if let Some(password) = &settings.login.password {
-                asking = asking.set_client_to_redis_password(password);
-            }
-            if let Some(user) = &settings.sentinel_login.user {
-                asking = asking.set_client_to_sentinel_username(user);
-            }
-            if let Some(password) = &settings.sentinel_login.password {
-                asking = asking.set_client_to_sentinel_password(password);
-            }
-            asking
-        });
-    let mut asking = trouble::answered(settings, built)?;
-    if let Some(certificates) = certificates(settings)? {
-        asking = asking
-            .set_client_to_redis_tls_mode(TlsMode::Secure)
-            .set_client_to_redis_certificates(certificates.clone())
-            .set_client_to_sentinel_tls_mode(TlsMode::Secure)
-            .set_client_to_sentinel_certificates(certificates);
-    }
-    trouble::answered(settings, asking.build())
 }
 
 /// Where a server is, for a client that knows how to get there.

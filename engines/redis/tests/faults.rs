@@ -35,6 +35,8 @@ mod replies;
 mod runtimes;
 #[path = "faults/secrets.rs"]
 mod secrets;
+#[path = "faults/sentinels.rs"]
+mod sentinels;
 #[path = "faults/silence.rs"]
 mod silence;
 #[path = "faults/stage.rs"]

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use tenure_core::{Key, Locks};
 use tenure_servers::have;
-use tenure_servers::redis::{Cluster, REDIS, Reply, Rights, Server, Setup};
+use tenure_servers::redis::{Cluster, REDIS, Reply, Rights, Sentinels, Server, Setup};
 
 const NAME: &str = "locks";
 const PASSWORD: &str = "secret";
@@ -99,6 +99,26 @@ async fn the_nodes_of_a_cluster_are_sent_what_the_readme_names() {
     }
     let missing: Vec<_> = SENT_TO_A_NODE.iter().filter(|it| !all.contains(**it)).collect();
     assert!(missing.is_empty(), "{missing:?} are named and not sent");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sentinel_is_sent_what_the_readme_names() {
+    if !have(&[REDIS]) {
+        return;
+    }
+    let set = Sentinels::start().unwrap();
+    let user = ["ACL", "SETUSER", NAME, "on", &format!(">{PASSWORD}")].map(str::to_owned);
+    let rights = Rights::Sentinel.words().into_iter().map(str::to_owned);
+    let user: Vec<_> = user.into_iter().chain(rights).collect();
+    for sentinel in set.sentinels() {
+        sentinel.command(&user).unwrap();
+    }
+    let url = format!("{}?sentinel_user={NAME}&sentinel_password={PASSWORD}", set.url());
+    let locks = tenure_redis::connect(url).await.unwrap();
+    locks.mutex("a").lock().await.unwrap().release().await.unwrap();
+    for sentinel in set.sentinels() {
+        assert_eq!(refused(sentinel), BTreeSet::new());
+    }
 }
 
 #[test]

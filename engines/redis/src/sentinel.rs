@@ -1,0 +1,203 @@
+//! Sentinels: one of them is listened to over a connection that is kept, and says who the master is.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use redis::aio::MultiplexedConnection;
+use redis::{
+    AsyncConnectionConfig, Client, ErrorKind, FromRedisValue as _, PushInfo, PushKind, RedisError,
+    RedisResult, Value, cmd,
+};
+use tenure_core::Result;
+use tokio::runtime::Handle;
+use tokio::sync::{Mutex, Notify};
+use tokio::task::JoinSet;
+
+use crate::link::Link;
+use crate::settings::{Host, Settings};
+use crate::way;
+
+/// What a sentinel publishes when it names another master: once it has seen to all that follows from
+/// that, and, if it sees to it by itself, as soon as it does so.
+const CHANNELS: [&str; 2] = ["+switch-master", "+failover-state-reconf-slaves"];
+/// How often the sentinel is asked all the same, about.
+const ASK_PAUSE: Duration = Duration::from_secs(10);
+/// How long a sentinel is waited for before the next one is asked as well.
+const HEAD_START: Duration = Duration::from_millis(250);
+/// After a connection had to be made, the next one is not made before this.
+const PAUSE_FIRST: Duration = Duration::from_millis(250);
+
+/// The sentinels of one client.
+pub(crate) struct Sentinels {
+    settings: Settings,
+    service: String,
+    doors: Vec<Client>,
+    /// Which sentinel is asked first where none is listened to.
+    first: AtomicUsize,
+    ear: Mutex<Option<MultiplexedConnection>>,
+    /// How many connections were made.
+    made: AtomicU64,
+    /// Rung when there may be another master, and when a connection has ended.
+    news: Arc<Notify>,
+    home: Handle,
+}
+
+impl Sentinels {
+    /// The sentinels at these addresses. The connection lives on the caller's runtime.
+    pub(crate) fn new(settings: &Settings, hosts: &[Host], service: &str) -> Result<Arc<Self>> {
+        let login = settings.sentinel_login.clone();
+        let theirs = Settings { login, db: 0, ..settings.clone() };
+        let door = |host| way::client(&theirs, way::address(host, &theirs));
+        Ok(Arc::new(Self {
+            settings: settings.clone(),
+            service: service.to_owned(),
+            doors: hosts.iter().map(door).collect::<Result<_>>()?,
+            first: AtomicUsize::new(0),
+            ear: Mutex::default(),
+            made: AtomicU64::new(0),
+            news: Arc::default(),
+            home: Handle::current(),
+        }))
+    }
+
+    /// Who the master is: the sentinel that is listened to says so, or else the first one that answers.
+    pub(crate) async fn master(self: &Arc<Self>) -> RedisResult<Host> {
+        // What is made here must live on, whoever asks; and nothing is made for somebody who has gone.
+        let mut asking = JoinSet::new();
+        asking.spawn_on(self.clone().find(), &self.home);
+        let found = asking.join_next().await.and_then(std::result::Result::ok);
+        found.unwrap_or_else(|| Err(none()))
+    }
+
+    /// The master that was named cannot be reached, or is none. Whether there is another sentinel: it is
+    /// asked from now on.
+    pub(crate) async fn doubt(&self) -> bool {
+        let next = (self.first.load(Ordering::Relaxed) + 1) % self.doors.len();
+        self.first.store(next, Ordering::Relaxed);
+        *self.ear.lock().await = None;
+        self.doors.len() > 1
+    }
+
+    async fn find(self: Arc<Self>) -> RedisResult<Host> {
+        let mut ear = self.ear.lock().await;
+        let (first, number) = (self.first.load(Ordering::Relaxed), self.doors.len());
+        let others = (0..number).map(|at| Candidate::New((first + at) % number));
+        let mut candidates: VecDeque<_> =
+            ear.take().map(Candidate::Kept).into_iter().chain(others).collect();
+        let (mut answers, mut refused) = (FuturesUnordered::new(), None);
+        loop {
+            answers.extend(candidates.pop_front().map(|next| self.ask(next)));
+            let head_start = if candidates.is_empty() { Duration::MAX } else { HEAD_START };
+            match tokio::time::timeout(head_start, answers.next()).await {
+                Ok(Some(Ok((heard, master)))) => {
+                    *ear = Some(heard);
+                    return Ok(master);
+                }
+                // What a sentinel says is worth more than that another one says nothing.
+                Ok(Some(Err(error))) if refused.is_none() || !error.is_io_error() => {
+                    refused = Some(error);
+                }
+                Ok(None) => return Err(refused.unwrap_or_else(none)),
+                Ok(Some(Err(_))) | Err(_) => {}
+            }
+        }
+    }
+
+    /// Who the master is, and the connection over which that was said.
+    async fn ask(&self, candidate: Candidate) -> RedisResult<(MultiplexedConnection, Host)> {
+        let mut connection = match candidate {
+            Candidate::Kept(connection) => connection,
+            Candidate::New(at) => self.listen(at).await?,
+        };
+        let mut question = cmd("SENTINEL");
+        question.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.service);
+        let answer = connection.send_packed_command(&question).await?.extract_error()?;
+        match Option::<(String, u16)>::from_redis_value(answer)? {
+            Some((name, port)) => Ok((connection, Host { name, port })),
+            None => {
+                Err((ErrorKind::MasterNameNotFoundBySentinel, "it knows no such master").into())
+            }
+        }
+    }
+
+    /// A new connection, on which it is heard when there is another master.
+    async fn listen(&self, at: usize) -> RedisResult<MultiplexedConnection> {
+        self.made.fetch_add(1, Ordering::Relaxed);
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.settings.connect_timeout))
+            .set_response_timeout(Some(self.settings.timeout))
+            .set_push_sender(self.pushes());
+        let door = &self.doors[at];
+        let mut connection = door.get_multiplexed_async_connection_with_config(&config).await?;
+        connection.subscribe(&CHANNELS).await?;
+        Ok(connection)
+    }
+
+    fn pushes(&self) -> impl Fn(PushInfo) -> Result<(), ()> + Send + Sync + 'static {
+        let (news, service) = (self.news.clone(), self.service.clone());
+        move |push| {
+            let is_ours = |text: &Value| match text {
+                Value::BulkString(text) => {
+                    text.split(|byte| *byte == b' ').any(|word| word == service.as_bytes())
+                }
+                _ => false,
+            };
+            match (push.kind, &push.data[..]) {
+                (PushKind::Message, [_, text]) if is_ours(text) => news.notify_one(),
+                (PushKind::Disconnection, _) => news.notify_one(),
+                _ => {}
+            }
+            Ok(())
+        }
+    }
+}
+
+fn none() -> RedisError {
+    (ErrorKind::Io, "no sentinel can be asked").into()
+}
+
+/// A way to ask a sentinel.
+enum Candidate {
+    /// Over the connection that there is.
+    Kept(MultiplexedConnection),
+    /// Over a new one, to the sentinel with this number.
+    New(usize),
+}
+
+/// Follows the sentinels for as long as the link is wanted: a master that was replaced may go on answering
+/// those who stay with it.
+pub(crate) async fn patrol(link: Weak<Link>, sentinels: Arc<Sentinels>) {
+    let mut pause = PAUSE_FIRST;
+    loop {
+        let _news = tokio::time::timeout(about(ASK_PAUSE), sentinels.news.notified()).await;
+        let Some(link) = link.upgrade() else { return };
+        let made = sentinels.made.load(Ordering::Relaxed);
+        match sentinels.master().await {
+            Ok(master) => link.follow(&master),
+            Err(error) => {
+                tracing::debug!(code = error.code(), "no sentinel says who the master is");
+                sentinels.news.notify_one();
+            }
+        }
+        drop(link);
+        // A sentinel that refuses or ends its connections is not given one after the other.
+        if sentinels.made.load(Ordering::Relaxed) == made {
+            pause = PAUSE_FIRST;
+        } else {
+            tokio::time::sleep(about(pause)).await;
+            pause = (pause * 2).min(ASK_PAUSE);
+        }
+    }
+}
+
+/// This long, give or take a fifth: clients that were started together shall not ask together.
+fn about(time: Duration) -> Duration {
+    let random = getrandom::u64().unwrap_or(u64::MAX / 2);
+    #[allow(clippy::cast_precision_loss, reason = "it need not be exact")]
+    let part = random as f64 / u64::MAX as f64;
+    time.mul_f64(0.8 + 0.4 * part)
+}
