@@ -1,6 +1,13 @@
 //! The scripts: one atomic step each, the whole of what the server has to know about lines.
 
 use redis::{Cmd, ToRedisArgs};
+use tenure_core::{LINE_TICKETS_MAX, NUMBER_MAX};
+
+/// For how long an idle line keeps its last number once the clock has passed it. It is what a server's clock may
+/// be set back by, or be behind that of the server whose place it takes, without a number that is too small.
+pub(crate) const KEEP_MS: u64 = 60_000;
+/// So many waiters at the front are asked to look by themselves.
+const NEAR: u32 = 3;
 
 /// A script, and the hash by which the server knows it.
 pub(crate) struct Script {
@@ -29,7 +36,7 @@ pub(crate) enum Post {
     Shard,
 }
 
-const LIMITS: &str = include_str!("scripts/limits.lua");
+const CLOCK: &str = include_str!("scripts/clock.lua");
 const START: &str = include_str!("scripts/start.lua");
 const LINE: &str = include_str!("scripts/line.lua");
 
@@ -37,6 +44,7 @@ const LINE: &str = include_str!("scripts/line.lua");
 const JOIN_IDLE: &str = include_str!("scripts/join_idle.lua");
 const RENEW_ALONE: &str = include_str!("scripts/renew_alone.lua");
 const LEAVE_ALONE: &str = include_str!("scripts/leave_alone.lua");
+const LOOK: &str = include_str!("scripts/look.lua");
 
 impl Scripts {
     pub(crate) fn new(post: Post) -> Self {
@@ -44,14 +52,14 @@ impl Scripts {
             Post::Channel => include_str!("scripts/post.lua"),
             Post::Shard => include_str!("scripts/post_sharded.lua"),
         };
-        let on_a_line = |verb: &str| Script::new([LIMITS, START, post, LINE, verb].concat());
+        let begin = limits() + CLOCK;
+        let on_a_line = |verb: &str| Script::new([&begin, START, post, LINE, verb].concat());
         // What is done at once needs none of the functions that a line with others in it does.
         let or_at_once = |quick: &str, call: &str, verb: &str| {
             let at_once = format!("local at_once = {call}\nif at_once then return at_once end\n");
-            Script::new([LIMITS, START, quick, &at_once, post, LINE, verb].concat())
+            Script::new([&begin, START, quick, &at_once, post, LINE, verb].concat())
         };
-        let bundle =
-            [LIMITS, JOIN_IDLE, RENEW_ALONE, LEAVE_ALONE, include_str!("scripts/bundle.lua")];
+        let with = |parts: &[&str]| Script::new(begin.clone() + &parts.concat());
         Self {
             join: or_at_once(
                 JOIN_IDLE,
@@ -68,11 +76,16 @@ impl Scripts {
                 "ARGV[2] == '0' and leave_alone(k, head, ARGV[1])",
                 include_str!("scripts/leave.lua"),
             ),
-            bundle: Script::new(bundle.concat()),
+            bundle: with(&[
+                JOIN_IDLE,
+                RENEW_ALONE,
+                LEAVE_ALONE,
+                include_str!("scripts/bundle.lua"),
+            ]),
             list: on_a_line(include_str!("scripts/list.lua")),
-            look: Script::new([LIMITS, START, include_str!("scripts/look.lua")].concat()),
-            sequence: Script::new([LIMITS, include_str!("scripts/sequence.lua")].concat()),
-            count: Script::new([LIMITS, include_str!("scripts/count.lua")].concat()),
+            look: with(&[START, LOOK, "return look(k, head)\n"]),
+            sequence: with(&[include_str!("scripts/sequence.lua")]),
+            count: with(&[include_str!("scripts/count.lua")]),
         }
     }
 
@@ -81,6 +94,17 @@ impl Scripts {
         let Self { join, renew, leave, bundle, list, look, sequence, count } = self;
         [join, renew, leave, bundle, list, look, sequence, count]
     }
+}
+
+/// The limits, as the scripts know them.
+fn limits() -> String {
+    format!(
+        "local KEEP_MS, NUMBER_MAX, TICKETS_MAX = {KEEP_MS}, {NUMBER_MAX}, {LINE_TICKETS_MAX}\n\
+         local NEAR = {NEAR}\n\
+         -- What the head of a line with one ticket in it begins with.\n\
+         local ALONE = {}\n",
+        b'a'
+    )
 }
 
 impl Script {

@@ -17,7 +17,7 @@ use crate::bundle::Wish;
 use crate::mail::Mail;
 use crate::reply::{self, Joined, Renewed};
 use crate::route::{Route, Routes};
-use crate::script::Script;
+use crate::script::{KEEP_MS, Script};
 use crate::settings::Settings;
 use crate::trouble;
 
@@ -25,8 +25,6 @@ use crate::trouble;
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
 /// How many keys one step of a listing goes through.
 const SCAN_STEP: u32 = 1000;
-/// How long the number of an idle line is kept.
-const KEEP_MS: u64 = 3_600_000;
 /// The server counts the lives of keys in whole milliseconds, from one that has begun already.
 const ROUNDING_MS: u64 = 1;
 /// The longest window of a count.

@@ -25,6 +25,8 @@ mod leftovers;
 mod names;
 #[path = "faults/network.rs"]
 mod network;
+#[path = "faults/older.rs"]
+mod older;
 #[path = "faults/pause.rs"]
 mod pause;
 #[path = "faults/refusals.rs"]

@@ -23,9 +23,8 @@ if front and behind + 1 >= TICKETS_MAX then
   write()
   return {-2}
 end
--- Where the line is unknown, `last` is the clock's, which is above every number it had while the clock
--- was right; where it is known, its numbers only follow each other, and stay behind the clock.
-local number = math.max(last + 1, floor)
+-- What is known of the line may be older than what was given: the clock is above that.
+local number = math.max(last + 1, now, floor)
 if number > NUMBER_MAX then
   write()
   return {-3, number}
@@ -40,8 +39,5 @@ end
 last, latest, wanted, changed = number, math.max(latest, ends), wanted + take, true
 if at_once then taken, edge = taken + take, number end
 write()
--- A head that was evicted may have left the others behind. That they go is not the first write: it would
--- switch off the server's own look at its memory.
-if not head then forget_behind() end
 -- It is the last one: what stands ahead of it is all the others, and need not be looked for.
 return place_behind(ticket, wanted - take, behind)

@@ -9,7 +9,7 @@ local function leave_alone(k, head, who)
   if left <= 2 * KEEP_MS then
     kept = redis.pcall('SET', k, idle, 'KEEPTTL')
   else
-    kept = redis.pcall('SET', k, idle, 'PX', KEEP_MS)
+    kept = redis.pcall('SET', k, idle, 'PX', idle_life(struct.unpack('<d', head, 2)))
   end
   if not kept.err then return 2 end
 end

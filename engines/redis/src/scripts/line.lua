@@ -1,19 +1,18 @@
 -- The line of one key. KEYS[1] is its head, a string, of one of three kinds:
---   'i': idle. The last number that was given; it outlives its last ticket by KEEP_MS or more, so that numbers
---        grow even past a clock that was set back.
+--   'i': idle. The last number that was given, kept until the clock is KEEP_MS past it, so that numbers grow
+--        even past a clock that was set back.
 --   'a': alone. A ticket with nobody behind it: its number and its card. Its life ends KEEP_MS before
---        the key does. So a free lock is taken with one read and one write.
+--        the key does, and not before its number is the time. So a free lock is taken with one read and one write.
 --   'f': full. What is said below, and the first ticket. The others stand behind, in keys of the same slot:
 --        :l  sorted set, number -> id: the line
 --        :e  sorted set, end of life -> id: who leaves by itself next
 --        :t  hash, id -> ticket
 --        :o  set of shares, and :<share> a sorted set, number -> id, for each: only where those behind
---            ask for unequal shares, so that what stands ahead of one is summed without a walk
+--            ask for unequal shares, so that what stands ahead of one is summed without a walk.
 -- A card is what a client sends: share, capacity, id, then a body that the scripts do not read, but for
 -- the inbox and the ttl at its front. Served are the first ones, up to the number `edge`. Times are microseconds
 -- since 1970, by the server's clock.
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
+clock()
 local FORMAT = '<dddddddI4I4I4B'
 local last, edge, quiet, latest, kept, wanted, taken = now - 1, 0, NUMBER_MAX, 0, 0, 0, 0
 local of, behind, common, mixed = 0, 0, 0, 0
@@ -58,12 +57,12 @@ end
 local function write()
   if not changed then return end
   if not front then
-    redis.call('SET', k, 'i' .. struct.pack('<d', last), 'PX', KEEP_MS)
+    redis.call('SET', k, 'i' .. struct.pack('<d', last), 'PX', idle_life(last))
     return
   end
-  local life = math.ceil(latest / 1000) - math.floor(now / 1000) + KEEP_MS
+  local life = math.ceil(math.max(latest, last) / 1000) - math.floor(now / 1000) + KEEP_MS
   local number, ends, take, told, body = unpack_ticket(first)
-  if behind == 0 and told == 0 and last == number and latest == ends then
+  if behind == 0 and told == 0 and last == number and last <= latest and latest == ends then
     redis.call('SET', k, 'a' .. struct.pack('<dI4I4', number, take, of) .. front .. body, 'PX', life)
     return
   end
@@ -106,9 +105,16 @@ local function declassify(who, take)
   if take ~= common then redis.call('ZREM', k .. ':' .. take, who) end
 end
 
+local function delete_behind()
+  for _, take in ipairs(redis.call('SMEMBERS', k .. ':o')) do redis.call('DEL', k .. ':' .. take) end
+  redis.call('DEL', k .. ':l', k .. ':e', k .. ':t', k .. ':o')
+end
+
 local function put_behind(who, number, ends, take, ticket)
   if behind == 0 then
-    be_whole()
+    -- A head that was evicted may have left some behind. All of a line is on one server; while a slot is on its
+    -- way to another one, the server refuses to be asked for several keys, and that ends the script here.
+    if redis.call('EXISTS', k .. ':l', k .. ':e', k .. ':t', k .. ':o') > 0 then delete_behind() end
     common, mixed, kept = take, 0, 0
   end
   behind = behind + 1
@@ -134,8 +140,7 @@ end
 
 -- Part of what stood behind was evicted or deleted: the rest of it is out as well, and told so by its next renewal.
 local function forget_behind()
-  for _, take in ipairs(redis.call('SMEMBERS', k .. ':o')) do redis.call('DEL', k .. ':' .. take) end
-  for _, name in ipairs({':l', ':e', ':t', ':o'}) do redis.call('DEL', k .. name) end
+  delete_behind()
   mixed = 0
   nobody_behind()
   wanted, taken = 0, 0

@@ -8,7 +8,7 @@ use tenure_servers::redis::Server;
 use super::stage::{LONG, all_keys, ask, connect, play, soon, store, ticket, until_line};
 
 /// For how long a line's number is kept when the line is empty.
-const KEEP_MS: i64 = 3_600_000;
+const KEEP_MS: i64 = 60_000;
 
 #[test]
 fn nothing_but_tenures_own_is_touched() {

@@ -1,0 +1,15 @@
+-- The server's clock, in microseconds since 1970. A script reads it once at most.
+local now
+local function clock()
+  if not now then
+    local time = redis.call('TIME')
+    now = time[1] * 1000000 + time[2]
+  end
+  return now
+end
+
+-- For how long in ms an idle line keeps this number: until the clock has long passed it, so that neither a
+-- clock that is set back a little nor another server whose clock is behind gives a smaller one.
+local function idle_life(number)
+  return math.max(math.ceil((number - clock()) / 1000), 0) + KEEP_MS
+end
