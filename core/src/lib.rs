@@ -60,7 +60,7 @@ pub use memory::Memory;
 pub use mutex::Mutex;
 pub use profile::{Fence, Liveness, Need, Profile, Sight, Survives};
 pub use rwlock::{RwLock, WriteGuard};
-pub use sample::Sampler;
+pub use sample::{Cost, Sampler};
 pub use semaphore::{PERMITS_MAX, Semaphore};
 pub use sequence::{Block, Sequence};
 pub use terms::{TTL_DEFAULT, TTL_MAX};

@@ -1,7 +1,8 @@
 //! Events for stores that have none to tell: look at the lines, again and again, and tell what changed.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::event::{Cursor, Event, News, Scope, What};
@@ -9,6 +10,13 @@ use crate::{Engine, Host, Key, Place, Result, Standing, Ticket, TicketId};
 
 /// How many onlookers can be followed at a time; who comes back too late has missed something.
 const ONLOOKERS_MAX: usize = 64;
+
+/// After a look the store is left in peace for so many times as long as the look kept it busy: onlookers take
+/// at most a twentieth of its time, however much it keeps.
+const PEACE_TIMES: u64 = 19;
+/// Where nothing measures what a look costs the store, it is left in peace for this long at most: an answer can
+/// be late for other reasons.
+const PEACE_MAX: Duration = Duration::from_secs(30);
 
 /// Remembers what each onlooker saw last. What comes and goes between two looks is not seen.
 ///
@@ -31,6 +39,25 @@ const ONLOOKERS_MAX: usize = 64;
 pub struct Sampler {
     pause: Duration,
     seen: Mutex<Seen>,
+    /// Until when, on the host's clock, the store is left in peace by those who look at a key, or at all keys.
+    peace: Mutex<HashMap<Option<Key>, u64>>,
+    cost: Option<Arc<Cost>>,
+}
+
+/// How long the verbs that onlookers call have kept the store busy, as the engine measures it.
+#[derive(Debug, Default)]
+pub struct Cost(AtomicU64);
+
+impl Cost {
+    /// The store was busy for so long.
+    pub fn add(&self, busy: Duration) {
+        let nanos = u64::try_from(busy.as_nanos()).unwrap_or(u64::MAX);
+        self.0.fetch_add(nanos, Ordering::Relaxed);
+    }
+
+    fn ns(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 #[derive(Default)]
@@ -45,7 +72,13 @@ type Look = BTreeMap<(Key, u64, TicketId), (Ticket, Place)>;
 impl Sampler {
     /// Looks again after each such pause.
     pub fn new(pause: Duration) -> Self {
-        Self { pause, seen: Mutex::default() }
+        Self { pause, seen: Mutex::default(), peace: Mutex::default(), cost: None }
+    }
+
+    /// Goes by what the engine says that its looks cost, and not by how long they take.
+    #[must_use]
+    pub fn at_cost(self, cost: Arc<Cost>) -> Self {
+        Self { cost: Some(cost), ..self }
     }
 
     /// What [`Engine::events`] answers, by looking at the lines of `engine`.
@@ -58,12 +91,13 @@ impl Sampler {
     ) -> Result<News> {
         let known = after.and_then(|cursor| self.seen().recall(cursor));
         let Some(before) = known else {
-            let now = look(engine, scope).await?;
+            let now = self.look(engine, host, scope).await?;
             let cursor = self.seen().remember(now);
             return Ok(News { events: Vec::new(), cursor, missed: after.is_some() });
         };
         loop {
-            let now = look(engine, scope).await?;
+            self.leave_in_peace(host, scope).await;
+            let now = self.look(engine, host, scope).await?;
             let events = changes(&before, &now, host.wall_us());
             if !events.is_empty() {
                 let cursor = self.seen().remember(now);
@@ -71,6 +105,41 @@ impl Sampler {
             }
             host.sleep(self.pause).await;
         }
+    }
+
+    async fn look(&self, engine: &impl Engine, host: &dyn Host, scope: &Scope) -> Result<Look> {
+        let (began, before) = (host.now().boot_ns, self.cost.as_ref().map(|cost| cost.ns()));
+        let look = look(engine, scope).await?;
+        let now = host.now().boot_ns;
+        let peace = match (&self.cost, before) {
+            (Some(cost), Some(before)) => (cost.ns() - before).saturating_mul(PEACE_TIMES),
+            _ => {
+                let max = u64::try_from(PEACE_MAX.as_nanos()).unwrap_or(u64::MAX);
+                now.saturating_sub(began).saturating_mul(PEACE_TIMES).min(max)
+            }
+        };
+        let mut all = self.peace();
+        if all.len() >= ONLOOKERS_MAX {
+            all.retain(|_, until| *until > now);
+        }
+        let until = all.entry(part(scope)).or_default();
+        *until = now.max(*until).saturating_add(peace);
+        Ok(look)
+    }
+
+    async fn leave_in_peace(&self, host: &dyn Host, scope: &Scope) {
+        loop {
+            let until = self.peace().get(&part(scope)).copied().unwrap_or(0);
+            let left = until.saturating_sub(host.now().boot_ns);
+            if left == 0 {
+                return;
+            }
+            host.sleep(Duration::from_nanos(left)).await;
+        }
+    }
+
+    fn peace(&self) -> MutexGuard<'_, HashMap<Option<Key>, u64>> {
+        self.peace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
@@ -90,6 +159,14 @@ impl Seen {
 
     fn recall(&self, cursor: Cursor) -> Option<Look> {
         self.looks.iter().find(|(known, _)| *known == cursor).map(|(_, look)| look.clone())
+    }
+}
+
+/// What a look in this scope goes through: one line, or all there are, whatever the prefix.
+fn part(scope: &Scope) -> Option<Key> {
+    match scope {
+        Scope::Key(key) => Some(key.clone()),
+        Scope::Prefix(_) => None,
     }
 }
 

@@ -44,7 +44,7 @@ pub mod engine {
     pub use tenure_core::bell;
     pub use tenure_core::wrap::{AnyEngine, Hosted, Quorum, Retry, Traced};
     pub use tenure_core::{
-        Boxed, Clock, Engine, Leave, Line, Lives, Memory, Patience, PrivateThread, Sampler,
+        Boxed, Clock, Cost, Engine, Leave, Line, Lives, Memory, Patience, PrivateThread, Sampler,
         SystemClock, Tell, ThisRuntime, Time, Wake, served,
     };
     #[cfg(feature = "file")]
