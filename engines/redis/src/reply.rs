@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::Value;
-use tenure_core::{Key, Left, Place, Result, Share, Standing, Tally, Ticket, TicketId};
+use tenure_core::{Key, Left, Place, Result, Share, Standing, Tally, Ticket, TicketId, served};
 
 use crate::body::{self, exact};
 
@@ -16,17 +16,23 @@ pub(crate) enum Joined {
     Full,
     /// The number that the ticket would have had.
     NoNumbersLeft(u64),
+    /// The ticket's id is that of a ticket of this owner.
+    OfAnother(String),
+    /// So many different shares wait already, and this one is another.
+    TooManyShares(u64),
 }
 
 /// The answer to a join of a ticket with this ttl. `None`: no script answers so.
 pub(crate) fn joined(answer: &Value, ttl: Duration) -> Option<Joined> {
     match answer {
         Value::Nil => Some(Joined::Busy),
+        Value::BulkString(owner) => String::from_utf8(owner.clone()).ok().map(Joined::OfAnother),
         Value::Int(number) => Some(Joined::In(alone(*number, ttl)?)),
         Value::Array(parts) => match numbers(parts)?[..] {
             [-1, of] => Some(Joined::Mixed(u64::try_from(of).ok()?)),
             [-2] => Some(Joined::Full),
             [-3, number] => Some(Joined::NoNumbersLeft(u64::try_from(number).ok()?)),
+            [-4, shares] => Some(Joined::TooManyShares(u64::try_from(shares).ok()?)),
             _ => place(parts).map(Joined::In),
         },
         _ => None,
@@ -107,22 +113,24 @@ fn numbers(parts: &[Value]) -> Option<Vec<i64>> {
 /// The answer to a look at a whole line, whose capacity is not told to who only looks.
 pub(crate) fn line(answer: &Value, key: &Key) -> Option<Result<Vec<(Ticket, Place)>>> {
     let Value::Array(parts) = answer else { return None };
-    let [Value::Int(now), Value::Int(edge), Value::Int(of), tickets @ ..] = &parts[..] else {
-        return None;
-    };
-    let (now, edge, of) =
-        (u64::try_from(*now).ok()?, u64::try_from(*edge).ok()?, u32::try_from(*of).ok()?);
+    let [Value::Int(now), Value::Int(of), tickets @ ..] = &parts[..] else { return None };
+    let (now, of) = (u64::try_from(*now).ok()?, u32::try_from(*of).ok()?);
     let mut line = Vec::with_capacity(tickets.len() / 2);
     let mut ahead = 0;
     let mut first_end = u64::MAX;
     for pair in tickets.chunks_exact(2) {
         let [Value::BulkString(id), Value::BulkString(ticket)] = pair else { return None };
         let entry = Entry::read(ticket)?;
+        // The next verb of anybody finds that its life has ended, and serves whoever fits then.
+        if entry.ends <= now {
+            continue;
+        }
         let body = match body::decode(entry.body) {
             Ok(body) => body,
             Err(error) => return Some(Err(error)),
         };
-        let holding = entry.number <= edge;
+        let share = Share::new(entry.take, of).ok()?;
+        let holding = served(ahead, share);
         if holding {
             first_end = first_end.min(entry.ends);
         }
@@ -130,11 +138,10 @@ pub(crate) fn line(answer: &Value, key: &Key) -> Option<Result<Vec<(Ticket, Plac
             number: entry.number,
             standing: if holding { Standing::Holding } else { Standing::Waiting },
             ahead,
-            life: Some(Duration::from_micros(entry.ends.saturating_sub(now))),
+            life: Some(Duration::from_micros(entry.ends - now)),
             look: (!holding).then(|| Duration::from_micros(first_end.saturating_sub(now))),
             leaving: entry.told,
         };
-        let share = Share::new(entry.take, of).ok()?;
         ahead += u64::from(entry.take);
         let id = TicketId::from_u128(u128::from_be_bytes(id.as_slice().try_into().ok()?));
         let ticket = Ticket {

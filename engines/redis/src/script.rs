@@ -6,6 +6,8 @@ use tenure_core::{LINE_TICKETS_MAX, NUMBER_MAX};
 /// For how long an idle line keeps its last number once the clock has passed it. It is what a server's clock may
 /// be set back by, or be behind that of the server whose place it takes, without a number that is too small.
 pub(crate) const KEEP_MS: u64 = 60_000;
+/// So many different shares may wait in one line at a time: each costs a renewal a count.
+pub(crate) const WAITING_SHARES_MAX: u32 = 128;
 /// So many waiters at the front are asked to look by themselves.
 const NEAR: u32 = 3;
 
@@ -23,6 +25,7 @@ pub(crate) struct Scripts {
     pub(crate) bundle: Script,
     pub(crate) list: Script,
     pub(crate) look: Script,
+    pub(crate) keys: Script,
     pub(crate) sequence: Script,
     pub(crate) count: Script,
 }
@@ -84,15 +87,16 @@ impl Scripts {
             ]),
             list: on_a_line(include_str!("scripts/list.lua")),
             look: with(&[START, LOOK, "return look(k, head)\n"]),
+            keys: with(&[LOOK, include_str!("scripts/keys.lua")]),
             sequence: with(&[include_str!("scripts/sequence.lua")]),
             count: with(&[include_str!("scripts/count.lua")]),
         }
     }
 
     /// All of them, to be loaded.
-    pub(crate) fn all(&self) -> [&Script; 8] {
-        let Self { join, renew, leave, bundle, list, look, sequence, count } = self;
-        [join, renew, leave, bundle, list, look, sequence, count]
+    pub(crate) fn all(&self) -> [&Script; 9] {
+        let Self { join, renew, leave, bundle, list, look, keys, sequence, count } = self;
+        [join, renew, leave, bundle, list, look, keys, sequence, count]
     }
 }
 
@@ -100,7 +104,7 @@ impl Scripts {
 fn limits() -> String {
     format!(
         "local KEEP_MS, NUMBER_MAX, TICKETS_MAX = {KEEP_MS}, {NUMBER_MAX}, {LINE_TICKETS_MAX}\n\
-         local NEAR = {NEAR}\n\
+         local SHARES_MAX, NEAR = {WAITING_SHARES_MAX}, {NEAR}\n\
          -- What the head of a line with one ticket in it begins with.\n\
          local ALONE = {}\n",
         b'a'
@@ -111,6 +115,11 @@ impl Script {
     fn new(text: String) -> Self {
         let hash = redis::Script::new(&text).get_hash().to_owned();
         Self { text, hash }
+    }
+
+    /// The call of this script for no key in particular; its arguments follow.
+    pub(crate) fn on_none(&self) -> Cmd {
+        self.on_all(&[] as &[&str])
     }
 
     /// The call of this script for one key; its arguments follow.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
-use redis::{Cmd, FromRedisValue as _, RedisResult, Value, cmd};
+use redis::{Cmd, FromRedisValue as _, RedisResult, Value};
 use tenure_core::event::{Cursor, News, Scope};
 use tenure_core::{
-    Engine, Error, Key, Leave, Left, NUMBER_MAX, Patience, Place, Profile, Result, Sampler,
+    Cost, Engine, Error, Key, Leave, Left, NUMBER_MAX, Patience, Place, Profile, Result, Sampler,
     Standing, Tally, ThisRuntime, Ticket, Wake, Window, refusal,
 };
 
@@ -16,15 +16,18 @@ use crate::body::{self, micros};
 use crate::bundle::Wish;
 use crate::mail::Mail;
 use crate::reply::{self, Joined, Renewed};
-use crate::route::{Route, Routes};
+use crate::route::{Address, Route, Routes};
 use crate::script::{KEEP_MS, Script};
 use crate::settings::Settings;
 use crate::trouble;
 
 /// How often an onlooker looks.
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
-/// How many keys one step of a listing goes through.
+/// How many keys one step of a listing goes through: the server does nothing else meanwhile.
 const SCAN_STEP: u32 = 1000;
+/// What a call costs a server beyond what it measures itself, and a ticket that it shows: more than that, rather.
+const CALL_COST: Duration = Duration::from_micros(50);
+const TICKET_COST: Duration = Duration::from_micros(2);
 /// The server counts the lives of keys in whole milliseconds, from one that has begun already.
 const ROUNDING_MS: u64 = 1;
 /// The longest window of a count.
@@ -44,6 +47,8 @@ pub struct RedisStore {
     inbox: String,
     mail: Arc<Mail>,
     sampler: Sampler,
+    /// How busy looks keep the server.
+    cost: Arc<Cost>,
     host: ThisRuntime,
 }
 
@@ -73,9 +78,10 @@ impl RedisStore {
         for warning in &profile.warnings {
             tracing::warn!("{warning}");
         }
-        let (sampler, host) = (Sampler::new(LOOK_PAUSE), ThisRuntime::new());
+        let (cost, host) = (Arc::<Cost>::default(), ThisRuntime::new());
+        let sampler = Sampler::new(LOOK_PAUSE).at_cost(cost.clone());
         let (routes, realm) = (Arc::new(routes), "");
-        Ok(Self { settings, routes, realm, trouble, profile, inbox, mail, sampler, host })
+        Ok(Self { settings, routes, realm, trouble, profile, inbox, mail, sampler, cost, host })
     }
 
     /// Other lines over the same connections, none of which is one of these.
@@ -88,7 +94,8 @@ impl RedisStore {
             profile: self.profile.clone(),
             inbox: self.inbox.clone(),
             mail: self.mail.clone(),
-            sampler: Sampler::new(LOOK_PAUSE),
+            sampler: Sampler::new(LOOK_PAUSE).at_cost(self.cost.clone()),
+            cost: self.cost.clone(),
             host: self.host.clone(),
         }
     }
@@ -156,6 +163,32 @@ impl RedisStore {
             Value::BulkString(body) => Ok(Some(body::decode(&body)?.key)),
             _ => Err(trouble::strange(&self.settings.place)),
         }
+    }
+
+    /// The lines among some of one server's keys in which somebody stands.
+    async fn some_keys(&self, master: Option<&Address>, cursor: &str) -> Result<Step> {
+        let heads = format!("{}:{{{}v1.*}}", self.settings.prefix, self.realm);
+        let script = self.script(|scripts| &scripts.keys);
+        let mut call = script.on_none();
+        call.arg(cursor).arg(heads).arg(SCAN_STEP);
+        let answer = match self.routes.ask(master, &call).await? {
+            Err(trouble) if trouble::wants_scripts(&trouble) => {
+                self.answered(self.routes.ask(master, &script.load()).await?)?;
+                self.routes.ask(master, &call).await?
+            }
+            answer => answer,
+        };
+        let step = StepAnswer::from_redis_value(self.answered(answer)?);
+        let step = step.map_err(|_| trouble::strange(&self.settings.place))?;
+        let (next, seen, elsewhere, took_us) = step;
+        self.cost.add(CALL_COST + Duration::from_micros(took_us));
+        let mut keys = Vec::with_capacity(seen.len());
+        for body in seen {
+            keys.push(body::decode(&body)?.key);
+        }
+        let found = try_join_all(elsewhere.iter().map(|name| self.look(name))).await?;
+        keys.extend(found.into_iter().flatten());
+        Ok(Step { next, keys })
     }
 
     fn script(&self, which: fn(&crate::script::Scripts) -> &Script) -> &Script {
@@ -266,28 +299,23 @@ impl Engine for RedisStore {
         let route = self.routes.here().await?;
         let call = self.script(|scripts| &scripts.list).on(&self.name(key));
         let answer = self.answered(route.call(&call).await)?;
-        self.known(reply::line(&answer, key))?
+        let line = self.known(reply::line(&answer, key))??;
+        let tickets = u32::try_from(line.len()).unwrap_or(u32::MAX);
+        self.cost.add(CALL_COST + TICKET_COST * tickets);
+        Ok(line)
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
-        let pattern = format!("{}:{{{}v1.*}}", self.settings.prefix, self.realm);
         let mut keys = BTreeSet::new();
         for place in self.answered(self.routes.masters().await)? {
             let mut cursor = "0".to_owned();
             loop {
-                let mut scan = cmd("SCAN");
-                scan.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(SCAN_STEP);
-                let step = self.answered(self.routes.ask(place.as_ref(), &scan).await?)?;
-                let step = <(String, Vec<String>)>::from_redis_value(step);
-                let (next, names) = step.map_err(|_| trouble::strange(&self.settings.place))?;
-                let found = try_join_all(names.iter().map(|name| self.look(name))).await?;
-                keys.extend(
-                    found.into_iter().flatten().filter(|key| key.as_str().starts_with(prefix)),
-                );
-                if next == "0" {
+                let step = self.some_keys(place.as_ref(), &cursor).await?;
+                keys.extend(step.keys.into_iter().filter(|key| key.as_str().starts_with(prefix)));
+                if step.next == "0" {
                     break;
                 }
-                cursor = next;
+                cursor = step.next;
             }
         }
         Ok(keys.into_iter().collect())
@@ -325,6 +353,16 @@ impl Engine for RedisStore {
     async fn close(&self) {}
 }
 
+/// The next cursor, what may be seen of a ticket of each line, heads that were not read, microseconds.
+type StepAnswer = (String, Vec<Vec<u8>>, Vec<String>, u64);
+
+/// What one step through the keys of a server found.
+struct Step {
+    /// Where the next one begins.
+    next: String,
+    keys: Vec<Key>,
+}
+
 /// How long the key of a line lives if this ticket is alone in it.
 fn life_ms(ticket: &Ticket) -> u64 {
     micros(ticket.ttl).div_ceil(1000) + ROUNDING_MS + KEEP_MS
@@ -345,7 +383,11 @@ fn verdict(ticket: &Ticket, joined: &Joined) -> Result<Option<Place>> {
         Joined::In(place) => Ok(Some(place)),
         Joined::Busy => Ok(None),
         Joined::Mixed(of) => Err(refusal::other_capacity(key, of, ticket.share)),
+        Joined::OfAnother(ref owner) => Err(refusal::id_of_another(key, ticket.id, owner)),
         Joined::Full => Err(refusal::line_is_full(key)),
         Joined::NoNumbersLeft(number) => Err(refusal::no_numbers_left(key, number)),
+        Joined::TooManyShares(shares) => Err(Error::rejected(format!(
+            "{shares} different sizes wait in the line of {key:?}, which is as many as it takes: ask for one of those, or later"
+        ))),
     }
 }

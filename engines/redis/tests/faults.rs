@@ -9,6 +9,8 @@ mod bundles;
 mod clocks;
 #[path = "faults/cluster.rs"]
 mod cluster;
+#[path = "faults/costs.rs"]
+mod costs;
 #[path = "faults/crash.rs"]
 mod crash;
 #[path = "faults/crowds.rs"]

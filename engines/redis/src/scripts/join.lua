@@ -6,6 +6,11 @@ local floor = tonumber(ARGV[4] or 0)
 expire()
 local ticket = find(id)
 if ticket then
+  local owner = owner_of(select(5, unpack_ticket(ticket)))
+  if owner ~= owner_of(body) then
+    write()
+    return owner
+  end
   local answer = renew(id, ticket, take, ttl, floor, body)
   write()
   return answer
@@ -22,6 +27,10 @@ end
 if front and behind + 1 >= TICKETS_MAX then
   write()
   return {-2}
+end
+if front and not may_classify(take) then
+  write()
+  return {-4, SHARES_MAX}
 end
 -- What is known of the line may be older than what was given: the clock is above that.
 local number = math.max(last + 1, now, floor)

@@ -8,7 +8,8 @@
 --        :e  sorted set, end of life -> id: who leaves by itself next
 --        :t  hash, id -> ticket
 --        :o  set of shares, and :<share> a sorted set, number -> id, for each: only where those behind
---            ask for unequal shares, so that what stands ahead of one is summed without a walk.
+--            ask for unequal shares, so that what stands ahead of one is summed without a walk. `mixed` says
+--            how many there are.
 -- A card is what a client sends: share, capacity, id, then a body that the scripts do not read, but for
 -- the inbox and the ttl at its front. Served are the first ones, up to the number `edge`. Times are microseconds
 -- since 1970, by the server's clock.
@@ -32,6 +33,12 @@ end
 local function unpack_card(card)
   local take, capacity, at = struct.unpack('<I4I4', card)
   return take, capacity, string.sub(card, at, at + 15), (struct.unpack('<d', card, at + 32)), string.sub(card, at + 16)
+end
+
+-- Whose ticket it is: the body has it behind inbox, ttl and key.
+local function owner_of(body)
+  local at = 27 + struct.unpack('<I2', body, 25)
+  return string.sub(body, at + 2, at + 1 + struct.unpack('<I2', body, at))
 end
 
 local function read()
@@ -70,7 +77,7 @@ local function write()
     kept = latest + 2 * KEEP_MS * 1000
     local when = math.floor(kept / 1000)
     for _, name in ipairs({':l', ':e', ':t', ':o'}) do redis.call('PEXPIREAT', k .. name, when) end
-    if mixed == 1 then
+    if mixed > 0 then
       for _, other in ipairs(redis.call('SMEMBERS', k .. ':o')) do
         redis.call('PEXPIREAT', k .. ':' .. other, when)
       end
@@ -92,17 +99,23 @@ end
 
 -- Those behind: in and out of their keys.
 local function classify(who, number, take)
-  if take ~= common then
-    mixed = 1
-    redis.call('SADD', k .. ':o', take)
-    redis.call('ZADD', k .. ':' .. take, number, who)
-    -- A key that has just come to be does not expire yet.
-    if redis.call('ZCARD', k .. ':' .. take) == 1 then kept = 0 end
-  end
+  if take == common then return end
+  mixed = mixed + redis.call('SADD', k .. ':o', take)
+  redis.call('ZADD', k .. ':' .. take, number, who)
+  -- A key that has just come to be does not expire yet.
+  if redis.call('ZCARD', k .. ':' .. take) == 1 then kept = 0 end
 end
 
+-- A share that nobody asks for any more is not counted any more.
 local function declassify(who, take)
-  if take ~= common then redis.call('ZREM', k .. ':' .. take, who) end
+  if take == common then return end
+  redis.call('ZREM', k .. ':' .. take, who)
+  if redis.call('EXISTS', k .. ':' .. take) == 0 then mixed = mixed - redis.call('SREM', k .. ':o', take) end
+end
+
+-- Whether one more may stand behind with this share.
+local function may_classify(take)
+  return behind == 0 or take == common or mixed < SHARES_MAX or redis.call('SISMEMBER', k .. ':o', take) == 1
 end
 
 local function delete_behind()
@@ -126,7 +139,7 @@ local function put_behind(who, number, ends, take, ticket)
 end
 
 local function nobody_behind()
-  if mixed == 1 then redis.call('DEL', k .. ':o') end
+  if mixed > 0 then redis.call('DEL', k .. ':o') end
   behind, quiet, common, mixed, kept = 0, NUMBER_MAX, 0, 0, 0
 end
 
@@ -231,7 +244,7 @@ local function ahead_of(who, number)
   if not rank then return end
   local _, _, first_take = unpack_ticket(first)
   local sum, plain = first_take, rank
-  if mixed == 1 then
+  if mixed > 0 then
     for _, take in ipairs(redis.call('SMEMBERS', k .. ':o')) do
       local count = redis.call('ZCOUNT', k .. ':' .. take, '-inf', '(' .. string.format('%.0f', number))
       sum, plain = sum + take * count, plain - count
@@ -265,11 +278,14 @@ local function place(who, ticket)
   return place_behind(ticket, ahead_of(who, (unpack_ticket(ticket))))
 end
 
--- A sign of life, which also carries a note, and a share that can only shrink.
+-- A sign of life, which also carries a note, and a share that can only shrink. Nothing changes about a ticket
+-- that was told to leave: its life ends when it would have.
 local function renew(who, ticket, take, ttl, floor, body)
   local number, ends, had, told = unpack_ticket(ticket)
-  if told == 1 then return false end
+  if told == 1 then return place(who, ticket) end
   ends, take = math.max(ends, now + ttl), math.min(take, had)
+  -- Where there is no room for one more share it stays as it is, and the next sign of life carries it again.
+  if take < had and who ~= front and not may_classify(take) then take = had end
   latest, last = math.max(latest, ends), math.max(last, math.min(floor, NUMBER_MAX))
   ticket = pack(number, ends, take, 0, body)
   changed = true

@@ -1,10 +1,9 @@
--- The whole line: now, the edge, the capacity, then ids and tickets in turn.
+-- The whole line: now, the capacity, then ids and tickets in turn, those whose life has ended as well: whoever
+-- looks changes nothing, and so is not refused by a server that takes no writes.
 read()
-expire()
-write()
-local list = {now, edge, of}
+local list = {now, of}
 if front then
-  list[4], list[5] = front, first
+  list[3], list[4] = front, first
   local ids = behind > 0 and redis.call('ZRANGE', k .. ':l', 0, -1) or {}
   for from = 1, #ids, 1000 do
     local some = {unpack(ids, from, math.min(from + 999, #ids))}

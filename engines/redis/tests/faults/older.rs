@@ -202,9 +202,8 @@ fn tokens_grow_when_a_replica_of_a_cluster_that_lagged_takes_over() {
         let slot = cluster.slot_of(&head("a")).unwrap();
         let master = cluster.owner_of(slot).unwrap();
         let follows = format!("master_port:{}", master.port());
-        let is_replica = |node: &&Server| {
-            ask(node, "INFO replication").text().unwrap().contains(&follows)
-        };
+        let is_replica =
+            |node: &&Server| ask(node, "INFO replication").text().unwrap().contains(&follows);
         let replica = cluster.nodes().iter().find(is_replica).unwrap();
         tokens(&locks, "a").await;
         let newest = lag(master, replica, async || tokens(&locks, "a").await).await;

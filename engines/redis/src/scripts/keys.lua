@@ -1,0 +1,17 @@
+-- The lines that somebody stands in, among some of the server's keys. ARGV: a cursor, what the names of heads are
+-- like, and how many keys to go through. Answers the next cursor, what others may see of one ticket of each line,
+-- the names of heads that this server could not read, those of a slot that is on its way here, and how many
+-- microseconds all this took.
+local began = clock()
+local step = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', ARGV[3])
+local seen, elsewhere = {}, {}
+for _, k in ipairs(step[2]) do
+  local known, ticket = pcall(function() return look(k, redis.call('GET', k)) end)
+  if not known then
+    elsewhere[#elsewhere + 1] = k
+  elseif ticket then
+    seen[#seen + 1] = ticket
+  end
+end
+local ended = redis.call('TIME')
+return {step[1], seen, elsewhere, math.max(ended[1] * 1000000 + ended[2] - began, 0)}
