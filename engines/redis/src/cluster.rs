@@ -9,7 +9,9 @@ use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::{
     MultipleNodeRoutingInfo, Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr,
 };
-use redis::{Cmd, PushInfo, PushKind, RedisResult, TlsMode, Value, cmd};
+use redis::{
+    Cmd, ErrorKind, PushInfo, PushKind, RedisResult, ServerErrorKind, TlsMode, Value, cmd,
+};
 use tenure_core::{Error, Result, TicketId};
 use tokio::runtime::Handle;
 use tokio::sync::OnceCell;
@@ -17,6 +19,7 @@ use tokio::sync::OnceCell;
 use crate::calls::Told;
 use crate::facts::Facts;
 use crate::mail::Mail;
+use crate::once::{self, Once};
 use crate::route::Address;
 use crate::script::{Post, Scripts};
 use crate::settings::{Place, Settings};
@@ -26,6 +29,8 @@ use crate::{trouble, way};
 const SHARDED_SINCE: (u32, u32) = (7, 0);
 /// So many channels of lines in which nobody waits any more may stay subscribed.
 const IDLE_MAX: usize = 256;
+/// So often a call is sent that must be carried out once at most.
+const ONCE_TRIES: u32 = 4;
 
 /// One client of a cluster.
 pub(crate) struct Cluster {
@@ -34,6 +39,7 @@ pub(crate) struct Cluster {
     /// driver takes for the answer to whatever it has asked last: from then on, each answer goes to
     /// another question.
     ears: ClusterConnection,
+    once: Once,
     settings: Settings,
     scripts: Scripts,
     told: Told,
@@ -86,6 +92,7 @@ impl Cluster {
         let cluster = Arc::new(Self {
             connection,
             ears,
+            once: Once::default(),
             settings: settings.clone(),
             scripts,
             told: Told::default(),
@@ -123,10 +130,45 @@ impl Cluster {
         }
     }
 
-    /// How many replicas have what was written to this line.
-    pub(crate) async fn acknowledged(&self, wait: Cmd, key: &str) -> RedisResult<Value> {
-        let master = SingleNodeRoutingInfo::SpecificNode(Route::with_key(key, SlotAddr::Master));
-        self.connection.clone().route_command(wait, RoutingInfo::SingleNode(master)).await
+    /// The same, and then how many replicas have what was written: in one piece, since on another connection
+    /// than that of the call, WAIT counts replicas that have nothing of it.
+    pub(crate) async fn call_and_wait(
+        &self,
+        name: &str,
+        call: &Cmd,
+        wait: &Cmd,
+    ) -> RedisResult<(Value, Value)> {
+        let told = self.told.times();
+        match self.send_both(name, call, wait).await {
+            Err(trouble) if trouble::wants_scripts(&trouble) => {
+                self.told.once_more(told, self.tell_scripts()).await?;
+                self.send_both(name, call, wait).await
+            }
+            answer => answer,
+        }
+    }
+
+    /// Sends the call of a script, and never again once it may have been carried out.
+    pub(crate) async fn call_once(&self, call: &Cmd) -> RedisResult<Value> {
+        for _ in 1..ONCE_TRIES {
+            let told = self.told.times();
+            match self.once.call(&self.settings, call).await {
+                Err(trouble) if trouble::wants_scripts(&trouble) => {
+                    self.told.once_more(told, self.tell_scripts()).await?;
+                }
+                // The driver asks where the slot is now.
+                Err(trouble) if trouble.kind() == ErrorKind::Server(ServerErrorKind::Moved) => {}
+                answer => return answer,
+            }
+        }
+        self.once.call(&self.settings, call).await
+    }
+
+    async fn send_both(&self, name: &str, call: &Cmd, wait: &Cmd) -> RedisResult<(Value, Value)> {
+        let master = SingleNodeRoutingInfo::SpecificNode(Route::with_key(name, SlotAddr::Master));
+        let both = [call.clone(), wait.clone()];
+        let [answer, count] = once::in_one_piece(&self.connection, both, master).await?;
+        Ok((answer.extract_error()?, count.extract_error()?))
     }
 
     /// The addresses of all masters.
@@ -253,11 +295,11 @@ impl Cluster {
     }
 }
 
-async fn connect(client: ClusterClientBuilder) -> RedisResult<ClusterConnection> {
+pub(crate) async fn connect(client: ClusterClientBuilder) -> RedisResult<ClusterConnection> {
     client.build()?.get_async_connection().await
 }
 
-fn client(settings: &Settings) -> Result<ClusterClientBuilder> {
+pub(crate) fn client(settings: &Settings) -> Result<ClusterClientBuilder> {
     let Place::Cluster(hosts) = &settings.place else {
         return Err(Error::invalid("that is no cluster"));
     };

@@ -28,6 +28,7 @@ pub mod fence;
 mod lanes;
 mod link;
 mod mail;
+mod once;
 mod redlock;
 mod reply;
 mod route;

@@ -1,7 +1,7 @@
 //! Routes: from a verb to the server that keeps the line.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::{Cmd, RedisResult, Value, cmd};
@@ -30,6 +30,15 @@ pub(crate) enum Routes {
 pub(crate) struct Route<'a> {
     to: To<'a>,
     until: Instant,
+    /// Where what is written is to be acknowledged, and where that must travel with it.
+    keeps: Option<Keeps>,
+}
+
+/// What is asked together with a call, and what came of it.
+struct Keeps {
+    name: String,
+    wait: Cmd,
+    replicas: AtomicU64,
 }
 
 enum To<'a> {
@@ -89,7 +98,7 @@ impl Routes {
             }
             Self::Cluster(cluster) => To::Cluster(cluster),
         };
-        Ok(Route { to, until })
+        Ok(Route { to, until, keeps: None })
     }
 
     pub(crate) fn has_one_here(&self) -> bool {
@@ -165,10 +174,35 @@ impl Routes {
 }
 
 impl Route<'_> {
+    /// The same, for what the line with this name shall keep: to be [acknowledged](Self::acknowledged).
+    pub(crate) fn keeping(self, settings: &Settings, name: &str) -> Self {
+        let travels_along = settings.acks > 0 && matches!(self.to, To::Cluster(_));
+        let keeps = travels_along.then(|| Keeps {
+            name: name.to_owned(),
+            wait: wait(settings),
+            replicas: AtomicU64::new(0),
+        });
+        Self { keeps, ..self }
+    }
+
     pub(crate) async fn call(&self, call: &Cmd) -> RedisResult<Value> {
+        match (&self.to, &self.keeps) {
+            (To::Server(link, live), _) => self.in_time(link.call(live, call)).await,
+            (To::Cluster(cluster), None) => self.in_time(cluster.call(call)).await,
+            (To::Cluster(cluster), Some(Keeps { name, wait, replicas })) => {
+                let asked = Box::pin(cluster.call_and_wait(name, call, wait));
+                let (answer, count) = self.in_time(asked).await?;
+                replicas.store(counted(&count).unwrap_or(0), Ordering::Relaxed);
+                Ok(answer)
+            }
+        }
+    }
+
+    /// The same, for a call that must not be carried out twice.
+    pub(crate) async fn call_once(&self, call: &Cmd) -> RedisResult<Value> {
         match &self.to {
-            To::Server(link, live) => self.in_time(link.call(live, call)).await,
-            To::Cluster(cluster) => self.in_time(cluster.call(call)).await,
+            To::Server(..) => self.call(call).await,
+            To::Cluster(cluster) => self.in_time(Box::pin(cluster.call_once(call))).await,
         }
     }
 
@@ -220,32 +254,50 @@ impl Route<'_> {
     }
 
     /// Waits until enough replicas have what was written last.
-    pub(crate) async fn acknowledged(&self, settings: &Settings, name: &str) -> Result<()> {
+    pub(crate) async fn acknowledged(&self, settings: &Settings) -> Result<()> {
         if settings.acks == 0 {
             return Ok(());
         }
-        // The connection carries nothing else meanwhile, so it is not kept waiting for long.
-        let patience: Duration = settings.timeout / 4;
-        let mut wait = cmd("WAIT");
-        wait.arg(settings.acks).arg(patience.as_millis().max(1).to_string());
-        let read = |answer: RedisResult<Value>| match trouble::answered(settings, answer)? {
-            Value::Int(count) => Ok(u64::try_from(count).unwrap_or(0)),
-            _ => Err(trouble::strange(&settings.place)),
-        };
-        let count = match &self.to {
-            To::Server(link, live) => {
-                let ask = async { read(link.call(live, &wait).await) };
+        let count = match (&self.to, &self.keeps) {
+            (To::Server(link, live), _) => {
+                let ask = async {
+                    let answer = link.call(live, &wait(settings)).await;
+                    let count = counted(&trouble::answered(settings, answer)?);
+                    count.ok_or_else(|| trouble::strange(&settings.place))
+                };
                 let counted = timeout_at(self.until, live.acks.count(ask)).await;
                 counted.unwrap_or_else(|_| Err(trouble::late(&settings.place)))?
             }
-            To::Cluster(cluster) => read(self.in_time(cluster.acknowledged(wait, name)).await)?,
+            (To::Cluster(_), Some(keeps)) => keeps.replicas.load(Ordering::Relaxed),
+            (To::Cluster(_), None) => 0,
         };
         if count >= settings.acks.into() {
             return Ok(());
         }
         Err(Error::unavailable(format!(
-            "{count} replicas of {} took it down within {patience:?}, and {} were asked for",
-            settings.place, settings.acks
+            "{count} replicas of {} took it down within {:?}, and {} were asked for",
+            settings.place,
+            patience(settings),
+            settings.acks
         )))
+    }
+}
+
+/// For how long replicas may take to acknowledge. The connection carries nothing else meanwhile.
+fn patience(settings: &Settings) -> Duration {
+    settings.timeout / 4
+}
+
+fn wait(settings: &Settings) -> Cmd {
+    let mut wait = cmd("WAIT");
+    wait.arg(settings.acks).arg(patience(settings).as_millis().max(1).to_string());
+    wait
+}
+
+/// How many replicas that are, as WAIT says.
+fn counted(answer: &Value) -> Option<u64> {
+    match answer {
+        Value::Int(count) => u64::try_from(*count).ok(),
+        _ => None,
     }
 }

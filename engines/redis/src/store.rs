@@ -205,6 +205,7 @@ impl Engine for RedisStore {
         let route = self.routes.here().await?;
         route.trust(&self.settings, ticket)?;
         let (name, card) = (self.name(&ticket.key), body::card(ticket, &self.inbox));
+        let route = route.keeping(&self.settings, &name);
         let plain = ticket.floor == 0;
         let wish = plain.then(|| Wish::new('J', &name, &card, life_ms(ticket)));
         let call = || {
@@ -233,13 +234,13 @@ impl Engine for RedisStore {
         asking.is_in();
         self.learn(ticket, &place);
         // Where it is not, its owner asks again, or gives the ticket back.
-        route.acknowledged(&self.settings, &name).await?;
+        route.acknowledged(&self.settings).await?;
         Ok(Some(place))
     }
 
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        let route = self.routes.here().await?;
         let (name, card) = (self.name(&ticket.key), body::card(ticket, &self.inbox));
+        let route = self.routes.here().await?.keeping(&self.settings, &name);
         let plain = ticket.floor == 0;
         let wish = plain.then(|| Wish::new('R', &name, &card, life_ms(ticket)));
         let call = || {
@@ -252,7 +253,7 @@ impl Engine for RedisStore {
         match self.known(reply::renewed(&answer, ticket.ttl))? {
             Renewed::In(place) => {
                 self.learn(ticket, &place);
-                route.acknowledged(&self.settings, &name).await?;
+                route.acknowledged(&self.settings).await?;
                 Ok(Some(place))
             }
             Renewed::Out => {
@@ -342,7 +343,7 @@ impl Engine for RedisStore {
                 call
             }
         };
-        let answer = self.answered(route.call(&call).await)?;
+        let answer = self.answered(route.call_once(&call).await)?;
         let (verdict, tally) = self.known(reply::tallied(&answer))?;
         if verdict < 0 {
             return Err(refusal::count_is_full(key, tally.value, by));

@@ -35,6 +35,8 @@ mod pause;
 mod refusals;
 #[path = "faults/replies.rs"]
 mod replies;
+#[path = "faults/resent.rs"]
+mod resent;
 #[path = "faults/runtimes.rs"]
 mod runtimes;
 #[path = "faults/secrets.rs"]

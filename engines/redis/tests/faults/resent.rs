@@ -1,0 +1,118 @@
+//! A cluster's driver sends again what was lost: never a count, and never WAIT apart from what it is for.
+
+use std::time::Duration;
+
+use tenure_conformance::fault::{Act, Match, Proxy};
+use tenure_core::{Engine as _, Key, Kind, Patience, Window};
+use tenure_servers::redis::{Cluster, Server};
+
+use super::stage::{LONG, assert_refused, head, play, proxy_to, store, ticket, until};
+
+/// A cluster whose clients reach one of its masters by a way that can be spoiled.
+struct Wire {
+    cluster: Cluster,
+    proxy: Proxy,
+}
+
+impl Wire {
+    /// The way leads to the master that has this key, whose replica stands still from now on.
+    async fn to_owner_of(key: &str) -> Self {
+        let cluster = Cluster::with_replicas(1).unwrap();
+        let owner = cluster.owner_of(cluster.slot_of(key).unwrap()).unwrap();
+        replica_of(&cluster, owner).freeze().unwrap();
+        let proxy = proxy_to(owner);
+        let port = proxy.port().to_string();
+        owner.command(&["CONFIG", "SET", "cluster-announce-port", &port]).unwrap();
+        until("all nodes tell clients of the way", async || {
+            let nodes = cluster.nodes().iter().filter(|node| node.port() != owner.port());
+            let mut masters = nodes.take(2);
+            masters.all(|node| {
+                let shown = node.command(&["CLUSTER", "NODES"]).unwrap().text().unwrap();
+                shown.contains(&format!("127.0.0.1:{port}@"))
+            })
+        })
+        .await;
+        Self { cluster, proxy }
+    }
+
+    fn url(&self) -> String {
+        format!("redis+cluster://127.0.0.1:{}", self.proxy.port())
+    }
+}
+
+fn replica_of<'a>(cluster: &'a Cluster, owner: &Server) -> &'a Server {
+    let is_its = |node: &&Server| {
+        let role = node.command(&["ROLE"]).unwrap();
+        role.at(0).unwrap().text().unwrap() == "slave"
+            && role.at(2).unwrap().integer().unwrap() == i64::from(owner.port())
+    };
+    cluster.nodes().iter().find(is_its).expect("each master has one")
+}
+
+#[test]
+fn a_windowed_count_whose_answer_was_lost_is_counted_once() {
+    play(async || {
+        let key = Key::new("a").unwrap();
+        let wire = Wire::to_owner_of(&(head("a") + ":c")).await;
+        let store = store(&wire.url()).await;
+        let window = Some(Window { per: Duration::from_secs(3600), limit: None });
+        assert_eq!(store.tally(&key, 1, window).await.unwrap().value, 1);
+        for (act, counted) in [(Act::CutBefore, 1), (Act::CutAfter, 2)] {
+            wire.proxy.on(Match::request_containing("EVALSHA"), act);
+            let lost = store.tally(&key, 1, window).await;
+            assert_refused(lost, Kind::Unavailable, &["127.0.0.1"]);
+            until("it answers again", async || {
+                store.tally(&key, 0, window).await.is_ok_and(|now| now.value == counted)
+            })
+            .await;
+        }
+    });
+}
+
+#[test]
+fn a_count_follows_its_slot() {
+    play(async || {
+        let cluster = Cluster::start().unwrap();
+        let (store, key) = (store(&cluster.url()).await, Key::new("a").unwrap());
+        let window = Some(Window { per: Duration::from_secs(3600), limit: None });
+        let slot = cluster.slot_of(&(head("a") + ":c")).unwrap();
+        let from = cluster.owner_of(slot).unwrap();
+        let to = cluster.nodes().iter().find(|it| it.port() != from.port()).unwrap();
+        let count = async || store.tally(&key, 1, window).await.unwrap().value;
+        assert_eq!(count().await, 1);
+        let relocation = cluster.relocate(slot, to).unwrap();
+        assert_eq!(count().await, 2);
+        relocation.carry().unwrap();
+        assert_eq!(count().await, 3);
+        relocation.finish().unwrap();
+        assert_eq!(count().await, 4);
+        to.command(&["SCRIPT", "FLUSH"]).unwrap();
+        assert_eq!(count().await, 5);
+    });
+}
+
+#[test]
+fn a_new_connection_acknowledges_nothing_that_went_over_an_old_one() {
+    play(async || {
+        let wire = Wire::to_owner_of(&head("a")).await;
+        let store = store(&(wire.url() + "?acks=1")).await;
+        let own = ticket("a", LONG);
+        let told = ["0 replicas", "1 were asked for"];
+        assert_refused(store.join(&own, Patience::Wait).await, Kind::Unavailable, &told);
+        // On a connection that has written nothing, WAIT counts every replica that there is.
+        for words in ["EVALSHA", "WAIT"] {
+            wire.proxy.on(Match::request_containing(words), Act::CutBefore);
+            let joined = store.join(&own, Patience::Wait).await;
+            assert_refused(joined, Kind::Unavailable, &told);
+            wire.proxy.on(Match::request_containing(words), Act::CutBefore);
+            assert_refused(store.renew(&own).await, Kind::Unavailable, &told);
+        }
+        for node in wire.cluster.nodes() {
+            node.thaw().unwrap();
+        }
+        until("the replica has it", async || {
+            store.renew(&own).await.is_ok_and(|place| place.is_some())
+        })
+        .await;
+    });
+}
