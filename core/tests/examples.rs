@@ -57,7 +57,8 @@ fn every_public_type_has_an_example_that_runs() {
 fn a_type_without_one_is_found() {
     let bare = "/// A word.\n#[derive(Debug)]\npub struct Bare(u8);\n";
     let drawn = "/// ```text\n/// a picture\n/// ```\npub enum Drawn {}\n";
-    let shown = "/// A word.\n///\n/// ```\n/// assert!(true);\n/// ```\n#[must_use]\npub trait Shown {}\n";
+    let shown =
+        "/// A word.\n///\n/// ```\n/// assert!(true);\n/// ```\n#[must_use]\npub trait Shown {}\n";
     assert_eq!(without_example(bare), ["Bare"]);
     assert!(without_example(shown).is_empty());
     assert_eq!(without_example(&format!("{shown}{bare}")), ["Bare"]);

@@ -24,6 +24,11 @@ impl AnyEngine {
     pub fn new(engine: impl Engine) -> Self {
         Self(Arc::new(engine))
     }
+
+    /// The same for an engine that others use, too.
+    pub(crate) fn sharing(engine: Arc<impl Engine>) -> Self {
+        Self(engine)
+    }
 }
 
 type Boxed<'a, T> = std::pin::Pin<Box<dyn std::future::Future<Output = T> + Send + 'a>>;

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 
+use super::AnyEngine;
 use crate::event::{Cursor, News, Scope};
+use crate::sweep::{Sweeper, Trace};
 use crate::{
     Engine, Error, Host, Key, Leave, Left, Patience, Place, Profile, Result, Standing, Tally,
     Ticket, Time, Wake, Window,
@@ -36,8 +38,10 @@ const TELLING: u32 = 16;
 /// # Ok::<(), tenure_core::Error>(()) }).unwrap();
 /// ```
 pub struct Retry<E> {
-    engine: E,
+    engine: Arc<E>,
     host: Arc<dyn Host>,
+    /// Takes out what an attempt that was not answered may still put into a line.
+    sweeper: Arc<Sweeper>,
     times: u32,
     pause: Duration,
     /// The longest that all attempts take together.
@@ -48,7 +52,9 @@ impl<E: Engine> Retry<E> {
     /// Up to `times` more attempts, the first after `pause`, each next after twice as long.
     pub fn new(engine: E, host: Arc<dyn Host>, times: u32, pause: Duration) -> Self {
         let within = engine.profile().answers_within.saturating_mul(2);
-        Self { engine, host, times, pause, within }
+        let engine = Arc::new(engine);
+        let sweeper = Sweeper::new(AnyEngine::sharing(engine.clone()), host.clone());
+        Self { engine, host, sweeper, times, pause, within }
     }
 
     /// The engine itself.
@@ -88,6 +94,28 @@ impl<E: Engine> Retry<E> {
         }
         outcome
     }
+
+    /// The same for what changes a line. If an attempt was not answered, a later one that is refused says
+    /// nothing about it: the outcome stays unknown.
+    async fn change<T, F: Future<Output = Result<T>>>(
+        &self,
+        mut attempt: impl FnMut(u32) -> F,
+    ) -> Result<T> {
+        let mut unanswered = 0;
+        let outcome = self.again(|before| {
+            unanswered = before;
+            attempt(before)
+        });
+        match outcome.await {
+            Err(error) if unanswered > 0 && !error.is_unknown() => {
+                Err(Error::unavailable(format!(
+                    "{error}; an earlier attempt was not answered, and may have been carried out"
+                ))
+                .caused_by(error))
+            }
+            outcome => outcome,
+        }
+    }
 }
 
 impl<E: Engine> Engine for Retry<E> {
@@ -98,7 +126,15 @@ impl<E: Engine> Engine for Retry<E> {
     }
 
     async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
-        self.again(|_| self.engine.join(ticket, patience)).await
+        self.change(|before| async move {
+            let joined = self.engine.join(ticket, patience).await;
+            if before > 0 && matches!(joined, Ok(None)) {
+                // Its owner goes away, and an earlier attempt may come in yet.
+                self.sweeper.give_back(ticket.clone(), Trace::Joining);
+            }
+            joined
+        })
+        .await
     }
 
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
@@ -106,7 +142,7 @@ impl<E: Engine> Engine for Retry<E> {
     }
 
     async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
-        self.again(|before| async move {
+        self.change(|before| async move {
             match self.engine.leave(ticket, how).await {
                 Ok(Left::Absent) if before > 0 => Ok(Left::Unsure),
                 answer => answer,
@@ -142,11 +178,12 @@ impl<E: Engine> Engine for Retry<E> {
     async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
         match window {
             Some(_) => self.engine.tally(key, by, window).await,
-            None => self.again(|_| self.engine.tally(key, by, None)).await,
+            None => self.change(|_| self.engine.tally(key, by, None)).await,
         }
     }
 
     async fn close(&self) {
+        self.sweeper.settled().await;
         self.engine.close().await;
     }
 }
