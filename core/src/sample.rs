@@ -67,7 +67,7 @@ struct Seen {
 }
 
 /// Every ticket in scope at one moment.
-type Look = BTreeMap<(Key, u64, TicketId), (Ticket, Place)>;
+type Look = HashMap<(Key, TicketId), (Ticket, Place)>;
 
 impl Sampler {
     /// Looks again after each such pause.
@@ -178,13 +178,14 @@ async fn look(engine: &impl Engine, scope: &Scope) -> Result<Look> {
     let mut look = Look::new();
     for key in keys {
         for (ticket, place) in engine.line(&key).await? {
-            look.insert((key.clone(), place.number, ticket.id), (ticket, place));
+            look.insert((key.clone(), ticket.id), (ticket, place));
         }
     }
     Ok(look)
 }
 
-/// First what left, then what came, each line in its own order.
+/// First what left, then what came, each line in its own order. A ticket is known by its id: its number may
+/// be another one when it is served, where several stores have to agree on it.
 fn changes(before: &Look, now: &Look, at_us: u64) -> Vec<Event> {
     let event = |what, (ticket, place): &(Ticket, Place)| Event {
         at_us,
@@ -193,12 +194,12 @@ fn changes(before: &Look, now: &Look, at_us: u64) -> Vec<Event> {
         number: place.number,
     };
     let mut events = Vec::new();
-    for (id, old) in before {
+    for (id, old) in in_order(before) {
         if !now.contains_key(id) {
             events.push(event(What::Left, old));
         }
     }
-    for (id, new) in now {
+    for (id, new) in in_order(now) {
         let old = before.get(id);
         let holds = |place: &Place| place.standing == Standing::Holding;
         if old.is_none() {
@@ -215,4 +216,10 @@ fn changes(before: &Look, now: &Look, at_us: u64) -> Vec<Event> {
         }
     }
     events
+}
+
+fn in_order(look: &Look) -> Vec<(&(Key, TicketId), &(Ticket, Place))> {
+    let mut tickets: Vec<_> = look.iter().collect();
+    tickets.sort_unstable_by_key(|((key, id), (_, place))| (key, place.number, *id));
+    tickets
 }
