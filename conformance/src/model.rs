@@ -133,6 +133,14 @@ async fn play(
 }
 
 impl Field {
+    /// So much of the capacity. All of one is a mutex, which every store keeps.
+    fn share(self, take: u32) -> Share {
+        match self.capacity {
+            1 => Share::WHOLE,
+            capacity => Share::new(take, capacity).expect("it fits"),
+        }
+    }
+
     fn steps(self, chance: &mut Chance) -> Vec<Step> {
         (0..STEPS).map(|_| self.any_step(chance)).collect()
     }
@@ -182,7 +190,7 @@ impl<'a> Both<'a> {
     async fn step(&mut self, step: Step) -> Result<(), String> {
         match step {
             Step::Join { owner, take, brief, patience } => {
-                let share = Share::new(take, self.field.capacity).expect("it fits");
+                let share = self.field.share(take);
                 let ticket = self.arena.ticket(&self.name, share);
                 let ttl = self.ttl(brief);
                 let ticket = Ticket { ttl, ..ticket };
@@ -200,10 +208,10 @@ impl<'a> Both<'a> {
                 }
             }
             Step::Renew { owner, take, brief } => {
-                let (ttl, capacity) = (self.ttl(brief), self.field.capacity);
+                let (ttl, field) = (self.ttl(brief), self.field);
                 if let Some(ticket) = &mut self.tickets[owner] {
                     let take = take.min(ticket.share.take());
-                    ticket.share = Share::new(take, capacity).expect("it fits");
+                    ticket.share = field.share(take);
                     ticket.ttl = ttl;
                     self.renew(owner).await?;
                 }

@@ -168,7 +168,11 @@ async fn waiting_in_vain_leaves_nothing_behind(arena: &Arena, kind: Kind) {
     let guard = stage.of(&locks).lock().await.unwrap();
     for time in [Duration::from_nanos(1), Duration::from_millis(1), arena.beat()] {
         let waited = arena.soon("a wait ends", stage.of(&others).lock_within(time)).await;
-        assert!(waited.unwrap().is_none());
+        match waited {
+            Ok(grip) => assert!(grip.is_none()),
+            // In so little time a store need not answer.
+            Err(error) => assert!(error.is_unknown() && time < arena.beat(), "{error}"),
+        }
         arena.soon("it is given back", others.settled()).await;
         assert_eq!(locks.line("k").await.unwrap().len(), stage.others() + 1);
     }

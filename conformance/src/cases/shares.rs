@@ -42,7 +42,7 @@ pub(crate) async fn a_writer_keeps_everybody_out(arena: &Arena) {
     assert!(two.try_read().await.unwrap().is_none());
     assert!(one.try_read().await.unwrap().is_none(), "it does not read what it writes");
     assert!(two.try_write().await.unwrap().is_none());
-    assert!(two.write_within(Duration::from_millis(1)).await.unwrap().is_none());
+    assert!(two.write_within(arena.beat()).await.unwrap().is_none());
     let mut reading = Box::pin(two.read());
     arena.not_now("somebody reads while another writes", &mut reading).await;
     writer.release().await.unwrap();

@@ -132,6 +132,8 @@ pub(crate) async fn renewing_twice_is_renewing_once(arena: &Arena) {
 }
 
 pub(crate) async fn an_id_of_another_owner_is_refused(arena: &Arena) {
+    let knows = arena.profile().await.fair;
+    needs!(arena, knows, "its stores know the tries of a ticket, each by an id of its own");
     let (client, copy) = (arena.client().await, arena.client().await);
     let mine = arena.ticket("k", MUTEX);
     client.holds(&mine).await;

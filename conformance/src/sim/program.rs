@@ -83,7 +83,11 @@ impl Program {
         match self.ask(key, *kind, wish).await {
             Ok(Some(got)) => self.hold(got).await,
             Ok(None) => self.referee.note(|| format!("{} goes without {key}", self.name)),
-            Err(error) => self.hear(&error, false),
+            // A store need not answer sooner than a message takes, a few times over.
+            Err(error) => {
+                let brief = matches!(wish, Wish::Within(time) if time < self.plan.ttl / 20);
+                self.hear(&error, brief && error.is_unknown());
+            }
         }
     }
 
