@@ -4,9 +4,12 @@ mod ask;
 mod attempt;
 mod board;
 mod book;
+mod breaking;
 mod numbers;
+mod owed;
 mod poll;
 mod rest;
+mod stores;
 mod turn;
 mod view;
 
@@ -15,17 +18,22 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures_util::future::join;
+use futures_util::StreamExt as _;
+use futures_util::future::{join, join_all};
+use futures_util::stream::FuturesUnordered;
 
+use self::ask::kept;
+use self::attempt::Attempt;
 pub use self::board::{Answered, Board};
 use self::book::{Known, Stage};
 use self::numbers::Numbers;
 use self::rest::Rest;
+use self::stores::{Node, Stores};
+use self::turn::Turn;
 use super::AnyEngine;
 use crate::event::{Cursor, News, Scope};
 use crate::profile::{Fence, Liveness, Profile, Sight, Survives};
 use crate::sample::Sampler;
-use crate::sweep::Sweeper;
 use crate::{
     Engine, Error, Host, Key, Leave, Left, Patience, Place, Result, SHARE_OF_MAX, Standing, Tally,
     Ticket, TicketId, Wake, Window,
@@ -73,10 +81,9 @@ const LOOK_PAUSE: Duration = Duration::from_millis(100);
 /// ```
 pub struct Quorum {
     name: &'static str,
-    board: Board,
-    nodes: Arc<[Node]>,
+    stores: Stores,
     /// Where those who wait stand in line.
-    turns: Vec<Node>,
+    turns: Stores,
     host: Arc<dyn Host>,
     /// How long one store may take to answer.
     patience: Duration,
@@ -89,18 +96,6 @@ pub struct Quorum {
     sampler: Sampler,
 }
 
-#[derive(Clone)]
-struct Node {
-    engine: AnyEngine,
-    sweeper: Arc<Sweeper>,
-}
-
-impl Node {
-    fn new(engine: AnyEngine, host: &Arc<dyn Host>) -> Self {
-        Self { sweeper: Sweeper::new(engine.clone(), host.clone()), engine }
-    }
-}
-
 impl Quorum {
     /// A lock over these stores, each of which may take `patience` to answer.
     pub fn new(
@@ -108,20 +103,22 @@ impl Quorum {
         host: Arc<dyn Host>,
         patience: Duration,
     ) -> Result<Self> {
-        let nodes: Arc<[Node]> = nodes.into_iter().map(|engine| Node::new(engine, &host)).collect();
-        let board = Board::new((1..=nodes.len()).map(|count| format!("store {count}")));
-        if nodes.len() < NODES_MIN {
+        let rest = Rest::new(host.clone(), patience);
+        let stores = Stores::new(nodes, &host, &rest);
+        if stores.nodes.len() < NODES_MIN {
             return Err(Error::invalid(format!(
                 "a majority of {} stores is no protection: name at least {NODES_MIN}",
-                nodes.len()
+                stores.nodes.len()
             )));
+        }
+        for node in &stores.nodes {
+            refuse_without_leases(&node.engine.profile())?;
         }
         Ok(Self {
             name: "quorum",
-            board,
-            nodes,
-            turns: Vec::new(),
-            rest: Rest::new(host.clone(), patience),
+            turns: Stores::new([], &host, &rest),
+            stores,
+            rest,
             host,
             patience,
             tickets: Mutex::default(),
@@ -133,37 +130,96 @@ impl Quorum {
 
     /// The same under the name of a kind of quorum, with a name for each of its stores, in their order.
     #[must_use]
-    pub fn named(self, name: &'static str, stores: impl IntoIterator<Item = String>) -> Self {
+    pub fn named(mut self, name: &'static str, stores: impl IntoIterator<Item = String>) -> Self {
         let board = Board::new(stores);
-        assert_eq!(board.answers().len(), self.nodes.len(), "every store has one name");
-        Self { name, board, ..self }
+        assert_eq!(board.answers().len(), self.stores.nodes.len(), "every store has one name");
+        self.stores.board = board;
+        Self { name, ..self }
     }
 
     /// The same with a line for those who wait, kept by the first of these that answers: the same stores, most
     /// likely, under names that the locks themselves do not use.
     #[must_use]
     pub fn with_turns(self, stores: impl IntoIterator<Item = AnyEngine>) -> Self {
-        let turns = stores.into_iter().map(|engine| Node::new(engine, &self.host)).collect();
-        Self { turns, ..self }
+        Self { turns: Stores::new(stores, &self.host, &self.rest), ..self }
     }
 
     /// How each store answered last, now and later.
     pub fn board(&self) -> Board {
-        self.board.clone()
+        self.stores.board.clone()
     }
 
-    fn majority(&self) -> usize {
-        self.nodes.len() / 2 + 1
-    }
-
-    fn refuse_unsafe(ticket: &Ticket) -> Result<()> {
-        match ticket.share.of() {
-            1 | SHARE_OF_MAX => Ok(()),
-            of => Err(Error::unsupported(format!(
-                "a quorum cannot keep a capacity of {of}: majorities share one store, but more than two of them need not; \
-                 use a mutex, a reader-writer lock, or one store"
-            ))),
+    /// A ticket that holds is renewed, and so is its place among those who wait.
+    async fn renew_held(
+        &self,
+        ticket: &Ticket,
+        number: u64,
+        attempt: &Attempt,
+        turn: Option<&Turn>,
+    ) -> Result<Option<Place>> {
+        let asked = Ticket { id: attempt[0].ticket.id, ..ticket.clone() };
+        let renewed = self.renew_everywhere(asked);
+        let (poll, has_turn) = join(renewed, self.keep_turn_of_holder(ticket, turn)).await;
+        let majority = self.stores.majority();
+        let told = poll.answers().flatten().count() - kept(&poll).count();
+        if kept(&poll).count() >= majority {
+            let life = kept(&poll).filter_map(|place| place.life).min();
+            // Whoever was taken out while it waited, and came to hold at that moment, is told now.
+            return Ok(Some(Place { leaving: !has_turn, ..held(number, life) }));
         }
+        if kept(&poll).count() + poll.silent() >= majority {
+            return Err(poll.too_few("renewed", majority));
+        }
+        // No majority keeps it any more. Its owner gives back what is left when it has stopped.
+        Ok((told > 0).then(|| Place { leaving: true, ..held(number, None) }))
+    }
+
+    /// Returns once a majority has something to tell to the one that holds: it was told to leave, most likely.
+    async fn await_break(&self, ticket: &Ticket, attempt: TicketId) {
+        let asked = Ticket { id: attempt, ..ticket.clone() };
+        let watch = |node: &Arc<Node>| {
+            let (node, asked) = (node.clone(), asked.clone());
+            async move { node.engine.watch(&asked, Standing::Holding).await }
+        };
+        let mut watches: FuturesUnordered<_> = self.stores.nodes.iter().map(watch).collect();
+        let mut rung = 0;
+        while let Some(wake) = watches.next().await {
+            rung += usize::from(wake.is_ok());
+            if rung >= self.stores.majority() {
+                return;
+            }
+        }
+        // The heartbeat will tell.
+        std::future::pending().await
+    }
+}
+
+/// Majorities share one store, but more than two of them need not: three holders of "2 of 2" could each have
+/// two of three stores. So whoever holds alone is kept, and whoever does not is kept from nobody but those.
+fn refuse_unsafe(ticket: &Ticket) -> Result<()> {
+    let (take, of) = (ticket.share.take(), ticket.share.of());
+    if of == SHARE_OF_MAX && (take == 1 || take == of) {
+        return Ok(());
+    }
+    let key = &ticket.key;
+    let kind = if of == SHARE_OF_MAX {
+        format!("{take} shares of the reader-writer lock {key:?}")
+    } else {
+        format!("{key:?} as a semaphore of {of}")
+    };
+    Err(Error::unsupported(format!(
+        "a quorum cannot keep {kind}: it keeps mutexes, readers and writers; take one store for anything else"
+    )))
+}
+
+/// What a failed client left in a store must end there by itself.
+fn refuse_without_leases(profile: &Profile) -> Result<()> {
+    match profile.liveness {
+        Liveness::Lease | Liveness::Process => Ok(()),
+        Liveness::Kernel | Liveness::Session => Err(Error::unsupported(format!(
+            "a quorum cannot be made of {}: its tickets have no ttl of their own; take stores that keep leases",
+            profile.name
+        ))),
     }
 }
 
@@ -175,7 +231,7 @@ fn held(number: u64, life: Option<Duration>) -> Place {
 /// which this is if it has one, and for which it can get another.
 fn trying(place: Option<Place>) -> Place {
     Place {
-        number: 0,
+        number: place.map_or(0, |place| place.number),
         standing: Standing::Waiting,
         ahead: place.map_or(1, |place| place.ahead.max(1)),
         life: None,
@@ -186,7 +242,8 @@ fn trying(place: Option<Place>) -> Place {
 
 impl Engine for Quorum {
     fn profile(&self) -> Profile {
-        let nodes: Vec<Profile> = self.nodes.iter().map(|node| node.engine.profile()).collect();
+        let nodes: Vec<Profile> =
+            self.stores.nodes.iter().map(|node| node.engine.profile()).collect();
         let all = |holds: fn(&Survives) -> bool| nodes.iter().all(|node| holds(&node.survives));
         Profile {
             name: self.name,
@@ -203,25 +260,31 @@ impl Engine for Quorum {
                 clock_step: all(|node| node.clock_step),
                 full_memory: all(|node| node.full_memory),
             },
-            warnings: nodes.iter().flat_map(|node| node.warnings.clone()).collect(),
+            warnings: nodes
+                .iter()
+                .flat_map(|node| node.warnings.clone())
+                .chain(self.stores.board.warnings())
+                .collect(),
             rounding: nodes.iter().map(|node| node.rounding).max().unwrap_or_default(),
-            answers_within: self.patience * 3,
+            // A sign of life in a line of turns, a look for a break, a place in another line, a try, a number.
+            answers_within: self.patience
+                * u32::try_from(self.turns.nodes.len() + 4).unwrap_or(u32::MAX),
             quick: false,
         }
     }
 
     async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
-        Self::refuse_unsafe(ticket)?;
+        refuse_unsafe(ticket)?;
         if let Some(Known { stage: Stage::Holding { .. }, .. }) = self.known(ticket.id) {
             return self.renew(ticket).await;
         }
         let fresh = Known { stage: Stage::Trying(0), turn: None };
         self.tickets().entry(ticket.id).or_insert(fresh);
-        let mut joined = self.try_join(ticket).await;
+        let mut joined = self.try_join(ticket, 0).await;
         if let Ok(None) = joined
             && patience == Patience::Wait
         {
-            joined = self.stand_in_line(ticket).await.map(|place| Some(trying(place)));
+            joined = Ok(Some(trying(self.stand_in_line(ticket).await)));
         }
         // Where it is in, or may be, its owner goes on with it, or gives it back.
         if !matches!(&joined, Ok(Some(_))) && !joined.as_ref().is_err_and(Error::is_unknown) {
@@ -232,70 +295,52 @@ impl Engine for Quorum {
 
     /// A ticket that holds is renewed; one that does not waits for its turn, or tries again.
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        let known = self.known(ticket.id);
-        let Some(known) = known else { return Ok(None) };
-        let Stage::Holding { attempt, number, .. } = known.stage else {
-            return self.wait_or_try(ticket, known).await.map(Some);
-        };
-        let renewed = self.renew_everywhere(Ticket { id: attempt, ..ticket.clone() });
-        let poll = match known.turn {
-            None => renewed.await,
-            // Whoever is behind is not told any sooner if it fails.
-            Some(turn) => join(renewed, self.keep_turn(ticket, turn)).await.0,
-        };
-        let kept: Vec<&Place> = poll.answers().flatten().filter(|place| !place.leaving).collect();
-        if kept.len() >= self.majority() {
-            let life = kept.iter().filter_map(|place| place.life).min();
-            return Ok(Some(held(number, life)));
+        refuse_unsafe(ticket)?;
+        let Some(known) = self.known(ticket.id) else { return Ok(None) };
+        match &known.stage {
+            Stage::Trying(_) => self.wait_or_try(ticket, known).await,
+            Stage::Holding { number, attempt } => {
+                self.renew_held(ticket, *number, attempt, known.turn.as_ref()).await
+            }
         }
-        if kept.len() + poll.silent() >= self.majority() {
-            return Err(poll.too_few("renewed", self.majority()));
-        }
-        // No majority can have it any more. Its owner still gives back what is left.
-        self.forget(ticket);
-        Ok(None)
     }
 
     async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
-        let known = self.known(ticket.id);
-        let Some(Known { stage, turn }) = known else {
-            return self.leave_by_name(ticket, how).await;
-        };
-        match (stage, how) {
+        let Some(known) = self.known(ticket.id) else { return self.take_out(ticket, how).await };
+        if let (Stage::Holding { attempt, .. }, Leave::Soon) = (&known.stage, how) {
+            let attempt = Ticket { id: attempt[0].ticket.id, ..ticket.clone() };
+            return self.leave_everywhere(&attempt, how).await;
+        }
+        self.forget(ticket);
+        match known.stage {
             // Each of its tries has left all stores.
-            (Stage::Trying(_), _) => {
-                self.forget(ticket);
+            Stage::Trying(_) => {
+                self.pass_turn(known.turn).await;
                 Ok(Left::Waiting)
             }
-            (Stage::Holding { attempt, .. }, Leave::Soon) => {
-                self.leave_everywhere(&Ticket { id: attempt, ..ticket.clone() }, how).await
-            }
-            (Stage::Holding { attempt, late, .. }, Leave::Now) => {
-                self.tickets().remove(&ticket.id);
-                let attempt = Ticket { id: attempt, ..ticket.clone() };
-                // The next one is let in right behind, and finds the stores free.
-                let pass = async {
-                    if let Some(turn) = turn {
-                        self.pass_turn(ticket, turn);
-                    }
-                };
-                join(self.give_up(&attempt, &late), pass).await.0
+            // The next one is let in right behind, and finds the stores free.
+            Stage::Holding { attempt, .. } => {
+                join(self.give_up(attempt), self.pass_turn(known.turn)).await.0
             }
         }
     }
 
     async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
-        let known = self.known(ticket.id);
-        match (known.map(|known| (known.stage, known.turn)), seen) {
+        let Some(Known { stage, turn }) = self.known(ticket.id) else { return Ok(Wake::Look) };
+        match (stage, seen, turn) {
             // Its life runs from the try that succeeded, which nobody but a renewal can tell.
-            (Some((Stage::Holding { .. }, _)), Standing::Waiting)
-            | (None, _)
-            | (Some((Stage::Trying(_), _)), Standing::Holding) => {}
-            (Some((Stage::Holding { .. }, _)), Standing::Holding) => std::future::pending().await,
-            (Some((Stage::Trying(_), Some(turn))), Standing::Waiting) if !turn.has_come => {
+            (Stage::Holding { .. }, Standing::Waiting, _)
+            | (Stage::Trying(_), Standing::Holding, _) => {}
+            (Stage::Holding { attempt, .. }, Standing::Holding, turn) => {
+                let id = attempt[0].ticket.id;
+                // What this client owes is not kept alive by whoever only listens.
+                drop((attempt, turn));
+                self.await_break(ticket, id).await;
+            }
+            (Stage::Trying(_), Standing::Waiting, Some(turn)) if !turn.has_come() => {
                 self.await_turn(ticket, turn).await;
             }
-            (Some((Stage::Trying(tries), _)), Standing::Waiting) => {
+            (Stage::Trying(tries), Standing::Waiting, turn) => {
                 let grown = tries.min(TRIES_GROWING);
                 let pause = PAUSE_FIRST * 3u32.pow(grown) / 2u32.pow(grown);
                 if let Some(Known { stage: Stage::Trying(tries), .. }) =
@@ -303,7 +348,8 @@ impl Engine for Quorum {
                 {
                     *tries += 1;
                 }
-                self.host.sleep(uneven(pause.min(self.patience), self.host.random())).await;
+                let pause = uneven(pause.min(self.patience), self.host.random());
+                self.pause(ticket, turn, pause).await;
             }
         }
         Ok(Wake::Look)
@@ -328,10 +374,13 @@ impl Engine for Quorum {
     }
 
     async fn close(&self) {
-        for node in self.turns.iter().chain(self.nodes.iter()) {
+        self.rest.settled().await;
+        let nodes = self.stores.nodes.iter().chain(&self.turns.nodes);
+        join_all(nodes.map(|node| async {
             node.sweeper.settled().await;
             node.engine.close().await;
-        }
+        }))
+        .await;
     }
 }
 

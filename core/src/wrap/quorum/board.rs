@@ -1,9 +1,13 @@
 //! A board: how each store answered when it was asked last, for whoever wants to know.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::{Error, Result};
+
+/// A store whose numbers are further ahead than this has a clock that needs mending.
+const SKEW_MAX: Duration = Duration::from_secs(1);
 
 /// How the stores of a [`Quorum`](super::Quorum) answered last. Clones show the same.
 ///
@@ -30,7 +34,13 @@ pub struct Board(Arc<[Store]>);
 
 struct Store {
     name: Box<str>,
-    last: Mutex<Option<Result<()>>>,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Clone, Default)]
+struct Seen {
+    last: Option<Result<()>>,
+    ahead: Option<Duration>,
 }
 
 /// How one store answered last.
@@ -57,21 +67,30 @@ pub struct Answered {
     pub name: String,
     /// Whether it answered, or why not; `None`: it was not asked yet.
     pub last: Option<Result<()>>,
+    /// How far its clock was ahead of the other stores' when it gave a number, if that is more than a second.
+    /// Its numbers are the quorum's then: when it is gone, and what it gave is forgotten, tokens may go back.
+    pub ahead: Option<Duration>,
 }
 
 impl Board {
     pub(super) fn new(names: impl IntoIterator<Item = String>) -> Self {
-        let store = |name: String| Store { name: name.into(), last: Mutex::default() };
+        let store = |name: String| Store { name: name.into(), seen: Mutex::default() };
         Self(names.into_iter().map(store).collect())
     }
 
     /// How each store answered, in their order.
     pub fn answers(&self) -> Vec<Answered> {
-        let answered = |store: &Store| Answered {
-            name: store.name.to_string(),
-            last: store.last.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        let answered = |store: &Store| {
+            let Seen { last, ahead } = store.seen().clone();
+            Answered { name: store.name.to_string(), last, ahead }
         };
         self.0.iter().map(answered).collect()
+    }
+
+    /// A sentence for each store whose clock needs mending.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let ahead = self.answers().into_iter().filter_map(|store| Some((store.name, store.ahead?)));
+        ahead.map(|(name, ahead)| format!("{name}: {}; set it", clock_is_ahead(ahead))).collect()
     }
 
     /// What went wrong, and where.
@@ -81,8 +100,31 @@ impl Board {
 
     pub(super) fn write(&self, store: usize, trouble: Option<&Error>) {
         let last = trouble.map_or(Ok(()), |error| Err(error.clone()));
-        *self.0[store].last.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
+        self.0[store].seen().last = Some(last);
     }
+
+    /// The stores gave these numbers at one time: each its clock, in microseconds, or more.
+    pub(super) fn compare(&self, numbers: &[(usize, u64)]) {
+        let mut sorted: Vec<u64> = numbers.iter().map(|(_, number)| *number).collect();
+        sorted.sort_unstable();
+        let Some(middle) = sorted.get(sorted.len().saturating_sub(1) / 2) else { return };
+        for (store, number) in numbers {
+            let ahead = Duration::from_micros(number.saturating_sub(*middle));
+            if ahead > SKEW_MAX {
+                self.0[*store].seen().ahead = Some(ahead);
+            }
+        }
+    }
+}
+
+impl Store {
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn clock_is_ahead(ahead: Duration) -> String {
+    format!("its clock is, or was, {} s ahead of the other stores'", ahead.as_secs())
 }
 
 /// A line a store.
@@ -94,6 +136,9 @@ impl fmt::Display for Board {
                 None => write!(f, "{end}{}: not asked yet", store.name)?,
                 Some(Ok(())) => write!(f, "{end}{}: answers", store.name)?,
                 Some(Err(error)) => write!(f, "{end}{}", sentence(&store.name, &error))?,
+            }
+            if let Some(ahead) = store.ahead {
+                write!(f, "; {}", clock_is_ahead(ahead))?;
             }
         }
         Ok(())

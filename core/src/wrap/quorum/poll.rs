@@ -10,7 +10,7 @@ use futures_util::{FutureExt as _, StreamExt as _};
 
 use super::board::Board;
 use super::rest::Rest;
-use crate::{Boxed, Error, Result};
+use crate::{Boxed, Error, Kind, Result};
 
 /// The outcomes, one for each store; `None`: it had not answered when enough others had.
 pub(super) struct Poll<T> {
@@ -19,8 +19,8 @@ pub(super) struct Poll<T> {
 }
 
 impl<T: Send + 'static> Poll<T> {
-    /// Asks until `decided`, or until everyone has answered or had the time to. The verbs are carried out
-    /// to their end, even if nobody waits for the answers any more.
+    /// Asks until `decided`, or until everyone has answered or had the time to. Verbs that nobody waits for
+    /// any more are carried on until they have had their time, too.
     pub(super) async fn of<F>(
         verbs: impl ExactSizeIterator<Item = F>,
         board: &Board,
@@ -34,7 +34,6 @@ impl<T: Send + 'static> Poll<T> {
         let mut poll = Self { outcomes, board: board.clone() };
         rest.glance();
         let mut asked = Asked::new(verbs, board, rest);
-        let mut late = rest.host.sleep(rest.patience);
         loop {
             // All are sent before any answer counts, and all that have answered are heard.
             while let Some(Some(answer)) = asked.verbs.next().now_or_never() {
@@ -43,13 +42,12 @@ impl<T: Send + 'static> Poll<T> {
             if asked.verbs.is_empty() || decided(&poll) {
                 break;
             }
-            match select(asked.verbs.next(), &mut late).await {
-                Either::Left((None, _)) => break,
-                Either::Left((Some(answer), _)) => poll.hear(answer),
-                Either::Right(_) => {
-                    poll.give_up(rest.patience);
-                    break;
-                }
+            if let Either::Left((answer, _)) = select(asked.verbs.next(), &mut asked.late).await {
+                answer.into_iter().for_each(|answer| poll.hear(answer));
+            } else {
+                asked.verbs.clear();
+                poll.give_up(rest.patience);
+                break;
             }
         }
         poll
@@ -76,9 +74,10 @@ pub(super) fn late(patience: Duration) -> Error {
     Error::unavailable(format!("no answer within {patience:?}"))
 }
 
-/// The verbs that are under way, by the store that was asked.
+/// The verbs that are under way, by the store that was asked, and the end of their time.
 struct Asked<T: Send + 'static> {
     verbs: FuturesUnordered<Boxed<(usize, Result<T>)>>,
+    late: Boxed<()>,
     rest: Arc<Rest>,
 }
 
@@ -95,7 +94,8 @@ impl<T: Send + 'static> Asked<T> {
                 (node, outcome)
             })
         };
-        Self { verbs: verbs.enumerate().map(told).collect(), rest: rest.clone() }
+        let late = rest.host.sleep(rest.patience);
+        Self { verbs: verbs.enumerate().map(told).collect(), late, rest: rest.clone() }
     }
 }
 
@@ -103,7 +103,11 @@ impl<T: Send + 'static> Drop for Asked<T> {
     fn drop(&mut self) {
         let mut verbs = std::mem::take(&mut self.verbs);
         if !verbs.is_empty() {
-            self.rest.add(Box::pin(async move { while verbs.next().await.is_some() {} }));
+            let late = std::mem::replace(&mut self.late, Box::pin(std::future::pending()));
+            self.rest.add(Box::pin(async move {
+                let answers = std::pin::pin!(async { while verbs.next().await.is_some() {} });
+                select(answers, late).await;
+            }));
         }
     }
 }
@@ -119,15 +123,9 @@ impl<T> Poll<T> {
         self.outcomes().flatten().filter_map(|outcome| outcome.as_ref().ok())
     }
 
-    /// What the stores said that refused.
-    pub(super) fn refusals(&self) -> impl Iterator<Item = &Error> {
-        self.failures().filter(|error| !error.is_unknown())
-    }
-
-    /// How many stores have not said what they did.
+    /// How many stores have not said what became of it. A store that refuses is no better than one that is silent.
     pub(super) fn silent(&self) -> usize {
-        let failed = self.failures().filter(|error| error.is_unknown()).count();
-        failed + self.outcomes().filter(Option::is_none).count()
+        self.outcomes.len() - self.answers().count()
     }
 
     /// The answers, if there are enough of them.
@@ -136,18 +134,37 @@ impl<T> Poll<T> {
         if answers.len() < majority { Err(self.too_few("answered", majority)) } else { Ok(answers) }
     }
 
-    /// Too few stores did it.
+    /// Too few stores did it. So many may have refused that waiting helps nobody; then this is a refusal, too.
     pub(super) fn too_few(&self, did: &str, majority: usize) -> Error {
+        let sentence = self.sentence(did, majority);
+        let errors = self.outcomes().flatten().filter_map(|outcome| outcome.as_ref().err());
+        let refusals: Vec<&Error> = errors.filter(|error| !error.is_unknown()).collect();
+        if refusals.len() + majority <= self.outcomes.len() {
+            return Error::unavailable(sentence);
+        }
+        match refusals[0].kind() {
+            // All say the same, whichever store it was.
+            _ if refusals.iter().all(|one| one.to_string() == refusals[0].to_string()) => {
+                refusals[0].clone()
+            }
+            Kind::Invalid => Error::invalid(sentence),
+            Kind::Unsupported => Error::unsupported(sentence),
+            _ => Error::rejected(sentence),
+        }
+    }
+
+    /// Too few stores did it, and why is not known of all of them.
+    pub(super) fn unknown(&self, did: &str, majority: usize) -> Error {
+        Error::unavailable(self.sentence(did, majority))
+    }
+
+    fn sentence(&self, did: &str, majority: usize) -> String {
         let mut sentence = format!("fewer than {majority} of {} stores {did}", self.outcomes.len());
         for (node, outcome) in self.outcomes().enumerate() {
             if let Some(Err(error)) = outcome {
                 let _infallible = write!(sentence, "; {}", self.board.sentence(node, error));
             }
         }
-        Error::unavailable(sentence)
-    }
-
-    fn failures(&self) -> impl Iterator<Item = &Error> {
-        self.outcomes().flatten().filter_map(|outcome| outcome.as_ref().err())
+        sentence
     }
 }

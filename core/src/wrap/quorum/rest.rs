@@ -1,17 +1,17 @@
-//! The rest of a question: verbs on their way whose answers nobody waits for, seen to the end together.
+//! The rest of a question: verbs on their way whose answers nobody waits for, seen to their end together.
 
-use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use futures_util::future::select;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 
 use crate::{Boxed, Host};
 
-/// They are looked at so much later: to wake the host for each of them would cost more than the verb.
+/// They are looked at so often: to wake the host for each of them would cost more than the verb.
 const PAUSE: Duration = Duration::from_millis(5);
+/// The rests of so many questions are seen to. Those of more are dropped: what they owe is swept.
+const RESTS_MAX: usize = 1024;
 
 pub(super) struct Rest {
     pub(super) host: Arc<dyn Host>,
@@ -22,7 +22,7 @@ pub(super) struct Rest {
 
 #[derive(Default)]
 struct Book {
-    verbs: Vec<Boxed<()>>,
+    rests: FuturesUnordered<Boxed<()>>,
     seen_to: bool,
 }
 
@@ -31,56 +31,56 @@ impl Rest {
         Arc::new(Self { host, patience, book: Mutex::default() })
     }
 
-    /// Sends a verb now; its end comes later.
-    pub(super) fn send(self: &Arc<Self>, mut verb: Boxed<()>) {
-        if (&mut verb).now_or_never().is_none() {
-            self.add(verb);
-        }
-    }
-
-    /// What was sent already, and has not ended.
-    pub(super) fn add(self: &Arc<Self>, verb: Boxed<()>) {
+    /// What was sent already, and ends by itself when its time is over.
+    pub(super) fn add(self: &Arc<Self>, rest: Boxed<()>) {
         let mut book = self.book();
-        book.verbs.push(verb);
+        if book.rests.len() >= RESTS_MAX {
+            // What is dropped may be swept, which must find the book free.
+            drop(book);
+            return;
+        }
+        book.rests.push(rest);
         if !std::mem::replace(&mut book.seen_to, true) {
             drop(book);
-            let rest = self.clone();
-            self.host.spawn(Box::pin(async move { rest.see_to().await }));
+            let this = self.clone();
+            self.host.spawn(Box::pin(async move { this.see_to().await }));
         }
     }
 
     /// Hears of those that have ended by now, so that they do not pile up where much is asked.
     pub(super) fn glance(&self) {
-        let mut book = self.book();
-        if !book.verbs.is_empty() {
-            book.verbs.retain_mut(|verb| verb.now_or_never().is_none());
+        // Whoever has the book is looking.
+        if let Ok(mut book) = self.book.try_lock() {
+            book.hear();
+        }
+    }
+
+    /// Returns once there is none.
+    pub(super) async fn settled(&self) {
+        while self.book().seen_to {
+            self.host.sleep(PAUSE).await;
         }
     }
 
     async fn see_to(&self) {
         loop {
             self.host.sleep(PAUSE).await;
-            let mut verbs: FuturesUnordered<Boxed<()>> = {
-                let mut book = self.book();
-                if book.verbs.is_empty() {
-                    book.seen_to = false;
-                    return;
-                }
-                book.verbs.drain(..).collect()
-            };
-            // Most have been answered by now. Those who come after these do not wait for the others.
-            while let Some(Some(())) = verbs.next().now_or_never() {}
-            if !verbs.is_empty() {
-                let late = self.host.sleep(self.patience);
-                self.host.spawn(Box::pin(async move {
-                    let answers = pin!(async { while verbs.next().await.is_some() {} });
-                    select(answers, late).await;
-                }));
+            let mut book = self.book();
+            book.hear();
+            if book.rests.is_empty() {
+                book.seen_to = false;
+                return;
             }
         }
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Book {
+    fn hear(&mut self) {
+        while let Some(Some(())) = self.rests.next().now_or_never() {}
     }
 }

@@ -1,0 +1,89 @@
+//! What is to leave leaves, also where a store hangs while it is asked.
+
+use std::time::Duration;
+
+use tenure_conformance::fault::Verb;
+use tenure_core::*;
+
+use super::moody::Mood;
+use super::stage::{PATIENCE, TTL, hold, play, served, ticket, wait};
+
+/// Long enough for another try, and nothing beside a ttl.
+const SOON: Duration = Duration::from_secs(30);
+
+#[test]
+fn a_leave_that_hangs_is_not_lost() {
+    play(3, async |stage| {
+        let (client, ticket) = (stage.client(), ticket());
+        hold(&client, &ticket).await;
+        stage.stores[1].is_when(Verb::Leave, Mood::Hangs);
+        assert_eq!(client.leave(&ticket, Leave::Now).await.unwrap(), Left::Holding);
+        stage.pass(PATIENCE * 10).await;
+        assert_eq!(stage.tickets().await, [0, 1, 0]);
+        stage.stores[1].is(Mood::Well);
+        stage.pass(SOON).await;
+        assert_eq!(stage.tickets().await, [0; 3], "it left before its ttl was over");
+    });
+}
+
+#[test]
+fn a_try_that_hangs_and_fails_is_not_lost() {
+    play(3, async |stage| {
+        let (one, other) = (stage.client(), stage.client());
+        hold(&one, &ticket()).await;
+        stage.stores[1].loses_everything();
+        stage.stores[1].is_when(Verb::Leave, Mood::Hangs);
+        // It is served by one store, and leaves it in vain.
+        assert_eq!(other.join(&ticket(), Patience::NoWait).await.unwrap(), None);
+        stage.pass(PATIENCE * 10).await;
+        assert_eq!(stage.tickets().await, [1, 1, 1]);
+        stage.stores[1].is(Mood::Well);
+        stage.pass(SOON).await;
+        assert_eq!(stage.tickets().await, [1, 0, 1]);
+    });
+}
+
+#[test]
+fn the_next_one_never_sits_out_a_ttl_for_a_turn_that_hangs() {
+    play(3, async |stage| {
+        let (one, other) = (stage.client(), stage.client());
+        let (holder, first, second) = (ticket(), ticket(), ticket());
+        hold(&one, &holder).await;
+        wait(&one, &first).await;
+        wait(&other, &second).await;
+        one.leave(&holder, Leave::Now).await.unwrap();
+        assert!(served(&one, &first).await.is_some());
+        for turns in &stage.turns {
+            turns.is_when(Verb::Leave, Mood::Hangs);
+        }
+        one.leave(&first, Leave::Now).await.unwrap();
+        stage.pass(PATIENCE * 10).await;
+        assert_eq!(other.renew(&second).await.unwrap().unwrap().standing, Standing::Waiting);
+        for turns in &stage.turns {
+            turns.is(Mood::Well);
+        }
+        let before = stage.world.passed();
+        assert!(served(&other, &second).await.is_some());
+        let waited = stage.world.passed() - before;
+        assert!(waited < SOON && waited < TTL, "it waited for {waited:?}");
+    });
+}
+
+#[test]
+fn nothing_is_left_once_it_is_closed() {
+    play(5, async |stage| {
+        let client = stage.client();
+        for verb in [Verb::Join, Verb::Leave] {
+            let (holder, waiter) = (ticket(), ticket());
+            stage.stores[1].is_when(verb, Mood::Hangs);
+            stage.stores[3].is_when(verb, Mood::Fails);
+            hold(&client, &holder).await;
+            wait(&client, &waiter).await;
+            client.leave(&holder, Leave::Now).await.unwrap();
+            client.leave(&waiter, Leave::Now).await.unwrap();
+            stage.stores.iter().for_each(|store| store.is(Mood::Well));
+            client.close().await;
+            assert_eq!((stage.tickets().await, stage.places().await), (vec![0; 5], vec![0; 5]));
+        }
+    });
+}

@@ -1,0 +1,151 @@
+//! A store with moods: it answers, refuses, fails or hangs, verb by verb, and counts what it is asked.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tenure_conformance::fault::Verb;
+use tenure_conformance::sim::World;
+use tenure_core::event::{Cursor, News, Scope};
+use tenure_core::*;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mood {
+    Well,
+    /// It answers that it will not.
+    Refuses,
+    /// It fails at once, and nobody knows whether it acted. It did not.
+    Fails,
+    /// It never answers, and never acts.
+    Hangs,
+}
+
+/// A memory store far away. Clones are the same store.
+#[derive(Clone)]
+pub(crate) struct Moody(Arc<Shared>);
+
+struct Shared {
+    world: World,
+    memory: Mutex<Memory>,
+    moods: Mutex<BTreeMap<Verb, Mood>>,
+    asked: AtomicUsize,
+    /// No ticket of this store lives longer, as far as it tells.
+    life_max: Mutex<Duration>,
+}
+
+impl Moody {
+    pub(crate) fn new(world: &World) -> Self {
+        Self(Arc::new(Shared {
+            world: world.clone(),
+            memory: Mutex::new(Memory::with_clock((*world.store()).clone())),
+            moods: Mutex::default(),
+            asked: AtomicUsize::new(0),
+            life_max: Mutex::new(Duration::MAX),
+        }))
+    }
+
+    pub(crate) fn is(&self, mood: Mood) {
+        for verb in ALL {
+            self.is_when(verb, mood);
+        }
+    }
+
+    pub(crate) fn is_when(&self, verb: Verb, mood: Mood) {
+        self.0.moods.lock().unwrap().insert(verb, mood);
+    }
+
+    /// It comes back without its data.
+    pub(crate) fn loses_everything(&self) {
+        *self.0.memory.lock().unwrap() = Memory::with_clock((*self.0.world.store()).clone());
+    }
+
+    pub(crate) fn has_a_clock_ahead_by(&self, ahead: Duration) {
+        let host = self.0.world.process();
+        host.step_wall_clock(i64::try_from(ahead.as_micros()).unwrap());
+        *self.0.memory.lock().unwrap() = Memory::with_clock((*host).clone());
+    }
+
+    pub(crate) fn tells_lives_up_to(&self, life_max: Duration) {
+        *self.0.life_max.lock().unwrap() = life_max;
+    }
+
+    /// How many verbs it was asked for.
+    pub(crate) fn asked(&self) -> usize {
+        self.0.asked.load(Ordering::Relaxed)
+    }
+
+    /// What it keeps, whatever its mood.
+    pub(crate) fn memory(&self) -> Memory {
+        self.0.memory.lock().unwrap().clone()
+    }
+
+    async fn heed(&self, verb: Verb) -> Result<Memory> {
+        self.0.asked.fetch_add(1, Ordering::Relaxed);
+        let mood = self.0.moods.lock().unwrap().get(&verb).copied().unwrap_or(Mood::Well);
+        match mood {
+            Mood::Well => Ok(self.memory()),
+            Mood::Refuses => Err(Error::rejected("its memory is full")),
+            Mood::Fails => Err(Error::unavailable("it cannot be reached")),
+            Mood::Hangs => std::future::pending().await,
+        }
+    }
+
+    fn told(&self, place: Option<Place>) -> Option<Place> {
+        let life_max = *self.0.life_max.lock().unwrap();
+        place.map(|place| Place { life: place.life.map(|life| life.min(life_max)), ..place })
+    }
+}
+
+const ALL: [Verb; 8] = [
+    Verb::Join,
+    Verb::Renew,
+    Verb::Leave,
+    Verb::Watch,
+    Verb::Events,
+    Verb::Line,
+    Verb::Keys,
+    Verb::Tally,
+];
+
+impl Engine for Moody {
+    fn profile(&self) -> Profile {
+        let mut profile = self.memory().profile();
+        profile.quick = false;
+        profile
+    }
+
+    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+        Ok(self.told(self.heed(Verb::Join).await?.join(ticket, patience).await?))
+    }
+
+    async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
+        Ok(self.told(self.heed(Verb::Renew).await?.renew(ticket).await?))
+    }
+
+    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+        self.heed(Verb::Leave).await?.leave(ticket, how).await
+    }
+
+    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+        self.heed(Verb::Watch).await?.watch(ticket, seen).await
+    }
+
+    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+        self.heed(Verb::Events).await?.events(scope, after).await
+    }
+
+    async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
+        self.heed(Verb::Line).await?.line(key).await
+    }
+
+    async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
+        self.heed(Verb::Keys).await?.keys(prefix).await
+    }
+
+    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
+        self.heed(Verb::Tally).await?.tally(key, by, window).await
+    }
+
+    async fn close(&self) {}
+}

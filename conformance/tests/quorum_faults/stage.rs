@@ -1,0 +1,156 @@
+//! The stage of these stories: stores with moods, lines of turns with moods, and clients of both.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tenure_conformance::sim::{SimHost, World};
+use tenure_core::wrap::{AnyEngine, Quorum};
+use tenure_core::*;
+
+use super::moody::Moody;
+
+pub(crate) const PATIENCE: Duration = Duration::from_millis(50);
+/// So long that whatever ends within a story was not ended by its ttl.
+pub(crate) const TTL: Duration = Duration::from_secs(1000);
+
+pub(crate) struct Stage {
+    pub(crate) world: World,
+    pub(crate) stores: Vec<Moody>,
+    pub(crate) turns: Vec<Moody>,
+}
+
+/// Plays a story over so many stores.
+pub(crate) fn play<F: Future<Output = ()>>(stores: usize, story: impl Fn(Stage) -> F) {
+    World::run(1, |world| story(Stage::new(&world, stores)));
+}
+
+impl Stage {
+    fn new(world: &World, count: usize) -> Self {
+        let stores = || (0..count).map(|_| Moody::new(world)).collect();
+        Self { world: world.clone(), stores: stores(), turns: stores() }
+    }
+
+    /// A client of all of these, on this host.
+    pub(crate) fn quorum(&self, host: Arc<dyn Host>) -> Quorum {
+        let engines = |stores: &[Moody]| stores.to_vec().into_iter().map(AnyEngine::new);
+        let quorum = Quorum::new(engines(&self.stores), host, PATIENCE).unwrap();
+        let names = (0..self.stores.len()).map(|at| format!("s{at}"));
+        quorum.named("redlock", names).with_turns(engines(&self.turns))
+    }
+
+    /// A client in a process of its own.
+    pub(crate) fn client(&self) -> Arc<Quorum> {
+        Arc::new(self.quorum(self.world.process()))
+    }
+
+    /// The locks of such a client.
+    pub(crate) fn locks(&self) -> Locks {
+        let host = self.world.process();
+        Locks::on(self.quorum(host.clone()), host)
+    }
+
+    pub(crate) async fn pass(&self, time: Duration) {
+        self.world.store().sleep(time).await;
+    }
+
+    /// How many tickets each store has for the key.
+    pub(crate) async fn tickets(&self) -> Vec<usize> {
+        count_in(&self.stores).await
+    }
+
+    /// How many wait for a turn, in each store.
+    pub(crate) async fn places(&self) -> Vec<usize> {
+        count_in(&self.turns).await
+    }
+}
+
+async fn count_in(stores: &[Moody]) -> Vec<usize> {
+    let mut counts = Vec::new();
+    for store in stores {
+        counts.push(store.memory().line(&key()).await.unwrap().len());
+    }
+    counts
+}
+
+pub(crate) fn key() -> Key {
+    Key::new("k").unwrap()
+}
+
+pub(crate) fn ticket() -> Ticket {
+    Ticket {
+        id: TicketId::fresh(),
+        key: key(),
+        share: Share::WHOLE,
+        ttl: TTL,
+        owner: "".into(),
+        note: "".into(),
+        floor: 0,
+    }
+}
+
+/// Joins, and is served at once.
+pub(crate) async fn hold(client: &Quorum, ticket: &Ticket) -> Place {
+    let place = client.join(ticket, Patience::Wait).await.unwrap().unwrap();
+    assert_eq!(place.standing, Standing::Holding);
+    place
+}
+
+/// Joins, and waits.
+pub(crate) async fn wait(client: &Quorum, ticket: &Ticket) -> Place {
+    let place = client.join(ticket, Patience::Wait).await.unwrap().unwrap();
+    assert_eq!(place.standing, Standing::Waiting);
+    place
+}
+
+/// Does what a waiter does, until it is served. `None`: it was taken out.
+pub(crate) async fn served(client: &Quorum, ticket: &Ticket) -> Option<Place> {
+    loop {
+        let place = client.renew(ticket).await.unwrap()?;
+        if place.standing == Standing::Holding {
+            return Some(place);
+        }
+        client.watch(ticket, Standing::Waiting).await.unwrap();
+    }
+}
+
+/// A host that counts the tasks that run on it.
+pub(crate) struct Counting {
+    pub(crate) host: Arc<SimHost>,
+    pub(crate) tasks: Arc<AtomicUsize>,
+}
+
+impl Counting {
+    pub(crate) fn on(host: Arc<SimHost>) -> Self {
+        Self { host, tasks: Arc::default() }
+    }
+}
+
+impl Clock for Counting {
+    fn now(&self) -> Time {
+        self.host.now()
+    }
+
+    fn wall_us(&self) -> u64 {
+        self.host.wall_us()
+    }
+}
+
+impl Host for Counting {
+    fn sleep(&self, duration: Duration) -> Boxed<()> {
+        self.host.sleep(duration)
+    }
+
+    fn random(&self) -> u64 {
+        self.host.random()
+    }
+
+    fn spawn(&self, task: Boxed<()>) {
+        let tasks = self.tasks.clone();
+        tasks.fetch_add(1, Ordering::Relaxed);
+        self.host.spawn(Box::pin(async move {
+            task.await;
+            tasks.fetch_sub(1, Ordering::Relaxed);
+        }));
+    }
+}

@@ -1,0 +1,98 @@
+//! What a quorum cannot keep is refused.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::event::{Cursor, News, Scope};
+use tenure_core::wrap::{AnyEngine, Quorum};
+use tenure_core::*;
+
+use super::stage::{PATIENCE, hold, play, ticket};
+
+/// A memory store that says otherwise of how its tickets live.
+struct Says(Memory, Liveness);
+
+impl Engine for Says {
+    fn profile(&self) -> Profile {
+        Profile::new("says", self.1)
+    }
+
+    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+        self.0.join(ticket, patience).await
+    }
+
+    async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
+        self.0.renew(ticket).await
+    }
+
+    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+        self.0.leave(ticket, how).await
+    }
+
+    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+        self.0.watch(ticket, seen).await
+    }
+
+    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+        self.0.events(scope, after).await
+    }
+
+    async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
+        self.0.line(key).await
+    }
+
+    async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
+        self.0.keys(prefix).await
+    }
+
+    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
+        self.0.tally(key, by, window).await
+    }
+
+    async fn close(&self) {}
+}
+
+#[test]
+fn stores_without_leases_are_refused() {
+    let host: Arc<dyn Host> = Arc::new(PrivateThread::for_timers());
+    let made = |last: Liveness| {
+        let lives = [Liveness::Lease, Liveness::Process, last];
+        let stores = lives.map(|liveness| AnyEngine::new(Says(Memory::new(), liveness)));
+        Quorum::new(stores, host.clone(), PATIENCE).map(drop)
+    };
+    made(Liveness::Lease).unwrap();
+    for liveness in [Liveness::Kernel, Liveness::Session] {
+        let error = made(liveness).unwrap_err();
+        assert_eq!(error.kind(), Kind::Unsupported);
+        assert_eq!(
+            error.to_string(),
+            "a quorum cannot be made of says: its tickets have no ttl of their own; take stores that keep leases"
+        );
+    }
+}
+
+#[test]
+fn only_mutexes_readers_and_writers_are_kept() {
+    play(3, async |stage| {
+        let client = stage.client();
+        let share = |take, of| Ticket { share: Share::new(take, of).unwrap(), ..ticket() };
+        for (take, of, named) in [
+            (1, 5, "\"k\" as a semaphore of 5"),
+            (5, 5, "\"k\" as a semaphore of 5"),
+            (2, SHARE_OF_MAX, "2 shares of the reader-writer lock \"k\""),
+            (SHARE_OF_MAX - 1, SHARE_OF_MAX, "1073741823 shares of the reader-writer lock \"k\""),
+        ] {
+            let error = client.join(&share(take, of), Patience::NoWait).await.unwrap_err();
+            assert_eq!(error.kind(), Kind::Unsupported);
+            assert!(error.to_string().contains(named), "{error}");
+        }
+        assert_eq!(stage.tickets().await, [0; 3]);
+        let reader = share(1, SHARE_OF_MAX);
+        hold(&client, &reader).await;
+        let grown = Ticket { share: Share::new(2, SHARE_OF_MAX).unwrap(), ..reader.clone() };
+        assert_eq!(client.renew(&grown).await.unwrap_err().kind(), Kind::Unsupported);
+        hold(&client, &share(1, SHARE_OF_MAX)).await;
+        stage.pass(Duration::from_secs(1)).await;
+        client.leave(&reader, Leave::Now).await.unwrap();
+    });
+}

@@ -1,0 +1,76 @@
+//! The stores of a quorum, which are asked together.
+
+use std::sync::Arc;
+
+use super::board::Board;
+use super::owed::Owed;
+use super::poll::Poll;
+use super::rest::Rest;
+use crate::sweep::Sweeper;
+use crate::wrap::AnyEngine;
+use crate::{Host, Result, Ticket};
+
+/// One store.
+pub(super) struct Node {
+    pub(super) engine: AnyEngine,
+    /// Takes out what has to leave the store and did not leave it at once.
+    pub(super) sweeper: Arc<Sweeper>,
+}
+
+/// Several stores, and how each of them answered last.
+pub(super) struct Stores {
+    pub(super) nodes: Vec<Arc<Node>>,
+    pub(super) board: Board,
+    rest: Arc<Rest>,
+}
+
+impl Stores {
+    pub(super) fn new(
+        engines: impl IntoIterator<Item = AnyEngine>,
+        host: &Arc<dyn Host>,
+        rest: &Arc<Rest>,
+    ) -> Self {
+        let node = |engine: AnyEngine| {
+            Arc::new(Node { sweeper: Sweeper::new(engine.clone(), host.clone()), engine })
+        };
+        let nodes: Vec<_> = engines.into_iter().map(node).collect();
+        let board = Board::new((1..=nodes.len()).map(|count| format!("store {count}")));
+        Self { nodes, board, rest: rest.clone() }
+    }
+
+    /// How many of them are most of them.
+    pub(super) fn majority(&self) -> usize {
+        self.nodes.len() / 2 + 1
+    }
+
+    /// A ticket that is about to be sent to all of them.
+    pub(super) fn owe(&self, ticket: &Ticket) -> Arc<[Arc<Owed>]> {
+        self.nodes.iter().map(|node| Owed::new(node, ticket.clone())).collect()
+    }
+
+    /// Asks all of them the same at once, until the answers decide it.
+    pub(super) async fn ask<T, F>(
+        &self,
+        decided: impl Fn(&Poll<T>) -> bool,
+        verb: impl Fn(AnyEngine) -> F,
+    ) -> Poll<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        self.carry(decided, self.nodes.iter().map(|node| verb(node.engine.clone()))).await
+    }
+
+    /// The same with a verb for each store, in their order.
+    pub(super) async fn carry<T, F>(
+        &self,
+        decided: impl Fn(&Poll<T>) -> bool,
+        verbs: impl ExactSizeIterator<Item = F>,
+    ) -> Poll<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        Poll::of(verbs, &self.board, &self.rest, decided).await
+    }
+}
