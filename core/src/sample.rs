@@ -111,12 +111,11 @@ impl Sampler {
         let (began, before) = (host.now().boot_ns, self.cost.as_ref().map(|cost| cost.ns()));
         let look = look(engine, scope).await?;
         let now = host.now().boot_ns;
-        let peace = match (&self.cost, before) {
-            (Some(cost), Some(before)) => (cost.ns() - before).saturating_mul(PEACE_TIMES),
-            _ => {
-                let max = u64::try_from(PEACE_MAX.as_nanos()).unwrap_or(u64::MAX);
-                now.saturating_sub(began).saturating_mul(PEACE_TIMES).min(max)
-            }
+        let peace = if let (Some(cost), Some(before)) = (&self.cost, before) {
+            (cost.ns() - before).saturating_mul(PEACE_TIMES)
+        } else {
+            let max = u64::try_from(PEACE_MAX.as_nanos()).unwrap_or(u64::MAX);
+            now.saturating_sub(began).saturating_mul(PEACE_TIMES).min(max)
         };
         let mut all = self.peace();
         if all.len() >= ONLOOKERS_MAX {
