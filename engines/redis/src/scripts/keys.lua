@@ -6,11 +6,16 @@ local began = clock()
 local step = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', ARGV[3])
 local seen, elsewhere = {}, {}
 for _, k in ipairs(step[2]) do
-  local known, ticket = pcall(function() return look(k, redis.call('GET', k)) end)
-  if not known then
+  local head = redis.pcall('GET', k)
+  if type(head) == 'table' then
     elsewhere[#elsewhere + 1] = k
-  elseif ticket then
-    seen[#seen + 1] = ticket
+  elseif head and #head ~= 9 then
+    local known, ticket = pcall(look, k, head)
+    if not known then
+      elsewhere[#elsewhere + 1] = k
+    elseif ticket then
+      seen[#seen + 1] = ticket
+    end
   end
 end
 local ended = redis.call('TIME')
