@@ -190,7 +190,7 @@ fn an_onlooker_takes_a_twentieth_of_a_core_whatever_the_server_keeps() {
         assert!(ask(&server, "DBSIZE").integer().unwrap() > i64::from(IDLE));
         let held = ticket("held", LONG);
         store.join(&held, Patience::Wait).await.unwrap().unwrap();
-        assert_eq!(store.keys("").await.unwrap(), [held.key.clone()]);
+        assert_eq!(store.keys("").await.unwrap(), std::slice::from_ref(&held.key));
 
         let busy = || -> f64 {
             let cpu = ask(&server, "INFO cpu");
