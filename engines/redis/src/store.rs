@@ -323,14 +323,20 @@ impl Engine for RedisStore {
     }
 
     async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
-        let route = self.routes.here().await?;
         let name = self.name(key);
+        let route = self.routes.here().await?.keeping(&self.settings, &name);
         let by_now = by.min(NUMBER_MAX + 1);
-        let call = match window {
+        let answer = match window {
             None => {
                 let mut call = self.script(|scripts| &scripts.sequence).on(&(name + ":n"));
                 call.arg(by_now);
-                call
+                // Sent again, it skips numbers.
+                let answer = self.answered(route.call(&call).await)?;
+                if by > 0 {
+                    // Where replicas do not have the number, it is skipped.
+                    route.acknowledged(&self.settings).await?;
+                }
+                answer
             }
             Some(Window { per, limit }) => {
                 let per = u64::try_from(per.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
@@ -340,10 +346,9 @@ impl Engine for RedisStore {
                     Some(limit) => call.arg(limit.min(NUMBER_MAX)),
                     None => call.arg(-1),
                 };
-                call
+                self.answered(route.call_once(&call).await)?
             }
         };
-        let answer = self.answered(route.call_once(&call).await)?;
         let (verdict, tally) = self.known(reply::tallied(&answer))?;
         if verdict < 0 {
             return Err(refusal::count_is_full(key, tally.value, by));

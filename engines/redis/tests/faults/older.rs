@@ -10,7 +10,7 @@ use tenure_core::{Guard, Kind, Locks, Result};
 use tenure_servers::redis::{Cluster, Sentinels, Server, Setup};
 use tokio::task::JoinSet;
 
-use super::stage::{LONG, ask, connect, head, play, soon, until};
+use super::stage::{LONG, ask, assert_refused, connect, head, play, soon, until};
 
 /// So many tokens are given that the data does not know when it comes back.
 const FORGOTTEN: u32 = 20;
@@ -234,6 +234,29 @@ fn tokens_grow_on_a_connection_that_outlives_a_time_as_a_replica() {
         ask(&first, "REPLICAOF NO ONE");
         empty(&stays, "a").await;
         expect_above(newest, "a", &[&stays]).await;
+    });
+}
+
+/// A sequence has no clock to go by: what its replicas do not have is given twice.
+#[test]
+fn a_number_of_a_sequence_counts_once_replicas_have_it() {
+    play(async || {
+        let master = Server::start().unwrap();
+        let replica = Setup::new().replica_of(&master).start().unwrap();
+        let locks = connect(format!("{}?acks=1&timeout=1s", master.url())).await;
+        let mut newest = 0;
+        for _ in 0..FORGOTTEN {
+            newest = locks.sequence("a").next().await.unwrap();
+        }
+        replica.freeze().unwrap();
+        let unsure = locks.sequence("a").next().await;
+        assert_refused(unsure, Kind::Unavailable, &["1 were asked for"]);
+        assert!(locks.sequence("a").last().await.unwrap() >= newest, "a look asks for nothing");
+        master.kill().unwrap();
+        replica.thaw().unwrap();
+        ask(&replica, "REPLICAOF NO ONE");
+        let other = connect(replica.url()).await;
+        assert!(other.sequence("a").next().await.unwrap() > newest);
     });
 }
 
