@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tenure_core::blocking::block_on;
 use tenure_core::event::{Cursor, News, Scope};
 use tenure_core::wrap::{AnyEngine, Hosted, Quorum, Retry};
 use tenure_core::{
-    Engine, Error, Host, Key, Kind, Leave, Left, Locks, Memory, Need, Patience, Place,
-    PrivateThread, Profile, Result, Standing, Tally, Ticket, Wake, Window,
+    Boxed, Clock, Engine, Error, Host, Key, Kind, Leave, Left, Locks, Memory, Need, Patience,
+    Place, PrivateThread, Profile, Result, Standing, Tally, Ticket, Time, Wake, Window,
 };
 
 /// A memory store whose answers can be lost after it has acted.
@@ -138,6 +139,45 @@ fn patient(arrives: impl IntoIterator<Item = bool>) -> Locks {
     let host = host();
     let retry = Retry::new(Lossy::new(arrives), host.clone(), 2, Duration::from_millis(1));
     Locks::on(retry, host)
+}
+
+/// A host that does nothing, as one that has no time: it counts what it is to do.
+struct Idle(PrivateThread, Mutex<Vec<Boxed<()>>>);
+
+impl Clock for Idle {
+    fn now(&self) -> Time {
+        self.0.now()
+    }
+
+    fn wall_us(&self) -> u64 {
+        self.0.wall_us()
+    }
+}
+
+impl Host for Idle {
+    fn sleep(&self, duration: Duration) -> Boxed<()> {
+        self.0.sleep(duration)
+    }
+
+    fn random(&self) -> u64 {
+        self.0.random()
+    }
+
+    fn spawn(&self, task: Boxed<()>) {
+        self.1.lock().unwrap().push(task);
+    }
+}
+
+#[test]
+fn a_host_that_has_no_time_is_not_given_ever_more_to_do() {
+    let idle = Arc::new(Idle(PrivateThread::for_timers(), Mutex::default()));
+    let hosted = Hosted::of(idle.clone(), Memory::new());
+    let key = Key::new("a").unwrap();
+    for _ in 0..10_000 {
+        assert!(hosted.line(&key).now_or_never().is_none(), "nobody answers, and the caller goes");
+    }
+    let given = idle.1.lock().unwrap().len();
+    assert!(given <= 512, "{given} verbs wait for a host that does nothing");
 }
 
 #[test]

@@ -5,13 +5,17 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use futures_util::future::{Either, select};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::event::{Cursor, News, Scope};
 use crate::{
     Engine, Error, Host, Key, Leave, Left, Patience, Place, Profile, Result, Standing, Tally,
     Ticket, Wake, Window,
 };
+
+/// How many verbs may be on their way to the host at a time, but for those that only wait. A host that has no time
+/// does not even find out that a caller has gone.
+const VERBS_MAX: usize = 512;
 
 /// Sends every verb to a host, and the answer back. The futures it gives may be awaited on any
 /// executor; a verb whose future is dropped is given up, so its outcome is unknown, as the contract says.
@@ -36,6 +40,7 @@ pub struct Hosted<E> {
     engine: Arc<E>,
     host: Arc<dyn Host>,
     in_place: fn(&E) -> bool,
+    room: Arc<Semaphore>,
 }
 
 impl<E: Engine> Hosted<E> {
@@ -50,7 +55,8 @@ impl<E: Engine> Hosted<E> {
 
     /// The same for an engine that was made there.
     pub fn of(host: Arc<dyn Host>, engine: E) -> Self {
-        Self { engine: Arc::new(engine), host, in_place: |_| false }
+        let room = Arc::new(Semaphore::new(VERBS_MAX));
+        Self { engine: Arc::new(engine), host, in_place: |_| false, room }
     }
 
     /// Verbs are carried out in place whenever the engine answers that it can, which it is asked each
@@ -66,6 +72,25 @@ impl<E: Engine> Hosted<E> {
     }
 
     async fn ask<T, F>(&self, verb: impl FnOnce(Arc<E>) -> F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let verb = verb(self.engine.clone());
+        if (self.in_place)(&self.engine) {
+            return verb.await;
+        }
+        let room = self.room.clone().acquire_owned().await.map_err(|_| gone())?;
+        carry_out(&*self.host, async move {
+            let outcome = verb.await;
+            drop(room);
+            outcome
+        })
+        .await
+    }
+
+    /// The same for a verb that only waits.
+    async fn wait<T, F>(&self, verb: impl FnOnce(Arc<E>) -> F) -> Result<T>
     where
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
@@ -124,12 +149,12 @@ impl<E: Engine> Engine for Hosted<E> {
 
     async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
         let ticket = ticket.clone();
-        self.ask(move |engine| async move { engine.watch(&ticket, seen).await }).await
+        self.wait(move |engine| async move { engine.watch(&ticket, seen).await }).await
     }
 
     async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
         let scope = scope.clone();
-        self.ask(move |engine| async move { engine.events(&scope, after).await }).await
+        self.wait(move |engine| async move { engine.events(&scope, after).await }).await
     }
 
     async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
