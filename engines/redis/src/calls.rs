@@ -207,6 +207,7 @@ pub(crate) fn late() -> RedisError {
     io::Error::from(io::ErrorKind::TimedOut).into()
 }
 
-fn over() -> RedisError {
+/// The connection has ended.
+pub(crate) fn over() -> RedisError {
     io::Error::new(io::ErrorKind::ConnectionAborted, "it ended while much was under way").into()
 }

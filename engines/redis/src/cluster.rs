@@ -10,16 +10,18 @@ use redis::cluster_routing::{
     MultipleNodeRoutingInfo, Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr,
 };
 use redis::{
-    Cmd, ErrorKind, PushInfo, PushKind, RedisResult, ServerErrorKind, TlsMode, Value, cmd,
+    Arg, Cmd, ErrorKind, PushInfo, PushKind, RedisResult, ServerErrorKind, TlsMode, Value, cmd,
 };
 use tenure_core::{Error, Result, TicketId};
 use tokio::runtime::Handle;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, oneshot};
+use tokio::time::timeout;
 
-use crate::calls::Told;
+use crate::calls::{self, Told};
 use crate::facts::Facts;
 use crate::mail::Mail;
 use crate::once::{self, Once};
+use crate::rooms::Rooms;
 use crate::route::Address;
 use crate::script::{Post, Scripts};
 use crate::settings::{Place, Settings};
@@ -39,10 +41,11 @@ pub(crate) struct Cluster {
     /// driver takes for the answer to whatever it has asked last: from then on, each answer goes to
     /// another question.
     ears: ClusterConnection,
-    once: Once,
-    settings: Settings,
+    once: Arc<Once>,
+    settings: Arc<Settings>,
     scripts: Scripts,
     told: Told,
+    rooms: Rooms,
     facts: Facts,
     mail: Arc<Mail>,
     inbox: String,
@@ -92,10 +95,11 @@ impl Cluster {
         let cluster = Arc::new(Self {
             connection,
             ears,
-            once: Once::default(),
-            settings: settings.clone(),
+            once: Arc::default(),
+            settings: Arc::new(settings.clone()),
             scripts,
             told: Told::default(),
+            rooms: Rooms::new(),
             facts,
             mail,
             inbox,
@@ -152,7 +156,7 @@ impl Cluster {
     pub(crate) async fn call_once(&self, call: &Cmd) -> RedisResult<Value> {
         for _ in 1..ONCE_TRIES {
             let told = self.told.times();
-            match self.once.call(&self.settings, call).await {
+            match self.send_once(call).await {
                 Err(trouble) if trouble::wants_scripts(&trouble) => {
                     self.told.once_more(told, self.tell_scripts()).await?;
                 }
@@ -161,13 +165,19 @@ impl Cluster {
                 answer => return answer,
             }
         }
-        self.once.call(&self.settings, call).await
+        self.send_once(call).await
+    }
+
+    async fn send_once(&self, call: &Cmd) -> RedisResult<Value> {
+        let (once, settings, own) = (self.once.clone(), self.settings.clone(), call.clone());
+        self.carry(key_of(call), async move { once.call(&settings, &own).await }).await
     }
 
     async fn send_both(&self, name: &str, call: &Cmd, wait: &Cmd) -> RedisResult<(Value, Value)> {
         let master = SingleNodeRoutingInfo::SpecificNode(Route::with_key(name, SlotAddr::Master));
-        let both = [call.clone(), wait.clone()];
-        let [answer, count] = once::in_one_piece(&self.connection, both, master).await?;
+        let (connection, both) = (self.connection.clone(), [call.clone(), wait.clone()]);
+        let answers = async move { once::in_one_piece(&connection, both, master).await };
+        let [answer, count] = self.carry(name.as_bytes(), answers).await?;
         Ok((answer.extract_error()?, count.extract_error()?))
     }
 
@@ -277,14 +287,41 @@ impl Cluster {
         }
     }
 
-    async fn send(&self, command: &Cmd) -> RedisResult<Value> {
-        let mut connection = self.connection.clone();
-        command.query_async(&mut connection).await
+    async fn send(&self, call: &Cmd) -> RedisResult<Value> {
+        let (mut connection, own) = (self.connection.clone(), call.clone());
+        let answer = async move { own.query_async(&mut connection).await };
+        self.carry(key_of(call), answer).await
+    }
+
+    /// Sends what is for this key, once there is room for it in its part of the slots. The driver sees to it even
+    /// if nobody waits any more, so its room is taken until then.
+    async fn carry<T: Send + 'static>(
+        &self,
+        key: &[u8],
+        answer: impl Future<Output = RedisResult<T>> + Send + 'static,
+    ) -> RedisResult<T> {
+        let entry = self.rooms.enter(key).await?;
+        let (tell, told) = oneshot::channel();
+        let (patience, silence) = (self.settings.timeout, trouble::late(&self.settings.place));
+        self.home.spawn(async move {
+            let answer = match timeout(patience, answer).await {
+                Ok(answer) => {
+                    entry.answered();
+                    answer
+                }
+                Err(_) => {
+                    entry.late(&silence);
+                    Err(calls::late())
+                }
+            };
+            let _nobody_waits = tell.send(answer);
+        });
+        told.await.unwrap_or_else(|_| Err(calls::over()))
     }
 
     async fn tell_scripts(&self) -> RedisResult<()> {
         for script in self.scripts.all() {
-            self.send(&script.load()).await?;
+            script.load().exec_async(&mut self.connection.clone()).await?;
         }
         Ok(())
     }
@@ -353,6 +390,14 @@ async fn facts_of_all(connection: &ClusterConnection) -> Facts {
         all.push(Facts::of(info, config));
     }
     Facts::worst(all)
+}
+
+/// The key of a call of a script for one line.
+fn key_of(call: &Cmd) -> &[u8] {
+    match call.args_iter().nth(3) {
+        Some(Arg::Simple(key)) => key,
+        _ => b"",
+    }
 }
 
 /// Takes out the channels of lines in which nobody waits.

@@ -31,6 +31,7 @@ mod mail;
 mod once;
 mod redlock;
 mod reply;
+mod rooms;
 mod route;
 mod script;
 mod secret;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tenure_conformance::fault::Proxy;
 use tenure_core::{Kind, Locks};
-use tenure_servers::redis::{Server, Setup};
+use tenure_servers::redis::{Cluster, Server, Setup};
 use tokio::task::JoinSet;
 
 use super::stage::{connect, play, proxy_to, script_calls, soon, until};
@@ -142,6 +142,15 @@ fn memory_is_flat_while_one_of_three_does_not_answer() {
             Outage { patience: Duration::from_secs(60), ..Outage::of(&url, 8) }
                 .runs(name, || trouble(&servers[2], &proxy));
         }
+    });
+}
+
+#[test]
+fn memory_is_flat_while_a_node_of_a_cluster_stands_still() {
+    play(async || {
+        let cluster = Cluster::start().unwrap();
+        let freeze = || cluster.nodes()[0].freeze().unwrap();
+        Outage::of(&cluster.url(), 64).runs("a node of a cluster frozen", freeze);
     });
 }
 
