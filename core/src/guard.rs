@@ -131,7 +131,9 @@ impl Held {
     /// The number of this hold, above that of every earlier hold of the key: the fencing token.
     ///
     /// It protects what refuses older tokens, in one step with the write. The holder shows its token
-    /// to the resource before its first read.
+    /// to the resource before its first read. Readers and holders of permits hold together, and no order of
+    /// their tokens says which of them still does: the page `fencing` of the crate `tenure` tells what a
+    /// resource may refuse then.
     pub fn token(&self) -> u64 {
         self.number
     }

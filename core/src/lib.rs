@@ -1,8 +1,26 @@
 //! A lock is a line of tickets; the front of the line is served, for as long as it fits.
 //!
-//! This crate is the idea of Tenure, without any store: the contract of an [`Engine`], the rules
-//! that a holder lives by, the primitives that users meet, and the memory engine, which is the
-//! reference for all others. Users depend on the crate `tenure`; authors of engines depend on this one.
+//! From the top, there are three types:
+//!
+//! * An [`Engine`] keeps lines of [tickets](Ticket) in a store; its documentation is the contract.
+//! * [`Locks`] are the locks of one engine, and make the primitives: [`Mutex`], [`RwLock`], [`Semaphore`], …
+//! * A [`Guard`] is a ticket that is served, until it is released, dropped or lost; only a guard has a token.
+//!
+//! ```
+//! use tenure_core::{Locks, Memory};
+//!
+//! # tenure_core::blocking::block_on(async {
+//! let locks = Locks::new(Memory::new());
+//! let guard = locks.mutex("invoices/42").lock().await?;
+//! println!("mine, and newer than all before: {}", guard.token());
+//! guard.release().await?;
+//! # Ok::<(), tenure_core::Error>(()) }).unwrap();
+//! ```
+//!
+//! This crate is the idea of Tenure, without any store: the contract of an engine, the rules that a holder
+//! lives by, the primitives that users meet, and the [memory](Memory) engine, which is the reference for all
+//! others. Users depend on the crate `tenure`; authors of engines depend on this one. Engines that are made of
+//! engines are in [`wrap`].
 
 mod all;
 pub mod bell;

@@ -96,9 +96,8 @@ pub enum Liveness {
 pub enum Fence {
     /// There are none to rely on.
     None,
-    /// They grow as long as the store keeps its data or its clock is right: its data may be lost, or older
-    /// than what it gave. Where the data does not know the last numbers and the clock is behind the one that
-    /// they came from, they go back, at most by as much as the clock is behind.
+    /// They grow as long as the store keeps its data, or its clock is right. A store that comes back with
+    /// older data and a clock that is behind by a second may give the numbers of the last second again.
     Volatile,
     /// They grow whatever happens to the store.
     Durable,

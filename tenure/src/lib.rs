@@ -1,5 +1,11 @@
 //! Distributed locks that tell when they are lost, with fencing tokens, over the stores people already run.
 //!
+//! From the top, there are three types:
+//!
+//! * [`Locks`] are the locks of one store; [`connect`] gives them.
+//! * A primitive is what is locked, such as a [`Mutex`]; `Locks` makes it, and it is its own builder.
+//! * A [`Guard`] is a lock that is held, until it is released, dropped or lost; only a guard has a token.
+//!
 //! ```
 //! # #[tokio::main]
 //! # async fn main() -> tenure::Result<()> {
@@ -7,17 +13,41 @@
 //! let guard = locks.mutex("invoices/42").lock().await?;
 //! println!("mine, and newer than all before: {}", guard.token());
 //! guard.release().await?;
+//! locks.close().await;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! From the top: [`connect`] gives [`Locks`], the locks of one store. `Locks` makes primitives, such as a
-//! [`Mutex`], which are their own builders. A primitive gives a [`Guard`], and only a guard has a token.
+//! | wanted | is |
+//! |---|---|
+//! | one holder at a time | [`Mutex`] |
+//! | many readers or one writer | [`RwLock`]; its writer is the mutex of the same key |
+//! | k of n | [`Semaphore`] |
+//! | several at once, without deadlock | [`All`] |
+//! | one leader | [`Election`] |
+//! | numbers that nobody else gets | [`Sequence`] |
+//! | so many per second | [`Counter`] |
+//! | who holds, who waits, what happens | [`Locks::line`], [`Locks::keys`], [`Locks::watch`] |
+//! | to end somebody's hold | [`Locks::break_ticket`] |
+//! | no async | [`Locks::blocking`] |
+//!
+//! Every future that takes a lock can be given to `tokio::spawn`, and dropping one at any point leaves nothing
+//! behind. None of them needs a particular runtime.
 //!
 //! **No lock can stop a program that does not look.** A program may be paused between its check and its
-//! write for longer than any lease. Only a resource that refuses old [tokens](Held::token) is safe from that.
+//! write for longer than any lease. Only a resource that refuses old [tokens](Held::token) is safe from that:
+//! [`fencing`] says which of them it may refuse.
+//!
+//! # Features
+//!
+//! * `file`, `redis`: the engines; both are on by default.
+//! * `metrics`: counts and durations for [traced](Locks::traced) locks.
+//! * `serde`: what users see can be written, and keys, ids and shares can be read.
 
 mod connect;
+
+#[doc = include_str!("../FENCING.md")]
+pub mod fencing {}
 
 /// What README shows compiles and runs.
 #[cfg(doctest)]
