@@ -183,13 +183,13 @@ impl Blocking<Locks> {
 
 verbs! { Locks:
     /// See [`Locks::line`].
-    line(key: &str) -> Result<Vec<(Ticket, Place)>>, same;
+    line(key: impl AsRef<str>) -> Result<Vec<(Ticket, Place)>>, same;
     /// See [`Locks::keys`].
-    keys(prefix: &str) -> Result<Vec<Key>>, same;
+    keys(prefix: impl AsRef<str>) -> Result<Vec<Key>>, same;
     /// See [`Locks::break_ticket`].
-    break_ticket(key: &str, id: TicketId) -> Result<Left>, same;
+    break_ticket(key: impl AsRef<str>, id: TicketId) -> Result<Left>, same;
     /// See [`Locks::force_out`].
-    force_out(key: &str, id: TicketId) -> Result<Left>, same;
+    force_out(key: impl AsRef<str>, id: TicketId) -> Result<Left>, same;
     /// See [`Locks::settled`].
     settled() -> (), same;
     /// See [`Locks::close`].
@@ -286,7 +286,7 @@ macro_rules! verbs_of_what_is_held {
             /// See [`Held::warned`].
             warned() -> Warning, same;
             /// See [`Held::set_note`].
-            set_note(note: &str) -> Result<()>, same;
+            set_note(note: impl Into<Arc<str>>) -> Result<()>, same;
         })*
     };
 }
