@@ -2,16 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use super::book::{Known, Stage};
 use super::owed::Owed;
 use super::poll::Poll;
 use super::{Quorum, held};
-use crate::{Key, Left, Patience, Place, Result, Share, Ticket, TicketId};
-
-/// What only asks for the time leaves by itself after this, if it does not leave before.
-const CLOCK_TTL: Duration = Duration::from_secs(10);
+use crate::{Left, Patience, Place, Result, Ticket, TicketId};
 
 /// What every store may have of one try, in their order. Dropping it takes the try out of all of them.
 pub(super) type Attempt = Arc<[Arc<Owed>]>;
@@ -35,7 +31,7 @@ impl Quorum {
         if granted.len() < majority {
             return poll.enough_answers(majority).map(|_| None);
         }
-        self.stores.board.compare(&numbers(&poll));
+        self.stores.board.compare(&given(&poll));
         let number = granted.iter().map(|place| place.number).max().unwrap_or(0);
         let life = granted.iter().filter_map(|place| place.life).min();
         if granted.iter().filter(|place| place.number == number).count() < majority {
@@ -70,26 +66,13 @@ impl Quorum {
         self.verdict_on_leaving(&poll)
     }
 
-    /// Compares the clocks of the stores by the numbers that they give to a key that none of them knows: a clock
-    /// that is ahead of the others is shown on the board and in the profile from now on.
-    pub async fn compare_clocks(&self) {
-        let id = TicketId::fresh();
-        let key = Key::new(format!("clock {id}")).expect("an id makes a key");
-        let (share, ttl) = (Share::WHOLE, CLOCK_TTL);
-        let (owner, note) = ("a comparison of clocks".into(), "".into());
-        let asked = Ticket { id, key, share, ttl, owner, note, floor: 0 };
-        let attempt: Attempt = self.stores.owe(&asked);
-        let joins = attempt.iter().map(|owed| owed.clone().join(Patience::NoWait));
-        self.stores.board.compare(&numbers(&self.stores.carry(|_| false, joins).await));
-    }
-
     pub(super) fn next_attempt(&self, id: TicketId) -> TicketId {
         id.attempt(self.attempts.fetch_add(1, Ordering::Relaxed))
     }
 }
 
 /// The number that each store gave.
-fn numbers(poll: &Poll<Option<Place>>) -> Vec<(usize, u64)> {
+pub(super) fn given(poll: &Poll<Option<Place>>) -> Vec<(usize, u64)> {
     let outcomes = poll.outcomes().enumerate();
     let granted =
         outcomes.filter_map(|(store, outcome)| Some((store, outcome?.as_ref().ok()?.as_ref()?)));

@@ -110,8 +110,8 @@ impl Board {
         let Some(middle) = sorted.get(sorted.len().saturating_sub(1) / 2) else { return };
         for (store, number) in numbers {
             let ahead = Duration::from_micros(number.saturating_sub(*middle));
-            if ahead > SKEW_MAX {
-                self.0[*store].seen().ahead = Some(ahead);
+            if let Some(store) = self.0.get(*store).filter(|_| ahead > SKEW_MAX) {
+                store.seen().ahead = Some(ahead);
             }
         }
     }

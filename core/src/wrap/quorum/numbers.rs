@@ -1,11 +1,18 @@
 //! Numbers that every store can take as they are: then all agree at once, and nothing is written back.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use crate::{Host, NUMBER_MAX, Ticket};
+use super::Quorum;
+use super::attempt::given;
+use super::stores::Stores;
+use crate::wrap::AnyEngine;
+use crate::{Host, Key, NUMBER_MAX, Patience, Share, Ticket, TicketId};
 
 /// Numbers are proposed this far ahead of the last that was seen.
 const LEAD_US: u64 = 1_000;
+/// What only asks for the time leaves by itself after this, if it does not leave before.
+const CLOCK_TTL: Duration = Duration::from_secs(10);
 
 /// How far the stores' numbers are ahead of this host's clock, as far as is known.
 #[derive(Default)]
@@ -28,6 +35,22 @@ impl Numbers {
 
     fn ahead(&self) -> MutexGuard<'_, Option<u64>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Quorum {
+    /// Compares the clocks of the stores by the numbers that they give to a key that none of them knows. A clock
+    /// that is ahead of the others is shown on the board and in the profile from now on. `stores` are the same
+    /// stores in their order, under names that neither the locks nor those who wait use.
+    pub async fn compare_clocks(&self, stores: impl IntoIterator<Item = AnyEngine>) {
+        let stores = Stores::new(stores, &self.host, &self.rest);
+        let id = TicketId::fresh();
+        let key = Key::new(id.to_string()).expect("an id is a key");
+        let (owner, note) = ("who compares clocks".into(), "".into());
+        let asked = Ticket { id, key, share: Share::WHOLE, ttl: CLOCK_TTL, owner, note, floor: 0 };
+        let attempt = stores.owe(&asked);
+        let joins = attempt.iter().map(|owed| owed.clone().join(Patience::NoWait));
+        self.stores.board.compare(&given(&stores.carry(|_| false, joins).await));
     }
 }
 
