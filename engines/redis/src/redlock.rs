@@ -59,11 +59,16 @@ async fn quorum(settings: &Settings, home: Arc<dyn Home>) -> Result<Quorum> {
             why.join("; ")
         )));
     }
-    let turns = stores.iter().map(|store| Hosted::of(home.clone(), store.inner().turns()));
-    let turns: Vec<AnyEngine> = turns.map(on_its_lanes).collect();
+    let realm = |name| -> Vec<AnyEngine> {
+        let inside = stores.iter().map(|store| Hosted::of(home.clone(), store.inner().realm(name)));
+        inside.map(on_its_lanes).collect()
+    };
+    let (turns, clocks) = (realm("turn."), realm("clock."));
     let engines = stores.into_iter().map(on_its_lanes);
     let names = hosts.iter().map(Host::to_string);
-    Ok(Quorum::new(engines, home, settings.timeout)?.named("redlock", names).with_turns(turns))
+    let quorum = Quorum::new(engines, home, settings.timeout)?.named("redlock", names);
+    quorum.compare_clocks(clocks).await;
+    Ok(quorum.with_turns(turns))
 }
 
 /// One of the servers, which may be out of reach for now.

@@ -85,11 +85,11 @@ impl RedisStore {
     }
 
     /// Other lines over the same connections, none of which is one of these.
-    pub(crate) fn turns(&self) -> Self {
+    pub(crate) fn realm(&self, realm: &'static str) -> Self {
         Self {
             settings: self.settings.clone(),
             routes: self.routes.clone(),
-            realm: "turn.",
+            realm,
             trouble: self.trouble.clone(),
             profile: self.profile.clone(),
             inbox: self.inbox.clone(),

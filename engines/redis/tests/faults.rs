@@ -31,6 +31,8 @@ mod network;
 mod older;
 #[path = "faults/pause.rs"]
 mod pause;
+#[path = "faults/redlock.rs"]
+mod redlock;
 #[path = "faults/refusals.rs"]
 mod refusals;
 #[path = "faults/replies.rs"]

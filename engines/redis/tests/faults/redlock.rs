@@ -1,0 +1,157 @@
+//! `RedLock` over three servers: what one bad server does to it, and what an operator sees of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::event::What;
+use tenure_core::{
+    Engine as _, Host, Leave, Left, Locks, Loss, Patience, Seen, Standing, ThisRuntime,
+};
+use tenure_redis::RedLock;
+use tenure_servers::redis::{FAKETIME, Masters, Setup};
+
+use super::stage::{LONG, ask, play, play_with, soon, ticket, until, until_line};
+
+/// So many pairs see a dead server; more are asked for by this variable.
+const PAIRS: u64 = 2000;
+const PAIRS_VARIABLE: &str = "TENURE_REDLOCK_PAIRS";
+
+async fn open(masters: &Masters) -> RedLock {
+    RedLock::open(format!("{}?young=trust", masters.url())).await.expect("a majority answers")
+}
+
+async fn locks(masters: &Masters) -> Locks {
+    open(masters).await.locks().clone()
+}
+
+#[test]
+fn a_server_that_refuses_is_like_one_that_is_silent() {
+    play(async || {
+        let masters = Masters::start(3).unwrap();
+        let (one, other) = (locks(&masters).await, locks(&masters).await);
+        let guard = one.mutex("a").renew_every(Duration::from_secs(3)).lock().await.unwrap();
+        let full = &masters.servers()[1];
+        ask(full, "CONFIG SET maxmemory 1");
+        assert!(other.mutex("a").try_lock().await.unwrap().is_none(), "busy is no error");
+        let waiting = tokio::spawn(other.mutex("a").lock());
+        until_line(&one, "a", 2).await;
+        full.client().unwrap().command(&["ACL", "SETUSER", "default", "-evalsha"]).unwrap();
+        for _ in 0..3 {
+            guard.extend().await.unwrap();
+        }
+        guard.release().await.unwrap();
+        let next = soon("the waiter is served", waiting).await.unwrap().unwrap();
+        next.release().await.unwrap();
+        // With two that refuse it is told, and who they are.
+        let second = &masters.servers()[2];
+        second.client().unwrap().command(&["ACL", "SETUSER", "default", "-evalsha"]).unwrap();
+        let error = one.mutex("a").try_lock().await.unwrap_err();
+        assert_eq!(error.kind(), tenure_core::Kind::Rejected, "{error}");
+        for server in [full, second] {
+            assert!(error.to_string().contains(&server.port().to_string()), "{error}");
+        }
+    });
+}
+
+#[test]
+fn who_waits_is_shown_watched_and_broken() {
+    play(async || {
+        let masters = Masters::start(3).unwrap();
+        let (one, other, operator) =
+            (locks(&masters).await, locks(&masters).await, locks(&masters).await);
+        let guard = one.rwlock("a").ttl(LONG).read().await.unwrap();
+        let mut watch = operator.watch("").await.unwrap();
+        // What comes and goes between two looks is not seen, so each step waits until it was.
+        let mut sees = async |what, id| loop {
+            let seen = soon("it is seen", watch.next()).await.unwrap();
+            let Seen::Event(event) = seen else { panic!("nothing is missed") };
+            if event.what == What::Broken {
+                continue;
+            }
+            assert_eq!((event.what, event.ticket.id), (what, id));
+            return;
+        };
+        let writing = tokio::spawn(other.rwlock("a").ttl(LONG).write());
+        until_line(&operator, "a", 2).await;
+        let waiting = tokio::spawn(other.mutex("a").ttl(LONG).lock());
+        until_line(&operator, "a", 3).await;
+        let line = operator.line("a").await.unwrap();
+        let shares: Vec<_> = line.iter().map(|(ticket, _)| ticket.share.take()).collect();
+        assert!(shares[0] == 1 && shares[1] > 1 && shares[2] > 1, "{shares:?}");
+        let standings = line.iter().map(|(_, place)| place.standing);
+        let (holding, waiter) = (Standing::Holding, Standing::Waiting);
+        assert_eq!(standings.collect::<Vec<_>>(), [holding, waiter, waiter]);
+        assert!(line.is_sorted_by_key(|(_, place)| (place.number, place.ahead)), "{line:?}");
+        assert_eq!(operator.keys("").await.unwrap().len(), 1);
+
+        let (first, last) = (line[1].0.id, line[2].0.id);
+        sees(What::Joined, first).await;
+        sees(What::Joined, last).await;
+        assert_eq!(operator.break_ticket("a", first).await.unwrap(), Left::Waiting);
+        let line = operator.line("a").await.unwrap();
+        assert_eq!(line.len(), 2, "it is out at once");
+        let broken = soon("its owner is told", writing).await.unwrap().unwrap_err();
+        assert_eq!(broken.loss(), Some(Loss::Broken));
+        sees(What::Left, first).await;
+        let reader = guard.id();
+        guard.release().await.unwrap();
+        let next = soon("the other one is served", waiting).await.unwrap().unwrap();
+        assert_eq!((next.id(), next.token() >= line[1].1.number), (last, true));
+
+        sees(What::Left, reader).await;
+        sees(What::Served, last).await;
+        let held = next.held();
+        let lost = tokio::spawn(async move { held.lost().await });
+        assert_eq!(operator.break_ticket("a", last).await.unwrap(), Left::Told);
+        assert_eq!(soon("the holder is told", lost).await.unwrap(), Loss::Broken);
+        drop(next);
+        until_line(&operator, "a", 0).await;
+        sees(What::Left, last).await;
+    });
+}
+
+#[test]
+fn a_dead_server_leaves_few_tasks_behind() {
+    play(async || {
+        let masters = Masters::start(3).unwrap();
+        let home: Arc<dyn Host> = Arc::new(ThisRuntime::new());
+        let url = format!("{}?young=trust", masters.url());
+        let engine = RedLock::engine(&url, home).await.unwrap();
+        masters.servers()[2].kill().unwrap();
+        let pairs = std::env::var(PAIRS_VARIABLE).map_or(PAIRS, |pairs| pairs.parse().unwrap());
+        let metrics = tokio::runtime::Handle::current().metrics();
+        let (before, mut most) = (metrics.num_alive_tasks(), 0);
+        for _ in 0..pairs {
+            let ticket = ticket("a", Duration::from_secs(30));
+            let place = engine.join(&ticket, Patience::NoWait).await.unwrap().unwrap();
+            assert_eq!(place.standing, Standing::Holding);
+            assert_eq!(engine.leave(&ticket, Leave::Now).await.unwrap(), Left::Holding);
+            most = most.max(metrics.num_alive_tasks());
+        }
+        println!("{pairs} pairs with a dead server: {most} tasks at most, {before} before");
+        assert!(most <= before + 50, "{most} tasks at a time");
+    });
+}
+
+#[test]
+fn a_clock_that_is_ahead_is_told() {
+    play_with(&[FAKETIME], async || {
+        let masters = Masters::of(&Setup::new().settable_clock(), 3).unwrap();
+        let right = open(&masters).await;
+        assert!(right.board().answers().iter().all(|server| server.ahead.is_none()));
+        masters.servers()[0].set_clock(86_400).unwrap();
+        let redlock = open(&masters).await;
+        let ahead = redlock.board().answers()[0].ahead.expect("its clock is ahead");
+        assert!(ahead > Duration::from_secs(86_000), "{ahead:?}");
+        let told = format!("{}: its clock is, or was, ", redlock.board().answers()[0].name);
+        let warnings = &redlock.locks().guarantees().warnings;
+        assert!(warnings.iter().any(|warning| warning.starts_with(&told)), "{warnings:?}");
+        // A client that was there before sees it with the first number that it is given.
+        until("it is seen", async || {
+            right.locks().mutex("a").lock().await.unwrap().release().await.unwrap();
+            right.board().answers()[0].ahead.is_some()
+        })
+        .await;
+        assert!(redlock.locks().keys("").await.unwrap().is_empty());
+    });
+}
