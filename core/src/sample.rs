@@ -217,8 +217,8 @@ fn changes(before: &Look, now: &Look, at_us: u64) -> Vec<Event> {
     events
 }
 
-fn in_order(look: &Look) -> Vec<(&(Key, TicketId), &(Ticket, Place))> {
+fn in_order(look: &Look) -> impl Iterator<Item = (&(Key, TicketId), &(Ticket, Place))> {
     let mut tickets: Vec<_> = look.iter().collect();
     tickets.sort_unstable_by_key(|((key, id), (_, place))| (key, place.number, *id));
-    tickets
+    tickets.into_iter()
 }

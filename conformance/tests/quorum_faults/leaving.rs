@@ -62,9 +62,8 @@ fn the_next_one_never_sits_out_a_ttl_for_a_turn_that_hangs() {
         for turns in &stage.turns {
             turns.is(Mood::Well);
         }
-        let before = stage.world.passed();
-        assert!(served(&other, &second).await.is_some());
-        let waited = stage.world.passed() - before;
+        let waited = stage.time_of(async { assert!(served(&other, &second).await.is_some()) });
+        let waited = waited.await;
         assert!(waited < SOON && waited < TTL, "it waited for {waited:?}");
     });
 }

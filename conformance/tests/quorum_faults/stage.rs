@@ -33,7 +33,8 @@ impl Stage {
 
     /// A client of all of these, on this host.
     pub(crate) fn quorum(&self, host: Arc<dyn Host>) -> Quorum {
-        let engines = |stores: &[Moody]| stores.to_vec().into_iter().map(AnyEngine::new);
+        let engines =
+            |stores: &[Moody]| stores.iter().cloned().map(AnyEngine::new).collect::<Vec<_>>();
         let quorum = Quorum::new(engines(&self.stores), host, PATIENCE).unwrap();
         let names = (0..self.stores.len()).map(|at| format!("s{at}"));
         quorum.named("redlock", names).with_turns(engines(&self.turns))
@@ -48,6 +49,13 @@ impl Stage {
     pub(crate) fn locks(&self) -> Locks {
         let host = self.world.process();
         Locks::on(self.quorum(host.clone()), host)
+    }
+
+    /// How long this took, in the world of the story.
+    pub(crate) async fn time_of(&self, work: impl Future<Output = ()>) -> Duration {
+        let before = self.world.passed();
+        work.await;
+        self.world.passed().saturating_sub(before)
     }
 
     pub(crate) async fn pass(&self, time: Duration) {

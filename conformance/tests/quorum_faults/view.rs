@@ -105,9 +105,8 @@ fn a_waiter_that_is_broken_is_out_at_once_and_stays_out() {
             assert_eq!(operator.leave(&seen, Leave::Soon).await.unwrap(), Left::Waiting);
             let line = operator.line(&key()).await.unwrap();
             assert_eq!(line.len(), 3, "it is out at once");
-            let before = stage.world.passed();
-            assert_eq!(owner.await, None, "its owner is told");
-            assert!(stage.world.passed() - before <= PATIENCE, "and soon");
+            let told = async { assert_eq!(owner.await, None, "its owner is told") };
+            assert!(stage.time_of(told).await <= PATIENCE, "and soon");
             assert_eq!(operator.line(&key()).await.unwrap(), line, "it does not come back");
             assert_eq!(operator.leave(&seen, Leave::Soon).await.unwrap(), Left::Absent);
             holding.leave(&holder, Leave::Now).await.unwrap();
@@ -165,9 +164,8 @@ fn a_holder_that_is_broken_is_told_at_once() {
         assert_eq!(operator.break_ticket("k", guard.id()).await.unwrap(), Left::Told);
         let line = operator.line("k").await.unwrap();
         assert!(line[0].1.leaving, "it keeps its place until it has stopped");
-        let before = stage.world.passed();
-        assert_eq!(lost.await, Loss::Broken);
-        assert!(stage.world.passed() - before <= PATIENCE);
+        let told = async { assert_eq!(lost.await, Loss::Broken) };
+        assert!(stage.time_of(told).await <= PATIENCE);
         assert!(operator.mutex("k").try_lock().await.unwrap().is_none());
         drop(guard);
         locks.settled().await;

@@ -190,7 +190,7 @@ impl Quorum {
             }
         }
         // The heartbeat will tell.
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

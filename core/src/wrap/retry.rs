@@ -66,7 +66,7 @@ impl<E: Engine> Retry<E> {
         &self,
         attempt: impl FnMut(u32) -> F,
     ) -> Result<T> {
-        let over = self.host.now().plus(self.within - self.within / TELLING);
+        let over = self.host.now().plus(self.within.saturating_sub(self.within / TELLING));
         self.again_until(over, attempt).await
     }
 

@@ -43,7 +43,9 @@ impl<T: Send + 'static> Poll<T> {
                 break;
             }
             if let Either::Left((answer, _)) = select(asked.verbs.next(), &mut asked.late).await {
-                answer.into_iter().for_each(|answer| poll.hear(answer));
+                if let Some(answer) = answer {
+                    poll.hear(answer);
+                }
             } else {
                 asked.verbs.clear();
                 poll.give_up(rest.patience);
