@@ -188,6 +188,7 @@ fn a_writer_that_becomes_a_reader_is_shown_as_one() {
             for onlooker in [&client, &stage.client()] {
                 let line = onlooker.line(&key()).await.unwrap();
                 assert_eq!((line.len(), &line[0].0), (1, &reader));
+                assert_eq!(line[0].1.life, Some(TTL), "the longest of its lives is shown");
             }
         });
     }
