@@ -84,13 +84,14 @@ async fn the_nodes_of_a_cluster_are_sent_what_the_readme_names() {
         let name = format!("line {count}");
         let first = other.mutex(&name).lock().await.unwrap();
         let mutex = locks.mutex(&name);
-        let (second, ()) = tokio::join!(mutex.lock(), async {
+        let waits = async { mutex.lock().await.unwrap() };
+        let (second, ()) = tokio::join!(waits, async {
             while locks.line(&name).await.unwrap().len() < 2 {
                 tokio::task::yield_now().await;
             }
             first.release().await.unwrap();
         });
-        second.unwrap().release().await.unwrap();
+        second.release().await.unwrap();
     }
     let mut all = BTreeSet::new();
     for node in cluster.nodes() {
@@ -196,7 +197,8 @@ const REFUSED_IN_SCRIPTS: [&str; 3] =
 async fn use_everything(locks: &Locks) {
     let holder = locks.mutex("a").note("mine").lock().await.unwrap();
     let mutex = locks.mutex("a");
-    let (waiter, ()) = tokio::join!(mutex.lock(), async {
+    let waits = async { mutex.lock().await.unwrap() };
+    let (waiter, ()) = tokio::join!(waits, async {
         while locks.line("a").await.unwrap().len() < 2 {
             tokio::task::yield_now().await;
         }
@@ -205,7 +207,7 @@ async fn use_everything(locks: &Locks) {
         locks.force_out("a", holder.id()).await.unwrap();
     });
     assert_eq!(locks.keys("").await.unwrap().len(), 1);
-    waiter.unwrap().release().await.unwrap();
+    waiter.release().await.unwrap();
     let reader = locks.rwlock("b").read().await.unwrap();
     reader.release().await.unwrap();
     locks.sequence("c").next().await.unwrap();
