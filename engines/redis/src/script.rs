@@ -51,11 +51,14 @@ const LOOK: &str = include_str!("scripts/look.lua");
 
 impl Scripts {
     pub(crate) fn new(post: Post) -> Self {
-        let post = match post {
-            Post::Channel => include_str!("scripts/post.lua"),
-            Post::Shard => include_str!("scripts/post_sharded.lua"),
+        let (post, master) = match post {
+            Post::Channel => (include_str!("scripts/post.lua"), include_str!("scripts/master.lua")),
+            Post::Shard => (
+                include_str!("scripts/post_sharded.lua"),
+                include_str!("scripts/master_sharded.lua"),
+            ),
         };
-        let begin = limits() + CLOCK;
+        let begin = limits() + CLOCK + master;
         let on_a_line = |verb: &str| Script::new([&begin, START, post, LINE, verb].concat());
         // What is done at once needs none of the functions that a line with others in it does.
         let or_at_once = |quick: &str, call: &str, verb: &str| {
@@ -86,7 +89,7 @@ impl Scripts {
                 include_str!("scripts/bundle.lua"),
             ]),
             list: on_a_line(include_str!("scripts/list.lua")),
-            look: with(&[START, LOOK, "return look(k, head)\n"]),
+            look: with(&[START, LOOK, "be_master()\nreturn look(k, head)\n"]),
             keys: with(&[LOOK, include_str!("scripts/keys.lua")]),
             sequence: with(&[include_str!("scripts/sequence.lua")]),
             count: with(&[include_str!("scripts/count.lua")]),

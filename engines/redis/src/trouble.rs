@@ -13,7 +13,9 @@ const IN_SCRIPTS: [&str; 5] = ["OOM", "READONLY", "MISCONF", "NOREPLICAS", "WRON
 const CLUSTERLESS: &str = "CLUSTERLESS";
 
 /// Words in place of a code: Redis 7 and 8, Valkey 8 and 9 each have their own for the same thing.
-const WITHOUT_CODE: [(&str, &str); 6] = [
+const WITHOUT_CODE: [(&str, &str); 7] = [
+    // A script of Tenure's says so.
+    ("this server is a replica now", "READONLY"),
     ("The user executing the script can't", "NOPERM"),
     ("ACL failure in script", "NOPERM"),
     ("attempted to access a non local key", "TRYAGAIN"),

@@ -15,6 +15,8 @@ mod costs;
 mod crash;
 #[path = "faults/crowds.rs"]
 mod crowds;
+#[path = "faults/demoted.rs"]
+mod demoted;
 #[path = "faults/doors.rs"]
 mod doors;
 #[path = "faults/failover.rs"]

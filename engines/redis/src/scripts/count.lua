@@ -8,6 +8,7 @@ if left == -1 then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
 end
 if left < 0 then left = tonumber(ARGV[2]) end
+if by == 0 or value + by > NUMBER_MAX or limit >= 0 and value + by > limit then be_master() end
 if value + by > NUMBER_MAX then return {-1, value, left} end
 if limit >= 0 and value + by > limit then return {0, value, left} end
 if by > 0 then

@@ -2,6 +2,7 @@
 -- like, and how many keys to go through. Answers the next cursor, what others may see of one ticket of each line,
 -- the names of heads that this server could not read, those of a slot that is on its way here, and how many
 -- microseconds all this took.
+be_master()
 local began = clock()
 local step = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', ARGV[3])
 local seen, elsewhere = {}, {}

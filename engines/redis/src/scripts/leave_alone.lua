@@ -1,6 +1,9 @@
 -- The one ticket there is leaves, as its owner wants, who is known by its id and inbox: only its number is kept.
 local function leave_alone(k, head, who)
-  if not head or #head == 9 then return 0 end
+  if not head or #head == 9 then
+    be_master()
+    return 0
+  end
   if string.byte(head) ~= ALONE or string.sub(head, 18, 49) ~= who then return end
   local left = redis.call('PTTL', k)
   if left <= KEEP_MS then return end

@@ -62,7 +62,7 @@ local function read()
 end
 
 local function write()
-  if not changed then return end
+  if not changed then return be_master() end
   if not front then
     redis.call('SET', k, 'i' .. struct.pack('<d', last), 'PX', idle_life(last))
     return

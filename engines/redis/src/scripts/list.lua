@@ -1,5 +1,6 @@
 -- The whole line: now, the capacity, then ids and tickets in turn, those whose life has ended as well: whoever
 -- looks changes nothing, and so is not refused by a server that takes no writes.
+be_master()
 read()
 local list = {now, of}
 if front then
