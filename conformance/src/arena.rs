@@ -40,8 +40,18 @@ pub struct Arena {
     missing: Option<String>,
     /// There may be none even where everything is required.
     optional: bool,
+    /// How the store is made to come back with older data.
+    past: Option<Past>,
     /// Dropped after the case: a directory, a server.
     kept: Vec<Box<dyn Any + Send + Sync>>,
+}
+
+/// What makes a store forget what came after a moment.
+pub(crate) struct Past {
+    /// What the store keeps now is what it will come back with.
+    pub(crate) remember: Box<dyn Fn() -> Boxed<()> + Send + Sync>,
+    /// The store ends, and is there again with that.
+    pub(crate) come_back: Box<dyn Fn() -> Boxed<()> + Send + Sync>,
 }
 
 impl Arena {
@@ -93,6 +103,7 @@ impl Arena {
             helper: String::new(),
             missing: None,
             optional: false,
+            past: None,
             kept: Vec::new(),
         }
     }
@@ -128,6 +139,30 @@ impl Arena {
     pub fn with_ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
+    }
+
+    /// The store can be made to come back with older data: with that of the moment of `remember`, as after a
+    /// restart from a snapshot, or when a copy that lagged takes over.
+    #[must_use]
+    pub fn with_past<R, B>(
+        mut self,
+        remember: impl Fn() -> R + Send + Sync + 'static,
+        come_back: impl Fn() -> B + Send + Sync + 'static,
+    ) -> Self
+    where
+        R: Future<Output = ()> + Send + 'static,
+        B: Future<Output = ()> + Send + 'static,
+    {
+        self.past = Some(Past {
+            remember: Box::new(move || Box::pin(remember())),
+            come_back: Box::new(move || Box::pin(come_back())),
+        });
+        self
+    }
+
+    /// How the store is made to come back with older data, where it can be.
+    pub(crate) fn past(&self) -> Option<&Past> {
+        self.past.as_ref()
     }
 
     /// Keeps something alive until the case has ended.

@@ -61,6 +61,7 @@ macro_rules! each_case {
                 a_waiter_keeps_its_number_when_it_is_served,
                 a_number_is_not_below_its_floor,
                 numbers_grow_above_the_floor_of_a_renewal,
+                numbers_grow_when_the_store_comes_back_with_older_data,
             ]
             rule: [
                 the_front_is_served_as_long_as_it_fits,

@@ -52,6 +52,21 @@ struct State {
     began: Mutex<HashMap<Key, u64>>,
     renewed: Mutex<HashMap<TicketId, u64>>,
     count: AtomicU64,
+    /// The last number of each key, as far as the store's data goes.
+    known: Mutex<HashMap<Key, u64>>,
+    /// The same when somebody made a copy of the data.
+    copied: Mutex<HashMap<Key, u64>>,
+    numbers: Mutex<HashMap<TicketId, u64>>,
+}
+
+impl State {
+    fn copy_data(&self) {
+        *self.copied.lock().unwrap() = self.known.lock().unwrap().clone();
+    }
+
+    fn come_back_with_the_copy(&self) {
+        *self.known.lock().unwrap() = self.copied.lock().unwrap().clone();
+    }
 }
 
 impl Store {
@@ -159,6 +174,7 @@ fn broken() -> Vec<(&'static str, Make)> {
         ]
         "NumbersAnew" = |store| Renumbers { store, change: life::anew_when_empty };
         "NumbersByTheClientsClock" = |store| Renumbers { store, change: life::by_the_clients_clock };
+        "NumbersFollowOldData" = |store| Renumbers { store, change: life::after_what_is_known };
         "NumbersAnotherEachTime" = |store| Renumbers { store, change: life::another_each_time };
         "NumbersTooCoarse" = |store| Renumbers { store, change: life::too_coarse };
         "NamesCutShort" = |store| Folds { store, fold: names::cut_short };
@@ -173,12 +189,15 @@ fn play(case: Case, make: Make) {
         let memory = Memory::with_clock((*world.store()).clone());
         let (state, asked) = (Arc::new(State::default()), Arc::new(AtomicU64::new(0)));
         let (clients, host) = (AtomicU64::new(0), world.store());
+        let (copied, older) = (state.clone(), state.clone());
         let open = move || {
             let client = clients.fetch_add(1, Ordering::Relaxed);
             let (memory, host, state) = (memory.clone(), host.clone(), state.clone());
             ready(Ok(make(Store { memory, host, client, state }, asked.clone())))
         };
-        ready(Arena::on(world.process(), TTL, open))
+        let remember = move || ready(copied.copy_data());
+        let come_back = move || ready(older.come_back_with_the_copy());
+        ready(Arena::on(world.process(), TTL, open).with_past(remember, come_back))
     });
 }
 

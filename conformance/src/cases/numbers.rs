@@ -168,3 +168,28 @@ pub(crate) async fn numbers_grow_above_the_floor_of_a_renewal(arena: &Arena) {
     client.leaves(&ticket).await;
     assert!(next(arena, &client).await > floor);
 }
+
+pub(crate) async fn numbers_grow_when_the_store_comes_back_with_older_data(arena: &Arena) {
+    needs!(arena, keeps_numbers(arena).await, "there are no numbers to rely on");
+    let Some(past) = arena.past() else {
+        arena.skip("it cannot be made to come back with older data here");
+        return;
+    };
+    let (one, two) = (arena.client().await, arena.client().await);
+    next(arena, &one).await;
+    for _ in 0..3 {
+        (past.remember)().await;
+        let mut last = 0;
+        for _ in 0..20 {
+            last = next(arena, &one).await;
+        }
+        // An end and a beginning take their time.
+        arena.pass(arena.beat()).await;
+        (past.come_back)().await;
+        for client in [&one, &two] {
+            let number = next(arena, client).await;
+            assert!(number > last, "{number} was given after {last}");
+            last = number;
+        }
+    }
+}

@@ -26,6 +26,16 @@ pub(crate) fn by_the_clients_clock(store: &Store, _: &Ticket, number: u64) -> u6
     number - 1_000_000_000 * store.client
 }
 
+/// A line that is known goes on after its last number, whatever the clock says.
+pub(crate) fn after_what_is_known(store: &Store, ticket: &Ticket, number: u64) -> u64 {
+    let mut known = store.state.known.lock().unwrap();
+    let last = known.entry(ticket.key.clone()).or_insert(number - 1);
+    let mut numbers = store.state.numbers.lock().unwrap();
+    let given = *numbers.entry(ticket.id).or_insert_with(|| (*last + 1).max(ticket.floor));
+    *last = given.max(ticket.floor).max(*last);
+    given
+}
+
 /// Numbers are of milliseconds.
 pub(crate) fn too_coarse(_: &Store, _: &Ticket, number: u64) -> u64 {
     number / 1000
