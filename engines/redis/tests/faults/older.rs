@@ -2,12 +2,18 @@
 //! lagged behind. Locks may be lost with the data; a token is above every earlier one all the same.
 
 use std::fs;
+use std::future::ready;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use tenure_core::{Guard, Kind, Locks, Result};
-use tenure_servers::redis::{Cluster, Sentinels, Server, Setup};
+use tenure_conformance::Arena;
+use tenure_core::wrap::Retry;
+use tenure_core::{Guard, Kind, Locks, Result, ThisRuntime};
+use tenure_redis::RedisStore;
+use tenure_servers::have;
+use tenure_servers::redis::{Cluster, REDIS, Sentinels, Server, Setup};
 use tokio::task::JoinSet;
 
 use super::stage::{LONG, ask, assert_refused, connect, head, play, soon, until};
@@ -94,6 +100,34 @@ fn tokens_grow_over_a_restart_from_a_snapshot() {
             expect_above(newest, key, &[&locks, &other]).await;
         }
     });
+}
+
+/// The same as the suite tells it, to the engine itself.
+#[test]
+fn numbers_grow_in_the_suite_over_a_restart_from_a_snapshot() {
+    if !have(&[REDIS]) {
+        return;
+    }
+    tenure_conformance::play(
+        "numbers::numbers_grow_when_the_store_comes_back_with_older_data",
+        async || {
+            let server = Arc::new(Server::start().unwrap());
+            let (url, saved, restarted) = (server.url(), server.clone(), server.clone());
+            let open = move || {
+                let url = url.clone();
+                async move {
+                    // Whoever asks first finds out that the connection is gone.
+                    let (store, host) = (RedisStore::open(&url).await?, ThisRuntime::new());
+                    Ok(Retry::new(store, Arc::new(host), 8, Duration::from_millis(50)))
+                }
+            };
+            let save = move || drop(ask(&saved, "SAVE"));
+            let restart = move || restarted.kill().and_then(|()| restarted.restart()).unwrap();
+            Arena::hosted(open)
+                .with_past(move || ready(save()), move || ready(restart()))
+                .keeping(server)
+        },
+    );
 }
 
 #[test]
