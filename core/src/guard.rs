@@ -308,9 +308,10 @@ pub(crate) async fn until_lost<F: Future>(
 ///
 /// # tenure_core::blocking::block_on(async {
 /// let locks = Locks::new(Memory::new());
-/// let guard = locks.mutex("invoices/42").max_hold(Duration::from_millis(1)).lock().await?;
-/// let warning = guard.warned().await;
-/// assert_eq!(warning.remaining, Some(Duration::ZERO), "its time is over");
+/// let guard = locks.mutex("invoices/42").lock().await?;
+/// let warned = guard.warned();
+/// guard.release().await?;
+/// assert_eq!(warned.await.remaining, Some(Duration::ZERO), "the hold is over");
 /// # Ok::<(), tenure_core::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -45,6 +45,19 @@ pub struct Sampler {
 }
 
 /// How long the verbs that onlookers call have kept the store busy, as the engine measures it.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// use tenure_core::{Cost, Sampler};
+///
+/// let cost = Arc::new(Cost::default());
+/// let sampler = Sampler::new(Duration::from_millis(250)).at_cost(cost.clone());
+/// // With every answer to a look:
+/// cost.add(Duration::from_millis(3));
+/// # drop(sampler);
+/// ```
 #[derive(Debug, Default)]
 pub struct Cost(AtomicU64);
 

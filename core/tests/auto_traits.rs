@@ -7,11 +7,11 @@ use tenure_core::blocking::{Blocking, block_on};
 use tenure_core::event::{Cursor, Event, News, Scope, What};
 use tenure_core::wrap::{Answered, AnyEngine, Board, Hosted, Quorum, Retry, Traced};
 use tenure_core::{
-    All, AllGuard, Block, Boxed, Counter, Election, Error, Fence, Guard, Held, Key, Kind, Leader,
-    Leaders, Leave, Left, Line, Liveness, Lives, Locks, Loss, Memory, Mutex, Need, Patience, Place,
-    PrivateThread, Profile, RwLock, Sampler, Seen, Semaphore, Sequence, Share, Sight, Standing,
-    Survives, SystemClock, Tally, ThisRuntime, Ticket, TicketId, Time, Wake, Warning, Watch,
-    Window, WriteGuard,
+    All, AllGuard, Block, Boxed, Cost, Counter, Election, Error, Fence, Guard, Held, Key, Kind,
+    Leader, Leaders, Leave, Left, Line, Liveness, Lives, Locks, Loss, Memory, Mutex, Need,
+    Patience, Place, PrivateThread, Profile, RwLock, Sampler, Seen, Semaphore, Sequence, Share,
+    Sight, Standing, Survives, SystemClock, Tally, ThisRuntime, Ticket, TicketId, Time, Wake,
+    Warning, Watch, Window, WriteGuard,
 };
 
 fn is_send_sync_and_unpin<T: Send + Sync + Unpin>() {}
@@ -48,7 +48,7 @@ fn what_blocks_is_send_sync_and_unpin() {
 fn what_engines_are_made_of_is_send_sync_and_unpin() {
     every_one_is_send_sync_and_unpin! {
         Memory, AnyEngine, Hosted<Memory>, Retry<Memory>, Traced<Memory>, Quorum, Board, Answered,
-        PrivateThread, ThisRuntime, SystemClock, Time, Line, Lives, Sampler, Bells, Bell<'_>,
+        PrivateThread, ThisRuntime, SystemClock, Time, Line, Lives, Sampler, Cost, Bells, Bell<'_>,
         Cursor, News, Scope, Leave, Patience, Wake, Window,
     }
     is_send_and_unpin::<Boxed<()>>();
