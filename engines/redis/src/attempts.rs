@@ -195,7 +195,9 @@ mod tests {
     fn many_failures_at_once_are_one() {
         let attempts = Arc::new(Attempts::default());
         let at_once: Vec<_> = (0..5).map(|_| goes(&attempts).unwrap().0).collect();
-        at_once.into_iter().for_each(|attempt| attempt.failed(&reason()));
+        for attempt in at_once {
+            attempt.failed(&reason());
+        }
         let pause = attempts.book().trouble.as_ref().unwrap().pause;
         assert_eq!(pause, PAUSE_FIRST);
     }

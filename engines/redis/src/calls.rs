@@ -196,7 +196,9 @@ impl Due<'_> {
 impl Drop for Due<'_> {
     fn drop(&mut self) {
         if let Some(since) = self.since {
-            self.room.take().map(Room::forget);
+            if let Some(room) = self.room.take() {
+                room.forget();
+            }
             self.link.was_left(self.live, since);
         }
     }

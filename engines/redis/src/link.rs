@@ -1,6 +1,7 @@
 //! A link to one server: a connection that is made anew whenever it is gone.
 
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -216,7 +217,8 @@ impl Link {
     }
 
     async fn call_in_awake(&self, live: &Arc<Live>, room: Room, call: &Cmd) -> RedisResult<Value> {
-        let called = self.call_in(live, room, call);
+        // It is waited for by reference, since whatever takes a future makes the verb's as much larger.
+        let called = pin!(self.call_in(live, room, call));
         if self.listens { called.await } else { live.awake.wait(called).await }
     }
 

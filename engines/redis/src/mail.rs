@@ -53,7 +53,7 @@ pub(crate) struct Asking<'a> {
 
 impl Asking<'_> {
     /// It is in.
-    pub(crate) fn is_in(mut self) {
+    pub(crate) fn let_in(mut self) {
         self.fresh = None;
     }
 }
@@ -220,7 +220,7 @@ mod tests {
         let (mail, id) = (Mail::default(), TicketId::fresh());
         drop(mail.expect_answer(id, Duration::from_secs(9)));
         assert!(!mail.expects(id));
-        mail.expect_answer(id, Duration::from_secs(9)).is_in();
+        mail.expect_answer(id, Duration::from_secs(9)).let_in();
         drop(mail.expect_answer(id, Duration::from_secs(9)));
         assert!(mail.expects(id));
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use redis::{Cmd, RedisResult, Value, cmd};
 use tenure_core::{Error, Result, Ticket, TicketId};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -206,8 +207,11 @@ impl Route<'_> {
         }
     }
 
-    async fn in_time<T>(&self, answer: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {
-        timeout_at(self.until, answer).await.unwrap_or_else(|_| Err(calls::late()))
+    fn in_time<T>(
+        &self,
+        answer: impl Future<Output = RedisResult<T>>,
+    ) -> impl Future<Output = RedisResult<T>> {
+        timeout_at(self.until, answer).map(|answer| answer.unwrap_or_else(|_| Err(calls::late())))
     }
 
     /// Asks for a verb by a call of its own; or together with others, where much is under way and it is

@@ -231,7 +231,7 @@ impl Engine for RedisStore {
                 return outcome;
             }
         };
-        asking.is_in();
+        asking.let_in();
         self.learn(ticket, &place);
         // Where it is not, its owner asks again, or gives the ticket back.
         route.acknowledged(&self.settings).await?;

@@ -1,6 +1,7 @@
 //! Passwords: no server that repeats one has it repeated by an error, whatever the deployment.
 
 use std::error::Error as StdError;
+use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener};
 
@@ -23,7 +24,7 @@ fn assert_untold(error: &Error) {
     let mut all = format!("{error} {error:?} {error:#?}");
     let mut source = StdError::source(error);
     while let Some(cause) = source {
-        all += &format!(" {cause} {cause:?} {cause:#?}");
+        write!(all, " {cause} {cause:?} {cause:#?}").unwrap();
         source = cause.source();
     }
     println!("{all}");
@@ -31,9 +32,10 @@ fn assert_untold(error: &Error) {
 }
 
 async fn refused_at(url: &str) -> Error {
-    let error = match url.starts_with("redlock") {
-        true => soon("it is said", RedLock::open(url)).await.map(drop).unwrap_err(),
-        false => soon("it is said", tenure_redis::connect(url)).await.map(drop).unwrap_err(),
+    let error = if url.starts_with("redlock") {
+        soon("it is said", RedLock::open(url)).await.map(drop).unwrap_err()
+    } else {
+        soon("it is said", tenure_redis::connect(url)).await.map(drop).unwrap_err()
     };
     assert_untold(&error);
     error

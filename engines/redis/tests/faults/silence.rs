@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tenure_conformance::fault::Proxy;
-use tenure_core::{Kind, Locks};
+use tenure_core::{Engine as _, Kind, Leave, Locks, Patience};
 use tenure_servers::redis::{Cluster, Server, Setup};
 use tokio::task::JoinSet;
 
-use super::stage::{connect, play, proxy_to, script_calls, soon, until};
+use super::stage::{LONG, connect, play, proxy_to, script_calls, soon, store, ticket, until};
 
 /// How many attempts each outage sees; more are asked for by this variable.
 const ATTEMPTS: u64 = 10_000;
@@ -99,6 +99,24 @@ fn what_callers_gave_up_is_not_carried_out_in_bulk_when_the_server_wakes() {
 }
 
 #[test]
+fn a_caller_that_waits_costs_little_memory() {
+    play(async || {
+        const VERB_BYTES_MAX: usize = 8 * 1024;
+        let server = Server::start().unwrap();
+        let (store, ticket) = (store(&server.url()).await, ticket("a", LONG));
+        for (verb, bytes) in [
+            ("join", size_of_val(&store.join(&ticket, Patience::Wait))),
+            ("renew", size_of_val(&store.renew(&ticket))),
+            ("leave", size_of_val(&store.leave(&ticket, Leave::Now))),
+            ("line", size_of_val(&store.line(&ticket.key))),
+        ] {
+            println!("a caller of {verb} takes {bytes} bytes");
+            assert!(bytes <= VERB_BYTES_MAX, "a caller of {verb} takes {bytes} bytes");
+        }
+    });
+}
+
+#[test]
 fn memory_is_flat_while_the_server_stands_still() {
     play(async || {
         let server = Server::start().unwrap();
@@ -127,7 +145,8 @@ fn memory_is_flat_while_nothing_passes() {
 #[test]
 fn memory_is_flat_while_one_of_three_does_not_answer() {
     play(async || {
-        let troubles: [(&str, fn(&Server, &Proxy)); 3] = [
+        type Trouble = fn(&Server, &Proxy);
+        let troubles: [(&str, Trouble); 3] = [
             ("one of three frozen", |server, _| server.freeze().unwrap()),
             ("one of three refusing", |server, _| server.kill().unwrap()),
             ("one of three black-holed", |_, proxy| proxy.black_hole()),
