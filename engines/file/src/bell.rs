@@ -8,16 +8,16 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use tenure_core::TicketId;
 
 use crate::herald::{Notice, Tidings};
+use crate::os::dir::{Dir, block};
 use crate::record::SessionId;
-use crate::session::bell_path;
+use crate::session::bell_name;
 use crate::watchers::lock;
 
 /// Divides a page, so that a FIFO is filled to the last byte and never with half a message.
@@ -40,38 +40,44 @@ pub(crate) enum Heard {
 
 /// The bell of this session, and the ropes of others.
 pub(crate) struct Bells {
-    dir: PathBuf,
+    dir: Arc<Dir>,
     own: SessionId,
     rope: Mutex<Option<File>>,
     ropes: Mutex<HashMap<SessionId, File>>,
+    down: Arc<AtomicBool>,
 }
 
 impl Bells {
-    pub(crate) fn new(dir: PathBuf, own: SessionId) -> Self {
-        Self { dir, own, rope: Mutex::default(), ropes: Mutex::default() }
+    pub(crate) fn new(dir: Arc<Dir>, own: SessionId) -> Self {
+        let (rope, ropes, down) = (Mutex::default(), Mutex::default(), Arc::default());
+        Self { dir, own, rope, ropes, down }
     }
 
     /// Sees to it that this session can be rung. `hear` is called from a thread of its own, until
-    /// it answers `false`.
-    pub(crate) fn hang(&self, hear: impl FnMut(Heard) -> bool + Send + 'static) -> io::Result<()> {
+    /// the bell is taken down.
+    pub(crate) fn hang(&self, hear: impl FnMut(Heard) + Send + 'static) -> io::Result<()> {
         let mut rope = lock(&self.rope);
-        if rope.is_none() {
-            let path = bell_path(&self.dir, self.own);
-            let _of_an_attempt_that_failed = std::fs::remove_file(&path);
-            make_fifo(&path)?;
-            let bell = File::options().read(true).write(true).open(&path)?;
-            let own_rope = open_rope(&path)?;
+        if rope.is_none() && !self.down.load(Ordering::SeqCst) {
+            let name = bell_name(self.own);
+            let _of_an_attempt_that_failed = self.dir.remove(&name);
+            let bell = self.dir.create_fifo(&name)?;
+            // To write never blocks, and to listen does: they are opened each for itself.
+            let own_rope = self.dir.open_fifo(&name)?;
+            block(&bell)?;
+            let down = self.down.clone();
             thread::Builder::new()
                 .name("tenure-file-bell".to_owned())
-                .spawn(move || listen(bell, hear))?;
+                .spawn(move || listen(bell, &down, hear))?;
             *rope = Some(own_rope);
         }
         Ok(())
     }
 
-    /// Lets the thread that listens find out that nobody wants to hear.
+    /// Ends the thread that listens, whatever it is just about to hear.
     pub(crate) fn take_down(&self) {
-        if let Some(rope) = lock(&self.rope).take() {
+        let mut rope = lock(&self.rope);
+        self.down.store(true, Ordering::SeqCst);
+        if let Some(rope) = rope.take() {
             let _full_is_loud_enough = (&rope).write(&[0; MESSAGE_BYTES]);
         }
     }
@@ -85,7 +91,7 @@ impl Bells {
         let rope = match ropes.entry(notice.session) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
-                let Ok(rope) = open_rope(&bell_path(&self.dir, notice.session)) else { return };
+                let Ok(rope) = self.dir.open_fifo(&bell_name(notice.session)) else { return };
                 entry.insert(rope)
             }
         };
@@ -98,13 +104,7 @@ impl Bells {
     }
 }
 
-/// Opened for reading too: so there always is a reader, and no write ends in SIGPIPE.
-fn open_rope(path: &Path) -> io::Result<File> {
-    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    File::options().read(true).write(true).custom_flags(nonblocking).open(path)
-}
-
-fn listen(mut bell: File, mut hear: impl FnMut(Heard) -> bool) {
+fn listen(mut bell: File, down: &AtomicBool, mut hear: impl FnMut(Heard)) {
     let mut buffer = vec![0; READ_BYTES];
     loop {
         let length = match bell.read(&mut buffer) {
@@ -115,14 +115,16 @@ fn listen(mut bell: File, mut hear: impl FnMut(Heard) -> bool) {
                 return;
             }
         };
-        let wanted = if length >= FULL_BYTES {
-            hear(Heard::TooMuch)
+        if down.load(Ordering::SeqCst) {
+            return;
+        }
+        if length >= FULL_BYTES {
+            hear(Heard::TooMuch);
         } else {
             let (messages, _) = buffer[..length].as_chunks::<MESSAGE_BYTES>();
-            messages.iter().all(|message| hear(decode(message).unwrap_or(Heard::TooMuch)))
-        };
-        if !wanted {
-            return;
+            for message in messages {
+                hear(decode(message).unwrap_or(Heard::TooMuch));
+            }
         }
     }
 }
@@ -150,19 +152,6 @@ fn decode(message: &[u8; MESSAGE_BYTES]) -> Option<Heard> {
     let number = u64::from_le_bytes(message[8..16].try_into().ok()?);
     let id = TicketId::from_u128(u128::from_le_bytes(message[16..].try_into().ok()?));
     Some(Heard::Told { book: message[1].into(), id, number, what })
-}
-
-#[cfg(not(target_vendor = "apple"))]
-fn make_fifo(path: &Path) -> io::Result<()> {
-    use rustix::fs::{CWD, FileType, Mode, mknodat};
-    Ok(mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o666), 0)?)
-}
-
-/// There is no safe call for it here, but every system has the program. It runs once for an engine.
-#[cfg(target_vendor = "apple")]
-fn make_fifo(path: &Path) -> io::Result<()> {
-    let made = std::process::Command::new("/usr/bin/mkfifo").arg(path).status()?;
-    if made.success() { Ok(()) } else { Err(io::Error::other(format!("mkfifo: {made}"))) }
 }
 
 #[cfg(test)]

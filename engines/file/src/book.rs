@@ -2,24 +2,36 @@
 //!
 //! Everything here is called while the file is locked.
 
-use std::fs::{self, File};
+use std::ffi::CString;
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::draft::{self, Draft};
 use crate::frame::{self, Cut};
 use crate::header::{HEADER_BYTES, Header};
 use crate::herald::Herald;
+use crate::os::boot::Boot;
+use crate::os::dir::{self, Dir, FileId};
+use crate::past::Past;
 use crate::record::Record;
+use crate::shelf::name;
 use crate::state::State;
 
-/// A log shorter than this is never written anew.
-const LOG_BYTES_KEPT: u64 = 128 * 1024;
+/// A log shorter than this is never written anew by one who has it open.
+const LOG_BYTES_KEPT: u64 = 1024 * 1024;
+/// Whoever had to read so much to get in writes it anew, so that the next one need not.
+const LOG_BYTES_READ_MAX: u64 = 128 * 1024;
+/// In case a power cut took the last numbers with it, all that come after it are above any that
+/// this much time, in µs, can have made.
+const REBOOT_GAP_US: u64 = 3_600_000_000;
 
 /// An open book.
 pub(crate) struct Book {
     file: Arc<File>,
+    id: FileId,
+    name: CString,
     header: Header,
     pub(crate) state: State,
     /// Where the next record goes: behind the last whole one.
@@ -32,8 +44,10 @@ pub(crate) struct Book {
     pending: Vec<u8>,
     /// From this length on the log is worth writing anew.
     long_from: u64,
-    /// The disk knows for good that the file is there.
-    anchored: bool,
+    /// The state was that of the whole file once: what it says of this engine's own tickets is true.
+    pub(crate) was_current: bool,
+    /// No start of the machine came between this log's beginning and now.
+    settled: bool,
 }
 
 /// What looking at the file has shown.
@@ -41,7 +55,7 @@ pub(crate) struct Book {
 pub(crate) enum Look {
     /// The state is that of the file.
     Current,
-    /// The name means another file now.
+    /// The name means another file now, or nothing.
     Replaced,
     /// It is no log of ours, for this reason.
     Damaged(&'static str),
@@ -52,33 +66,40 @@ impl Book {
     ///
     /// `heard`: the generation of which every record was heard. The records of the next one are
     /// news from the first on.
-    pub(crate) fn open(file: File, index: usize, heard: Option<u64>) -> io::Result<Option<Self>> {
+    pub(crate) fn open(
+        file: &Arc<File>,
+        index: usize,
+        heard: Option<u64>,
+    ) -> io::Result<Option<Self>> {
         let mut bytes = [0; HEADER_BYTES];
         match file.read_exact_at(&mut bytes, 0) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
             read => read?,
         }
         let Some(header) = Header::decode(&bytes, index as u64) else { return Ok(None) };
-        let mut book = Self::fresh(file, header);
+        let mut book = Self::fresh(file.clone(), header)?;
         if heard.is_none_or(|heard| heard + 1 != header.generation) {
-            book.old_until = rustix::fs::fstat(&book.file)?.st_size.unsigned_abs();
+            book.old_until = dir::look_at(file)?.bytes;
         }
         Ok(Some(book))
     }
 
-    fn fresh(file: File, header: Header) -> Self {
+    fn fresh(file: Arc<File>, header: Header) -> io::Result<Self> {
         let kept_until = HEADER_BYTES as u64 + header.kept_bytes;
-        Self {
-            file: Arc::new(file),
+        Ok(Self {
+            id: dir::look_at(&file)?.id,
+            name: CString::new(name(header.book)).expect("digits are no zeros"),
+            file,
             state: State::above(header.floor),
             end: HEADER_BYTES as u64,
             old_until: kept_until,
             last_us: 0,
             pending: Vec::new(),
             long_from: LOG_BYTES_KEPT.max(3 * kept_until),
-            anchored: false,
+            was_current: false,
+            settled: false,
             header,
-        }
+        })
     }
 
     /// The file, which carries the lock.
@@ -96,33 +117,62 @@ impl Book {
     }
 
     /// Replays what others have written since the last look.
-    pub(crate) fn catch_up(&mut self, herald: &mut Herald<'_>) -> io::Result<Look> {
-        let stat = rustix::fs::fstat(&self.file)?;
-        let size = stat.st_size.unsigned_abs();
-        let replaced = stat.st_nlink == 0;
-        if size < self.end {
-            return Ok(if replaced { Look::Replaced } else { Look::Damaged("it became shorter") });
-        }
-        if size > self.end {
-            let mut tail = vec![0; usize::try_from(size - self.end).expect("a log fits in memory")];
-            self.file.read_exact_at(&mut tail, self.end)?;
-            if let Some(why) = self.replay(&tail, herald) {
-                return Ok(if replaced { Look::Replaced } else { Look::Damaged(why) });
-            }
-        }
-        if replaced || self.state.retired {
+    ///
+    /// Only the name tells whether this is still the book: a backup may have given the file a second
+    /// name, and who replaced it may have died before saying so in it.
+    pub(crate) fn catch_up(&mut self, dir: &Dir, herald: &mut Herald<'_>) -> io::Result<Look> {
+        let named = dir.look(&*self.name)?.filter(|named| named.id == self.id);
+        let size = match named {
+            Some(named) => named.bytes,
+            None => dir::look_at(&self.file)?.bytes,
+        };
+        let damage = self.read_until(size, herald)?;
+        if named.is_none() {
             return Ok(Look::Replaced);
+        }
+        if let Some(why) = damage {
+            return Ok(Look::Damaged(why));
+        }
+        if self.state.retired {
+            return Ok(Look::Damaged("it is an old copy of a book that was written anew since"));
         }
         if size > self.end {
             // The writer of this tail died in the middle: what it wanted never happened.
             self.file.set_len(self.end)?;
         }
+        self.was_current = true;
         Ok(Look::Current)
+    }
+
+    /// Reads on to the end of the file. Says what is wrong with it.
+    fn read_until(
+        &mut self,
+        size: u64,
+        herald: &mut Herald<'_>,
+    ) -> io::Result<Option<&'static str>> {
+        if size < self.end {
+            return Ok(Some("it became shorter"));
+        }
+        if size == self.end {
+            return Ok(None);
+        }
+        let mut tail = vec![0; usize::try_from(size - self.end).expect("a log fits in memory")];
+        self.file.read_exact_at(&mut tail, self.end)?;
+        let opened = self.end == HEADER_BYTES as u64;
+        let damage = self.replay(&tail, herald);
+        let kept_until = HEADER_BYTES as u64 + self.header.kept_bytes;
+        if opened && self.end >= LOG_BYTES_READ_MAX.max(3 * kept_until) {
+            self.long_from = self.end;
+        }
+        Ok(damage)
     }
 
     /// Replays whole records. Says why if they cannot be ours.
     fn replay(&mut self, mut tail: &[u8], herald: &mut Herald<'_>) -> Option<&'static str> {
         let kept_until = HEADER_BYTES as u64 + self.header.kept_bytes;
+        let past = Past::of(tail, self.end, self.old_until);
+        self.state.floor = self.state.floor.max(past.floor);
+        self.last_us = self.last_us.max(past.last_us);
         loop {
             let body = match frame::cut(tail, self.header.seed(), self.end) {
                 Cut::Whole(body) => body,
@@ -130,13 +180,15 @@ impl Book {
                 Cut::End | Cut::Torn => return Some("what it keeps is cut short"),
                 Cut::Damaged => return Some("a record does not match its checksum"),
             };
-            let Some((record, at_us)) = Record::decode(body) else {
-                return Some("a record is none of ours");
-            };
-            self.last_us = self.last_us.max(at_us);
-            herald.read(at_us, self.end < self.old_until);
-            if !self.state.replay(record, at_us, &mut |note| herald.hear(note)) {
-                return Some("a record cannot follow the one before it");
+            if !past.is_over(body, self.end) {
+                let Some((record, at_us)) = Record::decode(body) else {
+                    return Some("a record is none of ours");
+                };
+                self.last_us = self.last_us.max(at_us);
+                herald.read(at_us, self.end < self.old_until);
+                if !self.state.replay(record, at_us, &mut |note| herald.hear(note)) {
+                    return Some("a record cannot follow the one before it");
+                }
             }
             let length = frame::HEAD_BYTES + body.len();
             self.end += length as u64;
@@ -178,84 +230,61 @@ impl Book {
         self.long_from = self.end * 2;
     }
 
-    /// Writes the log anew, as short as can be, and puts it in the place of the old one.
-    pub(crate) fn rewrite(&mut self, dir: &Path, header: Header, now_us: u64) -> io::Result<()> {
+    /// Whether no start of the machine came between the last writing anew and now.
+    pub(crate) fn is_settled(&mut self, now_us: u64) -> bool {
+        if !self.settled {
+            let (then, now) = (Boot(self.header.boot), Boot::now());
+            self.settled = then == now || then.is_same(now, self.last_us, now_us);
+        }
+        self.settled
+    }
+
+    /// Writes the log anew, as short as can be, and puts it in the place of the old one. Gives that
+    /// back, unlocked: to close it takes longer than others should be kept out for.
+    pub(crate) fn rewrite(&mut self, dir: &Dir, now_us: u64) -> io::Result<Arc<File>> {
+        let gap = if self.is_settled(now_us) { 0 } else { REBOOT_GAP_US };
         let (floor, records) = self.state.snapshot(now_us);
         let header = Header {
             generation: self.header.generation + 1,
-            floor: floor.max(header.floor),
-            ..header
+            floor: floor.max(self.header.floor).saturating_add(gap),
+            boot: Boot::now().0,
+            ..self.header
         };
         let durable = !self.state.sequences.is_empty();
-        let like = self.file.metadata()?.permissions();
-        let (file, header) = create(dir, header, &records, Some(like), durable)?;
+        let whose = dir::look_at(&self.file)?.owner;
+        let draft = Draft::write(dir, header, &records, Some(whose), durable)?;
         drop(records);
+        let (file, header) = draft.place()?;
+        let fresh = Self::fresh(Arc::new(file), header)?;
         self.retire();
+        draft::sweep(dir, header.book);
         self.state.floor = header.floor;
         self.state.rows.retain(|_, row| !row.is_empty() || row.last() > header.floor);
         self.state.counts.retain(|_, count| count.ends_us > now_us);
         let (state, last_us) = (std::mem::take(&mut self.state), self.last_us);
-        *self = Self { state, last_us, anchored: durable, ..Self::fresh(file, header) };
-        self.end = HEADER_BYTES as u64 + header.kept_bytes;
-        Ok(())
+        let end = HEADER_BYTES as u64 + header.kept_bytes;
+        let fresh = Self { state, last_us, end, was_current: true, settled: true, ..fresh };
+        let old = std::mem::replace(self, fresh).file;
+        let _closing_it_does_so_too = old.unlock();
+        Ok(old)
     }
 
-    /// Tells whoever still has this file open that it is over. They would also see that no
-    /// name is left, unless a backup has linked it to another.
+    /// Tells whoever looks at this file later, under whatever name, that it is over.
     fn retire(&mut self) {
         self.pending.clear();
         self.push(&Record::Retired, 0);
         let _hint = self.write();
     }
 
-    /// Makes sure that the file is still there, under its name, after a power cut.
-    pub(crate) fn anchor(&mut self, dirs: &[&Path]) -> io::Result<()> {
-        if !self.anchored {
+    /// Makes sure that the file is still there, under its name, after a power cut. Whoever gave the
+    /// first number of a sequence in it has seen to that already.
+    pub(crate) fn anchor(&self, books: &Dir, root: &Dir) -> io::Result<()> {
+        if self.state.sequences.is_empty() {
             self.file.sync_all()?;
-            for dir in dirs {
-                File::open(dir)?.sync_all()?;
-            }
-            self.anchored = true;
+            books.sync()?;
+            root.sync()?;
+            root.sync_above()?;
         }
         Ok(())
     }
-}
-
-/// Where a book is.
-pub(crate) fn path(dir: &Path, index: usize) -> PathBuf {
-    dir.join(format!("{index:02x}"))
-}
-
-/// Writes a book that begins with these records, and puts it into its place, locked.
-pub(crate) fn create(
-    dir: &Path,
-    header: Header,
-    records: &[(Record<'_>, u64)],
-    like: Option<fs::Permissions>,
-    durable: bool,
-) -> io::Result<(File, Header)> {
-    let mut log = Vec::new();
-    for (record, at_us) in records {
-        let base = HEADER_BYTES as u64;
-        frame::push(&mut log, header.seed(), base, |body| record.encode(*at_us, body));
-    }
-    let header = Header { kept_bytes: log.len() as u64, ..header };
-    let index = usize::try_from(header.book).expect("there are few books");
-    let (place, unnamed) = (path(dir, index), dir.join(format!("{index:02x}.new")));
-    let file = File::options().read(true).write(true).create(true).truncate(true).open(&unnamed)?;
-    if let Some(like) = like {
-        file.set_permissions(like)?;
-    }
-    file.write_all_at(&header.encode(), 0)?;
-    file.write_all_at(&log, HEADER_BYTES as u64)?;
-    if durable {
-        file.sync_all()?;
-    }
-    // Nobody can have it open, so nobody is waited for; and nobody will see it unlocked.
-    file.lock()?;
-    fs::rename(&unnamed, &place)?;
-    if durable {
-        File::open(dir)?.sync_all()?;
-    }
-    Ok((file, header))
 }

@@ -1,17 +1,22 @@
 //! What a crash leaves behind: the old state or the new one, wherever it came.
 
-use std::fs::{self, File};
+use std::borrow::Cow;
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tenure_core::{Key, Leave, Patience, Place, Share, Ticket, TicketId};
 
-use crate::book::{self, Book, Look};
+use crate::book::{Book, Look};
+use crate::draft::Draft;
 use crate::header::{HEADER_BYTES, Header};
 use crate::herald::Herald;
 use crate::journal::Journal;
+use crate::os;
 use crate::record::{Record, SessionId};
+use crate::shelf;
 
 struct Dir(PathBuf);
 
@@ -52,13 +57,27 @@ fn see(book: &Book, key: &Key) -> Seen {
     (line, book.state.sequence(key))
 }
 
+fn path(dir: &Path) -> PathBuf {
+    dir.join(shelf::name(0))
+}
+
 fn open(dir: &Path) -> Option<(Book, Look)> {
-    let file = File::options().read(true).write(true).open(book::path(dir, 0)).unwrap();
-    let mut book = Book::open(file, 0, None).unwrap()?;
+    let dir = os::dir::Dir::open(dir).unwrap();
+    let file = Arc::new(dir.open_file(&shelf::name(0)).unwrap());
+    let mut book = Book::open(&file, 0, None).unwrap()?;
+    let look = catch_up(&mut book, &dir);
+    Some((book, look))
+}
+
+fn catch_up(book: &mut Book, dir: &os::dir::Dir) -> Look {
     let (mut journal, mut notices) = (Journal::default(), Vec::new());
     let mut herald = Herald::new(SessionId(9), true, 0, &mut journal, &mut notices);
-    let look = book.catch_up(&mut herald).unwrap();
-    Some((book, look))
+    book.catch_up(dir, &mut herald).unwrap()
+}
+
+fn create(dir: &Path, header: Header) {
+    let dir = os::dir::Dir::open(dir).unwrap();
+    drop(Draft::write(&dir, header, &[], None, false).unwrap().place().unwrap());
 }
 
 fn happen(book: &mut Book, record: &Record<'_>) {
@@ -68,15 +87,15 @@ fn happen(book: &mut Book, record: &Record<'_>) {
 
 /// A book with a history: what was to be seen after each write, and how long the file was then.
 fn history(dir: &Path, key: &Key) -> Vec<(u64, Seen)> {
-    drop(book::create(dir, Header::default(), &[], None, false).unwrap());
+    create(dir, Header::default());
     let (mut book, _) = open(dir).unwrap();
     let tickets = [ticket(key.as_str()), ticket(key.as_str()), ticket(key.as_str())];
     let join = |at: usize| Record::Joined {
         session: SessionId(at as u128 + 1),
         number: at as u64 + 10,
-        ticket: std::borrow::Cow::Borrowed(&tickets[at]),
+        ticket: Cow::Borrowed(&tickets[at]),
     };
-    let (key_of, id) = (std::borrow::Cow::Borrowed(key), tickets[0].id);
+    let (key_of, id) = (Cow::Borrowed(key), tickets[0].id);
     let writes = [
         vec![join(0)],
         vec![join(1)],
@@ -92,7 +111,7 @@ fn history(dir: &Path, key: &Key) -> Vec<(u64, Seen)> {
             happen(&mut book, record);
         }
         book.write().unwrap();
-        seen.push((fs::metadata(book::path(dir, 0)).unwrap().len(), see(&book, key)));
+        seen.push((fs::metadata(path(dir)).unwrap().len(), see(&book, key)));
     }
     seen
 }
@@ -102,7 +121,7 @@ fn a_log_cut_at_any_byte_is_what_it_was_after_some_write() {
     let dir = Dir::new();
     let key = Key::new("k").unwrap();
     let seen = history(&dir.0, &key);
-    let path = book::path(&dir.0, 0);
+    let path = path(&dir.0);
     let whole = fs::read(&path).unwrap();
     for length in 0..=whole.len() {
         fs::write(&path, &whole[..length]).unwrap();
@@ -114,7 +133,7 @@ fn a_log_cut_at_any_byte_is_what_it_was_after_some_write() {
         let (kept, last) = seen.iter().rfind(|(end, _)| *end <= length as u64).unwrap();
         assert_eq!(see(&book, &key), *last, "cut at {length}");
         assert_eq!(fs::metadata(&path).unwrap().len(), *kept, "the torn end is cut off");
-        happen(&mut book, &Record::Sequence { key: std::borrow::Cow::Borrowed(&key), value: 99 });
+        happen(&mut book, &Record::Sequence { key: Cow::Borrowed(&key), value: 99 });
         book.write().unwrap();
         let (again, look) = open(&dir.0).unwrap();
         assert_eq!((look, again.state.sequence(&key)), (Look::Current, 99), "cut at {length}");
@@ -125,7 +144,7 @@ fn a_log_cut_at_any_byte_is_what_it_was_after_some_write() {
 fn a_flipped_bit_is_damage_wherever_it_is() {
     let dir = Dir::new();
     history(&dir.0, &Key::new("k").unwrap());
-    let path = book::path(&dir.0, 0);
+    let path = path(&dir.0);
     let whole = fs::read(&path).unwrap();
     for at in 0..whole.len() {
         let mut flipped = whole.clone();
@@ -141,7 +160,7 @@ fn zeros_behind_the_log_are_what_a_power_cut_leaves() {
     let dir = Dir::new();
     let key = Key::new("k").unwrap();
     let seen = history(&dir.0, &key);
-    let path = book::path(&dir.0, 0);
+    let path = path(&dir.0);
     let mut longer = fs::read(&path).unwrap();
     longer.extend_from_slice(&[0; 5000]);
     fs::write(&path, longer).unwrap();
@@ -150,22 +169,61 @@ fn zeros_behind_the_log_are_what_a_power_cut_leaves() {
 }
 
 #[test]
-fn a_log_that_is_written_anew_says_the_same_and_the_old_one_says_that_it_is_over() {
+fn a_log_that_is_written_anew_says_the_same_and_its_name_tells_that_the_old_one_is_over() {
     let dir = Dir::new();
     let key = Key::new("k").unwrap();
     history(&dir.0, &key);
+    let books = os::dir::Dir::open(&dir.0).unwrap();
     let (mut book, _) = open(&dir.0).unwrap();
     let (mut other, _) = open(&dir.0).unwrap();
-    // A backup may have linked the file: its last name is not gone then.
-    fs::hard_link(book::path(&dir.0, 0), dir.0.join("backup")).unwrap();
+    // A backup may have linked the file, and who writes it anew may die right after the renaming.
+    let backup = dir.0.join("backup");
+    fs::hard_link(path(&dir.0), &backup).unwrap();
+    let length = fs::metadata(&backup).unwrap().len();
     let before = see(&book, &key);
-    book.rewrite(&dir.0, book.header(), 50).unwrap();
+    drop(book.rewrite(&books, 50).unwrap());
+    let retired = fs::metadata(&backup).unwrap().len();
+    fs::File::options().write(true).open(&backup).unwrap().set_len(length).unwrap();
     assert_eq!(see(&book, &key), before);
     let (again, look) = open(&dir.0).unwrap();
     assert_eq!((look, see(&again, &key)), (Look::Current, before));
-    let (mut journal, mut notices) = (Journal::default(), Vec::new());
-    let mut herald = Herald::new(SessionId(9), true, 0, &mut journal, &mut notices);
-    assert_eq!(other.catch_up(&mut herald).unwrap(), Look::Replaced);
+    assert_eq!(catch_up(&mut other, &books), Look::Replaced);
+    assert!(retired > length, "whoever finds the old one under its name later can tell as well");
+}
+
+#[test]
+fn what_later_records_take_out_need_not_be_replayed() {
+    let dir = Dir::new();
+    let keys: Vec<_> = (0..7).map(|n| Key::new(format!("k{n}")).unwrap()).collect();
+    create(&dir.0, Header::default());
+    let (mut book, _) = open(&dir.0).unwrap();
+    let mut tickets = Vec::new();
+    for number in 1..500_u64 {
+        let key = &keys[usize::try_from(number % 7).unwrap()];
+        let ticket = ticket(key.as_str());
+        let (session, cow) = (SessionId(number.into()), Cow::Borrowed(&ticket));
+        happen(&mut book, &Record::Joined { session, number, ticket: cow });
+        if number % 5 == 0 {
+            let changed = Ticket { note: "changed".into(), floor: number + 1, ..ticket.clone() };
+            happen(&mut book, &Record::Changed { ticket: Cow::Owned(changed) });
+        }
+        tickets.push(ticket);
+    }
+    for (at, ticket) in tickets.iter().enumerate().filter(|(at, _)| at % 11 != 0) {
+        let how = if at % 3 == 0 { Leave::Soon } else { Leave::Now };
+        let (key, id) = (Cow::Borrowed(&ticket.key), ticket.id);
+        happen(&mut book, &Record::Left { key, id, how });
+    }
+    book.write().unwrap();
+    let (again, look) = open(&dir.0).unwrap();
+    assert_eq!(look, Look::Current);
+    let known = |book: &Book| book.state.rows.values().filter(|row| !row.is_empty()).count();
+    assert!(known(&book) > 0 && known(&book) == known(&again));
+    for key in &keys {
+        assert_eq!(see(&again, key), see(&book, key));
+    }
+    let (floor, _) = book.state.snapshot(5);
+    assert_eq!(again.state.snapshot(5).0, floor, "what left was numbered too");
 }
 
 #[test]
@@ -173,18 +231,19 @@ fn after_a_start_of_the_machine_numbers_are_above_any_that_were_lost() {
     let dir = Dir::new();
     let store = crate::FileStore::open(dir.0.join("store")).unwrap();
     let mine = ticket("k");
-    let index = crate::store::book_of(&mine.key);
+    let index = shelf::book_of(&mine.key);
     let books = dir.0.join("store/books");
-    let old = Header { book: index as u64, boot: 1, floor: 1 << 51, ..Header::default() };
-    drop(book::create(&books, old, &[], None, false).unwrap());
-    let joined = store.store.visit_patiently(index, |visit| {
+    create(&books, Header { book: index as u64, boot: 1, floor: 1 << 51, ..Header::default() });
+    let haste = os::flock::Haste::Quick;
+    let joined = store.store.visit(index, haste, |visit| {
+        visit.settle()?;
         let now_us = visit.now_us.max(visit.state().floor + 1);
         visit.change(|state, hear| {
             state.row(&mine.key).join(SessionId(1), &mine, Patience::Wait, now_us, hear)
         })
     });
-    let number = joined.unwrap().unwrap().number;
-    if crate::store::boot() != 0 {
+    let number = joined.unwrap().unwrap().unwrap().number;
+    if os::boot::Boot::now() != os::boot::Boot::default() {
         assert!(number > (1 << 51) + 3_000_000_000, "{number}");
     }
 }

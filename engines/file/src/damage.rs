@@ -1,102 +1,152 @@
 //! Damage: a book that cannot be ours is set aside, and nobody trusts it or throws it away.
 
 use std::borrow::Cow;
-use std::fs::{self, File};
+use std::fs::File;
+use std::io;
 
-use tenure_core::{Error, Result};
+use tenure_core::Result;
 
-use crate::book;
+use crate::book::Book;
+use crate::draft::Draft;
+use crate::ground::{Ground, now_us};
 use crate::header::Header;
+use crate::mark;
+use crate::os::boot::Boot;
+use crate::os::dir::{self, Owner};
+use crate::os::flock::{self, Haste};
 use crate::record::{Record, SessionId};
+use crate::salvage::Salvage;
 use crate::session;
-use crate::slot::Slot;
-use crate::store::{Store, boot, now_us};
+use crate::shelf;
 use crate::trouble::refused;
-use crate::visit::Visit;
 
 /// Numbers that nobody knows of any more were made by the clock, at most so much ahead of it.
 const GAP_US: u64 = 3_600_000_000;
 
-impl Store {
-    /// Puts a new book in the place of one that is damaged (`why`), or missing.
-    ///
-    /// Whoever lives now may hold something in the old one: it is written into the new one who that is.
-    pub(crate) fn set_aside(&self, index: usize, slot: &mut Slot, why: Option<&str>) -> Result<()> {
-        let place = book::path(&self.books, index);
-        let failed = |error| refused("set aside", &place, error);
-        // Two who find the same damage do not both mend it.
-        let mark = self.dir.join("store");
-        let mark = File::open(&mark).map_err(|error| refused("open", &mark, error))?;
-        mark.lock().map_err(failed)?;
-        let now_us = now_us();
-        let aside = match why {
-            None if place.exists() => return Ok(()),
-            None => format!("nothing: {} was removed", place.display()),
-            Some(_) => {
-                let aside = self.dir.join(format!("damaged-{index:02x}-{now_us}"));
-                fs::copy(&place, &aside).map_err(failed)?;
-                aside.display().to_string()
-            }
-        };
-        let sessions = self.living(slot)?;
-        let known = slot.book.as_ref().map_or(0, |book| book.state.snapshot(now_us).0);
-        let header = Header {
-            book: index as u64,
-            // Far from any it had, so that everyone knows that something is missing between.
-            generation: now_us,
-            floor: known.max(now_us).saturating_add(GAP_US),
-            boot: boot(),
-            kept_bytes: 0,
-        };
-        tracing::warn!(
-            book = index,
-            aside,
-            reason = why.unwrap_or("it was not there"),
-            alive = sessions.len(),
-            "a book of the lock store was damaged, and is set aside"
-        );
-        let record = Record::Embargo { aside: aside.into(), sessions: sessions.into() };
-        let like = fs::metadata(&place).ok().map(|old| old.permissions());
-        book::create(&self.books, header, &[(record, now_us)], like, true).map_err(failed)?;
-        Ok(())
-    }
-
-    fn living(&self, slot: &Slot) -> Result<Vec<SessionId>> {
-        let dir = self.dir.join("sessions");
-        let mut living = session::list(&dir).map_err(|error| refused("look into", &dir, error))?;
-        let own = self.session.id;
-        let own_is_there = match &slot.book {
-            Some(book) => book.state.has(own),
-            None => slot.known,
-        };
-        living.retain(|id| if *id == own { own_is_there } else { !self.peers.is_dead(*id) });
-        Ok(living)
-    }
+/// What this engine remembers of a book.
+#[derive(Clone, Copy)]
+pub(crate) struct Memory<'a> {
+    pub(crate) book: Option<&'a Book>,
+    /// It was there before.
+    pub(crate) known: bool,
 }
 
-impl Visit<'_> {
-    /// Lets nobody join a book that was damaged while others lived who still do.
-    pub(crate) fn refuse_the_damaged(&mut self) -> Result<()> {
-        let Some(scar) = self.state().scar.as_ref().filter(|scar| !scar.sessions.is_empty()) else {
-            return Ok(());
-        };
-        let own = self.store.session.id;
-        let lives = |id: &&SessionId| **id == own || !self.store.peers.is_dead(**id);
-        let living: Vec<_> = scar.sessions.iter().filter(lives).collect();
-        if living.is_empty() {
-            let aside = scar.aside.clone();
-            let record =
-                Record::Embargo { aside: Cow::Owned(aside), sessions: Cow::Owned(Vec::new()) };
-            let at_us = scar.at_us;
-            self.change(|state, hear| state.replay(record.clone(), at_us, hear));
-            self.record_as_of(&record, at_us);
-            return Ok(());
-        }
-        let who: Vec<_> = living.into_iter().map(|id| self.store.peers.describe(*id)).collect();
-        Err(Error::rejected(format!(
-            "locks were lost when a file of the store was damaged (set aside as {}): these may hold one, and nobody can join until they have ended: {}",
-            scar.aside,
-            who.join(", ")
-        )))
+/// Puts a new book in the place of one that is damaged.
+///
+/// The caller has `file` locked, and has seen since that the book's name means it: so it is the only
+/// one who can replace it, and whoever else finds the damage sees the new book next.
+pub(crate) fn set_aside(
+    ground: &Ground,
+    index: usize,
+    memory: Memory<'_>,
+    file: &File,
+    why: &str,
+) -> Result<()> {
+    let name = shelf::name(index as u64);
+    let failed = |error| refused("set aside", &ground.books.path_of(&name), error);
+    let aside = format!("damaged-{name}-{}", now_us());
+    let path = ground.root.path_of(&aside).display().to_string();
+    let mut saved = Salvage::read(file, index, now_us()).map_err(failed)?;
+    memory.book.into_iter().for_each(|book| saved.remember(book));
+    let whose = dir::look_at(file).map_err(failed)?.owner;
+    let draft = write(ground, index, memory, &saved, path, Some(whose), why)?;
+    keep(ground, &name, file, &aside).map_err(failed)?;
+    draft.place().map(drop).map_err(failed)
+}
+
+/// Puts a new book where one is missing. `false`: somebody else is at it.
+pub(crate) fn replace_missing(
+    ground: &Ground,
+    index: usize,
+    memory: Memory<'_>,
+    haste: Haste,
+) -> Result<bool> {
+    let name = shelf::name(index as u64);
+    let path = ground.books.path_of(&name);
+    let failed = |error| refused("make anew", &path, error);
+    // There is no file to lock; two who miss the same one do not both make it.
+    let mark = ground.root.open_file(mark::NAME).map_err(failed)?;
+    if !flock::lock(&mark, haste).map_err(failed)? {
+        return Ok(false);
     }
+    if ground.books.look(&*name).map_err(failed)?.is_none() {
+        let mut saved = Salvage::default();
+        memory.book.into_iter().for_each(|book| saved.remember(book));
+        let aside = format!("nothing: {} was removed", path.display());
+        let draft = write(ground, index, memory, &saved, aside, None, "it was not there")?;
+        draft.place().map_err(failed)?;
+    }
+    Ok(true)
+}
+
+/// A book that begins above whatever was saved, and says who lives now and may hold something.
+fn write<'a>(
+    ground: &'a Ground,
+    index: usize,
+    memory: Memory<'_>,
+    saved: &Salvage,
+    aside: String,
+    whose: Option<Owner>,
+    why: &str,
+) -> Result<Draft<'a>> {
+    let now_us = now_us();
+    let sessions = living(ground, memory)?;
+    tracing::warn!(
+        book = index,
+        aside,
+        reason = why,
+        alive = sessions.len(),
+        "a book of the lock store was damaged, and is set aside"
+    );
+    // Sequences that nobody knows of any more go on from here.
+    let at_us = now_us.max(saved.last_us);
+    let header = Header {
+        book: index as u64,
+        // Far from any it had, so that everyone knows that something is missing between.
+        generation: now_us,
+        floor: saved.floor.max(now_us).saturating_add(GAP_US),
+        boot: Boot::now().0,
+        kept_bytes: 0,
+    };
+    let mut records =
+        vec![(Record::Embargo { aside: aside.into(), sessions: sessions.into() }, at_us)];
+    for (key, number) in &saved.far {
+        records.push((Record::Above { key: Cow::Borrowed(key), number: *number }, at_us));
+    }
+    for (key, value) in &saved.sequences {
+        let value = at_us.max(*value);
+        records.push((Record::Sequence { key: Cow::Borrowed(key), value }, at_us));
+    }
+    Draft::write(&ground.books, header, &records, whose, true).map_err(|error| {
+        refused("write anew", &ground.books.path_of(&shelf::name(index as u64)), error)
+    })
+}
+
+/// Keeps the damaged file under another name. Where that cannot be had, a copy.
+fn keep(ground: &Ground, name: &str, file: &File, aside: &str) -> io::Result<()> {
+    if ground.books.link(name, &ground.root, aside).is_ok() {
+        return Ok(());
+    }
+    let mut from = file;
+    io::Seek::rewind(&mut from)?;
+    let mut copy = ground.root.create_file(aside)?;
+    let copied = io::copy(&mut from, &mut copy);
+    if copied.is_err() {
+        // Half a copy is worth nothing, and a full disk would fill with them.
+        let _it_is_only_a_stub = ground.root.remove(aside);
+    }
+    copied.map(drop)
+}
+
+fn living(ground: &Ground, memory: Memory<'_>) -> Result<Vec<SessionId>> {
+    let listed = session::list(&ground.sessions);
+    let mut living = listed.map_err(|error| refused("look into", ground.sessions.path(), error))?;
+    let own = ground.session.id;
+    let own_is_there = match memory.book {
+        // A book that was damaged when it was first read may hide our tickets behind the damage.
+        Some(book) if book.was_current => book.state.has(own),
+        _ => memory.known,
+    };
+    living.retain(|id| if *id == own { own_is_there } else { !ground.peers.is_dead(*id) });
+    Ok(living)
 }

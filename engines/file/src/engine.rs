@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tenure_core::event::{Cursor, News, Scope};
 use tenure_core::{
@@ -9,13 +10,18 @@ use tenure_core::{
     Place, Profile, Result, Share, Sight, Standing, Tally, Ticket, Wake, Window,
 };
 
+use crate::ground::TRIES_FOR;
+use crate::os::flock::Haste;
 use crate::record::{Record, SessionId};
 use crate::row::Row;
-use crate::slot::Haste;
-use crate::store::{BOOKS, Store, book_of};
+use crate::shelf::{BOOKS, book_of};
+use crate::store::Store;
 use crate::trouble::{is_removed, without_holder};
 use crate::visit::Visit;
 use crate::{FileStore, news, tally, watch};
+
+/// No verb but `watch` and `events` takes longer, whatever others have locked.
+pub(crate) const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 
 impl Store {
     /// Does something in a book: now, or as soon as whoever is stuck in there has come out.
@@ -29,11 +35,27 @@ impl Store {
         A: Clone + Send + 'static,
         T: Send + 'static,
     {
+        self.at_until(index, None, subject, act).await
+    }
+
+    /// The same, for a verb that began before.
+    async fn at_until<A, T>(
+        self: &Arc<Self>,
+        index: usize,
+        until: Option<Instant>,
+        subject: &A,
+        act: impl Fn(&mut Visit<'_>, &A) -> Result<T> + Send + 'static,
+    ) -> Result<T>
+    where
+        A: Clone + Send + 'static,
+        T: Send + 'static,
+    {
         if let Some(answer) = self.visit(index, Haste::Quick, |visit| act(visit, subject)) {
             return answer;
         }
         let subject = subject.clone();
-        self.later(index, move |visit| act(visit, &subject)).await
+        let until = until.unwrap_or_else(|| Instant::now() + TRIES_FOR);
+        self.later(index, until, move |visit| act(visit, &subject)).await
     }
 }
 
@@ -51,20 +73,25 @@ impl Engine for FileStore {
         profile.survives.store_crash = true;
         profile.survives.clock_step = true;
         profile.survives.full_memory = true;
+        profile.warnings = self.store.ground.peers.unseen();
+        profile.answers_within = ANSWERS_WITHIN;
         profile.quick = true;
         profile
     }
 
     async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
         check_limits(ticket)?;
-        let join = move |visit: &mut Visit<'_>, ticket: &Ticket| join(visit, ticket, patience);
+        let store = self.store.clone();
+        let join = move |visit: &mut Visit<'_>, ticket: &Ticket| {
+            join(visit, ticket, patience, || store.hang_bell())
+        };
         let joined = self.store.at(book_of(&ticket.key), ticket, join).await;
-        joined.map_err(|error| without_holder(error, &self.store.dir))
+        joined.map_err(|error| without_holder(error, self.store.ground.root.path()))
     }
 
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
         check_limits(ticket)?;
-        self.store.check_session()?;
+        self.store.ground.check_session()?;
         let renew = |visit: &mut Visit<'_>, ticket: &Ticket| Ok(renew(visit, ticket));
         self.store.at(book_of(&ticket.key), ticket, renew).await
     }
@@ -86,7 +113,7 @@ impl Engine for FileStore {
 
     async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
         let news = news::read(&self.store, scope, after).await;
-        news.map_err(|error| without_holder(error, &self.store.dir))
+        news.map_err(|error| without_holder(error, self.store.ground.root.path()))
     }
 
     async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
@@ -95,7 +122,7 @@ impl Engine for FileStore {
             Ok(visit.state().rows.get(key).map(Row::list).unwrap_or_default())
         };
         let line = self.store.at(book_of(key), key, list).await;
-        line.map_err(|error| without_holder(error, &self.store.dir))
+        line.map_err(|error| without_holder(error, self.store.ground.root.path()))
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
@@ -108,9 +135,12 @@ impl Engine for FileStore {
             Ok(used.map(|(key, _)| key.clone()).collect::<Vec<_>>())
         };
         let mut keys = Vec::new();
+        let until = Some(Instant::now() + TRIES_FOR);
         for index in 0..BOOKS {
-            let more = self.store.at(index, &prefix, list).await;
-            keys.extend(more.map_err(|error| without_holder(error, &self.store.dir))?);
+            let more = self.store.at_until(index, until, &prefix, list).await;
+            keys.extend(
+                more.map_err(|error| without_holder(error, self.store.ground.root.path()))?,
+            );
         }
         keys.sort_unstable();
         Ok(keys)
@@ -118,10 +148,12 @@ impl Engine for FileStore {
 
     async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
         let tally = tally::add(&self.store, key, by, window).await;
-        tally.map_err(|error| without_holder(error, &self.store.dir))
+        tally.map_err(|error| without_holder(error, self.store.ground.root.path()))
     }
 
-    async fn close(&self) {}
+    async fn close(&self) {
+        self.store.close();
+    }
 }
 
 fn check_limits(ticket: &Ticket) -> Result<()> {
@@ -138,8 +170,15 @@ fn check_limits(ticket: &Ticket) -> Result<()> {
     Ok(())
 }
 
-fn join(visit: &mut Visit<'_>, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
-    visit.store.check_session()?;
+/// `hang_bell` sees to it that whoever serves the ticket can ring.
+fn join(
+    visit: &mut Visit<'_>,
+    ticket: &Ticket,
+    patience: Patience,
+    hang_bell: impl Fn() -> Result<()>,
+) -> Result<Option<Place>> {
+    visit.ground.check_session()?;
+    visit.settle()?;
     visit.refuse_the_damaged()?;
     loop {
         let place = match put(visit, ticket, patience)? {
@@ -152,8 +191,7 @@ fn join(visit: &mut Visit<'_>, ticket: &Ticket, patience: Patience) -> Result<Op
             Standing::Waiting => {
                 let place = look_ahead(visit, ticket);
                 if place.is_some_and(|place| place.standing == Standing::Waiting) {
-                    // Whoever serves it has to find a bell.
-                    visit.store.hang_bell()?;
+                    hang_bell()?;
                 }
                 Ok(place)
             }
@@ -163,7 +201,7 @@ fn join(visit: &mut Visit<'_>, ticket: &Ticket, patience: Patience) -> Result<Op
 
 /// Puts the ticket into its line; `None` if it is busy, or if the ticket was told to go.
 fn put(visit: &mut Visit<'_>, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
-    let session = visit.store.session.id;
+    let session = visit.ground.session.id;
     let now_us = visit.now_us;
     let (joined, changed, place) = visit.change(|state, hear| {
         let now_us = now_us.max(state.floor.saturating_add(1));
@@ -191,8 +229,8 @@ fn put(visit: &mut Visit<'_>, ticket: &Ticket, patience: Patience) -> Result<Opt
 /// Takes out a dead session that makes a line busy. Says whether there was one.
 fn bury_one_ahead(visit: &mut Visit<'_>, key: &Key, share: Share) -> bool {
     let Some(row) = visit.state().rows.get(key) else { return false };
-    // One who lives and holds all there is: the others do not matter.
-    let enough = if share.of() == 1 { 1 } else { usize::MAX };
+    // Who wants all there is waits for anyone who lives: the others do not matter.
+    let enough = if share.take() == share.of() { 1 } else { usize::MAX };
     let sessions = distinct(row.seats().take(enough).map(|seat| seat.session));
     sessions.into_iter().any(|session| visit.bury_if_dead(session))
 }
@@ -205,7 +243,7 @@ pub(crate) fn look_ahead(visit: &mut Visit<'_>, ticket: &Ticket) -> Option<Place
         if place.standing == Standing::Holding {
             return Some(place);
         }
-        let own = row.seat(place.number)?.session == visit.store.session.id;
+        let own = row.seat(place.number)?.session == visit.ground.session.id;
         let ahead = distinct(row.ahead_of(place.number));
         if !ahead.iter().any(|session| visit.bury_if_dead(*session)) {
             if own {

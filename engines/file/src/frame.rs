@@ -33,6 +33,19 @@ pub(crate) fn push(log: &mut Vec<u8>, seed: u64, base: u64, body: impl FnOnce(&m
     head[8..].copy_from_slice(&sum.to_le_bytes());
 }
 
+/// The body of the frame that begins `rest`, if it is as long as it says. Nobody has compared its sum.
+pub(crate) fn peek(rest: &[u8]) -> Option<&[u8]> {
+    let (head, behind) = rest.split_at_checked(HEAD_BYTES)?;
+    behind.get(..length(head)?)
+}
+
+/// How long the body is; `None`: no head of ours.
+fn length(head: &[u8]) -> Option<usize> {
+    let length = u32::from_le_bytes(head[..4].try_into().expect("four bytes"));
+    let complement = u32::from_le_bytes(head[4..8].try_into().expect("four bytes"));
+    (complement == !length && length as usize <= BODY_BYTES_MAX).then_some(length as usize)
+}
+
 /// Looks at what begins `rest`, which goes to the end of the file from place `at`.
 pub(crate) fn cut(rest: &[u8], seed: u64, at: u64) -> Cut<'_> {
     if rest.is_empty() {
@@ -42,14 +55,9 @@ pub(crate) fn cut(rest: &[u8], seed: u64, at: u64) -> Cut<'_> {
         return Cut::Torn;
     }
     let Some((head, behind)) = rest.split_at_checked(HEAD_BYTES) else { return Cut::Torn };
-    let length = u32::from_le_bytes(head[..4].try_into().expect("four bytes"));
-    let complement = u32::from_le_bytes(head[4..8].try_into().expect("four bytes"));
+    let Some(length) = length(head) else { return Cut::Damaged };
     let sum = u64::from_le_bytes(head[8..].try_into().expect("eight bytes"));
-    let length_usize = length as usize;
-    if complement != !length || length_usize > BODY_BYTES_MAX {
-        return Cut::Damaged;
-    }
-    match behind.get(..length_usize) {
+    match behind.get(..length) {
         None => Cut::Torn,
         Some(body) if checksum(seed ^ at, body) == sum => Cut::Whole(body),
         Some(_) => Cut::Damaged,

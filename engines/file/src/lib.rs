@@ -25,8 +25,12 @@ mod book;
 mod crash;
 #[cfg(unix)]
 mod damage;
+#[cfg(unix)]
+mod draft;
 #[cfg(not(unix))]
 mod elsewhere;
+#[cfg(unix)]
+mod embargo;
 #[cfg(unix)]
 mod engine;
 #[cfg(unix)]
@@ -34,17 +38,23 @@ mod eyes;
 #[cfg(unix)]
 mod frame;
 #[cfg(unix)]
+mod ground;
+#[cfg(unix)]
 mod header;
 #[cfg(unix)]
 mod herald;
 #[cfg(unix)]
 mod journal;
 #[cfg(unix)]
-mod network;
+mod mark;
 #[cfg(unix)]
 mod news;
 #[cfg(unix)]
 mod open;
+#[cfg(unix)]
+mod os;
+#[cfg(unix)]
+mod past;
 #[cfg(unix)]
 mod peers;
 #[cfg(unix)]
@@ -52,7 +62,11 @@ mod record;
 #[cfg(unix)]
 mod row;
 #[cfg(unix)]
+mod salvage;
+#[cfg(unix)]
 mod session;
+#[cfg(unix)]
+mod shelf;
 #[cfg(unix)]
 mod slot;
 #[cfg(unix)]
@@ -84,6 +98,9 @@ pub struct Settings {
     /// Opens a store even on a network file system. All of its users must be on one machine all
     /// the same, and that file system must let them lock files truly.
     pub allow_network: bool,
+    /// Opens a store even if its directory belongs to another user (who is not root), or if everybody
+    /// may write to it. Who may write to a store can take out any ticket, and hold up everyone.
+    pub allow_others: bool,
 }
 
 /// Opens the store that a URL names: `file:PATH`, with `?network=allow` for [`Settings::allow_network`].

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use tenure_core::Result;
 use tenure_core::event::{Cursor, Event, News, Scope};
 
-use crate::eyes::{Books, Onlooker};
-use crate::store::{BOOKS, Store, book_of};
+use crate::eyes::Onlooker;
+use crate::os::sight::Books;
+use crate::shelf::{BOOKS, book_of};
+use crate::store::Store;
 use crate::trouble::refused;
 use crate::visit::Visit;
 use crate::watchers::lock;
@@ -87,8 +89,8 @@ async fn page(store: &Arc<Store>, index: usize, scope: &Scope, after: Option<u64
 
 /// From now on, every change of these books is seen.
 pub(crate) fn look_on(store: &Store, wanted: Books) -> Result<Onlooker> {
-    let opened = store.eyes.open(&store.books, wanted);
-    opened.map_err(|error| refused("watch", &store.books, error))
+    let opened = store.eyes.open(store.ground.books.path(), wanted);
+    opened.map_err(|error| refused("watch", store.ground.books.path(), error))
 }
 
 fn turn(visit: &mut Visit<'_>, scope: &Scope, after: Option<u64>) -> Page {

@@ -1,16 +1,19 @@
 //! Opening a store: finding out whether a directory can be one.
 
 use std::fmt;
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
 use tenure_core::{Error, Result};
 
+use crate::os::dir::Dir;
+use crate::os::network;
 use crate::store::Store;
 use crate::trouble::refused;
-use crate::{Settings, network};
+use crate::{Settings, mark};
 
 /// The locks of one directory, for the processes of one machine.
 ///
@@ -26,6 +29,9 @@ pub struct FileStore {
 
 impl FileStore {
     /// Opens the store in this directory; makes it, and the directories above it, if there is none.
+    ///
+    /// A directory that is made is for this user alone. Whoever may write to one that is there may
+    /// use the store.
     pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(dir, Settings::default())
     }
@@ -38,8 +44,12 @@ impl FileStore {
         if !settings.allow_network {
             refuse_network(&dir)?;
         }
+        let dir = Dir::open(&dir).map_err(|error| refused("open", &dir, error))?;
+        if !settings.allow_others {
+            refuse_others(&dir)?;
+        }
         refuse_used(&dir)?;
-        Ok(Self { store: Store::open(&dir)? })
+        Ok(Self { store: Store::open(dir)? })
     }
 }
 
@@ -51,12 +61,20 @@ impl Drop for FileStore {
 
 impl fmt::Debug for FileStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FileStore").field("dir", &self.store.dir).finish_non_exhaustive()
+        f.debug_struct("FileStore")
+            .field("dir", &self.store.ground.root.path())
+            .finish_non_exhaustive()
     }
 }
 
 fn make_directory(dir: &Path) -> Result<()> {
-    match fs::create_dir_all(dir) {
+    let above = dir.parent().filter(|above| !above.as_os_str().is_empty());
+    let made = above.map_or(Ok(()), fs::create_dir_all);
+    let made = made.and_then(|()| match DirBuilder::new().mode(0o700).create(dir) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
+        made => made,
+    });
+    match made {
         Ok(()) => Ok(()),
         Err(error) if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotADirectory) => {
             Err(Error::rejected(format!(
@@ -79,19 +97,35 @@ fn refuse_network(dir: &Path) -> Result<()> {
     }
 }
 
+/// Whoever owns a directory can take any lock in it, and whoever may write to it can hold up all.
+fn refuse_others(dir: &Dir) -> Result<()> {
+    let failed = |error| refused("look at", dir.path(), error);
+    let path = dir.path().display();
+    if let Some(user) = dir.stranger().map_err(failed)? {
+        return Err(Error::rejected(format!(
+            "{path} belongs to another user ({user}), who can take any lock in it: use a directory of your own, or one of root's that a group may write to (chown root:GROUP, chmod 2770); or trust that user, with `others=allow`"
+        )));
+    }
+    if dir.is_open_to_all().map_err(failed)? {
+        return Err(Error::rejected(format!(
+            "{path} can be written to by everybody, who could take or block any lock in it: use a directory of your own, or take that right away (chmod o-w), or trust everybody, with `others=allow`"
+        )));
+    }
+    Ok(())
+}
+
 /// A store has its directory for itself.
-fn refuse_used(dir: &Path) -> Result<()> {
-    if dir.join("store").exists() {
+fn refuse_used(dir: &Dir) -> Result<()> {
+    let failed = |error| refused("look into", dir.path(), error);
+    if dir.look(mark::NAME).map_err(failed)?.is_some() {
         return Ok(());
     }
-    let failed = |error| refused("look into", dir, error);
-    for entry in fs::read_dir(dir).map_err(failed)? {
-        let name = entry.map_err(failed)?.file_name();
+    for name in dir.names().map_err(failed)? {
         // Another process may be making the store right now; and a disk's root is as good as empty.
         if !["store", "books", "sessions", "lost+found"].iter().any(|own| name == **own) {
             return Err(Error::rejected(format!(
                 "{} is no store, and not empty ({} is in it): name a directory that is new or empty",
-                dir.display(),
+                dir.path().display(),
                 Path::new(&name).display()
             )));
         }

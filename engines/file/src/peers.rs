@@ -1,112 +1,123 @@
 //! A peer is another session: dead as soon as its file is gone, or can be locked.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::io;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io::{self, ErrorKind, Read as _};
 use std::sync::{Arc, Mutex};
-use std::thread;
 
+use crate::os::deaths::{self, Vigil};
+use crate::os::dir::Dir;
+use crate::os::flock;
 use crate::record::SessionId;
 use crate::session;
 use crate::watchers::lock;
 
 /// More files than these are not kept open without need.
 const PEERS_MAX: usize = 256;
-/// A thread that only waits for a lock needs little room.
-const STACK_BYTES: usize = 128 * 1024;
+/// A session says no more about itself than this, in bytes.
+const DESCRIPTION_BYTES_MAX: u64 = 4096;
 
 /// The other sessions that this engine has met.
 pub(crate) struct Peers {
-    dir: PathBuf,
-    known: Mutex<HashMap<SessionId, Arc<Peer>>>,
+    dir: Arc<Dir>,
+    known: Mutex<HashMap<SessionId, Peer>>,
+    /// Sessions that cannot be looked at, and why.
+    unseen: Mutex<BTreeMap<SessionId, String>>,
 }
 
 struct Peer {
     /// `None`: there is no such file.
-    file: Option<File>,
-    watched: AtomicBool,
+    file: Option<Arc<File>>,
+    /// Its death will be heard.
+    vigil: Option<Vigil>,
 }
 
 impl Peers {
-    pub(crate) fn new(dir: PathBuf) -> Self {
-        Self { dir, known: Mutex::default() }
+    pub(crate) fn new(dir: Arc<Dir>) -> Self {
+        Self { dir, known: Mutex::default(), unseen: Mutex::default() }
     }
 
     /// Whether a session is dead. What cannot be found out counts as alive.
     pub(crate) fn is_dead(&self, id: SessionId) -> bool {
-        self.peer(id).is_ok_and(|peer| match &peer.file {
-            None => true,
-            Some(file) => file.try_lock_shared().is_ok(),
-        })
+        self.file(id).is_ok_and(|file| file.is_none_or(|file| flock::is_free(&file)))
     }
 
-    /// Calls `died` from a thread of its own, once the session is dead. One thread for each
-    /// session at most; it sleeps in the kernel, which wakes it whatever the session died of.
+    /// Calls `died` from another thread, once the session is dead; whatever it died of.
     pub(crate) fn watch(&self, id: SessionId, died: impl FnOnce() + Send + 'static) {
-        let Ok(peer) = self.peer(id) else {
-            tracing::warn!(session = %id, "cannot watch over a session; a heartbeat will look");
-            return;
+        let file = match self.file(id) {
+            Ok(Some(file)) => file,
+            Ok(None) => return died(),
+            Err(_it_was_said) => return,
         };
-        if peer.watched.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let watched = peer.clone();
-        let started = thread::Builder::new()
-            .name("tenure-file-peer".to_owned())
-            .stack_size(STACK_BYTES)
-            .spawn(move || {
-                peer.outlive();
-                died();
-            });
-        if let Err(error) = started {
-            watched.watched.store(false, Ordering::Release);
-            tracing::warn!(%error, "no thread to watch over a session; a heartbeat will look");
+        let mut known = lock(&self.known);
+        let Some(peer) = known.get_mut(&id).filter(|peer| peer.vigil.is_none()) else { return };
+        match deaths::watch(&self.dir.path_of(&id.to_string()), &file, Box::new(died)) {
+            Ok(vigil) => peer.vigil = Some(vigil),
+            Err(error) => {
+                tracing::warn!(%error, session = %id, "cannot watch over a session; a heartbeat will look");
+            }
         }
     }
 
     /// Forgets a session that is dead, and removes its files.
     pub(crate) fn forget(&self, id: SessionId) {
         lock(&self.known).remove(&id);
+        lock(&self.unseen).remove(&id);
         session::remove(&self.dir, id);
+    }
+
+    /// Wants to hear of nobody's death any more.
+    pub(crate) fn close(&self) {
+        lock(&self.known).clear();
     }
 
     /// What a session says about itself: its process, and its program.
     pub(crate) fn describe(&self, id: SessionId) -> String {
-        let text = std::fs::read_to_string(session::path(&self.dir, id)).unwrap_or_default();
+        let mut text = String::new();
+        if let Ok(file) = self.dir.open_to_read(&id.to_string()) {
+            let _what_there_is = file.take(DESCRIPTION_BYTES_MAX).read_to_string(&mut text);
+        }
         match text.split_once(' ') {
             Some((pid, program)) => format!("process {pid} ({})", program.trim_end()),
             None => format!("session {id}"),
         }
     }
 
-    fn peer(&self, id: SessionId) -> io::Result<Arc<Peer>> {
+    /// Remembers that a session cannot be looked at: its tickets stay, whatever became of it.
+    pub(crate) fn cannot_see(&self, id: SessionId, error: &io::Error) {
+        let path = self.dir.path_of(&id.to_string());
+        let sentence = format!(
+            "cannot look at {} ({error}): its tickets stay in their lines, even if its process is dead; once that has ended, remove the file",
+            path.display()
+        );
+        if lock(&self.unseen).insert(id, sentence.clone()).is_none() {
+            tracing::warn!("{sentence}");
+        }
+    }
+
+    /// What an operator should know of sessions that cannot be looked at.
+    pub(crate) fn unseen(&self) -> Vec<String> {
+        lock(&self.unseen).values().cloned().collect()
+    }
+
+    fn file(&self, id: SessionId) -> io::Result<Option<Arc<File>>> {
         let mut known = lock(&self.known);
         if let Some(peer) = known.get(&id) {
-            return Ok(peer.clone());
+            return Ok(peer.file.clone());
         }
         if known.len() >= PEERS_MAX {
-            known.retain(|_, peer| peer.watched.load(Ordering::Acquire));
+            known.retain(|_, peer| peer.vigil.is_some());
         }
-        let file = match File::open(session::path(&self.dir, id)) {
-            Ok(file) => Some(file),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(error),
-        };
-        let peer = Arc::new(Peer { file, watched: AtomicBool::new(false) });
-        known.insert(id, peer.clone());
-        Ok(peer)
-    }
-}
-
-impl Peer {
-    fn outlive(&self) {
-        let Some(file) = &self.file else { return };
-        while let Err(error) = file.lock_shared() {
-            if error.kind() != io::ErrorKind::Interrupted {
-                return;
+        let file = match self.dir.open_to_read(&id.to_string()) {
+            Ok(file) => Some(Arc::new(file)),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => {
+                drop(known);
+                self.cannot_see(id, &error);
+                return Err(error);
             }
-        }
+        };
+        known.insert(id, Peer { file: file.clone(), vigil: None });
+        Ok(file)
     }
 }

@@ -136,6 +136,49 @@ impl Record<'_> {
     }
 }
 
+/// What a record says of one ticket.
+pub(crate) struct Glance {
+    pub(crate) id: TicketId,
+    /// Its number, or the floor that it brings along.
+    pub(crate) number: u64,
+    /// It is out.
+    pub(crate) out: bool,
+    pub(crate) at_us: u64,
+}
+
+/// Looks at a record without reading all of it; `None`: it is of no single ticket.
+pub(crate) fn glance(bytes: &[u8]) -> Option<Glance> {
+    let mut from = Reader(bytes);
+    let (kind, at_us) = (from.byte()?, from.word()?);
+    let mut number = 0;
+    let mut out = false;
+    let id = match kind {
+        1 | 2 => {
+            from.long()?;
+            number = from.word()?;
+            if kind == 2 {
+                from.byte()?;
+            }
+            from.long()?
+        }
+        3 => {
+            let id = from.long()?;
+            let _share_and_ttl = from.take::<20>()?;
+            number = from.word()?;
+            id
+        }
+        4 => {
+            let key = from.half()? as usize;
+            from.0 = from.0.get(key..)?;
+            let id = from.long()?;
+            out = from.byte()? == 0;
+            id
+        }
+        _ => return None,
+    };
+    Some(Glance { id: TicketId::from_u128(id), number, out, at_us })
+}
+
 fn word(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&value.to_le_bytes());
 }

@@ -1,46 +1,66 @@
 //! A session is one engine value: a file that is locked for as long as its process lives.
 
-use std::fs::{self, File};
-use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{self, ErrorKind, Write as _};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
 
+use crate::os::dir::{Dir, FileId, look_at};
+use crate::os::flock::{self, Haste};
 use crate::record::SessionId;
+use crate::watchers::lock;
 
 /// This engine's own session.
 pub(crate) struct Session {
     pub(crate) id: SessionId,
-    file: File,
-    dir: PathBuf,
+    dir: Arc<Dir>,
+    name: String,
+    file: Mutex<Option<File>>,
+    file_id: FileId,
 }
 
 impl Session {
-    /// Nobody sees the file before it is locked: it gets its name only then.
-    pub(crate) fn begin(dir: &Path) -> io::Result<Self> {
+    /// Makes a file with a name that nobody knows, and locks it.
+    pub(crate) fn begin(dir: &Arc<Dir>) -> io::Result<Self> {
         loop {
             let id = SessionId(fresh_id()?);
-            let unnamed = dir.join(format!("{id}.new"));
-            let mut file =
-                File::options().read(true).write(true).create_new(true).open(&unnamed)?;
-            file.write_all(description().as_bytes())?;
-            file.lock()?;
-            match fs::rename(&unnamed, path(dir, id)) {
-                Ok(()) => return Ok(Self { id, file, dir: dir.to_owned() }),
-                // Somebody saw it unlocked and took it for the rest of a dead one: again.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
+            let name = id.to_string();
+            let mut file = dir.create_file(&name)?;
+            // Whoever saw it unlocked may have taken it for the rest of a dead one: then again.
+            if flock::lock(&file, Haste::Quick)? && dir.means(&name, &file)? {
+                file.write_all(description().as_bytes())?;
+                let file_id = look_at(&file)?.id;
+                return Ok(Self {
+                    id,
+                    dir: dir.clone(),
+                    name,
+                    file: Mutex::new(Some(file)),
+                    file_id,
+                });
             }
         }
     }
 
     /// The process goes on, and this session does not.
     pub(crate) fn end(&self) {
-        remove(&self.dir, self.id);
-        let _it_is_closed_soon = self.file.unlock();
+        // To close the file is what others hear.
+        if lock(&self.file).take().is_some() {
+            remove(&self.dir, self.id);
+        }
     }
 
-    /// Whether somebody has removed the file, so that everyone takes this session for dead.
+    /// Whether it was ended by this program.
+    pub(crate) fn is_over(&self) -> bool {
+        lock(&self.file).is_none()
+    }
+
+    /// Whether everyone takes this session for dead, or cannot find it: its file was removed, or the
+    /// store was moved away.
     pub(crate) fn is_gone(&self) -> bool {
-        rustix::fs::fstat(&self.file).is_ok_and(|stat| stat.st_nlink == 0)
+        match std::fs::symlink_metadata(self.dir.path_of(&self.name)) {
+            Ok(there) => FileId::of(&there) != self.file_id,
+            Err(error) => matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+        }
     }
 }
 
@@ -51,52 +71,45 @@ impl Drop for Session {
 }
 
 /// Removes the files of a session that is over.
-pub(crate) fn remove(dir: &Path, id: SessionId) {
-    let _already_gone = fs::remove_file(bell_path(dir, id));
-    let _already_gone = fs::remove_file(path(dir, id));
+pub(crate) fn remove(dir: &Dir, id: SessionId) {
+    let _already_gone = dir.remove(&bell_name(id));
+    let _already_gone = dir.remove(&id.to_string());
 }
 
-/// The file that a session keeps locked.
-pub(crate) fn path(dir: &Path, id: SessionId) -> PathBuf {
-    dir.join(id.to_string())
-}
-
-/// Where a session can be rung.
-pub(crate) fn bell_path(dir: &Path, id: SessionId) -> PathBuf {
-    dir.join(format!("{id}.bell"))
+/// The FIFO by which a session can be rung.
+pub(crate) fn bell_name(id: SessionId) -> String {
+    format!("{id}.bell")
 }
 
 /// All sessions that have a file.
-pub(crate) fn list(dir: &Path) -> io::Result<Vec<SessionId>> {
-    let mut sessions = Vec::new();
-    for entry in fs::read_dir(dir)? {
-        if let Some(id) = entry?.file_name().to_str().and_then(parse) {
-            sessions.push(id);
-        }
-    }
-    Ok(sessions)
+pub(crate) fn list(dir: &Dir) -> io::Result<Vec<SessionId>> {
+    let names = dir.names()?;
+    Ok(names.iter().filter_map(|name| name.to_str().and_then(parse)).collect())
 }
 
-/// Removes what the dead have left.
-pub(crate) fn sweep(dir: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(dir)? {
-        let entry = entry?;
-        let name = entry.file_name();
+/// Removes what the dead have left. Says which sessions cannot be looked at, and why.
+pub(crate) fn sweep(dir: &Dir) -> io::Result<Vec<(SessionId, io::Error)>> {
+    let mut unseen = Vec::new();
+    for name in dir.names()? {
         let Some(name) = name.to_str() else { continue };
         let dead = match name.strip_suffix(".bell") {
-            Some(id) => parse(id).is_some_and(|id| !path(dir, id).exists()),
-            None if parse(name.trim_end_matches(".new")).is_some() => is_free(&entry.path()),
-            None => false,
+            Some(id) => parse(id).is_some() && dir.look(id).is_ok_and(|file| file.is_none()),
+            None => match (parse(name.trim_end_matches(".new")), dir.open_to_read(name)) {
+                (None, _) => false,
+                (Some(_), Ok(file)) => flock::is_free(&file),
+                (Some(id), Err(error)) => {
+                    if error.kind() != ErrorKind::NotFound {
+                        unseen.push((id, error));
+                    }
+                    false
+                }
+            },
         };
         if dead {
-            let _already_gone = fs::remove_file(entry.path());
+            let _already_gone = dir.remove(name);
         }
     }
-    Ok(())
-}
-
-fn is_free(path: &Path) -> bool {
-    File::open(path).is_ok_and(|file| file.try_lock_shared().is_ok())
+    Ok(unseen)
 }
 
 fn parse(name: &str) -> Option<SessionId> {

@@ -10,7 +10,7 @@ use crate::row::{Hear, Row};
 
 /// A number this far above the clock (12 days, in µs) is kept with its own line; any other is simply
 /// what all numbers of the book have to be above once its line is forgotten.
-const FAR_US: u64 = 1_000_000_000_000;
+pub(crate) const FAR_US: u64 = 1_000_000_000_000;
 
 /// The state of one book.
 #[derive(Default)]

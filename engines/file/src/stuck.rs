@@ -11,15 +11,16 @@ use std::thread;
 
 use tenure_core::{Error, Result};
 
-use crate::store::Store;
-use crate::visit::Visit;
 use crate::watchers::lock;
 
-/// What is left to do in one book, one after another, by one thread.
-#[derive(Default)]
-pub(crate) struct Helper(Mutex<Work>);
+/// More than these do not wait for one book: nobody is helped by a longer queue.
+const JOBS_MAX: usize = 4096;
 
-type Job = Box<dyn FnOnce(&Store) + Send>;
+/// What is left to do in one book, one after another, by one thread.
+#[derive(Clone, Default)]
+pub(crate) struct Helper(Arc<Mutex<Work>>);
+
+type Job = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
 struct Work {
@@ -35,51 +36,58 @@ struct Shared<T> {
     state: Mutex<(Option<Result<T>>, Option<Waker>)>,
 }
 
-impl Store {
-    /// Does something in a book as soon as it can be entered, and nobody is held up meanwhile.
-    pub(crate) fn later<T: Send + 'static>(
-        self: &Arc<Self>,
-        index: usize,
-        act: impl FnOnce(&mut Visit<'_>) -> Result<T> + Send + 'static,
+impl Helper {
+    /// Does something as soon as its turn comes, and holds up nobody meanwhile. What the job is
+    /// given says whether anybody still waits for it.
+    pub(crate) fn ask<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&dyn Fn() -> bool) -> Result<T> + Send + 'static,
     ) -> Answer<T> {
         let shared = Arc::new(Shared { unwanted: AtomicBool::new(false), state: Mutex::default() });
         let theirs = shared.clone();
-        let job = move |store: &Store| {
-            let answer = store.visit_patiently(index, |visit| {
-                if theirs.unwanted.load(Ordering::SeqCst) {
-                    return Err(Error::unavailable("nobody waits for this any more"));
-                }
-                act(visit)
-            });
-            theirs.give(answer);
-        };
-        let mut work = lock(&self.helpers[index].0);
-        work.jobs.push_back(Box::new(job));
-        if !std::mem::replace(&mut work.running, true) {
-            let store = self.clone();
-            let started = thread::Builder::new()
-                .name("tenure-file-stuck".to_owned())
-                .spawn(move || store.help(index));
-            if let Err(error) = started {
-                work.running = false;
-                work.jobs.pop_back();
-                let sentence = "the system has no room for a thread that waits for a file lock";
-                shared.give(Err(Error::unavailable(sentence).caused_by(error)));
+        let asked = self.tell(move || {
+            let wanted = || !theirs.unwanted.load(Ordering::SeqCst);
+            if wanted() {
+                theirs.give(job(&wanted));
             }
+        });
+        if let Err(error) = asked {
+            shared.give(Err(error));
         }
-        drop(work);
         Answer(shared)
     }
 
-    fn help(&self, index: usize) {
+    /// The same for what nobody waits for.
+    pub(crate) fn tell(&self, job: impl FnOnce() + Send + 'static) -> Result<()> {
+        let mut work = lock(&self.0);
+        if work.jobs.len() >= JOBS_MAX {
+            return Err(Error::unavailable(format!(
+                "{JOBS_MAX} others wait already for a file of the store that somebody keeps locked"
+            )));
+        }
+        work.jobs.push_back(Box::new(job));
+        if !std::mem::replace(&mut work.running, true) {
+            let helper = self.clone();
+            let thread = thread::Builder::new().name("tenure-file-stuck".to_owned());
+            if let Err(error) = thread.spawn(move || helper.work()) {
+                work.running = false;
+                work.jobs.pop_back();
+                let sentence = "the system has no room for a thread that waits for a file lock";
+                return Err(Error::unavailable(sentence).caused_by(error));
+            }
+        }
+        Ok(())
+    }
+
+    fn work(&self) {
         loop {
-            let mut work = lock(&self.helpers[index].0);
+            let mut work = lock(&self.0);
             let Some(job) = work.jobs.pop_front() else {
                 work.running = false;
                 return;
             };
             drop(work);
-            job(self);
+            job();
         }
     }
 }

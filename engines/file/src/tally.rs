@@ -9,8 +9,9 @@ use tenure_core::refusal::checked_sum;
 use tenure_core::{Error, Key, Result, Tally, Window};
 
 use crate::record::Record;
+use crate::shelf::book_of;
 use crate::state::Count;
-use crate::store::{Store, book_of};
+use crate::store::Store;
 use crate::trouble::refused;
 use crate::visit::Visit;
 
@@ -46,10 +47,9 @@ fn next(visit: &mut Visit<'_>, key: &Key, by: u64) -> Result<(u64, Option<Arc<Fi
     if by == 0 {
         return Ok((value, None));
     }
-    let store = visit.store;
-    let dirs = [Some(&*store.books), Some(&*store.dir), store.dir.parent()];
-    let anchored = visit.anchor(&dirs.into_iter().flatten().collect::<Vec<_>>());
-    anchored.map_err(|error| refused("write to the disk what is in", &store.dir, error))?;
+    let ground = visit.ground;
+    let failed = |error| refused("write to the disk what is in", ground.root.path(), error);
+    visit.anchor().map_err(failed)?;
     visit.change(|state, _| state.sequences.insert(key.clone(), value));
     visit.record(&Record::Sequence { key: Cow::Borrowed(key), value });
     Ok((value, Some(visit.file())))

@@ -5,6 +5,9 @@ use std::path::Path;
 
 use tenure_core::{Error, Loss};
 
+use crate::os::dir::FileId;
+use crate::os::holder;
+
 /// Nothing was changed, because this could not be done (`"write to"`, say).
 pub(crate) fn refused(doing: &str, path: &Path, error: IoError) -> Error {
     let path = path.display();
@@ -16,12 +19,25 @@ pub(crate) fn refused(doing: &str, path: &Path, error: IoError) -> Error {
             "its file system is read-only: a store must be in a directory that can be written to"
         }
         ErrorKind::PermissionDenied => {
-            "permission denied: every user of a store must be able to write to its directory and all files in it"
+            "permission denied: every user of a store must be able to write to its directory and all files in it; who owns the directory, or root, can grant it"
         }
         ErrorKind::NotFound => "it is not there",
+        ErrorKind::InvalidInput => {
+            "it is a link, or no such file as a store has there: find out who put it there, and remove it"
+        }
         _ => "the file system refused",
     };
     Error::rejected(format!("cannot {doing} {path}: {way_out}")).caused_by(error)
+}
+
+/// Somebody else has locked what a verb needs, and does not let go of it.
+pub(crate) fn held(path: &Path, file: Option<FileId>) -> Error {
+    let who = file.and_then(holder::of);
+    let who = who.as_deref().unwrap_or("a process that cannot be seen from here");
+    Error::unavailable(format!(
+        "{} is kept locked by {who}, and nothing can be done there meanwhile: if that was stopped, continue or end it",
+        path.display()
+    ))
 }
 
 /// What [`is_removed`] knows again.
@@ -40,7 +56,7 @@ pub(crate) fn without_holder(error: Error, dir: &Path) -> Error {
         return error;
     }
     Error::rejected(format!(
-        "the store in {} was removed while it was in use, or this program's file in `sessions` was: stop, find out who did, and open it again",
+        "the store in {} was removed or moved away while it was in use, or this program's file in `sessions` was: stop, find out who did, and open it again",
         dir.display()
     ))
 }

@@ -34,9 +34,11 @@ pub(crate) fn parse(url: &str) -> Result<(PathBuf, Settings)> {
         match option.split_once('=') {
             Some(("network", "allow")) => settings.allow_network = true,
             Some(("network", "refuse")) => settings.allow_network = false,
+            Some(("others", "allow")) => settings.allow_others = true,
+            Some(("others", "refuse")) => settings.allow_others = false,
             _ => {
                 return Err(Error::invalid(format!(
-                    "`{option}` is no option of a file store: there is `network=allow`, and `network=refuse`, which is the default"
+                    "`{option}` is no option of a file store: there are `network=allow` and `others=allow`"
                 )));
             }
         }
@@ -101,6 +103,7 @@ mod tests {
             assert!(!settings.allow_network);
         }
         assert!(parse("file:/x?network=allow").unwrap().1.allow_network);
+        assert!(parse("file:/x?network=refuse&others=allow").unwrap().1.allow_others);
     }
 
     #[test]
@@ -110,7 +113,7 @@ mod tests {
             ("file:", "`file:` has no path: write file:PATH"),
             (
                 "file:/x?ttl=3",
-                "`ttl=3` is no option of a file store: there is `network=allow`, and `network=refuse`, which is the default",
+                "`ttl=3` is no option of a file store: there are `network=allow` and `others=allow`",
             ),
             (
                 "file://u:secret@host/x",

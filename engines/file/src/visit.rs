@@ -3,46 +3,75 @@
 
 use std::fs::File;
 use std::io;
-use std::path::Path;
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use tenure_core::{Error, Result, TicketId, Wake};
+use tenure_core::{Result, TicketId};
 
-use crate::book;
-use crate::header::Header;
+use crate::ground::{Ground, now_us};
 use crate::herald::{Herald, Notice, Tidings};
 use crate::journal::Journal;
+use crate::os::flock::Haste;
 use crate::record::{Record, SessionId};
 use crate::row::{Hear, Row};
-use crate::slot::{self, Haste, Slot};
+use crate::shelf;
+use crate::slot::{self, Slot};
 use crate::state::State;
-use crate::store::{Store, boot, now_us};
 use crate::trouble;
 
 /// One visit. Ends with [`Visit::finish`].
 pub(crate) struct Visit<'a> {
-    pub(crate) store: &'a Store,
+    pub(crate) ground: &'a Ground,
     pub(crate) now_us: u64,
     /// When what is decided here has happened, for those who read it.
     at_us: u64,
     index: usize,
     slot: MutexGuard<'a, Slot>,
     watch: Vec<SessionId>,
+    /// Waiters of this process have to be told to look for themselves.
+    all_look: bool,
+    /// Files that were written anew: to close one takes longer than a whole visit.
+    replaced: Vec<Arc<File>>,
     /// The state is ahead of the file.
     stirred: bool,
     over: bool,
 }
 
+/// What is left to do when others have been let in again.
+#[derive(Default)]
+pub(crate) struct After {
+    /// Who has to be told what.
+    pub(crate) notices: Vec<Notice>,
+    /// Whose death has to be noticed.
+    pub(crate) watch: Vec<SessionId>,
+    /// Every waiter of this process has to look for itself.
+    pub(crate) all_look: bool,
+}
+
 impl<'a> Visit<'a> {
     /// Gets in. `None`: others have been in there for too long.
-    pub(crate) fn begin(store: &'a Store, index: usize, haste: Haste) -> Result<Option<Self>> {
-        let Some(mut slot) = slot::enter(&store.slots[index], haste) else { return Ok(None) };
-        match slot.catch_up(store, index, haste) {
+    pub(crate) fn begin(
+        ground: &'a Ground,
+        slot: &'a Mutex<Slot>,
+        index: usize,
+        haste: Haste,
+    ) -> Result<Option<Self>> {
+        let Some(mut slot) = slot::enter(slot, haste) else { return Ok(None) };
+        match slot.catch_up(ground, index, haste) {
             Ok(Some(gap)) => {
                 let now_us = now_us();
                 let at_us = slot.book.as_ref().map_or(now_us, |book| book.moment(now_us));
-                let (watch, stirred, over) = (Vec::new(), false, false);
-                let mut visit = Self { store, now_us, at_us, index, slot, watch, stirred, over };
+                let mut visit = Self {
+                    ground,
+                    now_us,
+                    at_us,
+                    index,
+                    slot,
+                    watch: Vec::new(),
+                    all_look: false,
+                    replaced: Vec::new(),
+                    stirred: false,
+                    over: false,
+                };
                 if gap {
                     visit.look_everywhere();
                 }
@@ -56,6 +85,22 @@ impl<'a> Visit<'a> {
         }
     }
 
+    /// Before a number is given: the first visit since the machine was started writes the book anew.
+    pub(crate) fn settle(&mut self) -> Result<()> {
+        let now_us = self.now_us;
+        let book = self.slot.book.as_mut().expect("a visit has a book");
+        if !book.is_settled(now_us) {
+            let written = book.rewrite(&self.ground.books, now_us);
+            self.replaced.push(written.map_err(|error| self.refused("write anew", error))?);
+        }
+        Ok(())
+    }
+
+    fn refused(&self, doing: &str, error: io::Error) -> tenure_core::Error {
+        let path = self.ground.books.path_of(&shelf::name(self.index as u64));
+        trouble::refused(doing, &path, error)
+    }
+
     /// What the book says.
     pub(crate) fn state(&self) -> &State {
         &self.slot.book.as_ref().expect("a visit has a book").state
@@ -65,7 +110,7 @@ impl<'a> Visit<'a> {
     pub(crate) fn change<T>(&mut self, change: impl FnOnce(&mut State, &mut Hear<'_>) -> T) -> T {
         let Slot { book, journal, notices, .. } = &mut *self.slot;
         let state = &mut book.as_mut().expect("a visit has a book").state;
-        let (own, heeded) = (self.store.session.id, self.store.watchers.any());
+        let (own, heeded) = (self.ground.session.id, self.ground.watchers.any());
         let mut herald = Herald::new(own, heeded, self.at_us, journal, notices);
         let changed = change(state, &mut |note| herald.hear(note));
         self.stirred |= herald.stirred;
@@ -88,8 +133,9 @@ impl<'a> Visit<'a> {
     }
 
     /// See [`Book::anchor`](crate::book::Book::anchor).
-    pub(crate) fn anchor(&mut self, dirs: &[&Path]) -> io::Result<()> {
-        self.slot.book.as_mut().expect("a visit has a book").anchor(dirs)
+    pub(crate) fn anchor(&self) -> io::Result<()> {
+        let book = self.slot.book.as_ref().expect("a visit has a book");
+        book.anchor(&self.ground.books, &self.ground.root)
     }
 
     /// What this engine's onlookers can be told of the book.
@@ -99,7 +145,7 @@ impl<'a> Visit<'a> {
 
     /// Sees to it that the death of this session is noticed.
     pub(crate) fn watch(&mut self, session: SessionId) {
-        if session != self.store.session.id && !self.watch.contains(&session) {
+        if session != self.ground.session.id && !self.watch.contains(&session) {
             self.watch.push(session);
         }
     }
@@ -113,7 +159,7 @@ impl<'a> Visit<'a> {
 
     /// Takes out the tickets of a session if it is dead. Says whether it is.
     pub(crate) fn bury_if_dead(&mut self, session: SessionId) -> bool {
-        let dead = session != self.store.session.id && self.store.peers.is_dead(session);
+        let dead = session != self.ground.session.id && self.ground.peers.is_dead(session);
         if dead {
             self.bury(session);
         }
@@ -131,61 +177,67 @@ impl<'a> Visit<'a> {
 
     /// Has those watched over who stand ahead of this ticket now.
     pub(crate) fn look_behind(&mut self, id: TicketId, number: u64) {
-        let session = self.store.session.id;
+        let session = self.ground.session.id;
         self.slot.notices.push(Notice { session, id, number, what: Tidings::Behind });
     }
 
     /// Looks for everything that a lost message would have told.
     pub(crate) fn look_everywhere(&mut self) {
-        let own = self.store.session.id;
+        let own = self.ground.session.id;
         let mine = |row: &Row| row.waiting().filter(|seat| seat.session == own).copied().collect();
         let mine: Vec<Vec<_>> = self.state().rows.values().map(mine).collect();
         for seat in mine.into_iter().flatten() {
             self.look_behind(seat.id, seat.number);
         }
-        self.store.watchers.notify_all();
+        self.all_look = true;
     }
 
-    /// Writes what was decided, lets others in, and then tells who has to know.
-    pub(crate) fn finish<T>(mut self, answer: Result<T>) -> Result<T> {
+    /// Writes what was decided, and lets others in. Says what is left to do then.
+    pub(crate) fn finish<T>(mut self, answer: Result<T>) -> (Result<T>, After) {
         self.over = true;
-        let (store, index) = (self.store, self.index);
         let book = self.slot.book.as_mut().expect("a visit has a book");
         let written = if answer.is_ok() && book.is_pending() { book.write() } else { Ok(()) };
         if written.is_err() || (answer.is_err() && self.stirred) {
             // The state is ahead of the file: it is read again.
             self.slot.forget();
-            store.watchers.notify_all();
-            written.map_err(|error| {
-                trouble::refused("write to", &book::path(&store.books, index), error)
-            })?;
-            return answer;
+            let written = written.map_err(|error| self.refused("write to", error));
+            return (written.and(answer), After { all_look: true, ..After::default() });
         }
-        if book.is_long()
-            && let Err(error) =
-                book.rewrite(&store.books, Header { boot: boot(), ..book.header() }, self.now_us)
-        {
-            book.put_off();
-            tracing::warn!(%error, book = index, "a log could not be written anew and gets longer");
-        }
+        self.shorten();
         self.watch_over_those_ahead();
-        let (notices, watch) =
-            (std::mem::take(&mut self.slot.notices), std::mem::take(&mut self.watch));
+        let after = After {
+            notices: std::mem::take(&mut self.slot.notices),
+            watch: std::mem::take(&mut self.watch),
+            all_look: self.all_look,
+        };
         let book = self.slot.book.as_ref().expect("a visit has a book");
         if book.file().unlock().is_err() {
             self.slot.forget();
         }
+        let replaced = std::mem::take(&mut self.replaced);
         drop(self);
-        store.tell(index, &notices);
-        for session in watch {
-            store.watch(session);
+        drop(replaced);
+        (answer, after)
+    }
+
+    fn shorten(&mut self) {
+        let (index, now_us) = (self.index, self.now_us);
+        let book = self.slot.book.as_mut().expect("a visit has a book");
+        if !book.is_long() {
+            return;
         }
-        answer
+        match book.rewrite(&self.ground.books, now_us) {
+            Ok(old) => self.replaced.push(old),
+            Err(error) => {
+                book.put_off();
+                tracing::warn!(%error, book = index, "a log could not be written anew and gets longer");
+            }
+        }
     }
 
     /// For every own ticket that has somebody else ahead of it now.
     fn watch_over_those_ahead(&mut self) {
-        let own = self.store.session.id;
+        let own = self.ground.session.id;
         let mine = |notice: &&Notice| notice.session == own && notice.what == Tidings::Behind;
         let moved: Vec<_> = self.slot.notices.iter().filter(mine).cloned().collect();
         for Notice { id, number, .. } in moved {
@@ -205,46 +257,5 @@ impl Drop for Visit<'_> {
             // A panic: the file is right, what is in memory may not be. Closing it unlocks it.
             self.slot.forget();
         }
-    }
-}
-
-impl Store {
-    /// Passes on what a visit has found out.
-    fn tell(&self, book: usize, notices: &[Notice]) {
-        for notice in notices {
-            match notice.what {
-                _ if notice.session != self.session.id => self.bells.ring(book, notice),
-                Tidings::Served => self.watchers.notify(notice.id, Wake::Served(notice.number)),
-                Tidings::Look => self.watchers.notify(notice.id, Wake::Look),
-                Tidings::Behind => {}
-            }
-        }
-    }
-
-    /// Visits a book and does something there. `None`: others have been there for too long.
-    pub(crate) fn visit<T>(
-        &self,
-        index: usize,
-        haste: Haste,
-        act: impl FnOnce(&mut Visit<'_>) -> Result<T>,
-    ) -> Option<Result<T>> {
-        match Visit::begin(self, index, haste) {
-            Ok(Some(mut visit)) => {
-                let answer = act(&mut visit);
-                Some(visit.finish(answer))
-            }
-            Ok(None) => None,
-            Err(error) => Some(Err(error)),
-        }
-    }
-
-    /// The same, however long it takes.
-    pub(crate) fn visit_patiently<T>(
-        &self,
-        index: usize,
-        act: impl FnOnce(&mut Visit<'_>) -> Result<T>,
-    ) -> Result<T> {
-        let visited = self.visit(index, Haste::Patient, act);
-        visited.unwrap_or_else(|| Err(Error::unavailable("a lock was waited for, and not got")))
     }
 }

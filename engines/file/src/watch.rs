@@ -6,7 +6,8 @@ use tenure_core::{Result, Standing, Ticket, Wake};
 
 use crate::engine::look_ahead;
 use crate::news;
-use crate::store::{Store, book_of};
+use crate::shelf::book_of;
+use crate::store::Store;
 use crate::visit::Visit;
 
 /// What a look at a ticket shows.
@@ -19,10 +20,10 @@ enum View {
 pub(crate) async fn wait(store: &Arc<Store>, ticket: &Ticket, seen: Standing) -> Result<Wake> {
     store.hang_bell()?;
     // Whatever happens from here on rings, and whatever happened before shows when looking.
-    let watcher = store.watchers.register(ticket.id);
+    let watcher = store.ground.watchers.register(ticket.id);
     let look = move |visit: &mut Visit<'_>, ticket: &Ticket| Ok(view(visit, ticket, seen));
     let index = book_of(&ticket.key);
-    store.check_session()?;
+    store.ground.check_session()?;
     match store.at(index, ticket, look).await? {
         View::Changed(wake) => return Ok(wake),
         View::Same { own: true } => {}
@@ -64,10 +65,10 @@ fn view(visit: &mut Visit<'_>, ticket: &Ticket, seen: Standing) -> View {
             let row = visit.state().rows.get(&ticket.key);
             let seat = row.and_then(|row| row.seat(place.number));
             let session = seat.map(|seat| seat.session);
-            if let Some(other) = session.filter(|session| *session != visit.store.session.id) {
+            if let Some(other) = session.filter(|session| *session != visit.ground.session.id) {
                 visit.watch(other);
             }
-            View::Same { own: session == Some(visit.store.session.id) }
+            View::Same { own: session == Some(visit.ground.session.id) }
         }
     }
 }

@@ -8,7 +8,7 @@ mod support;
 use std::fs;
 use std::path::PathBuf;
 
-use support::{Dir, Other, block_on, join, key, leave, serve, ticket};
+use support::{Dir, Other, block_on, join, key, leave, serve, ticket, work};
 use tenure_core::{Engine as _, Kind, Left, Loss, Patience, Standing, Wake};
 use tenure_file::FileStore;
 
@@ -64,7 +64,7 @@ fn nobody_joins_a_damaged_book_while_those_live_who_may_hold_something() {
     ] {
         let dir = Dir::new();
         let mut other = Other::start(&dir);
-        other.ask("join k 1 1");
+        other.ask("join k");
         damage(dir.book("k"));
         let store = dir.open();
         let error = block_on(store.join(&ticket("k"), Patience::Wait)).unwrap_err();
@@ -97,7 +97,10 @@ fn a_holder_whose_store_is_removed_hears_so() {
     for name in ["k", "other"] {
         let error = block_on(store.join(&ticket(name), Patience::Wait)).unwrap_err();
         assert_eq!(error.kind(), Kind::Rejected);
-        assert!(error.to_string().contains("was removed while it was in use"), "{error}");
+        assert!(
+            error.to_string().contains("was removed or moved away while it was in use"),
+            "{error}"
+        );
     }
     assert_eq!(leave(&store, &mine), Left::Absent);
     assert!(!dir.path().exists(), "nothing is made again for old tickets");
@@ -143,4 +146,119 @@ fn a_store_is_opened_by_its_url() {
     assert!(dir.path().join("a b/store").exists());
     let error = tenure_file::connect(&format!("{url}?x=1")).unwrap_err();
     assert_eq!(error.kind(), Kind::Invalid);
+}
+
+#[test]
+fn a_holder_whose_store_is_moved_away_hears_so() {
+    let dir = Dir::new();
+    let place = dir.path().join("place");
+    let store = FileStore::open(&place).unwrap();
+    let mine = ticket("k");
+    join(&store, &mine);
+    fs::rename(&place, dir.path().join("moved")).unwrap();
+    let error = block_on(store.renew(&mine)).unwrap_err();
+    assert_eq!(error.loss(), Some(Loss::SessionGone));
+    let anew = FileStore::open(&place).unwrap();
+    join(&anew, &mine);
+    assert!(block_on(store.renew(&mine)).is_err(), "another store has its place now");
+    assert!(block_on(store.join(&ticket("other"), Patience::Wait)).is_err());
+}
+
+#[test]
+fn a_sequence_gives_no_number_twice_however_many_find_the_damage() {
+    let dir = Dir::new();
+    let book = dir.book("invoice");
+    let mut given = Vec::new();
+    for turn in 0..10 {
+        let mut others: Vec<_> = (0..4).map(|_| Other::start(&dir)).collect();
+        given.push(others[0].ask("next invoice").parse::<u64>().unwrap());
+        let whole = fs::read(&book).unwrap();
+        let mut damaged = whole.clone();
+        // The header, the last record, or everything.
+        match turn % 3 {
+            0 => damaged[20] ^= 1,
+            1 => *damaged.last_mut().unwrap() ^= 1,
+            _ => damaged.fill(b'x'),
+        }
+        fs::write(&book, damaged).unwrap();
+        for other in &mut others {
+            other.tell("many invoice 50");
+        }
+        for other in &mut others {
+            let answer = other.answer();
+            given.extend(answer.split(' ').map(|number| number.parse::<u64>().unwrap()));
+        }
+    }
+    let count = given.len();
+    given.sort_unstable();
+    given.dedup();
+    assert_eq!(given.len(), count, "a number was given twice");
+    assert_eq!(set_aside(&dir).len(), 10, "who comes second finds the first one's good book");
+}
+
+#[test]
+fn a_sequence_goes_on_above_what_a_damaged_book_still_tells() {
+    let dir = Dir::new();
+    let far = 1 << 52;
+    assert_eq!(block_on(dir.open().tally(&key("k"), far, None)).unwrap().value, far);
+    let mut bytes = fs::read(dir.book("k")).unwrap();
+    bytes.extend_from_slice(b"garbage, longer than a head");
+    fs::write(dir.book("k"), bytes).unwrap();
+    assert_eq!(block_on(dir.open().tally(&key("k"), 1, None)).unwrap().value, far + 1);
+}
+
+#[test]
+fn an_old_copy_of_a_book_is_set_aside_and_not_read_for_ever() {
+    let (dir, elsewhere) = (Dir::new(), Dir::new());
+    let (book, backup) = (dir.book("k"), elsewhere.path().join("backup"));
+    let last = {
+        let store = dir.open();
+        let last = block_on(store.tally(&key("k"), 5, None)).unwrap().value;
+        fs::hard_link(&book, &backup).unwrap();
+        work(&store, "k", 8000);
+        last + block_on(store.tally(&key("k"), 5, None)).unwrap().value
+    };
+    fs::copy(&backup, &book).unwrap();
+    let store = dir.open();
+    join(&store, &ticket("k"));
+    assert!(block_on(store.tally(&key("k"), 1, None)).unwrap().value > last);
+    assert_eq!(set_aside(&dir).len(), 1);
+}
+
+#[test]
+fn a_mark_of_zeros_and_a_missing_folder_are_mended() {
+    let dir = Dir::new();
+    let mark = dir.path().join("store");
+    let number = join(&dir.open(), &ticket("k")).number;
+    let whole = fs::read(&mark).unwrap();
+    for left in [vec![0; whole.len()], vec![0; 4096], Vec::new(), whole[..10].to_vec()] {
+        fs::write(&mark, left).unwrap();
+        assert!(join(&dir.open(), &ticket("k")).number > number);
+        assert_eq!(fs::read(&mark).unwrap(), whole);
+    }
+    for folder in ["books", "sessions"] {
+        fs::remove_dir_all(dir.path().join(folder)).unwrap();
+        let again = join(&dir.open(), &ticket("k")).number;
+        assert!(again > number, "{again} after {folder} was removed");
+    }
+    let mut other = Other::start(&dir);
+    other.ask("join k");
+    fs::remove_dir_all(dir.path().join("books")).unwrap();
+    let error = block_on(dir.open().join(&ticket("k"), Patience::Wait)).unwrap_err();
+    let who = format!("process {} ", other.child.id());
+    assert!(error.to_string().contains(&who), "{error}");
+    other.kill();
+}
+
+#[test]
+fn a_full_disk_is_not_filled_further_with_what_is_set_aside() {
+    let dir = Dir::new();
+    let book = dir.book("k").file_name().unwrap().to_str().unwrap().to_owned();
+    let Some(mut other) = Other::start_on_a_small_disk(&dir, 300) else {
+        eprintln!("SKIPPED: this user cannot mount a small disk");
+        return;
+    };
+    let answer = other.ask(&format!("damage {book}"));
+    assert_eq!(answer, "0 refused, 1 joined");
+    other.end();
 }

@@ -5,11 +5,12 @@
 #[path = "common/support.rs"]
 mod support;
 
+use std::path::Path;
 use std::process::Command;
 
-use support::{Dir, Other, block_on, join, key, leave, part, serve, ticket, wait};
+use support::{Dir, Other, block_on, join, key, leave, part, serve, ticket, wait, work};
 use tenure_core::event::{Scope, What};
-use tenure_core::{Engine as _, Leave, Left, Patience, Standing, Wake};
+use tenure_core::{Engine as _, Leave, Left, Patience, Share, Standing, Wake};
 
 /// Not a test: what the other processes run.
 #[test]
@@ -22,10 +23,10 @@ fn the_next_is_served_when_a_process_leaves() {
     let (dir, mine) = (Dir::new(), ticket("k"));
     let store = dir.open();
     let mut other = Other::start(&dir);
-    let held = other.ask("join k 1 1");
+    let held = other.ask("join k");
     assert!(held.starts_with("Holding"), "{held}");
     let place = join(&store, &mine);
-    assert_eq!((place.standing, place.ahead), (Standing::Waiting, 1));
+    assert_eq!((place.standing, place.ahead), (Standing::Waiting, Share::WHOLE.take().into()));
     other.tell("leave");
     assert_eq!(wait(&store, &mine), place.number);
     assert_eq!(other.answer(), "Holding");
@@ -38,7 +39,7 @@ fn a_process_is_woken_when_another_leaves() {
     let store = dir.open();
     join(&store, &mine);
     let mut other = Other::start(&dir);
-    let waiting = other.ask("join k 1 1");
+    let waiting = other.ask("join k");
     other.tell("wait");
     assert_eq!(leave(&store, &mine), Left::Holding);
     assert_eq!(format!("Waiting {}", other.answer()), waiting);
@@ -51,7 +52,7 @@ fn whoever_waits_is_served_at_once_when_the_holder_is_killed() {
     let store = dir.open();
     for _ in 0..10 {
         let mut other = Other::start(&dir);
-        let held = other.ask("join k 1 1");
+        let held = other.ask("join k");
         let held: u64 = held.strip_prefix("Holding ").unwrap().parse().unwrap();
         let mine = ticket("k");
         assert_eq!(join(&store, &mine).standing, Standing::Waiting);
@@ -70,7 +71,7 @@ fn the_lock_of_a_killed_process_is_free_for_those_who_come_later() {
     let dir = Dir::new();
     let store = dir.open();
     let mut other = Other::start(&dir);
-    other.ask("join k 1 1");
+    other.ask("join k");
     let mine = ticket("k");
     assert_eq!(block_on(store.join(&mine, Patience::NoWait)).unwrap(), None);
     other.kill();
@@ -84,7 +85,7 @@ fn a_line_without_the_living_is_empty() {
     let dir = Dir::new();
     let store = dir.open();
     let mut other = Other::start(&dir);
-    other.ask("join k 1 1");
+    other.ask("join k");
     assert_eq!(block_on(store.keys("")).unwrap(), [key("k")]);
     other.kill();
     assert_eq!(block_on(store.keys("")).unwrap(), []);
@@ -96,7 +97,7 @@ fn a_child_does_not_keep_the_lock_of_its_parent() {
     let dir = Dir::new();
     let store = dir.open();
     let mut other = Other::start(&dir);
-    other.ask("join k 1 1");
+    other.ask("join k");
     let child = other.ask("child");
     let mine = ticket("k");
     join(&store, &mine);
@@ -115,7 +116,7 @@ fn a_dead_waiter_does_not_hold_up_those_behind_it() {
     join(&store, &front);
     let mut others: Vec<_> = (0..3).map(|_| Other::start(&dir)).collect();
     for other in &mut others {
-        assert!(other.ask("join k 1 1").starts_with("Waiting"));
+        assert!(other.ask("join k").starts_with("Waiting"));
     }
     let mut last = others.pop().unwrap();
     last.tell("wait");
@@ -148,7 +149,7 @@ fn a_holder_in_another_process_hears_that_it_is_to_leave() {
     let dir = Dir::new();
     let store = dir.open();
     let mut other = Other::start(&dir);
-    other.ask("join k 1 1");
+    other.ask("join k");
     other.tell("lost");
     let (held, _) = block_on(store.line(&key("k"))).unwrap().pop().unwrap();
     assert_eq!(block_on(store.leave(&held, Leave::Soon)).unwrap(), Left::Told);
@@ -164,7 +165,7 @@ fn onlookers_hear_of_a_death_that_nobody_waited_for() {
     let scope = Scope::Prefix("k".to_owned());
     let mut cursor = block_on(store.events(&scope, None)).unwrap().cursor;
     let mut other = Other::start(&dir);
-    other.ask("join k 1 1");
+    other.ask("join k");
     other.kill();
     let mut heard = Vec::new();
     while !heard.contains(&What::Expired) {
@@ -181,7 +182,7 @@ fn a_paused_holder_holds_and_its_break_makes_no_second_one() {
     let dir = Dir::new();
     let store = dir.open();
     let mut other = Other::start(&dir);
-    other.ask("join k 1 1");
+    other.ask("join k");
     other.signal("-STOP");
     let mine = ticket("k");
     assert_eq!(block_on(store.join(&mine, Patience::NoWait)).unwrap(), None);
@@ -281,4 +282,99 @@ fn whoever_is_stopped_inside_a_book_holds_up_no_executor() {
         block_on(store.watch(&mine, Standing::Waiting)).unwrap(),
         Wake::Served(block_on(store.renew(&mine)).unwrap().unwrap().number)
     );
+}
+
+/// Which call to write comes right after the book's new file got its name, in a trace of all.
+fn write_after_the_new_name(trace: &Path, book: &str) -> Option<usize> {
+    let trace = std::fs::read_to_string(trace).unwrap();
+    let mut writes = 0;
+    let mut named = false;
+    for line in trace.lines().filter(|line| !line.contains("resumed")) {
+        named |=
+            line.contains("rename") && line.contains(&format!("{book}.")) && line.contains("new");
+        if line.contains("pwrite64(") {
+            writes += 1;
+            if named {
+                return Some(writes);
+            }
+        }
+    }
+    None
+}
+
+#[test]
+fn who_has_an_old_book_open_sees_it_replaced_though_its_writer_was_killed_before_saying_so() {
+    let elsewhere = Dir::new();
+    let trace = elsewhere.path().join("trace");
+    let mut kill = None;
+    // The first one goes on; the second is killed at the call that the first one's trace shows.
+    for _ in 0..2 {
+        let dir = Dir::new();
+        let book = dir.book("k");
+        let store = dir.open();
+        work(&store, "k", 10);
+        std::fs::hard_link(&book, elsewhere.path().join(format!("backup {}", kill.is_some())))
+            .unwrap();
+        let inject = kill.map(|at: usize| format!("inject=pwrite64:signal=KILL:when={at}"));
+        let calls = ["-e", "trace=rename,renameat,renameat2,pwrite64", "-e"];
+        let calls = [&calls[..], &[inject.as_deref().unwrap_or("signal=none")]].concat();
+        let Some(mut other) = Other::start_traced(&dir, &trace, &calls) else {
+            eprintln!("SKIPPED: there is no strace here");
+            return;
+        };
+        other.tell("work k 8000");
+        let killed = other.last_answer().is_none();
+        assert_eq!(killed, kill.is_some());
+        drop(other);
+        let name = book.file_name().unwrap().to_str().unwrap();
+        kill = write_after_the_new_name(&trace, name);
+        if killed {
+            let (late, early) = (dir.open(), ticket("k"));
+            assert_eq!(join(&late, &early).standing, Standing::Holding);
+            let place = join(&store, &ticket("k"));
+            assert_eq!(place.standing, Standing::Waiting, "there are two holders");
+            return;
+        }
+    }
+    panic!("nobody was killed");
+}
+
+#[test]
+fn containers_of_one_machine_do_not_write_each_others_books_anew() {
+    let (dir, elsewhere) = (Dir::new(), Dir::new());
+    let id = elsewhere.path().join("id");
+    std::fs::write(&id, "00000000-0000-4000-8000-000000000000\n").unwrap();
+    let Some(mut there) = Other::start_in_another_boot(&dir, &id) else {
+        eprintln!("SKIPPED: this user cannot mount another id");
+        return;
+    };
+    there.ask("join k");
+    there.ask("leave");
+    let generation = || std::fs::read(dir.book("k")).unwrap()[16..24].to_vec();
+    let before = generation();
+    let mine = ticket("k");
+    let number = join(&dir.open(), &mine).number;
+    assert_eq!(generation(), before);
+    let held = there.ask("join k");
+    let later: u64 = held.split(' ').next_back().unwrap().parse().unwrap();
+    assert!(later - number < 1_000_000_000, "{number} and {later} are an hour apart");
+    assert_eq!(generation(), before);
+    there.end();
+}
+
+#[test]
+fn a_number_of_a_sequence_costs_one_flush_of_the_disk() {
+    let (dir, elsewhere) = (Dir::new(), Dir::new());
+    let trace = elsewhere.path().join("trace");
+    assert_eq!(block_on(dir.open().tally(&key("invoice"), 1, None)).unwrap().value, 1);
+    let calls = ["-e", "trace=fsync,fdatasync,sync_file_range,syncfs"];
+    let Some(mut other) = Other::start_traced(&dir, &trace, &calls) else {
+        eprintln!("SKIPPED: there is no strace here");
+        return;
+    };
+    assert_eq!(other.ask("next invoice"), "2");
+    assert_eq!(other.ask("next invoice"), "3");
+    other.end();
+    let trace = std::fs::read_to_string(&trace).unwrap();
+    assert_eq!(trace.lines().filter(|line| line.contains("sync")).count(), 2, "{trace}");
 }

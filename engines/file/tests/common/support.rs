@@ -151,16 +151,50 @@ impl Other {
     /// The same, where the directory is a disk of its own with room for this many pages.
     /// `None`: this user cannot have one.
     pub(crate) fn start_on_a_small_disk(dir: &Dir, pages: u32) -> Option<Self> {
-        let mount = format!("mount -t tmpfs -o nr_blocks={pages} tmpfs {}", dir.path().display());
+        let disk = format!("mode=700,nr_blocks={pages} tmpfs {}", dir.path().display());
+        Self::start_where(dir, &format!("mount -t tmpfs -o {disk}"))
+    }
+
+    /// The same, where the machine tells another id of its start, as a container might.
+    pub(crate) fn start_in_another_boot(dir: &Dir, id: &Path) -> Option<Self> {
+        let boot = "/proc/sys/kernel/random/boot_id";
+        Self::start_where(dir, &format!("mount --bind {} {boot}", id.display()))
+    }
+
+    /// The same, after a command that changes what this one process finds mounted.
+    fn start_where(dir: &Dir, mount: &str) -> Option<Self> {
         let alone = |command: &str| {
             let mut unshare = Command::new("unshare");
             unshare.args(["--mount", "sh", "-c", command, "sh"]);
             unshare
         };
-        let possible = alone(&mount).status().is_ok_and(|status| status.success());
+        let possible = alone(mount).status().is_ok_and(|status| status.success());
         possible.then(|| {
             let mut command = alone(&format!("{mount} && exec \"$@\""));
             Self::run(command.arg(std::env::current_exe().unwrap()), dir)
+        })
+    }
+
+    /// The same, as another user, whose files are for nobody else by habit. `None`: that needs root.
+    pub(crate) fn start_as(dir: &Dir, user: u32, group: u32) -> Option<Self> {
+        let (user, group) = (format!("--reuid={user}"), format!("--regid={group}"));
+        let become_user = |program: &Path| {
+            let mut setpriv = Command::new("setpriv");
+            setpriv.args([&user, &group]).args(["--clear-groups", "sh", "-c"]);
+            setpriv.args(["umask 077; exec \"$@\"", "sh"]).arg(program);
+            setpriv
+        };
+        let possible = become_user(Path::new("true")).status().is_ok_and(|it| it.success());
+        possible.then(|| Self::run(&mut become_user(&program_for_all()), dir))
+    }
+
+    /// The same, where a call to the system kills it: `inject` is how strace is told which.
+    pub(crate) fn start_traced(dir: &Dir, log: &Path, what: &[&str]) -> Option<Self> {
+        let possible = Command::new("strace").args(["-o", "/dev/null", "true"]).status();
+        possible.is_ok_and(|status| status.success()).then(|| {
+            let mut strace = Command::new("strace");
+            strace.args(["-f", "-o"]).arg(log).args(what).arg(std::env::current_exe().unwrap());
+            Self::run(&mut strace, dir)
         })
     }
 
@@ -188,6 +222,12 @@ impl Other {
                 return answer.to_owned();
             }
         }
+    }
+
+    /// Its answer; `None`: it ended instead.
+    pub(crate) fn last_answer(&mut self) -> Option<String> {
+        let mut lines = self.answers.by_ref().map_while(Result::ok);
+        lines.find_map(|line| line.strip_prefix('@').map(str::to_owned))
     }
 
     pub(crate) fn ask(&mut self, what: &str) -> String {
@@ -223,15 +263,22 @@ impl Drop for Other {
 /// The other process's side: a line is a command.
 pub(crate) fn serve() {
     let Ok(dir) = std::env::var("TENURE_FILE_TEST_DIR") else { return };
-    let store = FileStore::open(&dir).unwrap();
+    let store = match FileStore::open(&dir) {
+        Ok(store) => store,
+        Err(error) => return println!("\n@refused: {error}"),
+    };
     let mut held = Vec::new();
+    let mut locked = Vec::new();
     let mut children = Vec::new();
     for line in std::io::stdin().lines() {
         let line = line.unwrap();
         let words: Vec<&str> = line.split(' ').collect();
         let answer = match words[..] {
-            ["join", name, take, of] => {
-                let ticket = part(name, take.parse().unwrap(), of.parse().unwrap());
+            ["join", name, ref share @ ..] => {
+                let ticket = match share {
+                    [take, of] => part(name, take.parse().unwrap(), of.parse().unwrap()),
+                    _ => ticket(name),
+                };
                 let place = join(&store, &ticket);
                 held.push(ticket);
                 format!("{:?} {}", place.standing, place.number)
@@ -243,7 +290,8 @@ pub(crate) fn serve() {
                 format!("{:?}", block_on(watch).unwrap())
             }
             ["child"] => {
-                let child = Command::new("sleep").arg("1000").spawn().unwrap();
+                let child =
+                    Command::new("sleep").arg("1000").stdout(Stdio::null()).spawn().unwrap();
                 children.push(child);
                 children.last().unwrap().id().to_string()
             }
@@ -255,12 +303,51 @@ pub(crate) fn serve() {
                 sign(&store, name, Path::new(path), times.parse().unwrap());
                 "signed".to_owned()
             }
+            ["lock", path] => {
+                let file = std::fs::File::open(path).unwrap();
+                file.lock_shared().unwrap();
+                locked.push(file);
+                "locked".to_owned()
+            }
+            ["work", name, times] => {
+                work(&store, name, times.parse().unwrap());
+                "worked".to_owned()
+            }
+            ["many", name, times] => {
+                let next = || block_on(store.tally(&key(name), 1, None)).unwrap().value;
+                let numbers: Vec<_> =
+                    (0..times.parse().unwrap()).map(|_: u32| next().to_string()).collect();
+                numbers.join(" ")
+            }
+            ["damage", book] => damage(&store, Path::new(&dir), book),
             ["fill"] => fill(&store, &Path::new(&dir).join("filler")),
             ["next", name] => block_on(store.tally(&key(name), 1, None)).unwrap().value.to_string(),
             _ => panic!("{line:?} is no command"),
         };
         println!("\n@{answer}");
     }
+}
+
+/// Joins and leaves, so that the book gets longer.
+pub(crate) fn work(store: &FileStore, name: &str, times: u32) {
+    for _ in 0..times {
+        let ticket = ticket(name);
+        join(store, &ticket);
+        leave(store, &ticket);
+    }
+}
+
+/// This program, where every user can run it.
+fn program_for_all() -> PathBuf {
+    use std::os::unix::fs::PermissionsExt as _;
+    static COPY: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
+    let copy = COPY.get_or_init(|| {
+        let path = std::env::temp_dir().join(format!("tenure-file-program-{}", std::process::id()));
+        std::fs::copy(std::env::current_exe().unwrap(), &path).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    });
+    copy.clone()
 }
 
 /// Signs a file and finds the own signature still there, again and again. Half a signature may be
@@ -296,6 +383,27 @@ fn fill(store: &FileStore, filler: &Path) -> String {
     join(store, &ticket("k"));
     let more = block_on(store.line(&key("k"))).unwrap().len() == joined + 1;
     format!("{kept} {more} {:?} {error}", error.kind())
+}
+
+/// Finds a damaged book on a full disk, again and again, and once more when there is room. Tells
+/// how many files were set aside by then.
+fn damage(store: &FileStore, dir: &Path, book: &str) -> String {
+    let aside = || {
+        let names = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| name.to_str().unwrap().starts_with("damaged-")).count()
+    };
+    std::fs::write(dir.join("books").join(book), vec![1; 100_000]).unwrap();
+    let filler = dir.join("filler");
+    let mut file = std::fs::File::create(&filler).unwrap();
+    while file.write_all(&[1; 4096]).is_ok() {}
+    for _ in 0..10 {
+        assert!(block_on(store.join(&ticket("k"), Patience::Wait)).is_err());
+    }
+    let refused = aside();
+    drop(file);
+    std::fs::remove_file(filler).unwrap();
+    join(store, &ticket("k"));
+    format!("{refused} refused, {} joined", aside())
 }
 
 /// Counts in a file without any care, but for the lock.

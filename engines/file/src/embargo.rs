@@ -1,0 +1,34 @@
+//! An embargo: after a damage, those who lived then may hold what nobody knows of any more.
+
+use std::borrow::Cow;
+
+use tenure_core::{Error, Result};
+
+use crate::record::{Record, SessionId};
+use crate::visit::Visit;
+
+impl Visit<'_> {
+    /// Lets nobody join a book that was damaged while others lived who still do.
+    pub(crate) fn refuse_the_damaged(&mut self) -> Result<()> {
+        let Some(scar) = self.state().scar.as_ref().filter(|scar| !scar.sessions.is_empty()) else {
+            return Ok(());
+        };
+        let (own, peers) = (self.ground.session.id, &self.ground.peers);
+        let lives = |id: &&SessionId| **id == own || !peers.is_dead(**id);
+        let living: Vec<_> = scar.sessions.iter().filter(lives).collect();
+        if living.is_empty() {
+            let aside = Cow::Owned(scar.aside.clone());
+            let record = Record::Embargo { aside, sessions: Cow::Owned(Vec::new()) };
+            let at_us = scar.at_us;
+            self.change(|state, hear| state.replay(record.clone(), at_us, hear));
+            self.record_as_of(&record, at_us);
+            return Ok(());
+        }
+        let who: Vec<_> = living.into_iter().map(|id| peers.describe(*id)).collect();
+        Err(Error::rejected(format!(
+            "locks were lost when a file of the store was damaged (set aside as {}): these may hold one, and nobody can join until they have ended: {}",
+            scar.aside,
+            who.join(", ")
+        )))
+    }
+}

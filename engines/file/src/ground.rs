@@ -1,0 +1,62 @@
+//! The ground that visits to books stand on: the directories of a store, this engine's own session,
+//! the others that it has met, and who waits in this process.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use tenure_core::{Error, Result};
+
+use crate::mark;
+use crate::os::dir::Dir;
+use crate::os::flock::Haste;
+use crate::peers::Peers;
+use crate::session::{self, Session};
+use crate::trouble::{self, refused};
+use crate::watchers::Watchers;
+
+/// For so long a verb tries to get what somebody else has locked.
+pub(crate) const TRIES_FOR: Duration = Duration::from_millis(1500);
+
+/// What every visit needs.
+pub(crate) struct Ground {
+    pub(crate) root: Dir,
+    pub(crate) books: Dir,
+    pub(crate) session: Session,
+    pub(crate) sessions: Arc<Dir>,
+    pub(crate) peers: Peers,
+    pub(crate) watchers: Watchers,
+}
+
+impl Ground {
+    /// The store in this directory, with a new session in it.
+    pub(crate) fn open(root: Dir) -> Result<Self> {
+        let (books, sessions) = mark::make(&root, Haste::Until(Instant::now() + TRIES_FOR))?;
+        let sessions = Arc::new(sessions);
+        let path = sessions.path().to_owned();
+        let peers = Peers::new(sessions.clone());
+        let unseen =
+            session::sweep(&sessions).map_err(|error| refused("look into", &path, error))?;
+        for (id, error) in unseen {
+            peers.cannot_see(id, &error);
+        }
+        let session =
+            Session::begin(&sessions).map_err(|error| refused("write to", &path, error))?;
+        Ok(Self { root, books, session, sessions, peers, watchers: Watchers::default() })
+    }
+
+    /// Refuses to go on if this engine's session is no longer there.
+    pub(crate) fn check_session(&self) -> Result<()> {
+        if self.session.is_over() {
+            return Err(Error::unavailable(
+                "this store was closed by its own program: open it again",
+            ));
+        }
+        if self.session.is_gone() { Err(trouble::removed()) } else { Ok(()) }
+    }
+}
+
+/// Microseconds since 1970.
+pub(crate) fn now_us() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}

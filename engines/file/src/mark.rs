@@ -1,0 +1,88 @@
+//! The mark is the file that makes a directory a store: it says so once everything else is there.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read as _};
+use std::os::unix::fs::FileExt as _;
+
+use tenure_core::{Error, Result};
+
+use crate::draft::Draft;
+use crate::header::Header;
+use crate::os::boot::Boot;
+use crate::os::dir::Dir;
+use crate::os::flock::{self, Haste};
+use crate::shelf::{self, BOOKS};
+use crate::trouble::{held, refused};
+
+/// The file's name.
+pub(crate) const NAME: &str = "store";
+/// What it says.
+const MARK: &str = "a store of locks, kept by Tenure: form 1\n";
+/// More than any mark has, in bytes.
+const MARK_BYTES_MAX: u64 = 4096;
+
+/// Makes whatever is missing of a store, and gives its books and its sessions.
+pub(crate) fn make(root: &Dir, haste: Haste) -> Result<(Dir, Dir)> {
+    let path = root.path_of(NAME);
+    let failed = |error| refused("write to", &path, error);
+    let file = open(root).map_err(|error| refused("open", &path, error))?;
+    if read(&file).map_err(failed)? == MARK
+        && let (Ok(books), Ok(sessions)) = (root.below("books"), root.below("sessions"))
+    {
+        return Ok((books, sessions));
+    }
+    if !flock::lock(&file, haste).map_err(failed)? {
+        return Err(held(&path, root.look(NAME).ok().flatten().map(|look| look.id)));
+    }
+    let text = read(&file).map_err(failed)?;
+    let begun = MARK.starts_with(&text) && text != MARK;
+    // A power cut leaves zeros where something was written just before.
+    if !begun && text != MARK && text.bytes().any(|byte| byte != 0) {
+        return Err(Error::rejected(format!(
+            "{} was made by another version of Tenure, or by something else: it says {text:?}",
+            root.path().display()
+        )));
+    }
+    let make = |name: &str| {
+        root.make_below(name).map_err(|error| refused("make", &root.path_of(name), error))
+    };
+    let (books, sessions) = (make("books")?, make("sessions")?);
+    if begun {
+        fill(&books).map_err(|error| refused("write to", books.path(), error))?;
+    }
+    file.write_all_at(MARK.as_bytes(), 0).map_err(failed)?;
+    file.set_len(MARK.len() as u64).map_err(failed)?;
+    Ok((books, sessions))
+}
+
+fn open(root: &Dir) -> io::Result<File> {
+    loop {
+        match root.open_file(NAME) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            opened => return opened,
+        }
+        match root.create_file(NAME) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            made => return made,
+        }
+    }
+}
+
+fn read(file: &File) -> io::Result<String> {
+    let mut text = Vec::new();
+    let mut from_the_start = file;
+    io::Seek::rewind(&mut from_the_start)?;
+    from_the_start.take(MARK_BYTES_MAX).read_to_end(&mut text)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Books that nobody can have used yet.
+fn fill(books: &Dir) -> io::Result<()> {
+    for book in 0..BOOKS as u64 {
+        if books.look(shelf::name(book))?.is_none() {
+            let header = Header { book, boot: Boot::now().0, ..Header::default() };
+            Draft::write(books, header, &[], None, false)?.place()?;
+        }
+    }
+    Ok(())
+}

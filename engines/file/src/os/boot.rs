@@ -1,0 +1,110 @@
+//! Which start of the machine this is: only a new one makes a store forget what it wrote last.
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use std::sync::OnceLock;
+
+/// A start of the machine, as a book's header keeps it.
+///
+/// Containers and changed roots of one running machine may each be told another id of it, or none
+/// at all. So it is also known by the moment at which the machine was started: what the wall clock
+/// shows, less the time that the machine has run.
+///
+/// ```text
+///   63          40 39                                   0
+///   ┌─────────────┬──────────────────────────────────────┐
+///   │ of its id   │ when it began, in 10 ms since 1970   │
+///   └─────────────┴──────────────────────────────────────┘
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Boot(pub(crate) u64);
+
+const MOMENT_BITS: u32 = 40;
+const MOMENT_US: u64 = 10_000;
+/// Two readings of the same moment differ by less than this. No machine is down for so short a time.
+const NEAR: u64 = 50;
+
+impl Boot {
+    fn new(id: u64, began_us: u64) -> Self {
+        Self(id << MOMENT_BITS | (began_us / MOMENT_US) & ((1 << MOMENT_BITS) - 1))
+    }
+
+    /// The one that this machine runs in; as little of it as the system tells.
+    pub(crate) fn now() -> Self {
+        Self::new(id(), began_us())
+    }
+
+    /// Whether both can be the same start. `written_us`: what the clock showed when the first was
+    /// written down; a clock that shows less now was set back, perhaps by a new start.
+    pub(crate) fn is_same(self, now: Self, written_us: u64, now_us: u64) -> bool {
+        let (id, began) = (self.0 >> MOMENT_BITS, self.0 & ((1 << MOMENT_BITS) - 1));
+        let (now_id, now_began) = (now.0 >> MOMENT_BITS, now.0 & ((1 << MOMENT_BITS) - 1));
+        let by_id = id == now_id && id != 0;
+        let by_moment = began != 0
+            && now_began != 0
+            && began.abs_diff(now_began) <= NEAR
+            && written_us <= now_us;
+        by_id || by_moment
+    }
+}
+
+/// Only some bits of it, and never zero where there is one.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn id() -> u64 {
+    static ID: OnceLock<u64> = OnceLock::new();
+    *ID.get_or_init(|| match std::fs::read("/proc/sys/kernel/random/boot_id") {
+        Ok(id) => (crate::frame::checksum(0, &id) >> MOMENT_BITS).max(1),
+        Err(_) => 0,
+    })
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn began_us() -> u64 {
+    use rustix::time::{ClockId, Timespec, clock_gettime};
+    let us = |time: Timespec| time.tv_sec * 1_000_000 + time.tv_nsec / 1000;
+    let running = us(clock_gettime(ClockId::Boottime));
+    u64::try_from(us(clock_gettime(ClockId::Realtime)) - running).unwrap_or(0)
+}
+
+/// Elsewhere it cannot be known.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn id() -> u64 {
+    0
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn began_us() -> u64 {
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEGAN_US: u64 = 1_700_000_000_000_000;
+    const HOUR_US: u64 = 3_600_000_000;
+
+    fn same(then: Boot, now: Boot) -> bool {
+        then.is_same(now, BEGAN_US + HOUR_US, BEGAN_US + 2 * HOUR_US)
+    }
+
+    #[test]
+    fn containers_of_one_machine_are_in_the_same_start_of_it() {
+        let here = Boot::new(1, BEGAN_US);
+        assert!(same(here, Boot::new(2, BEGAN_US + 100_000)), "another id, as gVisor has");
+        assert!(same(here, Boot::new(0, BEGAN_US)), "no id, as in a chroot without /proc");
+        assert!(same(here, Boot::new(1, BEGAN_US + HOUR_US)), "a clock that was set");
+    }
+
+    #[test]
+    fn another_start_is_another() {
+        let here = Boot::new(1, BEGAN_US);
+        assert!(!same(here, Boot::new(2, BEGAN_US + 1_000_000)));
+        assert!(!same(here, Boot::new(0, BEGAN_US + HOUR_US)));
+        assert!(!same(Boot::new(0, 0), Boot::new(0, 0)), "nothing is known");
+        let set_back = here.is_same(Boot::new(2, BEGAN_US), BEGAN_US + HOUR_US, BEGAN_US + 1);
+        assert!(
+            !set_back,
+            "a machine without a clock of its own begins with the same time each time"
+        );
+    }
+}

@@ -1,0 +1,279 @@
+//! Hearing of a death: a process that locked a file, and had it open to write, is gone.
+//!
+//! All stores of a process share what listens. On Linux that is one thread, which the kernel tells
+//! when the file is closed, whatever its process died of; it ends when nobody wants to hear any more.
+//! Elsewhere, and where the system has no room for one more listener, it is a thread for each file,
+//! which sleeps until it gets the lock itself: that one stays until then.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, LazyLock, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::os::dir::{FileId, look_at};
+use crate::os::flock::{self, Haste};
+use crate::watchers::lock;
+
+use listener::Listener;
+
+/// A thread that only waits needs little room.
+const STACK_BYTES: usize = 128 * 1024;
+/// The kernel tells that a file was closed a moment before it lets go of the lock.
+const LETS_GO_WITHIN: Duration = Duration::from_secs(1);
+
+/// Called from a thread of its own, once.
+type Died = Box<dyn FnOnce() + Send>;
+
+/// Somebody wants to hear of a death. Dropping it ends that.
+#[derive(Debug)]
+pub(crate) struct Vigil {
+    file: FileId,
+    number: u64,
+}
+
+#[derive(Default)]
+struct Deaths {
+    numbers: u64,
+    watched: HashMap<FileId, Watched>,
+    /// Files for which a thread sleeps.
+    asleep: HashSet<FileId>,
+    listener: Option<Arc<Listener>>,
+}
+
+struct Watched {
+    file: Arc<File>,
+    wanted: Vec<(u64, Died)>,
+    /// What the listener calls the file, if it listens for it.
+    mark: Option<i32>,
+}
+
+static DEATHS: LazyLock<Mutex<Deaths>> = LazyLock::new(Mutex::default);
+
+/// Calls `died` once nobody has this file locked any more.
+pub(crate) fn watch(path: &Path, file: &Arc<File>, died: Died) -> io::Result<Vigil> {
+    let id = look_at(file)?.id;
+    let mut deaths = lock(&DEATHS);
+    deaths.numbers += 1;
+    let number = deaths.numbers;
+    if let Some(watched) = deaths.watched.get_mut(&id) {
+        watched.wanted.push((number, died));
+    } else {
+        let mark = deaths.begin(path, id, file)?;
+        let watched = Watched { file: file.clone(), wanted: vec![(number, died)], mark };
+        deaths.watched.insert(id, watched);
+        if let (Some(mark), Some(listener)) = (mark, &deaths.listener)
+            && flock::is_free(file)
+        {
+            // It died before anybody listened. To stop listening for it is what tells the listener.
+            listener.stop(mark);
+        }
+    }
+    Ok(Vigil { file: id, number })
+}
+
+impl Drop for Vigil {
+    fn drop(&mut self) {
+        let mut deaths = lock(&DEATHS);
+        let Some(watched) = deaths.watched.get_mut(&self.file) else { return };
+        watched.wanted.retain(|(number, _)| *number != self.number);
+        if watched.wanted.is_empty() {
+            let mark = watched.mark;
+            deaths.watched.remove(&self.file);
+            if let (Some(mark), Some(listener)) = (mark, &deaths.listener) {
+                listener.stop(mark);
+            }
+        }
+    }
+}
+
+impl Deaths {
+    /// Begins to listen for a file. Says what the listener calls it; `None`: a thread sleeps for it.
+    fn begin(&mut self, path: &Path, id: FileId, file: &Arc<File>) -> io::Result<Option<i32>> {
+        let heard = match &self.listener {
+            Some(listener) => listener.listen(path),
+            None => Listener::start(path).map(|(listener, mark)| {
+                self.listener = Some(listener);
+                mark
+            }),
+        };
+        match heard {
+            Ok(mark) => Ok(Some(mark)),
+            Err(_) => self.sleep(id, file).map(|()| None),
+        }
+    }
+
+    fn sleep(&mut self, id: FileId, file: &Arc<File>) -> io::Result<()> {
+        if self.asleep.contains(&id) {
+            return Ok(());
+        }
+        let file = file.clone();
+        spawn(move || {
+            flock::wait_until_free(&file);
+            lock(&DEATHS).asleep.remove(&id);
+            tell(id);
+        })?;
+        self.asleep.insert(id);
+        Ok(())
+    }
+
+    fn marked(&self, mark: i32) -> Option<FileId> {
+        self.watched.iter().find(|(_, watched)| watched.mark == Some(mark)).map(|(id, _)| *id)
+    }
+}
+
+fn tell(id: FileId) {
+    let watched = lock(&DEATHS).watched.remove(&id);
+    // Whoever hears of it may do anything, so nothing is locked meanwhile.
+    for (_, died) in watched.into_iter().flat_map(|watched| watched.wanted) {
+        died();
+    }
+}
+
+fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let thread = thread::Builder::new().name("tenure-file-peer".to_owned());
+    thread.stack_size(STACK_BYTES).spawn(work).map(drop)
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod listener {
+    use std::mem::MaybeUninit;
+    use std::os::fd::OwnedFd;
+
+    use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+
+    use super::{Arc, DEATHS, FileId, Haste, Instant, LETS_GO_WITHIN, Path};
+    use super::{flock, io, lock, spawn, tell};
+
+    /// One for a process, with one thread.
+    pub(super) struct Listener(OwnedFd);
+
+    impl Listener {
+        /// Begins with a first file, and says what it calls it. Without one it would never end.
+        pub(super) fn start(path: &Path) -> io::Result<(Arc<Self>, i32)> {
+            let listener = Arc::new(Self(inotify::init(CreateFlags::CLOEXEC)?));
+            let mark = listener.listen(path)?;
+            let source = listener.clone();
+            spawn(move || source.run())?;
+            Ok((listener, mark))
+        }
+
+        /// Says what it calls the file.
+        pub(super) fn listen(&self, path: &Path) -> io::Result<i32> {
+            let what = WatchFlags::CLOSE_WRITE | WatchFlags::DONT_FOLLOW;
+            Ok(inotify::add_watch(&self.0, path, what)?)
+        }
+
+        /// This is itself something that it hears.
+        pub(super) fn stop(&self, mark: i32) {
+            let _already_gone = inotify::remove_watch(&self.0, mark);
+        }
+
+        fn run(&self) {
+            let mut buffer = [MaybeUninit::uninit(); 4096];
+            let mut events = inotify::Reader::new(&self.0, &mut buffer);
+            loop {
+                match events.next() {
+                    Ok(event) if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => {
+                        let all: Vec<_> = lock(&DEATHS).watched.keys().copied().collect();
+                        for id in all {
+                            look(id, false);
+                        }
+                    }
+                    Ok(event) => {
+                        let over = event.events().contains(ReadFlags::IGNORED);
+                        let marked = lock(&DEATHS).marked(event.wd());
+                        if let Some(id) = marked {
+                            look(id, over);
+                        }
+                    }
+                    Err(rustix::io::Errno::INTR) => {}
+                    Err(error) => {
+                        tracing::warn!(%error, "the deaths of others can no longer be heard");
+                        lock(&DEATHS).listener = None;
+                        return;
+                    }
+                }
+                let mut deaths = lock(&DEATHS);
+                if deaths.watched.values().all(|watched| watched.mark.is_none()) {
+                    deaths.listener = None;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Tells of the death, if it was one. `over`: the kernel tells no more of this file.
+    fn look(id: FileId, over: bool) {
+        let file = lock(&DEATHS).watched.get(&id).map(|watched| watched.file.clone());
+        let Some(file) = file else { return };
+        let soon = Haste::Until(Instant::now() + LETS_GO_WITHIN);
+        if flock::attempt(soon, || flock::is_free(&file).then_some(())).is_some() {
+            return tell(id);
+        }
+        if over {
+            let mut deaths = lock(&DEATHS);
+            let slept = deaths.sleep(id, &file);
+            if let Some(watched) = deaths.watched.get_mut(&id).filter(|_| slept.is_ok()) {
+                watched.mark = None;
+            }
+        }
+    }
+}
+
+/// No other system tells that a file was closed.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+mod listener {
+    use super::{Arc, Path, io};
+
+    pub(super) struct Listener;
+
+    impl Listener {
+        pub(super) fn start(_path: &Path) -> io::Result<(Arc<Self>, i32)> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        pub(super) fn listen(&self, _path: &Path) -> io::Result<i32> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        pub(super) fn stop(&self, _mark: i32) {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn an_end_before_and_after_the_watch_begins_is_told_once_to_everyone() {
+        let path = std::env::temp_dir().join(format!("tenure-file-death-{}", std::process::id()));
+        let open =
+            || File::options().read(true).write(true).create(true).truncate(false).open(&path);
+        let (hear, heard) = mpsc::channel();
+        let listen = |who: u32| {
+            let (hear, read) = (hear.clone(), Arc::new(File::open(&path).unwrap()));
+            watch(&path, &read, Box::new(move || hear.send(who).unwrap())).unwrap()
+        };
+        for _ in 0..100 {
+            let held = open().unwrap();
+            held.lock().unwrap();
+            let (first, second) = (listen(1), listen(2));
+            drop(listen(3));
+            drop(held);
+            let mut both = [heard.recv().unwrap(), heard.recv().unwrap()];
+            both.sort_unstable();
+            assert_eq!(both, [1, 2]);
+            drop((first, second));
+            let late = listen(4);
+            assert_eq!(heard.recv().unwrap(), 4, "nobody had it any more");
+            drop(late);
+        }
+        assert!(heard.try_recv().is_err(), "nobody is told twice, or after it wanted no more");
+        std::fs::remove_file(path).unwrap();
+    }
+}

@@ -1,0 +1,89 @@
+//! Locking a file without ever waiting in the kernel: a call that blocks there would hear of no
+//! signal and of no time limit.
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A book is locked for some microseconds. After so many attempts its owner is not just busy.
+const SPINS_MAX: u32 = 32;
+const YIELDS_MAX: u32 = 128;
+/// Pauses between later attempts grow from the first of these to the second.
+const PAUSE_MIN: Duration = Duration::from_micros(20);
+const PAUSE_MAX: Duration = Duration::from_millis(5);
+
+/// How long to try to get in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Haste {
+    /// Never hold up an executor.
+    Quick,
+    /// Not longer than until then.
+    Until(Instant),
+}
+
+/// Locks a file for oneself. `false`: somebody else had it all the time.
+pub(crate) fn lock(file: &File, haste: Haste) -> io::Result<bool> {
+    let locked = attempt(haste, || done(file.try_lock()));
+    locked.transpose().map(|locked| locked.is_some())
+}
+
+/// Whether nobody has this file locked. What cannot be found out counts as locked.
+pub(crate) fn is_free(file: &File) -> bool {
+    let free = file.try_lock_shared().is_ok();
+    if free {
+        let _ours_alone = file.unlock();
+    }
+    free
+}
+
+/// Waits until nobody has the file locked. Nothing but that ends the wait: it is for threads.
+pub(crate) fn wait_until_free(file: &File) {
+    while let Err(error) = file.lock_shared() {
+        if error.kind() != io::ErrorKind::Interrupted {
+            return;
+        }
+    }
+    let _ours_alone = file.unlock();
+}
+
+fn done(tried: Result<(), TryLockError>) -> Option<io::Result<()>> {
+    match tried {
+        Ok(()) => Some(Ok(())),
+        Err(TryLockError::WouldBlock) => None,
+        Err(TryLockError::Error(error)) => Some(Err(error)),
+    }
+}
+
+/// Tries again until it is done, or the time is over.
+pub(crate) fn attempt<T>(haste: Haste, mut once: impl FnMut() -> Option<T>) -> Option<T> {
+    for turn in 0..SPINS_MAX + YIELDS_MAX {
+        if let Some(done) = once() {
+            return Some(done);
+        }
+        if turn < SPINS_MAX {
+            std::hint::spin_loop();
+        } else {
+            thread::yield_now();
+        }
+    }
+    let Haste::Until(end) = haste else { return None };
+    let mut pause = PAUSE_MIN;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return None;
+        }
+        thread::sleep(uneven(pause).min(left));
+        if let Some(done) = once() {
+            return Some(done);
+        }
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// Half of the pause to all of it, so that those who wait do not come all at once.
+fn uneven(pause: Duration) -> Duration {
+    let chance = getrandom::u32().unwrap_or_default();
+    pause / 2 + pause.mul_f64(f64::from(chance) / f64::from(u32::MAX) / 2.0)
+}

@@ -1,0 +1,150 @@
+//! Salvage: what a damaged book still tells of the numbers it has given, so that none is given again.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _};
+
+use tenure_core::{Key, NUMBER_MAX};
+
+use crate::book::Book;
+use crate::frame::{self, Cut};
+use crate::header::{HEADER_BYTES, Header};
+use crate::record::Record;
+use crate::state::FAR_US;
+
+/// No book of ours is longer than this.
+const BOOK_BYTES_MAX: u64 = 1 << 30;
+/// A sequence that is said to be above this, by a record that nobody can check, is not believed.
+const UNCHECKED_MAX: u64 = NUMBER_MAX / 2;
+
+/// The highest of everything.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Salvage {
+    /// The numbers of all lines.
+    pub(crate) floor: u64,
+    /// The numbers of lines that are far above the clock.
+    pub(crate) far: HashMap<Key, u64>,
+    pub(crate) sequences: HashMap<Key, u64>,
+    /// What the clock showed last, and from where sequences went on that an earlier damage took.
+    pub(crate) last_us: u64,
+}
+
+impl Salvage {
+    pub(crate) fn read(mut file: &File, index: usize, now_us: u64) -> io::Result<Self> {
+        let mut bytes = Vec::new();
+        file.rewind()?;
+        file.take(BOOK_BYTES_MAX).read_to_end(&mut bytes)?;
+        Ok(Self::of(&bytes, index, now_us))
+    }
+
+    /// Looks for whole records wherever they may begin. Without a header nobody can say whether they
+    /// are undamaged; as something to stay above they do all the same, within reason.
+    fn of(bytes: &[u8], index: usize, now_us: u64) -> Self {
+        let header = Header::decode(bytes, index as u64);
+        let mut saved = Self { floor: header.map_or(0, |header| header.floor), ..Self::default() };
+        let mut at = header.map_or(0, |_| HEADER_BYTES);
+        while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+            let body = frame::peek(rest);
+            let fits = |body: &[u8], header: Header| {
+                let frame = &rest[..frame::HEAD_BYTES + body.len()];
+                frame::cut(frame, header.seed(), at as u64) == Cut::Whole(body)
+            };
+            let body = body.filter(|body| header.is_none_or(|header| fits(body, header)));
+            match body.and_then(|body| Some((Record::decode(body)?, body.len()))) {
+                Some(((record, at_us), length)) => {
+                    if header.is_some() || is_likely(&record, at_us, now_us) {
+                        saved.take(record, at_us);
+                    }
+                    at += frame::HEAD_BYTES + length;
+                }
+                None => at += 1,
+            }
+        }
+        saved
+    }
+
+    /// Adds what the engine itself remembers of the book.
+    pub(crate) fn remember(&mut self, book: &Book) {
+        self.last_us = self.last_us.max(book.moment(0));
+        let (floor, records) = book.state.snapshot(self.last_us);
+        self.floor = self.floor.max(floor);
+        for (record, at_us) in records {
+            self.take(record, at_us);
+        }
+    }
+
+    fn take(&mut self, record: Record<'_>, at_us: u64) {
+        self.last_us = self.last_us.max(at_us);
+        match record {
+            Record::Joined { number, ticket, .. } | Record::Kept { number, ticket, .. } => {
+                self.number(&ticket.key, number, at_us);
+            }
+            Record::Changed { ticket } => self.number(&ticket.key, ticket.floor, at_us),
+            Record::Above { key, number } => self.number(&key, number, at_us),
+            Record::Sequence { key, value } => raise(&mut self.sequences, &key, value),
+            _ => {}
+        }
+    }
+
+    fn number(&mut self, key: &Key, number: u64, at_us: u64) {
+        if number > at_us.saturating_add(FAR_US) {
+            raise(&mut self.far, key, number);
+        } else {
+            self.floor = self.floor.max(number);
+        }
+    }
+}
+
+/// Whether a record that nobody can check says what a record would.
+fn is_likely(record: &Record<'_>, at_us: u64, now_us: u64) -> bool {
+    let near = |time: u64| time <= now_us.saturating_add(FAR_US);
+    let likely = match record {
+        Record::Joined { number, .. } | Record::Kept { number, .. } => near(*number),
+        Record::Changed { ticket } => near(ticket.floor),
+        Record::Above { .. } => false,
+        Record::Sequence { value, .. } => *value <= UNCHECKED_MAX,
+        _ => true,
+    };
+    likely && near(at_us)
+}
+
+fn raise(numbers: &mut HashMap<Key, u64>, key: &Key, to: u64) {
+    match numbers.get_mut(key) {
+        Some(number) => *number = to.max(*number),
+        None => {
+            numbers.insert(key.clone(), to);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use super::*;
+
+    fn log(header: Header, key: &Key) -> Vec<u8> {
+        let mut log = header.encode().to_vec();
+        for value in [7, 1 << 51, 8] {
+            let record = Record::Sequence { key: Cow::Borrowed(key), value };
+            frame::push(&mut log, header.seed(), 0, |body| record.encode(50, body));
+        }
+        log
+    }
+
+    #[test]
+    fn the_highest_number_is_found_wherever_the_damage_is() {
+        let key = Key::new("k").unwrap();
+        let header = Header { book: 3, generation: 4, floor: 5, ..Header::default() };
+        let whole = log(header, &key);
+        let first = HEADER_BYTES + 20;
+        for hole in [0..HEADER_BYTES, 8..9, HEADER_BYTES..first, first..first + 1] {
+            let mut damaged = whole.clone();
+            damaged[hole.clone()].fill(0xff);
+            let saved = Salvage::of(&damaged, 3, 60);
+            assert_eq!(saved.sequences[&key], 1 << 51, "damaged at {hole:?}");
+            assert_eq!(saved.last_us, 50);
+        }
+        assert_eq!(Salvage::of(&[0; 5000], 3, 60), Salvage::default());
+    }
+}

@@ -1,0 +1,43 @@
+//! The shelf: which books a store has, and in which one a key's line is.
+
+use tenure_core::Key;
+
+use crate::frame::checksum;
+
+/// All keys share these: no file is ever made or removed for a key.
+pub(crate) const BOOKS: usize = 64;
+
+/// What a book is called in its directory.
+pub(crate) fn name(book: u64) -> String {
+    format!("{book:02x}")
+}
+
+/// Which book a key's line is in. Two keys in one book only share its lock for some microseconds, so
+/// nothing hangs on the strength of this hash; but every program that uses the store must agree.
+pub(crate) fn book_of(key: &Key) -> usize {
+    let hash = checksum(0, key.as_str().as_bytes());
+    usize::try_from(hash >> (u64::BITS - BOOKS.ilog2())).expect("it is below the number of books")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn book(name: &str) -> usize {
+        book_of(&Key::new(name).unwrap())
+    }
+
+    #[test]
+    fn a_key_is_in_the_same_book_for_every_version() {
+        assert_eq!([book("a"), book("invoices/42"), book("nightly")], [57, 29, 0]);
+    }
+
+    #[test]
+    fn keys_are_spread_over_all_books() {
+        let mut full = [0_u32; BOOKS];
+        for key in 0..64_000 {
+            full[book(&format!("orders/{key}"))] += 1;
+        }
+        assert!(full.iter().all(|keys| (800..1200).contains(keys)), "{full:?}");
+    }
+}

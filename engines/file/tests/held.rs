@@ -1,0 +1,90 @@
+//! Somebody keeps a file of the store locked, and does not let go.
+
+#![cfg(unix)]
+
+#[path = "common/support.rs"]
+mod support;
+
+use std::fs;
+use std::future::Future;
+use std::time::Instant;
+
+use support::{Dir, Other, block_on, join, key, leave, serve, ticket};
+use tenure_core::{Engine as _, Error, Kind, Leave, Left, Patience};
+use tenure_file::FileStore;
+
+/// Not a test: what the other processes run.
+#[test]
+fn helper() {
+    serve();
+}
+
+/// What a verb says that has to answer in time, and says who is in the way.
+fn refused<T: std::fmt::Debug>(
+    store: &FileStore,
+    other: &Other,
+    verb: impl Future<Output = Result<T, Error>>,
+) {
+    let began = Instant::now();
+    let error = block_on(verb).unwrap_err();
+    assert!(began.elapsed() <= store.profile().answers_within, "it took {:?}", began.elapsed());
+    assert_eq!(error.kind(), Kind::Unavailable);
+    let who = format!("process {} (", other.child.id());
+    assert!(!cfg!(target_os = "linux") || error.to_string().contains(&who), "{error}");
+}
+
+#[test]
+fn every_verb_answers_in_time_and_names_who_keeps_a_book_locked() {
+    let dir = Dir::new();
+    let (elsewhere, store) = (Dir::new(), dir.open());
+    let mine = ticket("k");
+    join(&store, &mine);
+    // It has a store of its own: all it does to this one is to lock a file.
+    let mut other = Other::start(&elsewhere);
+    other.ask(&format!("lock {}", dir.book("k").display()));
+    refused(&store, &other, store.join(&ticket("k"), Patience::NoWait));
+    refused(&store, &other, store.join(&ticket("k"), Patience::Wait));
+    refused(&store, &other, store.renew(&mine));
+    refused(&store, &other, store.leave(&mine, Leave::Now));
+    refused(&store, &other, store.line(&key("k")));
+    refused(&store, &other, store.keys(""));
+    refused(&store, &other, store.tally(&key("k"), 1, None));
+    let fresh = dir.open();
+    refused(&fresh, &other, fresh.join(&ticket("k"), Patience::NoWait));
+    other.kill();
+    assert_eq!(block_on(store.line(&key("k"))).unwrap().len(), 1, "nothing came of it later");
+    assert_eq!(leave(&store, &mine), Left::Holding);
+}
+
+#[test]
+fn many_who_wait_for_one_book_are_answered_within_the_same_time() {
+    let (dir, elsewhere) = (Dir::new(), Dir::new());
+    let store = dir.open();
+    let mut other = Other::start(&elsewhere);
+    other.ask(&format!("lock {}", dir.book("k").display()));
+    let tickets: Vec<_> = (0..100).map(|_| ticket("k")).collect();
+    let mut joins: Vec<_> =
+        tickets.iter().map(|ticket| Box::pin(store.join(ticket, Patience::Wait))).collect();
+    assert!(joins.iter_mut().all(|join| support::is_ready(join).is_none()));
+    let began = Instant::now();
+    for join in joins {
+        assert_eq!(block_on(join).unwrap_err().kind(), Kind::Unavailable);
+    }
+    assert!(began.elapsed() <= store.profile().answers_within, "it took {:?}", began.elapsed());
+}
+
+#[test]
+fn a_store_is_opened_in_time_whatever_others_have_locked() {
+    let (dir, elsewhere) = (Dir::new(), Dir::new());
+    drop(dir.open());
+    let mark = dir.path().join("store");
+    let mut other = Other::start(&elsewhere);
+    other.ask(&format!("lock {}", mark.display()));
+    let within = dir.open().profile().answers_within;
+    fs::write(&mark, "").unwrap();
+    let began = Instant::now();
+    let error = FileStore::open(dir.path()).unwrap_err();
+    assert!(began.elapsed() <= within, "it took {:?}", began.elapsed());
+    assert_eq!(error.kind(), Kind::Unavailable);
+    assert!(error.to_string().contains("store is kept locked by process"), "{error}");
+}
