@@ -61,11 +61,11 @@ struct State {
 
 impl State {
     fn copy_data(&self) {
-        *self.copied.lock().unwrap() = self.known.lock().unwrap().clone();
+        self.copied.lock().unwrap().clone_from(&self.known.lock().unwrap());
     }
 
     fn come_back_with_the_copy(&self) {
-        *self.known.lock().unwrap() = self.copied.lock().unwrap().clone();
+        self.known.lock().unwrap().clone_from(&self.copied.lock().unwrap());
     }
 }
 
@@ -195,8 +195,14 @@ fn play(case: Case, make: Make) {
             let (memory, host, state) = (memory.clone(), host.clone(), state.clone());
             ready(Ok(make(Store { memory, host, client, state }, asked.clone())))
         };
-        let remember = move || ready(copied.copy_data());
-        let come_back = move || ready(older.come_back_with_the_copy());
+        let remember = move || {
+            copied.copy_data();
+            ready(())
+        };
+        let come_back = move || {
+            older.come_back_with_the_copy();
+            ready(())
+        };
         ready(Arena::on(world.process(), TTL, open).with_past(remember, come_back))
     });
 }

@@ -121,11 +121,15 @@ fn numbers_grow_in_the_suite_over_a_restart_from_a_snapshot() {
                     Ok(Retry::new(store, Arc::new(host), 8, Duration::from_millis(50)))
                 }
             };
-            let save = move || drop(ask(&saved, "SAVE"));
-            let restart = move || restarted.kill().and_then(|()| restarted.restart()).unwrap();
-            Arena::hosted(open)
-                .with_past(move || ready(save()), move || ready(restart()))
-                .keeping(server)
+            let save = move || {
+                ask(&saved, "SAVE");
+                ready(())
+            };
+            let restart = move || {
+                restarted.kill().and_then(|()| restarted.restart()).unwrap();
+                ready(())
+            };
+            Arena::hosted(open).with_past(save, restart).keeping(server)
         },
     );
 }
