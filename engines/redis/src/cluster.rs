@@ -304,17 +304,13 @@ impl Cluster {
         let (tell, told) = oneshot::channel();
         let (patience, silence) = (self.settings.timeout, trouble::late(&self.settings.place));
         self.home.spawn(async move {
-            let answer = match timeout(patience, answer).await {
-                Ok(answer) => {
-                    entry.answered();
-                    answer
-                }
-                Err(_) => {
-                    entry.late(&silence);
-                    Err(calls::late())
-                }
-            };
-            let _nobody_waits = tell.send(answer);
+            let answer = timeout(patience, answer).await;
+            if answer.is_ok() {
+                entry.answered();
+            } else {
+                entry.late(&silence);
+            }
+            let _nobody_waits = tell.send(answer.unwrap_or_else(|_| Err(calls::late())));
         });
         told.await.unwrap_or_else(|_| Err(calls::over()))
     }
