@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -50,6 +51,15 @@ impl FileStore {
         }
         refuse_used(&dir)?;
         Ok(Self { store: Store::open(dir)? })
+    }
+
+    /// A lifeline of this session: if its process dies, its tickets stay in their lines for as long as somebody
+    /// has this open. For a process that ends what works under them first.
+    ///
+    /// A session that ends by itself, by a drop of its value, ends whoever has a lifeline.
+    pub fn lifeline(&self) -> Result<OwnedFd> {
+        let failed = |error| refused("duplicate the session of", self.store.ground.root.path(), error);
+        self.store.ground.session.lifeline().map_err(failed)
     }
 }
 

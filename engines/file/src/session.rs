@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write as _};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -44,8 +45,18 @@ impl Session {
     /// The process goes on, and this session does not.
     pub(crate) fn end(&self) {
         // To close the file is what others hear.
-        if lock(&self.file).take().is_some() {
+        if let Some(file) = lock(&self.file).take() {
+            // Whoever has a lifeline may close it later, and keeps nothing alive.
+            let _closed_as_well = file.unlock();
             remove(&self.dir, self.id);
+        }
+    }
+
+    /// Another hold on the locked file: the session lives until all of them are closed.
+    pub(crate) fn lifeline(&self) -> io::Result<OwnedFd> {
+        match &*lock(&self.file) {
+            Some(file) => Ok(file.try_clone()?.into()),
+            None => Err(ErrorKind::NotConnected.into()),
         }
     }
 
