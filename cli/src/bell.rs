@@ -2,13 +2,15 @@
 
 use std::future::{Future, poll_fn};
 use std::io::{self, PipeReader, Read as _};
-use std::os::fd::OwnedFd;
+use std::iter;
+use std::os::fd::{AsFd, OwnedFd};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{SigSet, Signal as Blocked};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionbio;
 use rustix::process::Signal;
@@ -21,6 +23,8 @@ const OTHERS: [Signal; 4] = [Signal::CHILD, Signal::CONT, Signal::TSTP, Signal::
 /// Rings for signals, and for whatever holds its waker.
 pub(crate) struct Bell {
     pipe: PipeReader,
+    /// Whatever else rings when it can be read from.
+    others: Vec<OwnedFd>,
     heard: Vec<(Signal, Arc<AtomicBool>)>,
     waker: Waker,
 }
@@ -36,7 +40,8 @@ impl Wake for Rope {
 
 impl Bell {
     /// From now on, signals ring. Those that this process was started deaf to stay ignored, also
-    /// by its children: that is how `nohup` and the background of scripts work.
+    /// by its children: that is how `nohup` and the background of scripts work. Only the end of a child is
+    /// always heard: who ignores it is not told how a child has ended.
     pub(crate) fn hang() -> io::Result<Self> {
         let (read, write) = io::pipe()?;
         ioctl_fionbio(&read, true)?;
@@ -45,7 +50,8 @@ impl Bell {
         let ignored = ignored();
         let mut heard = Vec::new();
         for signal in ENDING.into_iter().chain(OTHERS) {
-            if ignored & (1 << (signal.as_raw() - 1)) != 0 {
+            let is_ignored = ignored & (1 << (signal.as_raw() - 1)) != 0;
+            if is_ignored && signal != Signal::CHILD {
                 continue;
             }
             let flag = Arc::new(AtomicBool::new(false));
@@ -54,7 +60,15 @@ impl Bell {
             signal_hook::low_level::pipe::register(signal.as_raw(), write.try_clone()?)?;
             heard.push((signal, flag));
         }
-        Ok(Self { pipe: read, heard, waker: Waker::from(Arc::new(Rope(write))) })
+        let mut deaf_to = SigSet::empty();
+        deaf_to.add(Blocked::SIGCHLD);
+        deaf_to.thread_unblock()?;
+        Ok(Self {
+            pipe: read,
+            others: Vec::new(),
+            heard,
+            waker: Waker::from(Arc::new(Rope(write))),
+        })
     }
 
     /// The signals since the last call.
@@ -70,6 +84,23 @@ impl Bell {
         }
     }
 
+    /// Rings whenever this can be read from, until it is listened to no more.
+    pub(crate) fn listen(&mut self, to: impl AsFd) -> io::Result<()> {
+        self.others.push(to.as_fd().try_clone_to_owned()?);
+        Ok(())
+    }
+
+    /// Rings for this and for nothing else but signals and wakers.
+    pub(crate) fn listen_only(&mut self, to: impl AsFd) -> io::Result<()> {
+        self.listen_to_nothing_else();
+        self.listen(to)
+    }
+
+    /// Listens to signals and wakers only, until it is told to listen.
+    pub(crate) fn listen_to_nothing_else(&mut self) {
+        self.others.clear();
+    }
+
     /// Returns when the bell rings, or when the time is over.
     pub(crate) fn wait(&mut self, time: Option<Duration>) -> io::Result<()> {
         let time = time.map(|time| Timespec {
@@ -77,7 +108,10 @@ impl Bell {
             // Rounded up: who wakes too early only looks again and again.
             tv_nsec: (i64::from(time.subsec_nanos()) + 1_000).min(999_999_999),
         });
-        match poll(&mut [PollFd::new(&self.pipe, PollFlags::IN)], time.as_ref()) {
+        let pipe = iter::once(self.pipe.as_fd());
+        let all = pipe.chain(self.others.iter().map(AsFd::as_fd));
+        let mut all: Vec<_> = all.map(|one| PollFd::from_borrowed_fd(one, PollFlags::IN)).collect();
+        match poll(&mut all, time.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }

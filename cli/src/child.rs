@@ -1,90 +1,193 @@
-//! The child is the command that runs under a lock, with everything it has started in its group.
+//! The child is the command that runs under a lock, with its keeper between it and this process.
 
-use std::ffi::OsString;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, WaitOptions, getpid, kill_process_group,
-    test_kill_process_group, waitid, waitpgid, waitpid,
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, kill_process_group, wait,
+    waitid, waitpid,
 };
 
-use crate::failure::SIGNALLED;
-use crate::shim;
+use crate::family::first_adopted;
+use crate::keeper;
+use crate::leash::{Ending, Heard, Leash, Said};
+use crate::task::{Task, What};
 
 /// What became of the child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum News {
-    /// It has ended, as a shell would say it. It still has to be [buried](Child::bury).
-    Ended(u8),
+    /// It has ended by itself.
+    Ended(Ending),
     /// It has stopped, and can be continued.
-    Stopped(Signal),
+    Paused(Signal),
+    /// Its keeper kills it, because nothing was heard of this process for too long.
+    Late,
+    /// Nothing of it is left.
+    Gone,
+    /// Its keeper has died.
+    Orphaned,
 }
 
-/// A process that leads its own group. Its number is nobody else's until it is buried.
-#[derive(Debug)]
+/// A keeper that ends by itself. Dropped, this waits for its end: where nobody buries orphans, as in many a
+/// container, it would be left for ever.
+pub(crate) struct Burial(Pid);
+
+impl Drop for Burial {
+    fn drop(&mut self) {
+        let _buried_already = waitpid(Some(self.0), WaitOptions::empty());
+    }
+}
+
+/// A command, and the keeper that has started it.
 pub(crate) struct Child {
-    pid: Pid,
+    task: Task,
+    lifeline: Option<OwnedFd>,
+    leash: Leash,
+    keeper: Pid,
+    /// Its number, which is that of its group, once it runs.
+    leader: Option<Pid>,
+    has_ended: bool,
+    /// Signals that came before it ran.
+    early: Vec<Signal>,
 }
 
 impl Child {
-    /// Starts a command as the leader of its own process group.
-    pub(crate) fn start(
-        command: &[OsString],
-        variables: &[(&str, &str)],
-        with_terminal: bool,
-    ) -> io::Result<Self> {
-        let terminal = if with_terminal { shim::WITH_TERMINAL } else { shim::WITHOUT_TERMINAL };
-        let child = myself()?
-            .arg(shim::WORD)
-            .arg(getpid().to_string())
-            .arg(terminal)
-            .args(command)
-            .envs(variables.iter().copied())
-            .process_group(0)
-            .spawn()?;
-        Ok(Self { pid: pid_of(&child)? })
+    /// Has a keeper start a command. The keeper holds on to the lifeline until nothing of the command is left.
+    pub(crate) fn start(task: Task, lifeline: Option<OwnedFd>) -> io::Result<Self> {
+        adopt_orphans();
+        let (leash, keeper) = start_keeper(&task, lifeline.as_ref())?;
+        let (leader, has_ended, early) = (None, false, Vec::new());
+        Ok(Self { task, lifeline, leash, keeper, leader, has_ended, early })
     }
 
-    /// The number of its group, which is its own.
-    pub(crate) fn group(&self) -> Pid {
-        self.pid
+    /// Its number, if it has ever run.
+    pub(crate) fn leader(&self) -> Option<Pid> {
+        self.leader
     }
 
-    /// Tells all of the group.
-    pub(crate) fn signal(&self, signal: Signal) {
-        let _all_gone = kill_process_group(self.pid, signal);
+    /// The number of its group, if it runs.
+    pub(crate) fn group(&self) -> Option<Pid> {
+        self.leader.filter(|_| !self.has_ended)
     }
 
-    /// Whether it has ended, or has stopped since the last call.
-    pub(crate) fn news(&self) -> io::Result<Option<News>> {
-        let at_once = WaitIdOptions::NOHANG;
-        let ended = at_once | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        if let Some(status) = waitid(WaitId::Pid(self.pid), ended)? {
-            return Ok(Some(News::Ended(code(&status))));
+    /// Tells all of the group; as soon as there is one.
+    pub(crate) fn signal(&mut self, signal: Signal) {
+        if self.leader.is_none() {
+            self.early.push(signal);
         }
-        let stopped = match waitid(WaitId::Pid(self.pid), at_once | WaitIdOptions::STOPPED) {
-            // It has ended since the first question: its end rings, and the next call says so.
-            Err(Errno::CHILD) => None,
-            stopped => stopped?,
-        };
-        let signal = stopped.and_then(|status| status.stopping_signal());
-        Ok(signal.and_then(Signal::from_named_raw).map(News::Stopped))
+        if let Some(group) = self.group() {
+            let _all_gone = kill_process_group(group, signal);
+        }
     }
 
-    /// The child has ended: the system may forget it, and its number.
-    pub(crate) fn bury(&self) {
-        let _buried = waitpid(Some(self.pid), WaitOptions::empty());
+    /// What has happened, if anything has since the last call.
+    pub(crate) fn news(&mut self) -> Option<News> {
+        loop {
+            let said = match self.leash.hear() {
+                Heard::Said(said) => said,
+                Heard::Nothing => return self.own_news(),
+                Heard::End => return Some(News::Orphaned),
+            };
+            return Some(match said {
+                Said::Started(group) => {
+                    self.leader = Some(group);
+                    for signal in std::mem::take(&mut self.early) {
+                        self.signal(signal);
+                    }
+                    continue;
+                }
+                Said::Ended(ending) => {
+                    self.has_ended = true;
+                    News::Ended(ending)
+                }
+                Said::Paused(signal) => News::Paused(signal),
+                Said::Late => News::Late,
+                Said::Gone => News::Gone,
+                Said::Until(_) | Said::Stop(_) | Said::LetGo => continue,
+            });
+        }
     }
 
-    /// Whether anything of the group is left, once the child itself is buried.
-    pub(crate) fn has_left_somebody(&self) -> bool {
-        // Those whose own parents have died are this process's to bury.
-        while let Ok(Some(_)) = waitpgid(self.pid, WaitOptions::NOHANG) {}
-        test_kill_process_group(self.pid).is_ok()
+    /// Until when the lock can be relied on.
+    pub(crate) fn tell(&mut self, until: u64) {
+        if self.task.until != until {
+            self.task.until = until;
+            self.leash.say(Said::Until(until));
+        }
     }
+
+    /// Has all of it ended: politely for so long, and then not. [`News::Gone`] comes when it is.
+    pub(crate) fn stop(&self, patience: Duration) {
+        // Somebody may have stopped the keeper, too.
+        let _it_is_dead = kill_process(self.keeper, Signal::CONT);
+        self.leash.say(Said::Stop(patience));
+    }
+
+    /// Its keeper has died: another one watches over it from now on. Says whether the child goes on, as this
+    /// process's own child; otherwise all that can be done is to [stop](Child::stop) it.
+    pub(crate) fn adopt(&mut self, until: u64) -> io::Result<bool> {
+        // Its files are closed first, and only then have its children another parent.
+        self.bury_keeper();
+        self.leader = self.leader.or_else(|| first_adopted(self.task.marks()));
+        let task = Task { what: What::Adopt(self.leader), until, ..self.task.clone() };
+        (self.leash, self.keeper) = start_keeper(&task, self.lifeline.as_ref())?;
+        let look = WaitIdOptions::NOHANG | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        Ok(self.group().is_some_and(|group| waitid(WaitId::Pid(group), look).is_ok()))
+    }
+
+    /// What a child without its first keeper has done. Whoever else has become this process's child is buried.
+    fn own_news(&mut self) -> Option<News> {
+        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+            if self.group() != Some(pid) {
+                continue;
+            }
+            if let Some(signal) = status.stopping_signal().and_then(Signal::from_named_raw) {
+                return Some(News::Paused(signal));
+            }
+            if let Some(ending) = Ending::of(status) {
+                self.has_ended = true;
+                return Some(News::Ended(ending));
+            }
+        }
+        None
+    }
+
+    /// Nothing of it is left, and its keeper ends.
+    pub(crate) fn bury_keeper(&self) {
+        drop(Burial(self.keeper));
+    }
+
+    /// It has ended, and what it may have left runs on: its keeper ends, too.
+    pub(crate) fn let_go(self) -> Burial {
+        self.leash.say(Said::LetGo);
+        Burial(self.keeper)
+    }
+}
+
+impl AsFd for Child {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.leash.as_fd()
+    }
+}
+
+fn start_keeper(task: &Task, lifeline: Option<&OwnedFd>) -> io::Result<(Leash, Pid)> {
+    let (leash, keepers) = Leash::new()?;
+    let keeper = myself()?
+        .arg0(keeper::NAME)
+        .arg(keeper::WORD)
+        .stdin(Stdio::from(keepers))
+        .process_group(0)
+        .spawn()?;
+    let stdin = io::stdin();
+    let files: Vec<BorrowedFd<'_>> =
+        [Some(stdin.as_fd()), lifeline.map(AsFd::as_fd)].into_iter().flatten().collect();
+    let parts = task.pack();
+    let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+    leash.hand_over(&parts, &files)?;
+    Ok((leash, pid_of(&keeper)?))
 }
 
 /// This program, to be started again: the same file, even if there is a newer one in its place.
@@ -104,8 +207,11 @@ pub(crate) fn pid_of(child: &std::process::Child) -> io::Result<Pid> {
     raw.ok_or_else(|| io::Error::other("a process has a number that none can have"))
 }
 
-fn code(status: &WaitIdStatus) -> u8 {
-    let exited = status.exit_status();
-    let raw = exited.or_else(|| Some(i32::from(SIGNALLED) + status.terminating_signal()?));
-    raw.and_then(|code| u8::try_from(code & 0xff).ok()).unwrap_or(SIGNALLED)
+/// If the keeper dies, its family becomes this process's.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn adopt_orphans() {
+    let _refused = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 }
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn adopt_orphans() {}

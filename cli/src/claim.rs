@@ -11,7 +11,6 @@ use crate::duration::brief;
 use crate::failure::{BUSY, Failure, LOST, UNREACHABLE, say};
 use crate::outage::Patience;
 use crate::screen::quoted;
-use crate::supervise::ended_by;
 use crate::waiting::Waiting;
 
 /// A store that has not confirmed a release by then is believed to be gone.
@@ -110,7 +109,7 @@ impl Claim<'_> {
             Ok(Ok(Some(held))) => return Ok(held),
             Ok(Ok(None)) => self.in_vain(bell, locks, left)?,
             Ok(Err(error)) => self.refused(error),
-            Err(signal) => Failure::silent(ended_by(signal)),
+            Err(signal) => Failure::asked(signal),
         };
         // Its ticket is already on its way out: this waits until it is, unless the store is silent.
         let _out_or_interrupted_again = bell.within(SETTLE_MAX, locks.settled())?;

@@ -3,7 +3,11 @@
 use std::io::{self, ErrorKind, Write as _};
 use std::process::ExitCode;
 
+use rustix::process::{Resource, Rlimit, Signal, getpid, setrlimit};
 use tenure::{Error, Kind};
+
+use crate::bell::is_ending;
+use crate::leash::Ending;
 
 /// The words make no sense.
 pub(crate) const USAGE: u8 = 64;
@@ -32,12 +36,13 @@ pub(crate) struct Failure {
     code: u8,
     sentence: Option<String>,
     page: Option<String>,
+    signal: Option<i32>,
 }
 
 impl Failure {
     /// A sentence for people, and a code for scripts.
     pub(crate) fn new(code: u8, sentence: impl Into<String>) -> Self {
-        Self { code, sentence: Some(sentence.into()), page: None }
+        Self { code, sentence: Some(sentence.into()), page: None, signal: None }
     }
 
     /// The words make no sense.
@@ -47,12 +52,36 @@ impl Failure {
 
     /// Everything was said already, or nothing needs to be.
     pub(crate) fn silent(code: u8) -> Self {
-        Self { code, sentence: None, page: None }
+        Self { code, sentence: None, page: None, signal: None }
+    }
+
+    /// A signal asked this process to end.
+    pub(crate) fn asked(signal: Signal) -> Self {
+        Self::killed(signal.as_raw())
+    }
+
+    /// A signal of this number ended what this process stood for.
+    fn killed(signal: i32) -> Self {
+        let code = SIGNALLED + u8::try_from(signal & 0x7f).unwrap_or(0);
+        Self { signal: Some(signal), ..Self::silent(code) }
+    }
+
+    /// As the command ended, so does this process.
+    pub(crate) fn like(ending: Ending) -> Result<u8, Self> {
+        match ending {
+            Ending::Exited(code) => Ok(code),
+            Ending::Killed(signal) => {
+                let failure = Self::killed(signal.into());
+                // A crash is the command's own: one core file of it is enough, and one line in a log.
+                let is_asking = Signal::from_named_raw(signal.into()).is_some_and(is_ending);
+                Err(if is_asking { failure } else { Self::silent(failure.code) })
+            }
+        }
     }
 
     /// Not a failure at all: somebody asked for a page instead.
     pub(crate) fn page(text: String) -> Self {
-        Self { code: 0, sentence: None, page: Some(text) }
+        Self { code: 0, sentence: None, page: Some(text), signal: None }
     }
 
     /// What a script is told.
@@ -70,11 +99,25 @@ impl Failure {
         if let Some(sentence) = self.sentence {
             say(&sentence);
         }
+        if let Some(signal) = self.signal {
+            die_by(signal);
+        }
         match self.page.map(answer) {
             Some(Err(failure)) => failure.tell(),
             _ => ExitCode::from(self.code),
         }
     }
+}
+
+/// Ends this process by a signal, so that a shell sees what a shell would: that a loop, or a script, is to end.
+/// Returns where no signal can end a process: the first of a system or a container is such a one.
+fn die_by(signal: i32) {
+    if getpid().is_init() {
+        return;
+    }
+    // A core file of this process tells nothing.
+    let _then_there_is_one = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: None });
+    let _an_exit_code_says_it_too = signal_hook::low_level::emulate_default_handler(signal);
 }
 
 /// Says a sentence on standard error, where it disturbs no output.

@@ -15,7 +15,7 @@ use crate::outage::Patience;
 use crate::run::open;
 use crate::screen::quoted;
 use crate::store::Address;
-use crate::supervise::{End, Work, ended_by, supervise};
+use crate::supervise::{End, Work, supervise};
 
 /// Between two campaigns while the store does not answer.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
@@ -55,7 +55,8 @@ pub(crate) fn lead(at: &Address, args: &Args) -> Result<u8, Failure> {
     look_up::check(&args.command[0])?;
     let url = at.url()?;
     let patience = Patience::new(None, at.quiet);
-    let (mut bell, locks) = open(at, &url, &patience)?;
+    let (mut bell, opened) = open(at, &url, &patience)?;
+    let locks = &opened.locks;
     let claim = Claim {
         key: &args.key,
         share: Share::Office,
@@ -64,16 +65,20 @@ pub(crate) fn lead(at: &Address, args: &Args) -> Result<u8, Failure> {
         note: args.note.as_deref(),
     };
     let (kill_after, ttl) = (args.kill_after, claim.ttl());
-    let work = Work { command: &args.command, url: &url, kill_after, ttl };
+    let lifeline = opened.lifeline.as_ref();
+    let work = Work { command: &args.command, url: &url, kill_after, ttl, lifeline };
     loop {
-        let seat = campaign(&claim, &mut bell, &locks)?;
+        let seat = campaign(&claim, &mut bell, locks)?;
         match supervise(&mut bell, &seat, &work)? {
-            End::Done(code) => return seat.release(&mut bell).map(|()| code),
+            End::Done(ending, _burial) => {
+                seat.release(&mut bell)?;
+                return Failure::like(ending);
+            }
             End::Lost { asked } => {
                 // Nothing of the command is left: now another may lead.
                 seat.let_go(&mut bell);
                 if let Some(signal) = asked {
-                    return Err(Failure::silent(ended_by(signal)));
+                    return Err(Failure::asked(signal));
                 }
                 say(&format!("campaigning for {} again", quoted(&args.key)));
             }
@@ -100,7 +105,7 @@ fn campaign(claim: &Claim<'_>, bell: &mut Bell, locks: &Locks) -> Result<Held, F
             say(&format!("{}; campaigning for {key} goes on", failure.sentence()));
         }
         if let Err(signal) = bell.within(pause, pending::<()>())? {
-            return Err(Failure::silent(ended_by(signal)));
+            return Err(Failure::asked(signal));
         }
         pause = (pause * 2).min(PAUSE_MAX);
     }

@@ -3,6 +3,7 @@
 #[cfg(not(unix))]
 compile_error!("the command `tenure` needs Unix: process groups, signals and terminals");
 
+mod alarm;
 mod args;
 mod bell;
 mod bench;
@@ -12,9 +13,12 @@ mod claim;
 mod count;
 mod duration;
 mod failure;
+mod family;
 mod json;
+mod keeper;
 mod keys;
 mod lead;
+mod leash;
 mod line;
 mod look_up;
 mod moment;
@@ -28,10 +32,10 @@ mod stop;
 mod store;
 mod supervise;
 mod table;
+mod task;
 mod terminal;
 mod waiting;
 mod watch;
-mod watchdog;
 
 use std::process::ExitCode;
 
@@ -39,11 +43,11 @@ use args::{Cli, Command};
 use failure::Failure;
 
 fn main() -> ExitCode {
-    // This program runs itself as the first moment of a command; see the two modules.
+    // This program runs itself as a command's keeper, and as its first moment in a terminal.
     let mut words = std::env::args_os().skip(1);
     match words.next() {
         Some(word) if word == shim::WORD => return shim::main(words),
-        Some(word) if word == watchdog::WORD => return watchdog::main(words),
+        Some(word) if word == keeper::WORD => return keeper::main(),
         _ => {}
     }
     match args::read().and_then(obey) {

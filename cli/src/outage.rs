@@ -7,7 +7,6 @@ use crate::bell::Bell;
 use crate::duration::brief;
 use crate::failure::{Failure, UNREACHABLE, say};
 use crate::screen::Screen;
-use crate::supervise::ended_by;
 use crate::waiting::LONG;
 
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
@@ -64,7 +63,7 @@ impl Patience {
                 say(&format!("{}; trying again for {}", failure.sentence(), brief(left)));
             }
             if let Err(signal) = bell.within(pause.min(left), pending::<()>())? {
-                return Err(Failure::silent(ended_by(signal)));
+                return Err(Failure::asked(signal));
             }
             pause = (pause * 2).min(PAUSE_MAX);
         }

@@ -3,16 +3,14 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use tenure::Locks;
-
 use crate::bell::Bell;
 use crate::claim::{Claim, Share};
 use crate::duration;
 use crate::failure::{Failure, LOST};
 use crate::look_up;
 use crate::outage::Patience;
-use crate::store::Address;
-use crate::supervise::{End, Work, ended_by, supervise};
+use crate::store::{self, Address, Opened};
+use crate::supervise::{End, Work, supervise};
 
 /// Runs a command under a lock, and exits with the command's exit code.
 ///
@@ -78,7 +76,8 @@ pub(crate) fn run(at: &Address, args: &Args) -> Result<u8, Failure> {
     let url = at.url()?;
     let wait = if args.no_wait { Some(Duration::ZERO) } else { args.wait };
     let patience = Patience::new(wait, at.quiet);
-    let (mut bell, locks) = open(at, &url, &patience)?;
+    let (mut bell, opened) = open(at, &url, &patience)?;
+    let locks = &opened.locks;
     let claim = Claim {
         key: &args.key,
         share: args.share(),
@@ -86,11 +85,15 @@ pub(crate) fn run(at: &Address, args: &Args) -> Result<u8, Failure> {
         patience,
         note: args.note.as_deref(),
     };
-    let held = patience.outlast(&mut bell, |bell| claim.acquire(bell, &locks))?;
+    let held = patience.outlast(&mut bell, |bell| claim.acquire(bell, locks))?;
     let (kill_after, ttl) = (args.kill_after, claim.ttl());
-    let work = Work { command: &args.command, url: &url, kill_after, ttl };
+    let lifeline = opened.lifeline.as_ref();
+    let work = Work { command: &args.command, url: &url, kill_after, ttl, lifeline };
     match supervise(&mut bell, &held, &work)? {
-        End::Done(code) => held.release(&mut bell).map(|()| code),
+        End::Done(ending, _burial) => {
+            held.release(&mut bell)?;
+            Failure::like(ending)
+        }
         End::Lost { asked: _ } => {
             // Nothing of the command is left: now another may begin.
             held.let_go(&mut bell);
@@ -99,17 +102,20 @@ pub(crate) fn run(at: &Address, args: &Args) -> Result<u8, Failure> {
     }
 }
 
-/// The bell of this process, and the locks of the store that it listens for.
-pub(crate) fn open(at: &Address, url: &str, patience: &Patience) -> Result<(Bell, Locks), Failure> {
+/// The bell of this process, and the store that it listens for.
+pub(crate) fn open(
+    at: &Address,
+    url: &str,
+    patience: &Patience,
+) -> Result<(Bell, Opened), Failure> {
     let mut bell = Bell::hang()?;
-    let locks = patience.outlast(&mut bell, |bell| {
-        match bell.until(tenure::connect(url), |_| None)? {
-            Ok(locks) => Ok(locks?.owned_by(&owner())?),
-            Err(signal) => Err(Failure::silent(ended_by(signal))),
-        }
-    })?;
-    at.warn(&locks);
-    Ok((bell, locks))
+    let opened =
+        patience.outlast(&mut bell, |bell| match bell.until(store::open(url), |_| None)? {
+            Ok(opened) => Ok(opened?.owned_by(&owner())?),
+            Err(signal) => Err(Failure::asked(signal)),
+        })?;
+    at.warn(&opened.locks);
+    Ok((bell, opened))
 }
 
 /// What others see in the line: the process by which to find it.

@@ -1,65 +1,54 @@
-//! Stopping a child whose lock is lost: TERM, then KILL, and nothing of its group is left.
+//! Stopping a child whose lock is lost: TERM, then KILL, and nothing that descends from it is left.
 
 use std::io;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::bell::Bell;
+use crate::alarm::NEVER;
+use crate::bell::{Bell, is_ending};
 use crate::child::{Child, News};
+use crate::failure::say;
 
-/// How often to look for those that the child has left behind: nobody rings for them.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// What is killed is gone at once, unless the kernel itself is stuck with it.
+/// What is killed is gone at once, unless the kernel itself is stuck with it, or it may not be killed. A lease
+/// cannot be kept for it.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
 
-/// Ends the child's whole group, politely until `patience` is over. Returns when it is gone, and
-/// says whether this process was asked to end meanwhile.
+/// Ends all that descends from the child, politely until `patience` is over. Returns when it is gone, and says
+/// whether this process was asked to end meanwhile. A lock that has no lease is kept until then.
 pub(crate) fn stop(
     bell: &mut Bell,
-    child: &Child,
+    child: &mut Child,
     patience: Duration,
+    is_leased: bool,
 ) -> io::Result<Option<Signal>> {
-    adopt_orphans();
     let began = Instant::now();
-    // One that is stopped must go on to end; and killing is sure.
-    child.signal(if patience.is_zero() { Signal::KILL } else { Signal::TERM });
-    child.signal(Signal::CONT);
     let mut asked = None;
-    let mut buried = false;
-    let mut killed = patience.is_zero();
+    child.stop(patience);
     loop {
-        for signal in bell.signals().into_iter().filter(|signal| crate::bell::is_ending(*signal)) {
+        for signal in bell.signals().into_iter().filter(|signal| is_ending(*signal)) {
             child.signal(signal);
             asked = Some(signal);
         }
-        if !buried && matches!(child.news()?, Some(News::Ended(_))) {
-            child.bury();
-            buried = true;
+        while let Some(news) = child.news() {
+            match news {
+                News::Gone => {
+                    child.bury_keeper();
+                    return Ok(asked);
+                }
+                News::Orphaned => {
+                    child.adopt(NEVER)?;
+                    bell.listen_only(&*child)?;
+                    child.stop(patience.saturating_sub(began.elapsed()));
+                }
+                News::Ended(_) | News::Paused(_) | News::Late => {}
+            }
         }
-        if buried && !child.has_left_somebody() {
+        let left = (patience + GONE_WITHIN).saturating_sub(began.elapsed());
+        if is_leased && left.is_zero() {
+            say("something that the command has started cannot be killed");
             return Ok(asked);
         }
-        let left = patience.saturating_sub(began.elapsed());
-        if left.is_zero() {
-            // Again and again: whoever was being started meanwhile is meant too.
-            child.signal(Signal::KILL);
-            if killed && buried && began.elapsed() > patience + GONE_WITHIN {
-                crate::failure::say("something that the command has started cannot be killed");
-                return Ok(asked);
-            }
-            killed = true;
-        }
-        let nap = if buried || killed { LOOK_EVERY } else { left };
-        bell.wait(Some(nap))?;
+        bell.wait(is_leased.then_some(left))?;
     }
 }
-
-/// Those of the group whose own parents end become this process's, which sees them end.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-fn adopt_orphans() {
-    let _then_another_does = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
-}
-
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn adopt_orphans() {}

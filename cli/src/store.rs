@@ -3,6 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fmt::Write as _;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -57,6 +58,30 @@ impl Address {
         let warnings = locks.guarantees().warnings.iter().filter(|_| !self.quiet);
         warnings.for_each(|warning| say(&format!("warning: {warning}")));
     }
+}
+
+/// A store that is open.
+pub(crate) struct Opened {
+    pub(crate) locks: Locks,
+    /// As long as this is open somewhere, the locks that were got here are kept: those of files.
+    pub(crate) lifeline: Option<OwnedFd>,
+}
+
+impl Opened {
+    /// The same, for an owner of this name.
+    pub(crate) fn owned_by(self, owner: &str) -> tenure::Result<Self> {
+        Ok(Self { locks: self.locks.owned_by(owner)?, ..self })
+    }
+}
+
+/// Opens the store of this URL.
+pub(crate) async fn open(url: &str) -> tenure::Result<Opened> {
+    if url.starts_with("file:") {
+        let store = tenure_file::connect(url)?;
+        let lifeline = Some(store.lifeline()?);
+        return Ok(Opened { locks: Locks::new(store), lifeline });
+    }
+    Ok(Opened { locks: tenure::connect(url).await?, lifeline: None })
 }
 
 /// The same URL, however the current directory changes: a command that is run may change it, and

@@ -2,31 +2,32 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use tenure::engine::{Clock as _, SystemClock};
 use tenure::{Error, Guard, Loss};
 
+use crate::alarm::NEVER;
 use crate::bell::{Bell, is_ending};
-use crate::child::{Child, News};
-use crate::failure::{Failure, REFUSED, SIGNALLED, say};
+use crate::child::{Burial, Child, News};
+use crate::failure::{Failure, REFUSED, say};
+use crate::leash::Ending;
 use crate::stop::stop;
 use crate::store::VARIABLE;
+use crate::task::{KEY, TOKEN, Task, What};
 use crate::terminal::Terminal;
-use crate::watchdog::Watchdog;
 
-/// Most commands are over before it is worth while to have a thread and a process look after them; but
-/// not under a lease, which would end while a process that was stopped at once looks after nobody.
+/// Most commands are over before it is worth while to have a thread listen for the loss of their lock.
 const SETTLE: Duration = Duration::from_millis(10);
 /// A lease that is about to end is not looked at more often.
 const LOOK_MIN: Duration = Duration::from_millis(5);
 /// Killing takes time, too: at most so much of a lease is kept for it.
 const KILL_MAX: Duration = Duration::from_millis(250);
 
-/// The exit code of a command that was killed.
-const KILLED: u8 = SIGNALLED + 9;
-/// Why a watchdog kills where the lock is not lost.
+/// Why a keeper kills where the lock is not lost.
 const LATE: &str = "this process stood still until the lock was about to be lost";
 
 /// What to run, and how to end it.
@@ -35,12 +36,14 @@ pub(crate) struct Work<'a> {
     pub(crate) url: &'a str,
     pub(crate) kill_after: Duration,
     pub(crate) ttl: Duration,
+    /// As long as this is open somewhere, the lock is kept; if the store has such a thing.
+    pub(crate) lifeline: Option<&'a OwnedFd>,
 }
 
 /// What came of it.
 pub(crate) enum End {
-    /// The command ended by itself; its exit code.
-    Done(u8),
+    /// The command ended by itself. Its keeper does so, too, which need not be waited for at once.
+    Done(Ending, Burial),
     /// The lock was lost, and nothing of the command is left. Somebody may have asked to end, too.
     Lost { asked: Option<Signal> },
 }
@@ -48,66 +51,99 @@ pub(crate) enum End {
 /// Runs the command under the lock. The guard is still to be released.
 pub(crate) fn supervise(bell: &mut Bell, guard: &Guard, work: &Work<'_>) -> Result<End, Failure> {
     let mut terminal = Terminal::find();
-    let token = guard.token().to_string();
-    let variables =
-        [("TENURE_KEY", guard.key().as_str()), ("TENURE_TOKEN", &token), (VARIABLE, work.url)];
-    let child = Child::start(work.command, &variables, terminal.lend_at_start())
+    let task = work.task(guard, terminal.lend_at_start());
+    let lifeline = work.lifeline.map(OwnedFd::try_clone).transpose()?;
+    let mut child = Child::start(task, lifeline)
         .map_err(|error| Failure::new(REFUSED, format!("no process can be started: {error}")))?;
-    let mut watch = Supervision::new(guard, work, &child);
-    let end = watch.run(bell, &mut terminal);
-    terminal.take_back(child.group());
-    let end = end.map_err(|error| {
-        // This process is blind now; the child must not go on alone.
-        child.signal(Signal::KILL);
-        Failure::new(REFUSED, format!("the command can no longer be watched: {error}"))
-    });
-    drop(watch);
-    child.bury();
-    end
+    bell.listen_only(&child)?;
+    let end = Supervision::new(guard, work, &mut child).run(bell, &mut terminal);
+    bell.listen_to_nothing_else();
+    if let Some(group) = child.leader() {
+        terminal.take_back(group);
+    }
+    match end {
+        Ok(Verdict::Done(ending)) => Ok(End::Done(ending, child.let_go())),
+        Ok(Verdict::Lost { asked }) => Ok(End::Lost { asked }),
+        // The leash ends with this process, and the keeper ends the command.
+        Err(error) => {
+            let sentence = format!("the command can no longer be watched: {error}");
+            Err(Failure::new(REFUSED, sentence))
+        }
+    }
+}
+
+impl Work<'_> {
+    fn task(&self, guard: &Guard, with_terminal: bool) -> Task {
+        let variables = [
+            (KEY, guard.key().as_str()),
+            (TOKEN, &guard.token().to_string()),
+            (VARIABLE, self.url),
+        ];
+        Task {
+            what: What::Run { words: self.command.to_vec(), with_terminal },
+            until: until(guard),
+            variables: variables.map(|(name, value)| (name.into(), value.into())).to_vec(),
+        }
+    }
+}
+
+enum Verdict {
+    Done(Ending),
+    Lost { asked: Option<Signal> },
 }
 
 struct Supervision<'a> {
     guard: &'a Guard,
     work: &'a Work<'a>,
-    child: &'a Child,
+    child: &'a mut Child,
     started: Instant,
     /// Once the command has settled.
     lost: Option<Pin<Box<dyn Future<Output = Loss> + 'a>>>,
-    watchdog: Option<Watchdog>,
     asked: Option<Signal>,
 }
 
 impl<'a> Supervision<'a> {
-    fn new(guard: &'a Guard, work: &'a Work<'a>, child: &'a Child) -> Self {
-        let (started, lost, watchdog, asked) = (Instant::now(), None, None, None);
-        Self { guard, work, child, started, lost, watchdog, asked }
+    fn new(guard: &'a Guard, work: &'a Work<'a>, child: &'a mut Child) -> Self {
+        Self { guard, work, child, started: Instant::now(), lost: None, asked: None }
     }
 
-    fn run(&mut self, bell: &mut Bell, terminal: &mut Terminal) -> io::Result<End> {
+    fn run(&mut self, bell: &mut Bell, terminal: &mut Terminal) -> io::Result<Verdict> {
         loop {
             for signal in bell.signals() {
                 self.pass_on(signal);
             }
-            match self.child.news()? {
-                Some(News::Ended(KILLED)) if self.was_killed_in_time() => {
-                    let why = self.why_stop(bell).unwrap_or_else(|| LATE.to_owned());
-                    say(&format!("{why}; its watchdog has killed the command"));
-                    let asked = stop(bell, self.child, Duration::ZERO)?;
-                    return Ok(End::Lost { asked: asked.or(self.asked) });
+            while let Some(news) = self.child.news() {
+                match news {
+                    News::Ended(ending) => return Ok(Verdict::Done(ending)),
+                    News::Paused(signal) => terminal.stopped(self.child, signal, bell),
+                    News::Late => {
+                        let why = self.why_stop(bell).unwrap_or_else(|| LATE.to_owned());
+                        let sentence = format!("{why}; its watchdog has killed the command");
+                        return self.stop(bell, &sentence, Duration::ZERO);
+                    }
+                    News::Orphaned | News::Gone => {
+                        if !self.child.adopt(until(self.guard))? {
+                            bell.listen_only(&*self.child)?;
+                            let sentence =
+                                "the keeper of the command was killed; the command is stopped";
+                            return self.stop(bell, sentence, self.patience());
+                        }
+                        bell.listen_only(&*self.child)?;
+                    }
                 }
-                Some(News::Ended(code)) => return Ok(End::Done(code)),
-                Some(News::Stopped(signal)) => terminal.stopped(self.child, signal, bell),
-                None => {}
             }
             if let Some(why) = self.why_stop(bell) {
-                say(&format!("{why}; the command is stopped"));
-                let patience = self.patience();
-                let asked = stop(bell, self.child, patience)?;
-                return Ok(End::Lost { asked: asked.or(self.asked) });
+                return self.stop(bell, &format!("{why}; the command is stopped"), self.patience());
             }
-            let pause = self.look_after()?;
+            let pause = self.look_after();
             bell.wait(pause)?;
         }
+    }
+
+    fn stop(&mut self, bell: &mut Bell, sentence: &str, patience: Duration) -> io::Result<Verdict> {
+        say(sentence);
+        let asked = stop(bell, self.child, patience, self.guard.remaining().is_some())?;
+        Ok(Verdict::Lost { asked: asked.or(self.asked) })
     }
 
     fn pass_on(&mut self, signal: Signal) {
@@ -117,11 +153,6 @@ impl<'a> Supervision<'a> {
         if signal != Signal::CHILD {
             self.child.signal(signal);
         }
-    }
-
-    /// Whether the watchdog ended the command, because nothing was heard of this process for too long.
-    fn was_killed_in_time(&mut self) -> bool {
-        self.watchdog.as_mut().is_some_and(Watchdog::has_killed)
     }
 
     /// Whether the lock is lost, or so close to it that the command needs what is left to end.
@@ -149,32 +180,25 @@ impl<'a> Supervision<'a> {
         }
     }
 
-    /// Starts what a longer command needs, and says when to look again.
-    fn look_after(&mut self) -> io::Result<Option<Duration>> {
+    /// Does what a longer command needs, and says when to look again.
+    fn look_after(&mut self) -> Option<Duration> {
         let age = self.started.elapsed();
-        let is_leased = self.guard.remaining().is_some();
-        if let Some(rest) = SETTLE.checked_sub(age).filter(|rest| !is_leased && !rest.is_zero()) {
-            return Ok(Some(rest));
-        }
+        self.child.tell(until(self.guard));
         if self.lost.is_none() {
+            let is_leased = self.guard.remaining().is_some();
+            if let Some(rest) = SETTLE.checked_sub(age).filter(|rest| !is_leased && !rest.is_zero())
+            {
+                return Some(rest);
+            }
             let held = self.guard.held();
             self.lost = Some(Box::pin(async move { held.lost().await }));
-            self.watchdog = Some(Watchdog::start(self.child)?);
             // Once more around: nobody waits for it yet.
-            self.tell_watchdog();
-            return Ok(Some(Duration::ZERO));
+            return Some(Duration::ZERO);
         }
-        self.tell_watchdog();
-        Ok(self.guard.remaining().map(|remaining| self.next_look(remaining)))
+        self.guard.remaining().map(|remaining| self.next_look(remaining))
     }
 
-    fn tell_watchdog(&mut self) {
-        if let Some(watchdog) = &mut self.watchdog {
-            watchdog.tell(self.guard.remaining());
-        }
-    }
-
-    /// The lock is renewed meanwhile, and the watchdog is to know of that soon: if this process is
+    /// The lock is renewed meanwhile, and the keeper is to know of that soon: if this process is
     /// stopped, it goes by what it was told last.
     fn next_look(&self, remaining: Duration) -> Duration {
         remaining.saturating_sub(self.grace()).min(self.work.ttl / 8).max(LOOK_MIN)
@@ -198,7 +222,8 @@ impl<'a> Supervision<'a> {
     }
 }
 
-/// The exit code of a process that was asked to end by a signal.
-pub(crate) fn ended_by(signal: Signal) -> u8 {
-    SIGNALLED + u8::try_from(signal.as_raw()).unwrap_or(0)
+/// Until when the lock can be relied on, in ns of the clock that goes on in a suspend.
+fn until(guard: &Guard) -> u64 {
+    let remaining = guard.remaining();
+    remaining.map_or(NEVER, |remaining| SystemClock.now().plus(remaining).boot_ns)
 }

@@ -35,12 +35,13 @@ impl Terminal {
     }
 
     /// The child has stopped: what that means for the job of which this process is a part.
-    pub(crate) fn stopped(&mut self, child: &Child, signal: Signal, bell: &Bell) {
+    pub(crate) fn stopped(&mut self, child: &mut Child, signal: Signal, bell: &Bell) {
+        let Some(group) = child.group() else { return };
         let asks = matches!(signal, Signal::TTIN | Signal::TTOU);
         if asks && self.listens_to(self.own) {
             // It wants the terminal, and the job has it.
             self.lent = true;
-            self.give(child.group());
+            self.give(group);
             child.signal(Signal::CONT);
             return;
         }
@@ -48,7 +49,7 @@ impl Terminal {
             // Somebody stopped it by hand, and will continue it by hand.
             return;
         }
-        self.take_back(child.group());
+        self.take_back(group);
         if !has_no_shell() {
             // As if the terminal had stopped the whole job.
             let _others_stop = kill_current_process_group(Signal::TSTP);
@@ -57,7 +58,7 @@ impl Terminal {
             bell.forget(Signal::TSTP);
         }
         if self.lent && self.listens_to(self.own) {
-            self.give(child.group());
+            self.give(group);
         }
         child.signal(Signal::CONT);
     }
@@ -78,6 +79,13 @@ impl Terminal {
             hand_over(tty, group);
         }
     }
+}
+
+/// From now on, this process can write to its terminal from the background.
+pub(crate) fn never_stopped_by_a_terminal() {
+    let mut stopping = SigSet::empty();
+    stopping.add(Blocked::SIGTTOU);
+    let _stopped_then = stopping.thread_block();
 }
 
 /// Makes a terminal listen to a group, also when it listens to neither this process nor that.

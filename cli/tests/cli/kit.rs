@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -45,8 +45,13 @@ impl Store {
     /// `tenure` with these words, on this store.
     pub(crate) fn tenure(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+        self.dress(command.args(words));
         command
-            .args(words)
+    }
+
+    /// Has a command that starts `tenure` use this store.
+    pub(crate) fn dress(&self, command: &mut Command) {
+        command
             .env("TENURE_ON", self.url())
             .env("LOG", self.path("log"))
             .env("TERM", "xterm")
@@ -54,7 +59,6 @@ impl Store {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        command
     }
 
     /// Runs it to its end.
@@ -71,7 +75,7 @@ impl Store {
 
     /// Starts it, to be ended with the value.
     pub(crate) fn start(&self, words: &[&str]) -> Running {
-        Running(Some(self.tenure(words).spawn().unwrap()))
+        Running::of(&mut self.tenure(words))
     }
 
     /// What the test's commands have written into their log.
@@ -117,18 +121,26 @@ pub(crate) fn end(command: &mut Command) -> End {
 }
 
 fn of(output: Output) -> End {
-    let signal = output.status.signal().map(|signal| 1000 + signal);
     End {
-        code: output.status.code().or(signal).unwrap(),
+        code: code(output.status),
         out: String::from_utf8(output.stdout).unwrap(),
         err: String::from_utf8(output.stderr).unwrap(),
     }
+}
+
+/// An exit code; or the number of a signal, and 1000.
+pub(crate) fn code(status: ExitStatus) -> i32 {
+    status.code().or_else(|| Some(1000 + status.signal()?)).unwrap()
 }
 
 /// A process that does not outlive its test.
 pub(crate) struct Running(Option<Child>);
 
 impl Running {
+    pub(crate) fn of(command: &mut Command) -> Self {
+        Self(Some(command.spawn().unwrap()))
+    }
+
     pub(crate) fn pid(&self) -> i32 {
         self.0.as_ref().unwrap().id().try_into().unwrap()
     }
@@ -170,15 +182,18 @@ pub(crate) fn is_alive(pid: i32) -> bool {
     stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))
 }
 
-/// Waits until a command is watched over, which begins shortly after the command.
-pub(crate) fn is_watched(group: i32) {
-    let words = format!("--watch-over\0{group}\0");
-    eventually("a watchdog", || {
-        fs::read_dir("/proc").unwrap().flatten().any(|entry| {
-            let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-            String::from_utf8_lossy(&line).contains(&words)
-        })
-    });
+/// The parent of a process; zero if that is gone.
+pub(crate) fn parent(pid: i32) -> i32 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let field = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)?.parse().ok());
+    field.unwrap_or(0)
+}
+
+/// The children of a process.
+pub(crate) fn children(pid: i32) -> Vec<i32> {
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|other| parent(*other) == pid).collect()
 }
 
 /// A script that stands in a file, to be run by its path.

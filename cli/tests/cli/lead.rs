@@ -49,7 +49,7 @@ fn a_leader_is_paused_resumed_and_killed() {
         eventually("the end of its command", || !is_alive(work));
     }
     candidates[0].signal(Signal::TERM);
-    assert_eq!(candidates.remove(0).end().code, 143);
+    assert_eq!(candidates.remove(0).end().code, 1015);
     assert!(!store.log().contains("overlap"), "{}", store.log());
     assert_eq!(store.line("k").len(), 0);
 }
@@ -67,7 +67,7 @@ fn a_broken_leader_campaigns_again() {
     store.line_has("k", 3);
     // Asked to end while it leads, it does not come back.
     candidates[0].signal(Signal::INT);
-    assert_eq!(candidates.remove(0).end().code, 130);
+    assert_eq!(candidates.remove(0).end().code, 1002);
     leader(&store, 8);
     assert!(!store.log().contains("overlap"), "{}", store.log());
 }

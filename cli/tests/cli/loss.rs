@@ -6,7 +6,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustix::process::Signal;
 use tenure_servers::redis::Setup;
 
-use crate::kit::{End, Running, Store, eventually, field, is_alive, is_watched, redis};
+use crate::keeper::RUNAWAY;
+use crate::kit::{End, Running, Store, eventually, field, is_alive, redis};
 use crate::lead::WORK;
 use crate::run::{DESERTER, STUBBORN, begins_when_nobody_is_left, pids};
 
@@ -32,7 +33,6 @@ fn beating(store: &Store) -> (Running, Vec<i32>) {
     eventually("two processes", || pids(&store.log()).len() == 2);
     store.log_has("beat");
     let pids = pids(&store.log());
-    is_watched(pids[1]);
     (run, pids)
 }
 
@@ -167,9 +167,9 @@ fn a_paused_tenure_has_its_command_ended_by_the_watchdog() {
 
 #[test]
 fn a_break_ends_the_command_before_the_next_begins() {
-    for script in [STUBBORN, DESERTER] {
+    for (script, count) in [(STUBBORN, 2), (DESERTER, 2), (RUNAWAY, 5)] {
         let Some((_server, store)) = redis(Setup::new()) else { return };
-        begins_when_nobody_is_left(&store, script);
+        begins_when_nobody_is_left(&store, script, count);
     }
 }
 
@@ -219,7 +219,7 @@ fn leaders_campaign_again_when_their_store_is_back() {
         candidate.signal(Signal::TERM);
     }
     let ends = candidates.map(Running::end);
-    assert!(ends.iter().all(|end| end.code == 143), "{ends:?}");
+    assert!(ends.iter().all(|end| end.code == 1015), "{ends:?}");
     assert!(ends.iter().any(|end| end.err.contains("campaigning for `k` again")), "{ends:?}");
     assert!(!store.log().contains("overlap"), "{}", store.log());
     assert_eq!(store.line("k").len(), 0);
@@ -239,7 +239,7 @@ fn a_leader_outlives_a_store_that_comes_back_in_time() {
     assert!(is_alive(pids(&store.log())[0]));
     leader.signal(Signal::TERM);
     let end = leader.end();
-    assert_eq!((end.code, end.err.as_str()), (143, ""));
+    assert_eq!((end.code, end.err.as_str()), (1015, ""));
     assert_eq!(store.line("k").len(), 0);
 }
 
@@ -254,9 +254,9 @@ fn a_broken_candidate_stands_for_election_again() {
     leader.signal(Signal::TERM);
     eventually("the next term", || pids(&store.log()).len() == 2);
     candidate.signal(Signal::TERM);
-    assert_eq!(leader.end().code, 143);
+    assert_eq!(leader.end().code, 1015);
     let end = candidate.end();
-    assert_eq!(end.code, 143);
+    assert_eq!(end.code, 1015);
     assert!(end.err.contains("out of the line of `k`; campaigning for `k` goes on"), "{}", end.err);
     assert!(!store.log().contains("overlap"), "{}", store.log());
 }
@@ -273,7 +273,7 @@ fn a_frozen_store_keeps_nobody_who_wants_to_go() {
         let asked = Instant::now();
         waiter.signal(Signal::INT);
         let end = waiter.end();
-        assert_eq!((end.code, end.err.as_str()), (130, ""));
+        assert_eq!((end.code, end.err.as_str()), (1002, ""));
         // It used to stay until the lease was over, which is 30 s.
         assert!(asked.elapsed() < Duration::from_secs(15));
         server.thaw().unwrap();
@@ -282,6 +282,6 @@ fn a_frozen_store_keeps_nobody_who_wants_to_go() {
     server.freeze().unwrap();
     holder.signal(Signal::TERM);
     let end = holder.end();
-    assert_eq!(end.code, 143, "{end:?}");
+    assert_eq!(end.code, 1015, "{end:?}");
     assert!(end.err.contains("the lock is free once its life in the store is over"), "{}", end.err);
 }

@@ -5,12 +5,12 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use crate::kit::eventually;
+use crate::kit::{code, eventually};
 
 /// Names the command that [`becomes_a_session`] becomes.
 const VARIABLE: &str = "TENURE_TEST_SESSION";
@@ -19,6 +19,7 @@ pub(crate) struct Pty {
     master: File,
     shown: Arc<Mutex<String>>,
     child: Child,
+    reader: JoinHandle<()>,
     seen: usize,
 }
 
@@ -45,13 +46,13 @@ impl Pty {
         let master = File::from(master);
         let shown = Arc::new(Mutex::new(String::new()));
         let (mut reader, theirs) = (master.try_clone().unwrap(), shown.clone());
-        thread::spawn(move || {
+        let reader = thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(length @ 1..) = reader.read(&mut bytes) {
                 theirs.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..length]));
             }
         });
-        Self { master, shown, child, seen: 0 }
+        Self { master, shown, child, reader, seen: 0 }
     }
 
     /// Types something.
@@ -71,16 +72,11 @@ impl Pty {
         });
     }
 
-    /// Waits for the end: its exit code, and everything that was shown.
+    /// Waits for the end: its [code], and everything that was shown.
     pub(crate) fn end(mut self) -> (i32, String) {
-        let code = self.child.wait().unwrap().code().unwrap_or(-1);
+        let code = code(self.child.wait().unwrap());
         // What is still on its way comes before the terminal hangs up.
-        let mut length = usize::MAX;
-        eventually("silence", || {
-            thread::sleep(std::time::Duration::from_millis(20));
-            let before = std::mem::replace(&mut length, self.shown.lock().unwrap().len());
-            before == length
-        });
+        eventually("the end of the terminal", || self.reader.is_finished());
         let shown = self.shown.lock().unwrap().clone();
         (code, shown)
     }

@@ -211,7 +211,7 @@ fn who_looks_on_is_told_at_once_that_a_server_is_gone() {
     pty.shows(&format!("nobody listens at 127.0.0.1:{}", server.port()));
     pty.shows("trying again for ");
     pty.write("\u{3}");
-    assert_eq!(pty.end().0, 130);
+    assert_eq!(pty.end().0, 1002);
 }
 
 #[test]

@@ -4,7 +4,8 @@ use std::io::{BufRead as _, BufReader};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::kit::{Store, eventually, field, is_alive, is_watched};
+use crate::keeper::CHECK;
+use crate::kit::{Store, eventually, field, is_alive};
 
 #[test]
 fn the_exit_code_passes_through() {
@@ -14,8 +15,8 @@ fn the_exit_code_passes_through() {
         ("exit 7", 7),
         ("exit 255", 255),
         ("kill -KILL $$", 137),
-        ("kill -TERM $$", 143),
-        ("kill -INT $$", 130),
+        ("kill -TERM $$", 1015),
+        ("kill -INT $$", 1002),
     ] {
         assert_eq!(store.end(&["run", "k", "--", "sh", "-c", script]).code, code, "{script}");
     }
@@ -121,7 +122,7 @@ fn a_waiter_that_is_interrupted_leaves_the_line() {
 pub(crate) fn leaves_when_interrupted(store: &Store) {
     let _holder = store.start(&["run", "k", "--", "sleep", "600"]);
     store.line_has("k", 1);
-    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+    for (signal, code) in [(Signal::INT, 1002), (Signal::TERM, 1015), (Signal::HUP, 1001)] {
         for verb in ["run", "lead"] {
             let waiter = store.start(&[verb, "k", "--", "true"]);
             store.line_has("k", 2);
@@ -152,7 +153,7 @@ fn signals_reach_everybody_the_command_has_started() {
 fn signals_end_the_command_and_its_code_is_theirs() {
     let store = Store::new();
     for (signal, code) in
-        [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129), (Signal::QUIT, 131)]
+        [(Signal::TERM, 1015), (Signal::INT, 1002), (Signal::HUP, 1001), (Signal::QUIT, 1003)]
     {
         let run = store.start(&["run", "k", "--", "sh", "-c", "echo ready >>$LOG; exec sleep 600"]);
         store.log_has("ready");
@@ -179,20 +180,6 @@ fn who_was_started_deaf_stays_deaf() {
     let _ = shell.stdout(std::process::Stdio::null());
 }
 
-#[test]
-fn a_killed_tenure_leaves_nobody_at_work() {
-    let store = Store::new();
-    let script = "echo pid $$ >>$LOG; sh -c 'echo pid $$ >>$LOG; exec sleep 600' & wait";
-    let run = store.start(&["run", "k", "--", "sh", "-c", script]);
-    eventually("two processes", || pids(&store.log()).len() == 2);
-    let pids = pids(&store.log());
-    is_watched(pids[0]);
-    run.signal(Signal::KILL);
-    eventually("their end", || !pids.iter().any(|pid| is_alive(*pid)));
-    drop(run);
-    assert_eq!(store.says(&["run", "k", "--no-wait", "--", "echo", "free"]), "free\n");
-}
-
 /// It and what it has started go on when they are told to go.
 pub(crate) const STUBBORN: &str = "trap '' TERM; echo pid $$ >>$LOG; \
     sh -c 'echo pid $$ >>$LOG; while :; do sleep 0.05; done' & \
@@ -204,24 +191,21 @@ pub(crate) const DESERTER: &str = "sh -c 'trap \"\" TERM; echo pid $$ >>$LOG; wh
 
 #[test]
 fn the_next_begins_only_when_a_stubborn_one_is_gone() {
-    begins_when_nobody_is_left(&Store::new(), STUBBORN);
+    begins_when_nobody_is_left(&Store::new(), STUBBORN, 2);
 }
 
 #[test]
 fn the_next_begins_only_when_nobody_is_left_behind() {
-    begins_when_nobody_is_left(&Store::new(), DESERTER);
+    begins_when_nobody_is_left(&Store::new(), DESERTER, 2);
 }
 
 /// A command that is broken is ended, whatever it does, before the next one begins.
-pub(crate) fn begins_when_nobody_is_left(store: &Store, script: &str) {
+pub(crate) fn begins_when_nobody_is_left(store: &Store, script: &str, count: usize) {
     let words = ["run", "k", "--kill-after", "300ms", "--", "sh", "-c", script];
     let stubborn = store.start(&words);
-    eventually("two processes", || pids(&store.log()).len() == 2);
+    eventually("all its processes", || pids(&store.log()).len() == count);
     let pids = pids(&store.log());
-    let check = "for pid in $(sed -n 's/^pid //p' $LOG); do \
-        case $(cut -d' ' -f3 /proc/$pid/stat 2>/dev/null) in ''|Z|X) ;; *) echo overlap $pid >>$LOG;; esac; \
-        done; echo next >>$LOG";
-    let next = store.start(&["run", "k", "--", "sh", "-c", check]);
+    let next = store.start(&["run", "k", "--", "sh", "-c", CHECK]);
     store.line_has("k", 2);
     assert!(store.says(&["break", "k", "--holder"]).contains("was told to leave"));
     assert!(store.line("k").len() <= 2);
@@ -241,32 +225,6 @@ fn a_polite_command_may_take_its_time() {
     store.says(&["break", "k", "--holder"]);
     assert_eq!(run.end().code, 79);
     assert!(store.log().contains("tidied"));
-}
-
-#[test]
-fn a_watchdog_kills_when_the_deadline_is_over_or_nobody_holds_its_leash() {
-    use std::io::Write as _;
-    use std::os::unix::process::CommandExt as _;
-    use std::process::{Command, Stdio};
-    for let_go in [true, false] {
-        let mut sleep = Command::new("sleep").arg("600").process_group(0).spawn().unwrap();
-        let mut dog = Store::new()
-            .tenure(&["--watch-over", &sleep.id().to_string()])
-            .stdin(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut leash = dog.stdin.take().unwrap();
-        if let_go {
-            leash.write_all(&u64::MAX.to_le_bytes()).unwrap();
-            drop(leash);
-            assert!(!sleep.wait().unwrap().success());
-        } else {
-            leash.write_all(&1_u64.to_le_bytes()).unwrap();
-            assert!(!sleep.wait().unwrap().success());
-            drop(leash);
-        }
-        dog.wait().unwrap();
-    }
 }
 
 pub(crate) fn pids(log: &str) -> Vec<i32> {

@@ -57,7 +57,7 @@ fn the_interrupt_key_ends_the_command() {
     let mut pty = tenure(&store, &["run", "k", "--", "sh", "-c", "echo ready; exec sleep 600"]);
     pty.shows("ready");
     pty.write(CTRL_C);
-    assert_eq!(pty.end().0, 130);
+    assert_eq!(pty.end().0, 1002);
     assert_eq!(store.line("k").len(), 0);
 }
 
@@ -71,7 +71,7 @@ fn a_wait_is_shown_and_can_be_interrupted() {
     pty.shows(&format!("{}]", holder.pid()));
     pty.write(CTRL_C);
     let (code, shown) = pty.end();
-    assert_eq!(code, 130, "{shown}");
+    assert_eq!(code, 1002, "{shown}");
     assert_eq!(store.line("k").len(), 1);
 }
 

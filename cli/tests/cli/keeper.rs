@@ -1,0 +1,207 @@
+//! The keeper of a command: nobody has the lock before all of the command is dead, however its `tenure` died.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::process::Command;
+
+use crate::kit::{Running, Store, children, end, eventually, is_alive, parent};
+use crate::run::{begins_when_nobody_is_left, pids};
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+
+/// A command of five processes; two left its process group, one of them without a parent, and all are deaf to TERM.
+pub(crate) const RUNAWAY: &str = "trap '' TERM; echo leader $$ >>$LOG; \
+    work() { while :; do sleep 0.02; done; }; \
+    setsid sh -c 'echo pid $$ >>$LOG; while :; do sleep 0.02; done' & \
+    (setsid sh -c 'echo pid $$ >>$LOG; while :; do sleep 0.02; done' &) ; \
+    (work & echo pid $! >>$LOG); work & echo pid $! >>$LOG; echo pid $$ >>$LOG; work";
+
+/// What the next one runs: it tells who of the others still works.
+pub(crate) const CHECK: &str = "for pid in $(sed -n 's/^pid //p' $LOG); do \
+    case $(cut -d' ' -f3 /proc/$pid/stat 2>/dev/null) in ''|Z|X) ;; *) echo overlap $pid >>$LOG;; esac; \
+    done; echo next >>$LOG";
+
+/// Somebody who is not root.
+const NOBODY: u32 = 65_534;
+
+fn runaway(store: &Store) -> (Running, Vec<i32>) {
+    let run = store.start(&["run", "k", "--", "sh", "-c", RUNAWAY]);
+    eventually("five processes", || pids(&store.log()).len() == 5);
+    let pids = pids(&store.log());
+    (run, pids)
+}
+
+/// The first process of the runaway.
+fn leader(store: &Store) -> i32 {
+    let log = store.log();
+    let line = log.lines().find_map(|line| line.strip_prefix("leader "));
+    line.unwrap().parse().unwrap()
+}
+
+/// The keeper of the command whose first process this is.
+fn keeper(leader: i32) -> Pid {
+    Pid::from_raw(parent(leader)).unwrap()
+}
+
+/// Waits until a `tenure` has another keeper than this, which keeps the session alive.
+fn has_successor(tenure: &Running, keeper: Pid) {
+    let keeps = |pid: &i32| {
+        let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        files
+            .filter_map(|file| fs::read_link(file.path()).ok())
+            .any(|file| file.parent().is_some_and(|parent| parent.ends_with("sessions")))
+    };
+    let is_other = |pid: &i32| *pid != keeper.as_raw_nonzero().get();
+    eventually("another keeper", || {
+        children(tenure.pid()).iter().any(|pid| is_other(pid) && keeps(pid))
+    });
+}
+
+/// Kills the keeper of a command, and waits for its successor.
+fn kill_keeper(tenure: &Running, leader: i32) {
+    let keeper = keeper(leader);
+    kill_process(keeper, Signal::KILL).unwrap();
+    has_successor(tenure, keeper);
+}
+
+#[test]
+fn nobody_is_served_before_all_of_a_killed_command_is_dead() {
+    let store = Store::new();
+    for _ in 0..10 {
+        let (run, pids) = runaway(&store);
+        let next = store.start(&["run", "k", "--", "sh", "-c", CHECK]);
+        store.line_has("k", 2);
+        run.signal(Signal::KILL);
+        assert_eq!(next.end().code, 0);
+        assert!(!store.log().contains("overlap"), "{}", store.log());
+        assert!(!pids.iter().any(|pid| is_alive(*pid)));
+        fs::remove_file(store.path("log")).unwrap();
+    }
+}
+
+#[test]
+fn a_break_ends_those_who_left_the_group_too() {
+    begins_when_nobody_is_left(&Store::new(), RUNAWAY, 5);
+}
+
+#[test]
+fn what_a_command_leaves_behind_runs_on() {
+    let store = Store::new();
+    let script = "setsid sleep 600 & echo pid $! >>$LOG; sleep 600 & echo pid $! >>$LOG";
+    store.says(&["run", "k", "--", "sh", "-c", &format!("({script}) >/dev/null 2>&1")]);
+    let left = pids(&store.log());
+    store.says(&["run", "k", "--no-wait", "--", "true"]);
+    for pid in left {
+        assert!(is_alive(pid));
+        kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    }
+}
+
+#[test]
+fn a_keeper_hears_no_signal_and_is_known_by_its_name() {
+    let store = Store::new();
+    let run = store.start(&["run", "k", "--", "sh", "-c", "echo pid $$ >>$LOG; cat; exit 7"]);
+    eventually("a process", || pids(&store.log()).len() == 1);
+    eventually("its end", || !is_alive(run.pid()));
+    assert_eq!(run.end().code, 7);
+
+    let run = store.start(&["run", "k", "--", "sh", "-c", "echo pid $$ >>$LOG; exec sleep 600"]);
+    eventually("a process", || pids(&store.log()).len() == 2);
+    let leader = pids(&store.log())[1];
+    let keeper = keeper(leader);
+    let name = fs::read_to_string(format!("/proc/{keeper}/comm")).unwrap();
+    let words = fs::read_to_string(format!("/proc/{keeper}/cmdline")).unwrap();
+    assert_eq!((name.as_str(), words.as_str()), ("lock-keeper\n", "lock-keeper\0--keep\0"));
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2]
+    {
+        kill_process(keeper, signal).unwrap();
+    }
+    run.signal(Signal::KILL);
+    eventually("their end", || !is_alive(leader));
+    eventually("its own", || !is_alive(keeper.as_raw_nonzero().get()));
+    drop(run);
+    assert_eq!(store.says(&["run", "k", "--no-wait", "--", "echo", "free"]), "free\n");
+}
+
+#[test]
+fn a_keeper_that_dies_has_a_successor() {
+    let store = Store::new();
+    let (run, pids) = runaway(&store);
+    kill_keeper(&run, leader(&store));
+    assert_eq!(parent(leader(&store)), run.pid());
+    assert!(pids.iter().all(|pid| is_alive(*pid)));
+    let next = store.start(&["run", "k", "--", "sh", "-c", CHECK]);
+    store.line_has("k", 2);
+    run.signal(Signal::KILL);
+    assert_eq!(next.end().code, 0);
+    assert!(!store.log().contains("overlap"), "{}", store.log());
+}
+
+#[test]
+fn a_command_whose_keeper_died_ends_as_any_other() {
+    let store = Store::new();
+    for (signal, code) in [(None, 7), (Some(Signal::TERM), 1015)] {
+        let script = "echo pid $$ >>$LOG; while [ ! -e $LOG.end ]; do sleep 0.02; done; exit 7";
+        let run = store.start(&["run", "k", "--", "sh", "-c", script]);
+        eventually("a process", || pids(&store.log()).len() == 1);
+        let leader = pids(&store.log())[0];
+        kill_keeper(&run, leader);
+        match signal {
+            None => fs::write(store.path("log.end"), "").unwrap(),
+            Some(signal) => run.signal(signal),
+        }
+        let end = run.end();
+        assert_eq!((end.code, end.err.as_str()), (code, ""));
+        assert_eq!(store.line("k").len(), 0);
+        fs::remove_file(store.path("log")).unwrap();
+        let _ = fs::remove_file(store.path("log.end"));
+    }
+}
+
+#[test]
+fn a_break_ends_a_command_whose_keeper_died() {
+    let store = Store::new();
+    let (run, pids) = runaway(&store);
+    kill_keeper(&run, leader(&store));
+    store.says(&["break", "k"]);
+    assert_eq!(run.end().code, 79);
+    assert!(!pids.iter().any(|pid| is_alive(*pid)));
+}
+
+/// A process of another user keeps the lock for as long as it works, and is named.
+#[test]
+fn who_may_not_be_killed_keeps_the_lock() {
+    if !geteuid().is_root() {
+        println!("SKIPPED: only root can make a program of another user");
+        return;
+    }
+    let store = Store::new();
+    let own = store.path("setpriv");
+    fs::copy("/usr/bin/setpriv", &own).unwrap();
+    fs::set_permissions(&own, fs::Permissions::from_mode(0o4755)).unwrap();
+    chown(store.path(""), Some(NOBODY), None).unwrap();
+    let script = "echo pid $$ >>$LOG; \
+        \"$0\" --reuid=0 --clear-groups sh -c 'echo pid $$ >>$LOG; exec sleep 600'";
+    let words = ["run", "k", "--", "sh", "-c", script];
+    let mut command = as_nobody(&store, &words);
+    let said = File::options().create(true).append(true).open(store.path("said")).unwrap();
+    let run = Running::of(command.arg(&own).stderr(said));
+    eventually("two processes", || pids(&store.log()).len() == 2);
+    let pids = pids(&store.log());
+    run.signal(Signal::KILL);
+    eventually("the end of one", || !is_alive(pids[0]));
+    let sentence = format!(
+        "tenure: `k` stays locked until process {} (sleep) of user 0 has ended: it may not be killed\n",
+        pids[1]
+    );
+    eventually("its name", || fs::read_to_string(store.path("said")).unwrap() == sentence);
+    assert_eq!(end(&mut as_nobody(&store, &["run", "k", "--no-wait", "--", "true"])).code, 75);
+    kill_process(Pid::from_raw(pids[1]).unwrap(), Signal::KILL).unwrap();
+    assert_eq!(end(&mut as_nobody(&store, &["run", "k", "--", "echo", "free"])).out, "free\n");
+}
+
+fn as_nobody(store: &Store, words: &[&str]) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args([&format!("--reuid={NOBODY}"), "--clear-groups", env!("CARGO_BIN_EXE_tenure")]);
+    store.dress(command.args(words));
+    command
+}
