@@ -2,8 +2,9 @@
 
 use tenure::blocking::block_on;
 
-use crate::failure::{Failure, answer};
+use crate::failure::{Failure, OUTPUT, answer};
 use crate::json::Object;
+use crate::screen::Screen;
 use crate::store::Address;
 
 /// How many numbers one call gives at most.
@@ -27,6 +28,9 @@ pub(crate) struct Args {
 
 pub(crate) fn next(at: &Address, json: bool, args: &Args) -> Result<u8, Failure> {
     tenure::Key::new(&args.key)?;
+    if Screen::output_is_closed() {
+        return Err(Failure::new(OUTPUT, "standard output is closed: a number would be lost"));
+    }
     let block = block_on(at.open_aloud()?.sequence(&args.key).next_block(args.count))?;
     let values: Vec<u64> = block.collect();
     for some in values.chunks(CHUNK) {

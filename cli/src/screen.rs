@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::io::{self, IsTerminal as _};
 use std::os::fd::AsFd;
 
+use rustix::fs::{FileType, OFlags};
+
 /// Assumed where a terminal does not say.
 const COLUMNS_DEFAULT: usize = 80;
 
@@ -34,6 +36,18 @@ impl Screen {
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         Some(Self { columns, colours: !dumb && !is_set("NO_COLOR") })
+    }
+
+    /// Whether standard output was closed when this process was started, so that nobody reads it. What is opened
+    /// in its place is the null device, for reading too, which a shell never does.
+    pub(crate) fn output_is_closed() -> bool {
+        let out = io::stdout();
+        let is_null = rustix::fs::fstat(&out).is_ok_and(|stat| {
+            rustix::fs::stat("/dev/null").is_ok_and(|null| stat.st_rdev == null.st_rdev)
+                && FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice
+        });
+        let access = rustix::fs::fcntl_getfl(&out).map(|flags| flags & OFlags::RWMODE);
+        is_null && access == Ok(OFlags::RDWR)
     }
 
     /// Whether both ends are people's.

@@ -178,6 +178,22 @@ fn an_output_that_is_closed_early_ends_quietly() {
 }
 
 #[test]
+fn no_number_is_taken_that_nobody_would_read() {
+    let store = Store::new();
+    let mut command = std::process::Command::new("sh");
+    let words = ["-c", "\"$0\" next k >&-", env!("CARGO_BIN_EXE_tenure")];
+    store.dress(command.args(words));
+    let lost = end(&mut command);
+    assert_eq!(lost.code, 74);
+    assert_eq!(lost.err, "tenure: standard output is closed: a number would be lost\n");
+    assert_eq!(store.says(&["next", "k"]), "1\n");
+    let mut command = std::process::Command::new("sh");
+    let words = ["-c", "\"$0\" next k >/dev/null", env!("CARGO_BIN_EXE_tenure")];
+    store.dress(command.args(words));
+    assert_eq!(end(&mut command).code, 0, "who throws it away may");
+}
+
+#[test]
 fn an_output_that_is_full_is_told() {
     let store = Store::new();
     for words in [&["next", "k"][..], &["--help"], &["man"]] {
