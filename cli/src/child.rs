@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -192,13 +193,26 @@ fn start_keeper(task: &Task, lifeline: Option<&OwnedFd>) -> io::Result<(Leash, P
 
 /// This program, to be started again: the same file, even if there is a newer one in its place.
 pub(crate) fn myself() -> io::Result<Command> {
-    let mut command = if cfg!(any(target_os = "linux", target_os = "android")) {
-        Command::new("/proc/self/exe")
-    } else {
-        Command::new(std::env::current_exe()?)
-    };
+    let mut command = Command::new(own_file()?);
     command.arg0("tenure");
     Ok(command)
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn own_file() -> io::Result<PathBuf> {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+    let same = PathBuf::from("/proc/self/exe");
+    if same.exists() {
+        return Ok(same);
+    }
+    // Without /proc, it is what the kernel was asked to run.
+    Ok(OsStr::from_bytes(rustix::param::linux_execfn().to_bytes()).into())
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn own_file() -> io::Result<PathBuf> {
+    std::env::current_exe()
 }
 
 /// The number of a process that was just started.

@@ -4,7 +4,7 @@ use std::io;
 use std::ops::Deref;
 use std::time::Duration;
 
-use tenure::{Error, Guard, Kind, Locks, Result, Standing, TTL_DEFAULT, WriteGuard};
+use tenure::{Error, Guard, Kind, Locks, Result, Standing, TTL_DEFAULT};
 
 use crate::bell::Bell;
 use crate::duration::brief;
@@ -21,16 +21,25 @@ const SETTLE_MAX: Duration = Duration::from_secs(1);
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Share {
-    /// All there is, of a mutex.
-    Mutex,
+    /// To be alone.
+    Alone,
     /// The office of a leader.
     Office,
-    /// To read beside others.
-    Read,
-    /// To write alone.
-    Write,
+    /// To be there beside others who share.
+    Shared,
     /// So many permits of so many.
     Permits(u32, u32),
+}
+
+impl Share {
+    /// How a ticket says it.
+    pub(crate) fn of_ticket(self) -> tenure::Result<tenure::Share> {
+        match self {
+            Self::Alone | Self::Office => Ok(tenure::Share::WHOLE),
+            Self::Shared => Ok(tenure::Share::READER),
+            Self::Permits(take, of) => tenure::Share::new(take, of),
+        }
+    }
 }
 
 /// A share of a key, on these terms.
@@ -44,26 +53,20 @@ pub(crate) struct Claim<'a> {
 }
 
 /// What was got.
-pub(crate) enum Held {
-    Plain(Guard),
-    Write(WriteGuard),
-}
+pub(crate) struct Held(Guard);
 
 impl Deref for Held {
     type Target = Guard;
 
     fn deref(&self) -> &Guard {
-        match self {
-            Self::Plain(guard) => guard,
-            Self::Write(guard) => guard,
-        }
+        &self.0
     }
 }
 
 impl Held {
     /// Gives it back. Fails if it was lost before.
     pub(crate) fn release(self, bell: &mut Bell) -> Result<(), Failure> {
-        let trouble = match bell.within(RELEASE_MAX, self.give_back())? {
+        let trouble = match bell.within(RELEASE_MAX, self.0.release())? {
             Ok(Some(Err(error))) if error.kind() == Kind::Lost => {
                 return Err(Failure::new(
                     LOST,
@@ -83,14 +86,7 @@ impl Held {
 
     /// Gives back what is lost: if the store still has it, the next need not wait for its end.
     pub(crate) fn let_go(self, bell: &mut Bell) {
-        let _as_was_said = bell.within(SETTLE_MAX, self.give_back());
-    }
-
-    async fn give_back(self) -> Result<()> {
-        match self {
-            Self::Plain(guard) => guard.release().await,
-            Self::Write(guard) => guard.release().await,
-        }
+        let _as_was_said = bell.within(SETTLE_MAX, self.0.release());
     }
 }
 
@@ -119,14 +115,14 @@ impl Claim<'_> {
     async fn ask(&self, locks: &Locks, wait: Option<Duration>) -> Result<Option<Held>> {
         let (key, ttl) = (self.key, self.ttl());
         let note = self.note.unwrap_or_default();
-        Ok(match (self.share, wait) {
-            (Share::Mutex, None) => Some(locks.mutex(key).ttl(ttl).note(note).lock().await?),
-            (Share::Mutex, Some(time)) => {
+        let guard = match (self.share, wait) {
+            (Share::Alone, None) => Some(locks.mutex(key).ttl(ttl).note(note).lock().await?),
+            (Share::Alone, Some(time)) => {
                 locks.mutex(key).ttl(ttl).note(note).lock_within(time).await?
             }
             (Share::Office, _) => Some(locks.election(key).ttl(ttl).note(note).campaign().await?),
-            (Share::Read, None) => Some(locks.rwlock(key).ttl(ttl).note(note).read().await?),
-            (Share::Read, Some(time)) => {
+            (Share::Shared, None) => Some(locks.rwlock(key).ttl(ttl).note(note).read().await?),
+            (Share::Shared, Some(time)) => {
                 locks.rwlock(key).ttl(ttl).note(note).read_within(time).await?
             }
             (Share::Permits(take, of), None) => {
@@ -136,16 +132,8 @@ impl Claim<'_> {
                 let permits = locks.semaphore(key, of).ttl(ttl).note(note);
                 permits.acquire_many_within(take, time).await?
             }
-            (Share::Write, None) => {
-                let guard = locks.rwlock(key).ttl(ttl).note(note).write().await?;
-                return Ok(Some(Held::Write(guard)));
-            }
-            (Share::Write, Some(time)) => {
-                let guard = locks.rwlock(key).ttl(ttl).note(note).write_within(time).await?;
-                return Ok(guard.map(Held::Write));
-            }
-        }
-        .map(Held::Plain))
+        };
+        Ok(guard.map(Held))
     }
 
     /// Says who holds it, if that can be known. Time also passes while a store says nothing.

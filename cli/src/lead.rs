@@ -11,6 +11,7 @@ use crate::claim::{Claim, Held, Share};
 use crate::duration;
 use crate::failure::{BUSY, Failure, UNREACHABLE, say};
 use crate::look_up;
+use crate::nested;
 use crate::outage::Patience;
 use crate::run::open;
 use crate::screen::quoted;
@@ -67,6 +68,7 @@ pub(crate) fn lead(at: &Address, args: &Args) -> Result<u8, Failure> {
     let (kill_after, ttl) = (args.kill_after, claim.ttl());
     let lifeline = opened.lifeline.as_ref();
     let work = Work { command: &args.command, url: &url, kill_after, ttl, lifeline };
+    nested::refuse(&mut bell, locks, &args.key, claim.share.of_ticket()?)?;
     loop {
         let seat = campaign(&claim, &mut bell, locks)?;
         match supervise(&mut bell, &seat, &work)? {

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use tenure::blocking::block_on;
-use tenure::{PERMITS_MAX, Place, Standing, Ticket};
+use tenure::{Place, Share, Standing, Ticket};
 
 use crate::duration::brief;
 use crate::failure::{Failure, answer, say};
@@ -70,6 +70,8 @@ fn object(ticket: &Ticket, place: &Place) -> String {
         .text("owner", &ticket.owner)
         .text("note", &ticket.note)
         .maybe("expires_in_ms", life_ms)
+        .text("kind", kind(ticket.share))
+        .plain("leaving", place.leaving)
         .line()
 }
 
@@ -95,13 +97,19 @@ fn table(line: &[(Ticket, Place)]) -> String {
     table.render(screen)
 }
 
-/// Readers and writers take one or all of more than a semaphore can have, which says nothing as a number.
+/// The word for what a ticket takes: alone and shared are told in numbers that say nothing.
+fn kind(share: Share) -> &'static str {
+    match share {
+        Share::WHOLE => "exclusive",
+        share if share.of() == Share::WHOLE.of() => "shared",
+        _ => "permits",
+    }
+}
+
 fn share(ticket: &Ticket) -> String {
-    match (ticket.share.take(), ticket.share.of()) {
-        (1, 1) => "mutex".into(),
-        (take, of) if of <= PERMITS_MAX => format!("{take}/{of}"),
-        (take, of) if take == of => "exclusive".into(),
-        _ => "shared".into(),
+    match kind(ticket.share) {
+        "permits" => format!("{}/{}", ticket.share.take(), ticket.share.of()),
+        word => word.into(),
     }
 }
 

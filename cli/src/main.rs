@@ -22,6 +22,7 @@ mod leash;
 mod line;
 mod look_up;
 mod moment;
+mod nested;
 mod next;
 mod outage;
 mod pages;

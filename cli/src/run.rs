@@ -8,6 +8,7 @@ use crate::claim::{Claim, Share};
 use crate::duration;
 use crate::failure::{Failure, LOST};
 use crate::look_up;
+use crate::nested;
 use crate::outage::Patience;
 use crate::store::{self, Address, Opened};
 use crate::supervise::{End, Work, supervise};
@@ -27,8 +28,8 @@ use crate::supervise::{End, Work, supervise};
 /// `env -u TENURE_ON CMD` keeps it from a command that need not know. It is in no argument of any process that
 /// tenure starts.
 ///
-/// A key is a mutex, a lock for readers and writers (--shared, --exclusive), or a number of permits
-/// (--permits): everybody who uses it must agree, and who does not is refused.
+/// A key is a lock, which --shared shares with others who do, or a number of permits (--permits): everybody who
+/// uses it must agree on which, and who does not is refused.
 ///
 /// What the command leaves running in the background when it ends runs on without the lock.
 #[derive(clap::Args)]
@@ -44,8 +45,8 @@ pub(crate) struct Args {
     /// Shares it with others who do, and keeps out --exclusive.
     #[arg(long, conflicts_with_all = ["exclusive", "permits"])]
     shared: bool,
-    /// Keeps out others, --shared ones too.
-    #[arg(long, conflicts_with = "permits")]
+    /// Keeps out all others, --shared ones too; so does whoever says nothing.
+    #[arg(short = 'x', visible_short_alias = 'e', long, conflicts_with = "permits")]
     exclusive: bool,
     /// Takes K of N permits.
     #[arg(long, value_name = "K/N", value_parser = permits)]
@@ -85,6 +86,9 @@ pub(crate) fn run(at: &Address, args: &Args) -> Result<u8, Failure> {
         patience,
         note: args.note.as_deref(),
     };
+    if wait != Some(Duration::ZERO) {
+        nested::refuse(&mut bell, locks, &args.key, claim.share.of_ticket()?)?;
+    }
     let held = patience.outlast(&mut bell, |bell| claim.acquire(bell, locks))?;
     let (kill_after, ttl) = (args.kill_after, claim.ttl());
     let lifeline = opened.lifeline.as_ref();
@@ -128,9 +132,8 @@ impl Args {
     fn share(&self) -> Share {
         match self.permits {
             Some((take, of)) => Share::Permits(take, of),
-            None if self.shared => Share::Read,
-            None if self.exclusive => Share::Write,
-            None => Share::Mutex,
+            None if self.shared => Share::Shared,
+            None => Share::Alone,
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::bell::{Bell, is_ending};
 use crate::child::{Burial, Child, News};
 use crate::failure::{Failure, REFUSED, say};
 use crate::leash::Ending;
+use crate::nested;
 use crate::stop::stop;
 use crate::store::VARIABLE;
 use crate::task::{KEY, TOKEN, Task, What};
@@ -59,7 +60,11 @@ pub(crate) fn supervise(bell: &mut Bell, guard: &Guard, work: &Work<'_>) -> Resu
     let end = Supervision::new(guard, work, &mut child).run(bell, &mut terminal);
     bell.listen_to_nothing_else();
     if let Some(group) = child.leader() {
-        terminal.take_back(group);
+        let by = match &end {
+            Ok(Verdict::Done(Ending::Killed(signal))) => Signal::from_named_raw((*signal).into()),
+            _ => None,
+        };
+        terminal.ended(group, by);
     }
     match end {
         Ok(Verdict::Done(ending)) => Ok(End::Done(ending, child.let_go())),
@@ -78,6 +83,7 @@ impl Work<'_> {
             (KEY, guard.key().as_str()),
             (TOKEN, &guard.token().to_string()),
             (VARIABLE, self.url),
+            (nested::VARIABLE, &nested::held(guard.key().as_str(), guard.token())),
         ];
         Task {
             what: What::Run { words: self.command.to_vec(), with_terminal },
@@ -97,6 +103,8 @@ struct Supervision<'a> {
     work: &'a Work<'a>,
     child: &'a mut Child,
     started: Instant,
+    /// Until when the lock can be relied on, or could be before it was lost; in ns.
+    until: u64,
     /// Once the command has settled.
     lost: Option<Pin<Box<dyn Future<Output = Loss> + 'a>>>,
     asked: Option<Signal>,
@@ -104,7 +112,8 @@ struct Supervision<'a> {
 
 impl<'a> Supervision<'a> {
     fn new(guard: &'a Guard, work: &'a Work<'a>, child: &'a mut Child) -> Self {
-        Self { guard, work, child, started: Instant::now(), lost: None, asked: None }
+        let (started, until) = (Instant::now(), until(guard));
+        Self { guard, work, child, started, until, lost: None, asked: None }
     }
 
     fn run(&mut self, bell: &mut Bell, terminal: &mut Terminal) -> io::Result<Verdict> {
@@ -122,7 +131,7 @@ impl<'a> Supervision<'a> {
                         return self.stop(bell, &sentence, Duration::ZERO);
                     }
                     News::Orphaned | News::Gone => {
-                        if !self.child.adopt(until(self.guard))? {
+                        if !self.child.adopt(self.until)? {
                             bell.listen_only(&*self.child)?;
                             let sentence =
                                 "the keeper of the command was killed; the command is stopped";
@@ -142,7 +151,7 @@ impl<'a> Supervision<'a> {
 
     fn stop(&mut self, bell: &mut Bell, sentence: &str, patience: Duration) -> io::Result<Verdict> {
         say(sentence);
-        let asked = stop(bell, self.child, patience, self.guard.remaining().is_some())?;
+        let asked = stop(bell, self.child, patience, self.is_leased())?;
         Ok(Verdict::Lost { asked: asked.or(self.asked) })
     }
 
@@ -160,20 +169,20 @@ impl<'a> Supervision<'a> {
         if let Err(error) = self.guard.check() {
             return Some(self.sentence(&error));
         }
+        self.until = until(self.guard);
         let lost = self.lost.as_mut().and_then(|lost| bell.look(lost.as_mut()));
         if let Some(loss) = lost {
             return Some(self.sentence(&Error::lost(loss)));
         }
-        let remaining = self.guard.remaining()?;
-        (remaining <= self.grace()).then(|| {
+        (self.remaining() <= self.grace()).then(|| {
             "the lock is about to be lost: the store has not confirmed it for too long".to_owned()
         })
     }
 
     /// A store that keeps leases may also have lost its data.
     fn sentence(&self, error: &Error) -> String {
-        match (error.loss(), self.guard.remaining()) {
-            (Some(Loss::Broken), Some(_)) => {
+        match error.loss() {
+            Some(Loss::Broken) if self.is_leased() => {
                 format!("{error}, by a break or by a store that has lost its data")
             }
             _ => error.to_string(),
@@ -183,11 +192,10 @@ impl<'a> Supervision<'a> {
     /// Does what a longer command needs, and says when to look again.
     fn look_after(&mut self) -> Option<Duration> {
         let age = self.started.elapsed();
-        self.child.tell(until(self.guard));
+        self.child.tell(self.until);
         if self.lost.is_none() {
-            let is_leased = self.guard.remaining().is_some();
-            if let Some(rest) = SETTLE.checked_sub(age).filter(|rest| !is_leased && !rest.is_zero())
-            {
+            let rest = SETTLE.checked_sub(age).filter(|rest| !rest.is_zero());
+            if let Some(rest) = rest.filter(|_| !self.is_leased()) {
                 return Some(rest);
             }
             let held = self.guard.held();
@@ -195,13 +203,25 @@ impl<'a> Supervision<'a> {
             // Once more around: nobody waits for it yet.
             return Some(Duration::ZERO);
         }
-        self.guard.remaining().map(|remaining| self.next_look(remaining))
+        self.is_leased().then(|| self.next_look())
+    }
+
+    fn is_leased(&self) -> bool {
+        self.until != NEVER
+    }
+
+    /// How long the lock can be relied on; or how long its place in the store lives on after it was lost.
+    fn remaining(&self) -> Duration {
+        match self.until {
+            NEVER => Duration::MAX,
+            until => Duration::from_nanos(until.saturating_sub(SystemClock.now().boot_ns)),
+        }
     }
 
     /// The lock is renewed meanwhile, and the keeper is to know of that soon: if this process is
     /// stopped, it goes by what it was told last.
-    fn next_look(&self, remaining: Duration) -> Duration {
-        remaining.saturating_sub(self.grace()).min(self.work.ttl / 8).max(LOOK_MIN)
+    fn next_look(&self) -> Duration {
+        self.remaining().saturating_sub(self.grace()).min(self.work.ttl / 8).max(LOOK_MIN)
     }
 
     /// How much of a lease that is not renewed is kept for the command's end: never so much that
@@ -212,8 +232,7 @@ impl<'a> Supervision<'a> {
 
     /// How long the command may take to end by itself.
     fn patience(&self) -> Duration {
-        let remaining = self.guard.remaining().unwrap_or(Duration::MAX);
-        remaining.saturating_sub(self.killing()).min(self.work.kill_after)
+        self.remaining().saturating_sub(self.killing()).min(self.work.kill_after)
     }
 
     /// How much of a lease is kept for killing.

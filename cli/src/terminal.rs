@@ -64,9 +64,20 @@ impl Terminal {
     }
 
     /// Gives the terminal back to this process's own group, if the child's group has it.
-    pub(crate) fn take_back(&self, group: Pid) {
-        if self.listens_to(group) {
+    fn take_back(&self, group: Pid) -> bool {
+        let had_it = self.listens_to(group);
+        if had_it {
             self.give(self.own);
+        }
+        had_it
+    }
+
+    /// The child has ended, by this signal: if that was a key, it was meant for the whole job, as a script is that
+    /// has started this process.
+    pub(crate) fn ended(&self, group: Pid, by: Option<Signal>) {
+        let had_it = self.take_back(group);
+        if let Some(signal @ (Signal::INT | Signal::QUIT)) = by.filter(|_| had_it) {
+            let _others_end = kill_current_process_group(signal);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader};
 
-use crate::kit::{Store, end, field, fields};
+use crate::kit::{Store, end, eventually, field, fields};
 
 #[test]
 fn a_sequence_has_no_gaps() {
@@ -47,12 +47,24 @@ fn a_line_shows_holders_and_waiters() {
     store.line_has("k", 2);
 
     let line = store.line("k");
-    let names =
-        ["key", "id", "token", "standing", "ahead", "take", "of", "owner", "note", "expires_in_ms"];
+    let names = [
+        "key",
+        "id",
+        "token",
+        "standing",
+        "ahead",
+        "take",
+        "of",
+        "owner",
+        "note",
+        "expires_in_ms",
+        "kind",
+        "leaving",
+    ];
     assert_eq!(fields(&line[1]), names);
     assert_eq!(field(&line[0], "standing"), "holding");
     assert!(line[0].contains("\"take\":2,\"of\":3,"), "{}", line[0]);
-    assert!(line[0].ends_with("\"note\":\"a\\n\\\"b\\\"\",\"expires_in_ms\":null}"), "{}", line[0]);
+    assert!(line[0].ends_with("\"note\":\"a\\n\\\"b\\\"\",\"expires_in_ms\":null,\"kind\":\"permits\",\"leaving\":false}"), "{}", line[0]);
     assert_eq!((field(&line[1], "standing"), field(&line[1], "ahead")), ("waiting", "2"));
     let token = |at: usize| field(&line[at], "token").parse::<u64>().unwrap();
     assert!(token(0) < token(1));
@@ -70,16 +82,35 @@ fn a_line_shows_holders_and_waiters() {
 }
 
 #[test]
-fn who_disagrees_about_a_key_is_refused() {
+fn a_plain_lock_meets_those_who_share() {
     let store = Store::new();
-    let _holder = store.start(&["run", "k", "--shared", "--", "sleep", "600"]);
+    let holder = store.start(&["run", "k", "--shared", "--", "sleep", "600"]);
     store.line_has("k", 1);
     assert_eq!(store.says(&["run", "k", "--shared", "--", "echo", "beside"]), "beside\n");
-    let busy = store.end(&["run", "k", "--exclusive", "--no-wait", "--", "true"]);
-    assert_eq!(busy.code, 75);
+    for word in [&[][..], &["--exclusive"]] {
+        let busy = store.end(&[&["run", "k", "--no-wait"], word, &["--", "true"]].concat());
+        assert_eq!(busy.code, 75, "{}", busy.err);
+    }
+    let waiter = store.start(&["run", "k", "--", "sleep", "600"]);
+    store.line_has("k", 2);
+    let line = store.line("k");
+    assert_eq!([0, 1].map(|at| field(&line[at], "kind")), ["shared", "exclusive"]);
+    let table = store.says(&["line", "k"]);
+    assert!(table.contains("  shared  ") && table.contains("  exclusive  "), "{table}");
+    assert!(!table.contains("1073741824"), "{table}");
+    drop(holder);
+    eventually("the writer's turn", || field(&store.line("k")[0], "standing") == "holding");
+    drop(waiter);
+}
+
+#[test]
+fn who_disagrees_about_a_key_is_refused() {
+    let store = Store::new();
+    let _holder = store.start(&["run", "k", "--permits", "1/5", "--", "sleep", "600"]);
+    store.line_has("k", 1);
     let mixed = store.end(&["run", "k", "--", "true"]);
     assert_eq!(mixed.code, 64);
-    assert!(mixed.err.contains("must agree"), "{}", mixed.err);
+    assert!(mixed.err.contains("semaphore of 5; asked for as a mutex"), "{}", mixed.err);
 }
 
 #[test]

@@ -4,9 +4,10 @@ use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::process::Command;
 
-use crate::kit::{Running, Store, children, end, eventually, is_alive, parent};
+use crate::kit::{Running, Store, children, end, eventually, is_alive, parent, redis};
 use crate::run::{begins_when_nobody_is_left, pids};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
+use tenure_servers::redis::Setup;
 
 /// A command of five processes; two left its process group, one of them without a parent, and all are deaf to TERM.
 pub(crate) const RUNAWAY: &str = "trap '' TERM; echo leader $$ >>$LOG; \
@@ -204,4 +205,20 @@ fn as_nobody(store: &Store, words: &[&str]) -> Command {
     command.args([&format!("--reuid={NOBODY}"), "--clear-groups", env!("CARGO_BIN_EXE_tenure")]);
     store.dress(command.args(words));
     command
+}
+
+#[test]
+fn a_keeper_of_a_lease_wakes_by_a_clock_that_goes_on_in_a_suspend() {
+    let Some((_server, store)) = redis(Setup::new()) else { return };
+    let run = store.start(&["run", "k", "--", "sh", "-c", "echo pid $$ >>$LOG; exec sleep 600"]);
+    eventually("a process", || pids(&store.log()).len() == 1);
+    let keeper = keeper(pids(&store.log())[0]);
+    // CLOCK_BOOTTIME, by its number; and the alarm is set.
+    let is_set =
+        |timer: String| timer.contains("clockid: 7\n") && !timer.contains("it_value: (0, 0)");
+    eventually("an alarm", || {
+        let files = fs::read_dir(format!("/proc/{keeper}/fdinfo")).unwrap().flatten();
+        files.filter_map(|file| fs::read_to_string(file.path()).ok()).any(is_set)
+    });
+    drop(run);
 }

@@ -1,11 +1,12 @@
 //! `tenure run`: codes and signals pass, and nobody works without the lock.
 
 use std::io::{BufRead as _, BufReader};
+use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::keeper::CHECK;
-use crate::kit::{Store, eventually, field, is_alive};
+use crate::kit::{Store, end, eventually, field, is_alive};
 
 #[test]
 fn the_exit_code_passes_through() {
@@ -131,6 +132,85 @@ pub(crate) fn leaves_when_interrupted(store: &Store) {
             assert_eq!((end.code, end.err.as_str()), (code, ""));
             assert_eq!(store.line("k").len(), 1);
         }
+    }
+}
+
+#[test]
+fn a_run_inside_a_run_of_the_same_key_is_refused() {
+    let store = Store::new();
+    let tenure = env!("CARGO_BIN_EXE_tenure");
+    let inner = |words: &str| format!("'{tenure}' run {words} -- echo inner");
+    for (outer, script) in [
+        (&["run", "k"][..], inner("k")),
+        (&["run", "k"], inner("k --wait 1h")),
+        (&["run", "k"], inner("k --shared")),
+        (&["lead", "k"], inner("k")),
+        (&["run", "k", "--permits", "1/2"], inner("k --permits 2/2")),
+        // With another one between them.
+        (&["run", "k"], format!("'{tenure}' run other -- {}", inner("k"))),
+    ] {
+        let end = store.end(&[outer, &["--", "sh", "-c", &script]].concat());
+        assert_eq!((end.code, end.out.as_str()), (64, ""), "{outer:?} {script}: {}", end.err);
+        let sentence = "`k` is held by the `tenure run` around this one (token ";
+        assert!(end.err.contains(sentence), "{}", end.err);
+    }
+    for (outer, words) in [
+        (&["run", "k"][..], "other"),
+        (&["run", "k", "--shared"], "k --shared"),
+        (&["run", "k", "--permits", "1/2"], "k --permits 1/2"),
+    ] {
+        let script = inner(words);
+        assert_eq!(store.says(&[outer, &["--", "sh", "-c", &script]].concat()), "inner\n");
+    }
+    // Who does not wait finds it busy, as anybody.
+    let script = inner("k --no-wait");
+    assert_eq!(store.end(&["run", "k", "--", "sh", "-c", &script]).code, 75);
+    // On another store it is another lock.
+    let script = format!("TENURE_ON=file:'{}' {}", store.path("other").display(), inner("k"));
+    assert_eq!(store.says(&["run", "k", "--", "sh", "-c", &script]), "inner\n");
+}
+
+#[test]
+fn readers_inside_readers_do_not_wait_for_a_writer_between_them() {
+    let store = Store::new();
+    let script = "while [ ! -e $LOG ]; do sleep 0.02; done; \"$0\" run k --shared -- true";
+    let tenure = env!("CARGO_BIN_EXE_tenure");
+    let outer = store.start(&["run", "k", "--shared", "--", "sh", "-c", script, tenure]);
+    store.line_has("k", 1);
+    let writer = store.start(&["run", "k", "--", "true"]);
+    store.line_has("k", 2);
+    std::fs::write(store.path("log"), "").unwrap();
+    assert_eq!(outer.end().code, 64);
+    assert_eq!(writer.end().code, 0);
+}
+
+#[test]
+fn a_command_runs_without_proc() {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: only root can take /proc away");
+        return;
+    }
+    let store = Store::new();
+    let script =
+        "umount -l /proc && \"$0\" run k -- sh -c '[ ! -e /proc/self ] && echo ran; exit 7'";
+    let mut command = Command::new("unshare");
+    store.dress(command.args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_tenure")]));
+    let end = end(&mut command);
+    assert_eq!((end.code, end.out.as_str(), end.err.as_str()), (7, "ran\n", ""));
+}
+
+#[test]
+fn the_end_of_a_command_is_seen_whatever_its_starter_did_to_signals() {
+    let store = Store::new();
+    for setting in
+        ["$SIG{CHLD} = 'IGNORE'", "use POSIX; sigprocmask(SIG_BLOCK, POSIX::SigSet->new(SIGCHLD))"]
+    {
+        let script = format!("{setting}; exec @ARGV");
+        let mut perl = Command::new("perl");
+        perl.args(["-e", &script, env!("CARGO_BIN_EXE_tenure"), "run", "k"]);
+        store.dress(perl.args(["--", "sh", "-c", "true & wait; exit 7"]));
+        assert_eq!(end(&mut perl).code, 7, "{setting}");
+        assert_eq!(store.line("k").len(), 0);
     }
 }
 

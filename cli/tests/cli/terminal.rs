@@ -15,8 +15,12 @@ fn tenure(store: &Store, words: &[&str]) -> Pty {
 }
 
 fn shell(store: &Store, options: &[&str], script: &str) -> Pty {
+    shell_named("sh", store, options, script)
+}
+
+fn shell_named(name: &str, store: &Store, options: &[&str], script: &str) -> Pty {
     let script = script.replace("tenure ", concat!(env!("CARGO_BIN_EXE_tenure"), " "));
-    let mut command = Command::new("sh");
+    let mut command = Command::new(name);
     command.args(options).args(["-c", &script]).env("TENURE_ON", store.url()).env("TERM", "xterm");
     Pty::start(&command, 80)
 }
@@ -59,6 +63,55 @@ fn the_interrupt_key_ends_the_command() {
     pty.write(CTRL_C);
     assert_eq!(pty.end().0, 1002);
     assert_eq!(store.line("k").len(), 0);
+}
+
+#[test]
+fn the_interrupt_key_ends_a_loop_around_the_command() {
+    let store = Store::new();
+    let run = "tenure run k -- sh -c 'echo ready $$; exec sleep 600'";
+    for (shell_of_it, options) in [("bash", &[][..]), ("bash", &["-m"]), ("dash", &[])] {
+        for script in [
+            format!("for i in 1 2; do {run}; done; echo on"),
+            format!("for i in 1 2; do {run} | cat; done; echo on"),
+        ] {
+            let mut pty = shell_named(shell_of_it, &store, options, &script);
+            pty.shows("ready");
+            pty.write(CTRL_C);
+            let (code, shown) = pty.end();
+            assert_eq!(shown.matches("ready").count(), 1, "{shell_of_it} {options:?}: {shown}");
+            assert!(!shown.contains("on\r"), "{shell_of_it} {options:?}: {shown}");
+            // A shell that has jobs of its own sees the end of one, and no key.
+            let expected = if options.is_empty() { 1002 } else { 130 };
+            assert_eq!(code, expected, "{shell_of_it} {options:?}: {shown}");
+            assert_eq!(store.line("k").len(), 0);
+        }
+    }
+}
+
+#[test]
+fn the_interrupt_key_ends_a_loop_around_a_wait() {
+    let store = Store::new();
+    let _holder = store.start(&["run", "k", "--", "sleep", "600"]);
+    store.line_has("k", 1);
+    let script = "for i in 1 2; do tenure run k -- true; done; echo on";
+    let mut pty = shell_named("bash", &store, &[], script);
+    pty.shows("waiting");
+    pty.write(CTRL_C);
+    let (code, shown) = pty.end();
+    assert!(code == 1002 && !shown.contains("on\r"), "{shown}");
+    assert_eq!(store.line("k").len(), 1);
+}
+
+#[test]
+fn a_command_that_lives_through_the_interrupt_key_ends_no_loop() {
+    let store = Store::new();
+    let run =
+        "tenure run k -- sh -c 'trap \"exit 3\" INT; echo ready; while :; do sleep 0.05; done'";
+    let mut pty = shell_named("bash", &store, &[], &format!("{run}; echo on $?"));
+    pty.shows("ready");
+    pty.write(CTRL_C);
+    pty.shows("on 3");
+    assert_eq!(pty.end().0, 0);
 }
 
 #[test]
