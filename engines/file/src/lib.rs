@@ -110,3 +110,10 @@ pub fn connect(url: &str) -> tenure_core::Result<FileStore> {
     let (path, settings) = url::parse(url)?;
     FileStore::open_with(path, settings)
 }
+
+/// The same for a store that is only looked at: `None` if there is none, and none is made.
+#[cfg(unix)]
+pub fn connect_existing(url: &str) -> tenure_core::Result<Option<FileStore>> {
+    let (path, settings) = url::parse(url)?;
+    FileStore::open_existing(path, settings)
+}

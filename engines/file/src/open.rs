@@ -53,6 +53,20 @@ impl FileStore {
         Ok(Self { store: Store::open(dir)? })
     }
 
+    /// Opens the store in this directory if there is one; makes nothing.
+    pub fn open_existing(dir: impl AsRef<Path>, settings: Settings) -> Result<Option<Self>> {
+        let dir = dir.as_ref();
+        match fs::symlink_metadata(dir.join("store")) {
+            Ok(_) => Self::open_with(dir, settings).map(Some),
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(refused("look into", dir, error)),
+        }
+    }
+
     /// A lifeline of this session: if its process dies, its tickets stay in their lines for as long as somebody
     /// has this open. For a process that ends what works under them first.
     ///
