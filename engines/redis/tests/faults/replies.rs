@@ -23,6 +23,8 @@ impl Wire {
         let proxy = proxy_to(&server);
         let store = store(&format!("redis://{}", proxy.address())).await;
         let onlooker = super::stage::store(&server.url()).await;
+        // The server has been told the scripts: what is spoiled is a verb, and not that it lacks one.
+        onlooker.line(&ticket("a", LONG).key).await.unwrap();
         Self { server, proxy, store, onlooker }
     }
 
