@@ -56,7 +56,8 @@ const LOOK_PAUSE: Duration = Duration::from_millis(100);
 /// used, so that the next majority knows it.
 ///
 /// Who tries when is seen to by a line of its own, where there are [places for it](Quorum::with_turns),
-/// and else by uneven pauses. It decides nothing.
+/// and else by uneven pauses. It decides nothing. Who stands there is seen in the line behind those who hold,
+/// and can be broken; who waits without a place is not seen.
 ///
 /// **Not promised**: an order among those who wait; a push; counters; capacities other than those of a
 /// mutex and a reader-writer lock (three holders of "2 of 2" could each have two of three stores); that
