@@ -57,13 +57,9 @@ impl FileStore {
     pub fn open_existing(dir: impl AsRef<Path>, settings: Settings) -> Result<Option<Self>> {
         let dir = dir.as_ref();
         match fs::symlink_metadata(dir.join("store")) {
-            Ok(_) => Self::open_with(dir, settings).map(Some),
-            Err(error)
-                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
-            {
-                Ok(None)
-            }
-            Err(error) => Err(refused("look into", dir, error)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            // What else may be wrong with it is told by who opens it.
+            _ => Self::open_with(dir, settings).map(Some),
         }
     }
 

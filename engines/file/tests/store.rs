@@ -14,12 +14,33 @@ use tenure_core::event::{Scope, What};
 use tenure_core::{
     Engine as _, Kind, Leave, Left, NUMBER_MAX, Patience, Standing, Tally, Ticket, Wake, Window,
 };
-use tenure_file::FileStore;
+use tenure_file::{FileStore, Settings};
 
 #[test]
 fn a_store_may_be_shared_and_sent() {
     fn check<T: Send + Sync + Unpin>() {}
     check::<FileStore>();
+}
+
+#[test]
+fn a_look_makes_no_store() {
+    let dir = Dir::new();
+    let path = dir.path().join("store");
+    let look = || FileStore::open_existing(&path, Settings::default()).unwrap();
+    assert!(look().is_none() && !path.exists());
+    drop(FileStore::open(&path).unwrap());
+    assert!(look().is_some());
+}
+
+#[test]
+fn a_lifeline_keeps_no_session_that_ends_by_itself() {
+    let dir = Dir::new();
+    let (a, b) = (dir.open(), dir.open());
+    join(&a, &ticket("k"));
+    let lifeline = a.lifeline().unwrap();
+    drop(a);
+    assert_eq!(join(&b, &ticket("k")).standing, Standing::Holding);
+    drop(lifeline);
 }
 
 #[test]
