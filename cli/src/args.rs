@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand};
 use crate::failure::{Failure, USAGE};
 use crate::{bench, break_ticket, count, keys, lead, line, next, pages, run, watch};
 
-/// Locks for the shell: run a program under a lock, lead, look at lines, break, count.
+/// Locks for the shell: run a program under a lock, lead, look, break, count.
 ///
 /// A lock is a line of tickets: the front of the line is served, and everybody else waits behind it, first
 /// come, first served.
@@ -21,7 +21,7 @@ use crate::{bench, break_ticket, count, keys, lead, line, next, pages, run, watc
     subcommand_required = true,
     arg_required_else_help = true,
     max_term_width = 100,
-    after_help = "\
+    after_long_help = "\
 Example:
   tenure run nightly -- ./backup.sh
 
@@ -32,14 +32,20 @@ Exit codes:
   126, 127, 128+n  as shells have them, and otherwise the command's own"
 )]
 pub(crate) struct Cli {
-    /// The store, such as file:PATH or redis://HOST [default: $TENURE_ON, or else a file store of this user].
-    /// Whoever lists processes can read it: a URL with a password is better put into TENURE_ON.
+    /// The store [default: $TENURE_ON, or your own].
+    ///
+    /// A store is file:PATH, or redis://HOST and its kin. `machine:` is the one store of this machine that its users
+    /// share, once root has made it. Without --on and TENURE_ON it is a file store in this user's home, which no other
+    /// user meets, root neither. Whoever lists processes can read the words of a command: a URL with a password is
+    /// better put into TENURE_ON.
     #[arg(long, global = true, value_name = "URL", display_order = 900)]
     pub(crate) on: Option<String>,
     /// Answers with one JSON object a line.
     #[arg(long, global = true, display_order = 901)]
     pub(crate) json: bool,
-    /// Says neither how well the store is set up for locks nor what is waited for.
+    /// No warnings, and no word of a wait.
+    ///
+    /// Neither what the operator of the store should know about it nor who holds what is waited for is told.
     #[arg(long, global = true, display_order = 902)]
     pub(crate) quiet: bool,
     #[command(subcommand)]
@@ -90,8 +96,18 @@ fn explain(error: &clap::Error) -> Failure {
         ErrorKind::UnknownArgument if wants_dashes(error) => {
             Failure::usage("the command to run stands behind `--`, as in: tenure run KEY -- CMD")
         }
+        ErrorKind::MissingRequiredArgument if wants_a_descriptor() => Failure::usage(
+            "`flock` can lock a descriptor that a shell has open; `tenure` cannot, for nobody would tell it when \
+             the shell closes it: put the commands behind `--`, as in: tenure run KEY -- sh -c '…'",
+        ),
         _ => Failure::usage(sentence(&error.render().to_string())),
     }
+}
+
+/// `tenure run 9`, in the way of `flock 9`.
+fn wants_a_descriptor() -> bool {
+    let mut words = std::env::args().skip_while(|word| word != "run").skip(1);
+    words.all(|word| word.starts_with('-') || word.parse::<u32>().is_ok())
 }
 
 /// A word too many for `run` and `lead` is most likely the command.

@@ -1,12 +1,13 @@
 //! `tenure break`: takes somebody else's ticket out of its line.
 
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use tenure::blocking::block_on;
 use tenure::{Left, Locks, Place, Standing, Ticket, TicketId};
 
-use crate::duration::brief;
-use crate::failure::{Failure, answer};
+use crate::duration::{self, brief};
+use crate::failure::{BUSY, Failure, answer};
 use crate::json::Object;
 use crate::screen::{printable, quoted};
 use crate::store::Address;
@@ -21,10 +22,13 @@ const NOTHING: u8 = 1;
 /// A waiter is out at once. A holder is told: it ends its work and leaves, at the latest when its life in the
 /// store is over, and until then nobody else is served. So a break never makes two holders. Without --ticket
 /// and --holder the line must have one ticket only.
+///
+/// It returns when the holder is told, which is not yet gone; with --wait it returns when it is.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Examples:
-  tenure break nightly --holder
+  tenure break nightly --holder --wait
+  tenure break nightly --wait 30s || echo 'it does not stop'
   tenure line nightly --json      shows the id of every ticket
   tenure break nightly --ticket 0123456789abcdef0123456789abcdef")]
 pub(crate) struct Args {
@@ -36,30 +40,106 @@ pub(crate) struct Args {
     /// Every ticket that holds.
     #[arg(long)]
     holder: bool,
-    /// Takes it out at once, whatever its owner does. WARNING: if the owner still works, there are two. Only for
-    /// an owner who is known to be gone or stuck.
+    /// Waits until it is out, for so long at most.
+    ///
+    /// If it is not out by then, tenure exits with 75. A number without a unit is one of seconds.
+    #[arg(short, long, value_name = "TIME", value_parser = duration::or_seconds, num_args = 0..=1,
+        default_missing_value = FOR_EVER, conflicts_with_all = ["force", "force_after"])]
+    wait: Option<Duration>,
+    /// Waits, and after that takes it out by force.
+    ///
+    /// WARNING: if the owner still works, there are two, as with --force.
+    #[arg(long, value_name = "TIME", value_parser = duration::or_seconds, conflicts_with = "force")]
+    force_after: Option<Duration>,
+    /// Takes it out at once, whatever its owner does.
+    ///
+    /// WARNING: if the owner still works, there are two. Only for an owner who is known to be gone or stuck.
     #[arg(long)]
     force: bool,
 }
 
+/// As long as a duration can be written.
+const FOR_EVER: &str = "36500d";
+/// How often it is looked whether a ticket is out.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
 pub(crate) fn break_ticket(at: &Address, json: bool, args: &Args) -> Result<u8, Failure> {
     tenure::Key::new(&args.key)?;
     let wanted = args.ticket.as_ref().map(|id| id.parse::<TicketId>()).transpose()?;
-    let locks = at.open()?;
+    let locks = at.look(|| Failure::new(NOTHING, format!("nobody holds {}", quoted(&args.key))))?;
     let line = block_on(locks.line(&args.key))?;
+    let mut told = Vec::new();
     for (ticket, place) in args.choose(&line, wanted)? {
-        let left = args.take_out(&locks, ticket.id)?;
+        let left = args.take_out(&locks, ticket.id, args.force)?;
+        if left == Left::Told && args.waits() {
+            if !json {
+                answer(sentence(&ticket, place.life, left, false))?;
+            }
+            told.push(ticket);
+            continue;
+        }
         let said = if json {
-            object(&ticket, left)
+            object(&ticket, left, left != Left::Told)
         } else {
             sentence(&ticket, place.life, left, args.force)
         };
         answer(said)?;
     }
-    Ok(0)
+    args.see_out(&locks, json, told)
 }
 
 impl Args {
+    fn waits(&self) -> bool {
+        self.wait.is_some() || self.force_after.is_some()
+    }
+
+    /// Waits until those who were told are out, or takes them out.
+    fn see_out(&self, locks: &Locks, json: bool, mut told: Vec<Ticket>) -> Result<u8, Failure> {
+        let patience = self.force_after.or(self.wait).unwrap_or_default();
+        let began = Instant::now();
+        while !told.is_empty() {
+            let line = block_on(locks.line(&self.key))?;
+            let (stays, out): (Vec<_>, Vec<_>) = told
+                .into_iter()
+                .partition(|ticket| line.iter().any(|(there, _)| there.id == ticket.id));
+            for ticket in out {
+                answer(if json { object(&ticket, Left::Told, true) } else { is_out(&ticket) })?;
+            }
+            told = stays;
+            let left = patience.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                return self.give_up(locks, json, &told);
+            }
+            if !told.is_empty() {
+                thread::sleep(LOOK_EVERY.min(left));
+            }
+        }
+        Ok(0)
+    }
+
+    fn give_up(&self, locks: &Locks, json: bool, told: &[Ticket]) -> Result<u8, Failure> {
+        for ticket in told {
+            if self.force_after.is_none() {
+                if json {
+                    answer(object(ticket, Left::Told, false))?;
+                }
+                continue;
+            }
+            let left = self.take_out(locks, ticket.id, true)?;
+            answer(if json {
+                object(ticket, left, true)
+            } else {
+                sentence(ticket, None, left, true)
+            })?;
+        }
+        if told.is_empty() || self.force_after.is_some() {
+            return Ok(0);
+        }
+        let owners: Vec<_> = told.iter().map(|ticket| &*ticket.owner).collect();
+        let (owners, key) = (owners.join(", "), quoted(&self.key));
+        Err(Failure::new(BUSY, format!("{owners} was told to leave and still holds {key}")))
+    }
+
     fn choose(
         &self,
         line: &[(Ticket, Place)],
@@ -90,9 +170,9 @@ impl Args {
         }
     }
 
-    fn take_out(&self, locks: &Locks, id: TicketId) -> Result<Left, Failure> {
+    fn take_out(&self, locks: &Locks, id: TicketId, force: bool) -> Result<Left, Failure> {
         Ok(block_on(async {
-            if self.force {
+            if force {
                 locks.force_out(&self.key, id).await
             } else {
                 locks.break_ticket(&self.key, id).await
@@ -123,7 +203,11 @@ fn sentence(ticket: &Ticket, life: Option<Duration>, left: Left, force: bool) ->
     }
 }
 
-fn object(ticket: &Ticket, left: Left) -> String {
+fn is_out(ticket: &Ticket) -> String {
+    format!("ticket {} of {} is out\n", ticket.id, printable(&ticket.owner))
+}
+
+fn object(ticket: &Ticket, left: Left, is_out: bool) -> String {
     let outcome = match left {
         Left::Told => "told",
         Left::Holding => "holding",
@@ -131,5 +215,5 @@ fn object(ticket: &Ticket, left: Left) -> String {
         Left::Absent | Left::Unsure => "absent",
     };
     let object = Object::new().text("key", ticket.key.as_str()).text("id", &ticket.id.to_string());
-    object.text("was", outcome).line()
+    object.text("was", outcome).plain("out", is_out).line()
 }

@@ -31,6 +31,15 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_millis(total_ms))
 }
 
+/// The same, and a bare number is one of seconds, with a point if it must be: as `flock` and `timeout` have it.
+pub(crate) fn or_seconds(text: &str) -> Result<Duration, String> {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    match text.parse().map(Duration::try_from_secs_f64) {
+        Ok(Ok(time)) if is_number => Ok(time),
+        _ => parse(text),
+    }
+}
+
 /// Writes a duration so that people see how long it is, to two places at most.
 pub(crate) fn brief(duration: Duration) -> String {
     let seconds = duration.as_secs();
@@ -83,6 +92,16 @@ mod tests {
         assert_eq!(parse("30").unwrap_err(), "`30` lacks a unit: write 30s for seconds");
         assert!(parse("99999999999999999999d").unwrap_err().contains("longer"));
         assert!(parse("18446744073709551615ms1s").unwrap_err().contains("longer"));
+    }
+
+    #[test]
+    fn a_bare_number_may_be_one_of_seconds() {
+        for (text, ms) in [("10", 10_000), ("0.5", 500), ("0", 0), ("1m", 60_000)] {
+            assert_eq!(or_seconds(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+        for text in ["", ".", "1.2.3", "-1", "inf", "1e9", "99999999999999999999999"] {
+            assert!(or_seconds(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use tenure::{Error, Kind};
 
 use crate::bell::is_ending;
 use crate::leash::Ending;
+use crate::screen::Screen;
 
 /// The words make no sense.
 pub(crate) const USAGE: u8 = 64;
@@ -55,6 +56,14 @@ impl Failure {
         Self { code, sentence: None, page: None, signal: None }
     }
 
+    /// No failure: a look found nothing, which people are told.
+    pub(crate) fn nothing(sentence: &str) -> Self {
+        match Screen::of_output() {
+            Some(_) => Self::new(0, sentence),
+            None => Self::silent(0),
+        }
+    }
+
     /// A signal asked this process to end.
     pub(crate) fn asked(signal: Signal) -> Self {
         Self::killed(signal.as_raw())
@@ -82,6 +91,14 @@ impl Failure {
     /// Not a failure at all: somebody asked for a page instead.
     pub(crate) fn page(text: String) -> Self {
         Self { code: 0, sentence: None, page: Some(text), signal: None }
+    }
+
+    /// The same, with another code if this is for busy.
+    pub(crate) fn with_busy_code(self, code: Option<u8>) -> Self {
+        match code {
+            Some(code) if self.code == BUSY => Self { code, ..self },
+            _ => self,
+        }
     }
 
     /// What a script is told.

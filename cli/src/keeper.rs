@@ -58,6 +58,8 @@ struct Keeper {
     /// The command's key, as sentences name it.
     key: String,
     phase: Phase,
+    /// Nobody of the family is ever killed: this waits until they end.
+    spares: bool,
     /// Those who may not be killed have been named.
     named: bool,
     /// As long as this is open, the session lives.
@@ -69,6 +71,8 @@ enum Phase {
     Watching,
     /// It was asked to end, and is killed then.
     Ending(Instant),
+    /// `tenure` has died, and the command may not be killed.
+    Waiting,
     /// It is killed, with a pause after each round.
     Killing(Duration),
 }
@@ -125,6 +129,7 @@ impl Keeper {
             buried: false,
             key,
             phase,
+            spares: task.spares,
             named: false,
             _lifeline: lifeline,
         }))
@@ -169,7 +174,11 @@ impl Keeper {
                 Heard::End => {
                     // It would ring all the time, and so would an alarm that nobody sets any more.
                     self.bell.listen_to_nothing_else();
-                    self.kill_from_now_on();
+                    if self.spares {
+                        self.phase = Phase::Waiting;
+                    } else {
+                        self.kill_from_now_on();
+                    }
                     return false;
                 }
             }
@@ -221,7 +230,11 @@ impl Keeper {
             self.phase = Phase::Killing((pause * 2).min(ROUND_MAX));
             return Some(pause);
         }
-        self.alarm.wakes_late().then(|| self.alarm.pause())
+        match (&self.phase, &self.family) {
+            // Nobody rings for the end of those who are no children.
+            (Phase::Waiting, Family::Marked { .. }) => Some(ROUND_MAX),
+            _ => self.alarm.wakes_late().then(|| self.alarm.pause()),
+        }
     }
 
     fn ask_to_end(&mut self, patience: Duration) {

@@ -9,7 +9,7 @@ use crate::screen::Screen;
 use crate::store::Address;
 use crate::table::{Column, Table};
 
-/// Shows the keys that somebody holds or waits for, in order.
+/// Shows the keys that somebody holds or waits for.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  tenure keys invoices/")]
 pub(crate) struct Args {
@@ -18,11 +18,13 @@ pub(crate) struct Args {
     prefix: String,
 }
 
+const NOBODY: &str = "nobody holds or waits for anything";
+
 const COLUMNS: [Column; 3] =
     [Column::text("KEY", 0), Column::number("HOLDING", 1), Column::number("WAITING", 2)];
 
 pub(crate) fn keys(at: &Address, json: bool, args: &Args) -> Result<u8, Failure> {
-    let locks = at.open()?;
+    let locks = at.look(|| Failure::nothing(NOBODY))?;
     let mut table = Table::new(&COLUMNS);
     let mut any = false;
     for key in block_on(locks.keys(&args.prefix))? {
@@ -44,7 +46,7 @@ pub(crate) fn keys(at: &Address, json: bool, args: &Args) -> Result<u8, Failure>
     if any && !json {
         answer(table.render(screen))?;
     } else if screen.is_some() && !any {
-        say("nobody holds or waits for anything");
+        say(NOBODY);
     }
     Ok(0)
 }

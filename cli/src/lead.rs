@@ -16,20 +16,20 @@ use crate::outage::Patience;
 use crate::run::open;
 use crate::screen::quoted;
 use crate::store::Address;
-use crate::supervise::{End, Work, supervise};
+use crate::supervise::{End, OnLost, Work, supervise};
 
 /// Between two campaigns while the store does not answer.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// Runs a command while leading, and campaigns again whenever the lead is lost.
+/// Runs a command while leading, and campaigns again on a loss.
 ///
 /// Start it on several machines: the command runs on one of them at a time. If that one loses the lead, its
 /// command is ended before another one's begins, and it stands for election again. If the command ends by
 /// itself, so does tenure, with the command's exit code, and the next in line leads. A store that goes away once
 /// tenure runs is waited for.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Example:
   tenure lead scheduler --note \"$HOSTNAME:8080\" -- ./scheduler
 
@@ -37,18 +37,21 @@ Who leads is the front of the line:
   tenure line scheduler")]
 pub(crate) struct Args {
     /// What is led.
+    #[arg(hide_short_help = true)]
     key: String,
     /// What others see beside it in the line: an address, say.
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
-    /// How long the lead outlives a crash of this machine, where the store keeps leases [default: 30s].
+    /// How long a lease outlives a crash [default: 30s].
+    ///
+    /// Only where the store keeps leases: a lead in a file store ends with its keeper.
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     ttl: Option<Duration>,
     /// How long the command may take to end when the lead is lost.
     #[arg(long, value_name = "TIME", value_parser = duration::parse, default_value = "5s")]
     kill_after: Duration,
     /// The command, and its own words.
-    #[arg(last = true, required = true, value_name = "CMD")]
+    #[arg(last = true, required = true, value_name = "CMD", hide_short_help = true)]
     command: Vec<OsString>,
 }
 
@@ -67,7 +70,8 @@ pub(crate) fn lead(at: &Address, args: &Args) -> Result<u8, Failure> {
     };
     let (kill_after, ttl) = (args.kill_after, claim.ttl());
     let lifeline = opened.lifeline.as_ref();
-    let work = Work { command: &args.command, url: &url, kill_after, ttl, lifeline };
+    let (command, on_lost) = (&args.command, OnLost::Stop);
+    let work = Work { command, url: &url, kill_after, ttl, on_lost, lifeline };
     nested::refuse(&mut bell, locks, &args.key, claim.share.of_ticket()?)?;
     loop {
         let seat = campaign(&claim, &mut bell, locks)?;

@@ -1,5 +1,6 @@
 //! A leash ties a keeper to its `tenure`: what each says to the other, and the files that are handed over.
 
+use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,6 +13,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recv, recvmsg, send, sendmsg,
 };
 use rustix::process::{Pid, Signal, WaitStatus};
+use signal_hook::low_level::signal_name;
 
 /// More files than these are never handed over: standard input, and the locked file of a session.
 const FILES_MAX: usize = 2;
@@ -130,6 +132,18 @@ impl Ending {
         let small = |number: i32| u8::try_from(number & 0xff).unwrap_or(u8::MAX);
         let exited = status.exit_status().map(|code| Self::Exited(small(code)));
         exited.or_else(|| Some(Self::Killed(small(status.terminating_signal()?))))
+    }
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited(code) => write!(f, "the command has ended with {code}"),
+            Self::Killed(signal) => match signal_name(i32::from(*signal)) {
+                Some(name) => write!(f, "the command was ended by {name}"),
+                None => write!(f, "the command was ended by signal {signal}"),
+            },
+        }
     }
 }
 

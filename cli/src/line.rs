@@ -36,9 +36,10 @@ const COLUMNS: [Column; 8] = [
 
 pub(crate) fn line(at: &Address, json: bool, args: &Args) -> Result<u8, Failure> {
     tenure::Key::new(&args.key)?;
-    let line = block_on(at.open()?.line(&args.key))?;
+    let nobody = format!("nobody holds or waits for {}", quoted(&args.key));
+    let line = block_on(at.look(|| Failure::nothing(&nobody))?.line(&args.key))?;
     if line.is_empty() && !json && Screen::of_output().is_some() {
-        say(&format!("nobody holds or waits for {}", quoted(&args.key)));
+        say(&nobody);
     }
     let text: String = if json {
         line.iter().map(|(ticket, place)| object(ticket, place)).collect()

@@ -12,9 +12,9 @@ const COUNT_MAX: u64 = 1_000_000;
 /// How many of them are written at once.
 const CHUNK: usize = 1_000;
 
-/// Prints the next number of a sequence, from 1 upwards; nobody else gets it.
+/// Prints the next number of a sequence, which nobody else gets.
 ///
-/// The sequence has nothing to do with a lock of the same name. A number that is given and not used is gone.
+/// The first is 1. The sequence has nothing to do with a lock of the same name. A number that is given and not used is gone.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  number=$(tenure next invoices)")]
 pub(crate) struct Args {

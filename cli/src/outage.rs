@@ -32,6 +32,11 @@ impl Patience {
         self.wait.filter(|wait| !wait.is_zero())
     }
 
+    /// How long it has been waited.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
     /// Whether nothing is to be said meanwhile.
     pub(crate) fn is_quiet(&self) -> bool {
         self.quiet

@@ -5,70 +5,104 @@ use std::time::Duration;
 
 use crate::bell::Bell;
 use crate::claim::{Claim, Share};
-use crate::duration;
-use crate::failure::{Failure, LOST};
+use crate::duration::{self, brief};
+use crate::failure::{Failure, LOST, say};
 use crate::look_up;
 use crate::nested;
 use crate::outage::Patience;
+use crate::screen::quoted;
 use crate::store::{self, Address, Opened};
-use crate::supervise::{End, Work, supervise};
+use crate::supervise::{End, OnLost, Work, supervise};
 
-/// Runs a command under a lock, and exits with the command's exit code.
+/// Runs a command under a lock, and exits as the command does.
 ///
 /// Waits in line until the lock is free, and says once who holds it if that takes longer than ten seconds. The
 /// command finds TENURE_KEY, TENURE_TOKEN and TENURE_ON in its environment; the token is higher than that of
 /// every run before. Signals go to the command and all it has started. If the lock is lost, all of that gets
 /// TERM and then KILL, and tenure exits with 79.
 ///
+/// Between tenure and the command stands its keeper, which `ps` shows as lock-keeper. If tenure dies, even by
+/// `kill -9`, the keeper kills all that the command has started, in other process groups and sessions too, and only
+/// then is the lock free. Who may not be killed, being another user's, keeps the lock, and is named.
+///
 /// Where the store keeps leases, as Redis does, all of it is gone before the lease ends: TERM comes --kill-after
-/// before that, or a sixth of the --ttl if that is less. If tenure itself is killed or stopped, its watchdog
-/// kills in its place.
+/// before that, or a sixth of the --ttl if that is less. If tenure itself is killed or stopped, the keeper kills in
+/// its place.
 ///
 /// TENURE_ON is the whole URL, with the password if it has one, so that the command can ask the same store:
 /// `env -u TENURE_ON CMD` keeps it from a command that need not know. It is in no argument of any process that
 /// tenure starts.
 ///
 /// A key is a lock, which --shared shares with others who do, or a number of permits (--permits): everybody who
-/// uses it must agree on which, and who does not is refused.
+/// uses it must agree on which, and who does not is refused. A run inside a run that holds the same key would wait
+/// for itself, and is refused.
 ///
 /// What the command leaves running in the background when it ends runs on without the lock.
+///
+/// The short options are those of flock(1).
 #[derive(clap::Args)]
 #[allow(clippy::doc_markdown, reason = "it is a page for terminals")]
-#[command(after_help = "\
+#[allow(clippy::struct_excessive_bools, reason = "each is a word of the command line")]
+#[command(after_help = "Example:\n  tenure run nightly -- ./backup.sh")]
+#[command(after_long_help = "\
 Examples:
   tenure run nightly -- ./backup.sh
-  tenure run --no-wait reports -- make report || echo 'somebody is at it'
+  tenure run -n reports -- make report || echo 'somebody is at it'
   tenure run --permits 1/4 downloads -- curl -O https://example.org/big")]
 pub(crate) struct Args {
     /// What is locked.
+    #[arg(hide_short_help = true)]
     key: String,
-    /// Shares it with others who do, and keeps out --exclusive.
-    #[arg(long, conflicts_with_all = ["exclusive", "permits"])]
+    /// Shares it with others who do.
+    #[arg(short, long, conflicts_with_all = ["exclusive", "permits"])]
     shared: bool,
-    /// Keeps out all others, --shared ones too; so does whoever says nothing.
-    #[arg(short = 'x', visible_short_alias = 'e', long, conflicts_with = "permits")]
+    /// Keeps out all others, as is the default.
+    #[arg(short = 'x', short_alias = 'e', long, conflicts_with = "permits")]
     exclusive: bool,
     /// Takes K of N permits.
     #[arg(long, value_name = "K/N", value_parser = permits)]
     permits: Option<(u32, u32)>,
-    /// How long the lock outlives a crash of this machine, where the store keeps leases [default: 30s].
-    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
-    ttl: Option<Duration>,
-    /// Waits for so long, and then gives up with exit code 75 [default: for ever]. Meanwhile a store that cannot
-    /// be reached is tried again, at last with exit code 69; without --wait that ends it at once.
-    #[arg(long, value_name = "TIME", value_parser = duration::parse, conflicts_with = "no_wait")]
-    wait: Option<Duration>,
-    /// Gives up at once with exit code 75 if it is busy.
-    #[arg(long)]
+    /// Exits with 75 at once if it is busy.
+    #[arg(short, long, aliases = ["nonblock", "nb"])]
     no_wait: bool,
+    /// Exits with 75 after so long [default: never].
+    ///
+    /// Meanwhile a store that cannot be reached is tried again, at last with exit code 69; without --wait that ends
+    /// it at once. A number without a unit is one of seconds.
+    #[arg(short, long, value_name = "TIME", value_parser = duration::or_seconds, alias = "timeout",
+        conflicts_with = "no_wait")]
+    wait: Option<Duration>,
+    /// Exits with this in the place of 75.
+    #[arg(short = 'E', long, value_name = "CODE", alias = "conflict-exit-code")]
+    busy_code: Option<u8>,
     /// What others see beside it in the line.
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
-    /// How long the command may take to end when the lock is lost.
-    #[arg(long, value_name = "TIME", value_parser = duration::parse, default_value = "5s")]
+    /// How long a lease outlives a crash [default: 30s].
+    ///
+    /// Only where the store keeps leases: the locks of a file store end with their keepers.
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    ttl: Option<Duration>,
+    /// What the loss of the lock means: stop or warn.
+    ///
+    /// With `warn`, the command is never killed: a loss is told, once, and tenure exits with 79 when the command has
+    /// ended. Others may work beside it from then on. If tenure is killed, the keeper waits for the command.
+    #[arg(
+        long,
+        value_name = "WHAT",
+        default_value = "stop",
+        hide_possible_values = true,
+        hide_default_value = true
+    )]
+    on_lost: OnLost,
+    /// The time to end in on a loss [default: 5s].
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, default_value = "5s", hide_default_value = true)]
     kill_after: Duration,
+    /// Says when it is held, and how the command ended.
+    #[arg(short, long)]
+    verbose: bool,
     /// The command, and its own words.
-    #[arg(last = true, required = true, value_name = "CMD")]
+    #[arg(last = true, required = true, value_name = "CMD", hide_short_help = true)]
     command: Vec<OsString>,
 }
 
@@ -89,12 +123,23 @@ pub(crate) fn run(at: &Address, args: &Args) -> Result<u8, Failure> {
     if wait != Some(Duration::ZERO) {
         nested::refuse(&mut bell, locks, &args.key, claim.share.of_ticket()?)?;
     }
-    let held = patience.outlast(&mut bell, |bell| claim.acquire(bell, locks))?;
-    let (kill_after, ttl) = (args.kill_after, claim.ttl());
-    let lifeline = opened.lifeline.as_ref();
-    let work = Work { command: &args.command, url: &url, kill_after, ttl, lifeline };
+    let held = patience.outlast(&mut bell, |bell| claim.acquire(bell, locks));
+    let held = held.map_err(|failure| failure.with_busy_code(args.busy_code))?;
+    args.tell(|| {
+        let (key, token) = (quoted(&args.key), held.token());
+        format!("{key} is held after {}, with token {token}", brief(patience.elapsed()))
+    });
+    let work = Work {
+        command: &args.command,
+        url: &url,
+        kill_after: args.kill_after,
+        ttl: claim.ttl(),
+        on_lost: args.on_lost,
+        lifeline: opened.lifeline.as_ref(),
+    };
     match supervise(&mut bell, &held, &work)? {
         End::Done(ending, _burial) => {
+            args.tell(|| ending.to_string());
             held.release(&mut bell)?;
             Failure::like(ending)
         }
@@ -129,6 +174,12 @@ pub(crate) fn owner() -> String {
 }
 
 impl Args {
+    fn tell(&self, sentence: impl FnOnce() -> String) {
+        if self.verbose {
+            say(&sentence());
+        }
+    }
+
     fn share(&self) -> Share {
         match self.permits {
             Some((take, of)) => Share::Permits(take, of),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use tenure::Locks;
 use tenure::blocking::block_on;
 
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, UNREACHABLE, say};
 
 /// The environment's word for the store.
 pub(crate) const VARIABLE: &str = "TENURE_ON";
@@ -39,6 +39,27 @@ impl Address {
             },
             None => own(),
         }
+    }
+
+    /// The locks of a store that is only looked at: it is not made for that. One that is named must be there; of one
+    /// that is not, `nothing` is told.
+    pub(crate) fn look(&self, nothing: impl FnOnce() -> Failure) -> Result<Locks, Failure> {
+        let url = self.url()?;
+        if !url.starts_with("file:") {
+            return Ok(block_on(tenure::connect(url))?);
+        }
+        match tenure_file::connect_existing(&url)? {
+            Some(store) => Ok(Locks::new(store)),
+            None if self.is_named() => Err(Failure::new(
+                UNREACHABLE,
+                format!("there is no store at {url}: whoever first locks something there makes it"),
+            )),
+            None => Err(nothing()),
+        }
+    }
+
+    fn is_named(&self) -> bool {
+        self.on.is_some() || env::var_os(VARIABLE).is_some_and(|url| !url.is_empty())
     }
 
     /// The locks of the store, for commands that need no signals.

@@ -31,12 +31,22 @@ const KILL_MAX: Duration = Duration::from_millis(250);
 /// Why a keeper kills where the lock is not lost.
 const LATE: &str = "this process stood still until the lock was about to be lost";
 
+/// What the loss of the lock means for the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum OnLost {
+    /// It is ended.
+    Stop,
+    /// It works on, and somebody is told.
+    Warn,
+}
+
 /// What to run, and how to end it.
 pub(crate) struct Work<'a> {
     pub(crate) command: &'a [OsString],
     pub(crate) url: &'a str,
     pub(crate) kill_after: Duration,
     pub(crate) ttl: Duration,
+    pub(crate) on_lost: OnLost,
     /// As long as this is open somewhere, the lock is kept; if the store has such a thing.
     pub(crate) lifeline: Option<&'a OwnedFd>,
 }
@@ -87,7 +97,8 @@ impl Work<'_> {
         ];
         Task {
             what: What::Run { words: self.command.to_vec(), with_terminal },
-            until: until(guard),
+            until: if self.on_lost == OnLost::Warn { NEVER } else { until(guard) },
+            spares: self.on_lost == OnLost::Warn,
             variables: variables.map(|(name, value)| (name.into(), value.into())).to_vec(),
         }
     }
@@ -108,12 +119,14 @@ struct Supervision<'a> {
     /// Once the command has settled.
     lost: Option<Pin<Box<dyn Future<Output = Loss> + 'a>>>,
     asked: Option<Signal>,
+    /// A loss was told, and the command works on.
+    warned: bool,
 }
 
 impl<'a> Supervision<'a> {
     fn new(guard: &'a Guard, work: &'a Work<'a>, child: &'a mut Child) -> Self {
         let (started, until) = (Instant::now(), until(guard));
-        Self { guard, work, child, started, until, lost: None, asked: None }
+        Self { guard, work, child, started, until, lost: None, asked: None, warned: false }
     }
 
     fn run(&mut self, bell: &mut Bell, terminal: &mut Terminal) -> io::Result<Verdict> {
@@ -131,7 +144,7 @@ impl<'a> Supervision<'a> {
                         return self.stop(bell, &sentence, Duration::ZERO);
                     }
                     News::Orphaned | News::Gone => {
-                        if !self.child.adopt(self.until)? {
+                        if !self.child.adopt(self.deadline())? {
                             bell.listen_only(&*self.child)?;
                             let sentence =
                                 "the keeper of the command was killed; the command is stopped";
@@ -141,11 +154,28 @@ impl<'a> Supervision<'a> {
                     }
                 }
             }
-            if let Some(why) = self.why_stop(bell) {
+            if self.work.on_lost == OnLost::Warn {
+                self.warn(bell);
+            } else if let Some(why) = self.why_stop(bell) {
                 return self.stop(bell, &format!("{why}; the command is stopped"), self.patience());
             }
             let pause = self.look_after();
             bell.wait(pause)?;
+        }
+    }
+
+    /// Tells a loss once, and lets the command work on.
+    fn warn(&mut self, bell: &Bell) {
+        if self.warned {
+            return;
+        }
+        let lost = self.lost.as_mut().and_then(|lost| bell.look(lost.as_mut())).map(Error::lost);
+        if let Some(error) = self.guard.check().err().or(lost) {
+            self.warned = true;
+            say(&format!(
+                "{}; the command works on, and others may work beside it",
+                self.sentence(&error)
+            ));
         }
     }
 
@@ -192,7 +222,10 @@ impl<'a> Supervision<'a> {
     /// Does what a longer command needs, and says when to look again.
     fn look_after(&mut self) -> Option<Duration> {
         let age = self.started.elapsed();
-        self.child.tell(self.until);
+        self.child.tell(self.deadline());
+        if self.warned {
+            return None;
+        }
         if self.lost.is_none() {
             let rest = SETTLE.checked_sub(age).filter(|rest| !rest.is_zero());
             if let Some(rest) = rest.filter(|_| !self.is_leased()) {
@@ -204,6 +237,11 @@ impl<'a> Supervision<'a> {
             return Some(Duration::ZERO);
         }
         self.is_leased().then(|| self.next_look())
+    }
+
+    /// When the keeper is to kill, if it has heard nothing else.
+    fn deadline(&self) -> u64 {
+        if self.work.on_lost == OnLost::Warn { NEVER } else { self.until }
     }
 
     fn is_leased(&self) -> bool {

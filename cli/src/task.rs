@@ -14,6 +14,8 @@ pub(crate) struct Task {
     pub(crate) what: What,
     /// Until when the lock can be relied on, in ns of the clock that goes on in a suspend.
     pub(crate) until: u64,
+    /// The command is never killed, whatever becomes of its lock.
+    pub(crate) spares: bool,
     /// What the command finds in its environment.
     pub(crate) variables: Vec<(OsString, OsString)>,
 }
@@ -38,9 +40,9 @@ impl Task {
                 ("adopt", group.as_slice())
             }
         };
-        let numbers = [self.until.to_string(), self.variables.len().to_string()];
+        let numbers = [self.until, self.spares.into(), self.variables.len() as u64];
         let mut parts = vec![what.into()];
-        parts.extend(numbers.map(String::into_bytes));
+        parts.extend(numbers.map(|number| number.to_string().into_bytes()));
         for (name, value) in &self.variables {
             parts.extend([name.as_bytes().to_vec(), value.as_bytes().to_vec()]);
         }
@@ -53,7 +55,7 @@ impl Task {
         let mut parts = parts.into_iter();
         let what = parts.next()?;
         let mut number = || String::from_utf8(parts.next()?).ok()?.parse::<u64>().ok();
-        let (until, count) = (number()?, number()?);
+        let (until, spares, count) = (number()?, number()? > 0, number()?);
         let mut variables = Vec::new();
         for _ in 0..count {
             let name = OsString::from_vec(parts.next()?);
@@ -69,7 +71,7 @@ impl Task {
             (b"lend", Some(_)) => What::Run { words, with_terminal: true },
             _ => return None,
         };
-        Some(Self { what, until, variables })
+        Some(Self { what, until, spares, variables })
     }
 
     /// What is locked meanwhile.
@@ -107,11 +109,14 @@ mod tests {
             What::Adopt(Pid::from_raw(7)),
             What::Adopt(None),
         ] {
-            let task = Task { what, until: u64::MAX, variables: variables.clone() };
+            let task = Task { what, until: u64::MAX, spares: true, variables: variables.clone() };
             assert_eq!(Task::unpack(task.pack()), Some(task.clone()));
             assert_eq!(task.key(), "a\n b");
             assert_eq!(task.marks(), [b"TENURE_KEY=a\n b".to_vec(), b"TENURE_TOKEN=7".to_vec()]);
         }
-        assert_eq!(Task::unpack(vec![b"run".to_vec(), b"0".to_vec(), b"0".to_vec()]), None);
+        assert_eq!(
+            Task::unpack(vec![b"run".to_vec(), b"0".to_vec(), b"0".to_vec(), b"0".to_vec()]),
+            None
+        );
     }
 }

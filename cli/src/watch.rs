@@ -7,14 +7,14 @@ use tenure::blocking::block_on;
 use tenure::event::{Event, What};
 use tenure::{Seen, Sight};
 
-use crate::failure::{Failure, answer, say};
+use crate::failure::{Failure, UNREACHABLE, answer, say};
 use crate::json::Object;
 use crate::moment::rfc3339;
 use crate::screen::{Screen, printable};
 use crate::store::Address;
 use crate::table::cut;
 
-/// Shows what happens to the lines, as it happens, until it is interrupted.
+/// Shows what happens to the lines, until it is interrupted.
 ///
 /// Stores without a journal, such as Redis, are looked at several times a second: what comes and goes between
 /// two looks is not shown, and a lease that has run out is shown as `left`.
@@ -35,7 +35,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const SAME_TROUBLE: Duration = Duration::from_secs(60);
 
 pub(crate) fn watch(at: &Address, json: bool, args: &Args) -> Result<u8, Failure> {
-    let locks = at.open()?;
+    let nothing = "there is nothing to watch: nobody has locked anything in your own store yet";
+    let locks = at.look(|| Failure::new(UNREACHABLE, nothing))?;
     let mut watch = block_on(locks.watch(args.prefix.as_str()))?;
     let screen = Screen::of_output();
     if screen.is_some() {

@@ -2,7 +2,10 @@
 
 use std::io::{BufRead as _, BufReader};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::kit::{Store, end, eventually, field, fields};
+use crate::pty::Pty;
 
 #[test]
 fn a_sequence_has_no_gaps() {
@@ -31,6 +34,7 @@ fn a_count_stops_at_its_limit() {
 #[test]
 fn an_empty_line_says_nothing() {
     let store = Store::new();
+    store.says(&["run", "k", "--", "true"]);
     assert_eq!(store.says(&["line", "k"]), "");
     assert_eq!(store.says(&["line", "k", "--json"]), "");
     assert_eq!(store.says(&["keys"]), "");
@@ -116,6 +120,7 @@ fn who_disagrees_about_a_key_is_refused() {
 #[test]
 fn what_happens_is_watched() {
     let store = Store::new();
+    store.says(&["run", "b/outside", "--", "true"]);
     let mut watch = store.tenure(&["watch", "a/", "--json"]).spawn().unwrap();
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
     // It looks on from some moment on: others are at work until it is seen.
@@ -145,6 +150,7 @@ fn what_happens_is_watched() {
 #[test]
 fn tickets_are_broken() {
     let store = Store::new();
+    store.says(&["run", "k", "--", "true"]);
     for words in [&["break", "k"][..], &["break", "k", "--holder"]] {
         let none = store.end(words);
         assert_eq!((none.code, none.err.as_str()), (1, "tenure: nobody holds `k`\n"));
@@ -174,12 +180,57 @@ fn tickets_are_broken() {
 }
 
 #[test]
+fn a_break_waits_until_the_holder_is_out() {
+    let store = Store::new();
+    let stubborn = "trap '' TERM; echo pid $$ >>$LOG; while :; do sleep 0.02; done";
+    let words = ["run", "k", "--kill-after", "700ms", "--", "sh", "-c", stubborn];
+    let holder = store.start(&words);
+    store.log_has("pid");
+    let said = store.says(&["break", "k", "--wait"]);
+    let (first, second) = said.split_once('\n').unwrap();
+    assert!(first.contains("was told to leave"), "{said}");
+    assert!(second.starts_with("ticket ") && second.ends_with(" is out\n"), "{said}");
+    assert_eq!(store.line("k").len(), 0);
+    assert_eq!(holder.end().code, 79);
+
+    std::fs::remove_file(store.path("log")).unwrap();
+    let words = ["run", "k", "--on-lost", "warn", "--", "sh", "-c", stubborn];
+    let holder = store.start(&words);
+    store.log_has("pid");
+    let end = store.end(&["break", "k", "--wait", "0.2"]);
+    assert_eq!(end.code, 75);
+    assert!(end.err.contains("was told to leave and still holds `k`"), "{}", end.err);
+    assert_eq!(field(&store.line("k")[0], "leaving"), "true");
+    let end = store.end(&["break", "k", "--wait", "100ms", "--json"]);
+    assert_eq!(end.code, 75);
+    assert_eq!((field(&end.out, "was"), field(&end.out, "out")), ("told", "false"));
+    let said = store.says(&["break", "k", "--force-after", "200ms"]);
+    assert!(said.contains("was told to leave") && said.contains("there are two"), "{said}");
+    assert_eq!(store.line("k").len(), 0);
+    let pid = crate::run::pids(&store.log())[0];
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    assert_eq!(holder.end().code, 79);
+}
+
+#[test]
+fn a_short_help_fits_a_screen() {
+    let store = Store::new();
+    let verbs = ["run", "lead", "line", "keys", "break", "watch", "next", "count", "bench"];
+    for words in std::iter::once(vec!["-h"]).chain(verbs.iter().map(|verb| vec![*verb, "-h"])) {
+        let (_, shown) = Pty::start(&store.tenure(&words), 80).end();
+        let lines: Vec<_> = shown.lines().collect();
+        assert!(lines.len() <= 24, "{words:?} has {} lines: {shown}", lines.len());
+        assert!(lines.iter().all(|line| line.chars().count() <= 80), "{words:?}: {shown}");
+    }
+}
+
+#[test]
 fn a_ticket_is_forced_out() {
     let store = Store::new();
     let holder = store.start(&["run", "k", "--", "sleep", "600"]);
     store.line_has("k", 1);
     let said = store.says(&["break", "k", "--holder", "--force", "--json"]);
-    assert_eq!(fields(&said), ["key", "id", "was"]);
+    assert_eq!(fields(&said), ["key", "id", "was", "out"]);
     assert_eq!(field(&said, "was"), "holding");
     assert_eq!(holder.end().code, 79);
 }

@@ -12,7 +12,7 @@ use crate::kit::{End, Store, end, write};
 fn fails(words: &[&str], code: i32, with: &str) {
     let store = Store::new();
     is_refused(&store.end(words), code, with);
-    assert_eq!(store.says(&["keys"]), "", "{words:?}");
+    assert_eq!(store.end(&["keys"]).out, "", "{words:?}");
 }
 
 fn is_refused(end: &End, code: i32, with: &str) {
@@ -126,7 +126,7 @@ fn commands_that_do_not_run() {
         is_refused(&store.end(&[verb, "k", "--", script.to_str().unwrap()]), 127, "script");
         is_refused(&store.end(&[verb, "k", "--", ""]), 127, "there is no command ``");
     }
-    assert_eq!(store.says(&["keys"]), "");
+    assert_eq!(store.end(&["keys"]).out, "");
 }
 
 #[test]
@@ -201,4 +201,32 @@ fn an_output_that_is_full_is_told() {
         let full = File::options().write(true).open("/dev/full").unwrap();
         is_refused(&end(command.stdout(Stdio::from(full))), 74, "cannot write the answer");
     }
+}
+
+#[test]
+fn a_look_makes_no_store() {
+    let store = Store::new();
+    for words in [&["line", "k"][..], &["keys"], &["watch"], &["break", "k"]] {
+        let end = store.end(words);
+        assert_eq!((end.code, end.out.as_str()), (69, ""), "{words:?}");
+        assert!(end.err.contains("there is no store at file:"), "{words:?}: {}", end.err);
+        assert!(!store.path("store").exists(), "{words:?}");
+    }
+    // Who names no store has one as soon as something is locked there.
+    for (words, code) in
+        [(&["line", "k"][..], 0), (&["keys"], 0), (&["watch"], 69), (&["break", "k"], 1)]
+    {
+        let mut command = store.tenure(words);
+        command.env_remove("TENURE_ON").env("XDG_STATE_HOME", store.path("state"));
+        let end = end(&mut command);
+        assert_eq!((end.code, end.out.as_str()), (code, ""), "{words:?}: {}", end.err);
+        assert!(!store.path("state").exists(), "{words:?}");
+    }
+}
+
+#[test]
+fn an_open_descriptor_cannot_be_locked() {
+    let end = Store::new().end(&["run", "9"]);
+    assert_eq!(end.code, 64);
+    assert!(end.err.contains("put the commands behind `--`"), "{}", end.err);
 }

@@ -310,3 +310,65 @@ fn a_polite_command_may_take_its_time() {
 pub(crate) fn pids(log: &str) -> Vec<i32> {
     log.lines().filter_map(|line| line.strip_prefix("pid ")?.parse().ok()).collect()
 }
+
+#[test]
+fn the_letters_of_flock_are_known() {
+    let store = Store::new();
+    let holder = store.start(&["run", "-s", "k", "--", "sleep", "600"]);
+    store.line_has("k", 1);
+    assert_eq!(store.says(&["run", "-s", "k", "--", "echo", "beside"]), "beside\n");
+    for (letters, code) in [
+        (&["-n"][..], 75),
+        (&["-xn"], 75),
+        (&["-e", "-w", "0.05"], 75),
+        (&["-w", "0.05", "-E", "3"], 3),
+        (&["-n", "-E", "0"], 0),
+        (&["--nonblock", "--conflict-exit-code", "9"], 9),
+        (&["--timeout", "0.05"], 75),
+    ] {
+        let end = store.end(&[&["run"][..], letters, &["k", "--", "echo", "alone"]].concat());
+        assert_eq!((end.code, end.out.as_str()), (code, ""), "{letters:?}: {}", end.err);
+        assert!(end.err.contains("is busy"), "{letters:?}: {}", end.err);
+    }
+    drop(holder);
+}
+
+#[test]
+fn what_is_done_is_told_to_who_asks() {
+    let store = Store::new();
+    let end = store.end(&["run", "-v", "k", "--", "sh", "-c", "exit 3"]);
+    assert_eq!(end.code, 3);
+    let told: Vec<_> = end.err.lines().collect();
+    assert!(told[0].starts_with("tenure: `k` is held after "), "{told:?}");
+    assert!(told[0].contains(", with token "), "{told:?}");
+    assert_eq!(told[1..], ["tenure: the command has ended with 3"]);
+}
+
+#[test]
+fn a_command_that_must_not_be_killed_is_not() {
+    let store = Store::new();
+    let script = "echo pid $$ >>$LOG; while [ ! -e $LOG.end ]; do sleep 0.02; done; echo done >>$LOG";
+    let words = ["run", "k", "--on-lost", "warn", "--", "sh", "-c", script];
+    // It was broken, and its place is kept until it has ended.
+    let run = store.start(&words);
+    eventually("a process", || pids(&store.log()).len() == 1);
+    store.says(&["break", "k"]);
+    let next = store.start(&["run", "k", "--", "sh", "-c", "echo next >>$LOG"]);
+    store.line_has("k", 2);
+    std::fs::write(store.path("log.end"), "").unwrap();
+    let end = run.end();
+    assert_eq!(end.code, 79);
+    assert!(end.err.contains("; the command works on, and others may work beside it"), "{end:?}");
+    assert_eq!(next.end().code, 0);
+    assert!(store.log().ends_with("done\nnext\n"), "{}", store.log());
+    std::fs::remove_file(store.path("log.end")).unwrap();
+    // Its `tenure` was killed, and the keeper waits for it.
+    let run = store.start(&words);
+    eventually("a process", || pids(&store.log()).len() == 2);
+    let next = store.start(&["run", "k", "--", "sh", "-c", "echo next >>$LOG"]);
+    store.line_has("k", 2);
+    run.signal(Signal::KILL);
+    std::fs::write(store.path("log.end"), "").unwrap();
+    assert_eq!(next.end().code, 0);
+    assert!(store.log().ends_with("done\nnext\n"), "{}", store.log());
+}

@@ -223,6 +223,7 @@ fn the_others_answer_as_in_a_pipe() {
 #[test]
 fn what_happens_is_watched_until_it_is_interrupted() {
     let store = Store::new();
+    store.says(&["run", "k", "--", "true"]);
     let mut pty = tenure(&store, &["watch", "k"]);
     pty.shows("watching");
     let _holder = store.start(&["run", "k", "--", "sleep", "600"]);
