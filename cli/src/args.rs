@@ -106,8 +106,9 @@ fn explain(error: &clap::Error) -> Failure {
 
 /// `tenure run 9`, in the way of `flock 9`.
 fn wants_a_descriptor() -> bool {
-    let mut words = std::env::args().skip_while(|word| word != "run").skip(1);
-    words.all(|word| word.starts_with('-') || word.parse::<u32>().is_ok())
+    let words = std::env::args().skip_while(|word| word != "run").skip(1);
+    let mut keys = words.filter(|word| !word.starts_with('-'));
+    keys.next().is_some_and(|key| key.parse::<u32>().is_ok()) && keys.next().is_none()
 }
 
 /// A word too many for `run` and `lead` is most likely the command.

@@ -146,8 +146,10 @@ impl Bell {
                 if ENDING.contains(&signal) {
                     return Ok(Err(signal));
                 }
-                if signal == Signal::TSTP {
-                    crate::terminal::stop_with_the_job();
+                match signal {
+                    Signal::TSTP => crate::terminal::stop_with_the_job(),
+                    Signal::CHILD => crate::child::bury_the_dead(),
+                    _ => {}
                 }
             }
             let pause = meanwhile(&self.waker);

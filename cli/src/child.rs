@@ -215,6 +215,12 @@ fn own_file() -> io::Result<PathBuf> {
     std::env::current_exe()
 }
 
+/// While there is no command, whoever is a child was started before this program, or lost its parent: the first
+/// process of a container gets all of those.
+pub(crate) fn bury_the_dead() {
+    while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
+}
+
 /// The number of a process that was just started.
 pub(crate) fn pid_of(child: &std::process::Child) -> io::Result<Pid> {
     let raw = i32::try_from(child.id()).ok().and_then(Pid::from_raw);

@@ -6,8 +6,6 @@ use std::io::{self, ErrorKind};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};
 
-use rustix::process::getpgrp;
-
 use crate::failure::{CANNOT_RUN, NOT_FOUND, USAGE, say};
 use crate::terminal;
 
@@ -20,7 +18,9 @@ pub(crate) fn main(mut words: impl Iterator<Item = OsString>) -> ExitCode {
         say("this word is for tenure's own use");
         return ExitCode::from(USAGE);
     };
-    terminal::hand_over(io::stdin(), getpgrp());
+    if let Some(group) = terminal::own_group() {
+        terminal::hand_over(io::stdin(), group);
+    }
     let error = Command::new(&program).args(words).exec();
     let (code, sentence) = explain(&program, &error);
     say(&sentence);

@@ -7,13 +7,20 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use rustix::process::geteuid;
 use tenure::Locks;
 use tenure::blocking::block_on;
 
-use crate::failure::{Failure, UNREACHABLE, say};
+use crate::failure::{Failure, REFUSED, UNREACHABLE, say};
 
 /// The environment's word for the store.
 pub(crate) const VARIABLE: &str = "TENURE_ON";
+
+/// The word for the store that the users of this machine share.
+const MACHINE: &str = "machine:";
+/// Where that is.
+const MACHINE_PATH: &str =
+    if cfg!(target_vendor = "apple") { "/var/db/tenure" } else { "/var/lib/tenure" };
 
 /// Options of URLs that name a file.
 const FILES: [&str; 3] = ["ca", "cert", "key"];
@@ -30,11 +37,11 @@ impl Address {
     /// The store's URL: from the command line, else from the environment, else the user's own.
     pub(crate) fn url(&self) -> Result<String, Failure> {
         if let Some(url) = &self.on {
-            return Ok(settled(url));
+            return named(url);
         }
         match env::var_os(VARIABLE).filter(|url| !url.is_empty()) {
             Some(url) => match url.into_string() {
-                Ok(url) => Ok(settled(&url)),
+                Ok(url) => named(&url),
                 Err(_) => Err(Failure::usage(format!("the URL in {VARIABLE} is not UTF-8"))),
             },
             None => own(),
@@ -78,6 +85,18 @@ impl Address {
     pub(crate) fn warn(&self, locks: &Locks) {
         let warnings = locks.guarantees().warnings.iter().filter(|_| !self.quiet);
         warnings.for_each(|warning| say(&format!("warning: {warning}")));
+        if let Some(user) = self.other_user().filter(|_| !self.quiet) {
+            say(&format!(
+                "warning: this store is root's own, and excludes nothing that {user} runs without sudo: name one \
+                 that both use, with --on machine: or in {VARIABLE}"
+            ));
+        }
+    }
+
+    /// Who uses `sudo`, and has a store of their own.
+    fn other_user(&self) -> Option<String> {
+        let user = env::var("SUDO_USER").ok().filter(|user| user != "root")?;
+        (!self.is_named() && geteuid().is_root()).then_some(user)
     }
 }
 
@@ -103,6 +122,24 @@ pub(crate) async fn open(url: &str) -> tenure::Result<Opened> {
         return Ok(Opened { locks: Locks::new(store), lifeline });
     }
     Ok(Opened { locks: tenure::connect(url).await?, lifeline: None })
+}
+
+/// The URL that somebody has named.
+fn named(url: &str) -> Result<String, Failure> {
+    if url != MACHINE {
+        return Ok(settled(url));
+    }
+    // Nobody but root can make it so that its users need not trust the first of them.
+    if Path::new(MACHINE_PATH).is_dir() {
+        return Ok(format!("file:{MACHINE_PATH}"));
+    }
+    Err(Failure::new(
+        REFUSED,
+        format!(
+            "this machine has no store yet that its users share: root makes it once, for a group whose members trust \
+             one another, as in: install -d -o root -g GROUP -m 2770 {MACHINE_PATH}"
+        ),
+    ))
 }
 
 /// The same URL, however the current directory changes: a command that is run may change it, and

@@ -4,9 +4,8 @@ use std::io::{self, IsTerminal as _};
 use std::os::fd::{AsFd, OwnedFd};
 
 use nix::sys::signal::{SigSet, Signal as Blocked};
-use rustix::process::{
-    Pid, Signal, getpgrp, getpid, getsid, kill_current_process_group, kill_process,
-};
+use nix::unistd;
+use rustix::process::{Pid, Signal, getpid, kill_current_process_group, kill_process};
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 
 use crate::bell::Bell;
@@ -16,7 +15,8 @@ use crate::screen::Screen;
 /// The terminal that controls this process, if there is one.
 pub(crate) struct Terminal {
     tty: Option<OwnedFd>,
-    own: Pid,
+    /// This process's own group; `None` if that is led from outside of this container.
+    own: Option<Pid>,
     /// The child has had it: it gets it again when the job is continued.
     lent: bool,
 }
@@ -24,13 +24,13 @@ pub(crate) struct Terminal {
 impl Terminal {
     pub(crate) fn find() -> Self {
         let tty = [of(io::stdin()), of(io::stdout()), of(io::stderr())];
-        Self { tty: tty.into_iter().flatten().next(), own: getpgrp(), lent: false }
+        Self { tty: tty.into_iter().flatten().next(), own: own_group(), lent: false }
     }
 
     /// Whether the child is to take the terminal before its first step: it is alone before it.
     /// One in a pipeline gets it when it asks, because another program there may be asking too.
     pub(crate) fn lend_at_start(&mut self) -> bool {
-        self.lent = Screen::is_interactive() && self.listens_to(self.own);
+        self.lent = Screen::is_interactive() && self.listens_to_own();
         self.lent
     }
 
@@ -38,7 +38,7 @@ impl Terminal {
     pub(crate) fn stopped(&mut self, child: &mut Child, signal: Signal, bell: &Bell) {
         let Some(group) = child.group() else { return };
         let asks = matches!(signal, Signal::TTIN | Signal::TTOU);
-        if asks && self.listens_to(self.own) {
+        if asks && self.listens_to_own() {
             // It wants the terminal, and the job has it.
             self.lent = true;
             self.give(group);
@@ -57,7 +57,7 @@ impl Terminal {
             // This process heard it too, and is over it.
             bell.forget(Signal::TSTP);
         }
-        if self.lent && self.listens_to(self.own) {
+        if self.lent && self.listens_to_own() {
             self.give(group);
         }
         child.signal(Signal::CONT);
@@ -66,8 +66,8 @@ impl Terminal {
     /// Gives the terminal back to this process's own group, if the child's group has it.
     fn take_back(&self, group: Pid) -> bool {
         let had_it = self.listens_to(group);
-        if had_it {
-            self.give(self.own);
+        if let Some(own) = self.own.filter(|_| had_it) {
+            self.give(own);
         }
         had_it
     }
@@ -83,6 +83,10 @@ impl Terminal {
 
     fn listens_to(&self, group: Pid) -> bool {
         self.tty.as_ref().is_some_and(|tty| tcgetpgrp(tty) == Ok(group))
+    }
+
+    fn listens_to_own(&self) -> bool {
+        self.own.is_some_and(|own| self.listens_to(own))
     }
 
     fn give(&self, group: Pid) {
@@ -120,7 +124,12 @@ pub(crate) fn stop_with_the_job() {
 
 /// The group of the session's leader has no shell above it that knows of jobs.
 fn has_no_shell() -> bool {
-    getsid(None).is_ok_and(|session| session == getpgrp())
+    unistd::getsid(None).is_ok_and(|session| session == unistd::getpgrp())
+}
+
+/// Zero is the number of a group that this process cannot see.
+pub(crate) fn own_group() -> Option<Pid> {
+    Pid::from_raw(unistd::getpgrp().as_raw())
 }
 
 fn of(stream: impl AsFd) -> Option<OwnedFd> {

@@ -10,3 +10,4 @@ mod pty;
 mod redis;
 mod run;
 mod terminal;
+mod users;

@@ -347,7 +347,8 @@ fn what_is_done_is_told_to_who_asks() {
 #[test]
 fn a_command_that_must_not_be_killed_is_not() {
     let store = Store::new();
-    let script = "echo pid $$ >>$LOG; while [ ! -e $LOG.end ]; do sleep 0.02; done; echo done >>$LOG";
+    let script =
+        "echo pid $$ >>$LOG; while [ ! -e $LOG.end ]; do sleep 0.02; done; echo done >>$LOG";
     let words = ["run", "k", "--on-lost", "warn", "--", "sh", "-c", script];
     // It was broken, and its place is kept until it has ended.
     let run = store.start(&words);
