@@ -25,6 +25,7 @@ mod unix {
     use std::thread::{self, Thread};
     use std::time::{Duration, Instant, SystemTime};
 
+    use rustix::time::{ClockId, clock_gettime};
     use tenure_core::{Engine, Key, Leave, Patience, Share, Standing, Ticket, TicketId};
     use tenure_file::FileStore;
 
@@ -46,6 +47,7 @@ mod unix {
             say("join and leave, one key", ROUNDS, || free(&store, 1));
         }
         say("join and leave, 10 000 keys", ROUNDS, || free(&store, 10_000));
+        longest(&store);
         say("pipe, one hop", HOPS * 2, ping_pong);
         for _ in 0..3 {
             say("a turn of two processes: join again, hand over", HOPS * 2, || {
@@ -57,10 +59,49 @@ mod unix {
         std::fs::remove_dir_all(&dir).unwrap();
     }
 
+    /// Says how long one took, and how much of a processor it used: on a busy machine only that counts.
     fn say(what: &str, count: u32, work: impl FnOnce()) {
-        let start = Instant::now();
+        let (start, before) = (Instant::now(), used(ClockId::ProcessCPUTime));
         work();
-        println!("{what:<48} {:>9.2} µs", start.elapsed().as_secs_f64() * 1e6 / f64::from(count));
+        let one = |time: Duration| time.as_secs_f64() * 1e6 / f64::from(count);
+        let after = used(ClockId::ProcessCPUTime);
+        let (took, used) = (one(start.elapsed()), one(after.saturating_sub(before)));
+        println!("{what:<48} {took:>9.2} µs {used:>9.2} µs of a processor");
+    }
+
+    fn used(clock: ClockId) -> Duration {
+        let time = clock_gettime(clock);
+        Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap())
+    }
+
+    /// The longest verbs of a million, by the clock and by what they used of a processor.
+    fn longest(store: &FileStore) {
+        let owner: Arc<str> = "bench".into();
+        let key = Key::new("longest").unwrap();
+        let (mut took, mut uses) = (Vec::new(), Vec::new());
+        let mut timed = |verb: &mut dyn FnMut()| {
+            let (start, before) = (Instant::now(), used(ClockId::ThreadCPUTime));
+            verb();
+            took.push(start.elapsed());
+            uses.push(used(ClockId::ThreadCPUTime).saturating_sub(before));
+        };
+        for _ in 0..500_000 {
+            let ticket = ticket(key.clone(), owner.clone());
+            timed(&mut || {
+                block_on(store.join(&ticket, Patience::NoWait)).unwrap().unwrap();
+            });
+            timed(&mut || {
+                block_on(store.leave(&ticket, Leave::Now)).unwrap();
+            });
+        }
+        for (what, times) in [("took", &mut took), ("used", &mut uses)] {
+            times.sort_unstable();
+            let us = |at: usize| times[at].as_secs_f64() * 1e6;
+            let (p50, p9999, last) = (us(500_000), us(999_900), us(999_999));
+            println!(
+                "a million verbs {what}: p50 {p50:.1} µs, p99.99 {p9999:.0} µs, longest {last:.0} µs"
+            );
+        }
     }
 
     fn floor(path: &Path) {

@@ -11,18 +11,15 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use crate::os::dir::{FileId, look_at};
-use crate::os::flock::{self, Haste};
+use crate::os::flock;
 use crate::watchers::lock;
 
 use listener::Listener;
 
 /// A thread that only waits needs little room.
 const STACK_BYTES: usize = 128 * 1024;
-/// The kernel tells that a file was closed a moment before it lets go of the lock.
-const LETS_GO_WITHIN: Duration = Duration::from_secs(1);
 
 /// Called from a thread of its own, once.
 type Died = Box<dyn FnOnce() + Send>;
@@ -61,8 +58,9 @@ pub(crate) fn watch(path: &Path, file: &Arc<File>, died: Died) -> io::Result<Vig
     if let Some(watched) = deaths.watched.get_mut(&id) {
         watched.wanted.push((number, died));
     } else {
-        let mark = deaths.begin(path, id, file)?;
-        let watched = Watched { file: file.clone(), wanted: vec![(number, died)], mark };
+        let mut watched = Watched { file: file.clone(), wanted: vec![(number, died)], mark: None };
+        let mark = deaths.begin(path, id, &watched.file)?;
+        watched.mark = mark;
         deaths.watched.insert(id, watched);
         if let (Some(mark), Some(listener)) = (mark, &deaths.listener)
             && flock::is_free(file)
@@ -118,10 +116,6 @@ impl Deaths {
         self.asleep.insert(id);
         Ok(())
     }
-
-    fn marked(&self, mark: i32) -> Option<FileId> {
-        self.watched.iter().find(|(_, watched)| watched.mark == Some(mark)).map(|(id, _)| *id)
-    }
 }
 
 fn tell(id: FileId) {
@@ -141,11 +135,15 @@ fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
 mod listener {
     use std::mem::MaybeUninit;
     use std::os::fd::OwnedFd;
+    use std::time::{Duration, Instant};
 
     use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 
-    use super::{Arc, DEATHS, FileId, Haste, Instant, LETS_GO_WITHIN, Path};
-    use super::{flock, io, lock, spawn, tell};
+    use super::{Arc, DEATHS, FileId, Path, flock, io, lock, spawn, tell};
+    use crate::os::flock::Haste;
+
+    /// The kernel tells that a file was closed a moment before it lets go of the lock.
+    const LETS_GO_WITHIN: Duration = Duration::from_secs(1);
 
     /// One for a process, with one thread.
     pub(super) struct Listener(OwnedFd);
@@ -184,8 +182,7 @@ mod listener {
                     }
                     Ok(event) => {
                         let over = event.events().contains(ReadFlags::IGNORED);
-                        let marked = lock(&DEATHS).marked(event.wd());
-                        if let Some(id) = marked {
+                        if let Some(id) = marked(event.wd()) {
                             look(id, over);
                         }
                     }
@@ -203,6 +200,11 @@ mod listener {
                 }
             }
         }
+    }
+
+    fn marked(mark: i32) -> Option<FileId> {
+        let deaths = lock(&DEATHS);
+        deaths.watched.iter().find(|(_, it)| it.mark == Some(mark)).map(|(id, _)| *id)
     }
 
     /// Tells of the death, if it was one. `over`: the kernel tells no more of this file.
