@@ -1,8 +1,12 @@
 //! The number of a ticket, and its life: what a majority knows.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tenure_core::wrap::AnyEngine;
+use tenure_conformance::fault::{Distant, Network, Spied, Verb, Weather};
+use tenure_conformance::sim::World;
+use tenure_core::wrap::{AnyEngine, Quorum};
 use tenure_core::*;
 
 use super::moody::Mood;
@@ -63,4 +67,62 @@ fn a_clock_that_is_a_day_ahead_is_told() {
             assert_eq!(one.keys("").await.unwrap(), [key()], "a comparison leaves nothing behind");
         });
     }
+}
+
+/// Clients of three stores behind networks that take up to `delay` each way, and how often the stores are renewed.
+fn far(world: &World, delay: Duration, clients: usize) -> (Vec<Quorum>, Arc<AtomicUsize>) {
+    let renewals = Arc::new(AtomicUsize::new(0));
+    let memories: Vec<_> = (0..3).map(|_| Memory::with_clock((*world.store()).clone())).collect();
+    let client = |_| {
+        let host = world.process();
+        let stores = memories.iter().map(|memory| {
+            let renewals = renewals.clone();
+            let spied = Spied::new(memory.clone(), move |asked| {
+                renewals.fetch_add(usize::from(asked.verb == Verb::Renew), Ordering::Relaxed);
+            });
+            let network = Network::new(Weather { delay, ..Weather::STILL });
+            AnyEngine::new(Distant::new(
+                spied,
+                world.store(),
+                host.clone(),
+                network,
+                Duration::from_secs(1),
+            ))
+        });
+        Quorum::new(stores, host.clone(), Duration::from_secs(1)).unwrap()
+    };
+    ((0..clients).map(client).collect(), renewals)
+}
+
+#[test]
+fn stores_far_away_agree_on_a_number_at_once() {
+    World::run(1, async |world| {
+        let (clients, renewals) = far(&world, Duration::from_millis(20), 1);
+        for round in 0..50 {
+            let mine = ticket();
+            hold(&clients[0], &mine).await;
+            clients[0].leave(&mine, Leave::Now).await.unwrap();
+            world.store().sleep(Duration::from_millis(60)).await;
+            if round == 4 {
+                renewals.store(0, Ordering::Relaxed);
+            }
+        }
+        let written_back = renewals.load(Ordering::Relaxed) / 3;
+        assert!(written_back <= 5, "{written_back} of 45 numbers were written back");
+    });
+}
+
+#[test]
+fn clients_who_alternate_do_not_drive_the_numbers_away_from_the_clock() {
+    World::run(1, async |world| {
+        let (clients, _) = far(&world, Duration::from_micros(100), 2);
+        let mut ahead = 0;
+        for client in clients.iter().cycle().take(4000) {
+            let mine = ticket();
+            let number = hold(client, &mine).await.number;
+            ahead = number.saturating_sub(world.store().wall_us());
+            client.leave(&mine, Leave::Now).await.unwrap();
+        }
+        assert!(ahead < 100_000, "after 4,000 tickets the numbers are {ahead} µs ahead");
+    });
 }

@@ -68,7 +68,8 @@ impl FileStore {
     ///
     /// A session that ends by itself, by a drop of its value, ends whoever has a lifeline.
     pub fn lifeline(&self) -> Result<OwnedFd> {
-        let failed = |error| refused("duplicate the session of", self.store.ground.root.path(), error);
+        let failed =
+            |error| refused("duplicate the session of", self.store.ground.root.path(), error);
         self.store.ground.session.lifeline().map_err(failed)
     }
 }

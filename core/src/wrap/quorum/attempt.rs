@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::book::{Known, Stage};
+use super::numbers::Way;
 use super::owed::Owed;
 use super::poll::Poll;
 use super::{Quorum, held};
@@ -26,7 +27,9 @@ impl Quorum {
             granted >= majority || busy > attempt.len() - majority
         };
         let joins = attempt.iter().map(|owed| owed.clone().join(Patience::NoWait));
+        let mut way = Way::begins(&*self.host);
         let poll = self.stores.carry(decided, joins).await;
+        way.ends(&*self.host);
         let granted: Vec<&Place> = poll.answers().flatten().collect();
         if granted.len() < majority {
             return poll.enough_answers(majority).map(|_| None);
@@ -37,7 +40,7 @@ impl Quorum {
         if granted.iter().filter(|place| place.number == number).count() < majority {
             self.write_back(&asked, number).await?;
         }
-        self.numbers.learn(&*self.host, &asked, number);
+        self.numbers.learn(&way, &asked, number);
         // Where its owner has left meanwhile, or another try came first, this one leaves again.
         let mut tickets = self.tickets();
         let Some(Known { stage: stage @ Stage::Trying(_), .. }) = tickets.get_mut(&ticket.id)

@@ -9,8 +9,11 @@ use super::stores::Stores;
 use crate::wrap::AnyEngine;
 use crate::{Host, Key, NUMBER_MAX, Patience, Share, Ticket, TicketId};
 
-/// Numbers are proposed this far ahead of the last that was seen.
-const LEAD_US: u64 = 1_000;
+/// Numbers are proposed this far ahead of what the stores' clocks will say when they are asked. More would
+/// drive the numbers of two clients who alternate away from the clock.
+const LEAD_US: u64 = 100;
+/// A way to the stores that takes longer than this is not believed: this process stood still.
+const WAY_US_MAX: u64 = 1_000_000;
 /// What only asks for the time leaves by itself after this, if it does not leave before.
 const CLOCK_TTL: Duration = Duration::from_secs(10);
 
@@ -26,15 +29,36 @@ impl Numbers {
     }
 
     /// The stores gave this number: where it is above the one that was proposed, they are further ahead.
-    pub(super) fn learn(&self, host: &dyn Host, asked: &Ticket, number: u64) {
+    ///
+    /// A store's clock goes on while a proposal is on its way to it. So the time counts from before the
+    /// question, and the whole way there and back is added.
+    pub(super) fn learn(&self, way: &Way, asked: &Ticket, number: u64) {
         let mut ahead = self.ahead();
         if ahead.is_none() || number > asked.floor {
-            *ahead = Some(number.saturating_sub(now_us(host)).saturating_add(LEAD_US));
+            let took = way.heard_us.saturating_sub(way.asked_us).min(WAY_US_MAX);
+            *ahead = Some(number.saturating_sub(way.asked_us).saturating_add(took + LEAD_US));
         }
     }
 
     fn ahead(&self) -> MutexGuard<'_, Option<u64>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// When the stores were asked, and when enough of them had answered.
+pub(super) struct Way {
+    asked_us: u64,
+    heard_us: u64,
+}
+
+impl Way {
+    pub(super) fn begins(host: &dyn Host) -> Self {
+        let asked_us = now_us(host);
+        Self { asked_us, heard_us: asked_us }
+    }
+
+    pub(super) fn ends(&mut self, host: &dyn Host) {
+        self.heard_us = now_us(host);
     }
 }
 
