@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -84,7 +84,8 @@ impl Silent {
 
     async fn nothing<T>(&self) -> Result<T> {
         self.1.fetch_add(1, Ordering::Relaxed);
-        host().sleep(Self::ANSWERS_WITHIN).await;
+        static HOST: LazyLock<Arc<dyn Host>> = LazyLock::new(host);
+        HOST.sleep(Self::ANSWERS_WITHIN).await;
         Err(Error::unavailable("nobody answers"))
     }
 }
@@ -377,4 +378,18 @@ fn a_traced_engine_counts_waits_holds_renewals_losses_and_hand_overs() {
     ];
     let expected: Vec<_> = expected.map(|(name, count)| (name.to_owned(), count)).into();
     assert_eq!(counters, expected);
+}
+
+#[test]
+fn a_hosted_engine_answers_all_callers_within_the_one_time() {
+    let engine = Silent(Memory::new(), 0.into());
+    let hosted = Hosted::of(host(), engine);
+    let key = Key::new("a").unwrap();
+    let began = std::time::Instant::now();
+    block_on(futures_util::future::join_all((0..3000).map(|_| hosted.line(&key))));
+    let took = began.elapsed();
+    assert!(
+        took < hosted.profile().answers_within * 3,
+        "the last one had its answer after {took:?}"
+    );
 }

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use futures_util::future::{Either, select};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::event::{Cursor, News, Scope};
 use crate::{
@@ -80,7 +80,28 @@ impl<E: Engine> Hosted<E> {
         if (self.in_place)(&self.engine) {
             return verb.await;
         }
-        let room = self.room.clone().acquire_owned().await.map_err(|_| gone())?;
+        if let Ok(room) = self.room.clone().try_acquire_owned() {
+            return self.ask_in(room, verb).await;
+        }
+        // Whoever has to wait for room has no more time than the others.
+        let asked = async {
+            let room = self.room.clone().acquire_owned().await.map_err(|_| gone())?;
+            self.ask_in(room, verb).await
+        };
+        let within = self.engine.profile().answers_within;
+        match select(pin!(asked), self.host.sleep(within)).await {
+            Either::Left((outcome, _)) => outcome,
+            Either::Right(_) => Err(Error::unavailable(format!(
+                "so much is asked of the store that it had no answer to this within {within:?}"
+            ))),
+        }
+    }
+
+    async fn ask_in<T: Send + 'static>(
+        &self,
+        room: OwnedSemaphorePermit,
+        verb: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
         carry_out(&*self.host, async move {
             let outcome = verb.await;
             drop(room);
