@@ -32,6 +32,7 @@ struct Shared {
     asked: AtomicUsize,
     /// No ticket of this store lives longer, as far as it tells.
     life_max: Mutex<Duration>,
+    breaks: std::sync::atomic::AtomicBool,
 }
 
 impl Moody {
@@ -42,6 +43,7 @@ impl Moody {
             moods: Mutex::default(),
             asked: AtomicUsize::new(0),
             life_max: Mutex::new(Duration::MAX),
+            breaks: std::sync::atomic::AtomicBool::new(false),
         }))
     }
 
@@ -68,6 +70,22 @@ impl Moody {
 
     pub(crate) fn tells_lives_up_to(&self, life_max: Duration) {
         *self.0.life_max.lock().unwrap() = life_max;
+    }
+
+    /// Whoever joins is told to leave right after.
+    pub(crate) fn is_broken_as_it_joins(&self) {
+        self.0.breaks.store(true, Ordering::Relaxed);
+    }
+
+    /// Everybody leaves.
+    pub(crate) async fn loses_tickets(&self) {
+        self.0.breaks.store(false, Ordering::Relaxed);
+        let memory = self.memory();
+        for key in memory.keys("").await.unwrap() {
+            for (ticket, _) in memory.line(&key).await.unwrap() {
+                memory.leave(&ticket, Leave::Now).await.unwrap();
+            }
+        }
     }
 
     /// How many verbs it was asked for.
@@ -116,7 +134,11 @@ impl Engine for Moody {
     }
 
     async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
-        Ok(self.told(self.heed(Verb::Join).await?.join(ticket, patience).await?))
+        let joined = self.heed(Verb::Join).await?.join(ticket, patience).await?;
+        if self.0.breaks.load(Ordering::Relaxed) {
+            self.memory().leave(ticket, Leave::Soon).await?;
+        }
+        Ok(self.told(joined))
     }
 
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {

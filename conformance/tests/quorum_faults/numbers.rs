@@ -126,3 +126,26 @@ fn clients_who_alternate_do_not_drive_the_numbers_away_from_the_clock() {
         assert!(ahead < 100_000, "after 4,000 tickets the numbers are {ahead} µs ahead");
     });
 }
+
+#[test]
+fn a_store_that_was_told_to_let_it_go_does_not_know_the_number() {
+    play(3, async |stage| {
+        // The first store is far ahead, the last one cannot be reached.
+        let ahead = Ticket { floor: 1 << 52, ..ticket() };
+        let store = stage.stores[0].memory();
+        store.join(&ahead, Patience::NoWait).await.unwrap().unwrap();
+        store.leave(&ahead, Leave::Now).await.unwrap();
+        stage.stores[2].is(Mood::Fails);
+        // Between its joining and the number being written back, somebody breaks it.
+        stage.stores[1].is_broken_as_it_joins();
+        let first = ticket();
+        let joined = stage.client().join(&first, Patience::NoWait).await;
+        let Ok(Some(place)) = joined else { return };
+        stage.stores[1].memory().leave(&first, Leave::Now).await.unwrap();
+        stage.stores[2].is(Mood::Well);
+        stage.stores[1].loses_tickets().await;
+        stage.stores[0].is(Mood::Fails);
+        let next = hold(&stage.client(), &ticket()).await.number;
+        assert!(next > place.number, "{next} came after {}", place.number);
+    });
+}

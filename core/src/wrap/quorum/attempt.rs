@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::ask::kept;
 use super::book::{Known, Stage};
 use super::numbers::Way;
 use super::owed::Owed;
@@ -56,7 +57,8 @@ impl Quorum {
     async fn write_back(&self, asked: &Ticket, number: u64) -> Result<()> {
         let poll = self.renew_everywhere(Ticket { floor: number, ..asked.clone() }).await;
         let majority = self.stores.majority();
-        if poll.answers().flatten().count() >= majority {
+        // A store that was told to let the ticket go changes nothing about it any more.
+        if kept(&poll).count() >= majority {
             return Ok(());
         }
         Err(poll.too_few("took down the number", majority))
