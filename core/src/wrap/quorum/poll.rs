@@ -1,6 +1,7 @@
 //! One question to every store at once, and how each of them answered.
 
 use std::fmt::Write as _;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,6 +77,13 @@ pub(super) fn late(patience: Duration) -> Error {
     Error::unavailable(format!("no answer within {patience:?}"))
 }
 
+/// What a store is asked. One that panics over it must not end what others are asked, nor the keeping of those
+/// who share this quorum.
+pub(super) async fn contained<T>(verb: impl Future<Output = Result<T>>) -> Result<T> {
+    let outcome = AssertUnwindSafe(verb).catch_unwind().await;
+    outcome.unwrap_or_else(|_panic| Err(Error::unavailable("its engine panicked")))
+}
+
 /// The verbs that are under way, by the store that was asked, and the end of their time.
 struct Asked<T: Send + 'static> {
     verbs: FuturesUnordered<Boxed<(usize, Result<T>)>>,
@@ -91,7 +99,7 @@ impl<T: Send + 'static> Asked<T> {
         let told = |(node, verb): (usize, F)| -> Boxed<(usize, Result<T>)> {
             let board = board.clone();
             Box::pin(async move {
-                let outcome = verb.await;
+                let outcome = contained(verb).await;
                 board.write(node, outcome.as_ref().err());
                 (node, outcome)
             })

@@ -12,7 +12,7 @@ use futures_util::future::{Either, select};
 
 use super::book::Known;
 use super::owed::Owed;
-use super::poll::late;
+use super::poll::{contained, late};
 use super::stores::Node;
 use super::{Quorum, trying};
 use crate::{Engine as _, Patience, Place, Result, Standing, Ticket, TicketId, Time, Wake};
@@ -191,7 +191,7 @@ impl Quorum {
 
     /// What one store is asked, and has its time to answer.
     pub(super) async fn in_time<T>(&self, verb: impl Future<Output = Result<T>>) -> Result<T> {
-        match select(std::pin::pin!(verb), self.host.sleep(self.patience)).await {
+        match select(std::pin::pin!(contained(verb)), self.host.sleep(self.patience)).await {
             Either::Left((outcome, _)) => outcome,
             Either::Right(_) => Err(late(self.patience)),
         }
