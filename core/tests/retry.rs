@@ -132,3 +132,14 @@ fn an_attempt_that_comes_in_after_its_owner_was_told_that_it_is_busy_leaves_agai
     block_on(locks.into_inner().close());
     assert!(other.line("a").unwrap().is_empty(), "a ghost holds the lock");
 }
+
+#[test]
+fn an_attempt_that_comes_in_after_its_owner_has_left_leaves_again() {
+    let (locks, other) = locks([Act::ComesLate, Act::Answers]);
+    let guard = locks.mutex("a").ttl(Duration::from_secs(1)).lock().unwrap();
+    // Only now the first attempt arrives.
+    guard.release().unwrap();
+    locks.settled();
+    block_on(locks.into_inner().close());
+    assert!(other.line("a").unwrap().is_empty(), "a ghost holds the lock");
+}

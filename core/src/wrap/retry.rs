@@ -1,8 +1,9 @@
 //! An engine that asks again where the answer was lost: twice is once.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
@@ -12,11 +13,13 @@ use crate::event::{Cursor, News, Scope};
 use crate::sweep::{Sweeper, Trace};
 use crate::{
     Engine, Error, Host, Key, Leave, Left, Patience, Place, Profile, Result, Standing, Tally,
-    Ticket, Time, Wake, Window,
+    Ticket, TicketId, Time, Wake, Window,
 };
 
 /// This part of the time is left for telling that it is over.
 const TELLING: u32 = 16;
+/// So many tickets are remembered of which an earlier attempt may come in yet.
+const DOUBTFUL_MAX: usize = 65_536;
 
 /// Sends a verb again when its outcome is unknown, a few times, with growing pauses, for at most twice the time
 /// that one attempt may take.
@@ -42,6 +45,8 @@ pub struct Retry<E> {
     host: Arc<dyn Host>,
     /// Takes out what an attempt that was not answered may still put into a line.
     sweeper: Arc<Sweeper>,
+    /// The tickets that are in, and of which an earlier attempt to join was not answered.
+    doubtful: Mutex<HashMap<TicketId, Time>>,
     times: u32,
     pause: Duration,
     /// The longest that all attempts take together.
@@ -54,7 +59,7 @@ impl<E: Engine> Retry<E> {
         let within = engine.profile().answers_within.saturating_mul(2);
         let engine = Arc::new(engine);
         let sweeper = Sweeper::new(AnyEngine::sharing(engine.clone()), host.clone());
-        Self { engine, host, sweeper, times, pause, within }
+        Self { engine, host, sweeper, doubtful: Mutex::default(), times, pause, within }
     }
 
     /// The engine itself.
@@ -95,6 +100,24 @@ impl<E: Engine> Retry<E> {
         outcome
     }
 
+    /// What an earlier attempt puts into the line is this ticket, for as long as it is there; once it has left, it
+    /// would be nobody's.
+    fn doubt(&self, ticket: &Ticket) {
+        let now = self.host.now();
+        let mut doubtful = self.doubtful();
+        if doubtful.len() >= DOUBTFUL_MAX {
+            // Who comes late comes soon, if at all.
+            doubtful.retain(|_, until| !now.has_reached(*until));
+        }
+        if doubtful.len() < DOUBTFUL_MAX {
+            doubtful.insert(ticket.id, now.plus(self.within.max(ticket.ttl)));
+        }
+    }
+
+    fn doubtful(&self) -> MutexGuard<'_, HashMap<TicketId, Time>> {
+        self.doubtful.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The same for what changes a line. If an attempt was not answered, a later one that is refused says
     /// nothing about it: the outcome stays unknown.
     async fn change<T, F: Future<Output = Result<T>>>(
@@ -128,9 +151,11 @@ impl<E: Engine> Engine for Retry<E> {
     async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
         self.change(|before| async move {
             let joined = self.engine.join(ticket, patience).await;
-            if before > 0 && matches!(joined, Ok(None)) {
+            match &joined {
                 // Its owner goes away, and an earlier attempt may come in yet.
-                self.sweeper.give_back(ticket.clone(), Trace::Joining);
+                Ok(None) if before > 0 => self.sweeper.give_back(ticket.clone(), Trace::Joining),
+                Ok(Some(_)) if before > 0 => self.doubt(ticket),
+                _ => {}
             }
             joined
         })
@@ -142,13 +167,20 @@ impl<E: Engine> Engine for Retry<E> {
     }
 
     async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
-        self.change(|before| async move {
+        let left = self.change(|before| async move {
             match self.engine.leave(ticket, how).await {
                 Ok(Left::Absent) if before > 0 => Ok(Left::Unsure),
                 answer => answer,
             }
-        })
-        .await
+        });
+        let left = left.await;
+        let is_out =
+            matches!(left, Ok(Left::Holding | Left::Waiting | Left::Absent | Left::Unsure));
+        if is_out && self.doubtful().remove(&ticket.id).is_some() {
+            // It was in by a later attempt, and an earlier one may come in yet.
+            self.sweeper.give_back(ticket.clone(), Trace::Joining);
+        }
+        left
     }
 
     async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
