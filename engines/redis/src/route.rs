@@ -279,10 +279,10 @@ impl Route<'_> {
             return Ok(());
         }
         Err(Error::unavailable(format!(
-            "{count} replicas of {} took it down within {:?}, and {} were asked for",
+            "only {count} of the {} required replicas of {} confirmed the ticket within {:?}",
+            settings.acks,
             settings.place,
-            patience(settings),
-            settings.acks
+            patience(settings)
         )))
     }
 }

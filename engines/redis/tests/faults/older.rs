@@ -288,7 +288,7 @@ fn a_number_of_a_sequence_counts_once_replicas_have_it() {
         }
         replica.freeze().unwrap();
         let unsure = locks.sequence("a").next().await;
-        assert_refused(unsure, Kind::Unavailable, &["1 were asked for"]);
+        assert_refused(unsure, Kind::Unavailable, &["of the 1 required replicas"]);
         assert!(locks.sequence("a").last().await.unwrap() >= newest, "a look asks for nothing");
         master.kill().unwrap();
         replica.thaw().unwrap();

@@ -97,7 +97,7 @@ fn a_new_connection_acknowledges_nothing_that_went_over_an_old_one() {
         let wire = Wire::to_owner_of(&head("a")).await;
         let store = store(&(wire.url() + "?acks=1")).await;
         let own = ticket("a", LONG);
-        let told = ["0 replicas", "1 were asked for"];
+        let told = ["only 0 of the 1 required replicas"];
         assert_refused(store.join(&own, Patience::Wait).await, Kind::Unavailable, &told);
         // On a connection that has written nothing, WAIT counts every replica that there is.
         for words in ["EVALSHA", "WAIT"] {
