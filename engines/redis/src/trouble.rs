@@ -58,7 +58,7 @@ pub(crate) fn error(settings: &Settings, trouble: &RedisError) -> Error {
             Error::unavailable(server("has fewer replicas than it must have to take tickets"))
         }
         Some(CLUSTERLESS) => Error::invalid(server(
-            "is none, for a server there is not in cluster mode: write redis:// for a single one",
+            "has a server that is not in cluster mode: write redis:// for a single server",
         )),
         Some("CLUSTERDOWN" | "TRYAGAIN" | "MOVED" | "ASK") if is_one(place) => {
             Error::invalid(server("is a part of a cluster: write redis+cluster:// for it"))
@@ -214,7 +214,8 @@ mod tests {
         let with = refused("ERR This instance has cluster support disabled");
         let error = super::error(&cluster, &with);
         assert_eq!(error.kind(), Kind::Invalid, "{error}");
-        assert!(error.to_string().contains("write redis://"), "{error}");
+        let sentence = "the cluster of h:6379 has a server that is not in cluster mode: write redis://";
+        assert!(error.to_string().starts_with(sentence), "{error}");
     }
 
     #[test]
