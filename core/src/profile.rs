@@ -42,7 +42,7 @@ pub struct Profile {
     pub warnings: Vec<String>,
     /// How much of a ttl the store's own rounding may eat.
     pub rounding: Duration,
-    /// The longest that any verb but a watch takes, whatever the store does: a silent store is
+    /// The longest that any verb but `watch`, `events` and `close` takes, whatever the store does: a silent store is
     /// [`Unavailable`](crate::Kind::Unavailable) then.
     pub answers_within: Duration,
     /// Its verbs are quick calls that never wait for a network: they are made in place, without a
