@@ -7,7 +7,8 @@ use crate::{Engine as _, Error, Locks, NUMBER_MAX, Result};
 /// Numbers 1, 2, 3, … that nobody else gets. Made by [`Locks::sequence`].
 ///
 /// **Not promised**: that there are no gaps. A number that was given and not used is gone, and where an
-/// answer was lost the next one may skip some. None is ever given twice.
+/// answer was lost the next one may skip some. None is given twice, as long as the store keeps its data: a store
+/// that comes back with older data gives the numbers since then again.
 ///
 /// ```
 /// use tenure_core::{Locks, Memory};

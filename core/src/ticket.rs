@@ -224,9 +224,9 @@ pub fn served(taken_ahead: u64, share: Share) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum Standing {
-    /// Not yet.
+    /// The ticket is not served yet.
     Waiting,
-    /// It is, until it leaves.
+    /// The ticket is served, and stays so until it leaves.
     Holding,
 }
 
