@@ -199,6 +199,7 @@ pub(crate) fn myself() -> io::Result<Command> {
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
+#[allow(clippy::unnecessary_wraps, reason = "elsewhere it can fail")]
 fn own_file() -> io::Result<PathBuf> {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt as _;

@@ -12,8 +12,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::process::CommandExt as _;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -308,29 +307,10 @@ impl Keeper {
     }
 }
 
-impl Task {
-    fn spawn(&self, stdin: Stdio) -> io::Result<std::process::Child> {
-        let What::Run { words, with_terminal } = &self.what else {
-            return Err(io::ErrorKind::InvalidInput.into());
-        };
-        let mut command = if *with_terminal {
-            let mut command = crate::child::myself()?;
-            command.arg(shim::WORD).args(words);
-            command
-        } else {
-            let mut command = Command::new(&words[0]);
-            command.args(&words[1..]);
-            command
-        };
-        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
-        command.stdin(stdin).process_group(0).spawn()
-    }
-}
-
-/// Starts the command as the leader of its own group; `None` if it cannot be, which is told.
+/// Starts the command; `None` if it cannot be, which is told.
 fn start(task: &Task, stdin: Option<OwnedFd>, leash: &Leash) -> io::Result<Option<Pid>> {
-    let spawned = task.spawn(stdin.map_or_else(Stdio::null, Stdio::from));
-    match spawned {
+    let stdin = stdin.ok_or(io::ErrorKind::InvalidData)?;
+    match task.spawn(stdin) {
         Ok(child) => {
             let group = pid_of(&child)?;
             leash.say(Said::Started(group));

@@ -18,11 +18,15 @@ pub(crate) fn held(key: &str, token: u64) -> String {
     if !held.is_empty() {
         held.push(' ');
     }
-    let _infallible = write!(held, "{token}:");
-    for byte in key.bytes() {
-        let _infallible = write!(held, "{byte:02x}");
-    }
+    let _infallible = write!(held, "{token}:{}", hex(key));
     held
+}
+
+fn hex(key: &str) -> String {
+    key.bytes().fold(String::new(), |mut hex, byte| {
+        let _infallible = write!(hex, "{byte:02x}");
+        hex
+    })
 }
 
 /// Refuses what could only be had once a run around this one has ended.
@@ -56,7 +60,7 @@ pub(crate) fn refuse(
 
 /// The tokens under which a key is held.
 fn tokens(held: &str, key: &str) -> Vec<u64> {
-    let hex: String = key.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let hex = hex(key);
     let entries = held.split(' ').filter_map(|entry| entry.split_once(':'));
     entries.filter(|(_, of)| *of == hex).filter_map(|(token, _)| token.parse().ok()).collect()
 }

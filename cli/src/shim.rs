@@ -1,24 +1,35 @@
-//! The first moment of a command in a terminal: this program again, which takes the terminal and then becomes the
-//! command.
+//! The first moment of some commands: this program again, which takes the terminal and then becomes the command.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};
 
+use crate::child::myself;
 use crate::failure::{CANNOT_RUN, NOT_FOUND, USAGE, say};
 use crate::terminal;
 
 /// The word that makes this program a shim.
 pub(crate) const WORD: &str = "--become";
+/// Take the terminal first.
+pub(crate) const WITH_TERMINAL: &str = "with-terminal";
+/// Leave the terminal alone.
+pub(crate) const WITHOUT_TERMINAL: &str = "without-terminal";
 
-/// `--become CMD…`.
+/// A shim that becomes this command.
+pub(crate) fn command(terminal: &str, words: &[OsString]) -> io::Result<Command> {
+    let mut command = myself()?;
+    command.args([WORD, terminal]).args(words);
+    Ok(command)
+}
+
+/// `--become with-terminal|without-terminal CMD…`.
 pub(crate) fn main(mut words: impl Iterator<Item = OsString>) -> ExitCode {
-    let Some(program) = words.next() else {
+    let (Some(terminal), Some(program)) = (words.next(), words.next()) else {
         say("this word is for tenure's own use");
         return ExitCode::from(USAGE);
     };
-    if let Some(group) = terminal::own_group() {
+    if let Some(group) = terminal::own_group().filter(|_| terminal == WITH_TERMINAL) {
         terminal::hand_over(io::stdin(), group);
     }
     let error = Command::new(&program).args(words).exec();

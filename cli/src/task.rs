@@ -1,9 +1,16 @@
 //! A task is what a keeper is given: a command to run, or one to watch over that runs already.
 
 use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command};
 
+use rustix::io::Errno;
 use rustix::process::Pid;
+
+use crate::shim;
 
 /// The variables by which the processes of a command are known.
 pub(crate) const KEY: &str = "TENURE_KEY";
@@ -84,6 +91,30 @@ impl Task {
     pub(crate) fn marks(&self) -> Vec<Vec<u8>> {
         let own = self.variables.iter().filter(|(name, _)| name == KEY || name == TOKEN);
         own.map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat()).collect()
+    }
+
+    /// Starts the command as the leader of its own group.
+    pub(crate) fn spawn(&self, stdin: impl AsFd) -> io::Result<Child> {
+        let What::Run { words, with_terminal } = &self.what else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let start = |mut command: Command| {
+            let stdin = stdin.as_fd().try_clone_to_owned()?;
+            let variables = self.variables.iter().map(|(name, value)| (name, value));
+            command.envs(variables).stdin(stdin).process_group(0).spawn()
+        };
+        if *with_terminal {
+            return start(shim::command(shim::WITH_TERMINAL, words)?);
+        }
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
+        match start(command) {
+            // A script that does not say what runs it. A shell does, if it is executed as the C library does it.
+            Err(error) if error.raw_os_error() == Some(Errno::NOEXEC.raw_os_error()) => {
+                start(shim::command(shim::WITHOUT_TERMINAL, words)?)
+            }
+            outcome => outcome,
+        }
     }
 
     /// The command itself.

@@ -57,8 +57,20 @@ fn a_line_tells_when_its_leases_end() {
     let _waiter = store.start(&["run", "k", "--permits", "3/3", "--", "sleep", "600"]);
     store.line_has("k", 2);
     let line = store.line("k");
-    let names =
-        ["key", "id", "token", "standing", "ahead", "take", "of", "owner", "note", "expires_in_ms"];
+    let names = [
+        "key",
+        "id",
+        "token",
+        "standing",
+        "ahead",
+        "take",
+        "of",
+        "owner",
+        "note",
+        "expires_in_ms",
+        "kind",
+        "leaving",
+    ];
     assert_eq!(fields(&line[0]), names);
     assert_eq!((field(&line[0], "standing"), field(&line[0], "note")), ("holding", "mine"));
     assert_eq!((field(&line[1], "standing"), field(&line[1], "ahead")), ("waiting", "2"));
@@ -341,7 +353,7 @@ fn a_redlock_needs_a_majority() {
     assert_eq!((lines[0], field(lines[1], "standing")), ("k  1  0", "holding"));
     assert!(field(lines[1], "expires_in_ms").parse::<u64>().is_ok(), "{said}");
     is_refused(&store.end(&["next", "k"]), 77, "no counters");
-    is_refused(&store.end(&["run", "s", "--permits", "1/3", "--", "true"]), 77, "capacity of 3");
+    is_refused(&store.end(&["run", "s", "--permits", "1/3", "--", "true"]), 77, "semaphore of 3");
     let bench = store.says(&["bench", "--seconds", "1", "--tasks", "2"]);
     assert_eq!(bench.lines().count(), 4, "{bench}");
 

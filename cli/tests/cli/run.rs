@@ -6,7 +6,7 @@ use std::process::Command;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::keeper::CHECK;
-use crate::kit::{Store, end, eventually, field, is_alive};
+use crate::kit::{Store, end, eventually, field, is_alive, write};
 
 #[test]
 fn the_exit_code_passes_through() {
@@ -133,6 +133,14 @@ pub(crate) fn leaves_when_interrupted(store: &Store) {
             assert_eq!(store.line("k").len(), 1);
         }
     }
+}
+
+#[test]
+fn a_script_that_names_no_interpreter_runs_in_a_shell() {
+    let store = Store::new();
+    write(&store.path("script"), "echo ran $1; exit 0", 0o755);
+    let path = store.path("script").display().to_string();
+    assert_eq!(store.says(&["run", "k", "--", &path, "well"]), "ran well\n");
 }
 
 #[test]
