@@ -48,6 +48,13 @@ pub(crate) enum NotNow {
     Paused(Error),
 }
 
+/// On whose runtime an attempt is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    Home,
+    Caller,
+}
+
 /// An attempt that may be made. Dropped without an outcome, it was none.
 pub(crate) struct Attempt {
     attempts: Arc<Attempts>,
@@ -57,11 +64,12 @@ pub(crate) struct Attempt {
 
 impl Attempts {
     /// Asks for leave to make an attempt, after the time that comes with it.
-    pub(crate) fn ask(self: &Arc<Self>) -> Result<(Attempt, Duration), NotNow> {
+    pub(crate) fn ask(self: &Arc<Self>, whose: Whose) -> Result<(Attempt, Duration), NotNow> {
         let (mut book, now) = (self.book(), Instant::now());
         let is_trial = book.trouble.is_some();
         if let Some(trouble) = &mut book.trouble {
-            if trouble.is_tried {
+            // A runtime of the caller's may stand still in the middle of it, and the home link is not to wait for that.
+            if trouble.is_tried && whose == Whose::Caller {
                 return Err(NotNow::Tried(trouble.reason.clone()));
             }
             if now < trouble.until {
@@ -161,7 +169,7 @@ mod tests {
     }
 
     fn goes(attempts: &Arc<Attempts>) -> Option<(Attempt, Duration)> {
-        attempts.ask().ok()
+        attempts.ask(Whose::Caller).ok()
     }
 
     #[test]
@@ -178,13 +186,17 @@ mod tests {
         let attempts = Arc::new(Attempts::default());
         goes(&attempts).unwrap().0.failed(&reason());
         assert!(
-            matches!(attempts.ask(), Err(NotNow::Paused(error)) if error.to_string() == reason().to_string())
+            matches!(attempts.ask(Whose::Caller), Err(NotNow::Paused(error)) if error.to_string() == reason().to_string())
         );
         std::thread::sleep(PAUSE_FIRST);
         let trial = goes(&attempts).unwrap().0;
-        assert!(matches!(attempts.ask(), Err(NotNow::Tried(_))));
+        assert!(matches!(attempts.ask(Whose::Caller), Err(NotNow::Tried(_))));
+        assert!(
+            attempts.ask(Whose::Home).is_ok(),
+            "it does not wait for a caller that may stand still"
+        );
         trial.failed(&reason());
-        assert!(matches!(attempts.ask(), Err(NotNow::Paused(_))));
+        assert!(matches!(attempts.ask(Whose::Caller), Err(NotNow::Paused(_))));
         std::thread::sleep(PAUSE_FIRST * 2);
         drop(goes(&attempts).unwrap());
         goes(&attempts).unwrap().0.succeeded();

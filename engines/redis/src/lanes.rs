@@ -51,10 +51,12 @@ impl Lanes {
         }
         let mut lanes = self.lanes();
         match lanes.get(&id) {
-            Some(Lane::Open(_)) => return true,
+            Some(Lane::Open(link)) if link.current().is_some() => return true,
             Some(Lane::Opening) => return false,
-            None if self.common.attempts.trouble().is_some() => return false,
-            None => {}
+            // Where connections are lost, the home link comes first: it gives the signs of life, and carries
+            // the verbs of those whose own connection is still to come.
+            _ if self.home.current().is_none() => return false,
+            _ => {}
         }
         if lanes.len() >= LANES_MAX {
             lanes.clear();

@@ -16,7 +16,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 use crate::acks::Acks;
-use crate::attempts::{Attempt, Attempts, NotNow};
+use crate::attempts::{Attempt, Attempts, NotNow, Whose};
 use crate::awake::Awake;
 use crate::bundle::{self, Bundle, Bundles, Next, Wish};
 use crate::calls::{self, Calls, Room};
@@ -151,7 +151,8 @@ impl Link {
         if let Some(outcome) = under_way.as_ref().filter(|outcome| outcome.has_changed().is_ok()) {
             return Ok(outcome.clone());
         }
-        let (attempt, turn) = self.common.attempts.ask()?;
+        let whose = if self.listens { Whose::Home } else { Whose::Caller };
+        let (attempt, turn) = self.common.attempts.ask(whose)?;
         let (tell, outcome) = watch::channel(None);
         *under_way = Some(outcome.clone());
         if let Some(link) = self.this.upgrade() {

@@ -9,7 +9,7 @@ use redis::RedisResult;
 use tenure_core::Error;
 use tokio::sync::Semaphore;
 
-use crate::attempts::{Attempt, Attempts};
+use crate::attempts::{Attempt, Attempts, Whose};
 use crate::calls::{self, Room};
 
 /// So many parts the slots have here.
@@ -46,7 +46,7 @@ impl Rooms {
         let Part { calls, attempts } = &self.0[usize::from(slot(key) / (SLOTS / PARTS))];
         let trial = match attempts.trouble() {
             None => None,
-            Some(_) => Some(attempts.ask().map_err(|_| calls::late())?.0),
+            Some(_) => Some(attempts.ask(Whose::Caller).map_err(|_| calls::late())?.0),
         };
         let room = calls.clone().acquire_owned().await.map_err(|_| calls::over())?;
         Ok(Entry { _room: room, attempts: attempts.clone(), trial })

@@ -1,14 +1,18 @@
 //! The caller's own runtimes: dropped, many, without drivers, or standing still.
 
-use std::time::Duration;
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
+use futures_util::FutureExt as _;
 use tenure_core::Locks;
 use tenure_core::blocking::block_on;
 use tenure_servers::have;
 use tenure_servers::redis::{REDIS, Server};
 use tokio::runtime::{Builder, Runtime};
 
-use super::stage::{LONG, PATIENCE, connections};
+use super::stage::{LONG, PATIENCE, ask, connections};
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
@@ -173,5 +177,80 @@ fn a_runtime_whose_threads_are_all_busy_keeps_its_locks() {
         runtime.block_on(async { std::thread::sleep(ttl * 2) });
         guard.check().unwrap();
         runtime.block_on(guard.release()).unwrap();
+    });
+}
+
+/// So many runtimes do not connect all at once.
+const RUNTIMES: usize = 24;
+
+#[test]
+fn connections_of_many_runtimes_that_are_lost_at_once_fail_no_verb_of_a_healthy_server() {
+    let Some(server) = server() else { return };
+    let locks = block_on(tenure_redis::connect(server.url())).unwrap();
+    let (lost, ended) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let users = (0..RUNTIMES).map(|at| {
+        let (locks, lost, ended) = (locks.clone(), lost.clone(), ended.clone());
+        let uses = async move {
+            while !ended.load(Ordering::Relaxed) {
+                let is_after = lost.load(Ordering::Relaxed);
+                let used = locks.mutex(format!("key {at}")).lock().await;
+                if is_after {
+                    used.expect("the server is well").release().await.expect("and stays so");
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        std::thread::spawn(move || {
+            let runtime = runtime();
+            runtime.block_on(async { tokio::spawn(uses).await.unwrap() });
+        })
+    });
+    let users: Vec<_> = users.collect();
+    let began = Instant::now();
+    while connections(&server) <= RUNTIMES {
+        assert!(began.elapsed() < PATIENCE, "every runtime has a connection of its own");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    lost.store(true, Ordering::Relaxed);
+    for kind in ["normal SKIPME yes", "pubsub"] {
+        ask(&server, &format!("CLIENT KILL TYPE {kind}"));
+    }
+    std::thread::sleep(Duration::from_secs(3));
+    ended.store(true, Ordering::Relaxed);
+    for user in users {
+        user.join().unwrap();
+    }
+}
+
+#[test]
+fn a_runtime_that_stands_still_while_it_connects_keeps_nobody_else_from_the_server() {
+    let Some(server) = server() else { return };
+    within_patience(move || {
+        let url = format!("{}?young=trust", server.url());
+        let locks = block_on(tenure_redis::connect(url)).unwrap();
+        for _ in 0..3 {
+            let stands_still = runtime();
+            stands_still.block_on(open_a_lane(&locks, &server));
+            server.kill().unwrap();
+            let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, server.port())).unwrap();
+            let asking = locks.clone();
+            stands_still.block_on(async {
+                let asks = async move {
+                    let began = Instant::now();
+                    while began.elapsed() < Duration::from_millis(2500) {
+                        let _given_up = asking.mutex("a").try_lock().now_or_never();
+                        tokio::task::yield_now().await;
+                    }
+                };
+                tokio::spawn(asks).await.unwrap();
+            });
+            // From here on nobody drives that runtime, which may be about to find out whether the server answers.
+            drop(silent);
+            server.restart().unwrap();
+            let elsewhere = locks.blocking();
+            while elsewhere.mutex("b").try_lock().is_err() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
     });
 }
