@@ -149,3 +149,27 @@ fn a_store_that_was_told_to_let_it_go_does_not_know_the_number() {
         assert!(next > place.number, "{next} came after {}", place.number);
     });
 }
+
+#[test]
+fn a_clock_that_was_set_right_is_forgotten() {
+    play(3, async |stage| {
+        let day = Duration::from_secs(86_400);
+        stage.stores[0].has_a_clock_ahead_by(day);
+        let client = stage.client();
+        let first = ticket();
+        assert!(hold(&client, &first).await.number > stage.world.store().wall_us() + 1_000_000);
+        client.leave(&first, Leave::Now).await.unwrap();
+        // Its clock is set, and what it kept of that time is gone.
+        for store in &stage.stores {
+            store.loses_everything();
+        }
+        stage.pass(Duration::from_secs(3600)).await;
+        for round in 0..3 {
+            let own = Ticket { key: Key::new(format!("k{round}")).unwrap(), ..ticket() };
+            let number = hold(&client, &own).await.number;
+            let ahead = number.saturating_sub(stage.world.store().wall_us());
+            assert!(ahead < 1_000_000, "{ahead} µs ahead of a clock that is right");
+            client.leave(&own, Leave::Now).await.unwrap();
+        }
+    });
+}

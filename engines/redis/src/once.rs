@@ -3,12 +3,14 @@
 //! Where an answer is lost, the driver sends the call again by itself, and the caller does not hear of it.
 
 use std::io;
+use std::sync::Arc;
 
 use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::SingleNodeRoutingInfo;
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value, cmd};
 use tokio::sync::OnceCell;
 
+use crate::calls;
 use crate::cluster;
 use crate::settings::Settings;
 
@@ -18,8 +20,12 @@ pub(crate) struct Once(OnceCell<ClusterConnection>);
 
 impl Once {
     /// Sends a call, and sends it again only where a server refused it because its slot is on the move.
-    pub(crate) async fn call(&self, settings: &Settings, call: &Cmd) -> RedisResult<Value> {
-        let connection = self.0.get_or_try_init(|| connect(settings)).await?;
+    pub(crate) async fn call(
+        self: &Arc<Self>,
+        settings: &Arc<Settings>,
+        call: &Cmd,
+    ) -> RedisResult<Value> {
+        let connection = &self.connected(settings).await?;
         match call.query_async(&mut connection.clone()).await {
             Err(trouble) if trouble.kind() == ErrorKind::Server(ServerErrorKind::Ask) => {
                 let Some(to) = whither(&trouble) else { return Err(trouble) };
@@ -29,6 +35,23 @@ impl Once {
             }
             answer => answer,
         }
+    }
+
+    /// The connection. It is made in a task of its own, so that a call whose time is over does not end it, and the
+    /// next call finds it.
+    async fn connected(
+        self: &Arc<Self>,
+        settings: &Arc<Settings>,
+    ) -> RedisResult<ClusterConnection> {
+        if let Some(connection) = self.0.get() {
+            return Ok(connection.clone());
+        }
+        let (once, settings) = (self.clone(), settings.clone());
+        let made =
+            tokio::spawn(
+                async move { once.0.get_or_try_init(|| connect(&settings)).await.cloned() },
+            );
+        made.await.unwrap_or_else(|_| Err(calls::over()))
     }
 }
 

@@ -214,7 +214,8 @@ mod tests {
         let with = refused("ERR This instance has cluster support disabled");
         let error = super::error(&cluster, &with);
         assert_eq!(error.kind(), Kind::Invalid, "{error}");
-        let sentence = "the cluster of h:6379 has a server that is not in cluster mode: write redis://";
+        let sentence =
+            "the cluster of h:6379 has a server that is not in cluster mode: write redis://";
         assert!(error.to_string().starts_with(sentence), "{error}");
     }
 

@@ -17,15 +17,28 @@ const WAY_US_MAX: u64 = 1_000_000;
 /// What only asks for the time leaves by itself after this, if it does not leave before.
 const CLOCK_TTL: Duration = Duration::from_secs(10);
 
-/// How far the stores' numbers are ahead of this host's clock, as far as is known.
+/// How far the stores' numbers are ahead of this host's clock, as far as is known. It is forgotten after a
+/// while: a store's clock that was ahead may have been set right, and a number that is ahead of the clocks must
+/// be kept until they have reached it.
 #[derive(Default)]
-pub(super) struct Numbers(Mutex<Option<u64>>);
+pub(super) struct Numbers(Mutex<Option<Known>>);
+
+#[derive(Clone, Copy)]
+struct Known {
+    ahead_us: u64,
+    since_us: u64,
+}
+
+/// For so long it is known. What it costs to learn it again is one number that is written back.
+const KNOWN_US: u64 = 60_000_000;
 
 impl Numbers {
     /// A number that is most likely above those of all stores.
     pub(super) fn proposal(&self, host: &dyn Host) -> u64 {
-        let ahead = *self.ahead();
-        ahead.map_or(0, |ahead| (now_us(host) + ahead).min(NUMBER_MAX))
+        let now = now_us(host);
+        let mut known = self.known();
+        *known = known.filter(|known| now < known.since_us.saturating_add(KNOWN_US));
+        known.map_or(0, |known| (now + known.ahead_us).min(NUMBER_MAX))
     }
 
     /// The stores gave this number: where it is above the one that was proposed, they are further ahead.
@@ -33,14 +46,16 @@ impl Numbers {
     /// A store's clock goes on while a proposal is on its way to it. So the time counts from before the
     /// question, and the whole way there and back is added.
     pub(super) fn learn(&self, way: &Way, asked: &Ticket, number: u64) {
-        let mut ahead = self.ahead();
-        if ahead.is_none() || number > asked.floor {
+        let mut known = self.known();
+        if known.is_none() || number > asked.floor {
             let took = way.heard_us.saturating_sub(way.asked_us).min(WAY_US_MAX);
-            *ahead = Some(number.saturating_sub(way.asked_us).saturating_add(took + LEAD_US));
+            let ahead_us = number.saturating_sub(way.asked_us).saturating_add(took + LEAD_US);
+            let since_us = known.map_or(way.asked_us, |known| known.since_us);
+            *known = Some(Known { ahead_us, since_us });
         }
     }
 
-    fn ahead(&self) -> MutexGuard<'_, Option<u64>> {
+    fn known(&self) -> MutexGuard<'_, Option<Known>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
