@@ -73,6 +73,21 @@ pub(crate) fn error(settings: &Settings, trouble: &RedisError) -> Error {
     }
 }
 
+/// What a sentinel answered. It has a user and a password of its own, which stand elsewhere in the URL.
+pub(crate) fn of_sentinels(settings: &Settings, trouble: &RedisError) -> Error {
+    let is_login = matches!(code(trouble), Some("NOAUTH" | "WRONGPASS"))
+        || trouble.kind() == ErrorKind::AuthenticationFailed;
+    if !is_login {
+        return error(settings, trouble);
+    }
+    Error::rejected(format!(
+        "a sentinel does not let this client ask for {}: write the sentinels' own user and password as \
+         `sentinel_user` and `sentinel_password`: it says `{}`",
+        settings.place,
+        said(settings, trouble)
+    ))
+}
+
 /// What a server refuses with; what a script runs into may be told inside of another refusal.
 fn code(trouble: &RedisError) -> Option<&str> {
     let (code, detail) = (trouble.code()?, trouble.detail().unwrap_or(""));
@@ -217,6 +232,20 @@ mod tests {
         let sentence =
             "the cluster of h:6379 has a server that is not in cluster mode: write redis://";
         assert!(error.to_string().starts_with(sentence), "{error}");
+    }
+
+    #[test]
+    fn a_sentinel_that_wants_a_password_is_told_with_its_own_options() {
+        let settings = Settings::parse("redis+sentinel://clerk:s3cret@h/main").unwrap();
+        for with in ["NOAUTH Authentication required.", "WRONGPASS invalid username-password pair"]
+        {
+            let error = of_sentinels(&settings, &refused(with));
+            assert_eq!(error.kind(), Kind::Rejected, "{error}");
+            assert!(error.to_string().contains("`sentinel_password`"), "{error}");
+            assert!(!super::error(&settings, &refused(with)).to_string().contains("sentinel_"));
+        }
+        let busy = of_sentinels(&settings, &refused("LOADING it comes"));
+        assert_eq!(busy.kind(), Kind::Unavailable, "{busy}");
     }
 
     #[test]

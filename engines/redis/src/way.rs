@@ -104,7 +104,8 @@ impl Way {
         match &self.leads {
             Leads::Straight(client) => Ok(Client::clone(client)),
             Leads::Sentinel(sentinels) => {
-                let master = trouble::answered(&self.settings, sentinels.master().await)?;
+                let master = sentinels.master().await;
+                let master = master.map_err(|it| trouble::of_sentinels(&self.settings, &it))?;
                 client(&self.settings, address(&master, &self.settings))
             }
         }
