@@ -122,6 +122,10 @@ impl Store {
         for session in after.watch {
             self.watch(session);
         }
+        if !after.replaced.is_empty() {
+            // What cannot be closed by another thread is closed here.
+            let _closed_all_the_same = self.helpers[book].tell(move || drop(after.replaced));
+        }
     }
 
     /// Sees to it that others can ring.

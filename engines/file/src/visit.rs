@@ -29,7 +29,7 @@ pub(crate) struct Visit<'a> {
     watch: Vec<SessionId>,
     /// Waiters of this process have to be told to look for themselves.
     all_look: bool,
-    /// Files that were written anew: to close one takes longer than a whole visit.
+    /// Files that were written anew, to be closed when others have been let in.
     replaced: Vec<Arc<File>>,
     /// The state is ahead of the file.
     stirred: bool,
@@ -45,6 +45,8 @@ pub(crate) struct After {
     pub(crate) watch: Vec<SessionId>,
     /// Every waiter of this process has to look for itself.
     pub(crate) all_look: bool,
+    /// Files that nobody needs any more. To close one takes longer than a whole visit.
+    pub(crate) replaced: Vec<Arc<File>>,
 }
 
 impl<'a> Visit<'a> {
@@ -209,14 +211,13 @@ impl<'a> Visit<'a> {
             notices: std::mem::take(&mut self.slot.notices),
             watch: std::mem::take(&mut self.watch),
             all_look: self.all_look,
+            replaced: std::mem::take(&mut self.replaced),
         };
         let book = self.slot.book.as_ref().expect("a visit has a book");
         if book.file().unlock().is_err() {
             self.slot.forget();
         }
-        let replaced = std::mem::take(&mut self.replaced);
         drop(self);
-        drop(replaced);
         (answer, after)
     }
 

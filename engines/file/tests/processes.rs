@@ -363,6 +363,36 @@ fn containers_of_one_machine_do_not_write_each_others_books_anew() {
 }
 
 #[test]
+fn a_replaced_book_is_closed_after_its_lock_is_given_back() {
+    let (dir, elsewhere) = (Dir::new(), Dir::new());
+    let trace = elsewhere.path().join("trace");
+    let book = dir.book("k");
+    drop(dir.open());
+    let calls = ["-e", "trace=renameat,flock,close"];
+    let Some(mut other) = Other::start_traced(&dir, &trace, &calls) else {
+        eprintln!("SKIPPED: there is no strace here");
+        return;
+    };
+    other.ask("work k 8000");
+    other.end();
+    let trace = std::fs::read_to_string(&trace).unwrap();
+    let name = book.file_name().unwrap().to_str().unwrap();
+    let mut lines = trace.lines().skip_while(|line| !line.contains(&format!("\"{name}.")));
+    let unlocks = lines.by_ref().filter(|line| line.contains("flock") && line.contains("LOCK_UN"));
+    let files: Vec<String> = unlocks.take(2).map(|line| file_of(line, "flock(")).collect();
+    assert_ne!(files[0], files[1], "first the old one, so that those who wait for it go on");
+    let mut closed =
+        lines.filter(|line| line.contains("close(")).map(|line| file_of(line, "close("));
+    assert!(closed.any(|file| file == files[0]), "it was closed before");
+}
+
+/// The file that a call in a trace is about.
+fn file_of(line: &str, call: &str) -> String {
+    let (_, rest) = line.split_once(call).unwrap();
+    rest.chars().take_while(char::is_ascii_digit).collect()
+}
+
+#[test]
 fn a_number_of_a_sequence_costs_one_flush_of_the_disk() {
     let (dir, elsewhere) = (Dir::new(), Dir::new());
     let trace = elsewhere.path().join("trace");
