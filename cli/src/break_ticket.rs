@@ -48,12 +48,12 @@ pub(crate) struct Args {
     wait: Option<Duration>,
     /// Waits, and after that takes it out by force.
     ///
-    /// WARNING: if the owner still works, there are two, as with --force.
+    /// WARNING: if the owner still works, there are two holders, as with --force.
     #[arg(long, value_name = "TIME", value_parser = duration::or_seconds, conflicts_with = "force")]
     force_after: Option<Duration>,
     /// Takes it out at once, whatever its owner does.
     ///
-    /// WARNING: if the owner still works, there are two. Only for an owner who is known to be gone or stuck.
+    /// WARNING: if the owner still works, there are two holders. Only for an owner who is known to be gone or stuck.
     #[arg(long)]
     force: bool,
 }
@@ -194,7 +194,7 @@ fn sentence(ticket: &Ticket, life: Option<Duration>, left: Left, force: bool) ->
         }
         Left::Holding if force => {
             format!(
-                "ticket {id} of {owner} is out, and the next is served; if {owner} still works, there are two\n"
+                "ticket {id} of {owner} is out, and the next is served; if {owner} still works, there are two holders\n"
             )
         }
         Left::Holding => format!("ticket {id} of {owner} is out, and the next is served\n"),

@@ -5,7 +5,7 @@ use tenure::{Key, Locks, Standing};
 
 use crate::failure::{Failure, answer, say};
 use crate::json::Object;
-use crate::screen::Screen;
+use crate::screen::{Screen, quoted};
 use crate::store::Address;
 use crate::table::{Column, Table};
 
@@ -18,13 +18,15 @@ pub(crate) struct Args {
     prefix: String,
 }
 
-const NOBODY: &str = "nobody holds or waits for anything";
-
 const COLUMNS: [Column; 3] =
     [Column::text("KEY", 0), Column::number("HOLDING", 1), Column::number("WAITING", 2)];
 
 pub(crate) fn keys(at: &Address, json: bool, args: &Args) -> Result<u8, Failure> {
-    let locks = at.look(|| Failure::nothing(NOBODY))?;
+    let nobody = match args.prefix.as_str() {
+        "" => "nobody holds or waits for anything".to_owned(),
+        prefix => format!("nobody holds or waits for a key that begins with {}", quoted(prefix)),
+    };
+    let locks = at.look(|| Failure::nothing(&nobody))?;
     let mut table = Table::new(&COLUMNS);
     let mut any = false;
     for key in block_on(locks.keys(&args.prefix))? {
@@ -46,7 +48,7 @@ pub(crate) fn keys(at: &Address, json: bool, args: &Args) -> Result<u8, Failure>
     if any && !json {
         answer(table.render(screen))?;
     } else if screen.is_some() && !any {
-        say(NOBODY);
+        say(&nobody);
     }
     Ok(0)
 }

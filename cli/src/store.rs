@@ -76,6 +76,7 @@ impl Address {
 
     /// The same, for what others will rely on: they should know how far they can.
     pub(crate) fn open_aloud(&self) -> Result<Locks, Failure> {
+        refuse_memory(&self.url()?)?;
         let locks = self.open()?;
         self.warn(&locks);
         Ok(locks)
@@ -121,7 +122,18 @@ pub(crate) async fn open(url: &str) -> tenure::Result<Opened> {
         let lifeline = Some(store.lifeline()?);
         return Ok(Opened { locks: Locks::new(store), lifeline });
     }
+    refuse_memory(url)?;
     Ok(Opened { locks: tenure::connect(url).await?, lifeline: None })
+}
+
+/// A store that this process alone can see locks nothing for a shell.
+fn refuse_memory(url: &str) -> tenure::Result<()> {
+    if url.starts_with("memory:") {
+        return Err(tenure::Error::unsupported(
+            "memory: is seen by one process alone, and excludes nobody here: use file:DIR, or leave --on out",
+        ));
+    }
+    Ok(())
 }
 
 /// The URL that somebody has named.

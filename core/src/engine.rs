@@ -19,7 +19,7 @@ use crate::{Key, Leave, Left, Patience, Place, Profile, Result, Standing, Ticket
 ///    of another capacity than the line's is refused as [`Invalid`](crate::Kind::Invalid).
 /// 4. **Twice is once.** Any verb may be sent again with the same ticket and does nothing more.
 ///    A renewal never brings back what is gone. ([`tally`](Engine::tally) is the exception: sent
-///    again after an unknown outcome it may skip numbers, and never gives one twice.)
+///    again after an unknown outcome it may skip numbers, and gives none twice.)
 /// 5. **Life.** Without a sign of life for its `ttl`, by the store's own clock, a ticket leaves by
 ///    itself, and never sooner. The clocks of clients decide nothing. An expiry never moves
 ///    backwards. Joining and renewing are signs of life.
@@ -107,8 +107,9 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Adds to a number that is kept beside the line.
     ///
-    /// Without a window it is a sequence: the value after adding, from `by` upwards; numbers are
-    /// never given twice. With a window it is a count that starts anew when the window ends.
+    /// Without a window it is a sequence: the value after adding, from `by` upwards. As long as the
+    /// store keeps its data, no number is given twice. With a window it is a count that starts anew
+    /// when the window ends.
     fn tally(
         &self,
         key: &Key,

@@ -126,7 +126,7 @@ impl Locks {
 
     /// Takes out somebody's ticket at once, whatever its owner does.
     ///
-    /// **If the owner still works, there are two.** For an owner who is known to be gone or stuck,
+    /// **If the owner still works, there are two holders.** For an owner who is known to be gone or stuck,
     /// and work that refuses old tokens.
     pub async fn force_out(&self, key: impl AsRef<str>, id: TicketId) -> Result<Left> {
         self.take_out(key.as_ref(), id, Leave::Now).await

@@ -67,6 +67,20 @@ fn keys_that_are_none() {
 }
 
 #[test]
+fn a_store_that_nobody_else_sees() {
+    let store = Store::new();
+    for words in [
+        &["run", "k", "--", "true"][..],
+        &["lead", "k", "--", "true"],
+        &["next", "k"],
+        &["count", "k", "--per", "1s"],
+    ] {
+        let words = [&["--on", "memory:"], words].concat();
+        is_refused(&store.end(&words), 77, "seen by one process alone");
+    }
+}
+
+#[test]
 fn what_is_not_utf8() {
     let store = Store::new();
     let bytes = OsStr::from_bytes(b"k\xff");

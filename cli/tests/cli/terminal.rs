@@ -205,6 +205,7 @@ fn the_others_answer_as_in_a_pipe() {
         (&["next", "k"][..], "1\r\n"),
         (&["count", "k", "--per", "1h"], "1\r\n"),
         (&["keys"], "nobody holds or waits for anything"),
+        (&["keys", "a"], "nobody holds or waits for a key that begins with `a`"),
         (&["line", "k"], "nobody holds or waits for `k`"),
         (&["break", "k"], "nobody holds `k`"),
         (&["run", "k", "--no-wait", "--", "echo", "ran"], "ran\r\n"),

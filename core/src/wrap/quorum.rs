@@ -370,7 +370,7 @@ impl Engine for Quorum {
 
     async fn tally(&self, _: &Key, _: u64, _: Option<Window>) -> Result<Tally> {
         Err(Error::unsupported(
-            "a quorum keeps no counters: count on one store, the counts of several cannot be made one",
+            "a quorum keeps no counters and no sequences: use one store for them, because the counts of several cannot be made one",
         ))
     }
 
