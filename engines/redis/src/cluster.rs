@@ -3,11 +3,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use futures_util::future::try_join;
+use futures_util::future::{try_join, try_join_all};
 use redis::cluster::ClusterClientBuilder;
 use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::{
-    MultipleNodeRoutingInfo, Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr,
+    MultipleNodeRoutingInfo, ResponsePolicy, Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr,
 };
 use redis::{
     Arg, Cmd, ErrorKind, PushInfo, PushKind, RedisResult, ServerErrorKind, TlsMode, Value, cmd,
@@ -23,7 +23,7 @@ use crate::mail::Mail;
 use crate::once::{self, Once};
 use crate::rooms::Rooms;
 use crate::route::Address;
-use crate::script::{Post, Scripts};
+use crate::script::{Post, Script, Scripts};
 use crate::settings::{Place, Settings};
 use crate::{trouble, way};
 
@@ -315,11 +315,20 @@ impl Cluster {
         told.await.unwrap_or_else(|_| Err(calls::over()))
     }
 
+    /// Tells all masters the scripts. One that is silent is not waited for, nor one that cannot be reached: the
+    /// others know the scripts by then. Replicas are not told, since they are asked nothing.
     async fn tell_scripts(&self) -> RedisResult<()> {
-        for script in self.scripts.all() {
-            script.load().exec_async(&mut self.connection.clone()).await?;
+        let all = MultipleNodeRoutingInfo::AllMasters;
+        let to = RoutingInfo::MultiNode((all, Some(ResponsePolicy::AllSucceeded)));
+        let tell = async |script: &Script| {
+            let told = self.connection.clone().route_command(script.load(), to.clone()).await;
+            told?.extract_error()
+        };
+        let told = try_join_all(self.scripts.all().map(tell));
+        match timeout(self.settings.timeout / 4, told).await {
+            Ok(Err(refusal)) if refusal.code().is_some() => Err(refusal),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Whether whoever calls lives where the connection does.

@@ -72,7 +72,9 @@ pub(crate) async fn in_one_piece(
 
 async fn connect(settings: &Settings) -> RedisResult<ClusterConnection> {
     let client = cluster::client(settings).map_err(io::Error::other)?;
-    cluster::connect(client.retries(0)).await
+    // The driver waits for every node, replicas too. One that stands still must leave time for the call.
+    let connect_timeout = settings.connect_timeout.min(settings.timeout / 2);
+    cluster::connect(client.retries(0).connection_timeout(connect_timeout)).await
 }
 
 /// Where the slot moves to, as the refusal says.

@@ -15,11 +15,13 @@ struct Wire {
 }
 
 impl Wire {
-    /// The way leads to the master that has this key, whose replica stands still from now on.
-    async fn to_owner_of(key: &str) -> Self {
-        let cluster = Cluster::with_replicas(1).unwrap();
+    /// The way leads to the master that has this key. Each of its replicas stands still from now on.
+    async fn to_owner_of(key: &str, replicas: usize) -> Self {
+        let cluster = Cluster::with_replicas(replicas).unwrap();
         let owner = cluster.owner_of(cluster.slot_of(key).unwrap()).unwrap();
-        replica_of(&cluster, owner).freeze().unwrap();
+        for replica in replicas_of(&cluster, owner) {
+            replica.freeze().unwrap();
+        }
         let proxy = proxy_to(owner);
         let port = proxy.port().to_string();
         owner.command(&["CONFIG", "SET", "cluster-announce-port", &port]).unwrap();
@@ -40,20 +42,20 @@ impl Wire {
     }
 }
 
-fn replica_of<'a>(cluster: &'a Cluster, owner: &Server) -> &'a Server {
+fn replicas_of<'a>(cluster: &'a Cluster, owner: &Server) -> Vec<&'a Server> {
     let is_its = |node: &&Server| {
         let role = node.command(&["ROLE"]).unwrap();
         role.at(0).unwrap().text().unwrap() == "slave"
             && role.at(2).unwrap().integer().unwrap() == i64::from(owner.port())
     };
-    cluster.nodes().iter().find(is_its).expect("each master has one")
+    cluster.nodes().iter().filter(is_its).collect()
 }
 
 #[test]
 fn a_windowed_count_whose_answer_was_lost_is_counted_once() {
     play(async || {
         let key = Key::new("a").unwrap();
-        let wire = Wire::to_owner_of(&(head("a") + ":c")).await;
+        let wire = Wire::to_owner_of(&(head("a") + ":c"), 0).await;
         let store = store(&wire.url()).await;
         let window = Some(Window { per: Duration::from_secs(3600), limit: None });
         assert_eq!(store.tally(&key, 1, window).await.unwrap().value, 1);
@@ -92,9 +94,24 @@ fn a_count_follows_its_slot() {
 }
 
 #[test]
+fn a_replica_that_stands_still_holds_up_no_counts() {
+    play(async || {
+        let cluster = Cluster::with_replicas(1).unwrap();
+        let (store, key) = (store(&cluster.url()).await, Key::new("a").unwrap());
+        cluster.nodes()[3].freeze().unwrap();
+        let window = Some(Window { per: Duration::from_secs(3600), limit: None });
+        until("the connection for counts is there", async || {
+            store.tally(&key, 0, window).await.is_ok()
+        })
+        .await;
+        assert_eq!(store.tally(&key, 1, window).await.unwrap().value, 1);
+    });
+}
+
+#[test]
 fn a_new_connection_acknowledges_nothing_that_went_over_an_old_one() {
     play(async || {
-        let wire = Wire::to_owner_of(&head("a")).await;
+        let wire = Wire::to_owner_of(&head("a"), 1).await;
         let store = store(&(wire.url() + "?acks=1")).await;
         let own = ticket("a", LONG);
         let told = ["only 0 of the 1 required replicas"];
