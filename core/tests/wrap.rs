@@ -83,8 +83,8 @@ impl Silent {
     const ANSWERS_WITHIN: Duration = Duration::from_millis(100);
 
     async fn nothing<T>(&self) -> Result<T> {
-        self.1.fetch_add(1, Ordering::Relaxed);
         static HOST: LazyLock<Arc<dyn Host>> = LazyLock::new(host);
+        self.1.fetch_add(1, Ordering::Relaxed);
         HOST.sleep(Self::ANSWERS_WITHIN).await;
         Err(Error::unavailable("nobody answers"))
     }
