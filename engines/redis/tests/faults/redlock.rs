@@ -71,7 +71,7 @@ fn who_waits_is_shown_watched_and_broken() {
             assert_eq!((event.what, event.ticket.id), (what, id));
             return;
         };
-        let writing = tokio::spawn(other.rwlock("a").ttl(LONG).write());
+        let front = tokio::spawn(other.rwlock("a").ttl(LONG).write());
         until_line(&operator, "a", 2).await;
         let waiting = tokio::spawn(other.mutex("a").ttl(LONG).lock());
         until_line(&operator, "a", 3).await;
@@ -90,7 +90,7 @@ fn who_waits_is_shown_watched_and_broken() {
         assert_eq!(operator.break_ticket("a", first).await.unwrap(), Left::Waiting);
         let line = operator.line("a").await.unwrap();
         assert_eq!(line.len(), 2, "it is out at once");
-        let broken = soon("its owner is told", writing).await.unwrap().unwrap_err();
+        let broken = soon("its owner is told", front).await.unwrap().unwrap_err();
         assert_eq!(broken.loss(), Some(Loss::Broken));
         sees(What::Left, first).await;
         let reader = guard.id();
@@ -101,9 +101,9 @@ fn who_waits_is_shown_watched_and_broken() {
         sees(What::Left, reader).await;
         sees(What::Served, last).await;
         let held = next.held();
-        let lost = tokio::spawn(async move { held.lost().await });
+        let told = tokio::spawn(held.lost());
         assert_eq!(operator.break_ticket("a", last).await.unwrap(), Left::Told);
-        assert_eq!(soon("the holder is told", lost).await.unwrap(), Loss::Broken);
+        assert_eq!(soon("the holder is told", told).await.unwrap(), Loss::Broken);
         drop(next);
         until_line(&operator, "a", 0).await;
         sees(What::Left, last).await;
