@@ -58,9 +58,13 @@ pub fn tools() -> Vec<Tool> {
     all.map(|tool| (tool.name, tool)).collect::<BTreeMap<_, _>>().into_values().collect()
 }
 
+/// Kills a process at a chosen call to the system, for the tests of the file engine.
+#[cfg(unix)]
+const STRACE: Tool = Tool::program("strace", "strace");
+
 #[cfg(unix)]
 fn private() -> Vec<Tool> {
-    vec![crate::redis::FAKETIME]
+    vec![crate::redis::FAKETIME, STRACE]
 }
 
 #[cfg(not(unix))]

@@ -8,7 +8,7 @@ mod support;
 use std::path::Path;
 use std::process::Command;
 
-use support::{Dir, Other, block_on, join, key, leave, part, serve, ticket, wait, work};
+use support::{Dir, Other, block_on, join, key, leave, part, serve, skipped, ticket, wait, work};
 use tenure_core::event::{Scope, What};
 use tenure_core::{Engine as _, Leave, Left, Patience, Share, Standing, Wake};
 
@@ -319,7 +319,7 @@ fn who_has_an_old_book_open_sees_it_replaced_though_its_writer_was_killed_before
         let calls = ["-e", "trace=rename,renameat,renameat2,pwrite64", "-e"];
         let calls = [&calls[..], &[inject.as_deref().unwrap_or("signal=none")]].concat();
         let Some(mut other) = Other::start_traced(&dir, &trace, &calls) else {
-            eprintln!("SKIPPED: there is no strace here");
+            skipped("there is no strace here");
             return;
         };
         other.tell("work k 8000");
@@ -370,7 +370,7 @@ fn a_replaced_book_is_closed_after_its_lock_is_given_back() {
     drop(dir.open());
     let calls = ["-e", "trace=renameat,flock,close"];
     let Some(mut other) = Other::start_traced(&dir, &trace, &calls) else {
-        eprintln!("SKIPPED: there is no strace here");
+        skipped("there is no strace here");
         return;
     };
     other.ask("work k 8000");
@@ -399,7 +399,7 @@ fn a_number_of_a_sequence_costs_one_flush_of_the_disk() {
     assert_eq!(block_on(dir.open().tally(&key("invoice"), 1, None)).unwrap().value, 1);
     let calls = ["-e", "trace=fsync,fdatasync,sync_file_range,syncfs"];
     let Some(mut other) = Other::start_traced(&dir, &trace, &calls) else {
-        eprintln!("SKIPPED: there is no strace here");
+        skipped("there is no strace here");
         return;
     };
     assert_eq!(other.ask("next invoice"), "2");
