@@ -167,7 +167,7 @@ fn who_asks_for_acknowledgements_gets_no_lock_without_a_replica() {
         }
         let guard = plain.mutex("a").lock().await.unwrap();
         let told = locks.mutex("a").ttl(brief).lock().await;
-        assert_refused(told, Kind::Unavailable, &["0 replicas"]);
+        assert_refused(told, Kind::Unavailable, &["only 0 of the 1 required replicas"]);
         soon("nothing is left", locks.settled()).await;
         assert_eq!(plain.line("a").await.unwrap().len(), 1);
         guard.release().await.unwrap();

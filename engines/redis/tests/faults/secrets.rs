@@ -132,7 +132,8 @@ fn a_password_that_is_refused_later_is_not_told_either() {
             admin.command(&["CLIENT", "KILL", "TYPE", kind]).unwrap();
         }
         let error = locks.mutex("a").lock().await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Rejected, "{error}");
+        // Where the killed connection had taken the call already, its outcome stays unknown.
+        assert!(matches!(error.kind(), Kind::Rejected | Kind::Unavailable), "{error}");
         assert!(error.to_string().contains("user and password"), "{error}");
         assert_untold(&error);
     });
