@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
 use tenure_core::blocking::block_on;
 use tenure_core::event::{Cursor, News, Scope};
 use tenure_core::wrap::{AnyEngine, Hosted, Quorum, Retry};
@@ -13,6 +14,7 @@ use tenure_core::{
     Boxed, Clock, Engine, Error, Host, Key, Kind, Leave, Left, Locks, Memory, Need, Patience,
     Place, PrivateThread, Profile, Result, Standing, Tally, Ticket, Time, Wake, Window,
 };
+use tokio::sync::Semaphore;
 
 /// A memory store whose answers can be lost after it has acted.
 struct Lossy {
@@ -77,22 +79,35 @@ impl Engine for Lossy {
 }
 
 /// A store that is silent for as long as an attempt may take, each time.
-struct Silent(Memory, AtomicU32);
+#[derive(Default)]
+struct Silent {
+    memory: Memory,
+    asked: AtomicU32,
+    /// Where there is one, it stays silent until this is closed.
+    told: Option<Semaphore>,
+}
 
 impl Silent {
     const ANSWERS_WITHIN: Duration = Duration::from_millis(100);
 
+    fn until_told() -> Self {
+        Self { told: Some(Semaphore::new(0)), ..Self::default() }
+    }
+
     async fn nothing<T>(&self) -> Result<T> {
         static HOST: LazyLock<Arc<dyn Host>> = LazyLock::new(host);
-        self.1.fetch_add(1, Ordering::Relaxed);
-        HOST.sleep(Self::ANSWERS_WITHIN).await;
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        match &self.told {
+            Some(told) => drop(told.acquire().await),
+            None => HOST.sleep(Self::ANSWERS_WITHIN).await,
+        }
         Err(Error::unavailable("nobody answers"))
     }
 }
 
 impl Engine for Silent {
     fn profile(&self) -> Profile {
-        let mut profile = self.0.profile();
+        let mut profile = self.memory.profile();
         profile.answers_within = Self::ANSWERS_WITHIN;
         profile
     }
@@ -183,12 +198,12 @@ fn a_host_that_has_no_time_is_not_given_ever_more_to_do() {
 
 #[test]
 fn all_attempts_together_have_one_time_and_the_last_reason_is_told() {
-    let retry = Retry::new(Silent(Memory::new(), 0.into()), host(), 1000, Duration::from_millis(1));
+    let retry = Retry::new(Silent::default(), host(), 1000, Duration::from_millis(1));
     assert_eq!(retry.profile().answers_within, Silent::ANSWERS_WITHIN * 2);
     let key = Key::new("a").unwrap();
     let error = block_on(retry.line(&key)).unwrap_err();
     assert_eq!(error.to_string(), "nobody answers");
-    let attempts = retry.inner().1.load(Ordering::Relaxed);
+    let attempts = retry.inner().asked.load(Ordering::Relaxed);
     assert!(attempts <= 2, "{attempts} attempts");
 }
 
@@ -381,12 +396,14 @@ fn a_traced_engine_counts_waits_holds_renewals_losses_and_hand_overs() {
 }
 
 #[test]
-fn a_hosted_engine_answers_all_callers_within_the_one_time() {
-    let engine = Silent(Memory::new(), 0.into());
-    let hosted = Hosted::of(host(), engine);
+fn who_finds_no_room_with_a_host_is_told_and_is_not_let_in_when_it_is_too_late() {
+    let hosted = Hosted::of(host(), Silent::until_told());
     let key = Key::new("a").unwrap();
-    block_on(futures_util::future::join_all((0..3000).map(|_| hosted.line(&key))));
-    // Each round of those who find room is silent for the whole of that time, so there are two at most.
-    let asked = hosted.inner().1.load(Ordering::Relaxed);
-    assert!(asked <= 1024, "{asked} were let in, one time after another");
+    let mut calls: FuturesUnordered<_> = (0..3000).map(|_| hosted.line(&key)).collect();
+    let told = block_on(calls.by_ref().take(3000 - 512).collect::<Vec<_>>());
+    assert!(told.iter().all(|answer| answer.as_ref().unwrap_err().to_string().contains("so much")));
+    assert_eq!(hosted.inner().asked.load(Ordering::Relaxed), 512);
+    hosted.inner().told.as_ref().unwrap().close();
+    assert_eq!(block_on(calls.count()), 512);
+    assert_eq!(hosted.inner().asked.load(Ordering::Relaxed), 512, "it was too late for the others");
 }

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
@@ -83,17 +84,22 @@ impl<E: Engine> Hosted<E> {
         if let Ok(room) = self.room.clone().try_acquire_owned() {
             return self.ask_in(room, verb).await;
         }
-        // Whoever has to wait for room has no more time than the others.
-        let asked = async {
-            let room = self.room.clone().acquire_owned().await.map_err(|_| gone())?;
-            self.ask_in(room, verb).await
-        };
+        // Whoever has to wait for room has no more time than the others, and is sent while enough of it
+        // is left for an answer: half. A verb that is sent later would only keep the next ones out.
         let within = self.engine.profile().answers_within;
-        match select(pin!(asked), self.host.sleep(within)).await {
-            Either::Left((outcome, _)) => outcome,
-            Either::Right(_) => Err(Error::unavailable(format!(
-                "so much is asked of the store that it had no answer to this within {within:?}"
-            ))),
+        let late = self.host.sleep(within);
+        let room = match select(
+            self.host.sleep(within / 2),
+            pin!(self.room.clone().acquire_owned()),
+        )
+        .await
+        {
+            Either::Left(_) => return Err(crowded(within)),
+            Either::Right((room, _)) => room.map_err(|_| gone())?,
+        };
+        match select(late, pin!(self.ask_in(room, verb))).await {
+            Either::Left(_) => Err(crowded(within)),
+            Either::Right((outcome, _)) => outcome,
         }
     }
 
@@ -142,6 +148,12 @@ async fn carry_out<T: Send + 'static>(
         }
     }));
     answered.await.unwrap_or_else(|_| Err(gone()))
+}
+
+fn crowded(within: Duration) -> Error {
+    Error::unavailable(format!(
+        "so much is asked of the store that it had no answer to this within {within:?}"
+    ))
 }
 
 fn gone() -> Error {
