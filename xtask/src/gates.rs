@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::process::{Result, cargo, run};
 use crate::tally::Tally;
-use crate::{deny, features, rust_version, testing, tidy};
+use crate::{deny, features, metadata, rust_version, testing, tidy};
 
 /// One check, by the name that `cargo xtask ci NAME` knows.
 #[derive(Clone, Copy)]
@@ -24,13 +24,14 @@ enum Kind {
 }
 
 /// The tests are last: they take longest, and what they say is to be the last that is read.
-const GATES: [Gate; 8] = [
+const GATES: [Gate; 9] = [
     Gate { name: "format", kind: Kind::Check(format) },
     Gate { name: "tidy", kind: Kind::Check(tidy::check) },
     Gate { name: "clippy", kind: Kind::Check(clippy) },
     Gate { name: "rust-version", kind: Kind::Check(rust_version::check) },
     Gate { name: "features", kind: Kind::Check(features::check) },
     Gate { name: "docs", kind: Kind::Check(docs) },
+    Gate { name: "package", kind: Kind::Check(package) },
     Gate { name: "deny", kind: Kind::Check(deny::check) },
     Gate { name: "test", kind: Kind::Test },
 ];
@@ -106,6 +107,17 @@ fn clippy() -> Result<String> {
 fn docs() -> Result<String> {
     let mut call = cargo(["doc", "--workspace", "--no-deps", "--all-features"]);
     run(call.env("RUSTDOCFLAGS", "-D warnings")).map(|()| String::new())
+}
+
+/// What a release publishes can be packed. That it builds is known from the other gates.
+fn package() -> Result<String> {
+    let mut call = cargo(["package", "--workspace", "--no-verify", "--allow-dirty", "--offline"]);
+    let members = metadata::members()?;
+    for member in members.iter().filter(|member| !member.is_published) {
+        call.args(["--exclude", &member.name]);
+    }
+    let count = members.iter().filter(|member| member.is_published).count();
+    run(&mut call).map(|()| format!("{count} crates"))
 }
 
 /// Every server is required: a test that is skipped for want of one would pass unseen.

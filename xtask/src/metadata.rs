@@ -10,6 +10,8 @@ pub(crate) struct Crate {
     pub version: String,
     pub features: Vec<String>,
     pub rust_version: Option<String>,
+    /// Whether it is one of those that a release publishes.
+    pub is_published: bool,
 }
 
 /// The crates of this workspace.
@@ -40,6 +42,11 @@ fn read_crate(package: &Value) -> Option<Crate> {
         version: word("version")?,
         features: package.get("features")?.as_object()?.keys().cloned().collect(),
         rust_version: word("rust_version"),
+        // Nothing said is everywhere, and an empty list is nowhere.
+        is_published: package
+            .get("publish")
+            .and_then(Value::as_array)
+            .is_none_or(|at| !at.is_empty()),
     })
 }
 
@@ -51,13 +58,14 @@ mod tests {
     fn a_crate_is_read_with_its_features() {
         let text = r#"{"packages": [
             {"name": "a", "version": "1.2.3", "features": {"x": [], "y": ["x"]}, "rust_version": "1.89"},
-            {"name": "b", "version": "0.1.0", "features": {}, "rust_version": null}
+            {"name": "b", "version": "0.1.0", "features": {}, "rust_version": null, "publish": []}
         ]}"#;
         let crates = parse(text).expect("this is what cargo writes");
         assert_eq!(crates[0].name, "a");
         assert_eq!(crates[0].features, ["x", "y"]);
         assert_eq!(crates[0].rust_version.as_deref(), Some("1.89"));
         assert_eq!(crates[1].rust_version, None);
+        assert_eq!([crates[0].is_published, crates[1].is_published], [true, false]);
     }
 
     #[test]

@@ -69,6 +69,7 @@ mod tests {
             version: "1.0.0".into(),
             features: Vec::new(),
             rust_version: rust_version.map(String::from),
+            is_published: true,
         }
     }
 
