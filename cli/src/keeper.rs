@@ -61,8 +61,8 @@ struct Keeper {
     spares: bool,
     /// Those who may not be killed have been named.
     named: bool,
-    /// As long as this is open, the session lives.
-    _lifeline: Option<OwnedFd>,
+    /// As long as this is open, the lock is kept; a lease has none.
+    lifeline: Option<OwnedFd>,
 }
 
 enum Phase {
@@ -130,7 +130,7 @@ impl Keeper {
             phase,
             spares: task.spares,
             named: false,
-            _lifeline: lifeline,
+            lifeline,
         }))
     }
 
@@ -268,12 +268,8 @@ impl Keeper {
         let members = match self.family.members() {
             Ok(members) => members,
             Err(error) => {
-                let why = format!(
-                    "{} stays locked until what left the group of the command has \
-                    ended: without /proc it cannot be found ({error})",
-                    self.key
-                );
-                return self.name(&why);
+                let why = format!("without /proc it cannot be found ({error})");
+                return self.name("what has left the group of the command", &why);
             }
         };
         let mut spared = Vec::new();
@@ -283,10 +279,20 @@ impl Keeper {
             }
         }
         if !spared.is_empty() {
-            let names = spared.join(", ");
-            let key = &self.key;
-            self.name(&format!("{key} stays locked until {names} has ended: it may not be killed"));
+            self.name(&spared.join(", "), "it may not be killed");
         }
+    }
+
+    /// Tells once who is left, and what that means.
+    fn name(&mut self, who: &str, why: &str) {
+        if std::mem::replace(&mut self.named, true) {
+            return;
+        }
+        let key = &self.key;
+        say(&match self.lifeline {
+            Some(_) => format!("{key} stays locked until {who} has ended: {why}"),
+            None => format!("{who} works on when the lock of {key} is another's: {why}"),
+        });
     }
 
     fn signal_group(&self, signal: Signal) {
@@ -297,13 +303,6 @@ impl Keeper {
 
     fn has_group(&self) -> bool {
         self.group.is_some_and(|group| test_kill_process_group(group).is_ok())
-    }
-
-    fn name(&mut self, sentence: &str) {
-        if !self.named {
-            self.named = true;
-            say(sentence);
-        }
     }
 }
 

@@ -37,7 +37,8 @@ use crate::supervise::{End, OnLost, Work, supervise};
 /// uses it must agree on which, and who does not is refused. A run inside a run that holds the same key would wait
 /// for itself, and is refused.
 ///
-/// What the command leaves running in the background when it ends runs on without the lock.
+/// What the command leaves running in the background when it ends runs on without the lock. Signals that were ignored
+/// when tenure was started stay ignored for the command, but for CHLD and PIPE: those are as by default.
 ///
 /// The short options are those of flock(1).
 #[derive(clap::Args)]

@@ -169,8 +169,12 @@ impl<'a> Supervision<'a> {
         if self.warned {
             return;
         }
+        let checked = self.guard.check();
+        if checked.is_ok() {
+            self.until = until(self.guard);
+        }
         let lost = self.lost.as_mut().and_then(|lost| bell.look(lost.as_mut())).map(Error::lost);
-        if let Some(error) = self.guard.check().err().or(lost) {
+        if let Some(error) = checked.err().or(lost) {
             self.warned = true;
             say(&format!(
                 "{}; the command works on, and others may work beside it",
