@@ -103,24 +103,28 @@ pub(crate) fn sweep(dir: &Dir) -> io::Result<Vec<(SessionId, io::Error)>> {
     let mut unseen = Vec::new();
     for name in dir.names()? {
         let Some(name) = name.to_str() else { continue };
-        let dead = match name.strip_suffix(".bell") {
-            Some(id) => parse(id).is_some() && dir.look(id).is_ok_and(|file| file.is_none()),
-            None => match (parse(name.trim_end_matches(".new")), dir.open_to_read(name)) {
-                (None, _) => false,
-                (Some(_), Ok(file)) => flock::is_free(&file),
-                (Some(id), Err(error)) => {
-                    if error.kind() != ErrorKind::NotFound {
-                        unseen.push((id, error));
-                    }
-                    false
-                }
-            },
-        };
-        if dead {
-            let _already_gone = dir.remove(name);
+        if let Some(id) = name.strip_suffix(".bell") {
+            if parse(id).is_some() && dir.look(id).is_ok_and(|file| file.is_none()) {
+                let _already_gone = dir.remove(name);
+            }
+            continue;
+        }
+        let Some(id) = parse(name.trim_end_matches(".new")) else { continue };
+        match dir.open_to_read(name) {
+            Ok(file) => remove_if_free(dir, name, &file),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => unseen.push((id, error)),
         }
     }
     Ok(unseen)
+}
+
+/// It stays locked until it is removed: one that has just been made, and is about to be locked by its owner, is then
+/// found to be gone by that owner, who makes another one.
+fn remove_if_free(dir: &Dir, name: &str, file: &File) {
+    if file.try_lock_shared().is_ok() {
+        let _already_gone = dir.remove(name);
+    }
 }
 
 fn parse(name: &str) -> Option<SessionId> {
