@@ -22,68 +22,38 @@
 //! others. Users depend on the crate `tenure`; authors of engines depend on this one. Engines that are made of
 //! engines are in [`wrap`].
 
-mod all;
-pub mod bell;
-pub mod blocking;
-mod claim;
-mod clock;
-mod counter;
-mod deadline;
-mod election;
-mod endless;
-mod engine;
-mod error;
-pub mod event;
-mod guard;
-mod hold;
-mod host;
-mod keep;
-mod kept;
-mod key;
+mod belief;
+mod contract;
+mod keeping;
 mod line;
-mod listen;
-mod locks;
-mod loss;
-mod memory;
-mod mutex;
-mod profile;
-pub mod refusal;
-mod rwlock;
-mod sample;
-mod semaphore;
-mod sequence;
-#[cfg(feature = "serde")]
-mod serialized;
-mod sweep;
-mod sync;
-mod terms;
-mod ticket;
-mod wait;
-mod watch;
+mod primitives;
 pub mod wrap;
 
-pub use all::{All, AllGuard};
-pub use clock::{Clock, SystemClock, Time};
-pub use counter::Counter;
-pub use election::{Election, Leader, Leaders};
-pub use engine::{Engine, Tally, Wake, Window};
-pub use error::{Error, Kind, Result};
-pub use guard::{Guard, Held, Warning};
-pub use host::{Boxed, Host, PrivateThread, ThisRuntime};
-pub use key::{KEY_BYTES_MAX, Key};
-pub use line::{Line, Lives, Tell};
-pub use locks::Locks;
-pub use loss::Loss;
-pub use memory::Memory;
-pub use mutex::Mutex;
-pub use profile::{Fence, Liveness, Need, Profile, Sight, Survives};
-pub use rwlock::{RwLock, WriteGuard};
-pub use sample::{Cost, Sampler};
-pub use semaphore::{PERMITS_MAX, Semaphore};
-pub use sequence::{Block, Sequence};
-pub use terms::{TTL_DEFAULT, TTL_MAX};
-pub use ticket::{
+pub use belief::clock::{Clock, SystemClock, Time};
+pub use belief::loss::Loss;
+pub use belief::terms::{TTL_DEFAULT, TTL_MAX};
+pub use contract::engine::{Engine, Tally, Wake, Window};
+pub use contract::error::{Error, Kind, Result};
+pub use contract::key::{KEY_BYTES_MAX, Key};
+pub use contract::profile::{Fencing, Liveness, Need, Profile, Sight, Survives};
+pub use contract::ticket::{
     LINE_TICKETS_MAX, Leave, Left, NOTE_BYTES_MAX, NUMBER_MAX, OWNER_BYTES_MAX, Patience, Place,
     SHARE_OF_MAX, Share, Standing, Ticket, TicketId, served,
 };
-pub use watch::{Seen, Watch};
+pub use contract::{event, refusal};
+pub use keeping::host::{Boxed, Host, PrivateThread, ThisRuntime};
+pub use line::bell;
+pub use line::memory::Memory;
+pub use line::sample::{Cost, Sampler};
+pub use line::{Line, Lives, Tell};
+pub use primitives::all::{All, AllGuard};
+pub use primitives::blocking;
+pub use primitives::counter::Counter;
+pub use primitives::election::{Election, Leader, Leaders};
+pub use primitives::guard::{Guard, Held, Warning};
+pub use primitives::locks::Locks;
+pub use primitives::mutex::Mutex;
+pub use primitives::rwlock::{RwLock, WriteGuard};
+pub use primitives::semaphore::{PERMITS_MAX, Semaphore};
+pub use primitives::sequence::{Block, Sequence};
+pub use primitives::watch::{Seen, Watch};

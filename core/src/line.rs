@@ -1,10 +1,15 @@
 //! A line of tickets, as a pure state machine: time is an argument, and nothing is touched.
 
+pub mod bell;
+pub(crate) mod memory;
+pub(crate) mod sample;
+mod sync;
+
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
+use crate::contract::ticket::{LINE_TICKETS_MAX, NUMBER_MAX};
 use crate::event::What;
-use crate::ticket::{LINE_TICKETS_MAX, NUMBER_MAX};
 use crate::{
     Leave, Left, Patience, Place, Result, Share, Standing, Ticket, TicketId, refusal, served,
 };

@@ -7,7 +7,7 @@ use tenure_core::blocking::{Blocking, block_on};
 use tenure_core::event::{Cursor, Event, News, Scope, What};
 use tenure_core::wrap::{Answered, AnyEngine, Board, Hosted, Quorum, Retry, Traced};
 use tenure_core::{
-    All, AllGuard, Block, Boxed, Cost, Counter, Election, Error, Fence, Guard, Held, Key, Kind,
+    All, AllGuard, Block, Boxed, Cost, Counter, Election, Error, Fencing, Guard, Held, Key, Kind,
     Leader, Leaders, Leave, Left, Line, Liveness, Lives, Locks, Loss, Memory, Mutex, Need,
     Patience, Place, PrivateThread, Profile, RwLock, Sampler, Seen, Semaphore, Sequence, Share,
     Sight, Standing, Survives, SystemClock, Tally, ThisRuntime, Ticket, TicketId, Time, Wake,
@@ -31,7 +31,7 @@ fn what_users_hold_is_send_sync_and_unpin() {
         Locks, Mutex, RwLock, Semaphore, All, Election, Sequence, Counter,
         Guard, WriteGuard, AllGuard, Held, Warning, Loss, Watch, Seen, Leaders, Leader,
         Block, Tally, Error, Kind, Key, TicketId, Ticket, Share, Place, Standing, Left,
-        Event, What, Profile, Survives, Liveness, Fence, Sight, Need,
+        Event, What, Profile, Survives, Liveness, Fencing, Sight, Need,
     }
 }
 

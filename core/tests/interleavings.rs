@@ -10,24 +10,27 @@ use shuttle::future::block_on;
 use shuttle::thread;
 use tenure_core::*;
 
-#[path = "../src/bell.rs"]
+#[path = "../src/line/bell.rs"]
 mod bell;
-#[path = "../src/memory.rs"]
+#[path = "../src/line/memory.rs"]
 mod memory;
 
-mod sync {
-    pub(crate) use shuttle::sync::atomic::AtomicUsize;
-    pub(crate) use shuttle::sync::{Mutex, MutexGuard};
-}
-
+/// The rooms as those files know them.
 mod line {
+    pub(crate) mod sync {
+        pub(crate) use shuttle::sync::atomic::AtomicUsize;
+        pub(crate) use shuttle::sync::{Mutex, MutexGuard};
+    }
+
     pub(crate) fn micros(duration: std::time::Duration) -> u64 {
         u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
     }
 }
 
-mod profile {
-    pub use tenure_core::{Fence, Liveness, Profile, Sight};
+mod contract {
+    pub(crate) mod profile {
+        pub use tenure_core::{Fencing, Liveness, Profile, Sight};
+    }
 }
 
 const ORDERS: usize = 2_000;

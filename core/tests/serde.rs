@@ -89,7 +89,7 @@ fn a_profile_is_written_with_its_parts() {
     let profile = written(profile);
     assert_eq!((&profile["name"], &profile["fair"]), (&json!("memory"), &json!(true)));
     assert_eq!(profile["liveness"], json!("process"));
-    assert_eq!((&profile["events"], &profile["fence"]), (&json!("every"), &json!("volatile")));
+    assert_eq!((&profile["events"], &profile["fencing"]), (&json!("every"), &json!("volatile")));
     assert_eq!(profile["survives"]["holder_pause"], json!(true));
     assert_eq!(profile["warnings"], json!([]));
     assert_eq!(written(&Need::HolderCrash), json!("holder_crash"));

@@ -2,7 +2,7 @@
 
 use tenure::blocking::block_on;
 use tenure::engine::{Engine, FileStore, Memory};
-use tenure::{Fence, Liveness, Profile};
+use tenure::{Fencing, Liveness, Profile};
 
 const HEAD: &str = "\
 | engine | a ticket lives by | in order | woken by a push | tokens | survives the crash of its holder | the pause of its holder | the crash of the store | a fail-over | a clock that is set | a full memory |
@@ -18,10 +18,10 @@ fn row(profile: &Profile) -> String {
         Liveness::Session => "its session",
         _ => "?",
     };
-    let fence = match profile.fence {
-        Fence::Durable => "durable",
-        Fence::Volatile => "volatile",
-        Fence::None => "–",
+    let fence = match profile.fencing {
+        Fencing::Durable => "durable",
+        Fencing::Volatile => "volatile",
+        Fencing::None => "–",
         _ => "?",
     };
     let survives = &profile.survives;

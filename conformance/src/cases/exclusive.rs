@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tenure_core::{Boxed, Fence, Kind as Error, Loss};
+use tenure_core::{Boxed, Fencing, Kind as Error, Loss};
 
 use super::kind::{Exclusive, Kind};
 use super::stage::{is_token_of, lost, refused};
@@ -91,7 +91,7 @@ async fn at_most_one_of_a_hundred_holds(arena: &Arena, kind: Kind) {
     arena.together(tasks).await;
     let tokens = tokens.lock().unwrap().clone();
     assert_eq!(tokens.len(), 100);
-    if arena.profile().await.fence > Fence::None {
+    if arena.profile().await.fencing > Fencing::None {
         assert!(
             tokens.is_sorted_by(|before, after| before < after),
             "tokens grow as they are granted"
@@ -121,7 +121,7 @@ async fn whoever_waits_gets_it_after_the_release(arena: &Arena, kind: Kind) {
     arena.not_now("it is held by two", &mut waiting).await;
     guard.release().await.unwrap();
     let next = arena.soon("who waits gets it", waiting).await.unwrap();
-    assert!(next.token() > token || arena.profile().await.fence == Fence::None);
+    assert!(next.token() > token || arena.profile().await.fencing == Fencing::None);
     next.check().unwrap();
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use tenure_core::wrap::AnyEngine;
-use tenure_core::{Boxed, Engine as _, Fence, NUMBER_MAX, Patience, Ticket};
+use tenure_core::{Boxed, Engine as _, Fencing, NUMBER_MAX, Patience, Ticket};
 
 use super::needs;
 use super::stage::{Acts as _, MUTEX};
@@ -18,7 +18,7 @@ async fn next(arena: &Arena, client: &AnyEngine) -> u64 {
 }
 
 async fn keeps_numbers(arena: &Arena) -> bool {
-    arena.profile().await.fence > Fence::None
+    arena.profile().await.fencing > Fencing::None
 }
 
 pub(crate) async fn numbers_grow_from_holder_to_holder(arena: &Arena) {

@@ -1,6 +1,6 @@
 //! Other processes: they are killed and stopped while they hold and while they wait.
 
-use tenure_core::{Fence, Liveness, Locks};
+use tenure_core::{Fencing, Liveness, Locks};
 
 use super::needs;
 use super::stage::{Acts as _, MUTEX};
@@ -33,7 +33,7 @@ pub(crate) async fn a_holder_who_is_killed_frees_the_lock(arena: &Arena) {
     client.waits(&next).await;
     helper.kill();
     let place = client.is_served(arena, &next).await;
-    assert!(place.number > token || arena.profile().await.fence == Fence::None);
+    assert!(place.number > token || arena.profile().await.fencing == Fencing::None);
     assert_eq!(client.ids("k").await, [next.id]);
 }
 
@@ -74,7 +74,7 @@ pub(crate) async fn a_holder_who_is_stopped_is_lost_where_lives_end_and_holds_on
         return;
     }
     let place = client.is_served(arena, &next).await;
-    assert!(place.number > token || arena.profile().await.fence == Fence::None);
+    assert!(place.number > token || arena.profile().await.fencing == Fencing::None);
     helper.tell("check");
     helper.tell("release");
     helper.go_on();

@@ -31,9 +31,9 @@ use self::rest::Rest;
 use self::stores::{Node, Stores};
 use self::turn::Turn;
 use super::AnyEngine;
+use crate::contract::profile::{Fencing, Liveness, Profile, Sight, Survives};
 use crate::event::{Cursor, News, Scope};
-use crate::profile::{Fence, Liveness, Profile, Sight, Survives};
-use crate::sample::Sampler;
+use crate::line::sample::Sampler;
 use crate::{
     Engine, Error, Host, Key, Leave, Left, Patience, Place, Result, SHARE_OF_MAX, Standing, Tally,
     Ticket, TicketId, Wake, Window,
@@ -252,7 +252,7 @@ impl Engine for Quorum {
             fair: false,
             push: false,
             events: Sight::Sampled,
-            fence: nodes.iter().map(|node| node.fence).min().unwrap_or(Fence::None),
+            fencing: nodes.iter().map(|node| node.fencing).min().unwrap_or(Fencing::None),
             survives: Survives {
                 holder_crash: true,
                 holder_pause: true,

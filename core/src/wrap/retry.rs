@@ -10,7 +10,7 @@ use futures_util::future::{Either, select};
 
 use super::AnyEngine;
 use crate::event::{Cursor, News, Scope};
-use crate::sweep::{Sweeper, Trace};
+use crate::keeping::sweep::{Sweeper, Trace};
 use crate::{
     Engine, Error, Host, Key, Leave, Left, Patience, Place, Profile, Result, Standing, Tally,
     Ticket, TicketId, Time, Wake, Window,

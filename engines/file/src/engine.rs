@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tenure_core::event::{Cursor, News, Scope};
 use tenure_core::{
-    Engine, Error, Fence, Key, Leave, Left, Liveness, NOTE_BYTES_MAX, OWNER_BYTES_MAX, Patience,
+    Engine, Error, Fencing, Key, Leave, Left, Liveness, NOTE_BYTES_MAX, OWNER_BYTES_MAX, Patience,
     Place, Profile, Result, Share, Sight, Standing, Tally, Ticket, Wake, Window,
 };
 
@@ -65,7 +65,7 @@ impl Engine for FileStore {
         profile.fair = true;
         profile.push = true;
         profile.events = Sight::Every;
-        profile.fence = Fence::Durable;
+        profile.fencing = Fencing::Durable;
         profile.survives.holder_crash = true;
         // The kernel knows that a paused holder lives, and nobody else is served.
         profile.survives.holder_pause = true;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use redis::{Cmd, FromRedisValue, RedisResult, Value, cmd};
-use tenure_core::{Error, Fence, Liveness, Profile, Result};
+use tenure_core::{Error, Fencing, Liveness, Profile, Result};
 
 use crate::settings::{Place, Settings, Young};
 
@@ -151,7 +151,7 @@ impl Facts {
         let mut profile = Profile::new("redis", Liveness::Lease);
         profile.fair = true;
         profile.push = true;
-        profile.fence = Fence::Volatile;
+        profile.fencing = Fencing::Volatile;
         profile.survives.holder_crash = true;
         profile.survives.holder_pause = true;
         profile.survives.store_crash = self.disk == Disk::Through || refuses_young;

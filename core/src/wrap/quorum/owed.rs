@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::stores::Node;
-use crate::sweep::Trace;
+use crate::keeping::sweep::Trace;
 use crate::{Engine as _, Leave, Left, Patience, Place, Result, Ticket};
 
 /// One ticket in one store, from before it is sent there until it is out again.

@@ -6,7 +6,7 @@ use super::board::Board;
 use super::owed::Owed;
 use super::poll::Poll;
 use super::rest::Rest;
-use crate::sweep::Sweeper;
+use crate::keeping::sweep::Sweeper;
 use crate::wrap::AnyEngine;
 use crate::{Host, Result, Ticket};
 

@@ -82,7 +82,7 @@ fn only_a_flush_under_a_clock_that_was_set_back_takes_numbers_back() {
     play_with(&[FAKETIME], async || {
         let server = Setup::new().settable_clock().start().unwrap();
         let locks = connect(server.url()).await;
-        assert_eq!(locks.guarantees().fence, tenure_core::Fence::Volatile);
+        assert_eq!(locks.guarantees().fencing, tenure_core::Fencing::Volatile);
         let token = async || {
             let guard = locks.mutex("a").lock().await.unwrap();
             let token = guard.token();

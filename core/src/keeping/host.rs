@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::Notify;
 
-use crate::clock::{Clock, SystemClock, Time};
+use crate::belief::clock::{Clock, SystemClock, Time};
 
 /// A future on the heap, as a host takes and gives it.
 ///

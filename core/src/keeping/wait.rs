@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 
-use crate::guard::{Entry, Guard};
-use crate::hold::{Hold, State};
-use crate::kept::Kept;
-use crate::listen::Listener;
-use crate::locks::Inner;
-use crate::terms::Rhythm;
+use crate::belief::hold::{Hold, State};
+use crate::belief::kept::Kept;
+use crate::belief::terms::Rhythm;
+use crate::keeping::listen::Listener;
+use crate::primitives::guard::{Entry, Guard};
+use crate::primitives::locks::Inner;
 use crate::{Engine as _, Error, Key, Loss, Patience, Result, Standing, Ticket, TicketId, Time};
 
 /// How long a caller is willing to wait.

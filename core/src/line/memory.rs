@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use self::journal::Journal;
 use crate::bell::Bells;
+use crate::contract::profile::{Fencing, Liveness, Profile, Sight};
 use crate::event::{Cursor, News, Scope, What};
 use crate::line::micros;
-use crate::profile::{Fence, Liveness, Profile, Sight};
+use crate::line::sync::{Mutex, MutexGuard};
 use crate::refusal::checked_sum;
-use crate::sync::{Mutex, MutexGuard};
 use crate::{
     Clock, Engine, Key, Leave, Left, Line, Lives, Patience, Place, Result, Standing, SystemClock,
     Tally, Ticket, TicketId, Time, Wake, Window,
@@ -163,7 +163,7 @@ impl Engine for Memory {
         profile.fair = true;
         profile.push = true;
         profile.events = Sight::Every;
-        profile.fence = Fence::Volatile;
+        profile.fencing = Fencing::Volatile;
         profile.survives.holder_pause = true;
         profile.survives.clock_step = true;
         profile.survives.full_memory = true;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::claim::{Claim, terms};
+use crate::primitives::claim::{Claim, terms};
 use crate::{Guard, Locks, Result, Share};
 
 /// At most one holder at a time. Made by [`Locks::mutex`].

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use crate::TicketId;
-use crate::sync::{AtomicUsize, Mutex, MutexGuard};
+use crate::line::sync::{AtomicUsize, Mutex, MutexGuard};
 
 /// The bells of the tickets that somebody listens for.
 ///

@@ -35,7 +35,7 @@ pub struct Profile {
     /// Whether onlookers are shown every event, or what lasts long enough to be seen.
     pub events: Sight,
     /// How well the numbers are kept.
-    pub fence: Fence,
+    pub fencing: Fencing,
     /// What the promises outlive.
     pub survives: Survives,
     /// What its operator should know about how it is set up, a sentence each.
@@ -80,11 +80,11 @@ pub enum Liveness {
 /// How well the numbers are kept.
 ///
 /// ```
-/// use tenure_core::{Fence, Locks, Memory, Need};
+/// use tenure_core::{Fencing, Locks, Memory, Need};
 ///
 /// let locks = Locks::new(Memory::new());
-/// assert_eq!(locks.guarantees().fence, Fence::Volatile);
-/// let refused = locks.require(&[Need::Fence(Fence::Durable)]).unwrap_err();
+/// assert_eq!(locks.guarantees().fencing, Fencing::Volatile);
+/// let refused = locks.require(&[Need::Fencing(Fencing::Durable)]).unwrap_err();
 /// assert_eq!(
 ///     refused.to_string(),
 ///     "memory does not promise numbers that grow whatever happens to it: take a store that does, or do without"
@@ -93,7 +93,7 @@ pub enum Liveness {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
-pub enum Fence {
+pub enum Fencing {
     /// There are none to rely on.
     None,
     /// They grow as long as the store keeps its data, or its clock is right. A store that comes back with
@@ -168,7 +168,7 @@ pub enum Need {
     /// Waiters are rung for.
     Push,
     /// Numbers that are kept at least so well.
-    Fence(Fence),
+    Fencing(Fencing),
     /// Onlookers see every event.
     EveryEvent,
     /// It outlives the holder's crash.
@@ -195,7 +195,7 @@ impl Profile {
             fair: false,
             push: false,
             events: Sight::Sampled,
-            fence: Fence::None,
+            fencing: Fencing::None,
             survives: Survives::default(),
             warnings: Vec::new(),
             rounding: Duration::ZERO,
@@ -220,7 +220,7 @@ impl Profile {
         match need {
             Need::Fair => self.fair,
             Need::Push => self.push,
-            Need::Fence(fence) => self.fence >= fence,
+            Need::Fencing(fencing) => self.fencing >= fencing,
             Need::EveryEvent => self.events == Sight::Every,
             Need::HolderCrash => self.survives.holder_crash,
             Need::HolderPause => self.survives.holder_pause,
@@ -237,9 +237,9 @@ impl fmt::Display for Need {
         f.write_str(match self {
             Self::Fair => "that who comes first is served first",
             Self::Push => "that waiters are woken without looking",
-            Self::Fence(Fence::None) => "anything about its numbers",
-            Self::Fence(Fence::Volatile) => "numbers that grow",
-            Self::Fence(Fence::Durable) => "numbers that grow whatever happens to it",
+            Self::Fencing(Fencing::None) => "anything about its numbers",
+            Self::Fencing(Fencing::Volatile) => "numbers that grow",
+            Self::Fencing(Fencing::Durable) => "numbers that grow whatever happens to it",
             Self::EveryEvent => "that onlookers see every event",
             Self::HolderCrash => "to free a lock whose holder died",
             Self::HolderPause => "to free a lock whose holder is paused",

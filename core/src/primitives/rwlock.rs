@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::time::Duration;
 
-use crate::claim::{Claim, terms};
+use crate::primitives::claim::{Claim, terms};
 use crate::{Guard, Locks, Result, Share};
 
 /// Readers together, or one writer. Made by [`Locks::rwlock`].

@@ -11,8 +11,8 @@ use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::Notify;
 
-use crate::hold::State;
-use crate::kept::{Kept, Page};
+use crate::belief::hold::State;
+use crate::belief::kept::{Kept, Page};
 use crate::wrap::AnyEngine;
 use crate::{Boxed, Engine as _, Error, Host, Time};
 

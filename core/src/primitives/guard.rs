@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use crate::belief::hold::State;
+use crate::belief::kept::Kept;
+use crate::belief::terms::check_note;
 use crate::blocking::Blocking;
-use crate::hold::State;
-use crate::kept::Kept;
-use crate::listen::Listener;
-use crate::locks::Inner;
-use crate::sweep::Trace;
-use crate::terms::check_note;
+use crate::keeping::listen::Listener;
+use crate::keeping::sweep::Trace;
+use crate::primitives::locks::Inner;
 use crate::{Engine as _, Error, Key, Leave, Left, Loss, Result, Share, Standing, TicketId};
 
 /// A held lock. Dropping it gives it back, and so does [`release`](Guard::release), which also says

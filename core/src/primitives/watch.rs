@@ -8,9 +8,9 @@ use std::task::{Context, Poll};
 
 use futures_core::Stream;
 
-use crate::endless::{Endless, Rest, Source};
 use crate::event::{Cursor, Event, Scope};
-use crate::locks::Inner;
+use crate::keeping::endless::{Endless, Rest, Source};
+use crate::primitives::locks::Inner;
 use crate::{Engine as _, Key, Locks, Result};
 
 /// What happens to the lines in scope, from the moment it was made. It never ends.

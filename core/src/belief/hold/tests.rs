@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::deadline::Caution;
+use crate::belief::deadline::Caution;
 
 const SECOND: u64 = 1_000_000_000;
 

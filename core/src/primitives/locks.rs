@@ -4,9 +4,9 @@ use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
 
-use crate::keep::Keeper;
-use crate::sweep::Sweeper;
-use crate::ticket::OWNER_BYTES_MAX;
+use crate::contract::ticket::OWNER_BYTES_MAX;
+use crate::keeping::keep::Keeper;
+use crate::keeping::sweep::Sweeper;
 use crate::wrap::{AnyEngine, Hosted, Traced};
 use crate::{
     Engine, Error, Host, Key, Leave, Left, Need, Place, PrivateThread, Profile, Result, Share,
@@ -159,7 +159,7 @@ impl Locks {
             id: TicketId::fresh(),
             key,
             share: Share::WHOLE,
-            ttl: crate::terms::TTL_DEFAULT,
+            ttl: crate::belief::terms::TTL_DEFAULT,
             owner: self.owner.clone(),
             note: no_note(),
             floor: 0,

@@ -4,8 +4,8 @@ use std::pin::pin;
 
 use futures_util::future::{Either, select};
 
-use crate::kept::Kept;
-use crate::locks::Inner;
+use crate::belief::kept::Kept;
+use crate::primitives::locks::Inner;
 use crate::{Engine as _, Standing, Ticket, Wake};
 
 pub(crate) struct Listener<'a> {

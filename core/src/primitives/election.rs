@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use futures_core::Stream;
 
-use crate::claim::{Claim, terms};
-use crate::endless::{Endless, Rest, Source};
 use crate::event::{Event, Scope, What};
-use crate::locks::Inner;
+use crate::keeping::endless::{Endless, Rest, Source};
+use crate::primitives::claim::{Claim, terms};
+use crate::primitives::locks::Inner;
 use crate::{
     Engine as _, Guard, Held, Key, Kind, Locks, Result, Share, Standing, Ticket, TicketId, Watch,
 };

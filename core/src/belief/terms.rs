@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::deadline::{Caution, usable};
-use crate::ticket::NOTE_BYTES_MAX;
+use crate::belief::deadline::{Caution, usable};
+use crate::contract::ticket::NOTE_BYTES_MAX;
 use crate::{Error, Liveness, Profile, Result};
 
 /// How long a ticket lives without a sign of life, unless its owner says otherwise.
@@ -168,7 +168,7 @@ pub(crate) fn check_note(note: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Clock as _, Kind, Memory, engine::Engine as _};
+    use crate::{Clock as _, Engine as _, Kind, Memory};
 
     fn refused(terms: &Terms) -> String {
         let error = terms.rhythm(&Memory::new().profile()).unwrap_err();
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(rhythm.every, Duration::from_secs(10));
         assert_eq!(rhythm.caution.margin, Duration::from_millis(300));
         let now = crate::SystemClock.now();
-        let deadline = crate::deadline::deadline(now, TTL_DEFAULT, &rhythm.caution);
+        let deadline = crate::belief::deadline::deadline(now, TTL_DEFAULT, &rhythm.caution);
         assert_eq!(now.until(deadline), Duration::from_millis(29_400));
     }
 

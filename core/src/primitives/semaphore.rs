@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::claim::{Claim, terms};
+use crate::primitives::claim::{Claim, terms};
 use crate::{Error, Guard, Locks, Result, Share};
 
 /// The most permits a semaphore can have.

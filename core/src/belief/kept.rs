@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use crate::hold::{Hold, State};
-use crate::terms::Rhythm;
+use crate::belief::hold::{Hold, State};
+use crate::belief::terms::Rhythm;
 use crate::{Key, Place, Result, Share, Ticket, TicketId, Time};
 
 pub(crate) struct Kept {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::terms::Terms;
-use crate::wait::{Wait, acquire};
+use crate::belief::terms::Terms;
+use crate::keeping::wait::{Wait, acquire};
 use crate::{Error, Guard, Key, Locks, Result, Share, Ticket};
 
 #[derive(Clone, Debug)]

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::deadline::deadline;
-use crate::terms::Rhythm;
+use crate::belief::deadline::deadline;
+use crate::belief::terms::Rhythm;
 use crate::{Error, Loss, Place, Result, Standing, Time};
 
 /// How many renewals may fail in a row before a waiter gives up, where lives have no end.

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use futures_util::future::select_all;
 
-use crate::claim::{Claim, terms};
-use crate::guard::until_lost;
-use crate::terms::Terms;
+use crate::belief::terms::Terms;
+use crate::primitives::claim::{Claim, terms};
+use crate::primitives::guard::until_lost;
 use crate::{Error, Guard, Key, Locks, Loss, Result, Share, Time};
 
 /// All of these mutexes, or none. Made by [`Locks::all`].

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::blocking::Blocking;
-use crate::claim::Claim;
+use crate::primitives::claim::Claim;
 use crate::{Engine as _, Error, Locks, NUMBER_MAX, Result, TTL_MAX, Tally, Window};
 
 /// Counts within a window of time, which begins with the first count. Made by [`Locks::counter`].

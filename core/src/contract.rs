@@ -1,0 +1,14 @@
+//! The contract: the words that an engine and its callers share, and what each may expect of the other.
+//!
+//! Begin with [`engine`]: nine verbs and eight promises. A [`ticket`] is what they
+//! move, a [`key`] names the line it stands in, a [`profile`] says what a store promises.
+
+pub(crate) mod engine;
+pub(crate) mod error;
+pub mod event;
+pub(crate) mod key;
+pub(crate) mod profile;
+pub mod refusal;
+#[cfg(feature = "serde")]
+mod serialized;
+pub(crate) mod ticket;

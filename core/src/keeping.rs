@@ -1,0 +1,12 @@
+//! What acts for an owner: it waits for its turn, gives signs of life, and gives back what was dropped.
+//!
+//! All of it runs on a [host], which is where time, chance and tasks come from. The
+//! [keeper](self::keep) renews, the [sweeper](self::sweep) cleans up, and one [loop](self::wait) waits, which
+//! [listens](self::listen) to the store and to the keeper.
+
+pub(crate) mod endless;
+pub(crate) mod host;
+pub(crate) mod keep;
+pub(crate) mod listen;
+pub(crate) mod sweep;
+pub(crate) mod wait;
