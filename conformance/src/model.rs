@@ -236,14 +236,14 @@ impl<'a> Both<'a> {
 
     async fn join(&mut self, ticket: &Ticket, patience: Patience) -> Result<(), String> {
         let told = self.client.join(ticket, patience).await.expect("it may join");
-        let model = self.line.join(ticket, patience, self.field.lives, self.now, &mut |_, _, _| {});
+        let model = self.line.join(ticket, (), patience, self.field.lives, self.now, &mut |_| {});
         same("a join", &told.map(shape), &model.expect("it may join").map(shape))
     }
 
     async fn renew(&mut self, owner: usize) -> Result<(), String> {
         let Some(ticket) = &self.tickets[owner] else { return Ok(()) };
         let told = self.client.renew(ticket).await.expect("it may be renewed");
-        let model = self.line.renew(ticket, self.now, &mut |_, _, _| {});
+        let model = self.line.renew(ticket, self.now, &mut |_| {});
         same("a renewal", &told.map(shape), &model.map(shape))
     }
 
@@ -253,7 +253,7 @@ impl<'a> Both<'a> {
             Left::Unsure => Left::Absent,
             left => left,
         };
-        let model = self.line.leave(ticket.id, how, self.now, &mut |_, _, _| {});
+        let model = self.line.leave(ticket.id, how, self.now, &mut |_| {});
         same("a leave", &told, &model)
     }
 
@@ -261,7 +261,7 @@ impl<'a> Both<'a> {
         let time = self.arena.ttl() * PASSED_TTLS;
         self.arena.pass(time).await;
         self.now += u64::try_from(time.as_micros()).unwrap_or(0);
-        self.line.expire(self.now, &mut |_, _, _| {});
+        self.line.expire(self.now, &mut |_| {});
         self.calm = self.arena.now();
     }
 

@@ -6,9 +6,12 @@
 pub(crate) mod engine;
 pub(crate) mod error;
 pub mod event;
+pub(crate) mod id;
 pub(crate) mod key;
+pub(crate) mod owner;
 pub(crate) mod profile;
 pub mod refusal;
 #[cfg(feature = "serde")]
 mod serialized;
+pub(crate) mod share;
 pub(crate) mod ticket;

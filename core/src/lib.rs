@@ -25,7 +25,7 @@
 mod belief;
 mod contract;
 mod keeping;
-mod line;
+pub mod line;
 mod primitives;
 pub mod wrap;
 
@@ -34,18 +34,20 @@ pub use belief::loss::Loss;
 pub use belief::terms::{TTL_DEFAULT, TTL_MAX};
 pub use contract::engine::{Engine, Tally, Wake, Window};
 pub use contract::error::{Error, Kind, Result};
+pub use contract::id::TicketId;
 pub use contract::key::{KEY_BYTES_MAX, Key};
 pub use contract::profile::{Fencing, Liveness, Need, Profile, Sight, Survives};
+pub use contract::share::{SHARE_OF_MAX, Share, served};
 pub use contract::ticket::{
     LINE_TICKETS_MAX, Leave, Left, NOTE_BYTES_MAX, NUMBER_MAX, OWNER_BYTES_MAX, Patience, Place,
-    SHARE_OF_MAX, Share, Standing, Ticket, TicketId, served,
+    Standing, Ticket,
 };
 pub use contract::{event, refusal};
 pub use keeping::host::{Boxed, Host, PrivateThread, ThisRuntime};
 pub use line::bell;
 pub use line::memory::Memory;
 pub use line::sample::{Cost, Sampler};
-pub use line::{Line, Lives, Tell};
+pub use line::{Line, Lives};
 pub use primitives::all::{All, AllGuard};
 pub use primitives::blocking;
 pub use primitives::counter::Counter;

@@ -1,9 +1,17 @@
 //! A line of tickets, as a pure state machine: time is an argument, and nothing is touched.
 
 pub mod bell;
+mod count;
+mod journal;
 pub(crate) mod memory;
 pub(crate) mod sample;
+mod seat;
 mod sync;
+
+pub use self::count::Count;
+pub use self::journal::Journal;
+use self::seat::NEVER;
+pub use self::seat::{Seat, Tell, Told};
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -24,21 +32,15 @@ const SCAN_TICKETS_MAX: usize = 16;
 /// line that has been forgotten goes on above what it had.
 ///
 /// ```
-/// use std::time::Duration;
+/// use tenure_core::line::Told;
+/// use tenure_core::{Key, Leave, Left, Line, Lives, Patience, Share, Standing, Ticket};
 ///
-/// use tenure_core::{Key, Leave, Left, Line, Lives, Patience, Standing, Ticket};
-///
-/// # use tenure_core::{Share, TicketId};
-/// # fn ticket(key: &str, share: Share) -> tenure_core::Result<Ticket> {
-/// #     let (id, key, ttl) = (TicketId::fresh(), Key::new(key)?, Duration::from_secs(30));
-/// #     Ok(Ticket { id, key, share, ttl, owner: "me".into(), note: "".into(), floor: 0 })
-/// # }
 /// let (mut line, mut told) = (Line::default(), Vec::new());
-/// let (first, second) = (ticket("a", Share::WHOLE)?, ticket("a", Share::WHOLE)?);
-/// let mut tell = |what, _: &Ticket, number: u64| told.push((what, number));
+/// let (first, second) = (Ticket::new(Key::new("a")?, Share::WHOLE), Ticket::new(Key::new("a")?, Share::WHOLE));
+/// let mut tell = |happened: Told<'_>| told.push((happened.what, happened.seat.number));
 /// let now = 1_000_000;
-/// line.join(&first, Patience::Wait, Lives::ByTtl, now, &mut tell)?;
-/// let waits = line.join(&second, Patience::Wait, Lives::ByTtl, now, &mut tell)?.expect("it waits");
+/// line.join(&first, (), Patience::Wait, Lives::ByTtl, now, &mut tell)?;
+/// let waits = line.join(&second, (), Patience::Wait, Lives::ByTtl, now, &mut tell)?.expect("it waits");
 /// assert_eq!((waits.number, waits.standing), (1_000_001, Standing::Waiting));
 /// assert_eq!(line.leave(first.id, Leave::Now, now, &mut tell), Left::Holding);
 /// let place = line.find_place(second.id, now).expect("it is in the line");
@@ -46,9 +48,9 @@ const SCAN_TICKETS_MAX: usize = 16;
 /// assert_eq!(told.len(), 5, "two joined, one left, and each was served");
 /// # Ok::<(), tenure_core::Error>(())
 /// ```
-#[derive(Debug, Default)]
-pub struct Line {
-    tickets: VecDeque<Box<Entry>>,
+#[derive(Debug)]
+pub struct Line<S = ()> {
+    tickets: VecDeque<Box<Seat<S>>>,
     /// Where each ticket is, by its number, once there are too many to look at each.
     index: HashMap<TicketId, u64>,
     /// How many tickets are served: always the first ones.
@@ -63,62 +65,15 @@ pub struct Line {
     quiet_until: u64,
 }
 
-#[derive(Debug)]
-struct Entry {
-    ticket: Ticket,
-    number: u64,
-    /// `NEVER` where the store learns by itself that the owner is gone.
-    ends: u64,
-    told: bool,
-}
-
-impl Entry {
-    fn take(&self) -> u64 {
-        self.ticket.share.take().into()
-    }
-}
-
-const NEVER: u64 = u64::MAX;
-
-/// Told of everything that happens to the line, in order: what, to which ticket, and its number.
-///
-/// ```
-/// use std::time::Duration;
-///
-/// use tenure_core::{Key, Line, Lives, Patience, Tell, Ticket, event::What};
-///
-/// # use tenure_core::{Share, TicketId};
-/// # fn ticket(key: &str, share: Share) -> tenure_core::Result<Ticket> {
-/// #     let (id, key, ttl) = (TicketId::fresh(), Key::new(key)?, Duration::from_secs(30));
-/// #     Ok(Ticket { id, key, share, ttl, owner: "me".into(), note: "".into(), floor: 0 })
-/// # }
-/// fn first_to_be_served(tell: &mut Tell<'_>) -> tenure_core::Result<()> {
-///     let ticket = ticket("a", Share::WHOLE)?;
-///     Line::default().join(&ticket, Patience::Wait, Lives::ByTtl, 0, tell).map(drop)
-/// }
-/// let mut whats = Vec::new();
-/// first_to_be_served(&mut |what, _ticket, _number| whats.push(what))?;
-/// assert_eq!(whats, [What::Joined, What::Served]);
-/// # Ok::<(), tenure_core::Error>(())
-/// ```
-pub type Tell<'a> = dyn FnMut(What, &Ticket, u64) + 'a;
-
 /// What makes a ticket in a line leave by itself.
 ///
 /// ```
-/// use std::time::Duration;
+/// use tenure_core::{Key, Line, Lives, Patience, Share, Ticket};
 ///
-/// use tenure_core::{Key, Line, Lives, Patience, Ticket};
-///
-/// # use tenure_core::{Share, TicketId};
-/// # fn ticket(key: &str, share: Share) -> tenure_core::Result<Ticket> {
-/// #     let (id, key, ttl) = (TicketId::fresh(), Key::new(key)?, Duration::from_secs(30));
-/// #     Ok(Ticket { id, key, share, ttl, owner: "me".into(), note: "".into(), floor: 0 })
-/// # }
 /// let (mut leased, mut owned) = (Line::default(), Line::default());
-/// let ticket = ticket("a", Share::WHOLE)?;
-/// let leased = leased.join(&ticket, Patience::Wait, Lives::ByTtl, 0, &mut |_, _, _| {})?;
-/// let owned = owned.join(&ticket, Patience::Wait, Lives::ByOwner, 0, &mut |_, _, _| {})?;
+/// let ticket = Ticket::new(Key::new("a")?, Share::WHOLE);
+/// let leased = leased.join(&ticket, (), Patience::Wait, Lives::ByTtl, 0, &mut |_| {})?;
+/// let owned = owned.join(&ticket, (), Patience::Wait, Lives::ByOwner, 0, &mut |_| {})?;
 /// assert_eq!(leased.and_then(|place| place.life), Some(ticket.ttl));
 /// assert_eq!(owned.and_then(|place| place.life), None);
 /// # Ok::<(), tenure_core::Error>(())
@@ -131,21 +86,38 @@ pub enum Lives {
     ByOwner,
 }
 
-impl Line {
+impl<S> Default for Line<S> {
+    /// A line that never gave a number.
+    fn default() -> Self {
+        Self::above(0)
+    }
+}
+
+impl<S> Line<S> {
     /// A line whose numbers are above `last`.
     pub fn above(last: u64) -> Self {
-        Self { last, quiet_until: NEVER, ..Self::default() }
+        Self {
+            tickets: VecDeque::new(),
+            index: HashMap::new(),
+            served: 0,
+            taken: 0,
+            wanted: 0,
+            last,
+            quiet_until: NEVER,
+        }
     }
 
-    /// Puts a ticket at the back. See [`Engine::join`](crate::Engine::join).
+    /// Puts a ticket of this session at the back. See [`Engine::join`](crate::Engine::join).
     pub fn join(
         &mut self,
         ticket: &Ticket,
+        session: S,
         patience: Patience,
         lives: Lives,
         now: u64,
-        tell: &mut Tell<'_>,
+        tell: &mut Tell<'_, S>,
     ) -> Result<Option<Place>> {
+        ticket.check()?;
         self.expire(now, tell);
         if let Some(at) = self.find(ticket.id) {
             let owner = &self.tickets[at].ticket.owner;
@@ -167,40 +139,51 @@ impl Line {
             return Err(refusal::no_numbers_left(&ticket.key, number));
         }
         let ends = match lives {
-            Lives::ByTtl => now.saturating_add(micros(ticket.ttl)).min(NEVER - 1),
-            Lives::ByOwner => NEVER,
+            Lives::ByTtl => Some(end_of(ticket.ttl, now)),
+            Lives::ByOwner => None,
         };
-        self.push(Entry { ticket: ticket.clone(), number, ends, told: false });
-        tell(What::Joined, ticket, number);
-        self.serve(tell);
+        self.seat(Seat { ticket: ticket.clone(), session, number, ends, leaving: false }, tell);
         Ok(Some(self.place(self.tickets.len() - 1, now)))
     }
 
+    /// Puts back what was in the line when it was stored, in the order of its numbers. Says whether that can
+    /// have been: the number is above all others, the capacity is that of the line, and no ticket is there twice.
+    pub fn restore(&mut self, seat: Seat<S>, tell: &mut Tell<'_, S>) -> bool {
+        let known = self.find(seat.ticket.id).is_some();
+        let full = self.tickets.len() >= LINE_TICKETS_MAX;
+        let above = seat.number > self.last && seat.number <= NUMBER_MAX;
+        // Who is told and keeps its place is served.
+        let odd = seat.leaving && !served(self.wanted, seat.ticket.share);
+        if known || full || !above || odd || self.refuse_mixed(&seat.ticket).is_err() {
+            return false;
+        }
+        self.seat(seat, tell);
+        true
+    }
+
     /// A sign of life. See [`Engine::renew`](crate::Engine::renew).
-    pub fn renew(&mut self, ticket: &Ticket, now: u64, tell: &mut Tell<'_>) -> Option<Place> {
+    pub fn renew(&mut self, ticket: &Ticket, now: u64, tell: &mut Tell<'_, S>) -> Option<Place> {
         self.expire(now, tell);
         let at = self.find(ticket.id)?;
         let entry = &mut self.tickets[at];
-        if entry.told {
+        if entry.leaving {
             return Some(self.place(at, now));
         }
-        if entry.ends != NEVER {
-            entry.ends = entry.ends.max(now.saturating_add(micros(ticket.ttl)).min(NEVER - 1));
-        }
+        entry.ends = entry.ends.map(|ends| ends.max(end_of(ticket.ttl, now)));
         self.last = self.last.max(ticket.floor.min(NUMBER_MAX));
         self.change(at, ticket, tell);
         Some(self.place(at, now))
     }
 
     /// Takes a ticket out. See [`Engine::leave`](crate::Engine::leave).
-    pub fn leave(&mut self, id: TicketId, how: Leave, now: u64, tell: &mut Tell<'_>) -> Left {
+    pub fn leave(&mut self, id: TicketId, how: Leave, now: u64, tell: &mut Tell<'_, S>) -> Left {
         self.expire(now, tell);
         let Some(at) = self.find(id) else { return Left::Absent };
         let holding = at < self.served;
         if how == Leave::Soon && holding {
-            let entry = &mut self.tickets[at];
-            if !std::mem::replace(&mut entry.told, true) {
-                tell(What::Broken, &entry.ticket, entry.number);
+            let seat = &mut *self.tickets[at];
+            if !std::mem::replace(&mut seat.leaving, true) {
+                tell(Told { what: What::Broken, seat, standing: Standing::Holding });
             }
             return Left::Told;
         }
@@ -214,14 +197,14 @@ impl Line {
     }
 
     /// Takes out the tickets of an owner who is known to be gone.
-    pub fn bury(&mut self, gone: impl Fn(&Ticket) -> bool, tell: &mut Tell<'_>) {
-        self.remove_all(|entry| gone(&entry.ticket), tell);
+    pub fn bury(&mut self, gone: impl Fn(&Seat<S>) -> bool, tell: &mut Tell<'_, S>) {
+        self.remove_all(gone, tell);
     }
 
     /// Takes out the tickets whose life has ended.
-    pub fn expire(&mut self, now: u64, tell: &mut Tell<'_>) {
+    pub fn expire(&mut self, now: u64, tell: &mut Tell<'_, S>) {
         if now >= self.quiet_until {
-            self.remove_all(|entry| entry.ends <= now, tell);
+            self.remove_all(|entry| entry.end() <= now, tell);
         }
     }
 
@@ -240,6 +223,29 @@ impl Line {
     /// Where a ticket stands, if it is in the line.
     pub fn find_place(&self, id: TicketId, now: u64) -> Option<Place> {
         self.find(id).map(|at| self.place(at, now))
+    }
+
+    /// What stands in the line, from the front. What an engine stores of it can be [restored](Line::restore).
+    pub fn seats(&self) -> impl DoubleEndedIterator<Item = &Seat<S>> + ExactSizeIterator {
+        self.tickets.iter().map(|seat| &**seat)
+    }
+
+    /// How many tickets are served: always the first ones.
+    pub fn served(&self) -> usize {
+        self.served
+    }
+
+    /// How many tickets stand ahead of this number; its own index, if it is in the line.
+    pub fn before(&self, number: u64) -> usize {
+        match self.tickets.back() {
+            Some(last) if last.number == number => self.tickets.len() - 1,
+            _ => self.tickets.partition_point(|seat| seat.number < number),
+        }
+    }
+
+    /// Who stands at this index.
+    pub fn at(&self, index: usize) -> Option<&Seat<S>> {
+        self.tickets.get(index).map(|seat| &**seat)
     }
 
     /// How many tickets there are.
@@ -267,10 +273,22 @@ impl Line {
         }
     }
 
-    fn push(&mut self, entry: Entry) {
+    fn seat(&mut self, seat: Seat<S>, tell: &mut Tell<'_, S>) {
+        let leaving = seat.leaving;
+        self.push(seat);
+        if let Some(seat) = self.tickets.back() {
+            tell(Told { what: What::Joined, seat, standing: Standing::Waiting });
+        }
+        self.serve(tell);
+        if let Some(seat) = self.tickets.back().filter(|_| leaving) {
+            tell(Told { what: What::Broken, seat, standing: Standing::Holding });
+        }
+    }
+
+    fn push(&mut self, entry: Seat<S>) {
         self.last = entry.number;
         self.wanted += entry.take();
-        self.quiet_until = self.quiet_until.min(entry.ends);
+        self.quiet_until = self.quiet_until.min(entry.end());
         if self.tickets.is_empty() {
             self.tickets.reserve_exact(1);
         }
@@ -295,11 +313,12 @@ impl Line {
         self.tickets.binary_search_by_key(&number, |entry| entry.number).ok()
     }
 
-    fn remove(&mut self, at: usize, what: What, tell: &mut Tell<'_>) {
+    fn remove(&mut self, at: usize, what: What, tell: &mut Tell<'_, S>) {
         let Some(entry) = self.tickets.remove(at) else { return };
         let take = entry.take();
+        let standing = self.standing(at);
         self.wanted -= take;
-        if at < self.served {
+        if standing == Standing::Holding {
             self.served -= 1;
             self.taken -= take;
         }
@@ -307,21 +326,22 @@ impl Line {
         if self.tickets.is_empty() {
             self.quiet_until = NEVER;
         }
-        tell(what, &entry.ticket, entry.number);
+        tell(Told { what, seat: &entry, standing });
     }
 
     /// Those who left by themselves are all out before anyone is served in their place.
-    fn remove_all(&mut self, gone: impl Fn(&Entry) -> bool, tell: &mut Tell<'_>) {
+    fn remove_all(&mut self, gone: impl Fn(&Seat<S>) -> bool, tell: &mut Tell<'_, S>) {
         for at in (0..self.tickets.len()).rev() {
             if gone(&self.tickets[at]) {
                 self.remove(at, What::Expired, tell);
             }
         }
-        self.quiet_until = self.tickets.iter().map(|entry| entry.ends).min().unwrap_or(NEVER);
+        self.quiet_until = self.tickets.iter().map(|entry| entry.end()).min().unwrap_or(NEVER);
         self.serve(tell);
     }
 
-    fn change(&mut self, at: usize, ticket: &Ticket, tell: &mut Tell<'_>) {
+    fn change(&mut self, at: usize, ticket: &Ticket, tell: &mut Tell<'_, S>) {
+        let standing = self.standing(at);
         let entry = &mut self.tickets[at];
         let take = ticket.share.take().min(entry.ticket.share.take());
         let shrunk = u64::from(entry.ticket.share.take() - take);
@@ -333,7 +353,7 @@ impl Line {
             entry.ticket.share = Share::new(take, entry.ticket.share.of())
                 .expect("a smaller share of the same capacity is a share");
         }
-        tell(What::Changed, &entry.ticket, entry.number);
+        tell(Told { what: What::Changed, seat: entry, standing });
         self.wanted -= shrunk;
         if at < self.served {
             self.taken -= shrunk;
@@ -342,15 +362,19 @@ impl Line {
     }
 
     /// The front of the line is served, for as long as it fits.
-    fn serve(&mut self, tell: &mut Tell<'_>) {
+    fn serve(&mut self, tell: &mut Tell<'_, S>) {
         while let Some(entry) = self.tickets.get(self.served) {
             if !served(self.taken, entry.ticket.share) {
                 return;
             }
             self.served += 1;
             self.taken += entry.take();
-            tell(What::Served, &entry.ticket, entry.number);
+            tell(Told { what: What::Served, seat: entry, standing: Standing::Holding });
         }
+    }
+
+    fn standing(&self, at: usize) -> Standing {
+        if at < self.served { Standing::Holding } else { Standing::Waiting }
     }
 
     fn place(&self, at: usize, now: u64) -> Place {
@@ -364,23 +388,28 @@ impl Line {
 
     /// When the first of the served tickets ends, unless it is renewed.
     fn first_end(&self) -> Option<u64> {
-        let ends = self.tickets.range(..self.served).map(|entry| entry.ends).min();
+        let ends = self.tickets.range(..self.served).map(|entry| entry.end()).min();
         ends.filter(|ends| *ends != NEVER)
     }
 
     fn place_behind(&self, at: usize, ahead: u64, first_end: Option<u64>, now: u64) -> Place {
         let entry = &self.tickets[at];
         let remaining = |ends: u64| Duration::from_micros(ends.saturating_sub(now));
-        let holding = at < self.served;
+        let standing = self.standing(at);
         Place {
             number: entry.number,
-            standing: if holding { Standing::Holding } else { Standing::Waiting },
+            standing,
             ahead,
-            life: (entry.ends != NEVER).then(|| remaining(entry.ends)),
-            look: first_end.filter(|_| !holding).map(remaining),
-            leaving: entry.told,
+            life: entry.ends.map(remaining),
+            look: first_end.filter(|_| standing == Standing::Waiting).map(remaining),
+            leaving: entry.leaving,
         }
     }
+}
+
+/// When a life of this length ends that begins now.
+fn end_of(ttl: Duration, now: u64) -> u64 {
+    now.saturating_add(micros(ttl)).min(NEVER - 1)
 }
 
 /// A time in the store's own unit; what is too long for it never ends.

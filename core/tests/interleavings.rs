@@ -22,9 +22,7 @@ mod line {
         pub(crate) use shuttle::sync::{Mutex, MutexGuard};
     }
 
-    pub(crate) fn micros(duration: std::time::Duration) -> u64 {
-        u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-    }
+    pub(crate) use tenure_core::line::{Count, Journal, Tell, Told};
 }
 
 mod contract {

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tenure_core::event::What;
+use tenure_core::line::{Seat, Told};
 use tenure_core::{
-    Key, Leave, Left, Line, Lives, Patience, Share, Standing, Ticket, TicketId, served,
+    Key, Leave, Left, Line, Lives, NUMBER_MAX, Patience, Share, Standing, Ticket, TicketId, served,
 };
 
 #[derive(Clone, Debug)]
@@ -122,12 +123,12 @@ fn ticket(id: TicketId, take: u32, ttl_us: u64, floor: u64) -> Ticket {
 
 /// Every ticket that is told of is served once, and never before those ahead of it.
 #[derive(Default)]
-struct Told {
+struct Heard {
     served: Vec<u64>,
     out: Vec<u64>,
 }
 
-impl Told {
+impl Heard {
     fn hear(&mut self, what: What, number: u64) {
         match what {
             What::Served => {
@@ -143,17 +144,17 @@ impl Told {
 
 fn play(steps: &[Step]) {
     let ids: Vec<TicketId> = (0..WHO).map(|_| TicketId::fresh()).collect();
-    let (mut line, mut model, mut told) = (Line::above(0), Model::default(), Told::default());
+    let (mut line, mut model, mut told) = (Line::above(0), Model::default(), Heard::default());
     let mut now = 1;
     let mut ttls = vec![1000; WHO];
     for step in steps {
-        let mut tell = |what, _: &Ticket, number| told.hear(what, number);
+        let mut tell = |happened: Told<'_>| told.hear(happened.what, happened.seat.number);
         match *step {
             Step::Join { who, take, ttl_us, wait, floor } => {
                 ttls[who] = ttl_us;
                 let ticket = ticket(ids[who], take, ttl_us, floor);
                 let patience = if wait { Patience::Wait } else { Patience::NoWait };
-                let place = line.join(&ticket, patience, Lives::ByTtl, now, &mut tell).unwrap();
+                let place = line.join(&ticket, (), patience, Lives::ByTtl, now, &mut tell).unwrap();
                 let expected = model.join(&ticket, patience, now);
                 assert_eq!(place.map(|place| place.number), expected);
             }
@@ -188,7 +189,15 @@ fn compare(line: &Line, model: &Model, now: u64) {
         assert_eq!(place.leaving, plain.told);
         assert_eq!(place.life, Some(Duration::from_micros(plain.ends - now)));
         assert_eq!(line.find_place(ticket.id, now), Some(*place));
+        assert_eq!(line.before(place.number), at);
+        assert_eq!(line.at(at).map(|seat| seat.ticket.id), Some(ticket.id));
     }
+    let mut restored = Line::default();
+    for seat in line.seats() {
+        assert!(restored.restore(seat.clone(), &mut |_| {}), "it was in the line: {seat:?}");
+        assert!(!restored.restore(seat.clone(), &mut |_| {}), "it is there already");
+    }
+    assert_eq!(restored.list(now), list);
 }
 
 proptest! {
@@ -205,7 +214,7 @@ fn a_line_has_a_limit() {
     let mut line = Line::above(0);
     let join = |line: &mut Line| {
         let ticket = ticket(TicketId::fresh(), OF, 1000, 0);
-        line.join(&ticket, Patience::Wait, Lives::ByOwner, 1, &mut |_, _, _| {})
+        line.join(&ticket, (), Patience::Wait, Lives::ByOwner, 1, &mut |_| {})
     };
     for _ in 0..tenure_core::LINE_TICKETS_MAX {
         join(&mut line).unwrap();
@@ -216,10 +225,38 @@ fn a_line_has_a_limit() {
 }
 
 #[test]
+fn what_cannot_have_been_in_a_line_is_not_restored() {
+    let seat = |id, take, number, leaving| Seat {
+        ticket: ticket(id, take, 1000, 0),
+        session: 7,
+        number,
+        ends: None,
+        leaving,
+    };
+    let (first, second) = (TicketId::fresh(), TicketId::fresh());
+    let mut line = Line::above(10);
+    let mut whats = Vec::new();
+    assert!(!line.restore(seat(first, OF, 10, false), &mut |_| {}), "its number was given before");
+    assert!(!line.restore(seat(first, OF, NUMBER_MAX + 1, false), &mut |_| {}));
+    assert!(line.restore(seat(first, OF, 11, true), &mut |told| whats.push(told.what)));
+    assert_eq!(whats, [What::Joined, What::Served, What::Broken]);
+    assert!(
+        !line.restore(seat(second, 1, 12, true), &mut |_| {}),
+        "who waits is not told, but out"
+    );
+    let other = Ticket { share: Share::new(1, OF + 1).unwrap(), ..ticket(second, 1, 1000, 0) };
+    let other = Seat { ticket: other, ..seat(second, 1, 12, false) };
+    assert!(!line.restore(other, &mut |_| {}), "it is of another capacity");
+    assert!(line.restore(seat(second, 1, 12, false), &mut |_| {}));
+    line.bury(|seat| seat.session == 7, &mut |told| whats.push(told.what));
+    assert_eq!((line.len(), line.last(), &whats[3..]), (0, 12, &[What::Expired; 2][..]));
+}
+
+#[test]
 fn a_number_beyond_the_last_is_refused() {
     let mut line = Line::above(tenure_core::NUMBER_MAX);
     let ticket = ticket(TicketId::fresh(), 1, 1000, 0);
-    let error = line.join(&ticket, Patience::Wait, Lives::ByTtl, 1, &mut |_, _, _| {}).unwrap_err();
+    let error = line.join(&ticket, (), Patience::Wait, Lives::ByTtl, 1, &mut |_| {}).unwrap_err();
     assert_eq!(error.kind(), tenure_core::Kind::Rejected);
     assert!(line.is_empty());
 }
@@ -228,9 +265,9 @@ fn a_number_beyond_the_last_is_refused() {
 fn a_smaller_share_lets_in_who_waits_behind() {
     let mut line = Line::above(0);
     let (writer, reader) = (TicketId::fresh(), TicketId::fresh());
-    let quiet = &mut |_: What, _: &Ticket, _: u64| {};
-    line.join(&ticket(writer, OF, 1000, 0), Patience::Wait, Lives::ByTtl, 1, quiet).unwrap();
-    let place = line.join(&ticket(reader, 1, 1000, 0), Patience::Wait, Lives::ByTtl, 1, quiet);
+    let quiet = &mut |_: Told<'_>| {};
+    line.join(&ticket(writer, OF, 1000, 0), (), Patience::Wait, Lives::ByTtl, 1, quiet).unwrap();
+    let place = line.join(&ticket(reader, 1, 1000, 0), (), Patience::Wait, Lives::ByTtl, 1, quiet);
     assert_eq!(place.unwrap().unwrap().standing, Standing::Waiting);
     line.renew(&ticket(writer, 1, 1000, 0), 1, quiet).unwrap();
     assert_eq!(line.find_place(reader, 1).unwrap().standing, Standing::Holding);

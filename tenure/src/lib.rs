@@ -71,12 +71,12 @@ pub mod redis {
 
 /// For authors of engines, and for those who put engines together themselves.
 pub mod engine {
-    pub use tenure_core::bell;
     pub use tenure_core::wrap::{AnyEngine, Hosted, Quorum, Retry, Traced};
     pub use tenure_core::{
         Boxed, Clock, Cost, Engine, Leave, Line, Lives, Memory, Patience, PrivateThread, Sampler,
-        SystemClock, Tell, ThisRuntime, Time, Wake, served,
+        SystemClock, ThisRuntime, Time, Wake, served,
     };
+    pub use tenure_core::{bell, line};
     #[cfg(feature = "file")]
     pub use tenure_file::FileStore;
     #[cfg(feature = "redis")]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::belief::deadline::{Caution, usable};
-use crate::contract::ticket::NOTE_BYTES_MAX;
+use crate::contract::ticket::check_note;
 use crate::{Error, Liveness, Profile, Result};
 
 /// How long a ticket lives without a sign of life, unless its owner says otherwise.
@@ -153,16 +153,6 @@ impl Terms {
 
 fn whole_millis(duration: Duration) -> Duration {
     Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
-}
-
-pub(crate) fn check_note(note: &str) -> Result<()> {
-    if note.len() > NOTE_BYTES_MAX {
-        return Err(Error::invalid(format!(
-            "a note of {} bytes is too long: at most {NOTE_BYTES_MAX} bytes are allowed",
-            note.len()
-        )));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

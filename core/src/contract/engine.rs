@@ -41,18 +41,11 @@ use crate::{Key, Leave, Left, Patience, Place, Profile, Result, Standing, Ticket
 /// What the verbs do, on the memory engine:
 ///
 /// ```
-/// use std::time::Duration;
+/// use tenure_core::{Engine, Key, Leave, Left, Memory, Patience, Share, Standing, Ticket, Wake};
 ///
-/// use tenure_core::{Engine, Key, Leave, Left, Memory, Patience, Standing, Ticket, Wake};
-///
-/// # use tenure_core::{Share, TicketId};
-/// # fn ticket(key: &str, share: Share) -> tenure_core::Result<Ticket> {
-/// #     let (id, key, ttl) = (TicketId::fresh(), Key::new(key)?, Duration::from_secs(30));
-/// #     Ok(Ticket { id, key, share, ttl, owner: "me".into(), note: "".into(), floor: 0 })
-/// # }
 /// # tenure_core::blocking::block_on(async {
 /// let engine = Memory::new();
-/// let (first, second) = (ticket("a", Share::WHOLE)?, ticket("a", Share::WHOLE)?);
+/// let (first, second) = (Ticket::new(Key::new("a")?, Share::WHOLE), Ticket::new(Key::new("a")?, Share::WHOLE));
 /// let holds = engine.join(&first, Patience::Wait).await?.expect("it waits");
 /// let waits = engine.join(&second, Patience::Wait).await?.expect("it waits");
 /// assert_eq!((holds.standing, waits.standing), (Standing::Holding, Standing::Waiting));
@@ -125,18 +118,11 @@ pub trait Engine: Send + Sync + 'static {
 /// Why [`watch`](Engine::watch) returned.
 ///
 /// ```
-/// use std::time::Duration;
+/// use tenure_core::{Engine, Key, Leave, Memory, Patience, Share, Standing, Ticket, Wake};
 ///
-/// use tenure_core::{Engine, Key, Leave, Memory, Patience, Standing, Ticket, Wake};
-///
-/// # use tenure_core::{Share, TicketId};
-/// # fn ticket(key: &str, share: Share) -> tenure_core::Result<Ticket> {
-/// #     let (id, key, ttl) = (TicketId::fresh(), Key::new(key)?, Duration::from_secs(30));
-/// #     Ok(Ticket { id, key, share, ttl, owner: "me".into(), note: "".into(), floor: 0 })
-/// # }
 /// # tenure_core::blocking::block_on(async {
 /// let engine = Memory::new();
-/// let (first, second) = (ticket("a", Share::WHOLE)?, ticket("a", Share::WHOLE)?);
+/// let (first, second) = (Ticket::new(Key::new("a")?, Share::WHOLE), Ticket::new(Key::new("a")?, Share::WHOLE));
 /// engine.join(&first, Patience::Wait).await?;
 /// let place = engine.join(&second, Patience::Wait).await?.expect("it waits");
 /// engine.leave(&first, Leave::Now).await?;

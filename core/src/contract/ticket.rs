@@ -1,14 +1,11 @@
 //! A ticket is somebody's place in a line: a holder at the front, a waiter behind.
 
-use std::fmt;
-use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::{Error, Key, Result};
+use crate::contract::owner;
+use crate::{Error, Key, Result, Share, TTL_DEFAULT, TicketId};
 
-/// The largest capacity that a line can be kept for.
-pub const SHARE_OF_MAX: u32 = 1 << 30;
 /// The longest note, in bytes of UTF-8.
 pub const NOTE_BYTES_MAX: usize = 4096;
 /// The longest name of an owner, in bytes of UTF-8.
@@ -30,21 +27,11 @@ pub const NUMBER_MAX: u64 = (1 << 53) - 1;
 /// ```
 ///
 /// ```
-/// use std::time::Duration;
-///
-/// use tenure_core::{Engine, Key, Memory, Patience, Share, Standing, Ticket, TicketId};
+/// use tenure_core::{Engine, Key, Memory, Patience, Share, Standing, Ticket};
 ///
 /// # tenure_core::blocking::block_on(async {
 /// let engine = Memory::new();
-/// let ticket = Ticket {
-///     id: TicketId::fresh(),
-///     key: Key::new("invoices/42")?,
-///     share: Share::WHOLE,
-///     ttl: Duration::from_secs(30),
-///     owner: "worker-7".into(),
-///     note: "".into(),
-///     floor: 0,
-/// };
+/// let ticket = Ticket::new(Key::new("invoices/42")?, Share::WHOLE).owned_by("worker-7")?;
 /// let place = engine.join(&ticket, Patience::Wait).await?.expect("it would have waited");
 /// assert_eq!(place.standing, Standing::Holding);
 /// # Ok::<(), tenure_core::Error>(()) }).unwrap();
@@ -69,143 +56,48 @@ pub struct Ticket {
     pub floor: u64,
 }
 
-/// How many of an id's bits tell apart the attempts of one ticket, and above which bit they are.
-const ATTEMPT_BITS: u32 = 20;
-const ATTEMPT_SHIFT: u32 = 44;
-const ATTEMPT_MASK: u128 = ((1 << ATTEMPT_BITS) - 1) << ATTEMPT_SHIFT;
-
-/// 128 bits that no other ticket has.
-///
-/// ```
-/// use tenure_core::{Locks, Memory, TicketId};
-///
-/// # tenure_core::blocking::block_on(async {
-/// let locks = Locks::new(Memory::new());
-/// let guard = locks.mutex("invoices/42").lock().await?;
-/// let shown = guard.id().to_string();
-/// assert_eq!(shown.len(), 32);
-/// assert_eq!(shown.parse::<TicketId>()?, guard.id());
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct TicketId(u128);
-
-impl TicketId {
-    /// An id that nobody else has: random bits that the operating system gives for this id alone. A count
-    /// or a generator kept in this process would give the same ids in every copy of it (a `fork`, a
-    /// restored image), and "twice is once" would let all copies hold.
-    pub fn fresh() -> Self {
-        let mut random = [0; 16];
-        getrandom::fill(&mut random).expect("the operating system has no random numbers to give");
-        Self(u128::from_ne_bytes(random)).whole()
+impl Ticket {
+    /// A ticket with a fresh id, of this process, for the default ttl, without a note.
+    pub fn new(key: Key, share: Share) -> Self {
+        let (id, ttl, owner) = (TicketId::fresh(), TTL_DEFAULT, owner::this_process());
+        Self { id, key, share, ttl, owner, note: no_note(), floor: 0 }
     }
 
-    /// The id of one attempt of this ticket, for an engine that asks a store for the same ticket more
-    /// than once and must not take one attempt's end for another's. A million attempts differ.
-    #[must_use]
-    pub fn attempt(self, count: u32) -> Self {
-        Self(self.whole().0 | (u128::from(count) << ATTEMPT_SHIFT) & ATTEMPT_MASK)
+    /// The same with this owner, unless the name is too long.
+    pub fn owned_by(self, owner: impl Into<Arc<str>>) -> Result<Self> {
+        let ticket = Self { owner: owner.into(), ..self };
+        ticket.check().map(|()| ticket)
     }
 
-    /// The id of the ticket that this is an attempt of; its own if it is none.
-    #[must_use]
-    pub fn whole(self) -> Self {
-        Self(self.0 & !ATTEMPT_MASK)
+    /// The same with this note, unless it is too long.
+    pub fn with_note(self, note: impl Into<Arc<str>>) -> Result<Self> {
+        let ticket = Self { note: note.into(), ..self };
+        ticket.check().map(|()| ticket)
     }
 
-    /// The id as a number.
-    pub fn to_u128(self) -> u128 {
-        self.0
-    }
-
-    /// The id that was this number.
-    pub fn from_u128(id: u128) -> Self {
-        Self(id)
+    /// Refuses a ticket with more text than a store need keep. Every engine asks before it lets a ticket in or
+    /// renews it, because the fields are open: a ticket is also made out of another.
+    pub fn check(&self) -> Result<()> {
+        owner::check(&self.owner)?;
+        check_note(&self.note)
     }
 }
 
-impl fmt::Display for TicketId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.0)
-    }
+/// The empty note, once for all tickets.
+fn no_note() -> Arc<str> {
+    static NONE: OnceLock<Arc<str>> = OnceLock::new();
+    NONE.get_or_init(|| "".into()).clone()
 }
 
-impl fmt::Debug for TicketId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
+/// Refuses a note that is too long.
+pub(crate) fn check_note(note: &str) -> Result<()> {
+    if note.len() > NOTE_BYTES_MAX {
+        return Err(Error::invalid(format!(
+            "a note of {} bytes is too long: at most {NOTE_BYTES_MAX} bytes are allowed",
+            note.len()
+        )));
     }
-}
-
-impl FromStr for TicketId {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let digits = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        match u128::from_str_radix(text, 16) {
-            Ok(id) if digits => Ok(Self(id)),
-            _ => Err(Error::invalid(format!(
-                "`{text}` is not a ticket's id: it is 32 hexadecimal digits, as `line` shows them"
-            ))),
-        }
-    }
-}
-
-/// `take` out of `of`: all of many is a mutex or a writer, 1 of many a reader, k of n permits.
-///
-/// ```
-/// use tenure_core::{Share, served};
-///
-/// let two_of_five = Share::new(2, 5)?;
-/// assert!(served(3, two_of_five), "it fits behind three that are taken");
-/// assert!(!served(4, two_of_five));
-/// assert_eq!(Share::new(6, 5).unwrap_err().to_string(), "6 of 5 cannot be taken: ask for 1 to 5");
-/// # Ok::<(), tenure_core::Error>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct Share {
-    take: u32,
-    of: u32,
-}
-
-impl Share {
-    /// All of many: a mutex, which is the writer of its key.
-    pub const WHOLE: Self = Self { take: SHARE_OF_MAX, of: SHARE_OF_MAX };
-    /// One of many: a reader.
-    pub const READER: Self = Self { take: 1, of: SHARE_OF_MAX };
-
-    /// `take` out of `of`, which must hold it.
-    pub fn new(take: u32, of: u32) -> Result<Self> {
-        if of == 0 || of > SHARE_OF_MAX {
-            return Err(Error::invalid(format!(
-                "a capacity of {of} cannot be kept: it must be 1 to {SHARE_OF_MAX}"
-            )));
-        }
-        if take == 0 || take > of {
-            return Err(Error::invalid(format!(
-                "{take} of {of} cannot be taken: ask for 1 to {of}"
-            )));
-        }
-        Ok(Self { take, of })
-    }
-
-    /// How much is taken.
-    pub fn take(self) -> u32 {
-        self.take
-    }
-
-    /// How much there is.
-    pub fn of(self) -> u32 {
-        self.of
-    }
-}
-
-/// The rule, the only one: a ticket is served as long as it fits behind what is taken ahead of it.
-///
-/// Tickets arrive at the back and leave from anywhere, so what is taken ahead only falls. Once
-/// served, a ticket is served until it leaves; and what is served always fits.
-pub fn served(taken_ahead: u64, share: Share) -> bool {
-    taken_ahead + u64::from(share.take) <= u64::from(share.of)
+    Ok(())
 }
 
 /// Whether a ticket is served yet.
@@ -265,18 +157,11 @@ pub struct Place {
 /// What to do if a ticket cannot be served at once.
 ///
 /// ```
-/// use std::time::Duration;
+/// use tenure_core::{Engine, Key, Memory, Patience, Share, Ticket};
 ///
-/// use tenure_core::{Engine, Key, Memory, Patience, Ticket};
-///
-/// # use tenure_core::{Share, TicketId};
-/// # fn ticket(key: &str, share: Share) -> tenure_core::Result<Ticket> {
-/// #     let (id, key, ttl) = (TicketId::fresh(), Key::new(key)?, Duration::from_secs(30));
-/// #     Ok(Ticket { id, key, share, ttl, owner: "me".into(), note: "".into(), floor: 0 })
-/// # }
 /// # tenure_core::blocking::block_on(async {
 /// let engine = Memory::new();
-/// let (first, second) = (ticket("a", Share::WHOLE)?, ticket("a", Share::WHOLE)?);
+/// let (first, second) = (Ticket::new(Key::new("a")?, Share::WHOLE), Ticket::new(Key::new("a")?, Share::WHOLE));
 /// assert!(engine.join(&first, Patience::NoWait).await?.is_some());
 /// assert!(engine.join(&second, Patience::NoWait).await?.is_none(), "busy, and it never stood in line");
 /// # Ok::<(), tenure_core::Error>(()) }).unwrap();
@@ -292,18 +177,11 @@ pub enum Patience {
 /// How a ticket is taken out of its line.
 ///
 /// ```
-/// use std::time::Duration;
+/// use tenure_core::{Engine, Key, Leave, Left, Memory, Patience, Share, Ticket};
 ///
-/// use tenure_core::{Engine, Key, Leave, Left, Memory, Patience, Ticket};
-///
-/// # use tenure_core::{Share, TicketId};
-/// # fn ticket(key: &str, share: Share) -> tenure_core::Result<Ticket> {
-/// #     let (id, key, ttl) = (TicketId::fresh(), Key::new(key)?, Duration::from_secs(30));
-/// #     Ok(Ticket { id, key, share, ttl, owner: "me".into(), note: "".into(), floor: 0 })
-/// # }
 /// # tenure_core::blocking::block_on(async {
 /// let engine = Memory::new();
-/// let holder = ticket("a", Share::WHOLE)?;
+/// let holder = Ticket::new(Key::new("a")?, Share::WHOLE);
 /// engine.join(&holder, Patience::Wait).await?;
 /// assert_eq!(engine.leave(&holder, Leave::Soon).await?, Left::Told, "it keeps its place until it stops");
 /// assert_eq!(engine.leave(&holder, Leave::Now).await?, Left::Holding);
@@ -322,7 +200,7 @@ pub enum Leave {
 /// What [`leave`](crate::Engine::leave) found.
 ///
 /// ```
-/// use tenure_core::{Left, Locks, Memory};
+/// use tenure_core::{Key, Left, Locks, Memory, Share, Ticket};
 ///
 /// # tenure_core::blocking::block_on(async {
 /// let locks = Locks::new(Memory::new());
@@ -346,48 +224,4 @@ pub enum Left {
     Absent,
     /// It is not in the line; an earlier attempt, whose answer was lost, may have taken it out.
     Unsure,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_id_is_read_back_as_it_was_written() {
-        let id = TicketId::fresh();
-        assert_eq!(id.to_string().parse::<TicketId>().unwrap(), id);
-        for garbage in ["", "12", "+0000000000000000000000000000001", "zz", &"0".repeat(33)] {
-            assert!(garbage.parse::<TicketId>().is_err(), "{garbage}");
-        }
-    }
-
-    #[test]
-    fn attempts_differ_and_are_of_one_ticket() {
-        let (id, other) = (TicketId::fresh(), TicketId::fresh());
-        assert_eq!(id.whole(), id);
-        assert_ne!(id.attempt(1), id.attempt(2));
-        assert_eq!(id.attempt(1_048_575).whole(), id);
-        assert_eq!(id.attempt(7).attempt(8), id.attempt(8));
-        assert_ne!(id.attempt(1), other.attempt(1));
-    }
-
-    #[test]
-    fn a_share_that_cannot_be_is_refused() {
-        for (take, of) in [(0, 0), (6, 5), (0, 5), (1, SHARE_OF_MAX + 1)] {
-            assert!(Share::new(take, of).is_err(), "{take} of {of}");
-        }
-        assert_eq!(
-            Share::new(6, 5).unwrap_err().to_string(),
-            "6 of 5 cannot be taken: ask for 1 to 5"
-        );
-    }
-
-    #[test]
-    fn a_ticket_is_served_exactly_while_it_fits() {
-        let two_of_three = Share::new(2, 3).unwrap();
-        assert!(served(0, two_of_three));
-        assert!(served(1, two_of_three));
-        assert!(!served(2, two_of_three));
-        assert!(!served(u64::from(u32::MAX), two_of_three));
-    }
 }

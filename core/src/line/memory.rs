@@ -1,21 +1,18 @@
 //! The memory engine: lines in a map, the reference that every other engine is compared with.
 
-// The path is written out because a test compiles this file with another `sync`.
-#[path = "memory/journal.rs"]
-mod journal;
-
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::pin::pin;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use self::journal::Journal;
+use tokio::sync::Notify;
+
 use crate::bell::Bells;
 use crate::contract::profile::{Fencing, Liveness, Profile, Sight};
-use crate::event::{Cursor, News, Scope, What};
-use crate::line::micros;
+use crate::event::{Cursor, Event, News, Scope, What};
 use crate::line::sync::{Mutex, MutexGuard};
+use crate::line::{Count, Journal, Tell, Told};
 use crate::refusal::checked_sum;
 use crate::{
     Clock, Engine, Key, Leave, Left, Line, Lives, Patience, Place, Result, Standing, SystemClock,
@@ -59,11 +56,7 @@ struct Store {
     /// When there are so many counts, those that are over are thrown out.
     counts_full: usize,
     journal: Journal,
-}
-
-struct Count {
-    value: u64,
-    ends: u64,
+    written: Arc<Notify>,
 }
 
 impl Memory {
@@ -94,11 +87,7 @@ impl Memory {
     }
 
     /// One step on one line: whoever it concerns is rung for, and an empty line is forgotten.
-    fn step<T>(
-        &self,
-        key: &Key,
-        act: impl FnOnce(&mut Line, u64, &mut dyn FnMut(What, &Ticket, u64)) -> T,
-    ) -> T {
+    fn step<T>(&self, key: &Key, act: impl FnOnce(&mut Line, u64, &mut Tell<'_>) -> T) -> T {
         let now = self.now();
         let mut concerned: Vec<TicketId> = Vec::new();
         let mut written = None;
@@ -107,17 +96,20 @@ impl Memory {
             // Asked while nobody else can change the line: who listens first and looks then either
             // sees this step, or is seen listening here.
             let quiet = self.0.bells.is_quiet();
-            let Store { lines, floor, journal, .. } = &mut *store;
+            let Store { lines, floor, journal, written: told, .. } = &mut *store;
             let mut line = match lines.entry(key.clone()) {
                 Entry::Occupied(line) => line,
                 Entry::Vacant(nobody) => nobody.insert_entry(Line::above(*floor)),
             };
-            let answer = act(line.get_mut(), now, &mut |what, ticket, number| {
+            let answer = act(line.get_mut(), now, &mut |happened| {
+                let Told { what, seat, .. } = happened;
                 if !quiet && !matches!(what, What::Joined | What::Changed) {
-                    concerned.push(ticket.id);
+                    concerned.push(seat.ticket.id);
                 }
-                if journal.note(now, what, ticket, number) {
-                    written = Some(journal.written());
+                if journal.is_kept() {
+                    let (ticket, number) = (seat.ticket.clone(), seat.number);
+                    journal.push(Event { at_us: now, what, ticket, number });
+                    written = Some(told.clone());
                 }
             });
             if line.get().is_empty() {
@@ -175,7 +167,7 @@ impl Engine for Memory {
 
     async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
         self.step(&ticket.key, |line, now, tell| {
-            line.join(ticket, patience, Lives::ByTtl, now, tell)
+            line.join(ticket, (), patience, Lives::ByTtl, now, tell)
         })
     }
 
@@ -199,19 +191,24 @@ impl Engine for Memory {
     }
 
     async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
-        let Some(mut after) = after else {
-            let cursor = self.store().journal.open();
+        let Some(Cursor(mut after)) = after else {
+            let cursor = Cursor(self.store().journal.keep());
             return Ok(News { events: Vec::new(), cursor, missed: false });
         };
-        let written = self.store().journal.written();
+        let written = self.store().written.clone();
         loop {
             let mut next = pin!(written.notified());
             next.as_mut().enable();
-            let news = self.store().journal.since(scope, after);
-            if news.missed || !news.events.is_empty() {
-                return Ok(news);
+            let (events, end) = {
+                let store = self.store();
+                (store.journal.since(after, scope), store.journal.end())
+            };
+            let missed = events.is_none();
+            let events = events.unwrap_or_default();
+            if missed || !events.is_empty() {
+                return Ok(News { events, cursor: Cursor(end), missed });
             }
-            after = news.cursor;
+            after = end;
             next.await;
         }
     }
@@ -262,21 +259,14 @@ impl Store {
 
     fn count(&mut self, key: &Key, by: u64, window: Window, now: u64) -> Result<Tally> {
         if self.counts.len() > self.counts_full {
-            self.counts.retain(|_, count| count.ends > now);
+            self.counts.retain(|_, count| count.ends_us > now);
             self.counts_full = (self.counts.len() * 2).max(1024);
         }
-        let fresh = Count { value: 0, ends: now.saturating_add(micros(window.per)) };
-        let count = match self.counts.get(key) {
-            Some(count) if count.ends > now => Count { ..*count },
-            _ => fresh,
-        };
-        let wanted = checked_sum(key, count.value, by)?;
-        let allowed = window.limit.is_none_or(|limit| wanted <= limit);
-        let value = if allowed { wanted } else { count.value };
-        let resets_in = Some(Duration::from_micros(count.ends.saturating_sub(now)));
-        if allowed && by > 0 {
-            self.counts.insert(key.clone(), Count { value, ..count });
+        let stored = self.counts.get(key).copied();
+        let (tally, changed) = Count::add(stored, key, by, window, now)?;
+        if let Some(count) = changed {
+            self.counts.insert(key.clone(), count);
         }
-        Ok(Tally { value, allowed, resets_in })
+        Ok(tally)
     }
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use crate::belief::hold::State;
 use crate::belief::kept::Kept;
-use crate::belief::terms::check_note;
 use crate::blocking::Blocking;
+use crate::contract::ticket::check_note;
 use crate::keeping::listen::Listener;
 use crate::keeping::sweep::Trace;
 use crate::primitives::locks::Inner;

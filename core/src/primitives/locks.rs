@@ -2,15 +2,15 @@
 
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use crate::contract::ticket::OWNER_BYTES_MAX;
+use crate::contract::owner::{self, this_process};
 use crate::keeping::keep::Keeper;
 use crate::keeping::sweep::Sweeper;
 use crate::wrap::{AnyEngine, Hosted, Traced};
 use crate::{
-    Engine, Error, Host, Key, Leave, Left, Need, Place, PrivateThread, Profile, Result, Share,
-    Ticket, TicketId,
+    Engine, Host, Key, Leave, Left, Need, Place, PrivateThread, Profile, Result, Share, Ticket,
+    TicketId,
 };
 
 /// The locks of one store. Clones share everything.
@@ -89,12 +89,7 @@ impl Locks {
 
     /// The same locks, for an owner of this name: what others see in the line.
     pub fn owned_by(&self, owner: &str) -> Result<Self> {
-        if owner.len() > OWNER_BYTES_MAX {
-            return Err(Error::invalid(format!(
-                "an owner's name of {} bytes is too long: at most {OWNER_BYTES_MAX} bytes are allowed",
-                owner.len()
-            )));
-        }
+        owner::check(owner)?;
         Ok(Self { inner: self.inner.clone(), owner: owner.into() })
     }
 
@@ -155,15 +150,7 @@ impl Locks {
 
     /// A ticket of this owner, with everything else at its default.
     pub(crate) fn ticket(&self, key: Key) -> Ticket {
-        Ticket {
-            id: TicketId::fresh(),
-            key,
-            share: Share::WHOLE,
-            ttl: crate::belief::terms::TTL_DEFAULT,
-            owner: self.owner.clone(),
-            note: no_note(),
-            floor: 0,
-        }
+        Ticket { owner: self.owner.clone(), ..Ticket::new(key, Share::WHOLE) }
     }
 }
 
@@ -174,36 +161,4 @@ impl fmt::Debug for Locks {
             .field("owner", &self.owner)
             .finish_non_exhaustive()
     }
-}
-
-/// The empty note, once for all tickets.
-fn no_note() -> Arc<str> {
-    static NONE: OnceLock<Arc<str>> = OnceLock::new();
-    NONE.get_or_init(|| "".into()).clone()
-}
-
-/// `program[pid]@machine`.
-fn this_process() -> Arc<str> {
-    static NAME: OnceLock<Arc<str>> = OnceLock::new();
-    NAME.get_or_init(|| {
-        let program = std::env::args_os().next().unwrap_or_default();
-        let program = std::path::Path::new(&program).file_stem().unwrap_or_default();
-        let pid = std::process::id();
-        let mut name = format!("{}[{pid}]", program.to_string_lossy());
-        name.push_str(&at_machine());
-        let end = (0..=OWNER_BYTES_MAX.min(name.len())).rev().find(|at| name.is_char_boundary(*at));
-        name.truncate(end.unwrap_or(0));
-        name.into()
-    })
-    .clone()
-}
-
-#[cfg(unix)]
-fn at_machine() -> String {
-    format!("@{}", rustix::system::uname().nodename().to_string_lossy())
-}
-
-#[cfg(not(unix))]
-fn at_machine() -> String {
-    std::env::var("COMPUTERNAME").map(|name| format!("@{name}")).unwrap_or_default()
 }

@@ -57,8 +57,8 @@ impl Row {
     ) -> Result<Option<Place>> {
         let Self { line, seats, above } = self;
         let now_us = now_us.max(above.saturating_add(1));
-        let place = line.join(ticket, patience, Lives::ByOwner, now_us, &mut |what, ticket, n| {
-            seats.follow(what, ticket, n, session, hear);
+        let place = line.join(ticket, (), patience, Lives::ByOwner, now_us, &mut |told| {
+            seats.follow(told.what, &told.seat.ticket, told.seat.number, session, hear);
         });
         self.seats.settle(hear);
         place
@@ -67,8 +67,8 @@ impl Row {
     /// A sign of life, which may change the ticket.
     pub(crate) fn renew(&mut self, ticket: &Ticket, hear: &mut Hear<'_>) -> Option<Place> {
         let Self { line, seats, .. } = self;
-        let place = line.renew(ticket, 0, &mut |what, ticket, n| {
-            seats.follow(what, ticket, n, NOBODY, hear);
+        let place = line.renew(ticket, 0, &mut |told| {
+            seats.follow(told.what, &told.seat.ticket, told.seat.number, NOBODY, hear);
         });
         self.seats.settle(hear);
         place
@@ -77,8 +77,8 @@ impl Row {
     /// Takes a ticket out.
     pub(crate) fn leave(&mut self, id: TicketId, how: Leave, hear: &mut Hear<'_>) -> Left {
         let Self { line, seats, .. } = self;
-        let left = line.leave(id, how, 0, &mut |what, ticket, n| {
-            seats.follow(what, ticket, n, NOBODY, hear);
+        let left = line.leave(id, how, 0, &mut |told| {
+            seats.follow(told.what, &told.seat.ticket, told.seat.number, NOBODY, hear);
         });
         self.seats.settle(hear);
         left
@@ -92,8 +92,8 @@ impl Row {
             return;
         }
         let Self { line, seats, .. } = self;
-        line.bury(|ticket| gone.contains(&ticket.id), &mut |what, ticket, n| {
-            seats.follow(what, ticket, n, NOBODY, hear);
+        line.bury(|seat| gone.contains(&seat.ticket.id), &mut |told| {
+            seats.follow(told.what, &told.seat.ticket, told.seat.number, NOBODY, hear);
         });
         self.seats.settle(hear);
     }

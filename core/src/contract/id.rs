@@ -1,0 +1,111 @@
+//! The id of a ticket.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::{Error, Result};
+
+/// How many of an id's bits tell apart the attempts of one ticket, and above which bit they are.
+const ATTEMPT_BITS: u32 = 20;
+const ATTEMPT_SHIFT: u32 = 44;
+const ATTEMPT_MASK: u128 = ((1 << ATTEMPT_BITS) - 1) << ATTEMPT_SHIFT;
+
+/// 128 bits that no other ticket has.
+///
+/// ```
+/// use tenure_core::{Locks, Memory, TicketId};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let locks = Locks::new(Memory::new());
+/// let guard = locks.mutex("invoices/42").lock().await?;
+/// let shown = guard.id().to_string();
+/// assert_eq!(shown.len(), 32);
+/// assert_eq!(shown.parse::<TicketId>()?, guard.id());
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TicketId(u128);
+
+impl TicketId {
+    /// An id that nobody else has: random bits that the operating system gives for this id alone. A count
+    /// or a generator kept in this process would give the same ids in every copy of it (a `fork`, a
+    /// restored image), and "twice is once" would let all copies hold.
+    pub fn fresh() -> Self {
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).expect("the operating system has no random numbers to give");
+        Self(u128::from_ne_bytes(random)).whole()
+    }
+
+    /// The id of one attempt of this ticket, for an engine that asks a store for the same ticket more
+    /// than once and must not take one attempt's end for another's. A million attempts differ.
+    #[must_use]
+    pub fn attempt(self, count: u32) -> Self {
+        Self(self.whole().0 | (u128::from(count) << ATTEMPT_SHIFT) & ATTEMPT_MASK)
+    }
+
+    /// The id of the ticket that this is an attempt of; its own if it is none.
+    #[must_use]
+    pub fn whole(self) -> Self {
+        Self(self.0 & !ATTEMPT_MASK)
+    }
+
+    /// The id as a number.
+    pub fn to_u128(self) -> u128 {
+        self.0
+    }
+
+    /// The id that was this number.
+    pub fn from_u128(id: u128) -> Self {
+        Self(id)
+    }
+}
+
+impl fmt::Display for TicketId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Debug for TicketId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for TicketId {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let digits = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        match u128::from_str_radix(text, 16) {
+            Ok(id) if digits => Ok(Self(id)),
+            _ => Err(Error::invalid(format!(
+                "`{text}` is not a ticket's id: it is 32 hexadecimal digits, as `line` shows them"
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_read_back_as_it_was_written() {
+        let id = TicketId::fresh();
+        assert_eq!(id.to_string().parse::<TicketId>().unwrap(), id);
+        for garbage in ["", "12", "+0000000000000000000000000000001", "zz", &"0".repeat(33)] {
+            assert!(garbage.parse::<TicketId>().is_err(), "{garbage}");
+        }
+    }
+
+    #[test]
+    fn attempts_differ_and_are_of_one_ticket() {
+        let (id, other) = (TicketId::fresh(), TicketId::fresh());
+        assert_eq!(id.whole(), id);
+        assert_ne!(id.attempt(1), id.attempt(2));
+        assert_eq!(id.attempt(1_048_575).whole(), id);
+        assert_eq!(id.attempt(7).attempt(8), id.attempt(8));
+        assert_ne!(id.attempt(1), other.attempt(1));
+    }
+}

@@ -1,0 +1,93 @@
+//! A seat: a ticket in a line, and what the line knows of it.
+
+use crate::event::What;
+use crate::{Standing, Ticket};
+
+/// One ticket of a [`Line`](crate::Line), as an engine that keeps records stores it and
+/// [restores](crate::Line::restore) it. `S` is what the engine wants to know of its owner, such as a session.
+///
+/// ```
+/// use tenure_core::line::Seat;
+/// use tenure_core::{Key, Line, Share, Standing, Ticket};
+///
+/// let mut line = Line::default();
+/// for (number, session) in [(41, "alice"), (42, "bob")] {
+///     let ticket = Ticket::new(Key::new("a")?, Share::WHOLE);
+///     assert!(line.restore(Seat { ticket, session, number, ends: None, leaving: false }, &mut |_| {}));
+/// }
+/// let whose: Vec<_> = line.seats().map(|seat| (seat.session, seat.number)).collect();
+/// assert_eq!(whose, [("alice", 41), ("bob", 42)]);
+/// assert_eq!(line.list(0)[1].1.standing, Standing::Waiting);
+/// # Ok::<(), tenure_core::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seat<S = ()> {
+    /// As it joined, with its latest note and share.
+    pub ticket: Ticket,
+    /// Whose it is.
+    pub session: S,
+    /// Its number.
+    pub number: u64,
+    /// When its life ends by the store's clock, in microseconds. `None` where the engine takes out
+    /// the tickets of the dead.
+    pub ends: Option<u64>,
+    /// It was told to leave.
+    pub leaving: bool,
+}
+
+/// Later than every end.
+pub(super) const NEVER: u64 = u64::MAX;
+
+impl<S> Seat<S> {
+    pub(super) fn take(&self) -> u64 {
+        self.ticket.share.take().into()
+    }
+
+    pub(super) fn end(&self) -> u64 {
+        self.ends.unwrap_or(NEVER)
+    }
+}
+
+/// What happened to a ticket of a line.
+///
+/// ```
+/// use tenure_core::event::What;
+/// use tenure_core::line::Told;
+/// use tenure_core::{Key, Leave, Line, Lives, Patience, Share, Standing, Ticket};
+///
+/// let (mut line, ticket) = (Line::default(), Ticket::new(Key::new("a")?, Share::WHOLE));
+/// line.join(&ticket, (), Patience::Wait, Lives::ByOwner, 0, &mut |_| {})?;
+/// let mut left = Vec::new();
+/// line.leave(ticket.id, Leave::Now, 0, &mut |Told { what, seat, standing }| {
+///     left.push((what, seat.number, standing));
+/// });
+/// assert_eq!(left, [(What::Left, 1, Standing::Holding)]);
+/// # Ok::<(), tenure_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Told<'a, S = ()> {
+    /// What.
+    pub what: What,
+    /// To which ticket.
+    pub seat: &'a Seat<S>,
+    /// Where it stood when that happened; where it stands now, if it was served just now.
+    pub standing: Standing,
+}
+
+/// Told of everything that happens to the line, in order.
+///
+/// ```
+/// use tenure_core::event::What;
+/// use tenure_core::line::Tell;
+/// use tenure_core::{Key, Line, Lives, Patience, Share, Ticket};
+///
+/// fn first_to_be_served(tell: &mut Tell<'_>) -> tenure_core::Result<()> {
+///     let ticket = Ticket::new(Key::new("a")?, Share::WHOLE);
+///     Line::default().join(&ticket, (), Patience::Wait, Lives::ByTtl, 0, tell).map(drop)
+/// }
+/// let mut whats = Vec::new();
+/// first_to_be_served(&mut |told| whats.push(told.what))?;
+/// assert_eq!(whats, [What::Joined, What::Served]);
+/// # Ok::<(), tenure_core::Error>(())
+/// ```
+pub type Tell<'a, S = ()> = dyn FnMut(Told<'_, S>) + 'a;
