@@ -1,4 +1,5 @@
-//! What an owner knows of its ticket, as a pure state machine: time is an argument.
+//! A hold: what an owner may believe of one ticket, and until when. It is a pure state machine: answers and time are
+//! arguments, and it asks nobody. `kept` shares it, `keep` renews by it, and a guard is what a user has of it.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! One ticket and what its owner knows of it, shared by the waiter, the guard and the keeper.
+//! Kept: one ticket with its hold behind a lock, which the waiter, the guard and the keeper share. It decides nothing; it
+//! wakes whoever waits for news of the hold.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -20,19 +21,19 @@ pub(crate) struct Kept {
 struct Known {
     ticket: Ticket,
     hold: Hold,
-    /// Where the keeper has it in its book.
-    page: Option<Page>,
+    /// Where the keeper has it in its roster.
+    slot: Option<Slot>,
 }
 
 /// When the keeper looks at a ticket next; the count tells apart what is due together.
-pub(crate) type Page = (u64, u64);
+pub(crate) type Slot = (u64, u64);
 
 impl Kept {
     pub(crate) fn new(ticket: Ticket, rhythm: Rhythm) -> Arc<Self> {
         Arc::new(Self {
             id: ticket.id,
             key: ticket.key.clone(),
-            known: Mutex::new(Known { ticket, hold: Hold::new(rhythm), page: None }),
+            known: Mutex::new(Known { ticket, hold: Hold::new(rhythm), slot: None }),
             news: Notify::new(),
         })
     }
@@ -92,8 +93,8 @@ impl Kept {
         self.lock().ticket.share = share;
     }
 
-    pub(crate) fn turn_page(&self, page: Option<Page>) -> Option<Page> {
-        std::mem::replace(&mut self.lock().page, page)
+    pub(crate) fn move_to(&self, slot: Option<Slot>) -> Option<Slot> {
+        std::mem::replace(&mut self.lock().slot, slot)
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {

@@ -1,4 +1,5 @@
-//! What happened to a line, for those who look on.
+//! What happened to a line, for those who look on. A stream with a cursor shows an observer of an election every term
+//! in order, however short; a store that keeps no journal is looked at again and again instead, and its profile says so.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

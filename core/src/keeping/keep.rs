@@ -1,4 +1,5 @@
-//! The keeper gives signs of life for every ticket, served or waiting, and tells each loss in time.
+//! The keeper: one task for each engine that asks the store to renew every kept ticket, served or waiting, and tells each
+//! loss in time. What to believe of the answers is the hold's to say.
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -12,7 +13,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::Notify;
 
 use crate::belief::hold::State;
-use crate::belief::kept::{Kept, Page};
+use crate::belief::kept::{Kept, Slot};
 use crate::wrap::AnyEngine;
 use crate::{Boxed, Engine as _, Error, Host, Time};
 
@@ -25,17 +26,17 @@ const LATE_BEATS: u32 = 3;
 pub(crate) struct Keeper {
     engine: AnyEngine,
     host: Arc<dyn Host>,
-    book: Mutex<Book>,
+    roster: Mutex<Roster>,
     /// Rung when something is due sooner than the keeper expects, and when it is to stop.
     sooner: Notify,
 }
 
 #[derive(Default)]
-struct Book {
-    pages: BTreeMap<Page, Arc<Kept>>,
+struct Roster {
+    entries: BTreeMap<Slot, Arc<Kept>>,
     count: u64,
     pace: Pace,
-    /// When the keeper will look into the book by itself; `None` while it does not run.
+    /// When the keeper will look into the roster by itself; `None` while it does not run.
     wakes: Option<u64>,
     closed: bool,
 }
@@ -68,17 +69,17 @@ impl Pace {
 
 impl Keeper {
     pub(crate) fn new(engine: AnyEngine, host: Arc<dyn Host>) -> Arc<Self> {
-        Arc::new(Self { engine, host, book: Mutex::default(), sooner: Notify::new() })
+        Arc::new(Self { engine, host, roster: Mutex::default(), sooner: Notify::new() })
     }
 
     /// Looks after a ticket from now on.
     pub(crate) fn keep(self: &Arc<Self>, kept: &Arc<Kept>) {
         let now = self.host.now();
         let Some(next) = kept.with(|hold| hold.next(now)) else { return };
-        let mut book = self.book();
-        let starts = book.wakes.is_none();
-        let sooner = book.write(kept, now, next);
-        drop(book);
+        let mut roster = self.roster();
+        let starts = roster.wakes.is_none();
+        let sooner = roster.write(kept, now, next);
+        drop(roster);
         if starts {
             let keeper = self.clone();
             self.host.spawn(Box::pin(async move { keeper.run().await }));
@@ -89,9 +90,9 @@ impl Keeper {
 
     /// Looks after it no more.
     pub(crate) fn forget(&self, kept: &Kept) {
-        let mut book = self.book();
-        if let Some(page) = kept.turn_page(None) {
-            book.pages.remove(&page);
+        let mut roster = self.roster();
+        if let Some(slot) = kept.move_to(None) {
+            roster.entries.remove(&slot);
         }
     }
 
@@ -109,7 +110,7 @@ impl Keeper {
 
     /// Everyone is gone: the keeper stops.
     pub(crate) fn close(&self) {
-        self.book().closed = true;
+        self.roster().closed = true;
         self.sooner.notify_one();
     }
 
@@ -133,22 +134,23 @@ impl Keeper {
     /// How long until something is due; `None` when it is time to stop.
     fn next_nap(&self) -> Option<Duration> {
         let now = self.host.now();
-        let mut book = self.book();
-        if book.closed {
+        let mut roster = self.roster();
+        if roster.closed {
             return None;
         }
-        let now = book.pace.read(now);
-        let planned = book.wakes.filter(|wakes| *wakes > now).unwrap_or(u64::MAX);
-        let due = book.pages.first_key_value().map_or(u64::MAX, |((due, _), _)| *due).min(planned);
-        book.wakes = Some(due);
+        let now = roster.pace.read(now);
+        let planned = roster.wakes.filter(|wakes| *wakes > now).unwrap_or(u64::MAX);
+        let due =
+            roster.entries.first_key_value().map_or(u64::MAX, |((due, _), _)| *due).min(planned);
+        roster.wakes = Some(due);
         let nap = Duration::from_nanos(due.saturating_sub(now));
-        Some(if book.pages.is_empty() { nap } else { nap.min(NAP_MAX) })
+        Some(if roster.entries.is_empty() { nap } else { nap.min(NAP_MAX) })
     }
 
     /// Looks at every ticket whose time has come.
     fn look(self: &Arc<Self>, renewals: &mut FuturesUnordered<Boxed<()>>) {
         let now = self.host.now();
-        let due = self.book().due(now);
+        let due = self.roster().due(now);
         for kept in due {
             let (state, due) = kept.with(|hold| {
                 let (state, due) = (hold.judge(now), hold.is_due(now));
@@ -209,33 +211,33 @@ impl Keeper {
     pub(crate) fn reschedule(&self, kept: &Kept) {
         let now = self.host.now();
         let next = kept.with(|hold| hold.next(now));
-        let mut book = self.book();
-        let Some(page) = kept.turn_page(None) else { return };
-        if let (Some(kept), Some(next)) = (book.pages.remove(&page), next)
-            && book.write(&kept, now, next)
+        let mut roster = self.roster();
+        let Some(slot) = kept.move_to(None) else { return };
+        if let (Some(kept), Some(next)) = (roster.entries.remove(&slot), next)
+            && roster.write(&kept, now, next)
         {
             self.sooner.notify_one();
         }
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn roster(&self) -> MutexGuard<'_, Roster> {
+        self.roster.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Book {
+impl Roster {
     fn due(&mut self, now: Time) -> Vec<Arc<Kept>> {
-        let due = self.pages.range(..=(self.pace.read(now), u64::MAX));
+        let due = self.entries.range(..=(self.pace.read(now), u64::MAX));
         due.map(|(_, kept)| kept.clone()).collect()
     }
 
     /// Whether the keeper must be told, because it will not look that soon by itself.
     fn write(&mut self, kept: &Arc<Kept>, now: Time, next: Time) -> bool {
         self.count += 1;
-        let page = (self.pace.when(now, next), self.count);
-        kept.turn_page(Some(page));
-        self.pages.insert(page, kept.clone());
-        let wakes = self.wakes.replace(self.wakes.map_or(page.0, |wakes| wakes.min(page.0)));
-        wakes.is_some_and(|wakes| page.0 < wakes)
+        let slot = (self.pace.when(now, next), self.count);
+        kept.move_to(Some(slot));
+        self.entries.insert(slot, kept.clone());
+        let wakes = self.wakes.replace(self.wakes.map_or(slot.0, |wakes| wakes.min(slot.0)));
+        wakes.is_some_and(|wakes| slot.0 < wakes)
     }
 }

@@ -38,7 +38,7 @@ const PEACE_MAX: Duration = Duration::from_secs(30);
 /// ```
 pub struct Sampler {
     pause: Duration,
-    seen: Mutex<Seen>,
+    seen: Mutex<Snapshots>,
     /// Until when, on the host's clock, the store is left in peace by those who look at a key, or at all keys.
     peace: Mutex<HashMap<Option<Key>, u64>>,
     cost: Option<Arc<Cost>>,
@@ -74,7 +74,7 @@ impl Cost {
 }
 
 #[derive(Default)]
-struct Seen {
+struct Snapshots {
     last: u64,
     looks: VecDeque<(Cursor, Look)>,
 }
@@ -154,12 +154,12 @@ impl Sampler {
         self.peace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, Snapshots> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Seen {
+impl Snapshots {
     fn remember(&mut self, look: Look) -> Cursor {
         self.last += 1;
         if self.looks.len() == ONLOOKERS_MAX {

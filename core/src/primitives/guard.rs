@@ -1,4 +1,5 @@
-//! A guard: the lock is held until it is released, dropped or lost.
+//! A guard: what a user has of a lock that is held, until it is released, dropped or lost. It asks the hold what to believe,
+//! and the store to let the ticket go.
 
 use std::fmt;
 use std::future::{Future, poll_fn};

@@ -3,14 +3,16 @@
 mod ask;
 mod attempt;
 mod board;
-mod book;
 mod breaking;
+mod known;
+mod node;
 mod numbers;
 mod owed;
 mod poll;
 mod rest;
 mod stores;
 mod turn;
+mod turns;
 mod view;
 
 use std::collections::HashMap;
@@ -23,12 +25,13 @@ use futures_util::future::{join, join_all};
 use futures_util::stream::FuturesUnordered;
 
 use self::ask::kept;
-use self::attempt::Attempt;
 pub use self::board::{Answered, Board};
-use self::book::{Known, Stage};
+use self::known::{Known, Stage};
+use self::node::Node;
 use self::numbers::Numbers;
+use self::owed::Attempt;
 use self::rest::Rest;
-use self::stores::{Node, Stores};
+use self::stores::Stores;
 use self::turn::Turn;
 use super::AnyEngine;
 use crate::contract::profile::{Fencing, Liveness, Profile, Sight, Survives};
@@ -51,7 +54,8 @@ const LOOK_PAUSE: Duration = Duration::from_millis(100);
 /// A lock over independent stores, none of which is trusted alone: RedLock, with a token that grows.
 ///
 /// A ticket never waits in the lines of the stores: it is served at once by a majority, or it leaves
-/// them all and tries again. So two holders would need two majorities, which share a store. The number is
+/// them all and tries again, because lines that are ordered differently in each store would wait for each other. So two
+/// holders would need two majorities, which share a store. The number is
 /// the highest that any store gave; where they differ it is written back to a majority before it is
 /// used, so that the next majority knows it.
 ///

@@ -1,19 +1,14 @@
 //! A try to be served by a majority, which leaves nothing behind unless it succeeds.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::ask::kept;
-use super::book::{Known, Stage};
-use super::numbers::Way;
-use super::owed::Owed;
+use super::known::{Known, Stage};
+use super::numbers::{Trip, given};
+use super::owed::Attempt;
 use super::poll::Poll;
 use super::{Quorum, held};
 use crate::{Left, Patience, Place, Result, Ticket, TicketId};
-
-/// What every store may have of one try, in their order. Dropping it takes the try out of all of them.
-pub(super) type Attempt = Arc<[Arc<Owed>]>;
-
 impl Quorum {
     /// One try: a majority serves the ticket at once, or it leaves them all. `None`: busy.
     pub(super) async fn try_join(&self, ticket: &Ticket, floor: u64) -> Result<Option<Place>> {
@@ -28,9 +23,9 @@ impl Quorum {
             granted >= majority || busy > attempt.len() - majority
         };
         let joins = attempt.iter().map(|owed| owed.clone().join(Patience::NoWait));
-        let mut way = Way::begins(&*self.host);
+        let mut trip = Trip::begins(&*self.host);
         let poll = self.stores.carry(decided, joins).await;
-        way.ends(&*self.host);
+        trip.ends(&*self.host);
         let granted: Vec<&Place> = poll.answers().flatten().collect();
         if granted.len() < majority {
             return poll.enough_answers(majority).map(|_| None);
@@ -41,7 +36,7 @@ impl Quorum {
         if granted.iter().filter(|place| place.number == number).count() < majority {
             self.write_back(&asked, number).await?;
         }
-        self.numbers.learn(&way, &asked, number);
+        self.numbers.learn(&trip, &asked, number);
         // Where its owner has left meanwhile, or another try came first, this one leaves again.
         let mut tickets = self.tickets();
         let Some(Known { stage: stage @ Stage::Trying(_), .. }) = tickets.get_mut(&ticket.id)
@@ -74,12 +69,4 @@ impl Quorum {
     pub(super) fn next_attempt(&self, id: TicketId) -> TicketId {
         id.attempt(self.attempts.fetch_add(1, Ordering::Relaxed))
     }
-}
-
-/// The number that each store gave.
-pub(super) fn given(poll: &Poll<Option<Place>>) -> Vec<(usize, u64)> {
-    let outcomes = poll.outcomes().enumerate();
-    let granted =
-        outcomes.filter_map(|(store, outcome)| Some((store, outcome?.as_ref().ok()?.as_ref()?)));
-    granted.map(|(store, place)| (store, place.number)).collect()
 }

@@ -34,11 +34,11 @@ pub struct Board(Arc<[Store]>);
 
 struct Store {
     name: Box<str>,
-    seen: Mutex<Seen>,
+    seen: Mutex<Last>,
 }
 
 #[derive(Clone, Default)]
-struct Seen {
+struct Last {
     last: Option<Result<()>>,
     ahead: Option<Duration>,
 }
@@ -81,7 +81,7 @@ impl Board {
     /// How each store answered, in their order.
     pub fn answers(&self) -> Vec<Answered> {
         let answered = |store: &Store| {
-            let Seen { last, ahead } = store.seen().clone();
+            let Last { last, ahead } = store.seen().clone();
             Answered { name: store.name.to_string(), last, ahead }
         };
         self.0.iter().map(answered).collect()
@@ -118,7 +118,7 @@ impl Board {
 }
 
 impl Store {
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, Last> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

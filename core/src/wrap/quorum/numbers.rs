@@ -4,16 +4,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::Quorum;
-use super::attempt::given;
+use super::poll::Poll;
 use super::stores::Stores;
 use crate::wrap::AnyEngine;
-use crate::{Host, Key, NUMBER_MAX, Patience, Share, Ticket, TicketId};
+use crate::{Host, Key, NUMBER_MAX, Patience, Place, Share, Ticket, TicketId};
 
 /// Numbers are proposed this far ahead of what the stores' clocks will say when they are asked. More would
 /// drive the numbers of two clients who alternate away from the clock.
 const LEAD_US: u64 = 100;
-/// A way to the stores that takes longer than this is not believed: this process stood still.
-const WAY_US_MAX: u64 = 1_000_000;
+/// A trip to the stores that takes longer than this is not believed: this process stood still.
+const TRIP_US_MAX: u64 = 1_000_000;
 /// What only asks for the time leaves by itself after this, if it does not leave before.
 const CLOCK_TTL: Duration = Duration::from_secs(10);
 
@@ -44,13 +44,13 @@ impl Numbers {
     /// The stores gave this number: where it is above the one that was proposed, they are further ahead.
     ///
     /// A store's clock goes on while a proposal is on its way to it. So the time counts from before the
-    /// question, and the whole way there and back is added.
-    pub(super) fn learn(&self, way: &Way, asked: &Ticket, number: u64) {
+    /// question, and the whole trip is added.
+    pub(super) fn learn(&self, trip: &Trip, asked: &Ticket, number: u64) {
         let mut known = self.known();
         if known.is_none() || number > asked.floor {
-            let took = way.heard_us.saturating_sub(way.asked_us).min(WAY_US_MAX);
-            let ahead_us = number.saturating_sub(way.asked_us).saturating_add(took + LEAD_US);
-            let since_us = known.map_or(way.asked_us, |known| known.since_us);
+            let took = trip.heard_us.saturating_sub(trip.asked_us).min(TRIP_US_MAX);
+            let ahead_us = number.saturating_sub(trip.asked_us).saturating_add(took + LEAD_US);
+            let since_us = known.map_or(trip.asked_us, |known| known.since_us);
             *known = Some(Known { ahead_us, since_us });
         }
     }
@@ -61,12 +61,12 @@ impl Numbers {
 }
 
 /// When the stores were asked, and when enough of them had answered.
-pub(super) struct Way {
+pub(super) struct Trip {
     asked_us: u64,
     heard_us: u64,
 }
 
-impl Way {
+impl Trip {
     pub(super) fn begins(host: &dyn Host) -> Self {
         let asked_us = now_us(host);
         Self { asked_us, heard_us: asked_us }
@@ -95,4 +95,12 @@ impl Quorum {
 
 fn now_us(host: &dyn Host) -> u64 {
     host.now().boot_ns / 1000
+}
+
+/// The number that each store gave.
+pub(super) fn given(poll: &Poll<Option<Place>>) -> Vec<(usize, u64)> {
+    let outcomes = poll.outcomes().enumerate();
+    let granted =
+        outcomes.filter_map(|(store, outcome)| Some((store, outcome?.as_ref().ok()?.as_ref()?)));
+    granted.map(|(store, place)| (store, place.number)).collect()
 }

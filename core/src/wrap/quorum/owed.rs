@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::stores::Node;
+use super::node::Node;
 use crate::keeping::sweep::Trace;
 use crate::{Engine as _, Leave, Left, Patience, Place, Result, Ticket};
 
@@ -16,6 +16,9 @@ pub(super) struct Owed {
     /// What the store may have of it; `None`: nothing.
     trace: Mutex<Option<Trace>>,
 }
+
+/// What every store may have of one try, in their order. Dropping it takes the try out of all of them.
+pub(super) type Attempt = Arc<[Arc<Owed>]>;
 
 impl Owed {
     /// Nothing is owed before the ticket is sent.

@@ -17,31 +17,31 @@ pub(super) struct Rest {
     pub(super) host: Arc<dyn Host>,
     /// How long a store may take to answer.
     pub(super) patience: Duration,
-    book: Mutex<Book>,
+    pending: Mutex<Pending>,
 }
 
 #[derive(Default)]
-struct Book {
+struct Pending {
     rests: FuturesUnordered<Boxed<()>>,
     seen_to: bool,
 }
 
 impl Rest {
     pub(super) fn new(host: Arc<dyn Host>, patience: Duration) -> Arc<Self> {
-        Arc::new(Self { host, patience, book: Mutex::default() })
+        Arc::new(Self { host, patience, pending: Mutex::default() })
     }
 
     /// What was sent already, and ends by itself when its time is over.
     pub(super) fn add(self: &Arc<Self>, rest: Boxed<()>) {
-        let mut book = self.book();
-        if book.rests.len() >= RESTS_MAX {
-            // What is dropped may be swept, which must find the book free.
-            drop(book);
+        let mut pending = self.pending();
+        if pending.rests.len() >= RESTS_MAX {
+            // What is dropped may be swept, which must find the list free.
+            drop(pending);
             return;
         }
-        book.rests.push(rest);
-        if !std::mem::replace(&mut book.seen_to, true) {
-            drop(book);
+        pending.rests.push(rest);
+        if !std::mem::replace(&mut pending.seen_to, true) {
+            drop(pending);
             let this = self.clone();
             self.host.spawn(Box::pin(async move { this.see_to().await }));
         }
@@ -49,15 +49,15 @@ impl Rest {
 
     /// Hears of those that have ended by now, so that they do not pile up where much is asked.
     pub(super) fn glance(&self) {
-        // Whoever has the book is looking.
-        if let Ok(mut book) = self.book.try_lock() {
-            book.hear();
+        // Whoever has the list is looking.
+        if let Ok(mut pending) = self.pending.try_lock() {
+            pending.hear();
         }
     }
 
     /// Returns once there is none.
     pub(super) async fn settled(&self) {
-        while self.book().seen_to {
+        while self.pending().seen_to {
             self.host.sleep(PAUSE).await;
         }
     }
@@ -65,21 +65,21 @@ impl Rest {
     async fn see_to(&self) {
         loop {
             self.host.sleep(PAUSE).await;
-            let mut book = self.book();
-            book.hear();
-            if book.rests.is_empty() {
-                book.seen_to = false;
+            let mut pending = self.pending();
+            pending.hear();
+            if pending.rests.is_empty() {
+                pending.seen_to = false;
                 return;
             }
         }
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Book {
+impl Pending {
     fn hear(&mut self) {
         while let Some(Some(())) = self.rests.next().now_or_never() {}
     }

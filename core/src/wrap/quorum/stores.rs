@@ -3,19 +3,12 @@
 use std::sync::Arc;
 
 use super::board::Board;
+use super::node::Node;
 use super::owed::Owed;
 use super::poll::Poll;
 use super::rest::Rest;
-use crate::keeping::sweep::Sweeper;
 use crate::wrap::AnyEngine;
 use crate::{Host, Result, Ticket};
-
-/// One store.
-pub(super) struct Node {
-    pub(super) engine: AnyEngine,
-    /// Takes out what has to leave the store and did not leave it at once.
-    pub(super) sweeper: Arc<Sweeper>,
-}
 
 /// Several stores, and how each of them answered last.
 pub(super) struct Stores {
@@ -30,10 +23,8 @@ impl Stores {
         host: &Arc<dyn Host>,
         rest: &Arc<Rest>,
     ) -> Self {
-        let node = |engine: AnyEngine| {
-            Arc::new(Node { sweeper: Sweeper::new(engine.clone(), host.clone()), engine })
-        };
-        let nodes: Vec<_> = engines.into_iter().map(node).collect();
+        let nodes: Vec<_> =
+            engines.into_iter().map(|engine| Arc::new(Node::new(engine, host))).collect();
         let board = Board::new((1..=nodes.len()).map(|count| format!("store {count}")));
         Self { nodes, board, rest: rest.clone() }
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use futures_util::future::join;
 
 use super::Quorum;
-use super::book::{Known, Stage};
+use super::known::{Known, Stage};
 use super::poll::Poll;
 use crate::wrap::AnyEngine;
 use crate::{Engine as _, Key, Place, Result, Standing, Ticket, TicketId};
@@ -14,12 +14,12 @@ use crate::{Engine as _, Key, Place, Result, Standing, Ticket, TicketId};
 type Line = Vec<(Ticket, Place)>;
 
 /// The lines of one key, as every store has them.
-pub(super) struct Seen {
+pub(super) struct Views {
     stores: Poll<Line>,
     turns: Poll<Line>,
 }
 
-impl Seen {
+impl Views {
     /// By what ids the stores have this ticket.
     pub(super) fn attempts_of(&self, id: TicketId) -> BTreeSet<TicketId> {
         let found = self.stores.answers().flatten().map(|(ticket, _)| ticket.id);
@@ -71,7 +71,7 @@ fn whole(ticket: &Ticket) -> Ticket {
 
 impl Quorum {
     /// Looks at all lines of a key. A majority of the stores has to answer; of those who wait is shown what can be.
-    pub(super) async fn look(&self, key: &Key) -> Result<Seen> {
+    pub(super) async fn look(&self, key: &Key) -> Result<Views> {
         let line = |engine: AnyEngine| {
             let key = key.clone();
             async move { engine.line(&key).await }
@@ -79,7 +79,7 @@ impl Quorum {
         let looks = join(self.stores.ask(|_| false, line), self.turns.ask(|_| false, line));
         let (stores, turns) = looks.await;
         stores.enough_answers(self.stores.majority())?;
-        Ok(Seen { stores, turns })
+        Ok(Views { stores, turns })
     }
 
     /// First who holds, then who waits.

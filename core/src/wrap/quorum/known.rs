@@ -1,10 +1,10 @@
-//! The book: what this client knows of its own tickets.
+//! What this client knows of its own tickets.
 
 use std::collections::HashMap;
 use std::sync::{MutexGuard, PoisonError};
 
 use super::Quorum;
-use super::attempt::Attempt;
+use super::owed::Attempt;
 use super::turn::Turn;
 use crate::{Ticket, TicketId};
 
@@ -34,7 +34,7 @@ impl Quorum {
 
     /// The ticket is nothing to this client any more. What the stores have of it is given back.
     pub(super) fn forget(&self, ticket: &Ticket) {
-        // Stores may be asked at once, which must find the book free.
+        // Stores may be asked at once, which must find the tickets free.
         let known = self.tickets().remove(&ticket.id);
         drop(known);
     }

@@ -1,0 +1,20 @@
+//! A node: one store of a quorum, and who cleans up in it.
+
+use std::sync::Arc;
+
+use crate::Host;
+use crate::keeping::sweep::Sweeper;
+use crate::wrap::AnyEngine;
+
+/// One store.
+pub(super) struct Node {
+    pub(super) engine: AnyEngine,
+    /// Takes out what has to leave the store and did not leave it at once.
+    pub(super) sweeper: Arc<Sweeper>,
+}
+
+impl Node {
+    pub(super) fn new(engine: AnyEngine, host: &Arc<dyn Host>) -> Self {
+        Self { sweeper: Sweeper::new(engine.clone(), host.clone()), engine }
+    }
+}

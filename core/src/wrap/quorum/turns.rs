@@ -1,0 +1,160 @@
+//! Taking turns: those who wait for a lock stand in a line of their own, so that one of them tries at a time, and
+//! is told when to.
+//!
+//! That line is kept by one store, and decides nothing: who holds is what a majority says, and whoever stands
+//! in no line, because no store has one, tries now and then. It spares the stores the tries of all but the
+//! first, and since a holder who came through it stays in it, its leaving brings the next one a push.
+
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+
+use super::known::Known;
+use super::owed::Owed;
+use super::poll::{contained, late};
+use super::turn::{Sign, Turn};
+use super::{Quorum, trying};
+use crate::{Engine as _, Patience, Place, Result, Standing, Ticket, TicketId, Wake};
+
+impl Quorum {
+    /// Where it is no ticket's turn, one that waits stands in line, and tries when its turn has come.
+    pub(super) async fn wait_or_try(&self, ticket: &Ticket, known: Known) -> Result<Option<Place>> {
+        let place = match &known.turn {
+            Some(turn) if turn.has_come() && !self.is_stale(ticket, turn) => Some(turn.place),
+            Some(turn) => match self.keep_turn(ticket, turn).await {
+                Sign::Heard(place) => Some(place),
+                Sign::Lost | Sign::Silence => self.stand_in_line(ticket).await,
+                Sign::Broken => {
+                    self.forget(ticket);
+                    return Ok(None);
+                }
+            },
+            None => self.stand_in_line(ticket).await,
+        };
+        if place.is_some_and(|place| place.standing == Standing::Waiting) {
+            return Ok(Some(trying(place)));
+        }
+        // What others saw as its number while it waited is not above its token.
+        let floor = place.map_or(0, |place| place.number);
+        Ok(Some(self.try_join(ticket, floor).await?.unwrap_or(trying(place))))
+    }
+
+    /// Stands in line, in the first store that answers. `None`: in none of them.
+    pub(super) async fn stand_in_line(&self, ticket: &Ticket) -> Option<Place> {
+        let lines = &self.turns.nodes;
+        let first = usize::from(ticket.key.hash_in("turn")[0]);
+        for step in 0..lines.len() {
+            let (id, signed) = (self.next_attempt(ticket.id), self.host.now());
+            let floor = self.numbers.proposal(&*self.host);
+            let node = &lines[(first + step) % lines.len()];
+            let owed = Owed::new(node, Ticket { id, floor, ..ticket.clone() });
+            let joined = self.in_time(owed.clone().join(Patience::Wait)).await;
+            if let Ok(Some(place)) = joined {
+                self.take_turn(ticket.id, Some(Turn { owed, place, signed }));
+                return Some(place);
+            }
+        }
+        self.take_turn(ticket.id, None);
+        None
+    }
+
+    /// A sign of life in that line.
+    pub(super) async fn keep_turn(&self, ticket: &Ticket, turn: &Turn) -> Sign {
+        let (signed, asked) = (self.host.now(), turn.ticket(ticket));
+        match self.in_time(turn.owed.node.engine.renew(&asked)).await {
+            Ok(Some(place)) if !place.leaving => {
+                self.change_turn(ticket.id, asked.id, |turn| {
+                    (turn.place, turn.signed) = (place, turn.signed.max(signed));
+                });
+                Sign::Heard(place)
+            }
+            Ok(None) => {
+                turn.owed.is_out();
+                if self.was_broken(ticket.id).await { Sign::Broken } else { Sign::Lost }
+            }
+            Ok(Some(_)) => Sign::Broken,
+            Err(_) => Sign::Silence,
+        }
+    }
+
+    /// A sign of life of one that holds. Whoever is behind is told no sooner if its place is lost.
+    pub(super) async fn keep_turn_of_holder(&self, ticket: &Ticket, turn: Option<&Turn>) -> bool {
+        let Some(turn) = turn else { return true };
+        match self.keep_turn(ticket, turn).await {
+            Sign::Heard(_) | Sign::Silence => true,
+            Sign::Lost => {
+                self.take_turn(ticket.id, None);
+                true
+            }
+            Sign::Broken => false,
+        }
+    }
+
+    /// Waits until the turn may have come. It keeps nothing of the turn, which may be given up meanwhile.
+    pub(super) async fn await_turn(&self, ticket: &Ticket, turn: Turn) {
+        let (node, asked) = turn.question(ticket);
+        match node.engine.watch(&asked, Standing::Waiting).await {
+            Ok(Wake::Served(number)) => self.change_turn(ticket.id, asked.id, |turn| {
+                turn.place = Place { number, standing: Standing::Holding, ..turn.place };
+            }),
+            Ok(Wake::Look) => {}
+            Err(_) => self.host.sleep(self.patience).await,
+        }
+    }
+
+    /// Waits before the next try, or until the place in the line may be gone.
+    pub(super) async fn pause(&self, ticket: &Ticket, turn: Option<Turn>, pause: Duration) {
+        let slept = self.host.sleep(pause);
+        let Some(turn) = turn else { return slept.await };
+        let (node, asked) = turn.question(ticket);
+        let told = std::pin::pin!(node.engine.watch(&asked, Standing::Holding));
+        match select(told, slept).await {
+            // The store is asked before the next try.
+            Either::Left((Ok(_), _)) => self.change_turn(ticket.id, asked.id, |turn| {
+                turn.place.standing = Standing::Waiting;
+            }),
+            Either::Left((Err(_), slept)) => slept.await,
+            Either::Right(_) => {}
+        }
+    }
+
+    /// Lets the next one have its turn.
+    pub(super) async fn pass_turn(&self, turn: Option<Turn>) {
+        if let Some(turn) = turn {
+            // What does not answer is asked again in the background.
+            let _left = self.in_time(turn.owed.leave()).await;
+        }
+    }
+
+    /// Whether it is time to give another sign of life.
+    fn is_stale(&self, ticket: &Ticket, turn: &Turn) -> bool {
+        self.host.now().has_reached(turn.signed.plus(ticket.ttl / 4))
+    }
+
+    /// Puts another place, or none, into what is known. The one that was there is given back, and so is this one
+    /// if the ticket itself is gone.
+    fn take_turn(&self, id: TicketId, turn: Option<Turn>) {
+        let over = match self.tickets().get_mut(&id) {
+            Some(known) => std::mem::replace(&mut known.turn, turn),
+            None => turn,
+        };
+        drop(over);
+    }
+
+    /// Something is known of this place, if it is still the ticket's.
+    fn change_turn(&self, id: TicketId, place: TicketId, change: impl FnOnce(&mut Turn)) {
+        if let Some(Known { turn: Some(turn), .. }) = self.tickets().get_mut(&id)
+            && turn.owed.ticket.id == place
+        {
+            change(turn);
+        }
+    }
+
+    /// What one store is asked, and has its time to answer.
+    pub(super) async fn in_time<T>(&self, verb: impl Future<Output = Result<T>>) -> Result<T> {
+        match select(std::pin::pin!(contained(verb)), self.host.sleep(self.patience)).await {
+            Either::Left((outcome, _)) => outcome,
+            Either::Right(_) => Err(late(self.patience)),
+        }
+    }
+}
