@@ -10,15 +10,16 @@ use tenure_core::{
     Place, Profile, Result, Share, Sight, Standing, Tally, Ticket, Wake, Window,
 };
 
-use crate::ground::TRIES_FOR;
+use crate::log::record::{Record, SessionId};
+use crate::log::row::Row;
+use crate::log::shelf::{BOOKS, book_of};
+use crate::open::FileStore;
 use crate::os::flock::Haste;
-use crate::record::{Record, SessionId};
-use crate::row::Row;
-use crate::shelf::{BOOKS, book_of};
-use crate::store::Store;
 use crate::trouble::{is_removed, without_holder};
-use crate::visit::Visit;
-use crate::{FileStore, news, tally, watch};
+use crate::verbs::{news, tally, watch};
+use crate::visits::ground::TRIES_FOR;
+use crate::visits::store::Store;
+use crate::visits::visit::Visit;
 
 /// No verb but `watch` and `events` takes longer, whatever others have locked.
 pub(crate) const ANSWERS_WITHIN: Duration = Duration::from_secs(2);

@@ -17,75 +17,28 @@
 //! and the bells, which are the FIFOs by which one session wakes another. What it does not promise
 //! is in the crate's README.
 
-#[cfg(unix)]
-mod bell;
-#[cfg(unix)]
-mod book;
-#[cfg(all(unix, test))]
-mod crash;
-#[cfg(unix)]
-mod damage;
-#[cfg(unix)]
-mod draft;
 #[cfg(not(unix))]
+#[path = "os/elsewhere.rs"]
 mod elsewhere;
-#[cfg(unix)]
-mod embargo;
 #[cfg(unix)]
 mod engine;
 #[cfg(unix)]
-mod eyes;
-#[cfg(unix)]
-mod frame;
-#[cfg(unix)]
-mod ground;
-#[cfg(unix)]
-mod header;
-#[cfg(unix)]
-mod herald;
-#[cfg(unix)]
-mod journal;
-#[cfg(unix)]
-mod mark;
-#[cfg(unix)]
-mod news;
+mod log;
 #[cfg(unix)]
 mod open;
 #[cfg(unix)]
 mod os;
 #[cfg(unix)]
-mod past;
-#[cfg(unix)]
-mod peers;
-#[cfg(unix)]
-mod record;
-#[cfg(unix)]
-mod row;
-#[cfg(unix)]
-mod salvage;
-#[cfg(unix)]
-mod session;
-#[cfg(unix)]
-mod shelf;
-#[cfg(unix)]
-mod slot;
-#[cfg(unix)]
-mod state;
-#[cfg(unix)]
-mod store;
-#[cfg(unix)]
-mod stuck;
-#[cfg(unix)]
-mod tally;
+mod sessions;
 #[cfg(unix)]
 mod trouble;
 mod url;
 #[cfg(unix)]
-mod visit;
+mod verbs;
 #[cfg(unix)]
-mod watch;
+mod visits;
 #[cfg(unix)]
-mod watchers;
+mod waking;
 
 #[cfg(not(unix))]
 pub use elsewhere::FileStore;

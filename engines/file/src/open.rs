@@ -10,11 +10,12 @@ use std::sync::Arc;
 
 use tenure_core::{Error, Result};
 
+use crate::Settings;
 use crate::os::dir::Dir;
 use crate::os::network;
-use crate::store::Store;
 use crate::trouble::refused;
-use crate::{Settings, mark};
+use crate::visits::mark;
+use crate::visits::store::Store;
 
 /// The locks of one directory, for the processes of one machine.
 ///

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use tenure_core::Result;
 use tenure_core::event::{Cursor, Event, News, Scope};
 
-use crate::eyes::Onlooker;
+use crate::log::shelf::{BOOKS, book_of};
 use crate::os::sight::Books;
-use crate::shelf::{BOOKS, book_of};
-use crate::store::Store;
 use crate::trouble::refused;
-use crate::visit::Visit;
-use crate::watchers::lock;
+use crate::visits::store::Store;
+use crate::visits::visit::Visit;
+use crate::waking::onlookers::Onlooker;
+use crate::waking::watchers::lock;
 
 /// The oldest cursors are forgotten when there are more than these.
 const CURSORS_MAX: usize = 4096;

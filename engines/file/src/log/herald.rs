@@ -3,9 +3,9 @@
 use tenure_core::TicketId;
 use tenure_core::event::{Event, What};
 
-use crate::journal::Journal;
-use crate::record::SessionId;
-use crate::row::Note;
+use crate::log::journal::Journal;
+use crate::log::record::SessionId;
+use crate::log::row::Note;
 
 /// Something that the owner of a ticket has to be told.
 #[derive(Clone, Debug, PartialEq, Eq)]

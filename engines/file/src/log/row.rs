@@ -5,7 +5,7 @@ use std::collections::{HashSet, VecDeque};
 use tenure_core::event::What;
 use tenure_core::{Leave, Left, Line, Lives, Patience, Place, Result, Ticket, TicketId};
 
-use crate::record::SessionId;
+use crate::log::record::SessionId;
 
 /// What is to be told about a row.
 #[derive(Clone, Copy)]

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 
 use tenure_core::TicketId;
 
-use crate::frame;
-use crate::record::{Glance, glance};
-use crate::state::FAR_US;
+use crate::log::frame;
+use crate::log::record::{Glance, glance};
+use crate::log::state::FAR_US;
 
 /// A log shorter than this is replayed as quickly as it is looked through.
 const LOG_BYTES_MIN: usize = 4096;

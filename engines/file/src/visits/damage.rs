@@ -6,19 +6,19 @@ use std::io;
 
 use tenure_core::Result;
 
-use crate::book::Book;
-use crate::draft::Draft;
-use crate::ground::{Ground, now_us};
-use crate::header::Header;
-use crate::mark;
+use crate::log::book::Book;
+use crate::log::draft::Draft;
+use crate::log::header::Header;
+use crate::log::record::{Record, SessionId};
+use crate::log::salvage::Salvage;
+use crate::log::shelf;
 use crate::os::boot::Boot;
 use crate::os::dir::{self, Owner};
 use crate::os::flock::{self, Haste};
-use crate::record::{Record, SessionId};
-use crate::salvage::Salvage;
-use crate::session;
-use crate::shelf;
+use crate::sessions::session;
 use crate::trouble::refused;
+use crate::visits::ground::{Ground, now_us};
+use crate::visits::mark;
 
 /// Numbers that nobody knows of any more were made by the clock, at most so much ahead of it.
 const GAP_US: u64 = 3_600_000_000;

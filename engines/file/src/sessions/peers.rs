@@ -5,12 +5,12 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
 use std::sync::{Arc, Mutex};
 
+use crate::log::record::SessionId;
 use crate::os::deaths::{self, Vigil};
 use crate::os::dir::Dir;
 use crate::os::flock;
-use crate::record::SessionId;
-use crate::session;
-use crate::watchers::lock;
+use crate::sessions::session;
+use crate::waking::watchers::lock;
 
 /// More files than these are not kept open without need.
 const PEERS_MAX: usize = 256;

@@ -5,19 +5,19 @@ use std::time::Instant;
 
 use tenure_core::{Error, Result, Wake};
 
-use crate::bell::{Bells, Heard};
-use crate::eyes::Eyes;
-use crate::ground::{Ground, TRIES_FOR};
-use crate::herald::Tidings;
-use crate::news::Cursors;
+use crate::log::herald::Tidings;
+use crate::log::record::SessionId;
+use crate::log::shelf::{self, BOOKS};
 use crate::os::dir::Dir;
 use crate::os::flock::Haste;
-use crate::record::SessionId;
-use crate::shelf::{self, BOOKS};
-use crate::slot::Slot;
-use crate::stuck::{Answer, Helper};
 use crate::trouble::{held, refused};
-use crate::visit::{After, Visit};
+use crate::verbs::news::Cursors;
+use crate::visits::ground::{Ground, TRIES_FOR};
+use crate::visits::slot::Slot;
+use crate::visits::stuck::{Answer, Helper};
+use crate::visits::visit::{After, Visit};
+use crate::waking::fifo::{Bells, Heard};
+use crate::waking::onlookers::Eyes;
 
 /// One engine value's view of a store.
 pub(crate) struct Store {

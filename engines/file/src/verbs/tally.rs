@@ -8,12 +8,12 @@ use std::time::Duration;
 use tenure_core::refusal::checked_sum;
 use tenure_core::{Error, Key, Result, Tally, Window};
 
-use crate::record::Record;
-use crate::shelf::book_of;
-use crate::state::Count;
-use crate::store::Store;
+use crate::log::record::Record;
+use crate::log::shelf::book_of;
+use crate::log::state::Count;
 use crate::trouble::refused;
-use crate::visit::Visit;
+use crate::visits::store::Store;
+use crate::visits::visit::Visit;
 
 /// Adds, and tells the new value once it cannot be forgotten.
 pub(crate) async fn add(

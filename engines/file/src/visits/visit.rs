@@ -7,16 +7,16 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tenure_core::{Result, TicketId};
 
-use crate::ground::{Ground, now_us};
-use crate::herald::{Herald, Notice, Tidings};
-use crate::journal::Journal;
+use crate::log::herald::{Herald, Notice, Tidings};
+use crate::log::journal::Journal;
+use crate::log::record::{Record, SessionId};
+use crate::log::row::{Hear, Row};
+use crate::log::shelf;
+use crate::log::state::State;
 use crate::os::flock::Haste;
-use crate::record::{Record, SessionId};
-use crate::row::{Hear, Row};
-use crate::shelf;
-use crate::slot::{self, Slot};
-use crate::state::State;
 use crate::trouble;
+use crate::visits::ground::{Ground, now_us};
+use crate::visits::slot::{self, Slot};
 
 /// One visit. Ends with [`Visit::finish`].
 pub(crate) struct Visit<'a> {
@@ -134,7 +134,7 @@ impl<'a> Visit<'a> {
         self.slot.book.as_ref().expect("a visit has a book").file().clone()
     }
 
-    /// See [`Book::anchor`](crate::book::Book::anchor).
+    /// See [`Book::anchor`](crate::log::book::Book::anchor).
     pub(crate) fn anchor(&self) -> io::Result<()> {
         let book = self.slot.book.as_ref().expect("a visit has a book");
         book.anchor(&self.ground.books, &self.ground.root)

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tenure_core::{Error, Result};
 
-use crate::mark;
 use crate::os::dir::Dir;
 use crate::os::flock::Haste;
-use crate::peers::Peers;
-use crate::session::{self, Session};
+use crate::sessions::peers::Peers;
+use crate::sessions::session::{self, Session};
 use crate::trouble::{self, refused};
-use crate::watchers::Watchers;
+use crate::visits::mark;
+use crate::waking::watchers::Watchers;
 
 /// For so long a verb tries to get what somebody else has locked.
 pub(crate) const TRIES_FOR: Duration = Duration::from_millis(1500);

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use tenure_core::{Key, Leave, Patience, Ticket};
 
-use crate::record::{Record, SessionId};
-use crate::row::{Hear, Row};
+use crate::log::record::{Record, SessionId};
+use crate::log::row::{Hear, Row};
 
 /// A number this far above the clock (12 days, in µs) is kept with its own line; any other is simply
 /// what all numbers of the book have to be above once its line is forgotten.
@@ -255,8 +255,8 @@ mod tests {
         assert_eq!(ahead(&state, 4), [4]);
 
         let mut behind = Vec::new();
-        let mut hear = |note: crate::row::Note<'_>| {
-            if let crate::row::Note::Behind { session, .. } = note {
+        let mut hear = |note: crate::log::row::Note<'_>| {
+            if let crate::log::row::Note::Behind { session, .. } = note {
                 behind.push(session.0);
             }
         };

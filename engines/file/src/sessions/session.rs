@@ -6,10 +6,10 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use crate::log::record::SessionId;
 use crate::os::dir::{Dir, FileId, look_at};
 use crate::os::flock::{self, Haste};
-use crate::record::SessionId;
-use crate::watchers::lock;
+use crate::waking::watchers::lock;
 
 /// This engine's own session.
 pub(crate) struct Session {

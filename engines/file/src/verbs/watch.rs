@@ -5,10 +5,10 @@ use std::sync::Arc;
 use tenure_core::{Result, Standing, Ticket, Wake};
 
 use crate::engine::look_ahead;
-use crate::news;
-use crate::shelf::book_of;
-use crate::store::Store;
-use crate::visit::Visit;
+use crate::log::shelf::book_of;
+use crate::verbs::news;
+use crate::visits::store::Store;
+use crate::visits::visit::Visit;
 
 /// What a look at a ticket shows.
 enum View {

@@ -14,11 +14,11 @@ use std::thread;
 
 use tenure_core::TicketId;
 
-use crate::herald::{Notice, Tidings};
+use crate::log::herald::{Notice, Tidings};
+use crate::log::record::SessionId;
 use crate::os::dir::{Dir, block};
-use crate::record::SessionId;
-use crate::session::bell_name;
-use crate::watchers::lock;
+use crate::sessions::session::bell_name;
+use crate::waking::watchers::lock;
 
 /// Divides a page, so that a FIFO is filled to the last byte and never with half a message.
 const MESSAGE_BYTES: usize = 32;

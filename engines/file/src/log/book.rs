@@ -8,16 +8,16 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
-use crate::draft::{self, Draft};
-use crate::frame::{self, Cut};
-use crate::header::{HEADER_BYTES, Header};
-use crate::herald::Herald;
+use crate::log::draft::{self, Draft};
+use crate::log::frame::{self, Cut};
+use crate::log::header::{HEADER_BYTES, Header};
+use crate::log::herald::Herald;
+use crate::log::past::Past;
+use crate::log::record::Record;
+use crate::log::shelf::name;
+use crate::log::state::State;
 use crate::os::boot::Boot;
 use crate::os::dir::{self, Dir, FileId};
-use crate::past::Past;
-use crate::record::Record;
-use crate::shelf::name;
-use crate::state::State;
 
 /// A log shorter than this is never written anew by one who has it open.
 const LOG_BYTES_KEPT: u64 = 1024 * 1024;

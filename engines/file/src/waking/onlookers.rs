@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
 use crate::os::sight::{Books, Sight};
-use crate::watchers::lock;
+use crate::waking::watchers::lock;
 
 /// Everyone in this process who looks on.
 pub(crate) struct Eyes {

@@ -1,6 +1,6 @@
 //! A book's header says what was before its first record.
 
-use crate::frame::checksum;
+use crate::log::frame::checksum;
 
 /// Every header is as long as this.
 pub(crate) const HEADER_BYTES: usize = 64;

@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use tenure_core::{Error, Result};
 
-use crate::book::{Book, Look};
-use crate::damage::{self, Memory};
-use crate::ground::Ground;
-use crate::herald::{Herald, Notice};
-use crate::journal::Journal;
+use crate::log::book::{Book, Look};
+use crate::log::herald::{Herald, Notice};
+use crate::log::journal::Journal;
+use crate::log::shelf;
 use crate::os::flock::{self, Haste};
-use crate::shelf;
 use crate::trouble;
+use crate::visits::damage::{self, Memory};
+use crate::visits::ground::Ground;
 
 /// A book that is always another one when it is opened is not looked at more often than this.
 const TURNS_MAX: u32 = 100;

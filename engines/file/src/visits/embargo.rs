@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use tenure_core::{Error, Result};
 
-use crate::record::{Record, SessionId};
-use crate::visit::Visit;
+use crate::log::record::{Record, SessionId};
+use crate::visits::visit::Visit;
 
 impl Visit<'_> {
     /// Lets nobody join a book that was damaged while others lived who still do.

@@ -6,11 +6,11 @@ use std::io::{self, Read as _, Seek as _};
 
 use tenure_core::{Key, NUMBER_MAX};
 
-use crate::book::Book;
-use crate::frame::{self, Cut};
-use crate::header::{HEADER_BYTES, Header};
-use crate::record::Record;
-use crate::state::FAR_US;
+use crate::log::book::Book;
+use crate::log::frame::{self, Cut};
+use crate::log::header::{HEADER_BYTES, Header};
+use crate::log::record::Record;
+use crate::log::state::FAR_US;
 
 /// No book of ours is longer than this.
 const BOOK_BYTES_MAX: u64 = 1 << 30;

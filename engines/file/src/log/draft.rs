@@ -4,12 +4,12 @@ use std::fs::File;
 use std::io::{self, Error};
 use std::os::unix::fs::FileExt as _;
 
-use crate::frame;
-use crate::header::{HEADER_BYTES, Header};
+use crate::log::frame;
+use crate::log::header::{HEADER_BYTES, Header};
+use crate::log::record::Record;
+use crate::log::shelf;
 use crate::os::dir::{Dir, Owner, is_as_good};
 use crate::os::flock::{self, Haste};
-use crate::record::Record;
-use crate::shelf;
 
 /// What the names of drafts end in.
 const SUFFIX: &str = ".new";

@@ -6,12 +6,12 @@ use std::os::unix::fs::FileExt as _;
 
 use tenure_core::{Error, Result};
 
-use crate::draft::Draft;
-use crate::header::Header;
+use crate::log::draft::Draft;
+use crate::log::header::Header;
+use crate::log::shelf::{self, BOOKS};
 use crate::os::boot::Boot;
 use crate::os::dir::Dir;
 use crate::os::flock::{self, Haste};
-use crate::shelf::{self, BOOKS};
 use crate::trouble::{held, refused};
 
 /// The file's name.

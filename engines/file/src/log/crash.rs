@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use tenure_core::{Key, Leave, Patience, Place, Share, Ticket, TicketId};
 
-use crate::book::{Book, Look};
-use crate::draft::Draft;
-use crate::header::{HEADER_BYTES, Header};
-use crate::herald::Herald;
-use crate::journal::Journal;
+use crate::log::book::{Book, Look};
+use crate::log::draft::Draft;
+use crate::log::header::{HEADER_BYTES, Header};
+use crate::log::herald::Herald;
+use crate::log::journal::Journal;
+use crate::log::record::{Record, SessionId};
+use crate::log::shelf;
 use crate::os;
-use crate::record::{Record, SessionId};
-use crate::shelf;
 
 struct Dir(PathBuf);
 
@@ -53,7 +53,7 @@ fn ticket(key: &str) -> Ticket {
 type Seen = (Vec<(Ticket, Place)>, u64);
 
 fn see(book: &Book, key: &Key) -> Seen {
-    let line = book.state.rows.get(key).map(crate::row::Row::list).unwrap_or_default();
+    let line = book.state.rows.get(key).map(crate::log::row::Row::list).unwrap_or_default();
     (line, book.state.sequence(key))
 }
 

@@ -1,0 +1,5 @@
+//! The verbs that are more than one visit to a book.
+
+pub(crate) mod news;
+pub(crate) mod tally;
+pub(crate) mod watch;

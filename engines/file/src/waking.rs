@@ -1,0 +1,5 @@
+//! Waking: how who waits hears of news, in this process and from another one.
+
+pub(crate) mod fifo;
+pub(crate) mod onlookers;
+pub(crate) mod watchers;
