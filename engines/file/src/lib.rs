@@ -17,11 +17,15 @@
 //! and the bells, which are the FIFOs by which one session wakes another. What it does not promise
 //! is in the crate's README.
 
+#[cfg(unix)]
+mod checksum;
 #[cfg(not(unix))]
 #[path = "os/elsewhere.rs"]
 mod elsewhere;
 #[cfg(unix)]
 mod engine;
+#[cfg(unix)]
+mod facts;
 #[cfg(unix)]
 mod log;
 #[cfg(unix)]
@@ -30,6 +34,9 @@ mod open;
 mod os;
 #[cfg(unix)]
 mod sessions;
+mod settings;
+#[cfg(unix)]
+mod sync;
 #[cfg(unix)]
 mod trouble;
 mod url;
@@ -44,17 +51,7 @@ mod waking;
 pub use elsewhere::FileStore;
 #[cfg(unix)]
 pub use open::FileStore;
-
-/// How a store is opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
-    /// Opens a store even on a network file system. All of its users must be on one machine all
-    /// the same, and that file system must let them lock files truly.
-    pub allow_network: bool,
-    /// Opens a store even if its directory belongs to another user (who is not root), or if everybody
-    /// may write to it. Who may write to a store can take out any ticket, and hold up everyone.
-    pub allow_others: bool,
-}
+pub use settings::Settings;
 
 /// Opens the store that a URL names: `file:PATH`, with `?network=allow` for [`Settings::allow_network`].
 ///

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tenure_core::{Error, Result};
 
-use crate::Settings;
+use crate::settings::Settings;
 use crate::os::dir::Dir;
 use crate::os::network;
 use crate::trouble::refused;

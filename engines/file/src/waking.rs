@@ -1,5 +1,6 @@
 //! Waking: how who waits hears of news, in this process and from another one.
 
+pub(crate) mod cursors;
 pub(crate) mod fifo;
 pub(crate) mod onlookers;
 pub(crate) mod watchers;

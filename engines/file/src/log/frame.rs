@@ -1,5 +1,7 @@
 //! A frame carries one record through a crash: it is all there, cut short at the end, or damaged.
 
+use crate::checksum::checksum;
+
 /// Length, its complement, and the checksum.
 pub(crate) const HEAD_BYTES: usize = 16;
 /// No record is longer than this.
@@ -62,21 +64,6 @@ pub(crate) fn cut(rest: &[u8], seed: u64, at: u64) -> Cut<'_> {
         Some(body) if checksum(seed ^ at, body) == sum => Cut::Whole(body),
         Some(_) => Cut::Damaged,
     }
-}
-
-/// Not against malice: against crashes and bad disks. Every step can be undone, so that two bodies
-/// that differ in one word never have the same sum.
-pub(crate) fn checksum(seed: u64, bytes: &[u8]) -> u64 {
-    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-    let step = |sum: u64, word: u64| (sum.rotate_left(23) ^ word).wrapping_mul(ODD);
-    let (words, rest) = bytes.as_chunks::<8>();
-    let sum = words
-        .iter()
-        .fold(step(seed, bytes.len() as u64), |sum, word| step(sum, u64::from_le_bytes(*word)));
-    let mut last = [0; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    let sum = step(sum, u64::from_le_bytes(last));
-    step(sum ^ (sum >> 29), 0)
 }
 
 #[cfg(test)]

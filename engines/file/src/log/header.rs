@@ -1,6 +1,6 @@
 //! A book's header says what was before its first record.
 
-use crate::log::frame::checksum;
+use crate::checksum::checksum;
 
 /// Every header is as long as this.
 pub(crate) const HEADER_BYTES: usize = 64;

@@ -47,8 +47,8 @@ impl Journal {
     }
 
     /// What happened since then in scope; `None` if that is no longer known.
-    pub(crate) fn since(&self, place: u64, scope: &Scope) -> Option<Vec<Event>> {
-        let skip = usize::try_from(place.checked_sub(self.before)?).ok()?;
+    pub(crate) fn since(&self, position: u64, scope: &Scope) -> Option<Vec<Event>> {
+        let skip = usize::try_from(position.checked_sub(self.before)?).ok()?;
         let events = self.events.range(skip.min(self.events.len())..);
         Some(events.filter(|event| scope.covers(&event.ticket.key)).cloned().collect())
     }

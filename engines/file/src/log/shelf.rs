@@ -2,7 +2,7 @@
 
 use tenure_core::Key;
 
-use crate::log::frame::checksum;
+use crate::checksum::checksum;
 
 /// All keys share these: no file is ever made or removed for a key.
 pub(crate) const BOOKS: usize = 64;

@@ -52,7 +52,7 @@ impl Boot {
 fn id() -> u64 {
     static ID: OnceLock<u64> = OnceLock::new();
     *ID.get_or_init(|| match std::fs::read("/proc/sys/kernel/random/boot_id") {
-        Ok(id) => (crate::log::frame::checksum(0, &id) >> MOMENT_BITS).max(1),
+        Ok(id) => (crate::checksum::checksum(0, &id) >> MOMENT_BITS).max(1),
         Err(_) => 0,
     })
 }

@@ -14,7 +14,7 @@ use std::thread;
 
 use crate::os::dir::{FileId, look_at};
 use crate::os::flock;
-use crate::waking::watchers::lock;
+use crate::sync::lock;
 
 use listener::Listener;
 

@@ -9,7 +9,7 @@ use tenure_core::{
     Wake, Window,
 };
 
-use crate::Settings;
+use crate::settings::Settings;
 
 /// The locks of one directory. On this system there is none.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use crate::os::deaths::{self, Vigil};
 use crate::os::dir::Dir;
 use crate::os::flock;
 use crate::sessions::session;
-use crate::waking::watchers::lock;
+use crate::sync::lock;
 
 /// More files than these are not kept open without need.
 const PEERS_MAX: usize = 256;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use crate::log::record::SessionId;
 use crate::os::dir::{Dir, FileId, look_at};
 use crate::os::flock::{self, Haste};
-use crate::waking::watchers::lock;
+use crate::sync::lock;
 
 /// This engine's own session.
 pub(crate) struct Session {

@@ -1,6 +1,5 @@
 //! News: how far each onlooker has seen, and what has happened since.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use tenure_core::Result;
@@ -8,51 +7,16 @@ use tenure_core::event::{Cursor, Event, News, Scope};
 
 use crate::log::shelf::{BOOKS, book_of};
 use crate::os::sight::Books;
+use crate::sync::lock;
 use crate::trouble::refused;
 use crate::visits::store::Store;
 use crate::visits::visit::Visit;
 use crate::waking::onlookers::Onlooker;
-use crate::waking::watchers::lock;
-
-/// The oldest cursors are forgotten when there are more than these.
-const CURSORS_MAX: usize = 4096;
-
-/// A place in the journal of each book that an onlooker looks at.
-type Places = Arc<[Option<u64>]>;
-
-/// What the cursors mean that this engine has given. The same places are the same cursor.
-#[derive(Default)]
-pub(crate) struct Cursors {
-    last: u64,
-    places: BTreeMap<u64, Places>,
-    given: HashMap<Places, u64>,
-}
-
-impl Cursors {
-    fn give(&mut self, places: Places) -> Cursor {
-        if let Some(cursor) = self.given.get(&places) {
-            return Cursor(*cursor);
-        }
-        self.last += 1;
-        self.places.insert(self.last, places.clone());
-        self.given.insert(places, self.last);
-        if self.places.len() > CURSORS_MAX
-            && let Some((_, oldest)) = self.places.pop_first()
-        {
-            self.given.remove(&oldest);
-        }
-        Cursor(self.last)
-    }
-
-    fn mean(&self, cursor: Cursor) -> Option<Places> {
-        self.places.get(&cursor.0).cloned()
-    }
-}
 
 /// What one book had to say.
 struct Page {
     events: Vec<Event>,
-    place: u64,
+    position: u64,
     missed: bool,
 }
 
@@ -62,20 +26,20 @@ pub(crate) async fn read(store: &Arc<Store>, scope: &Scope, after: Option<Cursor
     let onlooker = look_on(store, wanted)?;
     let known = after.and_then(|cursor| lock(&store.cursors).mean(cursor));
     let lost = after.is_some() && known.is_none();
-    let mut places = known.map_or_else(|| vec![None; BOOKS], |places| places.to_vec());
+    let mut positions = known.map_or_else(|| vec![None; BOOKS], |positions| positions.to_vec());
     let (mut events, mut missed) = (Vec::new(), lost);
     let mut changed = wanted;
     loop {
         for index in (0..BOOKS).filter(|index| changed & (1 << index) != 0) {
-            let page = page(store, index, scope, places[index]).await?;
+            let page = page(store, index, scope, positions[index]).await?;
             events.extend(page.events);
             missed |= page.missed;
-            places[index] = Some(page.place);
+            positions[index] = Some(page.position);
         }
         // To each line it happened in this order; to several, in that of the clock.
         events.sort_by_key(|event: &Event| event.at_us);
         if after.is_none() || missed || !events.is_empty() {
-            let cursor = lock(&store.cursors).give(places.into());
+            let cursor = lock(&store.cursors).give(positions.into());
             return Ok(News { events, cursor, missed });
         }
         changed = onlooker.changes().await;
@@ -103,11 +67,11 @@ fn turn(visit: &mut Visit<'_>, scope: &Scope, after: Option<u64>) -> Page {
         }
     }
     let journal = visit.journal();
-    let place = journal.keep();
+    let position = journal.keep();
     match after.map(|after| journal.since(after, scope)) {
-        None => Page { events: Vec::new(), place, missed: false },
-        Some(Some(events)) => Page { events, place, missed: false },
-        Some(None) => Page { events: Vec::new(), place, missed: true },
+        None => Page { events: Vec::new(), position, missed: false },
+        Some(Some(events)) => Page { events, position, missed: false },
+        Some(None) => Page { events: Vec::new(), position, missed: true },
     }
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tenure_core::{Result, Standing, Ticket, Wake};
 
-use crate::engine::look_ahead;
 use crate::log::shelf::book_of;
+use crate::verbs::line::look_ahead;
 use crate::verbs::news;
 use crate::visits::store::Store;
 use crate::visits::visit::Visit;

@@ -11,11 +11,11 @@ use crate::log::shelf::{self, BOOKS};
 use crate::os::dir::Dir;
 use crate::os::flock::Haste;
 use crate::trouble::{held, refused};
-use crate::verbs::news::Cursors;
 use crate::visits::ground::{Ground, TRIES_FOR};
 use crate::visits::slot::Slot;
 use crate::visits::stuck::{Answer, Helper};
 use crate::visits::visit::{After, Visit};
+use crate::waking::cursors::Cursors;
 use crate::waking::fifo::{Bells, Heard};
 use crate::waking::onlookers::Eyes;
 
@@ -80,6 +80,40 @@ impl Store {
         let (answer, after) = visit.finish(answer);
         self.do_after(index, after);
         Some(answer)
+    }
+
+    /// Does something in a book: now, or as soon as whoever is stuck in there has come out.
+    pub(crate) async fn at<A, T>(
+        self: &Arc<Self>,
+        index: usize,
+        subject: &A,
+        act: impl Fn(&mut Visit<'_>, &A) -> Result<T> + Send + 'static,
+    ) -> Result<T>
+    where
+        A: Clone + Send + 'static,
+        T: Send + 'static,
+    {
+        self.at_until(index, None, subject, act).await
+    }
+
+    /// The same, for a verb that began before.
+    pub(crate) async fn at_until<A, T>(
+        self: &Arc<Self>,
+        index: usize,
+        until: Option<Instant>,
+        subject: &A,
+        act: impl Fn(&mut Visit<'_>, &A) -> Result<T> + Send + 'static,
+    ) -> Result<T>
+    where
+        A: Clone + Send + 'static,
+        T: Send + 'static,
+    {
+        if let Some(answer) = self.visit(index, Haste::Quick, |visit| act(visit, subject)) {
+            return answer;
+        }
+        let subject = subject.clone();
+        let until = until.unwrap_or_else(|| Instant::now() + TRIES_FOR);
+        self.later(index, until, move |visit| act(visit, &subject)).await
     }
 
     /// Does something in a book as soon as it can be entered, and nobody is held up meanwhile.

@@ -11,7 +11,7 @@ use std::thread;
 
 use tenure_core::{Error, Result};
 
-use crate::waking::watchers::lock;
+use crate::sync::lock;
 
 /// More than these do not wait for one book: nobody is helped by a longer queue.
 const JOBS_MAX: usize = 4096;

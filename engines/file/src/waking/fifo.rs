@@ -18,7 +18,7 @@ use crate::log::herald::{Notice, Tidings};
 use crate::log::record::SessionId;
 use crate::os::dir::{Dir, block};
 use crate::sessions::session::bell_name;
-use crate::waking::watchers::lock;
+use crate::sync::lock;
 
 /// Divides a page, so that a FIFO is filled to the last byte and never with half a message.
 const MESSAGE_BYTES: usize = 32;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
 use crate::os::sight::{Books, Sight};
-use crate::waking::watchers::lock;
+use crate::sync::lock;
 
 /// Everyone in this process who looks on.
 pub(crate) struct Eyes {

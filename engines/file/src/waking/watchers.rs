@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
 use tenure_core::{TicketId, Wake};
+
+use crate::sync::lock;
 
 /// Everyone in this process who waits for news of a ticket.
 #[derive(Default)]
@@ -102,9 +104,4 @@ impl Cell {
             waker.wake();
         }
     }
-}
-
-/// What a panic leaves behind these locks is whole.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,0 +1,28 @@
+//! What this engine promises, and what an operator should know of a store.
+
+use std::time::Duration;
+
+use tenure_core::{Fencing, Liveness, Profile, Sight};
+
+/// No verb but `watch` and `events` takes longer, whatever others have locked.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
+
+/// The promises, which hold for every store, and the warnings of this one.
+pub(crate) fn profile(warnings: Vec<String>) -> Profile {
+    let mut profile = Profile::new("file", Liveness::Kernel);
+    profile.fair = true;
+    profile.push = true;
+    profile.events = Sight::Every;
+    profile.fencing = Fencing::Durable;
+    profile.survives.holder_crash = true;
+    // The kernel knows that a paused holder lives, and nobody else is served.
+    profile.survives.holder_pause = true;
+    // There is no process to crash; a crash of the machine ends all holders too.
+    profile.survives.store_crash = true;
+    profile.survives.clock_step = true;
+    profile.survives.full_memory = true;
+    profile.warnings = warnings;
+    profile.answers_within = ANSWERS_WITHIN;
+    profile.quick = true;
+    profile
+}

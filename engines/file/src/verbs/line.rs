@@ -1,0 +1,164 @@
+//! Joining a line, giving a sign of life, and leaving: what each does inside of a visit.
+
+use std::borrow::Cow;
+
+use tenure_core::{
+    Error, Key, Leave, Left, NOTE_BYTES_MAX, OWNER_BYTES_MAX, Patience, Place, Result, Share,
+    Standing, Ticket,
+};
+
+use crate::log::record::{Record, SessionId};
+use crate::visits::visit::Visit;
+
+/// Refuses a ticket whose texts are longer than the contract allows.
+pub(crate) fn check_limits(ticket: &Ticket) -> Result<()> {
+    for (what, text, max) in
+        [("note", &ticket.note, NOTE_BYTES_MAX), ("owner", &ticket.owner, OWNER_BYTES_MAX)]
+    {
+        if text.len() > max {
+            let length = text.len();
+            return Err(Error::invalid(format!(
+                "a ticket's {what} of {length} bytes is too long: at most {max} bytes are allowed"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// `hang_bell` sees to it that whoever serves the ticket can ring.
+pub(crate) fn join(
+    visit: &mut Visit<'_>,
+    ticket: &Ticket,
+    patience: Patience,
+    hang_bell: impl Fn() -> Result<()>,
+) -> Result<Option<Place>> {
+    visit.ground.check_session()?;
+    visit.settle()?;
+    visit.refuse_the_damaged()?;
+    loop {
+        let place = match put(visit, ticket, patience)? {
+            Some(place) => place,
+            None if bury_one_ahead(visit, &ticket.key, ticket.share) => continue,
+            None => return Ok(None),
+        };
+        return match place.standing {
+            Standing::Holding => Ok(Some(place)),
+            Standing::Waiting => {
+                let place = look_ahead(visit, ticket);
+                if place.is_some_and(|place| place.standing == Standing::Waiting) {
+                    hang_bell()?;
+                }
+                Ok(place)
+            }
+        };
+    }
+}
+
+/// Puts the ticket into its line; `None` if it is busy, or if the ticket was told to go.
+fn put(visit: &mut Visit<'_>, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+    let session = visit.ground.session.id;
+    let now_us = visit.now_us;
+    let (joined, changed, place) = visit.change(|state, hear| {
+        let now_us = now_us.max(state.floor.saturating_add(1));
+        let row = state.row(&ticket.key);
+        let (seats, last) = (row.seats().len(), row.last());
+        let mut heard = false;
+        let place = row.join(session, ticket, patience, now_us, &mut |note| {
+            heard = true;
+            hear(note);
+        });
+        (row.seats().len() > seats, heard || row.last() > last, place)
+    });
+    let place = place?;
+    let cow = Cow::Borrowed(ticket);
+    match place {
+        Some(Place { number, .. }) if joined => {
+            visit.record(&Record::Joined { session, number, ticket: cow });
+        }
+        _ if changed => visit.record(&Record::Changed { ticket: cow }),
+        _ => {}
+    }
+    Ok(place)
+}
+
+/// Takes out a dead session that makes a line busy. Says whether there was one.
+fn bury_one_ahead(visit: &mut Visit<'_>, key: &Key, share: Share) -> bool {
+    let Some(row) = visit.state().rows.get(key) else { return false };
+    // Who wants all there is waits for anyone who lives: the others do not matter.
+    let enough = if share.take() == share.of() { 1 } else { usize::MAX };
+    let sessions = distinct(row.seats().take(enough).map(|seat| seat.session));
+    sessions.into_iter().any(|session| visit.bury_if_dead(session))
+}
+
+/// Takes out the dead ahead of a ticket, has the others watched over, and says where it stands now.
+pub(crate) fn look_ahead(visit: &mut Visit<'_>, ticket: &Ticket) -> Option<Place> {
+    loop {
+        let row = visit.state().rows.get(&ticket.key)?;
+        let place = row.place(ticket.id)?;
+        if place.standing == Standing::Holding {
+            return Some(place);
+        }
+        let own = row.seat(place.number)?.session == visit.ground.session.id;
+        let ahead = distinct(row.ahead_of(place.number));
+        if !ahead.iter().any(|session| visit.bury_if_dead(*session)) {
+            if own {
+                for session in ahead {
+                    visit.watch(session);
+                }
+            }
+            return Some(place);
+        }
+    }
+}
+
+fn distinct(sessions: impl Iterator<Item = SessionId>) -> Vec<SessionId> {
+    let mut distinct: Vec<_> = sessions.collect();
+    distinct.sort_unstable();
+    distinct.dedup();
+    distinct
+}
+
+/// Takes out every dead session that has a ticket of these keys.
+pub(crate) fn bury_dead(visit: &mut Visit<'_>, covers: impl Fn(&Key) -> bool) {
+    let rows = visit.state().rows.iter().filter(|(key, _)| covers(key));
+    let sessions = distinct(rows.flat_map(|(_, row)| row.seats()).map(|seat| seat.session));
+    for session in sessions {
+        visit.bury_if_dead(session);
+    }
+}
+
+pub(crate) fn renew(visit: &mut Visit<'_>, ticket: &Ticket) -> Option<Place> {
+    let (changed, place) = visit.change(|state, hear| {
+        let Some(row) = state.rows.get_mut(&ticket.key) else { return (false, None) };
+        let last = row.last();
+        let mut heard = false;
+        let place = row.renew(ticket, &mut |note| {
+            heard = true;
+            hear(note);
+        });
+        (heard || row.last() > last, place)
+    });
+    if changed {
+        visit.record(&Record::Changed { ticket: Cow::Borrowed(ticket) });
+    }
+    match place {
+        Some(place) if place.standing == Standing::Waiting => look_ahead(visit, ticket),
+        place => place,
+    }
+}
+
+pub(crate) fn leave(visit: &mut Visit<'_>, ticket: &Ticket, how: Leave) -> Left {
+    let (changed, left) = visit.change(|state, hear| {
+        let Some(row) = state.rows.get_mut(&ticket.key) else { return (false, Left::Absent) };
+        let mut heard = false;
+        let left = row.leave(ticket.id, how, &mut |note| {
+            heard = true;
+            hear(note);
+        });
+        (heard, left)
+    });
+    if changed {
+        visit.record(&Record::Left { key: Cow::Borrowed(&ticket.key), id: ticket.id, how });
+    }
+    left
+}
