@@ -26,7 +26,7 @@ impl Engine for FileStore {
         line::check_limits(ticket)?;
         let store = self.store.clone();
         let join = move |visit: &mut Visit<'_>, ticket: &Ticket| {
-            line::join(visit, ticket, patience, || store.hang_bell())
+            line::join(visit, ticket, patience, || store.listen())
         };
         let joined = self.store.at(book_of(&ticket.key), ticket, join).await;
         joined.map_err(|error| without_holder(error, self.store.ground.root.path()))

@@ -14,42 +14,24 @@
 //!
 //! The directory holds 64 *books*, each a log of what happened to the lines of the keys that hash
 //! into it; a *session* for every [`FileStore`], which is the file that its process keeps locked;
-//! and the bells, which are the FIFOs by which one session wakes another. What it does not promise
+//! and the FIFOs by which one session wakes another. What it does not promise
 //! is in the crate's README.
 
-#[cfg(unix)]
 mod checksum;
-#[cfg(not(unix))]
-#[path = "os/elsewhere.rs"]
-mod elsewhere;
-#[cfg(unix)]
 mod engine;
-#[cfg(unix)]
 mod facts;
-#[cfg(unix)]
 mod log;
-#[cfg(unix)]
 mod open;
-#[cfg(unix)]
 mod os;
-#[cfg(unix)]
 mod sessions;
 mod settings;
-#[cfg(unix)]
 mod sync;
-#[cfg(unix)]
 mod trouble;
 mod url;
-#[cfg(unix)]
 mod verbs;
-#[cfg(unix)]
 mod visits;
-#[cfg(unix)]
 mod waking;
 
-#[cfg(not(unix))]
-pub use elsewhere::FileStore;
-#[cfg(unix)]
 pub use open::FileStore;
 pub use settings::Settings;
 
@@ -62,7 +44,6 @@ pub fn connect(url: &str) -> tenure_core::Result<FileStore> {
 }
 
 /// The same for a store that is only looked at: `None` if there is none, and none is made.
-#[cfg(unix)]
 pub fn connect_existing(url: &str) -> tenure_core::Result<Option<FileStore>> {
     let (path, settings) = url::parse(url)?;
     FileStore::open_existing(path, settings)

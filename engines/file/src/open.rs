@@ -1,18 +1,16 @@
 //! Opening a store: finding out whether a directory can be one.
 
 use std::fmt;
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io::ErrorKind;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
 use tenure_core::{Error, Result};
 
+use crate::os::dir::{Dir, IS_SUPPORTED, Lifeline, make_private};
+use crate::os::file_system;
 use crate::settings::Settings;
-use crate::os::dir::Dir;
-use crate::os::network;
 use crate::trouble::refused;
 use crate::visits::mark;
 use crate::visits::store::Store;
@@ -41,6 +39,12 @@ impl FileStore {
     /// The same, with settings.
     pub fn open_with(dir: impl AsRef<Path>, settings: Settings) -> Result<Self> {
         let dir = dir.as_ref();
+        if !IS_SUPPORTED {
+            return Err(Error::unsupported(format!(
+                "there is no file store on this system, so {} cannot be one: use a server, or run on Linux or macOS",
+                dir.display()
+            )));
+        }
         make_directory(dir)?;
         let dir = fs::canonicalize(dir).map_err(|error| refused("find", dir, error))?;
         if !settings.allow_network {
@@ -68,7 +72,7 @@ impl FileStore {
     /// has this open. For a process that ends what works under them first.
     ///
     /// A session that ends by itself, by a drop of its value, ends whoever has a lifeline.
-    pub fn lifeline(&self) -> Result<OwnedFd> {
+    pub fn lifeline(&self) -> Result<Lifeline> {
         let failed =
             |error| refused("duplicate the session of", self.store.ground.root.path(), error);
         self.store.ground.session.lifeline().map_err(failed)
@@ -92,7 +96,7 @@ impl fmt::Debug for FileStore {
 fn make_directory(dir: &Path) -> Result<()> {
     let above = dir.parent().filter(|above| !above.as_os_str().is_empty());
     let made = above.map_or(Ok(()), fs::create_dir_all);
-    let made = made.and_then(|()| match DirBuilder::new().mode(0o700).create(dir) {
+    let made = made.and_then(|()| match make_private(dir) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
         made => made,
     });
@@ -110,7 +114,7 @@ fn make_directory(dir: &Path) -> Result<()> {
 }
 
 fn refuse_network(dir: &Path) -> Result<()> {
-    match network::file_system(dir) {
+    match file_system(dir) {
         None => Ok(()),
         Some(name) => Err(Error::rejected(format!(
             "{} is on {name}: locks there cannot be trusted. Name a directory on a local disk; or, if all users are on this one machine and you know that its locks hold, allow it with `network=allow`",

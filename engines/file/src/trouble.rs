@@ -6,7 +6,7 @@ use std::path::Path;
 use tenure_core::{Error, Loss};
 
 use crate::os::dir::FileId;
-use crate::os::holder;
+use crate::os::holder_of;
 
 /// Nothing was changed, because this could not be done (`"write to"`, say).
 pub(crate) fn refused(doing: &str, path: &Path, error: IoError) -> Error {
@@ -32,7 +32,7 @@ pub(crate) fn refused(doing: &str, path: &Path, error: IoError) -> Error {
 
 /// Somebody else has locked what a verb needs, and does not let go of it.
 pub(crate) fn held(path: &Path, file: Option<FileId>) -> Error {
-    let who = file.and_then(holder::of);
+    let who = file.and_then(holder_of);
     let who = who.as_deref().unwrap_or("a process that cannot be seen from here");
     Error::unavailable(format!(
         "{} is kept locked by {who}, and nothing can be done there meanwhile: if that was stopped, continue or end it",

@@ -3,8 +3,8 @@
 mod damage;
 mod embargo;
 pub(crate) mod ground;
+mod helper;
 pub(crate) mod mark;
 mod slot;
 pub(crate) mod store;
-mod stuck;
 pub(crate) mod visit;

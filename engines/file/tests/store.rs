@@ -377,7 +377,7 @@ fn a_dropped_future_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_full_bell_wakes_everyone_all_the_same() {
+fn a_full_fifo_wakes_everyone_all_the_same() {
     let dir = Dir::new();
     let (store, other) = (dir.open(), dir.open());
     let front: Vec<_> = (0..3000).map(|n| ticket(&format!("{n}"))).collect();

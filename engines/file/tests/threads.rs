@@ -30,7 +30,7 @@ fn no_thread_is_left_of_stores_that_waited() {
         let mut events = Box::pin(store.events(&scope, Some(start.cursor)));
         assert!(is_ready(&mut events).is_none());
         if turn % 2 == 0 {
-            // Those behind are rung at the same moment as it goes.
+            // Those behind are told at the same moment as it goes.
             leave(&store, &mine);
         }
     }
@@ -39,7 +39,7 @@ fn no_thread_is_left_of_stores_that_waited() {
     for (store, mine) in &waiting {
         join(store, mine);
     }
-    // Each hears its bell, and all share the one that hears of deaths.
+    // Each reads its FIFO, and all share the one that hears of deaths.
     become_as_many(waiting.len() + 1);
 }
 

@@ -5,7 +5,6 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 use crate::log::draft::{self, Draft};
@@ -17,7 +16,7 @@ use crate::log::record::Record;
 use crate::log::shelf::name;
 use crate::log::state::State;
 use crate::os::boot::Boot;
-use crate::os::dir::{self, Dir, FileId};
+use crate::os::dir::{self, Dir, FileId, read_at, write_at};
 
 /// A log shorter than this is never written anew by one who has it open.
 const LOG_BYTES_KEPT: u64 = 1024 * 1024;
@@ -52,7 +51,7 @@ pub(crate) struct Book {
 
 /// What looking at the file has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum Found {
     /// The state is that of the file.
     Current,
     /// The name means another file now, or nothing.
@@ -72,7 +71,7 @@ impl Book {
         heard: Option<u64>,
     ) -> io::Result<Option<Self>> {
         let mut bytes = [0; HEADER_BYTES];
-        match file.read_exact_at(&mut bytes, 0) {
+        match read_at(file, &mut bytes, 0) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
             read => read?,
         }
@@ -120,7 +119,7 @@ impl Book {
     ///
     /// Only the name tells whether this is still the book: a backup may have given the file a second
     /// name, and who replaced it may have died before saying so in it.
-    pub(crate) fn catch_up(&mut self, dir: &Dir, herald: &mut Herald<'_>) -> io::Result<Look> {
+    pub(crate) fn catch_up(&mut self, dir: &Dir, herald: &mut Herald<'_>) -> io::Result<Found> {
         let named = dir.look(&*self.name)?.filter(|named| named.id == self.id);
         let size = match named {
             Some(named) => named.bytes,
@@ -128,20 +127,20 @@ impl Book {
         };
         let damage = self.read_until(size, herald)?;
         if named.is_none() {
-            return Ok(Look::Replaced);
+            return Ok(Found::Replaced);
         }
         if let Some(why) = damage {
-            return Ok(Look::Damaged(why));
+            return Ok(Found::Damaged(why));
         }
         if self.state.retired {
-            return Ok(Look::Damaged("it is an old copy of a book that was written anew since"));
+            return Ok(Found::Damaged("it is an old copy of a book that was written anew since"));
         }
         if size > self.end {
             // The writer of this tail died in the middle: what it wanted never happened.
             self.file.set_len(self.end)?;
         }
         self.was_current = true;
-        Ok(Look::Current)
+        Ok(Found::Current)
     }
 
     /// Reads on to the end of the file. Says what is wrong with it.
@@ -157,7 +156,7 @@ impl Book {
             return Ok(None);
         }
         let mut tail = vec![0; usize::try_from(size - self.end).expect("a log fits in memory")];
-        self.file.read_exact_at(&mut tail, self.end)?;
+        read_at(&self.file, &mut tail, self.end)?;
         let opened = self.end == HEADER_BYTES as u64;
         let damage = self.replay(&tail, herald);
         let kept_until = HEADER_BYTES as u64 + self.header.kept_bytes;
@@ -210,7 +209,7 @@ impl Book {
 
     /// Writes what is decided, with one call: it is there, or it is not.
     pub(crate) fn write(&mut self) -> io::Result<()> {
-        let written = self.file.write_all_at(&self.pending, self.end);
+        let written = write_at(&self.file, &self.pending, self.end);
         match written {
             Ok(()) => self.end += self.pending.len() as u64,
             // Half a record is none, but the next writer should not have to find out.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tenure_core::{Key, Leave, Patience, Place, Share, Ticket, TicketId};
 
-use crate::log::book::{Book, Look};
+use crate::log::book::{Book, Found};
 use crate::log::draft::Draft;
 use crate::log::header::{HEADER_BYTES, Header};
 use crate::log::herald::Herald;
@@ -50,9 +50,9 @@ fn ticket(key: &str) -> Ticket {
 }
 
 /// What is to be seen of a book.
-type Seen = (Vec<(Ticket, Place)>, u64);
+type Shown = (Vec<(Ticket, Place)>, u64);
 
-fn see(book: &Book, key: &Key) -> Seen {
+fn see(book: &Book, key: &Key) -> Shown {
     let line = book.state.rows.get(key).map(crate::log::row::Row::list).unwrap_or_default();
     (line, book.state.sequence(key))
 }
@@ -61,7 +61,7 @@ fn path(dir: &Path) -> PathBuf {
     dir.join(shelf::name(0))
 }
 
-fn open(dir: &Path) -> Option<(Book, Look)> {
+fn open(dir: &Path) -> Option<(Book, Found)> {
     let dir = os::dir::Dir::open(dir).unwrap();
     let file = Arc::new(dir.open_file(&shelf::name(0)).unwrap());
     let mut book = Book::open(&file, 0, None).unwrap()?;
@@ -69,7 +69,7 @@ fn open(dir: &Path) -> Option<(Book, Look)> {
     Some((book, look))
 }
 
-fn catch_up(book: &mut Book, dir: &os::dir::Dir) -> Look {
+fn catch_up(book: &mut Book, dir: &os::dir::Dir) -> Found {
     let (mut journal, mut notices) = (Journal::default(), Vec::new());
     let mut herald = Herald::new(SessionId(9), true, 0, &mut journal, &mut notices);
     book.catch_up(dir, &mut herald).unwrap()
@@ -86,7 +86,7 @@ fn happen(book: &mut Book, record: &Record<'_>) {
 }
 
 /// A book with a history: what was to be seen after each write, and how long the file was then.
-fn history(dir: &Path, key: &Key) -> Vec<(u64, Seen)> {
+fn history(dir: &Path, key: &Key) -> Vec<(u64, Shown)> {
     create(dir, Header::default());
     let (mut book, _) = open(dir).unwrap();
     let tickets = [ticket(key.as_str()), ticket(key.as_str()), ticket(key.as_str())];
@@ -129,14 +129,14 @@ fn a_log_cut_at_any_byte_is_what_it_was_after_some_write() {
             assert!(length < HEADER_BYTES, "no header in {length} bytes");
             continue;
         };
-        assert_eq!(look, Look::Current, "cut at {length}");
+        assert_eq!(look, Found::Current, "cut at {length}");
         let (kept, last) = seen.iter().rfind(|(end, _)| *end <= length as u64).unwrap();
         assert_eq!(see(&book, &key), *last, "cut at {length}");
         assert_eq!(fs::metadata(&path).unwrap().len(), *kept, "the torn end is cut off");
         happen(&mut book, &Record::Sequence { key: Cow::Borrowed(&key), value: 99 });
         book.write().unwrap();
         let (again, look) = open(&dir.0).unwrap();
-        assert_eq!((look, again.state.sequence(&key)), (Look::Current, 99), "cut at {length}");
+        assert_eq!((look, again.state.sequence(&key)), (Found::Current, 99), "cut at {length}");
     }
 }
 
@@ -151,7 +151,7 @@ fn a_flipped_bit_is_damage_wherever_it_is() {
         flipped[at] ^= 1 << (at % 8);
         fs::write(&path, flipped).unwrap();
         let look = open(&dir.0).map(|(_, look)| look);
-        assert!(!matches!(look, Some(Look::Current | Look::Replaced)), "byte {at}: {look:?}");
+        assert!(!matches!(look, Some(Found::Current | Found::Replaced)), "byte {at}: {look:?}");
     }
 }
 
@@ -165,7 +165,7 @@ fn zeros_behind_the_log_are_what_a_power_cut_leaves() {
     longer.extend_from_slice(&[0; 5000]);
     fs::write(&path, longer).unwrap();
     let (book, look) = open(&dir.0).unwrap();
-    assert_eq!((look, see(&book, &key)), (Look::Current, seen.last().unwrap().1.clone()));
+    assert_eq!((look, see(&book, &key)), (Found::Current, seen.last().unwrap().1.clone()));
 }
 
 #[test]
@@ -186,8 +186,8 @@ fn a_log_that_is_written_anew_says_the_same_and_its_name_tells_that_the_old_one_
     fs::File::options().write(true).open(&backup).unwrap().set_len(length).unwrap();
     assert_eq!(see(&book, &key), before);
     let (again, look) = open(&dir.0).unwrap();
-    assert_eq!((look, see(&again, &key)), (Look::Current, before));
-    assert_eq!(catch_up(&mut other, &books), Look::Replaced);
+    assert_eq!((look, see(&again, &key)), (Found::Current, before));
+    assert_eq!(catch_up(&mut other, &books), Found::Replaced);
     assert!(retired > length, "whoever finds the old one under its name later can tell as well");
 }
 
@@ -216,7 +216,7 @@ fn what_later_records_take_out_need_not_be_replayed() {
     }
     book.write().unwrap();
     let (again, look) = open(&dir.0).unwrap();
-    assert_eq!(look, Look::Current);
+    assert_eq!(look, Found::Current);
     let known = |book: &Book| book.state.rows.values().filter(|row| !row.is_empty()).count();
     assert!(known(&book) > 0 && known(&book) == known(&again));
     for key in &keys {

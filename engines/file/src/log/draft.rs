@@ -2,13 +2,12 @@
 
 use std::fs::File;
 use std::io::{self, Error};
-use std::os::unix::fs::FileExt as _;
 
 use crate::log::frame;
 use crate::log::header::{HEADER_BYTES, Header};
 use crate::log::record::Record;
 use crate::log::shelf;
-use crate::os::dir::{Dir, Owner, is_as_good};
+use crate::os::dir::{Dir, Owner, is_as_good, write_at};
 use crate::os::flock::{self, Haste};
 
 /// What the names of drafts end in.
@@ -54,8 +53,8 @@ impl<'a> Draft<'a> {
                 return Err(Error::new(io::ErrorKind::PermissionDenied, sentence));
             }
         }
-        draft.file.write_all_at(&header.encode(), 0)?;
-        draft.file.write_all_at(&log, HEADER_BYTES as u64)?;
+        write_at(&draft.file, &header.encode(), 0)?;
+        write_at(&draft.file, &log, HEADER_BYTES as u64)?;
         if durable {
             draft.file.sync_all()?;
         }

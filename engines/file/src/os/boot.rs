@@ -1,7 +1,6 @@
 //! Which start of the machine this is: only a new one makes a store forget what it wrote last.
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
-use std::sync::OnceLock;
+use crate::os::system;
 
 /// A start of the machine, as a book's header keeps it.
 ///
@@ -30,7 +29,7 @@ impl Boot {
 
     /// The one that this machine runs in; as little of it as the system tells.
     pub(crate) fn now() -> Self {
-        Self::new(id(), began_us())
+        Self::new(system::boot_id(), system::began_us())
     }
 
     /// Whether both can be the same start. `written_us`: what the clock showed when the first was
@@ -45,35 +44,6 @@ impl Boot {
             && written_us <= now_us;
         by_id || by_moment
     }
-}
-
-/// Only some bits of it, and never zero where there is one.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-fn id() -> u64 {
-    static ID: OnceLock<u64> = OnceLock::new();
-    *ID.get_or_init(|| match std::fs::read("/proc/sys/kernel/random/boot_id") {
-        Ok(id) => (crate::checksum::checksum(0, &id) >> MOMENT_BITS).max(1),
-        Err(_) => 0,
-    })
-}
-
-#[cfg(any(target_os = "linux", target_os = "android"))]
-fn began_us() -> u64 {
-    use rustix::time::{ClockId, Timespec, clock_gettime};
-    let us = |time: Timespec| time.tv_sec * 1_000_000 + time.tv_nsec / 1000;
-    let running = us(clock_gettime(ClockId::Boottime));
-    u64::try_from(us(clock_gettime(ClockId::Realtime)) - running).unwrap_or(0)
-}
-
-/// Elsewhere it cannot be known.
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn id() -> u64 {
-    0
-}
-
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn began_us() -> u64 {
-    0
 }
 
 #[cfg(test)]

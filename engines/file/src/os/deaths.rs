@@ -11,15 +11,18 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::thread;
+use std::time::{Duration, Instant};
 
+use crate::os::Noise;
 use crate::os::dir::{FileId, look_at};
-use crate::os::flock;
+use crate::os::flock::{self, Haste};
+use crate::os::system::Listener;
 use crate::sync::lock;
-
-use listener::Listener;
 
 /// A thread that only waits needs little room.
 const STACK_BYTES: usize = 128 * 1024;
+/// The kernel tells that a file was closed a moment before it lets go of the lock.
+const LETS_GO_WITHIN: Duration = Duration::from_secs(1);
 
 /// Called from a thread of its own, once.
 type Died = Box<dyn FnOnce() + Send>;
@@ -92,15 +95,20 @@ impl Deaths {
     fn begin(&mut self, path: &Path, id: FileId, file: &Arc<File>) -> io::Result<Option<i32>> {
         let heard = match &self.listener {
             Some(listener) => listener.listen(path),
-            None => Listener::start(path).map(|(listener, mark)| {
-                self.listener = Some(listener);
-                mark
-            }),
+            None => self.start(path),
         };
         match heard {
             Ok(mark) => Ok(Some(mark)),
             Err(_) => self.sleep(id, file).map(|()| None),
         }
+    }
+
+    fn start(&mut self, path: &Path) -> io::Result<i32> {
+        let (listener, mark) = Listener::start(path)?;
+        let source = listener.clone();
+        spawn(move || source.run(hear))?;
+        self.listener = Some(listener);
+        Ok(mark)
     }
 
     fn sleep(&mut self, id: FileId, file: &Arc<File>) -> io::Result<()> {
@@ -118,6 +126,52 @@ impl Deaths {
     }
 }
 
+/// Hears what the kernel tells. Says whether anybody still listens.
+fn hear(noise: Noise) -> bool {
+    match noise {
+        Noise::Closed(mark) => marked(mark).into_iter().for_each(|id| look(id, false)),
+        Noise::Over(mark) => marked(mark).into_iter().for_each(|id| look(id, true)),
+        Noise::Missed => {
+            let all: Vec<_> = lock(&DEATHS).watched.keys().copied().collect();
+            for id in all {
+                look(id, false);
+            }
+        }
+        Noise::Deaf => {
+            lock(&DEATHS).listener = None;
+            return false;
+        }
+    }
+    let mut deaths = lock(&DEATHS);
+    let listens = deaths.watched.values().any(|watched| watched.mark.is_some());
+    if !listens {
+        deaths.listener = None;
+    }
+    listens
+}
+
+fn marked(mark: i32) -> Option<FileId> {
+    let deaths = lock(&DEATHS);
+    deaths.watched.iter().find(|(_, it)| it.mark == Some(mark)).map(|(id, _)| *id)
+}
+
+/// Tells of the death, if it was one. `over`: the kernel tells no more of this file.
+fn look(id: FileId, over: bool) {
+    let file = lock(&DEATHS).watched.get(&id).map(|watched| watched.file.clone());
+    let Some(file) = file else { return };
+    let soon = Haste::Until(Instant::now() + LETS_GO_WITHIN);
+    if flock::attempt(soon, || flock::is_free(&file).then_some(())).is_some() {
+        return tell(id);
+    }
+    if over {
+        let mut deaths = lock(&DEATHS);
+        let slept = deaths.sleep(id, &file);
+        if let Some(watched) = deaths.watched.get_mut(&id).filter(|_| slept.is_ok()) {
+            watched.mark = None;
+        }
+    }
+}
+
 fn tell(id: FileId) {
     let watched = lock(&DEATHS).watched.remove(&id);
     // Whoever hears of it may do anything, so nothing is locked meanwhile.
@@ -129,120 +183,6 @@ fn tell(id: FileId) {
 fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let thread = thread::Builder::new().name("tenure-file-peer".to_owned());
     thread.stack_size(STACK_BYTES).spawn(work).map(drop)
-}
-
-#[cfg(any(target_os = "linux", target_os = "android"))]
-mod listener {
-    use std::mem::MaybeUninit;
-    use std::os::fd::OwnedFd;
-    use std::time::{Duration, Instant};
-
-    use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
-
-    use super::{Arc, DEATHS, FileId, Path, flock, io, lock, spawn, tell};
-    use crate::os::flock::Haste;
-
-    /// The kernel tells that a file was closed a moment before it lets go of the lock.
-    const LETS_GO_WITHIN: Duration = Duration::from_secs(1);
-
-    /// One for a process, with one thread.
-    pub(super) struct Listener(OwnedFd);
-
-    impl Listener {
-        /// Begins with a first file, and says what it calls it. Without one it would never end.
-        pub(super) fn start(path: &Path) -> io::Result<(Arc<Self>, i32)> {
-            let listener = Arc::new(Self(inotify::init(CreateFlags::CLOEXEC)?));
-            let mark = listener.listen(path)?;
-            let source = listener.clone();
-            spawn(move || source.run())?;
-            Ok((listener, mark))
-        }
-
-        /// Says what it calls the file.
-        pub(super) fn listen(&self, path: &Path) -> io::Result<i32> {
-            let what = WatchFlags::CLOSE_WRITE | WatchFlags::DONT_FOLLOW;
-            Ok(inotify::add_watch(&self.0, path, what)?)
-        }
-
-        /// This is itself something that it hears.
-        pub(super) fn stop(&self, mark: i32) {
-            let _already_gone = inotify::remove_watch(&self.0, mark);
-        }
-
-        fn run(&self) {
-            let mut buffer = [MaybeUninit::uninit(); 4096];
-            let mut events = inotify::Reader::new(&self.0, &mut buffer);
-            loop {
-                match events.next() {
-                    Ok(event) if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => {
-                        let all: Vec<_> = lock(&DEATHS).watched.keys().copied().collect();
-                        for id in all {
-                            look(id, false);
-                        }
-                    }
-                    Ok(event) => {
-                        let over = event.events().contains(ReadFlags::IGNORED);
-                        if let Some(id) = marked(event.wd()) {
-                            look(id, over);
-                        }
-                    }
-                    Err(rustix::io::Errno::INTR) => {}
-                    Err(error) => {
-                        tracing::warn!(%error, "the deaths of others can no longer be heard");
-                        lock(&DEATHS).listener = None;
-                        return;
-                    }
-                }
-                let mut deaths = lock(&DEATHS);
-                if deaths.watched.values().all(|watched| watched.mark.is_none()) {
-                    deaths.listener = None;
-                    return;
-                }
-            }
-        }
-    }
-
-    fn marked(mark: i32) -> Option<FileId> {
-        let deaths = lock(&DEATHS);
-        deaths.watched.iter().find(|(_, it)| it.mark == Some(mark)).map(|(id, _)| *id)
-    }
-
-    /// Tells of the death, if it was one. `over`: the kernel tells no more of this file.
-    fn look(id: FileId, over: bool) {
-        let file = lock(&DEATHS).watched.get(&id).map(|watched| watched.file.clone());
-        let Some(file) = file else { return };
-        let soon = Haste::Until(Instant::now() + LETS_GO_WITHIN);
-        if flock::attempt(soon, || flock::is_free(&file).then_some(())).is_some() {
-            return tell(id);
-        }
-        if over {
-            let mut deaths = lock(&DEATHS);
-            let slept = deaths.sleep(id, &file);
-            if let Some(watched) = deaths.watched.get_mut(&id).filter(|_| slept.is_ok()) {
-                watched.mark = None;
-            }
-        }
-    }
-}
-
-/// No other system tells that a file was closed.
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-mod listener {
-    use super::{Arc, Path, io};
-
-    pub(super) struct Listener;
-
-    impl Listener {
-        pub(super) fn start(_path: &Path) -> io::Result<(Arc<Self>, i32)> {
-            Err(io::ErrorKind::Unsupported.into())
-        }
-
-        pub(super) fn listen(&self, _path: &Path) -> io::Result<i32> {
-            Err(io::ErrorKind::Unsupported.into())
-        }
-
-        pub(super) fn stop(&self, _mark: i32) {}
-    }
 }
 
 #[cfg(test)]

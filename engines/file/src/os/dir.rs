@@ -1,8 +1,9 @@
 //! A directory that is held open: names in it are followed nowhere else, whoever may write to it.
 
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::io::{self, Error, ErrorKind};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
@@ -40,7 +41,6 @@ pub(crate) struct Owner {
 
 impl FileId {
     pub(crate) fn of(file: &std::fs::Metadata) -> Self {
-        use std::os::unix::fs::MetadataExt as _;
         Self { device: file.dev(), inode: file.ino() }
     }
 }
@@ -212,6 +212,27 @@ impl Dir {
         Ok(fs::fstat(&self.fd)?.st_mode & 0o002 != 0)
     }
 }
+
+/// Whether a directory can be a store here.
+pub(crate) const IS_SUPPORTED: bool = true;
+
+/// Makes a directory for this user alone.
+pub(crate) fn make_private(path: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(path)
+}
+
+/// Reads all of these bytes from where they begin in the file.
+pub(crate) fn read_at(file: &File, bytes: &mut [u8], from: u64) -> io::Result<()> {
+    file.read_exact_at(bytes, from)
+}
+
+/// Writes all of these bytes to where they begin in the file, with one call if the system can.
+pub(crate) fn write_at(file: &File, bytes: &[u8], to: u64) -> io::Result<()> {
+    file.write_all_at(bytes, to)
+}
+
+/// What keeps a session alive beside its own file.
+pub(crate) type Lifeline = OwnedFd;
 
 /// What can be told of an open file.
 pub(crate) fn look_at(file: &File) -> io::Result<Look> {

@@ -2,12 +2,11 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write as _};
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use crate::log::record::SessionId;
-use crate::os::dir::{Dir, FileId, look_at};
+use crate::os::dir::{Dir, FileId, Lifeline, look_at};
 use crate::os::flock::{self, Haste};
 use crate::sync::lock;
 
@@ -53,7 +52,7 @@ impl Session {
     }
 
     /// Another hold on the locked file: the session lives until all of them are closed.
-    pub(crate) fn lifeline(&self) -> io::Result<OwnedFd> {
+    pub(crate) fn lifeline(&self) -> io::Result<Lifeline> {
         match &*lock(&self.file) {
             Some(file) => Ok(file.try_clone()?.into()),
             None => Err(ErrorKind::NotConnected.into()),
@@ -83,13 +82,13 @@ impl Drop for Session {
 
 /// Removes the files of a session that is over.
 pub(crate) fn remove(dir: &Dir, id: SessionId) {
-    let _already_gone = dir.remove(&bell_name(id));
+    let _already_gone = dir.remove(&fifo_name(id));
     let _already_gone = dir.remove(&id.to_string());
 }
 
-/// The FIFO by which a session can be rung.
-pub(crate) fn bell_name(id: SessionId) -> String {
-    format!("{id}.bell")
+/// The FIFO by which a session can be told.
+pub(crate) fn fifo_name(id: SessionId) -> String {
+    format!("{id}.fifo")
 }
 
 /// All sessions that have a file.
@@ -103,7 +102,7 @@ pub(crate) fn sweep(dir: &Dir) -> io::Result<Vec<(SessionId, io::Error)>> {
     let mut unseen = Vec::new();
     for name in dir.names()? {
         let Some(name) = name.to_str() else { continue };
-        if let Some(id) = name.strip_suffix(".bell") {
+        if let Some(id) = name.strip_suffix(".fifo") {
             if parse(id).is_some() && dir.look(id).is_ok_and(|file| file.is_none()) {
                 let _already_gone = dir.remove(name);
             }

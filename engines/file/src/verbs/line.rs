@@ -25,12 +25,12 @@ pub(crate) fn check_limits(ticket: &Ticket) -> Result<()> {
     Ok(())
 }
 
-/// `hang_bell` sees to it that whoever serves the ticket can ring.
+/// `listen` sees to it that whoever serves the ticket can tell this session.
 pub(crate) fn join(
     visit: &mut Visit<'_>,
     ticket: &Ticket,
     patience: Patience,
-    hang_bell: impl Fn() -> Result<()>,
+    listen: impl Fn() -> Result<()>,
 ) -> Result<Option<Place>> {
     visit.ground.check_session()?;
     visit.settle()?;
@@ -46,7 +46,7 @@ pub(crate) fn join(
             Standing::Waiting => {
                 let place = look_ahead(visit, ticket);
                 if place.is_some_and(|place| place.standing == Standing::Waiting) {
-                    hang_bell()?;
+                    listen()?;
                 }
                 Ok(place)
             }

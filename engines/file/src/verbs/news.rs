@@ -6,7 +6,7 @@ use tenure_core::Result;
 use tenure_core::event::{Cursor, Event, News, Scope};
 
 use crate::log::shelf::{BOOKS, book_of};
-use crate::os::sight::Books;
+use crate::os::Books;
 use crate::sync::lock;
 use crate::trouble::refused;
 use crate::visits::store::Store;
@@ -53,7 +53,7 @@ async fn page(store: &Arc<Store>, index: usize, scope: &Scope, after: Option<u64
 
 /// From now on, every change of these books is seen.
 pub(crate) fn look_on(store: &Store, wanted: Books) -> Result<Onlooker> {
-    let opened = store.eyes.open(store.ground.books.path(), wanted);
+    let opened = store.onlookers.open(store.ground.books.path(), wanted);
     opened.map_err(|error| refused("watch", store.ground.books.path(), error))
 }
 

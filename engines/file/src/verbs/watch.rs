@@ -18,8 +18,8 @@ enum View {
 
 /// Waits, as the contract of [`watch`](tenure_core::Engine::watch) has it.
 pub(crate) async fn wait(store: &Arc<Store>, ticket: &Ticket, seen: Standing) -> Result<Wake> {
-    store.hang_bell()?;
-    // Whatever happens from here on rings, and whatever happened before shows when looking.
+    store.listen()?;
+    // Whatever happens from here on is told, and whatever happened before shows when looking.
     let watcher = store.ground.watchers.register(ticket.id);
     let look = move |visit: &mut Visit<'_>, ticket: &Ticket| Ok(view(visit, ticket, seen));
     let index = book_of(&ticket.key);
@@ -38,7 +38,7 @@ pub(crate) async fn wait(store: &Arc<Store>, ticket: &Ticket, seen: Standing) ->
     }
 }
 
-/// Nobody rings for the ticket of another session: looks whenever its book changes.
+/// Nobody tells of the ticket of another session: looks whenever its book changes.
 async fn watch_foreign(
     store: &Arc<Store>,
     ticket: &Ticket,

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
-use std::os::unix::fs::FileExt as _;
 
 use tenure_core::{Error, Result};
 
@@ -10,7 +9,7 @@ use crate::log::draft::Draft;
 use crate::log::header::Header;
 use crate::log::shelf::{self, BOOKS};
 use crate::os::boot::Boot;
-use crate::os::dir::Dir;
+use crate::os::dir::{Dir, write_at};
 use crate::os::flock::{self, Haste};
 use crate::trouble::{held, refused};
 
@@ -50,7 +49,7 @@ pub(crate) fn make(root: &Dir, haste: Haste) -> Result<(Dir, Dir)> {
     if begun {
         fill(&books).map_err(|error| refused("write to", books.path(), error))?;
     }
-    file.write_all_at(MARK.as_bytes(), 0).map_err(failed)?;
+    write_at(&file, MARK.as_bytes(), 0).map_err(failed)?;
     file.set_len(MARK.len() as u64).map_err(failed)?;
     Ok((books, sessions))
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use tenure_core::{Error, Result};
 
-use crate::log::book::{Book, Look};
+use crate::log::book::{Book, Found};
 use crate::log::herald::{Herald, Notice};
 use crate::log::journal::Journal;
 use crate::log::shelf;
@@ -68,7 +68,7 @@ impl Slot {
             let (own, journal) = (ground.session.id, &mut self.journal);
             let mut herald = Herald::new(own, heeded, 0, journal, &mut self.notices);
             match book.catch_up(&ground.books, &mut herald).map_err(failed)? {
-                Look::Current => {
+                Found::Current => {
                     gap &= self.known;
                     self.known = true;
                     if gap {
@@ -76,12 +76,12 @@ impl Slot {
                     }
                     return Ok(Some(gap));
                 }
-                Look::Replaced => {
+                Found::Replaced => {
                     self.heard = Some(book.header().generation);
                     self.book = None;
                     ground.check_session()?;
                 }
-                Look::Damaged(why) => {
+                Found::Damaged(why) => {
                     ground.check_session()?;
                     let file = book.file().clone();
                     damage::set_aside(ground, index, self.memory(), &file, why)?;

@@ -12,19 +12,19 @@ use crate::os::dir::Dir;
 use crate::os::flock::Haste;
 use crate::trouble::{held, refused};
 use crate::visits::ground::{Ground, TRIES_FOR};
+use crate::visits::helper::{Answer, Helper};
 use crate::visits::slot::Slot;
-use crate::visits::stuck::{Answer, Helper};
 use crate::visits::visit::{After, Visit};
 use crate::waking::cursors::Cursors;
-use crate::waking::fifo::{Bells, Heard};
-use crate::waking::onlookers::Eyes;
+use crate::waking::fifo::{Fifos, Heard};
+use crate::waking::onlookers::Onlookers;
 
 /// One engine value's view of a store.
 pub(crate) struct Store {
     pub(crate) ground: Ground,
-    pub(crate) eyes: Eyes,
+    pub(crate) onlookers: Onlookers,
     pub(crate) cursors: Mutex<Cursors>,
-    bells: Bells,
+    fifos: Fifos,
     slots: Box<[Mutex<Slot>]>,
     helpers: Box<[Helper]>,
     me: Weak<Self>,
@@ -35,9 +35,9 @@ impl Store {
     pub(crate) fn open(root: Dir) -> Result<Arc<Self>> {
         let ground = Ground::open(root)?;
         Ok(Arc::new_cyclic(|me| Self {
-            bells: Bells::new(ground.sessions.clone(), ground.session.id),
+            fifos: Fifos::new(ground.sessions.clone(), ground.session.id),
             ground,
-            eyes: Eyes::new(),
+            onlookers: Onlookers::new(),
             cursors: Mutex::default(),
             slots: (0..BOOKS).map(|_| Mutex::default()).collect(),
             helpers: (0..BOOKS).map(|_| Helper::default()).collect(),
@@ -58,9 +58,9 @@ impl Store {
                 drop(left);
             }
         }
-        self.eyes.close();
+        self.onlookers.close();
         self.ground.peers.close();
-        self.bells.take_down();
+        self.fifos.close();
         self.ground.session.end();
     }
 
@@ -144,7 +144,7 @@ impl Store {
         let (own, watchers) = (self.ground.session.id, &self.ground.watchers);
         for notice in &after.notices {
             match notice.what {
-                _ if notice.session != own => self.bells.ring(book, notice),
+                _ if notice.session != own => self.fifos.tell(book, notice),
                 Tidings::Served => watchers.notify(notice.id, Wake::Served(notice.number)),
                 Tidings::Look => watchers.notify(notice.id, Wake::Look),
                 Tidings::Behind => {}
@@ -162,16 +162,16 @@ impl Store {
         }
     }
 
-    /// Sees to it that others can ring.
-    pub(crate) fn hang_bell(&self) -> Result<()> {
+    /// Sees to it that others can tell this session.
+    pub(crate) fn listen(&self) -> Result<()> {
         let me = self.me.clone();
-        let hung = self.bells.hang(move |heard| {
+        let listening = self.fifos.listen(move |heard| {
             if let Some(store) = me.upgrade() {
                 store.heed(heard);
             }
         });
         let sessions = self.ground.sessions.path();
-        hung.map_err(|error| refused("make a FIFO, which waiting needs, in", sessions, error))
+        listening.map_err(|error| refused("make a FIFO, which waiting needs, in", sessions, error))
     }
 
     fn heed(&self, heard: Heard) {
@@ -247,7 +247,7 @@ impl Store {
             });
         }
         if self.ground.peers.is_dead(session) {
-            self.bells.forget(session);
+            self.fifos.forget(session);
             self.ground.peers.forget(session);
         }
     }

@@ -1,4 +1,4 @@
-//! A bell is how one session wakes another: a FIFO that its owner reads, and anyone may write to.
+//! A FIFO is how one session wakes another: its owner reads from it, and anyone may write to it.
 //!
 //! It is a hint. A message is lost if its writer dies, or if the FIFO is full; then whoever is
 //! behind the dead looks for itself, and whoever reads a FIFO that may have been full looks at
@@ -17,7 +17,7 @@ use tenure_core::TicketId;
 use crate::log::herald::{Notice, Tidings};
 use crate::log::record::SessionId;
 use crate::os::dir::{Dir, block};
-use crate::sessions::session::bell_name;
+use crate::sessions::session::fifo_name;
 use crate::sync::lock;
 
 /// Divides a page, so that a FIFO is filled to the last byte and never with half a message.
@@ -26,10 +26,10 @@ const MESSAGE_BYTES: usize = 32;
 const FULL_BYTES: usize = 4096;
 /// All that a FIFO usually holds.
 const READ_BYTES: usize = 64 * 1024;
-/// So many bells of others are kept at hand.
-const ROPES_MAX: usize = 128;
+/// So many FIFOs of others are kept open.
+const OPEN_MAX: usize = 128;
 
-/// What a session hears from its bell.
+/// What a session hears from its FIFO.
 #[derive(Clone, Copy)]
 pub(crate) enum Heard {
     /// One message, about a ticket in this book.
@@ -38,84 +38,84 @@ pub(crate) enum Heard {
     TooMuch,
 }
 
-/// The bell of this session, and the ropes of others.
-pub(crate) struct Bells {
+/// The FIFO of this session, and those of others.
+pub(crate) struct Fifos {
     dir: Arc<Dir>,
     own: SessionId,
-    rope: Mutex<Option<File>>,
-    ropes: Mutex<HashMap<SessionId, File>>,
-    down: Arc<AtomicBool>,
+    to_itself: Mutex<Option<File>>,
+    others: Mutex<HashMap<SessionId, File>>,
+    closed: Arc<AtomicBool>,
 }
 
-impl Bells {
+impl Fifos {
     pub(crate) fn new(dir: Arc<Dir>, own: SessionId) -> Self {
-        let (rope, ropes, down) = (Mutex::default(), Mutex::default(), Arc::default());
-        Self { dir, own, rope, ropes, down }
+        let (to_itself, others, closed) = (Mutex::default(), Mutex::default(), Arc::default());
+        Self { dir, own, to_itself, others, closed }
     }
 
-    /// Sees to it that this session can be rung. `hear` is called from a thread of its own, until
-    /// the bell is taken down.
-    pub(crate) fn hang(&self, hear: impl FnMut(Heard) + Send + 'static) -> io::Result<()> {
-        let mut rope = lock(&self.rope);
-        if rope.is_none() && !self.down.load(Ordering::SeqCst) {
-            let name = bell_name(self.own);
+    /// Sees to it that this session can be told. `hear` is called from a thread of its own, until
+    /// the FIFO is closed.
+    pub(crate) fn listen(&self, hear: impl FnMut(Heard) + Send + 'static) -> io::Result<()> {
+        let mut fifo = lock(&self.to_itself);
+        if fifo.is_none() && !self.closed.load(Ordering::SeqCst) {
+            let name = fifo_name(self.own);
             let _of_an_attempt_that_failed = self.dir.remove(&name);
-            let bell = self.dir.create_fifo(&name)?;
+            let source = self.dir.create_fifo(&name)?;
             // To write never blocks, and to listen does: they are opened each for itself.
-            let own_rope = self.dir.open_fifo(&name)?;
-            block(&bell)?;
-            let down = self.down.clone();
+            let to_itself = self.dir.open_fifo(&name)?;
+            block(&source)?;
+            let closed = self.closed.clone();
             thread::Builder::new()
-                .name("tenure-file-bell".to_owned())
-                .spawn(move || listen(bell, &down, hear))?;
-            *rope = Some(own_rope);
+                .name("tenure-file-fifo".to_owned())
+                .spawn(move || read(source, &closed, hear))?;
+            *fifo = Some(to_itself);
         }
         Ok(())
     }
 
     /// Ends the thread that listens, whatever it is just about to hear.
-    pub(crate) fn take_down(&self) {
-        let mut rope = lock(&self.rope);
-        self.down.store(true, Ordering::SeqCst);
-        if let Some(rope) = rope.take() {
-            let _full_is_loud_enough = (&rope).write(&[0; MESSAGE_BYTES]);
+    pub(crate) fn close(&self) {
+        let mut fifo = lock(&self.to_itself);
+        self.closed.store(true, Ordering::SeqCst);
+        if let Some(fifo) = fifo.take() {
+            let _a_full_one_tells_enough = (&fifo).write(&[0; MESSAGE_BYTES]);
         }
     }
 
-    /// Tells the owner of a ticket. One without a bell neither waits nor watches.
-    pub(crate) fn ring(&self, book: usize, notice: &Notice) {
-        let mut ropes = lock(&self.ropes);
-        if ropes.len() >= ROPES_MAX {
-            ropes.clear();
+    /// Tells the owner of a ticket. One without a FIFO neither waits nor watches.
+    pub(crate) fn tell(&self, book: usize, notice: &Notice) {
+        let mut others = lock(&self.others);
+        if others.len() >= OPEN_MAX {
+            others.clear();
         }
-        let rope = match ropes.entry(notice.session) {
+        let fifo = match others.entry(notice.session) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
-                let Ok(rope) = self.dir.open_fifo(&bell_name(notice.session)) else { return };
-                entry.insert(rope)
+                let Ok(fifo) = self.dir.open_fifo(&fifo_name(notice.session)) else { return };
+                entry.insert(fifo)
             }
         };
-        let _full_is_loud_enough = rope.write(&encode(book, notice));
+        let _a_full_one_tells_enough = fifo.write(&encode(book, notice));
     }
 
-    /// Lets go of the rope of a dead session.
+    /// Closes the FIFO of a dead session.
     pub(crate) fn forget(&self, id: SessionId) {
-        lock(&self.ropes).remove(&id);
+        lock(&self.others).remove(&id);
     }
 }
 
-fn listen(mut bell: File, down: &AtomicBool, mut hear: impl FnMut(Heard)) {
+fn read(mut source: File, closed: &AtomicBool, mut hear: impl FnMut(Heard)) {
     let mut buffer = vec![0; READ_BYTES];
     loop {
-        let length = match bell.read(&mut buffer) {
+        let length = match source.read(&mut buffer) {
             Ok(length) => length,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => {
-                tracing::warn!(%error, "the bell cannot be heard any more; heartbeats will look");
+                tracing::warn!(%error, "the FIFO cannot be read any more; heartbeats will look");
                 return;
             }
         };
-        if down.load(Ordering::SeqCst) {
+        if closed.load(Ordering::SeqCst) {
             return;
         }
         if length >= FULL_BYTES {

@@ -1,4 +1,4 @@
-//! Eyes see that a book has changed, whoever changed it.
+//! List hear that a book has changed, whoever changed it.
 
 use std::future::poll_fn;
 use std::io;
@@ -6,20 +6,20 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
-use crate::os::sight::{Books, Sight};
+use crate::os::{Books, Sight};
 use crate::sync::lock;
 
 /// Everyone in this process who looks on.
-pub(crate) struct Eyes {
-    onlookers: Arc<Onlookers>,
+pub(crate) struct Onlookers {
+    list: Arc<List>,
     sight: Mutex<Option<Sight>>,
 }
 
 #[derive(Default)]
-struct Onlookers(Mutex<Vec<Arc<Mutex<Seen>>>>);
+struct List(Mutex<Vec<Arc<Mutex<Changes>>>>);
 
 #[derive(Default)]
-struct Seen {
+struct Changes {
     wanted: Books,
     changed: Books,
     waker: Option<Waker>,
@@ -27,26 +27,26 @@ struct Seen {
 
 /// One who looks on. Dropping it leaves nothing behind.
 pub(crate) struct Onlooker {
-    onlookers: Arc<Onlookers>,
-    seen: Arc<Mutex<Seen>>,
+    list: Arc<List>,
+    seen: Arc<Mutex<Changes>>,
 }
 
-impl Eyes {
+impl Onlookers {
     pub(crate) fn new() -> Self {
-        Self { onlookers: Arc::default(), sight: Mutex::default() }
+        Self { list: Arc::default(), sight: Mutex::default() }
     }
 
     /// From now on, every change of these books is seen.
     pub(crate) fn open(&self, dir: &Path, wanted: Books) -> io::Result<Onlooker> {
         let mut sight = lock(&self.sight);
         if sight.is_none() {
-            let onlookers = self.onlookers.clone();
-            let show = Box::new(move |changed| onlookers.show(changed));
+            let list = self.list.clone();
+            let show = Box::new(move |changed| list.show(changed));
             *sight = Some(Sight::begin(dir, show)?);
         }
-        let seen = Arc::new(Mutex::new(Seen { wanted, ..Seen::default() }));
-        lock(&self.onlookers.0).push(seen.clone());
-        Ok(Onlooker { onlookers: self.onlookers.clone(), seen })
+        let seen = Arc::new(Mutex::new(Changes { wanted, ..Changes::default() }));
+        lock(&self.list.0).push(seen.clone());
+        Ok(Onlooker { list: self.list.clone(), seen })
     }
 
     /// Lets the thread that looks end.
@@ -74,11 +74,11 @@ impl Onlooker {
 
 impl Drop for Onlooker {
     fn drop(&mut self) {
-        lock(&self.onlookers.0).retain(|seen| !Arc::ptr_eq(seen, &self.seen));
+        lock(&self.list.0).retain(|seen| !Arc::ptr_eq(seen, &self.seen));
     }
 }
 
-impl Onlookers {
+impl List {
     fn show(&self, changed: Books) {
         let mut wakers = Vec::new();
         for seen in lock(&self.0).iter() {

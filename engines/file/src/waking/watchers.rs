@@ -18,10 +18,10 @@ pub(crate) struct Watchers {
 }
 
 #[derive(Default)]
-struct Cell(Mutex<Mail>);
+struct Cell(Mutex<Told>);
 
 #[derive(Default)]
-struct Mail {
+struct Told {
     wake: Option<Wake>,
     waker: Option<Waker>,
 }
@@ -68,11 +68,11 @@ impl Watcher<'_> {
     /// The news, once there are any.
     pub(crate) async fn news(&self) -> Wake {
         poll_fn(|context| {
-            let mut mail = lock(&self.cell.0);
-            if let Some(wake) = mail.wake.take() {
+            let mut told = lock(&self.cell.0);
+            if let Some(wake) = told.wake.take() {
                 return Poll::Ready(wake);
             }
-            mail.waker = Some(context.waker().clone());
+            told.waker = Some(context.waker().clone());
             Poll::Pending
         })
         .await
@@ -94,13 +94,13 @@ impl Drop for Watcher<'_> {
 
 impl Cell {
     fn put(&self, wake: Wake) {
-        let mut mail = lock(&self.0);
+        let mut told = lock(&self.0);
         // To be out outweighs having been served, in whichever order the news come in.
-        if mail.wake != Some(Wake::Look) {
-            mail.wake = Some(wake);
+        if told.wake != Some(Wake::Look) {
+            told.wake = Some(wake);
         }
-        if let Some(waker) = mail.waker.take() {
-            drop(mail);
+        if let Some(waker) = told.waker.take() {
+            drop(told);
             waker.wake();
         }
     }

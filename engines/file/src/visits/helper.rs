@@ -68,7 +68,7 @@ impl Helper {
         work.jobs.push_back(Box::new(job));
         if !std::mem::replace(&mut work.running, true) {
             let helper = self.clone();
-            let thread = thread::Builder::new().name("tenure-file-stuck".to_owned());
+            let thread = thread::Builder::new().name("tenure-file-help".to_owned());
             if let Err(error) = thread.spawn(move || helper.work()) {
                 work.running = false;
                 work.jobs.pop_back();

@@ -3,7 +3,6 @@
 use crate::os::dir::FileId;
 
 /// The processes that have this file locked, with what they run.
-#[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn of(id: FileId) -> Option<String> {
     let table = std::fs::read_to_string("/proc/locks").ok()?;
     let mut processes: Vec<u32> = holders(&table, id);
@@ -13,13 +12,6 @@ pub(crate) fn of(id: FileId) -> Option<String> {
     (!named.is_empty()).then(|| named.join(", "))
 }
 
-/// Only Linux has a table of them.
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-pub(crate) fn of(_id: FileId) -> Option<String> {
-    None
-}
-
-#[cfg(any(target_os = "linux", target_os = "android"))]
 fn holders(table: &str, id: FileId) -> Vec<u32> {
     let on = |same: &dyn Fn(u32, u32) -> bool| -> Vec<u32> {
         let found = table.lines().filter_map(holder);
@@ -34,7 +26,6 @@ fn holders(table: &str, id: FileId) -> Vec<u32> {
 
 /// A line is `1: FLOCK  ADVISORY  WRITE 4711 fe:00:5366844 0 EOF`, with `->` behind the number for
 /// one who only waits.
-#[cfg(any(target_os = "linux", target_os = "android"))]
 fn holder(line: &str) -> Option<(u32, u64, (u32, u32))> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [_, "FLOCK", _, _, process, file, ..] = words[..] else { return None };
@@ -45,7 +36,6 @@ fn holder(line: &str) -> Option<(u32, u64, (u32, u32))> {
     Some((process.parse().ok()?, inode, (major, minor)))
 }
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
 fn describe(process: u32) -> String {
     let own = if process == std::process::id() { ", this program" } else { "" };
     match std::fs::read_to_string(format!("/proc/{process}/comm")) {
@@ -54,7 +44,7 @@ fn describe(process: u32) -> String {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

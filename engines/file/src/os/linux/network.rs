@@ -3,7 +3,6 @@
 use std::path::Path;
 
 /// The name of the network file system that a directory is on, if it is on one that can be told.
-#[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn file_system(dir: &Path) -> Option<&'static str> {
     let kind = rustix::fs::statfs(dir).ok()?.f_type;
     // The type of this field differs from machine to machine, and its upper half means nothing.
@@ -12,7 +11,6 @@ pub(crate) fn file_system(dir: &Path) -> Option<&'static str> {
     NETWORK.iter().find(|(magic, _)| *magic == kind).map(|(_, name)| *name)
 }
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
 const NETWORK: [(u32, &str); 23] = [
     (0x6969, "NFS"),
     (0x517b, "SMB"),
@@ -38,17 +36,3 @@ const NETWORK: [(u32, &str); 23] = [
     (0x0131_11a8, "IBRIX"),
     (0x5346_4846, "a shared folder of Hyper-V"),
 ];
-
-/// The kernel says whether a file system is local.
-#[cfg(target_vendor = "apple")]
-pub(crate) fn file_system(dir: &Path) -> Option<&'static str> {
-    const MNT_LOCAL: u32 = 0x1000;
-    let flags = rustix::fs::statfs(dir).ok()?.f_flags;
-    (flags & MNT_LOCAL == 0).then_some("a file system that is not local")
-}
-
-/// Here nobody can tell.
-#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
-pub(crate) fn file_system(_dir: &Path) -> Option<&'static str> {
-    None
-}

@@ -1,0 +1,55 @@
+//! The kernel tells when a file is closed, whatever its process died of.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+
+use crate::os::Noise;
+
+/// One for a process. Whoever starts it calls [`run`](Listener::run) in a thread.
+pub(crate) struct Listener(OwnedFd);
+
+impl Listener {
+    /// Begins with a first file, and says what it calls it. Without one it would never end.
+    pub(crate) fn start(path: &Path) -> io::Result<(Arc<Self>, i32)> {
+        let listener = Arc::new(Self(inotify::init(CreateFlags::CLOEXEC)?));
+        let mark = listener.listen(path)?;
+        Ok((listener, mark))
+    }
+
+    /// Says what it calls the file.
+    pub(crate) fn listen(&self, path: &Path) -> io::Result<i32> {
+        let what = WatchFlags::CLOSE_WRITE | WatchFlags::DONT_FOLLOW;
+        Ok(inotify::add_watch(&self.0, path, what)?)
+    }
+
+    /// This is itself something that it hears.
+    pub(crate) fn stop(&self, mark: i32) {
+        let _already_gone = inotify::remove_watch(&self.0, mark);
+    }
+
+    /// Tells `hear` of everything, until that says that nobody listens any more.
+    pub(crate) fn run(&self, hear: impl Fn(Noise) -> bool) {
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut events = inotify::Reader::new(&self.0, &mut buffer);
+        loop {
+            let noise = match events.next() {
+                Ok(event) if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => Noise::Missed,
+                Ok(event) if event.events().contains(ReadFlags::IGNORED) => Noise::Over(event.wd()),
+                Ok(event) => Noise::Closed(event.wd()),
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) => {
+                    tracing::warn!(%error, "the deaths of others can no longer be heard");
+                    Noise::Deaf
+                }
+            };
+            if !hear(noise) || noise == Noise::Deaf {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What stands for the parts of Linux on every other system.
+
+use std::path::Path;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use std::{io, thread};
+
+use crate::os::dir::FileId;
+use crate::os::{Books, Noise, Show};
+
+/// Nothing tells one start of the machine from another.
+pub(crate) fn boot_id() -> u64 {
+    0
+}
+
+pub(crate) fn began_us() -> u64 {
+    0
+}
+
+/// There is no table of who has a file locked.
+pub(crate) fn holder_of(_id: FileId) -> Option<String> {
+    None
+}
+
+/// The kernel says whether a file system is local.
+#[cfg(target_vendor = "apple")]
+pub(crate) fn file_system(dir: &Path) -> Option<&'static str> {
+    const MNT_LOCAL: u32 = 0x1000;
+    let flags = rustix::fs::statfs(dir).ok()?.f_flags;
+    (flags & MNT_LOCAL == 0).then_some("a file system that is not local")
+}
+
+/// Nobody can tell what kind of file system it is.
+#[cfg(not(target_vendor = "apple"))]
+pub(crate) fn file_system(_dir: &Path) -> Option<&'static str> {
+    None
+}
+
+/// No other system tells that a file was closed.
+pub(crate) struct Listener;
+
+impl Listener {
+    pub(crate) fn start(_path: &Path) -> io::Result<(Arc<Self>, i32)> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn listen(&self, _path: &Path) -> io::Result<i32> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn stop(&self, _mark: i32) {}
+
+    pub(crate) fn run(&self, _hear: impl Fn(Noise) -> bool) {}
+}
+
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Onlookers look again a few times a second. Nobody else does. It ends when it is dropped.
+pub(crate) struct Sight(#[allow(dead_code, reason = "its end ends the thread")] Arc<()>);
+
+impl Sight {
+    pub(crate) fn begin(_dir: &Path, show: Show) -> io::Result<Self> {
+        let open = Arc::new(());
+        let still_open: Weak<()> = Arc::downgrade(&open);
+        thread::Builder::new().name("tenure-file-look".to_owned()).spawn(move || {
+            while still_open.strong_count() > 0 {
+                thread::sleep(LOOK_EVERY);
+                show(Books::MAX);
+            }
+        })?;
+        Ok(Self(open))
+    }
+}
