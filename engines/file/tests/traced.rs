@@ -5,7 +5,11 @@
 #[path = "common/support.rs"]
 mod support;
 
+use std::fs::File;
 use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use support::{Dir, Other, block_on, join, key, serve, skipped, ticket, work};
 use tenure_core::{Engine as _, Standing};
@@ -116,4 +120,58 @@ fn a_number_of_a_sequence_costs_one_flush_of_the_disk() {
     other.end();
     let trace = std::fs::read_to_string(&trace).unwrap();
     assert_eq!(trace.lines().filter(|line| line.contains("sync")).count(), 2, "{trace}");
+}
+
+#[test]
+fn who_joins_often_seldom_looks_for_the_path_of_its_session() {
+    let (dir, elsewhere) = (Dir::new(), Dir::new());
+    let trace = elsewhere.path().join("trace");
+    let calls = ["-e", "trace=lstat,statx,newfstatat"];
+    let Some(mut other) = Other::start_traced(&dir, &trace, &calls) else {
+        skipped("there is no strace here");
+        return;
+    };
+    other.ask("work k 1000");
+    other.end();
+    let trace = std::fs::read_to_string(&trace).unwrap();
+    let looks = trace.lines().filter(|line| line.contains("/sessions/")).count();
+    assert!((1..500).contains(&looks), "{looks} looks for a thousand tickets");
+}
+
+/// Waits until a traced process was stopped by the call that was to stop it, and tells its id.
+fn stopped(trace: &Path) -> String {
+    let end = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < end {
+        let trace = std::fs::read_to_string(trace).unwrap_or_default();
+        let mut lines = trace.lines();
+        if let Some(line) = lines.find(|line| line.contains("stopped by SIGSTOP")) {
+            return line.split(' ').next().unwrap().to_owned();
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("nothing was stopped");
+}
+
+/// Who opens a store sweeps away the sessions of the dead. One that is being born looks the same for a
+/// moment: its file is there, and nobody has locked it yet.
+#[test]
+fn a_session_that_is_being_born_is_not_swept_away_once_it_has_seen_that_it_is_there() {
+    for call in 1..=2 {
+        let (dir, elsewhere) = (Dir::new(), Dir::new());
+        drop(dir.open());
+        let path = dir.path().join("sessions").join("5".repeat(32));
+        let born = File::create_new(&path).unwrap();
+        let trace = elsewhere.path().join("trace");
+        let stop = format!("inject=flock:signal=STOP:when={call}");
+        let calls = ["-e", "trace=flock,unlinkat", "-e", &stop];
+        let Some(mut other) = Other::start_traced(&dir, &trace, &calls) else {
+            skipped("there is no strace here");
+            return;
+        };
+        let sweeper = stopped(&trace);
+        let believes = born.try_lock().is_ok() && path.exists();
+        assert!(Command::new("kill").args(["-CONT", &sweeper]).status().unwrap().success());
+        assert_eq!(other.ask("next k"), "1");
+        assert!(!believes || path.exists(), "it was swept away after call {call}");
+    }
 }
