@@ -22,23 +22,6 @@ fn a_store_may_be_shared_and_sent() {
     check::<FileStore>();
 }
 
-/// Who opens a store sweeps away what the dead have left, and takes nobody for dead who is being born.
-#[test]
-fn many_may_open_a_store_at_once() {
-    let dir = Dir::new();
-    drop(dir.open());
-    thread::scope(|scope| {
-        for name in ["a", "b", "c", "d", "e", "f", "g", "h"] {
-            let dir = &dir;
-            scope.spawn(move || {
-                for _ in 0..400 {
-                    assert_eq!(join(&dir.open(), &ticket(name)).standing, Standing::Holding);
-                }
-            });
-        }
-    });
-}
-
 #[test]
 fn a_look_makes_no_store() {
     let dir = Dir::new();

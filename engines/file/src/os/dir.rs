@@ -239,6 +239,11 @@ pub(crate) fn look_at(file: &File) -> io::Result<Look> {
     Ok(look(&fs::fstat(file)?))
 }
 
+/// Whether an open file still has a name.
+pub(crate) fn has_name(file: &File) -> io::Result<bool> {
+    Ok(fs::fstat(file)?.st_nlink > 0)
+}
+
 /// From now on, whoever reads from it waits until there is something.
 pub(crate) fn block(file: &File) -> io::Result<()> {
     Ok(fs::fcntl_setfl(file, fs::fcntl_getfl(file)? - OFlags::NONBLOCK)?)

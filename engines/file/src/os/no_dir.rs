@@ -95,6 +95,10 @@ pub(crate) fn write_at(_file: &File, _bytes: &[u8], _to: u64) -> io::Result<()> 
     Err(io::ErrorKind::Unsupported.into())
 }
 
+pub(crate) fn has_name(_file: &File) -> io::Result<bool> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 pub(crate) fn block(_file: &File) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }

@@ -4,9 +4,10 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write as _};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use crate::log::record::SessionId;
-use crate::os::dir::{Dir, FileId, Lifeline, look_at};
+use crate::os::dir::{Dir, FileId, Lifeline, has_name, look_at};
 use crate::os::flock::{self, Haste};
 use crate::sync::lock;
 
@@ -17,7 +18,19 @@ pub(crate) struct Session {
     name: String,
     file: Mutex<Option<File>>,
     file_id: FileId,
+    begun: Instant,
+    last_look: Mutex<LastLook>,
 }
+
+/// When the session's path was looked at last, and what that showed.
+#[derive(Clone, Copy)]
+struct LastLook {
+    at: Duration,
+    gone: bool,
+}
+
+/// Who joins looks at the session's path again only after this. Heartbeats always look.
+const LOOKS_EVERY: Duration = Duration::from_millis(100);
 
 impl Session {
     /// Makes a file with a name that nobody knows, and locks it.
@@ -36,6 +49,8 @@ impl Session {
                     name,
                     file: Mutex::new(Some(file)),
                     file_id,
+                    begun: Instant::now(),
+                    last_look: Mutex::new(LastLook { at: Duration::ZERO, gone: false }),
                 });
             }
         }
@@ -67,10 +82,23 @@ impl Session {
     /// Whether everyone takes this session for dead, or cannot find it: its file was removed, or the
     /// store was moved away.
     pub(crate) fn is_gone(&self) -> bool {
-        match std::fs::symlink_metadata(self.dir.path_of(&self.name)) {
+        let gone = match std::fs::symlink_metadata(self.dir.path_of(&self.name)) {
             Ok(there) => FileId::of(&there) != self.file_id,
             Err(error) => matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+        };
+        *lock(&self.last_look) = LastLook { at: self.begun.elapsed(), gone };
+        gone
+    }
+
+    /// The same at a third of the price, for who joins: a file that was removed shows at once, a store
+    /// that was moved away within [`LOOKS_EVERY`], which is sooner than the next heartbeat.
+    pub(crate) fn seems_gone(&self) -> bool {
+        let last = *lock(&self.last_look);
+        if self.begun.elapsed().saturating_sub(last.at) >= LOOKS_EVERY {
+            return self.is_gone();
         }
+        let has_name = |file: &File| has_name(file).unwrap_or(true);
+        last.gone || !lock(&self.file).as_ref().is_some_and(has_name)
     }
 }
 

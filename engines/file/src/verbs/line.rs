@@ -32,7 +32,7 @@ pub(crate) fn join(
     patience: Patience,
     listen: impl Fn() -> Result<()>,
 ) -> Result<Option<Place>> {
-    visit.ground.check_session()?;
+    visit.ground.check_session_briefly()?;
     visit.settle()?;
     visit.refuse_the_damaged()?;
     loop {
