@@ -3,6 +3,7 @@
 mod distant;
 mod lossy;
 mod moody;
+mod paced;
 mod proxy;
 mod spied;
 mod weather;
@@ -12,6 +13,9 @@ use tenure_core::{Ticket, TicketId};
 pub use distant::Distant;
 pub use lossy::Lossy;
 pub use moody::{Mood, Moody};
+pub(crate) use paced::Paced;
+#[doc(hidden)]
+pub use paced::pause;
 pub use proxy::{Act, Counts, Match, Protocol, Proxy, Rule, Way};
 pub use spied::Spied;
 pub use weather::{Network, Weather};

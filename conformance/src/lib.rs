@@ -1,21 +1,14 @@
 //! What every engine of Tenure must pass, ours or a stranger's, in ten lines of a test file.
+//!
+//! The crate has three rooms: `suite` is what strangers run, [`sim`] is a world in which time and chance come from
+//! a seed, and [`fault`] is the stage for faults: engines and networks that misbehave.
 
-mod arena;
-mod cancel;
-mod case;
-pub mod cases;
 pub mod fault;
-#[doc(hidden)]
-pub mod helper;
-pub mod holder;
-mod model;
-mod paced;
 pub mod sim;
 mod suite;
-mod together;
 
-pub use arena::Arena;
-pub use case::{Case, Story};
 #[doc(hidden)]
-pub use paced::pause;
-pub use suite::{play, play_in, play_seed, play_simulated};
+pub use fault::pause;
+#[doc(hidden)]
+pub use suite::helper;
+pub use suite::{Arena, Case, Story, cases, play, play_in, play_seed, play_simulated};

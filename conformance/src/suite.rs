@@ -1,5 +1,12 @@
 //! The suite: every case as a test of its own, for one engine.
 
+mod arena;
+mod case;
+pub mod cases;
+#[doc(hidden)]
+pub mod helper;
+mod together;
+
 use std::future::poll_fn;
 use std::pin::pin;
 
@@ -7,7 +14,9 @@ use futures_util::future::{Either, select};
 use tenure_core::blocking::block_on;
 
 use crate::sim::World;
-use crate::{Arena, Case, cases};
+
+pub use arena::Arena;
+pub use case::{Case, Story};
 
 /// In so many worlds a case is played where time is simulated.
 const SEEDS: u64 = 3;

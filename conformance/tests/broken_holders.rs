@@ -1,10 +1,15 @@
 //! The cases of a holder catch every holder that is broken, and none that is not.
 
+#[path = "broken_holders/naive.rs"]
+mod naive;
+
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use tenure_conformance::holder::{Holder, HolderCase, Naive, Own, Sin};
 use tenure_conformance::sim::Tale;
+use tenure_conformance::sim::holder::{Holder, HolderCase, Own};
+
+use naive::{Naive, Sin};
 
 /// How many simulated worlds a broken holder is looked for in.
 const SEEDS: u64 = 100;

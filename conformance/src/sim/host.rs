@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tenure_core::{Boxed, Clock, Host, Time};
 
-use super::{Task, World};
+use super::world::{Task, World};
 
 /// When every simulated wall clock starts: some day in 2023, in microseconds since 1970.
 const EPOCH_US: u64 = 1_700_000_000_000_000;

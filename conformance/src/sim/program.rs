@@ -18,7 +18,7 @@ use super::plan::{Plan, Use};
 use super::referee::{Believer, Referee};
 use super::trouble::part;
 use super::{SimHost, World};
-use crate::holder::Client;
+use crate::sim::holder::Client;
 
 /// Whose locks a program uses.
 #[derive(Clone)]

@@ -9,7 +9,7 @@ use tenure_core::{Engine as _, Key, Kind, Memory, Standing, TicketId};
 
 use super::World;
 use crate::fault::{Asked, Verb};
-use crate::holder::View;
+use crate::sim::holder::View;
 
 /// More questions than this at one moment come from a loop that never ends.
 const QUESTIONS_PER_MOMENT_MAX: u32 = 20_000;

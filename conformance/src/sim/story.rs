@@ -9,13 +9,11 @@ use tenure_core::{Host, Locks, Memory};
 
 use super::plan::Plan;
 use super::program::{Player, Program};
-use super::referee::Referee;
+use super::referee::{Referee, Tallied};
 use super::trouble::{Ways, trouble};
 use super::{SimHost, World};
 use crate::fault::{Distant, Network, Spied};
-use crate::holder::Holder;
-
-pub use super::referee::Tallied;
+use crate::sim::holder::Holder;
 
 /// How a story ended.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tenure_core::{AllGuard, Guard, Held, Result, SHARE_OF_MAX, Share, TicketId, WriteGuard};
 
-use crate::holder::{Claim, View};
+use crate::sim::holder::{Claim, View};
 
 /// What a program got hold of.
 pub(super) enum Got {

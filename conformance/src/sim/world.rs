@@ -1,0 +1,281 @@
+//! A world in which time, chance and the order of things come from a seed.
+//!
+//! One thread polls every task. When none can go on, time jumps to the next timer: an hour of leases
+//! passes in a millisecond, and the same seed gives the same hour again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use tenure_core::Boxed;
+
+use super::chance::Chance;
+use super::host::{Process, SimHost};
+
+/// The store's own process: the first one of every world.
+pub const STORE: usize = 0;
+
+/// How far apart the clocks of two processes may be when they start.
+const OFFSET_NS_MAX: u64 = 10_000_000_000_000;
+/// More steps than this at one moment are a loop that never ends.
+const STEPS_PER_MOMENT_MAX: u32 = 1_000_000;
+
+/// A simulated world. Clones are the same world.
+#[derive(Clone)]
+pub struct World(Arc<Mutex<State>>);
+
+pub(super) struct State {
+    seed: u64,
+    pub(super) chance: Chance,
+    /// Nanoseconds that have passed, machine awake or asleep.
+    pub(super) passed_ns: u64,
+    pub(super) tasks: BTreeMap<u64, Task>,
+    pub(super) tasks_made: u64,
+    /// How many steps there were since time last went on.
+    steps: u32,
+    pub(super) ready: BTreeSet<u64>,
+    /// What wakes when, and for which process.
+    pub(super) timers: BTreeMap<(u64, u64), (usize, Waker)>,
+    pub(super) timers_made: u64,
+    pub(super) processes: Vec<Process>,
+}
+
+pub(super) struct Task {
+    pub(super) process: usize,
+    /// `None` while it is being polled.
+    pub(super) future: Option<Boxed<()>>,
+}
+
+impl World {
+    /// Runs `story` in a world of this seed. Panics, with the seed, if nothing can happen any more
+    /// before the story has ended.
+    pub fn run<F, T>(seed: u64, story: impl FnOnce(Self) -> F) -> T
+    where
+        F: Future<Output = T>,
+    {
+        let world = Self(Arc::new(Mutex::new(State {
+            seed,
+            chance: Chance::new(seed),
+            passed_ns: 0,
+            tasks: BTreeMap::new(),
+            tasks_made: 0,
+            steps: 0,
+            ready: BTreeSet::new(),
+            timers: BTreeMap::new(),
+            timers_made: 0,
+            processes: vec![Process::default()],
+        })));
+        let ended = world.drive(story(world.clone()));
+        world.end();
+        ended
+    }
+
+    /// Another process, with clocks and tasks of its own.
+    pub fn process(&self) -> Arc<SimHost> {
+        let mut state = self.state();
+        let chance = state.chance.next();
+        state.processes.push(Process::ahead_by(chance % OFFSET_NS_MAX));
+        let process = state.processes.len() - 1;
+        drop(state);
+        Arc::new(SimHost { world: self.clone(), process })
+    }
+
+    /// The store's own process.
+    pub fn store(&self) -> Arc<SimHost> {
+        Arc::new(SimHost { world: self.clone(), process: STORE })
+    }
+
+    /// The seed that everything came from.
+    pub fn seed(&self) -> u64 {
+        self.state().seed
+    }
+
+    /// A number from the seed.
+    pub fn random(&self) -> u64 {
+        self.state().chance.next()
+    }
+
+    /// True so many times in a thousand.
+    pub fn chance(&self, per_mille: u64) -> bool {
+        self.random() % 1000 < per_mille
+    }
+
+    /// How long the world has been running.
+    pub fn passed(&self) -> Duration {
+        Duration::from_nanos(self.state().passed_ns)
+    }
+
+    fn drive<F: Future>(&self, story: F) -> F::Output {
+        let woken = Arc::new(StoryWaker::default());
+        let waker = Waker::from(woken.clone());
+        let mut story = std::pin::pin!(story);
+        let mut context = Context::from_waker(&waker);
+        woken.0.store(true, Ordering::Relaxed);
+        loop {
+            if woken.0.swap(false, Ordering::Relaxed)
+                && let Poll::Ready(output) = story.as_mut().poll(&mut context)
+            {
+                return output;
+            }
+            let moved = woken.0.load(Ordering::Relaxed) || self.step() || self.jump();
+            assert!(moved, "nothing can happen any more (seed {})", self.seed());
+        }
+    }
+
+    /// Polls one task that can go on, any of them.
+    fn step(&self) -> bool {
+        let Some((id, mut future)) = self.take_ready() else { return false };
+        let waker = Waker::from(Arc::new(TaskWaker { world: self.clone(), id }));
+        let ended = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+        let mut state = self.state();
+        if ended {
+            state.tasks.remove(&id);
+        } else if let Some(task) = state.tasks.get_mut(&id) {
+            task.future = Some(future);
+            return true;
+        }
+        drop(state);
+        true
+    }
+
+    fn take_ready(&self) -> Option<(u64, Boxed<()>)> {
+        let mut state = self.state();
+        let free: Vec<u64> = state.ready.iter().copied().filter(|id| state.can_run(*id)).collect();
+        state.steps += u32::from(!free.is_empty());
+        assert!(
+            state.steps < STEPS_PER_MOMENT_MAX,
+            "time does not go on any more: somebody asks for ever (seed {})",
+            state.seed
+        );
+        let pick = usize::try_from(state.chance.next()).unwrap_or(0).checked_rem(free.len())?;
+        let id = free[pick];
+        state.ready.remove(&id);
+        let future = state.tasks.get_mut(&id)?.future.take()?;
+        Some((id, future))
+    }
+
+    /// Nobody can go on: on to the next timer.
+    fn jump(&self) -> bool {
+        let mut state = self.state();
+        let due = state.timers.iter().find(|(_, (process, _))| !state.processes[*process].paused);
+        let Some((&(at, id), _)) = due else { return false };
+        state.passed_ns = state.passed_ns.max(at);
+        state.steps = 0;
+        let timer = state.timers.remove(&(at, id));
+        drop(state);
+        if let Some((_, waker)) = timer {
+            waker.wake();
+        }
+        true
+    }
+
+    /// Drops what is left, outside of the lock: dropping may wake and spawn.
+    fn end(&self) {
+        let tasks = std::mem::take(&mut self.state().tasks);
+        drop(tasks);
+        let timers = std::mem::take(&mut self.state().timers);
+        drop(timers);
+        let tasks = std::mem::take(&mut self.state().tasks);
+        drop(tasks);
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn can_run(&self, id: u64) -> bool {
+        self.tasks.get(&id).is_some_and(|task| !self.processes[task.process].paused)
+    }
+}
+
+struct TaskWaker {
+    world: World,
+    id: u64,
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        let mut state = self.world.state();
+        if state.tasks.contains_key(&self.id) {
+            state.ready.insert(self.id);
+        }
+    }
+}
+
+/// Tells whether the story itself can go on.
+#[derive(Default)]
+struct StoryWaker(AtomicBool);
+
+impl Wake for StoryWaker {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::{Clock as _, Host as _};
+
+    use super::*;
+
+    #[test]
+    fn an_hour_passes_at_once() {
+        let hour = Duration::from_secs(3600);
+        let passed = World::run(1, |world| async move {
+            world.store().sleep(hour).await;
+            world.passed()
+        });
+        assert_eq!(passed, hour);
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_order() {
+        let order = |seed| {
+            World::run(seed, |world| async move {
+                let order = Arc::new(Mutex::new(Vec::new()));
+                for name in 0..20 {
+                    let (host, order) = (world.process(), order.clone());
+                    let clock = host.clone();
+                    host.spawn(Box::pin(async move {
+                        let pause = clock.random() % 100;
+                        clock.sleep(Duration::from_millis(pause)).await;
+                        order.lock().unwrap().push(name);
+                    }));
+                }
+                world.store().sleep(Duration::from_secs(1)).await;
+                order.lock().unwrap().clone()
+            })
+        };
+        assert_eq!(order(7), order(7));
+        assert_ne!(order(7), order(8));
+    }
+
+    #[test]
+    fn a_paused_process_stands_still_and_a_sleeping_machine_hides_it_from_one_clock() {
+        World::run(3, |world| async move {
+            let host = world.process();
+            let ran = Arc::new(Mutex::new(false));
+            let (clock, flag) = (host.clone(), ran.clone());
+            host.spawn(Box::pin(async move {
+                clock.sleep(Duration::from_secs(1)).await;
+                *flag.lock().unwrap() = true;
+            }));
+            world.store().sleep(Duration::from_millis(1)).await;
+            host.pause();
+            world.store().sleep(Duration::from_secs(5)).await;
+            assert!(!*ran.lock().unwrap());
+            host.resume();
+            world.store().sleep(Duration::from_millis(1)).await;
+            assert!(*ran.lock().unwrap());
+            let before = host.now();
+            host.wake_from_sleep(Duration::from_secs(60));
+            assert_eq!(host.now().boot_ns - before.boot_ns, 60_000_000_000);
+            assert_eq!(host.now().raw_ns, before.raw_ns);
+        });
+    }
+}

@@ -1,0 +1,52 @@
+//! The sixth promise: every answer comes from the store's single truth, whichever client asks.
+
+use tenure_core::{Engine as _, Left, Standing, Ticket};
+
+use super::acts::{Acts as _, MUTEX};
+use super::needs;
+use crate::Arena;
+
+const ROUNDS: u32 = 20;
+
+pub(crate) async fn what_one_client_did_every_other_sees_at_once(arena: &Arena) {
+    let (one, two) = (arena.client().await, arena.client().await);
+    for round in 0..ROUNDS {
+        let (actor, other) = if round % 2 == 0 { (&one, &two) } else { (&two, &one) };
+        let ticket = arena.ticket("k", MUTEX);
+        let place = actor.holds(&ticket).await;
+        let seen = other.sees("k").await;
+        assert_eq!((seen.len(), seen[0].0.id), (1, ticket.id));
+        assert!(seen[0].1.number >= place.number);
+        assert_eq!(other.names("").await, ["k"]);
+        let noted = Ticket { note: format!("round {round}").into(), ..ticket.clone() };
+        actor.stands(&noted).await.expect("it is in the line");
+        assert_eq!(other.sees("k").await[0].0.note, noted.note);
+        assert_eq!(actor.leaves(&ticket).await, Left::Holding);
+        assert_eq!(other.ids("k").await, []);
+        assert_eq!(other.names("").await, [""; 0]);
+    }
+}
+
+pub(crate) async fn who_was_taken_out_by_one_client_is_gone_for_every_other(arena: &Arena) {
+    let (one, two) = (arena.client().await, arena.client().await);
+    for _ in 0..ROUNDS {
+        let ticket = arena.ticket("k", MUTEX);
+        one.holds(&ticket).await;
+        assert_eq!(two.leaves(&ticket).await, Left::Holding);
+        assert_eq!(one.stands(&ticket).await, None);
+        let next = arena.ticket("k", MUTEX);
+        assert_eq!(one.holds(&next).await.standing, Standing::Holding);
+        assert!(two.tries(&arena.ticket("k", MUTEX)).await.is_none(), "it is taken");
+        one.leaves(&next).await;
+    }
+}
+
+pub(crate) async fn what_one_client_counted_every_other_counts_on(arena: &Arena) {
+    needs!(arena, arena.counts().await, "it keeps no counts");
+    let clients = [arena.client().await, arena.client().await, arena.client().await];
+    let key = tenure_core::Key::new("k").expect("it is a key");
+    for (round, client) in (1..=u64::from(ROUNDS)).zip(clients.iter().cycle()) {
+        let tally = client.tally(&key, 1, None).await.expect("it counts");
+        assert_eq!(tally.value, round);
+    }
+}

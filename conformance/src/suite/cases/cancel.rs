@@ -1,0 +1,239 @@
+//! The cancel sweep: every public future is dropped after no, one, two, … polls, and leaves nothing behind.
+//!
+//! The engine is made slow for it: each verb waits before it is carried out and again before it
+//! answers, so that every await of the holder's code is a place to be dropped at.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use tenure_core::{AllGuard, Guard, Locks, Result, WriteGuard};
+
+use crate::Arena;
+use crate::fault::{Paced, pause};
+
+/// A future that needs more polls than this waits for something that does not come.
+const POLLS_MAX: u32 = 60;
+/// So often a future is polled that waits for somebody else.
+const POLLS_IN_VAIN: u32 = 12;
+
+/// The locks of a slow client, and those of somebody who looks on.
+struct Sweep<'a> {
+    arena: &'a Arena,
+    locks: Locks,
+    onlooker: Locks,
+    /// Its verbs are carried out while they are polled, and need no time for it.
+    at_once: bool,
+}
+
+impl<'a> Sweep<'a> {
+    async fn new(arena: &'a Arena) -> Self {
+        let locks =
+            Locks::on(Paced::around(arena.client().await, || Box::pin(pause())), arena.host());
+        let at_once = locks.guarantees().quick && !arena.is_simulated();
+        Self { arena, locks, onlooker: arena.locks().await, at_once }
+    }
+
+    /// Polls it so often and drops it. `Some`: it came to its end.
+    async fn poll<T>(&self, future: impl Future<Output = T>, polls: u32) -> Option<T> {
+        let mut future = Box::pin(future);
+        for _ in 0..polls {
+            let polled = poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await;
+            if let Poll::Ready(output) = polled {
+                return Some(output);
+            }
+            if self.at_once {
+                pause().await;
+            } else {
+                self.arena.pass(std::time::Duration::from_millis(1)).await;
+            }
+        }
+        None
+    }
+
+    /// Drops a future at every await it has, and looks each time whether exactly `left` tickets are left.
+    async fn over<T, F: Future<Output = Result<T>>>(&self, left: usize, future: impl Fn() -> F) {
+        self.over_each(left, async || (), |()| future()).await;
+    }
+
+    /// The same, where something must be there before.
+    async fn over_each<S, T, F: Future<Output = Result<T>>>(
+        &self,
+        left: usize,
+        before: impl AsyncFn() -> S,
+        future: impl Fn(S) -> F,
+    ) {
+        for polls in 0..POLLS_MAX {
+            let ended = self.poll(future(before().await), polls).await;
+            let ended = ended.map(|outcome| outcome.map(drop).expect("it is free")).is_some();
+            self.is_left(left).await;
+            if ended {
+                return;
+            }
+        }
+        panic!("it does not end");
+    }
+
+    /// Where time costs nothing, the sweeper may take all the time it wants to be sure; elsewhere it
+    /// is enough that the lines are as they must be.
+    async fn is_left(&self, left: usize) {
+        if self.arena.is_simulated() {
+            self.arena.soon("what was dropped is given back", self.locks.settled()).await;
+            assert_eq!(self.tickets().await, left, "tickets are left behind");
+            return;
+        }
+        let given_back = async {
+            while self.tickets().await != left {
+                self.arena.pass(std::time::Duration::from_millis(1)).await;
+            }
+        };
+        self.arena.soon("what was dropped is given back", given_back).await;
+    }
+
+    async fn tickets(&self) -> usize {
+        let mut tickets = 0;
+        for key in self.onlooker.keys("").await.expect("the keys can be listed") {
+            tickets += self.onlooker.line(key.as_str()).await.expect("the line can be seen").len();
+        }
+        tickets
+    }
+
+    /// Drops a future that waits for somebody who holds on.
+    async fn in_vain<F: Future>(&self, future: impl Fn() -> F) {
+        for polls in 0..POLLS_IN_VAIN {
+            assert!(self.poll(future(), polls).await.is_none(), "somebody else holds on");
+            self.is_left(1).await;
+        }
+    }
+}
+
+pub(crate) async fn whoever_takes_what_is_free_may_be_dropped(arena: &Arena) {
+    let sweep = Sweep::new(arena).await;
+    let locks = &sweep.locks;
+    let (mutex, rwlock) = (&locks.mutex("k"), &locks.rwlock("k"));
+    let (all, election) = (&locks.all(["k", "l"]), &locks.election("k"));
+    let time = arena.ttl() * 1000;
+    sweep.over(0, || mutex.lock()).await;
+    sweep.over(0, || mutex.try_lock()).await;
+    sweep.over(0, || mutex.lock_within(time)).await;
+    sweep.over(0, || rwlock.read()).await;
+    sweep.over(0, || rwlock.write()).await;
+    sweep.over(0, || all.lock()).await;
+    sweep.over(0, || all.try_lock()).await;
+    sweep.over(0, || election.campaign()).await;
+    sweep.over(0, || election.run(|_| pause())).await;
+    if arena.keeps_permits().await {
+        let semaphore = &locks.semaphore("k", 5);
+        sweep.over(0, || semaphore.acquire_many(3)).await;
+    }
+    drop(sweep.onlooker.all(["k", "l"]).try_lock().await.unwrap().expect("everything is free"));
+}
+
+pub(crate) async fn whoever_waits_may_be_dropped(arena: &Arena) {
+    let sweep = Sweep::new(arena).await;
+    let holder = arena.locks().await;
+    let guard = holder.mutex("k").lock().await.unwrap();
+    let locks = &sweep.locks;
+    let (mutex, all, election) = (&locks.mutex("k"), &locks.all(["a", "k"]), &locks.election("k"));
+    let time = arena.ttl() * 1000;
+    sweep.in_vain(|| mutex.lock()).await;
+    sweep.in_vain(|| mutex.lock_within(time)).await;
+    sweep.in_vain(|| all.lock()).await;
+    sweep.in_vain(|| election.campaign()).await;
+    guard.check().unwrap();
+    guard.release().await.unwrap();
+    drop(sweep.onlooker.all(["a", "k"]).try_lock().await.unwrap().expect("everything is free"));
+}
+
+pub(crate) async fn whoever_is_served_while_it_is_dropped_gives_it_back(arena: &Arena) {
+    let sweep = Sweep::new(arena).await;
+    let mutex = &sweep.locks.mutex("k");
+    for polls in 0..POLLS_IN_VAIN {
+        let guard = sweep.onlooker.mutex("k").lock().await.unwrap();
+        let mut waiting = Box::pin(mutex.lock());
+        sweep.poll(&mut waiting, polls).await;
+        guard.release().await.unwrap();
+        sweep.poll(&mut waiting, polls / 3).await;
+        drop(waiting);
+        sweep.is_left(0).await;
+    }
+}
+
+pub(crate) async fn a_release_may_be_dropped(arena: &Arena) {
+    let sweep = Sweep::new(arena).await;
+    let locks = &sweep.locks;
+    sweep.over_each(0, async || locks.mutex("k").lock().await.unwrap(), Guard::release).await;
+    sweep
+        .over_each(0, async || locks.all(["k", "l"]).lock().await.unwrap(), AllGuard::release)
+        .await;
+    sweep
+        .over_each(0, async || locks.rwlock("k").write().await.unwrap(), WriteGuard::downgrade)
+        .await;
+}
+
+pub(crate) async fn whoever_renews_by_hand_may_be_dropped(arena: &Arena) {
+    let sweep = Sweep::new(arena).await;
+    let guard = sweep.locks.mutex("k").lock().await.unwrap();
+    let (held, token) = (&guard.held(), guard.token());
+    sweep.over(1, || held.extend()).await;
+    sweep.over(1, || held.set_note("new")).await;
+    sweep.over(1, || held.run(pause())).await;
+    sweep.in_vain(|| held.lost()).await;
+    sweep.in_vain(|| held.warned()).await;
+    guard.check().expect("it is held all the same");
+    let line = sweep.onlooker.line("k").await.unwrap();
+    assert_eq!((&*line[0].0.note, line[0].0.id), ("new", guard.id()));
+    assert_eq!(guard.token(), token, "it is the same hold");
+    guard.release().await.expect("it was held");
+    sweep.is_left(0).await;
+}
+
+pub(crate) async fn whoever_looks_may_be_dropped(arena: &Arena) {
+    let sweep = Sweep::new(arena).await;
+    let locks = &sweep.locks;
+    let guard = sweep.onlooker.election("k").note("here").campaign().await.unwrap();
+    let election = &locks.election("k");
+    sweep.over(1, || locks.line("k")).await;
+    sweep.over(1, || locks.keys("k")).await;
+    sweep.over(1, || election.leader()).await;
+    sweep.over(1, || election.observe()).await;
+    sweep.over(1, || locks.watch_key("k")).await;
+    sweep.over(1, || locks.break_ticket("k", tenure_core::TicketId::fresh())).await;
+    guard.check().unwrap();
+}
+
+pub(crate) async fn an_onlooker_who_is_dropped_and_looks_on_misses_nothing(arena: &Arena) {
+    let sweep = Sweep::new(arena).await;
+    let election = sweep.locks.election("k");
+    let mut leaders = election.observe().await.unwrap();
+    let seat = sweep.onlooker.election("k").campaign().await.unwrap();
+    let mut seen = None;
+    for polls in (0..POLLS_MAX).cycle().take(5000) {
+        if let Some(leader) = sweep.poll(leaders.next(), polls).await {
+            seen = leader.unwrap();
+        }
+        if seen.is_some() {
+            break;
+        }
+        arena.pass(std::time::Duration::from_millis(1)).await;
+    }
+    assert_eq!(seen.map(|leader| leader.id), Some(seat.id()));
+}
+
+pub(crate) async fn whoever_counts_may_be_dropped(arena: &Arena) {
+    if !arena.counts().await {
+        return arena.skip("it keeps no counters");
+    }
+    let sweep = Sweep::new(arena).await;
+    let sequence = sweep.locks.sequence("k");
+    let counter = sweep.locks.counter("k").window(std::time::Duration::from_secs(3600));
+    let mut last = 0;
+    for polls in 0..POLLS_MAX {
+        sweep.poll(sequence.next(), polls).await;
+        sweep.poll(counter.add(1), polls).await;
+        let next = sequence.next().await.unwrap();
+        assert!(next > last, "{next} is given twice");
+        last = next;
+    }
+    let sum = counter.get().await.unwrap().value;
+    assert!(sum <= u64::from(POLLS_MAX), "{sum} is more than was ever asked for");
+}

@@ -1,0 +1,191 @@
+//! Electing: never two leaders, no work after the seat is given up, and every term is seen.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tenure_core::{Boxed, Election, Leader, Leaders, Loss, Result, Sight};
+
+use super::acts::{is_token_of, lost};
+use super::needs;
+use crate::Arena;
+
+async fn election(arena: &Arena) -> Election {
+    arena.locks().await.election("k").renew_every(arena.beat())
+}
+
+async fn next(arena: &Arena, leaders: &mut Leaders) -> Option<Leader> {
+    arena.soon("the next term is seen", leaders.next()).await.expect("the store answers")
+}
+
+/// Counts itself in as long as it lives: work that is dropped counts itself out.
+struct Inside(Arc<AtomicU32>);
+
+impl Inside {
+    fn enter(count: &Arc<AtomicU32>) -> Self {
+        assert_eq!(count.fetch_add(1, Ordering::SeqCst), 0, "there are two leaders");
+        Self(count.clone())
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+pub(crate) async fn there_are_never_two_leaders(arena: &Arena) {
+    let inside = Arc::new(AtomicU32::new(0));
+    let mut tasks: Vec<Boxed<()>> = Vec::new();
+    for _ in 0..8 {
+        let (election, host, inside) = (election(arena).await, arena.host(), inside.clone());
+        tasks.push(Box::pin(async move {
+            for _ in 0..4 {
+                let (host, inside) = (host.clone(), inside.clone());
+                let led = election.run(|term| {
+                    let (host, inside) = (host.clone(), inside.clone());
+                    async move {
+                        let _inside = Inside::enter(&inside);
+                        host.sleep(Duration::from_micros(50)).await;
+                        term.check().expect("it leads");
+                        term.token()
+                    }
+                });
+                led.await.expect("its turn comes");
+            }
+        }));
+    }
+    arena.together(tasks).await;
+}
+
+pub(crate) async fn work_is_stopped_before_the_seat_is_given_up(arena: &Arena) {
+    let (first, second) = (election(arena).await, election(arena).await);
+    let operator = arena.locks().await;
+    let inside = Arc::new(AtomicU32::new(0));
+    let terms = AtomicU32::new(0);
+    let leads = first.run(|_| {
+        let (inside, term) = (inside.clone(), terms.fetch_add(1, Ordering::SeqCst));
+        async move {
+            let _inside = Inside::enter(&inside);
+            if term == 0 {
+                std::future::pending::<()>().await;
+            }
+        }
+    });
+    let follows = async {
+        while first.leader().await.unwrap().is_none() {
+            arena.pass(arena.beat() / 4).await;
+        }
+        let mut waiting = Box::pin(second.campaign());
+        arena.not_now("there are two leaders", &mut waiting).await;
+        let leader = first.leader().await.unwrap().expect("somebody leads");
+        operator.break_ticket("k", leader.id).await.unwrap();
+        let seat = waiting.await.unwrap();
+        assert_ne!(seat.id(), leader.id);
+        let inside = Inside::enter(&inside);
+        arena.pass(arena.beat()).await;
+        drop(inside);
+        seat.release().await.unwrap();
+    };
+    let both = futures_util::future::join(leads, follows);
+    let (led, ()) = arena.soon("both have led", both).await;
+    led.unwrap();
+    assert_eq!(terms.load(Ordering::SeqCst), 2, "who was broken campaigns again");
+    assert!(operator.line("k").await.unwrap().is_empty());
+}
+
+pub(crate) async fn a_leader_may_resign(arena: &Arena) {
+    let (first, second) = (election(arena).await, election(arena).await);
+    assert_eq!(first.leader().await.unwrap(), None);
+    let seat = first.clone().note("here").campaign().await.unwrap();
+    assert!(second.try_campaign().await.unwrap().is_none());
+    let (leader, token) = (second.leader().await.unwrap().expect("somebody leads"), seat.token());
+    assert_eq!((&*leader.note, leader.id), ("here", seat.id()));
+    assert!(is_token_of(arena, leader.token, seat.token()).await);
+    seat.release().await.unwrap();
+    assert_eq!(second.leader().await.unwrap(), None);
+    let next = second.try_campaign().await.unwrap().expect("the seat is free");
+    assert!(next.token() > token);
+}
+
+pub(crate) async fn who_gives_up_campaigning_is_not_elected(arena: &Arena) {
+    let (first, locks) = (election(arena).await, arena.locks().await);
+    let second = locks.election("k").renew_every(arena.beat());
+    let seat = first.campaign().await.unwrap();
+    let mut waiting = Box::pin(second.campaign());
+    arena.not_now("there are two leaders", &mut waiting).await;
+    drop(waiting);
+    assert!(second.campaign_within(arena.beat()).await.unwrap().is_none());
+    arena.soon("what was given up is given back", locks.settled()).await;
+    seat.release().await.unwrap();
+    assert_eq!(first.leader().await.unwrap(), None);
+    drop(first.try_campaign().await.unwrap().expect("the seat is free"));
+}
+
+pub(crate) async fn the_note_of_a_leader_changes_in_place(arena: &Arena) {
+    let (first, second) = (election(arena).await, election(arena).await);
+    let seat = first.clone().note("one").campaign().await.unwrap();
+    let mut leaders = second.observe().await.unwrap();
+    let now = next(arena, &mut leaders).await.expect("somebody leads");
+    assert_eq!((&*now.note, now.id), ("one", seat.id()));
+    assert!(is_token_of(arena, now.token, seat.token()).await);
+    seat.set_note("two").await.unwrap();
+    let token = now.token;
+    let now = next(arena, &mut leaders).await.expect("somebody leads");
+    assert_eq!((&*now.note, now.token), ("two", token), "the term is the same");
+    assert_eq!(second.leader().await.unwrap(), Some(now));
+}
+
+pub(crate) async fn an_observer_sees_every_term_in_order(arena: &Arena) {
+    let (all, elections) = (arena.profile().await.events, election(arena).await);
+    needs!(arena, all == Sight::Every, "onlookers are shown only what lasts here");
+    let mut leaders = elections.observe().await.unwrap();
+    assert_eq!(next(arena, &mut leaders).await, None, "nobody leads yet");
+    let mut tokens = Vec::new();
+    for _ in 0..10 {
+        let seat = election(arena).await.campaign().await.unwrap();
+        tokens.push(seat.token());
+        seat.release().await.unwrap();
+    }
+    for token in tokens {
+        let leader = next(arena, &mut leaders).await.expect("a term, however short");
+        assert_eq!(leader.token, token);
+        assert_eq!(next(arena, &mut leaders).await, None, "and its end");
+    }
+}
+
+pub(crate) async fn an_observer_sees_who_leads_and_who_comes_next(arena: &Arena) {
+    let (first, second) = (election(arena).await, election(arena).await);
+    let seat = first.campaign().await.unwrap();
+    let mut leaders = second.observe().await.unwrap();
+    let leader = next(arena, &mut leaders).await.expect("somebody leads");
+    assert!(is_token_of(arena, leader.token, seat.token()).await);
+    let mut more: Pin<Box<dyn Future<Output = Result<Option<Leader>>>>> = Box::pin(leaders.next());
+    arena.not_now("the same term is told twice", &mut more).await;
+    drop(more);
+    let token = seat.token();
+    seat.release().await.unwrap();
+    let next_seat = second.campaign().await.unwrap();
+    let follows = async {
+        loop {
+            if let Some(leader) = leaders.next().await.expect("the store answers") {
+                return leader;
+            }
+        }
+    };
+    let leader = arena.soon("the next term is seen", follows).await;
+    assert!(is_token_of(arena, leader.token, next_seat.token()).await);
+    assert!(leader.token > token);
+}
+
+pub(crate) async fn a_leader_is_told_of_its_fall_even_if_it_never_looked(arena: &Arena) {
+    let election = election(arena).await;
+    let operator = arena.locks().await;
+    let seat = election.campaign().await.unwrap();
+    operator.force_out("k", seat.id()).await.unwrap();
+    let again = election.try_campaign().await.unwrap().expect("the seat is free");
+    assert_eq!(arena.soon("the loss is told", seat.lost()).await, Loss::Broken);
+    assert_eq!(lost(seat.release().await), Some(Loss::Broken));
+    again.check().expect("the same candidate may lead again");
+}

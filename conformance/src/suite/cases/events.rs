@@ -1,0 +1,193 @@
+//! Looking on: what happens to a line is told, in order, and once.
+
+use std::time::Duration;
+
+use tenure_core::event::{Scope, What};
+use tenure_core::{Engine as _, Sight, Ticket};
+
+use super::acts::{Acts as _, MUTEX, events, key, told};
+use super::needs;
+use crate::Arena;
+
+const SAMPLED: &str = "onlookers are shown only what lasts here";
+
+async fn shows_all(arena: &Arena) -> bool {
+    arena.profile().await.events == Sight::Every
+}
+
+pub(crate) async fn a_line_is_told_in_order(arena: &Arena) {
+    needs!(arena, shows_all(arena).await, SAMPLED);
+    let (client, onlooker) = (arena.client().await, arena.client().await);
+    let scope = Scope::Key(key("k"));
+    let cursor = onlooker.looks_on(&scope).await;
+    let (a, b) = (arena.ticket("k", MUTEX), arena.ticket("k", MUTEX));
+    let numbers = [client.joins(&a).await.number, client.joins(&b).await.number];
+    client.leaves(&a).await;
+    client.leaves(&b).await;
+    let (seen, _) = events(arena, &onlooker, &scope, cursor, 6).await;
+    let expected = [
+        (What::Joined, a.id),
+        (What::Served, a.id),
+        (What::Joined, b.id),
+        (What::Left, a.id),
+        (What::Served, b.id),
+        (What::Left, b.id),
+    ];
+    assert_eq!(told(&seen), expected);
+    for event in &seen {
+        assert_eq!(event.number, numbers[usize::from(event.ticket.id == b.id)]);
+        assert_eq!(event.ticket.key.as_str(), "k");
+        assert_eq!(&*event.ticket.owner, "conformance");
+    }
+    assert!(seen.is_sorted_by_key(|event| event.at_us), "time does not go back");
+}
+
+pub(crate) async fn nothing_is_told_twice_and_nothing_is_left_out(arena: &Arena) {
+    needs!(arena, shows_all(arena).await, SAMPLED);
+    let (client, onlooker) = (arena.client().await, arena.client().await);
+    let scope = Scope::Prefix(String::new());
+    let mut cursor = onlooker.looks_on(&scope).await;
+    let mut expected = Vec::new();
+    let mut seen = Vec::new();
+    for round in 0..6 {
+        let ticket = arena.ticket(&format!("k{round}"), MUTEX);
+        client.holds(&ticket).await;
+        expected.extend([(What::Joined, ticket.id), (What::Served, ticket.id)]);
+        if round % 2 == 0 {
+            let (some, next) = events(arena, &onlooker, &scope, cursor, 1).await;
+            cursor = next;
+            seen.extend(told(&some));
+        }
+        client.leaves(&ticket).await;
+        expected.push((What::Left, ticket.id));
+    }
+    let missing = expected.len() - seen.len();
+    let (rest, _) = events(arena, &onlooker, &scope, cursor, missing).await;
+    seen.extend(told(&rest));
+    assert_eq!(seen, expected);
+}
+
+pub(crate) async fn what_happens_is_told_by_its_name(arena: &Arena) {
+    needs!(arena, shows_all(arena).await, SAMPLED);
+    let (client, onlooker) = (arena.client().await, arena.client().await);
+    let scope = Scope::Key(key("k"));
+    let cursor = onlooker.looks_on(&scope).await;
+    let (a, b) = (arena.ticket("k", MUTEX), arena.ticket("k", MUTEX));
+    client.holds(&a).await;
+    client.joins(&b).await;
+    client.stands(&a).await;
+    client.stands(&Ticket { note: "new".into(), ..a.clone() }).await;
+    client.is_told(&b).await;
+    client.is_told(&a).await;
+    client.is_told(&a).await;
+    client.leaves(&a).await;
+    let (seen, _) = events(arena, &onlooker, &scope, cursor, 7).await;
+    let expected = [
+        (What::Joined, a.id),
+        (What::Served, a.id),
+        (What::Joined, b.id),
+        (What::Changed, a.id),
+        (What::Broken, b.id),
+        (What::Broken, a.id),
+        (What::Left, a.id),
+    ];
+    assert_eq!(told(&seen), expected);
+    assert_eq!(&*seen[3].ticket.note, "new");
+}
+
+pub(crate) async fn an_expiry_is_told(arena: &Arena) {
+    needs!(arena, shows_all(arena).await, SAMPLED);
+    let (dead, onlooker) = (arena.client().await, arena.client().await);
+    let scope = Scope::Key(key("k"));
+    let cursor = onlooker.looks_on(&scope).await;
+    let (gone, next) = (arena.brief("k", MUTEX), arena.ticket("k", MUTEX));
+    dead.holds(&gone).await;
+    drop(dead);
+    onlooker.joins(&next).await;
+    onlooker.is_served(arena, &next).await;
+    let (seen, _) = events(arena, &onlooker, &scope, cursor, 5).await;
+    let first = [(What::Joined, gone.id), (What::Served, gone.id)];
+    assert_eq!(told(&seen)[..2], first);
+    let at = |what, id| told(&seen).iter().position(|seen| *seen == (what, id));
+    let expired = at(What::Expired, gone.id).expect("the expiry is told");
+    let served = at(What::Served, next.id).expect("who comes next is told");
+    assert!(expired < served, "nobody is served before the other is out");
+}
+
+pub(crate) async fn only_the_scope_is_told(arena: &Arena) {
+    needs!(arena, shows_all(arena).await, SAMPLED);
+    let (client, onlooker) = (arena.client().await, arena.client().await);
+    let one = Scope::Key(key("a/b"));
+    let some = Scope::Prefix("a/".to_owned());
+    let (from_one, from_some) = (onlooker.looks_on(&one).await, onlooker.looks_on(&some).await);
+    let tickets = ["b", "a", "a/", "a/b", "a/b/c", "A/b"].map(|name| arena.ticket(name, MUTEX));
+    for ticket in &tickets {
+        client.holds(ticket).await;
+        client.leaves(ticket).await;
+    }
+    let (seen, _) = events(arena, &onlooker, &one, from_one, 3).await;
+    assert!(seen.iter().all(|event| event.ticket.id == tickets[3].id) && seen.len() == 3);
+    let (seen, _) = events(arena, &onlooker, &some, from_some, 9).await;
+    let ids: Vec<_> = seen.iter().map(|event| event.ticket.id).collect();
+    let expected = [2, 2, 2, 3, 3, 3, 4, 4, 4].map(|at: usize| tickets[at].id);
+    assert_eq!(ids, expected);
+}
+
+pub(crate) async fn an_onlooker_waits_until_something_happens(arena: &Arena) {
+    needs!(arena, shows_all(arena).await, SAMPLED);
+    let (client, onlooker) = (arena.client().await, arena.client().await);
+    let scope = Scope::Key(key("k"));
+    let cursor = onlooker.looks_on(&scope).await;
+    let mut looking = Box::pin(events(arena, &onlooker, &scope, cursor, 1));
+    arena.not_now("something happens", &mut looking).await;
+    let elsewhere = arena.ticket("elsewhere", MUTEX);
+    client.holds(&elsewhere).await;
+    arena.not_now("something happens here", &mut looking).await;
+    let ticket = arena.ticket("k", MUTEX);
+    client.holds(&ticket).await;
+    let (seen, _) = looking.await;
+    assert_eq!(told(&seen)[0], (What::Joined, ticket.id));
+}
+
+pub(crate) async fn what_lasts_is_seen(arena: &Arena) {
+    let (client, onlooker) = (arena.client().await, arena.client().await);
+    let scope = Scope::Prefix(String::new());
+    let cursor = onlooker.looks_on(&scope).await;
+    let ticket = arena.ticket("k", MUTEX);
+    client.holds(&ticket).await;
+    let (mut seen, cursor) = events(arena, &onlooker, &scope, cursor, 2).await;
+    arena.pass(Duration::from_millis(1)).await;
+    client.leaves(&ticket).await;
+    seen.extend(events(arena, &onlooker, &scope, cursor, 1).await.0);
+    let expected = [What::Joined, What::Served, What::Left].map(|what| (what, ticket.id));
+    assert_eq!(told(&seen), expected);
+}
+
+pub(crate) async fn two_onlookers_see_the_same(arena: &Arena) {
+    needs!(arena, shows_all(arena).await, SAMPLED);
+    let client = arena.client().await;
+    let (one, two) = (arena.client().await, arena.client().await);
+    let scope = Scope::Key(key("k"));
+    let (first, second) = (one.looks_on(&scope).await, two.looks_on(&scope).await);
+    for _ in 0..5 {
+        let ticket = arena.ticket("k", MUTEX);
+        client.holds(&ticket).await;
+        client.leaves(&ticket).await;
+    }
+    let (seen, _) = events(arena, &one, &scope, first, 15).await;
+    let (also, _) = events(arena, &two, &scope, second, 15).await;
+    assert_eq!(told(&seen), told(&also));
+}
+
+pub(crate) async fn an_old_cursor_tells_again(arena: &Arena) {
+    needs!(arena, shows_all(arena).await, SAMPLED);
+    let client = arena.client().await;
+    let scope = Scope::Key(key("k"));
+    let cursor = client.looks_on(&scope).await;
+    client.holds(&arena.ticket("k", MUTEX)).await;
+    let first = events(arena, &client, &scope, cursor, 2).await;
+    let again = events(arena, &client, &scope, cursor, 2).await;
+    assert_eq!(first, again, "a lost answer can be asked for again");
+    let news = client.events(&scope, None).await.expect("anybody may look on");
+    assert!(news.cursor >= first.1);
+}

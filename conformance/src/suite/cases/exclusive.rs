@@ -1,0 +1,405 @@
+//! Being alone: the stories of a mutex, of the last permit of a semaphore, and of a writer.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tenure_core::{Boxed, Fencing, Kind as Error, Loss};
+
+use super::acts::{is_token_of, lost, refused};
+use super::kind::{Exclusive, Kind};
+use crate::Arena;
+
+/// The store for this kind of lock; the case is skipped where there is none.
+macro_rules! prepared {
+    ($kind:ident, $arena:ident) => {
+        match Exclusive::prepare($kind, $arena).await {
+            Some(stage) => stage,
+            None => return,
+        }
+    };
+}
+
+/// The same stories for each kind.
+macro_rules! for_each_kind {
+    ($($module:ident: $kind:expr;)*) => { $(for_each_kind!(@ $module: $kind);)* };
+    (@ $module:ident: $kind:expr) => {
+        stories!($module, $kind,
+            at_most_one_of_a_hundred_holds,
+            what_is_held_is_refused_to_everybody,
+            whoever_waits_gets_it_after_the_release,
+            a_dropped_guard_is_given_back,
+            a_guard_may_be_dropped_by_another_thread_and_in_a_panic,
+            no_time_to_wait_is_a_try,
+            waiting_in_vain_leaves_nothing_behind,
+            the_whole_wait_has_one_time_limit,
+            any_time_limit_will_do,
+            a_wait_that_is_dropped_leaves_nothing_behind,
+            a_waiter_outlives_its_own_ttl,
+            a_release_says_whether_it_was_held,
+            a_late_drop_does_not_free_the_next_holder,
+            a_release_is_no_loss,
+            a_loss_is_told_to_all_and_never_untold,
+            it_is_renewed_for_as_long_as_it_is_held,
+            by_hand_it_ends_unless_it_is_extended,
+            it_is_lost_when_it_was_held_for_long_enough,
+            other_terms_make_no_other_lock,
+            a_note_changes_in_place,
+        );
+    };
+}
+
+macro_rules! stories {
+    ($module:ident, $kind:expr, $($name:ident),* $(,)?) => {
+        pub(crate) mod $module {
+            use super::{Arena, Kind};
+
+            $(pub(crate) async fn $name(arena: &Arena) {
+                super::$name(arena, $kind).await;
+            })*
+        }
+    };
+}
+
+for_each_kind! {
+    mutex: Kind::Mutex;
+    last_permit: Kind::LastPermit;
+    writer: Kind::Writer;
+}
+
+async fn at_most_one_of_a_hundred_holds(arena: &Arena, kind: Kind) {
+    let stage = prepared!(kind, arena);
+    let inside = Arc::new(AtomicUsize::new(0));
+    let tokens = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks: Vec<Boxed<()>> = Vec::new();
+    for _ in 0..4 {
+        let locks = arena.locks().await;
+        for _ in 0..25 {
+            let (lock, host) = (stage.of(&locks), arena.host());
+            let (inside, tokens) = (inside.clone(), tokens.clone());
+            tasks.push(Box::pin(async move {
+                let guard = lock.lock().await.expect("its turn comes");
+                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "there are two");
+                tokens.lock().unwrap().push(guard.token());
+                host.sleep(Duration::from_micros(100)).await;
+                guard.check().expect("it is held");
+                assert_eq!(inside.fetch_sub(1, Ordering::SeqCst), 1, "there are two");
+                guard.release().await.expect("it was held");
+            }));
+        }
+    }
+    arena.together(tasks).await;
+    let tokens = tokens.lock().unwrap().clone();
+    assert_eq!(tokens.len(), 100);
+    if arena.profile().await.fencing > Fencing::None {
+        assert!(
+            tokens.is_sorted_by(|before, after| before < after),
+            "tokens grow as they are granted"
+        );
+    }
+}
+
+async fn what_is_held_is_refused_to_everybody(arena: &Arena, kind: Kind) {
+    let stage = prepared!(kind, arena);
+    let (locks, others) = (arena.locks().await, arena.locks().await);
+    let lock = stage.of(&locks);
+    let guard = lock.lock().await.unwrap();
+    assert!(lock.try_lock().await.unwrap().is_none(), "not even to who holds it");
+    assert!(stage.of(&locks).try_lock().await.unwrap().is_none(), "nor to its own client");
+    assert!(stage.of(&others).try_lock().await.unwrap().is_none());
+    guard.check().unwrap();
+    guard.release().await.unwrap();
+    assert!(stage.of(&others).try_lock().await.unwrap().is_some());
+}
+
+async fn whoever_waits_gets_it_after_the_release(arena: &Arena, kind: Kind) {
+    let stage = prepared!(kind, arena);
+    let guard = stage.of(&arena.locks().await).lock().await.unwrap();
+    let token = guard.token();
+    let other = stage.of(&arena.locks().await);
+    let mut waiting = Box::pin(other.lock());
+    arena.not_now("it is held by two", &mut waiting).await;
+    guard.release().await.unwrap();
+    let next = arena.soon("who waits gets it", waiting).await.unwrap();
+    assert!(next.token() > token || arena.profile().await.fencing == Fencing::None);
+    next.check().unwrap();
+}
+
+async fn a_dropped_guard_is_given_back(arena: &Arena, kind: Kind) {
+    let stage = prepared!(kind, arena);
+    let locks = arena.locks().await;
+    for _ in 0..3 {
+        drop(stage.of(&locks).lock().await.unwrap());
+        arena.soon("what was dropped is given back", locks.settled()).await;
+        assert_eq!(locks.line("k").await.unwrap().len(), stage.others());
+    }
+}
+
+async fn a_guard_may_be_dropped_by_another_thread_and_in_a_panic(arena: &Arena, kind: Kind) {
+    let stage = prepared!(kind, arena);
+    let locks = arena.locks().await;
+    let guard = stage.of(&locks).lock().await.unwrap();
+    std::thread::spawn(move || drop(guard)).join().expect("a guard can be dropped anywhere");
+    arena.soon("what was dropped is given back", locks.settled()).await;
+    let guard = stage.of(&locks).try_lock().await.unwrap().expect("it is free");
+    let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+        let _guard = guard;
+        std::panic::resume_unwind(Box::new("on purpose"));
+    }));
+    assert!(unwound.is_err());
+    arena.soon("what was dropped is given back", locks.settled()).await;
+    assert_eq!(locks.line("k").await.unwrap().len(), stage.others());
+}
+
+async fn no_time_to_wait_is_a_try(arena: &Arena, kind: Kind) {
+    let stage = prepared!(kind, arena);
+    let locks = arena.locks().await;
+    let lock = stage.of(&locks);
+    let guard = lock.lock_within(Duration::ZERO).await.unwrap().expect("it is free");
+    let in_vain = arena.soon("a try is over soon", lock.lock_within(Duration::ZERO)).await;
+    assert!(in_vain.unwrap().is_none());
+    guard.release().await.unwrap();
+    assert_eq!(locks.line("k").await.unwrap().len(), stage.others());
+}
+
+async fn waiting_in_vain_leaves_nothing_behind(arena: &Arena, kind: Kind) {
+    let stage = prepared!(kind, arena);
+    let (locks, others) = (arena.locks().await, arena.locks().await);
+    let guard = stage.of(&locks).lock().await.unwrap();
+    for time in [Duration::from_nanos(1), Duration::from_millis(1), arena.beat()] {
+        let waited = arena.soon("a wait ends", stage.of(&others).lock_within(time)).await;
+        match waited {
+            Ok(grip) => assert!(grip.is_none()),
+            // In so little time a store need not answer.
+            Err(error) => assert!(error.is_unknown() && time < arena.beat(), "{error}"),
+        }
+        arena.soon("it is given back", others.settled()).await;
+        assert_eq!(locks.line("k").await.unwrap().len(), stage.others() + 1);
+    }
+    guard.check().unwrap();
+    guard.release().await.unwrap();
+    assert!(stage.of(&locks).try_lock().await.unwrap().is_some(), "nobody got it unseen");
+}
+
+async fn the_whole_wait_has_one_time_limit(arena: &Arena, kind: Kind) {
+    let stage = prepared!(kind, arena);
+    let guard = stage.of(&arena.locks().await).lock().await.unwrap();
+    let (before, limit) = (arena.now(), arena.ttl() * 2);
+    let waiting = stage.of(&arena.locks().await);
+    let waited = arena.soon("a wait ends", waiting.lock_within(limit)).await;
+    assert!(waited.unwrap().is_none());
+    let took = before.until(arena.now());
+    assert!(took >= limit / 100 * 95, "it waited {took:?} only");
+    assert!(
+        took <= limit * 2 || !arena.is_simulated(),
+        "each heartbeat began the wait anew: {took:?}"
+    );
+    guard.check().unwrap();
+}
+
+async fn any_time_limit_will_do(arena: &Arena, kind: Kind) {
+    let stage = prepared!(kind, arena);
+    let (locks, others) = (arena.locks().await, arena.locks().await);
+    for time in [Duration::MAX, Duration::from_secs(u64::MAX), Duration::from_secs(1 << 40)] {
+        let guard = stage.of(&locks).lock_within(time).await.unwrap().expect("it is free");
+        let other = stage.of(&others);
+        let mut waiting = Box::pin(other.lock_within(time));
+        arena.not_now("it is held by two", &mut waiting).await;
+        guard.release().await.unwrap();
+        let next = arena.soon("who waits gets it", waiting).await.unwrap();
+        next.expect("there is time enough").release().await.unwrap();
+    }
+}
+
+async fn a_wait_that_is_dropped_leaves_nothing_behind(arena: &Arena, kind: Kind) {
+    let stage = prepared!(kind, arena);
+    let (locks, others) = (arena.locks().await, arena.locks().await);
+    let guard = stage.of(&locks).lock().await.unwrap();
+    let (dropped, last) = (stage.of(&others), stage.of(&locks));
+    let mut waiting = Box::pin(dropped.lock());
+    arena.not_now("it is held by two", &mut waiting).await;
+    let mut behind = Box::pin(last.lock());
+    arena.not_now("it is held by two", &mut behind).await;
+    drop(waiting);
+    arena.soon("what was dropped is given back", others.settled()).await;
+    guard.release().await.unwrap();
+    let next = arena.soon("who waits behind gets it", behind).await.unwrap();
+    assert_eq!(locks.line("k").await.unwrap().len(), stage.others() + 1);
+    next.release().await.unwrap();
+}
+
+async fn a_waiter_outlives_its_own_ttl(arena: &Arena, kind: Kind) {
+    let stage = prepared!(kind, arena);
+    let (locks, others) = (arena.locks().await, arena.locks().await);
+    let guard = stage.of(&locks).lock().await.unwrap();
+    let first = stage.brief(&others);
+    let mut waiting = Box::pin(first.lock());
+    arena.not_now("it is held by two", &mut waiting).await;
+    let later = stage.of(&locks);
+    let mut behind = Box::pin(later.lock());
+    for _ in 0..3 {
+        arena.not_now("it is held by two", &mut waiting).await;
+        arena.not_now("it is held by two", &mut behind).await;
+        arena.pass(arena.ttl()).await;
+    }
+    guard.release().await.unwrap();
+    if arena.is_simulated() && arena.profile().await.fair {
+        let next = arena.soon("who waited first gets it", waiting).await.unwrap();
+        arena.not_now("who came later overtakes", &mut behind).await;
+        next.release().await.unwrap();
+    } else {
+        drop(waiting);
+    }
+    arena.soon("who waits behind gets it", behind).await.unwrap();
+}
+
+async fn a_release_says_whether_it_was_held(arena: &Arena, kind: Kind) {
+    let stage = prepared!(kind, arena);
+    let (locks, operator) = (arena.locks().await, arena.locks().await);
+    stage.of(&locks).lock().await.unwrap().release().await.expect("it was held");
+    let guard = stage.of(&locks).lock().await.unwrap();
+    operator.force_out("k", guard.id()).await.unwrap();
+    let next = stage.of(&operator).try_lock().await.unwrap().expect("it is free");
+    assert_eq!(lost(guard.release().await), Some(Loss::Broken));
+    next.release().await.expect("it is not touched by what others release");
+}
+
+async fn a_late_drop_does_not_free_the_next_holder(arena: &Arena, kind: Kind) {
+    let stage = prepared!(kind, arena);
+    let (locks, operator) = (arena.locks().await, arena.locks().await);
+    let guard = stage.of(&locks).lock().await.unwrap();
+    operator.force_out("k", guard.id()).await.unwrap();
+    let next = stage.of(&operator).try_lock().await.unwrap().expect("it is free");
+    drop(guard);
+    arena.soon("what was dropped is given back", locks.settled()).await;
+    assert!(stage.of(&locks).try_lock().await.unwrap().is_none());
+    next.check().unwrap();
+    next.release().await.unwrap();
+}
+
+async fn a_release_is_no_loss(arena: &Arena, kind: Kind) {
+    let stage = prepared!(kind, arena);
+    let guard = stage.of(&arena.locks().await).lock().await.unwrap();
+    let held = guard.held();
+    let mut told = Box::pin(held.lost());
+    arena.not_now("a loss is told", &mut told).await;
+    guard.release().await.unwrap();
+    arena.not_now("a release is told as a loss", &mut told).await;
+    assert_eq!(refused(held.check()), Error::Invalid);
+    let dropped = stage.of(&arena.locks().await).lock().await.unwrap();
+    let held = dropped.held();
+    drop(dropped);
+    arena.not_now("a drop is told as a loss", &mut Box::pin(held.lost())).await;
+    assert_eq!(refused(held.extend().await), Error::Invalid, "a view renews nothing that is over");
+}
+
+async fn a_loss_is_told_to_all_and_never_untold(arena: &Arena, kind: Kind) {
+    let stage = prepared!(kind, arena);
+    let (locks, operator) = (arena.locks().await, arena.locks().await);
+    let guard = stage.of(&locks).lock().await.unwrap();
+    let held = guard.held();
+    operator.force_out("k", guard.id()).await.unwrap();
+    let both = futures_util::future::join(guard.lost(), held.lost());
+    let losses = arena.soon("a loss is told", both).await;
+    assert_eq!(losses, (Loss::Broken, Loss::Broken));
+    assert_eq!(arena.soon("who asks later is told too", held.lost()).await, Loss::Broken);
+    assert_eq!(lost(guard.extend().await), Some(Loss::Broken), "nothing brings it back");
+    assert_eq!(lost(guard.set_note("x").await), Some(Loss::Broken));
+    assert_eq!(lost(guard.run(async {}).await), Some(Loss::Broken));
+    assert_eq!(lost(guard.release().await), Some(Loss::Broken));
+    assert_eq!(lost(held.check()), Some(Loss::Broken));
+    assert_eq!(arena.soon("a loss stays told", held.lost()).await, Loss::Broken);
+}
+
+async fn it_is_renewed_for_as_long_as_it_is_held(arena: &Arena, kind: Kind) {
+    let stage = prepared!(kind, arena);
+    let (locks, others) = (arena.locks().await, arena.locks().await);
+    let guard = stage.brief(&locks).lock().await.unwrap();
+    for _ in 0..8 {
+        arena.pass(arena.ttl() / 2).await;
+        let other = stage.of(&others).try_lock().await.unwrap();
+        if let Err(error) = guard.check() {
+            assert!(!arena.is_simulated(), "it was not renewed: {error}");
+            return arena.skip("this machine stood still for a whole ttl");
+        }
+        assert!(other.is_none(), "there are two");
+    }
+    assert!(guard.remaining().is_none_or(|left| left <= arena.ttl()));
+    guard.release().await.unwrap();
+}
+
+async fn by_hand_it_ends_unless_it_is_extended(arena: &Arena, kind: Kind) {
+    let stage = prepared!(kind, arena);
+    if !arena.lives_by_ttl().await {
+        return arena.skip("tickets do not end by a ttl here");
+    }
+    let (locks, others) = (arena.locks().await, arena.locks().await);
+    let guard = stage.of(&locks).ttl(arena.ttl() * 2).by_hand().lock().await.unwrap();
+    for _ in 0..4 {
+        arena.pass(arena.ttl()).await;
+        if guard.extend().await.is_err() && !arena.is_simulated() {
+            return arena.skip("this machine stood still for a whole ttl");
+        }
+        guard.check().expect("it was extended in time");
+    }
+    assert!(stage.of(&others).try_lock().await.unwrap().is_none());
+    assert_eq!(arena.soon("it ends", guard.lost()).await, Loss::Expired);
+    assert_eq!(lost(guard.extend().await), Some(Loss::Expired));
+    arena.soon("the next gets it", stage.of(&others).lock()).await.unwrap();
+}
+
+async fn it_is_lost_when_it_was_held_for_long_enough(arena: &Arena, kind: Kind) {
+    let stage = prepared!(kind, arena);
+    let (locks, others) = (arena.locks().await, arena.locks().await);
+    let guard = stage.of(&locks).max_hold(arena.ttl()).lock().await.unwrap();
+    let other = stage.of(&others);
+    let mut waiting = Box::pin(other.lock());
+    arena.not_now("it is held by two", &mut waiting).await;
+    assert_eq!(arena.soon("it is lost", guard.lost()).await, Loss::HeldTooLong);
+    assert_eq!(lost(guard.release().await), Some(Loss::HeldTooLong));
+    arena.soon("who waits gets it", waiting).await.unwrap();
+    assert_eq!(refused(stage.of(&locks).max_hold(Duration::ZERO).lock().await), Error::Invalid);
+}
+
+async fn other_terms_make_no_other_lock(arena: &Arena, kind: Kind) {
+    let stage = prepared!(kind, arena);
+    let (locks, others) = (arena.locks().await, arena.locks().await);
+    let long = Duration::from_secs(7200);
+    let terms = |lock: super::kind::Lock| {
+        [
+            lock.clone().ttl(long),
+            lock.clone().ttl(arena.ttl() * 3).margin(arena.ttl()),
+            lock.clone().note("another"),
+            lock.clone().by_hand().max_hold(long),
+            lock,
+        ]
+    };
+    for mine in terms(stage.of(&locks)) {
+        let guard = mine.lock().await.unwrap();
+        for theirs in terms(stage.of(&others)) {
+            assert!(theirs.try_lock().await.unwrap().is_none(), "there are two");
+        }
+        guard.release().await.unwrap();
+    }
+}
+
+async fn a_note_changes_in_place(arena: &Arena, kind: Kind) {
+    let stage = prepared!(kind, arena);
+    let (locks, others) = (arena.locks().await.owned_by("me").unwrap(), arena.locks().await);
+    let guard = stage.of(&locks).note("before").lock().await.unwrap();
+    let seen = async || {
+        let line = others.line("k").await.unwrap();
+        let (ticket, place) = line.into_iter().find(|(ticket, _)| ticket.id == guard.id()).unwrap();
+        assert_eq!(&*ticket.owner, "me");
+        assert!(is_token_of(arena, place.number, guard.token()).await);
+        ticket.note
+    };
+    assert_eq!(&*seen().await, "before");
+    guard.set_note("after").await.unwrap();
+    assert_eq!(&*seen().await, "after");
+    arena.pass(arena.beat() * 2).await;
+    assert_eq!(&*seen().await, "after", "renewals carry it");
+    let long = "x".repeat(tenure_core::NOTE_BYTES_MAX + 1);
+    assert_eq!(refused(guard.set_note(long).await), Error::Invalid);
+    assert_eq!(&*seen().await, "after");
+}

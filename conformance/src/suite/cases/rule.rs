@@ -1,0 +1,154 @@
+//! The third promise: who is served is what the one rule says, and nothing else.
+
+use tenure_core::wrap::AnyEngine;
+use tenure_core::{Engine as _, Kind, Left, Patience, Standing, Ticket, served};
+
+use super::acts::{Acts as _, MUTEX, refused, share};
+use super::needs;
+use crate::Arena;
+use crate::sim::Chance;
+
+/// The whole line is as the rule says.
+async fn obeys(client: &AnyEngine, name: &str) {
+    let mut ahead = 0;
+    for (ticket, place) in client.sees(name).await {
+        assert_eq!(place.ahead, ahead, "what the tickets ahead take");
+        let holding = place.standing == Standing::Holding;
+        assert_eq!(holding, served(ahead, ticket.share), "{:?} behind {ahead}", ticket.share);
+        ahead += u64::from(ticket.share.take());
+    }
+}
+
+pub(crate) async fn the_front_is_served_as_long_as_it_fits(arena: &Arena) {
+    needs!(arena, arena.keeps_permits().await, "it keeps no such capacities");
+    let client = arena.client().await;
+    let mut chance = Chance::new(arena.host().random());
+    let mut line: Vec<Ticket> = Vec::new();
+    for _ in 0..60 {
+        if line.len() < 4 || chance.next().is_multiple_of(2) {
+            let take = u32::try_from(chance.next() % 5).unwrap_or(0) + 1;
+            let ticket = arena.ticket("k", share(take, 5));
+            client.joins(&ticket).await;
+            line.push(ticket);
+        } else {
+            let at = usize::try_from(chance.next()).unwrap_or(0) % line.len();
+            client.leaves(&line.remove(at)).await;
+        }
+        obeys(&client, "k").await;
+        for ticket in &line {
+            let place = client.stands(ticket).await.expect("it is in the line");
+            assert_eq!(place.standing == Standing::Holding, served(place.ahead, ticket.share));
+        }
+    }
+}
+
+pub(crate) async fn exactly_the_capacity_is_served(arena: &Arena) {
+    needs!(arena, arena.keeps_permits().await, "it keeps no such capacities");
+    let client = arena.client().await;
+    let mut holders = Vec::new();
+    for _ in 0..5 {
+        let ticket = arena.ticket("k", share(1, 5));
+        assert!(client.tries(&ticket).await.is_some(), "five fit");
+        holders.push(ticket);
+    }
+    assert_eq!(client.tries(&arena.ticket("k", share(1, 5))).await, None, "a sixth does not");
+    client.leaves(&holders[2]).await;
+    assert_eq!(client.tries(&arena.ticket("k", share(2, 5))).await, None, "two do not fit");
+    assert!(client.tries(&arena.ticket("k", share(1, 5))).await.is_some(), "one does");
+}
+
+pub(crate) async fn who_would_not_wait_leaves_no_trace(arena: &Arena) {
+    let (one, two) = (arena.client().await, arena.client().await);
+    let holder = arena.ticket("k", MUTEX);
+    one.holds(&holder).await;
+    let hasty = arena.ticket("k", MUTEX);
+    assert_eq!(two.tries(&hasty).await, None);
+    assert_eq!(one.ids("k").await, [holder.id]);
+    assert_eq!(two.stands(&hasty).await, None);
+    assert_eq!(two.leaves(&hasty).await, Left::Absent);
+    one.leaves(&holder).await;
+    assert_eq!(one.ids("k").await, [], "it was not served behind its owner's back");
+    assert_eq!(one.names("").await, [""; 0]);
+}
+
+pub(crate) async fn who_would_not_wait_does_not_overtake(arena: &Arena) {
+    needs!(arena, arena.keeps_permits().await, "it keeps no such capacities");
+    let client = arena.client().await;
+    let (holder, large) = (arena.ticket("k", share(2, 3)), arena.ticket("k", share(3, 3)));
+    client.holds(&holder).await;
+    client.waits(&large).await;
+    assert_eq!(client.tries(&arena.ticket("k", share(1, 3))).await, None, "somebody waits");
+    client.leaves(&large).await;
+    assert!(client.tries(&arena.ticket("k", share(1, 3))).await.is_some(), "nobody waits now");
+}
+
+pub(crate) async fn another_capacity_is_refused_and_changes_nothing(arena: &Arena) {
+    needs!(arena, arena.keeps_permits().await, "it keeps no such capacities");
+    let (one, two) = (arena.client().await, arena.client().await);
+    let holder = arena.ticket("k", MUTEX);
+    one.holds(&holder).await;
+    for patience in [Patience::NoWait, Patience::Wait] {
+        let ticket = arena.ticket("k", share(5, 5));
+        let error = two.join(&ticket, patience).await.expect_err("a semaphore is no mutex");
+        assert_eq!(error.kind(), Kind::Invalid);
+        let words = ["mutex or reader-writer lock", "asked for as a semaphore of 5"];
+        assert!(words.iter().all(|kind| error.to_string().contains(kind)), "{error}");
+        assert_eq!(two.stands(&ticket).await, None);
+        assert_eq!(one.ids("k").await, [holder.id]);
+    }
+    assert_eq!(one.stands(&holder).await.unwrap().standing, Standing::Holding);
+    one.leaves(&holder).await;
+    two.holds(&arena.ticket("k", share(5, 5))).await;
+}
+
+pub(crate) async fn a_semaphore_of_another_size_is_refused(arena: &Arena) {
+    needs!(arena, arena.keeps_permits().await, "it keeps no such capacities");
+    let client = arena.client().await;
+    let holder = arena.ticket("k", share(1, 3));
+    client.holds(&holder).await;
+    for of in [2, 4, 1] {
+        let other = arena.ticket("k", share(1, of));
+        assert_eq!(refused(client.join(&other, Patience::Wait).await), Kind::Invalid);
+    }
+    assert_eq!(client.ids("k").await, [holder.id]);
+    client.leaves(&holder).await;
+    client.holds(&arena.ticket("k", share(1, 4))).await;
+}
+
+pub(crate) async fn a_renewal_may_shrink_a_share(arena: &Arena) {
+    needs!(arena, arena.keeps_permits().await, "it keeps no such capacities");
+    let client = arena.client().await;
+    let (holder, waiter) = (arena.ticket("k", share(3, 3)), arena.ticket("k", share(2, 3)));
+    client.holds(&holder).await;
+    client.waits(&waiter).await;
+    let smaller = Ticket { share: share(1, 3), ..holder.clone() };
+    assert_eq!(client.stands(&smaller).await.unwrap().standing, Standing::Holding);
+    assert_eq!(client.stands(&waiter).await.unwrap().standing, Standing::Holding);
+    assert_eq!(client.sees("k").await[0].0.share, share(1, 3));
+    obeys(&client, "k").await;
+}
+
+pub(crate) async fn a_renewal_never_grows_a_share(arena: &Arena) {
+    needs!(arena, arena.keeps_permits().await, "it keeps no such capacities");
+    let client = arena.client().await;
+    let (one, two) = (arena.ticket("k", share(1, 3)), arena.ticket("k", share(2, 3)));
+    client.holds(&one).await;
+    client.holds(&two).await;
+    let larger = Ticket { share: share(3, 3), ..one.clone() };
+    assert_eq!(client.stands(&larger).await.unwrap().standing, Standing::Holding);
+    assert_eq!(client.sees("k").await[0].0.share, share(1, 3));
+    assert_eq!(client.stands(&two).await.unwrap().standing, Standing::Holding);
+    obeys(&client, "k").await;
+}
+
+pub(crate) async fn a_writer_who_becomes_a_reader_lets_readers_in(arena: &Arena) {
+    let max = tenure_core::SHARE_OF_MAX;
+    let client = arena.client().await;
+    let (writer, reader) = (arena.ticket("k", share(max, max)), arena.ticket("k", share(1, max)));
+    client.holds(&writer).await;
+    client.waits(&reader).await;
+    let smaller = Ticket { share: share(1, max), ..writer };
+    assert!(client.stands(&smaller).await.is_some());
+    client.is_served(arena, &reader).await;
+    assert!(client.stands(&smaller).await.is_some(), "it reads on itself");
+}

@@ -1,0 +1,259 @@
+//! Sharing: readers together or one writer, and never more permits out than there are.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tenure_core::{Boxed, Guard, Kind, PERMITS_MAX, RwLock, Semaphore};
+
+use super::acts::refused;
+use super::needs;
+use crate::Arena;
+
+const NO_PERMITS: &str = "it keeps no permits";
+
+async fn rwlock(arena: &Arena) -> RwLock {
+    arena.locks().await.rwlock("k").renew_every(arena.beat())
+}
+
+async fn semaphore(arena: &Arena, permits: u32) -> Semaphore {
+    arena.locks().await.semaphore("k", permits).renew_every(arena.beat())
+}
+
+pub(crate) async fn readers_read_together_and_keep_writers_out(arena: &Arena) {
+    let (one, two) = (rwlock(arena).await, rwlock(arena).await);
+    let readers: Vec<Guard> = [
+        one.read().await.unwrap(),
+        two.read().await.unwrap(),
+        one.try_read().await.unwrap().expect("readers are together"),
+        two.read_within(Duration::MAX).await.unwrap().expect("readers are together"),
+    ]
+    .into();
+    for reader in readers {
+        assert!(two.try_write().await.unwrap().is_none(), "somebody reads");
+        reader.release().await.unwrap();
+    }
+    assert!(two.try_write().await.unwrap().is_some(), "nobody reads");
+}
+
+pub(crate) async fn a_writer_keeps_everybody_out(arena: &Arena) {
+    let (one, two) = (rwlock(arena).await, rwlock(arena).await);
+    let writer = one.write().await.unwrap();
+    assert!(two.try_read().await.unwrap().is_none());
+    assert!(one.try_read().await.unwrap().is_none(), "it does not read what it writes");
+    assert!(two.try_write().await.unwrap().is_none());
+    assert!(two.write_within(arena.beat()).await.unwrap().is_none());
+    let mut reading = Box::pin(two.read());
+    arena.not_now("somebody reads while another writes", &mut reading).await;
+    writer.release().await.unwrap();
+    drop(arena.soon("the reader reads", reading).await.unwrap());
+}
+
+pub(crate) async fn a_writer_is_not_starved_by_readers(arena: &Arena) {
+    needs!(arena, arena.profile().await.fair, "waiters stand in no order here");
+    let (one, two) = (rwlock(arena).await, rwlock(arena).await);
+    let first = one.read().await.unwrap();
+    let mut writing = Box::pin(two.write());
+    arena.not_now("somebody writes while another reads", &mut writing).await;
+    assert!(one.try_read().await.unwrap().is_none(), "a writer waits");
+    let mut reading = Box::pin(one.read());
+    arena.not_now("a reader overtakes a writer", &mut reading).await;
+    first.release().await.unwrap();
+    let writer = arena.soon("the writer writes", writing).await.unwrap();
+    arena.not_now("somebody reads while another writes", &mut reading).await;
+    writer.release().await.unwrap();
+    drop(arena.soon("the reader reads", reading).await.unwrap());
+}
+
+pub(crate) async fn a_writer_who_gives_up_lets_the_readers_behind_it_in(arena: &Arena) {
+    let (one, two) = (rwlock(arena).await, rwlock(arena).await);
+    let first = one.read().await.unwrap();
+    let mut writing = Box::pin(two.write());
+    arena.not_now("somebody writes while another reads", &mut writing).await;
+    let mut reading = Box::pin(one.read());
+    if arena.profile().await.fair {
+        arena.not_now("a reader overtakes a writer", &mut reading).await;
+    }
+    drop(writing);
+    let second = arena.soon("the reader reads", reading).await.unwrap();
+    first.check().unwrap();
+    second.check().unwrap();
+}
+
+pub(crate) async fn a_downgrade_keeps_writers_out_and_lets_readers_in(arena: &Arena) {
+    let (one, two) = (rwlock(arena).await, rwlock(arena).await);
+    let writer = one.write().await.unwrap();
+    let token = writer.token();
+    let mut reading = Box::pin(two.read());
+    arena.not_now("somebody reads while another writes", &mut reading).await;
+    let reader = writer.downgrade().await.unwrap();
+    assert_eq!(reader.token(), token, "it never let go");
+    let other = arena.soon("readers come in", reading).await.unwrap();
+    assert!(two.try_write().await.unwrap().is_none(), "two are reading");
+    other.release().await.unwrap();
+    arena.pass(arena.beat() * 3).await;
+    assert!(two.try_write().await.unwrap().is_none(), "one is reading");
+    reader.release().await.unwrap();
+    assert!(two.try_write().await.unwrap().is_some());
+}
+
+pub(crate) async fn readers_and_writers_never_meet(arena: &Arena) {
+    let inside = Arc::new(AtomicU32::new(0));
+    let mut tasks: Vec<Boxed<()>> = Vec::new();
+    for at in 0..24_u32 {
+        let (lock, host, inside) = (rwlock(arena).await, arena.host(), inside.clone());
+        tasks.push(Box::pin(async move {
+            for round in 0..4 {
+                if (at + round) % 4 == 0 {
+                    let guard = lock.write().await.expect("its turn comes");
+                    assert_eq!(inside.fetch_add(1000, Ordering::SeqCst), 0, "a writer is alone");
+                    host.sleep(Duration::from_micros(50)).await;
+                    inside.fetch_sub(1000, Ordering::SeqCst);
+                    guard.release().await.expect("it was held");
+                } else {
+                    let guard = lock.read().await.expect("its turn comes");
+                    assert!(inside.fetch_add(1, Ordering::SeqCst) < 1000, "nobody writes");
+                    host.sleep(Duration::from_micros(50)).await;
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    guard.release().await.expect("it was held");
+                }
+            }
+        }));
+    }
+    arena.together(tasks).await;
+}
+
+pub(crate) async fn a_mutex_is_the_writer_of_its_key(arena: &Arena) {
+    let locks = arena.locks().await;
+    let (mutex, rwlock) = (locks.mutex("k"), locks.rwlock("k"));
+    let reader = rwlock.read().await.unwrap();
+    assert!(mutex.try_lock().await.unwrap().is_none(), "somebody reads");
+    let mut waiting = Box::pin(mutex.lock());
+    arena.not_now("a reader keeps a mutex out", &mut waiting).await;
+    reader.release().await.unwrap();
+    let guard = arena.soon("nobody reads any more", waiting).await.unwrap();
+    assert!(rwlock.try_read().await.unwrap().is_none(), "a mutex keeps readers out");
+    assert!(rwlock.try_write().await.unwrap().is_none(), "and writers");
+    guard.release().await.unwrap();
+    let writer = rwlock.write().await.unwrap();
+    assert!(mutex.try_lock().await.unwrap().is_none(), "a writer keeps mutexes out");
+    writer.release().await.unwrap();
+}
+
+pub(crate) async fn a_mutex_and_a_semaphore_of_one_name_are_refused(arena: &Arena) {
+    needs!(arena, arena.keeps_permits().await, NO_PERMITS);
+    let locks = arena.locks().await;
+    let (mutex, semaphore) = (locks.mutex("k"), locks.semaphore("k", 1));
+    let permit = semaphore.acquire().await.unwrap();
+    assert_eq!(refused(mutex.lock().await), Kind::Invalid);
+    assert_eq!(refused(mutex.try_lock().await), Kind::Invalid);
+    permit.check().unwrap();
+    permit.release().await.unwrap();
+    let guard = mutex.try_lock().await.unwrap().expect("nobody is there");
+    assert_eq!(refused(semaphore.acquire().await), Kind::Invalid);
+    guard.release().await.unwrap();
+    arena.soon("nothing is left behind", locks.settled()).await;
+    assert!(locks.line("k").await.unwrap().is_empty());
+}
+
+pub(crate) async fn another_number_of_permits_is_refused(arena: &Arena) {
+    needs!(arena, arena.keeps_permits().await, NO_PERMITS);
+    let guard = semaphore(arena, 5).await.acquire().await.unwrap();
+    for permits in [1, 4, 6, PERMITS_MAX] {
+        let other = semaphore(arena, permits).await;
+        assert_eq!(refused(other.acquire().await), Kind::Invalid);
+        assert_eq!(refused(other.try_acquire().await), Kind::Invalid);
+        assert_eq!(refused(other.acquire_within(arena.ttl()).await), Kind::Invalid);
+    }
+    guard.release().await.unwrap();
+    drop(semaphore(arena, 4).await.try_acquire().await.unwrap().expect("nobody is there"));
+}
+
+pub(crate) async fn never_more_permits_are_out_than_there_are(arena: &Arena) {
+    needs!(arena, arena.keeps_permits().await, NO_PERMITS);
+    let out = Arc::new(AtomicU32::new(0));
+    let mut tasks: Vec<Boxed<()>> = Vec::new();
+    for at in 0..24 {
+        let (semaphore, host, out) = (semaphore(arena, 7).await, arena.host(), out.clone());
+        let count = at % 5 + 1;
+        tasks.push(Box::pin(async move {
+            for _ in 0..3 {
+                let guard = semaphore.acquire_many(count).await.expect("its turn comes");
+                assert!(out.fetch_add(count, Ordering::SeqCst) + count <= 7, "too many are out");
+                host.sleep(Duration::from_micros(50)).await;
+                out.fetch_sub(count, Ordering::SeqCst);
+                guard.release().await.expect("it was held");
+            }
+        }));
+    }
+    arena.together(tasks).await;
+}
+
+pub(crate) async fn permits_are_taken_all_or_none(arena: &Arena) {
+    needs!(arena, arena.keeps_permits().await, NO_PERMITS);
+    let (one, two) = (semaphore(arena, 5).await, semaphore(arena, 5).await);
+    let three = one.acquire_many(3).await.unwrap();
+    assert!(two.try_acquire_many(3).await.unwrap().is_none());
+    let more = two.try_acquire_many(2).await.unwrap().expect("two are left");
+    assert!(one.try_acquire().await.unwrap().is_none(), "none is left");
+    let mut all = Box::pin(two.acquire_many(5));
+    arena.not_now("too many are out", &mut all).await;
+    three.release().await.unwrap();
+    arena.not_now("too many are out", &mut all).await;
+    more.release().await.unwrap();
+    let all = arena.soon("all permits are free", all).await.unwrap();
+    assert!(one.try_acquire().await.unwrap().is_none(), "none is left");
+    all.release().await.unwrap();
+}
+
+pub(crate) async fn who_asks_for_many_is_not_overtaken(arena: &Arena) {
+    needs!(arena, arena.keeps_permits().await, NO_PERMITS);
+    needs!(arena, arena.profile().await.fair, "waiters stand in no order here");
+    let (one, two) = (semaphore(arena, 3).await, semaphore(arena, 3).await);
+    let first = one.acquire_many(2).await.unwrap();
+    let mut many = Box::pin(two.acquire_many(3));
+    arena.not_now("too many are out", &mut many).await;
+    assert!(one.try_acquire().await.unwrap().is_none(), "somebody waits for it");
+    let mut few = Box::pin(one.acquire());
+    arena.not_now("who asks for few overtakes", &mut few).await;
+    first.release().await.unwrap();
+    let many = arena.soon("the permits come together", many).await.unwrap();
+    arena.not_now("too many are out", &mut few).await;
+    many.release().await.unwrap();
+    drop(arena.soon("then it is the turn of the others", few).await.unwrap());
+}
+
+pub(crate) async fn the_permits_of_the_dead_come_back(arena: &Arena) {
+    needs!(arena, arena.keeps_permits().await, NO_PERMITS);
+    let dead = arena.client().await;
+    let ticket = arena.brief("k", tenure_core::Share::new(4, 5).expect("4 of 5 is a share"));
+    let joined = tenure_core::Engine::join(&dead, &ticket, tenure_core::Patience::NoWait).await;
+    assert!(joined.unwrap().is_some());
+    drop(dead);
+    let semaphore = semaphore(arena, 5).await;
+    let all = arena.soon("their permits come back", semaphore.acquire_many(5)).await.unwrap();
+    assert!(semaphore.try_acquire().await.unwrap().is_none(), "and no more than there were");
+    all.release().await.unwrap();
+}
+
+pub(crate) async fn releasing_what_was_lost_adds_no_permit(arena: &Arena) {
+    needs!(arena, arena.keeps_permits().await, NO_PERMITS);
+    let (locks, operator) = (arena.locks().await, arena.locks().await);
+    let guard = locks.semaphore("k", 2).acquire().await.unwrap();
+    operator.force_out("k", guard.id()).await.unwrap();
+    assert_eq!(refused(guard.release().await), Kind::Lost);
+    let semaphore = operator.semaphore("k", 2);
+    let both = [semaphore.try_acquire().await.unwrap(), semaphore.try_acquire().await.unwrap()];
+    assert!(both.iter().all(Option::is_some));
+    assert!(semaphore.try_acquire().await.unwrap().is_none(), "there are two, not three");
+}
+
+pub(crate) async fn permits_that_cannot_be_are_refused(arena: &Arena) {
+    let locks = arena.locks().await;
+    for (permits, count) in [(0, 0), (0, 1), (5, 0), (5, 6), (PERMITS_MAX + 1, 1)] {
+        let semaphore = locks.semaphore("k", permits);
+        assert_eq!(refused(semaphore.acquire_many(count).await), Kind::Invalid);
+        assert_eq!(refused(semaphore.try_acquire_many(count).await), Kind::Invalid);
+    }
+    assert!(locks.line("k").await.unwrap().is_empty());
+}

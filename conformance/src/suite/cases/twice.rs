@@ -1,0 +1,158 @@
+//! The fourth promise: twice is once, and a renewal never brings back what is gone.
+
+use tenure_core::{Engine as _, Kind, Left, Patience, Standing, Ticket};
+
+use super::acts::{Acts as _, MUTEX, refused};
+use super::needs;
+use crate::Arena;
+
+pub(crate) async fn joining_twice_is_joining_once(arena: &Arena) {
+    let (one, two) = (arena.client().await, arena.client().await);
+    let (holder, waiter) = (arena.ticket("k", MUTEX), arena.ticket("k", MUTEX));
+    let first = one.holds(&holder).await;
+    two.waits(&waiter).await;
+    let again = one.holds(&holder).await;
+    assert_eq!((first.number, first.ahead), (again.number, again.ahead));
+    two.waits(&waiter).await;
+    if arena.profile().await.fair {
+        assert_eq!(one.ids("k").await, [holder.id, waiter.id]);
+    }
+    one.leaves(&holder).await;
+    two.is_served(arena, &waiter).await;
+    two.leaves(&waiter).await;
+    assert_eq!(one.ids("k").await, [], "no second of them is left");
+}
+
+pub(crate) async fn who_tries_twice_holds_once(arena: &Arena) {
+    let client = arena.client().await;
+    let ticket = arena.ticket("k", MUTEX);
+    let first = client.tries(&ticket).await.expect("it is free");
+    let again = client.tries(&ticket).await.expect("it is one's own");
+    assert_eq!(first.number, again.number);
+    client.leaves(&ticket).await;
+    assert!(client.tries(&arena.ticket("k", MUTEX)).await.is_some(), "it is free again");
+}
+
+pub(crate) async fn leaving_twice_is_leaving_once(arena: &Arena) {
+    let (one, two) = (arena.client().await, arena.client().await);
+    let [a, b, c] = [(); 3].map(|()| arena.ticket("k", MUTEX));
+    one.holds(&a).await;
+    two.waits(&b).await;
+    two.waits(&c).await;
+    assert_eq!(one.leaves(&a).await, Left::Holding);
+    assert_eq!(one.leaves(&a).await, Left::Absent);
+    two.is_served(arena, &b).await;
+    assert_eq!(one.leaves(&a).await, Left::Absent);
+    assert_eq!(two.stands(&b).await.unwrap().standing, Standing::Holding);
+    assert_eq!(two.stands(&c).await.unwrap().standing, Standing::Waiting);
+}
+
+pub(crate) async fn a_late_release_does_not_free_the_next_holder(arena: &Arena) {
+    let (late, next) = (arena.client().await, arena.client().await);
+    let (old, new) = (arena.ticket("k", MUTEX), arena.ticket("k", MUTEX));
+    late.holds(&old).await;
+    next.leaves(&old).await;
+    next.holds(&new).await;
+    assert_eq!(late.leaves(&old).await, Left::Absent);
+    assert_eq!(late.is_told(&old).await, Left::Absent);
+    let place = next.stands(&new).await.expect("the next holder still holds");
+    assert!(!place.leaving);
+    assert_eq!(late.tries(&arena.ticket("k", MUTEX)).await, None);
+}
+
+pub(crate) async fn a_stranger_is_nowhere(arena: &Arena) {
+    let client = arena.client().await;
+    let stranger = arena.ticket("k", MUTEX);
+    assert_eq!(client.stands(&stranger).await, None);
+    assert_eq!(client.leaves(&stranger).await, Left::Absent);
+    assert_eq!(client.is_told(&stranger).await, Left::Absent);
+    assert_eq!(client.ids("k").await, []);
+    assert_eq!(client.names("").await, [""; 0]);
+}
+
+pub(crate) async fn a_renewal_does_not_bring_back_who_has_left(arena: &Arena) {
+    let client = arena.client().await;
+    let ticket = arena.ticket("k", MUTEX);
+    client.holds(&ticket).await;
+    client.leaves(&ticket).await;
+    assert_eq!(client.stands(&ticket).await, None);
+    assert_eq!(client.ids("k").await, []);
+    assert!(client.tries(&arena.ticket("k", MUTEX)).await.is_some());
+    assert_eq!(client.stands(&ticket).await, None, "it does not take it from the next holder");
+}
+
+pub(crate) async fn a_renewal_does_not_bring_back_who_was_taken_out(arena: &Arena) {
+    let (owner, operator) = (arena.client().await, arena.client().await);
+    let ticket = arena.ticket("k", MUTEX);
+    owner.holds(&ticket).await;
+    assert_eq!(operator.leaves(&ticket).await, Left::Holding);
+    assert_eq!(owner.stands(&ticket).await, None);
+    assert_eq!(owner.ids("k").await, []);
+    let waiter = arena.ticket("k", MUTEX);
+    operator.holds(&waiter).await;
+    assert_eq!(owner.stands(&ticket).await, None);
+    assert_eq!(operator.ids("k").await, [waiter.id]);
+}
+
+pub(crate) async fn a_renewal_does_not_bring_back_who_has_expired(arena: &Arena) {
+    needs!(arena, arena.lives_by_ttl().await, "tickets do not end by a ttl here");
+    let client = arena.client().await;
+    let ticket = arena.brief("k", MUTEX);
+    client.holds(&ticket).await;
+    arena.pass(arena.ttl() * 2).await;
+    assert_eq!(client.stands(&ticket).await, None);
+    assert_eq!(client.stands(&ticket).await, None, "nor the second time");
+    assert_eq!(client.ids("k").await, []);
+}
+
+pub(crate) async fn a_renewal_does_not_take_back_what_others_held_meanwhile(arena: &Arena) {
+    needs!(arena, arena.lives_by_ttl().await, "tickets do not end by a ttl here");
+    let (late, other) = (arena.client().await, arena.client().await);
+    let old = arena.brief("k", MUTEX);
+    late.holds(&old).await;
+    arena.pass(arena.ttl() * 2).await;
+    let new = arena.ticket("k", MUTEX);
+    other.holds(&new).await;
+    assert_eq!(late.stands(&old).await, None, "another holds it");
+    assert_eq!(other.ids("k").await, [new.id]);
+    other.leaves(&new).await;
+    assert_eq!(late.stands(&old).await, None, "another held it");
+    assert_eq!(late.ids("k").await, []);
+}
+
+pub(crate) async fn renewing_twice_is_renewing_once(arena: &Arena) {
+    let client = arena.client().await;
+    let ticket = arena.ticket("k", MUTEX);
+    let place = client.holds(&ticket).await;
+    for _ in 0..20 {
+        let again = client.stands(&ticket).await.expect("renewals in one breath are no loss");
+        assert_eq!((again.number, again.standing), (place.number, place.standing));
+    }
+    assert_eq!(client.ids("k").await, [ticket.id]);
+}
+
+pub(crate) async fn an_id_of_another_owner_is_refused(arena: &Arena) {
+    let knows = arena.profile().await.fair;
+    needs!(arena, knows, "its stores know the tries of a ticket, each by an id of its own");
+    let (client, copy) = (arena.client().await, arena.client().await);
+    let mine = arena.ticket("k", MUTEX);
+    client.holds(&mine).await;
+    let theirs = Ticket { owner: "a copy of the process".into(), ..mine.clone() };
+    for patience in [Patience::NoWait, Patience::Wait] {
+        assert_eq!(refused(copy.join(&theirs, patience).await), Kind::Invalid);
+    }
+    let line = client.sees("k").await;
+    assert_eq!((line.len(), &line[0].0.owner), (1, &mine.owner));
+    assert!(client.stands(&mine).await.is_some());
+}
+
+pub(crate) async fn only_the_id_tells_tickets_apart(arena: &Arena) {
+    let client = arena.client().await;
+    let mine = arena.ticket("k", MUTEX);
+    client.holds(&mine).await;
+    let twin = Ticket { id: tenure_core::TicketId::fresh(), ..mine.clone() };
+    assert_eq!(client.stands(&twin).await, None);
+    assert_eq!(client.leaves(&twin).await, Left::Absent);
+    assert_eq!(client.tries(&twin).await, None, "the same owner does not enter twice");
+    assert!(client.stands(&mine).await.is_some());
+}
