@@ -99,13 +99,19 @@ macro_rules! suite {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! suite_tests {
-    ($($chapter:ident: [$($name:ident),* $(,)?])*) => {
-        $(mod $chapter {
+    ($($($chapter:ident)+: $names:tt)*) => { $($($crate::chapter_tests!($chapter $names);)+)* };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! chapter_tests {
+    ($chapter:ident [$($name:ident),* $(,)?]) => {
+        mod $chapter {
             $(#[test]
             fn $name() {
                 super::tenure_case(concat!(stringify!($chapter), "::", stringify!($name)));
             })*
-        })*
+        }
     };
 }
 

@@ -23,19 +23,10 @@ mod tally;
 mod twice;
 mod waking;
 
-use exclusive::{last_permit, mutex, writer};
+use std::sync::LazyLock;
 
-use crate::Case;
-
-/// Leaves a case aloud where it does not apply.
-macro_rules! needs {
-    ($arena:ident, $met:expr, $why:expr) => {
-        if !$met {
-            return $arena.skip($why);
-        }
-    };
-}
-use needs;
+use self::kind::Kind;
+use super::case::Case;
 
 /// The list of all cases, by chapter, for the macro of this crate that is named.
 #[doc(hidden)]
@@ -166,51 +157,7 @@ macro_rules! each_case {
                 a_holder_who_is_forced_out_is_told,
                 who_is_not_there_cannot_be_broken,
             ]
-            mutex: [
-                at_most_one_of_a_hundred_holds,
-                what_is_held_is_refused_to_everybody,
-                whoever_waits_gets_it_after_the_release,
-                a_dropped_guard_is_given_back,
-                a_guard_may_be_dropped_by_another_thread_and_in_a_panic,
-                no_time_to_wait_is_a_try,
-                waiting_in_vain_leaves_nothing_behind,
-                the_whole_wait_has_one_time_limit,
-                any_time_limit_will_do,
-                a_wait_that_is_dropped_leaves_nothing_behind,
-                a_waiter_outlives_its_own_ttl,
-                a_release_says_whether_it_was_held,
-                a_late_drop_does_not_free_the_next_holder,
-                a_release_is_no_loss,
-                a_loss_is_told_to_all_and_never_untold,
-                it_is_renewed_for_as_long_as_it_is_held,
-                by_hand_it_ends_unless_it_is_extended,
-                it_is_lost_when_it_was_held_for_long_enough,
-                other_terms_make_no_other_lock,
-                a_note_changes_in_place,
-            ]
-            last_permit: [
-                at_most_one_of_a_hundred_holds,
-                what_is_held_is_refused_to_everybody,
-                whoever_waits_gets_it_after_the_release,
-                a_dropped_guard_is_given_back,
-                a_guard_may_be_dropped_by_another_thread_and_in_a_panic,
-                no_time_to_wait_is_a_try,
-                waiting_in_vain_leaves_nothing_behind,
-                the_whole_wait_has_one_time_limit,
-                any_time_limit_will_do,
-                a_wait_that_is_dropped_leaves_nothing_behind,
-                a_waiter_outlives_its_own_ttl,
-                a_release_says_whether_it_was_held,
-                a_late_drop_does_not_free_the_next_holder,
-                a_release_is_no_loss,
-                a_loss_is_told_to_all_and_never_untold,
-                it_is_renewed_for_as_long_as_it_is_held,
-                by_hand_it_ends_unless_it_is_extended,
-                it_is_lost_when_it_was_held_for_long_enough,
-                other_terms_make_no_other_lock,
-                a_note_changes_in_place,
-            ]
-            writer: [
+            mutex last_permit writer: [
                 at_most_one_of_a_hundred_holds,
                 what_is_held_is_refused_to_everybody,
                 whoever_waits_gets_it_after_the_release,
@@ -300,20 +247,36 @@ macro_rules! each_case {
     };
 }
 
+/// The stories of each chapter, one slice behind the other.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! suite_cases {
-    ($($chapter:ident: [$($name:ident),* $(,)?])*) => {
-        &[$($(Case {
+    ($($($chapter:ident)+: $names:tt)*) => { [$($(chapter_cases!($chapter $names)),+),*].concat() };
+}
+
+/// One chapter. Those about being alone tell the same stories, each of another kind of lock.
+macro_rules! chapter_cases {
+    (mutex $names:tt) => { chapter_cases!(mutex, Kind::Mutex; $names) };
+    (last_permit $names:tt) => { chapter_cases!(last_permit, Kind::LastPermit; $names) };
+    (writer $names:tt) => { chapter_cases!(writer, Kind::Writer; $names) };
+    ($chapter:ident [$($name:ident),* $(,)?]) => {
+        &[$(Case {
             name: concat!(stringify!($chapter), "::", stringify!($name)),
             story: |arena| Box::pin($chapter::$name(arena)),
-        }),*),*]
+        }),*][..]
+    };
+    ($chapter:ident, $kind:expr; [$($name:ident),* $(,)?]) => {
+        &[$(Case {
+            name: concat!(stringify!($chapter), "::", stringify!($name)),
+            story: |arena| Box::pin(exclusive::$name(arena, $kind)),
+        }),*][..]
     };
 }
 
 /// Every case there is.
 pub fn all() -> &'static [Case] {
-    crate::each_case!(suite_cases)
+    static ALL: LazyLock<Vec<Case>> = LazyLock::new(|| crate::each_case!(suite_cases));
+    &ALL
 }
 
 /// The case of this name.

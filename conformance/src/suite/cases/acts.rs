@@ -9,6 +9,16 @@ use tenure_core::{
 
 use crate::Arena;
 
+/// Leaves a case aloud where it does not apply.
+macro_rules! needs {
+    ($arena:ident, $met:expr, $why:expr) => {
+        if !$met {
+            return $arena.skip($why);
+        }
+    };
+}
+pub(crate) use needs;
+
 pub(crate) const MUTEX: Share = Share::WHOLE;
 
 /// So many of so many.

@@ -2,8 +2,7 @@
 
 use tenure_core::{Engine as _, Left, Standing, Ticket};
 
-use super::acts::{Acts as _, MUTEX};
-use super::needs;
+use super::acts::{Acts as _, MUTEX, needs};
 use crate::Arena;
 
 const ROUNDS: u32 = 20;

@@ -2,8 +2,7 @@
 
 use tenure_core::{Engine as _, Left, Loss, Share, Standing, Ticket, TicketId};
 
-use super::acts::{Acts as _, MUTEX, lost};
-use super::needs;
+use super::acts::{Acts as _, MUTEX, lost, needs};
 use crate::Arena;
 
 pub(crate) async fn a_waiter_is_out_at_once(arena: &Arena) {

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use tenure_core::{Boxed, Election, Leader, Leaders, Loss, Result, Sight};
 
-use super::acts::{is_token_of, lost};
-use super::needs;
+use super::acts::{is_token_of, lost, needs};
 use crate::Arena;
 
 async fn election(arena: &Arena) -> Election {

@@ -5,8 +5,7 @@ use std::time::Duration;
 use tenure_core::event::{Scope, What};
 use tenure_core::{Engine as _, Sight, Ticket};
 
-use super::acts::{Acts as _, MUTEX, events, key, told};
-use super::needs;
+use super::acts::{Acts as _, MUTEX, events, key, needs, told};
 use crate::Arena;
 
 const SAMPLED: &str = "onlookers are shown only what lasts here";

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tenure_core::{Boxed, Fencing, Kind as Error, Loss};
 
 use super::acts::{is_token_of, lost, refused};
-use super::kind::{Exclusive, Kind};
+use super::kind::{Exclusive, Kind, Lock};
 use crate::Arena;
 
 /// The store for this kind of lock; the case is skipped where there is none.
@@ -20,54 +20,7 @@ macro_rules! prepared {
     };
 }
 
-/// The same stories for each kind.
-macro_rules! for_each_kind {
-    ($($module:ident: $kind:expr;)*) => { $(for_each_kind!(@ $module: $kind);)* };
-    (@ $module:ident: $kind:expr) => {
-        stories!($module, $kind,
-            at_most_one_of_a_hundred_holds,
-            what_is_held_is_refused_to_everybody,
-            whoever_waits_gets_it_after_the_release,
-            a_dropped_guard_is_given_back,
-            a_guard_may_be_dropped_by_another_thread_and_in_a_panic,
-            no_time_to_wait_is_a_try,
-            waiting_in_vain_leaves_nothing_behind,
-            the_whole_wait_has_one_time_limit,
-            any_time_limit_will_do,
-            a_wait_that_is_dropped_leaves_nothing_behind,
-            a_waiter_outlives_its_own_ttl,
-            a_release_says_whether_it_was_held,
-            a_late_drop_does_not_free_the_next_holder,
-            a_release_is_no_loss,
-            a_loss_is_told_to_all_and_never_untold,
-            it_is_renewed_for_as_long_as_it_is_held,
-            by_hand_it_ends_unless_it_is_extended,
-            it_is_lost_when_it_was_held_for_long_enough,
-            other_terms_make_no_other_lock,
-            a_note_changes_in_place,
-        );
-    };
-}
-
-macro_rules! stories {
-    ($module:ident, $kind:expr, $($name:ident),* $(,)?) => {
-        pub(crate) mod $module {
-            use super::{Arena, Kind};
-
-            $(pub(crate) async fn $name(arena: &Arena) {
-                super::$name(arena, $kind).await;
-            })*
-        }
-    };
-}
-
-for_each_kind! {
-    mutex: Kind::Mutex;
-    last_permit: Kind::LastPermit;
-    writer: Kind::Writer;
-}
-
-async fn at_most_one_of_a_hundred_holds(arena: &Arena, kind: Kind) {
+pub(crate) async fn at_most_one_of_a_hundred_holds(arena: &Arena, kind: Kind) {
     let stage = prepared!(kind, arena);
     let inside = Arc::new(AtomicUsize::new(0));
     let tokens = Arc::new(Mutex::new(Vec::new()));
@@ -99,7 +52,7 @@ async fn at_most_one_of_a_hundred_holds(arena: &Arena, kind: Kind) {
     }
 }
 
-async fn what_is_held_is_refused_to_everybody(arena: &Arena, kind: Kind) {
+pub(crate) async fn what_is_held_is_refused_to_everybody(arena: &Arena, kind: Kind) {
     let stage = prepared!(kind, arena);
     let (locks, others) = (arena.locks().await, arena.locks().await);
     let lock = stage.of(&locks);
@@ -112,7 +65,7 @@ async fn what_is_held_is_refused_to_everybody(arena: &Arena, kind: Kind) {
     assert!(stage.of(&others).try_lock().await.unwrap().is_some());
 }
 
-async fn whoever_waits_gets_it_after_the_release(arena: &Arena, kind: Kind) {
+pub(crate) async fn whoever_waits_gets_it_after_the_release(arena: &Arena, kind: Kind) {
     let stage = prepared!(kind, arena);
     let guard = stage.of(&arena.locks().await).lock().await.unwrap();
     let token = guard.token();
@@ -125,7 +78,7 @@ async fn whoever_waits_gets_it_after_the_release(arena: &Arena, kind: Kind) {
     next.check().unwrap();
 }
 
-async fn a_dropped_guard_is_given_back(arena: &Arena, kind: Kind) {
+pub(crate) async fn a_dropped_guard_is_given_back(arena: &Arena, kind: Kind) {
     let stage = prepared!(kind, arena);
     let locks = arena.locks().await;
     for _ in 0..3 {
@@ -135,7 +88,10 @@ async fn a_dropped_guard_is_given_back(arena: &Arena, kind: Kind) {
     }
 }
 
-async fn a_guard_may_be_dropped_by_another_thread_and_in_a_panic(arena: &Arena, kind: Kind) {
+pub(crate) async fn a_guard_may_be_dropped_by_another_thread_and_in_a_panic(
+    arena: &Arena,
+    kind: Kind,
+) {
     let stage = prepared!(kind, arena);
     let locks = arena.locks().await;
     let guard = stage.of(&locks).lock().await.unwrap();
@@ -151,7 +107,7 @@ async fn a_guard_may_be_dropped_by_another_thread_and_in_a_panic(arena: &Arena, 
     assert_eq!(locks.line("k").await.unwrap().len(), stage.others());
 }
 
-async fn no_time_to_wait_is_a_try(arena: &Arena, kind: Kind) {
+pub(crate) async fn no_time_to_wait_is_a_try(arena: &Arena, kind: Kind) {
     let stage = prepared!(kind, arena);
     let locks = arena.locks().await;
     let lock = stage.of(&locks);
@@ -162,7 +118,7 @@ async fn no_time_to_wait_is_a_try(arena: &Arena, kind: Kind) {
     assert_eq!(locks.line("k").await.unwrap().len(), stage.others());
 }
 
-async fn waiting_in_vain_leaves_nothing_behind(arena: &Arena, kind: Kind) {
+pub(crate) async fn waiting_in_vain_leaves_nothing_behind(arena: &Arena, kind: Kind) {
     let stage = prepared!(kind, arena);
     let (locks, others) = (arena.locks().await, arena.locks().await);
     let guard = stage.of(&locks).lock().await.unwrap();
@@ -181,7 +137,7 @@ async fn waiting_in_vain_leaves_nothing_behind(arena: &Arena, kind: Kind) {
     assert!(stage.of(&locks).try_lock().await.unwrap().is_some(), "nobody got it unseen");
 }
 
-async fn the_whole_wait_has_one_time_limit(arena: &Arena, kind: Kind) {
+pub(crate) async fn the_whole_wait_has_one_time_limit(arena: &Arena, kind: Kind) {
     let stage = prepared!(kind, arena);
     let guard = stage.of(&arena.locks().await).lock().await.unwrap();
     let (before, limit) = (arena.now(), arena.ttl() * 2);
@@ -197,7 +153,7 @@ async fn the_whole_wait_has_one_time_limit(arena: &Arena, kind: Kind) {
     guard.check().unwrap();
 }
 
-async fn any_time_limit_will_do(arena: &Arena, kind: Kind) {
+pub(crate) async fn any_time_limit_will_do(arena: &Arena, kind: Kind) {
     let stage = prepared!(kind, arena);
     let (locks, others) = (arena.locks().await, arena.locks().await);
     for time in [Duration::MAX, Duration::from_secs(u64::MAX), Duration::from_secs(1 << 40)] {
@@ -211,7 +167,7 @@ async fn any_time_limit_will_do(arena: &Arena, kind: Kind) {
     }
 }
 
-async fn a_wait_that_is_dropped_leaves_nothing_behind(arena: &Arena, kind: Kind) {
+pub(crate) async fn a_wait_that_is_dropped_leaves_nothing_behind(arena: &Arena, kind: Kind) {
     let stage = prepared!(kind, arena);
     let (locks, others) = (arena.locks().await, arena.locks().await);
     let guard = stage.of(&locks).lock().await.unwrap();
@@ -228,7 +184,7 @@ async fn a_wait_that_is_dropped_leaves_nothing_behind(arena: &Arena, kind: Kind)
     next.release().await.unwrap();
 }
 
-async fn a_waiter_outlives_its_own_ttl(arena: &Arena, kind: Kind) {
+pub(crate) async fn a_waiter_outlives_its_own_ttl(arena: &Arena, kind: Kind) {
     let stage = prepared!(kind, arena);
     let (locks, others) = (arena.locks().await, arena.locks().await);
     let guard = stage.of(&locks).lock().await.unwrap();
@@ -253,7 +209,7 @@ async fn a_waiter_outlives_its_own_ttl(arena: &Arena, kind: Kind) {
     arena.soon("who waits behind gets it", behind).await.unwrap();
 }
 
-async fn a_release_says_whether_it_was_held(arena: &Arena, kind: Kind) {
+pub(crate) async fn a_release_says_whether_it_was_held(arena: &Arena, kind: Kind) {
     let stage = prepared!(kind, arena);
     let (locks, operator) = (arena.locks().await, arena.locks().await);
     stage.of(&locks).lock().await.unwrap().release().await.expect("it was held");
@@ -264,7 +220,7 @@ async fn a_release_says_whether_it_was_held(arena: &Arena, kind: Kind) {
     next.release().await.expect("it is not touched by what others release");
 }
 
-async fn a_late_drop_does_not_free_the_next_holder(arena: &Arena, kind: Kind) {
+pub(crate) async fn a_late_drop_does_not_free_the_next_holder(arena: &Arena, kind: Kind) {
     let stage = prepared!(kind, arena);
     let (locks, operator) = (arena.locks().await, arena.locks().await);
     let guard = stage.of(&locks).lock().await.unwrap();
@@ -277,7 +233,7 @@ async fn a_late_drop_does_not_free_the_next_holder(arena: &Arena, kind: Kind) {
     next.release().await.unwrap();
 }
 
-async fn a_release_is_no_loss(arena: &Arena, kind: Kind) {
+pub(crate) async fn a_release_is_no_loss(arena: &Arena, kind: Kind) {
     let stage = prepared!(kind, arena);
     let guard = stage.of(&arena.locks().await).lock().await.unwrap();
     let held = guard.held();
@@ -293,7 +249,7 @@ async fn a_release_is_no_loss(arena: &Arena, kind: Kind) {
     assert_eq!(refused(held.extend().await), Error::Invalid, "a view renews nothing that is over");
 }
 
-async fn a_loss_is_told_to_all_and_never_untold(arena: &Arena, kind: Kind) {
+pub(crate) async fn a_loss_is_told_to_all_and_never_untold(arena: &Arena, kind: Kind) {
     let stage = prepared!(kind, arena);
     let (locks, operator) = (arena.locks().await, arena.locks().await);
     let guard = stage.of(&locks).lock().await.unwrap();
@@ -311,7 +267,7 @@ async fn a_loss_is_told_to_all_and_never_untold(arena: &Arena, kind: Kind) {
     assert_eq!(arena.soon("a loss stays told", held.lost()).await, Loss::Broken);
 }
 
-async fn it_is_renewed_for_as_long_as_it_is_held(arena: &Arena, kind: Kind) {
+pub(crate) async fn it_is_renewed_for_as_long_as_it_is_held(arena: &Arena, kind: Kind) {
     let stage = prepared!(kind, arena);
     let (locks, others) = (arena.locks().await, arena.locks().await);
     let guard = stage.brief(&locks).lock().await.unwrap();
@@ -328,7 +284,7 @@ async fn it_is_renewed_for_as_long_as_it_is_held(arena: &Arena, kind: Kind) {
     guard.release().await.unwrap();
 }
 
-async fn by_hand_it_ends_unless_it_is_extended(arena: &Arena, kind: Kind) {
+pub(crate) async fn by_hand_it_ends_unless_it_is_extended(arena: &Arena, kind: Kind) {
     let stage = prepared!(kind, arena);
     if !arena.lives_by_ttl().await {
         return arena.skip("tickets do not end by a ttl here");
@@ -348,7 +304,7 @@ async fn by_hand_it_ends_unless_it_is_extended(arena: &Arena, kind: Kind) {
     arena.soon("the next gets it", stage.of(&others).lock()).await.unwrap();
 }
 
-async fn it_is_lost_when_it_was_held_for_long_enough(arena: &Arena, kind: Kind) {
+pub(crate) async fn it_is_lost_when_it_was_held_for_long_enough(arena: &Arena, kind: Kind) {
     let stage = prepared!(kind, arena);
     let (locks, others) = (arena.locks().await, arena.locks().await);
     let guard = stage.of(&locks).max_hold(arena.ttl()).lock().await.unwrap();
@@ -361,11 +317,11 @@ async fn it_is_lost_when_it_was_held_for_long_enough(arena: &Arena, kind: Kind) 
     assert_eq!(refused(stage.of(&locks).max_hold(Duration::ZERO).lock().await), Error::Invalid);
 }
 
-async fn other_terms_make_no_other_lock(arena: &Arena, kind: Kind) {
+pub(crate) async fn other_terms_make_no_other_lock(arena: &Arena, kind: Kind) {
     let stage = prepared!(kind, arena);
     let (locks, others) = (arena.locks().await, arena.locks().await);
     let long = Duration::from_secs(7200);
-    let terms = |lock: super::kind::Lock| {
+    let terms = |lock: Lock| {
         [
             lock.clone().ttl(long),
             lock.clone().ttl(arena.ttl() * 3).margin(arena.ttl()),
@@ -383,7 +339,7 @@ async fn other_terms_make_no_other_lock(arena: &Arena, kind: Kind) {
     }
 }
 
-async fn a_note_changes_in_place(arena: &Arena, kind: Kind) {
+pub(crate) async fn a_note_changes_in_place(arena: &Arena, kind: Kind) {
     let stage = prepared!(kind, arena);
     let (locks, others) = (arena.locks().await.owned_by("me").unwrap(), arena.locks().await);
     let guard = stage.of(&locks).note("before").lock().await.unwrap();

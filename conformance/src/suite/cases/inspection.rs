@@ -3,8 +3,7 @@
 use tenure_core::event::What;
 use tenure_core::{Kind, Locks, OWNER_BYTES_MAX, Place, Seen, Share, Standing, Ticket};
 
-use super::acts::{is_token_of, refused};
-use super::needs;
+use super::acts::{is_token_of, needs, refused};
 use crate::Arena;
 
 async fn line(locks: &Locks, length: usize, arena: &Arena) -> Vec<(Ticket, Place)> {

@@ -2,8 +2,7 @@
 
 use tenure_core::{Engine as _, Left, Liveness, Standing, Ticket};
 
-use super::acts::{Acts as _, MUTEX};
-use super::needs;
+use super::acts::{Acts as _, MUTEX, needs};
 use crate::Arena;
 
 pub(crate) async fn the_dead_leave_by_themselves(arena: &Arena) {

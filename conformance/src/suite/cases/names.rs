@@ -2,8 +2,7 @@
 
 use tenure_core::{Engine as _, KEY_BYTES_MAX, Kind, Left};
 
-use super::acts::{Acts as _, MUTEX, key, refused};
-use super::needs;
+use super::acts::{Acts as _, MUTEX, key, needs, refused};
 use crate::Arena;
 
 /// Names that somebody, somewhere, once took for the same, or for something else.

@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex};
 use tenure_core::wrap::AnyEngine;
 use tenure_core::{Boxed, Engine as _, Fencing, NUMBER_MAX, Patience, Ticket};
 
-use super::acts::{Acts as _, MUTEX};
-use super::needs;
+use super::acts::{Acts as _, MUTEX, needs};
 use crate::Arena;
 
 /// The number of somebody who comes and goes.

@@ -4,8 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use tenure_core::{Boxed, Engine as _, Left, Patience, Standing};
 
-use super::acts::{Acts as _, MUTEX};
-use super::needs;
+use super::acts::{Acts as _, MUTEX, needs};
 use crate::Arena;
 
 pub(crate) async fn a_ticket_joins_at_the_back(arena: &Arena) {

@@ -2,8 +2,7 @@
 
 use tenure_core::{Fencing, Liveness, Locks};
 
-use super::acts::{Acts as _, MUTEX};
-use super::needs;
+use super::acts::{Acts as _, MUTEX, needs};
 use crate::Arena;
 use crate::suite::helper::Helper;
 

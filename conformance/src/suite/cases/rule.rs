@@ -3,8 +3,7 @@
 use tenure_core::wrap::AnyEngine;
 use tenure_core::{Engine as _, Kind, Left, Patience, Standing, Ticket, served};
 
-use super::acts::{Acts as _, MUTEX, refused, share};
-use super::needs;
+use super::acts::{Acts as _, MUTEX, needs, refused, share};
 use crate::Arena;
 use crate::sim::Chance;
 

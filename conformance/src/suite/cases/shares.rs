@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use tenure_core::{Boxed, Guard, Kind, PERMITS_MAX, RwLock, Semaphore};
 
-use super::acts::refused;
-use super::needs;
+use super::acts::{needs, refused};
 use crate::Arena;
 
 const NO_PERMITS: &str = "it keeps no permits";

@@ -6,8 +6,7 @@ use std::time::Duration;
 use tenure_core::wrap::AnyEngine;
 use tenure_core::{Boxed, Engine as _, Kind, NUMBER_MAX, Tally, Window};
 
-use super::acts::{Acts as _, MUTEX, key, refused};
-use super::needs;
+use super::acts::{Acts as _, MUTEX, key, needs, refused};
 use crate::Arena;
 
 const NO_COUNTS: &str = "it keeps no counters";

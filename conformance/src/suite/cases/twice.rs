@@ -2,8 +2,7 @@
 
 use tenure_core::{Engine as _, Kind, Left, Patience, Standing, Ticket};
 
-use super::acts::{Acts as _, MUTEX, refused};
-use super::needs;
+use super::acts::{Acts as _, MUTEX, needs, refused};
 use crate::Arena;
 
 pub(crate) async fn joining_twice_is_joining_once(arena: &Arena) {

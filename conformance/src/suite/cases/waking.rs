@@ -5,8 +5,7 @@ use std::pin::pin;
 use tenure_core::wrap::AnyEngine;
 use tenure_core::{Engine as _, Left, Standing, Ticket, Wake};
 
-use super::acts::{Acts as _, MUTEX};
-use super::needs;
+use super::acts::{Acts as _, MUTEX, needs};
 use crate::Arena;
 
 /// What a watch tells, from now on or since the ticket joined.
