@@ -16,7 +16,7 @@ pub use moody::{Mood, Moody};
 pub(crate) use paced::Paced;
 #[doc(hidden)]
 pub use paced::pause;
-pub use proxy::{Act, Counts, Match, Protocol, Proxy, Rule, Way};
+pub use proxy::{Act, Counts, Direction, Match, Protocol, Proxy, Rule};
 pub use spied::Spied;
 pub use weather::{Network, Weather};
 

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::time::Duration;
 
 use ends::{Client, END, FOREVER, PATIENCE, Redis, Server, framed, soon};
-use tenure_conformance::fault::{Act, Match, Protocol, Proxy, Rule, Way};
+use tenure_conformance::fault::{Act, Direction, Match, Protocol, Proxy, Rule};
 
 #[test]
 fn what_is_said_passes_both_ways_and_is_counted() {
@@ -135,7 +135,7 @@ fn not_even_an_end_passes_a_black_hole() {
 fn one_way_may_be_black_alone() {
     let server = Server::start();
     let proxy = server.proxy();
-    proxy.black_hole_for(Way::Replies);
+    proxy.black_hole_for(Direction::Replies);
     let mut client = Client::of(&proxy);
     client.say("INCR a");
     server.has_done(1);
@@ -143,7 +143,7 @@ fn one_way_may_be_black_alone() {
     client.has_nothing();
     proxy.heal();
     assert_eq!(client.hear(), "1");
-    proxy.black_hole_for(Way::Requests);
+    proxy.black_hole_for(Direction::Requests);
     client.say("INCR a");
     assert!(proxy.wait_until(PATIENCE, |counts| counts.requests == 2));
     assert_eq!(server.done().len(), 1);

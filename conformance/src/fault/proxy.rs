@@ -1,12 +1,15 @@
 //! A stretch of network between clients and a server on loopback, that a test can spoil.
 
+mod act;
 mod carrier;
+mod connection;
 mod counts;
-mod lane;
+mod direction;
 mod protocol;
+mod queue;
 mod resp;
-mod road;
 mod rule;
+mod shared;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -14,26 +17,21 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use lane::Condition;
-use road::Road;
+use connection::End;
+use direction::Both;
+use queue::Condition;
+use shared::Shared;
 
+pub use act::{Act, Match};
 pub use counts::Counts;
+pub use direction::Direction;
 pub use protocol::Protocol;
-pub use rule::{Act, Match, Rule};
+pub use rule::Rule;
 
 /// How long one attempt may take to tell the accepting thread that it is over.
 const KNOCK_MAX: Duration = Duration::from_secs(1);
 /// A pause before the next attempt.
 const KNOCK_PAUSE: Duration = Duration::from_millis(10);
-
-/// The two ways of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// From clients to the server.
-    Requests,
-    /// From the server to clients: replies and pushes.
-    Replies,
-}
 
 /// A stretch of network between clients and a server on loopback, that a test can spoil.
 ///
@@ -51,30 +49,30 @@ pub enum Way {
 /// [black hole](Proxy::black_hole) keeps back passes when it is [healed](Proxy::heal), unless the
 /// connection is [cut](Proxy::cut) before.
 ///
-/// **Not promised**: that a server is not found by another way. A client that asks it for addresses,
+/// **Not promised**: that a server is not found without the proxy. A client that asks it for addresses,
 /// as those of clusters do, is told those of the server.
 pub struct Proxy {
-    road: Arc<Road>,
+    shared: Arc<Shared>,
     address: SocketAddr,
     accepting: Option<JoinHandle<()>>,
 }
 
 impl Proxy {
-    /// A way to this server, on which everything passes, and at once. The server need not be there
+    /// A proxy before this server, through which everything passes, and at once. The server need not be there
     /// yet: a connection to one that is not is closed.
     pub fn to(server: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
-        let road = Arc::new(Road::to(server));
-        let own = road.clone();
+        let shared = Arc::new(Shared::to(server));
+        let own = shared.clone();
         let accepting = thread::Builder::new().spawn(move || carrier::accept(&own, &listener))?;
-        Ok(Self { road, address, accepting: Some(accepting) })
+        Ok(Self { shared, address, accepting: Some(accepting) })
     }
 
     /// Tells messages apart as this protocol does; else they are [`Protocol::Bytes`].
     #[must_use]
     pub fn speaking(self, protocol: Protocol) -> Self {
-        self.road.state().protocol = protocol;
+        self.shared.state().protocol = protocol;
         self
     }
 
@@ -88,27 +86,27 @@ impl Proxy {
         self.address.port()
     }
 
-    /// Everything passes so much later, from now on and each way, until [`heal`](Proxy::heal).
+    /// Everything passes so much later, from now on and in both directions, until [`heal`](Proxy::heal).
     pub fn delay(&self, by: Duration) {
         self.both(|condition| condition.delay = by);
     }
 
-    /// At most so many bytes pass in a millisecond, and at least one, each way of each connection,
+    /// At most so many bytes pass in a millisecond, and at least one, in each direction of each connection,
     /// until [`heal`](Proxy::heal).
     pub fn slow(&self, bytes_per_ms: usize) {
         self.both(|condition| condition.bytes_per_ms = Some(bytes_per_ms.max(1)));
     }
 
-    /// Nothing passes, each way, until [`heal`](Proxy::heal): connections stay open, and new ones are
+    /// Nothing passes, in both directions, until [`heal`](Proxy::heal): connections stay open, and new ones are
     /// accepted and hear nothing. Not even the end of a connection passes.
     pub fn black_hole(&self) {
         self.both(|condition| condition.hole = true);
     }
 
-    /// Nothing passes this way, until [`heal`](Proxy::heal). With [`Way::Replies`], what is asked is
+    /// Nothing passes in this direction, until [`heal`](Proxy::heal). With [`Direction::Replies`], what is asked is
     /// done and nobody hears of it; new connections reach the server.
-    pub fn black_hole_for(&self, way: Way) {
-        self.road.change(|state| state.conditions.of_mut(way).hole = true);
+    pub fn black_hole_for(&self, direction: Direction) {
+        self.shared.change(|state| state.conditions.of_mut(direction).hole = true);
     }
 
     /// New connections are closed at once, until [`heal`](Proxy::heal); those that are there go on.
@@ -116,14 +114,14 @@ impl Proxy {
     /// The port stays this proxy's own, so that a client is let in and turned out, rather than
     /// told that nobody listens.
     pub fn refuse(&self) {
-        self.road.catch_up(self.address);
-        self.road.change(|state| state.refuses = true);
+        self.shared.catch_up(self.address);
+        self.shared.change(|state| state.refuses = true);
     }
 
     /// Ends what `delay`, `slow`, `black_hole` and `refuse` began; what they kept back passes. Rules
     /// stay, with all that they hold.
     pub fn heal(&self) {
-        self.road.change(|state| {
+        self.shared.change(|state| {
             state.conditions = Both::default();
             state.refuses = false;
         });
@@ -132,40 +130,40 @@ impl Proxy {
     /// Closes all connections now, also those that were made and not yet accepted. What waits on
     /// them is lost; new ones are welcome.
     pub fn cut(&self) {
-        self.road.catch_up(self.address);
-        self.road.change(road::State::end_all);
+        self.shared.catch_up(self.address);
+        self.shared.change(|state| state.end_all(End::Close));
     }
 
     /// Ends all connections as [`cut`](Proxy::cut) does, with a reset: clients and the server hear an
     /// error rather than an end. Where the system is no Unix, it is a plain close.
     pub fn reset(&self) {
-        self.road.catch_up(self.address);
-        self.road.change(road::State::reset_all);
+        self.shared.catch_up(self.address);
+        self.shared.change(|state| state.end_all(End::Reset));
     }
 
     /// Does this act once, to the chosen message.
     pub fn on(&self, matched: Match, act: Act) -> Rule {
-        Rule::new(&self.road, matched, act)
+        Rule::new(&self.shared, matched, act)
     }
 
     /// What has been seen so far.
     pub fn counts(&self) -> Counts {
-        self.road.state().counts.clone()
+        self.shared.state().counts.clone()
     }
 
     /// Counts anew from now on.
     pub fn reset_counts(&self) {
-        self.road.state().counts = Counts::default();
+        self.shared.state().counts = Counts::default();
     }
 
     /// Waits until the counts are as wanted; `false` if they were not within this time. What looks at
     /// them must not ask the proxy, which stands still meanwhile.
     pub fn wait_until(&self, patience: Duration, wanted: impl Fn(&Counts) -> bool) -> bool {
-        self.road.wait_until(patience, |state| wanted(&state.counts))
+        self.shared.wait_until(patience, |state| wanted(&state.counts))
     }
 
     fn both(&self, change: impl Fn(&mut Condition)) {
-        self.road.change(|state| {
+        self.shared.change(|state| {
             change(&mut state.conditions.requests);
             change(&mut state.conditions.replies);
         });
@@ -174,9 +172,9 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        self.road.change(|state| {
+        self.shared.change(|state| {
             state.ended = true;
-            state.end_all();
+            state.end_all(End::Close);
         });
         let Some(accepting) = self.accepting.take() else { return };
         // It is woken by a connection, and looks whether all has ended before it waits for more.
@@ -186,28 +184,5 @@ impl Drop for Proxy {
         }
         // One that has panicked has ended, too.
         let _ended = accepting.join();
-    }
-}
-
-/// One for each way.
-#[derive(Default)]
-struct Both<T> {
-    requests: T,
-    replies: T,
-}
-
-impl<T> Both<T> {
-    fn of(&self, way: Way) -> &T {
-        match way {
-            Way::Requests => &self.requests,
-            Way::Replies => &self.replies,
-        }
-    }
-
-    fn of_mut(&mut self, way: Way) -> &mut T {
-        match way {
-            Way::Requests => &mut self.requests,
-            Way::Replies => &mut self.replies,
-        }
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::Way;
-use super::road::Road;
+use super::direction::Direction;
+use super::shared::Shared;
 
 /// How much is read at once.
 const READ_BYTES_MAX: usize = 64 << 10;
@@ -18,15 +18,15 @@ const WRITE_MAX: Duration = Duration::from_millis(50);
 /// A pause after a connection could not be accepted, because there are too many files, perhaps.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(1);
 
-/// Accepts connections until the road ends, and comes back when everything on it has ended.
-pub(super) fn accept(road: &Arc<Road>, listener: &TcpListener) {
+/// Accepts connections until the shared ends, and comes back when everything on it has ended.
+pub(super) fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
     let mut carriers: Vec<JoinHandle<()>> = Vec::new();
-    while !road.state().ended {
+    while !shared.state().ended {
         match listener.accept() {
-            Ok((client, from)) => carriers.extend(road.admit(client, from).and_then(|id| {
-                let own = road.clone();
+            Ok((client, from)) => carriers.extend(shared.admit(client, from).and_then(|id| {
+                let own = shared.clone();
                 let carrier = thread::Builder::new().spawn(move || carry(&own, id));
-                carrier.inspect_err(|_| road.end(id)).ok()
+                carrier.inspect_err(|_| shared.end(id)).ok()
             })),
             Err(_) => thread::sleep(ACCEPT_PAUSE),
         }
@@ -39,20 +39,20 @@ pub(super) fn accept(road: &Arc<Road>, listener: &TcpListener) {
 }
 
 /// Carries one connection to its end.
-fn carry(road: &Road, id: u64) {
-    let Some(client) = road.open(id) else { return };
-    let server = TcpStream::connect_timeout(&road.server, CONNECT_MAX);
-    let Some(server) = server.ok().map(Arc::new).filter(|server| road.meet(id, server)) else {
-        return road.end(id);
+fn carry(shared: &Shared, id: u64) {
+    let Some(client) = shared.open(id) else { return };
+    let server = TcpStream::connect_timeout(&shared.server, CONNECT_MAX);
+    let Some(server) = server.ok().map(Arc::new).filter(|server| shared.meet(id, server)) else {
+        return shared.end(id);
     };
     if [&client, &server].into_iter().try_for_each(|end| prepare(end)).is_err() {
-        return road.end(id);
+        return shared.end(id);
     }
     thread::scope(|scope| {
-        scope.spawn(|| write(road, id, Way::Requests, &server));
-        scope.spawn(|| write(road, id, Way::Replies, &client));
-        scope.spawn(|| read(road, id, Way::Replies, &server));
-        read(road, id, Way::Requests, &client);
+        scope.spawn(|| write(shared, id, Direction::Requests, &server));
+        scope.spawn(|| write(shared, id, Direction::Replies, &client));
+        scope.spawn(|| read(shared, id, Direction::Replies, &server));
+        read(shared, id, Direction::Requests, &client);
     });
 }
 
@@ -62,7 +62,7 @@ fn prepare(end: &TcpStream) -> io::Result<()> {
     end.set_write_timeout(Some(WRITE_MAX))
 }
 
-fn read(road: &Road, id: u64, way: Way, mut from: &TcpStream) {
+fn read(shared: &Shared, id: u64, direction: Direction, mut from: &TcpStream) {
     let mut bytes = vec![0; READ_BYTES_MAX];
     loop {
         let length = match from.read(&mut bytes) {
@@ -70,22 +70,22 @@ fn read(road: &Road, id: u64, way: Way, mut from: &TcpStream) {
             // A side that has failed has ended.
             outcome => outcome.unwrap_or(0),
         };
-        if !road.hear(id, way, &bytes[..length]) {
+        if !shared.hear(id, direction, &bytes[..length]) {
             return;
         }
     }
 }
 
-fn write(road: &Road, id: u64, way: Way, mut to: &TcpStream) {
-    while let Some(piece) = road.next(id, way) {
+fn write(shared: &Shared, id: u64, direction: Direction, mut to: &TcpStream) {
+    while let Some(piece) = shared.next(id, direction) {
         let mut rest = &piece[..];
         while !rest.is_empty() {
             match to.write(rest) {
                 Ok(length) => rest = &rest[length..],
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 // A reset cannot wake it: it looks itself.
-                Err(error) if is_timeout(&error) && road.carries(id) => {}
-                Err(_) => return road.end(id),
+                Err(error) if is_timeout(&error) && shared.carries(id) => {}
+                Err(_) => return shared.end(id),
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Way;
+use super::direction::Direction;
 
 /// What a [`Proxy`](super::Proxy) has seen since it began, or since it was told to
 /// [count anew](super::Proxy::reset_counts).
@@ -33,10 +33,10 @@ impl Counts {
         self.commands.get(command).copied().unwrap_or(0)
     }
 
-    pub(super) fn passed(&mut self, way: Way) -> &mut u64 {
-        match way {
-            Way::Requests => &mut self.bytes_to_server,
-            Way::Replies => &mut self.bytes_to_clients,
+    pub(super) fn passed(&mut self, direction: Direction) -> &mut u64 {
+        match direction {
+            Direction::Requests => &mut self.bytes_to_server,
+            Direction::Replies => &mut self.bytes_to_clients,
         }
     }
 }

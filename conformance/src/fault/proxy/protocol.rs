@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::mem::take;
 
+use super::act::Deed;
+use super::direction::{Both, Direction};
 use super::resp::{Found, Scanner, first_word, words};
-use super::rule::Deed;
-use super::{Both, Way};
 
 /// How a [`Proxy`](super::Proxy) tells messages apart.
 ///
@@ -59,7 +59,7 @@ struct Said {
 
 /// What was heard of one side, and is not a whole message yet.
 #[derive(Default)]
-struct Ear {
+struct Unread {
     bytes: Vec<u8>,
     scanner: Scanner,
 }
@@ -67,7 +67,7 @@ struct Ear {
 /// All that is known of what two sides say to one another.
 pub(super) struct Conversation {
     protocol: Protocol,
-    ears: Both<Ear>,
+    unread: Both<Unread>,
     unanswered: VecDeque<Question>,
     subscribes: bool,
     /// Pushes look like pushes.
@@ -78,7 +78,7 @@ impl Conversation {
     pub(super) fn new(protocol: Protocol) -> Self {
         Self {
             protocol,
-            ears: Both::default(),
+            unread: Both::default(),
             unanswered: VecDeque::new(),
             subscribes: false,
             in_resp3: false,
@@ -87,7 +87,7 @@ impl Conversation {
 
     /// The requests that are whole, now that the client has said this too.
     pub(super) fn requests(&mut self, bytes: &[u8]) -> Vec<Request> {
-        let said = self.hear(Way::Requests, bytes);
+        let said = self.hear(Direction::Requests, bytes);
         said.into_iter().map(|said| self.request(said)).collect()
     }
 
@@ -101,7 +101,7 @@ impl Conversation {
 
     /// The replies and pushes that are whole, now that the server has said this too.
     pub(super) fn replies(&mut self, bytes: &[u8]) -> Vec<(Vec<u8>, Role)> {
-        let said = self.hear(Way::Replies, bytes);
+        let said = self.hear(Direction::Replies, bytes);
         let told = |said: Said| {
             let role = if said.framed { self.role(&said.bytes) } else { self.role_of_bytes() };
             (said.bytes, role)
@@ -110,18 +110,18 @@ impl Conversation {
     }
 
     /// The part of a message of which no more comes, or which nobody looks for any longer.
-    pub(super) fn rest(&mut self, way: Way, ended: bool) -> Option<Vec<u8>> {
+    pub(super) fn rest(&mut self, direction: Direction, ended: bool) -> Option<Vec<u8>> {
         let over = ended || self.protocol == Protocol::Bytes;
-        let rest = over.then(|| take(&mut self.ears.of_mut(way).bytes))?;
+        let rest = over.then(|| take(&mut self.unread.of_mut(direction).bytes))?;
         Some(rest).filter(|rest| !rest.is_empty())
     }
 
-    fn hear(&mut self, way: Way, bytes: &[u8]) -> Vec<Said> {
-        let Ear { bytes: heard, scanner } = self.ears.of_mut(way);
+    fn hear(&mut self, direction: Direction, bytes: &[u8]) -> Vec<Said> {
+        let Unread { bytes: heard, scanner } = self.unread.of_mut(direction);
         heard.extend_from_slice(bytes);
         let (mut said, mut from) = (Vec::new(), 0);
         while self.protocol == Protocol::Resp && from < heard.len() {
-            match scanner.find(way, &heard[from..]) {
+            match scanner.find(direction, &heard[from..]) {
                 Found::Whole(length) => {
                     said.push(Said { bytes: heard[from..from + length].to_vec(), framed: true });
                     from += length;
@@ -209,8 +209,8 @@ impl Conversation {
 
 #[cfg(test)]
 mod tests {
-    use super::{Conversation, Protocol, Role, Way};
-    use crate::fault::proxy::rule::{Deed, OnReply};
+    use super::{Conversation, Direction, Protocol, Role};
+    use crate::fault::proxy::act::{Deed, OnReply};
 
     /// Asks, and marks the reply with the place among all questions.
     fn ask(conversation: &mut Conversation, asked: &[u8]) {
@@ -263,18 +263,18 @@ mod tests {
     fn garbage_sets_free_what_was_kept_back() {
         let mut resp = Conversation::new(Protocol::Resp);
         ask(&mut resp, b"*1\r\n$4\r\nPI");
-        assert_eq!(resp.rest(Way::Requests, false), None);
+        assert_eq!(resp.rest(Direction::Requests, false), None);
         assert_eq!(resp.replies(b"+OK\r\nHTTP").len(), 2);
-        assert_eq!(resp.rest(Way::Requests, false).as_deref(), Some(&b"*1\r\n$4\r\nPI"[..]));
-        assert_eq!(resp.rest(Way::Requests, false), None);
+        assert_eq!(resp.rest(Direction::Requests, false).as_deref(), Some(&b"*1\r\n$4\r\nPI"[..]));
+        assert_eq!(resp.rest(Direction::Requests, false), None);
     }
 
     #[test]
     fn an_end_sets_free_what_was_kept_back() {
         let mut resp = Conversation::new(Protocol::Resp);
         ask(&mut resp, b"PING\r\n*1");
-        assert_eq!(resp.rest(Way::Replies, true), None);
-        assert_eq!(resp.rest(Way::Requests, true).as_deref(), Some(&b"*1"[..]));
+        assert_eq!(resp.rest(Direction::Replies, true), None);
+        assert_eq!(resp.rest(Direction::Requests, true).as_deref(), Some(&b"*1"[..]));
     }
 
     #[test]

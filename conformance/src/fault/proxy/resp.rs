@@ -1,6 +1,6 @@
 //! Where a message of Redis ends: RESP2 and RESP3, taken apart only as far as that needs.
 
-use super::Way;
+use super::direction::Direction;
 
 /// The longest message that is looked for; a longer one passes as bytes.
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
@@ -44,11 +44,13 @@ impl Default for Scanner {
 impl Scanner {
     /// Looks at these bytes, which must begin as they did the last time, unless that found a whole
     /// message.
-    pub(super) fn find(&mut self, way: Way, bytes: &[u8]) -> Found {
+    pub(super) fn find(&mut self, direction: Direction, bytes: &[u8]) -> Found {
         let inline = bytes.first().is_some_and(u8::is_ascii_alphabetic);
-        let found = match way {
-            Way::Requests if inline => inline_command(bytes),
-            Way::Requests if bytes.first().is_some_and(|&kind| kind != b'*') => Found::Garbage,
+        let found = match direction {
+            Direction::Requests if inline => inline_command(bytes),
+            Direction::Requests if bytes.first().is_some_and(|&kind| kind != b'*') => {
+                Found::Garbage
+            }
             _ => self.find_value(bytes),
         };
         match found {
@@ -164,7 +166,7 @@ fn text(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Found, Scanner, Way, first_word, words};
+    use super::{Direction, Found, Scanner, first_word, words};
 
     const MESSAGES: [&[u8]; 9] = [
         b"+OK\r\n",
@@ -183,24 +185,24 @@ mod tests {
         for message in MESSAGES {
             let mut scanner = Scanner::default();
             for end in 1..message.len() {
-                assert_eq!(scanner.find(Way::Replies, &message[..end]), Found::Part, "{end}");
+                assert_eq!(scanner.find(Direction::Replies, &message[..end]), Found::Part, "{end}");
             }
             let more = [message, b"+OK\r\n"].concat();
-            assert_eq!(scanner.find(Way::Replies, &more), Found::Whole(message.len()));
-            assert_eq!(scanner.find(Way::Replies, b"+OK\r\n"), Found::Whole(5));
+            assert_eq!(scanner.find(Direction::Replies, &more), Found::Whole(message.len()));
+            assert_eq!(scanner.find(Direction::Replies, b"+OK\r\n"), Found::Whole(5));
         }
     }
 
     #[test]
     fn garbage_is_told() {
         for garbage in [&b"HTTP"[..], b"\r\n", b"$x\r\n", b"$99999999999\r\n", b"$1\r\nabc\r\n"] {
-            assert_eq!(Scanner::default().find(Way::Replies, garbage), Found::Garbage);
+            assert_eq!(Scanner::default().find(Direction::Replies, garbage), Found::Garbage);
         }
-        assert_eq!(Scanner::default().find(Way::Requests, b"\x16\x03\x01"), Found::Garbage);
+        assert_eq!(Scanner::default().find(Direction::Requests, b"\x16\x03\x01"), Found::Garbage);
         let nested = b"*1000000\r\n".repeat(3);
-        assert_eq!(Scanner::default().find(Way::Replies, &nested), Found::Garbage);
+        assert_eq!(Scanner::default().find(Direction::Replies, &nested), Found::Garbage);
         let endless = b"+".repeat(70_000);
-        assert_eq!(Scanner::default().find(Way::Replies, &endless), Found::Garbage);
+        assert_eq!(Scanner::default().find(Direction::Replies, &endless), Found::Garbage);
     }
 
     #[test]

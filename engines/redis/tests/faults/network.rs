@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_conformance::fault::{Act, Match, Way};
+use tenure_conformance::fault::{Act, Direction, Match};
 use tenure_core::{Kind, Loss};
 use tenure_servers::redis::Server;
 
@@ -51,15 +51,15 @@ fn everything_works_over_a_slow_network() {
 fn a_black_hole_costs_the_lock_at_its_deadline_and_no_more() {
     play(async || {
         const TTL: Duration = Duration::from_secs(2);
-        for way in [None, Some(Way::Replies), Some(Way::Requests)] {
+        for direction in [None, Some(Direction::Replies), Some(Direction::Requests)] {
             let server = Server::start().unwrap();
             let proxy = proxy_to(&server);
             let url = format!("redis://{}?timeout=400ms&connect_timeout=400ms", proxy.address());
             let (locks, honest) = (connect_at_last(url).await, connect(server.url()).await);
             let guard = locks.mutex("a").ttl(TTL).lock().await.unwrap();
-            match way {
+            match direction {
                 None => proxy.black_hole(),
-                Some(way) => proxy.black_hole_for(way),
+                Some(direction) => proxy.black_hole_for(direction),
             }
             let warning = soon("it is warned", guard.warned()).await;
             assert!(warning.failed > 0);

@@ -1,17 +1,17 @@
-//! One way of one connection: what waits there until it may pass, in the order in which it came.
+//! The queue of one direction of one connection: what waits until it may pass, in the order in which it came.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar};
 use std::time::{Duration, Instant};
 
-use super::rule::RuleState;
+use super::act::RuleState;
 
 /// How much may wait before no more is read.
 const BYTES_MAX: usize = 32 << 20;
-/// The beat of a slow way.
+/// The beat of a slow direction.
 const SLOW_BEAT: Duration = Duration::from_millis(1);
 
-/// How all connections are in one way.
+/// How all connections are in one direction.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Condition {
     pub(super) delay: Duration,
@@ -33,7 +33,7 @@ enum Load {
     End { rule: Option<usize> },
 }
 
-/// What a lane wants to be done now.
+/// What a queue wants to be done now.
 pub(super) enum Step {
     Send(Vec<u8>),
     /// The connection ends, for a rule perhaps.
@@ -42,20 +42,20 @@ pub(super) enum Step {
     Wait(Option<Instant>),
 }
 
-/// One way of one connection.
+/// What waits in one direction of one connection.
 #[derive(Default)]
-pub(super) struct Lane {
+pub(super) struct Queue {
     parcels: VecDeque<Parcel>,
     /// How many bytes wait.
     bytes: usize,
-    /// When a slow way may go on.
+    /// When a slow direction may go on.
     next_beat: Option<Instant>,
     /// Nothing more is let in: a rule has cut it.
     pub(super) shut: bool,
     pub(super) changed: Arc<Condvar>,
 }
 
-impl Lane {
+impl Queue {
     pub(super) fn is_full(&self) -> bool {
         self.bytes >= BYTES_MAX
     }

@@ -1,21 +1,22 @@
 //! All that the threads of a proxy share: its connections, its rules, its counts, and one lock over them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::lane::{Condition, Lane, Step};
-use super::protocol::{Conversation, Role};
-use super::rule::{Deed, OnReply, RuleState, Verdict, judge};
-use super::{Both, Counts, Protocol, Way};
+use super::act::RuleState;
+use super::connection::{Connection, End};
+use super::counts::Counts;
+use super::direction::{Both, Direction};
+use super::protocol::Protocol;
+use super::queue::{Condition, Step};
 
 /// How long a proxy waits for a connection to itself.
 const KNOCK_MAX: Duration = Duration::from_secs(10);
 
-/// The road between all clients and the server.
-pub(super) struct Road {
+/// What stands between all clients and the server.
+pub(super) struct Shared {
     pub(super) server: SocketAddr,
     state: Mutex<State>,
     /// Something has happened that a test may wait for.
@@ -35,14 +36,7 @@ pub(super) struct State {
     knocks: BTreeSet<SocketAddr>,
 }
 
-struct Connection {
-    client: Arc<TcpStream>,
-    server: Option<Arc<TcpStream>>,
-    lanes: Both<Lane>,
-    conversation: Conversation,
-}
-
-impl Road {
+impl Shared {
     pub(super) fn to(server: SocketAddr) -> Self {
         let state = State {
             protocol: Protocol::Bytes,
@@ -107,9 +101,8 @@ impl Road {
         }
         let id = state.next;
         state.next += 1;
-        let conversation = Conversation::new(state.protocol);
-        let (client, lanes) = (Arc::new(client), Both::default());
-        state.connections.insert(id, Connection { client, server: None, lanes, conversation });
+        let connection = Connection::from_client(client, state.protocol);
+        state.connections.insert(id, connection);
         state.counts.connections += 1;
         self.told.notify_all();
         Some(id)
@@ -123,7 +116,7 @@ impl Road {
             if !state.conditions.requests.hole {
                 return Some(connection.client.clone());
             }
-            let changed = connection.lanes.requests.changed.clone();
+            let changed = connection.queues.requests.changed.clone();
             state = changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -137,32 +130,35 @@ impl Road {
 
     /// One side has said something, or has ended with an empty word. Comes back when there is room
     /// for more; `false`: nothing more is to be read.
-    pub(super) fn hear(&self, id: u64, way: Way, bytes: &[u8]) -> bool {
+    pub(super) fn hear(&self, id: u64, direction: Direction, bytes: &[u8]) -> bool {
         let mut state = self.state();
-        state.hear(id, way, bytes);
+        let State { connections, rules, counts, .. } = &mut *state;
+        if let Some(connection) = connections.get_mut(&id) {
+            connection.hear(direction, bytes, rules, counts);
+        }
         self.told.notify_all();
         loop {
             let Some(connection) = state.connections.get(&id) else { return false };
-            let lane = connection.lanes.of(way);
-            if !lane.is_full() {
+            let queue = connection.queues.of(direction);
+            if !queue.is_full() {
                 return !bytes.is_empty();
             }
-            let changed = lane.changed.clone();
+            let changed = queue.changed.clone();
             state = changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
     /// Waits for the next bytes that may pass. `None`: the connection has ended.
-    pub(super) fn next(&self, id: u64, way: Way) -> Option<Vec<u8>> {
+    pub(super) fn next(&self, id: u64, direction: Direction) -> Option<Vec<u8>> {
         let mut state = self.state();
         loop {
             let State { connections, conditions, rules, counts, .. } = &mut *state;
-            let lane = connections.get_mut(&id)?.lanes.of_mut(way);
-            let changed = lane.changed.clone();
+            let queue = connections.get_mut(&id)?.queues.of_mut(direction);
+            let changed = queue.changed.clone();
             let now = Instant::now();
-            let until = match lane.step(*conditions.of(way), rules, now) {
+            let until = match queue.step(*conditions.of(direction), rules, now) {
                 Step::Send(piece) => {
-                    *counts.passed(way) += piece.len() as u64;
+                    *counts.passed(direction) += piece.len() as u64;
                     changed.notify_all();
                     self.told.notify_all();
                     return Some(piece);
@@ -199,121 +195,18 @@ impl Road {
 }
 
 impl State {
-    pub(super) fn end_all(&mut self) {
-        while let Some((&id, _)) = self.connections.first_key_value() {
-            self.end(id);
+    /// Ends all of them.
+    pub(super) fn end_all(&mut self, how: End) {
+        while let Some((_, connection)) = self.connections.pop_first() {
+            connection.end(how);
+            self.counts.ended += 1;
         }
     }
 
-    /// Ends all of them with a reset, which the last of their threads sends when it lets go.
-    pub(super) fn reset_all(&mut self) {
-        while let Some((&id, _)) = self.connections.first_key_value() {
-            self.end_by(id, |end| {
-                let how = if linger_not(end) { Shutdown::Read } else { Shutdown::Both };
-                end.shutdown(how)
-            });
-        }
-    }
-
-    /// Closes both ends. What waits on the way is lost.
     fn end(&mut self, id: u64) {
-        self.end_by(id, |end| end.shutdown(Shutdown::Both));
-    }
-
-    fn end_by(&mut self, id: u64, close: impl Fn(&TcpStream) -> io::Result<()>) {
-        let Some(connection) = self.connections.remove(&id) else { return };
-        for end in [Some(&connection.client), connection.server.as_ref()].into_iter().flatten() {
-            // It may be closed already, which is as good.
-            let _closed = close(end);
-        }
-        connection.wake();
-        self.counts.ended += 1;
-    }
-
-    fn hear(&mut self, id: u64, way: Way, bytes: &[u8]) {
-        let Self { connections, rules, counts, .. } = self;
-        let Some(connection) = connections.get_mut(&id) else { return };
-        match way {
-            Way::Requests => connection.hear_requests(bytes, rules, counts),
-            Way::Replies => connection.hear_replies(bytes, rules, counts),
-        }
-        let ended = bytes.is_empty();
-        for of in [Way::Requests, Way::Replies] {
-            let rest = connection.conversation.rest(of, ended && of == way);
-            let lane = connection.lanes.of_mut(of);
-            if let Some(rest) = rest.filter(|_| !lane.shut) {
-                lane.push(rest);
-            }
-        }
-        if ended {
-            connection.lanes.of_mut(way).push_end(None);
-        }
-        connection.wake();
-    }
-}
-
-impl Connection {
-    fn wake(&self) {
-        self.lanes.requests.changed.notify_all();
-        self.lanes.replies.changed.notify_all();
-    }
-
-    fn hear_requests(&mut self, bytes: &[u8], rules: &mut [RuleState], counts: &mut Counts) {
-        let lane = &mut self.lanes.requests;
-        for mut request in self.conversation.requests(bytes) {
-            if lane.shut {
-                return;
-            }
-            counts.requests += 1;
-            if let Some(command) = request.command.take() {
-                *counts.commands.entry(command).or_default() += 1;
-            }
-            match judge(rules, &request.bytes) {
-                Verdict::Cut { rule } => {
-                    lane.shut = true;
-                    lane.push_end(Some(rule));
-                }
-                Verdict::Pass(deed) => {
-                    lane.shut = matches!(deed, Some(Deed { act: OnReply::Cut, .. }));
-                    self.conversation.asked(&mut request, deed);
-                    lane.push(request.bytes);
-                }
-            }
+        if let Some(connection) = self.connections.remove(&id) {
+            connection.end(End::Close);
+            self.counts.ended += 1;
         }
     }
-
-    fn hear_replies(&mut self, bytes: &[u8], rules: &mut [RuleState], counts: &mut Counts) {
-        let lane = &mut self.lanes.replies;
-        for (bytes, role) in self.conversation.replies(bytes) {
-            if lane.shut {
-                return;
-            }
-            counts.pushes += u64::from(matches!(role, Role::Push));
-            let Role::Reply(Some(Deed { rule, act })) = role else {
-                lane.push(bytes);
-                continue;
-            };
-            match act {
-                OnReply::Cut => {
-                    lane.shut = true;
-                    lane.push_end(Some(rule));
-                    continue;
-                }
-                OnReply::Hold => lane.push_held(bytes, Duration::ZERO, Some(rule)),
-                OnReply::Delay(by) => lane.push_held(bytes, by, None),
-            }
-            rules[rule].hit = true;
-        }
-    }
-}
-
-/// A close is a reset from now on; `false`: it cannot be.
-#[cfg(unix)]
-fn linger_not(end: &TcpStream) -> bool {
-    rustix::net::sockopt::set_socket_linger(end, Some(Duration::ZERO)).is_ok()
-}
-
-#[cfg(not(unix))]
-fn linger_not(_: &TcpStream) -> bool {
-    false
 }

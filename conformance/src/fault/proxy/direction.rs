@@ -1,0 +1,33 @@
+//! The two directions of a connection, and things of which there is one for each.
+
+/// The two directions of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From clients to the server.
+    Requests,
+    /// From the server to clients: replies and pushes.
+    Replies,
+}
+
+/// One for each direction.
+#[derive(Default)]
+pub(super) struct Both<T> {
+    pub(super) requests: T,
+    pub(super) replies: T,
+}
+
+impl<T> Both<T> {
+    pub(super) fn of(&self, direction: Direction) -> &T {
+        match direction {
+            Direction::Requests => &self.requests,
+            Direction::Replies => &self.replies,
+        }
+    }
+
+    pub(super) fn of_mut(&mut self, direction: Direction) -> &mut T {
+        match direction {
+            Direction::Requests => &mut self.requests,
+            Direction::Replies => &mut self.replies,
+        }
+    }
+}
