@@ -4,6 +4,7 @@ mod chance;
 pub mod holder;
 mod host;
 mod plan;
+mod process;
 mod program;
 mod referee;
 mod story;

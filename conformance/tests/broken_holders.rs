@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use tenure_conformance::sim::Tale;
-use tenure_conformance::sim::holder::{Holder, HolderCase, Own};
+use tenure_conformance::sim::holder::{Holder, Own, all_cases};
 
 use naive::{Naive, Sin};
 
@@ -38,10 +38,8 @@ fn every_broken_holder_is_caught() {
     let mut missed = Vec::new();
     for sin in Sin::ALL {
         let holder: Arc<dyn Holder> = Arc::new(Naive(Some(sin)));
-        let caught: Vec<_> = HolderCase::all()
-            .filter(|case| case.play(&holder).is_err())
-            .map(|case| case.name)
-            .collect();
+        let caught: Vec<_> =
+            all_cases().filter(|case| case.play(&holder).is_err()).map(|case| case.name).collect();
         let tale = Tale::of(holder.clone());
         let seed = (0..SEEDS).find(|seed| tale.play(*seed).violation.is_some());
         let _infallible = writeln!(report, "{}", holder.name());
@@ -60,7 +58,6 @@ fn every_broken_holder_is_caught() {
 }
 
 fn passes_every_case(holder: &Arc<dyn Holder>) {
-    let failures: Vec<String> =
-        HolderCase::all().filter_map(|case| case.play(holder).err()).collect();
+    let failures: Vec<String> = all_cases().filter_map(|case| case.play(holder).err()).collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }

@@ -13,7 +13,9 @@ use tenure_core::{
 };
 use tokio::sync::oneshot;
 
-use super::{Asked, Network, Verb, Weather, carries_every_verb, happens};
+use super::asked::{Asked, Verb, happens};
+use super::carries::carries_every_verb;
+use super::weather::{Network, Weather};
 
 /// Carries every verb over a [`Network`].
 ///
@@ -60,14 +62,14 @@ impl<E: Engine> Distant<E> {
             return Err(Error::unavailable(format!("the store cannot be reached for {name:?}")));
         }
         let (reply, replied) = oneshot::channel();
-        let road = Road {
+        let sent = Sent {
             engine: self.engine.clone(),
             store: self.store.clone(),
             network: self.network.clone(),
             verb: name,
             id: asked.id(),
         };
-        self.store.spawn(Box::pin(road.carry(verb, reply)));
+        self.store.spawn(Box::pin(sent.carry(verb, reply)));
         let silence = self.client.sleep(self.patience);
         match select(replied, silence).await {
             Either::Left((Ok(outcome), _)) => return outcome,
@@ -87,7 +89,7 @@ impl<E: Engine> Distant<E> {
 carries_every_verb!(Distant);
 
 /// What a message needs on its way; it goes on without its sender.
-struct Road<E> {
+struct Sent<E> {
     engine: Arc<E>,
     store: Arc<dyn Host>,
     network: Network,
@@ -95,7 +97,7 @@ struct Road<E> {
     id: Option<TicketId>,
 }
 
-impl<E: Engine> Road<E> {
+impl<E: Engine> Sent<E> {
     async fn carry<T, F>(
         self,
         verb: impl Fn(Arc<E>) -> F + Send + 'static,

@@ -9,7 +9,8 @@ use tenure_core::{
     Ticket, Wake, Window,
 };
 
-use super::{Asked, Verb, carries_every_verb, happens};
+use super::asked::{Asked, Verb, happens};
+use super::carries::carries_every_verb;
 
 /// Loses requests and replies, each so many times in a thousand. Either way the caller is told at
 /// once that the outcome is unknown.

@@ -9,7 +9,8 @@ use tenure_core::{
     Ticket, Wake, Window,
 };
 
-use super::{Asked, Verb, carries_every_verb};
+use super::asked::{Asked, Verb};
+use super::carries::carries_every_verb;
 
 /// How a question is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,8 @@ use tenure_core::{
     Window,
 };
 
-use super::{Asked, Verb, carries_every_verb};
+use super::asked::{Asked, Verb};
+use super::carries::carries_every_verb;
 
 /// Shows every question to an onlooker.
 pub struct Spied<E> {

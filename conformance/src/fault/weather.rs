@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tenure_core::TicketId;
 
-use super::{Asked, Verb};
+use super::asked::{Asked, Verb};
 
 /// How a network treats what it carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 //! Tenure's own is one of them; any other library's can be written against these traits and put
 //! through the same cases.
 
+mod case;
 mod cases;
 mod own;
 mod scene;
@@ -13,7 +14,8 @@ use std::time::Duration;
 use tenure_core::wrap::AnyEngine;
 use tenure_core::{Boxed, Host, Result, TicketId};
 
-pub use cases::{HOLDER_CASES, HolderCase};
+pub use case::HolderCase;
+pub use cases::all_cases;
 pub use own::Own;
 pub use scene::Scene;
 

@@ -2,62 +2,43 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tenure_core::{Boxed, Clock, Host, Time};
 
-use super::world::{Task, World};
+use super::process::Process;
+use super::world::{STORE, Task, World};
 
 /// When every simulated wall clock starts: some day in 2023, in microseconds since 1970.
 const EPOCH_US: u64 = 1_700_000_000_000_000;
 
-#[derive(Clone, Copy, Default)]
-pub(super) struct Process {
-    pub(super) paused: bool,
-    dead: bool,
-    /// How much faster its clocks run than the world's, in parts per million.
-    drift_ppm: i64,
-    /// How far its clocks are from the world's.
-    offset_ns: u64,
-    /// How much faster its raw clock runs than its boot clock, in parts per million, and since when.
-    slew_ppm: u64,
-    slewed_from_ns: u64,
-    /// How long its raw clock stood still while the machine slept.
-    slept_ns: u64,
-    /// How far its wall clock is from the world's.
-    wall_us: i64,
-}
-
-impl Process {
-    /// A process whose clocks are so far ahead of the world's.
-    pub(super) fn ahead_by(offset_ns: u64) -> Self {
-        Self { offset_ns, ..Self::default() }
-    }
-
-    fn now(&self, passed_ns: u64) -> Time {
-        let passed = i128::from(passed_ns);
-        let ran = passed + passed * i128::from(self.drift_ppm) / 1_000_000;
-        let boot_ns = u64::try_from(ran).unwrap_or(0) + self.offset_ns;
-        let slewed = u128::from(boot_ns.saturating_sub(self.slewed_from_ns));
-        let ahead = u64::try_from(slewed * u128::from(self.slew_ppm) / 1_000_000).unwrap_or(0);
-        Time { boot_ns, raw_ns: boot_ns - self.slept_ns + ahead }
-    }
-
-    /// When its raw clock will have run on by so much, in the world's time.
-    fn world_ns(&self, raw_ns: u64) -> u64 {
-        let rate = u128::from((1_000_000 + self.drift_ppm).unsigned_abs().max(1));
-        let slewed = u128::from(1_000_000 + self.slew_ppm);
-        let ns = (u128::from(raw_ns) * 1_000_000_000_000).div_ceil(rate * slewed);
-        u64::try_from(ns).unwrap_or(u64::MAX)
-    }
-}
+/// How far apart the clocks of two processes may be when they start.
+const OFFSET_NS_MAX: u64 = 10_000_000_000_000;
 
 /// One process of a world: it has its own clocks, and it can be paused. Clones are the same process.
 #[derive(Clone)]
 pub struct SimHost {
     pub(super) world: World,
     pub(super) process: usize,
+}
+
+impl World {
+    /// Another process, with clocks and tasks of its own.
+    pub fn process(&self) -> Arc<SimHost> {
+        let mut state = self.state();
+        let chance = state.chance.next();
+        state.processes.push(Process::ahead_by(chance % OFFSET_NS_MAX));
+        let process = state.processes.len() - 1;
+        drop(state);
+        Arc::new(SimHost { world: self.clone(), process })
+    }
+
+    /// The store's own process.
+    pub fn store(&self) -> Arc<SimHost> {
+        Arc::new(SimHost { world: self.clone(), process: STORE })
+    }
 }
 
 impl SimHost {

@@ -4,6 +4,7 @@ mod asking;
 mod done;
 mod got;
 mod term;
+mod wish;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,9 +12,9 @@ use std::sync::Arc;
 use futures_util::future::select;
 use tenure_core::{Error, Host as _, Locks, Loss, Result, SHARE_OF_MAX, Share};
 
-use self::asking::Wish;
 use self::done::Done;
 use self::got::{Got, Part};
+use self::wish::Wish;
 use super::plan::{Plan, Use};
 use super::referee::{Believer, Referee};
 use super::trouble::part;

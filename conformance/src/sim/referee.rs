@@ -19,11 +19,11 @@ const QUESTIONS_PER_MOMENT_MAX: u32 = 20_000;
 pub(super) struct Referee {
     world: World,
     stores: Arc<Vec<Memory>>,
-    book: Arc<Mutex<Book>>,
+    ledger: Arc<Mutex<Ledger>>,
 }
 
 #[derive(Default)]
-struct Book {
+struct Ledger {
     believers: BTreeMap<u64, Believer>,
     made: u64,
     keys: BTreeMap<String, Record>,
@@ -75,14 +75,14 @@ struct Record {
 
 impl Referee {
     pub(super) fn new(world: World, stores: Vec<Memory>, keeps_log: bool) -> Self {
-        let book = Book { log: keeps_log.then(Vec::new), ..Book::default() };
-        Self { world, stores: Arc::new(stores), book: Arc::new(Mutex::new(book)) }
+        let ledger = Ledger { log: keeps_log.then(Vec::new), ..Ledger::default() };
+        Self { world, stores: Arc::new(stores), ledger: Arc::new(Mutex::new(ledger)) }
     }
 
     /// Writes into the log, if there is one.
     pub(super) fn note(&self, line: impl FnOnce() -> String) {
         let passed = self.world.passed();
-        if let Some(log) = self.book().log.as_mut() {
+        if let Some(log) = self.ledger().log.as_mut() {
             log.push(format!("{:>12.6}  {}", passed.as_secs_f64(), line()));
         }
     }
@@ -90,23 +90,23 @@ impl Referee {
     /// Something happened that must never happen. The first such thing is what counts.
     pub(super) fn object(&self, sentence: String) {
         self.note(|| format!("VIOLATION: {sentence}"));
-        self.book().violation.get_or_insert(sentence);
+        self.ledger().violation.get_or_insert(sentence);
     }
 
     pub(super) fn violation(&self) -> Option<String> {
-        self.book().violation.clone()
+        self.ledger().violation.clone()
     }
 
     pub(super) fn tally(&self, change: impl FnOnce(&mut Tallied)) {
-        change(&mut self.book().tally);
+        change(&mut self.ledger().tally);
     }
 
     pub(super) fn tallied(&self) -> Tallied {
-        self.book().tally
+        self.ledger().tally
     }
 
     pub(super) fn take_log(&self) -> Vec<String> {
-        self.book().log.take().unwrap_or_default()
+        self.ledger().log.take().unwrap_or_default()
     }
 
     /// Somebody was granted a lock; the number says who, from now on.
@@ -116,18 +116,18 @@ impl Referee {
         let key = key.clone();
         let exclusive = take == of;
         let who = who.clone();
-        let mut book = self.book();
-        book.tally.grants += 1;
-        let record = book.keys.entry(key.clone()).or_default();
+        let mut ledger = self.ledger();
+        ledger.tally.grants += 1;
+        let record = ledger.keys.entry(key.clone()).or_default();
         let last = if exclusive { record.last } else { record.last_exclusive };
         record.last = record.last.max(token);
         if exclusive {
             record.last_exclusive = token;
         }
-        book.made += 1;
-        let number = book.made;
-        book.believers.insert(number, believer);
-        drop(book);
+        ledger.made += 1;
+        let number = ledger.made;
+        ledger.believers.insert(number, believer);
+        drop(ledger);
         // Semaphores are served in order, but answers may overtake each other.
         if token <= last && (exclusive || of > 1_000_000) {
             self.object(format!("{who} was granted {key} with the token {token} after {last}"));
@@ -138,36 +138,36 @@ impl Referee {
 
     /// Its work has begun, and must have ended when its ticket is given back.
     pub(super) fn begin_work(&self, number: u64) {
-        if let Some(believer) = self.book().believers.get_mut(&number) {
+        if let Some(believer) = self.ledger().believers.get_mut(&number) {
             believer.works = true;
         }
     }
 
     /// It now takes less.
     pub(super) fn shrink(&self, number: u64, take: u32) {
-        if let Some(believer) = self.book().believers.get_mut(&number) {
+        if let Some(believer) = self.ledger().believers.get_mut(&number) {
             believer.take = take;
         }
     }
 
     /// It is over: given back, or lost.
     pub(super) fn end(&self, number: u64) {
-        let believer = self.book().believers.remove(&number);
+        let believer = self.ledger().believers.remove(&number);
         let Some(believer) = believer else { return };
         if believer.view.check().is_ok() {
             return;
         }
         self.tally(|tally| tally.losses += 1);
-        let mut book = self.book();
-        let record = book.keys.entry(believer.key).or_default();
+        let mut ledger = self.ledger();
+        let record = ledger.keys.entry(believer.key).or_default();
         record.lost.push((believer.who, believer.view));
     }
 
     /// Looks at everyone who may believe to hold this key, at this moment.
     pub(super) fn look(&self, key: &str) {
         let believers: Vec<_> = {
-            let book = self.book();
-            let of_key = book.believers.values().filter(|believer| believer.key == key);
+            let ledger = self.ledger();
+            let of_key = ledger.believers.values().filter(|believer| believer.key == key);
             of_key.map(|b| (b.who.clone(), b.take, b.of, b.token, b.id, b.view.clone())).collect()
         };
         let mut sum = 0;
@@ -209,7 +209,7 @@ impl Referee {
 
     fn see_that_losses_stay(&self, key: &str) {
         let lost: Vec<_> =
-            self.book().keys.get(key).map(|record| record.lost.clone()).unwrap_or_default();
+            self.ledger().keys.get(key).map(|record| record.lost.clone()).unwrap_or_default();
         for (who, view) in lost {
             if view.check().is_ok() {
                 self.object(format!("{who} was told that {key} is lost, and believes again"));
@@ -220,15 +220,15 @@ impl Referee {
     /// A write reaches the guarded resource.
     pub(super) fn write(&self, who: &str, key: &str, token: u64, view: &dyn View) {
         let believes = view.check().is_ok();
-        let mut book = self.book();
-        let record = book.keys.entry(key.to_owned()).or_default();
+        let mut ledger = self.ledger();
+        let record = ledger.keys.entry(key.to_owned()).or_default();
         let fence = record.fence;
         record.fence = fence.max(token);
         if token >= fence {
             return;
         }
-        book.tally.refused += 1;
-        drop(book);
+        ledger.tally.refused += 1;
+        drop(ledger);
         self.note(|| {
             format!("the write of {who} to {key} with {token} is refused: {fence} came before")
         });
@@ -243,13 +243,13 @@ impl Referee {
     pub(super) fn overhear(&self, who: &str, asked: Asked<'_>) {
         self.count_question(who, asked);
         let Some(id) = asked.id() else { return };
-        let mut book = self.book();
-        let works = book.believers.values().any(|believer| believer.works && believer.id == id);
-        let has_left = book.left.contains(&id);
+        let mut ledger = self.ledger();
+        let works = ledger.believers.values().any(|believer| believer.works && believer.id == id);
+        let has_left = ledger.left.contains(&id);
         if asked.verb == Verb::Leave {
-            book.left.insert(id);
+            ledger.left.insert(id);
         }
-        drop(book);
+        drop(ledger);
         if asked.verb == Verb::Renew && has_left {
             self.object(format!("{who} renews a ticket that it has given back"));
         }
@@ -260,11 +260,11 @@ impl Referee {
 
     fn count_question(&self, who: &str, asked: Asked<'_>) {
         let moment = self.world.passed();
-        let mut book = self.book();
-        book.questions = if book.moment == moment { book.questions + 1 } else { 0 };
-        book.moment = moment;
-        let questions = book.questions;
-        drop(book);
+        let mut ledger = self.ledger();
+        ledger.questions = if ledger.moment == moment { ledger.questions + 1 } else { 0 };
+        ledger.moment = moment;
+        let questions = ledger.questions;
+        drop(ledger);
         assert!(
             questions < QUESTIONS_PER_MOMENT_MAX,
             "{who} asks for ever, and time does not go on: {asked:?} (seed {})",
@@ -298,7 +298,7 @@ impl Referee {
         }
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

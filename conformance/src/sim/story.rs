@@ -10,7 +10,7 @@ use tenure_core::{Host, Locks, Memory};
 use super::plan::Plan;
 use super::program::{Player, Program};
 use super::referee::{Referee, Tallied};
-use super::trouble::{Ways, trouble};
+use super::trouble::{Target, trouble};
 use super::{SimHost, World};
 use crate::fault::{Distant, Network, Spied};
 use crate::sim::holder::Holder;
@@ -105,7 +105,7 @@ async fn tell(world: World, plan: Arc<Plan>, tale: Tale) -> Ending {
     let stores = nodes.iter().map(|node| node.memory.clone()).collect();
     let referee = Referee::new(world.clone(), stores, tale.keeps_log);
     referee.note(|| plan.to_string());
-    let mut ways = Vec::new();
+    let mut targets = Vec::new();
     let mut programs = Vec::new();
     for number in 0..plan.clients {
         let host = world.process();
@@ -129,9 +129,9 @@ async fn tell(world: World, plan: Arc<Plan>, tale: Tale) -> Ending {
                 plan: plan.clone(),
             });
         }
-        ways.push(Ways { name, host, networks, dead: false });
+        targets.push(Target { name, host, networks, dead: false });
     }
-    let stage = Stage { world, plan, referee, nodes, ways };
+    let stage = Stage { world, plan, referee, nodes, targets };
     stage.play(programs).await
 }
 
@@ -141,7 +141,7 @@ struct Stage {
     plan: Arc<Plan>,
     referee: Referee,
     nodes: Vec<Node>,
-    ways: Vec<Ways>,
+    targets: Vec<Target>,
 }
 
 impl Stage {
@@ -154,7 +154,8 @@ impl Stage {
         }
         if let Some(time) = self.plan.trouble {
             let memories: Vec<_> = self.nodes.iter().map(|node| node.memory.clone()).collect();
-            trouble(&self.world, &self.referee, &self.plan, &mut self.ways, &memories, time).await;
+            trouble(&self.world, &self.referee, &self.plan, &mut self.targets, &memories, time)
+                .await;
         }
         self.referee.note(|| "the trouble is over".to_owned());
         self.finish(|| started.iter().all(|(_, host, done)| done.is_set() || self.is_dead(host)))
@@ -169,7 +170,7 @@ impl Stage {
     }
 
     fn is_dead(&self, host: &Arc<SimHost>) -> bool {
-        self.ways.iter().any(|ways| ways.dead && Arc::ptr_eq(&ways.host, host))
+        self.targets.iter().any(|target| target.dead && Arc::ptr_eq(&target.host, host))
     }
 
     /// Waits until the programs are done, far longer than they may take.

@@ -12,7 +12,7 @@ use super::{SimHost, World};
 use crate::fault::{Network, Weather};
 
 /// A client as trouble sees it.
-pub(super) struct Ways {
+pub(super) struct Target {
     pub(super) name: String,
     pub(super) host: Arc<SimHost>,
     /// To each store.
@@ -26,15 +26,15 @@ pub(super) async fn trouble(
     world: &World,
     referee: &Referee,
     plan: &Plan,
-    ways: &mut [Ways],
+    targets: &mut [Target],
     stores: &[Memory],
     time: Duration,
 ) {
     let end = world.passed() + time;
     while world.passed() < end && referee.violation().is_none() {
         world.store().sleep(part(world, plan.ttl)).await;
-        let whom = pick(world, ways.len());
-        let troubled = Troubled { world, referee, plan, client: &mut ways[whom] };
+        let whom = pick(world, targets.len());
+        let troubled = Troubled { world, referee, plan, client: &mut targets[whom] };
         match world.random() % 16 {
             0..=3 => troubled.pause(),
             4 | 5 => troubled.let_machine_sleep(),
@@ -46,7 +46,7 @@ pub(super) async fn trouble(
             _ => troubled.die(),
         }
     }
-    for client in ways.iter() {
+    for client in targets.iter() {
         client.host.resume();
         for network in &client.networks {
             network.set(plan.fair());
@@ -59,7 +59,7 @@ struct Troubled<'a> {
     world: &'a World,
     referee: &'a Referee,
     plan: &'a Plan,
-    client: &'a mut Ways,
+    client: &'a mut Target,
 }
 
 impl Troubled<'_> {
@@ -126,7 +126,7 @@ impl Troubled<'_> {
         }
     }
 
-    /// All ways of the only store, or those of a few: most of a quorum's can always be reached.
+    /// The networks to the only store, or to a few: most of a quorum's can always be reached.
     fn some_networks(&self) -> Vec<Network> {
         let all = &self.client.networks;
         let few = if all.len() == 1 { 1 } else { (all.len() - 1) / 2 };

@@ -13,13 +13,11 @@ use std::time::Duration;
 use tenure_core::Boxed;
 
 use super::chance::Chance;
-use super::host::{Process, SimHost};
+use super::process::Process;
 
 /// The store's own process: the first one of every world.
 pub const STORE: usize = 0;
 
-/// How far apart the clocks of two processes may be when they start.
-const OFFSET_NS_MAX: u64 = 10_000_000_000_000;
 /// More steps than this at one moment are a loop that never ends.
 const STEPS_PER_MOMENT_MAX: u32 = 1_000_000;
 
@@ -71,21 +69,6 @@ impl World {
         let ended = world.drive(story(world.clone()));
         world.end();
         ended
-    }
-
-    /// Another process, with clocks and tasks of its own.
-    pub fn process(&self) -> Arc<SimHost> {
-        let mut state = self.state();
-        let chance = state.chance.next();
-        state.processes.push(Process::ahead_by(chance % OFFSET_NS_MAX));
-        let process = state.processes.len() - 1;
-        drop(state);
-        Arc::new(SimHost { world: self.clone(), process })
-    }
-
-    /// The store's own process.
-    pub fn store(&self) -> Arc<SimHost> {
-        Arc::new(SimHost { world: self.clone(), process: STORE })
     }
 
     /// The seed that everything came from.

@@ -7,19 +7,10 @@ use futures_util::future::{Either, select};
 use tenure_core::{Host as _, Locks, Result, SHARE_OF_MAX, Share};
 
 use super::got::Got;
+use super::wish::Wish;
 use super::{Player, Program};
 use crate::sim::plan::Use;
 use crate::sim::trouble::part;
-
-/// How long a program is willing to wait.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Wish {
-    Try,
-    Within(Duration),
-    Ever,
-    /// As long as it takes, but the future is dropped after so long.
-    Dropped(Duration),
-}
 
 impl Program {
     pub(super) async fn ask(&self, key: &str, kind: Use, wish: Wish) -> Result<Option<Got>> {

@@ -5,10 +5,9 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use tenure_core::{Host as _, Kind};
 
-use super::holder_cases;
 use crate::fault::{Verb, Weather};
-use crate::sim::holder::Scene;
-use crate::sim::holder::scene::{KEY, TTL, Verdict, ensure};
+use crate::sim::holder::case::holder_cases;
+use crate::sim::holder::scene::{KEY, Scene, TTL, Verdict, ensure};
 
 holder_cases![
     a_released_lock_is_not_renewed_any_more,

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use super::holder_cases;
 use crate::fault::{Verb, Weather};
-use crate::sim::holder::Scene;
-use crate::sim::holder::scene::{KEY, TTL, Verdict, ensure};
+use crate::sim::holder::case::holder_cases;
+use crate::sim::holder::scene::{KEY, Scene, TTL, Verdict, ensure};
 
 holder_cases![
     a_holder_who_does_nothing_keeps_its_lock,

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use super::holder_cases;
 use crate::fault::{Verb, Weather};
-use crate::sim::holder::Scene;
-use crate::sim::holder::scene::{KEY, TTL, Verdict, ensure};
+use crate::sim::holder::case::holder_cases;
+use crate::sim::holder::scene::{KEY, Scene, TTL, Verdict, ensure};
 
 holder_cases![
     a_lost_wake_up_costs_no_more_than_a_heartbeat,
