@@ -1,0 +1,142 @@
+//! A template for engines: lines in a map of this process, written from the contract of [`Engine`] alone.
+//!
+//! [`Toy`] is one client, and [`ToyStore`] stands for the server. A real engine has a connection where this
+//! has a mutex, and a script or a transaction where this calls `table`; the rest stays.
+
+mod table;
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tenure_core::bell::Bells;
+use tenure_core::event::{Cursor, News, Scope};
+use tenure_core::{
+    Engine, Fencing, Host, Key, Leave, Left, Liveness, Patience, Place, Profile, Result, Sampler,
+    Standing, Tally, Ticket, Time, Wake, Window,
+};
+
+use table::{Rows, Table};
+
+/// How long an onlooker rests between two looks at the lines.
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
+
+/// The store that all clients share. It has a clock of its own: those of clients decide nothing.
+pub struct ToyStore {
+    table: Mutex<Table>,
+    bells: Bells,
+    host: Arc<dyn Host>,
+    opened: Time,
+    opened_us: u64,
+}
+
+/// One client of a store.
+pub struct Toy {
+    store: Arc<ToyStore>,
+    host: Arc<dyn Host>,
+    sampler: Sampler,
+}
+
+impl ToyStore {
+    /// An empty store that lives by the clock of this host.
+    pub fn on(host: Arc<dyn Host>) -> Arc<Self> {
+        let (opened, opened_us) = (host.now(), host.wall_us());
+        Arc::new(Self { table: Mutex::default(), bells: Bells::default(), host, opened, opened_us })
+    }
+
+    /// The wall clock makes the first number; from then on a clock counts that nobody can set.
+    fn now(&self) -> u64 {
+        self.opened_us + (self.host.now().boot_ns - self.opened.boot_ns) / 1000
+    }
+
+    fn table<T>(&self, act: impl FnOnce(&mut Table, u64) -> T) -> T {
+        // The time is read under the lock, so that it never goes back from one step to the next.
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        act(&mut table, self.now())
+    }
+}
+
+impl Toy {
+    /// Another client of this store; `host` is where its onlookers wait.
+    pub fn connect(store: &Arc<ToyStore>, host: Arc<dyn Host>) -> Self {
+        Self { store: store.clone(), host, sampler: Sampler::new(LOOK_PAUSE) }
+    }
+
+    fn step<T>(&self, key: &Key, act: impl FnOnce(&mut Rows, u64) -> T) -> T {
+        let step = |table: &mut Table, now| table.step(key, now, |rows| act(rows, now));
+        let (answer, changed) = self.store.table(step);
+        // The lock is released: whoever is woken may come back for it.
+        for id in changed {
+            self.store.bells.ring(id);
+        }
+        answer
+    }
+}
+
+impl Engine for Toy {
+    fn profile(&self) -> Profile {
+        let mut profile = Profile::new("toy", Liveness::Process);
+        profile.fair = true;
+        profile.push = true;
+        profile.fencing = Fencing::Volatile;
+        profile.survives.holder_pause = true;
+        profile.survives.clock_step = true;
+        profile.survives.full_memory = true;
+        profile.rounding = Duration::from_micros(1);
+        profile.answers_within = Duration::from_secs(1);
+        // No verb waits for a network. An engine with a socket leaves this false.
+        profile.quick = true;
+        profile
+    }
+
+    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+        self.step(&ticket.key, |rows, now| rows.join(ticket, patience, now))
+    }
+
+    async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
+        Ok(self.step(&ticket.key, |rows, now| rows.renew(ticket, now)))
+    }
+
+    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+        let left = self.step(&ticket.key, |rows, now| rows.leave(ticket.id, how, now));
+        // Its owner may listen, too: it was broken, or somebody else took it out.
+        self.store.bells.ring(ticket.id);
+        Ok(left)
+    }
+
+    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+        loop {
+            // Listen first, and look then: what happens between the two is heard.
+            let bell = self.store.bells.listen(ticket.id);
+            let mut rung = pin!(bell.rung());
+            rung.as_mut().enable();
+            match self.step(&ticket.key, |rows, now| rows.place(ticket.id, now)) {
+                None => return Ok(Wake::Look),
+                Some(place) if place.leaving => return Ok(Wake::Look),
+                Some(place) if place.standing != seen => return Ok(Wake::Served(place.number)),
+                Some(_) => rung.await,
+            }
+        }
+    }
+
+    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+        self.sampler.events(self, &*self.host, scope, after).await
+    }
+
+    async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
+        Ok(self.step(key, |rows, now| rows.list(now)))
+    }
+
+    async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
+        Ok(self.store.table(|table, now| table.keys(prefix, now)))
+    }
+
+    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
+        self.store.table(|table, now| match window {
+            None => table.next(key, by),
+            Some(window) => table.count(key, by, window, now),
+        })
+    }
+
+    async fn close(&self) {}
+}

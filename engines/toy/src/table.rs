@@ -1,0 +1,190 @@
+//! The toy's table: what a real store does in one atomic step for each verb. Time is an argument.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tenure_core::{
+    Key, LINE_TICKETS_MAX, Leave, Left, NUMBER_MAX, Patience, Place, Result, Share, Standing,
+    Tally, Ticket, TicketId, Window, refusal, served,
+};
+
+/// Everything that the store keeps. The clock is in microseconds since 1970.
+#[derive(Default)]
+pub(crate) struct Table {
+    lines: BTreeMap<Key, Rows>,
+    sequences: BTreeMap<Key, u64>,
+    /// The value of each windowed count, and when its window ends.
+    counts: BTreeMap<Key, (u64, u64)>,
+}
+
+/// The line of one key: its tickets by their numbers, which is the order in which they came.
+#[derive(Default)]
+pub(crate) struct Rows {
+    tickets: BTreeMap<u64, Row>,
+    /// The last number that was given, or the floor of a renewal above it.
+    last: u64,
+}
+
+struct Row {
+    ticket: Ticket,
+    ends: u64,
+    /// It was told to leave.
+    told: bool,
+}
+
+impl Table {
+    /// One step on one line. Also answers whose standing it changed: the engine rings for them.
+    pub(crate) fn step<T>(
+        &mut self,
+        key: &Key,
+        now: u64,
+        act: impl FnOnce(&mut Rows) -> T,
+    ) -> (T, Vec<TicketId>) {
+        let rows = self.lines.entry(key.clone()).or_default();
+        let before = rows.served();
+        rows.tickets.retain(|_, row| row.ends > now);
+        let answer = act(rows);
+        let after = rows.served();
+        // A line may be forgotten once the clock alone makes larger numbers than it ever had.
+        if rows.tickets.is_empty() && rows.last < now {
+            self.lines.remove(key);
+        }
+        let (gone, new) = (minus(&before, &after), minus(&after, &before));
+        (answer, [gone, new].concat())
+    }
+
+    pub(crate) fn keys(&mut self, prefix: &str, now: u64) -> Vec<Key> {
+        let lives = |rows: &Rows| rows.tickets.values().any(|row| row.ends > now);
+        let all = self.lines.iter().filter(|(key, rows)| {
+            // A prefix is text: neither a pattern nor a path.
+            key.as_str().starts_with(prefix) && lives(rows)
+        });
+        all.map(|(key, _)| key.clone()).collect()
+    }
+
+    pub(crate) fn next(&mut self, key: &Key, by: u64) -> Result<Tally> {
+        let last = self.sequences.get(key).copied().unwrap_or(0);
+        let value = refusal::checked_sum(key, last, by)?;
+        self.sequences.insert(key.clone(), value);
+        Ok(Tally { value, allowed: true, resets_in: None })
+    }
+
+    pub(crate) fn count(&mut self, key: &Key, by: u64, of: Window, now: u64) -> Result<Tally> {
+        self.counts.retain(|_, (_, ends)| *ends > now);
+        let fresh = (0, now.saturating_add(micros(of.per)));
+        let (value, ends) = self.counts.get(key).copied().unwrap_or(fresh);
+        let wanted = refusal::checked_sum(key, value, by)?;
+        let allowed = of.limit.is_none_or(|limit| wanted <= limit);
+        let value = if allowed { wanted } else { value };
+        // Who only looks opens no window.
+        if allowed && by > 0 {
+            self.counts.insert(key.clone(), (value, ends));
+        }
+        Ok(Tally { value, allowed, resets_in: Some(Duration::from_micros(ends - now)) })
+    }
+}
+
+impl Rows {
+    pub(crate) fn join(
+        &mut self,
+        ticket: &Ticket,
+        patience: Patience,
+        now: u64,
+    ) -> Result<Option<Place>> {
+        if let Some(row) = self.row(ticket.id) {
+            if row.ticket.owner != ticket.owner {
+                return Err(refusal::id_of_another(&ticket.key, ticket.id, &row.ticket.owner));
+            }
+            return Ok(self.renew(ticket, now));
+        }
+        let kept = self.tickets.values().next().map(|first| first.ticket.share.of());
+        if let Some(kept) = kept.filter(|kept| *kept != ticket.share.of()) {
+            return Err(refusal::other_capacity(&ticket.key, kept.into(), ticket.share));
+        }
+        let ahead = self.tickets.values().map(|row| u64::from(row.ticket.share.take())).sum();
+        if patience == Patience::NoWait && !served(ahead, ticket.share) {
+            return Ok(None);
+        }
+        if self.tickets.len() >= LINE_TICKETS_MAX {
+            return Err(refusal::line_is_full(&ticket.key));
+        }
+        let number = (self.last + 1).max(now).max(ticket.floor);
+        if number > NUMBER_MAX {
+            return Err(refusal::no_numbers_left(&ticket.key, number));
+        }
+        self.last = number;
+        let ends = now.saturating_add(micros(ticket.ttl));
+        self.tickets.insert(number, Row { ticket: ticket.clone(), ends, told: false });
+        Ok(self.place(ticket.id, now))
+    }
+
+    pub(crate) fn renew(&mut self, ticket: &Ticket, now: u64) -> Option<Place> {
+        let row = self.tickets.values_mut().find(|row| row.ticket.id == ticket.id)?;
+        if !row.told {
+            row.ends = row.ends.max(now.saturating_add(micros(ticket.ttl)));
+            row.ticket.note = ticket.note.clone();
+            let (kept, asked) = (row.ticket.share, ticket.share.take());
+            row.ticket.share = Share::new(asked.min(kept.take()), kept.of()).unwrap_or(kept);
+            self.last = self.last.max(ticket.floor.min(NUMBER_MAX));
+        }
+        self.place(ticket.id, now)
+    }
+
+    pub(crate) fn leave(&mut self, id: TicketId, how: Leave, now: u64) -> Left {
+        let Some(place) = self.place(id, now) else { return Left::Absent };
+        if how == Leave::Soon && place.standing == Standing::Holding {
+            let told = self.tickets.get_mut(&place.number).map(|row| row.told = true);
+            return told.map_or(Left::Absent, |()| Left::Told);
+        }
+        self.tickets.remove(&place.number);
+        match place.standing {
+            Standing::Holding => Left::Holding,
+            Standing::Waiting => Left::Waiting,
+        }
+    }
+
+    pub(crate) fn place(&self, id: TicketId, now: u64) -> Option<Place> {
+        self.list(now).into_iter().find(|(ticket, _)| ticket.id == id).map(|(_, place)| place)
+    }
+
+    /// The one rule, from the front of the line to its back.
+    pub(crate) fn list(&self, now: u64) -> Vec<(Ticket, Place)> {
+        let left = |ends: u64| Duration::from_micros(ends.saturating_sub(now));
+        let (mut ahead, mut first_end) = (0, u64::MAX);
+        let place = |(number, row): (&u64, &Row)| {
+            let holding = served(ahead, row.ticket.share);
+            if holding {
+                first_end = first_end.min(row.ends);
+            }
+            let place = Place {
+                number: *number,
+                standing: if holding { Standing::Holding } else { Standing::Waiting },
+                ahead,
+                life: Some(left(row.ends)),
+                look: (!holding).then(|| left(first_end)),
+                leaving: row.told,
+            };
+            ahead += u64::from(row.ticket.share.take());
+            (row.ticket.clone(), place)
+        };
+        self.tickets.iter().map(place).collect()
+    }
+
+    fn row(&self, id: TicketId) -> Option<&Row> {
+        self.tickets.values().find(|row| row.ticket.id == id)
+    }
+
+    fn served(&self) -> Vec<TicketId> {
+        let line = self.list(0).into_iter();
+        let holds = |place: &Place| place.standing == Standing::Holding;
+        line.filter(|(_, place)| holds(place)).map(|(ticket, _)| ticket.id).collect()
+    }
+}
+
+fn minus(some: &[TicketId], others: &[TicketId]) -> Vec<TicketId> {
+    some.iter().filter(|id| !others.contains(id)).copied().collect()
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}

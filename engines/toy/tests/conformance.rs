@@ -1,0 +1,35 @@
+//! The toy engine passes every case: in simulated time, where the order of things comes from a seed, and in real time.
+
+use std::future::ready;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_conformance::Arena;
+use tenure_conformance::sim::World;
+use tenure_core::{Error, PrivateThread};
+use tenure_toy::{Toy, ToyStore};
+
+mod simulated {
+    use super::*;
+
+    async fn arena(world: World) -> Arena {
+        let (store, host) = (ToyStore::on(world.store()), world.process());
+        let client = host.clone();
+        let open = move || ready(Ok::<_, Error>(Toy::connect(&store, client.clone())));
+        Arena::on(host, Duration::from_secs(9), open)
+    }
+
+    tenure_conformance::suite!(simulated: arena);
+}
+
+mod real {
+    use super::*;
+
+    async fn arena() -> Arena {
+        let host = Arc::new(PrivateThread::for_timers());
+        let store = ToyStore::on(host.clone());
+        Arena::new(move || ready(Ok::<_, Error>(Toy::connect(&store, host.clone()))))
+    }
+
+    tenure_conformance::suite!(arena);
+}
