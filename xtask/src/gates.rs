@@ -122,7 +122,7 @@ fn package() -> Result<String> {
 
 /// Every server is required: a test that is skipped for want of one would pass unseen.
 fn test(tally: &mut Option<Tally>) -> Result<String> {
-    let outcome = testing::run(&[], &[("TENURE_REQUIRE", "all")]);
+    let outcome = testing::run(&[("TENURE_REQUIRE", "all")]);
     let (passed, counted) = match outcome {
         Ok(outcome) => (outcome.passed, outcome.tally),
         Err(sentence) => {

@@ -23,7 +23,8 @@ The developer's commands of Tenure: `cargo xtask COMMAND`.
 
   servers              lists the real servers that the tests know, and how each is found
   servers run COMMAND  starts them, runs a command that finds them, and stops them
-  test [ARGUMENTS]     starts the servers and runs every test; arguments go to `cargo test`
+  test [ARGUMENTS]     starts the servers and runs every test, many side by side; with arguments it is
+                       one `cargo test` that gets them
   bench [NAME…]        measures everything, or what is named, beside the floor and a peer
   sim [ARGUMENTS]      runs the simulation: `--seeds 1000000`, or `--seed N` to see one again
   tidy                 checks what compilers do not: pages, comments, manifests, left-overs
@@ -64,7 +65,7 @@ fn obey(arguments: &[String]) -> process::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         ["servers", "run", program, rest @ ..] => servers::run(program, rest),
-        ["test", rest @ ..] => testing::command(rest),
+        ["test", rest @ ..] => Ok(testing::command(rest)),
         ["bench", rest @ ..] => {
             let bench = ["run", "--release", "--package", "tenure-bench", "--"];
             run(cargo(bench).args(rest)).map(|()| ExitCode::SUCCESS)

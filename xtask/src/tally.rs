@@ -44,6 +44,12 @@ impl Tally {
         }
     }
 
+    /// A program ended badly, and said of no test that it failed: it died, or could not be run.
+    pub(crate) fn hear_of_death(&mut self, program: &str) {
+        self.failed += 1;
+        self.failures.push(format!("{program} did not end well, and did not say why"));
+    }
+
     /// What the runner said of the last tests that ran; of the failures, if there were any.
     pub(crate) fn closing(&self) -> String {
         if self.failures.is_empty() { self.last.clone() } else { self.failures.join("\n") }

@@ -1,14 +1,16 @@
-//! The tests are one run of `cargo test`, with every server that they need.
+//! The tests run as programs side by side, with every server that they need.
 
-use std::io::{BufRead as _, BufReader, Read, Write as _};
+mod crowd;
+mod program;
+mod schedule;
+
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{ExitCode, Stdio};
 
 use crate::process::{Result, cargo, not_started};
 use crate::servers;
 use crate::tally::Tally;
-
-/// Most tests wait for a lease, a process or a server: more of them than cores run side by side.
-const THREADS: (&str, &str) = ("RUST_TEST_THREADS", "6");
+use crowd::Ended;
 
 /// What came of a run.
 pub(crate) struct Outcome {
@@ -17,53 +19,130 @@ pub(crate) struct Outcome {
 }
 
 /// `cargo xtask test`: whatever happened, the tally is the last line.
-pub(crate) fn command(arguments: &[&str]) -> Result<ExitCode> {
-    let outcome = run(arguments, &[])?;
+pub(crate) fn command(arguments: &[&str]) -> ExitCode {
+    let outcome = if arguments.is_empty() { run(&[]) } else { run_some(arguments) };
+    let outcome = outcome.unwrap_or_else(|sentence| {
+        println!("{sentence}");
+        Outcome { passed: false, tally: Tally::of_a_run_that_never_began() }
+    });
     println!("{}", outcome.tally);
-    Ok(if outcome.passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    if outcome.passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Starts the servers, runs the tests with the given environment, and stops the servers.
-pub(crate) fn run(arguments: &[&str], environment: &[(&str, &str)]) -> Result<Outcome> {
+/// One run of `cargo test` with these arguments, which says everything while it happens.
+fn run_some(arguments: &[&str]) -> Result<Outcome> {
     let servers = servers::prepare()?;
-    let mut command = cargo(["test", "--workspace", "--all-features", "--no-fail-fast"]);
-    if std::env::var_os(THREADS.0).is_none() {
-        command.env(THREADS.0, THREADS.1);
-    }
-    command
-        .args(arguments)
-        .envs(environment.iter().copied())
-        .envs(servers.addresses())
-        .stdout(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| not_started(&command, &error))?;
+    let mut call = cargo(["test", "--no-fail-fast"]);
+    call.args(program::EVERYTHING).args(arguments).envs(servers.addresses());
+    schedule::set_threads(&mut call, schedule::THREADS);
+    let mut child =
+        call.stdout(Stdio::piped()).spawn().map_err(|error| not_started(&call, &error))?;
     let output = child.stdout.take().expect("the output was asked for as a pipe");
-    let mut tally = pass_on(output);
+    let mut tests = Tests::default();
+    for line in BufReader::new(output).split(b'\n').map_while(std::result::Result::ok) {
+        tests.tally.hear(&String::from_utf8_lossy(&line));
+        print(&[&line[..], b"\n"].concat());
+    }
     let status = child.wait().map_err(|error| format!("`cargo test` was lost: {error}."))?;
-    drop(servers);
-
-    let mut passed = status.success();
-    if !passed && tally.failed == 0 {
-        println!("The tests did not build, or a test program died: this counts as one failure.");
-        tally.failed = 1;
-    }
-    if passed && tally.passed == 0 && arguments.is_empty() {
-        println!("No test ran, and there are tests: this counts as one failure.");
-        tally.failed = 1;
-        passed = false;
-    }
-    Ok(Outcome { passed, tally })
+    tests.close("cargo test", status.success(), 0);
+    Ok(Outcome { passed: !tests.failed, tally: tests.tally })
 }
 
-/// Prints what the runner says while it says it, and counts along.
-fn pass_on(output: impl Read) -> Tally {
-    let mut tally = Tally::default();
-    let mut output = BufReader::new(output);
-    let mut line = Vec::new();
-    while output.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
-        tally.hear(&String::from_utf8_lossy(&line));
-        // A reader who has gone away is no reason to stop testing.
-        let _ = std::io::stdout().write_all(&line);
-        line.clear();
+/// Builds every test, starts the servers, runs all tests with the given environment, and stops the servers.
+pub(crate) fn run(environment: &[(&str, &str)]) -> Result<Outcome> {
+    let programs = program::build_all()?;
+    let servers = servers::prepare()?;
+    let mut tests = Tests::default();
+    for mut phase in schedule::phases(&programs) {
+        for job in &mut phase.jobs {
+            job.command.envs(environment.iter().copied()).envs(servers.addresses());
+        }
+        crowd::run(phase.jobs, phase.at_once, |ended| {
+            tests.hear(&ended);
+            let took = ended.took.as_secs_f64();
+            print(format!("     Running {} ({took:.1} s)\n", ended.name).as_bytes());
+            print(&ended.output);
+        });
     }
-    tally
+    drop(servers);
+    Ok(tests.end())
+}
+
+/// What the programs of a run have said so far.
+#[derive(Default)]
+struct Tests {
+    tally: Tally,
+    failed: bool,
+}
+
+impl Tests {
+    /// Counts what a program said.
+    fn hear(&mut self, ended: &Ended) {
+        let before = self.tally.failed;
+        for line in String::from_utf8_lossy(&ended.output).lines() {
+            self.tally.hear(line);
+        }
+        self.close(&ended.name, ended.passed, before);
+    }
+
+    /// A program has ended; so many tests had failed before it began.
+    fn close(&mut self, name: &str, passed: bool, before: u64) {
+        if !passed && self.tally.failed == before {
+            self.tally.hear_of_death(name);
+        }
+        self.failed |= !passed;
+    }
+
+    fn end(mut self) -> Outcome {
+        if self.tally.passed == 0 && !self.failed {
+            println!("No test ran, and there are tests: this counts as one failure.");
+            self.tally.failed = 1;
+            self.failed = true;
+        }
+        Outcome { passed: !self.failed, tally: self.tally }
+    }
+}
+
+fn print(bytes: &[u8]) {
+    // A reader who has gone away is no reason to stop testing.
+    let _gone = std::io::stdout().write_all(bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Ended, Tests};
+
+    fn ended(output: &str, passed: bool) -> Ended {
+        let (name, took) = ("a/tests/b.rs".into(), Duration::from_secs(1));
+        Ended { name, took, output: output.into(), passed }
+    }
+
+    #[test]
+    fn what_programs_say_is_counted() {
+        let mut tests = Tests::default();
+        tests.hear(&ended("test result: ok. 2 passed; 0 failed; 1 ignored\n", true));
+        tests.hear(&ended("test result: FAILED. 1 passed; 3 failed; 0 ignored\n", false));
+        let outcome = tests.end();
+        assert_eq!(outcome.tally.to_string(), "3 passed, 3 failed, 1 skipped");
+        assert!(!outcome.passed);
+    }
+
+    #[test]
+    fn a_program_that_dies_is_one_failure_and_is_named() {
+        let mut tests = Tests::default();
+        tests.hear(&ended("test result: ok. 2 passed; 0 failed; 0 ignored\n", true));
+        tests.hear(&ended("running 7 tests\n", false));
+        let outcome = tests.end();
+        assert_eq!(outcome.tally.to_string(), "2 passed, 1 failed, 0 skipped");
+        assert_eq!(outcome.tally.closing(), "a/tests/b.rs did not end well, and did not say why");
+    }
+
+    #[test]
+    fn a_run_without_any_test_has_failed() {
+        let outcome = Tests::default().end();
+        assert!(!outcome.passed);
+        assert_eq!(outcome.tally.to_string(), "0 passed, 1 failed, 0 skipped");
+    }
 }

@@ -1,0 +1,81 @@
+//! A test program is what cargo built from one target's tests, with the place and the environment that it expects.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::process::{Result, cargo, read};
+
+/// What is tested: everything, with every feature. The build and the doc tests must agree on it, or the
+/// second would build the first's crates again.
+pub(crate) const EVERYTHING: [&str; 2] = ["--workspace", "--all-features"];
+
+/// One test program.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Program {
+    /// The source that it was built from, as seen from the root of the workspace.
+    pub source: String,
+    executable: PathBuf,
+    /// The folder of its package, where it runs.
+    folder: PathBuf,
+}
+
+/// Builds every test program, and says where each is.
+pub(crate) fn build_all() -> Result<Vec<Program>> {
+    let mut call = cargo(["test", "--no-run", "--message-format=json-render-diagnostics"]);
+    let messages = read(call.args(EVERYTHING))?;
+    let root = std::env::current_dir().map_err(|error| format!("There is no root: {error}."))?;
+    Ok(messages.lines().filter_map(|line| Program::of(line, &root)).collect())
+}
+
+impl Program {
+    /// A program that was never built.
+    #[cfg(test)]
+    pub(crate) fn at(source: &str, folder: &Path) -> Self {
+        Self { source: source.into(), executable: folder.join("program"), folder: folder.into() }
+    }
+
+    /// The program that this message of cargo is about, if it is about one.
+    fn of(message: &str, root: &Path) -> Option<Self> {
+        let message: Value = serde_json::from_str(message).ok()?;
+        if message["profile"]["test"] != true {
+            return None;
+        }
+        let source = Path::new(message["target"]["src_path"].as_str()?);
+        let folder = Path::new(message["manifest_path"].as_str()?).parent()?;
+        Some(Self {
+            source: source.strip_prefix(root).unwrap_or(source).display().to_string(),
+            executable: message["executable"].as_str()?.into(),
+            folder: folder.into(),
+        })
+    }
+
+    /// Runs it as `cargo test` would: in its package's folder, which a variable names, too.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(&self.executable);
+        command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
+        command.stdin(Stdio::null());
+        command
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Path, Program};
+
+    fn of(line: &str) -> Option<String> {
+        Program::of(line, Path::new("/w")).map(|program| program.source)
+    }
+
+    #[test]
+    fn only_test_programs_are_taken_from_what_cargo_says() {
+        let artifact = r#"{"reason":"compiler-artifact","manifest_path":"/w/a/Cargo.toml","target":{"kind":["test"],"src_path":"/w/a/tests/b.rs"},
+            "profile":{"test":true},"executable":"/w/target/debug/deps/b-1"}"#;
+        assert_eq!(of(artifact).as_deref(), Some("a/tests/b.rs"));
+        assert_eq!(of(&artifact.replace("true", "false")), None, "an example is no test");
+        assert_eq!(of(&artifact.replace(r#""/w/target/debug/deps/b-1""#, "null")), None);
+        assert_eq!(of(r#"{"reason":"build-finished","success":true}"#), None);
+        assert_eq!(of("warning: this is no message"), None);
+    }
+}
