@@ -1,6 +1,6 @@
-//! The verbs of a wrapper that carries all of them in one way, which it tells in `carry`.
+//! A macro that writes the verbs of a wrapper which treats all of them alike.
 
-/// Writes the verbs of a wrapper that carries all of them in one way, which it tells in `carry`.
+/// Writes the verbs of a wrapper that treats all of them alike: each goes through its `carry`.
 macro_rules! carries_every_verb {
     ($wrapper:ident) => {
         impl<E: Engine> Engine for $wrapper<E> {

@@ -154,7 +154,7 @@ impl<E: Engine> Sent<E> {
         }));
     }
 
-    /// One way of a message: whether it arrives.
+    /// A message, in one direction: whether it arrives.
     async fn passes(&self, lost_per_mille: u32) -> bool {
         let weather = self.weather();
         let lost = happens(self.store.random(), lost_per_mille);

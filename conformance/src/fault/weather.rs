@@ -41,7 +41,7 @@ impl Weather {
     pub const DEAF: Self = Self { lost_replies: 1000, ..Self::STILL };
 }
 
-/// The way from one client to one store. Clones are the same way.
+/// The network between one client and one store. Clones are the same network.
 #[derive(Clone)]
 pub struct Network(Arc<Mutex<Air>>);
 

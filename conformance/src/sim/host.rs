@@ -12,7 +12,7 @@ use super::process::Process;
 use super::world::{STORE, Task, World};
 
 /// When every simulated wall clock starts: some day in 2023, in microseconds since 1970.
-const EPOCH_US: u64 = 1_700_000_000_000_000;
+const WALL_BEGIN_US: u64 = 1_700_000_000_000_000;
 
 /// How far apart the clocks of two processes may be when they start.
 const OFFSET_NS_MAX: u64 = 10_000_000_000_000;
@@ -113,7 +113,7 @@ impl Clock for SimHost {
 
     fn wall_us(&self) -> u64 {
         let state = self.world.state();
-        let wall_us = EPOCH_US + state.passed_ns / 1000;
+        let wall_us = WALL_BEGIN_US + state.passed_ns / 1000;
         wall_us.saturating_add_signed(state.processes[self.process].wall_us)
     }
 }

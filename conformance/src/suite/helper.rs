@@ -92,8 +92,8 @@ fn count(locks: &Locks, key: &str, times: u32, file: &str) {
 /// The parent's end of a helper, which is killed when this is dropped.
 pub struct Helper {
     child: Child,
-    ears: Receiver<String>,
-    mouth: ChildStdin,
+    answers: Receiver<String>,
+    input: ChildStdin,
 }
 
 impl Helper {
@@ -108,8 +108,8 @@ impl Helper {
             .spawn()
             .expect("this program can be started again");
         let output = child.stdout.take().expect("the output was asked for as a pipe");
-        let mouth = child.stdin.take().expect("the input was asked for as a pipe");
-        let (heard, ears) = channel();
+        let input = child.stdin.take().expect("the input was asked for as a pipe");
+        let (heard, answers) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(std::result::Result::ok) {
                 if let Some((_, said)) = line.split_once(MARK)
@@ -119,20 +119,20 @@ impl Helper {
                 }
             }
         });
-        let helper = Self { child, ears, mouth };
+        let helper = Self { child, answers, input };
         assert_eq!(helper.hear(), "ready");
         helper
     }
 
     /// Says a line to it.
     pub fn tell(&mut self, line: &str) {
-        writeln!(self.mouth, "{line}").expect("the helper listens");
-        self.mouth.flush().expect("the helper listens");
+        writeln!(self.input, "{line}").expect("the helper listens");
+        self.input.flush().expect("the helper listens");
     }
 
     /// Waits for its next line.
     pub fn hear(&self) -> String {
-        self.ears.recv_timeout(PATIENCE).expect("the helper answers")
+        self.answers.recv_timeout(PATIENCE).expect("the helper answers")
     }
 
     /// Waits for it to say which number it holds.

@@ -26,7 +26,7 @@ pub(super) enum End {
 }
 
 impl Connection {
-    /// A client was accepted, and there is no way to the server yet.
+    /// A client was accepted, and there is no connection to the server yet.
     pub(super) fn from_client(client: TcpStream, protocol: Protocol) -> Self {
         let conversation = Conversation::new(protocol);
         Self { client: Arc::new(client), server: None, queues: Both::default(), conversation }

@@ -19,7 +19,7 @@ pub(super) struct Condition {
     pub(super) hole: bool,
 }
 
-/// Something on its way.
+/// Something that waits.
 struct Parcel {
     load: Load,
     came: Instant,

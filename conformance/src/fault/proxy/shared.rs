@@ -108,7 +108,7 @@ impl Shared {
         Some(id)
     }
 
-    /// The client's end, as soon as the way to the server is open. `None`: it has ended.
+    /// The client's end, as soon as requests may pass. `None`: it has ended.
     pub(super) fn open(&self, id: u64) -> Option<Arc<TcpStream>> {
         let mut state = self.state();
         loop {
