@@ -8,7 +8,6 @@ use tenure::Locks;
 
 use crate::bell::Bell;
 use crate::claim::{Claim, Held, Share};
-use crate::duration;
 use crate::failure::{BUSY, Failure, UNREACHABLE, say};
 use crate::look_up;
 use crate::nested;
@@ -17,6 +16,7 @@ use crate::run::open;
 use crate::screen::quoted;
 use crate::store::Address;
 use crate::supervise::{End, OnLost, Work, supervise};
+use tenure_kit::duration;
 
 /// Between two campaigns while the store does not answer.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);

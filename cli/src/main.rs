@@ -11,7 +11,6 @@ mod break_ticket;
 mod child;
 mod claim;
 mod count;
-mod duration;
 mod failure;
 mod family;
 mod json;

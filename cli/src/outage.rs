@@ -4,10 +4,10 @@ use std::future::pending;
 use std::time::{Duration, Instant};
 
 use crate::bell::Bell;
-use crate::duration::brief;
 use crate::failure::{Failure, UNREACHABLE, say};
 use crate::screen::Screen;
 use crate::waiting::LONG;
+use tenure_kit::duration::brief;
 
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);

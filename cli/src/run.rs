@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use crate::bell::Bell;
 use crate::claim::{Claim, Share};
-use crate::duration::{self, brief};
 use crate::failure::{Failure, LOST, say};
 use crate::look_up;
 use crate::nested;
@@ -13,6 +12,7 @@ use crate::outage::Patience;
 use crate::screen::quoted;
 use crate::store::{self, Address, Opened};
 use crate::supervise::{End, OnLost, Work, supervise};
+use tenure_kit::duration::{self, brief};
 
 /// Runs a command under a lock, and exits as the command does.
 ///

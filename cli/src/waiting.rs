@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use tenure::{Locks, Place, Result, Standing, Ticket};
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::duration::brief;
 use crate::failure::say;
 use crate::screen::{Screen, printable, quoted};
 use crate::table::cut;
+use tenure_kit::duration::brief;
 
 /// Nobody wants to read about a shorter wait.
 const FIRST_LOOK: Duration = Duration::from_millis(200);

@@ -1,4 +1,4 @@
-//! A duration as people write it: `30s`, `1h30m`, `250ms`, `1d`.
+//! A duration as people write it: `30s`, `1h30m`, `250ms`, `1d`. URLs and the command line read it alike.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ const UNITS: [(&str, u64); 5] =
     [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
 /// Reads a duration. Whole numbers only, each with its unit.
-pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+pub fn parse(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is no duration: write it like 30s, 5m, 1h30m, 250ms or 1d");
     let mut rest = text;
     let mut total_ms: u64 = 0;
@@ -32,7 +32,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
 }
 
 /// The same, and a bare number is one of seconds, with a point if it must be: as `flock` and `timeout` have it.
-pub(crate) fn or_seconds(text: &str) -> Result<Duration, String> {
+pub fn or_seconds(text: &str) -> Result<Duration, String> {
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     match text.parse().map(Duration::try_from_secs_f64) {
         Ok(Ok(time)) if is_number => Ok(time),
@@ -41,7 +41,7 @@ pub(crate) fn or_seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// Writes a duration so that people see how long it is, to two places at most.
-pub(crate) fn brief(duration: Duration) -> String {
+pub fn brief(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {
         0 if duration.is_zero() => "0s".into(),

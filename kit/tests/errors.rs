@@ -1,0 +1,141 @@
+//! What is said of a URL that makes no sense, as a list that can be read.
+
+use std::time::Duration;
+
+use tenure_core::{Error, Kind};
+use tenure_kit::options::{Known, Value};
+use tenure_kit::url::Url;
+
+const OPTIONS: &[Known] = &[
+    Known::new("timeout", "TIME", "How long an answer may take"),
+    Known::new("acks", "N", "How many replicas must agree"),
+    Known::new("tls", "on|off", "Whether the connection is encrypted"),
+    Known::new("young", "trust|refuse", "What a young server is worth"),
+    Known::file("ca", "Whom to trust"),
+];
+
+fn servers(url: &str) -> Error {
+    Url::parse(url).and_then(|url| url.servers(1)).map(drop).unwrap_err()
+}
+
+fn path(url: &str) -> Error {
+    Url::parse(url).and_then(|url| url.path()).unwrap_err()
+}
+
+fn option(option: &str) -> Error {
+    let url = format!("x://user:secret@h?{option}");
+    Url::parse(&url)
+        .and_then(|url| url.options(OPTIONS))
+        .and_then(|given| given.into_iter().try_for_each(|(name, value)| read(name, value)))
+        .unwrap_err()
+}
+
+fn read(name: &str, value: Value) -> Result<(), Error> {
+    match name {
+        "timeout" => value.time(Duration::from_millis(1)..=Duration::from_secs(3600)).map(drop),
+        "acks" => value.number(0..=5_u16).map(drop),
+        "tls" => value.switch().map(drop),
+        "young" => value.one_of(&[("trust", 1), ("refuse", 2)]).map(drop),
+        _ => value.file().map(drop),
+    }
+}
+
+fn without_options(url: &str) -> Error {
+    Url::parse(url).and_then(|url| url.options(&[])).map(drop).unwrap_err()
+}
+
+#[test]
+fn each_mistake_has_its_sentence() {
+    type Read = fn(&str) -> Error;
+    let rows: &[(Read, &str, &str)] = &[
+        (
+            servers,
+            "locks",
+            "the URL of a store begins with a scheme and a colon, and this has none: write file:locks for a directory",
+        ),
+        (
+            servers,
+            "secret@host",
+            "the URL of a store begins with a scheme and a colon, and this has none: write file:PATH for a directory",
+        ),
+        (servers, "x:h", "x: is followed by two slashes and a server: write x://SERVER"),
+        (
+            servers,
+            "x://",
+            "the URL has a server without a name or with no proper port: write SERVER or SERVER:PORT, and [::1]:PORT for an IPv6 address",
+        ),
+        (
+            servers,
+            "x://h:0",
+            "the URL has a server without a name or with no proper port: write SERVER or SERVER:PORT, and [::1]:PORT for an IPv6 address",
+        ),
+        (
+            servers,
+            "x://:secret?secret@h",
+            "the URL has a server without a name or with no proper port: write SERVER or SERVER:PORT, and [::1]:PORT for an IPv6 address; a question mark in a password is written %3F",
+        ),
+        (
+            servers,
+            "x://secret@h",
+            "the URL has a user and no password: write user:password@ before the server",
+        ),
+        (
+            servers,
+            "x://:sec%ret@h",
+            "the password has a % that is not followed by two hexadecimal digits: write %25 for the sign itself",
+        ),
+        (
+            servers,
+            "x://:secret%ff@h",
+            "the password is not UTF-8 where the URL has it behind % signs",
+        ),
+        (path, "x:", "the URL has no path: write x:PATH"),
+        (
+            path,
+            "x://user:secret@h/a",
+            "the URL names another machine, and x: is for paths of this one: write x:PATH or x:///PATH",
+        ),
+        (
+            path,
+            "x:/a%2",
+            "the path has a % that is not followed by two hexadecimal digits: write %25 for the sign itself",
+        ),
+        (path, "x:/a%00", "the path has a byte that no path can have: %00"),
+        (
+            option,
+            "timout=1s",
+            "`timout` is no option of x: (did you mean `timeout`?); there are `timeout`, `acks`, `tls`, `young` and `ca`",
+        ),
+        (
+            option,
+            "secret=1",
+            "the URL has an option that x: does not have; there are `timeout`, `acks`, `tls`, `young` and `ca`",
+        ),
+        (option, "acks=1&acks=2", "the URL has `acks` twice: leave one out"),
+        (option, "timeout=5", "`timeout` takes a time from 1ms to 1h, such as 500ms, 2s or 1m"),
+        (option, "timeout=2h", "`timeout` takes a time from 1ms to 1h, such as 500ms, 2s or 1m"),
+        (option, "acks=6", "`acks` takes a number from 0 to 5"),
+        (option, "acks=secret", "`acks` takes a number from 0 to 5"),
+        (option, "tls=secret", "`tls` takes `on` or `off`"),
+        (option, "tls", "`tls` takes `on` or `off`"),
+        (option, "young=secret", "`young` takes `trust` or `refuse`"),
+        (option, "ca=", "`ca` takes the path of a file"),
+        (
+            without_options,
+            "x:?secret=1",
+            "a URL of x: has no options: leave out the question mark and what stands behind it",
+        ),
+    ];
+    for (read, url, sentence) in rows {
+        let error = read(url);
+        assert_eq!(error.to_string(), *sentence, "{url}");
+        assert_eq!(error.kind(), Kind::Invalid, "{url}");
+        assert!(!format!("{error:?}").contains("secret"), "{error:?}");
+    }
+}
+
+#[test]
+fn more_servers_than_anybody_means_are_refused() {
+    let many = format!("x://{}", vec!["h"; 65].join(","));
+    assert_eq!(servers(&many).to_string(), "a URL names at most 64 servers");
+}
