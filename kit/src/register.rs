@@ -3,10 +3,10 @@
 use std::fmt;
 use std::path::Path;
 
-use tenure_core::{Boxed, Locks, Result};
+use tenure_core::{Boxed, Error, Locks, Result};
 
 use crate::options::Known;
-use crate::url::encode;
+use crate::url::{Url, encode};
 
 /// What keeps the locks of a session of this machine's kernel for as long as it is open somewhere.
 #[cfg(unix)]
@@ -76,6 +76,19 @@ impl Description {
     /// The scheme of this name.
     pub fn scheme(&self, name: &str) -> Option<&'static Scheme> {
         self.schemes.iter().find(|scheme| scheme.name == name)
+    }
+
+    /// The parts of a URL that begins with one of the schemes.
+    pub fn read<'a>(&self, url: &'a str) -> Result<Url<'a>> {
+        let url = Url::parse(url)?;
+        if self.scheme(url.scheme()).is_some() {
+            return Ok(url);
+        }
+        let forms: Vec<_> = self.schemes.iter().map(|scheme| scheme.form).collect();
+        Err(Error::invalid(format!(
+            "this URL begins with another scheme: write {}",
+            forms.join(" or ")
+        )))
     }
 
     /// The same URL, whatever the current directory becomes: the paths of files in it are absolute.

@@ -39,14 +39,14 @@ pub struct Servers {
     /// Who asks.
     pub login: Login,
     /// One at least.
-    pub servers: Vec<Server>,
+    pub addresses: Vec<Address>,
     /// What stands between the slashes behind the servers.
     pub path: Vec<String>,
 }
 
 /// A server's address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Server {
+pub struct Address {
     /// Its name, or its number.
     pub name: String,
     /// Its port.
@@ -115,17 +115,17 @@ impl<'a> Url<'a> {
         let (login, address) =
             address.rsplit_once('@').map_or(("", address), |(login, address)| (login, address));
         let (names, path) = address.split_once('/').unwrap_or((address, ""));
-        let servers = names.split(',').map(|text| self.server(text, usual_port));
-        let servers = servers.collect::<Result<Vec<Server>>>()?;
-        if servers.len() > SERVERS_MAX {
+        let addresses = names.split(',').map(|text| self.address(text, usual_port));
+        let addresses = addresses.collect::<Result<Vec<Address>>>()?;
+        if addresses.len() > SERVERS_MAX {
             return Err(Error::invalid(format!("a URL names at most {SERVERS_MAX} servers")));
         }
         let parts = path.split('/').filter(|part| !part.is_empty());
         let path = parts.map(|part| Ok(decode("the path", part)?.into_owned()));
-        Ok(Servers { login: Login::read(login)?, servers, path: path.collect::<Result<_>>()? })
+        Ok(Servers { login: Login::read(login)?, addresses, path: path.collect::<Result<_>>()? })
     }
 
-    fn server(&self, text: &str, usual_port: u16) -> Result<Server> {
+    fn address(&self, text: &str, usual_port: u16) -> Result<Address> {
         let (name, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
             Some((name, "")) => (name, None),
             Some((name, rest)) => (name, Some(rest.strip_prefix(':').unwrap_or("?"))),
@@ -136,7 +136,7 @@ impl<'a> Url<'a> {
             Some(port) => port.parse().ok().filter(|port| *port > 0),
         };
         if let Some(port) = port.filter(|_| !name.is_empty()) {
-            return Ok(Server { name: name.to_owned(), port });
+            return Ok(Address { name: name.to_owned(), port });
         }
         // The password began with what was taken for the server's name, and had a question mark in it.
         let escape = if self.options.contains('@') {
@@ -189,7 +189,7 @@ impl Login {
     }
 }
 
-impl fmt::Display for Server {
+impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.name.contains(':') {
             write!(f, "[{}]:{}", self.name, self.port)
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(url.scheme(), "x+y");
         assert_eq!(read.login.user.as_deref(), Some("us@er"));
         assert_eq!(read.login.password.as_ref().map(Secret::reveal), Some("p:w"));
-        let servers: Vec<String> = read.servers.iter().map(Server::to_string).collect();
+        let servers: Vec<String> = read.addresses.iter().map(Address::to_string).collect();
         assert_eq!(servers, ["a:9", "b:5", "[::1]:9", "[::2]:7"]);
         assert_eq!(read.path, ["one", "two"]);
     }

@@ -34,6 +34,7 @@ mod waking;
 
 pub use open::FileStore;
 pub use settings::Settings;
+pub use url::DESCRIPTION;
 
 /// Opens the store that a URL names: `file:PATH`, with `?network=allow` for [`Settings::allow_network`].
 ///

@@ -1,129 +1,110 @@
-//! A URL of a store: `file:PATH`, with options behind a question mark.
+//! The URLs of the file engine, and what it says of itself.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
-use tenure_core::{Error, Result};
+use tenure_core::{Boxed, Locks, Result};
+use tenure_kit::options::Known;
+use tenure_kit::register::{Description, Opened, Reach, Scheme};
 
 use crate::Settings;
 
+const OPTIONS: &[Known] = &[
+    Known::new("network", "allow|refuse", "Whether the directory may be on a network file system"),
+    Known::new("others", "allow|refuse", "Whether others than its user and root may write to it"),
+];
+
+/// What the file engine is.
+pub const DESCRIPTION: Description = Description {
+    name: "file",
+    schemes: &[Scheme {
+        name: "file",
+        form: "file:PATH",
+        example: "file:locks",
+        about: "a directory, for the processes of one machine",
+        is_path: true,
+    }],
+    options: OPTIONS,
+    reach: Reach::Machine,
+    open: |url| ready(open(&url)),
+    look: |url| ready(look(&url)),
+};
+
 /// Reads `file:relative/path`, `file:/absolute/path` or `file:///absolute/path`, percent-encoded.
 pub(crate) fn parse(url: &str) -> Result<(PathBuf, Settings)> {
-    let Some(rest) = url.strip_prefix("file:") else {
-        return Err(Error::invalid("that is no URL of a file store: write file:PATH"));
-    };
-    let (path, options) = rest.split_once('?').unwrap_or((rest, ""));
-    let path = match path.strip_prefix("//") {
-        None => path,
-        Some(local) => {
-            let local = local.strip_prefix("localhost").unwrap_or(local);
-            if !local.starts_with('/') {
-                // What it names may be a user with a password: it is not told again.
-                return Err(Error::invalid(
-                    "the URL names another machine: a file store is local, write file:PATH or file:///PATH",
-                ));
-            }
-            local
-        }
-    };
-    if path.is_empty() {
-        return Err(Error::invalid(format!("`{url}` has no path: write file:PATH")));
-    }
+    let url = DESCRIPTION.read(url)?;
     let mut settings = Settings::default();
-    for option in options.split('&').filter(|option| !option.is_empty()) {
-        match option.split_once('=') {
-            Some(("network", "allow")) => settings.allow_network = true,
-            Some(("network", "refuse")) => settings.allow_network = false,
-            Some(("others", "allow")) => settings.allow_others = true,
-            Some(("others", "refuse")) => settings.allow_others = false,
-            _ => {
-                return Err(Error::invalid(format!(
-                    "`{option}` is no option of a file store: there are `network=allow` and `others=allow`"
-                )));
-            }
+    for (name, value) in url.options(OPTIONS)? {
+        let allowed = value.one_of(&[("allow", true), ("refuse", false)])?;
+        match name {
+            "network" => settings.allow_network = allowed,
+            _ => settings.allow_others = allowed,
         }
     }
-    Ok((decode(path, url)?, settings))
-}
-
-/// A path of bytes, as Unix has it.
-fn decode(text: &str, url: &str) -> Result<PathBuf> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let mut digit = || char::from(rest.next()?).to_digit(16);
-        match (digit(), digit()) {
-            (Some(high), Some(low)) if high + low > 0 => {
-                bytes.push(u8::try_from(high * 16 + low).expect("two digits are a byte"));
-            }
-            _ => {
-                return Err(Error::invalid(format!(
-                    "`{url}` has a % that is not followed by two hexadecimal digits of a byte that a path can have: write %25 for the sign itself"
-                )));
-            }
-        }
-    }
-    Ok(PathBuf::from(os_string(bytes, url)?))
+    Ok((url.path()?, settings))
 }
 
 #[cfg(unix)]
-#[allow(clippy::unnecessary_wraps, reason = "elsewhere it can fail")]
-fn os_string(bytes: Vec<u8>, _url: &str) -> Result<OsString> {
-    use std::os::unix::ffi::OsStringExt as _;
-    Ok(OsString::from_vec(bytes))
+fn open(url: &str) -> Result<Opened> {
+    let store = crate::connect(url)?;
+    let lifeline = Some(store.lifeline()?);
+    Ok(Opened { locks: Locks::new(store), lifeline })
 }
 
 #[cfg(not(unix))]
-fn os_string(bytes: Vec<u8>, url: &str) -> Result<OsString> {
-    let text = String::from_utf8(bytes);
-    text.map(OsString::from)
-        .map_err(|_| Error::invalid(format!("the path of `{url}` is not UTF-8")))
+fn open(url: &str) -> Result<Opened> {
+    Ok(Locks::new(crate::connect(url)?).into())
+}
+
+#[cfg(unix)]
+fn look(url: &str) -> Result<Option<Locks>> {
+    Ok(crate::connect_existing(url)?.map(Locks::new))
+}
+
+#[cfg(not(unix))]
+fn look(url: &str) -> Result<Option<Locks>> {
+    crate::connect(url).map(|store| Some(Locks::new(store)))
+}
+
+/// A directory is opened in place, so nobody waits for it.
+fn ready<T: Send + 'static>(outcome: Result<T>) -> Boxed<Result<T>> {
+    Box::pin(std::future::ready(outcome))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
-    fn paths_are_read_in_every_form() {
-        for (url, path) in [
-            ("file:locks", "locks"),
-            ("file:./a/b", "./a/b"),
-            ("file:/var/locks", "/var/locks"),
-            ("file:///var/locks", "/var/locks"),
-            ("file://localhost/var/locks", "/var/locks"),
-            ("file:/my%20locks/%c3%bc%25", "/my locks/ü%"),
-        ] {
-            let (read, settings) = parse(url).unwrap();
-            assert_eq!(read, PathBuf::from(path), "{url}");
-            assert!(!settings.allow_network);
-        }
-        assert!(parse("file:/x?network=allow").unwrap().1.allow_network);
-        assert!(parse("file:/x?network=refuse&others=allow").unwrap().1.allow_others);
+    fn a_path_and_its_options_are_read() {
+        let (path, settings) = parse("file:/my%20locks").unwrap();
+        assert_eq!((path.as_path(), settings), (Path::new("/my locks"), Settings::default()));
+        let settings = |url| parse(url).unwrap().1;
+        assert!(settings("file:/x?network=allow").allow_network);
+        assert!(settings("file:/x?network=refuse&others=allow").allow_others);
     }
 
     #[test]
     fn what_makes_no_sense_is_refused_with_the_way_out() {
         for (url, sentence) in [
-            ("redis://u:secret@x", "that is no URL of a file store: write file:PATH"),
-            ("file:", "`file:` has no path: write file:PATH"),
+            ("redis://u:secret@x", "this URL begins with another scheme: write file:PATH"),
+            ("file:", "the URL has no path: write file:PATH"),
             (
-                "file:/x?ttl=3",
-                "`ttl=3` is no option of a file store: there are `network=allow` and `others=allow`",
+                "file:/x?netwrk=allow",
+                "`netwrk` is no option of file: (did you mean `network`?); there are `network` and `others`",
             ),
             (
+                "file:/x?ttl=3",
+                "the URL has an option that file: does not have; there are `network` and `others`",
+            ),
+            ("file:/x?others=yes", "`others` takes `allow` or `refuse`"),
+            (
                 "file://u:secret@host/x",
-                "the URL names another machine: a file store is local, write file:PATH or file:///PATH",
+                "the URL names another machine, and file: is for paths of this one: write file:PATH or file:///PATH",
             ),
         ] {
             assert_eq!(parse(url).unwrap_err().to_string(), sentence);
-        }
-        for url in ["file:/%", "file:/%2", "file:/%zz", "file:/%00"] {
-            assert!(parse(url).is_err(), "{url}");
         }
     }
 }

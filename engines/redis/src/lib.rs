@@ -53,6 +53,7 @@ pub use redis;
 pub use redlock::RedLock;
 use settings::{Place, Settings};
 pub use store::RedisStore;
+pub use url::DESCRIPTION;
 
 /// So often a verb is sent again when its answer is lost, after a pause that doubles each time.
 const RETRIES: u32 = 4;

@@ -11,6 +11,7 @@ use futures_util::future::{join, try_join_all};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, PushInfo, PushKind, RedisResult, Value};
 use tenure_core::{Error, Result};
+use tenure_kit::url::Address;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
@@ -23,7 +24,7 @@ use crate::calls::{self, Calls, Room};
 use crate::facts::Facts;
 use crate::mail::Mail;
 use crate::script::{Script, Scripts};
-use crate::settings::{Host, Settings};
+use crate::settings::Settings;
 use crate::way::{self, Way};
 use crate::{sentinel, trouble};
 
@@ -201,7 +202,7 @@ impl Link {
     }
 
     /// Where the master is now: a connection to another server is given up.
-    pub(crate) fn follow(&self, master: &Host) {
+    pub(crate) fn follow(&self, master: &Address) {
         let Some(live) = self.current() else { return };
         let master = way::address(master, &self.common.settings).to_string();
         if *live.address != *master {

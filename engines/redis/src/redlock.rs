@@ -5,8 +5,9 @@ use std::sync::Arc;
 use futures_util::future::try_join_all;
 use tenure_core::wrap::{AnyEngine, Board, Hosted, Quorum};
 use tenure_core::{Error, Host as Home, Locks, PrivateThread, Result};
+use tenure_kit::url::Address;
 
-use crate::settings::{Host, Place, Settings};
+use crate::settings::{Place, Settings};
 use crate::store::RedisStore;
 
 /// Locks over a majority of independent servers, and how each of these answers.
@@ -65,7 +66,7 @@ async fn quorum(settings: &Settings, home: Arc<dyn Home>) -> Result<Quorum> {
     };
     let (turns, clocks) = (realm("turn."), realm("clock."));
     let engines = stores.into_iter().map(on_its_lanes);
-    let names = hosts.iter().map(Host::to_string);
+    let names = hosts.iter().map(Address::to_string);
     let quorum = Quorum::new(engines, home, settings.timeout)?.named("redlock", names);
     quorum.compare_clocks(clocks).await;
     Ok(quorum.with_turns(turns))
@@ -75,7 +76,7 @@ async fn quorum(settings: &Settings, home: Arc<dyn Home>) -> Result<Quorum> {
 async fn store(
     home: &Arc<dyn Home>,
     settings: &Settings,
-    host: &Host,
+    host: &Address,
 ) -> Result<Hosted<RedisStore>> {
     Hosted::make(home.clone(), RedisStore::connect_lazily(settings.node(host))).await
 }

@@ -13,12 +13,13 @@ use redis::{
     RedisResult, Value, cmd,
 };
 use tenure_core::Result;
+use tenure_kit::url::Address;
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinSet;
 
 use crate::link::Link;
-use crate::settings::{Host, Settings};
+use crate::settings::Settings;
 use crate::way;
 
 /// What a sentinel publishes when it names another master: once it has seen to all that follows from
@@ -48,7 +49,7 @@ pub(crate) struct Sentinels {
 
 impl Sentinels {
     /// The sentinels at these addresses. The connection lives on the caller's runtime.
-    pub(crate) fn new(settings: &Settings, hosts: &[Host], service: &str) -> Result<Arc<Self>> {
+    pub(crate) fn new(settings: &Settings, hosts: &[Address], service: &str) -> Result<Arc<Self>> {
         let login = settings.sentinel_login.clone();
         let theirs = Settings { login, db: 0, ..settings.clone() };
         let door = |host| way::client(&theirs, way::address(host, &theirs));
@@ -65,7 +66,7 @@ impl Sentinels {
     }
 
     /// Who the master is: the sentinel that is listened to says so, or else the first one that answers.
-    pub(crate) async fn master(self: &Arc<Self>) -> RedisResult<Host> {
+    pub(crate) async fn master(self: &Arc<Self>) -> RedisResult<Address> {
         // What is made here must live on, whoever asks; and nothing is made for somebody who has gone.
         let mut asking = JoinSet::new();
         asking.spawn_on(self.clone().find(), &self.home);
@@ -82,7 +83,7 @@ impl Sentinels {
         self.doors.len() > 1
     }
 
-    async fn find(self: Arc<Self>) -> RedisResult<Host> {
+    async fn find(self: Arc<Self>) -> RedisResult<Address> {
         let mut ear = self.ear.lock().await;
         let (first, number) = (self.first.load(Ordering::Relaxed), self.doors.len());
         let others = (0..number).map(|at| Candidate::New((first + at) % number));
@@ -108,7 +109,7 @@ impl Sentinels {
     }
 
     /// Who the master is, and the connection over which that was said.
-    async fn ask(&self, candidate: Candidate) -> RedisResult<(MultiplexedConnection, Host)> {
+    async fn ask(&self, candidate: Candidate) -> RedisResult<(MultiplexedConnection, Address)> {
         let mut connection = match candidate {
             Candidate::Kept(connection) => connection,
             Candidate::New(at) => self.listen(at).await?,
@@ -117,7 +118,7 @@ impl Sentinels {
         question.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.service);
         let answer = connection.send_packed_command(&question).await?.extract_error()?;
         match Option::<(String, u16)>::from_redis_value(answer)? {
-            Some((name, port)) => Ok((connection, Host { name, port })),
+            Some((name, port)) => Ok((connection, Address { name, port })),
             None => {
                 Err((ErrorKind::MasterNameNotFoundBySentinel, "it knows no such master").into())
             }

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tenure_core::TTL_DEFAULT;
+use tenure_kit::secret::Secret;
+use tenure_kit::url::{Address, Login};
 
 /// Everything a URL can say. Made by [`parse`](Settings::parse); every part has a default.
 #[derive(Clone)]
@@ -28,25 +30,11 @@ pub(crate) struct Settings {
 /// Which servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    Server(Host),
+    Server(Address),
     Socket(PathBuf),
-    Sentinel { sentinels: Vec<Host>, service: String },
-    Cluster(Vec<Host>),
-    Redlock(Vec<Host>),
-}
-
-/// One server's address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Host {
-    pub(crate) name: String,
-    pub(crate) port: u16,
-}
-
-/// Who says so.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub(crate) struct Login {
-    pub(crate) user: Option<String>,
-    pub(crate) password: Option<String>,
+    Sentinel { sentinels: Vec<Address>, service: String },
+    Cluster(Vec<Address>),
+    Redlock(Vec<Address>),
 }
 
 /// Files in PEM: whom to trust, and who one is.
@@ -90,24 +78,13 @@ impl Settings {
     }
 
     /// What no text may tell.
-    pub(crate) fn passwords(&self) -> impl Iterator<Item = &str> {
-        let logins = [&self.login, &self.sentinel_login].into_iter();
-        logins.filter_map(|login| login.password.as_deref()).filter(|password| !password.is_empty())
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = &Secret> {
+        [&self.login, &self.sentinel_login].into_iter().filter_map(|login| login.password.as_ref())
     }
 
     /// The settings of each of the servers of a `RedLock`, which are the same but for the place.
-    pub(crate) fn node(&self, host: &Host) -> Self {
-        Self { place: Place::Server(host.clone()), ..self.clone() }
-    }
-}
-
-impl fmt::Display for Host {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.name.contains(':') {
-            write!(f, "[{}]:{}", self.name, self.port)
-        } else {
-            write!(f, "{}:{}", self.name, self.port)
-        }
+    pub(crate) fn node(&self, server: &Address) -> Self {
+        Self { place: Place::Server(server.clone()), ..self.clone() }
     }
 }
 
@@ -115,24 +92,17 @@ impl fmt::Display for Host {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Server(host) => host.fmt(f),
+            Self::Server(server) => server.fmt(f),
             Self::Socket(path) => path.display().fmt(f),
             Self::Sentinel { sentinels, service } => {
                 write!(f, "`{service}` of the sentinels {}", list(sentinels))
             }
-            Self::Cluster(hosts) => write!(f, "the cluster of {}", list(hosts)),
-            Self::Redlock(hosts) => list(hosts).fmt(f),
+            Self::Cluster(servers) => write!(f, "the cluster of {}", list(servers)),
+            Self::Redlock(servers) => list(servers).fmt(f),
         }
     }
 }
 
-impl fmt::Debug for Login {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let password = self.password.as_ref().map(|_| "…");
-        f.debug_struct("Login").field("user", &self.user).field("password", &password).finish()
-    }
-}
-
-fn list(hosts: &[Host]) -> String {
-    hosts.iter().map(Host::to_string).collect::<Vec<_>>().join(", ")
+fn list(servers: &[Address]) -> String {
+    servers.iter().map(Address::to_string).collect::<Vec<_>>().join(", ")
 }

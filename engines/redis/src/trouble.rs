@@ -28,10 +28,7 @@ const WITHOUT_CODE: [(&str, &str); 7] = [
 /// repeat a password.
 pub(crate) fn error(settings: &Settings, trouble: &RedisError) -> Error {
     let place = &settings.place;
-    let server = |hint: &str| {
-        let (whom, said) = (whom(place), said(settings, trouble));
-        format!("{whom} {hint}: it says `{said}`")
-    };
+    let server = |hint: &str| format!("{} {hint}{}", whom(place), it_says(settings, trouble));
     match code(trouble) {
         Some("OOM") => Error::rejected(server(
             "has no memory left, and takes no new tickets until it is given more or keeps less",
@@ -82,9 +79,9 @@ pub(crate) fn of_sentinels(settings: &Settings, trouble: &RedisError) -> Error {
     }
     Error::rejected(format!(
         "a sentinel does not let this client ask for {}: write the sentinels' own user and password as \
-         `sentinel_user` and `sentinel_password`: it says `{}`",
+         `sentinel_user` and `sentinel_password`{}",
         settings.place,
-        said(settings, trouble)
+        it_says(settings, trouble)
     ))
 }
 
@@ -103,6 +100,16 @@ fn code(trouble: &RedisError) -> Option<&str> {
     IN_SCRIPTS.iter().copied().find(inner).or(Some(code))
 }
 
+/// The server's own words, at the end of a sentence.
+fn it_says(settings: &Settings, trouble: &RedisError) -> String {
+    said(settings, trouble).map_or(String::new(), |words| format!(": it says `{words}`"))
+}
+
+/// The words of the driver, or of what it uses.
+fn because(settings: &Settings, trouble: &RedisError) -> String {
+    said(settings, trouble).map_or(String::new(), |words| format!(": {words}"))
+}
+
 fn whom(place: &Place) -> String {
     if is_one(place) { format!("the server {place}") } else { place.to_string() }
 }
@@ -117,14 +124,14 @@ fn unanswered(settings: &Settings, trouble: &RedisError) -> Error {
     let whom = whom(place);
     match trouble.kind() {
         ErrorKind::AuthenticationFailed => Error::rejected(format!(
-            "{whom} does not know this user and password: it says `{}`",
-            said(settings, trouble)
+            "{whom} does not know this user and password{}",
+            it_says(settings, trouble)
         )),
         ErrorKind::RESP3NotSupported => Error::rejected(format!(
             "{whom} does not speak RESP3: Tenure needs Redis 6.2 or later, or Valkey"
         )),
         ErrorKind::InvalidClientConfig => {
-            Error::invalid(format!("the way to {place} is wrong: {}", said(settings, trouble)))
+            Error::invalid(format!("the way to {place} is wrong{}", because(settings, trouble)))
         }
         ErrorKind::MasterNameNotFoundBySentinel => Error::unavailable(format!(
             "no sentinel names a master for {place}: the name is wrong, or a fail-over is under way"
@@ -133,16 +140,16 @@ fn unanswered(settings: &Settings, trouble: &RedisError) -> Error {
             "somebody answers at {place}, and not as Redis does: is it another service's port?"
         )),
         _ if is_distrust(trouble) => Error::rejected(format!(
-            "{whom} and this client do not trust each other's certificates: {}",
-            said(settings, trouble)
+            "{whom} and this client do not trust each other's certificates{}",
+            because(settings, trouble)
         )),
         _ if trouble.is_timeout() => late(place),
         _ if trouble.is_connection_refusal() => {
             Error::unavailable(format!("nobody listens at {place}: is the server running?"))
         }
         _ => Error::unavailable(format!(
-            "the connection to {place} failed: {}",
-            said(settings, trouble)
+            "the connection to {place} failed{}",
+            because(settings, trouble)
         )),
     }
 }

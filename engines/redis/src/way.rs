@@ -12,9 +12,10 @@ use redis::{
     IntoConnectionInfo as _, ProtocolVersion, RedisConnectionInfo, TlsCertificates,
 };
 use tenure_core::{Error, Result};
+use tenure_kit::url::{Address, Login};
 
 use crate::sentinel::Sentinels;
-use crate::settings::{Host, Login, Place, Settings, Tls};
+use crate::settings::{Place, Settings, Tls};
 use crate::trouble;
 
 /// How a certificate in PEM begins.
@@ -123,8 +124,8 @@ pub(crate) fn client(settings: &Settings, address: ConnectionAddr) -> Result<Cli
 }
 
 /// Where a server is, for a client that knows how to get there.
-pub(crate) fn address(host: &Host, settings: &Settings) -> ConnectionAddr {
-    let Host { name, port } = host.clone();
+pub(crate) fn address(host: &Address, settings: &Settings) -> ConnectionAddr {
+    let Address { name, port } = host.clone();
     if settings.tls.is_some() {
         ConnectionAddr::TcpTls { host: name, port, insecure: false, tls_params: None }
     } else {
@@ -150,7 +151,7 @@ fn terms(settings: &Settings) -> RedisConnectionInfo {
         terms = terms.set_username(user);
     }
     if let Some(password) = password {
-        terms = terms.set_password(password);
+        terms = terms.set_password(password.reveal());
     }
     terms
 }
