@@ -45,6 +45,8 @@
 //! * `serde`: what users see can be written, and keys, ids and shares can be read.
 
 mod connect;
+mod memory;
+pub mod register;
 
 #[doc = include_str!("../FENCING.md")]
 pub mod fencing {}
@@ -79,6 +81,7 @@ pub mod engine {
     pub use tenure_core::{bell, line};
     #[cfg(feature = "file")]
     pub use tenure_file::FileStore;
+    pub use tenure_kit as kit;
     #[cfg(feature = "redis")]
     pub use tenure_redis::{RedLock, RedisStore};
 }

@@ -1,7 +1,9 @@
-//! The README's table of engines is printed from their profiles, so that it cannot lie.
+//! The README's tables are printed from what the engines say of themselves, so that they cannot lie.
 
 use tenure::blocking::block_on;
 use tenure::engine::{Engine, FileStore, Memory};
+use tenure::engine::kit::register::Scheme;
+use tenure::register::REGISTER;
 use tenure::{Fencing, Liveness, Profile};
 
 const HEAD: &str = "\
@@ -65,4 +67,29 @@ fn the_table_of_engines_is_what_their_profiles_say() {
     let table: String = [file, redis, redlock, Memory::new().profile()].iter().map(row).collect();
     let table = HEAD.to_owned() + &table;
     assert_eq!(shown, table, "put this table into README.md:\n{table}");
+}
+
+#[test]
+fn the_table_of_urls_is_what_the_register_says() {
+    let row = |scheme: &Scheme| format!("| `{}` | {} |\n", scheme.form, scheme.about);
+    let rows: String = REGISTER.iter().flat_map(|engine| engine.schemes).map(row).collect();
+    let table = format!("| URL | store |\n|---|---|\n{rows}");
+    let in_docs = include_str!("../src/urls.md");
+    assert_eq!(in_docs, table, "put this table into tenure/src/urls.md:\n{table}");
+    let readme = include_str!("../../README.md");
+    let shown = readme.split("<!-- urls -->\n").nth(1).unwrap().split("<!-- /urls -->").next();
+    assert_eq!(shown, Some(&*table), "put this table into README.md:\n{table}");
+}
+
+#[test]
+fn every_option_is_in_the_readme_of_its_engine() {
+    for (name, page) in [
+        ("file", include_str!("../../engines/file/README.md")),
+        ("redis", include_str!("../../engines/redis/README.md")),
+    ] {
+        let engine = REGISTER.iter().find(|engine| engine.name == name).unwrap();
+        for option in engine.options {
+            assert!(page.contains(option.name), "`{}` is missing in the page of {name}", option.name);
+        }
+    }
 }

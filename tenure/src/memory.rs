@@ -1,0 +1,35 @@
+//! Stores in the memory of this process, by their names.
+
+use std::collections::HashMap;
+use std::future::ready;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use tenure_core::{Locks, Memory, Result};
+use tenure_kit::register::{Description, Opened, Reach, Scheme};
+
+/// What the engine for memory is.
+pub(crate) const DESCRIPTION: Description = Description {
+    name: "memory",
+    schemes: &[Scheme {
+        name: "memory",
+        form: "memory:NAME",
+        example: "memory:test",
+        about: "a store in this process, for tests; without a name it is a new one",
+        is_path: false,
+    }],
+    options: &[],
+    reach: Reach::Process,
+    open: |url| Box::pin(ready(connect(&url).map(Opened::from))),
+    look: |url| Box::pin(ready(connect(&url).map(Some))),
+};
+
+fn connect(url: &str) -> Result<Locks> {
+    static NAMED: LazyLock<Mutex<HashMap<String, Memory>>> = LazyLock::new(Mutex::default);
+    let url = DESCRIPTION.read(url)?;
+    url.options(DESCRIPTION.options)?;
+    if url.body().is_empty() {
+        return Ok(Locks::new(Memory::new()));
+    }
+    let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(Locks::new(named.entry(url.body().to_owned()).or_default().clone()))
+}

@@ -1,0 +1,84 @@
+//! The register of engines: what connects, helps, completes and documents goes through this list.
+
+use tenure_core::{Error, Locks, Result};
+use tenure_kit::options::nearest;
+use tenure_kit::register::{Description, Opened};
+use tenure_kit::url::Url;
+
+use crate::memory;
+
+/// An engine is a line: its feature, its crate, and the schemes by which it is known where it is left out.
+macro_rules! engines {
+    ($($feature:literal $engine:ident $($scheme:literal)+;)*) => {
+        /// What each engine of this program says of itself.
+        pub static REGISTER: &[&Description] = &[
+            $(#[cfg(feature = $feature)] &$engine::DESCRIPTION,)*
+            &memory::DESCRIPTION,
+        ];
+
+        /// The schemes of each feature.
+        const FEATURES: &[(&str, &[&str])] = &[$(($feature, &[$($scheme),+])),*];
+    };
+}
+
+engines! {
+    "file" tenure_file "file";
+    "redis" tenure_redis "redis" "rediss" "redis+unix" "redis+sentinel" "redis+cluster" "redlock";
+}
+
+/// The engine that a URL is for.
+pub fn engine_of(url: &str) -> Result<&'static Description> {
+    let scheme = Url::parse(url)?.scheme();
+    let knows = |engine: &&&Description| engine.scheme(scheme).is_some();
+    REGISTER.iter().find(knows).copied().ok_or_else(|| unknown(scheme))
+}
+
+/// Opens the store of a URL, and makes it if its engine makes stores.
+pub async fn open(url: &str) -> Result<Opened> {
+    (engine_of(url)?.open)(url.to_owned()).await
+}
+
+/// Opens a store that is only looked at: `None` if there is none, and none is made.
+pub async fn look(url: &str) -> Result<Option<Locks>> {
+    (engine_of(url)?.look)(url.to_owned()).await
+}
+
+fn unknown(scheme: &str) -> Error {
+    if let Some((feature, _)) = FEATURES.iter().find(|(_, schemes)| schemes.contains(&scheme)) {
+        return Error::unsupported(format!(
+            "this program was built without the {feature} engine: build it with the feature `{feature}`"
+        ));
+    }
+    let schemes = || REGISTER.iter().flat_map(|engine| engine.schemes);
+    let known: Vec<String> = schemes().map(|scheme| format!("{}:", scheme.name)).collect();
+    let meant = nearest(scheme, schemes().map(|scheme| scheme.name));
+    let meant = meant.map_or(String::new(), |name| format!(" (did you mean `{name}:`?)"));
+    Error::invalid(format!(
+        "no engine answers to the scheme `{scheme}:`{meant}; there are {}",
+        known.join(", ")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_feature_that_is_left_out_is_known_by_the_schemes_of_its_engine() {
+        for engine in REGISTER.iter().filter(|engine| engine.name != memory::DESCRIPTION.name) {
+            let (_, schemes) = FEATURES.iter().find(|(name, _)| *name == engine.name).unwrap();
+            let described: Vec<&str> = engine.schemes.iter().map(|scheme| scheme.name).collect();
+            assert_eq!(*schemes, described);
+        }
+    }
+
+    #[test]
+    fn every_scheme_is_the_beginning_of_its_form_and_of_its_example() {
+        for scheme in REGISTER.iter().flat_map(|engine| engine.schemes) {
+            let beginning = format!("{}:", scheme.name);
+            assert!(scheme.form.starts_with(&beginning), "{}", scheme.form);
+            assert!(scheme.example.starts_with(&beginning), "{}", scheme.example);
+            assert_eq!(engine_of(scheme.example).unwrap().scheme(scheme.name), Some(scheme));
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Every scheme of the register reads its URLs by the same grammar, and says the same of what is wrong.
+
+use tenure::blocking::block_on;
+use tenure::engine::kit::options::listed;
+use tenure::register::{REGISTER, open};
+use tenure::{Error, Kind};
+
+fn refused(url: &str) -> Error {
+    let error = block_on(open(url)).map(drop).unwrap_err();
+    assert_eq!(error.kind(), Kind::Invalid, "{url}: {error}");
+    assert!(!format!("{error} {error:?}").contains("secret"), "{url}: {error:?}");
+    error
+}
+
+#[test]
+fn an_option_that_is_none_is_told_with_those_that_are() {
+    for engine in REGISTER {
+        for scheme in engine.schemes {
+            let sentence = refused(&format!("{}?secret=secret", scheme.example)).to_string();
+            let names: Vec<&str> = engine.options.iter().map(|option| option.name).collect();
+            let wanted = if names.is_empty() { "no options".into() } else { listed(&names, "and") };
+            assert!(sentence.contains(&wanted), "{sentence}");
+        }
+    }
+}
+
+#[test]
+fn a_typing_error_in_an_option_is_told_with_what_was_meant() {
+    for engine in REGISTER {
+        for (scheme, option) in engine.schemes.iter().zip(engine.options) {
+            let url = format!("{}?{}x=1", scheme.example, option.name);
+            let sentence = refused(&url).to_string();
+            assert!(sentence.contains(&format!("did you mean `{}`?", option.name)), "{sentence}");
+        }
+    }
+}
+
+#[test]
+fn an_option_that_is_given_twice_is_refused() {
+    for engine in REGISTER {
+        for (scheme, option) in engine.schemes.iter().zip(engine.options) {
+            let url = format!("{}?{1}=secret&{1}=secret", scheme.example, option.name);
+            let sentence = refused(&url).to_string();
+            assert_eq!(sentence, format!("the URL has `{}` twice: leave one out", option.name));
+        }
+    }
+}
+
+#[test]
+fn a_scheme_that_is_none_is_told_with_what_was_meant() {
+    let there_are = "there are file:, redis:, rediss:, redis+unix:, redis+sentinel:, redis+cluster:, redlock:, memory:";
+    for (url, sentence) in [
+        ("carrier-pigeon://coop", "no engine answers to the scheme `carrier-pigeon:`; "),
+        ("reddis://h", "no engine answers to the scheme `reddis:` (did you mean `redis:`?); "),
+        ("files:locks", "no engine answers to the scheme `files:` (did you mean `file:`?); "),
+    ] {
+        assert_eq!(refused(url).to_string(), format!("{sentence}{there_are}"));
+    }
+}
