@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use crate::bell::Bell;
+use crate::signals::Signals;
 
 /// No moment.
 pub(crate) const NEVER: u64 = u64::MAX;
@@ -21,9 +21,9 @@ impl Alarm {
         Ok(Self { until: NEVER, timer: Timer::new()? })
     }
 
-    /// Has it ring this bell.
-    pub(crate) fn ring(&self, bell: &mut Bell) -> io::Result<()> {
-        self.timer.ring(bell)
+    /// Has it wake those who wait with these signals.
+    pub(crate) fn ring(&self, signals: &mut Signals) -> io::Result<()> {
+        self.timer.ring(signals)
     }
 
     /// Another moment, in ns.
@@ -61,8 +61,8 @@ impl Timer {
         Ok(Self(timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?))
     }
 
-    fn ring(&self, bell: &mut Bell) -> io::Result<()> {
-        bell.listen(&self.0)
+    fn ring(&self, signals: &mut Signals) -> io::Result<()> {
+        signals.listen(&self.0)
     }
 
     fn set(&self, until: u64) {
@@ -93,7 +93,7 @@ impl Timer {
     }
 
     #[allow(clippy::unnecessary_wraps, clippy::unused_self, reason = "elsewhere it can fail")]
-    fn ring(&self, _: &mut Bell) -> io::Result<()> {
+    fn ring(&self, _: &mut Signals) -> io::Result<()> {
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tenure::{Error, Guard, Kind, Locks, Result, Standing, TTL_DEFAULT};
 
-use crate::bell::Bell;
+use crate::signals::Signals;
 use crate::failure::{BUSY, Failure, LOST, UNREACHABLE, say};
 use crate::outage::Patience;
 use crate::screen::quoted;
@@ -65,8 +65,8 @@ impl Deref for Held {
 
 impl Held {
     /// Gives it back. Fails if it was lost before.
-    pub(crate) fn release(self, bell: &mut Bell) -> Result<(), Failure> {
-        let trouble = match bell.within(RELEASE_MAX, self.0.release())? {
+    pub(crate) fn release(self, signals: &mut Signals) -> Result<(), Failure> {
+        let trouble = match signals.within(RELEASE_MAX, self.0.release())? {
             Ok(Some(Err(error))) if error.kind() == Kind::Lost => {
                 return Err(Failure::new(
                     LOST,
@@ -85,8 +85,8 @@ impl Held {
     }
 
     /// Gives back what is lost: if the store still has it, the next need not wait for its end.
-    pub(crate) fn let_go(self, bell: &mut Bell) {
-        let _as_was_said = bell.within(SETTLE_MAX, self.0.release());
+    pub(crate) fn let_go(self, signals: &mut Signals) {
+        let _as_was_said = signals.within(SETTLE_MAX, self.0.release());
     }
 }
 
@@ -96,19 +96,19 @@ impl Claim<'_> {
     }
 
     /// Waits for it, and leaves the line when a signal says so or the wait is in vain.
-    pub(crate) fn acquire(&self, bell: &mut Bell, locks: &Locks) -> Result<Held, Failure> {
+    pub(crate) fn acquire(&self, signals: &mut Signals, locks: &Locks) -> Result<Held, Failure> {
         let left = self.patience.left();
         let mut waiting = Waiting::new(locks, self.key, self.patience.is_quiet());
-        let asked = bell.until(self.ask(locks, left), |waker| waiting.look(waker));
+        let asked = signals.until(self.ask(locks, left), |waker| waiting.look(waker));
         drop(waiting);
         let failure = match asked? {
             Ok(Ok(Some(held))) => return Ok(held),
-            Ok(Ok(None)) => self.in_vain(bell, locks, left)?,
+            Ok(Ok(None)) => self.in_vain(signals, locks, left)?,
             Ok(Err(error)) => self.refused(error),
             Err(signal) => Failure::asked(signal),
         };
         // Its ticket is already on its way out: this waits until it is, unless the store is silent.
-        let _out_or_interrupted_again = bell.within(SETTLE_MAX, locks.settled())?;
+        let _out_or_interrupted_again = signals.within(SETTLE_MAX, locks.settled())?;
         Err(failure)
     }
 
@@ -139,11 +139,11 @@ impl Claim<'_> {
     /// Says who holds it, if that can be known. Time also passes while a store says nothing.
     fn in_vain(
         &self,
-        bell: &mut Bell,
+        signals: &mut Signals,
         locks: &Locks,
         waited: Option<Duration>,
     ) -> io::Result<Failure> {
-        let look = bell.within(SETTLE_MAX, locks.line(self.key))?;
+        let look = signals.within(SETTLE_MAX, locks.line(self.key))?;
         let waited = waited.filter(|waited| !waited.is_zero());
         let line = match look {
             Ok(Some(Ok(line))) => line,

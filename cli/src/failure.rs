@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use rustix::process::{Resource, Rlimit, Signal, getpid, setrlimit};
 use tenure::{Error, Kind};
 
-use crate::bell::is_ending;
+use crate::signals::is_ending;
 use crate::leash::Ending;
 use crate::screen::Screen;
 

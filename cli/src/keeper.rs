@@ -23,7 +23,7 @@ use rustix::process::{
 use tenure::engine::{Clock as _, SystemClock};
 
 use crate::alarm::{Alarm, NEVER};
-use crate::bell::Bell;
+use crate::signals::Signals;
 use crate::child::pid_of;
 use crate::failure::{USAGE, say};
 use crate::family::Family;
@@ -47,7 +47,7 @@ const ADOPTS: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
 struct Keeper {
     leash: Leash,
-    bell: Bell,
+    signals: Signals,
     alarm: Alarm,
     family: Family,
     /// The command, which leads its group; `None` if it is not known.
@@ -96,7 +96,7 @@ impl Keeper {
     fn begin() -> io::Result<Option<Self>> {
         become_known();
         // Signals to a whole group or unit are the command's and its `tenure`'s; they only wake this process.
-        let mut bell = Bell::hang()?;
+        let mut signals = Signals::hear()?;
         never_stopped_by_a_terminal();
         let leash = Leash::of_keeper()?;
         let (parts, files) = leash.take_over()?;
@@ -105,8 +105,8 @@ impl Keeper {
         let task = Task::unpack(parts).ok_or(io::ErrorKind::InvalidData)?;
         let mut alarm = Alarm::new()?;
         alarm.set(task.until);
-        bell.listen(&leash)?;
-        alarm.ring(&mut bell)?;
+        signals.listen(&leash)?;
+        alarm.ring(&mut signals)?;
         let family = match task.what {
             What::Run { .. } => Family::Own,
             What::Adopt(group) => Family::Marked { group, marks: task.marks() },
@@ -121,7 +121,7 @@ impl Keeper {
         };
         Ok(Some(Self {
             leash,
-            bell,
+            signals,
             alarm,
             family,
             group,
@@ -154,8 +154,8 @@ impl Keeper {
                 _ => {}
             }
             let pause = self.act();
-            let _signals_only_wake = self.bell.signals();
-            if self.bell.wait(pause).is_err() {
+            let _signals_only_wake = self.signals.heard();
+            if self.signals.wait(pause).is_err() {
                 self.phase = Phase::Killing(ROUND_FIRST);
             }
         }
@@ -172,7 +172,7 @@ impl Keeper {
                 Heard::Nothing => return false,
                 Heard::End => {
                     // It would ring all the time, and so would an alarm that nobody sets any more.
-                    self.bell.listen_to_nothing_else();
+                    self.signals.listen_to_nothing_else();
                     if self.spares {
                         self.phase = Phase::Waiting;
                     } else {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tenure::Locks;
 
-use crate::bell::Bell;
+use crate::signals::Signals;
 use crate::claim::{Claim, Held, Share};
 use crate::failure::{BUSY, Failure, UNREACHABLE, say};
 use crate::look_up;
@@ -59,7 +59,7 @@ pub(crate) fn lead(at: &Address, args: &Args) -> Result<u8, Failure> {
     look_up::check(&args.command[0])?;
     let url = at.url()?;
     let patience = Patience::new(None, at.quiet);
-    let (mut bell, opened) = open(at, &url, &patience)?;
+    let (mut signals, opened) = open(at, &url, &patience)?;
     let locks = &opened.locks;
     let claim = Claim {
         key: &args.key,
@@ -72,17 +72,17 @@ pub(crate) fn lead(at: &Address, args: &Args) -> Result<u8, Failure> {
     let lifeline = opened.lifeline.as_ref();
     let (command, on_lost) = (&args.command, OnLost::Stop);
     let work = Work { command, url: &url, kill_after, ttl, on_lost, lifeline };
-    nested::refuse(&mut bell, locks, &args.key, claim.share.of_ticket()?)?;
+    nested::refuse(&mut signals, locks, &args.key, claim.share.of_ticket()?)?;
     loop {
-        let seat = campaign(&claim, &mut bell, locks)?;
-        match supervise(&mut bell, &seat, &work)? {
+        let seat = campaign(&claim, &mut signals, locks)?;
+        match supervise(&mut signals, &seat, &work)? {
             End::Done(ending, _burial) => {
-                seat.release(&mut bell)?;
+                seat.release(&mut signals)?;
                 return Failure::like(ending);
             }
             End::Lost { asked } => {
                 // Nothing of the command is left: now another may lead.
-                seat.let_go(&mut bell);
+                seat.let_go(&mut signals);
                 if let Some(signal) = asked {
                     return Err(Failure::asked(signal));
                 }
@@ -93,11 +93,11 @@ pub(crate) fn lead(at: &Address, args: &Args) -> Result<u8, Failure> {
 }
 
 /// Campaigns until it is won, through outages of the store, and however often its ticket is broken.
-fn campaign(claim: &Claim<'_>, bell: &mut Bell, locks: &Locks) -> Result<Held, Failure> {
+fn campaign(claim: &Claim<'_>, signals: &mut Signals, locks: &Locks) -> Result<Held, Failure> {
     let mut pause = PAUSE_FIRST;
     loop {
         let began = Instant::now();
-        let failure = match claim.acquire(bell, locks) {
+        let failure = match claim.acquire(signals, locks) {
             Ok(seat) => return Ok(seat),
             Err(failure) if [BUSY, UNREACHABLE].contains(&failure.code()) => failure,
             Err(failure) => return Err(failure),
@@ -110,7 +110,7 @@ fn campaign(claim: &Claim<'_>, bell: &mut Bell, locks: &Locks) -> Result<Held, F
             let key = quoted(claim.key);
             say(&format!("{}; campaigning for {key} goes on", failure.sentence()));
         }
-        if let Err(signal) = bell.within(pause, pending::<()>())? {
+        if let Err(signal) = signals.within(pause, pending::<()>())? {
             return Err(Failure::asked(signal));
         }
         pause = (pause * 2).min(PAUSE_MAX);

@@ -5,7 +5,7 @@ compile_error!("the command `tenure` needs Unix: process groups, signals and ter
 
 mod alarm;
 mod args;
-mod bell;
+mod signals;
 mod bench;
 mod break_ticket;
 mod child;

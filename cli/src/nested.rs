@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use tenure::{Locks, Place, Share, Standing, Ticket};
 
-use crate::bell::Bell;
+use crate::signals::Signals;
 use crate::failure::{Failure, USAGE};
 use crate::screen::quoted;
 
@@ -31,7 +31,7 @@ fn hex(key: &str) -> String {
 
 /// Refuses what could only be had once a run around this one has ended.
 pub(crate) fn refuse(
-    bell: &mut Bell,
+    signals: &mut Signals,
     locks: &Locks,
     key: &str,
     share: Share,
@@ -40,7 +40,7 @@ pub(crate) fn refuse(
     if tokens.is_empty() {
         return Ok(());
     }
-    let line = match bell.until(locks.line(key), |_| None)? {
+    let line = match signals.until(locks.line(key), |_| None)? {
         Ok(line) => line?,
         Err(signal) => return Err(Failure::asked(signal)),
     };

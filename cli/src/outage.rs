@@ -3,7 +3,7 @@
 use std::future::pending;
 use std::time::{Duration, Instant};
 
-use crate::bell::Bell;
+use crate::signals::Signals;
 use crate::failure::{Failure, UNREACHABLE, say};
 use crate::screen::Screen;
 use crate::waiting::LONG;
@@ -51,12 +51,12 @@ impl Patience {
     /// store whose name is wrong never answers.
     pub(crate) fn outlast<T>(
         &self,
-        bell: &mut Bell,
-        mut attempt: impl FnMut(&mut Bell) -> Result<T, Failure>,
+        signals: &mut Signals,
+        mut attempt: impl FnMut(&mut Signals) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let (mut pause, mut told) = (PAUSE_FIRST, self.quiet);
         loop {
-            let failure = match attempt(bell) {
+            let failure = match attempt(signals) {
                 Err(failure) if failure.code() == UNREACHABLE => failure,
                 outcome => return outcome,
             };
@@ -67,7 +67,7 @@ impl Patience {
                 told = true;
                 say(&format!("{}; trying again for {}", failure.sentence(), brief(left)));
             }
-            if let Err(signal) = bell.within(pause.min(left), pending::<()>())? {
+            if let Err(signal) = signals.within(pause.min(left), pending::<()>())? {
                 return Err(Failure::asked(signal));
             }
             pause = (pause * 2).min(PAUSE_MAX);

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use crate::bell::Bell;
+use crate::signals::Signals;
 use crate::claim::{Claim, Share};
 use crate::failure::{Failure, LOST, say};
 use crate::look_up;
@@ -112,7 +112,7 @@ pub(crate) fn run(at: &Address, args: &Args) -> Result<u8, Failure> {
     let url = at.url()?;
     let wait = if args.no_wait { Some(Duration::ZERO) } else { args.wait };
     let patience = Patience::new(wait, at.quiet);
-    let (mut bell, opened) = open(at, &url, &patience)?;
+    let (mut signals, opened) = open(at, &url, &patience)?;
     let locks = &opened.locks;
     let claim = Claim {
         key: &args.key,
@@ -122,9 +122,9 @@ pub(crate) fn run(at: &Address, args: &Args) -> Result<u8, Failure> {
         note: args.note.as_deref(),
     };
     if wait != Some(Duration::ZERO) {
-        nested::refuse(&mut bell, locks, &args.key, claim.share.of_ticket()?)?;
+        nested::refuse(&mut signals, locks, &args.key, claim.share.of_ticket()?)?;
     }
-    let held = patience.outlast(&mut bell, |bell| claim.acquire(bell, locks));
+    let held = patience.outlast(&mut signals, |signals| claim.acquire(signals, locks));
     let held = held.map_err(|failure| failure.with_busy_code(args.busy_code))?;
     args.tell(|| {
         let (key, token) = (quoted(&args.key), held.token());
@@ -138,34 +138,34 @@ pub(crate) fn run(at: &Address, args: &Args) -> Result<u8, Failure> {
         on_lost: args.on_lost,
         lifeline: opened.lifeline.as_ref(),
     };
-    match supervise(&mut bell, &held, &work)? {
+    match supervise(&mut signals, &held, &work)? {
         End::Done(ending, _burial) => {
             args.tell(|| ending.to_string());
-            held.release(&mut bell)?;
+            held.release(&mut signals)?;
             Failure::like(ending)
         }
         End::Lost { asked: _ } => {
             // Nothing of the command is left: now another may begin.
-            held.let_go(&mut bell);
+            held.let_go(&mut signals);
             Err(Failure::silent(LOST))
         }
     }
 }
 
-/// The bell of this process, and the store that it listens for.
+/// What this process hears from now on, and the store.
 pub(crate) fn open(
     at: &Address,
     url: &str,
     patience: &Patience,
-) -> Result<(Bell, Opened), Failure> {
-    let mut bell = Bell::hang()?;
+) -> Result<(Signals, Opened), Failure> {
+    let mut signals = Signals::hear()?;
     let opened =
-        patience.outlast(&mut bell, |bell| match bell.until(store::open(url), |_| None)? {
+        patience.outlast(&mut signals, |signals| match signals.until(store::open(url), |_| None)? {
             Ok(opened) => Ok(opened?.owned_by(&owner())?),
             Err(signal) => Err(Failure::asked(signal)),
         })?;
     at.warn(&opened.locks);
-    Ok((bell, opened))
+    Ok((signals, opened))
 }
 
 /// What others see in the line: the process by which to find it.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::alarm::NEVER;
-use crate::bell::{Bell, is_ending};
+use crate::signals::{Signals, is_ending};
 use crate::child::{Child, News};
 use crate::failure::say;
 
@@ -17,7 +17,7 @@ const GONE_WITHIN: Duration = Duration::from_secs(10);
 /// Ends all that descends from the child, politely until `patience` is over. Returns when it is gone, and says
 /// whether this process was asked to end meanwhile. A lock that has no lease is kept until then.
 pub(crate) fn stop(
-    bell: &mut Bell,
+    signals: &mut Signals,
     child: &mut Child,
     patience: Duration,
     is_leased: bool,
@@ -26,7 +26,7 @@ pub(crate) fn stop(
     let mut asked = None;
     child.stop(patience);
     loop {
-        for signal in bell.signals().into_iter().filter(|signal| is_ending(*signal)) {
+        for signal in signals.heard().into_iter().filter(|signal| is_ending(*signal)) {
             child.signal(signal);
             asked = Some(signal);
         }
@@ -38,7 +38,7 @@ pub(crate) fn stop(
                 }
                 News::Orphaned => {
                     child.adopt(NEVER)?;
-                    bell.listen_only(&*child)?;
+                    signals.listen_only(&*child)?;
                     child.stop(patience.saturating_sub(began.elapsed()));
                 }
                 News::Ended(_) | News::Paused(_) | News::Late => {}
@@ -49,6 +49,6 @@ pub(crate) fn stop(
             say("something that the command has started cannot be killed");
             return Ok(asked);
         }
-        bell.wait(is_leased.then_some(left))?;
+        signals.wait(is_leased.then_some(left))?;
     }
 }

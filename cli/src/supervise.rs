@@ -11,7 +11,7 @@ use tenure::engine::{Clock as _, SystemClock};
 use tenure::{Error, Guard, Loss};
 
 use crate::alarm::NEVER;
-use crate::bell::{Bell, is_ending};
+use crate::signals::{Signals, is_ending};
 use crate::child::{Burial, Child, News};
 use crate::failure::{Failure, REFUSED, say};
 use crate::leash::Ending;
@@ -60,15 +60,15 @@ pub(crate) enum End {
 }
 
 /// Runs the command under the lock. The guard is still to be released.
-pub(crate) fn supervise(bell: &mut Bell, guard: &Guard, work: &Work<'_>) -> Result<End, Failure> {
+pub(crate) fn supervise(signals: &mut Signals, guard: &Guard, work: &Work<'_>) -> Result<End, Failure> {
     let mut terminal = Terminal::find();
     let task = work.task(guard, terminal.lend_at_start());
     let lifeline = work.lifeline.map(OwnedFd::try_clone).transpose()?;
     let mut child = Child::start(task, lifeline)
         .map_err(|error| Failure::new(REFUSED, format!("no process can be started: {error}")))?;
-    bell.listen_only(&child)?;
-    let end = Supervision::new(guard, work, &mut child).run(bell, &mut terminal);
-    bell.listen_to_nothing_else();
+    signals.listen_only(&child)?;
+    let end = Supervision::new(guard, work, &mut child).run(signals, &mut terminal);
+    signals.listen_to_nothing_else();
     if let Some(group) = child.leader() {
         let by = match &end {
             Ok(Verdict::Done(Ending::Killed(signal))) => Signal::from_named_raw((*signal).into()),
@@ -129,43 +129,43 @@ impl<'a> Supervision<'a> {
         Self { guard, work, child, started, until, lost: None, asked: None, warned: false }
     }
 
-    fn run(&mut self, bell: &mut Bell, terminal: &mut Terminal) -> io::Result<Verdict> {
+    fn run(&mut self, signals: &mut Signals, terminal: &mut Terminal) -> io::Result<Verdict> {
         loop {
-            for signal in bell.signals() {
+            for signal in signals.heard() {
                 self.pass_on(signal);
             }
             while let Some(news) = self.child.news() {
                 match news {
                     News::Ended(ending) => return Ok(Verdict::Done(ending)),
-                    News::Paused(signal) => terminal.stopped(self.child, signal, bell),
+                    News::Paused(signal) => terminal.stopped(self.child, signal, signals),
                     News::Late => {
-                        let why = self.why_stop(bell).unwrap_or_else(|| LATE.to_owned());
+                        let why = self.why_stop(signals).unwrap_or_else(|| LATE.to_owned());
                         let sentence = format!("{why}; its watchdog has killed the command");
-                        return self.stop(bell, &sentence, Duration::ZERO);
+                        return self.stop(signals, &sentence, Duration::ZERO);
                     }
                     News::Orphaned | News::Gone => {
                         if !self.child.adopt(self.deadline())? {
-                            bell.listen_only(&*self.child)?;
+                            signals.listen_only(&*self.child)?;
                             let sentence =
                                 "the keeper of the command was killed; the command is stopped";
-                            return self.stop(bell, sentence, self.patience());
+                            return self.stop(signals, sentence, self.patience());
                         }
-                        bell.listen_only(&*self.child)?;
+                        signals.listen_only(&*self.child)?;
                     }
                 }
             }
             if self.work.on_lost == OnLost::Warn {
-                self.warn(bell);
-            } else if let Some(why) = self.why_stop(bell) {
-                return self.stop(bell, &format!("{why}; the command is stopped"), self.patience());
+                self.warn(signals);
+            } else if let Some(why) = self.why_stop(signals) {
+                return self.stop(signals, &format!("{why}; the command is stopped"), self.patience());
             }
             let pause = self.look_after();
-            bell.wait(pause)?;
+            signals.wait(pause)?;
         }
     }
 
     /// Tells a loss once, and lets the command work on.
-    fn warn(&mut self, bell: &Bell) {
+    fn warn(&mut self, signals: &Signals) {
         if self.warned {
             return;
         }
@@ -173,7 +173,7 @@ impl<'a> Supervision<'a> {
         if checked.is_ok() {
             self.until = until(self.guard);
         }
-        let lost = self.lost.as_mut().and_then(|lost| bell.look(lost.as_mut())).map(Error::lost);
+        let lost = self.lost.as_mut().and_then(|lost| signals.look(lost.as_mut())).map(Error::lost);
         if let Some(error) = checked.err().or(lost) {
             self.warned = true;
             say(&format!(
@@ -183,9 +183,9 @@ impl<'a> Supervision<'a> {
         }
     }
 
-    fn stop(&mut self, bell: &mut Bell, sentence: &str, patience: Duration) -> io::Result<Verdict> {
+    fn stop(&mut self, signals: &mut Signals, sentence: &str, patience: Duration) -> io::Result<Verdict> {
         say(sentence);
-        let asked = stop(bell, self.child, patience, self.is_leased())?;
+        let asked = stop(signals, self.child, patience, self.is_leased())?;
         Ok(Verdict::Lost { asked: asked.or(self.asked) })
     }
 
@@ -199,12 +199,12 @@ impl<'a> Supervision<'a> {
     }
 
     /// Whether the lock is lost, or so close to it that the command needs what is left to end.
-    fn why_stop(&mut self, bell: &Bell) -> Option<String> {
+    fn why_stop(&mut self, signals: &Signals) -> Option<String> {
         if let Err(error) = self.guard.check() {
             return Some(self.sentence(&error));
         }
         self.until = until(self.guard);
-        let lost = self.lost.as_mut().and_then(|lost| bell.look(lost.as_mut()));
+        let lost = self.lost.as_mut().and_then(|lost| signals.look(lost.as_mut()));
         if let Some(loss) = lost {
             return Some(self.sentence(&Error::lost(loss)));
         }

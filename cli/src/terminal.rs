@@ -8,7 +8,7 @@ use nix::unistd;
 use rustix::process::{Pid, Signal, getpid, kill_current_process_group, kill_process};
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 
-use crate::bell::Bell;
+use crate::signals::Signals;
 use crate::child::Child;
 use crate::screen::Screen;
 
@@ -35,7 +35,7 @@ impl Terminal {
     }
 
     /// The child has stopped: what that means for the job of which this process is a part.
-    pub(crate) fn stopped(&mut self, child: &mut Child, signal: Signal, bell: &Bell) {
+    pub(crate) fn stopped(&mut self, child: &mut Child, signal: Signal, signals: &Signals) {
         let Some(group) = child.group() else { return };
         let asks = matches!(signal, Signal::TTIN | Signal::TTOU);
         if asks && self.listens_to_own() {
@@ -55,7 +55,7 @@ impl Terminal {
             let _others_stop = kill_current_process_group(Signal::TSTP);
             stop_with_the_job();
             // This process heard it too, and is over it.
-            bell.forget(Signal::TSTP);
+            signals.forget(Signal::TSTP);
         }
         if self.lent && self.listens_to_own() {
             self.give(group);

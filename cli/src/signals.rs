@@ -1,4 +1,4 @@
-//! One bell for everything that this process waits for: signals, its child, and the store.
+//! What this process hears: signals, and whatever else it waits for meanwhile, such as its child and the store.
 
 use std::future::{Future, poll_fn};
 use std::io::{self, PipeReader, Read as _};
@@ -20,29 +20,29 @@ const ENDING: [Signal; 6] =
     [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::USR1, Signal::USR2];
 const OTHERS: [Signal; 4] = [Signal::CHILD, Signal::CONT, Signal::TSTP, Signal::WINCH];
 
-/// Rings for signals, and for whatever holds its waker.
-pub(crate) struct Bell {
+/// Wakes this process for signals, and for whatever holds the waker.
+pub(crate) struct Signals {
     pipe: PipeReader,
-    /// Whatever else rings when it can be read from.
+    /// Whatever else wakes this process when it can be read from.
     others: Vec<OwnedFd>,
     heard: Vec<(Signal, Arc<AtomicBool>)>,
     waker: Waker,
 }
 
-struct Rope(OwnedFd);
+struct Pipe(OwnedFd);
 
-impl Wake for Rope {
+impl Wake for Pipe {
     fn wake(self: Arc<Self>) {
-        // If the pipe is full, the bell rings already.
+        // If the pipe is full, this process is awake already.
         let _full_is_loud_enough = rustix::io::write(&self.0, b"!");
     }
 }
 
-impl Bell {
-    /// From now on, signals ring. Those that this process was started deaf to stay ignored, also
+impl Signals {
+    /// Hears signals from now on. Those that this process was started deaf to stay ignored, also
     /// by its children: that is how `nohup` and the background of scripts work. Only the end of a child is
     /// always heard: who ignores it is not told how a child has ended.
-    pub(crate) fn hang() -> io::Result<Self> {
+    pub(crate) fn hear() -> io::Result<Self> {
         let (read, write) = io::pipe()?;
         ioctl_fionbio(&read, true)?;
         ioctl_fionbio(&write, true)?;
@@ -55,7 +55,7 @@ impl Bell {
                 continue;
             }
             let flag = Arc::new(AtomicBool::new(false));
-            // The flag is up before the bell rings: they are called in this order.
+            // The flag is up before the pipe wakes this process: they are called in this order.
             signal_hook::flag::register(signal.as_raw(), flag.clone())?;
             signal_hook::low_level::pipe::register(signal.as_raw(), write.try_clone()?)?;
             heard.push((signal, flag));
@@ -67,12 +67,12 @@ impl Bell {
             pipe: read,
             others: Vec::new(),
             heard,
-            waker: Waker::from(Arc::new(Rope(write))),
+            waker: Waker::from(Arc::new(Pipe(write))),
         })
     }
 
     /// The signals since the last call.
-    pub(crate) fn signals(&self) -> Vec<Signal> {
+    pub(crate) fn heard(&self) -> Vec<Signal> {
         let up = |(_, flag): &&(Signal, Arc<AtomicBool>)| flag.swap(false, Ordering::AcqRel);
         self.heard.iter().filter(up).map(|(signal, _)| *signal).collect()
     }
@@ -84,13 +84,13 @@ impl Bell {
         }
     }
 
-    /// Rings whenever this can be read from, until it is listened to no more.
+    /// Wakes this process whenever this can be read from, until it is listened to no more.
     pub(crate) fn listen(&mut self, to: impl AsFd) -> io::Result<()> {
         self.others.push(to.as_fd().try_clone_to_owned()?);
         Ok(())
     }
 
-    /// Rings for this and for nothing else but signals and wakers.
+    /// The same, for nothing else but signals and wakers.
     pub(crate) fn listen_only(&mut self, to: impl AsFd) -> io::Result<()> {
         self.listen_to_nothing_else();
         self.listen(to)
@@ -101,7 +101,7 @@ impl Bell {
         self.others.clear();
     }
 
-    /// Returns when the bell rings, or when the time is over.
+    /// Returns when there is something to hear, or when the time is over.
     pub(crate) fn wait(&mut self, time: Option<Duration>) -> io::Result<()> {
         let time = time.map(|time| Timespec {
             tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
@@ -120,7 +120,7 @@ impl Bell {
         Ok(())
     }
 
-    /// Looks whether a future is ready; if it is not, it rings once it may be.
+    /// Looks whether a future is ready; if it is not, it wakes this process once it may be.
     pub(crate) fn look<F: Future + ?Sized>(&self, future: Pin<&mut F>) -> Option<F::Output> {
         match future.poll(&mut Context::from_waker(&self.waker)) {
             Poll::Ready(output) => Some(output),
@@ -130,7 +130,7 @@ impl Bell {
 
     /// Waits for a future, and drops it when a signal says that this process is to end.
     ///
-    /// `meanwhile` is called at first, whenever the bell rings, and when the time is over that it
+    /// `meanwhile` is called at first, whenever there is something to hear, and when the time is over that it
     /// answered with.
     pub(crate) fn until<F: Future>(
         &mut self,
@@ -142,7 +142,7 @@ impl Bell {
             if let Some(output) = self.look(future.as_mut()) {
                 return Ok(Ok(output));
             }
-            for signal in self.signals() {
+            for signal in self.heard() {
                 if ENDING.contains(&signal) {
                     return Ok(Err(signal));
                 }
