@@ -1,6 +1,8 @@
 //! Tidiness is what no compiler checks: rules on the files that git knows, a sentence for each breach.
 
+mod circles;
 mod comments;
+mod glossary;
 mod links;
 mod manifests;
 mod rust;
@@ -33,11 +35,18 @@ const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
 pub(crate) fn check() -> Result<String> {
     let files = tracked()?;
     let mut findings = 0_usize;
-    for path in &files {
-        for Finding { line, sentence } in in_file(path, &files)? {
+    let texts = texts(&files)?;
+    for (path, text) in &texts {
+        for Finding { line, sentence } in in_text(path, text, &files) {
             println!("{path}:{line}: {sentence}");
             findings += 1;
         }
+    }
+    for (path, Finding { line, sentence }) in
+        circles::check(texts.iter().map(|(path, text)| (*path, text.as_str())))
+    {
+        println!("{path}:{line}: {sentence}");
+        findings += 1;
     }
     for path in missing(&files) {
         println!("{path}:1: This file is missing; write it.");
@@ -59,10 +68,14 @@ fn tracked() -> Result<BTreeSet<String>> {
     Ok(names.split('\0').filter(there).map(String::from).collect())
 }
 
-fn in_file(path: &str, files: &BTreeSet<String>) -> Result<Vec<Finding>> {
-    let bytes = fs::read(path).map_err(|error| format!("{path} cannot be read: {error}."))?;
-    // No rule is about pictures.
-    Ok(String::from_utf8(bytes).map_or_else(|_| Vec::new(), |text| in_text(path, &text, files)))
+/// All files but pictures, which no rule is about.
+fn texts(files: &BTreeSet<String>) -> Result<Vec<(&str, String)>> {
+    let mut texts = Vec::new();
+    for path in files {
+        let bytes = fs::read(path).map_err(|error| format!("{path} cannot be read: {error}."))?;
+        texts.extend(String::from_utf8(bytes).ok().map(|text| (path.as_str(), text)));
+    }
+    Ok(texts)
 }
 
 /// Which rules are for which files.
@@ -75,6 +88,7 @@ fn in_text(path: &str, text: &str, files: &BTreeSet<String>) -> Vec<Finding> {
             findings.extend(rust::check(path, &source));
             findings.extend(words::in_source(path, &source));
             findings.extend(comments::check(&source));
+            findings.extend(glossary::check(path, &source));
         }
         "md" => {
             findings.extend(words::in_page(text));
