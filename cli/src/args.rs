@@ -1,12 +1,16 @@
 //! The words of the command line: what can be asked for, and how.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
 
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::error::{ContextKind, ErrorKind};
-use clap::{Parser, Subcommand};
+use clap::{Arg, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use tenure_kit::options::nearest;
+use tenure_kit::register::Scheme;
 
 use crate::failure::{Failure, USAGE};
-use crate::{bench, break_ticket, count, keys, lead, line, next, pages, run, watch};
+use crate::{bench, break_ticket, count, keys, lead, line, next, pages, run, store, watch};
 
 /// Locks for the shell: run a program under a lock, lead, look, break, count.
 ///
@@ -33,12 +37,7 @@ Exit codes:
 )]
 pub(crate) struct Cli {
     /// The store [default: $TENURE_ON, or your own].
-    ///
-    /// A store is file:PATH, or redis://HOST and its kin. `machine:` is the one store of this machine that its users
-    /// share, once root has made it. Without --on and TENURE_ON it is a file store in this user's home, which no other
-    /// user meets, root neither. Whoever lists processes can read the words of a command: a URL with a password is
-    /// better put into TENURE_ON.
-    #[arg(long, global = true, value_name = "URL", display_order = 900)]
+    #[arg(long, global = true, value_name = "URL", display_order = 900, value_parser = Urls, hide_possible_values = true)]
     pub(crate) on: Option<String>,
     /// Answers with one JSON object a line.
     #[arg(long, global = true, display_order = 901)]
@@ -72,12 +71,56 @@ pub(crate) enum Command {
     BenchPartner(bench::Partner),
 }
 
+/// Everything that can be said, with the stores that there are.
+pub(crate) fn command() -> clap::Command {
+    Cli::command().mut_arg("on", |on| on.long_help(stores()))
+}
+
+/// What `--help` says of stores.
+fn stores() -> String {
+    let mut help = "The store [default: $TENURE_ON, or your own].\n".to_owned();
+    let width = store::schemes().map(|scheme| scheme.form.len()).max().unwrap_or_default();
+    for scheme in store::schemes() {
+        let _infallible = write!(help, "\n{:width$}  {}", scheme.form, scheme.about);
+    }
+    help.push_str(
+        "\n\nWithout --on and TENURE_ON it is a file store in your home, which no other user meets, nor does root. Whoever \
+         lists processes can read the words of a command: put a URL with a password into TENURE_ON.",
+    );
+    help
+}
+
+/// Any URL; completions offer the beginnings of those that an engine answers to.
+#[derive(Clone)]
+struct Urls;
+
+impl TypedValueParser for Urls {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let beginning = |form: &'static str| {
+            form.split(|letter: char| letter.is_ascii_uppercase()).next().unwrap_or(form)
+        };
+        let offer = move |scheme: &'static Scheme| {
+            PossibleValue::new(beginning(scheme.form)).help(scheme.about)
+        };
+        Some(Box::new(store::schemes().map(offer)))
+    }
+}
+
 /// Reads this process's own words.
 pub(crate) fn read() -> Result<Cli, Failure> {
-    match Cli::try_parse_from(std::env::args_os()) {
-        Ok(cli) => Ok(cli),
-        Err(error) => Err(explain(&error)),
-    }
+    let words = command().try_get_matches_from(std::env::args_os());
+    words.and_then(|words| Cli::from_arg_matches(&words)).map_err(|error| explain(&error))
 }
 
 fn explain(error: &clap::Error) -> Failure {
@@ -96,12 +139,44 @@ fn explain(error: &clap::Error) -> Failure {
         ErrorKind::UnknownArgument if wants_dashes(error) => {
             Failure::usage("the command to run stands behind `--`, as in: tenure run KEY -- CMD")
         }
+        ErrorKind::UnknownArgument => unknown(error, ContextKind::InvalidArg),
+        ErrorKind::InvalidSubcommand => unknown(error, ContextKind::InvalidSubcommand),
         ErrorKind::MissingRequiredArgument if wants_a_descriptor() => Failure::usage(
             "`flock` can lock a descriptor that a shell has open; `tenure` cannot, for nobody would tell it when \
              the shell closes it: put the commands behind `--`, as in: tenure run KEY -- sh -c '…'",
         ),
+        ErrorKind::MissingRequiredArgument => {
+            let missing = sentence(&error.render().to_string());
+            Failure::usage(format!("{missing}; `{} -h` shows how it is written", asked_for().0))
+        }
         _ => Failure::usage(sentence(&error.render().to_string())),
     }
+}
+
+/// A word that is none of the command's, with the one that was probably meant.
+fn unknown(error: &clap::Error, kind: ContextKind) -> Failure {
+    let word = error.get(kind).map_or(String::new(), ToString::to_string);
+    let (command, words) = asked_for();
+    let meant = nearest(&word, words.iter().map(String::as_str));
+    let meant = meant.map_or(String::new(), |meant| format!(" (did you mean `{meant}`?)"));
+    let what = if word.starts_with('-') { "option" } else { "word" };
+    Failure::usage(format!(
+        "`{word}` is no {what} of `{command}`{meant}: `{command} -h` shows what there is"
+    ))
+}
+
+/// The command that was asked for, and the options or commands that it has.
+fn asked_for() -> (String, Vec<String>) {
+    let mut all = command();
+    all.build();
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let sub = words.iter().find_map(|word| all.find_subcommand(word));
+    let here = sub.unwrap_or(&all);
+    let options = here.get_arguments().filter_map(Arg::get_long).map(|name| format!("--{name}"));
+    let commands = here.get_subcommands().filter(|sub| !sub.is_hide_set());
+    let known = options.chain(commands.map(|sub| sub.get_name().to_owned())).collect();
+    let name = sub.map_or(String::new(), |sub| format!(" {}", sub.get_name()));
+    (format!("tenure{name}"), known)
 }
 
 /// `tenure run 9`, in the way of `flock 9`.
@@ -134,8 +209,7 @@ mod tests {
 
     #[test]
     fn the_words_fit_together() {
-        use clap::CommandFactory as _;
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]

@@ -13,12 +13,12 @@ use tenure::{Liveness, Locks, TicketId};
 
 pub(crate) use handover::{Partner, partner};
 use outcome::Outcome;
+use tenure_kit::duration;
 
 use crate::failure::{Failure, answer};
 use crate::screen::Screen;
 use crate::store::Address;
 use crate::table::{Column, Table};
-use tenure_kit::duration;
 
 /// Measures how quick a store is.
 ///

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use tenure::blocking::block_on;
 use tenure::{Left, Locks, Place, Standing, Ticket, TicketId};
+use tenure_kit::duration::{self, brief};
 
 use crate::failure::{BUSY, Failure, answer};
 use crate::json::Object;
 use crate::screen::{printable, quoted};
 use crate::store::Address;
-use tenure_kit::duration::{self, brief};
 
 /// What a duration that is shown in whole seconds leaves out at most.
 const ROUNDED_OFF: Duration = Duration::from_secs(1);

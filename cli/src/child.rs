@@ -3,8 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::{
@@ -15,6 +14,7 @@ use rustix::process::{
 use crate::family::first_adopted;
 use crate::keeper;
 use crate::leash::{Ending, Heard, Leash, Said};
+use crate::process::{myself, pid_of};
 use crate::task::{Task, What};
 
 /// What became of the child.
@@ -189,43 +189,6 @@ fn start_keeper(task: &Task, lifeline: Option<&OwnedFd>) -> io::Result<(Leash, P
     let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
     leash.hand_over(&parts, &files)?;
     Ok((leash, pid_of(&keeper)?))
-}
-
-/// This program, to be started again: the same file, even if there is a newer one in its place.
-pub(crate) fn myself() -> io::Result<Command> {
-    let mut command = Command::new(own_file()?);
-    command.arg0("tenure");
-    Ok(command)
-}
-
-#[cfg(any(target_os = "linux", target_os = "android"))]
-#[allow(clippy::unnecessary_wraps, reason = "elsewhere it can fail")]
-fn own_file() -> io::Result<PathBuf> {
-    use std::ffi::OsStr;
-    use std::os::unix::ffi::OsStrExt as _;
-    let same = PathBuf::from("/proc/self/exe");
-    if same.exists() {
-        return Ok(same);
-    }
-    // Without /proc, it is what the kernel was asked to run.
-    Ok(OsStr::from_bytes(rustix::param::linux_execfn().to_bytes()).into())
-}
-
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn own_file() -> io::Result<PathBuf> {
-    std::env::current_exe()
-}
-
-/// While there is no command, whoever is a child was started before this program, or lost its parent: the first
-/// process of a container gets all of those.
-pub(crate) fn bury_the_dead() {
-    while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
-}
-
-/// The number of a process that was just started.
-pub(crate) fn pid_of(child: &std::process::Child) -> io::Result<Pid> {
-    let raw = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    raw.ok_or_else(|| io::Error::other("a process has a number that none can have"))
 }
 
 /// If the keeper dies, its family becomes this process's.

@@ -5,13 +5,13 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use tenure::{Error, Guard, Kind, Locks, Result, Standing, TTL_DEFAULT};
+use tenure_kit::duration::brief;
 
-use crate::signals::Signals;
 use crate::failure::{BUSY, Failure, LOST, UNREACHABLE, say};
 use crate::outage::Patience;
 use crate::screen::quoted;
+use crate::signals::Signals;
 use crate::waiting::Waiting;
-use tenure_kit::duration::brief;
 
 /// A store that has not confirmed a release by then is believed to be gone.
 const RELEASE_MAX: Duration = Duration::from_secs(5);

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use tenure::blocking::block_on;
+use tenure_kit::duration;
 
 use crate::failure::{BUSY, Failure, answer};
 use crate::json::Object;
 use crate::screen::quoted;
 use crate::store::Address;
-use tenure_kit::duration;
 
 /// Counts within a window of time, and prints how far it got.
 ///

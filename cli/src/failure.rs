@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use rustix::process::{Resource, Rlimit, Signal, getpid, setrlimit};
 use tenure::{Error, Kind};
 
-use crate::signals::is_ending;
 use crate::leash::Ending;
 use crate::screen::Screen;
+use crate::signals::is_ending;
 
 /// The words make no sense.
 pub(crate) const USAGE: u8 = 64;

@@ -23,15 +23,15 @@ use rustix::process::{
 use tenure::engine::{Clock as _, SystemClock};
 
 use crate::alarm::{Alarm, NEVER};
-use crate::signals::Signals;
-use crate::child::pid_of;
 use crate::failure::{USAGE, say};
 use crate::family::Family;
+use crate::job::never_stopped_by_a_terminal;
 use crate::leash::{Ending, Heard, Leash, Said};
+use crate::process::pid_of;
 use crate::screen::quoted;
 use crate::shim;
+use crate::signals::Signals;
 use crate::task::{Task, What};
-use crate::terminal::never_stopped_by_a_terminal;
 
 /// The word that makes this program a keeper.
 pub(crate) const WORD: &str = "--keep";

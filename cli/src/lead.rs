@@ -5,8 +5,8 @@ use std::future::pending;
 use std::time::{Duration, Instant};
 
 use tenure::Locks;
+use tenure_kit::duration;
 
-use crate::signals::Signals;
 use crate::claim::{Claim, Held, Share};
 use crate::failure::{BUSY, Failure, UNREACHABLE, say};
 use crate::look_up;
@@ -14,9 +14,9 @@ use crate::nested;
 use crate::outage::Patience;
 use crate::run::open;
 use crate::screen::quoted;
+use crate::signals::Signals;
 use crate::store::Address;
 use crate::supervise::{End, OnLost, Work, supervise};
-use tenure_kit::duration;
 
 /// Between two campaigns while the store does not answer.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);

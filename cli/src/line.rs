@@ -4,13 +4,13 @@ use std::time::{Duration, SystemTime};
 
 use tenure::blocking::block_on;
 use tenure::{Place, Share, Standing, Ticket};
+use tenure_kit::duration::brief;
 
 use crate::failure::{Failure, answer, say};
 use crate::json::Object;
 use crate::screen::{Screen, quoted};
 use crate::store::Address;
 use crate::table::{Column, Table};
-use tenure_kit::duration::brief;
 
 /// Shows who holds a key and who waits for it, from the front.
 ///

@@ -5,7 +5,6 @@ compile_error!("the command `tenure` needs Unix: process groups, signals and ter
 
 mod alarm;
 mod args;
-mod signals;
 mod bench;
 mod break_ticket;
 mod child;
@@ -13,6 +12,7 @@ mod claim;
 mod count;
 mod failure;
 mod family;
+mod job;
 mod json;
 mod keeper;
 mod keys;
@@ -25,9 +25,11 @@ mod nested;
 mod next;
 mod outage;
 mod pages;
+mod process;
 mod run;
 mod screen;
 mod shim;
+mod signals;
 mod stop;
 mod store;
 mod supervise;
@@ -69,8 +71,8 @@ fn obey(cli: Cli) -> Result<u8, Failure> {
         Command::Next(args) => next::next(&at, json, &args),
         Command::Count(args) => count::count(&at, json, &args),
         Command::Bench(args) => bench::bench(&at, json, &args),
-        Command::Completions(args) => pages::completions(&args),
-        Command::Man => pages::man(),
+        Command::Completions(args) => pages::completions(&args, args::command()),
+        Command::Man => pages::man(args::command()),
         Command::BenchPartner(args) => bench::partner(&at, &args),
     }
 }

@@ -13,13 +13,13 @@ pub(crate) fn rfc3339(at_us: u64) -> String {
 /// leap day is its last.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
+    let (cycle, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
     let day = day - (365 * year + year / 4 - year / 100);
     let month = (5 * day + 2) / 153;
     let day = day - (153 * month + 2) / 5 + 1;
     let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    (era * 400 + year + later, month, day)
+    (cycle * 400 + year + later, month, day)
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 
 use tenure::{Locks, Place, Share, Standing, Ticket};
 
-use crate::signals::Signals;
 use crate::failure::{Failure, USAGE};
 use crate::screen::quoted;
+use crate::signals::Signals;
 
 /// What all the runs around this one hold: a token and a key in hexadecimal for each.
 pub(crate) const VARIABLE: &str = "TENURE_HELD";

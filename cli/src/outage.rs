@@ -2,12 +2,12 @@
 
 use std::future::pending;
 use std::time::{Duration, Instant};
+use tenure_kit::duration::brief;
 
-use crate::signals::Signals;
 use crate::failure::{Failure, UNREACHABLE, say};
 use crate::screen::Screen;
+use crate::signals::Signals;
 use crate::waiting::LONG;
-use tenure_kit::duration::brief;
 
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);

@@ -2,10 +2,9 @@
 
 use std::io::Write as _;
 
-use clap::CommandFactory as _;
+use clap::Command;
 use clap_complete::Shell;
 
-use crate::args::Cli;
 use crate::failure::{Failure, answer};
 
 /// Prints the completions for a shell.
@@ -19,16 +18,16 @@ pub(crate) struct Completions {
     shell: Shell,
 }
 
-pub(crate) fn completions(args: &Completions) -> Result<u8, Failure> {
+pub(crate) fn completions(args: &Completions, mut command: Command) -> Result<u8, Failure> {
     let mut page = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "tenure", &mut page);
+    clap_complete::generate(args.shell, &mut command, "tenure", &mut page);
     answer(page)?;
     Ok(0)
 }
 
 /// One page with every command, because one page is what people search.
-pub(crate) fn man() -> Result<u8, Failure> {
-    let mut command = Cli::command().disable_help_subcommand(true);
+pub(crate) fn man(command: Command) -> Result<u8, Failure> {
+    let mut command = command.disable_help_subcommand(true);
     command.build();
     let mut page = Vec::new();
     let whole = clap_mangen::Man::new(command.clone());

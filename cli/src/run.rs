@@ -3,16 +3,18 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use crate::signals::Signals;
+use tenure_kit::duration::{self, brief};
+use tenure_kit::register::Opened;
+
 use crate::claim::{Claim, Share};
 use crate::failure::{Failure, LOST, say};
 use crate::look_up;
 use crate::nested;
 use crate::outage::Patience;
 use crate::screen::quoted;
-use crate::store::{self, Address, Opened};
+use crate::signals::Signals;
+use crate::store::{self, Address};
 use crate::supervise::{End, OnLost, Work, supervise};
-use tenure_kit::duration::{self, brief};
 
 /// Runs a command under a lock, and exits as the command does.
 ///
@@ -159,19 +161,14 @@ pub(crate) fn open(
     patience: &Patience,
 ) -> Result<(Signals, Opened), Failure> {
     let mut signals = Signals::hear()?;
-    let opened =
-        patience.outlast(&mut signals, |signals| match signals.until(store::open(url), |_| None)? {
-            Ok(opened) => Ok(opened?.owned_by(&owner())?),
+    let opened = patience.outlast(&mut signals, |signals| {
+        match signals.until(store::open(url), |_| None)? {
+            Ok(opened) => Ok(opened?),
             Err(signal) => Err(Failure::asked(signal)),
-        })?;
+        }
+    })?;
     at.warn(&opened.locks);
     Ok((signals, opened))
-}
-
-/// What others see in the line: the process by which to find it.
-pub(crate) fn owner() -> String {
-    let machine = rustix::system::uname();
-    format!("tenure[{}]@{}", std::process::id(), machine.nodename().to_string_lossy())
 }
 
 impl Args {

@@ -5,9 +5,9 @@ use std::io::{self, ErrorKind};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};
 
-use crate::child::myself;
 use crate::failure::{CANNOT_RUN, NOT_FOUND, USAGE, say};
-use crate::terminal;
+use crate::job;
+use crate::process::myself;
 
 /// The word that makes this program a shim.
 pub(crate) const WORD: &str = "--become";
@@ -29,8 +29,8 @@ pub(crate) fn main(mut words: impl Iterator<Item = OsString>) -> ExitCode {
         say("this word is for tenure's own use");
         return ExitCode::from(USAGE);
     };
-    if let Some(group) = terminal::own_group().filter(|_| terminal == WITH_TERMINAL) {
-        terminal::hand_over(io::stdin(), group);
+    if let Some(group) = job::own_group().filter(|_| terminal == WITH_TERMINAL) {
+        job::hand_over(io::stdin(), group);
     }
     let error = Command::new(&program).args(words).exec();
     let (code, sentence) = explain(&program, &error);

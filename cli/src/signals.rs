@@ -15,6 +15,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionbio;
 use rustix::process::Signal;
 
+use crate::job::stop_with_the_job;
+use crate::process::bury_the_dead;
+
 /// Whoever gets one of these is to end, unless it has been told otherwise.
 const ENDING: [Signal; 6] =
     [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::USR1, Signal::USR2];
@@ -147,8 +150,8 @@ impl Signals {
                     return Ok(Err(signal));
                 }
                 match signal {
-                    Signal::TSTP => crate::terminal::stop_with_the_job(),
-                    Signal::CHILD => crate::child::bury_the_dead(),
+                    Signal::TSTP => stop_with_the_job(),
+                    Signal::CHILD => bury_the_dead(),
                     _ => {}
                 }
             }

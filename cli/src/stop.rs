@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::alarm::NEVER;
-use crate::signals::{Signals, is_ending};
 use crate::child::{Child, News};
 use crate::failure::say;
+use crate::signals::{Signals, is_ending};
 
 /// What is killed is gone at once, unless the kernel itself is stuck with it, or it may not be killed. A lease
 /// cannot be kept for it.

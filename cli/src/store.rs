@@ -2,28 +2,38 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fmt::Write as _;
-use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt as _;
+use std::iter;
 use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
 use tenure::Locks;
 use tenure::blocking::block_on;
+use tenure::register;
+use tenure_kit::register::{Opened, Reach, Scheme};
+use tenure_kit::url::encode;
 
 use crate::failure::{Failure, REFUSED, UNREACHABLE, say};
 
 /// The environment's word for the store.
 pub(crate) const VARIABLE: &str = "TENURE_ON";
 
-/// The word for the store that the users of this machine share.
-const MACHINE: &str = "machine:";
+/// The store that the users of this machine share.
+const MACHINE: Scheme = Scheme {
+    name: "machine",
+    form: "machine:",
+    example: "machine:",
+    about: "the one directory that the users of this machine share, once root has made it",
+    is_path: false,
+};
 /// Where that is.
 const MACHINE_PATH: &str =
     if cfg!(target_vendor = "apple") { "/var/db/tenure" } else { "/var/lib/tenure" };
 
-/// Options of URLs that name a file.
-const FILES: [&str; 3] = ["ca", "cert", "key"];
+/// What stores can be named.
+pub(crate) fn schemes() -> impl Iterator<Item = &'static Scheme> {
+    let engines = register::REGISTER.iter().flat_map(|engine| engine.schemes);
+    iter::once(&MACHINE).chain(engines)
+}
 
 /// What the user said about the store.
 #[derive(Debug)]
@@ -52,11 +62,8 @@ impl Address {
     /// that is not, `nothing` is told.
     pub(crate) fn look(&self, nothing: impl FnOnce() -> Failure) -> Result<Locks, Failure> {
         let url = self.url()?;
-        if !url.starts_with("file:") {
-            return Ok(block_on(tenure::connect(url))?);
-        }
-        match tenure_file::connect_existing(&url)? {
-            Some(store) => Ok(Locks::new(store)),
+        match block_on(register::look(&url))? {
+            Some(locks) => Ok(locks),
             None if self.is_named() => Err(Failure::new(
                 UNREACHABLE,
                 format!("there is no store at {url}: whoever first locks something there makes it"),
@@ -76,7 +83,7 @@ impl Address {
 
     /// The same, for what others will rely on: they should know how far they can.
     pub(crate) fn open_aloud(&self) -> Result<Locks, Failure> {
-        refuse_memory(&self.url()?)?;
+        refuse_private(&self.url()?)?;
         let locks = self.open()?;
         self.warn(&locks);
         Ok(locks)
@@ -101,44 +108,34 @@ impl Address {
     }
 }
 
-/// A store that is open.
-pub(crate) struct Opened {
-    pub(crate) locks: Locks,
-    /// As long as this is open somewhere, the locks that were got here are kept: those of files.
-    pub(crate) lifeline: Option<OwnedFd>,
-}
-
-impl Opened {
-    /// The same, for an owner of this name.
-    pub(crate) fn owned_by(self, owner: &str) -> tenure::Result<Self> {
-        Ok(Self { locks: self.locks.owned_by(owner)?, ..self })
-    }
-}
-
-/// Opens the store of this URL.
+/// Opens the store of this URL, for what runs under its locks.
 pub(crate) async fn open(url: &str) -> tenure::Result<Opened> {
-    if url.starts_with("file:") {
-        let store = tenure_file::connect(url)?;
-        let lifeline = Some(store.lifeline()?);
-        return Ok(Opened { locks: Locks::new(store), lifeline });
-    }
-    refuse_memory(url)?;
-    Ok(Opened { locks: tenure::connect(url).await?, lifeline: None })
+    refuse_private(url)?;
+    let opened = register::open(url).await?;
+    Ok(Opened { locks: opened.locks.owned_by(&owner())?, ..opened })
+}
+
+/// What others see in the line: the process by which to find it.
+pub(crate) fn owner() -> String {
+    let machine = rustix::system::uname();
+    format!("tenure[{}]@{}", std::process::id(), machine.nodename().to_string_lossy())
 }
 
 /// A store that this process alone can see locks nothing for a shell.
-fn refuse_memory(url: &str) -> tenure::Result<()> {
-    if url.starts_with("memory:") {
-        return Err(tenure::Error::unsupported(
-            "memory: is seen by one process alone, and excludes nobody here: use file:DIR, or leave --on out",
-        ));
+fn refuse_private(url: &str) -> tenure::Result<()> {
+    let engine = register::engine_of(url)?;
+    if engine.reach == Reach::Process {
+        return Err(tenure::Error::unsupported(format!(
+            "{}: is seen by one process alone, and excludes nobody here: use file:DIR, or leave --on out",
+            engine.name
+        )));
     }
     Ok(())
 }
 
 /// The URL that somebody has named.
 fn named(url: &str) -> Result<String, Failure> {
-    if url != MACHINE {
+    if url != MACHINE.form {
         return Ok(settled(url));
     }
     // Nobody but root can make it so that its users need not trust the first of them.
@@ -154,29 +151,13 @@ fn named(url: &str) -> Result<String, Failure> {
     ))
 }
 
-/// The same URL, however the current directory changes: a command that is run may change it, and
-/// must find the same store.
+/// The same URL, however the current directory changes: a command that is run may change it, and must find the same
+/// store. A URL that no engine answers to is refused by whoever opens it.
 fn settled(url: &str) -> String {
-    let Ok(here) = env::current_dir() else { return url.to_owned() };
-    let here = escaped(&here);
-    if let Some(path) = url.strip_prefix("file:") {
-        let is_relative = !path.is_empty() && !path.starts_with(['/', '?']);
-        return if is_relative { format!("file:{here}/{path}") } else { url.to_owned() };
+    match (register::engine_of(url), env::current_dir()) {
+        (Ok(engine), Ok(here)) => engine.settled(url, &here),
+        _ => url.to_owned(),
     }
-    let Some((address, options)) = url.split_once('?') else { return url.to_owned() };
-    let settle = |option: &str| match option.split_once('=') {
-        Some((name, path)) if FILES.contains(&name) && is_relative(path) => {
-            format!("{name}={here}/{path}")
-        }
-        _ => option.to_owned(),
-    };
-    let options: Vec<String> = options.split('&').map(settle).collect();
-    format!("{address}?{}", options.join("&"))
-}
-
-/// Whether a path, as a URL has it, begins where this process happens to be.
-fn is_relative(path: &str) -> bool {
-    !path.is_empty() && !path.starts_with('/') && !path.to_ascii_uppercase().starts_with("%2F")
 }
 
 /// A store in the directory where this user's programs keep their state.
@@ -191,48 +172,9 @@ fn own() -> Result<String, Failure> {
         state.or_else(|| Some(home()?.join(".local/state")))
     };
     match state {
-        Some(state) => Ok(format!("file:{}", escaped(&state.join("tenure")))),
+        Some(state) => Ok(format!("file:{}", encode(&state.join("tenure")))),
         None => Err(Failure::usage(format!(
             "there is no home to keep a store in: name a store with --on, or in {VARIABLE}"
         ))),
-    }
-}
-
-/// A path as a URL has it.
-fn escaped(path: &Path) -> String {
-    let mut url = String::new();
-    for byte in path.as_os_str().as_bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' | b'~' => {
-                url.push(char::from(*byte));
-            }
-            _ => write!(url, "%{byte:02x}").expect("a string takes everything"),
-        }
-    }
-    url
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_becomes_an_address() {
-        assert_eq!(escaped(Path::new("/a b/ü%?")), "/a%20b/%c3%bc%25%3f");
-    }
-
-    #[test]
-    fn a_relative_address_is_settled_and_others_are_left_alone() {
-        let here = escaped(&env::current_dir().unwrap());
-        assert_eq!(settled("file:locks?network=allow"), format!("file:{here}/locks?network=allow"));
-        assert_eq!(
-            settled("rediss://h?prefix=ca&ca=a.pem&cert=/b&key=%2fc"),
-            format!("rediss://h?prefix=ca&ca={here}/a.pem&cert=/b&key=%2fc")
-        );
-        for url in
-            ["file:/var/locks", "file:", "memory:", "redis://user:secret@host", "rediss://h?ca="]
-        {
-            assert_eq!(settled(url), url);
-        }
     }
 }

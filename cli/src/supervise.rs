@@ -11,11 +11,11 @@ use tenure::engine::{Clock as _, SystemClock};
 use tenure::{Error, Guard, Loss};
 
 use crate::alarm::NEVER;
-use crate::signals::{Signals, is_ending};
 use crate::child::{Burial, Child, News};
 use crate::failure::{Failure, REFUSED, say};
 use crate::leash::Ending;
 use crate::nested;
+use crate::signals::{Signals, is_ending};
 use crate::stop::stop;
 use crate::store::VARIABLE;
 use crate::task::{KEY, TOKEN, Task, What};
@@ -60,7 +60,11 @@ pub(crate) enum End {
 }
 
 /// Runs the command under the lock. The guard is still to be released.
-pub(crate) fn supervise(signals: &mut Signals, guard: &Guard, work: &Work<'_>) -> Result<End, Failure> {
+pub(crate) fn supervise(
+    signals: &mut Signals,
+    guard: &Guard,
+    work: &Work<'_>,
+) -> Result<End, Failure> {
     let mut terminal = Terminal::find();
     let task = work.task(guard, terminal.lend_at_start());
     let lifeline = work.lifeline.map(OwnedFd::try_clone).transpose()?;
@@ -157,7 +161,11 @@ impl<'a> Supervision<'a> {
             if self.work.on_lost == OnLost::Warn {
                 self.warn(signals);
             } else if let Some(why) = self.why_stop(signals) {
-                return self.stop(signals, &format!("{why}; the command is stopped"), self.patience());
+                return self.stop(
+                    signals,
+                    &format!("{why}; the command is stopped"),
+                    self.patience(),
+                );
             }
             let pause = self.look_after();
             signals.wait(pause)?;
@@ -183,7 +191,12 @@ impl<'a> Supervision<'a> {
         }
     }
 
-    fn stop(&mut self, signals: &mut Signals, sentence: &str, patience: Duration) -> io::Result<Verdict> {
+    fn stop(
+        &mut self,
+        signals: &mut Signals,
+        sentence: &str,
+        patience: Duration,
+    ) -> io::Result<Verdict> {
         say(sentence);
         let asked = stop(signals, self.child, patience, self.is_leased())?;
         Ok(Verdict::Lost { asked: asked.or(self.asked) })

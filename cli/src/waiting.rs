@@ -8,12 +8,13 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use tenure::{Locks, Place, Result, Standing, Ticket};
+use tenure_kit::duration::brief;
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::failure::say;
 use crate::screen::{Screen, printable, quoted};
+use crate::store::owner;
 use crate::table::cut;
-use tenure_kit::duration::brief;
 
 /// Nobody wants to read about a shorter wait.
 const FIRST_LOOK: Duration = Duration::from_millis(200);
@@ -92,7 +93,7 @@ impl<'a> Waiting<'a> {
     fn describe(&self, line: &Line) -> String {
         let holders: Vec<_> =
             line.iter().filter(|(_, place)| place.standing == Standing::Holding).collect();
-        let me = crate::run::owner();
+        let me = owner();
         let mut waiters = line.iter().filter(|(_, place)| place.standing == Standing::Waiting);
         let mut text = self.waited();
         if let Some(at) = waiters.position(|(ticket, _)| *ticket.owner == *me) {

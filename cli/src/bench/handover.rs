@@ -10,8 +10,8 @@ use tenure::blocking::block_on;
 
 use super::outcome::Outcome;
 use super::{Bench, now_ns};
-use crate::child::myself;
 use crate::failure::{Failure, REFUSED};
+use crate::process::myself;
 use crate::store::{Address, VARIABLE};
 
 /// Between two looks whether the other stands in line: a look must not keep it from getting there.

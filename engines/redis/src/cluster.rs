@@ -355,7 +355,7 @@ pub(crate) fn client(settings: &Settings) -> Result<ClusterClientBuilder> {
         builder = builder.username(user);
     }
     if let Some(password) = &settings.login.password {
-        builder = builder.password(password.reveal().to_owned());
+        builder = builder.password(password.reveal());
     }
     if let Some(certificates) = way::certificates(settings)? {
         builder = builder.tls(TlsMode::Secure).certs(certificates);
