@@ -4,8 +4,19 @@
 //! Core knows the contract of an engine and no store. An engine knows its store. The kit stands between them, so that
 //! an engine is little more than its verbs.
 
+mod attempts;
+mod calls;
 pub mod duration;
+pub mod findings;
+mod link;
+pub mod mailbox;
 pub mod options;
 pub mod register;
+pub mod rooms;
 pub mod secret;
+mod server;
 pub mod url;
+
+pub use calls::{Call, Room};
+pub use link::{Client, Connection, Link};
+pub use server::{Ended, Lost, Opening, Server, Side};

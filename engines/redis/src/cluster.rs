@@ -13,26 +13,30 @@ use redis::{
     Arg, Cmd, ErrorKind, PushInfo, PushKind, RedisResult, ServerErrorKind, TlsMode, Value, cmd,
 };
 use tenure_core::{Error, Result, TicketId};
+use tenure_kit::findings::Version;
+use tenure_kit::mailbox::Mailbox;
+use tenure_kit::rooms::Rooms;
 use tokio::runtime::Handle;
 use tokio::sync::{OnceCell, oneshot};
 use tokio::time::timeout;
 
 use crate::calls::{self, Told};
 use crate::facts::Facts;
-use crate::mail::Mail;
 use crate::once::{self, Once};
-use crate::rooms::Rooms;
 use crate::route::Address;
 use crate::script::{Post, Script, Scripts};
 use crate::settings::{Place, Settings};
-use crate::{trouble, way};
+use crate::{letter, slot, trouble, way};
 
 /// The first version with sharded channels.
-const SHARDED_SINCE: (u32, u32) = (7, 0);
+const SHARDED_SINCE: Version = Version(7, 0);
 /// So many channels of lines in which nobody waits any more may stay subscribed.
 const IDLE_MAX: usize = 256;
 /// So often a call is sent that must be carried out once at most.
 const ONCE_TRIES: u32 = 4;
+
+/// The most calls that may be under way for one part of the slots.
+const PART_CALLS_MAX: usize = 8;
 
 /// One client of a cluster.
 pub(crate) struct Cluster {
@@ -47,7 +51,7 @@ pub(crate) struct Cluster {
     told: Told,
     rooms: Rooms,
     facts: Facts,
-    mail: Arc<Mail>,
+    mail: Arc<Mailbox>,
     inbox: String,
     /// The sharded channels by name; `None` where one channel brings all mail.
     channels: Option<Mutex<Channels>>,
@@ -67,7 +71,7 @@ struct Channel {
 impl Cluster {
     pub(crate) async fn connect(
         settings: &Settings,
-        mail: Arc<Mail>,
+        mail: Arc<Mailbox>,
         inbox: String,
     ) -> Result<Arc<Self>> {
         // The pushes may begin before there is whom to tell.
@@ -86,7 +90,7 @@ impl Cluster {
         )?;
         let facts = facts_of_all(&connection).await;
         facts.fit(settings)?;
-        let sharded = facts.version.is_none_or(|version| version >= SHARDED_SINCE);
+        let sharded = facts.version().is_none_or(|version| version >= SHARDED_SINCE);
         let scripts = Scripts::new(if sharded { Post::Shard } else { Post::Channel });
         if !sharded {
             let channel = settings.channels() + &inbox;
@@ -99,7 +103,7 @@ impl Cluster {
             settings: Arc::new(settings.clone()),
             scripts,
             told: Told::default(),
-            rooms: Rooms::new(),
+            rooms: Rooms::new(slot::PARTS, PART_CALLS_MAX),
             facts,
             mail,
             inbox,
@@ -261,7 +265,7 @@ impl Cluster {
         };
         match (push.kind, &push.data[..]) {
             (PushKind::SMessage | PushKind::Message, [_, Value::BulkString(letter)]) => {
-                self.mail.deliver(letter);
+                letter::deliver(&self.mail, letter);
             }
             (PushKind::SSubscribe, _) => {
                 for id in self.waiting_at(&channel) {
@@ -300,7 +304,7 @@ impl Cluster {
         key: &[u8],
         answer: impl Future<Output = RedisResult<T>> + Send + 'static,
     ) -> RedisResult<T> {
-        let entry = self.rooms.enter(key).await?;
+        let entry = self.rooms.enter(slot::part(key)).await.map_err(|_| calls::late())?;
         let (tell, told) = oneshot::channel();
         let (patience, silence) = (self.settings.timeout, trouble::late(&self.settings.place));
         self.home.spawn(async move {

@@ -4,16 +4,17 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tenure_kit::Client;
 use tokio::runtime::{Handle, Id, RuntimeFlavor};
 
-use crate::link::{Common, Link};
+use crate::link::{Link, Master};
 
 /// Programs have one runtime or two; tests make a new one each, and leave theirs behind.
 const LANES_MAX: usize = 64;
 
 /// The link of the runtime that the engine lives on, and those of its callers.
 pub(crate) struct Lanes {
-    common: Arc<Common>,
+    client: Arc<Client<Master>>,
     home: Arc<Link>,
     home_id: Id,
     others: Arc<Mutex<HashMap<Id, Lane>>>,
@@ -27,8 +28,8 @@ enum Lane {
 
 impl Lanes {
     /// Only the home link for now; the caller's runtime is the engine's home.
-    pub(crate) fn new(common: Arc<Common>, home: Arc<Link>) -> Self {
-        Self { common, home, home_id: Handle::current().id(), others: Arc::default() }
+    pub(crate) fn new(client: Arc<Client<Master>>, home: Arc<Link>) -> Self {
+        Self { client, home, home_id: Handle::current().id(), others: Arc::default() }
     }
 
     /// The link for whoever calls.
@@ -63,9 +64,9 @@ impl Lanes {
         }
         lanes.insert(id, Lane::Opening);
         drop(lanes);
-        let (lanes, link) = (self.others.clone(), Link::new(self.common.clone()));
+        let (lanes, link) = (self.others.clone(), Link::on_demand(self.client.clone()));
         here.spawn(async move {
-            let connected = link.live().await;
+            let connected = link.connection().await;
             let mut lanes = lock(&lanes);
             match connected {
                 Ok(_) => lanes.insert(id, Lane::Open(link)),

@@ -17,7 +17,6 @@
 //! A resource in Redis can refuse the writes of those who hold a lock no more: see [`fence`].
 
 mod acks;
-mod attempts;
 mod awake;
 mod body;
 mod bundle;
@@ -26,17 +25,17 @@ mod cluster;
 mod facts;
 pub mod fence;
 mod lanes;
+mod letter;
 mod link;
-mod mail;
 mod once;
 mod redlock;
 mod reply;
-mod rooms;
 mod route;
 mod script;
 mod secret;
 mod sentinel;
 mod settings;
+mod slot;
 mod store;
 mod trouble;
 mod url;

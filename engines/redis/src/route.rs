@@ -1,12 +1,14 @@
 //! Routes: from a verb to the server that keeps the line.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use redis::{Cmd, RedisResult, Value, cmd};
 use tenure_core::{Error, Result, Ticket, TicketId};
+use tenure_kit::Client;
+use tenure_kit::mailbox::Mailbox;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::bundle::Wish;
@@ -14,16 +16,14 @@ use crate::calls;
 use crate::cluster::Cluster;
 use crate::facts::Facts;
 use crate::lanes::Lanes;
-use crate::link::{Common, Link, Live};
-use crate::mail::Mail;
-use crate::script::{Post, Scripts};
+use crate::link::{self, Connection, Link, Master};
+use crate::script::Scripts;
 use crate::settings::{Place, Settings, Young};
 use crate::trouble;
-use crate::way::Way;
 
 /// All routes of one client.
 pub(crate) enum Routes {
-    Server { lanes: Lanes, common: Arc<Common>, facts: Arc<Facts> },
+    Server { lanes: Lanes, client: Arc<Client<Master>>, facts: Facts },
     Cluster(Arc<Cluster>),
 }
 
@@ -43,7 +43,7 @@ struct Keeps {
 }
 
 enum To<'a> {
-    Server(Arc<Link>, Arc<Live>),
+    Server(Arc<Link>, Arc<Connection>),
     Cluster(&'a Arc<Cluster>),
 }
 
@@ -54,7 +54,7 @@ impl Routes {
     /// Opens them, and says why the server cannot be reached now if it may be later.
     pub(crate) async fn open(
         settings: &Settings,
-        mail: &Arc<Mail>,
+        mail: &Arc<Mailbox>,
         inbox: &str,
     ) -> Result<(Self, Option<Error>)> {
         if let Place::Cluster(_) = settings.place {
@@ -64,38 +64,29 @@ impl Routes {
             let cluster = connected.unwrap_or_else(|_| Err(trouble::late(&settings.place)))?;
             return Ok((Self::Cluster(cluster), None));
         }
-        let common = Arc::new(Common {
-            settings: settings.clone(),
-            scripts: Scripts::new(Post::Channel),
-            way: Way::new(settings)?,
-            attempts: Arc::default(),
-            mail: mail.clone(),
-            inbox: inbox.to_owned(),
-            era: AtomicU64::new(0),
-            met: AtomicBool::new(false),
-        });
-        let home = Link::listening(common.clone());
-        let (facts, trouble) = match home.live().await {
-            Ok(live) => (live.facts.clone(), None),
-            Err(error) if error.is_unknown() => (Arc::default(), Some(error)),
+        let client = Master::client(settings, mail.clone(), inbox.to_owned())?;
+        let home = link::home(&client);
+        let (facts, trouble) = match home.connection().await {
+            Ok(connection) => (connection.facts.clone(), None),
+            Err(error) if error.is_unknown() => (Facts::default(), Some(error)),
             Err(error) => return Err(error),
         };
-        Ok((Self::Server { lanes: Lanes::new(common.clone(), home), common, facts }, trouble))
+        Ok((Self::Server { lanes: Lanes::new(client.clone(), home), client, facts }, trouble))
     }
 
     /// The route for whoever calls. From now on the time runs that a verb has.
     pub(crate) async fn here(&self) -> Result<Route<'_>> {
         let until = Instant::now() + self.settings().timeout;
         let to = match self {
-            Self::Server { lanes, common, .. } => {
+            Self::Server { lanes, client, .. } => {
                 let link = lanes.here();
-                let live = match link.current() {
-                    Some(live) => live,
-                    None => timeout_at(until, link.live())
+                let connection = match link.current() {
+                    Some(connection) => connection,
+                    None => timeout_at(until, link.connection())
                         .await
-                        .unwrap_or_else(|_| Err(trouble::late(&common.settings.place)))?,
+                        .unwrap_or_else(|_| Err(trouble::late(&client.server().settings.place)))?,
                 };
-                To::Server(link, live)
+                To::Server(link, connection)
             }
             Self::Cluster(cluster) => To::Cluster(cluster),
         };
@@ -111,14 +102,14 @@ impl Routes {
 
     fn settings(&self) -> &Settings {
         match self {
-            Self::Server { common, .. } => &common.settings,
+            Self::Server { client, .. } => &client.server().settings,
             Self::Cluster(cluster) => cluster.settings(),
         }
     }
 
     pub(crate) fn scripts(&self) -> &Scripts {
         match self {
-            Self::Server { common, .. } => &common.scripts,
+            Self::Server { client, .. } => &client.server().scripts,
             Self::Cluster(cluster) => cluster.scripts(),
         }
     }
@@ -188,7 +179,9 @@ impl Route<'_> {
 
     pub(crate) async fn call(&self, call: &Cmd) -> RedisResult<Value> {
         match (&self.to, &self.keeps) {
-            (To::Server(link, live), _) => self.in_time(link.call(live, call)).await,
+            (To::Server(link, connection), _) => {
+                self.in_time(calls::send(link, connection, call)).await
+            }
             (To::Cluster(cluster), None) => self.in_time(cluster.call(call)).await,
             (To::Cluster(cluster), Some(Keeps { name, wait, replicas })) => {
                 let asked = Box::pin(cluster.call_and_wait(name, call, wait));
@@ -221,24 +214,24 @@ impl Route<'_> {
         wish: Option<Wish<'_>>,
         call: impl FnOnce() -> Cmd,
     ) -> RedisResult<Value> {
-        let To::Server(link, live) = &self.to else { return self.call(&call()).await };
-        let _counted = live.bundles.one_more();
+        let To::Server(link, connection) = &self.to else { return self.call(&call()).await };
+        let _counted = connection.bundles.one_more();
         let asked = async {
-            let Some(wish) = wish else { return link.call(live, &call()).await };
-            if let Some(answer) = link.bundled(live, &wish).await? {
+            let Some(wish) = wish else { return calls::send(link, connection, &call()).await };
+            if let Some(answer) = calls::send_bundled(link, connection, &wish).await? {
                 return Ok(answer);
             }
             if wish.is_join() {
-                return link.call_awake(live, &call()).await;
+                return calls::send_awake(link, connection, &call()).await;
             }
-            link.call(live, &call()).await
+            calls::send(link, connection, &call()).await
         };
         self.in_time(asked).await
     }
 
     /// Refuses a ticket where locks may have been forgotten that somebody still believes in.
     pub(crate) fn trust(&self, settings: &Settings, ticket: &Ticket) -> Result<()> {
-        let To::Server(_, live) = &self.to else { return Ok(()) };
+        let To::Server(_, connection) = &self.to else { return Ok(()) };
         if settings.young == Young::Trust {
             return Ok(());
         }
@@ -248,7 +241,7 @@ impl Route<'_> {
                 ticket.ttl, settings.ttl_max
             )));
         }
-        match live.facts.is_young_for(settings, live.since.elapsed()) {
+        match connection.facts.is_young_for(settings, connection.since.elapsed()) {
             None => Ok(()),
             Some(left) => Err(Error::unavailable(format!(
                 "the server {} started so short a time ago that it may have forgotten locks: it gives none for another {left:.0?}, unless the URL says young=trust",
@@ -263,13 +256,13 @@ impl Route<'_> {
             return Ok(());
         }
         let count = match (&self.to, &self.keeps) {
-            (To::Server(link, live), _) => {
+            (To::Server(link, connection), _) => {
                 let ask = async {
-                    let answer = link.call(live, &wait(settings)).await;
+                    let answer = calls::send(link, connection, &wait(settings)).await;
                     let count = counted(&trouble::answered(settings, answer)?);
                     count.ok_or_else(|| trouble::strange(&settings.place))
                 };
-                let counted = timeout_at(self.until, live.acks.count(ask)).await;
+                let counted = timeout_at(self.until, connection.acks.count(ask)).await;
                 counted.unwrap_or_else(|_| Err(trouble::late(&settings.place)))?
             }
             (To::Cluster(_), Some(keeps)) => keeps.replicas.load(Ordering::Relaxed),

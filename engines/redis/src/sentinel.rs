@@ -18,7 +18,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinSet;
 
-use crate::link::Link;
+use crate::link::{self, Link};
 use crate::settings::Settings;
 use crate::way;
 
@@ -178,7 +178,7 @@ pub(crate) async fn patrol(link: Weak<Link>, sentinels: Arc<Sentinels>) {
         let Some(link) = link.upgrade() else { return };
         let made = sentinels.made.load(Ordering::Relaxed);
         match sentinels.master().await {
-            Ok(master) => link.follow(&master),
+            Ok(master) => link::follow(&link, &master),
             Err(error) => {
                 tracing::debug!(code = error.code(), "no sentinel says who the master is");
                 sentinels.news.notify_one();

@@ -11,10 +11,10 @@ use tenure_core::{
     Cost, Engine, Error, Key, Leave, Left, NUMBER_MAX, Patience, Place, Profile, Result, Sampler,
     Standing, Tally, ThisRuntime, Ticket, Wake, Window, refusal,
 };
+use tenure_kit::mailbox::Mailbox;
 
 use crate::body::{self, micros};
 use crate::bundle::Wish;
-use crate::mail::Mail;
 use crate::reply::{self, Joined, Renewed};
 use crate::route::{Address, Route, Routes};
 use crate::script::{KEEP_MS, Script};
@@ -45,7 +45,7 @@ pub struct RedisStore {
     trouble: Option<Error>,
     profile: Profile,
     inbox: String,
-    mail: Arc<Mail>,
+    mail: Arc<Mailbox>,
     sampler: Sampler,
     /// How busy looks keep the server.
     cost: Arc<Cost>,
@@ -68,7 +68,7 @@ impl RedisStore {
 
     /// The same, also where the server cannot be reached now, and may be later.
     pub(crate) async fn connect_lazily(settings: Settings) -> Result<Self> {
-        let mail = Arc::new(Mail::default());
+        let mail = Arc::new(Mailbox::default());
         let inbox = inbox()?;
         let (routes, trouble) = Routes::open(&settings, &mail, &inbox).await?;
         let mut profile = routes.facts().profile(&settings);

@@ -52,10 +52,6 @@ impl Way {
         Ok(Self { settings: settings.clone(), leads })
     }
 
-    pub(crate) fn place(&self) -> &Place {
-        &self.settings.place
-    }
-
     /// A new connection, and the address that it leads to.
     pub(crate) async fn go(
         &self,

@@ -1,4 +1,4 @@
-//! Attempts: how often one client knocks at one server, whichever of its connections that is for.
+//! Attempts: how often one client tries to connect to one server, for whichever of its links.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -6,33 +6,35 @@ use std::time::{Duration, Instant};
 use tenure_core::Error;
 use tokio::sync::Notify;
 
-/// So many attempts may follow each other at once, where all goes well.
+use crate::server::Side;
+
+/// So many attempts may follow each other without a pause, while none fails.
 const AT_ONCE: u32 = 8;
-/// From then on there is one so often.
+/// After those, one attempt is made in this time.
 const EACH: Duration = Duration::from_millis(250);
-/// Whose turn would come later than this need not wait for it.
+/// An attempt whose turn would come later than this is refused.
 const TURN_MAX: Duration = Duration::from_secs(2);
-/// The pause after a failure, which doubles with each that follows. The longest is shorter than the time for which
-/// a verb is asked again, so that each verb sees the server tried.
+/// The pause after a failure; it doubles with each failure that follows. The longest pause is shorter than the time
+/// for which a verb is asked again, so that every verb sees the server tried.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// The attempts of one client at one server.
 #[derive(Default)]
 pub(crate) struct Attempts {
-    book: Mutex<Book>,
-    /// Rung when an attempt at a server in trouble has ended.
+    state: Mutex<State>,
+    /// Notified when an attempt at a server in trouble has ended.
     tried: Notify,
 }
 
 #[derive(Default)]
-struct Book {
+struct State {
     /// When the attempts so far would have been made, one at a time.
     used_up: Option<Instant>,
     trouble: Option<Trouble>,
 }
 
-/// The server did not let anybody in, or did not answer, when it was asked last.
+/// The last attempt failed, or the server did not answer.
 struct Trouble {
     reason: Error,
     pause: Duration,
@@ -48,71 +50,64 @@ pub(crate) enum NotNow {
     Paused(Error),
 }
 
-/// On whose runtime an attempt is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whose {
-    Home,
-    Caller,
-}
-
-/// An attempt that may be made. Dropped without an outcome, it was none.
+/// An attempt that may be made. Dropped without an outcome, it does not count as a failure.
 pub(crate) struct Attempt {
     attempts: Arc<Attempts>,
-    /// It is the one that finds out whether the trouble is over.
+    /// It finds out whether the trouble is over.
     is_trial: bool,
 }
 
 impl Attempts {
-    /// Asks for leave to make an attempt, after the time that comes with it.
-    pub(crate) fn ask(self: &Arc<Self>, whose: Whose) -> Result<(Attempt, Duration), NotNow> {
-        let (mut book, now) = (self.book(), Instant::now());
-        let is_trial = book.trouble.is_some();
-        if let Some(trouble) = &mut book.trouble {
-            // A runtime of the caller's may stand still in the middle of it, and the home link is not to wait for that.
-            if trouble.is_tried && whose == Whose::Caller {
+    /// Asks to make an attempt. It may begin after the time that comes with it.
+    pub(crate) fn ask(self: &Arc<Self>, side: Side) -> Result<(Attempt, Duration), NotNow> {
+        let (mut state, now) = (self.state(), Instant::now());
+        let is_trial = state.trouble.is_some();
+        if let Some(trouble) = &mut state.trouble {
+            // A caller's runtime may stand still in the middle of its attempt, and the home link must not wait for that.
+            if trouble.is_tried && side == Side::Caller {
                 return Err(NotNow::Tried(trouble.reason.clone()));
             }
             if now < trouble.until {
                 return Err(NotNow::Paused(trouble.reason.clone()));
             }
         }
-        let used_up = book.used_up.map_or(now, |used_up| used_up.max(now));
+        let used_up = state.used_up.map_or(now, |used_up| used_up.max(now));
         let turn = (used_up - now).saturating_sub(EACH * (AT_ONCE - 1));
         if turn > TURN_MAX {
             return Err(NotNow::Paused(Error::unavailable(format!(
                 "this client has lost too many connections to make one more now: it makes one in {EACH:?}"
             ))));
         }
-        book.used_up = Some(used_up + EACH);
-        if let Some(trouble) = &mut book.trouble {
+        state.used_up = Some(used_up + EACH);
+        if let Some(trouble) = &mut state.trouble {
             trouble.is_tried = true;
         }
         Ok((Attempt { attempts: self.clone(), is_trial }, turn))
     }
 
-    /// The server does not answer: whoever comes now is told so at once.
+    /// The server does not answer: until the pause is over, attempts are refused with this reason.
     pub(crate) fn fail(&self, reason: &Error) {
         let now = Instant::now();
-        let mut book = self.book();
-        let pause = match &mut book.trouble {
-            // It is known already.
+        let mut state = self.state();
+        let pause = match &mut state.trouble {
+            // Other connections failed for the same reason at the same time: that is one failure.
             Some(trouble) if now < trouble.until || trouble.is_tried => return,
             Some(trouble) => (trouble.pause * 2).min(PAUSE_MAX),
             None => PAUSE_FIRST,
         };
         let until = now + uneven(pause);
-        book.trouble = Some(Trouble { reason: reason.clone(), pause, until, is_tried: false });
+        state.trouble = Some(Trouble { reason: reason.clone(), pause, until, is_tried: false });
     }
 
     /// Why the server cannot be reached, as far as is known.
     pub(crate) fn trouble(&self) -> Option<Error> {
-        self.book().trouble.as_ref().map(|trouble| trouble.reason.clone())
+        self.state().trouble.as_ref().map(|trouble| trouble.reason.clone())
     }
 
-    /// How long nobody may try.
+    /// For how long no attempt may be made.
     pub(crate) fn pause(&self) -> Duration {
-        let book = self.book();
-        let until = book.trouble.as_ref().map(|trouble| trouble.until);
+        let state = self.state();
+        let until = state.trouble.as_ref().map(|trouble| trouble.until);
         until
             .map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
             .max(PAUSE_FIRST)
@@ -123,14 +118,14 @@ impl Attempts {
         self.tried.notified().await;
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Attempt {
     pub(crate) fn succeeded(self) {
-        self.attempts.book().trouble = None;
+        self.attempts.state().trouble = None;
     }
 
     pub(crate) fn failed(mut self, reason: &Error) {
@@ -140,7 +135,7 @@ impl Attempt {
 
     fn ends(&mut self) {
         if std::mem::take(&mut self.is_trial)
-            && let Some(trouble) = &mut self.attempts.book().trouble
+            && let Some(trouble) = &mut self.attempts.state().trouble
         {
             trouble.is_tried = false;
         }
@@ -154,7 +149,7 @@ impl Drop for Attempt {
     }
 }
 
-/// Between half of it and all of it, so that many clients do not come back at the same moment.
+/// Between half of the pause and all of it, so that many clients do not come back at the same moment.
 fn uneven(pause: Duration) -> Duration {
     let random = getrandom::u64().map_or(512, |random| u32::try_from(random % 1024).unwrap_or(0));
     pause / 2 + pause / 2048 * random
@@ -169,7 +164,7 @@ mod tests {
     }
 
     fn goes(attempts: &Arc<Attempts>) -> Option<(Attempt, Duration)> {
-        attempts.ask(Whose::Caller).ok()
+        attempts.ask(Side::Caller).ok()
     }
 
     #[test]
@@ -186,17 +181,17 @@ mod tests {
         let attempts = Arc::new(Attempts::default());
         goes(&attempts).unwrap().0.failed(&reason());
         assert!(
-            matches!(attempts.ask(Whose::Caller), Err(NotNow::Paused(error)) if error.to_string() == reason().to_string())
+            matches!(attempts.ask(Side::Caller), Err(NotNow::Paused(error)) if error.to_string() == reason().to_string())
         );
         std::thread::sleep(PAUSE_FIRST);
         let trial = goes(&attempts).unwrap().0;
-        assert!(matches!(attempts.ask(Whose::Caller), Err(NotNow::Tried(_))));
+        assert!(matches!(attempts.ask(Side::Caller), Err(NotNow::Tried(_))));
         assert!(
-            attempts.ask(Whose::Home).is_ok(),
-            "it does not wait for a caller that may stand still"
+            attempts.ask(Side::Home).is_ok(),
+            "the home link does not wait for a caller that may stand still"
         );
         trial.failed(&reason());
-        assert!(matches!(attempts.ask(Whose::Caller), Err(NotNow::Paused(_))));
+        assert!(matches!(attempts.ask(Side::Caller), Err(NotNow::Paused(_))));
         std::thread::sleep(PAUSE_FIRST * 2);
         drop(goes(&attempts).unwrap());
         goes(&attempts).unwrap().0.succeeded();
@@ -210,7 +205,7 @@ mod tests {
         for attempt in at_once {
             attempt.failed(&reason());
         }
-        let pause = attempts.book().trouble.as_ref().unwrap().pause;
+        let pause = attempts.state().trouble.as_ref().unwrap().pause;
         assert_eq!(pause, PAUSE_FIRST);
     }
 
@@ -219,9 +214,9 @@ mod tests {
         let attempts = Arc::new(Attempts::default());
         for _ in 0..10 {
             attempts.fail(&reason());
-            attempts.book().trouble.as_mut().unwrap().until = Instant::now();
+            attempts.state().trouble.as_mut().unwrap().until = Instant::now();
         }
-        assert_eq!(attempts.book().trouble.as_ref().unwrap().pause, PAUSE_MAX);
+        assert_eq!(attempts.state().trouble.as_ref().unwrap().pause, PAUSE_MAX);
         let pauses: Vec<_> = (0..100).map(|_| uneven(PAUSE_MAX)).collect();
         assert!(pauses.iter().all(|pause| *pause >= PAUSE_MAX / 2 && *pause <= PAUSE_MAX));
         assert!(pauses.windows(2).any(|two| two[0] != two[1]));

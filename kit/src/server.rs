@@ -1,0 +1,90 @@
+//! What a link must know of its server, and what the server's side tells a link.
+
+use std::sync::Weak;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tenure_core::{Error, Result};
+
+use crate::link::Link;
+
+/// A server, as far as a link must know it. Where it is may change; a link follows.
+pub trait Server: Send + Sync + Sized + 'static {
+    /// What is open while a connection works: the driver's own connection, and what belongs to it.
+    type Open: Send + Sync + 'static;
+
+    /// Opens a connection, in a bounded time. An error that [is unknown](Error::is_unknown) may pass; others are for
+    /// the operator to mend.
+    fn open(&self, opening: &Opening<Self>) -> impl Future<Output = Result<Self::Open>> + Send;
+
+    /// Asks the server something that costs it nothing. It answers after all calls that were sent before.
+    fn ping(&self, open: &Self::Open) -> impl Future<Output = Result<(), Ended>> + Send;
+
+    /// How long an answer is waited for.
+    fn patience(&self) -> Duration;
+
+    /// What is said of the server when it does not answer in time.
+    fn silence(&self) -> Error;
+}
+
+/// The connection has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended;
+
+/// On whose runtime a link is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The engine's own. Its link stays connected by itself, and hears what the server tells tickets.
+    Home,
+    /// A caller's, which may stand still whenever the caller does.
+    Caller,
+}
+
+/// A connection that is about to be opened.
+pub struct Opening<S: Server> {
+    link: Weak<Link<S>>,
+    side: Side,
+    generation: AtomicU64,
+}
+
+/// Tells a link that a connection of it was lost.
+pub struct Lost<S: Server> {
+    link: Weak<Link<S>>,
+    generation: u64,
+}
+
+impl<S: Server> Opening<S> {
+    pub(crate) fn new(link: Weak<Link<S>>, side: Side) -> Self {
+        Self { link, side, generation: AtomicU64::new(0) }
+    }
+
+    /// Whose link it is for.
+    pub fn side(&self) -> Side {
+        self.side
+    }
+
+    /// What is to be told when the connection that is tried now was lost. What is told of earlier tries of this
+    /// opening does not matter any more.
+    pub fn lost(&self) -> Lost<S> {
+        let generation = self.link.upgrade().map_or(0, |link| link.next_generation());
+        self.generation.store(generation, Ordering::Release);
+        Lost { link: self.link.clone(), generation }
+    }
+
+    /// The generation of the connection that was tried last.
+    pub(crate) fn generation(&self) -> u64 {
+        match self.generation.load(Ordering::Acquire) {
+            0 => self.lost().generation,
+            generation => generation,
+        }
+    }
+}
+
+impl<S: Server> Lost<S> {
+    /// The connection is lost. It does no harm to tell it twice, or before the connection is in use.
+    pub fn tell(&self) {
+        if let Some(link) = self.link.upgrade() {
+            link.give_up(self.generation);
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! What every engine may rely on in a link, told with a server that exists only in these tests.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tenure_core::{Error, Result};
+use tenure_kit::{Client, Connection, Ended, Link, Lost, Opening, Room, Server, Side};
+use tokio::sync::{Notify, Semaphore};
+
+/// How long anything may take that must happen.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server that does what a test tells it to.
+struct Stand {
+    /// Connections are opened as long as there are permits.
+    doors: Semaphore,
+    opened: AtomicU64,
+    is_down: AtomicBool,
+    panics: AtomicBool,
+    /// It has an earlier try for each connection, which is lost at once.
+    tries_twice: AtomicBool,
+    is_silent: AtomicBool,
+    pings: AtomicUsize,
+    pinged: Notify,
+    lost: Mutex<Vec<Lost<Stand>>>,
+    patience: Duration,
+}
+
+/// Which connection it is, in the order in which they were opened.
+struct Open(u64);
+
+impl Server for Stand {
+    type Open = Open;
+
+    async fn open(&self, opening: &Opening<Self>) -> Result<Open> {
+        assert!(!self.panics.load(Ordering::Relaxed), "this runtime has no drivers");
+        self.doors.acquire().await.unwrap().forget();
+        if self.is_down.load(Ordering::Relaxed) {
+            return Err(Error::unavailable("it is down"));
+        }
+        if self.tries_twice.load(Ordering::Relaxed) {
+            let earlier = opening.lost();
+            self.lost.lock().unwrap().push(opening.lost());
+            earlier.tell();
+        } else {
+            self.lost.lock().unwrap().push(opening.lost());
+        }
+        Ok(Open(self.opened.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    async fn ping(&self, _open: &Open) -> Result<(), Ended> {
+        self.pings.fetch_add(1, Ordering::Relaxed);
+        self.pinged.notify_one();
+        if self.is_silent.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+        Ok(())
+    }
+
+    fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    fn silence(&self) -> Error {
+        Error::unavailable("it did not answer in time")
+    }
+}
+
+impl Stand {
+    fn client() -> Arc<Client<Self>> {
+        Self::with_patience(PATIENCE)
+    }
+
+    fn with_patience(patience: Duration) -> Arc<Client<Self>> {
+        Client::new(Self {
+            doors: Semaphore::new(1000),
+            opened: AtomicU64::default(),
+            is_down: AtomicBool::default(),
+            panics: AtomicBool::default(),
+            tries_twice: AtomicBool::default(),
+            is_silent: AtomicBool::default(),
+            pings: AtomicUsize::default(),
+            pinged: Notify::new(),
+            lost: Mutex::default(),
+            patience,
+        })
+    }
+
+    fn opened(&self) -> u64 {
+        self.opened.load(Ordering::Relaxed)
+    }
+
+    fn lose_the_last(&self) {
+        self.lost.lock().unwrap().last().unwrap().tell();
+    }
+}
+
+async fn soon<T>(happens: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, happens).await.expect("it happens")
+}
+
+async fn until(mut is_so: impl FnMut() -> bool) {
+    soon(async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_attempt_serves_all_who_ask() {
+    let client = Stand::client();
+    let link = Link::on_demand(client.clone());
+    assert_eq!(link.side(), Side::Caller);
+    let asked: Vec<_> = (0..100)
+        .map(|_| {
+            let link = link.clone();
+            tokio::spawn(async move { link.connection().await.map(|open| open.0) })
+        })
+        .collect();
+    for answer in asked {
+        assert_eq!(soon(answer).await.unwrap().unwrap(), 0);
+    }
+    assert_eq!(client.server().opened(), 1);
+}
+
+#[tokio::test]
+async fn an_attempt_goes_on_when_nobody_waits_for_it() {
+    let client = Stand::client();
+    client.server().doors.forget_permits(1000);
+    let link = Link::on_demand(client.clone());
+    let asked = tokio::time::timeout(Duration::from_millis(1), link.connection());
+    assert!(asked.await.is_err());
+    client.server().doors.add_permits(1);
+    until(|| link.current().is_some()).await;
+}
+
+#[tokio::test]
+async fn a_kept_link_connects_again_and_another_when_it_is_asked() {
+    let client = Stand::client();
+    let kept = Link::kept(client.clone());
+    until(|| kept.current().is_some()).await;
+    let first = kept.current().unwrap();
+    client.server().lose_the_last();
+    until(|| kept.current().is_some()).await;
+    let second = kept.current().unwrap();
+    assert!(second.0 == 1 && second.generation() > first.generation());
+    assert!(kept.room(&first).await.is_err() && kept.room(&second).await.is_ok());
+
+    let other = Link::on_demand(client.clone());
+    soon(other.connection()).await.unwrap();
+    client.server().lose_the_last();
+    assert!(other.current().is_none() && client.server().opened() == 3);
+    assert_eq!(soon(other.connection()).await.unwrap().0, 3);
+}
+
+#[tokio::test]
+async fn what_is_told_of_an_earlier_try_does_not_matter() {
+    let client = Stand::client();
+    client.server().tries_twice.store(true, Ordering::Relaxed);
+    let link = Link::on_demand(client.clone());
+    let open = soon(link.connection()).await.unwrap();
+    assert!(link.current().is_some() && link.room(&open).await.is_ok());
+    client.server().lose_the_last();
+    assert!(link.current().is_none());
+}
+
+#[tokio::test]
+async fn a_server_that_was_replaced_is_left_by_every_link() {
+    let client = Stand::client();
+    let links = [Link::on_demand(client.clone()), Link::on_demand(client.clone())];
+    for link in &links {
+        soon(link.connection()).await.unwrap();
+    }
+    links[0].was_replaced(links[0].current().unwrap().generation());
+    assert!(links.iter().all(|link| link.current().is_none()));
+    for link in &links {
+        soon(link.connection()).await.unwrap();
+    }
+    assert_eq!(client.server().opened(), 4);
+}
+
+#[tokio::test]
+async fn a_server_in_trouble_is_not_waited_for() {
+    let client = Stand::client();
+    let links: Vec<_> = (0..20).map(|_| Link::on_demand(client.clone())).collect();
+    client.server().is_down.store(true, Ordering::Relaxed);
+    let error = soon(links[0].connection()).await.err().unwrap();
+    assert_eq!(error.to_string(), "it is down");
+    let doors = client.server().doors.available_permits();
+    for link in &links {
+        assert_eq!(soon(link.connection()).await.err().unwrap().to_string(), "it is down");
+    }
+    let tried = doors - client.server().doors.available_permits();
+    assert!(tried <= 2, "{tried} attempts were made during the pause");
+    client.server().is_down.store(false, Ordering::Relaxed);
+    soon(async {
+        while links[0].connection().await.is_err() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_panic_bars_the_link_and_nothing_else() {
+    let client = Stand::client();
+    client.server().panics.store(true, Ordering::Relaxed);
+    let link = Link::on_demand(client.clone());
+    assert!(soon(link.connection()).await.is_err() && link.is_barred());
+    client.server().panics.store(false, Ordering::Relaxed);
+    let other = Link::on_demand(client);
+    assert!(soon(other.connection()).await.is_ok() && !other.is_barred());
+}
+
+/// Room, if there is some; without tokio's own limit on what one task does at a time.
+fn room_now(
+    link: &Link<Stand>,
+    open: &Connection<Open>,
+) -> Option<std::result::Result<Room, Ended>> {
+    tokio::task::unconstrained(link.room(open)).now_or_never()
+}
+
+#[tokio::test]
+async fn a_call_that_was_left_keeps_its_room_until_the_server_has_answered() {
+    let client = Stand::client();
+    let link = Link::on_demand(client.clone());
+    let open = soon(link.connection()).await.unwrap();
+    let mut calls = Vec::new();
+    while let Some(room) = room_now(&link, &open) {
+        let mut call = link.call(&open, room.unwrap());
+        call.sent();
+        calls.push(call);
+    }
+    assert!(calls.len() > 1, "there is room for several");
+    client.server().is_silent.store(true, Ordering::Relaxed);
+    drop(calls.pop());
+    soon(client.server().pinged.notified()).await;
+    assert!(room_now(&link, &open).is_none(), "it is not known to be answered");
+
+    let mut answered = calls.pop().unwrap();
+    answered.answered();
+    drop(answered);
+    drop(soon(link.room(&open)).await.unwrap());
+    assert_eq!(client.server().pings.load(Ordering::Relaxed), 1, "one task asks for all");
+}
+
+#[tokio::test]
+async fn a_connection_whose_server_is_silent_is_given_up() {
+    let client = Stand::with_patience(Duration::from_millis(200));
+    let link = Link::on_demand(client.clone());
+    let open = soon(link.connection()).await.unwrap();
+    client.server().is_silent.store(true, Ordering::Relaxed);
+    let mut call = link.call(&open, link.room(&open).await.unwrap());
+    call.sent();
+    drop(call);
+    until(|| link.current().is_none()).await;
+    assert!(link.room(&open).await.is_err());
+    let error = link.connection().await.err().unwrap();
+    assert_eq!(error.to_string(), "it did not answer in time");
+}
