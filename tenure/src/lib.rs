@@ -41,6 +41,7 @@
 //! # Features
 //!
 //! * `file`, `redis`: the engines; both are on by default.
+//! * `fence-redis`: [fences](mod@fence) for data in Redis; on by default.
 //! * `metrics`: counts and durations for [traced](Locks::traced) locks.
 //! * `serde`: what users see can be written, and keys, ids and shares can be read.
 
@@ -65,10 +66,17 @@ pub use tenure_core::{
     TicketId, Warning, Watch, Window, WriteGuard, blocking, event,
 };
 
-/// Redis beside its locks: writes that a newer holder's token guards, and what a `RedLock` knows of its servers.
+/// Writes that an old holder cannot make, in the stores where users keep their data, for locks of any store.
+pub mod fence {
+    /// Writes to Redis.
+    #[cfg(feature = "fence-redis")]
+    pub use tenure_fence_redis as redis;
+}
+
+/// Redis beside its locks: what a `RedLock` knows of its servers.
 #[cfg(feature = "redis")]
 pub mod redis {
-    pub use tenure_redis::{RedLock, fence};
+    pub use tenure_redis::RedLock;
 }
 
 /// For authors of engines, and for those who put engines together themselves.

@@ -14,7 +14,7 @@
 //! up a server for locks, is in the README of this crate; what the server at hand promises is in
 //! [`Locks::guarantees`].
 //!
-//! A resource in Redis can refuse the writes of those who hold a lock no more: see [`fence`].
+//! A resource in Redis can refuse the writes of those who hold a lock no more: see the crate `tenure-fence-redis`.
 
 mod acks;
 mod awake;
@@ -23,7 +23,6 @@ mod bundle;
 mod calls;
 mod cluster;
 mod facts;
-pub mod fence;
 mod lanes;
 mod letter;
 mod link;
@@ -47,8 +46,6 @@ use std::time::Duration;
 use tenure_core::wrap::{Hosted, Retry};
 use tenure_core::{Engine, Host, Locks, PrivateThread, Result};
 
-/// The driver, whose connections a [`fence`] takes.
-pub use redis;
 pub use redlock::RedLock;
 use settings::{Place, Settings};
 pub use store::RedisStore;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use tenure_core::{Kind, Loss};
-use tenure_redis::fence::{Fence, Stale};
+use tenure_fence_redis::{Fence, Stale};
 use tenure_servers::redis::{FAKETIME, Server, Setup};
 
 use super::stage::{ask, connect, play_with, soon};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use tenure_core::{Guard, Kind, Locks, Loss, Result};
-use tenure_redis::fence::{Fence, Stale};
+use tenure_fence_redis::{Fence, Stale};
 use tenure_servers::redis::{Sentinels, Server};
 use tokio::task::JoinHandle;
 

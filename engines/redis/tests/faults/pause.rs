@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use redis::aio::MultiplexedConnection;
 use tenure_conformance::helper::{self, Helper};
 use tenure_core::{Guard, Kind, Loss};
-use tenure_redis::fence::Fence;
+use tenure_fence_redis::Fence;
 use tenure_servers::redis::Server;
 
 use super::stage::{PATIENCE, assert_refused, connect, connect_at_last, play, soon};

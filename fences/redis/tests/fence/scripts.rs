@@ -1,7 +1,7 @@
 //! A user's own script under guard: as it would run without it, or not at all.
 
 use redis::Value;
-use tenure_redis::fence::Script;
+use tenure_fence_redis::FencedScript;
 
 use super::*;
 
@@ -9,7 +9,7 @@ const NOTHING: Option<&str> = None;
 
 impl Bench {
     async fn run_script<T: FromRedisValue>(&mut self, text: &str, token: u64) -> Result<T> {
-        let script = Script::new(text)?;
+        let script = FencedScript::new(text)?;
         self.fence.run(&mut self.conn, &script, &["a", "b"], &["1", "two", ""], token).await
     }
 }
@@ -29,10 +29,10 @@ fn keys_and_arguments_pass_through() {
             )
         );
 
-        let script = Script::new(echo).unwrap();
+        let script = FencedScript::new(echo).unwrap();
         let Bench { fence, conn, .. } = &mut bench;
         let none: (u64, u64) = fence
-            .run(conn, &Script::new("return {#KEYS, #ARGV}").unwrap(), NOTHING, NOTHING, 1)
+            .run(conn, &FencedScript::new("return {#KEYS, #ARGV}").unwrap(), NOTHING, NOTHING, 1)
             .await
             .unwrap();
         assert_eq!(none, (0, 0));
@@ -168,7 +168,7 @@ fn no_text_runs_before_the_check() {
 #[test]
 fn a_shebang_line_is_refused() {
     for text in ["#!lua", "#!lua name=x\nreturn 1", "#!lua flags=allow-oom\nreturn 1"] {
-        assert_failed(Script::new(text), Kind::Invalid, "`#!` line");
+        assert_failed(FencedScript::new(text), Kind::Invalid, "`#!` line");
     }
 }
 

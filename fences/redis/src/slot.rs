@@ -22,12 +22,12 @@ static TAGS: LazyLock<HashMap<Slot, u32>> = LazyLock::new(|| {
 });
 
 /// The slot of a key, by its hash tag if it has one.
-pub(super) fn slot_of(key: &[u8]) -> Slot {
+pub(crate) fn slot_of(key: &[u8]) -> Slot {
     Slot::for_key(key)
 }
 
 /// A tag whose slot is that of this key.
-pub(super) fn tag_beside(key: &[u8]) -> u32 {
+pub(crate) fn tag_beside(key: &[u8]) -> u32 {
     TAGS[&slot_of(key)]
 }
 

@@ -1,6 +1,6 @@
 //! Servers that are full, read-only, gone or tampered with: a refused write changes nothing.
 
-use tenure_redis::fence::Script;
+use tenure_fence_redis::FencedScript;
 
 use super::*;
 
@@ -43,7 +43,7 @@ fn a_full_server_refuses_and_nothing_is_changed() {
         bench.fence.claim(&mut bench.conn, 1).await.unwrap();
         bench.fence.set(&mut bench.conn, "k", "old", 1).await.unwrap();
         bench.ask::<()>(&["CONFIG", "SET", "maxmemory", "1"]).await;
-        let grow = Script::new("return redis.call('SET', KEYS[1], 'new')").unwrap();
+        let grow = FencedScript::new("return redis.call('SET', KEYS[1], 'new')").unwrap();
         let key = bench.fence.key().to_owned();
         for fence in [bench.fence.clone(), bench.fence.clone().forget_after(fence_life()).unwrap()]
         {

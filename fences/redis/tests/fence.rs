@@ -17,7 +17,7 @@ use redis::FromRedisValue;
 use redis::aio::MultiplexedConnection;
 use server::Server;
 use tenure_core::{Kind, NUMBER_MAX, Result};
-use tenure_redis::fence::{Fence, Stale};
+use tenure_fence_redis::{Fence, Stale};
 
 /// What a test works with: its own server, a connection to it, and a fence.
 struct Bench {

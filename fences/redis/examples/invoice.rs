@@ -1,21 +1,21 @@
 //! Invoices that are numbered without a gap, by jobs of which one comes back late.
 //!
-//! Run it as `cargo run --example invoice -- redis://127.0.0.1`. It keeps its book in the keys
-//! `{example-invoices}:…`, and goes on where it stopped the last time.
+//! Run it as `cargo run --example invoice -- redis://127.0.0.1`. It keeps its invoices in the keys
+//! `{example-invoices}:…` of that Redis and its lock in files, and goes on where it stopped the last time.
 //!
 //! The job takes a lock, reads the next number and writes the invoice. It is paused at the worst
 //! moment, its lease ends, and another job takes over. With the lock alone, both would write the same
-//! number. Here the book refuses the late one, because of its token; and since the number and the
+//! number. Here the fence refuses the late one, because of its token; and since the number and the
 //! invoice are one step, a refused job takes no number with it.
 
 use std::error::Error;
 
 use redis::aio::MultiplexedConnection;
-use tenure_core::Kind;
-use tenure_redis::fence::{Fence, Script, Stale};
+use tenure_core::{Kind, Locks};
+use tenure_fence_redis::{Fence, FencedScript, Stale};
 
 const NEXT: &str = "{example-invoices}:next";
-const BOOK: &str = "{example-invoices}:book";
+const LIST: &str = "{example-invoices}:list";
 
 /// The number and the invoice are one step: both, or neither.
 const WRITE: &str = "
@@ -25,43 +25,44 @@ const WRITE: &str = "
 ";
 
 /// Where invoices are written, for holders of the lock only.
-struct Book {
+struct Invoices {
     redis: MultiplexedConnection,
     fence: Fence,
-    write: Script,
+    write: FencedScript,
 }
 
-impl Book {
+impl Invoices {
     async fn open(url: &str) -> Result<Self, Box<dyn Error>> {
         let redis = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
         // The braces keep the fence and the keys together in a Cluster.
         let fence = Fence::new("{example-invoices}")?;
-        Ok(Self { redis, fence, write: Script::new(WRITE)? })
+        Ok(Self { redis, fence, write: FencedScript::new(WRITE)? })
     }
 
-    /// Tells the book who the newest holder is, before that one reads anything.
+    /// Tells the fence who the newest holder is, before that one reads anything.
     async fn claim(&mut self, token: u64) -> tenure_core::Result<()> {
         self.fence.claim(&mut self.redis, token).await
     }
 
     /// Writes one invoice, and answers its number.
     async fn add(&mut self, invoice: &str, token: u64) -> tenure_core::Result<u64> {
-        self.fence.run(&mut self.redis, &self.write, &[NEXT, BOOK], invoice, token).await
+        self.fence.run(&mut self.redis, &self.write, &[NEXT, LIST], invoice, token).await
     }
 
     /// How many numbers were given, and how many invoices there are.
     async fn count(&mut self) -> redis::RedisResult<(u64, u64)> {
-        redis::pipe().get(NEXT).hlen(BOOK).query_async(&mut self.redis).await
+        redis::pipe().get(NEXT).hlen(LIST).query_async(&mut self.redis).await
     }
 }
 
 async fn story(url: &str) -> Result<(), Box<dyn Error>> {
-    let locks = tenure_redis::connect(url).await?;
-    let mut book = Book::open(url).await?;
+    let store = std::env::temp_dir().join("tenure-example-invoices");
+    let locks = Locks::new(tenure_file::connect(&format!("file:{}", store.display()))?);
+    let mut invoices = Invoices::open(url).await?;
 
     let morning = locks.mutex("invoices").lock().await?;
-    book.claim(morning.token()).await?;
-    let number = book.add("Ada, 120.00", morning.token()).await?;
+    invoices.claim(morning.token()).await?;
+    let number = invoices.add("Ada, 120.00", morning.token()).await?;
     println!(
         "The morning job holds the lock with token {}, and writes invoice {number}.",
         morning.token()
@@ -70,21 +71,21 @@ async fn story(url: &str) -> Result<(), Box<dyn Error>> {
     locks.force_out("invoices", morning.id()).await?;
 
     let relief = locks.mutex("invoices").lock().await?;
-    book.claim(relief.token()).await?;
+    invoices.claim(relief.token()).await?;
     println!("The relief job holds the lock with token {}, and claims it.", relief.token());
 
     // The relief job has written nothing yet, and still the late one is too late.
-    let late = book.add("Bob, 80.00", morning.token()).await.unwrap_err();
+    let late = invoices.add("Bob, 80.00", morning.token()).await.unwrap_err();
     assert_eq!(late.kind(), Kind::Lost);
     let stale = Stale::of(&late).expect("the late job's token is stale");
     println!("The morning job comes back and writes: refused, {stale}.");
 
-    let number = book.add("Bob, 80.00", relief.token()).await?;
+    let number = invoices.add("Bob, 80.00", relief.token()).await?;
     println!("The relief job writes invoice {number}: no number was lost or given twice.");
 
-    let (numbers, invoices) = book.count().await?;
-    println!("Numbers given so far: {numbers}. Invoices in the book: {invoices}.");
-    assert_eq!(numbers, invoices);
+    let (numbers, count) = invoices.count().await?;
+    println!("Numbers given so far: {numbers}. Invoices: {count}.");
+    assert_eq!(numbers, count);
     relief.release().await?;
     Ok(())
 }

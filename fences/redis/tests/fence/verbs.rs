@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::{ExistenceCheck, SetExpiry, SetOptions};
-use tenure_redis::fence::{FORGET_AFTER_MAX, FORGET_AFTER_MIN, Script};
+use tenure_fence_redis::{FORGET_AFTER_MAX, FORGET_AFTER_MIN, FencedScript};
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn no_verb_writes_for_an_old_token() {
         fence.set(conn, "state", "open", 41).await.unwrap();
         fence.claim(conn, 42).await.unwrap();
 
-        let write = Script::new("return redis.call('SET', KEYS[1], 'late')").unwrap();
+        let write = FencedScript::new("return redis.call('SET', KEYS[1], 'late')").unwrap();
         let options = SetOptions::default().with_expiration(SetExpiry::PX(1));
         assert_stale(fence.claim(conn, 41).await, 41, 42);
         assert_stale(fence.set(conn, "state", "late", 41).await, 41, 42);
@@ -236,7 +236,7 @@ fn a_guarded_write_can_be_made_in_any_task() {
         let task = is_send(async move {
             fence.claim(&mut conn, 1).await?;
             fence.set(&mut conn, "k", vec![1_u8, 2], 1).await?;
-            let script = Script::new("return #ARGV")?;
+            let script = FencedScript::new("return #ARGV")?;
             fence.run::<u64>(&mut conn, &script, &["k", "l"], vec![1, 2, 3], 1).await
         });
         assert_eq!(tokio::spawn(task).await.unwrap().unwrap(), 3);

@@ -6,7 +6,7 @@
 //! the check and the write are one atomic step.
 //!
 //! ```no_run
-//! use tenure_redis::fence::{Fence, Script};
+//! use tenure_fence_redis::{Fence, FencedScript};
 //!
 //! # async fn run(locks: tenure_core::Locks, mut redis: redis::aio::MultiplexedConnection) -> tenure_core::Result<()> {
 //! let fence = Fence::new("{invoices}")?;
@@ -14,7 +14,7 @@
 //! fence.claim(&mut redis, guard.token()).await?;                       // before the first read
 //! fence.set(&mut redis, "{invoices}:state", "open", guard.token()).await?;
 //!
-//! let next = Script::new("return redis.call('INCR', KEYS[1])")?;
+//! let next = FencedScript::new("return redis.call('INCR', KEYS[1])")?;
 //! let number: u64 = fence.run(&mut redis, &next, &["{invoices}:next"], None::<&str>, guard.token()).await?;
 //! # Ok(())
 //! # }
@@ -67,7 +67,9 @@ use redis::{
 };
 use tenure_core::{Error, Key, NUMBER_MAX, Result};
 
-pub use script::Script;
+/// The driver, whose connections a [`Fence`] takes.
+pub use redis;
+pub use script::FencedScript;
 pub use trouble::Stale;
 
 /// The shortest time for which [`Fence::forget_after`] keeps a token.
@@ -75,10 +77,10 @@ pub const FORGET_AFTER_MIN: Duration = Duration::from_secs(60);
 /// The longest time for which [`Fence::forget_after`] keeps a token: ten years.
 pub const FORGET_AFTER_MAX: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
 
-static SET: LazyLock<Script> =
-    LazyLock::new(|| Script::guarded("return redis.call('SET', KEYS[1], unpack(ARGV))"));
-static DELETE: LazyLock<Script> =
-    LazyLock::new(|| Script::guarded("return redis.call('DEL', KEYS[1])"));
+static SET: LazyLock<FencedScript> =
+    LazyLock::new(|| FencedScript::guarded("return redis.call('SET', KEYS[1], unpack(ARGV))"));
+static DELETE: LazyLock<FencedScript> =
+    LazyLock::new(|| FencedScript::guarded("return redis.call('DEL', KEYS[1])"));
 
 /// The newest token that has been seen where something is written, under a name.
 ///
@@ -197,7 +199,7 @@ impl Fence {
     pub async fn run<T: FromRedisValue>(
         &self,
         conn: &mut impl ConnectionLike,
-        script: &Script,
+        script: &FencedScript,
         keys: impl ToRedisArgs,
         args: impl ToRedisArgs,
         token: u64,
@@ -221,7 +223,13 @@ impl Fence {
     }
 
     /// The call: what is the guard's own comes last, where the script takes it away again.
-    fn call(&self, script: &Script, keys: &[Vec<u8>], args: impl ToRedisArgs, token: u64) -> Cmd {
+    fn call(
+        &self,
+        script: &FencedScript,
+        keys: &[Vec<u8>],
+        args: impl ToRedisArgs,
+        token: u64,
+    ) -> Cmd {
         let life = self.life_ms.map_or_else(String::new, |life_ms| life_ms.to_string());
         let mut call = script.by_hash();
         call.arg(keys.len() + 1).arg(keys).arg(&self.key).arg(args).arg(life).arg(token);

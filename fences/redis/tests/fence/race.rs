@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tenure_redis::fence::Script;
+use tenure_fence_redis::FencedScript;
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn accepted_writes_never_go_back() {
     let Some(server) = Server::start(&[]) else { return };
     let (fence, log) = (
         Fence::new("race").unwrap(),
-        Script::new("return redis.call('RPUSH', KEYS[1], ARGV[1])").unwrap(),
+        FencedScript::new("return redis.call('RPUSH', KEYS[1], ARGV[1])").unwrap(),
     );
     let (accepted, highest) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
-use tenure_redis::fence::Script;
+use tenure_fence_redis::FencedScript;
 
 use super::*;
 
@@ -64,9 +64,10 @@ fn a_fence_lives_where_its_data_is() {
     let Some(cluster) = Cluster::start() else { return };
     block_on(async {
         let mut conn = cluster.form().await;
-        let script =
-            Script::new("redis.call('SET', KEYS[1], ARGV[1]) return redis.call('GET', KEYS[2])")
-                .unwrap();
+        let script = FencedScript::new(
+            "redis.call('SET', KEYS[1], ARGV[1]) return redis.call('GET', KEYS[2])",
+        )
+        .unwrap();
         for name in [
             "a",
             "b",
