@@ -1,5 +1,8 @@
 //! A cluster: the connection finds the server of each line, and mail comes by sharded channels.
 
+mod once;
+mod slot;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -22,11 +25,11 @@ use tokio::time::timeout;
 
 use crate::calls::{self, Told};
 use crate::facts::Facts;
-use crate::once::{self, Once};
 use crate::route::Address;
 use crate::script::{Post, Script, Scripts};
 use crate::settings::{Place, Settings};
-use crate::{letter, slot, trouble, way};
+use crate::{connect as connecting, letter, trouble};
+use once::Once;
 
 /// The first version with sharded channels.
 const SHARDED_SINCE: Version = Version(7, 0);
@@ -349,7 +352,8 @@ pub(crate) fn client(settings: &Settings) -> Result<ClusterClientBuilder> {
     let Place::Cluster(hosts) = &settings.place else {
         return Err(Error::invalid("that is no cluster"));
     };
-    let nodes = hosts.iter().map(|host| way::info(way::address(host, settings), settings));
+    let nodes =
+        hosts.iter().map(|host| connecting::info(connecting::address(host, settings), settings));
     let nodes: Vec<_> = nodes.collect::<Result<_>>()?;
     let mut builder = ClusterClientBuilder::new(nodes)
         .use_protocol(redis::ProtocolVersion::RESP3)
@@ -361,7 +365,7 @@ pub(crate) fn client(settings: &Settings) -> Result<ClusterClientBuilder> {
     if let Some(password) = &settings.login.password {
         builder = builder.password(password.reveal());
     }
-    if let Some(certificates) = way::certificates(settings)? {
+    if let Some(certificates) = connecting::certificates(settings)? {
         builder = builder.tls(TlsMode::Secure).certs(certificates);
     }
     Ok(builder)

@@ -22,11 +22,12 @@ mod body;
 mod bundle;
 mod calls;
 mod cluster;
+mod connect;
+mod engine;
 mod facts;
 mod lanes;
 mod letter;
 mod link;
-mod once;
 mod redlock;
 mod reply;
 mod route;
@@ -34,11 +35,8 @@ mod script;
 mod secret;
 mod sentinel;
 mod settings;
-mod slot;
-mod store;
 mod trouble;
 mod url;
-mod way;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,9 +44,9 @@ use std::time::Duration;
 use tenure_core::wrap::{Hosted, Retry};
 use tenure_core::{Engine, Host, Locks, PrivateThread, Result};
 
+pub use engine::RedisStore;
 pub use redlock::RedLock;
 use settings::{Place, Settings};
-pub use store::RedisStore;
 pub use url::DESCRIPTION;
 
 /// So often a verb is sent again when its answer is lost, after a pause that doubles each time.

@@ -17,13 +17,13 @@ use crate::acks::Acks;
 use crate::awake::Awake;
 use crate::bundle::Bundles;
 use crate::calls::{self, Told};
+use crate::connect::{self, Way};
 use crate::facts::Facts;
 use crate::letter;
 use crate::script::{Post, Script, Scripts};
 use crate::sentinel;
 use crate::settings::Settings;
 use crate::trouble;
-use crate::way::{self, Way};
 
 /// A link to the master.
 pub(crate) type Link = tenure_kit::Link<Master>;
@@ -158,7 +158,7 @@ pub(crate) fn home(client: &Arc<Client<Master>>) -> Arc<Link> {
 /// Where the master is now: connections to another server are given up.
 pub(crate) fn follow(link: &Link, master: &Address) {
     let Some(connection) = link.current() else { return };
-    let master = way::address(master, &link.server().settings).to_string();
+    let master = connect::address(master, &link.server().settings).to_string();
     if *connection.address != *master {
         tracing::info!(%master, "another server is the master now");
         link.was_replaced(connection.generation());

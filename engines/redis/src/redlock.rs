@@ -7,8 +7,8 @@ use tenure_core::wrap::{AnyEngine, Board, Hosted, Quorum};
 use tenure_core::{Error, Host as Home, Locks, PrivateThread, Result};
 use tenure_kit::url::Address;
 
+use crate::engine::RedisStore;
 use crate::settings::{Place, Settings};
-use crate::store::RedisStore;
 
 /// Locks over a majority of independent servers, and how each of these answers.
 pub struct RedLock {

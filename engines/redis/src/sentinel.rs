@@ -18,9 +18,9 @@ use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinSet;
 
+use crate::connect;
 use crate::link::{self, Link};
 use crate::settings::Settings;
-use crate::way;
 
 /// What a sentinel publishes when it names another master: once it has seen to all that follows from
 /// that, and, if it sees to it by itself, as soon as it does so.
@@ -52,7 +52,7 @@ impl Sentinels {
     pub(crate) fn new(settings: &Settings, hosts: &[Address], service: &str) -> Result<Arc<Self>> {
         let login = settings.sentinel_login.clone();
         let theirs = Settings { login, db: 0, ..settings.clone() };
-        let door = |host| way::client(&theirs, way::address(host, &theirs));
+        let door = |host| connect::client(&theirs, connect::address(host, &theirs));
         Ok(Arc::new(Self {
             settings: settings.clone(),
             service: service.to_owned(),
