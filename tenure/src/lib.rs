@@ -91,5 +91,5 @@ pub mod engine {
     pub use tenure_file::FileStore;
     pub use tenure_kit as kit;
     #[cfg(feature = "redis")]
-    pub use tenure_redis::{RedLock, RedisStore};
+    pub use tenure_redis::{RedLock, RedisCluster, RedisStore};
 }

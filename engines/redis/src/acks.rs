@@ -1,11 +1,15 @@
-//! Acknowledgements of one connection: a ticket counts once enough replicas have it, and one question
-//! serves all who wait.
+//! Acknowledgements: a ticket counts once enough replicas have it, and one question on a connection serves all who
+//! wait.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use tenure_core::Result;
+use redis::{Cmd, Value, cmd};
+use tenure_core::{Error, Result};
 use tokio::sync::Mutex;
+
+use crate::settings::Settings;
 
 /// Asks for acknowledgements one at a time: whoever was written before the question is in the answer.
 #[derive(Default)]
@@ -34,6 +38,39 @@ impl Acks {
         *asked = Asked { written, replicas };
         Ok(replicas)
     }
+}
+
+/// For how long replicas may take to acknowledge. The connection carries nothing else meanwhile.
+fn patience(settings: &Settings) -> Duration {
+    settings.timeout / 4
+}
+
+/// What the server is asked.
+pub(crate) fn question(settings: &Settings) -> Cmd {
+    let mut wait = cmd("WAIT");
+    wait.arg(settings.acks).arg(patience(settings).as_millis().max(1).to_string());
+    wait
+}
+
+/// How many replicas the answer tells of.
+pub(crate) fn counted(answer: &Value) -> Option<u64> {
+    match answer {
+        Value::Int(count) => u64::try_from(*count).ok(),
+        _ => None,
+    }
+}
+
+/// Whether as many replicas as the URL asks for have it.
+pub(crate) fn enough(settings: &Settings, count: u64) -> Result<()> {
+    if count >= settings.acks.into() {
+        return Ok(());
+    }
+    Err(Error::unavailable(format!(
+        "only {count} of the {} required replicas of {} confirmed the ticket within {:?}",
+        settings.acks,
+        settings.name,
+        patience(settings)
+    )))
 }
 
 #[cfg(test)]

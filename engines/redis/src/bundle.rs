@@ -19,7 +19,7 @@ const BUNDLE_VERBS_MAX: usize = 16;
 const NOT_ONE_EACH: &str = "a bundle was not answered verb by verb";
 
 /// A verb, for a line where nobody waits.
-pub(crate) struct Wish<'a> {
+pub struct Wish<'a> {
     sign: char,
     line: &'a str,
     what: &'a [u8],

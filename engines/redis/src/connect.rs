@@ -1,4 +1,4 @@
-//! The way to a server: straight, or by asking sentinels who the master is.
+//! How a connection to one server is opened: straight, or by asking sentinels who the master is.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,14 +15,14 @@ use tenure_core::{Error, Result};
 use tenure_kit::url::{Address, Login};
 
 use crate::sentinel::Sentinels;
-use crate::settings::{Place, Settings, Tls};
+use crate::settings::{At, Settings, Tls};
 use crate::trouble;
 
 /// How a certificate in PEM begins.
 const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----";
 
-/// Leads to one server, which may be another one tomorrow.
-pub(crate) struct Way {
+/// How to reach one server, which may be another one tomorrow.
+pub(crate) struct Door {
     settings: Settings,
     leads: Leads,
 }
@@ -32,28 +32,24 @@ enum Leads {
     Sentinel(Arc<Sentinels>),
 }
 
-impl Way {
-    pub(crate) fn new(settings: &Settings) -> Result<Self> {
-        let place = &settings.place;
-        let leads = match place {
-            Place::Server(host) => {
-                Leads::Straight(Box::new(client(settings, address(host, settings))?))
+impl Door {
+    pub(crate) fn new(at: &At, settings: &Settings) -> Result<Self> {
+        let leads = match at {
+            At::Server(server) => {
+                Leads::Straight(Box::new(client(settings, address(server, settings))?))
             }
-            Place::Socket(path) => {
+            At::Socket(path) => {
                 Leads::Straight(Box::new(client(settings, ConnectionAddr::Unix(path.clone()))?))
             }
-            Place::Sentinel { sentinels, service } => {
+            At::Sentinels { sentinels, service } => {
                 Leads::Sentinel(Sentinels::new(settings, sentinels, service)?)
-            }
-            Place::Cluster(_) | Place::Redlock(_) => {
-                return Err(Error::invalid(format!("{place} is more than one server")));
             }
         };
         Ok(Self { settings: settings.clone(), leads })
     }
 
     /// A new connection, and the address that it leads to.
-    pub(crate) async fn go(
+    pub(crate) async fn open(
         &self,
         pushes: Option<impl AsyncPushSender>,
     ) -> Result<(MultiplexedConnection, String)> {
@@ -76,7 +72,7 @@ impl Way {
         went.await.unwrap_or_else(|_| {
             Err(Error::unavailable(format!(
                 "the server {} took longer than {limit:?} to take a connection",
-                self.settings.place
+                self.settings.name
             )))
         })
     }
@@ -89,7 +85,7 @@ impl Way {
         }
     }
 
-    /// The sentinels that say where the way leads, if that is not settled.
+    /// The sentinels that say where the server is, if the URL does not.
     pub(crate) fn sentinels(&self) -> Option<&Arc<Sentinels>> {
         match &self.leads {
             Leads::Straight(_) => None,

@@ -1,28 +1,24 @@
-//! The engine: every verb is one script, sent to whoever keeps the line.
+//! The engine: each of the nine verbs is one script, sent to whoever keeps the line.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use redis::{Cmd, FromRedisValue as _, RedisResult, Value};
 use tenure_core::event::{Cursor, News, Scope};
 use tenure_core::{
-    Cost, Engine, Error, Key, Leave, Left, NUMBER_MAX, Patience, Place, Profile, Result, Sampler,
-    Standing, Tally, ThisRuntime, Ticket, Wake, Window, refusal,
+    Engine, Error, Key, Leave, Left, NUMBER_MAX, Patience, Place, Profile, Result, Standing, Tally,
+    Ticket, Wake, Window, refusal,
 };
-use tenure_kit::mailbox::Mailbox;
 
 use crate::body::{self, micros};
 use crate::bundle::Wish;
 use crate::reply::{self, Joined, Renewed};
-use crate::route::{Address, Route, Routes};
-use crate::script::{KEEP_MS, Script};
-use crate::settings::Settings;
+use crate::route::{Deployment, Route};
+use crate::script::{KEEP_MS, Script, Scripts};
+use crate::store::Store;
 use crate::trouble;
 
-/// How often an onlooker looks.
-const LOOK_PAUSE: Duration = Duration::from_millis(250);
 /// How many keys one step of a listing goes through: the server does nothing else meanwhile.
 const SCAN_STEP: u32 = 1000;
 /// What a call costs a server beyond what it measures itself, and a ticket that it shows: more than that, rather.
@@ -33,96 +29,19 @@ const ROUNDING_MS: u64 = 1;
 /// The longest window of a count.
 const WINDOW_MS_MAX: u64 = 1 << 52;
 
-/// The lines of one server, of what sentinels call the master, or of a cluster.
-///
-/// It is driven by the runtime it was opened in, and by those of its callers.
-pub struct RedisStore {
-    settings: Settings,
-    routes: Arc<Routes>,
-    /// What the names of its lines begin with, after the prefix.
-    realm: &'static str,
-    /// Why it could not be reached at first.
-    trouble: Option<Error>,
-    profile: Profile,
-    inbox: String,
-    mail: Arc<Mailbox>,
-    sampler: Sampler,
-    /// How busy looks keep the server.
-    cost: Arc<Cost>,
-    host: ThisRuntime,
-}
-
-impl RedisStore {
-    /// Connects to what the URL names, which is anything but a `RedLock`.
-    pub async fn open(url: &str) -> Result<Self> {
-        Self::connect(Settings::parse(url)?).await
-    }
-
-    pub(crate) async fn connect(settings: Settings) -> Result<Self> {
-        let store = Self::connect_lazily(settings).await?;
-        match store.trouble {
-            None => Ok(store),
-            Some(trouble) => Err(trouble),
-        }
-    }
-
-    /// The same, also where the server cannot be reached now, and may be later.
-    pub(crate) async fn connect_lazily(settings: Settings) -> Result<Self> {
-        let mail = Arc::new(Mailbox::default());
-        let inbox = inbox()?;
-        let (routes, trouble) = Routes::open(&settings, &mail, &inbox).await?;
-        let mut profile = routes.facts().profile(&settings);
-        if let Some(trouble) = &trouble {
-            profile.warnings = vec![trouble.to_string()];
-        }
-        for warning in &profile.warnings {
-            tracing::warn!("{warning}");
-        }
-        let (cost, host) = (Arc::<Cost>::default(), ThisRuntime::new());
-        let sampler = Sampler::new(LOOK_PAUSE).at_cost(cost.clone());
-        let (routes, realm) = (Arc::new(routes), "");
-        Ok(Self { settings, routes, realm, trouble, profile, inbox, mail, sampler, cost, host })
-    }
-
-    /// Other lines over the same connections, none of which is one of these.
-    pub(crate) fn realm(&self, realm: &'static str) -> Self {
-        Self {
-            settings: self.settings.clone(),
-            routes: self.routes.clone(),
-            realm,
-            trouble: self.trouble.clone(),
-            profile: self.profile.clone(),
-            inbox: self.inbox.clone(),
-            mail: self.mail.clone(),
-            sampler: Sampler::new(LOOK_PAUSE).at_cost(self.cost.clone()),
-            cost: self.cost.clone(),
-            host: self.host.clone(),
-        }
-    }
-
-    /// Whether whoever calls has a connection of their own to it, on their own runtime. If not, and if there
-    /// is a runtime, one is made for the next time.
-    pub fn has_lane_here(&self) -> bool {
-        self.routes.has_one_here()
-    }
-
-    /// Why the server could not be reached when this was opened.
-    pub(crate) fn trouble(&self) -> Option<&Error> {
-        self.trouble.as_ref()
-    }
-
+impl<D: Deployment> Store<D> {
     /// The name of a line's head, whose part in braces chooses the slot.
     fn name(&self, key: &Key) -> String {
-        let prefix = &self.settings.prefix;
+        let prefix = &self.settings().prefix;
         [prefix, ":{", self.realm, &key.canonical(prefix), "}"].concat()
     }
 
     /// Whether a server's memory is full does not matter to those who make it less so.
     async fn ask_even_if_full(
         &self,
-        route: &Route<'_>,
+        route: &impl Route,
         wish: Option<Wish<'_>>,
-        call: impl Fn() -> Cmd,
+        call: impl Fn() -> Cmd + Send + Sync,
     ) -> Result<Value> {
         match route.ask(wish, &call).await {
             Err(trouble) if trouble::is_full(&trouble) => {
@@ -133,11 +52,11 @@ impl RedisStore {
     }
 
     fn answered<T>(&self, answer: RedisResult<T>) -> Result<T> {
-        trouble::answered(&self.settings, answer)
+        trouble::answered(self.settings(), answer)
     }
 
     fn known<T>(&self, answer: Option<T>) -> Result<T> {
-        answer.ok_or_else(|| trouble::strange(&self.settings.place))
+        answer.ok_or_else(|| trouble::strange(&self.settings().name))
     }
 
     /// What an answer says need not be told by mail.
@@ -149,37 +68,37 @@ impl RedisStore {
 
     /// The ticket is out of its line, as far as this client is concerned.
     fn forget(&self, ticket: &Ticket, name: &str) {
-        self.routes.wait_no_more(name, ticket.id);
+        self.deployment.hear_no_more_of(name, ticket.id);
         self.mail.forget(ticket.id);
     }
 
     /// What stands in this line may be seen by its first one, if there is anybody.
     async fn look(&self, name: &str) -> Result<Option<Key>> {
-        let route = self.routes.here().await?;
+        let route = self.deployment.here().await?;
         let seen =
             self.answered(route.call(&self.script(|scripts| &scripts.look).on(name)).await)?;
         match seen {
             Value::Nil => Ok(None),
             Value::BulkString(body) => Ok(Some(body::decode(&body)?.key)),
-            _ => Err(trouble::strange(&self.settings.place)),
+            _ => Err(trouble::strange(&self.settings().name)),
         }
     }
 
     /// The lines among some of one server's keys in which somebody stands.
-    async fn some_keys(&self, master: Option<&Address>, cursor: &str) -> Result<Step> {
-        let heads = format!("{}:{{{}v1.*}}", self.settings.prefix, self.realm);
+    async fn some_keys(&self, master: &D::Master, cursor: &str) -> Result<Step> {
+        let heads = format!("{}:{{{}v1.*}}", self.settings().prefix, self.realm);
         let script = self.script(|scripts| &scripts.keys);
         let mut call = script.on_none();
         call.arg(cursor).arg(heads).arg(SCAN_STEP);
-        let answer = match self.routes.ask(master, &call).await? {
+        let answer = match self.deployment.ask(master, &call).await? {
             Err(trouble) if trouble::wants_scripts(&trouble) => {
-                self.answered(self.routes.ask(master, &script.load()).await?)?;
-                self.routes.ask(master, &call).await?
+                self.answered(self.deployment.ask(master, &script.load()).await?)?;
+                self.deployment.ask(master, &call).await?
             }
             answer => answer,
         };
         let step = StepAnswer::from_redis_value(self.answered(answer)?);
-        let step = step.map_err(|_| trouble::strange(&self.settings.place))?;
+        let step = step.map_err(|_| trouble::strange(&self.settings().name))?;
         let (next, seen, elsewhere, took_us) = step;
         self.cost.add(CALL_COST + Duration::from_micros(took_us));
         let mut keys = Vec::with_capacity(seen.len());
@@ -191,21 +110,21 @@ impl RedisStore {
         Ok(Step { next, keys })
     }
 
-    fn script(&self, which: fn(&crate::script::Scripts) -> &Script) -> &Script {
-        which(self.routes.scripts())
+    fn script(&self, which: fn(&Scripts) -> &Script) -> &Script {
+        which(self.deployment.scripts())
     }
 }
 
-impl Engine for RedisStore {
+impl<D: Deployment> Engine for Store<D> {
     fn profile(&self) -> Profile {
         self.profile.clone()
     }
 
     async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
-        let route = self.routes.here().await?;
-        route.trust(&self.settings, ticket)?;
+        let route = self.deployment.here().await?;
+        route.trust(ticket)?;
         let (name, card) = (self.name(&ticket.key), body::card(ticket, &self.inbox));
-        let route = route.keeping(&self.settings, &name);
+        let route = route.keeping(&name);
         let plain = ticket.floor == 0;
         let wish = plain.then(|| Wish::new('J', &name, &card, life_ms(ticket)));
         let call = || {
@@ -234,13 +153,13 @@ impl Engine for RedisStore {
         asking.let_in();
         self.learn(ticket, &place);
         // Where it is not, its owner asks again, or gives the ticket back.
-        route.acknowledged(&self.settings).await?;
+        route.acknowledged().await?;
         Ok(Some(place))
     }
 
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
         let (name, card) = (self.name(&ticket.key), body::card(ticket, &self.inbox));
-        let route = self.routes.here().await?.keeping(&self.settings, &name);
+        let route = self.deployment.here().await?.keeping(&name);
         let plain = ticket.floor == 0;
         let wish = plain.then(|| Wish::new('R', &name, &card, life_ms(ticket)));
         let call = || {
@@ -253,7 +172,7 @@ impl Engine for RedisStore {
         match self.known(reply::renewed(&answer, ticket.ttl))? {
             Renewed::In(place) => {
                 self.learn(ticket, &place);
-                route.acknowledged(&self.settings).await?;
+                route.acknowledged().await?;
                 Ok(Some(place))
             }
             Renewed::Out => {
@@ -264,7 +183,7 @@ impl Engine for RedisStore {
     }
 
     async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
-        let route = self.routes.here().await?;
+        let route = self.deployment.here().await?;
         let name = self.name(&ticket.key);
         let asks = body::asks(ticket, &self.inbox);
         let wish = (how == Leave::Now).then(|| Wish::new('L', &name, &asks, 0));
@@ -283,7 +202,7 @@ impl Engine for RedisStore {
 
     async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
         if self.mail.expects(ticket.id) {
-            let hears = self.routes.hear_of(&self.name(&ticket.key), ticket.id).await;
+            let hears = self.deployment.hear_of(&self.name(&ticket.key), ticket.id).await;
             if self.answered(hears)? {
                 // What was missed is in the answer, which also is in the mail from now on.
                 self.renew(ticket).await?;
@@ -297,7 +216,7 @@ impl Engine for RedisStore {
     }
 
     async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
-        let route = self.routes.here().await?;
+        let route = self.deployment.here().await?;
         let call = self.script(|scripts| &scripts.list).on(&self.name(key));
         let answer = self.answered(route.call(&call).await)?;
         let line = self.known(reply::line(&answer, key))??;
@@ -308,10 +227,10 @@ impl Engine for RedisStore {
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
         let mut keys = BTreeSet::new();
-        for place in self.answered(self.routes.masters().await)? {
+        for master in self.answered(self.deployment.masters().await)? {
             let mut cursor = "0".to_owned();
             loop {
-                let step = self.some_keys(place.as_ref(), &cursor).await?;
+                let step = self.some_keys(&master, &cursor).await?;
                 keys.extend(step.keys.into_iter().filter(|key| key.as_str().starts_with(prefix)));
                 if step.next == "0" {
                     break;
@@ -324,7 +243,7 @@ impl Engine for RedisStore {
 
     async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
         let name = self.name(key);
-        let route = self.routes.here().await?.keeping(&self.settings, &name);
+        let route = self.deployment.here().await?.keeping(&name);
         let by_now = by.min(NUMBER_MAX + 1);
         let answer = match window {
             None => {
@@ -334,7 +253,7 @@ impl Engine for RedisStore {
                 let answer = self.answered(route.call(&call).await)?;
                 if by > 0 {
                     // Where replicas do not have the number, it is skipped.
-                    route.acknowledged(&self.settings).await?;
+                    route.acknowledged().await?;
                 }
                 answer
             }
@@ -372,14 +291,6 @@ struct Step {
 /// How long the key of a line lives if this ticket is alone in it.
 fn life_ms(ticket: &Ticket) -> u64 {
     micros(ticket.ttl).div_ceil(1000) + ROUNDING_MS + KEEP_MS
-}
-
-/// A name that no other client's inbox has.
-fn inbox() -> Result<String> {
-    let random = getrandom::u64().map_err(|error| {
-        Error::rejected(format!("the operating system has no random numbers to give: {error}"))
-    })?;
-    Ok(format!("{random:016x}"))
 }
 
 /// What a join came to, in the words of the contract.

@@ -7,7 +7,7 @@ use redis::{Cmd, FromRedisValue, RedisResult, Value, cmd};
 use tenure_core::{Error, Profile, Result};
 use tenure_kit::findings::{Disk, Findings, Full, NamedBy, Product, Version};
 
-use crate::settings::{Place, Settings, Young};
+use crate::settings::{Name, Settings, Young};
 
 const REDIS: Product = Product {
     name: "Redis",
@@ -21,7 +21,7 @@ const REDIS: Product = Product {
 
 /// What INFO and CONFIG said, as far as this user may ask.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Facts {
+pub struct Facts {
     findings: Findings,
     is_clustered: bool,
     replicas: u32,
@@ -87,17 +87,17 @@ impl Facts {
 
     /// Refuses a server that cannot do it at all.
     pub(crate) fn fit(&self, settings: &Settings) -> Result<()> {
-        let place = &settings.place;
-        let by_url = matches!(place, Place::Server(_) | Place::Socket(_));
+        let name = &settings.name;
+        let by_url = name.is_one();
         // The sentinels may not have agreed yet.
         let named_by =
             if by_url { NamedBy::Url("name that, or the sentinels") } else { NamedBy::Servers };
         if by_url && self.is_clustered && !self.findings.is_loading {
             return Err(Error::invalid(format!(
-                "the server {place} is a part of a cluster: write redis+cluster:// for it"
+                "the server {name} is a part of a cluster: write redis+cluster:// for it"
             )));
         }
-        self.findings.fit(&place.to_string(), &REDIS, named_by)
+        self.findings.fit(&name.to_string(), &REDIS, named_by)
     }
 
     /// For how long it may still have forgotten locks that somebody believes in, `since` it said this.
@@ -111,7 +111,7 @@ impl Facts {
     /// What locks on this server can be trusted to do.
     pub(crate) fn profile(&self, settings: &Settings) -> Profile {
         // A replica that becomes the master may be old, and have forgotten all the same.
-        let sentinel = matches!(settings.place, Place::Sentinel { .. });
+        let sentinel = matches!(settings.name, Name::Service(_));
         let refuses_young = settings.young == Young::Refuse && !sentinel;
         let mut profile = self.findings.profile("redis", refuses_young);
         profile.warnings = self.warnings(settings);
@@ -121,11 +121,11 @@ impl Facts {
     }
 
     fn warnings(&self, settings: &Settings) -> Vec<String> {
-        let place = &settings.place;
-        let mut warnings = self.findings.warnings(&place.to_string(), &REDIS);
+        let name = &settings.name;
+        let mut warnings = self.findings.warnings(&name.to_string(), &REDIS);
         if u32::from(settings.acks) > self.replicas && !self.is_clustered {
             warnings.push(format!(
-                "the server {place} has {} replicas and every ticket waits for {}: no lock is given until it has more",
+                "the server {name} has {} replicas and every ticket waits for {}: no lock is given until it has more",
                 self.replicas, settings.acks
             ));
         }
@@ -154,7 +154,7 @@ mod tests {
         maxmemory_policy:noeviction\r\naof_enabled:1\r\nrole:master\r\nconnected_slaves:1\r\ncluster_enabled:0\r\n";
 
     fn settings(url: &str) -> Settings {
-        Settings::parse(url).unwrap()
+        Settings::of_url(url)
     }
 
     fn config(appendfsync: &str, not_in_rewrites: &str) -> HashMap<String, String> {

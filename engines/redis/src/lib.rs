@@ -15,6 +15,30 @@
 //! [`Locks::guarantees`].
 //!
 //! A resource in Redis can refuse the writes of those who hold a lock no more: see the crate `tenure-fence-redis`.
+//!
+//! # Where what stands
+//!
+//! Every engine has the same files for the same things:
+//!
+//! | file | what it has |
+//! |---|---|
+//! | `lib` | how to get locks; nothing else is needed to use the engine |
+//! | `description`, `url`, `settings` | what the engine says of itself, how its URLs are read, and what they mean |
+//! | `connect` | how a connection is opened: addresses, TLS, who one is |
+//! | `link` | what the kit's links must know of the server, and what belongs to one connection |
+//! | `store`, `engine` | how the engine is opened, and the nine verbs |
+//! | `facts` | what a start-up check finds: profile, refusals, warnings |
+//! | `trouble` | what went wrong, as a sentence; `secret` keeps passwords out of it |
+//!
+//! An engine adds what only its store has. Here these are:
+//!
+//! | file | what it has |
+//! |---|---|
+//! | `route` | what a deployment does for a verb; `one` and `cluster` do it, `redlock` puts several servers together |
+//! | `calls`, `acks` | how a script is called, and how replicas acknowledge what it wrote |
+//! | `script`, `body`, `reply`, `letter` | the scripts and what travels to and from them |
+//! | `sentinel` | how the master is found and followed |
+//! | `lanes`, `bundle` | what makes it quicker: links of the callers' runtimes, verbs that travel together |
 
 mod acks;
 mod awake;
@@ -23,11 +47,13 @@ mod bundle;
 mod calls;
 mod cluster;
 mod connect;
+mod description;
 mod engine;
 mod facts;
 mod lanes;
 mod letter;
 mod link;
+mod one;
 mod redlock;
 mod reply;
 mod route;
@@ -35,6 +61,7 @@ mod script;
 mod secret;
 mod sentinel;
 mod settings;
+mod store;
 mod trouble;
 mod url;
 
@@ -44,10 +71,10 @@ use std::time::Duration;
 use tenure_core::wrap::{Hosted, Retry};
 use tenure_core::{Engine, Host, Locks, PrivateThread, Result};
 
-pub use engine::RedisStore;
+pub use description::DESCRIPTION;
 pub use redlock::RedLock;
-use settings::{Place, Settings};
-pub use url::DESCRIPTION;
+use settings::Deployment;
+pub use store::{RedisCluster, RedisStore, Store};
 
 /// So often a verb is sent again when its answer is lost, after a pause that doubles each time.
 const RETRIES: u32 = 4;
@@ -66,14 +93,26 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 ///
 /// User and password stand before the hosts: `redis://user:password@host`. The options are in the README.
 pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
-    let settings = Settings::parse(url.as_ref())?;
-    if let Place::Redlock(_) = settings.place {
-        return RedLock::connect(&settings).await.map(|redlock| redlock.locks().clone());
-    }
+    let (deployment, settings) = url::read(url.as_ref())?;
     let host: Arc<dyn Host> = Arc::new(PrivateThread::for_drivers());
-    let engine = Hosted::make(host.clone(), RedisStore::connect(settings)).await?;
-    let engine = engine.in_place_where(RedisStore::has_lane_here);
-    Ok(Locks::on(asking_again(engine, &host), host))
+    match deployment {
+        Deployment::One(at) => {
+            let connecting = async move { RedisStore::connect(&at, &settings).await };
+            Ok(locks(Hosted::make(host.clone(), connecting).await?, host))
+        }
+        Deployment::Cluster(seeds) => {
+            let connecting = async move { RedisCluster::connect(&seeds, &settings).await };
+            Ok(locks(Hosted::make(host.clone(), connecting).await?, host))
+        }
+        Deployment::Redlock(servers) => {
+            Ok(RedLock::connect(&servers, &settings, host).await?.locks().clone())
+        }
+    }
+}
+
+fn locks<D: route::Deployment>(store: Hosted<Store<D>>, host: Arc<dyn Host>) -> Locks {
+    let store = store.in_place_where(Store::has_link_here);
+    Locks::on(asking_again(store, &host), host)
 }
 
 fn asking_again<E: Engine>(engine: E, host: &Arc<dyn Host>) -> Retry<E> {

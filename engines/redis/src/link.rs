@@ -17,12 +17,12 @@ use crate::acks::Acks;
 use crate::awake::Awake;
 use crate::bundle::Bundles;
 use crate::calls::{self, Told};
-use crate::connect::{self, Way};
+use crate::connect::{self, Door};
 use crate::facts::Facts;
 use crate::letter;
 use crate::script::{Post, Script, Scripts};
 use crate::sentinel;
-use crate::settings::Settings;
+use crate::settings::{At, Settings};
 use crate::trouble;
 
 /// A link to the master.
@@ -34,7 +34,7 @@ pub(crate) type Connection = tenure_kit::Connection<Open>;
 pub(crate) struct Master {
     pub(crate) settings: Settings,
     pub(crate) scripts: Scripts,
-    way: Way,
+    door: Door,
     mail: Arc<Mailbox>,
     /// The name of this client's inbox.
     inbox: String,
@@ -58,6 +58,7 @@ pub(crate) struct Open {
 impl Master {
     /// A client of the server that these settings name.
     pub(crate) fn client(
+        at: &At,
         settings: &Settings,
         mail: Arc<Mailbox>,
         inbox: String,
@@ -65,7 +66,7 @@ impl Master {
         Ok(Client::new(Self {
             settings: settings.clone(),
             scripts: Scripts::new(Post::Channel),
-            way: Way::new(settings)?,
+            door: Door::new(at, settings)?,
             mail,
             inbox,
             is_met: AtomicBool::new(false),
@@ -73,10 +74,10 @@ impl Master {
     }
 
     async fn try_to_open(&self, opening: &Opening<Self>) -> Result<Open> {
-        let Self { settings, way, .. } = self;
+        let Self { settings, door, .. } = self;
         let is_home = opening.side() == Side::Home;
         let pushes = is_home.then(|| pushes(self.mail.clone(), opening.lost()));
-        let (redis, address) = way.go(pushes).await?;
+        let (redis, address) = door.open(pushes).await?;
         let (info, config) = Facts::questions();
         let asked = timeout(settings.timeout, join(say(&redis, &info), say(&redis, &config)));
         let (info, config) = asked.await.map_err(|_| self.silence())?;
@@ -115,7 +116,7 @@ impl Server for Master {
     /// If the server that a sentinel named is no master, another sentinel is asked.
     async fn open(&self, opening: &Opening<Self>) -> Result<Open> {
         match self.try_to_open(opening).await {
-            Err(error) if error.is_unknown() && self.way.doubt().await => {
+            Err(error) if error.is_unknown() && self.door.doubt().await => {
                 self.try_to_open(opening).await
             }
             opened => opened,
@@ -134,7 +135,7 @@ impl Server for Master {
     }
 
     fn silence(&self) -> Error {
-        trouble::late(&self.settings.place)
+        trouble::late(&self.settings.name)
     }
 }
 
@@ -149,7 +150,7 @@ impl Open {
 /// The link that hears this client's mail. It follows the sentinels, if there are some.
 pub(crate) fn home(client: &Arc<Client<Master>>) -> Arc<Link> {
     let link = Link::kept(client.clone());
-    if let Some(sentinels) = client.server().way.sentinels() {
+    if let Some(sentinels) = client.server().door.sentinels() {
         link.home().spawn(sentinel::patrol(Arc::downgrade(&link), sentinels.clone()));
     }
     link

@@ -7,8 +7,9 @@ use tenure_core::wrap::{AnyEngine, Board, Hosted, Quorum};
 use tenure_core::{Error, Host as Home, Locks, PrivateThread, Result};
 use tenure_kit::url::Address;
 
-use crate::engine::RedisStore;
-use crate::settings::{Place, Settings};
+use crate::settings::{At, Settings};
+use crate::store::RedisStore;
+use crate::url;
 
 /// Locks over a majority of independent servers, and how each of these answers.
 pub struct RedLock {
@@ -19,19 +20,24 @@ pub struct RedLock {
 impl RedLock {
     /// Connects to the servers of a `redlock://` URL, a majority of which must answer.
     pub async fn open(url: impl AsRef<str>) -> Result<Self> {
-        Self::connect(&Settings::parse(url.as_ref())?).await
+        let (servers, settings) = url::redlock(url.as_ref())?;
+        Self::connect(&servers, &settings, Arc::new(PrivateThread::for_drivers())).await
     }
 
-    pub(crate) async fn connect(settings: &Settings) -> Result<Self> {
-        let home: Arc<dyn Home> = Arc::new(PrivateThread::for_drivers());
-        let quorum = quorum(settings, home.clone()).await?;
+    pub(crate) async fn connect(
+        servers: &[Address],
+        settings: &Settings,
+        home: Arc<dyn Home>,
+    ) -> Result<Self> {
+        let quorum = quorum(servers, settings, home.clone()).await?;
         let board = quorum.board();
         Ok(Self { locks: Locks::on(crate::asking_again(quorum, &home), home), board })
     }
 
     /// The engine alone, for a host of the caller's own, on which its connections live.
     pub async fn engine(url: impl AsRef<str>, home: Arc<dyn Home>) -> Result<AnyEngine> {
-        let quorum = quorum(&Settings::parse(url.as_ref())?, home.clone()).await?;
+        let (servers, settings) = url::redlock(url.as_ref())?;
+        let quorum = quorum(&servers, &settings, home.clone()).await?;
         Ok(AnyEngine::new(crate::asking_again(quorum, &home)))
     }
 
@@ -46,27 +52,25 @@ impl RedLock {
     }
 }
 
-async fn quorum(settings: &Settings, home: Arc<dyn Home>) -> Result<Quorum> {
-    let Place::Redlock(hosts) = &settings.place else {
-        return Err(Error::invalid("a RedLock is over several servers: write redlock://h1,h2,h3"));
-    };
-    let stores = try_join_all(hosts.iter().map(|host| store(&home, settings, host))).await?;
+async fn quorum(servers: &[Address], settings: &Settings, home: Arc<dyn Home>) -> Result<Quorum> {
+    let stores = servers.iter().map(|server| store(&home, settings, server));
+    let stores = try_join_all(stores).await?;
     let far: Vec<&Error> = stores.iter().filter_map(|store| store.inner().trouble()).collect();
     if stores.len() - far.len() <= stores.len() / 2 {
         let why: Vec<String> = far.iter().map(ToString::to_string).collect();
         return Err(Error::unavailable(format!(
             "no majority of {} can be reached: {}",
-            settings.place,
+            settings.name,
             why.join("; ")
         )));
     }
     let realm = |name| -> Vec<AnyEngine> {
         let inside = stores.iter().map(|store| Hosted::of(home.clone(), store.inner().realm(name)));
-        inside.map(on_its_lanes).collect()
+        inside.map(on_its_links).collect()
     };
     let (turns, clocks) = (realm("turn."), realm("clock."));
-    let engines = stores.into_iter().map(on_its_lanes);
-    let names = hosts.iter().map(Address::to_string);
+    let engines = stores.into_iter().map(on_its_links);
+    let names = servers.iter().map(Address::to_string);
     let quorum = Quorum::new(engines, home, settings.timeout)?.named("redlock", names);
     quorum.compare_clocks(clocks).await;
     Ok(quorum.with_turns(turns))
@@ -76,11 +80,13 @@ async fn quorum(settings: &Settings, home: Arc<dyn Home>) -> Result<Quorum> {
 async fn store(
     home: &Arc<dyn Home>,
     settings: &Settings,
-    host: &Address,
+    server: &Address,
 ) -> Result<Hosted<RedisStore>> {
-    Hosted::make(home.clone(), RedisStore::connect_lazily(settings.node(host))).await
+    let (at, settings) = (At::Server(server.clone()), settings.node(server));
+    let connecting = async move { RedisStore::connect_lazily(&at, &settings).await };
+    Hosted::make(home.clone(), connecting).await
 }
 
-fn on_its_lanes(store: Hosted<RedisStore>) -> AnyEngine {
-    AnyEngine::new(store.in_place_where(RedisStore::has_lane_here))
+fn on_its_links(store: Hosted<RedisStore>) -> AnyEngine {
+    AnyEngine::new(store.in_place_where(RedisStore::has_link_here))
 }

@@ -18,7 +18,7 @@ pub(crate) struct Script {
 }
 
 /// One script for each verb.
-pub(crate) struct Scripts {
+pub struct Scripts {
     pub(crate) join: Script,
     pub(crate) renew: Script,
     pub(crate) leave: Script,

@@ -41,7 +41,7 @@ mod tests {
     }
 
     fn said_to(login: &str, with: &str) -> Option<String> {
-        let settings = Settings::parse(&format!("redis://{login}@h")).unwrap();
+        let settings = Settings::of_url(&format!("redis://{login}@h"));
         said(&settings, &refused(with))
     }
 

@@ -1,4 +1,4 @@
-//! Where the servers are, and on what terms they are spoken to: what a URL says.
+//! Which servers keep the lines, and on what terms they are spoken to: what a URL says.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,10 +8,10 @@ use tenure_core::TTL_DEFAULT;
 use tenure_kit::secret::Secret;
 use tenure_kit::url::{Address, Login};
 
-/// Everything a URL can say. Made by [`parse`](Settings::parse); every part has a default.
+/// On what terms the servers are spoken to. Every part has a default.
 #[derive(Clone)]
-pub(crate) struct Settings {
-    pub(crate) place: Place,
+pub struct Settings {
+    pub(crate) name: Name,
     pub(crate) login: Login,
     pub(crate) sentinel_login: Login,
     pub(crate) db: u16,
@@ -27,14 +27,36 @@ pub(crate) struct Settings {
     pub(crate) ttl_max: Duration,
 }
 
-/// Which servers.
+/// Which servers keep the lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Deployment {
+    One(At),
+    /// Any of these knows the others.
+    Cluster(Vec<Address>),
+    /// None of these knows any other.
+    Redlock(Vec<Address>),
+}
+
+/// Where one server is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum At {
     Server(Address),
     Socket(PathBuf),
-    Sentinel { sentinels: Vec<Address>, service: String },
-    Cluster(Vec<Address>),
-    Redlock(Vec<Address>),
+    /// Where these say.
+    Sentinels {
+        sentinels: Vec<Address>,
+        service: String,
+    },
+}
+
+/// How an error may name what the URL leads to: without user and password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Name {
+    Server(String),
+    /// What sentinels call the master.
+    Service(String),
+    Cluster(String),
+    Redlock(String),
 }
 
 /// Files in PEM: whom to trust, and who one is.
@@ -54,10 +76,10 @@ pub(crate) enum Young {
 
 impl Settings {
     /// What holds where a URL says nothing.
-    pub(crate) fn of(place: Place) -> Self {
-        let many = matches!(place, Place::Redlock(_));
+    pub(crate) fn of(deployment: &Deployment) -> Self {
+        let many = matches!(deployment, Deployment::Redlock(_));
         Self {
-            place,
+            name: Name::of(deployment),
             login: Login::default(),
             sentinel_login: Login::default(),
             db: 0,
@@ -82,24 +104,43 @@ impl Settings {
         [&self.login, &self.sentinel_login].into_iter().filter_map(|login| login.password.as_ref())
     }
 
-    /// The settings of each of the servers of a `RedLock`, which are the same but for the place.
+    /// The settings for one of the servers of a `RedLock`, which are the same but for the name.
     pub(crate) fn node(&self, server: &Address) -> Self {
-        Self { place: Place::Server(server.clone()), ..self.clone() }
+        Self { name: Name::Server(server.to_string()), ..self.clone() }
     }
 }
 
-/// The place as an error may name it: without user and password.
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Server(server) => server.fmt(f),
-            Self::Socket(path) => path.display().fmt(f),
-            Self::Sentinel { sentinels, service } => {
-                write!(f, "`{service}` of the sentinels {}", list(sentinels))
+impl Name {
+    fn of(deployment: &Deployment) -> Self {
+        match deployment {
+            Deployment::One(At::Server(server)) => Self::Server(server.to_string()),
+            Deployment::One(At::Socket(path)) => Self::Server(path.display().to_string()),
+            Deployment::One(At::Sentinels { sentinels, service }) => {
+                Self::Service(format!("`{service}` of the sentinels {}", list(sentinels)))
             }
-            Self::Cluster(servers) => write!(f, "the cluster of {}", list(servers)),
-            Self::Redlock(servers) => list(servers).fmt(f),
+            Deployment::Cluster(servers) => {
+                Self::Cluster(format!("the cluster of {}", list(servers)))
+            }
+            Deployment::Redlock(servers) => Self::Redlock(list(servers)),
         }
+    }
+
+    /// Whether the URL names a single server, and not a set of them.
+    pub(crate) fn is_one(&self) -> bool {
+        matches!(self, Self::Server(_))
+    }
+
+    /// The name as the subject of a sentence.
+    pub(crate) fn whom(&self) -> String {
+        if self.is_one() { format!("the server {self}") } else { self.to_string() }
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Server(name) | Self::Service(name) | Self::Cluster(name) | Self::Redlock(name)) =
+            self;
+        name.fmt(f)
     }
 }
 

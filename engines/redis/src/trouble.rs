@@ -4,7 +4,7 @@ use redis::{ErrorKind, RedisError, ServerErrorKind};
 use tenure_core::{Error, Result};
 
 use crate::secret::said;
-use crate::settings::{Place, Settings};
+use crate::settings::{Name, Settings};
 
 /// What a script may run into.
 const IN_SCRIPTS: [&str; 5] = ["OOM", "READONLY", "MISCONF", "NOREPLICAS", "WRONGTYPE"];
@@ -27,8 +27,8 @@ const WITHOUT_CODE: [(&str, &str); 7] = [
 /// What the server of these settings, or the way to it, answered. The driver's own error is not kept: it may
 /// repeat a password.
 pub(crate) fn error(settings: &Settings, trouble: &RedisError) -> Error {
-    let place = &settings.place;
-    let server = |hint: &str| format!("{} {hint}{}", whom(place), it_says(settings, trouble));
+    let name = &settings.name;
+    let server = |hint: &str| format!("{} {hint}{}", name.whom(), it_says(settings, trouble));
     match code(trouble) {
         Some("OOM") => Error::rejected(server(
             "has no memory left, and takes no new tickets until it is given more or keeps less",
@@ -57,7 +57,7 @@ pub(crate) fn error(settings: &Settings, trouble: &RedisError) -> Error {
         Some(CLUSTERLESS) => Error::invalid(server(
             "has a server that is not in cluster mode: write redis:// for a single server",
         )),
-        Some("CLUSTERDOWN" | "TRYAGAIN" | "MOVED" | "ASK") if is_one(place) => {
+        Some("CLUSTERDOWN" | "TRYAGAIN" | "MOVED" | "ASK") if name.is_one() => {
             Error::invalid(server("is a part of a cluster: write redis+cluster:// for it"))
         }
         Some("CLUSTERDOWN" | "TRYAGAIN" | "MOVED" | "ASK") => Error::unavailable(server(
@@ -80,7 +80,7 @@ pub(crate) fn of_sentinels(settings: &Settings, trouble: &RedisError) -> Error {
     Error::rejected(format!(
         "a sentinel does not let this client ask for {}: write the sentinels' own user and password as \
          `sentinel_user` and `sentinel_password`{}",
-        settings.place,
+        settings.name,
         it_says(settings, trouble)
     ))
 }
@@ -110,18 +110,9 @@ fn because(settings: &Settings, trouble: &RedisError) -> String {
     said(settings, trouble).map_or(String::new(), |words| format!(": {words}"))
 }
 
-fn whom(place: &Place) -> String {
-    if is_one(place) { format!("the server {place}") } else { place.to_string() }
-}
-
-/// Whether the URL names a single server, and not a set of them.
-fn is_one(place: &Place) -> bool {
-    matches!(place, Place::Server(_) | Place::Socket(_))
-}
-
 fn unanswered(settings: &Settings, trouble: &RedisError) -> Error {
-    let place = &settings.place;
-    let whom = whom(place);
+    let name = &settings.name;
+    let whom = name.whom();
     match trouble.kind() {
         ErrorKind::AuthenticationFailed => Error::rejected(format!(
             "{whom} does not know this user and password{}",
@@ -131,32 +122,32 @@ fn unanswered(settings: &Settings, trouble: &RedisError) -> Error {
             "{whom} does not speak RESP3: Tenure needs Redis 6.2 or later, or Valkey"
         )),
         ErrorKind::InvalidClientConfig => {
-            Error::invalid(format!("the way to {place} is wrong{}", because(settings, trouble)))
+            Error::invalid(format!("the way to {name} is wrong{}", because(settings, trouble)))
         }
         ErrorKind::MasterNameNotFoundBySentinel => Error::unavailable(format!(
-            "no sentinel names a master for {place}: the name is wrong, or a fail-over is under way"
+            "no sentinel names a master for {name}: the name is wrong, or a fail-over is under way"
         )),
         ErrorKind::Parse | ErrorKind::UnexpectedReturnType => Error::unavailable(format!(
-            "somebody answers at {place}, and not as Redis does: is it another service's port?"
+            "somebody answers at {name}, and not as Redis does: is it another service's port?"
         )),
         _ if is_distrust(trouble) => Error::rejected(format!(
             "{whom} and this client do not trust each other's certificates{}",
             because(settings, trouble)
         )),
-        _ if trouble.is_timeout() => late(place),
+        _ if trouble.is_timeout() => late(name),
         _ if trouble.is_connection_refusal() => {
-            Error::unavailable(format!("nobody listens at {place}: is the server running?"))
+            Error::unavailable(format!("nobody listens at {name}: is the server running?"))
         }
         _ => Error::unavailable(format!(
-            "the connection to {place} failed{}",
+            "the connection to {name} failed{}",
             because(settings, trouble)
         )),
     }
 }
 
 /// Nobody answered in the time that one attempt has.
-pub(crate) fn late(place: &Place) -> Error {
-    Error::unavailable(format!("{} did not answer in time", whom(place)))
+pub(crate) fn late(name: &Name) -> Error {
+    Error::unavailable(format!("{} did not answer in time", name.whom()))
 }
 
 /// Whether TLS ended because of a certificate: asking again does not help.
@@ -178,8 +169,8 @@ pub(crate) fn no_way_in(settings: &Settings, trouble: &RedisError) -> Error {
 }
 
 /// An answer that no script of Tenure's gives.
-pub(crate) fn strange(place: &Place) -> Error {
-    Error::rejected(format!("the server {place} gave an answer that Tenure's scripts do not give"))
+pub(crate) fn strange(name: &Name) -> Error {
+    Error::rejected(format!("the server {name} gave an answer that Tenure's scripts do not give"))
 }
 
 /// Files that TLS needs and that cannot be read, and the like.
@@ -225,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_scheme_that_does_not_fit_is_told_with_the_one_that_does() {
-        let settings = |url| Settings::parse(url).unwrap();
+        let settings = |url| Settings::of_url(url);
         let (one, cluster) = (settings("redis://h"), settings("redis+cluster://h"));
         for with in ["MOVED 1 h:1", "ASK 1 h:1", "CLUSTERDOWN The cluster is down"] {
             let error = super::error(&one, &refused(with));
@@ -243,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_sentinel_that_wants_a_password_is_told_with_its_own_options() {
-        let settings = Settings::parse("redis+sentinel://clerk:s3cret@h/main").unwrap();
+        let settings = Settings::of_url("redis+sentinel://clerk:s3cret@h/main");
         for with in ["NOAUTH Authentication required.", "WRONGPASS invalid username-password pair"]
         {
             let error = of_sentinels(&settings, &refused(with));

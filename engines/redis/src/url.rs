@@ -1,108 +1,71 @@
-//! The URLs of Redis servers, and what the engine says of itself.
+//! The URLs of Redis servers.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use tenure_core::{Error, Result};
-use tenure_kit::options::{Known, Value};
-use tenure_kit::register::{Description, Opened, Reach, Scheme};
+use tenure_kit::options::Value;
 use tenure_kit::url::{Address, Login, Servers, Url};
 
-use crate::settings::{Place, Settings, Tls, Young};
+use crate::description::{DESCRIPTION, OPTIONS};
+use crate::settings::{At, Deployment, Settings, Tls, Young};
 
 const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 const TIMES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3600);
 
-const SCHEMES: &[Scheme] = &[
-    scheme("redis", "redis://SERVER/DB", "redis://localhost", "one server of Redis or Valkey"),
-    scheme("rediss", "rediss://SERVER/DB", "rediss://localhost", "the same, with TLS"),
-    Scheme {
-        is_path: true,
-        ..scheme(
-            "redis+unix",
-            "redis+unix:///PATH",
-            "redis+unix:///run/redis.sock",
-            "the same, by its socket on this machine",
-        )
-    },
-    scheme(
-        "redis+sentinel",
-        "redis+sentinel://S1,S2,S3/SERVICE/DB",
-        "redis+sentinel://a,b,c/main",
-        "whichever server the sentinels call the master",
-    ),
-    scheme(
-        "redis+cluster",
-        "redis+cluster://S1,S2,S3",
-        "redis+cluster://a,b,c",
-        "a cluster, found through any of these servers",
-    ),
-    scheme(
-        "redlock",
-        "redlock://S1,S2,S3",
-        "redlock://a,b,c",
-        "a majority of servers that know nothing of each other",
-    ),
-];
+/// Reads a URL of one server, whichever way it is found.
+pub(crate) fn one(url: &str) -> Result<(At, Settings)> {
+    match read(url)? {
+        (Deployment::One(at), settings) => Ok((at, settings)),
+        (_, Settings { name, .. }) => Err(Error::invalid(format!(
+            "{name} is more than one server, and one was asked for: write redis:// or redis+sentinel://"
+        ))),
+    }
+}
 
-const OPTIONS: &[Known] = &[
-    Known::new("prefix", "TEXT", "What the names of all keys in Redis begin with"),
-    Known::new("timeout", "TIME", "How long one answer is waited for"),
-    Known::new("connect_timeout", "TIME", "How long a connection may take to come about"),
-    Known::new("tls", "on|off", "Whether the connection is encrypted"),
-    Known::file("ca", "Whom to trust, in PEM"),
-    Known::file("cert", "The certificate of this client, in PEM"),
-    Known::file("key", "The key of that certificate, in PEM"),
-    Known::new("acks", "N", "How many replicas must have a ticket before it counts"),
-    Known::new(
-        "young",
-        "trust|refuse",
-        "What a server is worth that may have forgotten locks by a restart",
-    ),
-    Known::new("ttl_max", "TIME", "The longest ttl that anybody uses on these servers"),
-    Known::new("user", "NAME", "The user, for a socket"),
-    Known::new("password", "TEXT", "The password, for a socket"),
-    Known::new("db", "N", "The database, for a socket"),
-    Known::new("sentinel_user", "NAME", "The user of the sentinels"),
-    Known::new("sentinel_password", "TEXT", "The password of the sentinels"),
-];
+/// Reads a URL of a cluster.
+pub(crate) fn cluster(url: &str) -> Result<(Vec<Address>, Settings)> {
+    match read(url)? {
+        (Deployment::Cluster(seeds), settings) => Ok((seeds, settings)),
+        _ => Err(Error::invalid("a cluster was asked for: write redis+cluster://S1,S2,S3")),
+    }
+}
 
-/// What the engine for Redis is.
-pub const DESCRIPTION: Description = Description {
-    name: "redis",
-    schemes: SCHEMES,
-    options: OPTIONS,
-    reach: Reach::Network,
-    open: |url| Box::pin(async move { crate::connect(url).await.map(Opened::from) }),
-    look: |url| Box::pin(async move { crate::connect(url).await.map(Some) }),
-};
+/// Reads a URL of a `RedLock`.
+pub(crate) fn redlock(url: &str) -> Result<(Vec<Address>, Settings)> {
+    match read(url)? {
+        (Deployment::Redlock(servers), settings) => Ok((servers, settings)),
+        _ => Err(Error::invalid("a RedLock is over several servers: write redlock://S1,S2,S3")),
+    }
+}
 
-const fn scheme(
-    name: &'static str,
-    form: &'static str,
-    example: &'static str,
-    about: &'static str,
-) -> Scheme {
-    Scheme { name, form, example, about, is_path: false }
+/// Reads a URL of any of the schemes.
+pub(crate) fn read(url: &str) -> Result<(Deployment, Settings)> {
+    let url = DESCRIPTION.read(url)?;
+    let (deployment, mut settings) = match url.scheme() {
+        "redis+unix" => {
+            let deployment = Deployment::One(At::Socket(url.path()?));
+            let settings = Settings::of(&deployment);
+            (deployment, settings)
+        }
+        _ => with_servers(&url)?,
+    };
+    if url.scheme() == "rediss" {
+        settings.tls = Some(Tls::default());
+    }
+    for (name, value) in url.options(OPTIONS)? {
+        settings.set(name, value)?;
+    }
+    agree(&deployment, &settings)?;
+    Ok((deployment, settings))
 }
 
 impl Settings {
-    /// Reads a URL of any of the schemes.
-    pub(crate) fn parse(url: &str) -> Result<Self> {
-        let url = DESCRIPTION.read(url)?;
-        let mut settings = match url.scheme() {
-            "redis+unix" => Self::of(Place::Socket(url.path()?)),
-            _ => with_servers(&url)?,
-        };
-        if url.scheme() == "rediss" {
-            settings.tls = Some(Tls::default());
-        }
-        for (name, value) in url.options(OPTIONS)? {
-            settings.set(name, value)?;
-        }
-        settings.agree()?;
-        Ok(settings)
+    /// What holds for a URL of one of these unit tests.
+    #[cfg(test)]
+    pub(crate) fn of_url(url: &str) -> Self {
+        read(url).unwrap().1
     }
 
     fn set(&mut self, name: &str, value: Value) -> Result<()> {
@@ -136,62 +99,62 @@ impl Settings {
         }
         Ok(())
     }
+}
 
-    /// What cannot be at the same time.
-    fn agree(&self) -> Result<()> {
-        let refuse = |sentence: &str| Err(Error::invalid(sentence));
-        if self.login.user.is_some() && self.login.password.is_none() {
+/// What cannot be at the same time.
+fn agree(deployment: &Deployment, settings: &Settings) -> Result<()> {
+    let refuse = |sentence: &str| Err(Error::invalid(sentence));
+    if settings.login.user.is_some() && settings.login.password.is_none() {
+        return refuse(
+            "the URL has a user and no password: write user:password@ before the server, or for a socket give `user` and `password`",
+        );
+    }
+    if let Some(Tls { cert, key, .. }) = &settings.tls {
+        if cert.is_some() != key.is_some() {
             return refuse(
-                "the URL has a user and no password: write user:password@ before the server, or for a socket give `user` and `password`",
+                "a client's certificate needs its key, and the other way round: give both `cert` and `key`",
             );
         }
-        if let Some(Tls { cert, key, .. }) = &self.tls {
-            if cert.is_some() != key.is_some() {
-                return refuse(
-                    "a client's certificate needs its key, and the other way round: give both `cert` and `key`",
-                );
-            }
-            if matches!(self.place, Place::Socket(_)) {
-                return refuse("a socket of this machine has no TLS: leave out the options for it");
-            }
+        if matches!(deployment, Deployment::One(At::Socket(_))) {
+            return refuse("a socket of this machine has no TLS: leave out the options for it");
         }
-        match &self.place {
-            Place::Cluster(_) if self.db != 0 => {
-                refuse("a cluster has no databases but 0: leave the number out of the URL")
-            }
-            Place::Cluster(_) if self.young == Young::Refuse => refuse(
-                "`young=refuse` is not kept on a cluster, whose servers come and go unseen: leave it out",
-            ),
-            Place::Redlock(servers) if servers.len() < 3 => refuse(
-                "redlock:// needs at least 3 servers that know nothing of each other: write redlock://S1,S2,S3",
-            ),
-            Place::Redlock(_) if self.acks > 0 => refuse(
-                "the servers of a RedLock have no replicas to wait for: leave out `acks`, its majority is better",
-            ),
-            Place::Sentinel { .. } => Ok(()),
-            _ if self.sentinel_login != Login::default() => {
-                refuse("`sentinel_user` and `sentinel_password` are for redis+sentinel://")
-            }
-            _ => Ok(()),
+    }
+    match deployment {
+        Deployment::Cluster(_) if settings.db != 0 => {
+            refuse("a cluster has no databases but 0: leave the number out of the URL")
         }
+        Deployment::Cluster(_) if settings.young == Young::Refuse => refuse(
+            "`young=refuse` is not kept on a cluster, whose servers come and go unseen: leave it out",
+        ),
+        Deployment::Redlock(servers) if servers.len() < 3 => refuse(
+            "redlock:// needs at least 3 servers that know nothing of each other: write redlock://S1,S2,S3",
+        ),
+        Deployment::Redlock(_) if settings.acks > 0 => refuse(
+            "the servers of a RedLock have no replicas to wait for: leave out `acks`, its majority is better",
+        ),
+        Deployment::One(At::Sentinels { .. }) => Ok(()),
+        _ if settings.sentinel_login != Login::default() => {
+            refuse("`sentinel_user` and `sentinel_password` are for redis+sentinel://")
+        }
+        _ => Ok(()),
     }
 }
 
-fn with_servers(url: &Url<'_>) -> Result<Settings> {
+fn with_servers(url: &Url<'_>) -> Result<(Deployment, Settings)> {
     let scheme = url.scheme();
     let port = if scheme == "redis+sentinel" { SENTINEL_PORT } else { PORT };
     let Servers { login, addresses, path } = url.servers(port)?;
     let mut path = path.into_iter();
-    let place = match scheme {
+    let deployment = match scheme {
         "redis+sentinel" => {
             let service = path.next().ok_or_else(|| {
                 Error::invalid(
                     "the sentinels must be told which master is meant: write redis+sentinel://S1,S2,S3/SERVICE",
                 )
             })?;
-            Place::Sentinel { sentinels: addresses, service }
+            Deployment::One(At::Sentinels { sentinels: addresses, service })
         }
-        "redis+cluster" => Place::Cluster(addresses),
+        "redis+cluster" => Deployment::Cluster(addresses),
         "redlock" => {
             let twice = |(at, server): (usize, &Address)| addresses[..at].contains(server);
             if addresses.iter().enumerate().any(twice) {
@@ -199,7 +162,7 @@ fn with_servers(url: &Url<'_>) -> Result<Settings> {
                     "redlock:// names a server twice: each has one vote, name each once",
                 ));
             }
-            Place::Redlock(addresses)
+            Deployment::Redlock(addresses)
         }
         _ => {
             let [server] = &addresses[..] else {
@@ -207,10 +170,10 @@ fn with_servers(url: &Url<'_>) -> Result<Settings> {
                     "{scheme}:// names one server: for several write redis+sentinel://, redis+cluster:// or redlock://"
                 )));
             };
-            Place::Server(server.clone())
+            Deployment::One(At::Server(server.clone()))
         }
     };
-    let mut settings = Settings { login, ..Settings::of(place) };
+    let mut settings = Settings { login, ..Settings::of(&deployment) };
     if let Some(db) = path.next() {
         settings.db = Value::new("the database", db).number(0..=u16::MAX)?;
     }
@@ -219,7 +182,7 @@ fn with_servers(url: &Url<'_>) -> Result<Settings> {
             "the URL has more behind its servers than the number of a database: leave it out",
         ));
     }
-    Ok(settings)
+    Ok((deployment, settings))
 }
 
 fn prefix(value: Value) -> Result<String> {
@@ -245,54 +208,53 @@ mod tests {
 
     #[test]
     fn every_kind_of_place_is_read() {
-        let place = |url| Settings::parse(url).unwrap().place;
-        assert_eq!(place("redis://h"), Place::Server(at("h", 6379)));
-        assert_eq!(place("redis://[::1]:7/3"), Place::Server(at("::1", 7)));
-        assert_eq!(place("rediss://h:1?ca=/a.pem"), Place::Server(at("h", 1)));
+        let deployment = |url| read(url).unwrap().0;
+        assert_eq!(deployment("redis://h"), Deployment::One(At::Server(at("h", 6379))));
+        assert_eq!(deployment("redis://[::1]:7/3"), Deployment::One(At::Server(at("::1", 7))));
+        assert_eq!(deployment("rediss://h:1?ca=/a.pem"), Deployment::One(At::Server(at("h", 1))));
         assert_eq!(
-            place("redis+unix:///run/r%20s.sock?db=2"),
-            Place::Socket("/run/r s.sock".into())
+            deployment("redis+unix:///run/r%20s.sock?db=2"),
+            Deployment::One(At::Socket("/run/r s.sock".into()))
         );
         assert_eq!(
-            place("redis+sentinel://a,b:5,c/main/2"),
-            Place::Sentinel {
+            deployment("redis+sentinel://a,b:5,c/main/2"),
+            Deployment::One(At::Sentinels {
                 sentinels: vec![at("a", 26379), at("b", 5), at("c", 26379)],
                 service: "main".into()
-            }
+            })
         );
         assert_eq!(
-            place("redis+cluster://a,b"),
-            Place::Cluster(vec![at("a", 6379), at("b", 6379)])
+            deployment("redis+cluster://a,b"),
+            Deployment::Cluster(vec![at("a", 6379), at("b", 6379)])
         );
-        assert_eq!(place("redlock://a,b,c").to_string(), "a:6379, b:6379, c:6379");
+        assert_eq!(Settings::of_url("redlock://a,b,c").name.to_string(), "a:6379, b:6379, c:6379");
     }
 
     #[test]
     fn terms_are_read_and_have_defaults() {
-        let settings = Settings::parse(
+        let settings = Settings::of_url(
             "redis://us%40er:p%3Aw@h/5?prefix=my:app&timeout=300ms&connect_timeout=1s&acks=2&young=refuse&ttl_max=2m",
-        )
-        .unwrap();
+        );
         assert_eq!(settings.login.user.as_deref(), Some("us@er"));
         assert_eq!(settings.login.password.as_ref().map(Secret::reveal), Some("p:w"));
         assert_eq!((settings.db, settings.acks, settings.young), (5, 2, Young::Refuse));
         assert_eq!(settings.channels(), "my:app:inbox:");
         assert_eq!(settings.timeout, Duration::from_millis(300));
         assert_eq!(settings.ttl_max, Duration::from_secs(120));
-        let password_only = Settings::parse("redis://:secret@h").unwrap();
+        let password_only = Settings::of_url("redis://:secret@h");
         assert_eq!(
             password_only.login,
             Login { user: None, password: Some(Secret::new("secret")) }
         );
         assert!(!format!("{:?}", password_only.login).contains("secret"));
-        assert_eq!(Settings::parse("redlock://a,b,c").unwrap().young, Young::Refuse);
-        assert_eq!(Settings::parse("redis://a").unwrap().young, Young::Trust);
+        assert_eq!(Settings::of_url("redlock://a,b,c").young, Young::Refuse);
+        assert_eq!(Settings::of_url("redis://a").young, Young::Trust);
     }
 
     #[test]
     fn every_option_is_read() {
         for option in OPTIONS {
-            let mut settings = Settings::parse("redis://h").unwrap();
+            let mut settings = Settings::of_url("redis://h");
             let words = ["1s", "1", "on", "trust"];
             let read = words.map(|word| settings.set(option.name, Value::new("it", word)).is_ok());
             assert!(read.contains(&true), "{}", option.name);
@@ -373,7 +335,7 @@ mod tests {
                 "the servers of a RedLock have no replicas to wait for: leave out `acks`, its majority is better",
             ),
         ] {
-            let error = Settings::parse(url).err().unwrap_or_else(|| panic!("{url} is taken"));
+            let error = read(url).err().unwrap_or_else(|| panic!("{url} is taken"));
             assert_eq!(error.to_string(), sentence, "{url}");
         }
     }

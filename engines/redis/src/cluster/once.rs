@@ -8,24 +8,29 @@ use std::sync::Arc;
 use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::SingleNodeRoutingInfo;
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value, cmd};
+use tenure_kit::url::Address;
 use tokio::sync::OnceCell;
 
+use super::nodes;
 use crate::calls;
-use crate::cluster;
 use crate::settings::Settings;
 
 /// The connection; made for the first call.
-#[derive(Default)]
-pub(crate) struct Once(OnceCell<ClusterConnection>);
+pub(super) struct Once {
+    seeds: Vec<Address>,
+    settings: Settings,
+    connection: OnceCell<ClusterConnection>,
+}
 
 impl Once {
+    pub(super) fn new(seeds: &[Address], settings: &Settings) -> Self {
+        let connection = OnceCell::new();
+        Self { seeds: seeds.to_vec(), settings: settings.clone(), connection }
+    }
+
     /// Sends a call, and sends it again only where a server refused it because its slot is on the move.
-    pub(crate) async fn call(
-        self: &Arc<Self>,
-        settings: &Arc<Settings>,
-        call: &Cmd,
-    ) -> RedisResult<Value> {
-        let connection = &self.connected(settings).await?;
+    pub(super) async fn call(self: &Arc<Self>, call: &Cmd) -> RedisResult<Value> {
+        let connection = &self.connected().await?;
         match call.query_async(&mut connection.clone()).await {
             Err(trouble) if trouble.kind() == ErrorKind::Server(ServerErrorKind::Ask) => {
                 let Some(to) = whither(&trouble) else { return Err(trouble) };
@@ -39,24 +44,29 @@ impl Once {
 
     /// The connection. It is made in a task of its own, so that a call whose time is over does not end it, and the
     /// next call finds it.
-    async fn connected(
-        self: &Arc<Self>,
-        settings: &Arc<Settings>,
-    ) -> RedisResult<ClusterConnection> {
-        if let Some(connection) = self.0.get() {
+    async fn connected(self: &Arc<Self>) -> RedisResult<ClusterConnection> {
+        if let Some(connection) = self.connection.get() {
             return Ok(connection.clone());
         }
-        let (once, settings) = (self.clone(), settings.clone());
-        let made =
-            tokio::spawn(
-                async move { once.0.get_or_try_init(|| connect(&settings)).await.cloned() },
-            );
+        let once = self.clone();
+        let made = tokio::spawn(async move {
+            let connection = once.connection.get_or_try_init(|| once.connect()).await;
+            connection.cloned()
+        });
         made.await.unwrap_or_else(|_| Err(calls::over()))
+    }
+
+    async fn connect(&self) -> RedisResult<ClusterConnection> {
+        let Self { seeds, settings, .. } = self;
+        let client = nodes::client(seeds, settings).map_err(io::Error::other)?;
+        // The driver waits for every node, replicas too. One that stands still must leave time for the call.
+        let connect_timeout = settings.connect_timeout.min(settings.timeout / 2);
+        nodes::connect(client.retries(0).connection_timeout(connect_timeout)).await
     }
 }
 
 /// Sends two commands to one server over one connection, with nothing in between.
-pub(crate) async fn in_one_piece(
+pub(super) async fn in_one_piece(
     connection: &ClusterConnection,
     commands: [Cmd; 2],
     to: SingleNodeRoutingInfo,
@@ -68,13 +78,6 @@ pub(crate) async fn in_one_piece(
     let answers = connection.clone().route_pipeline(pipeline, 0, 2, to).await?;
     let answers = <[Value; 2]>::try_from(answers);
     answers.map_err(|_| (ErrorKind::UnexpectedReturnType, "two answers were wanted").into())
-}
-
-async fn connect(settings: &Settings) -> RedisResult<ClusterConnection> {
-    let client = cluster::client(settings).map_err(io::Error::other)?;
-    // The driver waits for every node, replicas too. One that stands still must leave time for the call.
-    let connect_timeout = settings.connect_timeout.min(settings.timeout / 2);
-    cluster::connect(client.retries(0).connection_timeout(connect_timeout)).await
 }
 
 /// Where the slot moves to, as the refusal says.

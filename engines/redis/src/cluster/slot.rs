@@ -3,12 +3,12 @@
 //! The servers of a cluster have slots that lie together, so each part of the slots belongs to one server, or to few.
 
 /// So many parts the slots have here.
-pub(crate) const PARTS: usize = 64;
+pub(super) const PARTS: usize = 64;
 
 const SLOTS: u16 = 16_384;
 
 /// The part in which this key's slot is.
-pub(crate) fn part(key: &[u8]) -> usize {
+pub(super) fn part(key: &[u8]) -> usize {
     usize::from(slot(key)) * PARTS / usize::from(SLOTS)
 }
 

@@ -14,7 +14,7 @@ use tenure_core::{
     Engine, Host, Key, Leave, Left, Patience, Place, PrivateThread, Profile, Result, Standing,
     Tally, Ticket, TicketId, Wake, Window,
 };
-use tenure_redis::{RedLock, RedisStore};
+use tenure_redis::{RedLock, RedisCluster, RedisStore};
 use tokio::runtime::Runtime;
 
 /// One kind of deployment, named by the variable that says where it is.
@@ -42,7 +42,7 @@ impl Deployment {
         Self { options, ..self }
     }
 
-    /// The verbs are called from a runtime of the caller's own, and take the lane that this gives them.
+    /// The verbs are called from a runtime of the caller's own, and take the link that this gives them.
     pub(crate) const fn called_from_a_runtime(self) -> Self {
         Self { from_a_runtime: true, ..self }
     }
@@ -84,9 +84,13 @@ async fn open(home: Arc<dyn Host>, url: String, from_a_runtime: bool) -> Result<
     if url.starts_with("redlock:") {
         return RedLock::engine(&url, home).await;
     }
+    if url.starts_with("redis+cluster:") {
+        let cluster = Hosted::make(home, async move { RedisCluster::open(&url).await }).await?;
+        return Ok(AnyEngine::new(cluster));
+    }
     let store = Hosted::make(home, async move { RedisStore::open(&url).await }).await?;
     if from_a_runtime {
-        let store = store.in_place_where(RedisStore::has_lane_here);
+        let store = store.in_place_where(RedisStore::has_link_here);
         return Ok(AnyEngine::new(FromRuntime(AnyEngine::new(store))));
     }
     Ok(AnyEngine::new(store))

@@ -9,7 +9,7 @@ use tenure_servers::redis::{Cluster, Server};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::stage::{
-    LONG, assert_refused, connect, head, play, soon, store, ticket, until, until_line,
+    LONG, assert_refused, cluster_store, connect, head, play, soon, ticket, until, until_line,
 };
 
 /// A waiter that could not look while its line was on its way tries again after a twelfth of this.
@@ -143,7 +143,7 @@ fn no_answer_goes_to_another_question_while_slots_move() {
         const LINES: usize = 12;
         const COUNTERS: usize = 32;
         let cluster = Cluster::start().unwrap();
-        let store = Arc::new(store(&cluster.url()).await);
+        let store = Arc::new(cluster_store(&cluster.url()).await);
         let (from, to) = (&cluster.nodes()[0], &cluster.nodes()[1]);
         let is_there = |part: &str, key: &String| {
             let slot = cluster.slot_of(&(head(key) + part)).unwrap();
@@ -209,7 +209,7 @@ fn channels_where_nobody_waits_any_more_are_given_up() {
         // More than may stay subscribed.
         const LINES: usize = 300;
         let cluster = Cluster::start().unwrap();
-        let store = store(&cluster.url()).await;
+        let store = cluster_store(&cluster.url()).await;
         let subscribed = || {
             let of = |node: &Server| {
                 node.command(&["PUBSUB", "SHARDCHANNELS"]).unwrap().list().unwrap().len()

@@ -6,7 +6,7 @@ use tenure_conformance::fault::{Act, Match, Proxy};
 use tenure_core::{Engine as _, Key, Kind, Patience, Window};
 use tenure_servers::redis::{Cluster, Server};
 
-use super::stage::{LONG, assert_refused, head, play, proxy_to, store, ticket, until};
+use super::stage::{LONG, assert_refused, cluster_store, head, play, proxy_to, ticket, until};
 
 /// A cluster whose clients reach one of its masters by a way that can be spoiled.
 struct Wire {
@@ -56,7 +56,7 @@ fn a_windowed_count_whose_answer_was_lost_is_counted_once() {
     play(async || {
         let key = Key::new("a").unwrap();
         let wire = Wire::to_owner_of(&(head("a") + ":c"), 0).await;
-        let store = store(&wire.url()).await;
+        let store = cluster_store(&wire.url()).await;
         let window = Some(Window { per: Duration::from_secs(3600), limit: None });
         assert_eq!(store.tally(&key, 1, window).await.unwrap().value, 1);
         for (act, counted) in [(Act::CutBefore, 1), (Act::CutAfter, 2)] {
@@ -75,7 +75,7 @@ fn a_windowed_count_whose_answer_was_lost_is_counted_once() {
 fn a_count_follows_its_slot() {
     play(async || {
         let cluster = Cluster::start().unwrap();
-        let (store, key) = (store(&cluster.url()).await, Key::new("a").unwrap());
+        let (store, key) = (cluster_store(&cluster.url()).await, Key::new("a").unwrap());
         let window = Some(Window { per: Duration::from_secs(3600), limit: None });
         let slot = cluster.slot_of(&(head("a") + ":c")).unwrap();
         let from = cluster.owner_of(slot).unwrap();
@@ -97,7 +97,7 @@ fn a_count_follows_its_slot() {
 fn a_replica_that_stands_still_holds_up_no_counts() {
     play(async || {
         let cluster = Cluster::with_replicas(1).unwrap();
-        let (store, key) = (store(&cluster.url()).await, Key::new("a").unwrap());
+        let (store, key) = (cluster_store(&cluster.url()).await, Key::new("a").unwrap());
         cluster.nodes()[3].freeze().unwrap();
         let window = Some(Window { per: Duration::from_secs(3600), limit: None });
         until("the connection for counts is there", async || {
@@ -112,7 +112,7 @@ fn a_replica_that_stands_still_holds_up_no_counts() {
 fn a_new_connection_acknowledges_nothing_that_went_over_an_old_one() {
     play(async || {
         let wire = Wire::to_owner_of(&head("a"), 1).await;
-        let store = store(&(wire.url() + "?acks=1")).await;
+        let store = cluster_store(&(wire.url() + "?acks=1")).await;
         let own = ticket("a", LONG);
         let told = ["only 0 of the 1 required replicas"];
         assert_refused(store.join(&own, Patience::Wait).await, Kind::Unavailable, &told);

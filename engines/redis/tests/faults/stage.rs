@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tenure_conformance::fault::{Protocol, Proxy};
 use tenure_core::{Key, Kind, Locks, Result, Share, Ticket, TicketId};
-use tenure_redis::RedisStore;
+use tenure_redis::{RedisCluster, RedisStore};
 use tenure_servers::redis::{Client, REDIS, Reply, Server};
 use tenure_servers::{Tool, have};
 
@@ -60,6 +60,11 @@ pub(super) fn proxy_to(server: &Server) -> Proxy {
 /// The engine itself, on the runtime of the story: everything goes through one connection.
 pub(super) async fn store(url: &str) -> RedisStore {
     RedisStore::open(url).await.expect("the server can be reached")
+}
+
+/// The same of a cluster.
+pub(super) async fn cluster_store(url: &str) -> RedisCluster {
+    RedisCluster::open(url).await.expect("the cluster can be reached")
 }
 
 /// A ticket for the whole of this key.

@@ -1,0 +1,158 @@
+//! The channels of a cluster: where what a line tells its tickets is heard.
+//!
+//! A connection of its own hears them, and carries no verbs. A slot that moves takes its channels away unasked, which the
+//! driver takes for the answer to whatever it has asked last: from then on, each answer goes to another question.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use redis::cluster_async::ClusterConnection;
+use redis::{PushInfo, PushKind, RedisResult, Value};
+use tenure_core::TicketId;
+use tenure_kit::mailbox::Mailbox;
+use tokio::runtime::Handle;
+use tokio::sync::OnceCell;
+
+use crate::letter;
+
+/// So many channels of lines in which nobody waits any more may stay subscribed.
+const IDLE_MAX: usize = 256;
+
+/// The channels of one client.
+pub(super) struct Channels {
+    ears: ClusterConnection,
+    /// The sharded channels; `None` where one channel brings all mail.
+    by_name: Option<Mutex<ByName>>,
+    mail: Arc<Mailbox>,
+    inbox: String,
+    home: Handle,
+}
+
+type ByName = HashMap<String, Channel>;
+
+/// The way of the mail from one line.
+#[derive(Default)]
+struct Channel {
+    /// Set once the server has confirmed it.
+    open: Arc<OnceCell<()>>,
+    waiting: HashSet<TicketId>,
+}
+
+impl Channels {
+    /// Channels over this connection: one for each line, or one in all. The caller's runtime carries them.
+    pub(super) fn new(
+        ears: ClusterConnection,
+        are_sharded: bool,
+        mail: Arc<Mailbox>,
+        inbox: String,
+    ) -> Self {
+        let by_name = are_sharded.then(Mutex::default);
+        Self { ears, by_name, mail, inbox, home: Handle::current() }
+    }
+
+    /// This ticket hears of its line from now on. `true`: it did not before, and may have missed something.
+    pub(super) async fn hear_of(&self, key: &str, id: TicketId) -> RedisResult<bool> {
+        let Some(channels) = &self.by_name else { return Ok(false) };
+        let name = self.channel(key);
+        let (open, idle) = {
+            let mut channels = lock(channels);
+            let idle = if channels.len() > IDLE_MAX {
+                take_idle(&mut channels, &name)
+            } else {
+                Vec::new()
+            };
+            let channel = channels.entry(name.clone()).or_default();
+            channel.waiting.insert(id);
+            (channel.open.clone(), idle)
+        };
+        if !idle.is_empty() {
+            let mut ears = self.ears.clone();
+            self.home.spawn(async move {
+                // Each channel has a slot of its own, and a question is about one slot.
+                for channel in idle {
+                    if let Err(error) = ears.sunsubscribe(&channel).await {
+                        tracing::debug!(
+                            code = error.code(),
+                            "a channel stays subscribed where nobody waits"
+                        );
+                    }
+                }
+            });
+        }
+        if open.initialized() {
+            return Ok(false);
+        }
+        open.get_or_try_init(|| async { self.ears.clone().ssubscribe(&name).await }).await?;
+        Ok(true)
+    }
+
+    /// It hears no more of its line.
+    pub(super) fn hear_no_more_of(&self, key: &str, id: TicketId) {
+        if let Some(channels) = &self.by_name
+            && let Some(channel) = lock(channels).get_mut(&self.channel(key))
+        {
+            channel.waiting.remove(&id);
+        }
+    }
+
+    fn channel(&self, key: &str) -> String {
+        format!("{key}:{}", self.inbox)
+    }
+
+    /// The slot of this channel has moved: it is followed, and meanwhile the heartbeats find out.
+    fn follow(&self, channel: String) {
+        let mut ears = self.ears.clone();
+        self.home.spawn(async move {
+            if let Err(error) = ears.ssubscribe(&channel).await {
+                tracing::debug!(
+                    code = error.code(),
+                    "a channel was lost: who waits there looks by heartbeat"
+                );
+            }
+        });
+    }
+
+    /// Something was said without having been asked for.
+    pub(super) fn hear(&self, push: PushInfo) {
+        let channel = match push.data.first() {
+            Some(Value::BulkString(channel)) => String::from_utf8_lossy(channel).into_owned(),
+            _ => String::new(),
+        };
+        match (push.kind, &push.data[..]) {
+            (PushKind::SMessage | PushKind::Message, [_, Value::BulkString(letter)]) => {
+                letter::deliver(&self.mail, letter);
+            }
+            (PushKind::SSubscribe, _) => {
+                for id in self.waiting_at(&channel) {
+                    self.mail.look(id);
+                }
+            }
+            // Its slot has moved, or nobody waits there any more.
+            (PushKind::SUnsubscribe, _) if !self.waiting_at(&channel).is_empty() => {
+                self.follow(channel);
+            }
+            (PushKind::Subscribe | PushKind::Disconnection, _) => self.mail.interrupted(),
+            _ => {}
+        }
+    }
+
+    fn waiting_at(&self, channel: &str) -> Vec<TicketId> {
+        let Some(channels) = &self.by_name else { return Vec::new() };
+        match lock(channels).get(channel) {
+            Some(channel) if channel.open.initialized() => {
+                channel.waiting.iter().copied().collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Takes out the channels of lines in which nobody waits.
+fn take_idle(channels: &mut ByName, but: &str) -> Vec<String> {
+    let is_idle = |name: &String, channel: &mut Channel| channel.waiting.is_empty() && name != but;
+    channels.extract_if(is_idle).map(|(name, _)| name).collect()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,118 @@
+//! The route of a verb through a cluster.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use redis::{Cmd, RedisResult, Value};
+use tenure_core::{Result, Ticket, TicketId};
+use tenure_kit::url::Address;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout};
+
+use super::{Cluster, nodes};
+use crate::bundle::Wish;
+use crate::facts::Facts;
+use crate::route::{Deployment, Route, in_time};
+use crate::script::Scripts;
+use crate::settings::Settings;
+use crate::{acks, calls};
+
+/// The way of one verb to whichever server has its line.
+pub struct ClusterRoute<'a> {
+    cluster: &'a Cluster,
+    until: Instant,
+    keeps: Option<Keeps>,
+}
+
+/// What is asked together with a call, and what came of it: on another connection than that of the call, a cluster's
+/// servers count replicas that have nothing of it.
+struct Keeps {
+    name: String,
+    replicas: AtomicU64,
+}
+
+impl Deployment for Cluster {
+    type Master = Address;
+    type Route<'a> = ClusterRoute<'a>;
+
+    fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn scripts(&self) -> &Scripts {
+        &self.scripts
+    }
+
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    async fn here(&self) -> Result<ClusterRoute<'_>> {
+        let until = Instant::now() + self.settings.timeout;
+        Ok(ClusterRoute { cluster: self, until, keeps: None })
+    }
+
+    /// There is one connection, on the runtime on which it was made.
+    fn has_link_here(&self) -> bool {
+        Handle::try_current().is_ok_and(|here| here.id() == self.home.id())
+    }
+
+    async fn masters(&self) -> RedisResult<Vec<Address>> {
+        let masters = timeout(self.settings.timeout, nodes::masters(&self.connection)).await;
+        masters.unwrap_or_else(|_| Err(calls::late()))
+    }
+
+    async fn ask(&self, master: &Address, command: &Cmd) -> Result<RedisResult<Value>> {
+        let asked = timeout(self.settings.timeout, nodes::ask(&self.connection, master, command));
+        Ok(asked.await.unwrap_or_else(|_| Err(calls::late())))
+    }
+
+    async fn hear_of(&self, name: &str, id: TicketId) -> RedisResult<bool> {
+        self.channels.hear_of(name, id).await
+    }
+
+    fn hear_no_more_of(&self, name: &str, id: TicketId) {
+        self.channels.hear_no_more_of(name, id);
+    }
+}
+
+impl Route for ClusterRoute<'_> {
+    fn keeping(self, name: &str) -> Self {
+        let keeps = (self.cluster.settings.acks > 0)
+            .then(|| Keeps { name: name.to_owned(), replicas: AtomicU64::new(0) });
+        Self { keeps, ..self }
+    }
+
+    async fn call(&self, call: &Cmd) -> RedisResult<Value> {
+        let Some(Keeps { name, replicas }) = &self.keeps else {
+            return in_time(self.until, self.cluster.call(call)).await;
+        };
+        let question = acks::question(&self.cluster.settings);
+        let asked = Box::pin(self.cluster.call_and_wait(name, call, &question));
+        let (answer, count) = in_time(self.until, asked).await?;
+        replicas.store(acks::counted(&count).unwrap_or(0), Ordering::Relaxed);
+        Ok(answer)
+    }
+
+    async fn call_once(&self, call: &Cmd) -> RedisResult<Value> {
+        in_time(self.until, Box::pin(self.cluster.call_once(call))).await
+    }
+
+    /// Each line has a slot of its own, so verbs do not travel together.
+    async fn ask(
+        &self,
+        _wish: Option<Wish<'_>>,
+        call: impl FnOnce() -> Cmd + Send,
+    ) -> RedisResult<Value> {
+        self.call(&call()).await
+    }
+
+    /// Servers of a cluster come and go unseen, and a URL that wants young ones refused is itself refused.
+    fn trust(&self, _ticket: &Ticket) -> Result<()> {
+        Ok(())
+    }
+
+    async fn acknowledged(&self) -> Result<()> {
+        let count = self.keeps.as_ref().map_or(0, |keeps| keeps.replicas.load(Ordering::Relaxed));
+        acks::enough(&self.cluster.settings, count)
+    }
+}

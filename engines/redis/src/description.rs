@@ -1,0 +1,77 @@
+//! What the engine for Redis says of itself.
+
+use tenure_kit::options::Known;
+use tenure_kit::register::{Description, Opened, Reach, Scheme};
+
+const SCHEMES: &[Scheme] = &[
+    scheme("redis", "redis://SERVER/DB", "redis://localhost", "one server of Redis or Valkey"),
+    scheme("rediss", "rediss://SERVER/DB", "rediss://localhost", "the same, with TLS"),
+    Scheme {
+        is_path: true,
+        ..scheme(
+            "redis+unix",
+            "redis+unix:///PATH",
+            "redis+unix:///run/redis.sock",
+            "the same, by its socket on this machine",
+        )
+    },
+    scheme(
+        "redis+sentinel",
+        "redis+sentinel://S1,S2,S3/SERVICE/DB",
+        "redis+sentinel://a,b,c/main",
+        "whichever server the sentinels call the master",
+    ),
+    scheme(
+        "redis+cluster",
+        "redis+cluster://S1,S2,S3",
+        "redis+cluster://a,b,c",
+        "a cluster, found through any of these servers",
+    ),
+    scheme(
+        "redlock",
+        "redlock://S1,S2,S3",
+        "redlock://a,b,c",
+        "a majority of servers that know nothing of each other",
+    ),
+];
+
+pub(crate) const OPTIONS: &[Known] = &[
+    Known::new("prefix", "TEXT", "What the names of all keys in Redis begin with"),
+    Known::new("timeout", "TIME", "How long one answer is waited for"),
+    Known::new("connect_timeout", "TIME", "How long a connection may take to come about"),
+    Known::new("tls", "on|off", "Whether the connection is encrypted"),
+    Known::file("ca", "Whom to trust, in PEM"),
+    Known::file("cert", "The certificate of this client, in PEM"),
+    Known::file("key", "The key of that certificate, in PEM"),
+    Known::new("acks", "N", "How many replicas must have a ticket before it counts"),
+    Known::new(
+        "young",
+        "trust|refuse",
+        "What a server is worth that may have forgotten locks by a restart",
+    ),
+    Known::new("ttl_max", "TIME", "The longest ttl that anybody uses on these servers"),
+    Known::new("user", "NAME", "The user, for a socket"),
+    Known::new("password", "TEXT", "The password, for a socket"),
+    Known::new("db", "N", "The database, for a socket"),
+    Known::new("sentinel_user", "NAME", "The user of the sentinels"),
+    Known::new("sentinel_password", "TEXT", "The password of the sentinels"),
+];
+
+/// What the engine for Redis is.
+pub const DESCRIPTION: Description = Description {
+    name: "redis",
+    schemes: SCHEMES,
+    options: OPTIONS,
+    reach: Reach::Network,
+    open: |url| Box::pin(async move { crate::connect(url).await.map(Opened::from) }),
+    look: |url| Box::pin(async move { crate::connect(url).await.map(Some) }),
+};
+
+const fn scheme(
+    name: &'static str,
+    form: &'static str,
+    example: &'static str,
+    about: &'static str,
+) -> Scheme {
+    Scheme { name, form, example, about, is_path: false }
+}

@@ -1,0 +1,175 @@
+//! One server, which may be whatever sentinels call the master.
+
+use std::sync::Arc;
+
+use redis::{Cmd, RedisResult, Value};
+use tenure_core::{Error, Result, Ticket, TicketId};
+use tenure_kit::Client;
+use tenure_kit::mailbox::Mailbox;
+use tokio::time::{Instant, timeout_at};
+
+use crate::acks;
+use crate::bundle::Wish;
+use crate::calls;
+use crate::facts::Facts;
+use crate::lanes::Lanes;
+use crate::link::{self, Connection, Link, Master};
+use crate::route::{Deployment, Route, in_time};
+use crate::script::Scripts;
+use crate::settings::{At, Settings, Young};
+use crate::trouble;
+
+/// One server that keeps all lines.
+pub struct OneServer {
+    lanes: Lanes,
+    client: Arc<Client<Master>>,
+    facts: Facts,
+}
+
+/// A link to it, and the connection that is open.
+pub struct OneRoute<'a> {
+    settings: &'a Settings,
+    link: Arc<Link>,
+    connection: Arc<Connection>,
+    until: Instant,
+}
+
+impl OneServer {
+    /// Connects, and says why the server cannot be reached now if it may be later.
+    pub(crate) async fn connect(
+        at: &At,
+        settings: &Settings,
+        mail: Arc<Mailbox>,
+        inbox: String,
+    ) -> Result<(Self, Option<Error>)> {
+        let client = Master::client(at, settings, mail, inbox)?;
+        let home = link::home(&client);
+        let (facts, trouble) = match home.connection().await {
+            Ok(connection) => (connection.facts.clone(), None),
+            Err(error) if error.is_unknown() => (Facts::default(), Some(error)),
+            Err(error) => return Err(error),
+        };
+        Ok((Self { lanes: Lanes::new(client.clone(), home), client, facts }, trouble))
+    }
+}
+
+impl Deployment for OneServer {
+    /// The only one.
+    type Master = ();
+    type Route<'a> = OneRoute<'a>;
+
+    fn settings(&self) -> &Settings {
+        &self.client.server().settings
+    }
+
+    fn scripts(&self) -> &Scripts {
+        &self.client.server().scripts
+    }
+
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    async fn here(&self) -> Result<OneRoute<'_>> {
+        let settings = self.settings();
+        let until = Instant::now() + settings.timeout;
+        let link = self.lanes.here();
+        let connection = match link.current() {
+            Some(connection) => connection,
+            None => timeout_at(until, link.connection())
+                .await
+                .unwrap_or_else(|_| Err(trouble::late(&settings.name)))?,
+        };
+        Ok(OneRoute { settings, link, connection, until })
+    }
+
+    fn has_link_here(&self) -> bool {
+        self.lanes.has_one_here()
+    }
+
+    async fn masters(&self) -> RedisResult<Vec<()>> {
+        Ok(vec![()])
+    }
+
+    async fn ask(&self, (): &(), command: &Cmd) -> Result<RedisResult<Value>> {
+        Ok(self.here().await?.call(command).await)
+    }
+
+    /// One channel brings what all lines tell.
+    async fn hear_of(&self, _name: &str, _id: TicketId) -> RedisResult<bool> {
+        Ok(false)
+    }
+
+    fn hear_no_more_of(&self, _name: &str, _id: TicketId) {}
+}
+
+impl Route for OneRoute<'_> {
+    /// A connection is asked for acknowledgements of all that was written on it.
+    fn keeping(self, _name: &str) -> Self {
+        self
+    }
+
+    async fn call(&self, call: &Cmd) -> RedisResult<Value> {
+        in_time(self.until, calls::send(&self.link, &self.connection, call)).await
+    }
+
+    /// Nothing is sent again by itself on a link.
+    async fn call_once(&self, call: &Cmd) -> RedisResult<Value> {
+        self.call(call).await
+    }
+
+    async fn ask(
+        &self,
+        wish: Option<Wish<'_>>,
+        call: impl FnOnce() -> Cmd + Send,
+    ) -> RedisResult<Value> {
+        let (link, connection) = (&self.link, &self.connection);
+        let _counted = connection.bundles.one_more();
+        let asked = async {
+            let Some(wish) = wish else { return calls::send(link, connection, &call()).await };
+            if let Some(answer) = calls::send_bundled(link, connection, &wish).await? {
+                return Ok(answer);
+            }
+            if wish.is_join() {
+                return calls::send_awake(link, connection, &call()).await;
+            }
+            calls::send(link, connection, &call()).await
+        };
+        in_time(self.until, asked).await
+    }
+
+    fn trust(&self, ticket: &Ticket) -> Result<()> {
+        let settings = self.settings;
+        if settings.young == Young::Trust {
+            return Ok(());
+        }
+        if ticket.ttl > settings.ttl_max {
+            return Err(Error::invalid(format!(
+                "a ttl of {:?} is longer than these servers are set up for: ask for less than {:?}, or say a longer `ttl_max` in every URL",
+                ticket.ttl, settings.ttl_max
+            )));
+        }
+        match self.connection.facts.is_young_for(settings, self.connection.since.elapsed()) {
+            None => Ok(()),
+            Some(left) => Err(Error::unavailable(format!(
+                "the server {} started so short a time ago that it may have forgotten locks: it gives none for another {left:.0?}, unless the URL says young=trust",
+                settings.name
+            ))),
+        }
+    }
+
+    async fn acknowledged(&self) -> Result<()> {
+        let settings = self.settings;
+        if settings.acks == 0 {
+            return Ok(());
+        }
+        let ask = async {
+            let wait = acks::question(settings);
+            let answer = calls::send(&self.link, &self.connection, &wait).await;
+            let count = acks::counted(&trouble::answered(settings, answer)?);
+            count.ok_or_else(|| trouble::strange(&settings.name))
+        };
+        let counted = timeout_at(self.until, self.connection.acks.count(ask)).await;
+        acks::enough(settings, counted.unwrap_or_else(|_| Err(trouble::late(&settings.name)))?)
+    }
+}

@@ -1,0 +1,132 @@
+//! A store: the lines of a deployment, and how it is opened.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::{Cost, Error, Profile, Result, Sampler, ThisRuntime};
+use tenure_kit::mailbox::Mailbox;
+use tenure_kit::url::Address;
+
+use crate::cluster::Cluster;
+use crate::one::OneServer;
+use crate::route::Deployment;
+use crate::settings::{At, Settings};
+use crate::url;
+
+/// How often an onlooker looks.
+const LOOK_PAUSE: Duration = Duration::from_millis(250);
+
+/// The lines of one server, or of what sentinels call the master.
+pub type RedisStore = Store<OneServer>;
+/// The lines of a cluster.
+pub type RedisCluster = Store<Cluster>;
+
+/// The lines of a deployment: a [`RedisStore`] or a [`RedisCluster`].
+///
+/// It is driven by the runtime it was opened in, and by those of its callers.
+pub struct Store<D> {
+    pub(crate) deployment: Arc<D>,
+    /// What the names of its lines begin with, after the prefix.
+    pub(crate) realm: &'static str,
+    /// Why it could not be reached at first.
+    trouble: Option<Error>,
+    pub(crate) profile: Profile,
+    pub(crate) inbox: String,
+    pub(crate) mail: Arc<Mailbox>,
+    pub(crate) sampler: Sampler,
+    /// How busy looks keep the server.
+    pub(crate) cost: Arc<Cost>,
+    pub(crate) host: ThisRuntime,
+}
+
+impl RedisStore {
+    /// Connects to the one server that the URL names.
+    pub async fn open(url: &str) -> Result<Self> {
+        let (at, settings) = url::one(url)?;
+        Self::connect(&at, &settings).await
+    }
+
+    pub(crate) async fn connect(at: &At, settings: &Settings) -> Result<Self> {
+        let store = Self::connect_lazily(at, settings).await?;
+        match store.trouble {
+            None => Ok(store),
+            Some(trouble) => Err(trouble),
+        }
+    }
+
+    /// The same, also where the server cannot be reached now, and may be later.
+    pub(crate) async fn connect_lazily(at: &At, settings: &Settings) -> Result<Self> {
+        let (mail, inbox) = (Arc::<Mailbox>::default(), inbox()?);
+        let connected = OneServer::connect(at, settings, mail.clone(), inbox.clone()).await;
+        let (server, trouble) = connected?;
+        Ok(Self::of(server, mail, inbox, trouble))
+    }
+
+    /// Why the server could not be reached when this was opened.
+    pub(crate) fn trouble(&self) -> Option<&Error> {
+        self.trouble.as_ref()
+    }
+}
+
+impl RedisCluster {
+    /// Connects to the cluster that the URL names.
+    pub async fn open(url: &str) -> Result<Self> {
+        let (seeds, settings) = url::cluster(url)?;
+        Self::connect(&seeds, &settings).await
+    }
+
+    pub(crate) async fn connect(seeds: &[Address], settings: &Settings) -> Result<Self> {
+        let (mail, inbox) = (Arc::<Mailbox>::default(), inbox()?);
+        let cluster = Cluster::connect(seeds, settings, mail.clone(), inbox.clone()).await?;
+        Ok(Self::of(cluster, mail, inbox, None))
+    }
+}
+
+impl<D: Deployment> Store<D> {
+    fn of(deployment: D, mail: Arc<Mailbox>, inbox: String, trouble: Option<Error>) -> Self {
+        let mut profile = deployment.facts().profile(deployment.settings());
+        if let Some(trouble) = &trouble {
+            profile.warnings = vec![trouble.to_string()];
+        }
+        for warning in &profile.warnings {
+            tracing::warn!("{warning}");
+        }
+        let (deployment, cost) = (Arc::new(deployment), Arc::<Cost>::default());
+        let sampler = Sampler::new(LOOK_PAUSE).at_cost(cost.clone());
+        let (realm, host) = ("", ThisRuntime::new());
+        Self { deployment, realm, trouble, profile, inbox, mail, sampler, cost, host }
+    }
+
+    /// Other lines over the same connections, none of which is one of these.
+    pub(crate) fn realm(&self, realm: &'static str) -> Self {
+        Self {
+            deployment: self.deployment.clone(),
+            realm,
+            trouble: self.trouble.clone(),
+            profile: self.profile.clone(),
+            inbox: self.inbox.clone(),
+            mail: self.mail.clone(),
+            sampler: Sampler::new(LOOK_PAUSE).at_cost(self.cost.clone()),
+            cost: self.cost.clone(),
+            host: self.host.clone(),
+        }
+    }
+
+    /// Whether whoever calls has a link of their own to it, on their own runtime. If not, and if there is a runtime, a
+    /// link is made for the next time.
+    pub fn has_link_here(&self) -> bool {
+        self.deployment.has_link_here()
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        self.deployment.settings()
+    }
+}
+
+/// A name that no other client's inbox has.
+fn inbox() -> Result<String> {
+    let random = getrandom::u64().map_err(|error| {
+        Error::rejected(format!("the operating system has no random numbers to give: {error}"))
+    })?;
+    Ok(format!("{random:016x}"))
+}
