@@ -114,9 +114,3 @@ pub(crate) fn median_ratio(times: &[Duration], floor: &[Duration]) -> f64 {
 pub(crate) fn times(time: Duration, floor: Duration) -> f64 {
     time.as_secs_f64() / floor.as_secs_f64()
 }
-
-/// What this process has used of all cores.
-pub(crate) fn cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap())
-}

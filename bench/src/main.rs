@@ -5,6 +5,7 @@
 mod figures;
 mod file;
 mod memory;
+mod processor;
 mod redis;
 
 use std::process::ExitCode;
@@ -17,6 +18,7 @@ const SUITES: &[Suite] = &[
     ("memory", memory::run),
     ("file", file::run),
     ("redis", redis::run),
+    ("redis-waiting", redis::run_waiting),
     ("redlock", redis::run_redlock),
 ];
 

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use tenure_core::blocking::block_on;
 use tenure_core::{Guard, Locks, Memory};
 
-use crate::figures::{Table, cpu_time, median, median_of, us};
+use crate::figures::{Table, median, median_of, us};
+use crate::processor;
 
 pub(crate) fn run(table: &mut Table) {
     free(table);
@@ -92,10 +93,10 @@ fn many_held(table: &mut Table) {
         .collect();
     let bytes = (resident() - before) / u64::from(HELD);
     table.row("memory: one of 100,000 held locks", format!("{bytes} bytes"), "–", "< 1024 bytes");
-    let used = cpu_time();
+    let used = processor::own();
     let watched = Duration::from_secs(20);
     std::thread::sleep(watched);
-    let share = cpu_time().saturating_sub(used).as_secs_f64() / watched.as_secs_f64() * 100.0;
+    let share = processor::own().saturating_sub(used).as_secs_f64() / watched.as_secs_f64() * 100.0;
     assert!(guards.iter().all(|guard| guard.check().is_ok()), "they are all held still");
     table.row("memory: renewing 100,000 locks", format!("{share:.2} % of a core"), "–", "< 5 %");
     for guard in guards {

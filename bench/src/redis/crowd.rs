@@ -6,10 +6,13 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 
-use super::contender::{Contender, Held, Kind, PEERS};
+use super::contender::{Contender, Held};
+use super::kind::{Kind, PEERS};
 use super::meter::Meter;
+use super::python;
+use super::stores::Stores;
 use super::turns::{self, Keys, Turns};
-use super::{python, workers};
+use super::workers::workers;
 use crate::figures::{Table, grouped, us};
 
 const FEW: usize = 8;
@@ -24,8 +27,8 @@ const OURS_STAY: Duration = Duration::from_secs(15);
 const PEERS_STAY: Duration = Duration::from_secs(4);
 
 /// Whom a lock favours.
-pub(crate) fn few(table: &mut Table, urls: &[String]) {
-    let case = format!("redis: {FEW} tasks, one key");
+pub(crate) fn few(table: &mut Table, stores: &Stores) {
+    let (case, urls) = (stores.case(&format!("{FEW} tasks, one key")), &stores.urls);
     let runtime = workers();
     let kinds = [Kind::Tenure, Kind::QuickRslock].into_iter().chain(PEERS);
     let mut entrants: Vec<(Kind, Arc<dyn Contender>, Turns)> = kinds
@@ -53,7 +56,8 @@ pub(crate) fn few(table: &mut Table, urls: &[String]) {
 }
 
 /// What a hand-over costs the server.
-pub(crate) fn many(table: &mut Table, urls: &[String]) {
+pub(crate) fn many(table: &mut Table, stores: &Stores) {
+    let urls = &stores.urls;
     let runtime = workers();
     let crowd = |kind, waiters| Crowd { kind, url: urls[0].clone(), waiters };
     let ask = |kind| if kind == Kind::Tenure { "≤ 4 requests" } else { "–" };

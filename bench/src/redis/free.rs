@@ -5,11 +5,16 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
 
-use super::contender::{Contender, Kind, PEERS};
+use super::contender::Contender;
+use super::entrant::{Entrant, Round, alternate};
+use super::kind::{Kind, PEERS};
 use super::meter::Meter;
+use super::python;
+use super::side::Side;
+use super::stores::Stores;
 use super::turns::{self, Keys};
-use super::{python, workers};
-use crate::figures::{Table, grouped, median, median_ratio, per_second, us};
+use super::workers::workers;
+use crate::figures::{Table, grouped, us};
 
 const ROUNDS: usize = 41;
 const ROUND: Duration = Duration::from_millis(20);
@@ -18,150 +23,125 @@ const PARALLEL: usize = 64;
 const PARALLEL_ROUNDS: usize = 15;
 const PARALLEL_ROUND: Duration = Duration::from_millis(50);
 
-/// One who takes part: what it took in each round.
-struct Entrant<'a> {
-    name: String,
-    round: Box<dyn FnMut() -> Duration + 'a>,
-    took: Vec<Duration>,
+fn one_by_one<'a>(runtime: &'a Runtime, kind: Kind, urls: &[String]) -> Entrant<'a> {
+    let contender = runtime.block_on(kind.connect(urls, 0));
+    Entrant::new(kind.to_string(), move || {
+        runtime.block_on(runtime.spawn(sequential(contender.clone()))).unwrap()
+    })
 }
 
-impl<'a> Entrant<'a> {
-    fn new(name: impl Into<String>, round: impl FnMut() -> Duration + 'a) -> Self {
-        Self { name: name.into(), round: Box::new(round), took: Vec::new() }
-    }
-
-    fn sequential(runtime: &'a Runtime, kind: Kind, urls: &[String]) -> Self {
-        let contender = runtime.block_on(kind.connect(urls, 0));
-        Self::new(kind.to_string(), move || {
-            runtime.block_on(runtime.spawn(sequential(contender.clone()))).unwrap()
-        })
-    }
-
-    fn parallel(runtime: &'a Runtime, kind: Kind, urls: &[String]) -> Self {
-        let contender = runtime.block_on(kind.connect(urls, 0));
-        Self::new(kind.to_string(), move || {
-            let turns = turns::take(contender.clone(), PARALLEL, Keys::Own, PARALLEL_ROUND);
-            runtime.block_on(runtime.spawn(turns)).unwrap().each()
-        })
-    }
-
-    fn median(&self) -> Duration {
-        median(&mut self.took.clone())
-    }
-
-    /// How many times as fast as the other one it is, round by round.
-    fn speed_beside(&self, other: &Self) -> f64 {
-        median_ratio(&other.took, &self.took)
-    }
-
-    fn rate(&self) -> String {
-        per_second(self.median())
-    }
+fn all_at_once<'a>(runtime: &'a Runtime, kind: Kind, urls: &[String]) -> Entrant<'a> {
+    let contender = runtime.block_on(kind.connect(urls, 0));
+    Entrant::new(kind.to_string(), move || {
+        let turns = turns::take(contender.clone(), PARALLEL, Keys::Own, PARALLEL_ROUND);
+        runtime.block_on(runtime.spawn(turns)).unwrap().round()
+    })
 }
 
-/// Lets all have their rounds in turn, so that whatever else goes on meets them all alike. Who follows whom
-/// is another matter each time: whoever comes before leaves the cores awake, or fast asleep.
-fn alternate(entrants: &mut [Entrant<'_>], rounds: usize) {
-    let mut order: Vec<usize> = (0..entrants.len()).collect();
-    let mut chance = 0x7E17_0AE5_u64;
-    for _ in 0..rounds {
-        for last in (1..order.len()).rev() {
-            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            order.swap(last, (chance >> 33) as usize % (last + 1));
-        }
-        for entrant in &order {
-            let entrant = &mut entrants[*entrant];
-            // The first is only to warm up.
-            (entrant.round)();
-            entrant.took.push((entrant.round)());
-        }
-    }
-}
-
-async fn sequential(contender: Arc<dyn Contender>) -> Duration {
+async fn sequential(contender: Arc<dyn Contender>) -> Round {
     let start = Instant::now();
-    let mut count = 0;
+    let mut pairs = 0;
     while start.elapsed() < ROUND {
         contender.lock("free").await.unwrap().release.await;
-        count += 1;
+        pairs += 1;
     }
-    start.elapsed() / count
+    Round { time: start.elapsed(), pairs }
 }
 
 /// The rows of one server.
-pub(crate) fn run(table: &mut Table, urls: &[String]) {
-    sequentially(table, urls);
-    on_one_thread(table, urls);
-    in_parallel(table, urls);
+pub(crate) fn run(table: &mut Table, stores: &Stores) {
+    sequentially(table, stores);
+    on_one_thread(table, stores);
+    in_parallel(table, stores);
 }
 
-fn sequentially(table: &mut Table, urls: &[String]) {
-    let case = "redis: lock + release";
+fn sequentially(table: &mut Table, stores: &Stores) {
+    let case = stores.case("lock + release");
     let runtime = workers();
-    let mut entrants: Vec<_> = [Kind::Floor, Kind::Tenure]
-        .into_iter()
-        .chain(PEERS)
-        .map(|kind| Entrant::sequential(&runtime, kind, urls))
-        .collect();
-    match python::side(&urls[0], "free") {
-        Ok(mut side) => entrants.push(Entrant::new(python::NAME, move || {
-            let took = side.ask(&format!("free {}", ROUND.as_secs_f64()));
-            Duration::from_nanos(took.parse().unwrap())
-        })),
-        Err(why) => python::say_absent(table, case, &why),
+    let kinds = [Kind::Floor, Kind::Tenure].into_iter().chain(PEERS);
+    let mut entrants: Vec<_> = kinds.map(|kind| one_by_one(&runtime, kind, &stores.urls)).collect();
+    match python::side(&stores.urls[0], "free") {
+        Ok(side) => entrants.push(in_python(side)),
+        Err(why) => python::say_absent(table, &case, &why),
     }
-    alternate(&mut entrants, ROUNDS);
+    alternate(&mut entrants, &stores.pids, ROUNDS);
+    rows(table, &case, &entrants);
+}
+
+/// The same on a runtime of one thread, where a task wakes another for less.
+fn on_one_thread(table: &mut Table, stores: &Stores) {
+    let case = stores.case("lock + release, a runtime of one thread");
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let kinds = [Kind::Floor, Kind::Tenure];
+    let mut entrants = kinds.map(|kind| one_by_one(&runtime, kind, &stores.urls));
+    alternate(&mut entrants, &stores.pids, ROUNDS);
+    rows(table, &case, &entrants);
+}
+
+fn in_parallel(table: &mut Table, stores: &Stores) {
+    let case = stores.case(&format!("{PARALLEL} tasks, a key each"));
+    let runtime = workers();
+    let kinds = [Kind::Floor, Kind::Tenure].into_iter().chain(PEERS);
+    let mut entrants: Vec<_> =
+        kinds.map(|kind| all_at_once(&runtime, kind, &stores.urls)).collect();
+    alternate(&mut entrants, &stores.pids, PARALLEL_ROUNDS);
     let [floor, ours, peers @ ..] = entrants.as_slice() else { unreachable!() };
+    table.row(format!("{case}, the floor"), floor.rate(), "1", "–");
+    table.row(case.as_str(), ours.rate(), share(ours, floor), "≥ 0.65");
+    for peer in peers {
+        let beside = format!("ours does {:.2} ×", ours.speed_beside(peer));
+        table.row(format!("{case}, {}", peer.name()), peer.rate(), beside, "–");
+    }
+    usage(table, &case, &entrants);
+}
+
+fn in_python<'a>(mut side: Side) -> Entrant<'a> {
+    let pid = side.pid();
+    let round = move || {
+        let took = side.ask(&format!("free {}", ROUND.as_secs_f64()));
+        let each = Duration::from_nanos(took.parse().unwrap());
+        Round { time: ROUND, pairs: (ROUND.as_nanos() / each.as_nanos()).try_into().unwrap() }
+    };
+    Entrant::new(python::NAME, round).in_process(pid)
+}
+
+/// The floor comes first, then ours, then the peers.
+fn rows(table: &mut Table, case: &str, entrants: &[Entrant<'_>]) {
+    let [floor, ours, peers @ ..] = entrants else { unreachable!() };
     table.row(format!("{case}, the floor"), us(floor.median()), "1", "–");
     table.row(case, us(ours.median()), share(ours, floor), "≥ 0.85");
     for peer in peers {
         let beside = format!("ours is {:.2} × as fast", ours.speed_beside(peer));
-        table.row(format!("{case}, {}", peer.name), us(peer.median()), beside, "> 1 ×");
+        table.row(format!("{case}, {}", peer.name()), us(peer.median()), beside, "> 1 ×");
     }
+    usage(table, case, entrants);
 }
 
-/// The same on a runtime of one thread, where a task wakes another for less.
-fn on_one_thread(table: &mut Table, urls: &[String]) {
-    let case = "redis: lock + release, a runtime of one thread";
-    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-    let mut entrants =
-        [Kind::Floor, Kind::Tenure].map(|kind| Entrant::sequential(&runtime, kind, urls));
-    alternate(&mut entrants, ROUNDS);
-    let [floor, ours] = &entrants;
-    table.row(format!("{case}, the floor"), us(floor.median()), "1", "–");
-    table.row(case, us(ours.median()), share(ours, floor), "–");
-}
-
-fn in_parallel(table: &mut Table, urls: &[String]) {
-    let case = format!("redis: {PARALLEL} tasks, a key each");
-    let runtime = workers();
-    let mut entrants: Vec<_> = [Kind::Floor, Kind::Tenure]
-        .into_iter()
-        .chain(PEERS)
-        .map(|kind| Entrant::parallel(&runtime, kind, urls))
-        .collect();
-    alternate(&mut entrants, PARALLEL_ROUNDS);
-    let [floor, ours, peers @ ..] = entrants.as_slice() else { unreachable!() };
-    table.row(format!("{case}, the floor"), floor.rate(), "1", "–");
-    table.row(case.as_str(), ours.rate(), share(ours, floor), "≥ 0.6");
+/// The processor time of a pair, the client's and the server's.
+fn usage(table: &mut Table, case: &str, entrants: &[Entrant<'_>]) {
+    let case = format!("{case}, processor time");
+    let [floor, ours, peers @ ..] = entrants else { unreachable!() };
+    table.row(format!("{case}, the floor"), floor.usage_of_a_pair(), "1", "–");
+    let beside = |entrant: &Entrant<'_>| format!("{:.2} × the floor", entrant.usage_beside(floor));
+    table.row(case.as_str(), ours.usage_of_a_pair(), beside(ours), "≤ 1.4 ×");
     for peer in peers {
-        let beside = format!("ours does {:.2} ×", ours.speed_beside(peer));
-        table.row(format!("{case}, {}", peer.name), peer.rate(), beside, "–");
+        table.row(format!("{case}, {}", peer.name()), peer.usage_of_a_pair(), beside(peer), "–");
     }
 }
 
 /// The rows of RedLock.
-pub(crate) fn run_redlock(table: &mut Table, urls: &[String]) {
-    let case = "redlock: lock + release on five";
+pub(crate) fn run_redlock(table: &mut Table, stores: &Stores) {
+    let case = stores.case("lock + release on five");
+    let urls = &stores.urls;
     let runtime = workers();
     let mut entrants = [Kind::Tenure, Kind::Rslock, Kind::DistributedLock]
-        .map(|kind| Entrant::sequential(&runtime, kind, urls));
-    alternate(&mut entrants, ROUNDS);
+        .map(|kind| one_by_one(&runtime, kind, urls));
+    alternate(&mut entrants, &stores.pids, ROUNDS);
     let [ours, peers @ ..] = &entrants;
-    table.row(case, us(ours.median()), "1", "–");
+    table.row(case.as_str(), us(ours.median()), "1", "–");
     for peer in peers {
         let beside = format!("ours is {:.2} × as fast", ours.speed_beside(peer));
-        table.row(format!("{case}, {}", peer.name), us(peer.median()), beside, "> 1 ×");
+        table.row(format!("{case}, {}", peer.name()), us(peer.median()), beside, "> 1 ×");
     }
     forgotten(table, urls);
 }

@@ -6,9 +6,10 @@
 
 use std::time::Duration;
 
-use super::contender::Kind;
+use super::kind::Kind;
 use super::python;
 use super::side::{FAILED, GONE, Side};
+use super::stores::Stores;
 use super::turns::alarm;
 use crate::figures::{Table, median, readable, times, us};
 
@@ -121,7 +122,8 @@ fn alternate(pairs: &mut [Pair]) {
 }
 
 /// The rows of one server.
-pub(crate) fn run(table: &mut Table, urls: &[String]) {
+pub(crate) fn run(table: &mut Table, stores: &Stores) {
+    let urls = &stores.urls;
     let case = "redis: hand-over between two processes";
     let kinds = [Kind::Hop, Kind::HopAndTrip, Kind::Tenure];
     let mut pairs: Vec<Pair> = kinds.into_iter().map(|kind| Pair::of(kind, urls)).collect();
@@ -146,7 +148,8 @@ pub(crate) fn run(table: &mut Table, urls: &[String]) {
 }
 
 /// The rows of RedLock.
-pub(crate) fn run_redlock(table: &mut Table, urls: &[String]) {
+pub(crate) fn run_redlock(table: &mut Table, stores: &Stores) {
+    let urls = &stores.urls;
     let case = "redlock: hand-over between two processes on five";
     let kinds = [Kind::Tenure, Kind::Rslock, Kind::QuickRslock, Kind::DistributedLock];
     let mut pairs: Vec<Pair> = kinds.into_iter().map(|kind| Pair::of(kind, urls)).collect();

@@ -3,20 +3,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::contender::{Contender, Held, Kind};
+use super::contender::{Contender, Held};
+use super::kind::Kind;
 use super::meter::Meter;
-use super::workers;
-use crate::figures::{Table, cpu_time};
+use super::stores::Stores;
+use super::workers::workers;
+use crate::figures::Table;
+use crate::processor;
 
 const HELD: usize = 10_000;
 const AT_ONCE: usize = 64;
 /// Twice as long as it takes until each of them has been renewed.
 const WATCHED: Duration = Duration::from_secs(20);
 
-pub(crate) fn run(table: &mut Table, urls: &[String]) {
+pub(crate) fn run(table: &mut Table, stores: &Stores) {
+    let urls = &stores.urls;
     for kind in [Kind::Tenure, Kind::Distkit] {
         let runtime = workers();
-        let renewing = renewing(kind, urls.to_vec());
+        let renewing = renewing(kind, urls.clone());
         let Renewing { requests, client, server } =
             runtime.block_on(runtime.spawn(renewing)).unwrap();
         let case = "redis: renewing 10,000 locks over one connection";
@@ -41,10 +45,10 @@ async fn renewing(kind: Kind, urls: Vec<String>) -> Renewing {
     let contender = kind.connect(&urls, 0).await;
     let held = hold(&contender).await;
     let mut meter = Meter::connect(&urls[0]).await;
-    let (client, server, scripts) = (cpu_time(), meter.cpu().await, meter.scripts().await);
+    let (client, server, scripts) = (processor::own(), meter.cpu().await, meter.scripts().await);
     tokio::time::sleep(WATCHED).await;
     let share = |used: Duration| used.as_secs_f64() / WATCHED.as_secs_f64();
-    let client = share(cpu_time().saturating_sub(client));
+    let client = share(processor::own().saturating_sub(client));
     let server = share(meter.cpu().await.saturating_sub(server));
     let requests = (meter.scripts().await - scripts) / WATCHED.as_secs();
     for held in held {

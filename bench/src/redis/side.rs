@@ -7,8 +7,9 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 
-use super::contender::{Contender, Held, Kind};
-use super::workers;
+use super::contender::{Contender, Held};
+use super::kind::Kind;
+use super::workers::workers;
 
 /// What a side answers when it has no lock.
 pub(crate) const FAILED: &str = "failed: ";
@@ -42,6 +43,10 @@ impl Side {
             "ready" => Ok(side),
             other => Err(format!("the other process does not start: {other}")),
         }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
     }
 
     pub(crate) fn say(&mut self, line: &str) {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::contender::{Contender, Held};
+use super::entrant::Round;
 use super::side::{GONE, Side};
 use crate::figures::{grouped, per_second, readable};
 
@@ -28,8 +29,12 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// The time for each of all turns together.
-    pub(crate) fn each(&self) -> Duration {
+    /// What they were together.
+    pub(crate) fn round(&self) -> Round {
+        Round { time: self.time, pairs: self.counts.iter().sum() }
+    }
+
+    fn each(&self) -> Duration {
         let turns = self.counts.iter().sum::<u64>().max(1);
         self.time / u32::try_from(turns).unwrap()
     }
