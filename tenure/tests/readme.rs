@@ -1,8 +1,8 @@
 //! The README's tables are printed from what the engines say of themselves, so that they cannot lie.
 
 use tenure::blocking::block_on;
-use tenure::engine::{Engine, FileStore, Memory};
 use tenure::engine::kit::register::Scheme;
+use tenure::engine::{Engine, FileStore, Memory};
 use tenure::register::REGISTER;
 use tenure::{Fencing, Liveness, Profile};
 
@@ -89,7 +89,11 @@ fn every_option_is_in_the_readme_of_its_engine() {
     ] {
         let engine = REGISTER.iter().find(|engine| engine.name == name).unwrap();
         for option in engine.options {
-            assert!(page.contains(option.name), "`{}` is missing in the page of {name}", option.name);
+            assert!(
+                page.contains(option.name),
+                "`{}` is missing in the page of {name}",
+                option.name
+            );
         }
     }
 }

@@ -2,8 +2,10 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::contract::ticket::OWNER_BYTES_MAX;
 use crate::{Error, Result};
+
+/// The longest name of an owner, in bytes of UTF-8.
+pub const OWNER_BYTES_MAX: usize = 256;
 
 /// `program[pid]@machine`.
 pub(crate) fn this_process() -> Arc<str> {

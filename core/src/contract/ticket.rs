@@ -8,8 +8,6 @@ use crate::{Error, Key, Result, Share, TTL_DEFAULT, TicketId};
 
 /// The longest note, in bytes of UTF-8.
 pub const NOTE_BYTES_MAX: usize = 4096;
-/// The longest name of an owner, in bytes of UTF-8.
-pub const OWNER_BYTES_MAX: usize = 256;
 /// The most tickets that one line takes.
 pub const LINE_TICKETS_MAX: usize = 16_384;
 /// The largest number of a ticket: exact in Lua and in JSON, and as microseconds the year 2255.
