@@ -32,8 +32,8 @@ impl Cluster {
                 (SLOTS / 3 * third, if third == 2 { SLOTS } else { SLOTS / 3 * (third + 1) });
             let add = redis::cmd("CLUSTER").arg("ADDSLOTSRANGE").arg(from).arg(to - 1).clone();
             add.query_async::<()>(&mut conn).await.unwrap();
-            let epoch = redis::cmd("CLUSTER").arg("SET-CONFIG-EPOCH").arg(third + 1).clone();
-            epoch.query_async::<()>(&mut conn).await.unwrap();
+            let numbered = redis::cmd("CLUSTER").arg("SET-CONFIG-EPOCH").arg(third + 1).clone();
+            numbered.query_async::<()>(&mut conn).await.unwrap();
             conns.push(conn);
         }
         for node in &self.nodes[1..] {
