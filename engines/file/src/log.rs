@@ -7,7 +7,6 @@ pub(crate) mod draft;
 pub(crate) mod frame;
 pub(crate) mod header;
 pub(crate) mod herald;
-pub(crate) mod journal;
 mod past;
 pub(crate) mod record;
 pub(crate) mod row;

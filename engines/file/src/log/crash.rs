@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use tenure_core::line::Journal;
 use tenure_core::{Key, Leave, Patience, Place, Share, Ticket, TicketId};
 
 use crate::log::book::{Book, Found};
 use crate::log::draft::Draft;
 use crate::log::header::{HEADER_BYTES, Header};
 use crate::log::herald::Herald;
-use crate::log::journal::Journal;
 use crate::log::record::{Record, SessionId};
 use crate::log::shelf;
 use crate::os;

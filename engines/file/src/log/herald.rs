@@ -2,8 +2,8 @@
 
 use tenure_core::TicketId;
 use tenure_core::event::{Event, What};
+use tenure_core::line::Journal;
 
-use crate::log::journal::Journal;
 use crate::log::record::SessionId;
 use crate::log::row::Note;
 
@@ -76,9 +76,11 @@ impl<'a> Herald<'a> {
             Note::Behind { session, id, number } => {
                 self.tell(Notice { session, id, number, what: Tidings::Behind });
             }
-            Note::Event { what, session, ticket, number } => {
+            Note::Event(told) => {
+                let (seat, what) = (told.seat, told.what);
+                let (session, number) = (seat.session, seat.number);
                 if self.journal.is_kept() {
-                    let ticket = ticket.clone();
+                    let ticket = seat.ticket.clone();
                     self.journal.push(Event { at_us: self.at_us, what, ticket, number });
                 }
                 let tidings = match what {
@@ -86,7 +88,7 @@ impl<'a> Herald<'a> {
                     What::Left | What::Broken | What::Expired => Tidings::Look,
                     _ => return,
                 };
-                self.tell(Notice { session, id: ticket.id, number, what: tidings });
+                self.tell(Notice { session, id: seat.ticket.id, number, what: tidings });
             }
         }
     }

@@ -1,17 +1,15 @@
-//! A row is a line, and whose tickets stand in it.
-
-use std::collections::{HashSet, VecDeque};
+//! A row is the line of one key, whose tickets belong to sessions, and what these have to be told of it.
 
 use tenure_core::event::What;
-use tenure_core::{Leave, Left, Line, Lives, Patience, Place, Result, Ticket, TicketId};
+use tenure_core::line::{Seat, Tell, Told};
+use tenure_core::{Leave, Left, Line, Lives, Patience, Place, Result, Standing, Ticket, TicketId};
 
 use crate::log::record::SessionId;
 
 /// What is to be told about a row.
-#[derive(Clone, Copy)]
 pub(crate) enum Note<'a> {
     /// Something happened to a ticket.
-    Event { what: What, session: SessionId, ticket: &'a Ticket, number: u64 },
+    Event(Told<'a, SessionId>),
     /// Somebody else stands ahead of this waiting ticket now: its owner watches over another.
     Behind { session: SessionId, id: TicketId, number: u64 },
 }
@@ -22,27 +20,9 @@ pub(crate) type Hear<'a> = dyn FnMut(Note<'_>) + 'a;
 /// The line of one key.
 #[derive(Default)]
 pub(crate) struct Row {
-    line: Line,
-    seats: Seats,
+    line: Line<SessionId>,
     /// Numbers are above this one, even if the line has forgotten it.
     pub(crate) above: u64,
-}
-
-/// A ticket as its row knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seat {
-    pub(crate) number: u64,
-    pub(crate) id: TicketId,
-    pub(crate) session: SessionId,
-}
-
-#[derive(Default)]
-struct Seats {
-    order: VecDeque<Seat>,
-    /// How many are served: always the first ones.
-    served: usize,
-    /// Somebody was served since the last settling.
-    grew: bool,
 }
 
 impl Row {
@@ -55,47 +35,37 @@ impl Row {
         now_us: u64,
         hear: &mut Hear<'_>,
     ) -> Result<Option<Place>> {
-        let Self { line, seats, above } = self;
-        let now_us = now_us.max(above.saturating_add(1));
-        let place = line.join(ticket, (), patience, Lives::ByOwner, now_us, &mut |told| {
-            seats.follow(told.what, &told.seat.ticket, told.seat.number, session, hear);
-        });
-        self.seats.settle(hear);
-        place
+        let now_us = now_us.max(self.above.saturating_add(1));
+        self.step(hear, |line, tell| {
+            line.join(ticket, session, patience, Lives::ByOwner, now_us, tell)
+        })
+    }
+
+    /// Puts back a ticket that a record tells of. Says whether that can have been.
+    pub(crate) fn restore(&mut self, seat: Seat<SessionId>, hear: &mut Hear<'_>) -> bool {
+        self.step(hear, |line, tell| line.restore(seat, tell))
     }
 
     /// A sign of life, which may change the ticket.
     pub(crate) fn renew(&mut self, ticket: &Ticket, hear: &mut Hear<'_>) -> Option<Place> {
-        let Self { line, seats, .. } = self;
-        let place = line.renew(ticket, 0, &mut |told| {
-            seats.follow(told.what, &told.seat.ticket, told.seat.number, NOBODY, hear);
-        });
-        self.seats.settle(hear);
-        place
+        self.step(hear, |line, tell| line.renew(ticket, 0, tell))
     }
 
     /// Takes a ticket out.
     pub(crate) fn leave(&mut self, id: TicketId, how: Leave, hear: &mut Hear<'_>) -> Left {
-        let Self { line, seats, .. } = self;
-        let left = line.leave(id, how, 0, &mut |told| {
-            seats.follow(told.what, &told.seat.ticket, told.seat.number, NOBODY, hear);
-        });
-        self.seats.settle(hear);
-        left
+        self.step(hear, |line, tell| line.leave(id, how, 0, tell))
     }
 
     /// Takes out the tickets of a dead session.
     pub(crate) fn bury(&mut self, dead: SessionId, hear: &mut Hear<'_>) {
-        let of_dead = self.seats.order.iter().filter(|seat| seat.session == dead);
-        let gone: HashSet<TicketId> = of_dead.map(|seat| seat.id).collect();
-        if gone.is_empty() {
-            return;
+        if self.has(dead) {
+            self.step(hear, |line, tell| line.bury(|seat| seat.session == dead, tell));
         }
-        let Self { line, seats, .. } = self;
-        line.bury(|seat| gone.contains(&seat.ticket.id), &mut |told| {
-            seats.follow(told.what, &told.seat.ticket, told.seat.number, NOBODY, hear);
-        });
-        self.seats.settle(hear);
+    }
+
+    /// Whether a session has a ticket here.
+    pub(crate) fn has(&self, session: SessionId) -> bool {
+        self.seats().any(|seat| seat.session == session)
     }
 
     pub(crate) fn place(&self, id: TicketId) -> Option<Place> {
@@ -112,22 +82,22 @@ impl Row {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.seats.order.is_empty()
+        self.line.is_empty()
     }
 
     /// The seat of this number.
-    pub(crate) fn seat(&self, number: u64) -> Option<&Seat> {
-        self.seats.find(number).map(|at| &self.seats.order[at])
+    pub(crate) fn seat(&self, number: u64) -> Option<&Seat<SessionId>> {
+        self.line.at(self.line.before(number)).filter(|seat| seat.number == number)
     }
 
     /// All seats, from the front.
-    pub(crate) fn seats(&self) -> impl ExactSizeIterator<Item = &Seat> {
-        self.seats.order.iter()
+    pub(crate) fn seats(&self) -> impl ExactSizeIterator<Item = &Seat<SessionId>> {
+        self.line.seats()
     }
 
     /// The waiting seats, from the front.
-    pub(crate) fn waiting(&self) -> impl Iterator<Item = &Seat> {
-        self.seats.order.range(self.seats.served..)
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &Seat<SessionId>> {
+        self.line.seats().skip(self.line.served())
     }
 
     /// Whose death has to be noticed by the owner of this waiting ticket.
@@ -138,71 +108,45 @@ impl Row {
     /// So every session with somebody behind it is watched over by one who stands there, and no
     /// death is watched for by a whole line.
     pub(crate) fn ahead_of(&self, number: u64) -> impl Iterator<Item = SessionId> {
-        let at = self.seats.find(number).unwrap_or(0);
+        let (at, served) = (self.line.before(number), self.line.served());
         let range = match at {
-            at if at < self.seats.served => 0..0,
-            at if at == self.seats.served => 0..at,
+            at if at < served || self.seat(number).is_none() => 0..0,
+            at if at == served => 0..at,
             at => at - 1..at,
         };
-        self.seats.order.range(range).map(|seat| seat.session)
+        range.filter_map(|at| self.line.at(at)).map(|seat| seat.session)
     }
-}
 
-/// Stands for the session of events that say by themselves whose they are.
-const NOBODY: SessionId = SessionId(0);
-
-impl Seats {
-    /// Does what the line did.
-    fn follow(
+    /// Does one thing with the line, and has everything told that comes of it.
+    fn step<T>(
         &mut self,
-        what: What,
-        ticket: &Ticket,
-        number: u64,
-        joining: SessionId,
         hear: &mut Hear<'_>,
-    ) {
-        if what == What::Joined {
-            self.order.push_back(Seat { number, id: ticket.id, session: joining });
-        }
-        let Some(at) = self.find(number) else { return };
-        let session = self.order[at].session;
-        match what {
-            What::Served => {
-                self.served = at + 1;
-                self.grew = true;
+        act: impl FnOnce(&mut Line<SessionId>, &mut Tell<'_, SessionId>) -> T,
+    ) -> T {
+        let (mut somebody_was_served, mut gaps) = (false, Vec::new());
+        let answer = act(&mut self.line, &mut |told| {
+            match told.what {
+                What::Served => somebody_was_served = true,
+                // A holder who is told to go keeps its seat; a waiter who is broken loses it.
+                What::Left | What::Expired | What::Broken if told.standing == Standing::Waiting => {
+                    gaps.push(told.seat.number);
+                }
+                _ => {}
             }
-            What::Left | What::Expired => self.remove(at, hear),
-            // A holder who is told to go keeps its seat; a waiter who is broken loses it.
-            What::Broken if at >= self.served => self.remove(at, hear),
-            _ => {}
+            hear(Note::Event(told));
+        });
+        let served = self.line.served();
+        // The first who waits watches over all who are served, so it is told when these are others.
+        // A single one stood right ahead of it, and is watched over already.
+        let first = (somebody_was_served && served > 1).then_some(served);
+        let behind = gaps.into_iter().map(|number| self.line.before(number));
+        let mut moved: Vec<_> = behind.filter(|at| *at >= served).chain(first).collect();
+        moved.sort_unstable();
+        moved.dedup();
+        for seat in moved.into_iter().filter_map(|at| self.line.at(at)) {
+            let (session, id, number) = (seat.session, seat.ticket.id, seat.number);
+            hear(Note::Behind { session, id, number });
         }
-        hear(Note::Event { what, session, ticket, number });
-    }
-
-    fn remove(&mut self, at: usize, hear: &mut Hear<'_>) {
-        self.order.remove(at);
-        if at < self.served {
-            self.served -= 1;
-        } else if let Some(behind) = self.order.get(at) {
-            hear(Note::Behind { session: behind.session, id: behind.id, number: behind.number });
-        }
-    }
-
-    /// The first who waits watches over all who are served, so it is told when these are others.
-    /// A single one stood right ahead of it, and is watched over already.
-    fn settle(&mut self, hear: &mut Hear<'_>) {
-        if std::mem::take(&mut self.grew)
-            && self.served > 1
-            && let Some(first) = self.order.get(self.served)
-        {
-            hear(Note::Behind { session: first.session, id: first.id, number: first.number });
-        }
-    }
-
-    fn find(&self, number: u64) -> Option<usize> {
-        match self.order.back() {
-            Some(last) if last.number == number => Some(self.order.len() - 1),
-            _ => self.order.binary_search_by_key(&number, |seat| seat.number).ok(),
-        }
+        answer
     }
 }

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use tenure_core::{Key, Leave, Patience, Ticket};
+use tenure_core::line::{Count, Seat};
+use tenure_core::{Key, Ticket};
 
 use crate::log::record::{Record, SessionId};
 use crate::log::row::{Hear, Row};
@@ -21,13 +22,6 @@ pub(crate) struct State {
     pub(crate) counts: HashMap<Key, Count>,
     pub(crate) scar: Option<Scar>,
     pub(crate) retired: bool,
-}
-
-/// A windowed count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Count {
-    pub(crate) value: u64,
-    pub(crate) ends_us: u64,
 }
 
 /// What is left of a book that was damaged.
@@ -65,7 +59,7 @@ impl State {
 
     /// Whether a session has a ticket here.
     pub(crate) fn has(&self, session: SessionId) -> bool {
-        self.rows.values().any(|row| row.seats().any(|seat| seat.session == session))
+        self.rows.values().any(|row| row.has(session))
     }
 
     /// What a sequence has come to.
@@ -78,14 +72,10 @@ impl State {
     pub(crate) fn replay(&mut self, record: Record<'_>, at_us: u64, hear: &mut Hear<'_>) -> bool {
         match record {
             Record::Joined { session, number, ticket } => {
-                return self.seat(session, number, &ticket, hear);
+                return self.restore(session, number, false, ticket.into_owned(), hear);
             }
             Record::Kept { session, number, told, ticket } => {
-                let seated = self.seat(session, number, &ticket, hear);
-                if told {
-                    self.row(&ticket.key).leave(ticket.id, Leave::Soon, hear);
-                }
-                return seated;
+                return self.restore(session, number, told, ticket.into_owned(), hear);
             }
             Record::Changed { ticket } => {
                 self.row(&ticket.key).renew(&ticket, hear);
@@ -112,16 +102,18 @@ impl State {
         true
     }
 
-    /// Time made the number when it was given, so that its own value, as the time, gives it again.
-    fn seat(
+    /// Puts a ticket back into its line. `false`: it cannot have stood there.
+    fn restore(
         &mut self,
         session: SessionId,
         number: u64,
-        ticket: &Ticket,
+        leaving: bool,
+        ticket: Ticket,
         hear: &mut Hear<'_>,
     ) -> bool {
-        let joined = self.row(&ticket.key).join(session, ticket, Patience::Wait, number, hear);
-        matches!(joined, Ok(Some(place)) if place.number == number)
+        let row = self.row(&ticket.key);
+        // The kernel knows when a session ends: no ticket has an end of its own.
+        row.restore(Seat { ticket, session, number, ends: None, leaving }, hear)
     }
 
     /// What a log that begins now has to say: the floor of its numbers, and its first records.
@@ -132,11 +124,10 @@ impl State {
         let floor = lasts.fold(self.floor, u64::max);
         let mut records = Vec::new();
         for (key, row) in &self.rows {
-            for ((ticket, place), seat) in row.list().into_iter().zip(row.seats()) {
-                let (session, number) = (seat.session, seat.number);
-                let ticket = Cow::Owned(ticket);
-                records
-                    .push((Record::Kept { session, number, told: place.leaving, ticket }, now_us));
+            for seat in row.seats() {
+                let (session, number, told) = (seat.session, seat.number, seat.leaving);
+                let ticket = Cow::Borrowed(&seat.ticket);
+                records.push((Record::Kept { session, number, told, ticket }, now_us));
             }
             if row.last() > floor {
                 records
@@ -164,7 +155,7 @@ impl State {
 mod tests {
     use std::time::Duration;
 
-    use tenure_core::{NUMBER_MAX, Share, Standing, TicketId};
+    use tenure_core::{Leave, NUMBER_MAX, Patience, Share, Standing, TicketId};
 
     use super::*;
 

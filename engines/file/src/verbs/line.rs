@@ -2,28 +2,10 @@
 
 use std::borrow::Cow;
 
-use tenure_core::{
-    Error, Key, Leave, Left, NOTE_BYTES_MAX, OWNER_BYTES_MAX, Patience, Place, Result, Share,
-    Standing, Ticket,
-};
+use tenure_core::{Key, Leave, Left, Patience, Place, Result, Share, Standing, Ticket};
 
 use crate::log::record::{Record, SessionId};
 use crate::visits::visit::Visit;
-
-/// Refuses a ticket whose texts are longer than the contract allows.
-pub(crate) fn check_limits(ticket: &Ticket) -> Result<()> {
-    for (what, text, max) in
-        [("note", &ticket.note, NOTE_BYTES_MAX), ("owner", &ticket.owner, OWNER_BYTES_MAX)]
-    {
-        if text.len() > max {
-            let length = text.len();
-            return Err(Error::invalid(format!(
-                "a ticket's {what} of {length} bytes is too long: at most {max} bytes are allowed"
-            )));
-        }
-    }
-    Ok(())
-}
 
 /// `listen` sees to it that whoever serves the ticket can tell this session.
 pub(crate) fn join(

@@ -3,14 +3,13 @@
 use std::borrow::Cow;
 use std::fs::File;
 use std::sync::Arc;
-use std::time::Duration;
 
+use tenure_core::line::Count;
 use tenure_core::refusal::checked_sum;
 use tenure_core::{Error, Key, Result, Tally, Window};
 
 use crate::log::record::Record;
 use crate::log::shelf::book_of;
-use crate::log::state::Count;
 use crate::trouble::refused;
 use crate::visits::store::Store;
 use crate::visits::visit::Visit;
@@ -56,21 +55,12 @@ fn next(visit: &mut Visit<'_>, key: &Key, by: u64) -> Result<(u64, Option<Arc<Fi
 }
 
 fn count(visit: &mut Visit<'_>, key: &Key, by: u64, window: Window) -> Result<Tally> {
-    let now_us = visit.now_us;
-    let per_us = u64::try_from(window.per.as_micros()).unwrap_or(u64::MAX);
-    let latest = now_us.saturating_add(per_us);
-    let running = visit.state().counts.get(key).filter(|count| count.ends_us > now_us);
-    // A clock that was set back must not make a window longer than it is.
-    let ends_us = running.map_or(latest, |count| count.ends_us.min(latest));
-    let before = running.map_or(0, |count| count.value);
-    let resets_in = Some(Duration::from_micros(ends_us - now_us));
-    let value = checked_sum(key, before, by)?;
-    if window.limit.is_some_and(|limit| value > limit) {
-        return Ok(Tally { value: before, allowed: false, resets_in });
-    }
-    if by > 0 {
-        visit.change(|state, _| state.counts.insert(key.clone(), Count { value, ends_us }));
+    let stored = visit.state().counts.get(key).copied();
+    let (tally, changed) = Count::add(stored, key, by, window, visit.now_us)?;
+    if let Some(count) = changed {
+        visit.change(|state, _| state.counts.insert(key.clone(), count));
+        let (value, ends_us) = (count.value, count.ends_us);
         visit.record(&Record::Count { key: Cow::Borrowed(key), value, ends_us });
     }
-    Ok(Tally { value, allowed: true, resets_in })
+    Ok(tally)
 }

@@ -3,11 +3,11 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
+use tenure_core::line::Journal;
 use tenure_core::{Error, Result};
 
 use crate::log::book::{Book, Found};
 use crate::log::herald::{Herald, Notice};
-use crate::log::journal::Journal;
 use crate::log::shelf;
 use crate::os::flock::{self, Haste};
 use crate::trouble;

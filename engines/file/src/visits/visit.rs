@@ -5,10 +5,10 @@ use std::fs::File;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use tenure_core::line::Journal;
 use tenure_core::{Result, TicketId};
 
 use crate::log::herald::{Herald, Notice, Tidings};
-use crate::log::journal::Journal;
 use crate::log::record::{Record, SessionId};
 use crate::log::row::{Hear, Row};
 use crate::log::shelf;
@@ -170,11 +170,13 @@ impl<'a> Visit<'a> {
 
     /// Whoever died may have died before telling those it served: tell the first of every line.
     pub(crate) fn tell_the_first(&mut self) {
-        let first = |row: &Row| row.waiting().next().copied();
-        for seat in self.state().rows.values().filter_map(first).collect::<Vec<_>>() {
-            let (session, id, number) = (seat.session, seat.id, seat.number);
-            self.slot.notices.push(Notice { session, id, number, what: Tidings::Behind });
-        }
+        let behind = |row: &Row| {
+            let seat = row.waiting().next()?;
+            let (session, id, number) = (seat.session, seat.ticket.id, seat.number);
+            Some(Notice { session, id, number, what: Tidings::Behind })
+        };
+        let first: Vec<_> = self.state().rows.values().filter_map(behind).collect();
+        self.slot.notices.extend(first);
     }
 
     /// Has those watched over who stand ahead of this ticket now.
@@ -186,10 +188,11 @@ impl<'a> Visit<'a> {
     /// Looks for everything that a lost message would have told.
     pub(crate) fn look_everywhere(&mut self) {
         let own = self.ground.session.id;
-        let mine = |row: &Row| row.waiting().filter(|seat| seat.session == own).copied().collect();
-        let mine: Vec<Vec<_>> = self.state().rows.values().map(mine).collect();
-        for seat in mine.into_iter().flatten() {
-            self.look_behind(seat.id, seat.number);
+        let waiting = self.state().rows.values().flat_map(Row::waiting);
+        let mine = waiting.filter(|seat| seat.session == own);
+        let mine: Vec<_> = mine.map(|seat| (seat.ticket.id, seat.number)).collect();
+        for (id, number) in mine {
+            self.look_behind(id, number);
         }
         self.all_look = true;
     }
@@ -242,7 +245,7 @@ impl<'a> Visit<'a> {
         let mine = |notice: &&Notice| notice.session == own && notice.what == Tidings::Behind;
         let moved: Vec<_> = self.slot.notices.iter().filter(mine).cloned().collect();
         for Notice { id, number, .. } in moved {
-            let stands = |row: &&Row| row.seat(number).is_some_and(|seat| seat.id == id);
+            let stands = |row: &&Row| row.seat(number).is_some_and(|seat| seat.ticket.id == id);
             let row = self.state().rows.values().find(stands);
             let ahead: Vec<_> = row.into_iter().flat_map(|row| row.ahead_of(number)).collect();
             for session in ahead {
