@@ -14,8 +14,33 @@
 //!
 //! The directory holds 64 *books*, each a log of what happened to the lines of the keys that hash
 //! into it; a *session* for every [`FileStore`], which is the file that its process keeps locked;
-//! and the FIFOs by which one session wakes another. What it does not promise
-//! is in the crate's README.
+//! and the FIFOs by which one session wakes another. What it does not promise is in the crate's
+//! README.
+//!
+//! # From a release to the next waiter
+//!
+//! 1. `verbs/line.rs`: `leave` is what that verb of `engine.rs` does inside of a visit: it takes the
+//!    ticket out of its row, and records that.
+//! 2. `log/row.rs`: a row is a [`tenure_core::Line`] whose tickets belong to sessions, and notes who has
+//!    to be told.
+//! 3. `core/src/line.rs`: `serve` decides who is next.
+//!
+//! Around it, `visits/store.rs` locks the book, reads what others wrote, writes the record with one call,
+//! unlocks, and tells the one who is served: `tell` in `waking/fifo.rs` writes "served, number 46".
+//!
+//! # The rooms
+//!
+//! Each imports only from those that stand above it here.
+//!
+//! | room | what |
+//! |---|---|
+//! | `os` | the operating system: directories, locks, who died, who looks on; nothing else knows which system it is |
+//! | `log` | a book as a file: header, frames, records, the state they come to, and writing it anew |
+//! | `sessions` | this engine's locked file, and how to see that another's is dead |
+//! | `waking` | who waits in this process, and the FIFOs between processes |
+//! | `visits` | getting into a book and out again, and a store made of that |
+//! | `verbs` | what each verb does inside of a visit |
+//! | `engine`, `open`, `facts` | the nine verbs, opening a store, what it promises |
 
 mod checksum;
 mod engine;
