@@ -21,7 +21,7 @@ use crate::os::dir::{self, Dir, FileId, read_at, write_at};
 /// A log shorter than this is never written anew by one who has it open.
 const LOG_BYTES_KEPT: u64 = 1024 * 1024;
 /// Whoever had to read so much to get in writes it anew, so that the next one need not.
-const LOG_BYTES_READ_MAX: u64 = 128 * 1024;
+const LOG_BYTES_READ_MAX: u64 = 32 * 1024;
 /// In case a power cut took the last numbers with it, all that come after it are above any that
 /// this much time, in µs, can have made.
 const REBOOT_GAP_US: u64 = 3_600_000_000;
