@@ -62,7 +62,10 @@ impl FileStore {
     pub fn open_existing(dir: impl AsRef<Path>, settings: Settings) -> Result<Option<Self>> {
         let dir = dir.as_ref();
         match fs::symlink_metadata(dir.join("store")) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) if error.kind() == ErrorKind::NotFound => match Dir::open(dir) {
+                Ok(dir) => refuse_used(&dir).map(|()| None),
+                Err(_) => Ok(None),
+            },
             // What else may be wrong with it is told by who opens it.
             _ => Self::open_with(dir, settings).map(Some),
         }
