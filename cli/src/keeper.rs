@@ -7,15 +7,15 @@
 //!
 //! The keeper has a duplicate of the file that the session keeps locked. If `tenure` dies, the leash ends: the
 //! keeper kills its family, and only then ends itself, which frees the lock. Whoever loses its parent becomes the
-//! keeper's child, so neither another process group nor another session is a way out. The keeper is also the
-//! watchdog of a lease: it kills when nothing was heard of `tenure` until the lease is about to end.
+//! keeper's child, so neither another process group nor another session is a way out. The keeper also
+//! watches over a lease: it kills when nothing was heard of `tenure` until the lease is about to end.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
+use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process_group, test_kill_process_group,
     wait, waitid,
@@ -41,6 +41,9 @@ pub(crate) const NAME: &str = "lock-keeper";
 /// Between two rounds of killing: whoever was being born during the last one is found by the next.
 const ROUND_FIRST: Duration = Duration::from_millis(1);
 const ROUND_MAX: Duration = Duration::from_millis(100);
+
+/// Shells have files of their own below this number.
+const LIFELINE_MIN: i32 = 60;
 
 /// Whether orphans become this process's children. Where they do not, only the group is known.
 const ADOPTS: bool = cfg!(any(target_os = "linux", target_os = "android"));
@@ -114,7 +117,7 @@ impl Keeper {
         let (key, phase) = (quoted(task.key()), Phase::Watching);
         let group = match task.what {
             What::Adopt(group) => group,
-            What::Run { .. } => match start(&task, stdin, &leash)? {
+            What::Run { .. } => match start(&task, stdin, &leash, lifeline.as_ref())? {
                 None => return Ok(None),
                 started => started,
             },
@@ -307,8 +310,14 @@ impl Keeper {
 }
 
 /// Starts the command; `None` if it cannot be, which is told.
-fn start(task: &Task, stdin: Option<OwnedFd>, leash: &Leash) -> io::Result<Option<Pid>> {
+fn start(
+    task: &Task,
+    stdin: Option<OwnedFd>,
+    leash: &Leash,
+    lifeline: Option<&OwnedFd>,
+) -> io::Result<Option<Pid>> {
     let stdin = stdin.ok_or(io::ErrorKind::InvalidData)?;
+    let _inherited = lifeline.map(inheritable).transpose()?;
     match task.spawn(stdin) {
         Ok(child) => {
             let group = pid_of(&child)?;
@@ -322,6 +331,14 @@ fn start(task: &Task, stdin: Option<OwnedFd>, leash: &Leash) -> io::Result<Optio
             Ok(None)
         }
     }
+}
+
+/// The lifeline as a file that the command has open, too: if `tenure` and this process are killed in one go, a file lock
+/// is kept until nobody of the command is left, as with `flock`.
+fn inheritable(lifeline: &OwnedFd) -> io::Result<OwnedFd> {
+    let file = fcntl_dupfd_cloexec(lifeline, LIFELINE_MIN)?;
+    fcntl_setfd(&file, FdFlags::empty())?;
+    Ok(file)
 }
 
 fn has_no_child() -> bool {

@@ -45,6 +45,9 @@ fn keeper(leader: i32) -> Pid {
 
 /// Waits until a `tenure` has another keeper than this, which keeps the session alive.
 fn has_successor(tenure: &Running, keeper: Pid) {
+    let is_keeper = |pid: &i32| {
+        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "lock-keeper\n")
+    };
     let keeps = |pid: &i32| {
         let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
         files
@@ -53,7 +56,7 @@ fn has_successor(tenure: &Running, keeper: Pid) {
     };
     let is_other = |pid: &i32| *pid != keeper.as_raw_nonzero().get();
     eventually("another keeper", || {
-        children(tenure.pid()).iter().any(|pid| is_other(pid) && keeps(pid))
+        children(tenure.pid()).iter().any(|pid| is_other(pid) && is_keeper(pid) && keeps(pid))
     });
 }
 
@@ -77,6 +80,27 @@ fn nobody_is_served_before_all_of_a_killed_command_is_dead() {
         assert!(!pids.iter().any(|pid| is_alive(*pid)));
         fs::remove_file(store.path("log")).unwrap();
     }
+}
+
+#[test]
+fn who_kills_tenure_and_its_keeper_in_one_go_frees_no_lock_while_the_command_works() {
+    let store = Store::new();
+    let run = store.start(&["run", "k", "--", "sh", "-c", "echo leader $$ >>$LOG; exec sleep 600"]);
+    store.log_has("leader");
+    let leader = leader(&store);
+    let keeper = keeper(leader);
+    // Neither can do anything more once both stand still.
+    run.signal(Signal::STOP);
+    kill_process(keeper, Signal::STOP).unwrap();
+    run.signal(Signal::KILL);
+    kill_process(keeper, Signal::KILL).unwrap();
+    eventually("the end of both", || !is_alive(run.pid()) && parent(leader) == 1);
+    assert!(is_alive(leader));
+    assert_eq!(store.end(&["run", "-n", "k", "--", "true"]).code, 75);
+    let next = store.start(&["run", "k", "--", "true"]);
+    store.line_has("k", 2);
+    kill_process(Pid::from_raw(leader).unwrap(), Signal::KILL).unwrap();
+    assert_eq!(next.end().code, 0);
 }
 
 #[test]
