@@ -1,12 +1,13 @@
 //! The words of the command line: what can be asked for, and how.
 
+use std::error::Error as _;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
-use clap::error::{ContextKind, ErrorKind};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use tenure_kit::options::nearest;
+use tenure_kit::options::{listed, nearest};
 use tenure_kit::register::Scheme;
 
 use crate::failure::{Failure, USAGE};
@@ -145,11 +146,60 @@ fn explain(error: &clap::Error) -> Failure {
             "`flock` can lock a descriptor that a shell has open; `tenure` cannot, for nobody would tell it when \
              the shell closes it: put the commands behind `--`, as in: tenure run KEY -- sh -c '…'",
         ),
-        ErrorKind::MissingRequiredArgument => {
-            let missing = sentence(&error.render().to_string());
-            Failure::usage(format!("{missing}; `{} -h` shows how it is written", asked_for().0))
-        }
+        ErrorKind::MissingRequiredArgument => missing(error),
+        ErrorKind::ArgumentConflict => conflicting(error),
+        ErrorKind::InvalidValue | ErrorKind::ValueValidation => wrong_value(error),
         _ => Failure::usage(sentence(&error.render().to_string())),
+    }
+}
+
+/// What must be there and is not.
+fn missing(error: &clap::Error) -> Failure {
+    let names = named(error, ContextKind::InvalidArg);
+    let are = if names.len() == 1 { "is" } else { "are" };
+    let names = listed(&names.iter().map(String::as_str).collect::<Vec<_>>(), "and");
+    let command = asked_for().0;
+    Failure::usage(format!("{names} {are} missing: `{command} -h` shows how it is written"))
+}
+
+/// Two options that contradict each other.
+fn conflicting(error: &clap::Error) -> Failure {
+    let one = named(error, ContextKind::InvalidArg).concat();
+    let others = named(error, ContextKind::PriorArg);
+    let others = listed(&others.iter().map(String::as_str).collect::<Vec<_>>(), "or");
+    Failure::usage(format!("`{one}` cannot be used with {others}"))
+}
+
+/// A value that its option does not take.
+fn wrong_value(error: &clap::Error) -> Failure {
+    let option = named(error, ContextKind::InvalidArg).concat();
+    let words = error.get(ContextKind::ValidValue).and_then(|words| match words {
+        ContextValue::Strings(words) if !words.is_empty() => Some(words),
+        _ => None,
+    });
+    if let Some(words) = words {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        return Failure::usage(format!("`{option}` takes {}", listed(&words, "or")));
+    }
+    let why = error.source().map_or(String::new(), ToString::to_string);
+    // So says the parser of a number that is out of bounds.
+    let bounds = why.split_once(" is not in ").and_then(|(_, bounds)| bounds.split_once("..="));
+    Failure::usage(match bounds {
+        Some((least, most)) => format!("`{option}` takes a number from {least} to {most}"),
+        None => format!("`{option}`: {why}"),
+    })
+}
+
+/// The options or arguments that an error is about, by their names alone.
+fn named(error: &clap::Error, kind: ContextKind) -> Vec<String> {
+    let name = |text: &String| {
+        let name = text.split(['=', ' ']).next().unwrap_or(text);
+        name.trim_matches(['<', '>', '[', ']', '.']).to_owned()
+    };
+    match error.get(kind) {
+        Some(ContextValue::String(text)) => vec![name(text)],
+        Some(ContextValue::Strings(texts)) => texts.iter().map(name).collect(),
+        _ => Vec::new(),
     }
 }
 

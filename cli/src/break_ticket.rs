@@ -21,13 +21,13 @@ const NOTHING: u8 = 1;
 ///
 /// A waiter is out at once. A holder is told: it ends its work and leaves, at the latest when its life in the
 /// store is over, and until then nobody else is served. So a break never makes two holders. Without --ticket
-/// and --holder the line must have one ticket only.
+/// and --holder it is the one that holds; if several hold, one of the two options says which are meant.
 ///
 /// It returns when the holder is told, which is not yet gone; with --wait it returns when it is.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
-  tenure break nightly --holder --wait
+  tenure break nightly --wait
   tenure break nightly --wait 30s || echo 'it does not stop'
   tenure line nightly --json      shows the id of every ticket
   tenure break nightly --ticket 0123456789abcdef0123456789abcdef")]
@@ -73,7 +73,7 @@ pub(crate) fn break_ticket(at: &Address, json: bool, args: &Args) -> Result<u8, 
         let left = args.take_out(&locks, ticket.id, args.force)?;
         if left == Left::Told && args.waits() {
             if !json {
-                answer(sentence(&ticket, place.life, left, false))?;
+                answer(sentence(&ticket, place.life, left, false, false))?;
             }
             told.push(ticket);
             continue;
@@ -81,7 +81,7 @@ pub(crate) fn break_ticket(at: &Address, json: bool, args: &Args) -> Result<u8, 
         let said = if json {
             object(&ticket, left, left != Left::Told)
         } else {
-            sentence(&ticket, place.life, left, args.force)
+            sentence(&ticket, place.life, left, args.force, somebody_waits(&line))
         };
         answer(said)?;
     }
@@ -108,7 +108,7 @@ impl Args {
             told = stays;
             let left = patience.saturating_sub(began.elapsed());
             if left.is_zero() {
-                return self.give_up(locks, json, &told);
+                return self.give_up(locks, json, &told, somebody_waits(&line));
             }
             if !told.is_empty() {
                 thread::sleep(LOOK_EVERY.min(left));
@@ -117,7 +117,13 @@ impl Args {
         Ok(0)
     }
 
-    fn give_up(&self, locks: &Locks, json: bool, told: &[Ticket]) -> Result<u8, Failure> {
+    fn give_up(
+        &self,
+        locks: &Locks,
+        json: bool,
+        told: &[Ticket],
+        next: bool,
+    ) -> Result<u8, Failure> {
         for ticket in told {
             if self.force_after.is_none() {
                 if json {
@@ -129,7 +135,7 @@ impl Args {
             answer(if json {
                 object(ticket, left, true)
             } else {
-                sentence(ticket, None, left, true)
+                sentence(ticket, None, left, true, next)
             })?;
         }
         if told.is_empty() || self.force_after.is_some() {
@@ -148,18 +154,8 @@ impl Args {
         let key = quoted(&self.key);
         let chosen: Vec<_> = match wanted {
             Some(id) => line.iter().filter(|(ticket, _)| ticket.id == id).cloned().collect(),
-            None if self.holder => {
-                let holds = |(_, place): &&(_, Place)| place.standing == Standing::Holding;
-                line.iter().filter(holds).cloned().collect()
-            }
-            None if line.len() > 1 => {
-                return Err(Failure::usage(format!(
-                    "the line of {key} has {} tickets: say --holder, or --ticket with the id that \
-                     `line` shows",
-                    line.len()
-                )));
-            }
-            None => line.to_vec(),
+            None if self.holder => holders(line),
+            None => self.only_one(line)?,
         };
         match (chosen.is_empty(), wanted) {
             (false, _) => Ok(chosen),
@@ -168,6 +164,24 @@ impl Args {
             }
             (true, None) => Err(Failure::new(NOTHING, format!("nobody holds {key}"))),
         }
+    }
+
+    /// The one that holds, or that is alone in the line.
+    fn only_one(&self, line: &[(Ticket, Place)]) -> Result<Vec<(Ticket, Place)>, Failure> {
+        let holders = holders(line);
+        if holders.len() == 1 || line.len() <= 1 {
+            return Ok(if holders.is_empty() { line.to_vec() } else { holders });
+        }
+        let key = quoted(&self.key);
+        Err(Failure::usage(match holders.len() {
+            0 => format!(
+                "nobody holds {key}, and {} wait for it: add --ticket with the id that `line` shows",
+                line.len()
+            ),
+            count => format!(
+                "{key} has {count} holders: add --holder to break all of them, or --ticket with the id that `line` shows"
+            ),
+        }))
     }
 
     fn take_out(&self, locks: &Locks, id: TicketId, force: bool) -> Result<Left, Failure> {
@@ -181,8 +195,29 @@ impl Args {
     }
 }
 
-fn sentence(ticket: &Ticket, life: Option<Duration>, left: Left, force: bool) -> String {
+fn holders(line: &[(Ticket, Place)]) -> Vec<(Ticket, Place)> {
+    let holds = |(_, place): &&(_, Place)| place.standing == Standing::Holding;
+    line.iter().filter(holds).cloned().collect()
+}
+
+fn somebody_waits(line: &[(Ticket, Place)]) -> bool {
+    line.iter().any(|(_, place)| place.standing == Standing::Waiting)
+}
+
+/// What became of a ticket. `next` says whether somebody waits behind it.
+fn sentence(
+    ticket: &Ticket,
+    life: Option<Duration>,
+    left: Left,
+    force: bool,
+    next: bool,
+) -> String {
     let (id, owner) = (ticket.id, printable(&ticket.owner));
+    let (served, then) = if next {
+        (", and the next is served", "there are two holders")
+    } else {
+        ("", "it works without the lock")
+    };
     match left {
         Left::Told => {
             let latest = life.map_or(String::new(), |life| {
@@ -193,11 +228,9 @@ fn sentence(ticket: &Ticket, life: Option<Duration>, left: Left, force: bool) ->
             )
         }
         Left::Holding if force => {
-            format!(
-                "ticket {id} of {owner} is out, and the next is served; if {owner} still works, there are two holders\n"
-            )
+            format!("ticket {id} of {owner} is out{served}; if {owner} still works, {then}\n")
         }
-        Left::Holding => format!("ticket {id} of {owner} is out, and the next is served\n"),
+        Left::Holding => format!("ticket {id} of {owner} is out{served}\n"),
         Left::Waiting => format!("ticket {id} of {owner} was waiting, and is out\n"),
         Left::Absent | Left::Unsure => format!("ticket {id} of {owner} had already left\n"),
     }

@@ -4,12 +4,12 @@ use std::io;
 use std::ops::Deref;
 use std::time::Duration;
 
-use tenure::{Error, Guard, Kind, Locks, Result, Standing, TTL_DEFAULT};
+use tenure::{Error, Guard, Kind, Locks, Place, Result, Standing, TTL_DEFAULT, Ticket};
 use tenure_kit::duration::brief;
 
 use crate::failure::{BUSY, Failure, LOST, UNREACHABLE, say};
 use crate::outage::Patience;
-use crate::screen::quoted;
+use crate::screen::{printable, quoted};
 use crate::signals::Signals;
 use crate::waiting::Waiting;
 
@@ -155,14 +155,31 @@ impl Claim<'_> {
             }
             _ => Vec::new(),
         };
-        let holder = line.iter().find(|(_, place)| place.standing == Standing::Holding);
-        let by = holder.map_or(String::new(), |(ticket, _)| format!(", held by {}", ticket.owner));
+        let by = self.in_the_way(&line);
         let key = quoted(self.key);
         let sentence = match self.patience.wait() {
             Some(wait) => format!("{key} is busy{by}: waited {} in vain", brief(wait)),
             None => format!("{key} is busy{by}"),
         };
         Ok(Failure::new(BUSY, sentence))
+    }
+
+    /// Who keeps this share out: those who hold, or, if it would fit beside them, whoever waits ahead for more.
+    fn in_the_way(&self, line: &[(Ticket, Place)]) -> String {
+        let of = |standing| line.iter().filter(move |(_, place)| place.standing == standing);
+        let taken: u64 =
+            of(Standing::Holding).map(|(ticket, _)| u64::from(ticket.share.take())).sum();
+        let fits = self.share.of_ticket().is_ok_and(|share| {
+            taken > 0 && taken + u64::from(share.take()) <= u64::from(share.of())
+        });
+        let first = |standing| of(standing).next().map(|(ticket, _)| printable(&ticket.owner));
+        match (first(Standing::Holding), first(Standing::Waiting).filter(|_| fits)) {
+            (Some(holder), Some(waiter)) => {
+                format!(", held by {holder}, and {waiter} waits ahead for more than is free")
+            }
+            (Some(holder), None) => format!(", held by {holder}"),
+            (None, _) => String::new(),
+        }
     }
 
     /// A waiter who was broken has not lost what it never had.

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use tenure::TTL_MAX;
 use tenure::blocking::block_on;
-use tenure_kit::duration;
+use tenure_kit::duration::{self, brief};
 
 use crate::failure::{BUSY, Failure, answer};
 use crate::json::Object;
@@ -25,15 +26,32 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     by: u64,
     /// How long the window is.
-    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    #[arg(long, value_name = "TIME", value_parser = window)]
     per: Duration,
-    /// How far it may go within a window.
+    /// How far it may go within a window: no count goes above it.
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
 }
 
+/// As long as a window can be.
+const WINDOW_MAX: Duration = TTL_MAX;
+
+fn window(text: &str) -> Result<Duration, String> {
+    let window = duration::parse(text)?;
+    if window.is_zero() || window > WINDOW_MAX {
+        return Err(format!("a window is longer than 0s and at most {}", brief(WINDOW_MAX)));
+    }
+    Ok(window)
+}
+
 pub(crate) fn count(at: &Address, json: bool, args: &Args) -> Result<u8, Failure> {
     tenure::Key::new(&args.key)?;
+    if let Some(limit) = args.limit.filter(|limit| args.by > *limit) {
+        let by = args.by;
+        return Err(Failure::usage(format!(
+            "`--limit` {limit} never lets a count of {by} through: raise it, or write --by {limit}"
+        )));
+    }
     let mut counter = at.open_aloud()?.counter(&args.key).window(args.per);
     if let Some(limit) = args.limit {
         counter = counter.limit(limit);
@@ -57,7 +75,7 @@ pub(crate) fn count(at: &Address, json: bool, args: &Args) -> Result<u8, Failure
             quoted(&args.key),
             tally.value,
             args.by,
-            duration::brief(resets_in)
+            brief(resets_in)
         ),
     ))
 }

@@ -13,14 +13,14 @@ use crate::nested;
 use crate::outage::Patience;
 use crate::screen::quoted;
 use crate::signals::Signals;
-use crate::store::{self, Address};
+use crate::store::Address;
 use crate::supervise::{End, OnLost, Work, supervise};
 
 /// Runs a command under a lock, and exits as the command does.
 ///
 /// Waits in line until the lock is free, and says once who holds it if that takes longer than ten seconds. The
 /// command finds TENURE_KEY, TENURE_TOKEN and TENURE_ON in its environment; the token is higher than that of
-/// every run before. Signals go to the command and all it has started. If the lock is lost, all of that gets
+/// every run before. TENURE_HELD lists the locks of all runs around it, for tenure itself. Signals go to the command and all it has started. If the lock is lost, all of that gets
 /// TERM and then KILL, and tenure exits with 79.
 ///
 /// Between tenure and the command stands its keeper, which `ps` shows as lock-keeper. If tenure dies, even by
@@ -162,8 +162,8 @@ pub(crate) fn open(
 ) -> Result<(Signals, Opened), Failure> {
     let mut signals = Signals::hear()?;
     let opened = patience.outlast(&mut signals, |signals| {
-        match signals.until(store::open(url), |_| None)? {
-            Ok(opened) => Ok(opened?),
+        match signals.until(at.open_at(url), |_| None)? {
+            Ok(opened) => opened,
             Err(signal) => Err(Failure::asked(signal)),
         }
     })?;

@@ -72,13 +72,30 @@ impl Address {
         }
     }
 
+    /// The same failure; of a store that nobody has named, with the way to another.
+    fn explained(&self, failure: Failure) -> Failure {
+        if self.is_named() || failure.code() != REFUSED {
+            return failure;
+        }
+        let sentence = failure.sentence();
+        Failure::new(REFUSED, format!("{sentence}; name another store with --on, or in {VARIABLE}"))
+    }
+
     fn is_named(&self) -> bool {
         self.on.is_some() || env::var_os(VARIABLE).is_some_and(|url| !url.is_empty())
     }
 
     /// The locks of the store, for commands that need no signals.
     pub(crate) fn open(&self) -> Result<Locks, Failure> {
-        Ok(block_on(tenure::connect(self.url()?))?)
+        let url = self.url()?;
+        block_on(tenure::connect(url)).map_err(|error| self.explained(error.into()))
+    }
+
+    /// Opens the store of this URL, for what runs under its locks.
+    pub(crate) async fn open_at(&self, url: &str) -> Result<Opened, Failure> {
+        refuse_private(url)?;
+        let opened = register::open(url).await.map_err(|error| self.explained(error.into()))?;
+        Ok(Opened { locks: opened.locks.owned_by(&owner())?, ..opened })
     }
 
     /// The same, for what others will rely on: they should know how far they can.
@@ -108,13 +125,6 @@ impl Address {
     }
 }
 
-/// Opens the store of this URL, for what runs under its locks.
-pub(crate) async fn open(url: &str) -> tenure::Result<Opened> {
-    refuse_private(url)?;
-    let opened = register::open(url).await?;
-    Ok(Opened { locks: opened.locks.owned_by(&owner())?, ..opened })
-}
-
 /// What others see in the line: the process by which to find it.
 pub(crate) fn owner() -> String {
     let machine = rustix::system::uname();
@@ -135,8 +145,12 @@ fn refuse_private(url: &str) -> tenure::Result<()> {
 
 /// The URL that somebody has named.
 fn named(url: &str) -> Result<String, Failure> {
-    if url != MACHINE.form {
-        return Ok(settled(url));
+    match url.strip_prefix(MACHINE.form) {
+        None => return Ok(settled(url)),
+        Some("") => {}
+        Some(_) => {
+            return Err(Failure::usage("nothing stands behind machine:, which is one directory"));
+        }
     }
     // Nobody but root can make it so that its users need not trust the first of them.
     if Path::new(MACHINE_PATH).is_dir() {

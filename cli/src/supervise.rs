@@ -144,7 +144,7 @@ impl<'a> Supervision<'a> {
                     News::Paused(signal) => terminal.stopped(self.child, signal, signals),
                     News::Late => {
                         let why = self.why_stop(signals).unwrap_or_else(|| LATE.to_owned());
-                        let sentence = format!("{why}; its watchdog has killed the command");
+                        let sentence = format!("{why}; its keeper has killed the command");
                         return self.stop(signals, &sentence, Duration::ZERO);
                     }
                     News::Orphaned | News::Gone => {

@@ -29,23 +29,89 @@ fn no_command_shows_what_there_is() {
     assert!(end.err.contains("Usage: tenure") && end.err.contains("run"), "{}", end.err);
 }
 
+/// All that is said of words that make no sense, to be read from the top.
+const SENTENCES: &[(&[&str], &str)] = &[
+    (&["frobnicate"], "`frobnicate` is no word of `tenure`: `tenure -h` shows what there is"),
+    (
+        &["lien"],
+        "`lien` is no word of `tenure` (did you mean `line`?): `tenure -h` shows what there is",
+    ),
+    (&["run"], "`KEY` and `CMD` are missing: `tenure run -h` shows how it is written"),
+    (&["run", "k"], "`CMD` is missing: `tenure run -h` shows how it is written"),
+    (&["run", "k", "--"], "`CMD` is missing: `tenure run -h` shows how it is written"),
+    (&["run", "k", "true"], "the command to run stands behind `--`, as in: tenure run KEY -- CMD"),
+    (
+        &["run", "--frob", "k", "--", "true"],
+        "`--frob` is no option of `tenure run`: `tenure run -h` shows what there is",
+    ),
+    (
+        &["run", "--wiat", "1s", "k", "--", "true"],
+        "`--wiat` is no option of `tenure run` (did you mean `--wait`?): `tenure run -h` shows what there is",
+    ),
+    (
+        &["--jsno", "keys"],
+        "`--jsno` is no option of `tenure keys` (did you mean `--json`?): `tenure keys -h` shows what there is",
+    ),
+    (
+        &["run", "-z", "k", "--", "true"],
+        "`-z` is no option of `tenure run`: `tenure run -h` shows what there is",
+    ),
+    (
+        &["run", "--wait", "1s", "--no-wait", "k", "--", "true"],
+        "`--wait` cannot be used with `--no-wait`",
+    ),
+    (
+        &["run", "--shared", "--exclusive", "k", "--", "true"],
+        "`--shared` cannot be used with `--exclusive`",
+    ),
+    (
+        &["run", "--shared", "--permits", "1/2", "k", "--", "true"],
+        "`--shared` cannot be used with `--permits`",
+    ),
+    (&["run", "--on-lost", "x", "k", "--", "true"], "`--on-lost` takes `stop` or `warn`"),
+    (&["run", "-E", "300", "k", "--", "true"], "`--busy-code` takes a number from 0 to 255"),
+    (
+        &["run", "--wait", "soon", "k", "--", "true"],
+        "`--wait`: `soon` is no duration: write it like 30s, 5m, 1h30m, 250ms or 1d",
+    ),
+    (
+        &["run", "--ttl", "30", "k", "--", "true"],
+        "`--ttl`: `30` lacks a unit: write 30s for seconds",
+    ),
+    (
+        &["run", "--permits", "6/5", "k", "--", "true"],
+        "`--permits`: 6 of 5 cannot be taken: ask for 1 to 5",
+    ),
+    (
+        &["run", "--permits", "5", "k", "--", "true"],
+        "`--permits`: it is written K/N, as in 2/5 for two of five",
+    ),
+    (&["count", "k"], "`--per` is missing: `tenure count -h` shows how it is written"),
+    (&["count", "k", "--per", "0s"], "`--per`: a window is longer than 0s and at most 366d"),
+    (&["count", "k", "--per", "999d"], "`--per`: a window is longer than 0s and at most 366d"),
+    (
+        &["count", "k", "--per", "1h", "--limit", "0"],
+        "`--limit` 0 never lets a count of 1 through: raise it, or write --by 0",
+    ),
+    (&["next", "k", "--count", "0"], "`--count` takes a number from 1 to 1000000"),
+    (
+        &["break", "k", "--ticket", "12"],
+        "`12` is not a ticket's id: it is 32 hexadecimal digits, as `line` shows them",
+    ),
+    (&["break", "k", "--ticket", "12", "--holder"], "`--ticket` cannot be used with `--holder`"),
+    (&["bench", "x"], "`CASE` takes `free`, `parallel`, `handover` or `crowd`"),
+    (&["completions", "tcsh"], "`SHELL` takes `bash`, `elvish`, `fish`, `powershell` or `zsh`"),
+];
+
 #[test]
 fn words_that_make_no_sense() {
-    fails(&["frobnicate"], 64, "frobnicate");
-    fails(&["run"], 64, "required");
-    fails(&["run", "k"], 64, "<CMD>");
-    fails(&["run", "k", "--"], 64, "<CMD>");
-    fails(&["run", "k", "true"], 64, "stands behind `--`");
-    fails(&["run", "--frob", "k", "--", "true"], 64, "--frob");
-    fails(&["run", "--wait", "1s", "--no-wait", "k", "--", "true"], 64, "cannot be used with");
-    fails(&["run", "--shared", "--exclusive", "k", "--", "true"], 64, "cannot be used with");
-    fails(&["run", "--shared", "--permits", "1/2", "k", "--", "true"], 64, "cannot be used with");
-    fails(&["count", "k"], 64, "--per");
-    fails(&["count", "k", "--per", "0s"], 64, "window");
-    fails(&["next", "k", "--count", "0"], 64, "0");
-    fails(&["break", "k", "--ticket", "12"], 64, "32 hexadecimal digits");
-    fails(&["break", "k", "--ticket", "12", "--holder"], 64, "cannot be used with");
-    fails(&["completions", "tcsh"], 64, "tcsh");
+    let store = Store::new();
+    for (words, sentence) in SENTENCES {
+        let end = store.end(words);
+        assert_eq!(end.err, format!("tenure: {sentence}\n"), "{words:?}");
+        assert_eq!((end.code, end.out.as_str()), (64, ""), "{words:?}");
+    }
+    assert!(!store.path("store").exists(), "nothing was opened for it");
 }
 
 #[test]
@@ -155,6 +221,7 @@ fn stores_that_are_none() {
         ("/var/locks", 64, "file:"),
         ("file:", 64, "no path"),
         ("redis", 64, "scheme"),
+        ("machine:x", 64, "nothing stands behind machine:"),
     ] {
         for words in [&["keys"][..], &["run", "k", "--", "true"], &["next", "k"]] {
             is_refused(&store.end(&[&["--on", url], words].concat()), code, with);
@@ -162,6 +229,33 @@ fn stores_that_are_none() {
     }
     let secret = store.end(&["--on", "gopher://me:secret@host/", "keys"]);
     assert!(!secret.err.contains("secret"), "{}", secret.err);
+}
+
+#[test]
+fn a_directory_that_is_something_else() {
+    let store = Store::new();
+    fs::create_dir(store.path("store")).unwrap();
+    fs::write(store.path("store").join("letter"), "not a lock").unwrap();
+    for words in [
+        &["run", "k", "--", "true"][..],
+        &["keys"],
+        &["line", "k"],
+        &["watch"],
+        &["break", "k"],
+        &["next", "k"],
+    ] {
+        is_refused(&store.end(words), 77, "is no store, and not empty (letter is in it)");
+    }
+}
+
+#[test]
+fn a_home_that_cannot_be_written_to() {
+    for words in [&["run", "k", "--", "true"][..], &["next", "k"]] {
+        let store = Store::new();
+        let mut command = store.tenure(words);
+        command.env_remove("TENURE_ON").env("XDG_STATE_HOME", "/proc/nowhere");
+        is_refused(&end(&mut command), 77, "; name another store with --on, or in TENURE_ON");
+    }
 }
 
 #[test]

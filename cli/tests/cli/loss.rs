@@ -148,7 +148,7 @@ fn a_killed_tenure_leaves_nobody_at_work_and_the_lease_runs_out() {
 }
 
 #[test]
-fn a_paused_tenure_has_its_command_ended_by_the_watchdog() {
+fn a_paused_tenure_has_its_command_ended_by_the_keeper() {
     let Some((_server, store)) = redis(Setup::new()) else { return };
     let (run, pids) = beating(&store);
     let next = next(&store);
@@ -161,7 +161,7 @@ fn a_paused_tenure_has_its_command_ended_by_the_watchdog() {
     let end = run.end();
     assert_eq!(end.code, 79, "{end:?}");
     let sentence = "tenure: the lock is lost: its life ended before it was renewed; \
-        its watchdog has killed the command\n";
+        its keeper has killed the command\n";
     assert_eq!(end.err, sentence);
 }
 

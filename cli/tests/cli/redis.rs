@@ -253,7 +253,11 @@ fn what_waiting_does_not_mend_is_told_at_once() {
         Store::at(url).end(&[&["run", "--wait", "1h"], words, &["--", "true"]].concat())
     };
     is_refused(&run(store.url().replace(PASSWORD, "wrong"), &["k"]), 77, "user and password");
-    is_refused(&run(store.url() + "?tiemout=1s", &["k"]), 64, "has an option that Redis does not");
+    is_refused(
+        &run(store.url() + "?tiemout=1s", &["k"]),
+        64,
+        "`tiemout` is no option of redis: (did you mean `timeout`?)",
+    );
     is_refused(&run(store.url(), &["k", "--ttl", "1ms"]), 64, "too short");
     assert!(began.elapsed() < Duration::from_secs(600));
 }
