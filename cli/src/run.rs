@@ -25,7 +25,8 @@ use crate::supervise::{End, OnLost, Work, supervise};
 ///
 /// Between tenure and the command stands its keeper, which `ps` shows as lock-keeper. If tenure dies, even by
 /// `kill -9`, the keeper kills all that the command has started, in other process groups and sessions too, and only
-/// then is the lock free. Who may not be killed, being another user's, keeps the lock, and is named.
+/// then is the lock free. A process that may not be killed, being another user's, keeps the lock, and is named. If
+/// tenure and the keeper are killed in one go, a file lock stays until the command has ended.
 ///
 /// Where the store keeps leases, as Redis does, all of it is gone before the lease ends: TERM comes --kill-after
 /// before that, or a sixth of the --ttl if that is less. If tenure itself is killed or stopped, the keeper kills in
