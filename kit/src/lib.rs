@@ -5,6 +5,7 @@
 //! an engine is little more than its verbs.
 
 mod attempts;
+mod call;
 mod calls;
 pub mod duration;
 pub mod findings;
@@ -17,6 +18,7 @@ pub mod secret;
 mod server;
 pub mod url;
 
-pub use calls::{Call, Room};
+pub use call::Call;
+pub use calls::Room;
 pub use link::{Client, Connection, Link};
 pub use server::{Ended, Lost, Opening, Server, Side};

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use crate::attempts::{Attempt, Attempts, NotNow};
 use crate::calls::Calls;
-use crate::server::{Opening, Server, Side};
+use crate::server::{Opening, Owner, Server, Side};
 
 /// How long anybody waits for a server whose last attempt failed.
 const BRIEF: Duration = Duration::from_millis(100);
@@ -228,7 +228,8 @@ impl<S: Server> Link<S> {
             tokio::time::sleep(turn).await;
         }
         let of_client = self.client.generation.load(Ordering::Acquire);
-        let opening = Opening::new(self.this.clone(), self.side);
+        let this: Weak<dyn Owner> = self.this.clone();
+        let opening = Opening::new(this, self.side);
         let open = match self.server().open(&opening).await {
             Ok(open) => open,
             Err(error) => {
@@ -248,12 +249,18 @@ impl<S: Server> Link<S> {
         Ok(connection)
     }
 
-    pub(crate) fn next_generation(&self) -> u64 {
+    fn slot(&self) -> MutexGuard<'_, Option<Arc<Connection<S::Open>>>> {
+        lock(&self.connection)
+    }
+}
+
+impl<S: Server> Owner for Link<S> {
+    fn next_generation(&self) -> u64 {
         self.opened.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    fn slot(&self) -> MutexGuard<'_, Option<Arc<Connection<S::Open>>>> {
-        lock(&self.connection)
+    fn lose(&self, generation: u64) {
+        self.give_up(generation);
     }
 }
 

@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use tenure_core::{Error, Result};
 
-use crate::link::Link;
-
 /// A server, as far as a link must know it. Where it is may change; a link follows.
 pub trait Server: Send + Sync + Sized + 'static {
     /// What is open while a connection works: the driver's own connection, and what belongs to it.
@@ -15,7 +13,7 @@ pub trait Server: Send + Sync + Sized + 'static {
 
     /// Opens a connection, in a bounded time. An error that [is unknown](Error::is_unknown) may pass; others are for
     /// the operator to mend.
-    fn open(&self, opening: &Opening<Self>) -> impl Future<Output = Result<Self::Open>> + Send;
+    fn open(&self, opening: &Opening) -> impl Future<Output = Result<Self::Open>> + Send;
 
     /// Asks the server something that costs it nothing. It answers after all calls that were sent before.
     fn ping(&self, open: &Self::Open) -> impl Future<Output = Result<(), Ended>> + Send;
@@ -40,22 +38,30 @@ pub enum Side {
     Caller,
 }
 
+/// What numbers its connections, and gives those up that are lost.
+pub(crate) trait Owner: Send + Sync {
+    fn next_generation(&self) -> u64;
+
+    fn lose(&self, generation: u64);
+}
+
 /// A connection that is about to be opened.
-pub struct Opening<S: Server> {
-    link: Weak<Link<S>>,
+pub struct Opening {
+    owner: Weak<dyn Owner>,
     side: Side,
     generation: AtomicU64,
 }
 
 /// Tells a link that a connection of it was lost.
-pub struct Lost<S: Server> {
-    link: Weak<Link<S>>,
+#[derive(Clone)]
+pub struct Lost {
+    owner: Weak<dyn Owner>,
     generation: u64,
 }
 
-impl<S: Server> Opening<S> {
-    pub(crate) fn new(link: Weak<Link<S>>, side: Side) -> Self {
-        Self { link, side, generation: AtomicU64::new(0) }
+impl Opening {
+    pub(crate) fn new(owner: Weak<dyn Owner>, side: Side) -> Self {
+        Self { owner, side, generation: AtomicU64::new(0) }
     }
 
     /// Whose link it is for.
@@ -65,10 +71,10 @@ impl<S: Server> Opening<S> {
 
     /// What is to be told when the connection that is tried now was lost. What is told of earlier tries of this
     /// opening does not matter any more.
-    pub fn lost(&self) -> Lost<S> {
-        let generation = self.link.upgrade().map_or(0, |link| link.next_generation());
+    pub fn lost(&self) -> Lost {
+        let generation = self.owner.upgrade().map_or(0, |owner| owner.next_generation());
         self.generation.store(generation, Ordering::Release);
-        Lost { link: self.link.clone(), generation }
+        Lost { owner: self.owner.clone(), generation }
     }
 
     /// The generation of the connection that was tried last.
@@ -80,11 +86,11 @@ impl<S: Server> Opening<S> {
     }
 }
 
-impl<S: Server> Lost<S> {
+impl Lost {
     /// The connection is lost. It does no harm to tell it twice, or before the connection is in use.
     pub fn tell(&self) {
-        if let Some(link) = self.link.upgrade() {
-            link.give_up(self.generation);
+        if let Some(owner) = self.owner.upgrade() {
+            owner.lose(self.generation);
         }
     }
 }

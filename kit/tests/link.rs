@@ -24,7 +24,7 @@ struct Stand {
     is_silent: AtomicBool,
     pings: AtomicUsize,
     pinged: Notify,
-    lost: Mutex<Vec<Lost<Stand>>>,
+    lost: Mutex<Vec<Lost>>,
     patience: Duration,
 }
 
@@ -34,7 +34,7 @@ struct Open(u64);
 impl Server for Stand {
     type Open = Open;
 
-    async fn open(&self, opening: &Opening<Self>) -> Result<Open> {
+    async fn open(&self, opening: &Opening) -> Result<Open> {
         assert!(!self.panics.load(Ordering::Relaxed), "this runtime has no drivers");
         self.doors.acquire().await.unwrap().forget();
         if self.is_down.load(Ordering::Relaxed) {

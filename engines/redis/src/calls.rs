@@ -1,45 +1,15 @@
 //! Calls of scripts over a link. A server that lacks the scripts is told them.
 
-use std::io;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use redis::{Cmd, RedisError, RedisResult, Value};
+use redis::{Cmd, RedisResult, Value};
 use tenure_kit::{Call, Ended, Room, Side};
-use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use crate::bundle::{self, Bundle, Next, Wish};
 use crate::link::{Connection, Link, Master};
 use crate::trouble;
-
-/// How often the server was told the scripts over one connection.
-#[derive(Default)]
-pub(crate) struct Told {
-    times: AtomicU64,
-    one: Mutex<()>,
-}
-
-impl Told {
-    pub(crate) fn times(&self) -> u64 {
-        self.times.load(Ordering::Acquire)
-    }
-
-    /// Tells the scripts, unless somebody has since it was so often.
-    pub(crate) async fn once_more(
-        &self,
-        before: u64,
-        tell: impl Future<Output = RedisResult<()>>,
-    ) -> RedisResult<()> {
-        let _one = self.one.lock().await;
-        if self.times() == before {
-            tell.await?;
-            self.times.fetch_add(1, Ordering::AcqRel);
-        }
-        Ok(())
-    }
-}
 
 /// Sends a call, once there is room for it.
 pub(crate) async fn send(
@@ -134,26 +104,16 @@ pub(crate) async fn send_bundled(
             }
         })),
     }
-    answered.await.unwrap_or_else(|_| Err(over()))
+    answered.await.unwrap_or_else(|_| Err(trouble::over()))
 }
 
 async fn carry(link: Arc<Link>, connection: Arc<Connection>, room: Room, bundle: Bundle) {
     let call = bundle.call(&link.server().scripts.bundle);
     let sent = send_awake_in(&link, &connection, room, &call);
     let answer = timeout(link.server().settings.timeout, sent).await;
-    bundle.answer(answer.unwrap_or_else(|_| Err(late())));
+    bundle.answer(answer.unwrap_or_else(|_| Err(trouble::silence())));
 }
 
 async fn room(link: &Link, connection: &Connection) -> RedisResult<Room> {
-    link.room(connection).await.map_err(|Ended| over())
-}
-
-/// Nobody answered in the time that a verb has.
-pub(crate) fn late() -> RedisError {
-    io::Error::from(io::ErrorKind::TimedOut).into()
-}
-
-/// The connection has ended.
-pub(crate) fn over() -> RedisError {
-    io::Error::new(io::ErrorKind::ConnectionAborted, "it ended while much was under way").into()
+    link.room(connection).await.map_err(|Ended| trouble::over())
 }

@@ -23,10 +23,10 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::calls::{self, Told};
 use crate::facts::Facts;
 use crate::script::{Post, Script, Scripts};
 use crate::settings::Settings;
+use crate::told::Told;
 use crate::trouble;
 use channels::Channels;
 use once::Once;
@@ -178,7 +178,7 @@ impl Cluster {
         key: &[u8],
         answer: impl Future<Output = RedisResult<T>> + Send + 'static,
     ) -> RedisResult<T> {
-        let entry = self.rooms.enter(slot::part(key)).await.map_err(|_| calls::late())?;
+        let entry = self.rooms.enter(slot::part(key)).await.map_err(|_| trouble::silence())?;
         let (tell, told) = oneshot::channel();
         let (patience, silence) = (self.settings.timeout, trouble::late(&self.settings.name));
         self.home.spawn(async move {
@@ -188,9 +188,9 @@ impl Cluster {
             } else {
                 entry.late(&silence);
             }
-            let _nobody_waits = tell.send(answer.unwrap_or_else(|_| Err(calls::late())));
+            let _nobody_waits = tell.send(answer.unwrap_or_else(|_| Err(trouble::silence())));
         });
-        told.await.unwrap_or_else(|_| Err(calls::over()))
+        told.await.unwrap_or_else(|_| Err(trouble::over()))
     }
 
     /// Tells all masters the scripts. One that is silent is not waited for, nor one that cannot be reached: the

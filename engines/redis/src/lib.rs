@@ -35,9 +35,9 @@
 //! | file | what it has |
 //! |---|---|
 //! | `route` | what a deployment does for a verb; `one` and `cluster` do it, `redlock` puts several servers together |
-//! | `calls`, `acks` | how a script is called, and how replicas acknowledge what it wrote |
+//! | `calls`, `told`, `acks` | how a script is called, and how replicas acknowledge what it wrote |
 //! | `script`, `body`, `reply`, `letter` | the scripts and what travels to and from them |
-//! | `sentinel` | how the master is found and followed |
+//! | `door`, `sentinel`, `patrol` | how the master is found and followed |
 //! | `lanes`, `bundle` | what makes it quicker: links of the callers' runtimes, verbs that travel together |
 
 mod acks;
@@ -48,12 +48,14 @@ mod calls;
 mod cluster;
 mod connect;
 mod description;
+mod door;
 mod engine;
 mod facts;
 mod lanes;
 mod letter;
 mod link;
 mod one;
+mod patrol;
 mod redlock;
 mod reply;
 mod route;
@@ -62,6 +64,7 @@ mod secret;
 mod sentinel;
 mod settings;
 mod store;
+mod told;
 mod trouble;
 mod url;
 

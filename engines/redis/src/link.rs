@@ -9,20 +9,18 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, PushInfo, PushKind, RedisResult, Value, cmd};
 use tenure_core::{Error, Result};
 use tenure_kit::mailbox::Mailbox;
-use tenure_kit::url::Address;
 use tenure_kit::{Client, Ended, Lost, Opening, Server, Side};
 use tokio::time::timeout;
 
 use crate::acks::Acks;
 use crate::awake::Awake;
 use crate::bundle::Bundles;
-use crate::calls::{self, Told};
-use crate::connect::{self, Door};
+use crate::door::Door;
 use crate::facts::Facts;
 use crate::letter;
 use crate::script::{Post, Script, Scripts};
-use crate::sentinel;
 use crate::settings::{At, Settings};
+use crate::told::Told;
 use crate::trouble;
 
 /// A link to the master.
@@ -34,7 +32,7 @@ pub(crate) type Connection = tenure_kit::Connection<Open>;
 pub(crate) struct Master {
     pub(crate) settings: Settings,
     pub(crate) scripts: Scripts,
-    door: Door,
+    pub(crate) door: Door,
     mail: Arc<Mailbox>,
     /// The name of this client's inbox.
     inbox: String,
@@ -52,7 +50,7 @@ pub(crate) struct Open {
     pub(crate) awake: Awake,
     pub(crate) told: Told,
     /// Which server it leads to.
-    address: Box<str>,
+    pub(crate) address: Box<str>,
 }
 
 impl Master {
@@ -73,7 +71,7 @@ impl Master {
         }))
     }
 
-    async fn try_to_open(&self, opening: &Opening<Self>) -> Result<Open> {
+    async fn try_to_open(&self, opening: &Opening) -> Result<Open> {
         let Self { settings, door, .. } = self;
         let is_home = opening.side() == Side::Home;
         let pushes = is_home.then(|| pushes(self.mail.clone(), opening.lost()));
@@ -103,7 +101,7 @@ impl Master {
         if is_home {
             let channel = settings.channels() + &self.inbox;
             let heard = timeout(settings.timeout, open.redis.subscribe(channel)).await;
-            trouble::answered(settings, heard.unwrap_or_else(|_| Err(calls::late())))?;
+            trouble::answered(settings, heard.unwrap_or_else(|_| Err(trouble::silence())))?;
             self.mail.interrupted();
         }
         Ok(open)
@@ -114,7 +112,7 @@ impl Server for Master {
     type Open = Open;
 
     /// If the server that a sentinel named is no master, another sentinel is asked.
-    async fn open(&self, opening: &Opening<Self>) -> Result<Open> {
+    async fn open(&self, opening: &Opening) -> Result<Open> {
         match self.try_to_open(opening).await {
             Err(error) if error.is_unknown() && self.door.doubt().await => {
                 self.try_to_open(opening).await
@@ -147,29 +145,10 @@ impl Open {
     }
 }
 
-/// The link that hears this client's mail. It follows the sentinels, if there are some.
-pub(crate) fn home(client: &Arc<Client<Master>>) -> Arc<Link> {
-    let link = Link::kept(client.clone());
-    if let Some(sentinels) = client.server().door.sentinels() {
-        link.home().spawn(sentinel::patrol(Arc::downgrade(&link), sentinels.clone()));
-    }
-    link
-}
-
-/// Where the master is now: connections to another server are given up.
-pub(crate) fn follow(link: &Link, master: &Address) {
-    let Some(connection) = link.current() else { return };
-    let master = connect::address(master, &link.server().settings).to_string();
-    if *connection.address != *master {
-        tracing::info!(%master, "another server is the master now");
-        link.was_replaced(connection.generation());
-    }
-}
-
 /// What happens to that which the server says without having been asked.
 fn pushes(
     mail: Arc<Mailbox>,
-    lost: Lost<Master>,
+    lost: Lost,
 ) -> impl Fn(PushInfo) -> Result<(), ()> + Send + Sync + 'static {
     move |push| {
         match (push.kind, &push.data[..]) {

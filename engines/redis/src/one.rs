@@ -13,7 +13,8 @@ use crate::bundle::Wish;
 use crate::calls;
 use crate::facts::Facts;
 use crate::lanes::Lanes;
-use crate::link::{self, Connection, Link, Master};
+use crate::link::{Connection, Link, Master};
+use crate::patrol;
 use crate::route::{Deployment, Route, in_time};
 use crate::script::Scripts;
 use crate::settings::{At, Settings, Young};
@@ -43,7 +44,7 @@ impl OneServer {
         inbox: String,
     ) -> Result<(Self, Option<Error>)> {
         let client = Master::client(at, settings, mail, inbox)?;
-        let home = link::home(&client);
+        let home = patrol::home(&client);
         let (facts, trouble) = match home.connection().await {
             Ok(connection) => (connection.facts.clone(), None),
             Err(error) if error.is_unknown() => (Facts::default(), Some(error)),

@@ -6,10 +6,10 @@ use tenure_core::{Result, Ticket, TicketId};
 use tokio::time::{Instant, timeout_at};
 
 use crate::bundle::Wish;
-use crate::calls;
 use crate::facts::Facts;
 use crate::script::Scripts;
 use crate::settings::Settings;
+use crate::trouble;
 
 /// Servers that keep lines: one, or a cluster.
 pub trait Deployment: Send + Sync + 'static {
@@ -82,5 +82,5 @@ pub(crate) fn in_time<T>(
     until: Instant,
     answer: impl Future<Output = RedisResult<T>>,
 ) -> impl Future<Output = RedisResult<T>> {
-    timeout_at(until, answer).map(|answer| answer.unwrap_or_else(|_| Err(calls::late())))
+    timeout_at(until, answer).map(|answer| answer.unwrap_or_else(|_| Err(trouble::silence())))
 }

@@ -1,8 +1,8 @@
 //! Sentinels: one of them is listened to over a connection that is kept, and says who the master is.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -19,18 +19,13 @@ use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinSet;
 
 use crate::connect;
-use crate::link::{self, Link};
 use crate::settings::Settings;
 
 /// What a sentinel publishes when it names another master: once it has seen to all that follows from
 /// that, and, if it sees to it by itself, as soon as it does so.
 const CHANNELS: [&str; 2] = ["+switch-master", "+failover-state-reconf-slaves"];
-/// How often the sentinel is asked all the same, about.
-const ASK_PAUSE: Duration = Duration::from_secs(10);
 /// How long a sentinel is waited for before the next one is asked as well.
 const HEAD_START: Duration = Duration::from_millis(250);
-/// After a connection had to be made, the next one is not made before this.
-const PAUSE_FIRST: Duration = Duration::from_millis(250);
 
 /// The sentinels of one client.
 pub(crate) struct Sentinels {
@@ -41,9 +36,9 @@ pub(crate) struct Sentinels {
     first: AtomicUsize,
     ear: Mutex<Option<MultiplexedConnection>>,
     /// How many connections were made.
-    made: AtomicU64,
-    /// Rung when there may be another master, and when a connection has ended.
-    news: Arc<Notify>,
+    pub(crate) made: AtomicU64,
+    /// Notified when there may be another master, and when a connection has ended.
+    pub(crate) news: Arc<Notify>,
     home: Handle,
 }
 
@@ -167,38 +162,4 @@ enum Candidate {
     Kept(MultiplexedConnection),
     /// Over a new one, to the sentinel with this number.
     New(usize),
-}
-
-/// Follows the sentinels for as long as the link is wanted: a master that was replaced may go on answering
-/// those who stay with it.
-pub(crate) async fn patrol(link: Weak<Link>, sentinels: Arc<Sentinels>) {
-    let mut pause = PAUSE_FIRST;
-    loop {
-        let _news = tokio::time::timeout(about(ASK_PAUSE), sentinels.news.notified()).await;
-        let Some(link) = link.upgrade() else { return };
-        let made = sentinels.made.load(Ordering::Relaxed);
-        match sentinels.master().await {
-            Ok(master) => link::follow(&link, &master),
-            Err(error) => {
-                tracing::debug!(code = error.code(), "no sentinel says who the master is");
-                sentinels.news.notify_one();
-            }
-        }
-        drop(link);
-        // A sentinel that refuses or ends its connections is not given one after the other.
-        if sentinels.made.load(Ordering::Relaxed) == made {
-            pause = PAUSE_FIRST;
-        } else {
-            tokio::time::sleep(about(pause)).await;
-            pause = (pause * 2).min(ASK_PAUSE);
-        }
-    }
-}
-
-/// This long, give or take a fifth: clients that were started together shall not ask together.
-fn about(time: Duration) -> Duration {
-    let random = getrandom::u64().unwrap_or(u64::MAX / 2);
-    #[allow(clippy::cast_precision_loss, reason = "it need not be exact")]
-    let part = random as f64 / u64::MAX as f64;
-    time.mul_f64(0.8 + 0.4 * part)
 }

@@ -1,5 +1,7 @@
 //! What went wrong, in the words of this project: what to do now, and no passwords.
 
+use std::io;
+
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 use tenure_core::{Error, Result};
 
@@ -201,6 +203,16 @@ pub(crate) fn is_full(trouble: &RedisError) -> bool {
 /// Carries an answer over to this project's words.
 pub(crate) fn answered<T>(settings: &Settings, answer: redis::RedisResult<T>) -> Result<T> {
     answer.map_err(|trouble| error(settings, &trouble))
+}
+
+/// Nobody answered in the time that a verb has.
+pub(crate) fn silence() -> RedisError {
+    io::Error::from(io::ErrorKind::TimedOut).into()
+}
+
+/// The connection has ended.
+pub(crate) fn over() -> RedisError {
+    io::Error::new(io::ErrorKind::ConnectionAborted, "it ended while much was under way").into()
 }
 
 #[cfg(test)]

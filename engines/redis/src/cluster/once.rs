@@ -12,8 +12,8 @@ use tenure_kit::url::Address;
 use tokio::sync::OnceCell;
 
 use super::nodes;
-use crate::calls;
 use crate::settings::Settings;
+use crate::trouble;
 
 /// The connection; made for the first call.
 pub(super) struct Once {
@@ -53,7 +53,7 @@ impl Once {
             let connection = once.connection.get_or_try_init(|| once.connect()).await;
             connection.cloned()
         });
-        made.await.unwrap_or_else(|_| Err(calls::over()))
+        made.await.unwrap_or_else(|_| Err(trouble::over()))
     }
 
     async fn connect(&self) -> RedisResult<ClusterConnection> {

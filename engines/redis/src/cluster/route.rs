@@ -9,12 +9,13 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
 use super::{Cluster, nodes};
+use crate::acks;
 use crate::bundle::Wish;
 use crate::facts::Facts;
 use crate::route::{Deployment, Route, in_time};
 use crate::script::Scripts;
 use crate::settings::Settings;
-use crate::{acks, calls};
+use crate::trouble;
 
 /// The way of one verb to whichever server has its line.
 pub struct ClusterRoute<'a> {
@@ -58,12 +59,12 @@ impl Deployment for Cluster {
 
     async fn masters(&self) -> RedisResult<Vec<Address>> {
         let masters = timeout(self.settings.timeout, nodes::masters(&self.connection)).await;
-        masters.unwrap_or_else(|_| Err(calls::late()))
+        masters.unwrap_or_else(|_| Err(trouble::silence()))
     }
 
     async fn ask(&self, master: &Address, command: &Cmd) -> Result<RedisResult<Value>> {
         let asked = timeout(self.settings.timeout, nodes::ask(&self.connection, master, command));
-        Ok(asked.await.unwrap_or_else(|_| Err(calls::late())))
+        Ok(asked.await.unwrap_or_else(|_| Err(trouble::silence())))
     }
 
     async fn hear_of(&self, name: &str, id: TicketId) -> RedisResult<bool> {

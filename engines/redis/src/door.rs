@@ -1,0 +1,96 @@
+//! The door to one server: where it is, or where sentinels say that it is.
+
+use std::sync::Arc;
+
+use redis::aio::{AsyncPushSender, MultiplexedConnection};
+use redis::{AsyncConnectionConfig, Client, ConnectionAddr};
+use tenure_core::{Error, Result};
+
+use crate::connect::{address, client};
+use crate::sentinel::Sentinels;
+use crate::settings::{At, Settings};
+use crate::trouble;
+
+/// How to reach one server, which may be another one tomorrow.
+pub(crate) struct Door {
+    settings: Settings,
+    leads: Leads,
+}
+
+enum Leads {
+    Straight(Box<Client>),
+    Sentinel(Arc<Sentinels>),
+}
+
+impl Door {
+    pub(crate) fn new(at: &At, settings: &Settings) -> Result<Self> {
+        let leads = match at {
+            At::Server(server) => {
+                Leads::Straight(Box::new(client(settings, address(server, settings))?))
+            }
+            At::Socket(path) => {
+                Leads::Straight(Box::new(client(settings, ConnectionAddr::Unix(path.clone()))?))
+            }
+            At::Sentinels { sentinels, service } => {
+                Leads::Sentinel(Sentinels::new(settings, sentinels, service)?)
+            }
+        };
+        Ok(Self { settings: settings.clone(), leads })
+    }
+
+    /// A new connection, and the address that it leads to.
+    pub(crate) async fn open(
+        &self,
+        pushes: Option<impl AsyncPushSender>,
+    ) -> Result<(MultiplexedConnection, String)> {
+        let mut config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.settings.connect_timeout))
+            // Every verb has a time of its own, in which it may also wait for other things.
+            .set_response_timeout(None);
+        if let Some(pushes) = pushes {
+            config = config.set_push_sender(pushes);
+        }
+        // A sentinel, or a server that accepts and says nothing, must not hold this up for longer.
+        let limit = self.settings.connect_timeout + self.settings.timeout;
+        let went = tokio::time::timeout(limit, async {
+            let client = self.client().await?;
+            let address = client.get_connection_info().addr().to_string();
+            let connected = client.get_multiplexed_async_connection_with_config(&config).await;
+            let connected = connected.map_err(|it| trouble::no_way_in(&self.settings, &it))?;
+            Ok((connected, address))
+        });
+        went.await.unwrap_or_else(|_| {
+            Err(Error::unavailable(format!(
+                "the server {} took longer than {limit:?} to take a connection",
+                self.settings.name
+            )))
+        })
+    }
+
+    /// Where it led, there is no master. Whether there is another sentinel, who may know better.
+    pub(crate) async fn doubt(&self) -> bool {
+        match &self.leads {
+            Leads::Straight(_) => false,
+            Leads::Sentinel(sentinels) => sentinels.doubt().await,
+        }
+    }
+
+    /// The sentinels that say where the server is, if the URL does not.
+    pub(crate) fn sentinels(&self) -> Option<&Arc<Sentinels>> {
+        match &self.leads {
+            Leads::Straight(_) => None,
+            Leads::Sentinel(sentinels) => Some(sentinels),
+        }
+    }
+
+    async fn client(&self) -> Result<Client> {
+        match &self.leads {
+            Leads::Straight(client) => Ok(Client::clone(client)),
+            Leads::Sentinel(sentinels) => {
+                let master = sentinels.master().await;
+                let master = master.map_err(|it| trouble::of_sentinels(&self.settings, &it))?;
+                client(&self.settings, address(&master, &self.settings))
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The patrol: it follows the sentinels, because a master that was replaced may go on answering those who stay with it.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tenure_kit::Client;
+use tenure_kit::url::Address;
+
+use crate::connect;
+use crate::link::{Link, Master};
+use crate::sentinel::Sentinels;
+
+/// How often the sentinel is asked all the same, about.
+const ASK_PAUSE: Duration = Duration::from_secs(10);
+/// After a connection had to be made, the next one is not made before this.
+const PAUSE_FIRST: Duration = Duration::from_millis(250);
+
+/// The link that hears this client's mail. It follows the sentinels, if there are some.
+pub(crate) fn home(client: &Arc<Client<Master>>) -> Arc<Link> {
+    let link = Link::kept(client.clone());
+    if let Some(sentinels) = client.server().door.sentinels() {
+        link.home().spawn(patrol(Arc::downgrade(&link), sentinels.clone()));
+    }
+    link
+}
+
+/// Where the master is now: connections to another server are given up.
+fn follow(link: &Link, master: &Address) {
+    let Some(connection) = link.current() else { return };
+    let master = connect::address(master, &link.server().settings).to_string();
+    if *connection.address != *master {
+        tracing::info!(%master, "another server is the master now");
+        link.was_replaced(connection.generation());
+    }
+}
+
+/// Follows the sentinels for as long as the link is wanted: a master that was replaced may go on answering
+/// those who stay with it.
+async fn patrol(link: Weak<Link>, sentinels: Arc<Sentinels>) {
+    let mut pause = PAUSE_FIRST;
+    loop {
+        let _news = tokio::time::timeout(about(ASK_PAUSE), sentinels.news.notified()).await;
+        let Some(link) = link.upgrade() else { return };
+        let made = sentinels.made.load(Ordering::Relaxed);
+        match sentinels.master().await {
+            Ok(master) => follow(&link, &master),
+            Err(error) => {
+                tracing::debug!(code = error.code(), "no sentinel says who the master is");
+                sentinels.news.notify_one();
+            }
+        }
+        drop(link);
+        // A sentinel that refuses or ends its connections is not given one after the other.
+        if sentinels.made.load(Ordering::Relaxed) == made {
+            pause = PAUSE_FIRST;
+        } else {
+            tokio::time::sleep(about(pause)).await;
+            pause = (pause * 2).min(ASK_PAUSE);
+        }
+    }
+}
+
+/// This long, give or take a fifth: clients that were started together shall not ask together.
+fn about(time: Duration) -> Duration {
+    let random = getrandom::u64().unwrap_or(u64::MAX / 2);
+    #[allow(clippy::cast_precision_loss, reason = "it need not be exact")]
+    let part = random as f64 / u64::MAX as f64;
+    time.mul_f64(0.8 + 0.4 * part)
+}

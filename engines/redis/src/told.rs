@@ -1,0 +1,33 @@
+//! What a server was told: the scripts, which it may forget.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use redis::RedisResult;
+use tokio::sync::Mutex;
+
+/// How often the server was told the scripts over one connection.
+#[derive(Default)]
+pub(crate) struct Told {
+    times: AtomicU64,
+    one: Mutex<()>,
+}
+
+impl Told {
+    pub(crate) fn times(&self) -> u64 {
+        self.times.load(Ordering::Acquire)
+    }
+
+    /// Tells the scripts, unless somebody has since it was so often.
+    pub(crate) async fn once_more(
+        &self,
+        before: u64,
+        tell: impl Future<Output = RedisResult<()>>,
+    ) -> RedisResult<()> {
+        let _one = self.one.lock().await;
+        if self.times() == before {
+            tell.await?;
+            self.times.fetch_add(1, Ordering::AcqRel);
+        }
+        Ok(())
+    }
+}
