@@ -9,6 +9,7 @@ mod call;
 mod calls;
 pub mod duration;
 pub mod findings;
+mod home;
 mod link;
 pub mod mailbox;
 pub mod options;
@@ -20,5 +21,6 @@ pub mod url;
 
 pub use call::Call;
 pub use calls::Room;
+pub use home::Home;
 pub use link::{Client, Connection, Link};
 pub use server::{Ended, Lost, Opening, Server, Side};

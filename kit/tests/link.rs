@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tenure_core::{Error, Result};
-use tenure_kit::{Client, Connection, Ended, Link, Lost, Opening, Room, Server, Side};
+use tenure_kit::{Client, Connection, Ended, Home, Link, Lost, Opening, Room, Server, Side};
+use tokio::runtime::Runtime;
 use tokio::sync::{Notify, Semaphore};
 
 /// How long anything may take that must happen.
@@ -261,4 +262,46 @@ async fn a_connection_whose_server_is_silent_is_given_up() {
     assert!(link.room(&open).await.is_err());
     let error = link.connection().await.err().unwrap();
     assert_eq!(error.to_string(), "it did not answer in time");
+}
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+}
+
+#[test]
+fn a_runtime_of_the_callers_gets_a_link_for_the_next_time() {
+    let (home, caller) = (runtime(), runtime());
+    let client = Stand::client();
+    let links = home.block_on(async {
+        let links = Home::new(Link::kept(client.clone()));
+        soon(links.link().connection()).await.unwrap();
+        assert!(links.has_link_here());
+        links
+    });
+    assert!(!links.has_link_here(), "this thread has no runtime");
+    assert_eq!(links.link().side(), Side::Home);
+    caller.block_on(async {
+        assert!(!links.has_link_here(), "it is opened for the next time");
+        until(|| links.has_link_here()).await;
+        assert_eq!(links.link().side(), Side::Caller);
+    });
+    assert_eq!(client.server().opened(), 2);
+}
+
+#[test]
+fn while_the_home_link_is_lost_no_runtime_gets_one() {
+    let (home, caller) = (runtime(), runtime());
+    let client = Stand::client();
+    client.server().doors.forget_permits(1000);
+    let links = home.block_on(async { Home::new(Link::kept(client.clone())) });
+    caller.block_on(async {
+        for _ in 0..3 {
+            assert!(!links.has_link_here());
+        }
+        client.server().doors.add_permits(1);
+        until(|| links.link().current().is_some()).await;
+        assert!(!links.has_link_here());
+        client.server().doors.add_permits(1);
+        until(|| links.has_link_here()).await;
+    });
 }

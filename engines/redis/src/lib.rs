@@ -38,7 +38,7 @@
 //! | `calls`, `told`, `acks` | how a script is called, and how replicas acknowledge what it wrote |
 //! | `script`, `body`, `reply`, `letter` | the scripts and what travels to and from them |
 //! | `door`, `sentinel`, `patrol` | how the master is found and followed |
-//! | `lanes`, `bundle` | what makes it quicker: links of the callers' runtimes, verbs that travel together |
+//! | `bundle` | what makes it quicker: verbs that travel together |
 
 mod acks;
 mod awake;
@@ -51,7 +51,6 @@ mod description;
 mod door;
 mod engine;
 mod facts;
-mod lanes;
 mod letter;
 mod link;
 mod one;

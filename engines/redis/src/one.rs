@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use redis::{Cmd, RedisResult, Value};
 use tenure_core::{Error, Result, Ticket, TicketId};
-use tenure_kit::Client;
 use tenure_kit::mailbox::Mailbox;
+use tenure_kit::{Client, Home};
 use tokio::time::{Instant, timeout_at};
 
 use crate::acks;
 use crate::bundle::Wish;
 use crate::calls;
 use crate::facts::Facts;
-use crate::lanes::Lanes;
 use crate::link::{Connection, Link, Master};
 use crate::patrol;
 use crate::route::{Deployment, Route, in_time};
@@ -22,7 +21,7 @@ use crate::trouble;
 
 /// One server that keeps all lines.
 pub struct OneServer {
-    lanes: Lanes,
+    home: Home<Master>,
     client: Arc<Client<Master>>,
     facts: Facts,
 }
@@ -44,13 +43,13 @@ impl OneServer {
         inbox: String,
     ) -> Result<(Self, Option<Error>)> {
         let client = Master::client(at, settings, mail, inbox)?;
-        let home = patrol::home(&client);
-        let (facts, trouble) = match home.connection().await {
+        let link = patrol::home(&client);
+        let (facts, trouble) = match link.connection().await {
             Ok(connection) => (connection.facts.clone(), None),
             Err(error) if error.is_unknown() => (Facts::default(), Some(error)),
             Err(error) => return Err(error),
         };
-        Ok((Self { lanes: Lanes::new(client.clone(), home), client, facts }, trouble))
+        Ok((Self { home: Home::new(link), client, facts }, trouble))
     }
 }
 
@@ -74,7 +73,7 @@ impl Deployment for OneServer {
     async fn here(&self) -> Result<OneRoute<'_>> {
         let settings = self.settings();
         let until = Instant::now() + settings.timeout;
-        let link = self.lanes.here();
+        let link = self.home.link();
         let connection = match link.current() {
             Some(connection) => connection,
             None => timeout_at(until, link.connection())
@@ -85,7 +84,7 @@ impl Deployment for OneServer {
     }
 
     fn has_link_here(&self) -> bool {
-        self.lanes.has_one_here()
+        self.home.has_link_here()
     }
 
     async fn masters(&self) -> RedisResult<Vec<()>> {
