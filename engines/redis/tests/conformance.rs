@@ -20,12 +20,12 @@ mod one {
 }
 
 /// One server, asked from the runtime of whoever calls.
-mod lane {
+mod caller {
     use super::*;
 
-    const LANE: Deployment = Deployment::of("TENURE_TEST_REDIS_URL").called_from_a_runtime();
+    const CALLER: Deployment = Deployment::of("TENURE_TEST_REDIS_URL").called_from_a_runtime();
 
-    tenure_conformance::suite!(async || arena(&LANE).await, shared: locks);
+    tenure_conformance::suite!(async || arena(&CALLER).await, shared: locks);
 }
 
 /// TLS, and a user who may do only what a lock needs.

@@ -20,7 +20,7 @@ const IDLE_MAX: usize = 256;
 
 /// The channels of one client.
 pub(super) struct Channels {
-    ears: ClusterConnection,
+    connection: ClusterConnection,
     /// The sharded channels; `None` where one channel brings all mail.
     by_name: Option<Mutex<ByName>>,
     mail: Arc<Mailbox>,
@@ -41,13 +41,13 @@ struct Channel {
 impl Channels {
     /// Channels over this connection: one for each line, or one in all. The caller's runtime carries them.
     pub(super) fn new(
-        ears: ClusterConnection,
+        connection: ClusterConnection,
         are_sharded: bool,
         mail: Arc<Mailbox>,
         inbox: String,
     ) -> Self {
         let by_name = are_sharded.then(Mutex::default);
-        Self { ears, by_name, mail, inbox, home: Handle::current() }
+        Self { connection, by_name, mail, inbox, home: Handle::current() }
     }
 
     /// This ticket hears of its line from now on. `true`: it did not before, and may have missed something.
@@ -66,11 +66,11 @@ impl Channels {
             (channel.open.clone(), idle)
         };
         if !idle.is_empty() {
-            let mut ears = self.ears.clone();
+            let mut connection = self.connection.clone();
             self.home.spawn(async move {
                 // Each channel has a slot of its own, and a question is about one slot.
                 for channel in idle {
-                    if let Err(error) = ears.sunsubscribe(&channel).await {
+                    if let Err(error) = connection.sunsubscribe(&channel).await {
                         tracing::debug!(
                             code = error.code(),
                             "a channel stays subscribed where nobody waits"
@@ -82,7 +82,7 @@ impl Channels {
         if open.initialized() {
             return Ok(false);
         }
-        open.get_or_try_init(|| async { self.ears.clone().ssubscribe(&name).await }).await?;
+        open.get_or_try_init(|| async { self.connection.clone().ssubscribe(&name).await }).await?;
         Ok(true)
     }
 
@@ -101,9 +101,9 @@ impl Channels {
 
     /// The slot of this channel has moved: it is followed, and meanwhile the heartbeats find out.
     fn follow(&self, channel: String) {
-        let mut ears = self.ears.clone();
+        let mut connection = self.connection.clone();
         self.home.spawn(async move {
-            if let Err(error) = ears.ssubscribe(&channel).await {
+            if let Err(error) = connection.ssubscribe(&channel).await {
                 tracing::debug!(
                     code = error.code(),
                     "a channel was lost: who waits there looks by heartbeat"

@@ -31,10 +31,10 @@ fn within_patience<T: Send + 'static>(story: impl FnOnce() -> T + Send + 'static
 
 /// Uses the locks until this runtime has a connection of its own, in a task: of a runtime with one
 /// thread, only its tasks know that it is driven.
-async fn open_a_lane(locks: &Locks, server: &Server) {
+async fn open_a_link(locks: &Locks, server: &Server) {
     let before = connections(server);
     for round in 0.. {
-        assert!(round < 10_000, "no lane is opened");
+        assert!(round < 10_000, "no link is opened");
         visit(locks).await;
         if connections(server) > before {
             break;
@@ -58,7 +58,7 @@ fn a_runtime_may_end_while_it_has_a_connection() {
         let first = runtime();
         let locks = first.block_on(tenure_redis::connect(server.url())).unwrap();
         let guard = first.block_on(async {
-            open_a_lane(&locks, &server).await;
+            open_a_link(&locks, &server).await;
             locks.mutex("a").ttl(LONG).lock().await.unwrap()
         });
         let waiting = locks.mutex("a").ttl(LONG);
@@ -154,7 +154,7 @@ fn a_runtime_that_stands_still_does_not_hold_up_its_thread() {
     within_patience(move || {
         let runtime = runtime();
         let locks = runtime.block_on(tenure_redis::connect(server.url())).unwrap();
-        runtime.block_on(open_a_lane(&locks, &server));
+        runtime.block_on(open_a_link(&locks, &server));
         // Nobody drives the runtime from here on, though this thread counts as one of its.
         let _context = runtime.enter();
         let guard = locks.blocking().mutex("a").lock().unwrap();
@@ -171,7 +171,7 @@ fn a_runtime_whose_threads_are_all_busy_keeps_its_locks() {
         let locks = runtime.block_on(tenure_redis::connect(server.url())).unwrap();
         let ttl = Duration::from_secs(3);
         let guard = runtime.block_on(async {
-            open_a_lane(&locks, &server).await;
+            open_a_link(&locks, &server).await;
             locks.mutex("a").ttl(ttl).lock().await.unwrap()
         });
         runtime.block_on(async { std::thread::sleep(ttl * 2) });
@@ -230,7 +230,7 @@ fn a_runtime_that_stands_still_while_it_connects_keeps_nobody_else_from_the_serv
         let locks = block_on(tenure_redis::connect(url)).unwrap();
         for _ in 0..3 {
             let stands_still = runtime();
-            stands_still.block_on(open_a_lane(&locks, &server));
+            stands_still.block_on(open_a_link(&locks, &server));
             server.kill().unwrap();
             let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, server.port())).unwrap();
             let asking = locks.clone();
