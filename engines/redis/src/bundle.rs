@@ -31,10 +31,6 @@ impl<'a> Wish<'a> {
     pub(crate) fn new(sign: char, line: &'a str, what: &'a [u8], life_ms: u64) -> Self {
         Self { sign, line, what, life_ms }
     }
-
-    pub(crate) fn is_join(&self) -> bool {
-        self.sign == 'J'
-    }
 }
 
 /// What is under way on one connection, and what gathers to go with the next bundle.

@@ -1,10 +1,9 @@
 //! Calls of scripts over a link. A server that lacks the scripts is told them.
 
-use std::pin::pin;
 use std::sync::Arc;
 
 use redis::{Cmd, RedisResult, Value};
-use tenure_kit::{Call, Ended, Room, Side};
+use tenure_kit::{Call, Ended, Room};
 use tokio::time::timeout;
 
 use crate::bundle::{self, Bundle, Next, Wish};
@@ -58,27 +57,6 @@ async fn ask(
     answer
 }
 
-/// Sends a call whose answer somebody is in a hurry for: on the caller's own runtime.
-pub(crate) async fn send_awake(
-    link: &Link,
-    connection: &Arc<Connection>,
-    call: &Cmd,
-) -> RedisResult<Value> {
-    let room = room(link, connection).await?;
-    send_awake_in(link, connection, room, call).await
-}
-
-async fn send_awake_in(
-    link: &Link,
-    connection: &Arc<Connection>,
-    room: Room,
-    call: &Cmd,
-) -> RedisResult<Value> {
-    // It is waited for by reference, since whatever takes a future makes the verb's as much larger.
-    let sent = pin!(send_in(link, connection, room, call));
-    if link.side() == Side::Home { sent.await } else { connection.awake.wait(sent).await }
-}
-
 /// Sends a verb together with others, where many are under way already. `None`: it has to go by itself,
 /// because few are, or because somebody else is in its line.
 pub(crate) async fn send_bundled(
@@ -109,7 +87,7 @@ pub(crate) async fn send_bundled(
 
 async fn carry(link: Arc<Link>, connection: Arc<Connection>, room: Room, bundle: Bundle) {
     let call = bundle.call(&link.server().scripts.bundle);
-    let sent = send_awake_in(&link, &connection, room, &call);
+    let sent = send_in(&link, &connection, room, &call);
     let answer = timeout(link.server().settings.timeout, sent).await;
     bundle.answer(answer.unwrap_or_else(|_| Err(trouble::silence())));
 }

@@ -41,7 +41,6 @@
 //! | `bundle` | what makes it quicker: verbs that travel together |
 
 mod acks;
-mod awake;
 mod body;
 mod bundle;
 mod calls;

@@ -13,7 +13,6 @@ use tenure_kit::{Client, Ended, Lost, Opening, Server, Side};
 use tokio::time::timeout;
 
 use crate::acks::Acks;
-use crate::awake::Awake;
 use crate::bundle::Bundles;
 use crate::door::Door;
 use crate::facts::Facts;
@@ -47,7 +46,6 @@ pub(crate) struct Open {
     pub(crate) since: Instant,
     pub(crate) acks: Acks,
     pub(crate) bundles: Bundles,
-    pub(crate) awake: Awake,
     pub(crate) told: Told,
     /// Which server it leads to.
     pub(crate) address: Box<str>,
@@ -94,7 +92,6 @@ impl Master {
             since: Instant::now(),
             acks: Acks::default(),
             bundles: Bundles::default(),
-            awake: Awake::default(),
             told: Told::default(),
             address: address.into(),
         };

@@ -130,9 +130,6 @@ impl Route for OneRoute<'_> {
             if let Some(answer) = calls::send_bundled(link, connection, &wish).await? {
                 return Ok(answer);
             }
-            if wish.is_join() {
-                return calls::send_awake(link, connection, &call()).await;
-            }
             calls::send(link, connection, &call()).await
         };
         in_time(self.until, asked).await
