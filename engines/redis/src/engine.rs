@@ -13,6 +13,7 @@ use tenure_core::{
 
 use crate::body::{self, micros};
 use crate::bundle::Wish;
+use crate::letter;
 use crate::reply::{self, Joined, Renewed};
 use crate::route::{Deployment, Route};
 use crate::script::{KEEP_MS, Script, Scripts};
@@ -193,7 +194,10 @@ impl<D: Deployment> Engine for Store<D> {
             call
         };
         let answer = self.ask_even_if_full(&route, wish, call).await?;
-        let left = self.known(reply::left(&answer))?;
+        let (left, letters) = self.known(reply::left(&answer))?;
+        for letter in letters {
+            letter::deliver(&self.mail, letter);
+        }
         if left != Left::Told {
             self.forget(ticket, &name);
         }

@@ -55,15 +55,24 @@ pub(crate) fn renewed(answer: &Value, ttl: Duration) -> Option<Renewed> {
     }
 }
 
-/// The answer to a leave.
-pub(crate) fn left(answer: &Value) -> Option<Left> {
-    match answer {
-        Value::Int(0) => Some(Left::Absent),
-        Value::Int(1) => Some(Left::Waiting),
-        Value::Int(2) => Some(Left::Holding),
-        Value::Int(3) => Some(Left::Told),
-        _ => None,
-    }
+/// The answer to a leave, and the letters to those of the asking client's tickets that are served now.
+pub(crate) fn left(answer: &Value) -> Option<(Left, Vec<&[u8]>)> {
+    let (left, letters) = match answer {
+        Value::Array(parts) => parts.split_first()?,
+        left => (left, &[][..]),
+    };
+    let left = match left {
+        Value::Int(0) => Left::Absent,
+        Value::Int(1) => Left::Waiting,
+        Value::Int(2) => Left::Holding,
+        Value::Int(3) => Left::Told,
+        _ => return None,
+    };
+    Some((left, letters.iter().map(letter).collect::<Option<_>>()?))
+}
+
+fn letter(part: &Value) -> Option<&[u8]> {
+    if let Value::BulkString(letter) = part { Some(letter) } else { None }
 }
 
 /// The answer to a count.

@@ -41,12 +41,16 @@ pub(crate) enum Post {
 
 const CLOCK: &str = include_str!("scripts/clock.lua");
 const START: &str = include_str!("scripts/start.lua");
+const IDLE_LIFE: &str = include_str!("scripts/idle_life.lua");
 const LINE: &str = include_str!("scripts/line.lua");
 
 // What a verb does to a line where nobody waits is a function: a bundle calls it for many lines.
 const JOIN_IDLE: &str = include_str!("scripts/join_idle.lua");
 const RENEW_ALONE: &str = include_str!("scripts/renew_alone.lua");
 const LEAVE_ALONE: &str = include_str!("scripts/leave_alone.lua");
+// And what it does to a line in which all want all there is.
+const JOIN_BEHIND: &str = include_str!("scripts/join_behind.lua");
+const LEAVE_TO_NEXT: &str = include_str!("scripts/leave_to_next.lua");
 const LOOK: &str = include_str!("scripts/look.lua");
 
 impl Scripts {
@@ -58,31 +62,62 @@ impl Scripts {
                 include_str!("scripts/master_sharded.lua"),
             ),
         };
-        let begin = limits() + CLOCK + master;
-        let on_a_line = |verb: &str| Script::new([&begin, START, post, LINE, verb].concat());
-        // What is done at once needs none of the functions that a line with others in it does.
-        let or_at_once = |quick: &str, call: &str, verb: &str| {
-            let at_once = format!("local at_once = {call}\nif at_once then return at_once end\n");
-            Script::new([&begin, START, quick, &at_once, post, LINE, verb].concat())
+        let begin = limits() + CLOCK;
+        let long_way = [IDLE_LIFE, LINE].concat();
+        let on_a_line =
+            |verb: &str| Script::new([&begin, master, START, post, &long_way, verb].concat());
+        // What is done at once needs none of the functions that other lines do: each costs something to make.
+        let at_once = |call: &str| {
+            format!("do\n  local at_once = {call}\n  if at_once then return at_once end\nend\n")
         };
-        let with = |parts: &[&str]| Script::new(begin.clone() + &parts.concat());
+        let with = |parts: &[&str]| Script::new(begin.clone() + master + &parts.concat());
         Self {
-            join: or_at_once(
-                JOIN_IDLE,
-                "join_idle(k, head, ARGV[1], ARGV[2], tonumber(ARGV[4]))",
-                include_str!("scripts/join.lua"),
+            join: Script::new(
+                [
+                    &begin,
+                    START,
+                    JOIN_IDLE,
+                    &at_once("join_idle(k, head, ARGV[1], ARGV[2], tonumber(ARGV[4]))"),
+                    post,
+                    JOIN_BEHIND,
+                    &at_once("ARGV[3] ~= '0' and join_behind(k, head, ARGV[1], tonumber(ARGV[4]))"),
+                    master,
+                    &long_way,
+                    include_str!("scripts/join.lua"),
+                ]
+                .concat(),
             ),
-            renew: or_at_once(
-                RENEW_ALONE,
-                "ARGV[3] == '0' and renew_alone(k, head, ARGV[1], ARGV[2])",
-                include_str!("scripts/renew.lua"),
+            renew: Script::new(
+                [
+                    &begin,
+                    START,
+                    RENEW_ALONE,
+                    &at_once("ARGV[3] == '0' and renew_alone(k, head, ARGV[1], ARGV[2])"),
+                    post,
+                    master,
+                    &long_way,
+                    include_str!("scripts/renew.lua"),
+                ]
+                .concat(),
             ),
-            leave: or_at_once(
-                LEAVE_ALONE,
-                "ARGV[2] == '0' and leave_alone(k, head, ARGV[1])",
-                include_str!("scripts/leave.lua"),
+            leave: Script::new(
+                [
+                    &begin,
+                    IDLE_LIFE,
+                    master,
+                    START,
+                    LEAVE_ALONE,
+                    &at_once("ARGV[2] == '0' and leave_alone(k, head, ARGV[1])"),
+                    post,
+                    LEAVE_TO_NEXT,
+                    &at_once("ARGV[2] == '0' and leave_to_next(k, head, ARGV[1])"),
+                    LINE,
+                    include_str!("scripts/leave.lua"),
+                ]
+                .concat(),
             ),
             bundle: with(&[
+                IDLE_LIFE,
                 JOIN_IDLE,
                 RENEW_ALONE,
                 LEAVE_ALONE,
@@ -108,9 +143,9 @@ fn limits() -> String {
     format!(
         "local KEEP_MS, NUMBER_MAX, TICKETS_MAX = {KEEP_MS}, {NUMBER_MAX}, {LINE_TICKETS_MAX}\n\
          local SHARES_MAX, NEAR = {WAITING_SHARES_MAX}, {NEAR}\n\
-         -- What the head of a line with one ticket in it begins with.\n\
-         local ALONE = {}\n",
-        b'a'
+         -- What the head of a line begins with: of one ticket, and of more; and how the latter is packed.\n\
+         local ALONE, FULL, FORMAT = {}, {}, '<dddddddI4I4I4B'\n",
+        b'a', b'f'
     )
 }
 

@@ -23,6 +23,8 @@ mod doors;
 mod failover;
 #[path = "faults/forgetting.rs"]
 mod forgetting;
+#[path = "faults/handing.rs"]
+mod handing;
 #[path = "faults/leftovers.rs"]
 mod leftovers;
 #[path = "faults/names.rs"]

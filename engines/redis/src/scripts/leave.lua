@@ -1,13 +1,40 @@
 -- ARGV: id and inbox of whoever asks, 1 to tell the ticket or 0 to take it out, and `full` where the server
 -- has said that its memory is: it lets a script go on that has begun with a step that frees some.
 if ARGV[3] == 'full' then redis.call('DEL', k .. ':none') end
-local id, asks = string.sub(ARGV[1], 1, 16), string.sub(ARGV[1], 17)
+local id = string.sub(ARGV[1], 1, 16)
+own = string.sub(ARGV[1], 17)
+
+-- What became of the ticket, and whom of the asking client's this serves.
+local function answer(left)
+  if not letters then return left end
+  table.insert(letters, 1, left)
+  return letters
+end
+
+-- Whether it left before, and the answer was lost, nobody knows: so all of the client's that are served are told.
+local function tell_served()
+  letters = nil
+  if not front then return end
+  local number, _, first_take, _, body = unpack_ticket(first)
+  if number <= edge and string.sub(body, 1, 16) == own then tell(body, front, 'S', number) end
+  if taken <= first_take then return end
+  local ids = redis.call('ZRANGEBYSCORE', k .. ':l', '-inf', edge)
+  for _, who in ipairs(ids) do
+    local ticket = redis.call('HGET', k .. ':t', who)
+    if ticket then
+      local number, _, _, _, body = unpack_ticket(ticket)
+      if string.sub(body, 1, 16) == own then tell(body, who, 'S', number) end
+    end
+  end
+end
+
 read()
 expire()
 local ticket = find(id)
 if not ticket then
+  tell_served()
   write()
-  return 0
+  return answer(0)
 end
 local number, ends, take, told, body = unpack_ticket(ticket)
 local holding = number <= edge
@@ -18,10 +45,10 @@ if holding and ARGV[2] == '1' then
     tell(body, id, 'T', number)
   end
   write()
-  return 3
+  return answer(3)
 end
 remove(id, ticket)
 settle()
-if string.sub(body, 1, 16) ~= asks then tell(body, id, 'O', number) end
+if string.sub(body, 1, 16) ~= own then tell(body, id, 'O', number) end
 write()
-return holding and 2 or 1
+return answer(holding and 2 or 1)

@@ -14,11 +14,12 @@
 -- the inbox and the ttl at its front. Served are the first ones, up to the number `edge`. Times are microseconds
 -- since 1970, by the server's clock.
 clock()
-local FORMAT = '<dddddddI4I4I4B'
 local last, edge, quiet, latest, kept, wanted, taken = now - 1, 0, NUMBER_MAX, 0, 0, 0, 0
 local of, behind, common, mixed = 0, 0, 0, 0
 local front, first
 local changed = false
+-- Whoever asks for a leave hears of its own tickets by the answer: its inbox, and those letters.
+local own, letters
 
 -- A ticket is its number, its end, its share, whether it was told to leave, and its body.
 local function pack(number, ends, take, told, body)
@@ -94,7 +95,13 @@ local function find(who)
 end
 
 local function tell(body, who, kind, number)
-  post(string.sub(body, 1, 16), who .. kind .. string.format('%.0f', number))
+  local inbox, letter = string.sub(body, 1, 16), who .. kind .. string.format('%.0f', number)
+  if inbox == own and kind == 'S' then
+    letters = letters or {}
+    letters[#letters + 1] = letter
+  else
+    post(inbox, letter)
+  end
 end
 
 -- Those behind: in and out of their keys.

@@ -6,7 +6,7 @@ use tenure_core::event::Scope;
 use tenure_core::{Engine as _, Kind, Leave, Left, Patience, Share, Standing, Ticket};
 use tenure_servers::redis::Server;
 
-use super::stage::{LONG, ask, assert_refused, connect, head, play, store, ticket, until};
+use super::stage::{LONG, ask, assert_refused, calls, connect, head, play, store, ticket, until};
 
 /// So many different shares may wait in one line.
 const SHARES_MAX: u32 = 128;
@@ -15,14 +15,6 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 /// So many of many.
 fn of(key: &str, take: u32) -> Ticket {
     Ticket { share: Share::new(take, 1_000_000).unwrap(), ..ticket(key, LONG) }
-}
-
-/// How often the server was asked this.
-fn calls(server: &Server, command: &str) -> u64 {
-    let stats = ask(server, "INFO commandstats");
-    let Ok(calls) = stats.field(&format!("cmdstat_{command}")) else { return 0 };
-    let calls = calls.strip_prefix("calls=").and_then(|rest| rest.split(',').next());
-    calls.unwrap().parse().unwrap()
 }
 
 #[test]

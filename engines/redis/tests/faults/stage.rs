@@ -110,8 +110,13 @@ pub(super) fn ask(server: &Server, words: &str) -> Reply {
 
 /// How many calls of scripts the server has seen.
 pub(super) fn script_calls(server: &Server) -> u64 {
+    calls(server, "evalsha")
+}
+
+/// How often the server was asked this, by clients and by scripts.
+pub(super) fn calls(server: &Server, command: &str) -> u64 {
     let stats = ask(server, "INFO commandstats");
-    let Ok(calls) = stats.field("cmdstat_evalsha") else { return 0 };
+    let Ok(calls) = stats.field(&format!("cmdstat_{command}")) else { return 0 };
     let calls = calls.strip_prefix("calls=").and_then(|rest| rest.split(',').next());
     calls.unwrap().parse().unwrap()
 }
