@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use redis::{Cmd, RedisResult, Value};
 use tenure_kit::{Call, Ended, Room};
-use tokio::time::timeout;
 
-use crate::bundle::{self, Bundle, Next, Wish};
 use crate::link::{Connection, Link, Master};
 use crate::trouble;
 
@@ -20,7 +18,7 @@ pub(crate) async fn send(
     send_in(link, connection, room, call).await
 }
 
-async fn send_in(
+pub(crate) async fn send_in(
     link: &Link,
     connection: &Arc<Connection>,
     room: Room,
@@ -57,41 +55,7 @@ async fn ask(
     answer
 }
 
-/// Sends a verb together with others, where many are under way already. `None`: it has to go by itself,
-/// because few are, or because somebody else is in its line.
-pub(crate) async fn send_bundled(
-    link: &Link,
-    connection: &Arc<Connection>,
-    wish: &Wish<'_>,
-) -> bundle::Answer {
-    if !connection.bundles.are_many_under_way() {
-        return Ok(None);
-    }
-    let Some(this) = link.this() else { return Ok(None) };
-    // Who opens a bundle, and who fills it, has the room in which it travels.
-    let room = room(link, connection).await?;
-    let (next, answered) = connection.bundles.gather(wish);
-    let connection = connection.clone();
-    match next {
-        Next::Nothing => drop(room),
-        Next::Send(bundle) => drop(link.home().spawn(carry(this, connection, room, bundle))),
-        Next::SendSoon => drop(link.home().spawn(async move {
-            tokio::task::yield_now().await;
-            if let Some(bundle) = connection.bundles.take() {
-                carry(this, connection, room, bundle).await;
-            }
-        })),
-    }
-    answered.await.unwrap_or_else(|_| Err(trouble::over()))
-}
-
-async fn carry(link: Arc<Link>, connection: Arc<Connection>, room: Room, bundle: Bundle) {
-    let call = bundle.call(&link.server().scripts.bundle);
-    let sent = send_in(&link, &connection, room, &call);
-    let answer = timeout(link.server().settings.timeout, sent).await;
-    bundle.answer(answer.unwrap_or_else(|_| Err(trouble::silence())));
-}
-
-async fn room(link: &Link, connection: &Connection) -> RedisResult<Room> {
+/// Room on the connection for one call.
+pub(crate) async fn room(link: &Link, connection: &Connection) -> RedisResult<Room> {
     link.room(connection).await.map_err(|Ended| trouble::over())
 }

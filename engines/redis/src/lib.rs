@@ -38,7 +38,7 @@
 //! | `calls`, `told`, `acks` | how a script is called, and how replicas acknowledge what it wrote |
 //! | `script`, `body`, `reply`, `letter` | the scripts and what travels to and from them |
 //! | `door`, `sentinel`, `patrol` | how the master is found and followed |
-//! | `bundle` | what makes it quicker: verbs that travel together |
+//! | `together`, `bundle` | what makes it quicker: verbs that share a call |
 
 mod acks;
 mod body;
@@ -62,6 +62,7 @@ mod secret;
 mod sentinel;
 mod settings;
 mod store;
+mod together;
 mod told;
 mod trouble;
 mod url;

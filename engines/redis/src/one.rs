@@ -17,6 +17,7 @@ use crate::patrol;
 use crate::route::{Deployment, Route, in_time};
 use crate::script::Scripts;
 use crate::settings::{At, Settings, Young};
+use crate::together;
 use crate::trouble;
 
 /// One server that keeps all lines.
@@ -123,16 +124,7 @@ impl Route for OneRoute<'_> {
         wish: Option<Wish<'_>>,
         call: impl FnOnce() -> Cmd + Send,
     ) -> RedisResult<Value> {
-        let (link, connection) = (&self.link, &self.connection);
-        let _counted = connection.bundles.one_more();
-        let asked = async {
-            let Some(wish) = wish else { return calls::send(link, connection, &call()).await };
-            if let Some(answer) = calls::send_bundled(link, connection, &wish).await? {
-                return Ok(answer);
-            }
-            calls::send(link, connection, &call()).await
-        };
-        in_time(self.until, asked).await
+        in_time(self.until, together::send(&self.link, &self.connection, wish, call)).await
     }
 
     fn trust(&self, ticket: &Ticket) -> Result<()> {

@@ -1,0 +1,65 @@
+//! Together: verbs of many tasks share a call, where many are under way on one connection.
+//!
+//! Without this each verb would be a call of its own, and nothing else would change.
+
+use std::sync::Arc;
+
+use redis::{Cmd, RedisResult, Value};
+use tenure_kit::Room;
+use tokio::time::timeout;
+
+use crate::bundle::{self, Bundle, Next, Wish};
+use crate::calls;
+use crate::link::{Connection, Link};
+use crate::trouble;
+
+/// Sends a verb: with others if many are under way and the verb may travel so, else by a call of its own.
+pub(crate) async fn send(
+    link: &Link,
+    connection: &Arc<Connection>,
+    wish: Option<Wish<'_>>,
+    call: impl FnOnce() -> Cmd,
+) -> RedisResult<Value> {
+    let _counted = connection.bundles.one_more();
+    if let Some(wish) = wish
+        && let Some(answer) = send_bundled(link, connection, &wish).await?
+    {
+        return Ok(answer);
+    }
+    calls::send(link, connection, &call()).await
+}
+
+/// Sends a verb together with others, where many are under way already. `None`: it has to go by itself,
+/// because few are, or because somebody else is in its line.
+async fn send_bundled(
+    link: &Link,
+    connection: &Arc<Connection>,
+    wish: &Wish<'_>,
+) -> bundle::Answer {
+    if !connection.bundles.are_many_under_way() {
+        return Ok(None);
+    }
+    let Some(this) = link.this() else { return Ok(None) };
+    // Who opens a bundle, and who fills it, has the room in which it travels.
+    let room = calls::room(link, connection).await?;
+    let (next, answered) = connection.bundles.gather(wish);
+    let connection = connection.clone();
+    match next {
+        Next::Nothing => drop(room),
+        Next::Send(bundle) => drop(link.home().spawn(carry(this, connection, room, bundle))),
+        Next::SendSoon => drop(link.home().spawn(async move {
+            tokio::task::yield_now().await;
+            if let Some(bundle) = connection.bundles.take() {
+                carry(this, connection, room, bundle).await;
+            }
+        })),
+    }
+    answered.await.unwrap_or_else(|_| Err(trouble::over()))
+}
+
+async fn carry(link: Arc<Link>, connection: Arc<Connection>, room: Room, bundle: Bundle) {
+    let call = bundle.call(&link.server().scripts.bundle);
+    let sent = calls::send_in(&link, &connection, room, &call);
+    let answer = timeout(link.server().settings.timeout, sent).await;
+    bundle.answer(answer.unwrap_or_else(|_| Err(trouble::silence())));
+}
