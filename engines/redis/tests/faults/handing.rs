@@ -151,8 +151,10 @@ fn a_release_that_is_given_up_serves_the_next_one_all_the_same() {
             let waiter = tokio::spawn(locks.mutex("a").ttl(LONG).lock());
             until_line(&locks, "a", 2).await;
             let mut release = Box::pin(guard.release());
-            assert!((&mut release).now_or_never().is_none(), "the server has not answered yet");
-            tokio::time::sleep(Duration::from_micros(50 * round)).await;
+            // The server may have answered already: then this is a release like any other.
+            if (&mut release).now_or_never().is_none() {
+                tokio::time::sleep(Duration::from_micros(50 * round)).await;
+            }
             drop(release);
             let next = soon("the next one is served", waiter).await.unwrap().unwrap();
             next.release().await.unwrap();
