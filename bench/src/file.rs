@@ -76,7 +76,7 @@ impl Spent {
             act();
         }
         self.took.push(start.elapsed() / BATCH);
-        self.used.push((used() - before) / BATCH);
+        self.used.push(used().saturating_sub(before) / BATCH);
     }
 
     fn median(&mut self) -> (Duration, Duration) {
