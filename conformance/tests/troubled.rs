@@ -11,6 +11,7 @@ use futures_util::future::{join, select};
 use tenure_conformance::fault::{Mood, Moody, Verb};
 use tenure_conformance::sim::{SimHost, World};
 use tenure_core::event::{Cursor, News, Scope};
+use tenure_core::wrap::Around;
 use tenure_core::*;
 
 const TTL: Duration = Duration::from_secs(9);
@@ -358,25 +359,11 @@ fn closing_waits_for_what_was_dropped() {
     });
 }
 
-impl Engine for Gap {
-    fn profile(&self) -> Profile {
-        self.0.profile()
-    }
+impl Around for Gap {
+    type Inner = Memory;
 
-    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
-        self.0.join(ticket, patience).await
-    }
-
-    async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        self.0.renew(ticket).await
-    }
-
-    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
-        self.0.leave(ticket, how).await
-    }
-
-    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
-        self.0.watch(ticket, seen).await
+    fn inner(&self) -> &Memory {
+        &self.0
     }
 
     async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
@@ -384,18 +371,4 @@ impl Engine for Gap {
         let missed = std::mem::take(&mut *self.1.lock().unwrap());
         Ok(if missed { News { events: Vec::new(), missed, ..news } } else { news })
     }
-
-    async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
-        self.0.line(key).await
-    }
-
-    async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
-        self.0.keys(prefix).await
-    }
-
-    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
-        self.0.tally(key, by, window).await
-    }
-
-    async fn close(&self) {}
 }

@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tenure_core::blocking::block_on;
-use tenure_core::event::{Cursor, News, Scope};
-use tenure_core::wrap::Retry;
+use tenure_core::wrap::{Around, Retry};
 use tenure_core::*;
 
 /// What becomes of the next question.
@@ -34,9 +33,11 @@ impl Store {
     }
 }
 
-impl Engine for Store {
-    fn profile(&self) -> Profile {
-        self.memory.profile()
+impl Around for Store {
+    type Inner = Memory;
+
+    fn inner(&self) -> &Memory {
+        &self.memory
     }
 
     async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
@@ -55,10 +56,6 @@ impl Engine for Store {
         }
     }
 
-    async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        self.memory.renew(ticket).await
-    }
-
     async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
         let left = self.memory.leave(ticket, how).await;
         // Now what was on its way for so long arrives.
@@ -68,28 +65,6 @@ impl Engine for Store {
         }
         left
     }
-
-    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
-        self.memory.watch(ticket, seen).await
-    }
-
-    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
-        self.memory.events(scope, after).await
-    }
-
-    async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
-        self.memory.line(key).await
-    }
-
-    async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
-        self.memory.keys(prefix).await
-    }
-
-    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
-        self.memory.tally(key, by, window).await
-    }
-
-    async fn close(&self) {}
 }
 
 /// Locks over such a store, and another client of it.

@@ -8,11 +8,10 @@ use std::time::Duration;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 use tenure_core::blocking::block_on;
-use tenure_core::event::{Cursor, News, Scope};
-use tenure_core::wrap::{AnyEngine, Hosted, Quorum, Retry};
+use tenure_core::wrap::{AnyEngine, Around, Hosted, Question, Quorum, Retry};
 use tenure_core::{
-    Boxed, Clock, Engine, Error, Host, Key, Kind, Leave, Left, Locks, Memory, Need, Patience,
-    Place, PrivateThread, Profile, Result, Standing, Tally, Ticket, Time, Wake, Window,
+    Boxed, Clock, Engine as _, Error, Host, Key, Kind, Locks, Memory, Need, PrivateThread, Profile,
+    Result, Time,
 };
 use tokio::sync::Semaphore;
 
@@ -36,45 +35,23 @@ impl Lossy {
     }
 }
 
-impl Engine for Lossy {
-    fn profile(&self) -> Profile {
-        self.memory.profile()
+impl Around for Lossy {
+    type Inner = Memory;
+
+    fn inner(&self) -> &Memory {
+        &self.memory
     }
 
-    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
-        self.lose(self.memory.join(ticket, patience).await)
-    }
-
-    async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        self.lose(self.memory.renew(ticket).await)
-    }
-
-    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
-        self.lose(self.memory.leave(ticket, how).await)
-    }
-
-    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
-        self.memory.watch(ticket, seen).await
-    }
-
-    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
-        self.memory.events(scope, after).await
-    }
-
-    async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
-        self.lose(self.memory.line(key).await)
-    }
-
-    async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
-        self.lose(self.memory.keys(prefix).await)
-    }
-
-    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
-        self.lose(self.memory.tally(key, by, window).await)
-    }
-
-    async fn close(&self) {
-        self.memory.close().await;
+    async fn pass<T: Send>(
+        &self,
+        question: Question<'_>,
+        ask: impl Future<Output = Result<T>> + Send,
+    ) -> Result<T> {
+        let answer = ask.await;
+        match question {
+            Question::Watch(_) | Question::Events(_) => answer,
+            _ => self.lose(answer),
+        }
     }
 }
 
@@ -105,46 +82,26 @@ impl Silent {
     }
 }
 
-impl Engine for Silent {
+impl Around for Silent {
+    type Inner = Memory;
+
+    fn inner(&self) -> &Memory {
+        &self.memory
+    }
+
     fn profile(&self) -> Profile {
         let mut profile = self.memory.profile();
         profile.answers_within = Self::ANSWERS_WITHIN;
         profile
     }
 
-    async fn join(&self, _: &Ticket, _: Patience) -> Result<Option<Place>> {
+    async fn pass<T: Send>(
+        &self,
+        _: Question<'_>,
+        _: impl Future<Output = Result<T>> + Send,
+    ) -> Result<T> {
         self.nothing().await
     }
-
-    async fn renew(&self, _: &Ticket) -> Result<Option<Place>> {
-        self.nothing().await
-    }
-
-    async fn leave(&self, _: &Ticket, _: Leave) -> Result<Left> {
-        self.nothing().await
-    }
-
-    async fn watch(&self, _: &Ticket, _: Standing) -> Result<Wake> {
-        self.nothing().await
-    }
-
-    async fn events(&self, _: &Scope, _: Option<Cursor>) -> Result<News> {
-        self.nothing().await
-    }
-
-    async fn line(&self, _: &Key) -> Result<Vec<(Ticket, Place)>> {
-        self.nothing().await
-    }
-
-    async fn keys(&self, _: &str) -> Result<Vec<Key>> {
-        self.nothing().await
-    }
-
-    async fn tally(&self, _: &Key, _: u64, _: Option<Window>) -> Result<Tally> {
-        self.nothing().await
-    }
-
-    async fn close(&self) {}
 }
 
 fn host() -> Arc<dyn Host> {

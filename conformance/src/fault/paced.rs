@@ -3,12 +3,8 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use tenure_core::event::{Cursor, News, Scope};
-use tenure_core::wrap::AnyEngine;
-use tenure_core::{
-    Boxed, Engine, Key, Leave, Left, Patience, Place, Profile, Result, Standing, Tally, Ticket,
-    Wake, Window,
-};
+use tenure_core::wrap::{AnyEngine, Around, Question};
+use tenure_core::{Boxed, Engine as _, Result};
 
 /// Lets others go first, once.
 pub async fn pause() {
@@ -51,41 +47,19 @@ impl<P: Fn() -> Boxed<()> + Send + Sync + 'static> Paced<P> {
     }
 }
 
-impl<P: Fn() -> Boxed<()> + Send + Sync + 'static> Engine for Paced<P> {
-    fn profile(&self) -> Profile {
-        self.engine.profile()
+impl<P: Fn() -> Boxed<()> + Send + Sync + 'static> Around for Paced<P> {
+    type Inner = AnyEngine;
+
+    fn inner(&self) -> &AnyEngine {
+        &self.engine
     }
 
-    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
-        self.slowly(self.engine.join(ticket, patience)).await
-    }
-
-    async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        self.slowly(self.engine.renew(ticket)).await
-    }
-
-    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
-        self.slowly(self.engine.leave(ticket, how)).await
-    }
-
-    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
-        self.slowly(self.engine.watch(ticket, seen)).await
-    }
-
-    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
-        self.slowly(self.engine.events(scope, after)).await
-    }
-
-    async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
-        self.slowly(self.engine.line(key)).await
-    }
-
-    async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
-        self.slowly(self.engine.keys(prefix)).await
-    }
-
-    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
-        self.slowly(self.engine.tally(key, by, window)).await
+    async fn pass<T: Send>(
+        &self,
+        _: Question<'_>,
+        ask: impl Future<Output = Result<T>> + Send,
+    ) -> Result<T> {
+        self.slowly(ask).await
     }
 
     async fn close(&self) {

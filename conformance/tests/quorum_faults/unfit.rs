@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::event::{Cursor, News, Scope};
-use tenure_core::wrap::{AnyEngine, Quorum};
+use tenure_core::wrap::{AnyEngine, Around, Quorum};
 use tenure_core::*;
 
 use super::stage::{PATIENCE, hold, play, ticket};
@@ -12,44 +11,16 @@ use super::stage::{PATIENCE, hold, play, ticket};
 /// A memory store that says otherwise of how its tickets live.
 struct Says(Memory, Liveness);
 
-impl Engine for Says {
+impl Around for Says {
+    type Inner = Memory;
+
+    fn inner(&self) -> &Memory {
+        &self.0
+    }
+
     fn profile(&self) -> Profile {
         Profile::new("says", self.1)
     }
-
-    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
-        self.0.join(ticket, patience).await
-    }
-
-    async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        self.0.renew(ticket).await
-    }
-
-    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
-        self.0.leave(ticket, how).await
-    }
-
-    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
-        self.0.watch(ticket, seen).await
-    }
-
-    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
-        self.0.events(scope, after).await
-    }
-
-    async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
-        self.0.line(key).await
-    }
-
-    async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
-        self.0.keys(prefix).await
-    }
-
-    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
-        self.0.tally(key, by, window).await
-    }
-
-    async fn close(&self) {}
 }
 
 #[test]

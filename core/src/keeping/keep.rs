@@ -1,7 +1,7 @@
 //! The keeper: one task for each engine that asks the store to renew every kept ticket, served or waiting, and tells each
 //! loss in time. What to believe of the answers is the hold's to say.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,6 +19,10 @@ use crate::{Boxed, Engine as _, Error, Host, Time};
 
 /// A timer may stand still while the machine sleeps; the keeper looks at the clock this often.
 const NAP_MAX: Duration = Duration::from_secs(1);
+
+/// So many renewals are under way at a time; the others wait for one of them to end. A renewal has its time from
+/// when it is sent, so that many that are due together do not all run out of time in a queue, and are not sent twice.
+const UNDER_WAY_MAX: usize = 512;
 
 /// For so many heartbeats the answer to a renewal is waited for.
 const LATE_BEATS: u32 = 3;
@@ -115,17 +119,12 @@ impl Keeper {
     }
 
     async fn run(self: Arc<Self>) {
-        let mut renewals: FuturesUnordered<Boxed<()>> = FuturesUnordered::new();
+        let mut renewals = Renewals::default();
         while let Some(nap) = self.next_nap() {
             let sooner = pin!(self.sooner.notified());
             let wake = select(sooner, self.host.sleep(nap));
-            let renewed = async {
-                match renewals.next().await {
-                    Some(()) => {}
-                    None => std::future::pending().await,
-                }
-            };
-            if let Either::Left(_) = select(wake, pin!(renewed)).await {
+            let woken = matches!(select(wake, pin!(renewals.next())).await, Either::Left(_));
+            if woken {
                 self.look(&mut renewals);
             }
         }
@@ -148,7 +147,7 @@ impl Keeper {
     }
 
     /// Looks at every ticket whose time has come.
-    fn look(self: &Arc<Self>, renewals: &mut FuturesUnordered<Boxed<()>>) {
+    fn look(self: &Arc<Self>, renewals: &mut Renewals) {
         let now = self.host.now();
         let due = self.roster().due(now);
         for kept in due {
@@ -164,11 +163,7 @@ impl Keeper {
             }
             self.reschedule(&kept);
             if due {
-                // What a quick engine answers at once need not be queued.
-                let mut attempt: Boxed<()> = Box::pin(self.clone().attempt(kept));
-                if (&mut attempt).now_or_never().is_none() {
-                    renewals.push(attempt);
-                }
+                renewals.begin(Box::pin(self.clone().attempt(kept)));
             }
         }
     }
@@ -176,6 +171,9 @@ impl Keeper {
     /// One renewal, which may hang without keeping others waiting. What is answered late still counts
     /// from when it was asked, so it is heard even so, for as long as the ticket could live.
     async fn attempt(self: Arc<Self>, kept: Arc<Kept>) {
+        if kept.with(|hold| hold.is_over()) {
+            return;
+        }
         let every = kept.with(|hold| hold.rhythm().every);
         let patience = every / 4;
         let mut renewal: Boxed<()> = {
@@ -222,6 +220,37 @@ impl Keeper {
 
     fn roster(&self) -> MutexGuard<'_, Roster> {
         self.roster.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The renewals that are under way, and those that wait for room.
+#[derive(Default)]
+struct Renewals {
+    under_way: FuturesUnordered<Boxed<()>>,
+    /// In the order in which they were due.
+    waiting: VecDeque<Boxed<()>>,
+}
+
+impl Renewals {
+    fn begin(&mut self, mut attempt: Boxed<()>) {
+        if self.under_way.len() >= UNDER_WAY_MAX {
+            self.waiting.push_back(attempt);
+        } else if (&mut attempt).now_or_never().is_none() {
+            // What a quick engine answers at once is not queued.
+            self.under_way.push(attempt);
+        }
+    }
+
+    /// One of them has ended, and the next one begins.
+    async fn next(&mut self) {
+        if self.under_way.next().await.is_none() {
+            std::future::pending::<()>().await;
+        }
+        while self.under_way.len() < UNDER_WAY_MAX
+            && let Some(attempt) = self.waiting.pop_front()
+        {
+            self.begin(attempt);
+        }
     }
 }
 

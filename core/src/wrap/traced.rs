@@ -4,12 +4,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tracing::{Instrument as _, debug_span};
+use tracing::Instrument as _;
 
-use crate::event::{Cursor, News, Scope};
+use super::{Around, Question};
 use crate::{
-    Clock, Engine, Key, Leave, Left, Patience, Place, Profile, Result, Standing, Tally, Ticket,
-    TicketId, Time, Wake, Window,
+    Clock, Engine, Leave, Left, Patience, Place, Result, Standing, Ticket, TicketId, Time, Wake,
 };
 
 /// Tells of every verb through `tracing`: a span at the level `DEBUG`, an event at `WARN` for a
@@ -94,15 +93,24 @@ impl<E: Engine> Traced<E> {
     }
 }
 
-impl<E: Engine> Engine for Traced<E> {
-    fn profile(&self) -> Profile {
-        self.engine.profile()
+impl<E: Engine> Around for Traced<E> {
+    type Inner = E;
+
+    fn inner(&self) -> &E {
+        &self.engine
+    }
+
+    fn pass<T: Send>(
+        &self,
+        question: Question<'_>,
+        ask: impl Future<Output = Result<T>> + Send,
+    ) -> impl Future<Output = Result<T>> + Send {
+        ask.instrument(question.span())
     }
 
     async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
-        let span = debug_span!("join", key = %ticket.key, id = %ticket.id);
         let sent = self.clock.now();
-        let joined = self.engine.join(ticket, patience).instrument(span).await;
+        let joined = self.pass(Question::Join(ticket), self.engine.join(ticket, patience)).await;
         if let Ok(Some(place)) = &joined {
             self.joined(ticket, sent, place);
         }
@@ -110,8 +118,7 @@ impl<E: Engine> Engine for Traced<E> {
     }
 
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        let span = debug_span!("renew", key = %ticket.key, id = %ticket.id);
-        let renewed = self.engine.renew(ticket).instrument(span).await;
+        let renewed = self.pass(Question::Renew(ticket), self.engine.renew(ticket)).await;
         match &renewed {
             Ok(Some(place)) => {
                 figures::renewed("kept");
@@ -129,8 +136,7 @@ impl<E: Engine> Engine for Traced<E> {
     }
 
     async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
-        let span = debug_span!("leave", key = %ticket.key, id = %ticket.id, ?how);
-        let left = self.engine.leave(ticket, how).instrument(span).await;
+        let left = self.pass(Question::Leave(ticket, how), self.engine.leave(ticket, how)).await;
         match &left {
             Ok(Left::Told) | Err(_) => {}
             Ok(Left::Absent) => self.gone(ticket, true),
@@ -140,32 +146,11 @@ impl<E: Engine> Engine for Traced<E> {
     }
 
     async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
-        let span = debug_span!("watch", key = %ticket.key, id = %ticket.id);
-        let wake = self.engine.watch(ticket, seen).instrument(span).await;
+        let wake = self.pass(Question::Watch(ticket), self.engine.watch(ticket, seen)).await;
         if let Ok(Wake::Served(_)) = &wake {
             self.served(ticket);
         }
         wake
-    }
-
-    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
-        self.engine.events(scope, after).instrument(debug_span!("events", ?scope)).await
-    }
-
-    async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
-        self.engine.line(key).instrument(debug_span!("line", %key)).await
-    }
-
-    async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
-        self.engine.keys(prefix).instrument(debug_span!("keys", prefix)).await
-    }
-
-    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
-        self.engine.tally(key, by, window).instrument(debug_span!("tally", %key, by)).await
-    }
-
-    async fn close(&self) {
-        self.engine.close().instrument(debug_span!("close")).await;
     }
 }
 

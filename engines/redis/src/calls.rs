@@ -8,6 +8,10 @@ use tenure_kit::{Call, Ended, Room};
 use crate::link::{Connection, Link, Master};
 use crate::trouble;
 
+/// A server is told the scripts so often for one call. It may be made to forget them between its being told and the
+/// call, once or twice; a server that always does is told of in an error.
+const TELLS_MAX: u32 = 3;
+
 /// Sends a call, once there is room for it.
 pub(crate) async fn send(
     link: &Link,
@@ -24,16 +28,18 @@ pub(crate) async fn send_in(
     room: Room,
     call: &Cmd,
 ) -> RedisResult<Value> {
-    let told = connection.told.times();
     let mut under_way = link.call(connection, room);
-    match ask(link, connection, &mut under_way, call).await {
-        Err(trouble) if trouble::wants_scripts(&trouble) => {
-            let tell = connection.tell_scripts(&link.server().scripts);
-            connection.told.once_more(told, tell).await?;
-            ask(link, connection, &mut under_way, call).await
+    for _ in 0..TELLS_MAX {
+        let told = connection.told.times();
+        match ask(link, connection, &mut under_way, call).await {
+            Err(trouble) if trouble::wants_scripts(&trouble) => {
+                let tell = connection.tell_scripts(&link.server().scripts);
+                connection.told.once_more(told, tell).await?;
+            }
+            answer => return answer,
         }
-        answer => answer,
     }
+    ask(link, connection, &mut under_way, call).await
 }
 
 async fn ask(

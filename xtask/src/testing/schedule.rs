@@ -8,22 +8,25 @@ use super::crowd::Job;
 use super::program::{EVERYTHING, Program};
 use crate::process::cargo;
 
-/// So many programs run at the same time for each core: most of them wait for a lease, a process or a server.
-const AT_ONCE_PER_CORE: usize = 2;
 /// So many tests of one program run at the same time.
 pub(crate) const THREADS: &str = "6";
 /// A program whose tests wait for nearly all of their time has so many threads.
 const THREADS_TO_WAIT: &str = "16";
 
-/// Programs that take longest, the longest first: what begins last should end soon. Whether they only wait.
-const LONG: [(&str, bool); 6] = [
+/// Programs that run by themselves, because all of their many tests together keep the machine busy, or because they
+/// show that an answer comes within its time. Whether they only wait.
+const BY_THEMSELVES: [(&str, bool); 3] = [
     // A thousand and more cases on real servers, each of which lets lives of a second pass.
     ("engines/redis/tests/conformance.rs", true),
     ("engines/redis/tests/faults.rs", false),
-    ("conformance/tests/simulation.rs", false),
-    ("cli/tests/cli/main.rs", false),
-    ("conformance/tests/broken_holders.rs", false),
     ("engines/file/tests/held.rs", false),
+];
+
+/// Programs that take long, the longest first: what begins last should end soon.
+const LONG: [&str; 3] = [
+    "conformance/tests/simulation.rs",
+    "cli/tests/cli/main.rs",
+    "conformance/tests/broken_holders.rs",
 ];
 
 /// Tests that must be alone on the machine, by the program and the beginning of their names, and why.
@@ -39,32 +42,38 @@ pub(crate) struct Phase {
     pub jobs: Vec<Job>,
 }
 
-/// Everything side by side, and then one after the other what must be alone.
+/// Most programs run side by side, one for each core, because most of them wait for a lease, a process or a server. Then
+/// come, one after the other, those that run by themselves, the doc tests, which are built while they run, and what
+/// must be alone.
 pub(crate) fn phases(programs: &[Program]) -> Vec<Phase> {
     let cores = available_parallelism().map_or(1, NonZero::get);
-    let mut crowd: Vec<_> = programs.iter().map(beside_others).collect();
-    // The doc tests are built while they run, so that the processor has work while others wait.
-    crowd.push(doc_tests());
+    let (busy, others): (Vec<_>, Vec<_>) =
+        programs.iter().partition(|program| is_by_itself(&program.source).is_some());
+    let mut crowd: Vec<_> = others.into_iter().map(without_alone).collect();
     crowd.sort_by_key(|job| place(&job.name));
-    let alone = programs.iter().filter_map(alone).collect();
-    vec![
-        Phase { at_once: cores * AT_ONCE_PER_CORE, jobs: crowd },
-        Phase { at_once: 1, jobs: alone },
-    ]
+    let mut one_by_one: Vec<_> = busy.into_iter().map(without_alone).collect();
+    one_by_one.push(doc_tests());
+    one_by_one.extend(programs.iter().filter_map(alone));
+    vec![Phase { at_once: cores, jobs: crowd }, Phase { at_once: 1, jobs: one_by_one }]
 }
 
 /// Whose turn it is: the long ones, and then all others in the order in which cargo built them.
 fn place(name: &str) -> usize {
-    LONG.iter().position(|(long, _)| *long == name).unwrap_or(LONG.len())
+    LONG.iter().position(|long| *long == name).unwrap_or(LONG.len())
 }
 
-fn beside_others(program: &Program) -> Job {
+/// Whether this program only waits, if it runs by itself.
+fn is_by_itself(source: &str) -> Option<bool> {
+    BY_THEMSELVES.iter().find(|(of, _)| *of == source).map(|(_, waits)| *waits)
+}
+
+fn without_alone(program: &Program) -> Job {
     let mut command = program.command();
     for name in tests_alone(&program.source) {
         command.args(["--skip", name]);
     }
-    let waits = LONG.contains(&(program.source.as_str(), true));
-    set_threads(&mut command, if waits { THREADS_TO_WAIT } else { THREADS });
+    let waits = is_by_itself(&program.source);
+    set_threads(&mut command, if waits == Some(true) { THREADS_TO_WAIT } else { THREADS });
     Job { name: program.source.clone(), command }
 }
 
@@ -103,11 +112,11 @@ pub(crate) fn set_threads(command: &mut Command, threads: &str) {
 mod tests {
     use std::path::Path;
 
-    use super::{ALONE, LONG, phases};
+    use super::{ALONE, BY_THEMSELVES, LONG, Phase, phases};
     use crate::testing::program::Program;
 
     fn programs() -> Vec<Program> {
-        let sources = ["core/src/lib.rs", "engines/redis/tests/faults.rs", LONG[0].0];
+        let sources = ["core/src/lib.rs", "engines/redis/tests/faults.rs", LONG[0]];
         sources.into_iter().map(|source| Program::at(source, Path::new("/nowhere"))).collect()
     }
 
@@ -117,23 +126,29 @@ mod tests {
 
     #[test]
     fn every_program_runs_and_the_longest_begins_first() {
+        let names =
+            |phase: &Phase| phase.jobs.iter().map(|job| job.name.clone()).collect::<Vec<_>>();
         let phases = phases(&programs());
-        let names: Vec<_> = phases[0].jobs.iter().map(|job| job.name.as_str()).collect();
-        assert_eq!(names, [LONG[0].0, LONG[1].0, "core/src/lib.rs", "doc tests"]);
+        assert_eq!(names(&phases[0]), [LONG[0], "core/src/lib.rs"]);
+        let faults = "engines/redis/tests/faults.rs";
+        let alone = format!("{faults} (crowds:: storm::, alone)");
+        assert_eq!(names(&phases[1]), [faults, "doc tests", &alone]);
     }
 
     #[test]
-    fn what_must_be_alone_is_left_out_of_the_crowd_and_runs_behind_it() {
-        let [crowd, alone] = &phases(&programs())[..] else { panic!("there are two phases") };
-        assert_eq!(words(&crowd.jobs[1].command), ["--skip", "crowds::", "--skip", "storm::"]);
-        assert_eq!((alone.at_once, alone.jobs.len()), (1, 1));
-        assert_eq!(words(&alone.jobs[0].command), ["crowds::", "storm::"]);
+    fn what_must_be_alone_is_left_out_of_its_program_and_runs_last() {
+        let [_, one_by_one] = &phases(&programs())[..] else { panic!("there are two phases") };
+        let jobs = &one_by_one.jobs;
+        assert_eq!((one_by_one.at_once, jobs.len()), (1, 3));
+        assert_eq!(words(&jobs[0].command), ["--skip", "crowds::", "--skip", "storm::"]);
+        assert_eq!(words(&jobs[2].command), ["crowds::", "storm::"]);
     }
 
     #[test]
     fn every_name_of_the_schedule_is_a_test_program_of_this_workspace() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask has a parent");
-        for source in LONG.iter().map(|(source, _)| source).chain(ALONE.iter().map(|(of, _)| of)) {
+        let busy = BY_THEMSELVES.iter().map(|(source, _)| source);
+        for source in LONG.iter().chain(busy).chain(ALONE.iter().map(|(of, _)| of)) {
             assert!(root.join(source).is_file(), "{source} is not there any more");
         }
     }

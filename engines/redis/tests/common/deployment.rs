@@ -8,12 +8,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tenure_conformance::Arena;
-use tenure_core::event::{Cursor, News, Scope};
-use tenure_core::wrap::{AnyEngine, Hosted};
-use tenure_core::{
-    Engine, Host, Key, Leave, Left, Patience, Place, PrivateThread, Profile, Result, Standing,
-    Tally, Ticket, TicketId, Wake, Window,
-};
+use tenure_core::wrap::{AnyEngine, Around, Hosted, Question};
+use tenure_core::{Engine as _, Host, PrivateThread, Result, TicketId};
 use tenure_redis::{RedLock, RedisCluster, RedisStore};
 use tokio::runtime::Runtime;
 
@@ -110,41 +106,19 @@ async fn from_runtime<F: Future>(verb: F) -> F::Output {
     .await
 }
 
-impl Engine for FromRuntime {
-    fn profile(&self) -> Profile {
-        self.0.profile()
+impl Around for FromRuntime {
+    type Inner = AnyEngine;
+
+    fn inner(&self) -> &AnyEngine {
+        &self.0
     }
 
-    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
-        from_runtime(self.0.join(ticket, patience)).await
-    }
-
-    async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        from_runtime(self.0.renew(ticket)).await
-    }
-
-    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
-        from_runtime(self.0.leave(ticket, how)).await
-    }
-
-    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
-        from_runtime(self.0.watch(ticket, seen)).await
-    }
-
-    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
-        from_runtime(self.0.events(scope, after)).await
-    }
-
-    async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
-        from_runtime(self.0.line(key)).await
-    }
-
-    async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
-        from_runtime(self.0.keys(prefix)).await
-    }
-
-    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
-        from_runtime(self.0.tally(key, by, window)).await
+    async fn pass<T: Send>(
+        &self,
+        _: Question<'_>,
+        ask: impl Future<Output = Result<T>> + Send,
+    ) -> Result<T> {
+        from_runtime(ask).await
     }
 
     async fn close(&self) {
