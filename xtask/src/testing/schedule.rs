@@ -13,21 +13,14 @@ pub(crate) const THREADS: &str = "6";
 /// A program whose tests wait for nearly all of their time has so many threads.
 const THREADS_TO_WAIT: &str = "16";
 
-/// Programs that run by themselves, because all of their many tests together keep the machine busy, or because they
-/// show that an answer comes within its time. Whether they only wait.
-const BY_THEMSELVES: [(&str, bool); 3] = [
-    // A thousand and more cases on real servers, each of which lets lives of a second pass.
-    ("engines/redis/tests/conformance.rs", true),
-    ("engines/redis/tests/faults.rs", false),
-    ("engines/file/tests/held.rs", false),
-];
+/// Programs that run by themselves, by the beginning of their names: those with real servers and processes, whose many
+/// tests together keep the machine busy, or which show that an answer comes within its time.
+const BY_THEMSELVES: [&str; 3] = ["engines/", "fences/", "cli/"];
+/// A thousand and more cases on real servers, each of which lets lives of a second pass: they only wait.
+const WAITS: &str = "engines/redis/tests/conformance.rs";
 
 /// Programs that take long, the longest first: what begins last should end soon.
-const LONG: [&str; 3] = [
-    "conformance/tests/simulation.rs",
-    "cli/tests/cli/main.rs",
-    "conformance/tests/broken_holders.rs",
-];
+const LONG: [&str; 2] = ["conformance/tests/simulation.rs", "conformance/tests/broken_holders.rs"];
 
 /// Tests that must be alone on the machine, by the program and the beginning of their names, and why.
 const ALONE: [(&str, &[&str]); 1] = [
@@ -48,7 +41,7 @@ pub(crate) struct Phase {
 pub(crate) fn phases(programs: &[Program]) -> Vec<Phase> {
     let cores = available_parallelism().map_or(1, NonZero::get);
     let (busy, others): (Vec<_>, Vec<_>) =
-        programs.iter().partition(|program| is_by_itself(&program.source).is_some());
+        programs.iter().partition(|program| is_by_itself(&program.source));
     let mut crowd: Vec<_> = others.into_iter().map(without_alone).collect();
     crowd.sort_by_key(|job| place(&job.name));
     let mut one_by_one: Vec<_> = busy.into_iter().map(without_alone).collect();
@@ -62,9 +55,8 @@ fn place(name: &str) -> usize {
     LONG.iter().position(|long| *long == name).unwrap_or(LONG.len())
 }
 
-/// Whether this program only waits, if it runs by itself.
-fn is_by_itself(source: &str) -> Option<bool> {
-    BY_THEMSELVES.iter().find(|(of, _)| *of == source).map(|(_, waits)| *waits)
+fn is_by_itself(source: &str) -> bool {
+    BY_THEMSELVES.iter().any(|begin| source.starts_with(begin))
 }
 
 fn without_alone(program: &Program) -> Job {
@@ -72,8 +64,7 @@ fn without_alone(program: &Program) -> Job {
     for name in tests_alone(&program.source) {
         command.args(["--skip", name]);
     }
-    let waits = is_by_itself(&program.source);
-    set_threads(&mut command, if waits == Some(true) { THREADS_TO_WAIT } else { THREADS });
+    set_threads(&mut command, if program.source == WAITS { THREADS_TO_WAIT } else { THREADS });
     Job { name: program.source.clone(), command }
 }
 
@@ -112,7 +103,7 @@ pub(crate) fn set_threads(command: &mut Command, threads: &str) {
 mod tests {
     use std::path::Path;
 
-    use super::{ALONE, BY_THEMSELVES, LONG, Phase, phases};
+    use super::{ALONE, BY_THEMSELVES, LONG, Phase, WAITS, phases};
     use crate::testing::program::Program;
 
     fn programs() -> Vec<Program> {
@@ -147,9 +138,11 @@ mod tests {
     #[test]
     fn every_name_of_the_schedule_is_a_test_program_of_this_workspace() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask has a parent");
-        let busy = BY_THEMSELVES.iter().map(|(source, _)| source);
-        for source in LONG.iter().chain(busy).chain(ALONE.iter().map(|(of, _)| of)) {
+        for source in LONG.iter().chain([&WAITS]).chain(ALONE.iter().map(|(of, _)| of)) {
             assert!(root.join(source).is_file(), "{source} is not there any more");
+        }
+        for begin in BY_THEMSELVES {
+            assert!(root.join(begin).is_dir(), "{begin} is not there any more");
         }
     }
 }
