@@ -51,7 +51,8 @@ impl InLine {
     }
 }
 
-/// Gets a guard for a ticket like this one, or `None` if that would take longer than the caller waits.
+/// Gets a guard for this ticket, or `None` if that would take longer than the caller waits. Its id is fresh; attempts after
+/// the first get others.
 pub(crate) async fn acquire(
     inner: &Arc<Inner>,
     ticket: &Ticket,
@@ -81,12 +82,13 @@ async fn acquire_with(
     patience: Patience,
     in_line: &InLine,
 ) -> Result<Option<Guard>> {
+    let mut ticket = ticket.clone();
     loop {
-        let ticket = Ticket { id: TicketId::fresh(), ..ticket.clone() };
-        match attempt(inner, ticket, rhythm, patience, in_line).await? {
+        match attempt(inner, ticket.clone(), rhythm, patience, in_line).await? {
             Outcome::Held(guard) => return Ok(Some(guard)),
             Outcome::Busy => return Ok(None),
-            Outcome::Slept => {}
+            // Every attempt has an id of its own; the ticket came with a fresh one for the first.
+            Outcome::Slept => ticket.id = TicketId::fresh(),
         }
     }
 }
