@@ -18,12 +18,12 @@ use std::time::Duration;
 
 use tenure_conformance::sim::{SimHost, World};
 use tenure_conformance::{Arena, Case, cases, play_seed};
-use tenure_core::wrap::AnyEngine;
+use tenure_core::wrap::{AnyEngine, Around};
 use tenure_core::{
     Clock as _, Engine as _, Host as _, Key, Leave, Memory, Place, Result, Ticket, TicketId,
 };
 
-use twist::{Twist, Twisted};
+use twist::Twisted;
 
 const TTL: Duration = Duration::from_secs(9);
 const SEED: u64 = 1;
@@ -125,15 +125,17 @@ impl Store {
 /// Makes the engine of one client.
 type Make = fn(Store, Arc<AtomicU64>) -> AnyEngine;
 
-fn twisted(twist: impl Twist, asked: Arc<AtomicU64>) -> AnyEngine {
+fn twisted(twist: impl Around<Inner = Memory>, asked: Arc<AtomicU64>) -> AnyEngine {
     AnyEngine::new(Twisted::new(twist, asked))
 }
 
 /// Nothing is broken.
 struct Sound(Store);
 
-impl Twist for Sound {
-    fn memory(&self) -> &Memory {
+impl Around for Sound {
+    type Inner = Memory;
+
+    fn inner(&self) -> &Memory {
         &self.0.memory
     }
 }

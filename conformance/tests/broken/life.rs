@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use tenure_core::wrap::Around;
 use tenure_core::{
     Engine as _, Key, Leave, Left, Memory, Patience, Place, Result, Standing, TTL_MAX, Ticket, Wake,
 };
 
 use crate::Store;
-use crate::twist::{Twist, place_of, twist};
+use crate::twist::{place_of, twist};
 
 /// Changes every number that is told.
 pub(crate) struct Renumbers {
@@ -48,8 +49,10 @@ impl Renumbers {
     }
 }
 
-impl Twist for Renumbers {
-    fn memory(&self) -> &Memory {
+impl Around for Renumbers {
+    type Inner = Memory;
+
+    fn inner(&self) -> &Memory {
         &self.store.memory
     }
 

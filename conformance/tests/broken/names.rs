@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use tenure_conformance::pause;
 use tenure_core::event::{Cursor, News, Scope, What};
+use tenure_core::wrap::Around;
 use tenure_core::{
     Engine as _, Key, Leave, Left, Memory, Patience, Place, Result, Standing, Tally, Ticket, Wake,
     Window,
 };
 
 use crate::Store;
-use crate::twist::{Twist, twist};
+use crate::twist::twist;
 
 /// Takes several names for the same one.
 pub(crate) struct Folds {
@@ -53,8 +54,10 @@ impl Folds {
     }
 }
 
-impl Twist for Folds {
-    fn memory(&self) -> &Memory {
+impl Around for Folds {
+    type Inner = Memory;
+
+    fn inner(&self) -> &Memory {
         &self.store.memory
     }
 
