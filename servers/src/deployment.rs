@@ -41,6 +41,8 @@ pub enum Found {
 pub fn deployments() -> Vec<Deployment> {
     let engines: &[&[Deployment]] = &[
         #[cfg(unix)]
+        &crate::mongodb::DEPLOYMENTS,
+        #[cfg(unix)]
         &crate::redis::DEPLOYMENTS,
     ];
     engines.concat()
@@ -64,12 +66,12 @@ impl Deployment {
     fn absent(&self) -> String {
         let absent: Vec<_> = self.needs.iter().filter(|it| it.found().is_none()).collect();
         let names: Vec<_> = absent.iter().map(|it| it.name).collect();
-        let packages: Vec<_> = absent.iter().map(|it| it.package).collect();
+        let ways: Vec<_> = absent.iter().map(|it| it.way_out()).collect();
         format!(
-            "{}: {} is absent. Install the package {}, or set {}.",
+            "{}: {} is absent. {}, or set {}.",
             self.name,
             names.join(" and "),
-            packages.join(" and "),
+            ways.join(", and "),
             self.variable
         )
     }

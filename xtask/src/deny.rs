@@ -38,11 +38,9 @@ fn install() -> Result<PathBuf> {
     Ok(program(&folder))
 }
 
-/// A folder for this version alone, in the user's cache, so that a later run finds it.
+/// A folder for this version alone, so that a later run finds it.
 fn folder() -> Option<PathBuf> {
-    let set = |name| env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
-    let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
-    Some(cache.join("tenure").join("tools").join(format!("cargo-deny-{VERSION}")))
+    Some(tenure_servers::tools_folder()?.join(format!("cargo-deny-{VERSION}")))
 }
 
 fn program(folder: &std::path::Path) -> PathBuf {

@@ -2,6 +2,7 @@
 
 mod deny;
 mod features;
+mod fetch;
 mod gates;
 mod install;
 mod metadata;

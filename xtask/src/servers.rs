@@ -5,8 +5,8 @@ use std::thread;
 
 use tenure_servers::{Deployment, Found, Store, Tool, deployments, tools};
 
-use crate::install;
 use crate::process::{Result, not_started};
+use crate::{fetch, install};
 
 /// One line for each deployment, and for what private servers need: how it is found here.
 pub(crate) fn listing() -> String {
@@ -46,7 +46,9 @@ pub(crate) fn prepare() -> Result<Running> {
     // What stands already needs nothing here.
     let wanted = all.iter().filter(is_absent).flat_map(|it| it.needs).copied();
     let private = private_tools();
-    install::absent(&wanted.chain(private.iter().copied()).collect::<Vec<_>>());
+    let wanted: Vec<_> = wanted.chain(private.iter().copied()).collect();
+    install::absent(&wanted);
+    fetch::absent(&wanted);
     for sentence in private.iter().filter_map(Tool::absent) {
         println!("{sentence}");
     }

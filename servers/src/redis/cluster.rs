@@ -206,6 +206,6 @@ fn shares(node: &Server) -> Result<Vec<Share>> {
 }
 
 fn agrees(node: &Server, slot: u16, owner: u16) -> Result<()> {
-    let agrees = shares(node)?.iter().any(|it| it.has(slot) && it.ports[0] == owner.into());
+    let agrees = shares(node)?.iter().any(|it| it.has(slot) && it.ports[0] == i64::from(owner));
     if agrees { Ok(()) } else { Err(format!("Port {} has another owner in mind.", node.port())) }
 }

