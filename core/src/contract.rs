@@ -14,4 +14,5 @@ pub mod refusal;
 #[cfg(feature = "serde")]
 mod serialized;
 pub(crate) mod share;
+pub(crate) mod stale;
 pub(crate) mod ticket;

@@ -39,6 +39,7 @@ pub use contract::key::{KEY_BYTES_MAX, Key};
 pub use contract::owner::OWNER_BYTES_MAX;
 pub use contract::profile::{Fencing, Liveness, Need, Profile, Sight, Survives};
 pub use contract::share::{SHARE_OF_MAX, Share, served};
+pub use contract::stale::{Stale, check_token};
 pub use contract::ticket::{
     LINE_TICKETS_MAX, Leave, Left, NOTE_BYTES_MAX, NUMBER_MAX, Patience, Place, Standing, Ticket,
 };

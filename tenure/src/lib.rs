@@ -42,6 +42,7 @@
 //!
 //! * `file`, `redis`: the engines; both are on by default.
 //! * `fence-redis`: [fences](mod@fence) for data in Redis; on by default.
+//! * `fence-mongodb`: [fences](mod@fence) for documents in MongoDB.
 //! * `metrics`: counts and durations for [traced](Locks::traced) locks.
 //! * `serde`: what users see can be written, and keys, ids and shares can be read.
 
@@ -68,6 +69,9 @@ pub use tenure_core::{
 
 /// Writes that an old holder cannot make, in the stores where users keep their data, for locks of any store.
 pub mod fence {
+    /// Writes to MongoDB.
+    #[cfg(feature = "fence-mongodb")]
+    pub use tenure_fence_mongodb as mongodb;
     /// Writes to Redis.
     #[cfg(feature = "fence-redis")]
     pub use tenure_fence_redis as redis;

@@ -65,12 +65,12 @@ use redis::{
     Cmd, ErrorKind, FromRedisValue, ServerErrorKind, SetOptions, ToRedisArgs, ToSingleRedisArg,
     Value,
 };
-use tenure_core::{Error, Key, NUMBER_MAX, Result};
+use tenure_core::{Error, Key, Result, check_token};
 
 /// The driver, whose connections a [`Fence`] takes.
 pub use redis;
 pub use script::FencedScript;
-pub use trouble::Stale;
+pub use tenure_core::Stale;
 
 /// The shortest time for which [`Fence::forget_after`] keeps a token.
 pub const FORGET_AFTER_MIN: Duration = Duration::from_secs(60);
@@ -204,7 +204,7 @@ impl Fence {
         args: impl ToRedisArgs,
         token: u64,
     ) -> Result<T> {
-        check(token)?;
+        check_token(token)?;
         let keys = keys.to_redis_args();
         let call = self.call(script, &keys, args, token);
         let answer = match ask(conn, &call).await {
@@ -248,7 +248,7 @@ impl Fence {
             }
             Some(Value::Int(0)) => {
                 let newest = u64::from_redis_value(more).map_err(|_| trouble::puzzled())?;
-                Err(trouble::stale(token, newest))
+                Err(Stale { token, newest }.into())
             }
             Some(Value::Int(2)) => {
                 let said = String::from_redis_value(more).map_err(|_| trouble::puzzled())?;
@@ -281,15 +281,6 @@ async fn ask(conn: &mut impl ConnectionLike, call: &Cmd) -> redis::RedisResult<V
     match conn.req_packed_command(call).await? {
         Value::ServerError(error) => Err(error.into()),
         answer => Ok(answer),
-    }
-}
-
-/// Tokens are exact in Lua up to [`NUMBER_MAX`], and no lock has ever given a zero.
-fn check(token: u64) -> Result<()> {
-    match token {
-        0 => Err(Error::invalid("0 is not a token: take the one of the guard that holds the lock")),
-        1..=NUMBER_MAX => Ok(()),
-        _ => Err(Error::invalid(format!("{token} is not a token: the largest is {NUMBER_MAX}"))),
     }
 }
 

@@ -1,43 +1,10 @@
 //! What went wrong, in one sentence, and what to do about it.
 
-use std::error::Error as StdError;
-use std::fmt;
-
 use redis::{ErrorKind, RedisError};
-use tenure_core::{Error, Loss};
+use tenure_core::Error;
 
 /// Behind these words Redis repeats what it was told, which may be the beginning of a password.
 const REPEATS: &str = "with args beginning with";
-
-/// A write came with a token that is older than one the fence has seen: somebody newer is at work.
-/// Nothing was written. It is the cause of an error whose kind is [`Kind::Lost`](tenure_core::Kind::Lost).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stale {
-    /// The token of the write that was refused.
-    pub token: u64,
-    /// The newest token that the fence has seen.
-    pub newest: u64,
-}
-
-impl Stale {
-    /// What the fence said, if that is why this error came about.
-    pub fn of(error: &Error) -> Option<Self> {
-        error.source()?.downcast_ref().copied()
-    }
-}
-
-impl fmt::Display for Stale {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "token {} is stale: the fence has seen {}", self.token, self.newest)
-    }
-}
-
-impl StdError for Stale {}
-
-/// The holder is not the newest any more.
-pub(crate) fn stale(token: u64, newest: u64) -> Error {
-    Error::lost(Loss::Overtaken).caused_by(Stale { token, newest })
-}
 
 /// The key of a fence holds something that this crate has not written.
 pub(crate) fn foreign(key: &str) -> Error {

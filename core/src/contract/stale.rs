@@ -1,0 +1,73 @@
+//! What a fence says of a token that comes too late. Every fence, of whatever store, says it so.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use super::error::{Error, Result};
+use super::ticket::NUMBER_MAX;
+use crate::belief::loss::Loss;
+
+/// A write came with a token that is older than one the fence has seen: somebody newer is at work.
+/// Nothing was written. It is the cause of an error whose kind is [`Kind::Lost`](crate::Kind::Lost).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stale {
+    /// The token of the write that was refused.
+    pub token: u64,
+    /// The newest token that the fence has seen.
+    pub newest: u64,
+}
+
+impl Stale {
+    /// What the fence said, if that is why this error came about.
+    pub fn of(error: &Error) -> Option<Self> {
+        error.source()?.downcast_ref().copied()
+    }
+}
+
+impl fmt::Display for Stale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "token {} is stale: the fence has seen {}", self.token, self.newest)
+    }
+}
+
+impl StdError for Stale {}
+
+impl From<Stale> for Error {
+    fn from(stale: Stale) -> Self {
+        Self::lost(Loss::Overtaken).caused_by(stale)
+    }
+}
+
+/// Refuses what no guard has as its token: numbers begin at one, and end at [`NUMBER_MAX`].
+pub fn check_token(token: u64) -> Result<()> {
+    match token {
+        0 => Err(Error::invalid("0 is not a token: take the one of the guard that holds the lock")),
+        1..=NUMBER_MAX => Ok(()),
+        _ => Err(Error::invalid(format!("{token} is not a token: the largest is {NUMBER_MAX}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NUMBER_MAX, Stale, check_token};
+    use crate::{Error, Kind};
+
+    #[test]
+    fn a_stale_token_is_a_loss_with_its_cause() {
+        let stale = Stale { token: 41, newest: 42 };
+        let error = Error::from(stale);
+        assert_eq!((error.kind(), Stale::of(&error)), (Kind::Lost, Some(stale)));
+        assert_eq!(Stale::of(&Error::unavailable("nobody answers")), None);
+    }
+
+    #[test]
+    fn what_no_guard_has_is_no_token() {
+        for token in [1, NUMBER_MAX] {
+            check_token(token).expect("a guard may have it");
+        }
+        for token in [0, NUMBER_MAX + 1] {
+            let error = check_token(token).expect_err("no guard has it");
+            assert_eq!(error.kind(), Kind::Invalid);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! A write is one change of documents, as data: so it can be done again from its beginning.
+
+use mongodb::bson::{Bson, Document, serialize_to_document};
+use mongodb::options::UpdateModifications;
+use mongodb::{ClientSession, Collection};
+use serde::Serialize;
+use tenure_core::{Error, Result};
+
+/// One change in one collection, for [`Fence::write`](crate::Fence::write).
+#[derive(Clone, Debug)]
+pub struct Write {
+    collection: Collection<Document>,
+    change: Change,
+    or_insert: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Insert(Document),
+    UpdateOne(Document, UpdateModifications),
+    UpdateMany(Document, UpdateModifications),
+    Replace(Document, Document),
+    DeleteOne(Document),
+    DeleteMany(Document),
+}
+
+/// What the writes of one transaction have done, all together.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Written {
+    /// The `_id` of each document that was inserted, in the order of the writes.
+    pub inserted: Vec<Bson>,
+    /// How many documents matched the filters of updates and replacements.
+    pub matched: u64,
+    /// How many of them are different now.
+    pub modified: u64,
+    /// How many documents are gone.
+    pub deleted: u64,
+}
+
+impl Write {
+    /// Inserts a document.
+    pub fn insert<T: Serialize + Send + Sync>(
+        collection: &Collection<T>,
+        document: &T,
+    ) -> Result<Self> {
+        Ok(Self::to(collection, Change::Insert(serialized(document)?)))
+    }
+
+    /// Updates the first document that matches, by operators or by a pipeline.
+    pub fn update_one<T: Send + Sync>(
+        collection: &Collection<T>,
+        filter: Document,
+        update: impl Into<UpdateModifications>,
+    ) -> Self {
+        Self::to(collection, Change::UpdateOne(filter, update.into()))
+    }
+
+    /// Updates every document that matches.
+    pub fn update_many<T: Send + Sync>(
+        collection: &Collection<T>,
+        filter: Document,
+        update: impl Into<UpdateModifications>,
+    ) -> Self {
+        Self::to(collection, Change::UpdateMany(filter, update.into()))
+    }
+
+    /// Replaces the first document that matches.
+    pub fn replace_one<T: Serialize + Send + Sync>(
+        collection: &Collection<T>,
+        filter: Document,
+        replacement: &T,
+    ) -> Result<Self> {
+        Ok(Self::to(collection, Change::Replace(filter, serialized(replacement)?)))
+    }
+
+    /// Deletes the first document that matches.
+    pub fn delete_one<T: Send + Sync>(collection: &Collection<T>, filter: Document) -> Self {
+        Self::to(collection, Change::DeleteOne(filter))
+    }
+
+    /// Deletes every document that matches.
+    pub fn delete_many<T: Send + Sync>(collection: &Collection<T>, filter: Document) -> Self {
+        Self::to(collection, Change::DeleteMany(filter))
+    }
+
+    /// Lets an update or a replacement whose filter matches nothing insert a document.
+    #[must_use]
+    pub fn or_insert(self) -> Self {
+        Self { or_insert: true, ..self }
+    }
+
+    fn to<T: Send + Sync>(collection: &Collection<T>, change: Change) -> Self {
+        Self { collection: collection.clone_with_type(), change, or_insert: false }
+    }
+
+    /// Does it inside a transaction, and adds what it has done.
+    pub(crate) async fn run(
+        &self,
+        session: &mut ClientSession,
+        written: &mut Written,
+    ) -> mongodb::error::Result<()> {
+        let to = &self.collection;
+        let updated = match &self.change {
+            Change::Insert(document) => {
+                let done = to.insert_one(document).session(session).await?;
+                written.inserted.push(done.inserted_id);
+                return Ok(());
+            }
+            Change::DeleteOne(filter) => {
+                let done = to.delete_one(filter.clone()).session(session).await?;
+                written.deleted += done.deleted_count;
+                return Ok(());
+            }
+            Change::DeleteMany(filter) => {
+                let done = to.delete_many(filter.clone()).session(session).await?;
+                written.deleted += done.deleted_count;
+                return Ok(());
+            }
+            Change::UpdateOne(filter, update) => {
+                let call = to.update_one(filter.clone(), update.clone());
+                call.upsert(self.or_insert).session(session).await?
+            }
+            Change::UpdateMany(filter, update) => {
+                let call = to.update_many(filter.clone(), update.clone());
+                call.upsert(self.or_insert).session(session).await?
+            }
+            Change::Replace(filter, document) => {
+                let call = to.replace_one(filter.clone(), document);
+                call.upsert(self.or_insert).session(session).await?
+            }
+        };
+        written.inserted.extend(updated.upserted_id);
+        written.matched += updated.matched_count;
+        written.modified += updated.modified_count;
+        Ok(())
+    }
+}
+
+fn serialized<T: Serialize>(value: &T) -> Result<Document> {
+    serialize_to_document(value).map_err(|error| {
+        Error::invalid(format!(
+            "the guarded write is no document, and nothing was changed: {error}"
+        ))
+        .caused_by(error)
+    })
+}
