@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use tenure_core::Error;
 use tokio::sync::Notify;
 
+use crate::pace::{EACH, Pace};
 use crate::server::Side;
 
-/// So many attempts may follow each other without a pause, while none fails.
-const AT_ONCE: u32 = 8;
-/// After those, one attempt is made in this time.
-const EACH: Duration = Duration::from_millis(250);
 /// An attempt whose turn would come later than this is refused.
 const TURN_MAX: Duration = Duration::from_secs(2);
+/// So many of the attempts that may be made at once are left to the home link, which gives the signs of life: callers
+/// whose runtimes come and go must not use up what it needs when it is lost.
+const LEFT_TO_HOME: u32 = 1;
 /// The pause after a failure; it doubles with each failure that follows. The longest pause is shorter than the time
 /// for which a verb is asked again, so that every verb sees the server tried.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
@@ -29,8 +29,7 @@ pub(crate) struct Attempts {
 
 #[derive(Default)]
 struct State {
-    /// When the attempts so far would have been made, one at a time.
-    used_up: Option<Instant>,
+    pace: Pace,
     trouble: Option<Trouble>,
 }
 
@@ -71,14 +70,15 @@ impl Attempts {
                 return Err(NotNow::Paused(trouble.reason.clone()));
             }
         }
-        let used_up = state.used_up.map_or(now, |used_up| used_up.max(now));
-        let turn = (used_up - now).saturating_sub(EACH * (AT_ONCE - 1));
-        if turn > TURN_MAX {
+        let turn = match side {
+            Side::Home => state.pace.turn(now, 0, TURN_MAX),
+            Side::Caller => state.pace.turn(now, LEFT_TO_HOME, Duration::ZERO),
+        };
+        let Some(turn) = turn else {
             return Err(NotNow::Paused(Error::unavailable(format!(
-                "this client has lost too many connections to make one more now: it makes one in {EACH:?}"
+                "this client has made too many connections to make one more now: it makes one in {EACH:?}"
             ))));
-        }
-        state.used_up = Some(used_up + EACH);
+        };
         if let Some(trouble) = &mut state.trouble {
             trouble.is_tried = true;
         }
@@ -168,12 +168,15 @@ mod tests {
     }
 
     #[test]
-    fn a_few_go_at_once_and_the_others_one_after_another_until_it_is_too_long() {
+    fn callers_leave_it_to_the_home_link_to_go_at_once() {
         let attempts = Arc::new(Attempts::default());
-        let turns: Vec<Duration> = (0..100).map_while(|_| goes(&attempts)).map(|it| it.1).collect();
-        let at_once = turns.iter().filter(|turn| turn.is_zero()).count();
-        assert_eq!(at_once, AT_ONCE as usize);
-        assert!(turns.iter().all(|turn| *turn <= TURN_MAX) && turns.len() < 20, "{turns:?}");
+        let of = |side| -> Vec<Duration> {
+            (0..100).map_while(|_| attempts.ask(side).ok()).map(|it| it.1).collect()
+        };
+        let (callers, home) = (of(Side::Caller), of(Side::Home));
+        assert!(callers.len() > 1 && callers.iter().all(Duration::is_zero), "{callers:?}");
+        assert!(home[0].is_zero() && home.len() > 1 && home.len() < 20, "{home:?}");
+        assert!(home.iter().all(|turn| *turn <= TURN_MAX), "{home:?}");
     }
 
     #[test]

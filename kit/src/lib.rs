@@ -13,6 +13,7 @@ mod home;
 mod link;
 pub mod mailbox;
 pub mod options;
+pub mod pace;
 pub mod register;
 pub mod rooms;
 pub mod secret;

@@ -305,3 +305,25 @@ fn while_the_home_link_is_lost_no_runtime_gets_one() {
         until(|| links.has_link_here()).await;
     });
 }
+
+#[test]
+fn runtimes_that_come_and_go_leave_the_home_link_its_attempts() {
+    let home = runtime();
+    let client = Stand::client();
+    let links = home.block_on(async {
+        let links = Home::new(Link::kept(client.clone()));
+        soon(links.link().connection()).await.unwrap();
+        links
+    });
+    let callers: Vec<Runtime> = (0..20).map(|_| runtime()).collect();
+    for caller in &callers {
+        let _inside = caller.enter();
+        assert!(!links.has_link_here());
+    }
+    home.block_on(async {
+        until(|| client.server().opened() > 4).await;
+        client.server().lost.lock().unwrap()[0].tell();
+        let again = soon(links.link().connection()).await;
+        assert!(again.is_ok(), "{}", again.err().unwrap());
+    });
+}
