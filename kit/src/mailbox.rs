@@ -118,6 +118,11 @@ impl Mailbox {
         self.boxes().tickets.contains_key(&id)
     }
 
+    /// Whether the ticket can be in its line: this client has put it there, and its last sign of life is not too old.
+    pub fn is_alive(&self, id: TicketId) -> bool {
+        self.boxes().tickets.get(&id).is_some_and(|letters| letters.ends > Instant::now())
+    }
+
     /// The ticket is out of its line: whoever watches it is told.
     pub fn forget(&self, id: TicketId) {
         self.boxes().tickets.remove(&id);
@@ -247,6 +252,17 @@ mod tests {
         mailbox.expect_answer(id, LONG).let_in();
         drop(mailbox.expect_answer(id, LONG));
         assert!(mailbox.expects(id));
+    }
+
+    #[test]
+    fn a_ticket_without_a_sign_of_life_is_not_alive_after_its_time() {
+        let mailbox = Mailbox::default();
+        let [one, other, unknown] = [TicketId::fresh(), TicketId::fresh(), TicketId::fresh()];
+        mailbox.expect(one, Duration::ZERO);
+        mailbox.expect(other, LONG);
+        assert_eq!([one, other, unknown].map(|id| mailbox.is_alive(id)), [false, true, false]);
+        mailbox.expect(one, LONG);
+        assert!(mailbox.is_alive(one), "it was renewed");
     }
 
     #[test]

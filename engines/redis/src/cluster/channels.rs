@@ -15,20 +15,25 @@ use tokio::sync::OnceCell;
 
 use crate::letter;
 
-/// So many channels of lines in which nobody waits any more may stay subscribed.
-const IDLE_MAX: usize = 256;
+/// When there are so many channels more, those of lines in which nobody waits any more are given up.
+const MORE_MAX: usize = 256;
 
 /// The channels of one client.
 pub(super) struct Channels {
     connection: ClusterConnection,
     /// The sharded channels; `None` where one channel brings all mail.
-    by_name: Option<Mutex<ByName>>,
+    sharded: Option<Mutex<Sharded>>,
     mail: Arc<Mailbox>,
     inbox: String,
     home: Handle,
 }
 
-type ByName = HashMap<String, Channel>;
+#[derive(Default)]
+struct Sharded {
+    by_name: HashMap<String, Channel>,
+    /// So many were in use when that was looked at last.
+    used: usize,
+}
 
 /// The way of the mail from one line.
 #[derive(Default)]
@@ -46,22 +51,18 @@ impl Channels {
         mail: Arc<Mailbox>,
         inbox: String,
     ) -> Self {
-        let by_name = are_sharded.then(Mutex::default);
-        Self { connection, by_name, mail, inbox, home: Handle::current() }
+        let sharded = are_sharded.then(Mutex::default);
+        Self { connection, sharded, mail, inbox, home: Handle::current() }
     }
 
     /// This ticket hears of its line from now on. `true`: it did not before, and may have missed something.
     pub(super) async fn hear_of(&self, key: &str, id: TicketId) -> RedisResult<bool> {
-        let Some(channels) = &self.by_name else { return Ok(false) };
+        let Some(sharded) = &self.sharded else { return Ok(false) };
         let name = self.channel(key);
         let (open, idle) = {
-            let mut channels = lock(channels);
-            let idle = if channels.len() > IDLE_MAX {
-                take_idle(&mut channels, &name)
-            } else {
-                Vec::new()
-            };
-            let channel = channels.entry(name.clone()).or_default();
+            let mut sharded = lock(sharded);
+            let idle = sharded.take_idle(&name, &self.mail);
+            let channel = sharded.by_name.entry(name.clone()).or_default();
             channel.waiting.insert(id);
             (channel.open.clone(), idle)
         };
@@ -88,8 +89,8 @@ impl Channels {
 
     /// It hears no more of its line.
     pub(super) fn hear_no_more_of(&self, key: &str, id: TicketId) {
-        if let Some(channels) = &self.by_name
-            && let Some(channel) = lock(channels).get_mut(&self.channel(key))
+        if let Some(sharded) = &self.sharded
+            && let Some(channel) = lock(sharded).by_name.get_mut(&self.channel(key))
         {
             channel.waiting.remove(&id);
         }
@@ -137,8 +138,8 @@ impl Channels {
     }
 
     fn waiting_at(&self, channel: &str) -> Vec<TicketId> {
-        let Some(channels) = &self.by_name else { return Vec::new() };
-        match lock(channels).get(channel) {
+        let Some(sharded) = &self.sharded else { return Vec::new() };
+        match lock(sharded).by_name.get(channel) {
             Some(channel) if channel.open.initialized() => {
                 channel.waiting.iter().copied().collect()
             }
@@ -147,10 +148,22 @@ impl Channels {
     }
 }
 
-/// Takes out the channels of lines in which nobody waits.
-fn take_idle(channels: &mut ByName, but: &str) -> Vec<String> {
-    let is_idle = |name: &String, channel: &mut Channel| channel.waiting.is_empty() && name != but;
-    channels.extract_if(is_idle).map(|(name, _)| name).collect()
+impl Sharded {
+    /// Takes out the channels of lines in which nobody waits, once there are many. A ticket may have ended without a
+    /// word: its owner gave up leaving while no server answered.
+    fn take_idle(&mut self, but: &str, mail: &Mailbox) -> Vec<String> {
+        // Where many are in use, they are not all looked at for each one more.
+        if self.by_name.len() <= self.used + MORE_MAX {
+            return Vec::new();
+        }
+        let is_idle = |name: &String, channel: &mut Channel| {
+            channel.waiting.retain(|id| mail.is_alive(*id));
+            channel.waiting.is_empty() && name != but
+        };
+        let idle = self.by_name.extract_if(is_idle).map(|(name, _)| name).collect();
+        self.used = self.by_name.len();
+        idle
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tenure_core::{Engine as _, Guard, Key, Kind, Leave, Locks, Patience, Standing};
+use tenure_core::{Engine as _, Guard, Key, Kind, Leave, Locks, Patience, Standing, Ticket};
+use tenure_redis::RedisCluster;
 use tenure_servers::redis::{Cluster, Server};
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -205,6 +206,19 @@ fn no_answer_goes_to_another_question_while_slots_move() {
 
 #[test]
 fn channels_where_nobody_waits_any_more_are_given_up() {
+    channels_are_given_up(LONG, async |store, waiter| {
+        store.leave(waiter, Leave::Now).await.unwrap();
+    });
+}
+
+#[test]
+fn channels_of_tickets_that_ended_by_themselves_are_given_up() {
+    // Their owner gave up leaving while no server answered, say.
+    channels_are_given_up(Duration::from_millis(200), async |_, _| {});
+}
+
+/// Waits in many lines, one after the other; each wait, of a ticket that lives so long, ends in this way.
+fn channels_are_given_up(ttl: Duration, ends: impl AsyncFn(&RedisCluster, &Ticket)) {
     play(async || {
         // More than may stay subscribed.
         const LINES: usize = 300;
@@ -218,7 +232,7 @@ fn channels_where_nobody_waits_any_more_are_given_up() {
         };
         for count in 0..LINES {
             let (holder, waiter) =
-                (ticket(&format!("{count}"), LONG), ticket(&format!("{count}"), LONG));
+                (ticket(&format!("{count}"), LONG), ticket(&format!("{count}"), ttl));
             store.join(&holder, Patience::Wait).await.unwrap();
             store.join(&waiter, Patience::Wait).await.unwrap();
             // Others are given up meanwhile, so their number says nothing about this one.
@@ -228,7 +242,7 @@ fn channels_where_nobody_waits_any_more_are_given_up() {
                 _ = watching => {}
                 () = until("the channel is open", async || subscribed(&own) == 1) => {}
             }
-            store.leave(&waiter, Leave::Now).await.unwrap();
+            ends(&store, &waiter).await;
             store.leave(&holder, Leave::Now).await.unwrap();
         }
         until("the idle ones are given up", async || subscribed("*") < LINES / 2).await;
