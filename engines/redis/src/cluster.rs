@@ -5,6 +5,7 @@ mod nodes;
 mod once;
 mod route;
 mod slot;
+mod tries;
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -30,6 +31,7 @@ use crate::told::Told;
 use crate::trouble;
 use channels::Channels;
 use once::Once;
+use tries::Tries;
 
 /// The first version with sharded channels.
 const SHARDED_SINCE: Version = Version(7, 0);
@@ -74,15 +76,16 @@ impl Cluster {
         // The pushes may begin before there is whom to tell.
         let whom: Arc<Mutex<Weak<Channels>>> = Arc::default();
         let told = whom.clone();
-        let listening = nodes::client(seeds, settings)?.push_sender(move |push| {
+        let tries = Tries::default();
+        let asking = nodes::client(seeds, settings, &tries)?;
+        let listening = nodes::client(seeds, settings, &tries)?.push_sender(move |push| {
             let channels = told.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
             if let Some(channels) = channels {
                 channels.hear(push);
             }
             Ok::<(), ()>(())
         });
-        let both =
-            try_join(nodes::connect(nodes::client(seeds, settings)?), nodes::connect(listening));
+        let both = try_join(nodes::connect(asking), nodes::connect(listening));
         let (connection, mut ears) = trouble::answered(settings, both.await)?;
         let facts = nodes::facts_of_all(&connection).await;
         facts.fit(settings)?;
@@ -95,7 +98,7 @@ impl Cluster {
         *whom.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&channels);
         Ok(Self {
             connection,
-            once: Arc::new(Once::new(seeds, settings)),
+            once: Arc::new(Once::new(seeds, settings, &tries)),
             settings: settings.clone(),
             scripts: Scripts::new(if are_sharded { Post::Shard } else { Post::Channel }),
             told: Told::default(),

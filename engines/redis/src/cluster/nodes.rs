@@ -7,6 +7,7 @@ use redis::{Cmd, RedisResult, TlsMode, Value, cmd};
 use tenure_core::Result;
 use tenure_kit::url::Address;
 
+use super::tries::Tries;
 use crate::connect::{address, certificates, info};
 use crate::facts::Facts;
 use crate::settings::Settings;
@@ -17,11 +18,16 @@ pub(super) async fn connect(client: ClusterClientBuilder) -> RedisResult<Cluster
 }
 
 /// How the driver connects to the cluster that these servers are of.
-pub(super) fn client(seeds: &[Address], settings: &Settings) -> Result<ClusterClientBuilder> {
+pub(super) fn client(
+    seeds: &[Address],
+    settings: &Settings,
+    tries: &Tries,
+) -> Result<ClusterClientBuilder> {
     let node = |seed| info(address(seed, settings), settings);
     let nodes: Vec<_> = seeds.iter().map(node).collect::<Result<_>>()?;
     let mut builder = ClusterClientBuilder::new(nodes)
         .use_protocol(redis::ProtocolVersion::RESP3)
+        .async_dns_resolver(tries.clone())
         .connection_timeout(settings.connect_timeout)
         .response_timeout(settings.timeout);
     if let Some(user) = &settings.login.user {

@@ -12,6 +12,7 @@ use tenure_kit::url::Address;
 use tokio::sync::OnceCell;
 
 use super::nodes;
+use super::tries::Tries;
 use crate::settings::Settings;
 use crate::trouble;
 
@@ -19,13 +20,14 @@ use crate::trouble;
 pub(super) struct Once {
     seeds: Vec<Address>,
     settings: Settings,
+    tries: Tries,
     connection: OnceCell<ClusterConnection>,
 }
 
 impl Once {
-    pub(super) fn new(seeds: &[Address], settings: &Settings) -> Self {
-        let connection = OnceCell::new();
-        Self { seeds: seeds.to_vec(), settings: settings.clone(), connection }
+    pub(super) fn new(seeds: &[Address], settings: &Settings, tries: &Tries) -> Self {
+        let (tries, connection) = (tries.clone(), OnceCell::new());
+        Self { seeds: seeds.to_vec(), settings: settings.clone(), tries, connection }
     }
 
     /// Sends a call, and sends it again only where a server refused it because its slot is on the move.
@@ -57,8 +59,8 @@ impl Once {
     }
 
     async fn connect(&self) -> RedisResult<ClusterConnection> {
-        let Self { seeds, settings, .. } = self;
-        let client = nodes::client(seeds, settings).map_err(io::Error::other)?;
+        let Self { seeds, settings, tries, .. } = self;
+        let client = nodes::client(seeds, settings, tries).map_err(io::Error::other)?;
         // The driver waits for every node, replicas too. One that stands still must leave time for the call.
         let connect_timeout = settings.connect_timeout.min(settings.timeout / 2);
         nodes::connect(client.retries(0).connection_timeout(connect_timeout)).await

@@ -1,17 +1,18 @@
 //! Connections: few are made, whatever a server does to them, and each says little until it is asked for more.
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tenure_conformance::fault::{Act, Match};
 use tenure_core::Locks;
 use tenure_redis::RedLock;
-use tenure_servers::redis::{Server, Setup};
+use tenure_servers::redis::{Cluster, Server, Setup};
 use tokio::task::JoinSet;
 
-use super::stage::{LONG, ask, connect, play, proxy_to, until};
+use super::stage::{LONG, PATIENCE, ask, connect, play, proxy_to, until};
 
 const TASKS: usize = 16;
 const STORM: Duration = Duration::from_secs(5);
@@ -43,6 +44,43 @@ async fn use_for_a_while(locks: &Locks) -> Duration {
     began.elapsed()
 }
 
+/// Lets everybody in and turns them out, until the second of these is dropped; the first says how many there were.
+fn turn_out(listener: TcpListener) -> (Arc<AtomicU64>, impl Drop) {
+    /// Ends the listener's thread.
+    struct End(SocketAddr, Arc<AtomicBool>, Option<JoinHandle<()>>);
+    impl Drop for End {
+        fn drop(&mut self) {
+            self.1.store(true, Ordering::Relaxed);
+            let _knock = TcpStream::connect(self.0);
+            self.2.take().unwrap().join().unwrap();
+        }
+    }
+    let (seen, over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let (counted, is_over, at) = (seen.clone(), over.clone(), listener.local_addr().unwrap());
+    let thread = std::thread::spawn(move || {
+        while let Ok(stream) = listener.accept() {
+            drop(stream);
+            if is_over.load(Ordering::Relaxed) {
+                return;
+            }
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    (seen, End(at, over, Some(thread)))
+}
+
+/// The same, at the port of a server that has just ended.
+fn turn_out_at(port: u16) -> (Arc<AtomicU64>, impl Drop) {
+    let began = Instant::now();
+    loop {
+        match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+            Ok(listener) => return turn_out(listener),
+            Err(error) => assert!(began.elapsed() < PATIENCE, "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[track_caller]
 fn assert_few(connections: u64, within: Duration) {
     println!("{connections} connections in {within:?}");
@@ -71,20 +109,54 @@ fn a_node_of_three_that_accepts_and_closes_sees_few_connections() {
         let trusted = Setup::new();
         let (one, two) = (trusted.clone().start().unwrap(), trusted.start().unwrap());
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let (port, seen) = (listener.local_addr().unwrap().port(), Arc::new(AtomicU64::new(0)));
-        let counted = seen.clone();
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                drop(stream);
-                counted.fetch_add(1, Ordering::Relaxed);
-            }
-        });
+        let port = listener.local_addr().unwrap().port();
+        let (seen, _until) = turn_out(listener);
         let at = |port| format!("127.0.0.1:{port}");
         let hosts = [at(one.port()), at(two.port()), at(port)].join(",");
         let redlock = RedLock::open(format!("redlock://{hosts}?young=trust")).await.unwrap();
         let before = seen.load(Ordering::Relaxed);
         let within = use_for_a_while(redlock.locks()).await;
         assert_few(seen.load(Ordering::Relaxed) - before, within);
+    });
+}
+
+/// A cluster all of whose servers let everybody in and turn them out, while locks and counters are asked for.
+#[test]
+fn servers_of_a_cluster_that_accept_and_close_see_few_connections() {
+    play(async || {
+        let cluster = Cluster::start().unwrap();
+        let locks = connect(cluster.url()).await;
+        let counts = async || {
+            let counter = locks.counter("a").window(Duration::from_secs(60));
+            counter.add(1).await.map(drop)
+        };
+        counts().await.unwrap();
+        for node in cluster.nodes() {
+            node.kill().unwrap();
+        }
+        let turned_out: Vec<_> =
+            cluster.nodes().iter().map(|node| turn_out_at(node.port())).collect();
+        let counting = async {
+            let mut unanswered = 0;
+            let began = Instant::now();
+            while began.elapsed() < STORM {
+                unanswered += u32::from(counts().await.is_err());
+            }
+            unanswered
+        };
+        let (within, unanswered) = tokio::join!(use_for_a_while(&locks), counting);
+        assert!(unanswered > 0);
+        for (seen, _) in &turned_out {
+            assert_few(seen.load(Ordering::Relaxed), within);
+        }
+        drop(turned_out);
+        for node in cluster.nodes() {
+            node.restart().unwrap();
+        }
+        until("the cluster is used again", async || {
+            counts().await.is_ok() && locks.mutex("a").lock().await.is_ok()
+        })
+        .await;
     });
 }
 

@@ -1,0 +1,67 @@
+//! Tries: how often one client tries to connect to each server of a cluster.
+//!
+//! Where no server answers, the driver tries to connect to each of them for every call. It looks up a server's address
+//! before each try, which is where one too many can be refused.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use redis::RedisFuture;
+use redis::io::AsyncDNSResolver;
+use tenure_kit::pace::{EACH, Pace};
+
+/// With so many servers, all are forgotten: a cluster has fewer, and names of old ones must not pile up.
+const SERVERS_MAX: usize = 1024;
+
+/// The tries of one client, over all of its connections.
+#[derive(Clone, Default)]
+pub(super) struct Tries(Arc<Mutex<HashMap<(String, u16), Pace>>>);
+
+impl Tries {
+    /// Whether one more connection to this server may be tried now. Nobody waits here: the driver keeps all calls
+    /// waiting meanwhile.
+    fn may_try(&self, host: &str, port: u16, now: Instant) -> bool {
+        let mut servers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if servers.len() >= SERVERS_MAX {
+            servers.clear();
+        }
+        servers.entry((host.to_owned(), port)).or_default().turn(now, 0, Duration::ZERO).is_some()
+    }
+}
+
+impl AsyncDNSResolver for Tries {
+    fn resolve<'a, 'b: 'a>(
+        &'a self,
+        host: &'b str,
+        port: u16,
+    ) -> RedisFuture<'a, Box<dyn Iterator<Item = SocketAddr> + Send + 'a>> {
+        Box::pin(async move {
+            if !self.may_try(host, port, Instant::now()) {
+                return Err(io::Error::other(format!(
+                    "this client has made too many connections to it to make one more now: it makes one in {EACH:?}"
+                ))
+                .into());
+            }
+            let found = tokio::net::lookup_host((host, port)).await?;
+            let found: Box<dyn Iterator<Item = SocketAddr> + Send> = Box::new(found);
+            Ok(found)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_server_has_a_pace_of_its_own_and_few_are_remembered() {
+        let (tries, now) = (Tries::default(), Instant::now());
+        let of = |port| (0..100).filter(|_| tries.may_try("h", port, now)).count();
+        assert!((2..20).contains(&of(1)) && of(1) == 0 && of(2) > 0);
+        assert!((0..5000).all(|port| tries.may_try("other", port, now)));
+        assert!(tries.0.lock().unwrap().len() <= SERVERS_MAX);
+    }
+}
