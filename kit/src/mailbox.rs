@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tenure_core::bell::Bells;
-use tenure_core::{Standing, TicketId, Wake};
+use tenure_core::{Place, Standing, TicketId, Wake};
 
 /// With so many boxes, those of tickets that must have ended are thrown out.
 const BOXES_FULL: usize = 1024;
@@ -60,12 +60,21 @@ impl Default for Boxes {
 struct Letters {
     /// Up to which interruption its owner has looked.
     generation: u64,
+    /// The number that the ticket has, as an answer said.
+    number: Option<u64>,
     served: Option<u64>,
     is_told: bool,
     /// Letters may have been lost.
     must_look: bool,
     /// Without another sign of life the ticket has ended by then.
     ends: Instant,
+}
+
+impl Letters {
+    /// Whether this can be the number of the ticket.
+    fn may_have(&self, number: u64) -> bool {
+        self.number.is_none_or(|own| own == number)
+    }
 }
 
 /// A ticket that asks to be let in, whose letters are kept from now on. Dropped before the ticket is known to be in,
@@ -109,7 +118,14 @@ impl Mailbox {
             boxes.full = (boxes.tickets.len() * 2).max(BOXES_FULL);
         }
         let generation = boxes.generation;
-        let fresh = Letters { generation, served: None, is_told: false, must_look: false, ends };
+        let fresh = Letters {
+            generation,
+            number: None,
+            served: None,
+            is_told: false,
+            must_look: false,
+            ends,
+        };
         boxes.tickets.entry(id).or_insert(fresh).ends = ends;
     }
 
@@ -129,10 +145,15 @@ impl Mailbox {
         self.bells.ring(id);
     }
 
-    /// An answer said that the ticket is served, so whoever asked knows.
-    pub fn learn(&self, id: TicketId, number: u64) {
+    /// An answer said where the ticket stands, so whoever asked knows. A ticket that was taken out and joined once more
+    /// has another number: letters of the old one do not say that it is served now.
+    pub fn learn(&self, id: TicketId, place: &Place) {
         if let Some(letters) = self.boxes().tickets.get_mut(&id) {
-            letters.served = Some(number);
+            letters.number = Some(place.number);
+            letters.served = match place.standing {
+                Standing::Holding => Some(place.number),
+                Standing::Waiting => letters.served.filter(|number| *number == place.number),
+            };
         }
     }
 
@@ -141,7 +162,10 @@ impl Mailbox {
         {
             let mut boxes = self.boxes();
             match (letter, boxes.tickets.get_mut(&id)) {
-                (Letter::Served(number), Some(letters)) => letters.served = Some(number),
+                (Letter::Served(number), Some(letters)) if letters.may_have(number) => {
+                    letters.served = Some(number);
+                }
+                (Letter::Served(_), Some(letters)) => letters.must_look = true,
                 (Letter::Told, Some(letters)) => letters.is_told = true,
                 (Letter::Out, Some(_)) => drop(boxes.tickets.remove(&id)),
                 (_, None) => {}
@@ -252,6 +276,36 @@ mod tests {
         mailbox.expect_answer(id, LONG).let_in();
         drop(mailbox.expect_answer(id, LONG));
         assert!(mailbox.expects(id));
+    }
+
+    #[test]
+    fn a_letter_of_another_number_serves_nobody() {
+        let place = |number, standing| Place {
+            number,
+            standing,
+            ahead: 0,
+            life: None,
+            look: None,
+            leaving: false,
+        };
+        let mailbox = Mailbox::default();
+        for comes_first in [true, false] {
+            let id = TicketId::fresh();
+            mailbox.expect(id, LONG);
+            if comes_first {
+                mailbox.deliver(id, Letter::Served(46));
+                mailbox.learn(id, &place(50, Standing::Waiting));
+            } else {
+                mailbox.learn(id, &place(50, Standing::Waiting));
+                mailbox.deliver(id, Letter::Served(46));
+                assert_eq!(mailbox.watch(id, Standing::Waiting).now_or_never(), Some(Wake::Look));
+            }
+            assert_eq!(mailbox.watch(id, Standing::Waiting).now_or_never(), None);
+            mailbox.deliver(id, Letter::Served(50));
+            // An answer that was on its way meanwhile.
+            mailbox.learn(id, &place(50, Standing::Waiting));
+            assert_eq!(mailbox.watch(id, Standing::Waiting).now_or_never(), Some(Wake::Served(50)));
+        }
     }
 
     #[test]

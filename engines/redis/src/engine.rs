@@ -60,13 +60,6 @@ impl<D: Deployment> Store<D> {
         answer.ok_or_else(|| trouble::strange(&self.settings().name))
     }
 
-    /// What an answer says need not be told by mail.
-    fn learn(&self, ticket: &Ticket, place: &Place) {
-        if place.standing == Standing::Holding {
-            self.mail.learn(ticket.id, place.number);
-        }
-    }
-
     /// The ticket is out of its line, as far as this client is concerned.
     fn forget(&self, ticket: &Ticket, name: &str) {
         self.deployment.hear_no_more_of(name, ticket.id);
@@ -152,7 +145,7 @@ impl<D: Deployment> Engine for Store<D> {
             }
         };
         asking.let_in();
-        self.learn(ticket, &place);
+        self.mail.learn(ticket.id, &place);
         // Where it is not, its owner asks again, or gives the ticket back.
         route.acknowledged().await?;
         Ok(Some(place))
@@ -172,7 +165,7 @@ impl<D: Deployment> Engine for Store<D> {
         let answer = self.ask_even_if_full(&route, wish, call).await?;
         match self.known(reply::renewed(&answer, ticket.ttl))? {
             Renewed::In(place) => {
-                self.learn(ticket, &place);
+                self.mail.learn(ticket.id, &place);
                 route.acknowledged().await?;
                 Ok(Some(place))
             }

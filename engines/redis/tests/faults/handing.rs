@@ -161,3 +161,29 @@ fn a_release_that_is_given_up_serves_the_next_one_all_the_same() {
         }
     });
 }
+
+#[test]
+fn a_letter_of_an_earlier_number_serves_nobody() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let (one, other) = (store(&server.url()).await, store(&server.url()).await);
+        let (holder, waiter) = (ticket("a", LONG), ticket("a", LONG));
+        other.join(&holder, Patience::Wait).await.unwrap().unwrap();
+        let inboxes = server.command(&["PUBSUB", "CHANNELS", "tenure:inbox:*"]).unwrap();
+        let place = one.join(&waiter, Patience::Wait).await.unwrap().unwrap();
+        // It was in the line before, served and taken out, and only now is it told of that.
+        let mut letter = waiter.id.to_u128().to_be_bytes().to_vec();
+        letter.extend(format!("S{}", place.number - 1).into_bytes());
+        for inbox in inboxes.list().unwrap() {
+            let inbox = inbox.text().unwrap();
+            server.command(&[b"PUBLISH".as_slice(), inbox.as_bytes(), &letter]).unwrap();
+        }
+        let told = soon("it looks", one.watch(&waiter, Standing::Waiting)).await.unwrap();
+        assert_eq!(told, Wake::Look);
+        let seen = one.renew(&waiter).await.unwrap().unwrap();
+        assert_eq!((seen.number, seen.standing), (place.number, Standing::Waiting));
+        other.leave(&holder, Leave::Now).await.unwrap();
+        let told = soon("it is told", one.watch(&waiter, Standing::Waiting)).await.unwrap();
+        assert_eq!(told, Wake::Served(place.number));
+    });
+}
