@@ -10,7 +10,7 @@ use futures_util::future::{Either, select};
 use tenure_core::wrap::{AnyEngine, Hosted};
 use tenure_core::{
     Boxed, Engine, Host, Key, Kind, Liveness, Locks, PrivateThread, Profile, Result, Share, Ticket,
-    TicketId, Time,
+    TicketId, Time, Window,
 };
 
 use super::helper::Helper;
@@ -288,6 +288,16 @@ impl Arena {
     pub async fn counts(&self) -> bool {
         let key = Key::new("\u{1}counts?").expect("that is a key");
         match self.client().await.tally(&key, 0, None).await {
+            Err(error) if error.kind() == Kind::Unsupported => false,
+            counted => counted.map(|_| true).expect("a store that counts can be asked for a count"),
+        }
+    }
+
+    /// Whether the store counts by windows: not all have a clock that can be asked.
+    pub async fn counts_by_window(&self) -> bool {
+        let key = Key::new("\u{1}counts?").expect("that is a key");
+        let window = Window { per: Duration::from_secs(3600), limit: None };
+        match self.client().await.tally(&key, 0, Some(window)).await {
             Err(error) if error.kind() == Kind::Unsupported => false,
             counted => counted.map(|_| true).expect("a store that counts can be asked for a count"),
         }

@@ -10,6 +10,7 @@ use super::acts::{Acts as _, MUTEX, key, needs, refused};
 use crate::Arena;
 
 const NO_COUNTS: &str = "it keeps no counters";
+const NO_WINDOWS: &str = "it keeps no counters with a window";
 
 async fn count(client: &AnyEngine, name: &str, by: u64, window: Option<Window>) -> Tally {
     client.tally(&key(name), by, window).await.expect("it counts")
@@ -77,7 +78,7 @@ pub(crate) async fn a_sequence_refuses_what_it_cannot_give(arena: &Arena) {
 }
 
 pub(crate) async fn a_count_stops_at_its_limit(arena: &Arena) {
-    needs!(arena, arena.counts().await, NO_COUNTS);
+    needs!(arena, arena.counts_by_window().await, NO_WINDOWS);
     let client = arena.client().await;
     let window = Some(hour(Some(5)));
     for (by, value, allowed) in
@@ -93,7 +94,7 @@ pub(crate) async fn a_count_stops_at_its_limit(arena: &Arena) {
 }
 
 pub(crate) async fn a_limit_holds_for_all_who_count_at_once(arena: &Arena) {
-    needs!(arena, arena.counts().await, NO_COUNTS);
+    needs!(arena, arena.counts_by_window().await, NO_WINDOWS);
     let allowed = Arc::new(Mutex::new(0));
     let mut tasks: Vec<Boxed<()>> = Vec::new();
     for _ in 0..6 {
@@ -113,7 +114,7 @@ pub(crate) async fn a_limit_holds_for_all_who_count_at_once(arena: &Arena) {
 }
 
 pub(crate) async fn a_count_starts_anew_after_its_window(arena: &Arena) {
-    needs!(arena, arena.counts().await, NO_COUNTS);
+    needs!(arena, arena.counts_by_window().await, NO_WINDOWS);
     let counter = arena.locks().await.counter("k").window(arena.ttl()).limit(3);
     assert_eq!(counter.add(3).await.unwrap().value, 3);
     arena.pass(arena.ttl() * 2).await;
@@ -123,7 +124,7 @@ pub(crate) async fn a_count_starts_anew_after_its_window(arena: &Arena) {
 }
 
 pub(crate) async fn counting_does_not_prolong_a_window(arena: &Arena) {
-    needs!(arena, arena.counts().await, NO_COUNTS);
+    needs!(arena, arena.counts_by_window().await, NO_WINDOWS);
     let counter = arena.locks().await.counter("k").window(arena.ttl() * 2);
     let mut last = 0;
     for _ in 0..8 {
@@ -134,7 +135,7 @@ pub(crate) async fn counting_does_not_prolong_a_window(arena: &Arena) {
 }
 
 pub(crate) async fn looking_at_a_count_opens_no_window(arena: &Arena) {
-    needs!(arena, arena.counts().await, NO_COUNTS);
+    needs!(arena, arena.counts_by_window().await, NO_WINDOWS);
     let counter = arena.locks().await.counter("k").window(arena.ttl() * 4).limit(1);
     for _ in 0..6 {
         let tally = counter.get().await.unwrap();
@@ -149,7 +150,7 @@ pub(crate) async fn looking_at_a_count_opens_no_window(arena: &Arena) {
 }
 
 pub(crate) async fn locks_sequences_and_counts_of_one_name_are_strangers(arena: &Arena) {
-    needs!(arena, arena.counts().await, NO_COUNTS);
+    needs!(arena, arena.counts_by_window().await, NO_WINDOWS);
     let client = arena.client().await;
     let ticket = arena.ticket("k", MUTEX);
     client.holds(&ticket).await;
