@@ -10,4 +10,5 @@ pub(crate) mod deadline;
 pub(crate) mod hold;
 pub(crate) mod kept;
 pub(crate) mod loss;
+pub(crate) mod span;
 pub(crate) mod terms;

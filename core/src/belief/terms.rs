@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::belief::deadline::{Caution, usable};
+use crate::belief::span::shown;
 use crate::contract::ticket::check_note;
 use crate::{Error, Liveness, Profile, Result};
 
@@ -59,9 +60,9 @@ impl Terms {
     pub(crate) fn rhythm(&self, profile: &Profile) -> Result<Rhythm> {
         if self.ttl > TTL_MAX {
             return Err(Error::invalid(format!(
-                "a ttl of {:?} is too long: at most {} days are allowed",
-                self.ttl,
-                TTL_MAX.as_secs() / 86_400
+                "a ttl of {} is too long: at most {} is allowed",
+                shown(self.ttl),
+                shown(TTL_MAX)
             )));
         }
         if self.drift_ppm >= 1_000_000 {
@@ -97,29 +98,32 @@ impl Terms {
 
     /// Refuses a ttl without room, with the way out.
     fn leave_room(&self, rounding: Duration) -> Result<()> {
-        let ttl = self.ttl;
-        if self.has_room(ttl, rounding) {
+        if self.has_room(self.ttl, rounding) {
             return Ok(());
         }
-        let most = whole_millis(usable(ttl, &self.caution(ttl, rounding)) * 2 / 5);
-        Err(Error::invalid(match (self.ttl_min(rounding), self.renew_every) {
-            (_, Some(every)) if every.is_zero() && !self.by_hand => {
-                format!("a lock that is renewed every {every:?} does nothing else: name a pause")
-            }
-            (Some(least), Some(every)) if !self.by_hand && !most.is_zero() => format!(
-                "a ttl of {ttl:?} renewed every {every:?} leaves no room for two failed renewals: \
-                 make the ttl at least {least:?}, or renew every {most:?}"
+        let most = whole_millis(usable(self.ttl, &self.caution(self.ttl, rounding)) * 2 / 5);
+        let every = self.renew_every.filter(|_| !self.by_hand);
+        if every.is_some_and(|every| every.is_zero()) {
+            return Err(Error::invalid(
+                "a lock that is renewed every 0s does nothing else: name a pause",
+            ));
+        }
+        let ttl = shown(self.ttl);
+        Err(Error::invalid(match (self.ttl_min(rounding).map(shown), every.map(shown)) {
+            (Some(least), Some(every)) if !most.is_zero() => format!(
+                "a ttl of {ttl} renewed every {every} leaves no room for two failed renewals: \
+                 make the ttl at least {least}, or renew every {}",
+                shown(most)
             ),
             (Some(least), _) if self.by_hand => format!(
-                "a ttl of {ttl:?} is too short: rounding, clock drift and margin leave something of \
-                 {least:?} or more"
+                "a ttl of {ttl} is too short: rounding, clock drift and margin leave something of \
+                 {least} or more"
             ),
             (Some(least), _) => format!(
-                "a ttl of {ttl:?} is too short: {least:?} is the least with room for two failed \
-                 renewals"
+                "a ttl of {ttl} is too short: {least} is the least with room for two failed renewals"
             ),
             (None, _) => format!(
-                "a ttl of {ttl:?} leaves no room for two failed renewals, and no other does: \
+                "a ttl of {ttl} leaves no room for two failed renewals, and no other does: \
                  name less drift, a smaller margin, or a shorter time between renewals"
             ),
         }))

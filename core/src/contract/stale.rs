@@ -9,6 +9,14 @@ use crate::belief::loss::Loss;
 
 /// A write came with a token that is older than one the fence has seen: somebody newer is at work.
 /// Nothing was written. It is the cause of an error whose kind is [`Kind::Lost`](crate::Kind::Lost).
+///
+/// ```
+/// use tenure_core::{Error, Kind, Stale};
+///
+/// let refused = Error::from(Stale { token: 41, newest: 42 });
+/// assert_eq!(refused.kind(), Kind::Lost);
+/// assert_eq!(Stale::of(&refused).map(|stale| stale.newest), Some(42));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stale {
     /// The token of the write that was refused.

@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 
 use crate::belief::hold::State;
 use crate::belief::kept::{Kept, Slot};
+use crate::belief::span::shown;
 use crate::wrap::AnyEngine;
 use crate::{Boxed, Engine as _, Error, Host, Time};
 
@@ -198,8 +199,9 @@ impl Keeper {
         self.host.spawn(Box::pin(async move { drop(select(renewal, late).await) }));
         let now = self.host.now();
         let error = Error::unavailable(format!(
-            "the store did not answer a renewal of {:?} within {patience:?}",
-            kept.key
+            "the store did not answer a renewal of {:?} within {}",
+            kept.key,
+            shown(patience)
         ));
         kept.hear(now, now, Err(error));
         self.reschedule(&kept);

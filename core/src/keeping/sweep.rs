@@ -15,6 +15,7 @@ use futures_util::future::{Either, pending, select};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::Notify;
 
+use crate::belief::span::shown;
 use crate::wrap::AnyEngine;
 use crate::{Boxed, Engine as _, Error, Host, Kind, Leave, Left, Liveness, Result, Ticket, Time};
 
@@ -203,8 +204,9 @@ impl Sweeper {
                 Err(Error::unavailable("the engine panicked while a ticket was given back"))
             }
             Either::Right(_) => Err(Error::unavailable(format!(
-                "the store did not take back a ticket of {:?} within {:?}",
-                ticket.key, self.patience
+                "the store did not take back a ticket of {:?} within {}",
+                ticket.key,
+                shown(self.patience)
             ))),
         }
     }

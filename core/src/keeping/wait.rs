@@ -8,6 +8,7 @@ use futures_util::future::{Either, select};
 
 use crate::belief::hold::{Hold, State};
 use crate::belief::kept::Kept;
+use crate::belief::span::shown;
 use crate::belief::terms::Rhythm;
 use crate::keeping::listen::Listener;
 use crate::primitives::guard::{Entry, Guard};
@@ -45,7 +46,8 @@ impl InLine {
         match kept {
             Some(kept) => kept.with(|hold| hold.trouble_since(0)).map_or(Ok(()), Err),
             None => Err(Error::unavailable(format!(
-                "the store did not answer within {time:?} whether {key:?} is free"
+                "the store did not answer within {} whether {key:?} is free",
+                shown(time)
             ))),
         }
     }

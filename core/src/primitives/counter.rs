@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::belief::span::shown;
 use crate::blocking::Blocking;
 use crate::primitives::claim::Claim;
 use crate::{Engine as _, Error, Locks, NUMBER_MAX, Result, TTL_MAX, Tally, Window};
@@ -74,9 +75,9 @@ impl Counter {
             }
             if window.per.is_zero() || window.per > TTL_MAX {
                 return Err(Error::invalid(format!(
-                    "a window of {:?} cannot be kept: it must be more than 0, and at most {} days",
-                    window.per,
-                    TTL_MAX.as_secs() / 86_400
+                    "a window of {} cannot be kept: it must be more than 0, and at most {}",
+                    shown(window.per),
+                    shown(TTL_MAX)
                 )));
             }
             claim.locks.inner.engine.tally(claim.key()?, by, Some(window)).await

@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
+use crate::belief::span::shown;
 use crate::event::{Cursor, News, Scope};
 use crate::{
     Engine, Error, Host, Key, Leave, Left, Patience, Place, Profile, Result, Standing, Tally,
@@ -152,7 +153,8 @@ async fn carry_out<T: Send + 'static>(
 
 fn crowded(within: Duration) -> Error {
     Error::unavailable(format!(
-        "so much is asked of the store that it had no answer to this within {within:?}"
+        "so much is asked of the store that it had no answer to this within {}",
+        shown(within)
     ))
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 
 use super::AnyEngine;
+use crate::belief::span::shown;
 use crate::event::{Cursor, News, Scope};
 use crate::keeping::sweep::{Sweeper, Trace};
 use crate::{
@@ -201,8 +202,8 @@ impl<E: Engine> Engine for Retry<E> {
         match select(pin!(listed), self.host.sleep(self.within)).await {
             Either::Left((keys, _)) => keys,
             Either::Right(_) => Err(Error::unavailable(format!(
-                "the store did not list its keys within {:?}: it keeps too much, or give it more time",
-                self.within
+                "the store did not list its keys within {}: it keeps too much, or give it more time",
+                shown(self.within)
             ))),
         }
     }

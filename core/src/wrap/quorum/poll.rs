@@ -11,6 +11,7 @@ use futures_util::{FutureExt as _, StreamExt as _};
 
 use super::board::Board;
 use super::rest::Rest;
+use crate::belief::span::shown;
 use crate::{Boxed, Error, Kind, Result};
 
 /// The outcomes, one for each store; `None`: it had not answered when enough others had.
@@ -74,7 +75,7 @@ impl<T: Send + 'static> Poll<T> {
 
 /// A store had its time to answer.
 pub(super) fn late(patience: Duration) -> Error {
-    Error::unavailable(format!("no answer within {patience:?}"))
+    Error::unavailable(format!("no answer within {}", shown(patience)))
 }
 
 /// What a store is asked. One that panics over it must not end what others are asked, nor the keeping of those
