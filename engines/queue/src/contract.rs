@@ -1,0 +1,236 @@
+//! What a store must do so that lines can be kept in it.
+
+use std::time::Duration;
+
+use tenure_core::{Boxed, Error, Key, Profile, Result, TicketId};
+use tokio::sync::mpsc;
+
+use crate::node::{LineId, Name, Node};
+
+/// A store with sessions, and with an order of its own that only grows: revisions, transactions.
+///
+/// 1. A node that is made gets a number that is above all that were made before it, in all lines: see [`Node::created`].
+///    A change of the node moves its [version](Node::version), which is above all numbers and versions before it.
+/// 2. Every answer is the store's single truth at one moment, never a stale copy.
+/// 3. A node goes with its session. Without a sign of life for its ttl a session ends, and never sooner.
+/// 4. An error of the kind [`Unavailable`](tenure_core::Kind::Unavailable) says that the outcome is unknown; any other,
+///    that nothing was changed. A session that is over is told as [`Loss::SessionGone`](tenure_core::Loss::SessionGone).
+/// 5. Dropping a future leaves the outcome unknown. No verb here has a time limit: who calls has one.
+pub trait Store: Send + Sync + 'static {
+    /// What the store promises by itself.
+    fn profile(&self) -> Profile;
+
+    /// What is said of the store when it does not answer in time.
+    fn silence(&self) -> Error;
+
+    /// Opens a session that lives for about `ttl` without a sign of life; the store may raise or round it.
+    fn open(&self, ttl: Duration) -> impl Future<Output = Result<Granted>> + Send;
+
+    /// A sign of life. Answers for how long the session lives from when the store heard it; `None` if it is over.
+    fn keep(&self, session: SessionId) -> impl Future<Output = Result<Option<Duration>>> + Send;
+
+    /// Ends a session, and takes out its nodes.
+    fn end(&self, session: SessionId) -> impl Future<Output = Result<()>> + Send;
+
+    /// Makes a node at the back of its line, unless the door is closed to it.
+    fn enter(&self, enter: &Enter<'_>) -> impl Future<Output = Result<Entered>> + Send;
+
+    /// The first nodes of a line, up to so many.
+    fn front(&self, line: &LineId, most: usize) -> impl Future<Output = Result<Front>> + Send;
+
+    /// The nodes of a line that were made before this number, up to so many, the nearest first.
+    fn ahead(
+        &self,
+        line: &LineId,
+        created: u64,
+        most: usize,
+    ) -> impl Future<Output = Result<Vec<Node>>> + Send;
+
+    /// These nodes, all of one moment, in this order, and the moment.
+    fn look(
+        &self,
+        names: &[&Name],
+    ) -> impl Future<Output = Result<(Vec<Option<Node>>, u64)>> + Send;
+
+    /// Changes the body of a node that is as it is known. Answers the new node; `None`: it was otherwise.
+    fn change(&self, node: &Node, body: &[u8])
+    -> impl Future<Output = Result<Option<Node>>> + Send;
+
+    /// Takes out a node.
+    fn remove(&self, remove: &Remove<'_>) -> impl Future<Output = Result<Removed>> + Send;
+
+    /// Sees to it that an entry which was not answered never comes in. Answers the node if it came in already.
+    fn forestall(&self, name: &Name) -> impl Future<Output = Result<Option<Node>>> + Send;
+
+    /// Watches nodes, of which one is to become other than it is known, or go.
+    fn watch(&self, nodes: &[Node]) -> impl Future<Output = Result<Watching>> + Send;
+
+    /// The keys that begin with `prefix` and have a node, in order.
+    fn keys(&self, prefix: &str) -> impl Future<Output = Result<Vec<Key>>> + Send;
+
+    /// What stands in a register.
+    fn read(&self, register: &Register) -> impl Future<Output = Result<Written>> + Send;
+
+    /// Writes a value if the register still has this version. Answers what stands there now, and whether it was written.
+    fn write(
+        &self,
+        register: &Register,
+        value: u64,
+        version: u64,
+    ) -> impl Future<Output = Result<(Written, bool)>> + Send;
+
+    /// Everything that happens to all nodes from now on; `None` if the store cannot tell.
+    fn follow(&self) -> impl Future<Output = Result<Option<Followed>>> + Send;
+
+    /// A moment that is not before the end of anything that was answered already.
+    fn now(&self) -> impl Future<Output = Result<u64>> + Send;
+
+    /// Lets go of what is open.
+    fn close(&self) -> impl Future<Output = ()> + Send;
+}
+
+/// The number of a session.
+pub type SessionId = u64;
+
+/// A session that was opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Granted {
+    /// Its number.
+    pub session: SessionId,
+    /// How long it lives without a sign of life, from when the store made it.
+    pub ttl: Duration,
+}
+
+/// Who wants to come in, and on what terms.
+#[derive(Clone, Copy, Debug)]
+pub struct Enter<'a> {
+    /// The name of the node.
+    pub name: &'a Name,
+    /// What it is to say.
+    pub body: &'a [u8],
+    /// With what it lives.
+    pub session: SessionId,
+    /// Who may be there.
+    pub door: Door,
+    /// The version of the line's [base](Register::Base) that the body goes by. If it is another one, the door is closed.
+    pub base_version: u64,
+}
+
+/// Who may be in the line when a node is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// Anybody who keeps to the same capacity.
+    Open,
+    /// Nobody who came, or changed, after this moment. At moment 0, nobody at all.
+    Unchanged(u64),
+}
+
+/// What came of an [`Enter`].
+#[derive(Debug)]
+pub enum Entered {
+    /// The node is in the line.
+    In {
+        /// The node.
+        node: Node,
+        /// The front of the line with it, or before it in the same moment.
+        front: Front,
+        /// It was made by this call. Otherwise it was there.
+        fresh: bool,
+    },
+    /// The door was closed, and nothing was changed.
+    Out {
+        /// The front of the line, whatever the capacity of who is there.
+        front: Front,
+        /// What the line's base is.
+        base: Written,
+    },
+}
+
+/// The first nodes of a line at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Front {
+    /// In the order in which they were made.
+    pub nodes: Vec<Node>,
+    /// How many there are in the whole line.
+    pub total: usize,
+    /// The moment.
+    pub at: u64,
+}
+
+/// Who is to be taken out, and on what terms.
+#[derive(Clone, Copy, Debug)]
+pub struct Remove<'a> {
+    /// The node that was made with this number, whatever became of it since.
+    pub node: &'a Node,
+    /// Only if these are all as they are known.
+    pub provided: &'a [Node],
+    /// What onlookers are told: it left, or it was broken.
+    pub why: Why,
+    /// Answer the front of the line without it, up to so many.
+    pub front: Option<usize>,
+}
+
+/// What came of a [`Remove`].
+#[derive(Clone, Debug)]
+pub struct Removed {
+    /// It was there, and is out.
+    pub gone: bool,
+    /// The front of the line behind it, if that was asked for and it is gone.
+    pub front: Option<Front>,
+}
+
+/// Nodes are watched.
+pub struct Watching {
+    /// What happened after this moment is noticed.
+    pub at: u64,
+    /// Ready once one of them may be otherwise.
+    pub changed: Boxed<()>,
+}
+
+/// A number that is kept beside a line for good.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Register {
+    /// What is added to the numbers that the store gives to nodes.
+    Base(LineId),
+    /// The last number of a sequence.
+    Sequence(LineId),
+}
+
+/// What stands in a register: 0 in version 0 if nobody ever wrote.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// The number.
+    pub value: u64,
+    /// Its version.
+    pub version: u64,
+}
+
+/// A store that tells what happens to its nodes.
+pub struct Followed {
+    /// All nodes there are, in order.
+    pub nodes: Vec<Node>,
+    /// At this moment.
+    pub at: u64,
+    /// What happened after it, in order; all of one moment comes together. It ends when something may be missed.
+    pub changes: mpsc::Receiver<(u64, Vec<Change>)>,
+}
+
+/// What happened to a node.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// It was made, or has another body.
+    Is(Node),
+    /// It is out.
+    Gone(LineId, TicketId, Why),
+}
+
+/// Why a node is out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// Somebody took it out.
+    Left,
+    /// It was waiting, and somebody broke it.
+    Broken,
+    /// Its session is over.
+    Expired,
+}

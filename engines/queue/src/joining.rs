@@ -1,0 +1,263 @@
+//! Joining a line, and giving signs of life in it.
+
+use tenure_core::{
+    Error, LINE_TICKETS_MAX, Loss, NUMBER_MAX, Patience, Place, Result, Share, Ticket, refusal,
+    served,
+};
+
+use crate::contract::{Door, Enter, Entered, Front, Register, Remove, Store, Why, Written};
+use crate::node::{Name, Node};
+use crate::own::{Mine, Sighting};
+use crate::queue::Queue;
+use crate::session::Session;
+
+/// So often the door of a line may have been closed by others who came first, before it is asked later.
+const ATTEMPTS_MAX: u32 = 64;
+
+/// What one attempt to come in led to.
+enum Attempt {
+    In(Place),
+    Busy,
+    /// The line was otherwise than expected: again, on these terms.
+    Again(Door, Written),
+}
+
+impl<S: Store> Queue<S> {
+    pub(crate) async fn join_line(
+        &self,
+        ticket: &Ticket,
+        patience: Patience,
+    ) -> Result<Option<Place>> {
+        ticket.check()?;
+        if let Some(place) = self.join_again(ticket).await? {
+            return Ok(Some(place));
+        }
+        let name = Name::of(ticket);
+        let mut base = self.raise(&name, ticket).await?;
+        let mut door = match patience {
+            Patience::Wait => Door::Open,
+            Patience::NoWait => Door::Unchanged(0),
+        };
+        let mut swept = false;
+        for _ in 0..ATTEMPTS_MAX {
+            let session = self.session(ticket.ttl).await?;
+            self.parts.own.begin(&name, &session);
+            let attempt = self.attempt(ticket, &name, &session, door, base, patience).await;
+            match attempt {
+                Ok(Attempt::In(place)) => return Ok(Some(place)),
+                Ok(Attempt::Again(next, now)) => (door, base) = (next, now),
+                Ok(Attempt::Busy) => {
+                    self.parts.own.forget(name.id);
+                    return Ok(None);
+                }
+                Err(error) if error.loss() == Some(Loss::SessionGone) && !swept => {
+                    session.finish();
+                    swept = true;
+                }
+                Err(error) => {
+                    if !error.is_unknown() {
+                        self.parts.own.forget(name.id);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        self.parts.own.forget(name.id);
+        Err(Error::rejected(format!(
+            "the line of {:?} changed {ATTEMPTS_MAX} times while a ticket tried to join it: ask again",
+            ticket.key
+        )))
+    }
+
+    /// A ticket that is in the line already keeps its place.
+    async fn join_again(&self, ticket: &Ticket) -> Result<Option<Place>> {
+        let Some(Mine { seen: Some(seen), .. }) = self.parts.own.get(ticket.id) else {
+            return Ok(None);
+        };
+        refuse_other_owner(&seen.node, ticket)?;
+        match self.renew_in_line(ticket).await {
+            Err(error) if error.loss() == Some(Loss::SessionGone) => Ok(None),
+            renewed => renewed,
+        }
+    }
+
+    async fn attempt(
+        &self,
+        ticket: &Ticket,
+        name: &Name,
+        session: &Session,
+        door: Door,
+        base: Written,
+        patience: Patience,
+    ) -> Result<Attempt> {
+        let body = Node::body(ticket, base.value, false);
+        let (session, base_version) = (session.id, base.version);
+        let enter = Enter { name, body: &body, session, door, base_version };
+        match self.parts.store.enter(&enter).await? {
+            Entered::In { node, fresh: false, .. } => {
+                refuse_other_owner(&node, ticket)?;
+                match self.sessions.find(node.session) {
+                    Some(session) => self.parts.own.begin(name, &session),
+                    None => self.clear(&node).await?,
+                }
+                let renewed = self.renew_in_line(ticket).await?;
+                Ok(renewed.map_or(Attempt::Again(door, base), Attempt::In))
+            }
+            Entered::In { node, front, fresh: true } => {
+                self.refuse_too_many(ticket, &node, &front).await?;
+                Ok(Attempt::In(self.place(&self.judge(front, node).await?)))
+            }
+            Entered::Out { front, base: now } => {
+                refuse_mixed(&front, ticket)?;
+                if now != base {
+                    return Ok(Attempt::Again(
+                        door,
+                        self.raise_to(name, ticket, now, front.at).await?,
+                    ));
+                }
+                if patience == Patience::Wait {
+                    return Ok(Attempt::Again(door, base));
+                }
+                let taken = front.nodes.iter().map(Node::take).sum();
+                let whole = front.nodes.len() >= front.total;
+                let fits = whole && served(taken, ticket.share);
+                Ok(if fits {
+                    Attempt::Again(Door::Unchanged(front.at), base)
+                } else {
+                    Attempt::Busy
+                })
+            }
+        }
+    }
+
+    /// An earlier attempt of the same ticket, which came in with a session that is over.
+    async fn clear(&self, node: &Node) -> Result<()> {
+        let remove = Remove { node, provided: &[], why: Why::Left, front: None };
+        self.parts.store.remove(&remove).await.map(drop)
+    }
+
+    /// How many there are is known only when one is in.
+    async fn refuse_too_many(&self, ticket: &Ticket, node: &Node, front: &Front) -> Result<()> {
+        let refusal = if front.total > LINE_TICKETS_MAX {
+            refusal::line_is_full(&ticket.key)
+        } else if node.number() > NUMBER_MAX {
+            refusal::no_numbers_left(&ticket.key, node.number())
+        } else {
+            return Ok(());
+        };
+        self.clear(node).await?;
+        Err(refusal)
+    }
+
+    pub(crate) async fn renew_in_line(&self, ticket: &Ticket) -> Result<Option<Place>> {
+        ticket.check()?;
+        let mine = self.parts.own.get(ticket.id);
+        let now = self.parts.host.now();
+        if mine.as_ref().is_some_and(|mine| mine.session.is_over(now)) {
+            self.parts.own.forget(ticket.id);
+            return Err(Error::lost(Loss::SessionGone));
+        }
+        for _ in 0..ATTEMPTS_MAX {
+            let seen = match &mine {
+                Some(mine) => self.see(mine).await?,
+                None => match self.find(&ticket.key, ticket.id).await? {
+                    Some((front, node)) => Some(self.judge(front, node).await?),
+                    None => None,
+                },
+            };
+            let Some(seen) = seen else {
+                self.parts.own.forget(ticket.id);
+                return Ok(None);
+            };
+            if seen.node.told {
+                return Ok(self.stay_told(&seen, mine.is_some()));
+            }
+            if let Some(seen) = self.carry(ticket, seen).await? {
+                if ticket.floor > 0 {
+                    self.raise(&seen.node.name, ticket).await?;
+                }
+                return Ok(Some(self.place(&seen)));
+            }
+        }
+        Err(self.parts.store.silence())
+    }
+
+    /// A ticket that was told to leave has its place until the life is over that it had then.
+    fn stay_told(&self, seen: &Sighting, is_own: bool) -> Option<Place> {
+        let place = self.place(seen);
+        (!is_own || place.life.is_some_and(|life| !life.is_zero())).then_some(place)
+    }
+
+    /// A renewal carries note and share. `None`: the node was changed by somebody else meanwhile.
+    async fn carry(&self, ticket: &Ticket, seen: Sighting) -> Result<Option<Sighting>> {
+        let node = &seen.node;
+        let take = ticket.share.take().min(node.ticket.share.take());
+        let share = Share::new(take, node.name.of)?;
+        if node.ticket.note == ticket.note && node.ticket.share == share {
+            return Ok(Some(seen));
+        }
+        let carried = Ticket { note: ticket.note.clone(), share, ..node.ticket.clone() };
+        let body = Node::body(&carried, node.base, false);
+        let Some(node) = self.parts.store.change(node, &body).await? else { return Ok(None) };
+        if share == seen.node.ticket.share {
+            let seen = Sighting { node, ..seen };
+            self.parts.own.see(&seen, seen.stand.standing == tenure_core::Standing::Holding);
+            return Ok(Some(seen));
+        }
+        // Who takes less may be served at once.
+        let front = self.parts.store.front(&node.name.line, super::seeing::PAGE).await?;
+        self.find_in(front, &node.name).await
+    }
+
+    /// Sees to it that numbers from now on are not below the ticket's floor, or above it for who is in the line already.
+    async fn raise(&self, name: &Name, ticket: &Ticket) -> Result<Written> {
+        if ticket.floor == 0 {
+            return Ok(Written::default());
+        }
+        if ticket.floor > NUMBER_MAX {
+            return Err(refusal::no_numbers_left(&ticket.key, ticket.floor));
+        }
+        let register = Register::Base(name.line.clone());
+        let (at, base) = (self.parts.store.now().await?, self.parts.store.read(&register).await?);
+        self.raise_to(name, ticket, base, at).await
+    }
+
+    async fn raise_to(
+        &self,
+        name: &Name,
+        ticket: &Ticket,
+        mut base: Written,
+        at: u64,
+    ) -> Result<Written> {
+        let register = Register::Base(name.line.clone());
+        for _ in 0..ATTEMPTS_MAX {
+            // The next number is above what is now.
+            if at + base.value >= ticket.floor {
+                return Ok(base);
+            }
+            let (now, written) =
+                self.parts.store.write(&register, ticket.floor - at, base.version).await?;
+            base = now;
+            if written {
+                return Ok(base);
+            }
+        }
+        Err(self.parts.store.silence())
+    }
+}
+
+fn refuse_other_owner(node: &Node, ticket: &Ticket) -> Result<()> {
+    if node.ticket.owner == ticket.owner {
+        return Ok(());
+    }
+    Err(refusal::id_of_another(&ticket.key, ticket.id, &node.ticket.owner))
+}
+
+fn refuse_mixed(front: &Front, ticket: &Ticket) -> Result<()> {
+    match front.nodes.iter().find(|node| node.name.of != ticket.share.of()) {
+        Some(other) => {
+            Err(refusal::other_capacity(&ticket.key, other.name.of.into(), ticket.share))
+        }
+        None => Ok(()),
+    }
+}

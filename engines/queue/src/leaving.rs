@@ -1,0 +1,100 @@
+//! Leaving a line: by the owner, or because somebody else says so.
+
+use tenure_core::{Left, Result, Standing, Ticket, served};
+
+use crate::contract::{Front, Remove, Removed, Store, Why};
+use crate::node::{Name, Node};
+use crate::own::Mine;
+use crate::queue::Queue;
+use crate::seeing::PAGE;
+
+impl<S: Store> Queue<S> {
+    /// Takes a ticket out at once.
+    pub(crate) async fn leave_now(&self, ticket: &Ticket) -> Result<Left> {
+        let mine = self.parts.own.get(ticket.id);
+        let left = match &mine {
+            Some(Mine { seen: Some(seen), holds, .. }) => self.take_out(&seen.node, *holds).await,
+            Some(Mine { name, .. }) => self.take_out_unanswered(name).await,
+            None => self.take_out_stranger(ticket).await,
+        }?;
+        self.parts.own.forget(ticket.id);
+        self.parts.bells.ring(ticket.id);
+        Ok(left)
+    }
+
+    /// Tells a holder to leave; takes out who waits.
+    pub(crate) async fn leave_soon(&self, ticket: &Ticket) -> Result<Left> {
+        loop {
+            let Some((front, node)) = self.find(&ticket.key, ticket.id).await? else {
+                return Ok(Left::Absent);
+            };
+            let seen = self.judge(front, node).await?;
+            let node = &seen.node;
+            if seen.stand.standing == Standing::Waiting {
+                let provided = &seen.stand.blockers;
+                let remove = Remove { node, provided, why: Why::Broken, front: Some(PAGE) };
+                let removed = self.parts.store.remove(&remove).await?;
+                if removed.gone {
+                    self.ring_served(removed.front.as_ref());
+                    self.parts.bells.ring(ticket.id);
+                    return Ok(Left::Waiting);
+                }
+            } else if node.told {
+                return Ok(Left::Told);
+            } else if self.tell(node).await? {
+                self.parts.bells.ring(ticket.id);
+                return Ok(Left::Told);
+            }
+        }
+    }
+
+    async fn tell(&self, node: &Node) -> Result<bool> {
+        let body = Node::body(&node.ticket, node.base, true);
+        self.parts.store.change(node, &body).await.map(|node| node.is_some())
+    }
+
+    /// One request: what it leaves behind is answered only if that is of use.
+    async fn take_out(&self, node: &Node, holds: bool) -> Result<Left> {
+        let is_alone = self.parts.own.in_line(&node.name.line) < 2;
+        let front = (!holds || !is_alone).then_some(PAGE);
+        let remove = Remove { node, provided: &[], why: Why::Left, front };
+        let Removed { gone, front } = self.parts.store.remove(&remove).await?;
+        if !gone {
+            return Ok(Left::Absent);
+        }
+        self.ring_served(front.as_ref());
+        let waited = front.is_some_and(|front| !holds && keeps_out(&front, node));
+        Ok(if waited { Left::Waiting } else { Left::Holding })
+    }
+
+    /// A ticket whose join was not answered: what is not in now is never let in.
+    async fn take_out_unanswered(&self, name: &Name) -> Result<Left> {
+        match self.parts.store.forestall(name).await? {
+            Some(node) => self.take_out(&node, false).await,
+            None => Ok(Left::Absent),
+        }
+    }
+
+    async fn take_out_stranger(&self, ticket: &Ticket) -> Result<Left> {
+        match self.find(&ticket.key, ticket.id).await? {
+            Some((_, node)) => self.take_out(&node, false).await,
+            None => Ok(Left::Absent),
+        }
+    }
+
+    /// Who is served now, as the answer to a release says, needs no push if it is this client's own.
+    fn ring_served(&self, front: Option<&Front>) {
+        let Some(front) = front else { return };
+        for node in front.served() {
+            if self.parts.own.serve(node) {
+                self.parts.bells.ring(node.name.id);
+            }
+        }
+    }
+}
+
+/// Whether those who were ahead of a node kept it out.
+fn keeps_out(front: &Front, node: &Node) -> bool {
+    let ahead = front.nodes.iter().filter(|other| other.created < node.created);
+    !served(ahead.map(Node::take).sum(), node.ticket.share)
+}

@@ -1,0 +1,154 @@
+//! A node is a ticket as the store keeps it: a name that leads to it, a body that says what it is, and its number.
+
+use std::fmt::{self, Write as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
+use tenure_core::{Key, Share, Ticket, TicketId};
+
+/// What a body begins with.
+const FORM: &str = "tenure1";
+
+/// A line, by a hash of its key: no text of a user is part of a name in a store.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LineId(Arc<str>);
+
+impl LineId {
+    /// The line of this key.
+    pub fn of(key: &Key) -> Self {
+        let hash = Sha256::digest(key.as_str().as_bytes());
+        let mut text = String::with_capacity(64);
+        for byte in hash {
+            let _infallible = write!(text, "{byte:02x}");
+        }
+        Self(text.into())
+    }
+
+    /// The line with this name, as [`Display`](fmt::Display) shows it.
+    pub fn named(text: &str) -> Option<Self> {
+        let digits = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        digits.then(|| Self(text.into()))
+    }
+}
+
+impl fmt::Display for LineId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What leads to a node. The capacity is a part of it, so that a store can refuse a mixed line by names alone.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Name {
+    /// Its line.
+    pub line: LineId,
+    /// The capacity that its owner goes by.
+    pub of: u32,
+    /// The ticket's id.
+    pub id: TicketId,
+}
+
+impl Name {
+    /// The name of a ticket's node.
+    pub fn of(ticket: &Ticket) -> Self {
+        Self { line: LineId::of(&ticket.key), of: ticket.share.of(), id: ticket.id }
+    }
+}
+
+/// A ticket as the store keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Where it is.
+    pub name: Name,
+    /// With which session it lives.
+    pub session: u64,
+    /// The number that the store gave it when it was made. It grows from node to node, and makes the order of the line.
+    pub created: u64,
+    /// The number of its last change.
+    pub version: u64,
+    /// As it joined, with its latest note and share.
+    pub ticket: Ticket,
+    /// What is added to `created`.
+    pub base: u64,
+    /// It was told to leave.
+    pub told: bool,
+}
+
+impl Node {
+    /// What a store keeps under this name; `None` if that is no ticket.
+    pub fn read(name: Name, session: u64, created: u64, version: u64, body: &[u8]) -> Option<Self> {
+        let (head, rest) = std::str::from_utf8(body).ok()?.split_once('\n')?;
+        let words: Vec<&str> = head.split(' ').collect();
+        let [FORM, take, ttl, base, told, key, owner] = words[..] else { return None };
+        let (key, rest) = rest.split_at_checked(key.parse().ok()?)?;
+        let (owner, note) = rest.split_at_checked(owner.parse().ok()?)?;
+        let ticket = Ticket {
+            id: name.id,
+            key: Key::new(key).ok()?,
+            share: Share::new(take.parse().ok()?, name.of).ok()?,
+            ttl: Duration::from_millis(ttl.parse().ok()?),
+            owner: owner.into(),
+            note: note.into(),
+            floor: 0,
+        };
+        let (base, told) = (base.parse().ok()?, told == "told");
+        Some(Self { name, session, created, version, ticket, base, told })
+    }
+
+    /// What the store is to keep.
+    pub(crate) fn body(ticket: &Ticket, base: u64, told: bool) -> Vec<u8> {
+        let Ticket { key, share, ttl, owner, note, .. } = ticket;
+        let (take, ttl, told) = (share.take(), ttl.as_millis(), if told { "told" } else { "-" });
+        let (key, owner_bytes) = (key.as_str(), owner.len());
+        let head = format!("{FORM} {take} {ttl} {base} {told} {} {owner_bytes}\n", key.len());
+        [&head, key, owner, note].concat().into_bytes()
+    }
+
+    /// The number of the ticket: its token, once it is served.
+    pub fn number(&self) -> u64 {
+        self.created.saturating_add(self.base)
+    }
+
+    /// How much it takes.
+    pub(crate) fn take(&self) -> u64 {
+        self.ticket.share.take().into()
+    }
+
+    /// Whether it is the same, unchanged.
+    pub(crate) fn is_as(&self, other: &Self) -> bool {
+        (self.created, self.version) == (other.created, other.version)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_is_read_back_as_it_was_written() {
+        let ticket = Ticket {
+            note: "a note\nof two lines".into(),
+            ..Ticket::new(Key::new("a\0b\nü/ 7").unwrap(), Share::new(2, 5).unwrap())
+        };
+        for (base, told) in [(0, false), (7, true)] {
+            let body = Node::body(&ticket, base, told);
+            let read = Node::read(Name::of(&ticket), 1, 40, 41, &body).expect("it is a ticket");
+            assert_eq!((&read.ticket, read.number(), read.told), (&ticket, 40 + base, told));
+        }
+    }
+
+    #[test]
+    fn what_is_no_ticket_is_not_read_as_one() {
+        let name = Name::of(&Ticket::new(Key::new("a").unwrap(), Share::WHOLE));
+        for body in [
+            "",
+            "tenure1",
+            "tenure1 1 1 0 - 9 9\na",
+            "other 1 1 0 - 1 1\nab",
+            "tenure1 0 1 0 - 1 1\nab",
+        ] {
+            assert_eq!(Node::read(name.clone(), 1, 1, 1, body.as_bytes()), None, "{body}");
+        }
+    }
+}

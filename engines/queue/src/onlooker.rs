@@ -1,0 +1,238 @@
+//! What happens to all lines, told from what happens to nodes: each line is kept as core's own state machine.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use tenure_core::event::{Cursor, Event, News, Scope};
+use tenure_core::line::{Seat, Told};
+use tenure_core::{Leave, Line, Result, TicketId};
+use tokio::sync::Notify;
+
+use crate::contract::{Change, Followed, Store, Why};
+use crate::node::{LineId, Node};
+use crate::parts::Parts;
+
+/// Onlookers who fall behind by more events than this miss some.
+const EVENTS_MAX: usize = 4096;
+/// The store is no longer followed when nobody has asked for so long.
+const IDLE: Duration = Duration::from_secs(120);
+
+/// Follows the store for as long as somebody looks on.
+#[derive(Default)]
+pub(crate) struct Onlooker {
+    following: Mutex<Option<Arc<Following>>>,
+    beginning: tokio::sync::Mutex<()>,
+}
+
+/// What has happened since the store was first followed, and the latest of it.
+#[derive(Default)]
+struct Following {
+    seen: Mutex<Past>,
+    news: Notify,
+    stop: Notify,
+    asked: Notify,
+}
+
+#[derive(Default)]
+struct Past {
+    /// Each with the moment at which it happened.
+    events: VecDeque<(u64, Event)>,
+    /// What happened up to this moment is not known any more.
+    before: u64,
+    /// What happened up to this moment is here.
+    at: u64,
+    ended: bool,
+}
+
+impl Onlooker {
+    /// What happened in scope after the cursor; `None` if this store cannot be followed.
+    pub(crate) async fn events<S: Store>(
+        &self,
+        parts: &Arc<Parts<S>>,
+        scope: &Scope,
+        after: Option<Cursor>,
+    ) -> Result<Option<News>> {
+        let Some(following) = self.following(parts).await? else { return Ok(None) };
+        let now = match after {
+            Some(Cursor(at)) => at,
+            None => parts.store.now().await?,
+        };
+        if after.is_none() {
+            return Ok(Some(News { events: Vec::new(), cursor: Cursor(now), missed: false }));
+        }
+        loop {
+            let mut news = pin!(following.news.notified());
+            news.as_mut().enable();
+            following.asked.notify_one();
+            if let Some(news) = following.seen().since(now, scope) {
+                return Ok(Some(news));
+            }
+            match select(news, parts.host.sleep(IDLE / 4)).await {
+                Either::Left(_) | Either::Right(_) => {}
+            }
+        }
+    }
+
+    /// Nobody looks on any more.
+    pub(crate) fn stop(&self) {
+        if let Some(following) = self.slot().take() {
+            following.stop.notify_one();
+        }
+    }
+
+    async fn following<S: Store>(&self, parts: &Arc<Parts<S>>) -> Result<Option<Arc<Following>>> {
+        let _alone = self.beginning.lock().await;
+        if let Some(following) = self.slot().as_ref().filter(|following| !following.seen().ended) {
+            return Ok(Some(following.clone()));
+        }
+        let Some(followed) = parts.store.follow().await? else { return Ok(None) };
+        let following = Arc::new(Following::default());
+        following.seen().begin(followed.at);
+        let (task, host) = (following.clone(), parts.host.clone());
+        let pace = parts.host.clone();
+        host.spawn(Box::pin(async move { task.run(followed, &*pace).await }));
+        *self.slot() = Some(following.clone());
+        Ok(Some(following))
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Option<Arc<Following>>> {
+        self.following.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Onlooker {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Following {
+    async fn run(&self, followed: Followed, host: &dyn tenure_core::Host) {
+        let Followed { nodes, at, mut changes } = followed;
+        let mut lines = Lines::default();
+        for node in nodes {
+            lines.apply(vec![Change::Is(node)], 0, &mut |_| {});
+        }
+        let mut wall = host.wall_us();
+        debug_assert_eq!(self.seen().at, at, "it was begun at the moment of the nodes");
+        loop {
+            let unwanted = pin!(self.unwanted(host));
+            let Either::Left((Some((at, some)), _)) = select(pin!(changes.recv()), unwanted).await
+            else {
+                break;
+            };
+            wall = wall.max(host.wall_us());
+            let mut events = Vec::new();
+            lines.apply(some, wall, &mut |event| events.push(event));
+            self.seen().add(at, events);
+            self.news.notify_waiters();
+        }
+        self.seen().ended = true;
+        self.news.notify_waiters();
+    }
+
+    /// Ready when nobody looks on any more.
+    async fn unwanted(&self, host: &dyn tenure_core::Host) {
+        let mut stop = pin!(self.stop.notified());
+        loop {
+            let asked = pin!(self.asked.notified());
+            match select(&mut stop, select(asked, host.sleep(IDLE))).await {
+                Either::Right((Either::Left(_), _)) => {}
+                Either::Left(_) | Either::Right((Either::Right(_), _)) => return,
+            }
+        }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Past> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Past {
+    fn begin(&mut self, at: u64) {
+        (self.before, self.at) = (at, at);
+    }
+
+    fn add(&mut self, at: u64, events: Vec<Event>) {
+        self.at = at;
+        self.events.extend(events.into_iter().map(|event| (at, event)));
+        while self.events.len() > EVENTS_MAX
+            && let Some((at, _)) = self.events.pop_front()
+        {
+            self.before = at;
+        }
+    }
+
+    /// What happened in scope after a moment; `None` if nothing did.
+    fn since(&self, after: u64, scope: &Scope) -> Option<News> {
+        let cursor = Cursor(self.at.max(after));
+        if self.ended || after < self.before {
+            return Some(News { events: Vec::new(), cursor, missed: true });
+        }
+        let new = self.events.iter().filter(|(at, _)| *at > after);
+        let new = new.filter(|(_, event)| scope.covers(&event.ticket.key));
+        let events: Vec<Event> = new.map(|(_, event)| event.clone()).collect();
+        (!events.is_empty()).then_some(News { events, cursor, missed: false })
+    }
+}
+
+/// All lines, as what happened to their nodes makes them.
+#[derive(Default)]
+struct Lines(HashMap<LineId, Line>);
+
+impl Lines {
+    /// What happened at one moment. Those who expired together are out before anyone is served in their place.
+    fn apply(&mut self, changes: Vec<Change>, at_us: u64, tell: &mut dyn FnMut(Event)) {
+        let mut tell = |told: Told<'_>| {
+            let Told { what, seat, .. } = told;
+            tell(Event { at_us, what, ticket: seat.ticket.clone(), number: seat.number });
+        };
+        let mut expired: BTreeMap<LineId, Vec<TicketId>> = BTreeMap::new();
+        for change in changes {
+            match change {
+                Change::Is(node) => self.is(node, &mut tell),
+                Change::Gone(line, id, Why::Expired) => expired.entry(line).or_default().push(id),
+                Change::Gone(line, id, why) => self.gone(&line, id, why, &mut tell),
+            }
+        }
+        for (id, tickets) in expired {
+            if let Some(line) = self.0.get_mut(&id) {
+                line.bury(|seat| tickets.contains(&seat.ticket.id), &mut tell);
+            }
+            self.forget_if_empty(&id);
+        }
+    }
+
+    fn is(&mut self, node: Node, tell: &mut dyn FnMut(Told<'_>)) {
+        let (number, leaving, id) = (node.number(), node.told, node.name.id);
+        let line = self.0.entry(node.name.line).or_default();
+        if line.find_place(id, 0).is_none() {
+            let seat = Seat { ticket: node.ticket, session: (), number, ends: None, leaving };
+            if !line.restore(seat, tell) {
+                tracing::debug!(%id, "a node that cannot be in its line is not told");
+            }
+            return;
+        }
+        line.renew(&node.ticket, 0, tell);
+        if leaving {
+            line.leave(id, Leave::Soon, 0, tell);
+        }
+    }
+
+    fn gone(&mut self, line: &LineId, id: TicketId, why: Why, tell: &mut dyn FnMut(Told<'_>)) {
+        let how = if why == Why::Broken { Leave::Soon } else { Leave::Now };
+        if let Some(line) = self.0.get_mut(line) {
+            line.leave(id, how, 0, tell);
+        }
+        self.forget_if_empty(line);
+    }
+
+    fn forget_if_empty(&mut self, line: &LineId) {
+        if self.0.get(line).is_some_and(Line::is_empty) {
+            self.0.remove(line);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The tickets of this client: with which session each lives, and what was seen of it last.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tenure_core::{TicketId, Time};
+
+use crate::contract::SessionId;
+use crate::node::{LineId, Name, Node};
+use crate::session::Session;
+use crate::stand::Stand;
+
+/// A ticket that this client put into a line, or asked to.
+#[derive(Clone)]
+pub(crate) struct Mine {
+    pub(crate) name: Name,
+    pub(crate) session: Arc<Session>,
+    /// What was seen of it; nothing, as long as its join is not answered.
+    pub(crate) seen: Option<Sighting>,
+    /// It is served: the store said so, and what is served is served until it leaves.
+    pub(crate) holds: bool,
+    /// Until when it may keep its place, having been told to leave.
+    pub(crate) told: Option<Time>,
+}
+
+/// What was seen of a ticket at one moment.
+#[derive(Clone)]
+pub(crate) struct Sighting {
+    pub(crate) node: Node,
+    pub(crate) stand: Stand,
+    pub(crate) at: u64,
+}
+
+/// All tickets of this client.
+#[derive(Default)]
+pub(crate) struct Own(Mutex<Tickets>);
+
+#[derive(Default)]
+struct Tickets {
+    by_id: HashMap<TicketId, Mine>,
+    /// How many there are in each line.
+    lines: HashMap<LineId, usize>,
+}
+
+impl Own {
+    /// A ticket is about to be put into its line.
+    pub(crate) fn begin(&self, name: &Name, session: &Arc<Session>) {
+        let mut all = self.lock();
+        let (name, session) = (name.clone(), session.clone());
+        let mine = Mine { name, session, seen: None, holds: false, told: None };
+        let (id, line) = (mine.name.id, mine.name.line.clone());
+        if all.by_id.insert(id, mine).is_none() {
+            *all.lines.entry(line).or_default() += 1;
+        }
+    }
+
+    /// What is known of a ticket.
+    pub(crate) fn get(&self, id: TicketId) -> Option<Mine> {
+        self.lock().by_id.get(&id).cloned()
+    }
+
+    /// The store said this of a ticket.
+    pub(crate) fn see(&self, seen: &Sighting, holds: bool) {
+        if let Some(mine) = self.lock().by_id.get_mut(&seen.node.name.id) {
+            mine.holds = holds;
+            if seen.node.told && mine.told.is_none() {
+                mine.told = Some(mine.session.end());
+            }
+            if mine.seen.as_ref().is_none_or(|before| before.at <= seen.at) {
+                mine.seen = Some(seen.clone());
+            }
+        }
+    }
+
+    /// The store said that this node is served.
+    pub(crate) fn serve(&self, node: &Node) -> bool {
+        let mut all = self.lock();
+        let Some(mine) = all.by_id.get_mut(&node.name.id) else { return false };
+        let known = mine.seen.as_ref().is_some_and(|seen| seen.node.created == node.created);
+        let new = known && !mine.holds;
+        mine.holds |= new && !node.told;
+        new
+    }
+
+    /// A ticket is out.
+    pub(crate) fn forget(&self, id: TicketId) {
+        let mut all = self.lock();
+        let Some(mine) = all.by_id.remove(&id) else { return };
+        let line = mine.name.line;
+        if let Some(count) = all.lines.get_mut(&line) {
+            *count -= 1;
+            if *count == 0 {
+                all.lines.remove(&line);
+            }
+        }
+    }
+
+    /// How many of this client's tickets stand in a line.
+    pub(crate) fn in_line(&self, line: &LineId) -> usize {
+        self.lock().lines.get(line).copied().unwrap_or(0)
+    }
+
+    /// The tickets that live by this session.
+    pub(crate) fn of_session(&self, session: SessionId) -> Vec<TicketId> {
+        let all = self.lock();
+        let some = all.by_id.iter().filter(|(_, mine)| mine.session.id == session);
+        some.map(|(id, _)| *id).collect()
+    }
+
+    /// Those who were told to leave, and whose time for it is over.
+    pub(crate) fn overstayed(&self, session: SessionId, now: Time) -> Vec<Node> {
+        let all = self.lock();
+        let some = all.by_id.values().filter(|mine| mine.session.id == session);
+        let some = some.filter(|mine| mine.told.is_some_and(|until| now.has_reached(until)));
+        some.filter_map(|mine| mine.seen.as_ref().map(|seen| seen.node.clone())).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Tickets> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

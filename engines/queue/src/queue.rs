@@ -1,0 +1,68 @@
+//! One client of a store: its tickets, its sessions, and who listens for what.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use tenure_core::{Host, Result, Sampler};
+
+use crate::contract::Store;
+use crate::onlooker::Onlooker;
+use crate::parts::Parts;
+use crate::session::{Session, keep_alive};
+use crate::sessions::Sessions;
+
+/// How long an onlooker rests between two looks, where the store cannot tell what happens.
+const LOOK_PAUSE: Duration = Duration::from_millis(250);
+
+/// Lines of tickets in a store: the nine verbs of [`Engine`](tenure_core::Engine).
+pub struct Queue<S> {
+    pub(crate) parts: Arc<Parts<S>>,
+    pub(crate) sessions: Sessions,
+    pub(crate) onlooker: Onlooker,
+    pub(crate) sampler: Sampler,
+}
+
+impl<S: Store> Queue<S> {
+    /// A client of this store; its signs of life are given on `host`.
+    pub fn new(store: S, host: Arc<dyn Host>) -> Self {
+        Self {
+            parts: Arc::new(Parts::new(store, host)),
+            sessions: Sessions::default(),
+            onlooker: Onlooker::default(),
+            sampler: Sampler::new(LOOK_PAUSE),
+        }
+    }
+
+    /// The store itself.
+    pub fn store(&self) -> &S {
+        &self.parts.store
+    }
+
+    /// The session for tickets of this ttl.
+    pub(crate) async fn session(&self, ttl: Duration) -> Result<Arc<Session>> {
+        let Parts { store, host, .. } = &*self.parts;
+        let (session, is_new) = self.sessions.of(ttl, &**store, &**host).await?;
+        if is_new {
+            let parts = Arc::downgrade(&self.parts);
+            let beat = move |session: &Session| {
+                if let Some(parts) = parts.upgrade() {
+                    parts.beat(session);
+                }
+            };
+            let (session, store) = (Arc::downgrade(&session), Arc::downgrade(store));
+            host.spawn(Box::pin(keep_alive(session, store, host.clone(), beat)));
+        }
+        Ok(session)
+    }
+
+    /// One time for a whole verb, however many requests it takes.
+    pub(crate) async fn in_time<T>(&self, verb: impl Future<Output = Result<T>>) -> Result<T> {
+        let Parts { store, host, .. } = &*self.parts;
+        match select(pin!(verb), host.sleep(store.profile().answers_within)).await {
+            Either::Left((answer, _)) => answer,
+            Either::Right(_) => Err(store.silence()),
+        }
+    }
+}

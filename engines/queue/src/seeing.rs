@@ -1,0 +1,122 @@
+//! Seeing: where a ticket stands, read from the store, with as little as will do.
+
+use tenure_core::{Key, LINE_TICKETS_MAX, Place, Result, Standing, TicketId};
+
+use crate::contract::{Front, Store};
+use crate::node::{LineId, Name, Node};
+use crate::own::{Mine, Sighting};
+use crate::queue::Queue;
+use crate::stand::{Stand, blockers};
+
+/// So much of a line is looked at; a ticket further back knows only who keeps it out.
+pub(crate) const PAGE: usize = 128;
+/// The next look at a line goes so much further.
+const FURTHER: usize = 8;
+
+impl<S: Store> Queue<S> {
+    /// Where this client's ticket stands; `None` if it is out. What was seen is remembered.
+    pub(crate) async fn see(&self, mine: &Mine) -> Result<Option<Sighting>> {
+        let seen = if let Some(seen) = self.see_little(mine).await? {
+            seen
+        } else {
+            let front = self.parts.store.front(&mine.name.line, PAGE).await?;
+            self.find_in(front, &mine.name).await?
+        };
+        // Only what lives with the session that is kept alive is believed.
+        Ok(seen.filter(|seen| seen.node.session == mine.session.id))
+    }
+
+    /// Far back in a long line, a ticket reads its own node and those that keep it out. `None`: that does not tell enough.
+    async fn see_little(&self, mine: &Mine) -> Result<Option<Option<Sighting>>> {
+        let Some(Sighting { stand, .. }) = mine.seen.as_ref().filter(|seen| seen.stand.deep) else {
+            return Ok(None);
+        };
+        let names: Vec<&Name> =
+            [&mine.name].into_iter().chain(stand.blockers.iter().map(|node| &node.name)).collect();
+        let (nodes, at) = self.parts.store.look(&names).await?;
+        let mut nodes = nodes.into_iter();
+        let Some(node) = nodes.next().flatten() else { return Ok(Some(None)) };
+        let same = |(now, before): (Option<Node>, &Node)| now.is_some_and(|now| now.is_as(before));
+        if !nodes.zip(&stand.blockers).all(same) {
+            return Ok(None);
+        }
+        let seen = Sighting { node, stand: stand.clone(), at };
+        self.parts.own.see(&seen, false);
+        Ok(Some(Some(seen)))
+    }
+
+    /// Where the ticket of this name stands, beginning with the front of its line.
+    pub(crate) async fn find_in(&self, front: Front, name: &Name) -> Result<Option<Sighting>> {
+        if let Some(node) = front.nodes.iter().find(|node| node.name == *name) {
+            let node = node.clone();
+            return self.judge(front, node).await.map(Some);
+        }
+        if front.nodes.len() >= front.total {
+            return Ok(None);
+        }
+        let (mut nodes, _) = self.parts.store.look(&[name]).await?;
+        match nodes.pop().flatten() {
+            Some(node) => self.judge(front, node).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Where a node stands, looking further if it must.
+    pub(crate) async fn judge(&self, mut front: Front, node: Node) -> Result<Sighting> {
+        let (created, share) = (node.created, node.ticket.share);
+        let mut most = PAGE;
+        let mut stand = loop {
+            if let Some(stand) = front.stand(created, share) {
+                break stand;
+            }
+            most *= FURTHER;
+            front = self.parts.store.front(&node.name.line, most).await?;
+        };
+        if stand.deep {
+            stand.blockers = self.nearest(&node, &stand).await?;
+        }
+        let seen = Sighting { node, stand, at: front.at };
+        self.parts.own.see(&seen, seen.stand.standing == Standing::Holding && !seen.node.told);
+        Ok(seen)
+    }
+
+    /// Who keeps a ticket out that is far back: its neighbours, if they do.
+    async fn nearest(&self, node: &Node, stand: &Stand) -> Result<Vec<Node>> {
+        let share = node.ticket.share;
+        let most = if share.take() == share.of() { 1 } else { PAGE };
+        let ahead = self.parts.store.ahead(&node.name.line, node.created, most).await?;
+        let near = blockers(ahead.iter(), share);
+        let taken: u64 = near.iter().map(Node::take).sum();
+        if tenure_core::served(taken, share) { Ok(stand.blockers.clone()) } else { Ok(near) }
+    }
+
+    /// A whole line.
+    pub(crate) async fn whole_line(&self, line: &LineId) -> Result<Front> {
+        self.parts.store.front(line, LINE_TICKETS_MAX * 2).await
+    }
+
+    /// Looks for a ticket of which only key and id are known.
+    pub(crate) async fn find(&self, key: &Key, id: TicketId) -> Result<Option<(Front, Node)>> {
+        let front = self.whole_line(&LineId::of(key)).await?;
+        let node = front.nodes.iter().find(|node| node.name.id == id).cloned();
+        Ok(node.map(|node| (front, node)))
+    }
+
+    /// What is answered to the ticket's owner.
+    pub(crate) fn place(&self, seen: &Sighting) -> Place {
+        let now = self.parts.host.now();
+        let mine = self.parts.own.get(seen.node.name.id);
+        let life = mine.map(|mine| {
+            let life = mine.session.life(now);
+            mine.told.map_or(life, |until| life.min(now.until(until)))
+        });
+        Place {
+            number: seen.node.number(),
+            standing: seen.stand.standing,
+            ahead: seen.stand.ahead,
+            life,
+            look: None,
+            leaving: seen.node.told,
+        }
+    }
+}

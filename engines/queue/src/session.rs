@@ -1,0 +1,113 @@
+//! A session: what keeps all tickets of one ttl alive. Its end is counted from before each sign of life was sent.
+
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use tenure_core::{Host, Loss, Time};
+
+use crate::contract::{Granted, SessionId, Store};
+
+/// A sign of life is sent so many times in a session's life.
+const BEATS: u32 = 3;
+/// It is waited for, and after a failure sent again, in such a part of the time between two.
+const PARTS: u32 = 4;
+
+/// One session of the store, as its owner believes in it.
+pub(crate) struct Session {
+    pub(crate) id: SessionId,
+    granted: Duration,
+    ends: Mutex<Time>,
+    over: AtomicBool,
+}
+
+impl Session {
+    /// A session that was asked for at `sent`.
+    pub(crate) fn new(granted: Granted, sent: Time) -> Arc<Self> {
+        let ends = Mutex::new(sent.plus(granted.ttl));
+        let (id, granted, over) = (granted.session, granted.ttl, AtomicBool::new(false));
+        Arc::new(Self { id, granted, ends, over })
+    }
+
+    /// For how long it lives on without another sign of life; nothing, once it is over.
+    pub(crate) fn life(&self, now: Time) -> Duration {
+        if self.over.load(Ordering::Acquire) { Duration::ZERO } else { now.until(*self.ends()) }
+    }
+
+    /// When it ends, as far as is known now.
+    pub(crate) fn end(&self) -> Time {
+        *self.ends()
+    }
+
+    /// Whether its tickets are lost. Every caller reads the clock: a timer that has not fired proves nothing.
+    pub(crate) fn is_over(&self, now: Time) -> bool {
+        self.life(now).is_zero()
+    }
+
+    /// It is over, for good.
+    pub(crate) fn finish(&self) {
+        self.over.store(true, Ordering::Release);
+    }
+
+    /// The store heard a sign of life that was sent at `sent`. An answer that comes too late revives nothing.
+    fn extend(&self, sent: Time, life: Duration, now: Time) {
+        let mut ends = self.ends();
+        if now.has_reached(*ends) {
+            self.over.store(true, Ordering::Release);
+        }
+        if !self.over.load(Ordering::Acquire) {
+            *ends = ends.max(sent.plus(life));
+        }
+    }
+
+    fn ends(&self) -> MutexGuard<'_, Time> {
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Gives signs of life until the session is over or nobody has it any more; then tells whoever must know.
+pub(crate) async fn keep_alive<S: Store>(
+    session: Weak<Session>,
+    store: Weak<S>,
+    host: Arc<dyn Host>,
+    beat: impl Fn(&Session) + Send,
+) {
+    let mut failed = false;
+    loop {
+        let Some(held) = session.upgrade() else { return };
+        beat(&held);
+        let (granted, life, id) = (held.granted, held.life(host.now()), held.id);
+        if life.is_zero() {
+            held.finish();
+            beat(&held);
+            let Some(store) = store.upgrade() else { return };
+            // What the server still keeps of it is of no use to anybody.
+            let _ended = select(pin!(store.end(id)), host.sleep(granted)).await;
+            return;
+        }
+        drop(held);
+        let every = granted / BEATS;
+        let part = every / PARTS;
+        host.sleep(if failed { part } else { every }.min(life)).await;
+        let (Some(held), Some(store)) = (session.upgrade(), store.upgrade()) else { return };
+        let sent = host.now();
+        let keep = pin!(store.keep(id));
+        failed = match select(keep, host.sleep(every.min(part * 2))).await {
+            Either::Left((Ok(Some(life)), _)) => {
+                held.extend(sent, life, host.now());
+                false
+            }
+            Either::Left((Ok(None), _)) => {
+                held.finish();
+                false
+            }
+            Either::Left((Err(error), _)) if error.loss() == Some(Loss::SessionGone) => {
+                held.finish();
+                false
+            }
+            Either::Left((Err(_), _)) | Either::Right(_) => true,
+        };
+    }
+}

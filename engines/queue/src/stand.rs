@@ -1,0 +1,118 @@
+//! Where a ticket stands in its line, and which nodes keep it out. Pure: nodes are arguments.
+
+use tenure_core::{Share, Standing, served};
+
+use crate::contract::Front;
+use crate::node::Node;
+
+/// Where a ticket stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Stand {
+    pub(crate) standing: Standing,
+    /// How much the tickets ahead of it take; at least so much, where the line is longer than what was looked at.
+    pub(crate) ahead: u64,
+    /// As long as these are there unchanged, it waits.
+    pub(crate) blockers: Vec<Node>,
+    /// The line is so long that not all of those ahead were looked at.
+    pub(crate) deep: bool,
+}
+
+impl Front {
+    /// Where the ticket that was made with this number stands; `None` if more of the line must be looked at.
+    pub(crate) fn stand(&self, created: u64, share: Share) -> Option<Stand> {
+        let ahead: Vec<&Node> = self.nodes.iter().filter(|node| node.created < created).collect();
+        let taken = ahead.iter().map(|node| node.take()).sum();
+        let whole = self.nodes.len() >= self.total || ahead.len() < self.nodes.len();
+        let waits = !served(taken, share);
+        if !whole && !waits {
+            return None;
+        }
+        let standing = if waits { Standing::Waiting } else { Standing::Holding };
+        let blockers = if waits { blockers(ahead.into_iter().rev(), share) } else { Vec::new() };
+        Some(Stand { standing, ahead: taken, blockers, deep: !whole })
+    }
+
+    /// Those who are served, as far as was looked.
+    pub(crate) fn served(&self) -> impl Iterator<Item = &Node> {
+        let mut taken = 0;
+        self.nodes.iter().take_while(move |node| {
+            let fits = served(taken, node.ticket.share);
+            taken += node.take();
+            fits
+        })
+    }
+}
+
+/// Of the nodes ahead, from the nearest, a few that keep a share out for as long as all of them stay: those who take most,
+/// the nearest first. For a mutex that is the nearest alone, so a release wakes one waiter.
+pub(crate) fn blockers<'a>(nearest: impl Iterator<Item = &'a Node>, share: Share) -> Vec<Node> {
+    let mut nodes: Vec<&Node> = nearest.collect();
+    // The sort is stable: among equals, the nearest stays first.
+    nodes.sort_by_key(|node| std::cmp::Reverse(node.take()));
+    let (mut taken, mut some) = (0, Vec::new());
+    for node in nodes {
+        taken += node.take();
+        some.push(node.clone());
+        if !served(taken, share) {
+            return some;
+        }
+    }
+    some
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::{Key, Ticket};
+
+    use super::*;
+    use crate::node::Name;
+
+    fn line(shares: &[(u32, u32)]) -> Front {
+        let node = |(at, (take, of)): (u64, &(u32, u32))| {
+            let share = Share::new(*take, *of).unwrap();
+            let ticket = Ticket::new(Key::new("k").unwrap(), share);
+            let (name, told) = (Name::of(&ticket), false);
+            Node { name, session: 1, created: at, version: at, ticket, base: 0, told }
+        };
+        let nodes: Vec<Node> = (1..).zip(shares).map(node).collect();
+        Front { total: nodes.len(), nodes, at: 0 }
+    }
+
+    fn blocked_by(front: &Front, created: u64) -> (Standing, u64, Vec<u64>) {
+        let me = &front.nodes[usize::try_from(created).unwrap() - 1];
+        let stand = front.stand(created, me.ticket.share).expect("the whole line is here");
+        let blockers = stand.blockers.iter().map(|node| node.created).collect();
+        (stand.standing, stand.ahead, blockers)
+    }
+
+    #[test]
+    fn a_mutex_is_kept_out_by_its_predecessor_alone() {
+        let front = line(&[(9, 9), (9, 9), (9, 9)]);
+        assert_eq!(blocked_by(&front, 1), (Standing::Holding, 0, vec![]));
+        assert_eq!(blocked_by(&front, 2), (Standing::Waiting, 9, vec![1]));
+        assert_eq!(blocked_by(&front, 3), (Standing::Waiting, 18, vec![2]));
+    }
+
+    #[test]
+    fn a_reader_is_kept_out_by_the_nearest_writer_alone() {
+        let front = line(&[(9, 9), (9, 9), (1, 9), (1, 9)]);
+        assert_eq!(blocked_by(&front, 4), (Standing::Waiting, 19, vec![2]));
+    }
+
+    #[test]
+    fn a_permit_is_kept_out_by_as_many_as_there_are_and_each_release_wakes_one() {
+        let front = line(&[(1, 2), (1, 2), (1, 2), (1, 2)]);
+        assert_eq!(blocked_by(&front, 2), (Standing::Holding, 1, vec![]));
+        assert_eq!(blocked_by(&front, 3), (Standing::Waiting, 2, vec![2, 1]));
+        assert_eq!(blocked_by(&front, 4), (Standing::Waiting, 3, vec![3, 2]));
+    }
+
+    #[test]
+    fn a_part_of_the_line_decides_only_what_it_can() {
+        let mut front = line(&[(1, 3), (1, 3)]);
+        front.total = 9;
+        let (one, two) = (Share::new(1, 3).unwrap(), Share::new(2, 3).unwrap());
+        assert!(front.stand(5, one).is_none(), "a third may be ahead of it");
+        assert!(front.stand(5, two).is_some_and(|stand| stand.deep && stand.ahead == 2));
+    }
+}

@@ -1,0 +1,102 @@
+//! Waking: who waits watches its own node and those that keep it out, and looks again after every hint.
+
+use std::pin::pin;
+
+use futures_util::future::select;
+use tenure_core::{Result, Standing, Ticket, Wake};
+
+use crate::contract::Store;
+use crate::node::Node;
+use crate::own::{Mine, Sighting};
+use crate::parts::Parts;
+use crate::queue::Queue;
+
+impl<S: Store> Queue<S> {
+    pub(crate) async fn wake(&self, ticket: &Ticket, standing: Standing) -> Result<Wake> {
+        let Parts { own, bells, host, store } = &*self.parts;
+        let bell = bells.listen(ticket.id);
+        loop {
+            // Listen first, and look then: what happens between the two is heard.
+            let mut rung = pin!(bell.rung());
+            rung.as_mut().enable();
+            let Some(mine) = own.get(ticket.id) else { return self.wake_stranger(ticket).await };
+            if mine.session.is_over(host.now()) {
+                return Ok(Wake::Look);
+            }
+            let Some(seen) = mine.seen.clone().filter(|seen| !seen.node.told) else {
+                return Ok(Wake::Look);
+            };
+            if mine.holds && standing == Standing::Waiting {
+                return Ok(Wake::Served(seen.node.number()));
+            }
+            let watching = self.in_time(store.watch(&watched(&seen))).await?;
+            if watching.at > seen.at {
+                let Some(now) = self.in_time(self.see(&mine)).await? else {
+                    return Ok(Wake::Look);
+                };
+                match changes(&seen, &now, standing) {
+                    Some(wake) => return Ok(wake),
+                    None if !same(&seen, &now) => continue,
+                    None => {}
+                }
+            }
+            select(rung, watching.changed).await;
+            if let Some(wake) = self.look_again(&mine, &seen, standing).await? {
+                return Ok(wake);
+            }
+        }
+    }
+
+    /// After every hint the own node is read again.
+    async fn look_again(
+        &self,
+        mine: &Mine,
+        seen: &Sighting,
+        standing: Standing,
+    ) -> Result<Option<Wake>> {
+        let now_known = self.parts.own.get(mine.name.id);
+        let known =
+            now_known.is_some_and(|now| now.holds || now.session.is_over(self.parts.host.now()));
+        if known {
+            // The next round of the loop says what there is to say.
+            return Ok(None);
+        }
+        let Some(now) = self.in_time(self.see(mine)).await? else { return Ok(Some(Wake::Look)) };
+        Ok(changes(seen, &now, standing))
+    }
+
+    /// A ticket of another client: its node is watched, once.
+    async fn wake_stranger(&self, ticket: &Ticket) -> Result<Wake> {
+        let found = self.in_time(self.find(&ticket.key, ticket.id)).await?;
+        let Some((front, node)) = found else { return Ok(Wake::Look) };
+        let seen = self.in_time(self.judge(front, node)).await?;
+        let watching = self.in_time(self.parts.store.watch(&watched(&seen))).await?;
+        if watching.at <= seen.at {
+            watching.changed.await;
+        }
+        Ok(Wake::Look)
+    }
+}
+
+/// The own node, and those that keep it out.
+fn watched(seen: &Sighting) -> Vec<Node> {
+    [&seen.node].into_iter().chain(&seen.stand.blockers).cloned().collect()
+}
+
+/// What there is to tell, if what is seen now is news.
+fn changes(before: &Sighting, now: &Sighting, standing: Standing) -> Option<Wake> {
+    if now.node.told || now.node.created != before.node.created {
+        return Some(Wake::Look);
+    }
+    match (standing, now.stand.standing) {
+        (Standing::Waiting, Standing::Holding) => Some(Wake::Served(now.node.number())),
+        (Standing::Holding, Standing::Waiting) => Some(Wake::Look),
+        _ => None,
+    }
+}
+
+/// Whether the same nodes must be watched.
+fn same(before: &Sighting, now: &Sighting) -> bool {
+    let (before, now) = (watched(before), watched(now));
+    before.len() == now.len() && before.iter().zip(&now).all(|(one, other)| one.is_as(other))
+}

@@ -1,0 +1,164 @@
+//! The nodes of the map, and what happens to them. Time is an argument.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
+
+use tenure_core::{Key, Time};
+use tenure_queue::{Change, Front, LineId, Name, Node, Register, SessionId, Why, Written};
+use tokio::sync::mpsc::Sender;
+
+use super::{ENDED, Moment};
+
+/// Every change moves the clock of the store on by one.
+#[derive(Default)]
+pub(crate) struct Nodes {
+    at: u64,
+    by_number: BTreeMap<u64, Node>,
+    sessions: BTreeMap<SessionId, (Duration, Time)>,
+    registers: HashMap<Register, Written>,
+    forestalled: HashSet<Name>,
+    told: Vec<Sender<Moment>>,
+}
+
+impl Nodes {
+    pub(crate) fn at(&self) -> u64 {
+        self.at
+    }
+
+    pub(crate) fn open(&mut self, ttl: Duration, now: Time) -> SessionId {
+        self.at += 1;
+        self.sessions.insert(self.at, (ttl, now.plus(ttl)));
+        self.at
+    }
+
+    pub(crate) fn keep(&mut self, session: SessionId, now: Time) -> Option<Duration> {
+        let (ttl, ends) = self.sessions.get_mut(&session)?;
+        *ends = now.plus(*ttl);
+        Some(*ttl)
+    }
+
+    pub(crate) fn lives(&self, session: SessionId) -> bool {
+        self.sessions.contains_key(&session)
+    }
+
+    pub(crate) fn end(&mut self, session: SessionId) {
+        self.sessions.remove(&session);
+        let gone: Vec<Name> = self
+            .by_number
+            .values()
+            .filter(|node| node.session == session)
+            .map(|node| node.name.clone())
+            .collect();
+        self.at += 1;
+        let changes: Vec<_> = gone.iter().map(|name| self.take_out(name, ENDED)).collect();
+        self.send(&changes);
+    }
+
+    pub(crate) fn expire(&mut self, now: Time) {
+        let over = |(_, (_, ends)): &(&SessionId, &(Duration, Time))| now.has_reached(*ends);
+        let gone: Vec<SessionId> = self.sessions.iter().filter(over).map(|(id, _)| *id).collect();
+        for session in gone {
+            self.end(session);
+        }
+    }
+
+    /// How long until a session may end.
+    pub(crate) fn next_end(&self, now: Time) -> Duration {
+        let next = self.sessions.values().map(|(_, ends)| now.until(*ends)).min();
+        next.unwrap_or(Duration::from_secs(3600))
+    }
+
+    pub(crate) fn get(&self, name: &Name) -> Option<Node> {
+        self.by_number.values().find(|node| node.name == *name).cloned()
+    }
+
+    pub(crate) fn front(&self, line: &LineId, most: usize) -> Front {
+        let line: Vec<Node> =
+            self.by_number.values().filter(|node| node.name.line == *line).cloned().collect();
+        let total = line.len();
+        Front { nodes: line.into_iter().take(most).collect(), total, at: self.at }
+    }
+
+    pub(crate) fn make(&mut self, name: &Name, session: SessionId, body: &[u8]) -> Node {
+        self.at += 1;
+        let node =
+            Node::read(name.clone(), session, self.at, self.at, body).expect("it is a ticket");
+        self.by_number.insert(self.at, node.clone());
+        self.send(&[Change::Is(node.clone())]);
+        node
+    }
+
+    pub(crate) fn change(&mut self, known: &Node, body: &[u8]) -> Option<Node> {
+        let now = self.get(&known.name).filter(|now| now.version == known.version)?;
+        self.at += 1;
+        let node = Node::read(now.name, now.session, now.created, self.at, body)?;
+        self.by_number.insert(node.created, node.clone());
+        self.send(&[Change::Is(node.clone())]);
+        Some(node)
+    }
+
+    pub(crate) fn remove(&mut self, name: &Name, why: Why) {
+        self.at += 1;
+        let change = self.take_out(name, why);
+        self.send(&[change]);
+    }
+
+    pub(crate) fn is_forestalled(&self, name: &Name) -> bool {
+        self.forestalled.contains(name)
+    }
+
+    pub(crate) fn forestall(&mut self, name: &Name) -> Option<Node> {
+        let node = self.get(name);
+        if node.is_none() {
+            self.forestalled.insert(name.clone());
+        }
+        node
+    }
+
+    pub(crate) fn keys(&self, prefix: &str) -> Vec<Key> {
+        let all = self.by_number.values().map(|node| node.ticket.key.clone());
+        let mut keys: Vec<Key> = all.filter(|key| key.as_str().starts_with(prefix)).collect();
+        keys.sort();
+        keys.dedup();
+        keys
+    }
+
+    pub(crate) fn read(&self, register: &Register) -> Written {
+        self.registers.get(register).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn write(
+        &mut self,
+        register: &Register,
+        value: u64,
+        version: u64,
+    ) -> (Written, bool) {
+        let now = self.read(register);
+        if now.version != version {
+            return (now, false);
+        }
+        self.at += 1;
+        let written = Written { value, version: self.at };
+        self.registers.insert(register.clone(), written);
+        (written, true)
+    }
+
+    pub(crate) fn all(&self) -> Vec<Node> {
+        self.by_number.values().cloned().collect()
+    }
+
+    pub(crate) fn tell(&mut self, sender: Sender<Moment>) {
+        self.told.push(sender);
+    }
+
+    fn take_out(&mut self, name: &Name, why: Why) -> Change {
+        self.by_number.retain(|_, node| node.name != *name);
+        Change::Gone(name.line.clone(), name.id, why)
+    }
+
+    /// Who does not keep up is told no more.
+    fn send(&mut self, changes: &[Change]) {
+        let at = self.at;
+        self.told.retain(|told| told.try_send((at, changes.to_vec())).is_ok());
+    }
+}

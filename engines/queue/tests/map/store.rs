@@ -1,0 +1,223 @@
+//! A store in a map of this process: the contract of [`Store`] in as few steps as there are, with a clock of its own.
+
+mod nodes;
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use tenure_core::{Error, Fencing, Host, Key, Liveness, Loss, Profile, Result, Sight, Time};
+use tenure_queue::{
+    Change, Door, Enter, Entered, Followed, Front, Granted, LineId, Name, Node, Register, Remove,
+    Removed, SessionId, Store, Watching, Why, Written,
+};
+use tokio::sync::{Notify, mpsc};
+
+use nodes::Nodes;
+
+/// So much of a line is answered to whoever comes in.
+const PAGE: usize = 128;
+
+/// The store that all clients share.
+pub(crate) struct Shared {
+    nodes: Mutex<Nodes>,
+    changed: Notify,
+    host: Arc<dyn Host>,
+}
+
+/// One client of it.
+pub(crate) struct Map(Arc<Shared>);
+
+impl Shared {
+    pub(crate) fn on(host: Arc<dyn Host>) -> Arc<Self> {
+        Arc::new(Self { nodes: Mutex::default(), changed: Notify::new(), host })
+    }
+
+    /// One step. Sessions that have ended are out before it.
+    fn step<T>(&self, act: impl FnOnce(&mut Nodes, Time) -> T) -> T {
+        let mut nodes = self.lock();
+        let (now, before) = (self.host.now(), nodes.at());
+        nodes.expire(now);
+        let answer = act(&mut nodes, now);
+        let changed = nodes.at() != before;
+        drop(nodes);
+        if changed {
+            self.changed.notify_waiters();
+        }
+        answer
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Nodes> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Map {
+    pub(crate) fn connect(shared: &Arc<Shared>) -> Self {
+        Self(shared.clone())
+    }
+}
+
+impl Store for Map {
+    fn profile(&self) -> Profile {
+        let mut profile = Profile::new("map", Liveness::Session);
+        profile.events = Sight::Every;
+        profile.fencing = Fencing::Volatile;
+        profile.survives.clock_step = true;
+        profile.survives.full_memory = true;
+        profile.answers_within = Duration::from_secs(2);
+        profile
+    }
+
+    fn silence(&self) -> Error {
+        Error::unavailable("the map did not answer in time")
+    }
+
+    async fn open(&self, ttl: Duration) -> Result<Granted> {
+        Ok(self.0.step(|nodes, now| Granted { session: nodes.open(ttl, now), ttl }))
+    }
+
+    async fn keep(&self, session: SessionId) -> Result<Option<Duration>> {
+        Ok(self.0.step(|nodes, now| nodes.keep(session, now)))
+    }
+
+    async fn end(&self, session: SessionId) -> Result<()> {
+        self.0.step(|nodes, _| nodes.end(session));
+        Ok(())
+    }
+
+    async fn enter(&self, enter: &Enter<'_>) -> Result<Entered> {
+        self.0.step(|nodes, _| {
+            let Enter { name, body, session, door, base_version } = *enter;
+            if let Some(node) = nodes.get(name) {
+                let front = nodes.front(&name.line, usize::MAX);
+                return Ok(Entered::In { node, front, fresh: false });
+            }
+            let (front, base) =
+                (nodes.front(&name.line, PAGE), nodes.read(&Register::Base(name.line.clone())));
+            let closed = match door {
+                Door::Open => nodes
+                    .front(&name.line, usize::MAX)
+                    .nodes
+                    .iter()
+                    .any(|node| node.name.of != name.of),
+                Door::Unchanged(at) => {
+                    nodes.front(&name.line, usize::MAX).nodes.iter().any(|node| node.version > at)
+                }
+            };
+            if closed || base.version != base_version || nodes.is_forestalled(name) {
+                return Ok(Entered::Out { front: nodes.front(&name.line, front.total), base });
+            }
+            if !nodes.lives(session) {
+                return Err(Error::lost(Loss::SessionGone));
+            }
+            let node = nodes.make(name, session, body);
+            Ok(Entered::In { node, front: nodes.front(&name.line, PAGE), fresh: true })
+        })
+    }
+
+    async fn front(&self, line: &LineId, most: usize) -> Result<Front> {
+        Ok(self.0.step(|nodes, _| nodes.front(line, most)))
+    }
+
+    async fn ahead(&self, line: &LineId, created: u64, most: usize) -> Result<Vec<Node>> {
+        Ok(self.0.step(|nodes, _| {
+            let mut ahead = nodes.front(line, usize::MAX).nodes;
+            ahead.retain(|node| node.created < created);
+            ahead.reverse();
+            ahead.truncate(most);
+            ahead
+        }))
+    }
+
+    async fn look(&self, names: &[&Name]) -> Result<(Vec<Option<Node>>, u64)> {
+        Ok(self.0.step(|nodes, _| (names.iter().map(|name| nodes.get(name)).collect(), nodes.at())))
+    }
+
+    async fn change(&self, node: &Node, body: &[u8]) -> Result<Option<Node>> {
+        Ok(self.0.step(|nodes, _| nodes.change(node, body)))
+    }
+
+    async fn remove(&self, remove: &Remove<'_>) -> Result<Removed> {
+        Ok(self.0.step(|nodes, _| {
+            let Remove { node, provided, why, front } = remove;
+            let same =
+                |node: &Node| nodes.get(&node.name).is_some_and(|now| now.version == node.version);
+            let is_there = nodes.get(&node.name).is_some_and(|now| now.created == node.created);
+            let gone = is_there && provided.iter().all(same);
+            if gone {
+                nodes.remove(&node.name, *why);
+            }
+            let front = front.filter(|_| gone).map(|most| nodes.front(&node.name.line, most));
+            Removed { gone, front }
+        }))
+    }
+
+    async fn forestall(&self, name: &Name) -> Result<Option<Node>> {
+        Ok(self.0.step(|nodes, _| nodes.forestall(name)))
+    }
+
+    async fn watch(&self, watched: &[Node]) -> Result<Watching> {
+        let at = self.0.step(|nodes, _| nodes.at());
+        let (shared, watched) = (self.0.clone(), watched.to_vec());
+        let changed = async move {
+            loop {
+                let mut changed = pin!(shared.changed.notified());
+                changed.as_mut().enable();
+                let look = |nodes: &mut Nodes, now| {
+                    let same = |node: &Node| {
+                        nodes.get(&node.name).is_some_and(|it| it.version == node.version)
+                    };
+                    (watched.iter().all(same), nodes.next_end(now))
+                };
+                let (same, next) = shared.step(look);
+                if !same {
+                    return;
+                }
+                match select(changed, shared.host.sleep(next)).await {
+                    Either::Left(_) | Either::Right(_) => {}
+                }
+            }
+        };
+        Ok(Watching { at, changed: Box::pin(changed) })
+    }
+
+    async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
+        Ok(self.0.step(|nodes, _| nodes.keys(prefix)))
+    }
+
+    async fn read(&self, register: &Register) -> Result<Written> {
+        Ok(self.0.step(|nodes, _| nodes.read(register)))
+    }
+
+    async fn write(
+        &self,
+        register: &Register,
+        value: u64,
+        version: u64,
+    ) -> Result<(Written, bool)> {
+        Ok(self.0.step(|nodes, _| nodes.write(register, value, version)))
+    }
+
+    async fn follow(&self) -> Result<Option<Followed>> {
+        let (tell, changes) = mpsc::channel(1024);
+        let followed = self.0.step(|nodes, _| {
+            nodes.tell(tell);
+            Followed { nodes: nodes.all(), at: nodes.at(), changes }
+        });
+        Ok(Some(followed))
+    }
+
+    async fn now(&self) -> Result<u64> {
+        Ok(self.0.step(|nodes, _| nodes.at()))
+    }
+
+    async fn close(&self) {}
+}
+
+/// What one moment brought.
+pub(crate) type Moment = (u64, Vec<Change>);
+
+/// Why a node of an ended session is out.
+pub(crate) const ENDED: Why = Why::Expired;
