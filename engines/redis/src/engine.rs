@@ -11,6 +11,8 @@ use tenure_core::{
     Ticket, Wake, Window, refusal,
 };
 
+use tenure_kit::secret::without;
+
 use crate::body::{self, micros};
 use crate::bundle::Wish;
 use crate::letter;
@@ -104,6 +106,27 @@ impl<D: Deployment> Store<D> {
         Ok(Step { next, keys })
     }
 
+    /// What a join came to, in the words of the contract.
+    fn verdict(&self, ticket: &Ticket, joined: Joined) -> Result<Option<Place>> {
+        let key = &ticket.key;
+        match joined {
+            Joined::In(place) => Ok(Some(place)),
+            Joined::Busy => Ok(None),
+            Joined::Mixed(of) => Err(refusal::other_capacity(key, of, ticket.share)),
+            Joined::OfAnother(owner) => {
+                // A server may repeat what it was told.
+                let owner = without(self.settings().secrets(), owner);
+                let owner = owner.as_deref().unwrap_or("somebody");
+                Err(refusal::id_of_another(key, ticket.id, owner))
+            }
+            Joined::Full => Err(refusal::line_is_full(key)),
+            Joined::NoNumbersLeft(number) => Err(refusal::no_numbers_left(key, number)),
+            Joined::TooManyShares(shares) => Err(Error::rejected(format!(
+                "{shares} different sizes wait in the line of {key:?}, which is as many as it takes: ask for one of those, or later"
+            ))),
+        }
+    }
+
     fn script(&self, which: fn(&Scripts) -> &Script) -> &Script {
         which(self.deployment.scripts())
     }
@@ -135,7 +158,7 @@ impl<D: Deployment> Engine for Store<D> {
         let asking = self.mail.expect_answer(ticket.id, ticket.ttl);
         let answer = self.answered(route.ask(wish, call).await);
         let joined = answer.and_then(|answer| self.known(reply::joined(&answer, ticket.ttl)));
-        let place = match joined.and_then(|joined| verdict(ticket, &joined)) {
+        let place = match joined.and_then(|joined| self.verdict(ticket, joined)) {
             Ok(Some(place)) => place,
             outcome => {
                 if outcome.as_ref().err().is_none_or(|error| !error.is_unknown()) {
@@ -288,20 +311,4 @@ struct Step {
 /// How long the key of a line lives if this ticket is alone in it.
 fn life_ms(ticket: &Ticket) -> u64 {
     micros(ticket.ttl).div_ceil(1000) + ROUNDING_MS + KEEP_MS
-}
-
-/// What a join came to, in the words of the contract.
-fn verdict(ticket: &Ticket, joined: &Joined) -> Result<Option<Place>> {
-    let key = &ticket.key;
-    match *joined {
-        Joined::In(place) => Ok(Some(place)),
-        Joined::Busy => Ok(None),
-        Joined::Mixed(of) => Err(refusal::other_capacity(key, of, ticket.share)),
-        Joined::OfAnother(ref owner) => Err(refusal::id_of_another(key, ticket.id, owner)),
-        Joined::Full => Err(refusal::line_is_full(key)),
-        Joined::NoNumbersLeft(number) => Err(refusal::no_numbers_left(key, number)),
-        Joined::TooManyShares(shares) => Err(Error::rejected(format!(
-            "{shares} different sizes wait in the line of {key:?}, which is as many as it takes: ask for one of those, or later"
-        ))),
-    }
 }

@@ -122,7 +122,14 @@ impl Facts {
 
     fn warnings(&self, settings: &Settings) -> Vec<String> {
         let name = &settings.name;
-        let mut warnings = self.findings.warnings(&name.to_string(), &REDIS);
+        let mut findings = self.findings.clone();
+        // A server may repeat what it was told.
+        if let Full::Forgets(setting) = &mut findings.full
+            && settings.secrets().any(|secret| secret.shows_in(setting))
+        {
+            "maxmemory-policy".clone_into(setting);
+        }
+        let mut warnings = findings.warnings(&name.to_string(), &REDIS);
         if u32::from(settings.acks) > self.replicas && !self.is_clustered {
             warnings.push(format!(
                 "the server {name} has {} replicas and every ticket waits for {}: no lock is given until it has more",

@@ -5,10 +5,12 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tenure_kit::Client;
+use tenure_kit::secret::without;
 use tenure_kit::url::Address;
 
 use crate::connect;
 use crate::link::{Link, Master};
+use crate::secret::said;
 use crate::sentinel::Sentinels;
 
 /// How often the sentinel is asked all the same, about.
@@ -30,7 +32,8 @@ fn follow(link: &Link, master: &Address) {
     let Some(connection) = link.current() else { return };
     let master = connect::address(master, &link.server().settings).to_string();
     if *connection.address != *master {
-        tracing::info!(%master, "another server is the master now");
+        let master = without(link.server().settings.secrets(), master);
+        tracing::info!(master, "another server is the master now");
         link.was_replaced(connection.generation());
     }
 }
@@ -46,7 +49,8 @@ async fn patrol(link: Weak<Link>, sentinels: Arc<Sentinels>) {
         match sentinels.master().await {
             Ok(master) => follow(&link, &master),
             Err(error) => {
-                tracing::debug!(code = error.code(), "no sentinel says who the master is");
+                let says = said(&link.server().settings, &error);
+                tracing::debug!(says, "no sentinel says who the master is");
                 sentinels.news.notify_one();
             }
         }

@@ -72,10 +72,8 @@ impl Channels {
                 // Each channel has a slot of its own, and a question is about one slot.
                 for channel in idle {
                     if let Err(error) = connection.sunsubscribe(&channel).await {
-                        tracing::debug!(
-                            code = error.code(),
-                            "a channel stays subscribed where nobody waits"
-                        );
+                        let refused = error.code().is_some();
+                        tracing::debug!(refused, "a channel stays subscribed where nobody waits");
                     }
                 }
             });
@@ -105,10 +103,8 @@ impl Channels {
         let mut connection = self.connection.clone();
         self.home.spawn(async move {
             if let Err(error) = connection.ssubscribe(&channel).await {
-                tracing::debug!(
-                    code = error.code(),
-                    "a channel was lost: who waits there looks by heartbeat"
-                );
+                let refused = error.code().is_some();
+                tracing::debug!(refused, "a channel was lost: who waits there looks by heartbeat");
             }
         });
     }
