@@ -1,11 +1,13 @@
 //! The developer's commands: `cargo xtask test` and its siblings.
 
+mod cargo_tool;
 mod deny;
 mod features;
 mod fetch;
 mod gates;
 mod install;
 mod metadata;
+mod mutants;
 mod process;
 mod rust_version;
 mod servers;
@@ -28,6 +30,7 @@ The developer's commands of Tenure: `cargo xtask COMMAND`.
                        one `cargo test` that gets them
   bench [NAME…]        measures everything, or what is named, beside the floor and a peer
   sim [ARGUMENTS]      runs the simulation: `--seeds 1000000`, or `--seed N` to see one again
+  mutants [ARGUMENTS]  puts faults into core, one by one, and tells which of them no test notices
   tidy                 checks what compilers do not: pages, comments, manifests, left-overs
   ci [GATE…]           runs every gate that a change must pass, or only those named
   help                 prints this";
@@ -76,6 +79,7 @@ fn obey(arguments: &[String]) -> process::Result<ExitCode> {
                 ["run", "--release", "--package", "tenure-conformance", "--example", "sim", "--"];
             run(cargo(sim).args(rest)).map(|()| ExitCode::SUCCESS)
         }
+        ["mutants", rest @ ..] => mutants::run_over_core(rest).map(|()| ExitCode::SUCCESS),
         ["tidy"] => tidy::check().map(|note| {
             println!("{note}");
             ExitCode::SUCCESS
