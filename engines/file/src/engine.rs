@@ -11,7 +11,7 @@ use tenure_core::{
 use crate::facts;
 use crate::log::row::Row;
 use crate::log::shelf::{BOOKS, book_of};
-use crate::open::FileStore;
+use crate::store::FileStore;
 use crate::trouble::{is_removed, without_holder};
 use crate::verbs::{line, news, tally, watch};
 use crate::visits::ground::TRIES_FOR;

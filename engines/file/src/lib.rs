@@ -40,16 +40,18 @@
 //! | `waking` | who waits in this process, and the FIFOs between processes |
 //! | `visits` | getting into a book and out again, and a store made of that |
 //! | `verbs` | what each verb does inside of a visit |
-//! | `engine`, `open`, `facts` | the nine verbs, opening a store, what it promises |
+//! | `engine`, `store`, `facts` | the nine verbs, opening a store, what it promises |
+//! | `description`, `url`, `settings` | what the engine says of itself, how its URLs are read, and what they mean |
 
 mod checksum;
+mod description;
 mod engine;
 mod facts;
 mod log;
-mod open;
 mod os;
 mod sessions;
 mod settings;
+mod store;
 mod sync;
 mod trouble;
 mod url;
@@ -57,9 +59,9 @@ mod verbs;
 mod visits;
 mod waking;
 
-pub use open::FileStore;
+pub use description::DESCRIPTION;
 pub use settings::Settings;
-pub use url::DESCRIPTION;
+pub use store::FileStore;
 
 /// Opens the store that a URL names: `file:PATH`, with `?network=allow` for [`Settings::allow_network`].
 ///

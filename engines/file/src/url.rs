@@ -1,33 +1,11 @@
-//! The URLs of the file engine, and what it says of itself.
+//! The URLs of the file engine.
 
 use std::path::PathBuf;
 
-use tenure_core::{Boxed, Locks, Result};
-use tenure_kit::options::Known;
-use tenure_kit::register::{Description, Opened, Reach, Scheme};
+use tenure_core::Result;
 
 use crate::Settings;
-
-const OPTIONS: &[Known] = &[
-    Known::new("network", "allow|refuse", "Whether the directory may be on a network file system"),
-    Known::new("others", "allow|refuse", "Whether others than its user and root may write to it"),
-];
-
-/// What the file engine is.
-pub const DESCRIPTION: Description = Description {
-    name: "file",
-    schemes: &[Scheme {
-        name: "file",
-        form: "file:PATH",
-        example: "file:locks",
-        about: "a directory, for the processes of one machine",
-        is_path: true,
-    }],
-    options: OPTIONS,
-    reach: Reach::Machine,
-    open: |url| ready(open(&url)),
-    look: |url| ready(look(&url)),
-};
+use crate::description::{DESCRIPTION, OPTIONS};
 
 /// Reads `file:relative/path`, `file:/absolute/path` or `file:///absolute/path`, percent-encoded.
 pub(crate) fn parse(url: &str) -> Result<(PathBuf, Settings)> {
@@ -41,33 +19,6 @@ pub(crate) fn parse(url: &str) -> Result<(PathBuf, Settings)> {
         }
     }
     Ok((url.path()?, settings))
-}
-
-#[cfg(unix)]
-fn open(url: &str) -> Result<Opened> {
-    let store = crate::connect(url)?;
-    let lifeline = Some(store.lifeline()?);
-    Ok(Opened { locks: Locks::new(store), lifeline })
-}
-
-#[cfg(not(unix))]
-fn open(url: &str) -> Result<Opened> {
-    Ok(Locks::new(crate::connect(url)?).into())
-}
-
-#[cfg(unix)]
-fn look(url: &str) -> Result<Option<Locks>> {
-    Ok(crate::connect_existing(url)?.map(Locks::new))
-}
-
-#[cfg(not(unix))]
-fn look(url: &str) -> Result<Option<Locks>> {
-    crate::connect(url).map(|store| Some(Locks::new(store)))
-}
-
-/// A directory is opened in place, so nobody waits for it.
-fn ready<T: Send + 'static>(outcome: Result<T>) -> Boxed<Result<T>> {
-    Box::pin(std::future::ready(outcome))
 }
 
 #[cfg(test)]
