@@ -8,6 +8,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::thread;
@@ -176,7 +177,8 @@ fn tell(id: FileId) {
     let watched = lock(&DEATHS).watched.remove(&id);
     // Whoever hears of it may do anything, so nothing is locked meanwhile.
     for (_, died) in watched.into_iter().flat_map(|watched| watched.wanted) {
-        died();
+        // One of them that panics keeps nobody else from being told: all stores share this thread.
+        let _it_was_said = catch_unwind(AssertUnwindSafe(died));
     }
 }
 
@@ -217,5 +219,31 @@ mod tests {
         }
         assert!(heard.try_recv().is_err(), "nobody is told twice, or after it wanted no more");
         std::fs::remove_file(path).unwrap();
+    }
+
+    /// A file of this name that is locked.
+    fn held(name: &str) -> (std::path::PathBuf, File, Arc<File>) {
+        let name = format!("tenure-file-death-{}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let file = File::create(&path).unwrap();
+        file.lock().unwrap();
+        let read = Arc::new(File::open(&path).unwrap());
+        (path, file, read)
+    }
+
+    #[test]
+    fn a_panic_of_who_is_told_keeps_nobody_else_from_being_told() {
+        let (hear, heard) = mpsc::channel();
+        for round in 0..2 {
+            let (path, file, read) = held(&format!("panic-{round}"));
+            let first = watch(&path, &read, Box::new(|| panic!("whoever is told may panic")));
+            let hear = hear.clone();
+            let second = watch(&path, &read, Box::new(move || hear.send(round).unwrap()));
+            drop(file);
+            let told = heard.recv_timeout(Duration::from_secs(60));
+            assert_eq!(told, Ok(round));
+            drop((first, second));
+            std::fs::remove_file(path).unwrap();
+        }
     }
 }

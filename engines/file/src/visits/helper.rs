@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,7 +12,7 @@ use std::thread;
 
 use tenure_core::{Error, Result};
 
-use crate::sync::lock;
+use crate::sync::{lock, wake};
 
 /// More than these do not wait for one book: nobody is helped by a longer queue.
 const JOBS_MAX: usize = 4096;
@@ -48,7 +49,9 @@ impl Helper {
         let asked = self.tell(move || {
             let wanted = || !theirs.unwanted.load(Ordering::SeqCst);
             if wanted() {
-                theirs.give(job(&wanted));
+                let outcome = catch_unwind(AssertUnwindSafe(|| job(&wanted)));
+                let panicked = |_| Err(Error::unavailable("the engine panicked over this"));
+                theirs.give(outcome.unwrap_or_else(panicked));
             }
         });
         if let Err(error) = asked {
@@ -87,7 +90,8 @@ impl Helper {
                 return;
             };
             drop(work);
-            job();
+            // Whoever is told of its end may panic, and those behind still have to be helped.
+            let _it_was_said = catch_unwind(AssertUnwindSafe(job));
         }
     }
 }
@@ -98,7 +102,7 @@ impl<T> Shared<T> {
         state.0 = Some(answer);
         if let Some(waker) = state.1.take() {
             drop(state);
-            waker.wake();
+            wake(waker);
         }
     }
 }
@@ -119,5 +123,30 @@ impl<T> Future for Answer<T> {
 impl<T> Drop for Answer<T> {
     fn drop(&mut self) {
         self.0.unwanted.store(true, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use tenure_core::blocking::block_on;
+
+    use super::*;
+
+    #[test]
+    fn a_panic_ends_one_job_and_the_next_ones_are_done() {
+        let helper = Helper::default();
+        let panics = helper.ask(|_| -> Result<()> { panic!("something in it may panic") });
+        helper.tell(|| panic!("here as well")).unwrap();
+        let works = helper.ask(|_| Ok(46));
+        let (tell, told) = mpsc::channel();
+        thread::spawn(move || {
+            tell.send(block_on(panics).map_err(|error| error.is_unknown())).unwrap();
+            tell.send(block_on(works).map(|_| ()).map_err(|error| error.is_unknown())).unwrap();
+        });
+        let next = || told.recv_timeout(Duration::from_secs(60)).expect("it has an answer");
+        assert_eq!([next(), next()], [Err(true), Ok(())]);
     }
 }

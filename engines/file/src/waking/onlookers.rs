@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
 use crate::os::{Books, Sight};
-use crate::sync::lock;
+use crate::sync::{lock, wake};
 
 /// Everyone in this process who looks on.
 pub(crate) struct Onlookers {
@@ -88,7 +88,6 @@ impl List {
                 wakers.extend(seen.waker.take());
             }
         }
-        // A waker may do anything, so nothing is locked when it is called.
-        wakers.into_iter().for_each(Waker::wake);
+        wakers.into_iter().for_each(wake);
     }
 }

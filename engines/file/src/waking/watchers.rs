@@ -8,7 +8,7 @@ use std::task::{Poll, Waker};
 
 use tenure_core::{TicketId, Wake};
 
-use crate::sync::lock;
+use crate::sync::{self, lock};
 
 /// Everyone in this process who waits for news of a ticket.
 #[derive(Default)]
@@ -101,7 +101,40 @@ impl Cell {
         }
         if let Some(waker) = told.waker.take() {
             drop(told);
-            waker.wake();
+            sync::wake(waker);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Wake as Wakes};
+
+    use super::*;
+
+    struct Panics;
+
+    impl Wakes for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("an executor may panic")
+        }
+    }
+
+    #[test]
+    fn a_waker_that_panics_keeps_nobody_else_from_being_woken() {
+        let watchers = Watchers::default();
+        let ids = [TicketId::fresh(), TicketId::fresh(), TicketId::fresh()];
+        let registered = ids.map(|id| watchers.register(id));
+        let panics = Waker::from(Arc::new(Panics));
+        for watcher in &registered {
+            let news = pin!(watcher.news());
+            assert!(news.poll(&mut Context::from_waker(&panics)).is_pending());
+        }
+        watchers.notify_all();
+        for watcher in &registered {
+            let news = pin!(watcher.news());
+            assert!(news.poll(&mut Context::from_waker(Waker::noop())).is_ready());
         }
     }
 }
