@@ -129,13 +129,15 @@ impl Deaths {
 
 /// Hears what the kernel tells. Says whether anybody still listens.
 fn hear(noise: Noise) -> bool {
+    let soon = Haste::Until(Instant::now() + LETS_GO_WITHIN);
     match noise {
-        Noise::Closed(mark) => marked(mark).into_iter().for_each(|id| look(id, false)),
-        Noise::Over(mark) => marked(mark).into_iter().for_each(|id| look(id, true)),
+        Noise::Closed(mark) => marked(mark).into_iter().for_each(|id| look(id, false, soon)),
+        Noise::Over(mark) => marked(mark).into_iter().for_each(|id| look(id, true, soon)),
         Noise::Missed => {
             let all: Vec<_> = lock(&DEATHS).watched.keys().copied().collect();
             for id in all {
-                look(id, false);
+                // Most of them live, and all together are waited for no longer than one of them.
+                look(id, false, soon);
             }
         }
         Noise::Deaf => {
@@ -157,10 +159,9 @@ fn marked(mark: i32) -> Option<FileId> {
 }
 
 /// Tells of the death, if it was one. `over`: the kernel tells no more of this file.
-fn look(id: FileId, over: bool) {
+fn look(id: FileId, over: bool, soon: Haste) {
     let file = lock(&DEATHS).watched.get(&id).map(|watched| watched.file.clone());
     let Some(file) = file else { return };
-    let soon = Haste::Until(Instant::now() + LETS_GO_WITHIN);
     if flock::attempt(soon, || flock::is_free(&file).then_some(())).is_some() {
         return tell(id);
     }
@@ -243,6 +244,28 @@ mod tests {
             let told = heard.recv_timeout(Duration::from_secs(60));
             assert_eq!(told, Ok(round));
             drop((first, second));
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+
+    #[test]
+    fn who_lives_on_is_not_waited_for_one_after_another_when_events_were_missed() {
+        const LIVING: u32 = 30;
+        let (hear_of_it, heard) = mpsc::channel();
+        let living: Vec<_> = (0..LIVING).map(|count| held(&format!("living-{count}"))).collect();
+        let watches: Vec<_> = living
+            .iter()
+            .map(|(path, _, read)| {
+                let hear_of_it = hear_of_it.clone();
+                watch(path, read, Box::new(move || hear_of_it.send(()).unwrap())).unwrap()
+            })
+            .collect();
+        let began = Instant::now();
+        hear(Noise::Missed);
+        assert!(began.elapsed() < LETS_GO_WITHIN * (LIVING / 3), "{:?}", began.elapsed());
+        assert!(heard.try_recv().is_err(), "all of them live");
+        drop(watches);
+        for (path, ..) in living {
             std::fs::remove_file(path).unwrap();
         }
     }
