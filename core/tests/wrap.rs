@@ -10,8 +10,8 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use tenure_core::blocking::block_on;
 use tenure_core::wrap::{AnyEngine, Around, Hosted, Question, Quorum, Retry};
 use tenure_core::{
-    Boxed, Clock, Engine as _, Error, Host, Key, Kind, Locks, Memory, Need, PrivateThread, Profile,
-    Result, Time,
+    Boxed, Clock, Engine, Error, Host, Key, Kind, Leave, Left, Locks, Memory, Need, Patience,
+    PrivateThread, Profile, Result, Share, Ticket, Time,
 };
 use tokio::sync::Semaphore;
 
@@ -350,6 +350,46 @@ fn a_traced_engine_counts_waits_holds_renewals_losses_and_hand_overs() {
     ];
     let expected: Vec<_> = expected.map(|(name, count)| (name.to_owned(), count)).into();
     assert_eq!(counters, expected);
+}
+
+/// A store whose verbs keep much until they are answered.
+struct Large(Memory);
+
+impl Around for Large {
+    type Inner = Memory;
+
+    fn inner(&self) -> &Memory {
+        &self.0
+    }
+
+    async fn pass<T: Send>(
+        &self,
+        _: Question<'_>,
+        ask: impl Future<Output = Result<T>> + Send,
+    ) -> Result<T> {
+        let much = [1_u8; 10_000];
+        let answer = ask.await;
+        assert_eq!(std::hint::black_box(&much)[9_999], 1);
+        answer
+    }
+}
+
+#[test]
+fn a_verb_that_is_asked_in_place_carries_no_copies_of_itself() {
+    let ticket = Ticket::new(Key::new("k").unwrap(), Share::WHOLE);
+    let alone = Large(Memory::new());
+    let hosted = Hosted::of(host(), Large(Memory::new())).in_place_where(|_| true);
+    let engine = Retry::new(hosted, host(), 3, Duration::from_millis(1));
+    let join = engine.join(&ticket, Patience::Wait);
+    let (size, own) =
+        (size_of_val(&join), size_of_val(&Engine::join(&alone, &ticket, Patience::Wait)));
+    assert!(size < 2 * own, "{size} bytes around {own}");
+    assert!(block_on(join).unwrap().is_some());
+    let leave = engine.leave(&ticket, Leave::Now);
+    let (size, own) =
+        (size_of_val(&leave), size_of_val(&Engine::leave(&alone, &ticket, Leave::Now)));
+    assert!(size < 2 * own, "{size} bytes around {own}");
+    assert_eq!(block_on(leave).unwrap(), Left::Holding);
 }
 
 #[test]

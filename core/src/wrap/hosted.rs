@@ -78,10 +78,17 @@ impl<E: Engine> Hosted<E> {
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        let verb = verb(self.engine.clone());
+        // The way to the host stands in a box, so that who is asked in place does not carry it along.
         if (self.in_place)(&self.engine) {
-            return verb.await;
+            return verb(self.engine.clone()).await;
         }
+        Box::pin(self.ask_host(verb(self.engine.clone()))).await
+    }
+
+    async fn ask_host<T: Send + 'static>(
+        &self,
+        verb: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
         if let Ok(room) = self.room.clone().try_acquire_owned() {
             return self.ask_in(room, verb).await;
         }
@@ -123,11 +130,10 @@ impl<E: Engine> Hosted<E> {
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        let verb = verb(self.engine.clone());
         if (self.in_place)(&self.engine) {
-            return verb.await;
+            return verb(self.engine.clone()).await;
         }
-        carry_out(&*self.host, verb).await
+        Box::pin(carry_out(&*self.host, verb(self.engine.clone()))).await
     }
 }
 

@@ -93,7 +93,8 @@ impl<E: Engine> Retry<E> {
             self.host.sleep(pause).await;
             pause = pause.saturating_mul(2);
             let late = self.host.sleep(self.host.now().until(over));
-            outcome = match select(pin!(attempt(before)), late).await {
+            // Boxed, because hardly anybody asks twice, and every verb would carry the room for it along.
+            outcome = match select(Box::pin(attempt(before)), late).await {
                 Either::Left((outcome, _)) => outcome,
                 Either::Right(_) => break,
             };
@@ -126,11 +127,11 @@ impl<E: Engine> Retry<E> {
         mut attempt: impl FnMut(u32) -> F,
     ) -> Result<T> {
         let mut unanswered = 0;
-        let outcome = self.again(|before| {
+        let asked = |before| {
             unanswered = before;
             attempt(before)
-        });
-        match outcome.await {
+        };
+        match self.again(asked).await {
             Err(error) if unanswered > 0 && !error.is_unknown() => {
                 Err(Error::unavailable(format!(
                     "{error}; an earlier attempt was not answered, and may have been carried out"
@@ -168,13 +169,13 @@ impl<E: Engine> Engine for Retry<E> {
     }
 
     async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
-        let left = self.change(|before| async move {
+        let attempt = |before| async move {
             match self.engine.leave(ticket, how).await {
                 Ok(Left::Absent) if before > 0 => Ok(Left::Unsure),
                 answer => answer,
             }
-        });
-        let left = left.await;
+        };
+        let left = self.change(attempt).await;
         let is_out =
             matches!(left, Ok(Left::Holding | Left::Waiting | Left::Absent | Left::Unsure));
         if is_out && self.doubtful().remove(&ticket.id).is_some() {

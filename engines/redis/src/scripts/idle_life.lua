@@ -1,5 +1,0 @@
--- For how long in ms an idle line keeps this number: until the clock has long passed it, so that neither a
--- clock that is set back a little nor another server whose clock is behind gives a smaller one.
-local function idle_life(number)
-  return math.max(math.ceil((number - clock()) / 1000), 0) + KEEP_MS
-end
