@@ -135,8 +135,8 @@ impl Mailbox {
     }
 
     /// Whether the ticket can be in its line: this client has put it there, and its last sign of life is not too old.
-    pub fn is_alive(&self, id: TicketId) -> bool {
-        self.boxes().tickets.get(&id).is_some_and(|letters| letters.ends > Instant::now())
+    pub fn lives(&self, id: TicketId) -> bool {
+        self.boxes().tickets.get(&id).is_some_and(|letters| Instant::now() < letters.ends)
     }
 
     /// The ticket is out of its line: whoever watches it is told.
@@ -248,6 +248,19 @@ mod tests {
     }
 
     #[test]
+    fn a_ticket_lives_until_its_last_sign_of_life_is_too_old() {
+        let (mailbox, [one, other]) = (Mailbox::default(), [TicketId::fresh(), TicketId::fresh()]);
+        assert!(!mailbox.lives(one), "nobody has heard of it");
+        mailbox.expect(one, LONG);
+        mailbox.expect(other, Duration::ZERO);
+        assert!(mailbox.lives(one) && !mailbox.lives(other));
+        mailbox.expect(other, LONG);
+        assert!(mailbox.lives(other), "it gave a sign of life");
+        mailbox.deliver(one, Letter::Out);
+        assert!(!mailbox.lives(one));
+    }
+
+    #[test]
     fn after_an_interruption_everybody_looks_once() {
         let (mailbox, id) = (Mailbox::default(), TicketId::fresh());
         mailbox.expect(id, LONG);
@@ -314,9 +327,9 @@ mod tests {
         let [one, other, unknown] = [TicketId::fresh(), TicketId::fresh(), TicketId::fresh()];
         mailbox.expect(one, Duration::ZERO);
         mailbox.expect(other, LONG);
-        assert_eq!([one, other, unknown].map(|id| mailbox.is_alive(id)), [false, true, false]);
+        assert_eq!([one, other, unknown].map(|id| mailbox.lives(id)), [false, true, false]);
         mailbox.expect(one, LONG);
-        assert!(mailbox.is_alive(one), "it was renewed");
+        assert!(mailbox.lives(one), "it was renewed");
     }
 
     #[test]

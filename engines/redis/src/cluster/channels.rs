@@ -153,7 +153,7 @@ impl Sharded {
             return Vec::new();
         }
         let is_idle = |name: &String, channel: &mut Channel| {
-            channel.waiting.retain(|id| mail.is_alive(*id));
+            channel.waiting.retain(|id| mail.lives(*id));
             channel.waiting.is_empty() && name != but
         };
         let idle = self.by_name.extract_if(is_idle).map(|(name, _)| name).collect();
