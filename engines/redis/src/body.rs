@@ -7,17 +7,23 @@ use tenure_core::{Error, Key, NUMBER_MAX, Result, Ticket};
 /// How many letters the name of an inbox has.
 pub(crate) const INBOX_LETTERS: usize = 16;
 
-/// The card of a ticket: its share and its id, then the body: the inbox, the ttl, and what others may
-/// see, which is key, owner and note.
+/// Where in a card its body begins.
+const BODY_AT: usize = 17;
+/// Take and capacity.
+const SHARE_BYTES: usize = 8;
+/// A body without key, owner and note.
+const BODY_BYTES_MIN: usize = INBOX_LETTERS + SHARE_BYTES + 8 + 4;
+
+/// The card of a ticket: a sign and its id, then the body: the inbox, the share, the ttl, and what others may see, which
+/// is key, owner and note.
 pub(crate) fn card(ticket: &Ticket, inbox: &str) -> Vec<u8> {
     debug_assert_eq!(inbox.len(), INBOX_LETTERS);
     let (key, owner) = (ticket.key.as_str(), &*ticket.owner);
     let mut body =
-        Vec::with_capacity(inbox.len() + 36 + key.len() + owner.len() + ticket.note.len());
+        Vec::with_capacity(BODY_AT + BODY_BYTES_MIN + key.len() + owner.len() + ticket.note.len());
+    body.extend_from_slice(&asks(ticket, inbox));
     body.extend_from_slice(&ticket.share.take().to_le_bytes());
     body.extend_from_slice(&ticket.share.of().to_le_bytes());
-    body.extend_from_slice(&ticket.id.to_u128().to_be_bytes());
-    body.extend_from_slice(inbox.as_bytes());
     body.extend_from_slice(&as_lua(micros(ticket.ttl)).to_le_bytes());
     for text in [key, owner] {
         let length = u16::try_from(text.len()).expect("keys and owners are short");
@@ -28,9 +34,12 @@ pub(crate) fn card(ticket: &Ticket, inbox: &str) -> Vec<u8> {
     body
 }
 
-/// Who asks a ticket to leave: its id, and the inbox of whoever asks.
-pub(crate) fn asks(ticket: &Ticket, inbox: &str) -> Vec<u8> {
-    [&ticket.id.to_u128().to_be_bytes(), inbox.as_bytes()].concat()
+/// Who asks a ticket to leave, in the way a card begins: the id of the ticket, and the inbox of whoever asks.
+pub(crate) fn asks(ticket: &Ticket, inbox: &str) -> [u8; BODY_AT + INBOX_LETTERS] {
+    let mut asks = [b'a'; BODY_AT + INBOX_LETTERS];
+    asks[1..BODY_AT].copy_from_slice(&ticket.id.to_u128().to_be_bytes());
+    asks[BODY_AT..].copy_from_slice(inbox.as_bytes());
+    asks
 }
 
 /// The parts of a body.
@@ -49,7 +58,7 @@ pub(crate) fn decode(body: &[u8]) -> Result<Body<'_>> {
 }
 
 fn try_decode(body: &[u8]) -> Option<Body<'_>> {
-    let rest = body.get(INBOX_LETTERS..)?;
+    let rest = body.get(INBOX_LETTERS + SHARE_BYTES..)?;
     let (ttl, rest) = rest.split_first_chunk()?;
     let (key, rest) = text(rest)?;
     let (owner, note) = text(rest)?;
@@ -106,7 +115,7 @@ mod tests {
             floor: 0,
         };
         let card = card(&ticket, "0123456789abcdef");
-        let body = &card[24..];
+        let body = &card[BODY_AT..];
         let read = decode(body).unwrap();
         assert_eq!(
             (read.ttl, &read.key, read.owner, read.note),

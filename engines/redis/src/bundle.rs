@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use redis::{Cmd, ErrorKind, RedisError, RedisResult, Value};
 use tokio::sync::oneshot;
 
-use crate::script::Script;
+use crate::script::{Script, Sign};
 
 /// With so many verbs under way, more are bundled.
 const UNDER_WAY_MANY: usize = 8;
@@ -20,16 +20,16 @@ const NOT_ONE_EACH: &str = "a bundle was not answered verb by verb";
 
 /// A verb, for a line where nobody waits.
 pub struct Wish<'a> {
-    sign: char,
+    sign: Sign,
     line: &'a str,
     what: &'a [u8],
-    life_ms: u64,
+    time: &'a str,
 }
 
 impl<'a> Wish<'a> {
-    /// The verb of this sign, for this line: what it is called with, and how long the key lives then.
-    pub(crate) fn new(sign: char, line: &'a str, what: &'a [u8], life_ms: u64) -> Self {
-        Self { sign, line, what, life_ms }
+    /// This verb, for this line: what it is called with, and how long the key lives then.
+    pub(crate) fn new(sign: Sign, line: &'a str, what: &'a [u8], time: &'a str) -> Self {
+        Self { sign, line, what, time }
     }
 }
 
@@ -43,8 +43,9 @@ pub(crate) struct Bundles {
 /// Verbs that go together, and who waits for their answers.
 #[derive(Default)]
 pub(crate) struct Bundle {
+    signs: Vec<u8>,
     lines: Vec<String>,
-    /// The three arguments of each.
+    /// The two arguments of each.
     arguments: Vec<Vec<u8>>,
     answers: Vec<oneshot::Sender<Answer>>,
 }
@@ -95,16 +96,16 @@ impl Bundles {
 
 impl Bundle {
     fn add(&mut self, wish: &Wish<'_>, answer: oneshot::Sender<Answer>) {
+        self.signs.push(wish.sign as u8);
         self.lines.push(wish.line.to_owned());
-        self.arguments.push(wish.sign.to_string().into());
         self.arguments.push(wish.what.to_owned());
-        self.arguments.push(wish.life_ms.to_string().into());
+        self.arguments.push(wish.time.into());
         self.answers.push(answer);
     }
 
     pub(crate) fn call(&self, script: &Script) -> Cmd {
         let mut call = script.on_all(&self.lines);
-        call.arg(&self.arguments);
+        call.arg(&self.signs).arg(&self.arguments);
         call
     }
 

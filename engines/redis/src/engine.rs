@@ -18,7 +18,7 @@ use crate::bundle::Wish;
 use crate::letter;
 use crate::reply::{self, Joined, Renewed};
 use crate::route::{Deployment, Route};
-use crate::script::{KEEP_MS, Script, Scripts};
+use crate::script::{KEEP_MS, Script, Scripts, Sign};
 use crate::store::Store;
 use crate::trouble;
 
@@ -29,6 +29,12 @@ const CALL_COST: Duration = Duration::from_micros(50);
 const TICKET_COST: Duration = Duration::from_micros(2);
 /// The server counts the lives of keys in whole milliseconds, from one that has begun already.
 const ROUNDING_MS: u64 = 1;
+/// What the script of a leave is told of the ticket: it is told to leave; it is taken out; it is taken out by its owner,
+/// and as far as the owner knows it lives, whose ttl is short or longer than an idle line is kept.
+const SOON: &str = "soon";
+const NOW: &str = "now";
+const OWN: &str = "";
+const OWN_LONG: &str = "long";
 /// The longest window of a count.
 const WINDOW_MS_MAX: u64 = 1 << 52;
 
@@ -127,6 +133,16 @@ impl<D: Deployment> Store<D> {
         }
     }
 
+    /// How the script of a leave is asked.
+    fn manner(&self, ticket: &Ticket, how: Leave) -> &'static str {
+        match how {
+            Leave::Soon => SOON,
+            Leave::Now if !self.mail.lives(ticket.id) => NOW,
+            Leave::Now if ticket.ttl.as_millis() > KEEP_MS.into() => OWN_LONG,
+            Leave::Now => OWN,
+        }
+    }
+
     fn script(&self, which: fn(&Scripts) -> &Script) -> &Script {
         which(self.deployment.scripts())
     }
@@ -143,10 +159,11 @@ impl<D: Deployment> Engine for Store<D> {
         let (name, card) = (self.name(&ticket.key), body::card(ticket, &self.inbox));
         let route = route.keeping(&name);
         let plain = ticket.floor == 0;
-        let wish = plain.then(|| Wish::new('J', &name, &card, life_ms(ticket)));
+        let life = life_ms(ticket).to_string();
+        let wish = plain.then(|| Wish::new(Sign::Join, &name, &card, &life));
         let call = || {
             let mut call = self.script(|scripts| &scripts.join).on(&name);
-            call.arg(&card).arg(life_ms(ticket));
+            call.arg(&card).arg(&life);
             if patience == Patience::NoWait || !plain {
                 call.arg(u8::from(patience == Patience::Wait));
             }
@@ -178,10 +195,14 @@ impl<D: Deployment> Engine for Store<D> {
         let (name, card) = (self.name(&ticket.key), body::card(ticket, &self.inbox));
         let route = self.deployment.here().await?.keeping(&name);
         let plain = ticket.floor == 0;
-        let wish = plain.then(|| Wish::new('R', &name, &card, life_ms(ticket)));
+        let life = life_ms(ticket).to_string();
+        let wish = plain.then(|| Wish::new(Sign::Renew, &name, &card, &life));
         let call = || {
             let mut call = self.script(|scripts| &scripts.renew).on(&name);
-            call.arg(&card).arg(life_ms(ticket)).arg(ticket.floor);
+            call.arg(&card).arg(&life);
+            if !plain {
+                call.arg(ticket.floor);
+            }
             call
         };
         self.mail.expect(ticket.id, ticket.ttl);
@@ -203,10 +224,15 @@ impl<D: Deployment> Engine for Store<D> {
         let route = self.deployment.here().await?;
         let name = self.name(&ticket.key);
         let asks = body::asks(ticket, &self.inbox);
-        let wish = (how == Leave::Now).then(|| Wish::new('L', &name, &asks, 0));
+        let manner = self.manner(ticket, how);
+        let alone = matches!(manner, OWN | OWN_LONG);
+        let wish = alone.then(|| Wish::new(Sign::Leave, &name, &asks, manner));
         let call = || {
             let mut call = self.script(|scripts| &scripts.leave).on(&name);
-            call.arg(&asks).arg(u8::from(how == Leave::Soon));
+            call.arg(&asks[..]);
+            if manner != OWN {
+                call.arg(manner);
+            }
             call
         };
         let answer = self.ask_even_if_full(&route, wish, call).await?;

@@ -3,6 +3,8 @@
 use tenure_core::TicketId;
 use tenure_kit::mailbox::{Letter, Mailbox};
 
+use crate::body::exact;
+
 /// Puts a message into the ticket's box.
 pub(crate) fn deliver(mail: &Mailbox, message: &[u8]) {
     let Some((id, letter)) = read(message) else {
@@ -12,11 +14,11 @@ pub(crate) fn deliver(mail: &Mailbox, message: &[u8]) {
     mail.deliver(id, letter);
 }
 
-/// The id, then a sign and the number: `S` it is served, `T` it is told to leave, `O` it is out.
+/// The id, then a sign and the number as the scripts pack it: `S` it is served, `T` it is told to leave, `O` it is out.
 fn read(message: &[u8]) -> Option<(TicketId, Letter)> {
     let (id, rest) = message.split_first_chunk()?;
     let (sign, number) = rest.split_first()?;
-    let number = std::str::from_utf8(number).ok()?.parse().ok()?;
+    let number = exact(f64::from_le_bytes(number.try_into().ok()?))?;
     let letter = match sign {
         b'S' => Letter::Served(number),
         b'T' => Letter::Told,
@@ -32,12 +34,15 @@ mod tests {
     #[test]
     fn every_kind_of_letter_is_read() {
         let id = TicketId::fresh();
-        let message = |rest: &str| [&id.to_u128().to_be_bytes()[..], rest.as_bytes()].concat();
-        for (rest, letter) in
-            [("S46", Letter::Served(46)), ("T46", Letter::Told), ("O46", Letter::Out)]
+        let message = |sign: u8, number: f64| {
+            [&id.to_u128().to_be_bytes()[..], &[sign], &number.to_le_bytes()].concat()
+        };
+        for (sign, letter) in
+            [(b'S', Letter::Served(46)), (b'T', Letter::Told), (b'O', Letter::Out)]
         {
-            assert_eq!(read(&message(rest)), Some((id, letter)));
+            assert_eq!(read(&message(sign, 46.0)), Some((id, letter)));
         }
+        assert_eq!(read(&message(b'S', -1.0)), None);
         for garbage in [&b""[..], b"short", &[b'x'; 16], &[b'x'; 40]] {
             assert_eq!(read(garbage), None);
         }

@@ -11,6 +11,15 @@ pub(crate) const WAITING_SHARES_MAX: u32 = 128;
 /// So many waiters at the front are asked to look by themselves.
 const NEAR: u32 = 3;
 
+/// What a bundle calls its verbs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Sign {
+    Join = b'J',
+    Renew = b'R',
+    Leave = b'L',
+}
+
 /// A script, and the hash by which the server knows it.
 pub(crate) struct Script {
     text: String,
@@ -39,7 +48,7 @@ pub(crate) enum Post {
     Shard,
 }
 
-const CLOCK: &str = include_str!("scripts/clock.lua");
+const NOW: &str = include_str!("scripts/now.lua");
 const START: &str = include_str!("scripts/start.lua");
 const IDLE_LIFE: &str = include_str!("scripts/idle_life.lua");
 const LINE: &str = include_str!("scripts/line.lua");
@@ -48,7 +57,7 @@ const LINE: &str = include_str!("scripts/line.lua");
 const JOIN_IDLE: &str = include_str!("scripts/join_idle.lua");
 const RENEW_ALONE: &str = include_str!("scripts/renew_alone.lua");
 const LEAVE_ALONE: &str = include_str!("scripts/leave_alone.lua");
-// And what it does to a line in which all want all there is.
+// And what it does to the line of a mutex.
 const JOIN_BEHIND: &str = include_str!("scripts/join_behind.lua");
 const LEAVE_TO_NEXT: &str = include_str!("scripts/leave_to_next.lua");
 const LOOK: &str = include_str!("scripts/look.lua");
@@ -62,61 +71,53 @@ impl Scripts {
                 include_str!("scripts/master_sharded.lua"),
             ),
         };
-        let begin = limits() + CLOCK;
-        let long_way = [IDLE_LIFE, LINE].concat();
-        let on_a_line =
-            |verb: &str| Script::new([&begin, master, START, post, &long_way, verb].concat());
+        let line = [IDLE_LIFE, LINE].concat();
+        let on_a_line = |verb: &str| Script::new(&[master, START, NOW, post, &line, verb]);
         // What is done at once needs none of the functions that other lines do: each costs something to make.
         let at_once = |call: &str| {
             format!("do\n  local at_once = {call}\n  if at_once then return at_once end\nend\n")
         };
-        let with = |parts: &[&str]| Script::new(begin.clone() + master + &parts.concat());
         Self {
-            join: Script::new(
-                [
-                    &begin,
-                    START,
-                    JOIN_IDLE,
-                    &at_once("join_idle(k, head, ARGV[1], ARGV[2], tonumber(ARGV[4]))"),
-                    post,
-                    JOIN_BEHIND,
-                    &at_once("ARGV[3] ~= '0' and join_behind(k, head, ARGV[1], tonumber(ARGV[4]))"),
-                    master,
-                    &long_way,
-                    include_str!("scripts/join.lua"),
-                ]
-                .concat(),
-            ),
-            renew: Script::new(
-                [
-                    &begin,
-                    START,
-                    RENEW_ALONE,
-                    &at_once("ARGV[3] == '0' and renew_alone(k, head, ARGV[1], ARGV[2])"),
-                    post,
-                    master,
-                    &long_way,
-                    include_str!("scripts/renew.lua"),
-                ]
-                .concat(),
-            ),
-            leave: Script::new(
-                [
-                    &begin,
-                    IDLE_LIFE,
-                    master,
-                    START,
-                    LEAVE_ALONE,
-                    &at_once("ARGV[2] == '0' and leave_alone(k, head, ARGV[1])"),
-                    post,
-                    LEAVE_TO_NEXT,
-                    &at_once("ARGV[2] == '0' and leave_to_next(k, head, ARGV[1])"),
-                    LINE,
-                    include_str!("scripts/leave.lua"),
-                ]
-                .concat(),
-            ),
-            bundle: with(&[
+            join: Script::new(&[
+                START,
+                NOW,
+                JOIN_IDLE,
+                &at_once("join_idle(k, head, ARGV[1], ARGV[2], now, tonumber(ARGV[4]))"),
+                post,
+                JOIN_BEHIND,
+                &at_once(
+                    "ARGV[3] ~= '0' and join_behind(k, head, ARGV[1], ARGV[2], now, tonumber(ARGV[4]))",
+                ),
+                master,
+                &line,
+                include_str!("scripts/join.lua"),
+            ]),
+            renew: Script::new(&[
+                START,
+                RENEW_ALONE,
+                &at_once("not ARGV[3] and renew_alone(k, head, ARGV[1], ARGV[2])"),
+                NOW,
+                post,
+                master,
+                &line,
+                include_str!("scripts/renew.lua"),
+            ]),
+            leave: Script::new(&[
+                START,
+                IDLE_LIFE,
+                LEAVE_ALONE,
+                &at_once("not ARGV[2] and leave_alone(k, head, ARGV[1])"),
+                NOW,
+                &at_once("ARGV[2] == 'long' and leave_alone(k, head, ARGV[1], now)"),
+                post,
+                LEAVE_TO_NEXT,
+                &at_once("ARGV[2] ~= 'soon' and leave_to_next(k, head, ARGV[1], now)"),
+                master,
+                LINE,
+                include_str!("scripts/leave.lua"),
+            ]),
+            bundle: Script::new(&[
+                NOW,
                 IDLE_LIFE,
                 JOIN_IDLE,
                 RENEW_ALONE,
@@ -124,10 +125,16 @@ impl Scripts {
                 include_str!("scripts/bundle.lua"),
             ]),
             list: on_a_line(include_str!("scripts/list.lua")),
-            look: with(&[START, LOOK, "be_master()\nreturn look(k, head)\n"]),
-            keys: with(&[LOOK, include_str!("scripts/keys.lua")]),
-            sequence: with(&[include_str!("scripts/sequence.lua")]),
-            count: with(&[include_str!("scripts/count.lua")]),
+            look: Script::new(&[
+                master,
+                START,
+                NOW,
+                LOOK,
+                "be_master()\nreturn look(k, head, now)\n",
+            ]),
+            keys: Script::new(&[master, NOW, LOOK, include_str!("scripts/keys.lua")]),
+            sequence: Script::new(&[master, include_str!("scripts/sequence.lua")]),
+            count: Script::new(&[master, include_str!("scripts/count.lua")]),
         }
     }
 
@@ -138,19 +145,35 @@ impl Scripts {
     }
 }
 
-/// The limits, as the scripts know them.
-fn limits() -> String {
-    format!(
-        "local KEEP_MS, NUMBER_MAX, TICKETS_MAX = {KEEP_MS}, {NUMBER_MAX}, {LINE_TICKETS_MAX}\n\
-         local SHARES_MAX, NEAR = {WAITING_SHARES_MAX}, {NEAR}\n\
-         -- What the head of a line begins with: of one ticket, and of more; and how the latter is packed.\n\
-         local ALONE, FULL, FORMAT = {}, {}, '<dddddddI4I4I4B'\n",
-        b'a', b'f'
-    )
+/// The words in capitals of the scripts, and what they stand for. As numbers in the text they cost a call nothing.
+fn words() -> [(&'static str, String); 14] {
+    [
+        ("KEEP_MS", KEEP_MS.to_string()),
+        ("NUMBER_MAX", NUMBER_MAX.to_string()),
+        ("TICKETS_MAX", LINE_TICKETS_MAX.to_string()),
+        ("SHARES_MAX", WAITING_SHARES_MAX.to_string()),
+        ("NEAR", NEAR.to_string()),
+        // The ninth byte of a head says of which kind it is. How the state of a line is packed behind that, and where
+        // the id of the first ticket stands then:
+        ("ALONE", b'a'.to_string()),
+        ("MUTEX_FORMAT", "'<dddI4I4'".to_owned()),
+        ("MUTEX_ID", "42".to_owned()),
+        ("MUTEX", b'm'.to_string()),
+        ("FULL_FORMAT", "'<ddddddI4I4I4B'".to_owned()),
+        ("FULL_ID", "71".to_owned()),
+        ("FULL", b'f'.to_string()),
+        // The verbs of a bundle.
+        ("JOIN", (Sign::Join as u8).to_string()),
+        ("LEAVE", (Sign::Leave as u8).to_string()),
+    ]
 }
 
 impl Script {
-    fn new(text: String) -> Self {
+    fn new(parts: &[&str]) -> Self {
+        let mut text = parts.concat();
+        for (word, stands_for) in words() {
+            text = text.replace(word, &stands_for);
+        }
         let hash = redis::Script::new(&text).get_hash().to_owned();
         Self { text, hash }
     }

@@ -1,10 +1,19 @@
--- Many lines where nobody waits. ARGV: for each of them a sign of the verb, its card or its id and inbox, and how
--- long the key lives. What is not answered (false) has to be asked for by itself.
-local answers = {}
+-- Many lines where nobody waits. ARGV: a sign for each verb; then, for each of them, its card, or its id and inbox, and
+-- how long the key lives (for a leave: `long` where the ticket lived for long).
+-- What is not answered (false) has to be asked for by itself.
+local heads, answers, changed = redis.call('MGET', unpack(KEYS)), {}, {}
 for at, k in ipairs(KEYS) do
-  local sign, what, life = ARGV[at * 3 - 2], ARGV[at * 3 - 1], ARGV[at * 3]
-  local quick = sign == 'J' and join_idle or sign == 'L' and leave_alone or renew_alone
-  local head = redis.pcall('GET', k)
-  answers[at] = type(head) ~= 'table' and quick(k, head, what, life) or false
+  local sign, what, life, answer = string.byte(ARGV[1], at), ARGV[at * 2], ARGV[at * 2 + 1], nil
+  if changed[k] then
+    -- Another verb of this bundle was for the same line.
+    answer = false
+  elseif sign == JOIN then
+    answer = join_idle(k, heads[at], what, life, now)
+  elseif sign == LEAVE then
+    answer = leave_alone(k, heads[at], what, life == 'long' and now)
+  else
+    answer = renew_alone(k, heads[at], what, life)
+  end
+  answers[at], changed[k] = answer or false, true
 end
 return answers

@@ -1,25 +1,24 @@
--- One holds all there is, whoever waits wants all there is, and the ticket is one more of those: it goes to the back.
+-- The line of a mutex, and the ticket is one more that wants all there is: it goes to the back.
 -- Answers its place, or nothing where it is not so, and then nothing is changed.
-local function join_behind(k, head, card, floor)
-  if not head or string.byte(head) ~= FULL then return end
+local function join_behind(k, head, card, life, now, floor)
+  if not head or string.byte(head, 9) ~= MUTEX then return end
   be_whole()
-  local last, edge, quiet, latest, kept, wanted, taken, of, behind, common, mixed, at = struct.unpack(FORMAT, head, 2)
-  local _, first_end, first_take = struct.unpack('<ddI4', head, at + 16)
-  local take, capacity = struct.unpack('<I4I4', card)
-  local ends, number = clock() + struct.unpack('<d', card, 41), math.max(last + 1, clock(), floor or 0)
-  latest = math.max(latest, ends)
-  local are_alike = take == of and capacity == of and first_take == of and taken == of and common == of and mixed == 0
-  local is_usual = behind > 0 and behind + 1 < TICKETS_MAX and first_end > clock() and quiet > clock()
-    and number <= NUMBER_MAX and latest + KEEP_MS * 1000 <= kept
-  local id = string.sub(card, 9, 24)
-  if not are_alike or not is_usual or string.sub(head, at, at + 15) == id then return end
+  local last = struct.unpack('<d', head)
+  local quiet, latest, kept, of, behind, at = struct.unpack(MUTEX_FORMAT, head, 10)
+  local _, first_end = struct.unpack('<dd', head, at + 16)
+  local take, capacity, ttl = struct.unpack('<I4I4d', card, 34)
+  local ends, number = now + ttl, math.max(last + 1, now, floor or 0)
+  local id, ahead = string.sub(card, 2, 17), of * (behind + 1)
+  local is_usual = take == of and capacity == of and behind + 1 < TICKETS_MAX
+    and first_end > now and quiet > now and string.sub(head, at, at + 15) ~= id
+  -- The head's key lives for as long as whoever lives longest, and as the number, and those of the others even longer.
+  if not is_usual or number > ends or ends < latest or ends + KEEP_MS * 1000 > kept then return end
   -- Whoever stands there already keeps its place.
-  if redis.call('ZADD', k .. ':l', 'NX', string.format('%d', number), id) == 0 then return end
-  redis.call('ZADD', k .. ':e', string.format('%d', ends), id)
-  redis.call('HSET', k .. ':t', id, struct.pack('<ddI4B', number, ends, take, 0) .. string.sub(card, 25))
-  local life = math.ceil(math.max(latest, number) / 1000) - math.floor(clock() / 1000) + KEEP_MS
-  head = struct.pack(FORMAT, number, edge, math.min(quiet, ends), latest, kept, wanted + take, taken, of, behind + 1,
-    common, mixed) .. string.sub(head, at)
-  redis.call('SET', k, 'f' .. head, 'PX', life)
-  return {0, number, wanted, ends - clock(), behind > NEAR and -1 or first_end - clock(), 0}
+  if redis.call('ZADD', k .. ':l', 'NX', number, id) == 0 then return end
+  redis.call('ZADD', k .. ':e', ends, id)
+  redis.call('HSET', k .. ':t', id, struct.pack('<ddI4B', number, ends, take, 0) .. string.sub(card, 18))
+  quiet, behind = math.min(quiet, ends), behind + 1
+  head = struct.pack('<d', number) .. 'm' .. struct.pack(MUTEX_FORMAT, quiet, ends, kept, of, behind) .. string.sub(head, at)
+  redis.call('SET', k, head, 'PX', life)
+  return {0, number, ahead, ttl, behind > NEAR and -1 or first_end - now, 0}
 end

@@ -3,15 +3,14 @@
 -- the names of heads that this server could not read, those of a slot that is on its way here, and how many
 -- microseconds all this took.
 be_master()
-local began = clock()
 local step = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', ARGV[3])
 local seen, elsewhere = {}, {}
 for _, k in ipairs(step[2]) do
   local head = redis.pcall('GET', k)
   if type(head) == 'table' then
     elsewhere[#elsewhere + 1] = k
-  elseif head and #head ~= 9 then
-    local known, ticket = pcall(look, k, head)
+  elseif head and #head ~= 8 then
+    local known, ticket = pcall(look, k, head, now)
     if not known then
       elsewhere[#elsewhere + 1] = k
     elseif ticket then
@@ -20,4 +19,4 @@ for _, k in ipairs(step[2]) do
   end
 end
 local ended = redis.call('TIME')
-return {step[1], seen, elsewhere, math.max(ended[1] * 1000000 + ended[2] - began, 0)}
+return {step[1], seen, elsewhere, math.max(ended[1] * 1000000 + ended[2] - now, 0)}

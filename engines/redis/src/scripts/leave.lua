@@ -1,8 +1,10 @@
--- ARGV: id and inbox of whoever asks, 1 to tell the ticket or 0 to take it out, and `full` where the server
--- has said that its memory is: it lets a script go on that has begun with a step that frees some.
-if ARGV[3] == 'full' then redis.call('DEL', k .. ':none') end
-local id = string.sub(ARGV[1], 1, 16)
-own = string.sub(ARGV[1], 17)
+-- ARGV: 'a', then id and inbox of whoever asks. Nothing more, if the ticket is that client's own and lives, as far as it
+-- knows; `long`, if it may live for so long that an idle line need not be kept for all of it. Else `now` to take the
+-- ticket out or `soon` to tell it; and `full` where the server has said that its memory is: it lets a script go on that
+-- has begun with a step that frees some.
+if ARGV[#ARGV] == 'full' then redis.call('DEL', k .. ':none') end
+local id = string.sub(ARGV[1], 2, 17)
+own = string.sub(ARGV[1], 18)
 
 -- What became of the ticket, and whom of the asking client's this serves.
 local function answer(left)
@@ -38,7 +40,7 @@ if not ticket then
 end
 local number, ends, take, told, body = unpack_ticket(ticket)
 local holding = number <= edge
-if holding and ARGV[2] == '1' then
+if holding and ARGV[2] == 'soon' then
   if told == 0 then
     ticket, changed = pack(number, ends, take, 1, body), true
     if id == front then first = ticket else redis.call('HSET', k .. ':t', id, ticket) end

@@ -1,15 +1,12 @@
--- The first one holds all there is, whoever waits wants all there is, and the first one leaves, as its owner wants:
--- the next one is served. Answers what a leave does, or nothing where it is not so.
-local function leave_to_next(k, head, who)
-  if not head or string.byte(head) ~= FULL then return end
+-- The line of a mutex, and the first one leaves, as its owner wants: the next one is served.
+-- Answers what a leave does, or nothing where it is not so.
+local function leave_to_next(k, head, who, now)
+  if not head or string.byte(head, 9) ~= MUTEX then return end
   be_whole()
-  local last, edge, quiet, latest, kept, wanted, taken, of, behind, common, mixed, at = struct.unpack(FORMAT, head, 2)
-  local number, first_end, first_take = struct.unpack('<ddI4', head, at + 16)
-  local inbox = string.sub(who, 17)
-  local is_first = string.sub(head, at, at + 15) == string.sub(who, 1, 16) and string.sub(head, at + 37, at + 52) == inbox
-  local are_alike = first_take == of and taken == of and common == of and mixed == 0
-  if not is_first or not are_alike or behind == 0 or edge ~= number then return end
-  if first_end <= clock() or quiet <= clock() then return end
+  local quiet, latest, kept, of, behind, at = struct.unpack(MUTEX_FORMAT, head, 10)
+  local inbox, _, first_end = string.sub(who, 18), struct.unpack('<dd', head, at + 16)
+  local is_first = string.sub(head, at, at + 15) == string.sub(who, 2, 17) and string.sub(head, at + 37, at + 52) == inbox
+  if not is_first or first_end <= now or quiet <= now then return end
   local second = redis.call('ZPOPMIN', k .. ':l')[1]
   local ticket = second and redis.call('HGET', k .. ':t', second)
   if not ticket then
@@ -19,19 +16,19 @@ local function leave_to_next(k, head, who)
   end
   redis.call('HDEL', k .. ':t', second)
   redis.call('ZREM', k .. ':e', second)
-  local ends, _, told
-  number, ends, _, told = struct.unpack('<ddI4B', ticket)
-  local life = math.ceil(math.max(latest, last) / 1000) - math.floor(clock() / 1000) + KEEP_MS
+  local last, number, to = string.sub(head, 1, 8), string.sub(ticket, 1, 8), string.sub(ticket, 22, 37)
+  local edge, ends, _, told = struct.unpack('<ddI4B', ticket)
   if behind > 1 then
-    head = 'f' .. struct.pack(FORMAT, last, number, quiet, latest, kept, wanted - of, of, of, behind - 1, common, mixed)
-      .. second .. ticket
-  elseif told == 0 and last == number and last <= latest and latest == ends then
-    head = 'a' .. struct.pack('<dI4I4', number, of, of) .. second .. string.sub(ticket, 22)
+    head = last .. 'm' .. struct.pack(MUTEX_FORMAT, quiet, latest, kept, of, behind - 1) .. second .. ticket
+  elseif told == 0 and last == number and latest == ends then
+    head = last .. 'a' .. second .. to .. struct.pack('<I4I4', of, of) .. string.sub(ticket, 46)
   else
-    head = 'f' .. struct.pack(FORMAT, last, number, NUMBER_MAX, latest, 0, of, of, of, 0, 0, 0) .. second .. ticket
+    local state = struct.pack(FULL_FORMAT, edge, NUMBER_MAX, latest, 0, of, of, of, 0, 0, 0)
+    head = last .. 'f' .. state .. second .. ticket
   end
-  redis.call('SET', k, head, 'PX', life)
-  local letter, to = second .. 'S' .. string.format('%d', number), string.sub(ticket, 22, 37)
+  -- Nobody lives longer by this, so neither does the key.
+  redis.call('SET', k, head, 'KEEPTTL')
+  local letter = second .. 'S' .. number
   if to == inbox then return {2, letter} end
   post(to, letter)
   return 2

@@ -1,19 +1,21 @@
--- The line of one key. KEYS[1] is its head, a string, of one of three kinds:
---   'i': idle. The last number that was given, kept until the clock is KEEP_MS past it, so that numbers grow
---        even past a clock that was set back.
---   'a': alone. A ticket with nobody behind it: its number and its card. Its life ends KEEP_MS before
---        the key does, and not before its number is the time. So a free lock is taken with one read and one write.
---   'f': full. What is said below, and the first ticket. The others stand behind, in keys of the same slot:
+-- The line of one key. KEYS[1] is its head, a string that begins with the last number that was given. It is of one of
+-- four kinds:
+--   nothing more: idle. The number is kept until the clock is KEEP_MS past it, so that numbers grow even past a clock
+--        that was set back.
+--   'a': alone. A ticket with nobody behind it: its card. Its life ends KEEP_MS before the key does, and not before
+--        its number is the time. So a free lock is taken with one read and one write.
+--   'm': the line of a mutex. All want all there is; the first one holds, and is there: its id and its ticket.
+--   'f': full. Everything else: what is said below, and the first one.
+-- The others stand behind, in keys of the same slot:
 --        :l  sorted set, number -> id: the line
 --        :e  sorted set, end of life -> id: who leaves by itself next
 --        :t  hash, id -> ticket
 --        :o  set of shares, and :<share> a sorted set, number -> id, for each: only where those behind
 --            ask for unequal shares, so that what stands ahead of one is summed without a walk. `mixed` says
 --            how many there are.
--- A card is what a client sends: share, capacity, id, then a body that the scripts do not read, but for
--- the inbox and the ttl at its front. Served are the first ones, up to the number `edge`. Times are microseconds
+-- A card is what a client sends: 'a', id, then a body that the scripts do not read, but for what is at its front: the
+-- inbox, the share, the capacity, and the ttl. Served are the first ones, up to the number `edge`. Times are microseconds
 -- since 1970, by the server's clock.
-clock()
 local last, edge, quiet, latest, kept, wanted, taken = now - 1, 0, NUMBER_MAX, 0, 0, 0, 0
 local of, behind, common, mixed = 0, 0, 0, 0
 local front, first
@@ -32,46 +34,51 @@ local function unpack_ticket(ticket)
 end
 
 local function unpack_card(card)
-  local take, capacity, at = struct.unpack('<I4I4', card)
-  return take, capacity, string.sub(card, at, at + 15), (struct.unpack('<d', card, at + 32)), string.sub(card, at + 16)
+  local take, capacity, ttl = struct.unpack('<I4I4d', card, 34)
+  return take, capacity, string.sub(card, 2, 17), ttl, string.sub(card, 18)
 end
 
--- Whose ticket it is: the body has it behind inbox, ttl and key.
+-- Whose ticket it is: the body has it behind inbox, share, capacity, ttl and key.
 local function owner_of(body)
-  local at = 27 + struct.unpack('<I2', body, 25)
+  local at = 35 + struct.unpack('<I2', body, 33)
   return string.sub(body, at + 2, at + 1 + struct.unpack('<I2', body, at))
 end
 
 local function read()
   if not head then return end
-  local kind, at = string.sub(head, 1, 1), nil
-  if kind == 'f' then
+  last = struct.unpack('<d', head)
+  local kind, at = string.byte(head, 9), nil
+  if kind == FULL then
     be_whole()
-    last, edge, quiet, latest, kept, wanted, taken, of, behind, common, mixed, at =
-      struct.unpack(FORMAT, head, 2)
-    front, first = string.sub(head, at, at + 15), string.sub(head, at + 16)
-    return
-  end
-  last = struct.unpack('<d', head, 2)
-  if kind == 'a' then
+    edge, quiet, latest, kept, wanted, taken, of, behind, common, mixed, at = struct.unpack(FULL_FORMAT, head, 10)
+  elseif kind == MUTEX then
+    be_whole()
+    quiet, latest, kept, of, behind, at = struct.unpack(MUTEX_FORMAT, head, 10)
+    wanted, taken, common = of * (behind + 1), of, of
+  elseif kind == ALONE then
     local take
-    take, of = struct.unpack('<I4I4', head, 10)
+    take, of = struct.unpack('<I4I4', head, 42)
     latest = (math.floor(now / 1000) + redis.call('PTTL', k) - KEEP_MS) * 1000
-    edge, wanted, taken, front = last, take, take, string.sub(head, 18, 33)
-    first = pack(last, latest, take, 0, string.sub(head, 34))
+    edge, wanted, taken, front = last, take, take, string.sub(head, 10, 25)
+    first = pack(last, latest, take, 0, string.sub(head, 26))
   end
+  if at then front, first = string.sub(head, at, at + 15), string.sub(head, at + 16) end
+  if kind == MUTEX then edge = (unpack_ticket(first)) end
 end
 
 local function write()
   if not changed then return be_master() end
   if not front then
-    redis.call('SET', k, 'i' .. struct.pack('<d', last), 'PX', idle_life(last))
+    local number = struct.pack('<d', last)
+    redis.call('SET', k, number, 'PX', idle_life(number, now))
     return
   end
   local life = math.ceil(math.max(latest, last) / 1000) - math.floor(now / 1000) + KEEP_MS
   local number, ends, take, told, body = unpack_ticket(first)
   if behind == 0 and told == 0 and last == number and last <= latest and latest == ends then
-    redis.call('SET', k, 'a' .. struct.pack('<dI4I4', number, take, of) .. front .. body, 'PX', life)
+    -- Its card, with the share that it has now.
+    local card = 'a' .. front .. string.sub(body, 1, 16) .. struct.pack('<I4I4', take, of) .. string.sub(body, 25)
+    redis.call('SET', k, struct.pack('<d', last) .. card, 'PX', life)
     return
   end
   if behind > 0 and latest + KEEP_MS * 1000 > kept then
@@ -84,8 +91,13 @@ local function write()
       end
     end
   end
-  redis.call('SET', k, 'f' .. struct.pack(FORMAT, last, edge, quiet, latest, kept, wanted, taken, of, behind, common, mixed)
-    .. front .. first, 'PX', life)
+  local state
+  if behind > 0 and edge == number and take == of and common == of and mixed == 0 then
+    state = 'm' .. struct.pack(MUTEX_FORMAT, quiet, latest, kept, of, behind)
+  else
+    state = 'f' .. struct.pack(FULL_FORMAT, edge, quiet, latest, kept, wanted, taken, of, behind, common, mixed)
+  end
+  redis.call('SET', k, struct.pack('<d', last) .. state .. front .. first, 'PX', life)
 end
 
 local function find(who)
@@ -95,7 +107,7 @@ local function find(who)
 end
 
 local function tell(body, who, kind, number)
-  local inbox, letter = string.sub(body, 1, 16), who .. kind .. string.format('%.0f', number)
+  local inbox, letter = string.sub(body, 1, 16), who .. kind .. struct.pack('<d', number)
   if inbox == own and kind == 'S' then
     letters = letters or {}
     letters[#letters + 1] = letter

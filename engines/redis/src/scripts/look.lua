@@ -1,11 +1,13 @@
 -- What others may see of somebody in the line, if there is anybody; nothing is changed.
-local function look(k, head)
-  if not head or #head == 9 then return false end
-  if string.byte(head) == ALONE then
-    return redis.call('PTTL', k) > KEEP_MS and string.sub(head, 34)
+local function look(k, head, now)
+  if not head or #head == 8 then return false end
+  local kind = string.byte(head, 9)
+  if kind == ALONE then
+    return redis.call('PTTL', k) > KEEP_MS and string.sub(head, 26)
   end
-  -- The first ticket stands behind 70 bytes and its id; its end is its second number.
-  local lives = struct.unpack('<d', head, 95) > clock()
-    or redis.call('ZCOUNT', k .. ':e', '(' .. string.format('%.0f', clock()), '+inf') > 0
-  return lives and string.sub(head, 108)
+  -- Behind what is said of the line stand the id of the first one, and its ticket, whose end is its second number.
+  local at = kind == MUTEX and MUTEX_ID or FULL_ID
+  local lives = struct.unpack('<d', head, at + 24) > now
+    or redis.call('ZCOUNT', k .. ':e', '(' .. string.format('%.0f', now), '+inf') > 0
+  return lives and string.sub(head, at + 37)
 end

@@ -18,8 +18,8 @@ const TASKS: usize = 64;
 const TURNS: usize = 30;
 /// Often, but a script that was told is known for a while.
 const FORGETS_EVERY: Duration = Duration::from_millis(20);
-/// Begins the part of a bundle that is a join.
-const JOINS: &str = "\r\n$1\r\nJ\r\n";
+/// The signs of a bundle that begins with joins.
+const JOINS: &str = "\r\nJJ";
 
 #[test]
 fn what_many_tasks_want_at_once_takes_few_calls() {

@@ -206,7 +206,7 @@ fn no_answer_goes_to_another_question_while_slots_move() {
 
 #[test]
 fn channels_where_nobody_waits_any_more_are_given_up() {
-    channels_are_given_up(LONG, async |store, waiter| {
+    channels_are_given_up(LONG, &async |store, waiter| {
         store.leave(waiter, Leave::Now).await.unwrap();
     });
 }
@@ -214,11 +214,11 @@ fn channels_where_nobody_waits_any_more_are_given_up() {
 #[test]
 fn channels_of_tickets_that_ended_by_themselves_are_given_up() {
     // Their owner gave up leaving while no server answered, say.
-    channels_are_given_up(Duration::from_millis(200), async |_, _| {});
+    channels_are_given_up(Duration::from_millis(200), &async |_, _| {});
 }
 
 /// Waits in many lines, one after the other; each wait, of a ticket that lives so long, ends in this way.
-fn channels_are_given_up(ttl: Duration, ends: impl AsyncFn(&RedisCluster, &Ticket)) {
+fn channels_are_given_up(ttl: Duration, ends: &impl AsyncFn(&RedisCluster, &Ticket)) {
     play(async || {
         // More than may stay subscribed.
         const LINES: usize = 300;
