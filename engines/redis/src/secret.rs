@@ -8,6 +8,9 @@ use crate::settings::Settings;
 /// Behind these words Redis repeats what it was told, which may be the beginning of a password.
 const REPEATS: &str = "with args beginning with";
 
+/// So many letters of what a server says are enough for a sentence.
+const SAID_MAX: usize = 256;
+
 /// What the server said, in one line; if a part of a password is in it, its code alone, and nothing if the code says
 /// nothing.
 pub(crate) fn said(settings: &Settings, trouble: &RedisError) -> Option<String> {
@@ -28,6 +31,7 @@ pub(crate) fn words(trouble: &RedisError) -> String {
     };
     let told =
         words.split_once(REPEATS).map_or(&*words, |(told, _)| told.trim_end_matches([' ', ',']));
+    let told = told.chars().take(SAID_MAX).collect::<String>();
     told.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -64,6 +68,12 @@ mod tests {
         let with = "ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH' 's3cr";
         assert_eq!(said_to(":s3cret", with).as_deref(), Some("ERR unknown command 'HELLO'"));
         assert_eq!(words(&refused(with)), "ERR unknown command 'HELLO'");
+    }
+
+    #[test]
+    fn what_is_too_long_for_a_sentence_is_cut() {
+        let with = format!("ERR {}", "ü ".repeat(1 << 16));
+        assert!(words(&refused(&with)).chars().count() <= SAID_MAX);
     }
 
     #[test]
