@@ -1,7 +1,10 @@
-//! An engine that panics harms nobody but who asked it.
+//! An engine that panics harms nobody but who asked it, and an executor that panics nobody but its own tasks.
 
+use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Wake, Waker};
+use std::time::{Duration, Instant};
 
 use tenure_core::blocking::block_on;
 use tenure_core::wrap::{AnyEngine, Around, Quorum};
@@ -55,4 +58,53 @@ fn a_store_of_a_quorum_that_panics_late_harms_nobody() {
         futures_util::future::select(closed, host.sleep(Duration::from_secs(2))).await
     });
     assert!(matches!(closed, futures_util::future::Either::Left(_)), "it is never closed");
+}
+
+/// Counts how often the lock `b` is renewed.
+struct Counted(Memory, Arc<AtomicU64>);
+
+impl Around for Counted {
+    type Inner = Memory;
+
+    fn inner(&self) -> &Memory {
+        &self.0
+    }
+
+    fn profile(&self) -> Profile {
+        let mut profile = self.0.profile();
+        profile.quick = false;
+        profile
+    }
+
+    async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
+        self.1.fetch_add(u64::from(ticket.key.as_str() == "b"), Ordering::Relaxed);
+        self.0.renew(ticket).await
+    }
+}
+
+/// An executor whose queue is full, or whose thread has ended.
+struct Broken;
+
+impl Wake for Broken {
+    fn wake(self: Arc<Self>) {
+        panic!("no task can be queued any more")
+    }
+}
+
+#[test]
+fn a_waker_that_panics_does_not_end_the_renewals_of_other_locks() {
+    const TTL: Duration = Duration::from_secs(3);
+    let (host, renewals) = (host(), Arc::<AtomicU64>::default());
+    let locks = Locks::on(Counted(Memory::new(), renewals.clone()), host.clone());
+    let lock = |key| locks.mutex(key).ttl(TTL).lock();
+    let (a, b) = (block_on(lock("a")).unwrap(), block_on(lock("b")).unwrap());
+    let mut lost = pin!(a.lost());
+    let broken = Waker::from(Arc::new(Broken));
+    assert!(lost.as_mut().poll(&mut Context::from_waker(&broken)).is_pending());
+    let began = Instant::now();
+    while renewals.load(Ordering::Relaxed) < 3 {
+        assert!(began.elapsed() < Duration::from_secs(60), "`b` is renewed");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    b.check().unwrap();
 }

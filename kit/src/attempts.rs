@@ -1,5 +1,6 @@
 //! Attempts: how often one client tries to connect to one server, for whichever of its links.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -145,7 +146,9 @@ impl Attempt {
 impl Drop for Attempt {
     fn drop(&mut self) {
         self.ends();
-        self.attempts.tried.notify_waiters();
+        // The wakers are those of the callers' executors, one of which may panic: that is not this attempt's affair.
+        let tried = AssertUnwindSafe(|| self.attempts.tried.notify_waiters());
+        let _it_was_said = catch_unwind(tried);
     }
 }
 

@@ -8,6 +8,7 @@ use tokio::sync::futures::Notified;
 
 use crate::belief::hold::{Hold, State};
 use crate::belief::terms::Rhythm;
+use crate::bell::wake_all;
 use crate::{Key, Place, Result, Share, Ticket, TicketId, Time};
 
 pub(crate) struct Kept {
@@ -47,7 +48,7 @@ impl Kept {
             (answer, before != (known.hold.state(), known.hold.failed()))
         };
         if changed {
-            self.news.notify_waiters();
+            wake_all(&self.news);
         }
         answer
     }
@@ -65,13 +66,13 @@ impl Kept {
             known.hold.hear(sent, now, answer);
             known.hold.state()
         };
-        self.news.notify_waiters();
+        wake_all(&self.news);
         state
     }
 
     /// Wakes whoever waits for news, to look at the clock.
     pub(crate) fn ring(&self) {
-        self.news.notify_waiters();
+        wake_all(&self.news);
     }
 
     /// Ready once there is news after this call.

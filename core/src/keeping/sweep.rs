@@ -16,6 +16,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::Notify;
 
 use crate::belief::span::shown;
+use crate::bell::wake_all;
 use crate::wrap::AnyEngine;
 use crate::{Boxed, Engine as _, Error, Host, Kind, Leave, Left, Liveness, Result, Ticket, Time};
 
@@ -150,7 +151,7 @@ impl Sweeper {
         let mut queue = self.queue();
         if queue.waiting.is_empty() && queue.under_way == 0 {
             queue.runs = false;
-            self.swept.notify_waiters();
+            wake_all(&self.swept);
             return Next::Stop;
         }
         let at_once = if queue.failed == 0 { LEAVES_AT_ONCE_MAX } else { 1 };
@@ -259,7 +260,7 @@ impl Drop for Running {
         if !self.stopped {
             // The runtime has ended, and nobody else will see to what is left.
             *self.sweeper.queue() = Queue::default();
-            self.sweeper.swept.notify_waiters();
+            wake_all(&self.sweeper.swept);
         }
     }
 }

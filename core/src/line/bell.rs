@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
@@ -78,7 +79,7 @@ impl Bells {
         }
         let rung = self.lock().get(&id).map(|bell| bell.rung.clone());
         if let Some(rung) = rung {
-            rung.notify_waiters();
+            wake_all(&rung);
         }
     }
 
@@ -90,6 +91,12 @@ impl Bells {
     fn lock(&self) -> MutexGuard<'_, HashMap<TicketId, Hung>> {
         self.hung.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Wakes all who wait. The wakers are those of the callers' executors, one of which may panic: that must not end who
+/// happens to wake it, and who keeps the locks of others.
+pub(crate) fn wake_all(waiting: &Notify) {
+    let _it_was_said = catch_unwind(AssertUnwindSafe(|| waiting.notify_waiters()));
 }
 
 impl Bell<'_> {

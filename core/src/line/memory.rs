@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::bell::Bells;
+use crate::bell::{Bells, wake_all};
 use crate::contract::profile::{Fencing, Liveness, Profile, Sight};
 use crate::event::{Cursor, Event, News, Scope, What};
 use crate::line::sync::{Mutex, MutexGuard};
@@ -123,7 +123,7 @@ impl Memory {
             self.0.bells.ring(id);
         }
         if let Some(written) = written {
-            written.notify_waiters();
+            wake_all(&written);
         }
         answer
     }
