@@ -248,8 +248,8 @@ impl<D: Deployment> Engine for Store<D> {
 
     async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
         if self.mail.expects(ticket.id) {
-            let hears = self.deployment.hear_of(&self.name(&ticket.key), ticket.id).await;
-            if self.answered(hears)? {
+            let hears = self.deployment.hear_of(|| self.name(&ticket.key), ticket.id);
+            if self.answered(hears.await)? {
                 // What was missed is in the answer, which also is in the mail from now on.
                 self.renew(ticket).await?;
             }

@@ -97,7 +97,11 @@ impl Deployment for OneServer {
     }
 
     /// One channel brings what all lines tell.
-    async fn hear_of(&self, _name: &str, _id: TicketId) -> RedisResult<bool> {
+    async fn hear_of(
+        &self,
+        _name: impl FnOnce() -> String + Send,
+        _id: TicketId,
+    ) -> RedisResult<bool> {
         Ok(false)
     }
 

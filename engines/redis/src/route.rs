@@ -43,9 +43,13 @@ pub trait Deployment: Send + Sync + 'static {
         command: &Cmd,
     ) -> impl Future<Output = Result<RedisResult<Value>>> + Send;
 
-    /// What the line with this name tells this ticket is heard from now on. `true`: that took a step, before which
-    /// some may have been missed.
-    fn hear_of(&self, name: &str, id: TicketId) -> impl Future<Output = RedisResult<bool>> + Send;
+    /// What the line with this name, if that is needed, tells this ticket is heard from now on. `true`: that took a
+    /// step, before which some may have been missed.
+    fn hear_of(
+        &self,
+        name: impl FnOnce() -> String + Send,
+        id: TicketId,
+    ) -> impl Future<Output = RedisResult<bool>> + Send;
 
     /// The ticket hears no more of its line.
     fn hear_no_more_of(&self, name: &str, id: TicketId);

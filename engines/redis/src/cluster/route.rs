@@ -67,8 +67,12 @@ impl Deployment for Cluster {
         Ok(asked.await.unwrap_or_else(|_| Err(trouble::silence())))
     }
 
-    async fn hear_of(&self, name: &str, id: TicketId) -> RedisResult<bool> {
-        self.channels.hear_of(name, id).await
+    async fn hear_of(
+        &self,
+        name: impl FnOnce() -> String + Send,
+        id: TicketId,
+    ) -> RedisResult<bool> {
+        self.channels.hear_of(&name(), id).await
     }
 
     fn hear_no_more_of(&self, name: &str, id: TicketId) {
