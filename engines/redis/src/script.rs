@@ -153,13 +153,13 @@ fn words() -> [(&'static str, String); 14] {
         ("TICKETS_MAX", LINE_TICKETS_MAX.to_string()),
         ("SHARES_MAX", WAITING_SHARES_MAX.to_string()),
         ("NEAR", NEAR.to_string()),
-        // The ninth byte of a head says of which kind it is. How the state of a line is packed behind that, and where
+        // The ninth byte of a head says of which kind it is. How the state of a line is packed, that included, and where
         // the id of the first ticket stands then:
         ("ALONE", b'a'.to_string()),
-        ("MUTEX_FORMAT", "'<dddI4I4'".to_owned()),
+        ("MUTEX_FORMAT", "<dBdddI4I4".to_owned()),
         ("MUTEX_ID", "42".to_owned()),
         ("MUTEX", b'm'.to_string()),
-        ("FULL_FORMAT", "'<ddddddI4I4I4B'".to_owned()),
+        ("FULL_FORMAT", "<dBddddddI4I4I4B".to_owned()),
         ("FULL_ID", "71".to_owned()),
         ("FULL", b'f'.to_string()),
         // The verbs of a bundle.

@@ -50,10 +50,10 @@ local function read()
   local kind, at = string.byte(head, 9), nil
   if kind == FULL then
     be_whole()
-    edge, quiet, latest, kept, wanted, taken, of, behind, common, mixed, at = struct.unpack(FULL_FORMAT, head, 10)
+    last, kind, edge, quiet, latest, kept, wanted, taken, of, behind, common, mixed, at = struct.unpack('FULL_FORMAT', head)
   elseif kind == MUTEX then
     be_whole()
-    quiet, latest, kept, of, behind, at = struct.unpack(MUTEX_FORMAT, head, 10)
+    last, kind, quiet, latest, kept, of, behind, at = struct.unpack('MUTEX_FORMAT', head)
     wanted, taken, common = of * (behind + 1), of, of
   elseif kind == ALONE then
     local take
@@ -93,11 +93,12 @@ local function write()
   end
   local state
   if behind > 0 and edge == number and take == of and common == of and mixed == 0 then
-    state = 'm' .. struct.pack(MUTEX_FORMAT, quiet, latest, kept, of, behind)
+    state = struct.pack('MUTEX_FORMAT', last, MUTEX, quiet, latest, kept, of, behind)
   else
-    state = 'f' .. struct.pack(FULL_FORMAT, edge, quiet, latest, kept, wanted, taken, of, behind, common, mixed)
+    state =
+      struct.pack('FULL_FORMAT', last, FULL, edge, quiet, latest, kept, wanted, taken, of, behind, common, mixed)
   end
-  redis.call('SET', k, struct.pack('<d', last) .. state .. front .. first, 'PX', life)
+  redis.call('SET', k, state .. front .. first, 'PX', life)
 end
 
 local function find(who)
