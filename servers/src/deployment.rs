@@ -44,6 +44,8 @@ pub fn deployments() -> Vec<Deployment> {
         &crate::mongodb::DEPLOYMENTS,
         #[cfg(unix)]
         &crate::redis::DEPLOYMENTS,
+        #[cfg(unix)]
+        &crate::etcd::DEPLOYMENTS,
     ];
     engines.concat()
 }

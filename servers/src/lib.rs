@@ -41,6 +41,8 @@ mod certificates;
 #[cfg(unix)]
 mod escaped;
 #[cfg(unix)]
+pub mod etcd;
+#[cfg(unix)]
 mod folder;
 #[cfg(unix)]
 pub mod mongodb;

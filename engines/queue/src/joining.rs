@@ -33,14 +33,17 @@ impl<S: Store> Queue<S> {
             return Ok(Some(place));
         }
         let name = Name::of(ticket);
-        let mut base = self.raise(&name, ticket).await?;
+        self.parts.own.ask(&name);
+        let mut base =
+            self.raise(&name, ticket).await.inspect_err(|error| self.drop_refused(&name, error))?;
         let mut door = match patience {
             Patience::Wait => Door::Open,
             Patience::NoWait => Door::Unchanged(0),
         };
         let mut swept = false;
         for _ in 0..ATTEMPTS_MAX {
-            let session = self.session(ticket.ttl).await?;
+            let session = self.session(ticket.ttl).await;
+            let session = session.inspect_err(|error| self.drop_refused(&name, error))?;
             self.parts.own.begin(&name, &session);
             let attempt = self.attempt(ticket, &name, &session, door, base, patience).await;
             match attempt {
@@ -55,9 +58,7 @@ impl<S: Store> Queue<S> {
                     swept = true;
                 }
                 Err(error) => {
-                    if !error.is_unknown() {
-                        self.parts.own.forget(name.id);
-                    }
+                    self.drop_refused(&name, &error);
                     return Err(error);
                 }
             }
@@ -67,6 +68,13 @@ impl<S: Store> Queue<S> {
             "the line of {:?} changed {ATTEMPTS_MAX} times while a ticket tried to join it: ask again",
             ticket.key
         )))
+    }
+
+    /// What was refused is not in the line. What was not answered may be.
+    fn drop_refused(&self, name: &Name, error: &Error) {
+        if !error.is_unknown() {
+            self.parts.own.forget(name.id);
+        }
     }
 
     /// A ticket that is in the line already keeps its place.

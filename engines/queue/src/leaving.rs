@@ -14,8 +14,10 @@ impl<S: Store> Queue<S> {
         let mine = self.parts.own.get(ticket.id);
         let left = match &mine {
             Some(Mine { seen: Some(seen), holds, .. }) => self.take_out(&seen.node, *holds).await,
-            Some(Mine { name, .. }) => self.take_out_unanswered(name).await,
-            None => self.take_out_stranger(ticket).await,
+            _ => match self.parts.own.unanswered(ticket.id) {
+                Some(name) => self.take_out_unanswered(&name).await,
+                None => self.take_out_stranger(ticket).await,
+            },
         }?;
         self.parts.own.forget(ticket.id);
         self.parts.bells.ring(ticket.id);
@@ -67,11 +69,11 @@ impl<S: Store> Queue<S> {
         Ok(if waited { Left::Waiting } else { Left::Holding })
     }
 
-    /// A ticket whose join was not answered: what is not in now is never let in.
+    /// A ticket whose join was not answered: what is not in now is never let in. It waited at the door.
     async fn take_out_unanswered(&self, name: &Name) -> Result<Left> {
         match self.parts.store.forestall(name).await? {
             Some(node) => self.take_out(&node, false).await,
-            None => Ok(Left::Absent),
+            None => Ok(Left::Waiting),
         }
     }
 

@@ -38,11 +38,23 @@ pub(crate) struct Own(Mutex<Tickets>);
 #[derive(Default)]
 struct Tickets {
     by_id: HashMap<TicketId, Mine>,
+    /// Those whose joins have begun, and did not come so far.
+    asked: HashMap<TicketId, Name>,
     /// How many there are in each line.
     lines: HashMap<LineId, usize>,
 }
 
 impl Own {
+    /// A join has begun.
+    pub(crate) fn ask(&self, name: &Name) {
+        self.lock().asked.insert(name.id, name.clone());
+    }
+
+    /// The name of a ticket whose join has begun and was not answered.
+    pub(crate) fn unanswered(&self, id: TicketId) -> Option<Name> {
+        self.lock().asked.get(&id).cloned()
+    }
+
     /// A ticket is about to be put into its line.
     pub(crate) fn begin(&self, name: &Name, session: &Arc<Session>) {
         let mut all = self.lock();
@@ -61,7 +73,9 @@ impl Own {
 
     /// The store said this of a ticket.
     pub(crate) fn see(&self, seen: &Sighting, holds: bool) {
-        if let Some(mine) = self.lock().by_id.get_mut(&seen.node.name.id) {
+        let mut all = self.lock();
+        all.asked.remove(&seen.node.name.id);
+        if let Some(mine) = all.by_id.get_mut(&seen.node.name.id) {
             mine.holds = holds;
             if seen.node.told && mine.told.is_none() {
                 mine.told = Some(mine.session.end());
@@ -85,6 +99,7 @@ impl Own {
     /// A ticket is out.
     pub(crate) fn forget(&self, id: TicketId) {
         let mut all = self.lock();
+        all.asked.remove(&id);
         let Some(mine) = all.by_id.remove(&id) else { return };
         let line = mine.name.line;
         if let Some(count) = all.lines.get_mut(&line) {

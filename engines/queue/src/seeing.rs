@@ -10,6 +10,8 @@ use crate::stand::{Stand, blockers};
 
 /// So much of a line is looked at; a ticket further back knows only who keeps it out.
 pub(crate) const PAGE: usize = 128;
+/// So much is looked at by who is served already, which is near the front.
+const NEAR_PAGE: usize = 16;
 /// The next look at a line goes so much further.
 const FURTHER: usize = 8;
 
@@ -19,16 +21,17 @@ impl<S: Store> Queue<S> {
         let seen = if let Some(seen) = self.see_little(mine).await? {
             seen
         } else {
-            let front = self.parts.store.front(&mine.name.line, PAGE).await?;
+            let most = if mine.holds { NEAR_PAGE } else { PAGE };
+            let front = self.parts.store.front(&mine.name.line, most).await?;
             self.find_in(front, &mine.name).await?
         };
         // Only what lives with the session that is kept alive is believed.
         Ok(seen.filter(|seen| seen.node.session == mine.session.id))
     }
 
-    /// Far back in a long line, a ticket reads its own node and those that keep it out. `None`: that does not tell enough.
+    /// Far back in a line, a waiting ticket reads its own node and those that keep it out. `None`: that does not tell enough.
     async fn see_little(&self, mine: &Mine) -> Result<Option<Option<Sighting>>> {
-        let Some(Sighting { stand, .. }) = mine.seen.as_ref().filter(|seen| seen.stand.deep) else {
+        let Some(Sighting { stand, .. }) = mine.seen.as_ref().filter(|seen| seen.stand.far) else {
             return Ok(None);
         };
         let names: Vec<&Name> =

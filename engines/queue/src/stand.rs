@@ -5,6 +5,9 @@ use tenure_core::{Share, Standing, served};
 use crate::contract::Front;
 use crate::node::Node;
 
+/// Behind more tickets than these, a renewal does not ask how many there still are.
+const NEAR: usize = 16;
+
 /// Where a ticket stands.
 #[derive(Clone, Debug)]
 pub(crate) struct Stand {
@@ -15,6 +18,8 @@ pub(crate) struct Stand {
     pub(crate) blockers: Vec<Node>,
     /// The line is so long that not all of those ahead were looked at.
     pub(crate) deep: bool,
+    /// So many are ahead that only those who keep it out are looked at again.
+    pub(crate) far: bool,
 }
 
 impl Front {
@@ -27,9 +32,10 @@ impl Front {
         if !whole && !waits {
             return None;
         }
+        let far = waits && ahead.len() > NEAR;
         let standing = if waits { Standing::Waiting } else { Standing::Holding };
         let blockers = if waits { blockers(ahead.into_iter().rev(), share) } else { Vec::new() };
-        Some(Stand { standing, ahead: taken, blockers, deep: !whole })
+        Some(Stand { standing, ahead: taken, blockers, deep: !whole, far })
     }
 
     /// Those who are served, as far as was looked.

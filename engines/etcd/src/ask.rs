@@ -1,0 +1,97 @@
+//! Requests as data.
+
+use crate::keys::{Span, number};
+use crate::wire::compare::{CompareResult, CompareTarget, TargetUnion};
+use crate::wire::range_request::{SortOrder, SortTarget};
+use crate::wire::request_op::Request;
+use crate::wire::response_op::Response;
+use crate::wire::{
+    Compare, DeleteRangeRequest, PutRequest, RangeRequest, RangeResponse, RequestOp, TxnResponse,
+};
+
+/// One key.
+pub(crate) fn get(key: Vec<u8>) -> RangeRequest {
+    RangeRequest { key, ..RangeRequest::default() }
+}
+
+/// The first keys of a span, in the order in which they were made.
+pub(crate) fn first(span: Span, most: usize) -> RangeRequest {
+    sorted(span, most, SortOrder::Ascend)
+}
+
+/// The last keys of a span that were made before a revision, the latest first.
+pub(crate) fn last_before(span: Span, created: u64, most: usize) -> RangeRequest {
+    let max_create_revision = number(created.saturating_sub(1));
+    RangeRequest { max_create_revision, ..sorted(span, most, SortOrder::Descend) }
+}
+
+fn sorted(span: Span, most: usize, order: SortOrder) -> RangeRequest {
+    RangeRequest {
+        key: span.from,
+        range_end: span.end,
+        limit: i64::try_from(most).unwrap_or(0),
+        sort_order: order.into(),
+        sort_target: SortTarget::Create.into(),
+        ..RangeRequest::default()
+    }
+}
+
+pub(crate) fn put(key: Vec<u8>, value: Vec<u8>, lease: i64) -> PutRequest {
+    PutRequest { key, value, lease, ignore_lease: false }
+}
+
+pub(crate) fn range_op(range: RangeRequest) -> RequestOp {
+    RequestOp { request: Some(Request::RequestRange(range)) }
+}
+
+pub(crate) fn put_op(put: PutRequest) -> RequestOp {
+    RequestOp { request: Some(Request::RequestPut(put)) }
+}
+
+pub(crate) fn delete_op(key: Vec<u8>) -> RequestOp {
+    let delete = DeleteRangeRequest { key, range_end: Vec::new() };
+    RequestOp { request: Some(Request::RequestDeleteRange(delete)) }
+}
+
+/// The key was made with this revision; with 0: there is none.
+pub(crate) fn is_made(key: Vec<u8>, revision: u64) -> Compare {
+    let target = TargetUnion::CreateRevision(number(revision));
+    compare(key, Vec::new(), CompareResult::Equal, CompareTarget::Create, target)
+}
+
+/// The key was changed last with this revision; with 0: there is none.
+pub(crate) fn is_changed(key: Vec<u8>, revision: u64) -> Compare {
+    let target = TargetUnion::ModRevision(number(revision));
+    compare(key, Vec::new(), CompareResult::Equal, CompareTarget::Mod, target)
+}
+
+/// There is no key in this span.
+pub(crate) fn is_empty(span: Span) -> Compare {
+    let target = TargetUnion::CreateRevision(0);
+    compare(span.from, span.end, CompareResult::Equal, CompareTarget::Create, target)
+}
+
+/// No key in this span was made or changed after this revision.
+pub(crate) fn is_unchanged(span: Span, revision: u64) -> Compare {
+    let target = TargetUnion::ModRevision(number(revision.saturating_add(1)));
+    compare(span.from, span.end, CompareResult::Less, CompareTarget::Mod, target)
+}
+
+fn compare(
+    key: Vec<u8>,
+    range_end: Vec<u8>,
+    result: CompareResult,
+    target: CompareTarget,
+    union: TargetUnion,
+) -> Compare {
+    let (result, target, target_union) = (result.into(), target.into(), Some(union));
+    Compare { result, target, key, target_union, range_end }
+}
+
+/// The ranges of a transaction's answer, in order.
+pub(crate) fn ranges(answer: TxnResponse) -> impl Iterator<Item = RangeResponse> {
+    answer.responses.into_iter().filter_map(|op| match op.response {
+        Some(Response::ResponseRange(range)) => Some(range),
+        _ => None,
+    })
+}

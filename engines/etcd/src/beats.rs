@@ -1,0 +1,96 @@
+//! Signs of life: one stream for all sessions of a connection.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::stream::unfold;
+use tokio::sync::{mpsc, oneshot};
+use tonic::Status;
+
+use crate::calls::{Wire, stream};
+use crate::wire::{LeaseKeepAliveRequest, LeaseKeepAliveResponse};
+
+const KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
+/// A client has few sessions; more signs of life than these are not under way.
+const UNDER_WAY_MAX: usize = 64;
+
+/// The stream of one connection. It is opened when it is first needed, and anew after it broke or was silent.
+pub(crate) struct Beats {
+    wire: Wire,
+    open: Mutex<Option<Open>>,
+}
+
+#[derive(Clone)]
+struct Open {
+    send: mpsc::Sender<LeaseKeepAliveRequest>,
+    waiting: Waiting,
+}
+
+/// Who waits for an answer, by lease. Answers for one lease come in the order of the questions.
+type Waiting = Arc<Mutex<HashMap<i64, VecDeque<oneshot::Sender<i64>>>>>;
+
+impl Beats {
+    pub(crate) fn on(wire: Wire) -> Self {
+        Self { wire, open: Mutex::default() }
+    }
+
+    /// One sign of life. Answers the ttl in seconds; 0 if the lease is gone.
+    pub(crate) async fn beat(&self, lease: i64) -> Result<i64, Status> {
+        let open = self.open();
+        let (tell, told) = oneshot::channel();
+        lock(&open.waiting).entry(lease).or_default().push_back(tell);
+        // Who gives up waiting leaves a stream behind that is silent: the next one opens another.
+        let mut silent = Silent { beats: self, is_answered: false };
+        let broken = || Status::unavailable("the stream of keep-alives ended");
+        open.send.send(LeaseKeepAliveRequest { id: lease }).await.map_err(|_| broken())?;
+        let ttl = told.await.map_err(|_| broken())?;
+        silent.is_answered = true;
+        Ok(ttl)
+    }
+
+    fn open(&self) -> Open {
+        let mut slot = lock(&self.open);
+        if let Some(open) = slot.as_ref().filter(|open| !open.send.is_closed()) {
+            return open.clone();
+        }
+        let (send, requests) = mpsc::channel(UNDER_WAY_MAX);
+        let open = Open { send, waiting: Waiting::default() };
+        tokio::spawn(run(self.wire.clone(), requests, open.waiting.clone()));
+        slot.insert(open).clone()
+    }
+}
+
+struct Silent<'a> {
+    beats: &'a Beats,
+    is_answered: bool,
+}
+
+impl Drop for Silent<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            *lock(&self.beats.open) = None;
+        }
+    }
+}
+
+/// Ends when the stream does, and with the last who could send.
+async fn run(wire: Wire, requests: mpsc::Receiver<LeaseKeepAliveRequest>, waiting: Waiting) {
+    let requests = unfold(requests, async |mut requests| {
+        requests.recv().await.map(|request| (request, requests))
+    });
+    let opened = stream::<_, LeaseKeepAliveResponse>(&wire, KEEP_ALIVE, requests).await;
+    if let Ok(mut answers) = opened {
+        while let Ok(Some(answer)) = answers.message().await {
+            let tell = lock(&waiting).get_mut(&answer.id).and_then(VecDeque::pop_front);
+            if let Some(tell) = tell {
+                // Who asked may have given up.
+                let _gone = tell.send(answer.ttl);
+            }
+        }
+    }
+    lock(&waiting).clear();
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

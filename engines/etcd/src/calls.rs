@@ -1,0 +1,65 @@
+//! Requests and streams over one connection.
+
+use futures_util::Stream;
+use http::uri::PathAndQuery;
+use prost::Message;
+use tonic::client::Grpc;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::transport::Channel;
+use tonic::{Request, Status, Streaming};
+use tonic_prost::ProstCodec;
+
+/// A member without a leader is to say so, and not to wait for one.
+const HAS_LEADER: &str = "hasleader";
+
+/// An open connection, and who one is there.
+#[derive(Clone)]
+pub(crate) struct Wire {
+    pub(crate) channel: Channel,
+    pub(crate) token: Option<MetadataValue<Ascii>>,
+}
+
+/// One request, one answer.
+pub(crate) async fn unary<Q, A>(wire: &Wire, path: &'static str, request: Q) -> Result<A, Status>
+where
+    Q: Message + Send + Sync + 'static,
+    A: Message + Default + Send + Sync + 'static,
+{
+    let mut grpc = ready(wire).await?;
+    let request = signed(wire, request);
+    let path = PathAndQuery::from_static(path);
+    Ok(grpc.unary(request, path, ProstCodec::<Q, A>::default()).await?.into_inner())
+}
+
+/// A stream of requests, and one of answers.
+pub(crate) async fn stream<Q, A>(
+    wire: &Wire,
+    path: &'static str,
+    requests: impl Stream<Item = Q> + Send + 'static,
+) -> Result<Streaming<A>, Status>
+where
+    Q: Message + Send + Sync + 'static,
+    A: Message + Default + Send + Sync + 'static,
+{
+    let mut grpc = ready(wire).await?;
+    let request = signed(wire, requests);
+    let path = PathAndQuery::from_static(path);
+    Ok(grpc.streaming(request, path, ProstCodec::<Q, A>::default()).await?.into_inner())
+}
+
+async fn ready(wire: &Wire) -> Result<Grpc<Channel>, Status> {
+    let mut grpc = Grpc::new(wire.channel.clone());
+    let ready = grpc.ready().await;
+    ready.map_err(|error| Status::unavailable(format!("the connection was lost: {error}")))?;
+    Ok(grpc)
+}
+
+fn signed<T>(wire: &Wire, message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    let metadata = request.metadata_mut();
+    metadata.insert(HAS_LEADER, MetadataValue::from_static("true"));
+    if let Some(token) = &wire.token {
+        metadata.insert("token", token.clone());
+    }
+    request
+}

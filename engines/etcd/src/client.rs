@@ -1,0 +1,183 @@
+//! One client of a cluster: how it asks, and what it makes of revisions that go back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use prost::Message;
+use tenure_core::{Error, Profile, Result};
+use tenure_kit::{Client, Connection, Link};
+use tenure_queue::Node;
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+
+use crate::calls::unary;
+use crate::keys::{Keys, Span, revision};
+use crate::link::{Members, Open};
+use crate::settings::Settings;
+use crate::wire::{
+    LeaseGrantRequest, LeaseGrantResponse, LeaseRevokeResponse, PutResponse, RangeRequest,
+    RangeResponse, ResponseHeader, TxnRequest, TxnResponse,
+};
+use crate::{ask, facts, trouble};
+
+const RANGE: &str = "/etcdserverpb.KV/Range";
+const TXN: &str = "/etcdserverpb.KV/Txn";
+const GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
+
+/// What was put on the way before so long is over does not come in after it.
+const GRAVE: Duration = Duration::from_secs(120);
+/// So many tickets are listed at a time.
+const PAGE: usize = 1000;
+
+/// One client of a cluster of etcd.
+pub struct Etcd {
+    pub(crate) link: Arc<Link<Members>>,
+    pub(crate) keys: Keys,
+    pub(crate) profile: Profile,
+    /// The largest revision that was answered.
+    seen: AtomicU64,
+    rewound: AtomicBool,
+    /// The lease of what is never to come in, and since when it is used.
+    grave: Mutex<Option<(i64, Instant)>>,
+}
+
+impl Etcd {
+    pub(crate) async fn open(settings: Settings) -> Result<Self> {
+        let keys = Keys::of(&settings.prefix);
+        let link = Link::kept(Client::new(Members::of(settings.clone())));
+        let version = link.connection().await?.version.clone();
+        let profile = facts::profile(&settings, &version);
+        let (seen, rewound) = (AtomicU64::new(0), AtomicBool::new(false));
+        let etcd = Self { link, keys, profile, seen, rewound, grave: Mutex::default() };
+        // A user without rights is refused now, and not in the middle of the night.
+        etcd.now_at().await?;
+        Ok(etcd)
+    }
+
+    /// The revision of now.
+    pub(crate) async fn now_at(&self) -> Result<u64> {
+        // A key that is never there: what counts is the revision.
+        let (_, at) = self.range(ask::get(self.keys.session(0))).await?;
+        Ok(at)
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.link.server().settings
+    }
+
+    /// One request; one answer, or none in time. A connection that answers nothing at all meanwhile is given up.
+    pub(crate) async fn ask<Q, A>(&self, path: &'static str, request: Q) -> Result<A>
+    where
+        Q: Message + Send + Sync + 'static,
+        A: Message + Default + Answer + Send + Sync + 'static,
+    {
+        let connection = self.link.connection().await?;
+        let (heard, seen) =
+            (connection.heard.load(Ordering::Relaxed), self.seen.load(Ordering::Acquire));
+        let answer = timeout(self.settings().timeout, unary(&connection.wire, path, request)).await;
+        if let Ok(answer) = answer {
+            connection.heard.fetch_add(1, Ordering::Relaxed);
+            let answer: A = answer.map_err(|status| self.failed(&connection, &status))?;
+            self.refuse_past(seen, &answer)?;
+            return Ok(answer);
+        }
+        if connection.heard.load(Ordering::Relaxed) == heard {
+            self.link.give_up(connection.generation());
+        }
+        Err(trouble::silence(self.settings()))
+    }
+
+    pub(crate) fn failed(&self, connection: &Connection<Open>, status: &tonic::Status) -> Error {
+        if trouble::ends_connection(status) {
+            self.link.give_up(connection.generation());
+        }
+        trouble::error(self.settings(), status)
+    }
+
+    /// Revisions that go back are those of a snapshot that was restored: its numbers were given before.
+    fn refuse_past(&self, seen: u64, answer: &impl Answer) -> Result<()> {
+        let now = answer.header().map_or(0, |header| revision(header.revision));
+        self.seen.fetch_max(now, Ordering::AcqRel);
+        if now > 0 && now < seen {
+            self.rewound.store(true, Ordering::Release);
+        }
+        if self.rewound.load(Ordering::Acquire) {
+            return Err(Error::rejected(format!(
+                "{} went back to an older revision: a snapshot was restored, and its numbers would be given again. Restore it with --bump-revision and --mark-compacted, and start this program anew",
+                self.settings().whom()
+            )));
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn range(&self, range: RangeRequest) -> Result<(RangeResponse, u64)> {
+        let answer: RangeResponse = self.ask(RANGE, range).await?;
+        let at = answer.header.map_or(0, |header| revision(header.revision));
+        Ok((answer, at))
+    }
+
+    pub(crate) async fn txn(&self, txn: TxnRequest) -> Result<TxnResponse> {
+        self.ask(TXN, txn).await
+    }
+
+    pub(crate) async fn grant(&self, ttl: Duration) -> Result<LeaseGrantResponse> {
+        let ttl = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX).max(1);
+        let granted: LeaseGrantResponse = self.ask(GRANT, LeaseGrantRequest { ttl, id: 0 }).await?;
+        if granted.ttl <= 0 {
+            return Err(Error::rejected(format!("{} granted no lease", self.settings().whom())));
+        }
+        Ok(granted)
+    }
+
+    /// The lease of those that are never to come in. A few minutes later nobody can come in any more.
+    pub(crate) async fn grave(&self) -> Result<i64> {
+        let mut grave = self.grave.lock().await;
+        if let Some((lease, _)) = grave.filter(|(_, since)| since.elapsed() < GRAVE / 2) {
+            return Ok(lease);
+        }
+        let lease = self.grant(GRAVE).await?.id;
+        *grave = Some((lease, Instant::now()));
+        Ok(lease)
+    }
+
+    /// Everything in a span at one revision, a page at a time.
+    pub(crate) async fn list(
+        &self,
+        mut span: Span,
+        mut each: impl FnMut(Node) + Send,
+    ) -> Result<u64> {
+        let mut at = 0;
+        loop {
+            let (key, range_end) = (span.from.clone(), span.end.clone());
+            let (limit, revision) = (i64::try_from(PAGE).unwrap_or(0), crate::keys::number(at));
+            let range = RangeRequest { key, range_end, limit, revision, ..Default::default() };
+            let (page, now) = self.range(range).await?;
+            if at == 0 {
+                at = now;
+            }
+            page.kvs.iter().filter_map(|kept| self.keys.node(kept)).for_each(&mut each);
+            match page.kvs.last() {
+                Some(last) if page.more => span.from = [&last.key[..], &[0]].concat(),
+                _ => return Ok(at),
+            }
+        }
+    }
+}
+
+/// An answer that says at which revision it was given.
+pub(crate) trait Answer {
+    fn header(&self) -> Option<ResponseHeader>;
+}
+
+macro_rules! answers {
+    ($($answer:ty)*) => {
+        $(impl Answer for $answer {
+            fn header(&self) -> Option<ResponseHeader> {
+                self.header
+            }
+        })*
+    };
+}
+
+answers! { RangeResponse PutResponse TxnResponse LeaseGrantResponse LeaseRevokeResponse }

@@ -1,0 +1,100 @@
+//! How a connection to a member is opened: its address, TLS, and who one is.
+
+use std::fs;
+use std::path::Path;
+
+use tenure_core::{Error, Result};
+use tenure_kit::url::Address;
+use tokio::time::timeout;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+
+use crate::calls::{Wire, unary};
+use crate::settings::{Settings, Tls};
+use crate::trouble;
+use crate::wire::{AuthenticateRequest, AuthenticateResponse, StatusRequest, StatusResponse};
+
+/// What a member is asked first.
+pub(crate) const STATUS: &str = "/etcdserverpb.Maintenance/Status";
+const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
+
+/// A connection to this member, which has a leader; and what the member says of itself.
+pub(crate) async fn connect(
+    settings: &Settings,
+    member: &Address,
+) -> Result<(Wire, StatusResponse)> {
+    let within = settings.connect_timeout;
+    let late = || {
+        Error::unavailable(format!(
+            "the member {member} of etcd cannot be reached within {within:?}"
+        ))
+    };
+    match timeout(within, open(settings, member)).await {
+        Ok(opened) => opened,
+        Err(_) => Err(late()),
+    }
+}
+
+async fn open(settings: &Settings, member: &Address) -> Result<(Wire, StatusResponse)> {
+    let channel = channel(settings, member).await?;
+    let said = |status| trouble::error(settings, &status);
+    let wire = Wire { channel, token: None };
+    let token = token(settings, &wire).await?;
+    let wire = Wire { token, ..wire };
+    let status: StatusResponse = unary(&wire, STATUS, StatusRequest {}).await.map_err(said)?;
+    if status.leader == 0 {
+        return Err(Error::unavailable(format!("the member {member} of etcd knows of no leader")));
+    }
+    Ok((wire, status))
+}
+
+async fn channel(settings: &Settings, member: &Address) -> Result<Channel> {
+    let scheme = if settings.tls.is_some() { "https" } else { "http" };
+    let endpoint = Endpoint::from_shared(format!("{scheme}://{member}"))
+        .map_err(|_| Error::invalid(format!("{member} is no address of a member of etcd")))?;
+    let mut endpoint = endpoint.tcp_nodelay(true).connect_timeout(settings.connect_timeout);
+    if let Some(tls) = &settings.tls {
+        endpoint = endpoint.tls_config(tls_config(tls)?).map_err(|error| {
+            Error::invalid(format!("the certificates for etcd cannot be used: {error}"))
+        })?;
+    }
+    endpoint.connect().await.map_err(|error| {
+        let why = std::error::Error::source(&error).map(|why| format!(": {why}"));
+        Error::unavailable(format!(
+            "the member {member} of etcd cannot be reached{}",
+            why.unwrap_or_default()
+        ))
+    })
+}
+
+fn tls_config(tls: &Tls) -> Result<ClientTlsConfig> {
+    // Another crate may have chosen one already.
+    let _chosen = rustls::crypto::ring::default_provider().install_default();
+    let mut config = ClientTlsConfig::new();
+    if let Some(ca) = &tls.ca {
+        config = config.ca_certificate(Certificate::from_pem(read(ca)?));
+    }
+    if let (Some(cert), Some(key)) = (&tls.cert, &tls.key) {
+        config = config.identity(Identity::from_pem(read(cert)?, read(key)?));
+    }
+    Ok(config)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path)
+        .map_err(|error| Error::invalid(format!("{} cannot be read: {error}", path.display())))
+}
+
+/// Who one is, for as long as the member remembers it.
+async fn token(settings: &Settings, wire: &Wire) -> Result<Option<MetadataValue<Ascii>>> {
+    let (Some(user), Some(password)) = (&settings.login.user, &settings.login.password) else {
+        return Ok(None);
+    };
+    let request =
+        AuthenticateRequest { name: user.clone(), password: password.reveal().to_owned() };
+    let answer: AuthenticateResponse = unary(wire, AUTHENTICATE, request)
+        .await
+        .map_err(|status| trouble::error(settings, &status))?;
+    let token = MetadataValue::try_from(answer.token);
+    token.map(Some).map_err(|_| Error::rejected("etcd gave a token that cannot be sent"))
+}

@@ -1,0 +1,42 @@
+//! What the engine for etcd says of itself.
+
+use tenure_kit::options::Known;
+use tenure_kit::register::{Description, Opened, Reach, Scheme};
+
+const SCHEMES: &[Scheme] = &[
+    scheme(
+        "etcd",
+        "etcd://M1,M2,M3",
+        "etcd://localhost",
+        "a cluster of etcd, by any of its members",
+    ),
+    scheme("etcds", "etcds://M1,M2,M3", "etcds://localhost", "the same, with TLS"),
+];
+
+pub(crate) const OPTIONS: &[Known] = &[
+    Known::new("prefix", "TEXT", "What the names of all keys in etcd begin with"),
+    Known::new("timeout", "TIME", "How long one answer is waited for"),
+    Known::new("connect_timeout", "TIME", "How long a connection may take to come about"),
+    Known::file("ca", "Whom to trust, in PEM"),
+    Known::file("cert", "The certificate of this client, in PEM"),
+    Known::file("key", "The key of that certificate, in PEM"),
+];
+
+/// What the engine for etcd is.
+pub const DESCRIPTION: Description = Description {
+    name: "etcd",
+    schemes: SCHEMES,
+    options: OPTIONS,
+    reach: Reach::Network,
+    open: |url| Box::pin(async move { crate::connect(url).await.map(Opened::from) }),
+    look: |url| Box::pin(async move { crate::connect(url).await.map(Some) }),
+};
+
+const fn scheme(
+    name: &'static str,
+    form: &'static str,
+    example: &'static str,
+    about: &'static str,
+) -> Scheme {
+    Scheme { name, form, example, about, is_path: false }
+}

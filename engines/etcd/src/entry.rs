@@ -1,0 +1,154 @@
+//! Coming in and going out, each as one transaction.
+
+use tenure_core::{Error, Loss, Result};
+use tenure_queue::{Door, Enter, Entered, Front, LineId, Register, Remove, Removed, Why, Written};
+
+use crate::ask::{
+    delete_op, first, get, is_changed, is_empty, is_made, is_unchanged, put, put_op, range_op,
+    ranges,
+};
+use crate::keys::{Keys, number, revision};
+use crate::wire::{RangeResponse, TxnRequest, TxnResponse};
+
+/// So much of a line is answered to whoever comes in.
+const PAGE: usize = 128;
+
+/// Puts the ticket's key if the door is open, and asks for the front of the line either way.
+pub(crate) fn enter(keys: &Keys, enter: &Enter<'_>) -> TxnRequest {
+    let Enter { name, body, session, door, base_version } = *enter;
+    let (key, line) = (keys.ticket(name), keys.line(&name.line));
+    let base = keys.register(&Register::Base(name.line.clone()));
+    let mut compare = vec![
+        is_made(key.clone(), 0),
+        is_made(keys.forestalled(name.id), 0),
+        is_changed(base.clone(), base_version),
+    ];
+    match door {
+        Door::Open => compare.extend(keys.others(name).map(is_empty)),
+        Door::Unchanged(0) => compare.push(is_empty(line.clone())),
+        Door::Unchanged(at) => compare.push(is_unchanged(line.clone(), at)),
+    }
+    let front = range_op(first(line, PAGE));
+    let put = put_op(put(key.clone(), body.to_vec(), session.cast_signed()));
+    TxnRequest {
+        compare,
+        success: vec![put, front.clone()],
+        failure: vec![front, range_op(get(key)), range_op(get(base))],
+    }
+}
+
+/// What came of it.
+pub(crate) fn entered(keys: &Keys, enter: &Enter<'_>, answer: TxnResponse) -> Result<Entered> {
+    let at = answer.header.map_or(0, |header| revision(header.revision));
+    let succeeded = answer.succeeded;
+    let mut ranges = ranges(answer);
+    let front = front(keys, &ranges.next().unwrap_or_default(), at);
+    if succeeded {
+        let own = front.nodes.iter().find(|node| node.name == *enter.name).cloned();
+        let node = match own {
+            Some(node) => node,
+            // It is further back than was answered: it was made just now.
+            None => own_node(enter, at)?,
+        };
+        return Ok(Entered::In { node, front, fresh: true });
+    }
+    let own = ranges.next().and_then(|range| range.kvs.into_iter().next());
+    if let Some(node) = own.and_then(|kept| keys.node(&kept)) {
+        return Ok(Entered::In { node, front, fresh: false });
+    }
+    let base = written(ranges.next().unwrap_or_default());
+    Ok(Entered::Out { front, base })
+}
+
+fn own_node(enter: &Enter<'_>, at: u64) -> Result<tenure_queue::Node> {
+    let node = tenure_queue::Node::read(enter.name.clone(), enter.session, at, at, enter.body);
+    node.ok_or_else(|| Error::lost(Loss::Broken))
+}
+
+/// Deletes the ticket's key if it and the others are as they are known.
+pub(crate) fn remove(keys: &Keys, remove: &Remove<'_>) -> TxnRequest {
+    let Remove { node, provided, why, front } = *remove;
+    let key = keys.ticket(&node.name);
+    let mut compare = vec![is_made(key.clone(), node.created)];
+    compare.extend(provided.iter().map(|node| is_changed(keys.ticket(&node.name), node.version)));
+    let mut success = vec![delete_op(key)];
+    if why == Why::Broken {
+        // Onlookers see it in the same revision.
+        success.push(put_op(put(keys.broken(), node.name.id.to_string().into_bytes(), 0)));
+    }
+    success.extend(front.map(|most| range_op(first(keys.line(&node.name.line), most))));
+    TxnRequest { compare, success, failure: Vec::new() }
+}
+
+/// What came of it.
+pub(crate) fn removed(keys: &Keys, answer: TxnResponse) -> Removed {
+    let at = answer.header.map_or(0, |header| revision(header.revision));
+    let gone = answer.succeeded;
+    let front = ranges(answer).next().map(|range| front(keys, &range, at));
+    Removed { gone, front }
+}
+
+/// Puts a key that closes the door to the ticket for good, unless it came in already.
+pub(crate) fn forestall(keys: &Keys, name: &tenure_queue::Name, lease: i64) -> TxnRequest {
+    let key = keys.ticket(name);
+    TxnRequest {
+        compare: vec![is_made(key.clone(), 0)],
+        success: vec![put_op(put(keys.forestalled(name.id), Vec::new(), lease))],
+        failure: vec![range_op(get(key))],
+    }
+}
+
+/// Writes a key if it still has this version, and asks for it if it has not.
+pub(crate) fn write(key: Vec<u8>, value: Vec<u8>, version: u64) -> TxnRequest {
+    TxnRequest {
+        compare: vec![is_changed(key.clone(), version)],
+        success: vec![put_op(put(key.clone(), value, 0))],
+        failure: vec![range_op(get(key))],
+    }
+}
+
+/// The same for a ticket, which stays bound to its lease.
+pub(crate) fn change(key: Vec<u8>, value: Vec<u8>, version: u64) -> TxnRequest {
+    let mut put = put(key.clone(), value, 0);
+    put.ignore_lease = true;
+    TxnRequest {
+        compare: vec![is_changed(key, version)],
+        success: vec![put_op(put)],
+        failure: Vec::new(),
+    }
+}
+
+/// The first tickets of a line.
+pub(crate) fn front(keys: &Keys, range: &RangeResponse, at: u64) -> Front {
+    let total = usize::try_from(range.count).unwrap_or(0);
+    let nodes: Vec<_> = range.kvs.iter().filter_map(|kept| keys.node(kept)).collect();
+    // What is no ticket does not count.
+    let strangers = range.kvs.len() - nodes.len();
+    Front { nodes, total: total.saturating_sub(strangers), at }
+}
+
+/// What stands in a register.
+pub(crate) fn written(range: RangeResponse) -> Written {
+    let kept = range.kvs.into_iter().next();
+    kept.map_or(Written::default(), |kept| {
+        let value = std::str::from_utf8(&kept.value).ok().and_then(|text| text.parse().ok());
+        Written { value: value.unwrap_or(0), version: revision(kept.mod_revision) }
+    })
+}
+
+/// Some keys, all of one moment.
+pub(crate) fn look(keys: Vec<Vec<u8>>) -> TxnRequest {
+    let success = keys.into_iter().map(|key| range_op(get(key))).collect();
+    TxnRequest { compare: Vec::new(), success, failure: Vec::new() }
+}
+
+/// The line's tickets that were made before this one, the nearest first.
+pub(crate) fn ahead(
+    keys: &Keys,
+    line: &LineId,
+    created: u64,
+    most: usize,
+) -> crate::wire::RangeRequest {
+    debug_assert!(number(created) > 0, "nothing is made before the first revision");
+    crate::ask::last_before(keys.line(line), created, most)
+}

@@ -1,0 +1,78 @@
+//! Locks kept by etcd, 3.4 to 3.6: a key for each ticket, alive with its client's lease.
+//!
+//! ```no_run
+//! # async fn pay() -> tenure_core::Result<()> {
+//! let locks = tenure_etcd::connect("etcd://h1,h2,h3").await?;
+//! let guard = locks.mutex("invoices/42").lock().await?;
+//! println!("mine, and newer than all before: {}", guard.token());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A free lock is taken with one request, and a release wakes one waiter. The number of a ticket is the revision with which its
+//! key was made. What is not promised, and how to set up a cluster for locks, is in the README of this crate; what the cluster
+//! at hand promises is in [`Locks::guarantees`].
+//!
+//! # Where what stands
+//!
+//! | file | what it has |
+//! |---|---|
+//! | `lib` | how to get locks; nothing else is needed to use the engine |
+//! | `description`, `url`, `settings` | what the engine says of itself, how its URLs are read, and what they mean |
+//! | `connect`, `link` | how a connection to a member is opened, and what belongs to it |
+//! | `calls`, `beats`, `watches` | requests, the one stream of keep-alives, the one stream of watches |
+//! | `client`, `store`, `entry` | one client, and the contract of a queue, filled in |
+//! | `keys`, `ask` | the names of keys, and requests as data |
+//! | `journal` | what happens to all tickets, from a watch |
+//! | `facts` | what a start-up check finds: profile, warnings |
+//! | `trouble` | what went wrong, as a sentence |
+//! | `wire` | what travels, generated from `wire/etcd.proto` |
+
+mod ask;
+mod beats;
+mod calls;
+mod client;
+mod connect;
+mod description;
+mod entry;
+mod facts;
+mod journal;
+mod keys;
+mod link;
+mod settings;
+mod store;
+mod trouble;
+mod url;
+mod watches;
+mod wire;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::wrap::{Hosted, Retry};
+use tenure_core::{Host, Locks, PrivateThread, Result};
+use tenure_queue::Queue;
+
+pub use client::Etcd;
+pub use description::DESCRIPTION;
+
+/// So often a verb is sent again when its answer is lost, after a pause that doubles each time.
+const RETRIES: u32 = 4;
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+
+/// The locks of the cluster that this URL names: `etcd://H1,H2,H3`, or `etcds://` with TLS.
+///
+/// User and password stand before the hosts: `etcd://user:password@host`. The options are in the README.
+pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
+    let host: Arc<dyn Host> = Arc::new(PrivateThread::for_drivers());
+    let engine = engine(url.as_ref(), host.clone()).await?;
+    Ok(Locks::on(Retry::new(engine, host.clone(), RETRIES, RETRY_PAUSE), host))
+}
+
+/// The engine alone, which lives on `host`.
+pub async fn engine(url: &str, host: Arc<dyn Host>) -> Result<Hosted<Queue<Etcd>>> {
+    let settings = url::read(url)?;
+    let beats = host.clone();
+    let opening = async move { Ok(Queue::new(Etcd::open(settings).await?, beats)) };
+    Hosted::make(host, opening).await
+}

@@ -1,0 +1,91 @@
+//! What the kit's link must know of the members, and what belongs to one connection.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use tenure_core::{Error, Result};
+use tenure_kit::{Ended, Opening, Server};
+
+use crate::beats::Beats;
+use crate::calls::{Wire, unary};
+use crate::connect::{STATUS, connect};
+use crate::settings::Settings;
+use crate::trouble;
+use crate::watches::Watches;
+use crate::wire::{StatusRequest, StatusResponse};
+
+/// The members of a cluster: a connection leads to one of them, and the next connection to the next.
+pub(crate) struct Members {
+    pub(crate) settings: Settings,
+    next: AtomicUsize,
+    /// The cluster that was met first.
+    cluster: AtomicU64,
+}
+
+/// What is open to one member.
+pub(crate) struct Open {
+    pub(crate) wire: Wire,
+    pub(crate) version: String,
+    pub(crate) beats: Beats,
+    pub(crate) watches: Watches,
+    /// How many answers came.
+    pub(crate) heard: AtomicU64,
+}
+
+impl Members {
+    pub(crate) fn of(settings: Settings) -> Self {
+        // Many clients of one URL do not all begin with its first member.
+        let first = getrandom::u32().unwrap_or(0) as usize % settings.members.len();
+        Self { settings, next: AtomicUsize::new(first), cluster: AtomicU64::new(0) }
+    }
+
+    /// Two clusters behind one URL would keep two lines for each key.
+    fn refuse_other(&self, status: &StatusResponse) -> Result<()> {
+        let met = status.header.map_or(0, |header| header.cluster_id);
+        let known = self.cluster.compare_exchange(0, met, Ordering::AcqRel, Ordering::Acquire);
+        match known {
+            Err(known) if known != met => Err(Error::rejected(format!(
+                "{} are members of different clusters: name those of one",
+                self.settings.whom()
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Server for Members {
+    type Open = Open;
+
+    async fn open(&self, _opening: &Opening) -> Result<Open> {
+        let members = &self.settings.members;
+        let first = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut trouble = None;
+        for at in first..first + members.len() {
+            let at = at % members.len();
+            match connect(&self.settings, &members[at]).await {
+                Ok((wire, status)) => {
+                    self.refuse_other(&status)?;
+                    self.next.store(at + 1, Ordering::Relaxed);
+                    let (beats, watches) = (Beats::on(wire.clone()), Watches::on(wire.clone()));
+                    let (version, heard) = (status.version, AtomicU64::new(0));
+                    return Ok(Open { wire, version, beats, watches, heard });
+                }
+                Err(error) if error.is_unknown() => trouble = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(trouble.unwrap_or_else(|| self.silence()))
+    }
+
+    async fn ping(&self, open: &Open) -> Result<(), Ended> {
+        let status: Result<StatusResponse, _> = unary(&open.wire, STATUS, StatusRequest {}).await;
+        status.map(drop).map_err(|_| Ended)
+    }
+
+    fn patience(&self) -> std::time::Duration {
+        self.settings.timeout
+    }
+
+    fn silence(&self) -> Error {
+        trouble::silence(&self.settings)
+    }
+}

@@ -1,0 +1,52 @@
+//! Which members keep the lines, and on what terms they are spoken to: what a URL says.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tenure_kit::url::{Address, Login};
+
+/// On what terms the cluster is spoken to.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    /// One at least.
+    pub(crate) members: Vec<Address>,
+    pub(crate) login: Login,
+    /// What the names of all keys begin with.
+    pub(crate) prefix: String,
+    pub(crate) tls: Option<Tls>,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) timeout: Duration,
+}
+
+/// Files in PEM: whom to trust, and who one is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tls {
+    pub(crate) ca: Option<PathBuf>,
+    pub(crate) cert: Option<PathBuf>,
+    pub(crate) key: Option<PathBuf>,
+}
+
+impl Settings {
+    /// What holds where a URL says nothing.
+    pub(crate) fn of(members: Vec<Address>, login: Login) -> Self {
+        Self {
+            members,
+            login,
+            prefix: "tenure".to_owned(),
+            tls: None,
+            connect_timeout: Duration::from_secs(1),
+            timeout: Duration::from_secs(2),
+        }
+    }
+
+    /// The longest that one verb takes: all members may have to be tried, and then asked.
+    pub(crate) fn answers_within(&self) -> Duration {
+        self.timeout * 2
+    }
+
+    /// How an error may name the cluster: without user and password.
+    pub(crate) fn whom(&self) -> String {
+        let members: Vec<_> = self.members.iter().map(Address::to_string).collect();
+        format!("etcd at {}", members.join(", "))
+    }
+}

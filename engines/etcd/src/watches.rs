@@ -1,0 +1,165 @@
+//! Watches: one stream for all keys that a connection watches.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::stream::unfold;
+use tokio::sync::{mpsc, oneshot};
+use tonic::Status;
+
+use crate::calls::{Wire, stream};
+use crate::keys::Span;
+use crate::wire::watch_request::RequestUnion;
+use crate::wire::{WatchCancelRequest, WatchCreateRequest, WatchRequest, WatchResponse};
+
+const WATCH: &str = "/etcdserverpb.Watch/Watch";
+/// So many requests may be on their way to the member.
+const UNDER_WAY_MAX: usize = 1024;
+/// An onlooker that is behind by more answers than these begins anew.
+const BEHIND_MAX: usize = 256;
+
+/// The stream of one connection. It is opened when it is first needed, and anew after it broke.
+pub(crate) struct Watches {
+    wire: Wire,
+    open: Mutex<Option<Open>>,
+    last: AtomicI64,
+}
+
+#[derive(Clone)]
+struct Open {
+    send: mpsc::Sender<WatchRequest>,
+    watched: Watched,
+}
+
+type Watched = Arc<Mutex<HashMap<i64, Watch>>>;
+
+/// One key or span that is watched.
+struct Watch {
+    /// Told when the member has begun to watch, and at which revision.
+    begun: Option<oneshot::Sender<Result<i64, String>>>,
+    sink: mpsc::Sender<WatchResponse>,
+    /// What is older than this is no news: members were seen to replay the past.
+    after: i64,
+}
+
+/// What is watched, until this is dropped.
+pub(crate) struct News {
+    pub(crate) at: i64,
+    id: i64,
+    open: Open,
+    answers: mpsc::Receiver<WatchResponse>,
+}
+
+impl News {
+    /// The next events; `None` if some may be missed from here on.
+    pub(crate) async fn next(&mut self) -> Option<WatchResponse> {
+        self.answers.recv().await
+    }
+}
+
+impl Drop for News {
+    fn drop(&mut self) {
+        lock(&self.open.watched).remove(&self.id);
+        let cancel = WatchCancelRequest { watch_id: self.id };
+        let request = WatchRequest { request_union: Some(RequestUnion::CancelRequest(cancel)) };
+        // If that cannot be sent, what comes is for nobody.
+        let _full = self.open.send.try_send(request);
+    }
+}
+
+impl Watches {
+    pub(crate) fn on(wire: Wire) -> Self {
+        Self { wire, open: Mutex::default(), last: AtomicI64::new(0) }
+    }
+
+    /// Watches one key from now on, for a change after the revision `after`.
+    pub(crate) async fn key(&self, key: Vec<u8>, after: u64) -> Result<News, Status> {
+        let request = WatchCreateRequest { key, ..WatchCreateRequest::default() };
+        self.watch(request, crate::keys::number(after), 1).await
+    }
+
+    /// Watches a span from this revision on, with what each key was before.
+    pub(crate) async fn span(&self, span: Span, from: u64) -> Result<News, Status> {
+        let start_revision = crate::keys::number(from);
+        let (key, range_end, prev_kv) = (span.from, span.end, true);
+        let request =
+            WatchCreateRequest { key, range_end, start_revision, prev_kv, ..Default::default() };
+        self.watch(request, start_revision - 1, BEHIND_MAX).await
+    }
+
+    async fn watch(
+        &self,
+        mut create: WatchCreateRequest,
+        after: i64,
+        most: usize,
+    ) -> Result<News, Status> {
+        let open = self.open();
+        let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let ((begun, has_begun), (sink, answers)) = (oneshot::channel(), mpsc::channel(most));
+        let watch = Watch { begun: Some(begun), sink, after };
+        lock(&open.watched).insert(id, watch);
+        let mut news = News { at: 0, id, open, answers };
+        create.watch_id = id;
+        let request = WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) };
+        let broken = || Status::unavailable("the stream of watches ended");
+        news.open.send.send(request).await.map_err(|_| broken())?;
+        match has_begun.await.map_err(|_| broken())? {
+            Ok(at) => {
+                news.at = at;
+                Ok(news)
+            }
+            Err(why) if why.contains("permission denied") => Err(Status::permission_denied(why)),
+            Err(why) => Err(Status::unavailable(why)),
+        }
+    }
+
+    fn open(&self) -> Open {
+        let mut slot = lock(&self.open);
+        if let Some(open) = slot.as_ref().filter(|open| !open.send.is_closed()) {
+            return open.clone();
+        }
+        let (send, requests) = mpsc::channel(UNDER_WAY_MAX);
+        let open = Open { send, watched: Watched::default() };
+        tokio::spawn(run(self.wire.clone(), requests, open.watched.clone()));
+        slot.insert(open).clone()
+    }
+}
+
+async fn run(wire: Wire, requests: mpsc::Receiver<WatchRequest>, watched: Watched) {
+    let requests = unfold(requests, async |mut requests| {
+        requests.recv().await.map(|request| (request, requests))
+    });
+    if let Ok(mut answers) = stream::<_, WatchResponse>(&wire, WATCH, requests).await {
+        while let Ok(Some(answer)) = answers.message().await {
+            hear(&watched, answer);
+        }
+    }
+    // Whoever waits looks again.
+    lock(&watched).clear();
+}
+
+fn hear(watched: &Watched, mut answer: WatchResponse) {
+    let mut all = lock(watched);
+    let Some(watch) = all.get_mut(&answer.watch_id) else { return };
+    if let Some(begun) = watch.begun.take() {
+        let at = answer.header.map_or(0, |header| header.revision);
+        let outcome = if answer.canceled { Err(answer.cancel_reason.clone()) } else { Ok(at) };
+        // Who asked may have given up.
+        let _gone = begun.send(outcome);
+    }
+    let after = watch.after;
+    answer.events.retain(|event| event.kv.as_ref().is_some_and(|kv| kv.mod_revision > after));
+    let id = answer.watch_id;
+    let is_over = answer.canceled || answer.compact_revision > 0;
+    // That it is over is news, too.
+    let is_news = !answer.events.is_empty() || is_over;
+    let is_full = is_news && watch.sink.try_send(answer).is_err();
+    if is_over || is_full {
+        all.remove(&id);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
