@@ -130,7 +130,7 @@ fn servers_of_a_cluster_that_accept_and_close_see_few_connections() {
             let counter = locks.counter("a").window(Duration::from_secs(60));
             counter.add(1).await.map(drop)
         };
-        counts().await.unwrap();
+        until("it is connected", async || counts().await.is_ok()).await;
         for node in cluster.nodes() {
             node.kill().unwrap();
         }
@@ -153,10 +153,13 @@ fn servers_of_a_cluster_that_accept_and_close_see_few_connections() {
         for node in cluster.nodes() {
             node.restart().unwrap();
         }
-        until("the cluster is used again", async || {
-            counts().await.is_ok() && locks.mutex("a").lock().await.is_ok()
+        until("the servers are a cluster again", async || {
+            let is_well = |node| ask(node, "CLUSTER INFO").field("cluster_state").unwrap() == "ok";
+            cluster.nodes().iter().all(is_well)
         })
         .await;
+        until("locks are given again", async || locks.mutex("a").lock().await.is_ok()).await;
+        until("counts are taken again", async || counts().await.is_ok()).await;
     });
 }
 
