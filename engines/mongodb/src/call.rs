@@ -1,0 +1,213 @@
+//! A call: one command to the primary, whose answer counts only when a majority has it on disk.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::bson::{Bson, Document, RawArrayBuf, RawDocumentBuf, rawdoc};
+use mongodb::options::{ReadPreference, SelectionCriteria};
+use mongodb::{Client, Database};
+use tenure_core::{Error, Result};
+use tenure_kit::rooms::Rooms;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+
+use crate::answer::whole;
+use crate::name::Name;
+use crate::settings::Settings;
+use crate::trouble;
+use crate::turns::Turns;
+
+/// So many calls may be under way.
+const CALLS_MAX: usize = 128;
+/// So often a first insert is tried again that another client was quicker with.
+const INSERTS_MAX: u32 = 8;
+/// The part of a call's time that is left for the way there and back.
+const WAY: u32 = 8;
+
+/// The collection that keeps the lines, and how it is asked.
+pub(crate) struct Calls {
+    pub(crate) client: Client,
+    pub(crate) database: Database,
+    pub(crate) collection: String,
+    pub(crate) name: Name,
+    pub(crate) timeout: Duration,
+    /// The runtime that drives the client's connections.
+    pub(crate) home: Handle,
+    rooms: Arc<Rooms>,
+    turns: Turns,
+}
+
+/// What is asked of one record.
+pub(crate) struct Update<'a> {
+    /// The record's id.
+    pub(crate) id: &'a str,
+    /// The first stage, which has what the caller asks for.
+    pub(crate) first: RawDocumentBuf,
+    /// The stages behind it.
+    pub(crate) stages: &'a [RawDocumentBuf],
+    /// What of the record is answered.
+    pub(crate) fields: RawDocumentBuf,
+    /// Whether the record is made if there is none.
+    pub(crate) makes: bool,
+    pub(crate) urgency: Urgency,
+}
+
+/// Whether a change waits for those that this client has begun before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Urgency {
+    Turn,
+    /// It does not: others wait for what it does.
+    AtOnce,
+}
+
+impl Calls {
+    /// Calls to this client's servers, which the runtime at hand drives.
+    pub(crate) fn new(client: Client, name: Name, home: Handle, settings: &Settings) -> Self {
+        let database = match &settings.database {
+            Some(name) => client.database(name),
+            None => client.default_database().unwrap_or_else(|| client.database("tenure")),
+        };
+        let rooms = Arc::new(Rooms::new(1, CALLS_MAX));
+        let (collection, timeout) = (settings.collection.clone(), settings.timeout);
+        Self { client, database, collection, name, timeout, home, rooms, turns: Turns::default() }
+    }
+
+    /// Changes one record in one step, and answers what the fields say; `None` if there is no such record.
+    pub(crate) async fn update(&self, update: &Update<'_>) -> Result<Option<Document>> {
+        let until = Instant::now() + self.timeout;
+        let turn = timeout_at(until, self.turns.wait(update.id));
+        let _turn = match update.urgency {
+            Urgency::Turn => Some(turn.await.map_err(|_| trouble::late(&self.name))?),
+            Urgency::AtOnce => None,
+        };
+        let mut tries = 1;
+        loop {
+            let answer = self.send(&self.database, self.command(update), until).await;
+            match answer {
+                // The other one's record is there now.
+                Err(Refused::Twice(_)) if tries < INSERTS_MAX => tries += 1,
+                Err(refused) => return Err(refused.into()),
+                Ok(answer) => return self.confirmed(answer),
+            }
+        }
+    }
+
+    /// Asks something that changes no record.
+    pub(crate) async fn ask(
+        &self,
+        database: &Database,
+        command: RawDocumentBuf,
+    ) -> Result<Document> {
+        let until = Instant::now() + self.timeout;
+        Ok(self.send(database, command, until).await?)
+    }
+
+    /// The time that the server has for a call.
+    pub(crate) fn server_ms(&self) -> i64 {
+        let time = self.timeout.saturating_sub(self.timeout / WAY);
+        i64::try_from(time.as_millis()).unwrap_or(i64::from(i32::MAX)).clamp(1, i32::MAX.into())
+    }
+
+    fn command(&self, update: &Update<'_>) -> RawDocumentBuf {
+        let mut stages = RawArrayBuf::new();
+        stages.push(update.first.clone());
+        for stage in update.stages {
+            stages.push(stage.clone());
+        }
+        let time = self.server_ms();
+        rawdoc! {
+            "findAndModify": self.collection.as_str(),
+            "query": { "_id": update.id },
+            "update": stages,
+            "fields": update.fields.clone(),
+            "new": true,
+            "upsert": update.makes,
+            "writeConcern": { "w": "majority", "j": true, "wtimeout": time },
+            "maxTimeMS": time,
+        }
+    }
+
+    /// The record, if a majority has the write.
+    fn confirmed(&self, mut answer: Document) -> Result<Option<Document>> {
+        if let Ok(error) = answer.get_document("writeConcernError") {
+            let code = whole(error, "code").unwrap_or_default();
+            return Err(trouble::unconfirmed(
+                &self.name,
+                code,
+                error.get_str("errmsg").unwrap_or_default(),
+            ));
+        }
+        match answer.remove("value") {
+            Some(Bson::Document(record)) => Ok(Some(record)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Sends a command, and lets it end even if its caller goes: a call that is dropped takes its connection along.
+    async fn send(
+        &self,
+        database: &Database,
+        command: RawDocumentBuf,
+        until: Instant,
+    ) -> Result<Document, Refused> {
+        let late = || Refused::Other(trouble::late(&self.name));
+        let room = timeout_at(until, self.rooms.enter(0)).await.map_err(|_| late())?;
+        let room = room.map_err(Refused::Other)?;
+        let (database, name) = (database.clone(), self.name.clone());
+        let (told, answered) = oneshot::channel();
+        self.home.spawn(async move {
+            let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
+            let mut call = std::pin::pin!(async {
+                database.run_raw_command(command).selection_criteria(primary).await
+            });
+            let Ok(answer) = timeout_at(until, call.as_mut()).await else {
+                let reason = trouble::late(&name);
+                room.late(&reason);
+                let _nobody_listens = told.send(Err(Refused::Other(reason)));
+                let _too_late = call.await;
+                return;
+            };
+            let answer = answer.map_err(|error| Refused::of(&name, &error));
+            match &answer {
+                Err(Refused::Silent(reason)) => room.late(reason),
+                _ => room.answered(),
+            }
+            let _nobody_listens = told.send(answer);
+        });
+        match timeout_at(until, answered).await {
+            Ok(Ok(answer)) => answer,
+            _ => Err(late()),
+        }
+    }
+}
+
+/// Why there is no answer to a command.
+enum Refused {
+    /// Somebody else inserted the record at the same time.
+    Twice(Error),
+    /// Nobody was found that could be asked.
+    Silent(Error),
+    Other(Error),
+}
+
+impl Refused {
+    fn of(name: &Name, error: &mongodb::error::Error) -> Self {
+        use mongodb::error::ErrorKind;
+        let told = trouble::error(name, error);
+        match &*error.kind {
+            ErrorKind::Command(command) if command.code == trouble::DUPLICATE_KEY => {
+                Self::Twice(told)
+            }
+            ErrorKind::ServerSelection { .. } => Self::Silent(told),
+            _ => Self::Other(told),
+        }
+    }
+}
+
+impl From<Refused> for Error {
+    fn from(refused: Refused) -> Self {
+        let (Refused::Twice(error) | Refused::Silent(error) | Refused::Other(error)) = refused;
+        error
+    }
+}

@@ -1,0 +1,33 @@
+//! How the servers are spoken to: what of the driver's many options must be otherwise for locks.
+
+use std::time::Duration;
+
+use mongodb::Client;
+use mongodb::options::ClientOptions;
+use tenure_core::Result;
+
+use crate::name::Name;
+use crate::trouble;
+
+/// How often each server is asked whether it is there: a server that stands still is noticed by this.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+const CONNECT: Duration = Duration::from_secs(2);
+/// Connections that are open before they are needed, and at most. Those who wait for a connection wait for the others' calls.
+const POOL_MIN: u32 = 2;
+const POOL_MAX: u32 = 64;
+const CONNECTING_MAX: u32 = 4;
+
+/// A client with these options, which belongs to the runtime of whoever calls.
+pub(crate) fn client(mut options: ClientOptions, timeout: Duration) -> Result<(Client, Name)> {
+    options.app_name.get_or_insert_with(|| "tenure".to_owned());
+    options.heartbeat_freq.get_or_insert(HEARTBEAT);
+    options.connect_timeout.get_or_insert(CONNECT.min(timeout));
+    options.server_selection_timeout.get_or_insert(timeout);
+    options.max_pool_size.get_or_insert(POOL_MAX);
+    let most = options.max_pool_size.filter(|most| *most > 0).unwrap_or(POOL_MAX);
+    options.min_pool_size.get_or_insert(POOL_MIN.min(most));
+    options.max_connecting.get_or_insert(CONNECTING_MAX);
+    let name = Name::of(&options);
+    let client = Client::with_options(options);
+    client.map(|client| (client, name.clone())).map_err(|error| trouble::error(&name, &error))
+}

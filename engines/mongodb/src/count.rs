@@ -1,0 +1,77 @@
+//! A number beside a line: a sequence, which is kept for good, or a count, which its window ends.
+
+use std::time::Duration;
+
+use mongodb::bson::{Bson, RawDocumentBuf, bson, doc, rawdoc};
+use tenure_core::{NUMBER_MAX, Window};
+
+use crate::line::KEEP_MS;
+
+/// The longest window, in milliseconds.
+const WINDOW_MS_MAX: u128 = 1 << 52;
+
+/// The stages that add to a number, and what they answer.
+pub(crate) struct Count {
+    pub(crate) stages: Vec<RawDocumentBuf>,
+    pub(crate) fields: RawDocumentBuf,
+}
+
+/// What is asked of a number.
+pub(crate) fn ask(by: u64, window: Option<Window>) -> RawDocumentBuf {
+    let exact = |number: u64| i64::try_from(number.min(NUMBER_MAX + 1)).unwrap_or(i64::MAX);
+    let mut ask = rawdoc! { "by": exact(by), "limit": exact(NUMBER_MAX) };
+    if let Some(Window { per, limit }) = window {
+        let limit = limit.map_or(exact(NUMBER_MAX), |limit| exact(limit.min(NUMBER_MAX)));
+        ask = rawdoc! { "by": exact(by), "limit": limit, "per": millis(per) };
+    }
+    rawdoc! { "$set": { "ask": { "$literal": ask } } }
+}
+
+impl Count {
+    pub(crate) fn sequence() -> Self {
+        Self::new(false)
+    }
+
+    pub(crate) fn windowed() -> Self {
+        Self::new(true)
+    }
+
+    fn new(is_windowed: bool) -> Self {
+        let now = bson!({ "$max": ["$at", { "$toLong": "$$NOW" }] });
+        let step = bson!({ "$add": [{ "$ifNull": ["$step", 0_i64] }, 1_i64] });
+        let clock = doc! { "$set": { "at": now, "step": step, "bell": "" } };
+        let latest = bson!({ "$add": ["$at", "$ask.per"] });
+        // A clock that was set back must not make a window longer than it is.
+        let runs = bson!({ "$gt": ["$ends", "$at"] });
+        let before = if is_windowed {
+            doc! { "$set": {
+                "value": { "$cond": [runs.clone(), "$value", 0_i64] },
+                "ends": { "$cond": [runs, { "$min": ["$ends", latest.clone()] }, latest] },
+            } }
+        } else {
+            doc! { "$set": { "value": { "$ifNull": ["$value", 0_i64] } } }
+        };
+        let sum = bson!({ "$add": ["$value", "$ask.by"] });
+        let fits = bson!({ "$lte": [sum.clone(), i64::try_from(NUMBER_MAX).unwrap_or(i64::MAX)] });
+        let allowed = bson!({ "$and": [fits.clone(), { "$lte": [sum.clone(), "$ask.limit"] }] });
+        // A date is what the TTL index goes by; a sequence has none.
+        let reap = if is_windowed {
+            bson!({ "$toDate": { "$add": ["$ends", KEEP_MS] } })
+        } else {
+            Bson::Boolean(false)
+        };
+        let add = doc! { "$set": {
+            "value": { "$cond": [allowed.clone(), sum, "$value"] },
+            "fits": fits, "allowed": allowed, "reap": reap, "ask": "$$REMOVE",
+        } };
+        let raw = |stage| RawDocumentBuf::try_from(&stage).expect("a stage is a document");
+        let fields = rawdoc! { "_id": 0, "value": 1, "fits": 1, "allowed": 1, "at": 1, "ends": 1 };
+        Self { stages: [clock, before, add].map(raw).into(), fields }
+    }
+}
+
+/// Whole milliseconds, from one that has begun already.
+pub(crate) fn millis(time: Duration) -> i64 {
+    let millis = time.as_nanos().div_ceil(1_000_000).clamp(1, WINDOW_MS_MAX);
+    i64::try_from(millis).unwrap_or(i64::MAX)
+}

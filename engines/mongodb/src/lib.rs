@@ -1,0 +1,105 @@
+//! Locks kept by MongoDB 4.4 and later: a replica set, a sharded cluster, or one server.
+//!
+//! ```no_run
+//! # async fn pay() -> tenure_core::Result<()> {
+//! let locks = tenure_mongodb::connect("mongodb://localhost/?replicaSet=rs0").await?;
+//! let guard = locks.mutex("invoices/42").lock().await?;
+//! println!("mine, and newer than all before: {}", guard.token());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A line is one document, and a verb is one `findAndModify` whose pipeline runs on the server's clock. An answer counts
+//! when a majority has the write in its journal. A hand-over is told by a change stream. What is not promised, and how
+//! to set up a server for locks, is in the README of this crate; what the servers at hand promise is in
+//! [`Locks::guarantees`].
+//!
+//! # Where what stands
+//!
+//! Every engine has the same files for the same things:
+//!
+//! | file | what it has |
+//! |---|---|
+//! | `lib` | how to get locks; nothing else is needed to use the engine |
+//! | `description`, `url`, `settings` | what the engine says of itself, how its URLs are read, and what they mean |
+//! | `connect` | how the driver is set up |
+//! | `store`, `engine` | how the engine is opened, and the nine verbs |
+//! | `facts` | what a start-up check finds: profile, refusals, warnings |
+//! | `trouble`, `name` | what went wrong, as a sentence; what the servers are called, without passwords |
+//!
+//! An engine adds what only its store has. Here these are:
+//!
+//! | file | what it has |
+//! |---|---|
+//! | `line`, `count` | what a record has, and the stages of each verb |
+//! | `lens` | where in a document a line lives |
+//! | `answer`, `letter` | what travels back from a verb, and from a change stream |
+//! | `call`, `records` | how a command is sent, and those that are about many records |
+//! | `stream`, `roll` | the change stream, and whose tickets it concerns |
+//! | `turns` | how many calls change one record at a time |
+
+mod answer;
+mod call;
+mod connect;
+mod count;
+mod description;
+mod engine;
+mod facts;
+mod lens;
+mod letter;
+mod line;
+mod name;
+mod records;
+mod roll;
+mod settings;
+mod store;
+mod stream;
+mod trouble;
+mod turns;
+mod url;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::Client;
+pub use mongodb::options::ClientOptions;
+use tenure_core::wrap::{Hosted, Retry};
+use tenure_core::{Host, Locks, PrivateThread, Result};
+use tokio::runtime::Handle;
+
+pub use description::DESCRIPTION;
+pub use settings::Settings;
+pub use store::MongoStore;
+
+/// So often a verb is sent again when its answer is lost, after a pause that doubles each time.
+const RETRIES: u32 = 4;
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+
+/// The locks of the servers that this URL names: `mongodb://HOST,HOST/DATABASE?option=value`, or `mongodb+srv://NAME`.
+///
+/// All options of the driver are known, and three more: `database` (the URL's, or `tenure`), `collection` (`locks`)
+/// and `timeout` (5 s).
+pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
+    let (options, settings) = url::read(url.as_ref()).await?;
+    connect_with(options, settings).await
+}
+
+/// The same with options of the driver that were made by hand.
+pub async fn connect_with(options: ClientOptions, settings: Settings) -> Result<Locks> {
+    hosted(async move { MongoStore::with_options(options, &settings).await }).await
+}
+
+/// The same over a client of the program's own. Its connections are driven by the runtime that this is called in, which
+/// must be the one that the client was made in: while that is blocked, no lock is renewed, and the guarantees say so.
+pub async fn connect_over(client: Client, settings: Settings) -> Result<Locks> {
+    let home = Handle::current();
+    hosted(async move { MongoStore::over(client, home, &settings).await }).await
+}
+
+async fn hosted(
+    opening: impl Future<Output = Result<MongoStore>> + Send + 'static,
+) -> Result<Locks> {
+    let host: Arc<dyn Host> = Arc::new(PrivateThread::for_drivers());
+    let store = Hosted::make(host.clone(), opening).await?;
+    Ok(Locks::on(Retry::new(store, host.clone(), RETRIES, RETRY_PAUSE), host))
+}

@@ -1,0 +1,24 @@
+//! The name of the servers: how a sentence calls them, and what no sentence may tell.
+
+use mongodb::options::{ClientOptions, ServerAddress};
+use tenure_kit::secret::Secret;
+
+/// How an error may name the servers, and what no text may tell.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Name {
+    pub(crate) servers: String,
+    pub(crate) secrets: Vec<Secret>,
+}
+
+impl Name {
+    pub(crate) fn of(options: &ClientOptions) -> Self {
+        let hosts: Vec<String> = options.hosts.iter().map(ServerAddress::to_string).collect();
+        let password = options.credential.as_ref().and_then(|login| login.password.as_deref());
+        Self { servers: hosts.join(", "), secrets: password.map(Secret::new).into_iter().collect() }
+    }
+
+    /// The servers of a client whose options are not known.
+    pub(crate) fn unknown() -> Self {
+        Self { servers: "the client that was given".to_owned(), secrets: Vec::new() }
+    }
+}

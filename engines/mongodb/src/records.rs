@@ -1,0 +1,152 @@
+//! What is asked about records as a whole: one line to look at, all keys, and the index that reaps idle records.
+
+use mongodb::bson::{Bson, Document, RawArrayBuf, RawDocumentBuf, bson, doc, rawdoc};
+use tenure_core::Result;
+
+use crate::call::{Calls, Update, Urgency};
+use crate::facts::Topology;
+use crate::trouble;
+
+/// So many keys come in one part of a listing.
+const BATCH: i32 = 1000;
+
+impl Calls {
+    /// A line as it is now: the dead are out, and who follows is served.
+    ///
+    /// A member of a set that was the primary and does not know yet that it is none must not answer. Only a write finds
+    /// that out at once: a linearizable read waits for the next flush of the journal, a tenth of a second by default.
+    pub(crate) async fn look(
+        &self,
+        id: &str,
+        stages: &[RawDocumentBuf],
+        fields: RawDocumentBuf,
+        topology: Topology,
+    ) -> Result<Option<Document>> {
+        let first = rawdoc! { "$set": { "ask": { "$literal": {} } } };
+        if topology != Topology::Alone {
+            let urgency = Urgency::Turn;
+            return self.update(&Update { id, first, stages, fields, makes: false, urgency }).await;
+        }
+        let mut pipeline = RawArrayBuf::new();
+        pipeline.push(rawdoc! { "$match": { "_id": id } });
+        for stage in stages {
+            pipeline.push(stage.clone());
+        }
+        pipeline.push(rawdoc! { "$project": fields });
+        let command = rawdoc! {
+            "aggregate": self.collection.as_str(),
+            "pipeline": pipeline,
+            "cursor": {},
+            "maxTimeMS": self.server_ms(),
+        };
+        let answer = self.ask(&self.database, command).await?;
+        let (mut batch, _) = self.batch(answer, "firstBatch")?;
+        Ok(batch.pop())
+    }
+
+    /// The names of the lines in which somebody may stand, that begin with this.
+    pub(crate) async fn keys(&self, prefix: &str) -> Result<Vec<String>> {
+        let command = rawdoc! {
+            "find": self.collection.as_str(),
+            "filter": matching(prefix),
+            "projection": { "_id": 0, "key": 1 },
+            "batchSize": BATCH,
+            "readConcern": { "level": "majority" },
+            "maxTimeMS": self.server_ms(),
+        };
+        let (mut keys, mut part) = (Vec::new(), "firstBatch");
+        let mut answer = self.ask(&self.database, command).await?;
+        loop {
+            let (batch, cursor) = self.batch(answer, part)?;
+            keys.extend(
+                batch.iter().filter_map(|record| record.get_str("key").ok()).map(str::to_owned),
+            );
+            if cursor == 0 {
+                return Ok(keys);
+            }
+            let more = rawdoc! { "getMore": cursor, "collection": self.collection.as_str(), "batchSize": BATCH };
+            answer = self.ask(&self.database, more).await?;
+            part = "nextBatch";
+        }
+    }
+
+    /// Has the servers delete idle records some time after they became idle. The index also finds those that are not
+    /// idle.
+    pub(crate) async fn reap(&self) -> Result<()> {
+        let command = rawdoc! {
+            "createIndexes": self.collection.as_str(),
+            "indexes": [{ "key": { "reap": 1 }, "name": "reap", "expireAfterSeconds": 0 }],
+        };
+        self.ask(&self.database, command).await.map(drop)
+    }
+
+    fn batch(&self, mut answer: Document, part: &str) -> Result<(Vec<Document>, i64)> {
+        let strange = || trouble::strange(&self.name);
+        let Some(Bson::Document(mut cursor)) = answer.remove("cursor") else {
+            return Err(strange());
+        };
+        let id = cursor.get_i64("id").map_err(|_| strange())?;
+        let Some(Bson::Array(batch)) = cursor.remove(part) else { return Err(strange()) };
+        let batch = batch.into_iter().filter_map(|record| match record {
+            Bson::Document(record) => Some(record),
+            _ => None,
+        });
+        Ok((batch.collect(), id))
+    }
+}
+
+/// Lines in which somebody may stand are marked for the index, and somebody lives there. A prefix is text, and no
+/// pattern.
+fn matching(prefix: &str) -> RawDocumentBuf {
+    let now = bson!({ "$max": ["$at", { "$toLong": "$$NOW" }] });
+    let lives = |array: &str| bson!({ "$gt": [{ "$max": format!("${array}.ends") }, now.clone()] });
+    let somebody = bson!({ "$or": [lives("held"), lives("waiting")] });
+    let mut filter = doc! { "reap": true, "$expr": somebody };
+    if !prefix.is_empty() {
+        let mut key = doc! { "$gte": prefix };
+        if let Some(end) = after(prefix) {
+            key.insert("$lt", end);
+        }
+        filter.insert("key", key);
+    }
+    RawDocumentBuf::try_from(&filter).expect("a filter is a document")
+}
+
+/// The first text that is behind all that begin with this; `None` if there is none. Texts are in the order of their
+/// bytes, which is that of their letters.
+fn after(prefix: &str) -> Option<String> {
+    let mut letters: Vec<char> = prefix.chars().collect();
+    while let Some(letter) = letters.pop() {
+        if let Some(next) = next_letter(letter) {
+            letters.push(next);
+            return Some(letters.into_iter().collect());
+        }
+    }
+    None
+}
+
+fn next_letter(letter: char) -> Option<char> {
+    let mut code = u32::from(letter) + 1;
+    // There are no letters between these.
+    if code == 0xd800 {
+        code = 0xe000;
+    }
+    char::from_u32(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_begins_with_a_prefix_is_before_what_comes_after_it() {
+        for (prefix, end) in [
+            ("a", Some("b")),
+            ("a\u{d7ff}", Some("a\u{e000}")),
+            ("a\u{10ffff}", Some("b")),
+            ("\u{10ffff}", None),
+        ] {
+            assert_eq!(after(prefix).as_deref(), end);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The roll: which of this client's tickets stand in which record. Who changes or deletes a record by hand names no
+//! ticket, so all of its tickets look.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tenure_core::TicketId;
+use tenure_kit::mailbox::Mailbox;
+
+/// With so many records, those whose tickets have no box are thrown out.
+const RECORDS_FULL: usize = 1024;
+
+/// The tickets of this client, by the record that they stand in.
+#[derive(Default)]
+pub(crate) struct Roll(Mutex<Records>);
+
+#[derive(Default)]
+struct Records {
+    tickets: HashMap<String, Vec<Entry>>,
+    full: usize,
+}
+
+struct Entry {
+    id: TicketId,
+    /// Whatever was written about the ticket since it is in its line is heard.
+    hears: bool,
+}
+
+impl Roll {
+    /// The ticket stands in this record from now on, or may. It hears all if the stream hears already.
+    pub(crate) fn enter(&self, record: &str, id: TicketId, hears: bool, mail: &Mailbox) {
+        let mut records = self.records();
+        if records.tickets.len() >= records.full.max(RECORDS_FULL) {
+            records.tickets.retain(|_, entries| {
+                entries.retain(|entry| mail.expects(entry.id));
+                !entries.is_empty()
+            });
+            records.full = records.tickets.len() * 2;
+        }
+        match records.tickets.get_mut(record) {
+            Some(entries) if entries.iter().any(|entry| entry.id == id) => {}
+            Some(entries) => entries.push(Entry { id, hears }),
+            None => drop(records.tickets.insert(record.to_owned(), vec![Entry { id, hears }])),
+        }
+    }
+
+    /// Whether something may have been written about the ticket before the stream heard it. From now on it hears all.
+    pub(crate) fn begins_to_hear(&self, record: &str, id: TicketId) -> bool {
+        let mut records = self.records();
+        let entries = records.tickets.get_mut(record);
+        let entry = entries.and_then(|entries| entries.iter_mut().find(|entry| entry.id == id));
+        entry.is_some_and(|entry| !std::mem::replace(&mut entry.hears, true))
+    }
+
+    /// The ticket is out of this record.
+    pub(crate) fn leave(&self, record: &str, id: TicketId) {
+        let mut records = self.records();
+        if let Some(entries) = records.tickets.get_mut(record) {
+            entries.retain(|entry| entry.id != id);
+            if entries.is_empty() {
+                records.tickets.remove(record);
+            }
+        }
+    }
+
+    /// The tickets that stand in this record.
+    pub(crate) fn of(&self, record: &str) -> Vec<TicketId> {
+        let records = self.records();
+        let entries = records.tickets.get(record);
+        entries.map_or_else(Vec::new, |entries| entries.iter().map(|entry| entry.id).collect())
+    }
+
+    fn records(&self) -> MutexGuard<'_, Records> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_is_on_the_roll_until_it_leaves() {
+        let (roll, mail) = (Roll::default(), Mailbox::default());
+        let [one, other] = [TicketId::fresh(), TicketId::fresh()];
+        for id in [one, other, one] {
+            roll.enter("r", id, id == other, &mail);
+        }
+        assert_eq!(roll.of("r"), [one, other]);
+        assert!(roll.begins_to_hear("r", one) && !roll.begins_to_hear("r", one));
+        assert!(!roll.begins_to_hear("r", other), "the stream was there first");
+        roll.leave("r", one);
+        roll.leave("r", other);
+        assert!(roll.of("r").is_empty() && roll.records().tickets.is_empty());
+    }
+
+    #[test]
+    fn tickets_without_a_box_are_thrown_out() {
+        let (roll, mail) = (Roll::default(), Mailbox::default());
+        for record in 0..RECORDS_FULL * 3 {
+            roll.enter(&record.to_string(), TicketId::fresh(), true, &mail);
+        }
+        assert!(roll.records().tickets.len() <= RECORDS_FULL);
+    }
+}

@@ -1,0 +1,90 @@
+//! Which collection keeps the lines, and on what terms its servers are spoken to.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use tenure_core::{Error, Result, TTL_DEFAULT};
+use tenure_kit::options::Value;
+
+const TIMES: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(3600);
+const DATABASE_BYTES_MAX: usize = 63;
+/// MongoDB allows 255 bytes for both names and the dot between them.
+const COLLECTION_BYTES_MAX: usize = 255 - DATABASE_BYTES_MAX - 1;
+
+/// Which collection keeps the lines, and how long one answer is waited for.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use tenure_mongodb::Settings;
+///
+/// let settings = Settings::new().database("shop")?.collection("locks")?.timeout(Duration::from_secs(1));
+/// # drop(settings);
+/// # Ok::<(), tenure_core::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Settings {
+    /// `None`: the one that the URL names, or `tenure`.
+    pub(crate) database: Option<String>,
+    pub(crate) collection: String,
+    pub(crate) timeout: Duration,
+}
+
+impl Settings {
+    /// The collection `locks` of the URL's database, or of `tenure`, and five seconds for an answer.
+    pub fn new() -> Self {
+        Self { database: None, collection: "locks".to_owned(), timeout: TTL_DEFAULT / 6 }
+    }
+
+    /// The same with this database.
+    pub fn database(self, name: impl Into<String>) -> Result<Self> {
+        let name = name.into();
+        let bad = |letter: char| "/\\. \"$*<>:|?\0".contains(letter);
+        if name.is_empty() || name.len() > DATABASE_BYTES_MAX || name.contains(bad) {
+            return Err(Error::invalid(format!(
+                "`database` takes the name of a database: 1 to {DATABASE_BYTES_MAX} bytes without blanks, dots, slashes, quotes and the signs $ * < > : | ?"
+            )));
+        }
+        Ok(Self { database: Some(name), ..self })
+    }
+
+    /// The same with this collection, which is Tenure's own.
+    pub fn collection(self, collection: impl Into<String>) -> Result<Self> {
+        let collection = collection.into();
+        let bad = |letter: char| "$\0".contains(letter);
+        let is_wrong = collection.is_empty()
+            || collection.len() > COLLECTION_BYTES_MAX
+            || collection.contains(bad)
+            || collection.starts_with("system.")
+            || collection.starts_with('.')
+            || collection.ends_with('.');
+        if is_wrong {
+            return Err(Error::invalid(format!(
+                "`collection` takes the name of a collection: 1 to {COLLECTION_BYTES_MAX} bytes without the sign $, not of the system's, and with no dot at either end"
+            )));
+        }
+        Ok(Self { collection, ..self })
+    }
+
+    /// The same with this time for one answer.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+
+    /// The same with an option of a URL.
+    pub(crate) fn with(self, name: &str, value: Value) -> Result<Self> {
+        match name {
+            "database" => self.database(value.text()),
+            "collection" => self.collection(value.text()),
+            "timeout" => Ok(self.timeout(value.time(TIMES)?)),
+            _ => unreachable!("`{name}` is an option of the engine's, and is not read"),
+        }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,112 @@
+//! A store: the lines of a collection, and how it is opened.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::Client;
+use mongodb::options::ClientOptions;
+use tenure_core::{Error, Profile, Result, Sampler, ThisRuntime};
+use tenure_kit::mailbox::Mailbox;
+use tokio::runtime::Handle;
+
+use crate::answer::Answers;
+use crate::call::Calls;
+use crate::connect;
+use crate::count::Count;
+use crate::facts::Facts;
+use crate::lens::Lens;
+use crate::letter::INBOX_LETTERS;
+use crate::line::Steps;
+use crate::name::Name;
+use crate::roll::Roll;
+use crate::settings::Settings;
+use crate::stream::Stream;
+use crate::url;
+
+/// How often an onlooker looks.
+const LOOK_PAUSE: Duration = Duration::from_millis(250);
+/// What the user of a client of their own should know.
+const BORROWED: &str = "the client belongs to the program's own runtime: while that is blocked, no lock is renewed; connect by a URL or by options instead";
+
+/// The lines of a collection. It is driven by the runtime that it was opened in.
+pub struct MongoStore {
+    pub(crate) calls: Arc<Calls>,
+    pub(crate) steps: Steps,
+    pub(crate) answers: Answers,
+    pub(crate) sequence: Count,
+    pub(crate) windowed: Count,
+    pub(crate) mail: Arc<Mailbox>,
+    pub(crate) roll: Arc<Roll>,
+    pub(crate) stream: Stream,
+    pub(crate) inbox: String,
+    pub(crate) profile: Profile,
+    pub(crate) facts: Facts,
+    pub(crate) sampler: Sampler,
+    pub(crate) host: ThisRuntime,
+    /// Whether the client is this store's own, and ends with it.
+    pub(crate) is_own: bool,
+}
+
+impl MongoStore {
+    /// Connects to the servers that the URL names.
+    pub async fn open(url: &str) -> Result<Self> {
+        let (options, settings) = url::read(url).await?;
+        Self::with_options(options, &settings).await
+    }
+
+    /// Connects with these options of the driver.
+    pub async fn with_options(options: ClientOptions, settings: &Settings) -> Result<Self> {
+        let (client, name) = connect::client(options, settings.timeout)?;
+        Self::of(client, name, Handle::current(), settings, true).await
+    }
+
+    /// Over a client of one's own, which `home` drives.
+    pub async fn over(client: Client, home: Handle, settings: &Settings) -> Result<Self> {
+        Self::of(client, Name::unknown(), home, settings, false).await
+    }
+
+    async fn of(
+        client: Client,
+        name: Name,
+        home: Handle,
+        settings: &Settings,
+        is_own: bool,
+    ) -> Result<Self> {
+        let calls = Arc::new(Calls::new(client, name, home, settings));
+        let facts = Facts::ask(&calls).await?;
+        let mut profile = facts.profile(settings);
+        if !is_own {
+            profile.warnings.push(BORROWED.to_owned());
+        }
+        for warning in &profile.warnings {
+            tracing::warn!("{warning}");
+        }
+        let (mail, roll, inbox) = (Arc::<Mailbox>::default(), Arc::<Roll>::default(), inbox()?);
+        let stream = Stream::new(calls.clone(), mail.clone(), roll.clone(), inbox.clone());
+        let lens = Lens::root();
+        Ok(Self {
+            calls,
+            steps: Steps::new(&lens),
+            answers: Answers::new(&lens),
+            sequence: Count::sequence(),
+            windowed: Count::windowed(),
+            mail,
+            roll,
+            stream,
+            inbox,
+            profile,
+            facts,
+            sampler: Sampler::new(LOOK_PAUSE),
+            host: ThisRuntime::new(),
+            is_own,
+        })
+    }
+}
+
+/// A name that no other client's inbox has.
+fn inbox() -> Result<String> {
+    let random = getrandom::u64().map_err(|error| {
+        Error::rejected(format!("the operating system has no random numbers to give: {error}"))
+    })?;
+    Ok(format!("{random:0INBOX_LETTERS$x}"))
+}

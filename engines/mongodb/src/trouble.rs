@@ -1,0 +1,133 @@
+//! What went wrong, in the words of this project: what to do now, and no passwords.
+
+use mongodb::error::{CommandError, ErrorKind};
+use tenure_core::Error;
+use tenure_kit::secret::without;
+
+use crate::name::Name;
+
+/// Another command inserted the record at the same time.
+pub(crate) const DUPLICATE_KEY: i32 = 11_000;
+/// Whoever keeps the lines is another server now, or none: `InterruptedAtShutdown`, `InterruptedDueToReplStateChange`,
+/// `ShutdownInProgress`, `PrimarySteppedDown`, `NotWritablePrimary`, `NotPrimaryNoSecondaryOk`, `NotPrimaryOrSecondary`.
+const NOT_PRIMARY: [i32; 7] = [11_600, 11_602, 91, 189, 10_107, 13_435, 13_436];
+/// The command was ended, and may have been carried out: `MaxTimeMSExpired`, `ExceededTimeLimit`, `NetworkTimeout`,
+/// `HostUnreachable`, `HostNotFound`, `WriteConflict`, `Interrupted`, `NetworkInterfaceExceededTimeLimit`,
+/// `WriteConcernTimeout`, `LockTimeout`, `SocketException`, `StaleConfig`, `FailedToSatisfyReadPreference`.
+const UNKNOWN: [i32; 13] = [50, 262, 89, 6, 7, 112, 11_601, 202, 64, 24, 9001, 13_388, 133];
+
+/// What the servers, or the way to them, answered. The driver's own error is not kept: it may repeat a password.
+pub(crate) fn error(name: &Name, trouble: &mongodb::error::Error) -> Error {
+    let servers = &name.servers;
+    match &*trouble.kind {
+        ErrorKind::Command(command) => refused(name, command),
+        ErrorKind::Write(_) => Error::unavailable(format!(
+            "a majority of {servers} did not confirm in time{}: it may be carried out all the same",
+            it_says(name, &trouble.kind.to_string())
+        )),
+        ErrorKind::Authentication { message, .. } => Error::rejected(format!(
+            "{servers} does not know this user and password: write user:password@ before the servers, and name the database of the user as `authSource`{}",
+            it_says(name, message)
+        )),
+        ErrorKind::InvalidArgument { message, .. }
+        | ErrorKind::InvalidTlsConfig { message, .. } => {
+            Error::invalid(format!("the way to {servers} is wrong{}", it_says(name, message)))
+        }
+        ErrorKind::IncompatibleServer { message, .. } => Error::rejected(format!(
+            "{servers} is not a MongoDB that Tenure can use: it needs 4.4 or later{}",
+            it_says(name, message)
+        )),
+        ErrorKind::ServerSelection { message, .. } => unreached(name, message),
+        ErrorKind::DnsResolve { message, .. } => Error::unavailable(format!(
+            "the servers of {servers} are not found in DNS{}",
+            it_says(name, message)
+        )),
+        ErrorKind::Io(error) => Error::unavailable(format!(
+            "the connection to {servers} failed{}",
+            it_says(name, &error.to_string())
+        )),
+        kind => Error::unavailable(format!(
+            "{servers} gave no answer{}",
+            it_says(name, &kind.to_string())
+        )),
+    }
+}
+
+fn refused(name: &Name, command: &CommandError) -> Error {
+    let servers = &name.servers;
+    let says = it_says(name, &command.message);
+    match command.code {
+        18 => Error::rejected(format!("{servers} does not know this user and password{says}")),
+        13 => Error::rejected(format!(
+            "{servers} does not let this user do what a lock needs: see the engine's README for the role{says}"
+        )),
+        121 => Error::rejected(format!(
+            "{servers} refuses the record because of a validator: give Tenure a collection of its own{says}"
+        )),
+        10_334 | 17_419 | 17_420 => {
+            Error::rejected(format!("the record of this line is too long for {servers}{says}"))
+        }
+        code if NOT_PRIMARY.contains(&code) => Error::unavailable(format!(
+            "{servers} has no primary at the moment, or another one{says}"
+        )),
+        code if UNKNOWN.contains(&code) => Error::unavailable(format!(
+            "{servers} did not carry it out in time, or nobody knows{says}"
+        )),
+        DUPLICATE_KEY => Error::unavailable(format!(
+            "{servers} was asked for the same new key by many at once{says}"
+        )),
+        code => Error::rejected(format!("{servers} refused with the code {code}{says}")),
+    }
+}
+
+/// No server was found that takes writes: what the driver knows of each is told in short.
+fn unreached(name: &Name, message: &str) -> Error {
+    let servers = &name.servers;
+    let why = if message.contains("Authentication failed") || message.contains("SCRAM failure") {
+        return Error::rejected(format!(
+            "{servers} does not know this user and password: name the database of the user as `authSource`"
+        ));
+    } else if message.contains("certificate") || message.contains("UnknownIssuer") {
+        return Error::rejected(format!(
+            "{servers} and this client do not trust each other's certificates: see `tlsCAFile` and `tlsCertificateKeyFile`"
+        ));
+    } else if message.contains("Connection refused") {
+        "nobody listens there: is the server running?"
+    } else if message.contains("RsPrimary") || message.contains("ReplicaSetWithPrimary") {
+        "it was not found again in time"
+    } else {
+        "none of them takes writes, or none answers"
+    };
+    Error::unavailable(format!("no primary was found among {servers}: {why}"))
+}
+
+/// A write was carried out by the primary, and is not known to last.
+pub(crate) fn unconfirmed(name: &Name, code: i64, message: &str) -> Error {
+    Error::unavailable(format!(
+        "a majority of {} did not confirm the write in time (code {code}): it may last or be undone{}",
+        name.servers,
+        it_says(name, message)
+    ))
+}
+
+/// Nobody answered in the time that one call has.
+pub(crate) fn late(name: &Name) -> Error {
+    Error::unavailable(format!("{} did not answer in time", name.servers))
+}
+
+/// An answer that no verb of Tenure's gives.
+pub(crate) fn strange(name: &Name) -> Error {
+    Error::rejected(format!(
+        "{} gave an answer that Tenure's records do not give: give Tenure a `collection` of its own",
+        name.servers
+    ))
+}
+
+/// The driver's or the server's own words, at the end of a sentence, unless a part of a password is in them.
+fn it_says(name: &Name, words: &str) -> String {
+    let words: Vec<&str> = words.split_whitespace().collect();
+    match without(name.secrets.iter(), words.join(" ")) {
+        Some(words) if !words.is_empty() => format!(": it says `{words}`"),
+        _ => String::new(),
+    }
+}

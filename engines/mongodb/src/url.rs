@@ -1,0 +1,108 @@
+//! The URLs of MongoDB: the driver reads them, but for the options that are Tenure's own.
+
+use mongodb::options::ClientOptions;
+use tenure_core::{Error, Result};
+use tenure_kit::secret::{Secret, without};
+use tenure_kit::url::Url;
+
+use crate::description::{DESCRIPTION, OWN};
+use crate::settings::Settings;
+
+/// Reads a URL. Where its servers are listed in DNS, this asks for them.
+pub(crate) async fn read(url: &str) -> Result<(ClientOptions, Settings)> {
+    let (rest, settings) = split(url)?;
+    match ClientOptions::parse(&rest).await {
+        Ok(options) => Ok((options, settings)),
+        Err(error) => Err(unread(&rest, &error)),
+    }
+}
+
+/// The URL without Tenure's own options, and what those say.
+fn split(url: &str) -> Result<(String, Settings)> {
+    let scheme = DESCRIPTION.read(url)?.scheme();
+    let (address, options) = url.split_once('?').unwrap_or((url, ""));
+    let is_own = |option: &&str| {
+        let name = option.split_once('=').map_or(*option, |(name, _)| name);
+        OWN.iter().any(|own| own.name == name)
+    };
+    let (own, others): (Vec<&str>, Vec<&str>) =
+        options.split('&').filter(|option| !option.is_empty()).partition(is_own);
+    let mut settings = Settings::new();
+    let own = format!("{scheme}:?{}", own.join("&"));
+    for (name, value) in Url::parse(&own)?.options(OWN)? {
+        settings = settings.with(name, value)?;
+    }
+    let rest = if others.is_empty() {
+        address.to_owned()
+    } else {
+        format!("{address}?{}", others.join("&"))
+    };
+    Ok((rest, settings))
+}
+
+/// Why the driver does not take the URL: its own words, unless they repeat what may be secret.
+fn unread(url: &str, error: &mongodb::error::Error) -> Error {
+    let words = error.kind.to_string();
+    let words = words.strip_prefix("An invalid argument was provided: ").unwrap_or(&words);
+    let secrets = secrets(url);
+    let sentence = match without(secrets.iter(), words.to_owned()) {
+        Some(words) => format!("MongoDB's driver does not take this URL: {words}"),
+        None => "MongoDB's driver does not take this URL: a user and a password stand before the servers with %40 for an @, %3A for a colon, %2F for a slash and %3F for a question mark".to_owned(),
+    };
+    if matches!(*error.kind, mongodb::error::ErrorKind::DnsResolve { .. }) {
+        return Error::unavailable(sentence);
+    }
+    Error::invalid(sentence)
+}
+
+/// Whatever may be a password.
+fn secrets(url: &str) -> Vec<Secret> {
+    let body = url.split_once("://").map_or(url, |(_, body)| body);
+    let login = body.rsplit_once('@').map_or("", |(login, _)| login);
+    let password = login.split_once(':').map_or("", |(_, password)| password);
+    let values = url.split(['?', '&']).filter_map(|option| option.split_once('='));
+    let secret = |(name, value): (&str, &str)| {
+        name.to_ascii_lowercase().contains("password").then(|| Secret::new(value))
+    };
+    values.filter_map(secret).chain([Secret::new(password)]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn own_options_are_read_and_all_others_are_the_drivers() {
+        let (rest, settings) = split(
+            "mongodb://u:p@a,b:5/shop?collection=l%2Fx&replicaSet=rs0&timeout=300ms&w=1&database=x",
+        )
+        .unwrap();
+        assert_eq!(rest, "mongodb://u:p@a,b:5/shop?replicaSet=rs0&w=1");
+        assert_eq!(settings.database.as_deref(), Some("x"));
+        assert_eq!(settings.collection, "l/x");
+        assert_eq!(settings.timeout, Duration::from_millis(300));
+        assert_eq!(split("mongodb://h").unwrap(), ("mongodb://h".to_owned(), Settings::new()));
+        assert_eq!(split("mongodb://h/?timeout=1s").unwrap().0, "mongodb://h/");
+    }
+
+    #[tokio::test]
+    async fn what_makes_no_sense_is_refused_without_its_password() {
+        for (url, part) in [
+            ("mongodb://u:s3cret@h/?database=a.b", "`database` takes the name of a database"),
+            ("mongodb://u:s3cret@h/?collection=", "`collection` takes the name of a collection"),
+            ("mongodb://u:s3cret@h/?timeout=0s", "`timeout` takes a time from 10ms to 1h"),
+            ("mongodb://u:s3cret@h/?colour=red", "does not take this URL"),
+            ("mongodb://u:s3cret@h/?tls=maybe", "does not take this URL"),
+            ("mongodb://u:s3c@ret@h/", "does not take this URL"),
+            ("mongodb://u:s3cret@/", "does not take this URL"),
+            ("redis://u:s3cret@h/", "write mongodb://"),
+        ] {
+            let error = read(url).await.err().unwrap_or_else(|| panic!("{url} is taken"));
+            let sentence = error.to_string();
+            assert!(sentence.contains(part), "{url}: {sentence}");
+            assert!(!sentence.contains("s3c") && !sentence.contains("ret@"), "{url}: {sentence}");
+        }
+    }
+}
