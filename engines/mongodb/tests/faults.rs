@@ -1,0 +1,17 @@
+//! Faults: what becomes of locks when servers fail, answers are lost, and records are meddled with.
+#![cfg(unix)]
+
+#[path = "faults/answers.rs"]
+mod answers;
+#[path = "faults/meddling.rs"]
+mod meddling;
+#[path = "faults/members.rs"]
+mod members;
+#[path = "faults/reaping.rs"]
+mod reaping;
+#[path = "faults/refusals.rs"]
+mod refusals;
+#[path = "faults/silence.rs"]
+mod silence;
+#[path = "faults/stage.rs"]
+mod stage;

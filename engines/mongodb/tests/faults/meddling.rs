@@ -1,0 +1,86 @@
+//! Meddling: somebody deletes, replaces or changes a record by hand, or drops the collection. Its holder hears of it.
+
+use tenure_core::{Engine as _, Patience, Standing, Wake};
+use tenure_mongodb::MongoStore;
+use tenure_servers::mongodb::{Document, Server, doc};
+
+use super::stage::{LONG, ask, look_at, play, record, soon, store, ticket};
+
+/// A holder who listens hears what is done to its record, and its next sign of life is refused. Whoever comes next has a
+/// greater number.
+async fn hears_of(meddle: impl AsyncFnOnce(&Server)) {
+    let server = Server::start().unwrap();
+    let (holder, other): (MongoStore, MongoStore) =
+        (store(&server.url()).await, store(&server.url()).await);
+    let held = ticket("a", LONG);
+    let place = holder.join(&held, Patience::Wait).await.unwrap().unwrap();
+    let watch = holder.watch(&held, Standing::Holding);
+    let meddling = async {
+        // The watch listens once a second ticket of this client was heard of.
+        let (front, behind) = (ticket("b", LONG), ticket("b", LONG));
+        other.join(&front, Patience::Wait).await.unwrap();
+        holder.join(&behind, Patience::Wait).await.unwrap();
+        other.leave(&front, tenure_core::Leave::Now).await.unwrap();
+        let wake = soon("it is served", holder.watch(&behind, Standing::Waiting)).await.unwrap();
+        assert!(matches!(wake, Wake::Served(_)), "{wake:?}");
+        meddle(&server).await;
+        std::future::pending::<()>().await;
+    };
+    let woken = soon("the holder hears of it", async {
+        tokio::select! { woken = watch => woken, () = meddling => unreachable!("it goes on") }
+    });
+    assert_eq!(woken.await.unwrap(), Wake::Look);
+    assert_eq!(holder.renew(&held).await.unwrap(), None, "it is out");
+    let next = other.join(&ticket("a", LONG), Patience::Wait).await.unwrap().unwrap();
+    assert!(next.number > place.number && next.standing == Standing::Holding, "{next:?}");
+}
+
+fn update(change: Document) -> Document {
+    doc! { "update": "locks", "updates": [{ "q": { "_id": record("a") }, "u": change }] }
+}
+
+#[test]
+fn a_holder_hears_that_its_record_is_deleted() {
+    play(async || {
+        let delete =
+            doc! { "delete": "locks", "deletes": [{ "q": { "_id": record("a") }, "limit": 1 }] };
+        hears_of(async |server| drop(ask(server, delete))).await;
+    });
+}
+
+#[test]
+fn a_holder_hears_that_its_record_is_emptied() {
+    play(async || {
+        let empty = update(doc! { "$set": { "held": [] } });
+        hears_of(async |server| drop(ask(server, empty))).await;
+    });
+}
+
+#[test]
+fn a_holder_hears_that_its_record_is_replaced() {
+    play(async || {
+        let other = update(doc! { "somebody": "else" });
+        hears_of(async |server| drop(ask(server, other))).await;
+    });
+}
+
+#[test]
+fn a_holder_hears_that_the_collection_is_dropped() {
+    play(async || {
+        hears_of(async |server| drop(ask(server, doc! { "drop": "locks" }))).await;
+    });
+}
+
+#[test]
+fn fields_of_others_are_left_alone() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let store = store(&server.url()).await;
+        let held = ticket("a", LONG);
+        store.join(&held, Patience::Wait).await.unwrap();
+        ask(&server, update(doc! { "$set": { "remark": "not ours" } }));
+        store.renew(&held).await.unwrap().expect("it stands there");
+        store.leave(&held, tenure_core::Leave::Now).await.unwrap();
+        assert_eq!(look_at(&server, "a").unwrap().get_str("remark").unwrap(), "not ours");
+    });
+}

@@ -1,0 +1,60 @@
+//! Reaping: idle records go, held ones stay, and numbers grow all the same.
+
+use tenure_core::{Engine as _, Leave, Patience};
+use tenure_servers::mongodb::{Server, doc};
+
+use super::stage::{LONG, ask, look_at, play, record, store, ticket, until};
+
+#[test]
+fn an_idle_record_is_reaped_and_numbers_go_on_growing() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let store = store(&server.url()).await;
+        let first = ticket("a", LONG);
+        let before = store.join(&first, Patience::Wait).await.unwrap().unwrap();
+        store.leave(&first, Leave::Now).await.unwrap();
+        assert!(look_at(&server, "a").unwrap().get_datetime("reap").is_ok(), "it may go one day");
+        // That day comes.
+        let change = doc! { "q": { "_id": record("a") }, "u": [{ "$set": { "reap": { "$subtract": ["$$NOW", 1000] } } }] };
+        ask(&server, doc! { "update": "locks", "updates": [change] });
+        until("the server reaps it", async || look_at(&server, "a").is_none()).await;
+        let after = store.join(&ticket("a", LONG), Patience::Wait).await.unwrap().unwrap();
+        assert!(after.number > before.number, "{before:?} {after:?}");
+    });
+}
+
+#[test]
+fn the_date_of_a_record_in_use_is_behind_the_last_life_in_it() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let store = store(&server.url()).await;
+        let date = || {
+            let record = look_at(&server, "a").unwrap();
+            let dates = record.get_array("reap").expect("somebody stands there").clone();
+            dates[0].as_datetime().unwrap().timestamp_millis()
+        };
+        let held = ticket("a", std::time::Duration::from_secs(30));
+        store.join(&held, Patience::Wait).await.unwrap();
+        let first = date();
+        store.renew(&held).await.unwrap();
+        assert_eq!(date(), first, "a renewal does not touch the index");
+        let longer = ticket("a", LONG);
+        store.join(&longer, Patience::Wait).await.unwrap();
+        let day = i64::try_from(LONG.as_millis()).unwrap();
+        assert!(date() > first + day - 3_600_000, "a longer life moves it");
+    });
+}
+
+#[test]
+fn a_record_that_was_reaped_under_its_holder_is_a_loss_and_no_second_life() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let store = store(&server.url()).await;
+        let held = ticket("a", LONG);
+        let before = store.join(&held, Patience::Wait).await.unwrap().unwrap();
+        ask(&server, doc! { "delete": "locks", "deletes": [{ "q": {}, "limit": 0 }] });
+        assert_eq!(store.renew(&held).await.unwrap(), None);
+        let after = store.join(&ticket("a", LONG), Patience::Wait).await.unwrap().unwrap();
+        assert!(after.number > before.number);
+    });
+}

@@ -1,0 +1,99 @@
+//! Refusals: each is one sentence that names the server and the way out, and no password.
+
+use std::time::Duration;
+
+use tenure_core::{Engine as _, Kind, Patience};
+use tenure_servers::mongodb::{Setup, doc};
+
+use super::stage::{LONG, connect, play, store, ticket};
+
+#[test]
+fn a_server_that_is_not_there_is_told_in_time() {
+    play(async || {
+        let url = "mongodb://clerk:s3cret@127.0.0.1:9/?timeout=300ms";
+        let error = tenure_mongodb::connect(url).await.err().expect("nobody listens there");
+        assert_eq!(error.kind(), Kind::Unavailable, "{error:?}");
+        assert!(error.to_string().contains("127.0.0.1:9"), "{error}");
+        assert!(!format!("{error:?}").contains("s3c"), "{error:?}");
+    });
+}
+
+#[test]
+fn a_wrong_password_is_told_and_not_repeated() {
+    play(async || {
+        let server = Setup::new().limited_user("clerk", "right").start().unwrap();
+        let url = server.url().replace("clerk:right", "clerk:wr0ngpw");
+        assert!(url.contains("wr0ngpw"), "{url}");
+        let error = tenure_mongodb::connect(url).await.err().expect("it is wrong");
+        assert_eq!(error.kind(), Kind::Rejected, "{error:?}");
+        assert!(!format!("{error:?}").contains("wr0ng"), "{error:?}");
+    });
+}
+
+#[test]
+fn a_user_who_may_only_read_is_refused_and_nothing_is_changed() {
+    play(async || {
+        let role = doc! {
+            "createRole": "reader",
+            "privileges": [{ "resource": { "db": "tenure", "collection": "" }, "actions": ["find"] }],
+            "roles": [],
+        };
+        let server = Setup::new().user_with_role("clerk", "s3cret", role).start().unwrap();
+        let locks = connect(server.url()).await;
+        let warnings = locks.guarantees().warnings.join("\n");
+        for wanted in ["changeStream", "createIndex"] {
+            assert!(warnings.contains(wanted), "{warnings}");
+        }
+        assert!(!locks.guarantees().push);
+        let error = locks.mutex("a").try_lock().await.err().expect("it may not");
+        assert_eq!(error.kind(), Kind::Rejected, "{error:?}");
+        assert!(error.to_string().contains("README"), "{error}");
+    });
+}
+
+#[test]
+fn a_standalone_server_says_what_it_lacks() {
+    play(async || {
+        let server = Setup::new().standalone().start().unwrap();
+        let locks = connect(server.url()).await;
+        let profile = locks.guarantees();
+        assert!(!profile.push && !profile.survives.failover);
+        assert!(
+            profile.warnings.iter().any(|warning| warning.contains("--replSet")),
+            "{profile:?}"
+        );
+    });
+}
+
+#[test]
+fn reads_of_the_driver_may_be_anywhere_and_locks_are_kept_by_the_primary() {
+    play(async || {
+        let server = Setup::new().start().unwrap();
+        let url = format!(
+            "{}&readPreference=secondaryPreferred&w=1&journal=false&timeout=10s",
+            server.url()
+        );
+        let store = store(&url).await;
+        let held = ticket("a", LONG);
+        store.join(&held, Patience::Wait).await.unwrap().unwrap();
+        assert_eq!(store.line(&held.key).await.unwrap().len(), 1);
+    });
+}
+
+#[test]
+fn a_line_that_would_not_fit_into_a_document_is_refused_by_a_sentence() {
+    play(async || {
+        let server = Setup::new().start().unwrap();
+        let store = store(&format!("{}&timeout=30s", server.url())).await;
+        let held = ticket("a", Duration::from_secs(600));
+        store.join(&held, Patience::Wait).await.unwrap().unwrap();
+        // As if thousands waited, each with a note.
+        let more = doc! { "$set": { "ballast": "x".repeat(13 << 20) } };
+        let change = doc! { "q": { "_id": super::stage::record("a") }, "u": more };
+        super::stage::ask(&server, doc! { "update": "locks", "updates": [change] });
+        let error = store.join(&ticket("a", LONG), Patience::Wait).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Rejected, "{error:?}");
+        assert!(error.to_string().contains("MiB"), "{error}");
+        store.renew(&held).await.unwrap().expect("who holds goes on holding");
+    });
+}
