@@ -23,6 +23,7 @@ macro_rules! engines {
 
 engines! {
     "file" tenure_file "file";
+    "mongodb" tenure_mongodb "mongodb" "mongodb+srv";
     "redis" tenure_redis "redis" "rediss" "redis+unix" "redis+sentinel" "redis+cluster" "redlock";
 }
 
