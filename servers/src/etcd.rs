@@ -163,7 +163,6 @@ impl Cluster {
                 [&client, &peer, &metrics],
                 folder.path(),
                 &peers,
-                count,
                 certificates.as_ref(),
             )?;
             let name = format!("etcd at 127.0.0.1:{}", client.number());
@@ -248,12 +247,25 @@ impl Member {
 
     /// A number that it keeps of itself, the sum over all its labels.
     pub fn metric(&self, name: &str) -> Option<f64> {
+        self.sum(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{'])))
+    }
+
+    /// How many requests of this method clients have sent to it, each message of a stream counted.
+    pub fn requests(&self, method: &str) -> u64 {
+        let label = format!("grpc_method=\"{method}\"");
+        let is_of = |line: &str| {
+            line.starts_with("grpc_server_msg_received_total{") && line.contains(&label)
+        };
+        // The count is whole; the text has a point in it only beyond millions.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
+        self.sum(is_of).map_or(0, |sum| sum as u64)
+    }
+
+    fn sum(&self, is_of: impl Fn(&str) -> bool) -> Option<f64> {
         let all = self.get("/metrics")?;
-        let of =
-            |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{']));
-        let numbers =
-            all.lines().filter(of).filter_map(|line| line.rsplit(' ').next()?.parse().ok());
-        let numbers: Vec<f64> = numbers.collect();
+        let numbers = all.lines().filter(|line| is_of(line));
+        let numbers: Vec<f64> =
+            numbers.filter_map(|line| line.rsplit(' ').next()?.parse().ok()).collect();
         (!numbers.is_empty()).then(|| numbers.iter().sum())
     }
 
@@ -273,15 +285,12 @@ fn command(
     [client, peer, metrics]: [&Port; 3],
     folder: &Path,
     peers: &str,
-    count: usize,
     certificates: Option<&Certificates>,
 ) -> Result<Command> {
     let program = ETCD.found().ok_or_else(|| ETCD.absent().unwrap_or_default())?;
     let scheme = if certificates.is_some() { "https" } else { "http" };
     let client = format!("{scheme}://127.0.0.1:{}", client.number());
     let peer = format!("http://127.0.0.1:{}", peer.number());
-    // Alone, a member needs no patience with others, and grants leases of a second.
-    let (heartbeat, election) = if count == 1 { ("50", "500") } else { ("100", "1000") };
     let mut command = Command::new(program);
     command.args(["--name", &format!("m{at}"), "--logger", "zap", "--log-level", "warn"]);
     command.arg("--data-dir").arg(folder.join("data"));
@@ -289,7 +298,8 @@ fn command(
     command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
     command.args(["--initial-cluster", peers, "--initial-cluster-token", peers]);
     command.args(["--listen-metrics-urls", &format!("http://127.0.0.1:{}", metrics.number())]);
-    command.args(["--heartbeat-interval", heartbeat, "--election-timeout", election]);
+    // A busy machine must not look like a member that is gone.
+    command.args(["--heartbeat-interval", "100", "--election-timeout", "1000"]);
     if let Some(certificates) = certificates {
         command.arg("--client-cert-auth").arg("--trusted-ca-file").arg(certificates.ca());
         command.arg("--cert-file").arg(certificates.server());

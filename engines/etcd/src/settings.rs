@@ -34,7 +34,7 @@ impl Settings {
             login,
             prefix: "tenure".to_owned(),
             tls: None,
-            connect_timeout: Duration::from_secs(1),
+            connect_timeout: Duration::from_secs(2),
             timeout: Duration::from_secs(2),
         }
     }

@@ -7,6 +7,9 @@ use std::time::Duration;
 use tenure_conformance::Arena;
 use tenure_core::{Host, Locks, PrivateThread, Result, TicketId};
 
+/// The shortest life that is granted where elections take a second.
+const TTL: Duration = Duration::from_secs(2);
+
 /// Where a store is that nobody else has.
 fn fresh_url(variable: &str) -> Option<String> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -17,7 +20,7 @@ fn fresh_url(variable: &str) -> Option<String> {
     Some(format!("{place}?{options}&prefix=tenure/{count}-{fresh}"))
 }
 
-fn arena(variable: &str, ttl: Duration) -> Arena {
+fn arena(variable: &str) -> Arena {
     let Some(url) = fresh_url(variable) else {
         return Arena::missing("etcd", &format!("{variable} does not say where it is"));
     };
@@ -27,7 +30,7 @@ fn arena(variable: &str, ttl: Duration) -> Arena {
         let (home, at) = (home.clone(), at.clone());
         async move { tenure_etcd::engine(&at, home).await }
     };
-    Arena::on(host, ttl, open).in_real_time().shared(url)
+    Arena::on(host, TTL, open).in_real_time().shared(url)
 }
 
 async fn locks(url: String) -> Result<Locks> {
@@ -38,33 +41,25 @@ async fn locks(url: String) -> Result<Locks> {
 mod one {
     use super::*;
 
-    const TTL: Duration = Duration::from_secs(1);
-
-    tenure_conformance::suite!(async || arena("TENURE_TEST_ETCD_URL", TTL), shared: locks);
+    tenure_conformance::suite!(async || arena("TENURE_TEST_ETCD_URL"), shared: locks);
 }
 
-/// Three members, which take longer to agree.
+/// Three members.
 mod three {
     use super::*;
 
-    const TTL: Duration = Duration::from_secs(2);
-
-    tenure_conformance::suite!(async || arena("TENURE_TEST_ETCD_THREE_URL", TTL), shared: locks);
+    tenure_conformance::suite!(async || arena("TENURE_TEST_ETCD_THREE_URL"), shared: locks);
 }
 
 mod tls {
     use super::*;
 
-    const TTL: Duration = Duration::from_secs(1);
-
-    tenure_conformance::suite!(async || arena("TENURE_TEST_ETCD_TLS_URL", TTL), shared: locks);
+    tenure_conformance::suite!(async || arena("TENURE_TEST_ETCD_TLS_URL"), shared: locks);
 }
 
 /// A user who may do only what a lock needs.
 mod users {
     use super::*;
 
-    const TTL: Duration = Duration::from_secs(1);
-
-    tenure_conformance::suite!(async || arena("TENURE_TEST_ETCD_USERS_URL", TTL), shared: locks);
+    tenure_conformance::suite!(async || arena("TENURE_TEST_ETCD_USERS_URL"), shared: locks);
 }

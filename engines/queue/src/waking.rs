@@ -55,8 +55,9 @@ impl<S: Store> Queue<S> {
         standing: Standing,
     ) -> Result<Option<Wake>> {
         let now_known = self.parts.own.get(mine.name.id);
+        let served = |now: &Mine| now.holds && standing == Standing::Waiting;
         let known =
-            now_known.is_some_and(|now| now.holds || now.session.is_over(self.parts.host.now()));
+            now_known.is_some_and(|now| served(&now) || now.session.is_over(self.parts.host.now()));
         if known {
             // The next round of the loop says what there is to say.
             return Ok(None);

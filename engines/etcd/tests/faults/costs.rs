@@ -1,0 +1,94 @@
+//! What locks cost the server: counted by itself, in requests.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tenure_servers::etcd::Member;
+
+use super::stage::{connect, play, soon, until_line};
+
+/// A life so long that no heartbeat falls into its story.
+const LONG: Duration = Duration::from_secs(3600);
+
+/// How many requests of each kind a member has had: transactions, ranges, puts, watches, keep-alives.
+fn requests(member: &Member) -> [u64; 5] {
+    ["Txn", "Range", "Put", "Watch", "LeaseKeepAlive"].map(|method| member.requests(method))
+}
+
+fn between(before: [u64; 5], after: [u64; 5]) -> [u64; 5] {
+    std::array::from_fn(|at| after[at] - before[at])
+}
+
+#[test]
+fn a_free_lock_costs_one_request_and_its_release_another() {
+    play(1, async |cluster| {
+        let locks = connect(&cluster).await;
+        let member = &cluster.members()[0];
+        locks.mutex("first").ttl(LONG).lock().await.unwrap().release().await.unwrap();
+        let before = requests(member);
+        for _ in 0..100 {
+            let guard = locks.mutex("k").ttl(LONG).lock().await.unwrap();
+            guard.release().await.unwrap();
+        }
+        assert_eq!(between(before, requests(member)), [200, 0, 0, 0, 0]);
+    });
+}
+
+#[test]
+fn a_thousand_waiters_are_served_in_order_at_a_constant_cost_though_half_of_them_go_away() {
+    const WAITERS: usize = 1000;
+    play(1, async |cluster| {
+        let member = &cluster.members()[0];
+        let (holder, crowd) = (connect(&cluster).await, connect(&cluster).await);
+        let guard = holder.mutex("k").ttl(LONG).lock().await.unwrap();
+        let (served, mut waiters) = (Arc::new(AtomicU64::new(0)), Vec::new());
+        for at in 0..WAITERS {
+            let (mutex, served) = (crowd.mutex("k").ttl(LONG), served.clone());
+            waiters.push(tokio::spawn(async move {
+                let guard = mutex.lock().await.unwrap();
+                let before = served.swap(guard.token(), Ordering::SeqCst);
+                assert!(before < guard.token(), "in order");
+                guard.release().await.unwrap();
+            }));
+            if at % 50 == 0 {
+                until_line(&holder, "k", waiters.len() + 1).await;
+            }
+        }
+        until_line(&holder, "k", WAITERS + 1).await;
+        for waiter in waiters.iter().step_by(2) {
+            waiter.abort();
+        }
+        until_line(&holder, "k", WAITERS / 2 + 1).await;
+        crowd.settled().await;
+        let before = requests(member);
+        guard.release().await.unwrap();
+        for waiter in waiters.into_iter().skip(1).step_by(2) {
+            soon("each is served", waiter).await.unwrap();
+        }
+        let [txn, range, put, watch, _] = between(before, requests(member));
+        let (all, turns) = (txn + range + put, WAITERS as u64 / 2);
+        println!("{all} requests and {watch} messages of watches for {turns} hand-overs");
+        assert!(all <= turns * 4, "{all} requests for {turns} hand-overs");
+        assert!(holder.line("k").await.unwrap().is_empty());
+    });
+}
+
+#[test]
+fn one_stream_keeps_alive_whatever_is_held() {
+    play(1, async |cluster| {
+        let locks = connect(&cluster).await;
+        let member = &cluster.members()[0];
+        let mut held = Vec::new();
+        for at in 0..50 {
+            held.push(
+                locks.mutex(format!("k{at}")).ttl(Duration::from_secs(3)).lock().await.unwrap(),
+            );
+        }
+        let before = requests(member)[4];
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        let beats = requests(member)[4] - before;
+        assert!((2..=6).contains(&beats), "{beats} signs of life for 50 locks in 4 s");
+        assert!(held.iter().all(|guard| guard.check().is_ok()));
+    });
+}

@@ -1,0 +1,117 @@
+//! An operator does things to leases and keys.
+
+use std::time::Duration;
+
+use tenure_core::{Kind, Loss};
+use tenure_servers::etcd::Cluster;
+
+use super::stage::{TTL, connect, play, soon, until_line};
+
+/// The leases that tickets live by.
+fn leases(cluster: &Cluster) -> Vec<String> {
+    let keys = cluster.ctl(&["get", "--prefix", "--keys-only", "tenure/v1/s/"]).unwrap();
+    let keys = keys.lines().filter_map(|key| key.strip_prefix("tenure/v1/s/"));
+    keys.map(str::to_owned).collect()
+}
+
+#[test]
+fn who_holds_and_who_waits_are_told_at_once_when_the_lease_is_revoked() {
+    play(1, async |cluster| {
+        let locks = connect(&cluster).await;
+        let guard = locks.mutex("k").lock().await.unwrap();
+        let lease = leases(&cluster).remove(0);
+        cluster.ctl(&["lease", "revoke", &lease]).unwrap();
+        let loss = soon("the holder is told", guard.lost()).await;
+        assert!(matches!(loss, Loss::Broken | Loss::SessionGone), "{loss}");
+        let next = locks.mutex("k").lock().await.expect("the next lock opens a new session");
+        assert!(next.token() > guard.token());
+        assert_eq!(guard.release().await.unwrap_err().kind(), Kind::Lost);
+        next.check().expect("the end of the old one touches nobody");
+        next.release().await.unwrap();
+    });
+}
+
+#[test]
+fn a_holder_whose_key_is_deleted_is_told_at_once() {
+    play(1, async |cluster| {
+        let (locks, other) = (connect(&cluster).await, connect(&cluster).await);
+        let guard = locks.mutex("k").lock().await.unwrap();
+        let waiting = tokio::spawn(async move { other.mutex("k").lock().await });
+        until_line(&locks, "k", 2).await;
+        let line =
+            cluster.ctl(&["get", "--prefix", "--keys-only", "--sort-by=CREATE", "tenure/v1/t/"]);
+        let key = line.unwrap().lines().next().expect("it is kept").to_owned();
+        cluster.ctl(&["del", &key]).unwrap();
+        assert_eq!(soon("the holder is told", guard.lost()).await, Loss::Broken);
+        let next = soon("the next is served", waiting).await.unwrap().unwrap();
+        assert!(next.token() > guard.token());
+    });
+}
+
+#[test]
+fn a_waiter_whose_key_is_deleted_does_not_hold() {
+    play(1, async |cluster| {
+        let (locks, other) = (connect(&cluster).await, connect(&cluster).await);
+        let guard = locks.mutex("k").lock().await.unwrap();
+        let waiting = tokio::spawn(async move { other.mutex("k").lock().await });
+        until_line(&locks, "k", 2).await;
+        let waiter = locks.line("k").await.unwrap()[1].0.id;
+        let keys = cluster.ctl(&["get", "--prefix", "--keys-only", "tenure/v1/t/"]).unwrap();
+        let key = keys.lines().find(|key| key.ends_with(&waiter.to_string())).unwrap();
+        cluster.ctl(&["del", key]).unwrap();
+        let told = soon("the waiter is told", waiting).await.unwrap();
+        assert_eq!(told.map(drop).unwrap_err().loss(), Some(Loss::Broken));
+        guard.check().unwrap();
+    });
+}
+
+#[test]
+fn a_watch_outlives_a_compaction() {
+    play(1, async |cluster| {
+        let (locks, other) = (connect(&cluster).await, connect(&cluster).await);
+        let guard = locks.mutex("k").lock().await.unwrap();
+        let waiting = tokio::spawn(async move { other.mutex("k").lock().await });
+        until_line(&locks, "k", 2).await;
+        for _ in 0..20 {
+            cluster.ctl(&["put", "a-stranger", "x"]).unwrap();
+        }
+        let status = cluster.ctl(&["endpoint", "status", "--write-out=json"]).unwrap();
+        let revision = status.split("\"revision\":").nth(1).unwrap();
+        let revision = revision.split(|c: char| !c.is_ascii_digit()).next().unwrap();
+        cluster.ctl(&["compact", revision]).unwrap();
+        guard.release().await.unwrap();
+        soon("the waiter is served", waiting).await.unwrap().unwrap().release().await.unwrap();
+    });
+}
+
+#[test]
+fn a_clean_end_leaves_nothing_behind() {
+    play(1, async |cluster| {
+        let locks = connect(&cluster).await;
+        let (guard, other) = (
+            locks.mutex("a").lock().await.unwrap(),
+            locks.mutex("b").ttl(TTL).lock().await.unwrap(),
+        );
+        guard.release().await.unwrap();
+        drop(other);
+        locks.close().await;
+        let left = cluster.ctl(&["get", "--prefix", "--keys-only", "tenure/"]).unwrap();
+        assert_eq!(left.trim(), "");
+        let leases = cluster.ctl(&["lease", "list"]).unwrap();
+        assert!(leases.contains("found 0 leases"), "{leases}");
+    });
+}
+
+#[test]
+fn a_short_ttl_has_a_lease_of_its_own() {
+    play(1, async |cluster| {
+        let locks = connect(&cluster).await;
+        let long = locks.mutex("long").ttl(Duration::from_secs(60)).lock().await.unwrap();
+        let short = locks.mutex("short").ttl(TTL).lock().await.unwrap();
+        assert_eq!(leases(&cluster).len(), 2);
+        let lives = async |key: &str| locks.line(key).await.unwrap()[0].1.life.expect("it ends");
+        assert!(lives("short").await <= TTL && lives("long").await > TTL * 10);
+        long.check().unwrap();
+        short.check().unwrap();
+    });
+}

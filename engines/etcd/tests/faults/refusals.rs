@@ -1,0 +1,52 @@
+//! What is refused is told as what it is, and without a password.
+
+use tenure_core::Kind;
+use tenure_servers::etcd::{Cluster, ETCD, ETCDCTL};
+use tenure_servers::{Store as _, have};
+
+async fn refused(url: &str) -> String {
+    let error = tenure_etcd::connect(url).await.map(drop).expect_err("it is refused");
+    assert_eq!(error.kind(), Kind::Rejected, "{error}");
+    assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
+    error.to_string()
+}
+
+#[tokio::test]
+async fn users_are_told_what_they_may_not() {
+    if !have(&[ETCD, ETCDCTL]) {
+        return;
+    }
+    let cluster = Cluster::with_users(1, "tenure", "locks", "hunter2").unwrap();
+    let url = cluster.url();
+    let at = url.rsplit('@').next().unwrap();
+    tenure_etcd::connect(&url).await.expect("this user may");
+    let said = refused(&format!("etcd://locks:hunter2x@{at}")).await;
+    assert!(said.contains("does not know this user and password"), "{said}");
+    let said = refused(&format!("{url}?prefix=elsewhere")).await;
+    assert!(said.contains("does not let this user"), "{said}");
+    let said = refused(&format!("etcd://{at}")).await;
+    assert!(said.contains("wants a user"), "{said}");
+}
+
+#[tokio::test]
+async fn members_of_two_clusters_are_refused() {
+    if !have(&[ETCD]) {
+        return;
+    }
+    let (one, two) = (Cluster::of(1).unwrap(), Cluster::of(1).unwrap());
+    let ports = [&one, &two].map(|cluster| cluster.members()[0].port());
+    let url = format!("etcd://127.0.0.1:{},127.0.0.1:{}", ports[0], ports[1]);
+    let locks = tenure_etcd::connect(&url).await.unwrap();
+    let guard = locks.mutex("k").lock().await.unwrap();
+    for cluster in [&one, &two] {
+        cluster.members()[0].kill().unwrap();
+        let tried = locks.mutex("other").try_lock().await;
+        cluster.members()[0].restart().unwrap();
+        // An attempt that was not answered may stand before the refusal.
+        if tried.is_err_and(|error| error.to_string().contains("different clusters")) {
+            drop(guard);
+            return;
+        }
+    }
+    panic!("nobody noticed");
+}
