@@ -1,5 +1,7 @@
 //! The README's tables are printed from what the engines say of themselves, so that they cannot lie.
 
+#![cfg(all(feature = "etcd", feature = "file", feature = "mongodb", feature = "redis"))]
+
 use tenure::blocking::block_on;
 use tenure::engine::kit::register::Scheme;
 use tenure::engine::{Engine, FileStore, Memory};
