@@ -18,7 +18,7 @@ local function leave_to_next(k, head, who, now)
   local number, ends, _, told, to = struct.unpack('<ddI4B c16', ticket)
   if behind > 1 then
     head = struct.pack('MUTEX_FORMAT', last, MUTEX, quiet, latest, kept, of, behind - 1) .. second .. ticket
-  elseif told == 0 and last == number and latest == ends then
+  elseif told == 0 and last == number and last <= latest and latest == ends then
     head = struct.pack('<d', last) .. 'a' .. second .. to .. struct.pack('<I4I4', of, of) .. string.sub(ticket, 46)
   else
     head = struct.pack('FULL_FORMAT', last, FULL, number, NUMBER_MAX, latest, 0, of, of, of, 0, 0, 0) .. second .. ticket
