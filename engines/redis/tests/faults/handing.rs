@@ -162,6 +162,12 @@ fn a_release_that_is_given_up_serves_the_next_one_all_the_same() {
     });
 }
 
+/// A number as the scripts pack it.
+#[allow(clippy::cast_precision_loss, reason = "so small a number is exact")]
+fn as_packed(number: u64) -> [u8; 8] {
+    (number as f64).to_le_bytes()
+}
+
 #[test]
 fn a_letter_of_an_earlier_number_serves_nobody() {
     play(async || {
@@ -173,7 +179,8 @@ fn a_letter_of_an_earlier_number_serves_nobody() {
         let place = one.join(&waiter, Patience::Wait).await.unwrap().unwrap();
         // It was in the line before, served and taken out, and only now is it told of that.
         let mut letter = waiter.id.to_u128().to_be_bytes().to_vec();
-        letter.extend(format!("S{}", place.number - 1).into_bytes());
+        letter.push(b'S');
+        letter.extend(as_packed(place.number - 1));
         for inbox in inboxes.list().unwrap() {
             let inbox = inbox.text().unwrap();
             server.command(&[b"PUBLISH".as_slice(), inbox.as_bytes(), &letter]).unwrap();
