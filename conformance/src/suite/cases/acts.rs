@@ -85,7 +85,11 @@ impl Acts for AnyEngine {
     }
 
     async fn stands(&self, ticket: &Ticket) -> Option<Place> {
-        self.renew(ticket).await.expect("it may be renewed")
+        match self.renew(ticket).await {
+            // A session that is over has taken its tickets along.
+            Err(error) if error.loss().is_some() => None,
+            renewed => renewed.expect("it may be renewed"),
+        }
     }
 
     async fn is_served(&self, arena: &Arena, ticket: &Ticket) -> Place {
