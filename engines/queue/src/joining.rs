@@ -44,7 +44,7 @@ impl<S: Store> Queue<S> {
         for _ in 0..ATTEMPTS_MAX {
             let session = self.session(ticket.ttl).await;
             let session = session.inspect_err(|error| self.drop_refused(&name, error))?;
-            self.parts.own.begin(&name, &session);
+            self.parts.own.begin(&name, &session, self.parts.host.now());
             let attempt = self.attempt(ticket, &name, &session, door, base, patience).await;
             match attempt {
                 Ok(Attempt::In(place)) => return Ok(Some(place)),
@@ -105,7 +105,7 @@ impl<S: Store> Queue<S> {
             Entered::In { node, fresh: false, .. } => {
                 refuse_other_owner(&node, ticket)?;
                 match self.sessions.find(node.session) {
-                    Some(session) => self.parts.own.begin(name, &session),
+                    Some(session) => self.parts.own.begin(name, &session, self.parts.host.now()),
                     None => self.clear(&node).await?,
                 }
                 let renewed = self.renew_in_line(ticket).await?;
@@ -159,8 +159,9 @@ impl<S: Store> Queue<S> {
 
     pub(crate) async fn renew_in_line(&self, ticket: &Ticket) -> Result<Option<Place>> {
         ticket.check()?;
-        let mine = self.parts.own.get(ticket.id);
         let now = self.parts.host.now();
+        self.parts.own.sign(ticket.id, now);
+        let mine = self.parts.own.get(ticket.id);
         if mine.as_ref().is_some_and(|mine| mine.session.is_over(now)) {
             self.parts.own.forget(ticket.id);
             return Err(Error::lost(Loss::SessionGone));

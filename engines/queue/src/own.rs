@@ -21,6 +21,8 @@ pub(crate) struct Mine {
     pub(crate) holds: bool,
     /// Until when it may keep its place, having been told to leave.
     pub(crate) told: Option<Time>,
+    /// When its owner gave a sign of life last. A session lives on although the owner of a ticket has long given it up.
+    signed: Time,
 }
 
 /// What was seen of a ticket at one moment.
@@ -56,13 +58,20 @@ impl Own {
     }
 
     /// A ticket is about to be put into its line.
-    pub(crate) fn begin(&self, name: &Name, session: &Arc<Session>) {
+    pub(crate) fn begin(&self, name: &Name, session: &Arc<Session>, now: Time) {
         let mut all = self.lock();
         let (name, session) = (name.clone(), session.clone());
-        let mine = Mine { name, session, seen: None, holds: false, told: None };
+        let mine = Mine { name, session, seen: None, holds: false, told: None, signed: now };
         let (id, line) = (mine.name.id, mine.name.line.clone());
         if all.by_id.insert(id, mine).is_none() {
             *all.lines.entry(line).or_default() += 1;
+        }
+    }
+
+    /// Its owner gives a sign of life.
+    pub(crate) fn sign(&self, id: TicketId, now: Time) {
+        if let Some(mine) = self.lock().by_id.get_mut(&id) {
+            mine.signed = now;
         }
     }
 
@@ -122,11 +131,14 @@ impl Own {
         some.map(|(id, _)| *id).collect()
     }
 
-    /// Those who were told to leave, and whose time for it is over.
+    /// Those whose owners gave no sign of life for a ttl, and those who were told to leave and whose time for it is over.
     pub(crate) fn overstayed(&self, session: SessionId, now: Time) -> Vec<Node> {
         let all = self.lock();
         let some = all.by_id.values().filter(|mine| mine.session.id == session);
-        let some = some.filter(|mine| mine.told.is_some_and(|until| now.has_reached(until)));
+        let some = some.filter(|mine| {
+            let ends = mine.signed.plus(mine.session.granted);
+            now.has_reached(mine.told.map_or(ends, |told| told.min(ends)))
+        });
         some.filter_map(|mine| mine.seen.as_ref().map(|seen| seen.node.clone())).collect()
     }
 

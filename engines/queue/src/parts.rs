@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use futures_util::future::select;
+use futures_util::future::{Either, select};
 use tenure_core::Host;
 use tenure_core::bell::Bells;
 
@@ -27,8 +27,8 @@ impl<S> Parts<S> {
 }
 
 impl<S: Store> Parts<S> {
-    /// Between two signs of life of a session: its tickets are told when it is over, and those who were told to leave and
-    /// did not are taken out.
+    /// Between two signs of life of a session: its tickets are told when it is over, and those are taken out whose owners have
+    /// given them up, or were told to leave and did not.
     pub(crate) fn beat(self: &Arc<Self>, session: &Session) {
         let now = self.host.now();
         if session.is_over(now) {
@@ -42,7 +42,10 @@ impl<S: Store> Parts<S> {
             self.host.spawn(Box::pin(async move {
                 let remove = Remove { node: &node, provided: &[], why: Why::Left, front: None };
                 let late = parts.host.sleep(parts.store.profile().answers_within);
-                let _removed = select(pin!(parts.store.remove(&remove)), late).await;
+                let removing = pin!(parts.store.remove(&remove));
+                if let Either::Left((Ok(_), _)) = select(removing, late).await {
+                    parts.own.forget(node.name.id);
+                }
                 parts.bells.ring(node.name.id);
             }));
         }

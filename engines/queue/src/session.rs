@@ -18,7 +18,8 @@ const PARTS: u32 = 4;
 /// One session of the store, as its owner believes in it.
 pub(crate) struct Session {
     pub(crate) id: SessionId,
-    granted: Duration,
+    /// How long it lives without a sign of life.
+    pub(crate) granted: Duration,
     ends: Mutex<Time>,
     over: AtomicBool,
 }
