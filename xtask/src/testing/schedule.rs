@@ -17,7 +17,11 @@ const THREADS_TO_WAIT: &str = "16";
 /// tests together keep the machine busy, or which show that an answer comes within its time.
 const BY_THEMSELVES: [&str; 3] = ["engines/", "fences/", "cli/"];
 /// A thousand and more cases on real servers, each of which lets lives of a second pass: they only wait.
-const WAITS: &str = "engines/redis/tests/conformance.rs";
+const WAIT: [&str; 3] = [
+    "engines/etcd/tests/conformance.rs",
+    "engines/mongodb/tests/conformance.rs",
+    "engines/redis/tests/conformance.rs",
+];
 
 /// Programs that take long, the longest first: what begins last should end soon.
 const LONG: [&str; 2] = ["conformance/tests/simulation.rs", "conformance/tests/broken_holders.rs"];
@@ -59,12 +63,16 @@ fn is_by_itself(source: &str) -> bool {
     BY_THEMSELVES.iter().any(|begin| source.starts_with(begin))
 }
 
+fn waits(source: &str) -> bool {
+    WAIT.contains(&source)
+}
+
 fn without_alone(program: &Program) -> Job {
     let mut command = program.command();
     for name in tests_alone(&program.source) {
         command.args(["--skip", name]);
     }
-    set_threads(&mut command, if program.source == WAITS { THREADS_TO_WAIT } else { THREADS });
+    set_threads(&mut command, if waits(&program.source) { THREADS_TO_WAIT } else { THREADS });
     Job { name: program.source.clone(), command }
 }
 
@@ -103,7 +111,7 @@ pub(crate) fn set_threads(command: &mut Command, threads: &str) {
 mod tests {
     use std::path::Path;
 
-    use super::{ALONE, BY_THEMSELVES, LONG, Phase, WAITS, phases};
+    use super::{ALONE, BY_THEMSELVES, LONG, Phase, WAIT, phases};
     use crate::testing::program::Program;
 
     fn programs() -> Vec<Program> {
@@ -138,7 +146,7 @@ mod tests {
     #[test]
     fn every_name_of_the_schedule_is_a_test_program_of_this_workspace() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask has a parent");
-        for source in LONG.iter().chain([&WAITS]).chain(ALONE.iter().map(|(of, _)| of)) {
+        for source in LONG.iter().chain(&WAIT).chain(ALONE.iter().map(|(of, _)| of)) {
             assert!(root.join(source).is_file(), "{source} is not there any more");
         }
         for begin in BY_THEMSELVES {
