@@ -44,7 +44,7 @@ fn a_holder_hears_that_its_record_is_deleted() {
     play(async || {
         let delete =
             doc! { "delete": "locks", "deletes": [{ "q": { "_id": record("a") }, "limit": 1 }] };
-        hears_of(async |server| drop(ask(server, delete))).await;
+        Box::pin(hears_of(async |server| drop(ask(server, delete)))).await;
     });
 }
 
@@ -52,7 +52,7 @@ fn a_holder_hears_that_its_record_is_deleted() {
 fn a_holder_hears_that_its_record_is_emptied() {
     play(async || {
         let empty = update(doc! { "$set": { "held": [] } });
-        hears_of(async |server| drop(ask(server, empty))).await;
+        Box::pin(hears_of(async |server| drop(ask(server, empty)))).await;
     });
 }
 
@@ -60,14 +60,14 @@ fn a_holder_hears_that_its_record_is_emptied() {
 fn a_holder_hears_that_its_record_is_replaced() {
     play(async || {
         let other = update(doc! { "somebody": "else" });
-        hears_of(async |server| drop(ask(server, other))).await;
+        Box::pin(hears_of(async |server| drop(ask(server, other)))).await;
     });
 }
 
 #[test]
 fn a_holder_hears_that_the_collection_is_dropped() {
     play(async || {
-        hears_of(async |server| drop(ask(server, doc! { "drop": "locks" }))).await;
+        Box::pin(hears_of(async |server| drop(ask(server, doc! { "drop": "locks" })))).await;
     });
 }
 

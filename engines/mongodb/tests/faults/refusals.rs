@@ -11,7 +11,7 @@ use super::stage::{LONG, connect, play, store, ticket};
 fn a_server_that_is_not_there_is_told_in_time() {
     play(async || {
         let url = "mongodb://clerk:s3cret@127.0.0.1:9/?timeout=300ms";
-        let error = tenure_mongodb::connect(url).await.err().expect("nobody listens there");
+        let error = tenure_mongodb::connect(url).await.expect_err("nobody listens there");
         assert_eq!(error.kind(), Kind::Unavailable, "{error:?}");
         assert!(error.to_string().contains("127.0.0.1:9"), "{error}");
         assert!(!format!("{error:?}").contains("s3c"), "{error:?}");
@@ -24,7 +24,7 @@ fn a_wrong_password_is_told_and_not_repeated() {
         let server = Setup::new().limited_user("clerk", "right").start().unwrap();
         let url = server.url().replace("clerk:right", "clerk:wr0ngpw");
         assert!(url.contains("wr0ngpw"), "{url}");
-        let error = tenure_mongodb::connect(url).await.err().expect("it is wrong");
+        let error = tenure_mongodb::connect(url).await.expect_err("it is wrong");
         assert_eq!(error.kind(), Kind::Rejected, "{error:?}");
         assert!(!format!("{error:?}").contains("wr0ng"), "{error:?}");
     });
@@ -45,7 +45,7 @@ fn a_user_who_may_only_read_is_refused_and_nothing_is_changed() {
             assert!(warnings.contains(wanted), "{warnings}");
         }
         assert!(!locks.guarantees().push);
-        let error = locks.mutex("a").try_lock().await.err().expect("it may not");
+        let error = locks.mutex("a").try_lock().await.expect_err("it may not");
         assert_eq!(error.kind(), Kind::Rejected, "{error:?}");
         assert!(error.to_string().contains("README"), "{error}");
     });
