@@ -109,6 +109,24 @@ pub(crate) fn seen(answer: &Document) -> Option<Stands> {
     if answer.contains_key("n") { place_in(answer).map(Stands::In) } else { Some(Stands::Nowhere) }
 }
 
+/// What is answered of a ticket that is the only one served.
+pub(crate) fn fields_of_alone() -> RawDocumentBuf {
+    rawdoc! { "_id": 0, "at": 1, "held.n": 1, "held.ends": 1 }
+}
+
+/// Where it stands.
+pub(crate) fn alone(answer: &Document) -> Option<Place> {
+    let seat = answer.get_array("held").ok()?.first()?.as_document()?;
+    Some(Place {
+        number: number(seat, "n")?,
+        standing: Standing::Holding,
+        ahead: 0,
+        life: Some(millis(number(seat, "ends")?, number(answer, "at")?)),
+        look: None,
+        leaving: false,
+    })
+}
+
 /// What a leave came to, and the letters that it wrote.
 pub(crate) fn left(answer: &Document) -> Option<(Left, &str)> {
     let left = match whole(answer, "did")? {

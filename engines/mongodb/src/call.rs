@@ -50,6 +50,8 @@ pub(crate) struct Update<'a> {
     pub(crate) fields: RawDocumentBuf,
     /// Whether the record is made if there is none.
     pub(crate) makes: bool,
+    /// What is expected of the record besides its id. If it is otherwise, there is no answer.
+    pub(crate) expects: Document,
     pub(crate) urgency: Urgency,
 }
 
@@ -85,6 +87,8 @@ impl Calls {
         loop {
             let answer = self.send(&self.database, self.command(update), until).await;
             match answer {
+                // The record is there, and otherwise than expected.
+                Err(Refused::Twice(_)) if !update.expects.is_empty() => return Ok(None),
                 // The other one's record is there now.
                 Err(Refused::Twice(_)) if tries < INSERTS_MAX => tries += 1,
                 Err(refused) => return Err(refused.into()),
@@ -116,9 +120,12 @@ impl Calls {
             stages.push(stage.clone());
         }
         let time = self.server_ms();
+        let mut query = update.expects.clone();
+        query.insert("_id", update.id);
+        let query = RawDocumentBuf::try_from(&query).expect("it is a document");
         rawdoc! {
             "findAndModify": self.collection.as_str(),
-            "query": { "_id": update.id },
+            "query": query,
             "update": stages,
             "fields": update.fields.clone(),
             "new": true,

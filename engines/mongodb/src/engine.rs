@@ -1,6 +1,7 @@
 //! The engine: each of the nine verbs is one command to the primary.
 
 use std::pin::pin;
+use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use mongodb::bson::{Document, RawDocumentBuf, rawdoc};
@@ -10,12 +11,20 @@ use tenure_core::{
     Ticket, Wake, Window,
 };
 
+use tokio::time::sleep;
+
 use crate::answer::{self, Stands};
 use crate::call::{Update, Urgency};
 use crate::count::{self, millis};
 use crate::letter;
 use crate::store::MongoStore;
+use crate::stream::uneven;
 use crate::trouble;
+
+/// The pauses between looks at a line, where nobody tells.
+const POLL_FIRST: Duration = Duration::from_millis(20);
+const POLL_NEAR: Duration = Duration::from_millis(250);
+const POLL_FAR: Duration = Duration::from_secs(1);
 
 impl MongoStore {
     fn known<T>(&self, answer: Option<T>) -> Result<T> {
@@ -51,9 +60,63 @@ impl MongoStore {
             stages,
             fields: self.answers.place_of(ticket),
             makes: patience.is_some(),
+            expects: Document::new(),
             urgency: Urgency::Turn,
         };
         self.calls.update(&update).await
+    }
+
+    /// The same in short, for a ticket that may be alone; `None` if it is not.
+    async fn place_alone(
+        &self,
+        record: &str,
+        ticket: &Ticket,
+        joins: bool,
+    ) -> Result<Option<Place>> {
+        let is_likely = if joins {
+            !self.roll.has_others(record, ticket.id)
+        } else {
+            self.roll.may_be_alone(record, ticket.id)
+        };
+        if ticket.floor > 0 || !is_likely {
+            return Ok(None);
+        }
+        let id = ticket.id.to_string();
+        let (expects, stages) = if joins {
+            self.alone.join()
+        } else {
+            self.alone.renew(&id, ticket.share.take().into())
+        };
+        let update = Update {
+            id: record,
+            first: asks(ticket, &self.inbox, false),
+            stages,
+            fields: answer::fields_of_alone(),
+            makes: joins,
+            expects,
+            urgency: Urgency::Turn,
+        };
+        let answer = self.calls.update(&update).await?;
+        answer.map_or(Ok(None), |answer| self.known(answer::alone(&answer)).map(Some))
+    }
+
+    /// Looks again and again, where nobody tells: often at the front of the line, seldom behind.
+    async fn poll(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+        let record = record(&ticket.key);
+        let mut pause = POLL_FIRST;
+        loop {
+            sleep(uneven(pause)).await;
+            match self.peek(&record, ticket).await? {
+                Some(place) if place.leaving => return Ok(Wake::Look),
+                Some(place) if place.standing != seen => {
+                    self.mail.learn(ticket.id, &place);
+                    return Ok(Wake::Served(place.number));
+                }
+                Some(place) if place.look.is_some() => pause = (pause * 2).min(POLL_NEAR),
+                Some(_) => pause = POLL_FAR,
+                None => return Ok(Wake::Look),
+            }
+        }
     }
 
     /// Where the ticket stands. This is no sign of life.
@@ -74,7 +137,17 @@ impl Engine for MongoStore {
         let record = record(&ticket.key);
         let asking = self.mail.expect_answer(ticket.id, ticket.ttl);
         self.roll.enter(&record, ticket.id, self.stream.is_open(), &self.mail);
-        let answer = self.place(&record, ticket, Some(patience)).await;
+        let alone = self.place_alone(&record, ticket, true).await;
+        if let Ok(Some(place)) = alone {
+            asking.let_in();
+            self.roll.came_alone(&record, ticket.id);
+            self.mail.learn(ticket.id, &place);
+            return Ok(Some(place));
+        }
+        let answer = match alone {
+            Ok(_) => self.place(&record, ticket, Some(patience)).await,
+            Err(error) => Err(error),
+        };
         let joined = answer.and_then(|answer| {
             self.known(answer.and_then(|answer| answer::joined(&answer, ticket)))?
         });
@@ -98,6 +171,10 @@ impl Engine for MongoStore {
         let record = record(&ticket.key);
         self.mail.expect(ticket.id, ticket.ttl);
         self.roll.enter(&record, ticket.id, self.stream.is_open(), &self.mail);
+        if let Some(place) = self.place_alone(&record, ticket, false).await? {
+            self.mail.learn(ticket.id, &place);
+            return Ok(Some(place));
+        }
         let answer = self.place(&record, ticket, None).await?;
         let renewed = self.seen(answer.as_ref())?;
         match &renewed {
@@ -112,15 +189,23 @@ impl Engine for MongoStore {
         let ask = rawdoc! {
             "id": ticket.id.to_string(), "inbox": self.inbox.as_str(), "soon": how == Leave::Soon,
         };
-        let update = Update {
+        let leave = |expects, stages| Update {
             id: &record,
-            first: first(ask),
-            stages: &self.steps.leave,
+            first: first(ask.clone()),
+            stages,
             fields: self.answers.left.clone(),
             makes: false,
+            expects,
             urgency: Urgency::AtOnce,
         };
-        let answer = self.calls.update(&update).await?;
+        let mut answer = None;
+        if how == Leave::Now && self.roll.may_be_alone(&record, ticket.id) {
+            let (expects, stages) = self.alone.leave(&ticket.id.to_string(), &self.inbox);
+            answer = self.calls.update(&leave(expects, stages)).await?;
+        }
+        if answer.is_none() {
+            answer = self.calls.update(&leave(Document::new(), &self.steps.leave)).await?;
+        }
         let left = match &answer {
             None => Left::Absent,
             Some(answer) => {
@@ -136,6 +221,13 @@ impl Engine for MongoStore {
     }
 
     async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+        if !self.facts.can_push() && seen == Standing::Waiting {
+            let told = pin!(self.mail.watch(ticket.id, seen));
+            return match select(told, pin!(self.poll(ticket, seen))).await {
+                Either::Left((wake, _)) => Ok(wake),
+                Either::Right((wake, _)) => wake,
+            };
+        }
         if self.facts.can_push() && self.mail.expects(ticket.id) {
             self.stream.start();
             let told = pin!(self.mail.watch(ticket.id, seen));
@@ -193,6 +285,7 @@ impl Engine for MongoStore {
             fields: count.fields.clone(),
             // A look opens no window.
             makes: by > 0,
+            expects: Document::new(),
             urgency: Urgency::Turn,
         };
         match self.calls.update(&update).await? {

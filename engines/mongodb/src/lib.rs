@@ -32,12 +32,14 @@
 //! | file | what it has |
 //! |---|---|
 //! | `line`, `count` | what a record has, and the stages of each verb |
+//! | `alone` | the same in short, for a ticket that is alone |
 //! | `lens` | where in a document a line lives |
 //! | `answer`, `letter` | what travels back from a verb, and from a change stream |
 //! | `call`, `records` | how a command is sent, and those that are about many records |
 //! | `stream`, `roll` | the change stream, and whose tickets it concerns |
 //! | `turns` | how many calls change one record at a time |
 
+mod alone;
 mod answer;
 mod call;
 mod connect;

@@ -25,7 +25,7 @@ use crate::lens::Lens;
 /// A document that is longer takes no more tickets. MongoDB's own limit is 16 MiB.
 pub(crate) const DOCUMENT_BYTES_MAX: i64 = 12 << 20;
 /// A document that is longer takes no more changed notes: renewals must go on.
-const NOTES_BYTES_MAX: i64 = 14 << 20;
+pub(crate) const NOTES_BYTES_MAX: i64 = 14 << 20;
 /// For so long a record is kept after the last life has ended and the clock has passed its last number: until then a
 /// clock that is set back, or that of another member, gives no number twice.
 pub(crate) const KEEP_MS: i64 = 600 * 1000;

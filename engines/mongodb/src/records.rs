@@ -25,7 +25,10 @@ impl Calls {
         let first = rawdoc! { "$set": { "ask": { "$literal": {} } } };
         if topology != Topology::Alone {
             let urgency = Urgency::Turn;
-            return self.update(&Update { id, first, stages, fields, makes: false, urgency }).await;
+            let expects = Document::new();
+            return self
+                .update(&Update { id, first, stages, fields, makes: false, expects, urgency })
+                .await;
         }
         let mut pipeline = RawArrayBuf::new();
         pipeline.push(rawdoc! { "$match": { "_id": id } });

@@ -24,6 +24,8 @@ struct Entry {
     id: TicketId,
     /// Whatever was written about the ticket since it is in its line is heard.
     hears: bool,
+    /// It found nobody in its line when it came, and may be alone still.
+    alone: bool,
 }
 
 impl Roll {
@@ -39,9 +41,34 @@ impl Roll {
         }
         match records.tickets.get_mut(record) {
             Some(entries) if entries.iter().any(|entry| entry.id == id) => {}
-            Some(entries) => entries.push(Entry { id, hears }),
-            None => drop(records.tickets.insert(record.to_owned(), vec![Entry { id, hears }])),
+            Some(entries) => entries.push(Entry { id, hears, alone: false }),
+            None => drop(
+                records.tickets.insert(record.to_owned(), vec![Entry { id, hears, alone: false }]),
+            ),
         }
+    }
+
+    /// Whether another of this client's tickets may stand in this record.
+    pub(crate) fn has_others(&self, record: &str, id: TicketId) -> bool {
+        let records = self.records();
+        let entries = records.tickets.get(record);
+        entries.is_some_and(|entries| entries.iter().any(|entry| entry.id != id))
+    }
+
+    /// The ticket found nobody in its line.
+    pub(crate) fn came_alone(&self, record: &str, id: TicketId) {
+        let mut records = self.records();
+        let entries = records.tickets.get_mut(record);
+        if let Some(entry) = entries.and_then(|all| all.iter_mut().find(|entry| entry.id == id)) {
+            entry.alone = true;
+        }
+    }
+
+    /// Whether the ticket may be alone in its line.
+    pub(crate) fn may_be_alone(&self, record: &str, id: TicketId) -> bool {
+        let records = self.records();
+        let entries = records.tickets.get(record);
+        entries.is_some_and(|all| all.iter().any(|entry| entry.id == id && entry.alone))
     }
 
     /// Whether something may have been written about the ticket before the stream heard it. From now on it hears all.

@@ -9,6 +9,7 @@ use tenure_core::{Error, Profile, Result, Sampler, ThisRuntime};
 use tenure_kit::mailbox::Mailbox;
 use tokio::runtime::Handle;
 
+use crate::alone::Alone;
 use crate::answer::Answers;
 use crate::call::Calls;
 use crate::connect;
@@ -32,6 +33,7 @@ const BORROWED: &str = "the client belongs to the program's own runtime: while t
 pub struct MongoStore {
     pub(crate) calls: Arc<Calls>,
     pub(crate) steps: Steps,
+    pub(crate) alone: Alone,
     pub(crate) answers: Answers,
     pub(crate) sequence: Count,
     pub(crate) windowed: Count,
@@ -87,6 +89,7 @@ impl MongoStore {
         Ok(Self {
             calls,
             steps: Steps::new(&lens),
+            alone: Alone::new(),
             answers: Answers::new(&lens),
             sequence: Count::sequence(),
             windowed: Count::windowed(),

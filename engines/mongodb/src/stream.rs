@@ -224,7 +224,7 @@ fn is_lost(error: &Error) -> bool {
 }
 
 /// Between half of the pause and all of it, so that many clients do not come back at the same moment.
-fn uneven(pause: Duration) -> Duration {
+pub(crate) fn uneven(pause: Duration) -> Duration {
     let random = getrandom::u32().map_or(512, |random| random % 1024);
     pause / 2 + pause / 2048 * random
 }
