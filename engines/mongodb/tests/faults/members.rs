@@ -3,7 +3,7 @@
 use tenure_core::{Engine as _, Kind, Leave, Patience, Standing, Wake};
 use tenure_servers::mongodb::{Members, doc};
 
-use super::stage::{LONG, play, soon, store, ticket, until};
+use super::stage::{LONG, join_at_last, play, soon, store, ticket, until};
 
 #[test]
 fn a_lock_outlives_the_primary_and_a_hand_over_is_heard_afterwards() {
@@ -65,7 +65,7 @@ fn without_a_majority_nothing_counts() {
         let members = Members::start(3).unwrap();
         let store = store(&format!("{}&timeout=1s", members.url())).await;
         let held = ticket("a", LONG);
-        store.join(&held, Patience::Wait).await.unwrap().unwrap();
+        join_at_last(&store, &held).await;
         let primary = members.primary().unwrap();
         let others: Vec<_> =
             members.servers().iter().filter(|it| it.port() != primary.port()).collect();
@@ -93,7 +93,7 @@ fn a_frozen_primary_is_replaced_and_its_late_word_does_not_count() {
         let members = Members::start(3).unwrap();
         let store = store(&format!("{}&timeout=1s", members.url())).await;
         let held = ticket("a", LONG);
-        let before = store.join(&held, Patience::Wait).await.unwrap().unwrap();
+        let before = join_at_last(&store, &held).await;
         let primary = members.primary().unwrap();
         primary.freeze().unwrap();
         until("another one takes over", async || store.renew(&held).await.is_ok()).await;

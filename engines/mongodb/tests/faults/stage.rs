@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tenure_core::{Key, Locks, Share, Ticket};
+use tenure_core::{Engine as _, Key, Locks, Patience, Place, Share, Ticket};
 use tenure_mongodb::MongoStore;
 use tenure_servers::have;
 use tenure_servers::mongodb::{Document, MONGOD, Server, doc};
@@ -39,6 +39,18 @@ pub(super) async fn store(url: &str) -> MongoStore {
 /// A ticket for the whole of this key.
 pub(super) fn ticket(key: &str, ttl: Duration) -> Ticket {
     Ticket { ttl, ..Ticket::new(Key::new(key).unwrap(), Share::WHOLE) }
+}
+
+/// Puts a ticket into its line, where a call has so little time that a busy machine may need several.
+pub(super) async fn join_at_last(store: &MongoStore, ticket: &Ticket) -> Place {
+    let joins = async {
+        loop {
+            if let Ok(Some(place)) = store.join(ticket, Patience::Wait).await {
+                return place;
+            }
+        }
+    };
+    soon("the ticket is in", joins).await
 }
 
 /// Waits for what must happen.
