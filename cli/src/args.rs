@@ -3,6 +3,7 @@
 use std::error::Error as _;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
+use std::num::ParseIntError;
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -11,6 +12,7 @@ use tenure_kit::options::{listed, nearest};
 use tenure_kit::register::Scheme;
 
 use crate::failure::{Failure, USAGE};
+use crate::screen::quoted;
 use crate::{bench, break_ticket, count, keys, lead, line, next, pages, run, store, watch};
 
 /// Locks for the shell: run a program under a lock, lead, look, break, count.
@@ -33,11 +35,16 @@ Example:
 Exit codes:
   64  the words make no sense          75  busy, or waited in vain
   69  the store cannot be reached      77  the store refused
-  79  the lock was lost while the command ran
+  74  the answer cannot be written     79  the lock was lost while the command ran
+  1   `break` found nothing to break
   126, 127, 128+n  as shells have them, and otherwise the command's own"
 )]
 pub(crate) struct Cli {
     /// The store [default: $TENURE_ON, or your own].
+    ///
+    /// It is a URL; `tenure --help` lists the forms. Without --on and TENURE_ON it is a file store in your home, which no
+    /// other user meets, nor does root. Whoever lists processes can read the words of a command: put a URL with a
+    /// password into TENURE_ON.
     #[arg(long, global = true, value_name = "URL", display_order = 900, value_parser = Urls, hide_possible_values = true)]
     pub(crate) on: Option<String>,
     /// Answers with one JSON object a line.
@@ -74,20 +81,17 @@ pub(crate) enum Command {
 
 /// Everything that can be said, with the stores that there are.
 pub(crate) fn command() -> clap::Command {
-    Cli::command().mut_arg("on", |on| on.long_help(stores()))
+    let command = Cli::command();
+    let rest = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
+    command.after_long_help(format!("{}\n{rest}", stores()))
 }
 
-/// What `--help` says of stores.
+/// The stores that there are, each with two lines: side by side they would not fit a terminal.
 fn stores() -> String {
-    let mut help = "The store [default: $TENURE_ON, or your own].\n".to_owned();
-    let width = store::schemes().map(|scheme| scheme.form.len()).max().unwrap_or_default();
+    let mut help = "Stores:\n".to_owned();
     for scheme in store::schemes() {
-        let _infallible = write!(help, "\n{:width$}  {}", scheme.form, scheme.about);
+        let _infallible = write!(help, "  {}\n      {}\n", scheme.form, scheme.about);
     }
-    help.push_str(
-        "\n\nWithout --on and TENURE_ON it is a file store in your home, which no other user meets, nor does root. Whoever \
-         lists processes can read the words of a command: put a URL with a password into TENURE_ON.",
-    );
     help
 }
 
@@ -147,6 +151,9 @@ fn explain(error: &clap::Error) -> Failure {
              the shell closes it: put the commands behind `--`, as in: tenure run KEY -- sh -c '…'",
         ),
         ErrorKind::MissingRequiredArgument => missing(error),
+        ErrorKind::MissingSubcommand => {
+            Failure::usage("a command is missing: `tenure -h` shows what there is")
+        }
         ErrorKind::ArgumentConflict => conflicting(error),
         ErrorKind::InvalidValue | ErrorKind::ValueValidation => wrong_value(error),
         _ => Failure::usage(sentence(&error.render().to_string())),
@@ -181,7 +188,15 @@ fn wrong_value(error: &clap::Error) -> Failure {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         return Failure::usage(format!("`{option}` takes {}", listed(&words, "or")));
     }
-    let why = error.source().map_or(String::new(), ToString::to_string);
+    let given = error.get(ContextKind::InvalidValue).map(ToString::to_string).unwrap_or_default();
+    let Some(why) = error.source() else {
+        let command = asked_for().0;
+        return Failure::usage(format!("`{option}` lacks its value: `{command} -h` shows what it takes"));
+    };
+    if why.is::<ParseIntError>() {
+        return Failure::usage(format!("`{option}`: {} is no number that it takes", quoted(&given)));
+    }
+    let why = why.to_string();
     // So says the parser of a number that is out of bounds.
     let bounds = why.split_once(" is not in ").and_then(|(_, bounds)| bounds.split_once("..="));
     Failure::usage(match bounds {
@@ -209,10 +224,22 @@ fn unknown(error: &clap::Error, kind: ContextKind) -> Failure {
     let (command, words) = asked_for();
     let meant = nearest(&word, words.iter().map(String::as_str));
     let meant = meant.map_or(String::new(), |meant| format!(" (did you mean `{meant}`?)"));
+    if is_below_zero(&word) {
+        return Failure::usage(format!(
+            "`{word}` is no option of `{command}`, and no number or time is below 0"
+        ));
+    }
     let what = if word.starts_with('-') { "option" } else { "word" };
+    // The command `help` has no page of its own.
+    let page = if command == "tenure help" { "tenure" } else { &command };
     Failure::usage(format!(
-        "`{word}` is no {what} of `{command}`{meant}: `{command} -h` shows what there is"
+        "`{word}` is no {what} of `{command}`{meant}: `{page} -h` shows what there is"
     ))
+}
+
+/// The parser takes it for an option, because of its first sign.
+fn is_below_zero(word: &str) -> bool {
+    word.strip_prefix('-').is_some_and(|rest| rest.starts_with(|sign: char| sign.is_ascii_digit()))
 }
 
 /// The command that was asked for, and the options or commands that it has.

@@ -36,6 +36,11 @@ const SENTENCES: &[(&[&str], &str)] = &[
         &["lien"],
         "`lien` is no word of `tenure` (did you mean `line`?): `tenure -h` shows what there is",
     ),
+    (
+        &["help", "frobnicate"],
+        "`frobnicate` is no word of `tenure help`: `tenure -h` shows what there is",
+    ),
+    (&["--json"], "a command is missing: `tenure -h` shows what there is"),
     (&["run"], "`KEY` and `CMD` are missing: `tenure run -h` shows how it is written"),
     (&["run", "k"], "`CMD` is missing: `tenure run -h` shows how it is written"),
     (&["run", "k", "--"], "`CMD` is missing: `tenure run -h` shows how it is written"),
@@ -70,6 +75,19 @@ const SENTENCES: &[(&[&str], &str)] = &[
     ),
     (&["run", "--on-lost", "x", "k", "--", "true"], "`--on-lost` takes `stop` or `warn`"),
     (&["run", "-E", "300", "k", "--", "true"], "`--busy-code` takes a number from 0 to 255"),
+    (&["run", "-E", "x", "k", "--", "true"], "`--busy-code`: `x` is no number that it takes"),
+    (
+        &["run", "k", "--wait", "--", "true"],
+        "`--wait` lacks its value: `tenure run -h` shows what it takes",
+    ),
+    (
+        &["break", "k", "--force-after"],
+        "`--force-after` lacks its value: `tenure break -h` shows what it takes",
+    ),
+    (
+        &["run", "--wait", "-1s", "k", "--", "true"],
+        "`-1` is no option of `tenure run`, and no number or time is below 0",
+    ),
     (
         &["run", "--wait", "soon", "k", "--", "true"],
         "`--wait`: `soon` is no duration: write it like 30s, 5m, 1h30m, 250ms or 1d",
