@@ -35,8 +35,8 @@ Example:
 Exit codes:
   64  the words make no sense          75  busy, or waited in vain
   69  the store cannot be reached      77  the store refused
-  74  the answer cannot be written     79  the lock was lost while the command ran
-  1   `break` found nothing to break
+  74  the answer cannot be written     1   `break` found nothing to break
+  79  the lock was lost while the command ran
   126, 127, 128+n  as shells have them, and otherwise the command's own"
 )]
 pub(crate) struct Cli {
@@ -191,10 +191,15 @@ fn wrong_value(error: &clap::Error) -> Failure {
     let given = error.get(ContextKind::InvalidValue).map(ToString::to_string).unwrap_or_default();
     let Some(why) = error.source() else {
         let command = asked_for().0;
-        return Failure::usage(format!("`{option}` lacks its value: `{command} -h` shows what it takes"));
+        return Failure::usage(format!(
+            "`{option}` lacks its value: `{command} -h` shows what it takes"
+        ));
     };
     if why.is::<ParseIntError>() {
-        return Failure::usage(format!("`{option}`: {} is no number that it takes", quoted(&given)));
+        return Failure::usage(format!(
+            "`{option}`: {} is no number that it takes",
+            quoted(&given)
+        ));
     }
     let why = why.to_string();
     // So says the parser of a number that is out of bounds.

@@ -23,7 +23,7 @@ const NOTHING: u8 = 1;
 /// store is over, and until then nobody else is served. So a break never makes two holders. Without --ticket
 /// and --holder it is the one that holds; if several hold, one of the two options says which are meant.
 ///
-/// It returns when the holder is told, which is not yet gone; with --wait it returns when it is.
+/// Without --wait it ends as soon as the holder is told; with --wait, when the holder is out.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:

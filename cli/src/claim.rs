@@ -70,9 +70,7 @@ impl Held {
             Ok(Some(Err(error))) if error.kind() == Kind::Lost => {
                 return Err(Failure::new(
                     LOST,
-                    format!(
-                        "the command ended, but by then {error}: it may have worked without it"
-                    ),
+                    format!("the command ended, and may have worked without its lock: {error}"),
                 ));
             }
             Ok(Some(Err(error))) => error.to_string(),

@@ -51,7 +51,7 @@ pub(crate) fn refuse(
             Err(Failure::new(
                 USAGE,
                 format!(
-                    "{key} is held by the `tenure run` around this one (token {token}): it would wait for itself"
+                    "{key} is held by the `tenure run` around this one (token {token}): it would wait for itself; run it under another key, or without a lock of its own"
                 ),
             ))
         }

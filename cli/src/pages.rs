@@ -30,8 +30,7 @@ pub(crate) fn man(command: Command) -> Result<u8, Failure> {
     let mut command = command.disable_help_subcommand(true);
     command.build();
     let mut page = Vec::new();
-    let whole = clap_mangen::Man::new(command.clone());
-    whole.render(&mut page)?;
+    clap_mangen::Man::new(command.clone()).render(&mut page)?;
     for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
         writeln!(page, ".SH \"TENURE {}\"", sub.get_name().to_uppercase())?;
         let man = clap_mangen::Man::new(sub.clone());
@@ -40,6 +39,20 @@ pub(crate) fn man(command: Command) -> Result<u8, Failure> {
         man.render_options_section(&mut page)?;
         man.render_extra_section(&mut page)?;
     }
-    answer(page)?;
+    answer(as_one_page(&String::from_utf8_lossy(&page)))?;
     Ok(0)
+}
+
+/// The generator names pages that are not made, and leaves out the `--` before a command.
+fn as_one_page(page: &str) -> String {
+    let line =
+        |line: &str| match line.strip_prefix("tenure\\-").and_then(|rest| rest.strip_suffix("(1)"))
+        {
+            Some(name) => format!("\\fBtenure {name}\\fR\n"),
+            None => {
+                line.replace("<\\fIKEY\\fR> <\\fICMD\\fR>", "<\\fIKEY\\fR> \\-\\- <\\fICMD\\fR>...")
+                    + "\n"
+            }
+        };
+    page.lines().map(line).collect()
 }

@@ -320,6 +320,8 @@ fn pages_are_written() {
     }
     let man = store.says(&["man"]);
     assert!(man.contains("TENURE RUN") && man.contains("backup.sh"), "{man}");
+    assert!(!man.contains("(1)\n"), "only this page is made: {man}");
+    assert!(man.contains(r"<\fIKEY\fR> \-\- <\fICMD\fR>"), "the command stands behind `--`: {man}");
     let verbs = ["run", "lead", "line", "keys", "break", "watch", "next", "count", "bench"];
     for verb in verbs {
         for words in [&["help", verb][..], &[verb, "--help"]] {
