@@ -59,9 +59,9 @@ async fn channel(settings: &Settings, member: &Address) -> Result<Channel> {
         })?;
     }
     endpoint.connect().await.map_err(|error| {
-        let why = std::error::Error::source(&error).map(|why| format!(": {why}"));
+        let why = std::error::Error::source(&error).map(|why| format!(" ({why})"));
         Error::unavailable(format!(
-            "the member {member} of etcd cannot be reached{}",
+            "the member {member} of etcd cannot be reached{}: is it running?",
             why.unwrap_or_default()
         ))
     })

@@ -112,7 +112,10 @@ pub(crate) fn unconfirmed(name: &Name, code: i64, message: &str) -> Error {
 
 /// Nobody answered in the time that one call has.
 pub(crate) fn late(name: &Name) -> Error {
-    Error::unavailable(format!("{} did not answer in time", name.servers))
+    Error::unavailable(format!(
+        "{} did not answer in time: is a server running there, and one of them the primary?",
+        name.servers
+    ))
 }
 
 /// An answer that no verb of Tenure's gives.
