@@ -356,3 +356,10 @@ fn an_open_descriptor_cannot_be_locked() {
     assert_eq!(end.code, 64);
     assert!(end.err.contains("put the commands behind `--`"), "{}", end.err);
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_store_where_no_directory_can_be_made() {
+    let words = ["--on", "file:/proc/none/locks", "run", "k", "--", "true"];
+    is_refused(&Store::new().end(&words), 77, "name another directory");
+}

@@ -21,7 +21,9 @@ pub(crate) fn refused(doing: &str, path: &Path, error: IoError) -> Error {
         ErrorKind::PermissionDenied => {
             "permission denied: every user of a store must be able to write to its directory and all files in it; who owns the directory, or root, can grant it"
         }
-        ErrorKind::NotFound => "it is not there",
+        ErrorKind::NotFound => {
+            "it, or the folder that it is in, is not there: name another directory"
+        }
         ErrorKind::InvalidInput => {
             "it is a link, or no such file as a store has there: find out who put it there, and remove it"
         }
