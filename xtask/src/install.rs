@@ -1,10 +1,11 @@
 //! What the servers need is installed where this machine is a Debian that is ours to change.
 
-use std::process::{Command, Stdio};
+use std::ffi::OsStr;
+use std::process::Command;
 
 use tenure_servers::Tool;
 
-use crate::process::{Result, not_started, read};
+use crate::process::{Result, read, run_script};
 
 /// How it is done; the file says more.
 const SCRIPT: &str = include_str!("install.sh");
@@ -43,17 +44,10 @@ fn packages(absent: &[Tool]) -> [String; 2] {
     })
 }
 
-/// What it says is worth reading only if it fails.
-fn install(mut shell: Command, policy: &str, required: &str, optional: &str) -> Result<()> {
-    shell.args(["-c", &format!("exec 2>&1\n{SCRIPT}"), "install", policy, required, optional]);
-    shell.stdin(Stdio::null());
-    let output = shell.output().map_err(|error| not_started(&Command::new("sh"), &error))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stdout);
+fn install(shell: Command, policy: &str, required: &str, optional: &str) -> Result<()> {
     let what = if required.is_empty() { optional } else { required };
-    Err(format!("{said}Installing {what} failed: {}.", output.status))
+    let arguments = [policy, required, optional].map(OsStr::new);
+    run_script(shell, SCRIPT, arguments, &format!("Installing {what}"))
 }
 
 #[cfg(all(test, unix))]

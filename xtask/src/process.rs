@@ -1,5 +1,6 @@
 //! A process is started, waited for, and answered for in a sentence.
 
+use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 
 /// What went wrong is a sentence, ready to be shown.
@@ -27,6 +28,23 @@ pub(crate) fn read(command: &mut Command) -> Result<String> {
     }
     String::from_utf8(output.stdout)
         .map_err(|_| format!("`{}` wrote something that is not UTF-8.", shown(command)))
+}
+
+/// Runs a script of the shell to its end. What it says is worth reading only if it fails, as `what` does then.
+pub(crate) fn run_script<'a>(
+    mut shell: Command,
+    script: &str,
+    arguments: impl IntoIterator<Item = &'a OsStr>,
+    what: &str,
+) -> Result<()> {
+    shell.args(["-c", &format!("exec 2>&1\n{script}"), "script"]).args(arguments);
+    shell.stdin(Stdio::null());
+    let output = shell.output().map_err(|error| not_started(&Command::new("sh"), &error))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stdout);
+    Err(format!("{said}{what} failed: {}.", output.status))
 }
 
 /// Whether a command runs and succeeds; what it says is not shown.
