@@ -2,9 +2,12 @@
 //!
 //! `cargo xtask bench` runs everything; `cargo xtask bench memory` what is named.
 
+mod contest;
+mod etcd;
 mod figures;
 mod file;
 mod memory;
+mod mongodb;
 mod processor;
 mod redis;
 
@@ -20,11 +23,14 @@ const SUITES: &[Suite] = &[
     ("redis", redis::run),
     ("redis-waiting", redis::run_waiting),
     ("redlock", redis::run_redlock),
+    ("mongodb", mongodb::run),
+    ("etcd", etcd::run),
+    ("etcd-three", etcd::run_three),
 ];
 
 fn main() -> ExitCode {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
-    if file::other_process(&wanted) || redis::other_process(&wanted) {
+    if file::other_process(&wanted) || contest::other_process(&wanted) {
         return ExitCode::SUCCESS;
     }
     let known = |name: &String| SUITES.iter().any(|(suite, _)| suite == name);

@@ -1,52 +1,40 @@
 //! Redis, beside the bare commands of the same client, and beside four other locks on the same server.
 
-mod awake;
-mod contender;
 mod crowd;
-mod entrant;
 mod floor;
-mod free;
-mod handover;
+mod forgotten;
 mod held;
-mod kind;
+mod kinds;
 mod meter;
-mod ours;
 mod peers;
-mod python;
-mod side;
-mod stores;
-mod turns;
-mod workers;
 
-use tenure_servers::redis::Masters;
+use tenure_servers::redis::{Masters, Server};
 
+use crate::contest::stores::Stores;
+use crate::contest::{crowd as anyones, free, handover, on_both};
 use crate::figures::Table;
-use awake::Spinners;
-use stores::Stores;
+pub(crate) use kinds::KINDS;
+use kinds::{DISTKIT, DISTRIBUTED_LOCK, FIELD, OURS, PYTHON, QUICK_RSLOCK, REDLOCK, RSLOCK, TOLD};
 
 const MASTERS: usize = 5;
 
 /// The rows of one server, as the cores are and with cores that stay awake.
 pub(crate) fn run(table: &mut Table) {
     on_servers(table, "redis", 1, |table, stores| {
-        free::run(table, &stores);
-        crowd::few(table, &stores);
-        match Spinners::start() {
-            Err(why) => table.row("redis, cores awake", format!("absent: {why}"), "–", "–"),
-            Ok(_spinning) => {
-                let stores = stores.awake();
-                free::run(table, &stores);
-                crowd::few(table, &stores);
-            }
-        }
+        on_both(table, stores, |table, stores| {
+            let few = [OURS, QUICK_RSLOCK, RSLOCK, DISTRIBUTED_LOCK, DISTKIT];
+            free::run(table, stores, &FIELD);
+            anyones::few(table, stores, &few, Some(&PYTHON));
+        });
     });
 }
 
 /// The rows of one server in which somebody waits.
 pub(crate) fn run_waiting(table: &mut Table) {
     on_servers(table, "redis", 1, |table, stores| {
-        handover::run(table, &stores);
-        crowd::many(table, &stores);
+        let peers = [RSLOCK, QUICK_RSLOCK, DISTRIBUTED_LOCK, DISTKIT];
+        handover::run(table, &stores, &TOLD, &peers, Some(&PYTHON));
+        crowd::run(table, &stores);
         held::run(table, &stores);
     });
 }
@@ -54,19 +42,25 @@ pub(crate) fn run_waiting(table: &mut Table) {
 /// The rows of five that know nothing of each other.
 pub(crate) fn run_redlock(table: &mut Table) {
     on_servers(table, "redlock", MASTERS, |table, stores| {
-        free::run_redlock(table, &stores);
-        handover::run_redlock(table, &stores);
+        let free = [REDLOCK, RSLOCK, DISTRIBUTED_LOCK];
+        free::run_beside(table, &stores, "lock + release on five", &free);
+        forgotten::run(table, &stores);
+        let told = [REDLOCK, RSLOCK, QUICK_RSLOCK, DISTRIBUTED_LOCK];
+        let case = "hand-over between two processes on five";
+        let grow = handover::run_beside(table, &stores, case, &told);
+        let case = stores.case("the token grows from hand-over to hand-over");
+        table.row(case, if grow { "yes, each time" } else { "**no**" }, "no peer has one", "yes");
     });
 }
 
 fn on_servers(table: &mut Table, suite: &str, count: usize, rows: fn(&mut Table, Stores)) {
     match Masters::start(count) {
         Err(why) => table.row(suite, format!("absent: {why}"), "–", "–"),
-        Ok(masters) => rows(table, Stores::of(&masters, suite)),
+        Ok(masters) => {
+            let servers = masters.servers();
+            let urls = servers.iter().map(Server::url).collect();
+            let pids = servers.iter().map(|server| server.pid().unwrap()).collect();
+            rows(table, Stores { urls, pids, suite: suite.to_owned() });
+        }
     }
-}
-
-/// What another process of this bench does, if this is one.
-pub(crate) fn other_process(arguments: &[String]) -> bool {
-    side::be_one(arguments) || awake::be_one(arguments)
 }

@@ -8,7 +8,7 @@ use redis::Script;
 use redis::aio::{MultiplexedConnection, PubSub};
 use tokio::sync::Mutex;
 
-use super::contender::{Contender, FAILS, Held, Later, TTL};
+use crate::contest::contender::{Contender, FAILS, Held, Later, TTL};
 
 const COMPARE_AND_DELETE: &str = "\
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";

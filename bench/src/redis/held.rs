@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::contender::{Contender, Held};
-use super::kind::Kind;
+use super::kinds::{DISTKIT, OURS};
 use super::meter::Meter;
-use super::stores::Stores;
-use super::workers::workers;
+use crate::contest::contender::{Contender, Held};
+use crate::contest::kind::Kind;
+use crate::contest::stores::Stores;
+use crate::contest::workers::workers;
 use crate::figures::Table;
 use crate::processor;
 
@@ -18,13 +19,13 @@ const WATCHED: Duration = Duration::from_secs(20);
 
 pub(crate) fn run(table: &mut Table, stores: &Stores) {
     let urls = &stores.urls;
-    for kind in [Kind::Tenure, Kind::Distkit] {
+    for kind in [OURS, DISTKIT] {
         let runtime = workers();
         let renewing = renewing(kind, urls.clone());
         let Renewing { requests, client, server } =
             runtime.block_on(runtime.spawn(renewing)).unwrap();
         let case = "redis: renewing 10,000 locks over one connection";
-        let ours = kind == Kind::Tenure;
+        let ours = kind.name == OURS.name;
         table.row(
             if ours { case.to_owned() } else { format!("{case}, {kind}") },
             format!("{:.2} % of a core, {requests} requests/s", client * 100.0),

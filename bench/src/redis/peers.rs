@@ -11,7 +11,7 @@ use distributed_lock_redis::RedisLockProvider;
 use redis::aio::ConnectionManager;
 use rslock::LockManager;
 
-use super::contender::{Contender, FAILS, Held, Later, TTL};
+use crate::contest::contender::{Contender, FAILS, Held, Later, TTL};
 
 /// It polls after a random part of 200 ms; no renewal, no token.
 pub(crate) struct Rslock(LockManager);

@@ -17,7 +17,7 @@ pub(crate) const FAILED: &str = "failed: ";
 /// What is said of a side that answers nothing.
 pub(crate) const GONE: &str = "**its process came to an early end**";
 
-const ROLE: &str = "__redis_side";
+const ROLE: &str = "__contest_side";
 
 /// The other process, as its master sees it.
 pub(crate) struct Side {
@@ -30,7 +30,7 @@ impl Side {
     /// This program, as the first or the second of two of this kind.
     pub(crate) fn of(kind: Kind, side: usize, key: &str, urls: &[String]) -> Self {
         let mut program = Command::new(std::env::current_exe().unwrap());
-        program.args([ROLE, kind.name(), &side.to_string(), key]).args(urls);
+        program.args([ROLE, kind.name, &side.to_string(), key]).args(urls);
         Self::start(&mut program).unwrap()
     }
 

@@ -7,18 +7,30 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::stores::Stores;
+use crate::figures::Table;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-const ROLE: &str = "__redis_awake";
+const ROLE: &str = "__contest_awake";
 /// Nobody spins for longer, whatever becomes of the bench.
 const SPIN_MAX: Duration = Duration::from_secs(300);
 
+/// The rows on the cores as they are, and on cores that stay awake.
+pub(crate) fn on_both(table: &mut Table, stores: Stores, rows: impl Fn(&mut Table, &Stores)) {
+    rows(table, &stores);
+    let stores = stores.awake();
+    match Spinners::start() {
+        Err(why) => table.row(stores.suite, format!("absent: {why}"), "–", "–"),
+        Ok(_spinning) => rows(table, &stores),
+    }
+}
+
 /// A process for each core, until this is dropped.
-pub(crate) struct Spinners(Vec<Child>);
+struct Spinners(Vec<Child>);
 
 impl Spinners {
-    pub(crate) fn start() -> Result<Self, String> {
+    fn start() -> Result<Self, String> {
         let cores = thread::available_parallelism().map_err(|error| error.to_string())?.get();
         let mut spinners = Self(Vec::new());
         for core in 0..cores {

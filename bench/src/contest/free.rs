@@ -1,4 +1,4 @@
-//! Lock and release where nobody else wants to: one after the other, and 64 at a time.
+//! Lock and release where nobody else wants to: one after the other, and many at a time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,19 +7,15 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::contender::Contender;
 use super::entrant::{Entrant, Round, alternate};
-use super::kind::{Kind, PEERS};
-use super::meter::Meter;
-use super::python;
+use super::kind::{Field, Kind};
 use super::side::Side;
 use super::stores::Stores;
 use super::turns::{self, Keys};
 use super::workers::workers;
-use crate::figures::{Table, grouped, us};
+use crate::figures::{Table, us};
 
 const ROUNDS: usize = 41;
 const ROUND: Duration = Duration::from_millis(20);
-const RELEASED: u64 = 1_000;
-const PARALLEL: usize = 64;
 const PARALLEL_ROUNDS: usize = 15;
 const PARALLEL_ROUND: Duration = Duration::from_millis(50);
 
@@ -30,10 +26,10 @@ fn one_by_one<'a>(runtime: &'a Runtime, kind: Kind, urls: &[String]) -> Entrant<
     })
 }
 
-fn all_at_once<'a>(runtime: &'a Runtime, kind: Kind, urls: &[String]) -> Entrant<'a> {
+fn all_at_once<'a>(runtime: &'a Runtime, kind: Kind, urls: &[String], tasks: usize) -> Entrant<'a> {
     let contender = runtime.block_on(kind.connect(urls, 0));
     Entrant::new(kind.to_string(), move || {
-        let turns = turns::take(contender.clone(), PARALLEL, Keys::Own, PARALLEL_ROUND);
+        let turns = turns::take(contender.clone(), tasks, Keys::Own, PARALLEL_ROUND);
         runtime.block_on(runtime.spawn(turns)).unwrap().round()
     })
 }
@@ -48,46 +44,48 @@ async fn sequential(contender: Arc<dyn Contender>) -> Round {
     Round { time: start.elapsed(), pairs }
 }
 
-/// The rows of one server.
-pub(crate) fn run(table: &mut Table, stores: &Stores) {
-    sequentially(table, stores);
-    on_one_thread(table, stores);
-    in_parallel(table, stores);
+/// The rows of one server, or of one cluster.
+pub(crate) fn run(table: &mut Table, stores: &Stores, field: &Field) {
+    sequentially(table, stores, field);
+    on_one_thread(table, stores, field);
+    in_parallel(table, stores, field);
 }
 
-fn sequentially(table: &mut Table, stores: &Stores) {
+fn sequentially(table: &mut Table, stores: &Stores, field: &Field) {
     let case = stores.case("lock + release");
     let runtime = workers();
-    let kinds = [Kind::Floor, Kind::Tenure].into_iter().chain(PEERS);
-    let mut entrants: Vec<_> = kinds.map(|kind| one_by_one(&runtime, kind, &stores.urls)).collect();
-    match python::side(&stores.urls[0], "free") {
-        Ok(side) => entrants.push(in_python(side)),
-        Err(why) => python::say_absent(table, &case, &why),
+    let mut entrants: Vec<_> =
+        field.all().map(|kind| one_by_one(&runtime, kind, &stores.urls)).collect();
+    if let Some(python) = field.python {
+        match python.side(&stores.urls[0], "free") {
+            Ok(side) => entrants.push(in_python(python.title, side)),
+            Err(why) => python.say_absent(table, &case, &why),
+        }
     }
     alternate(&mut entrants, &stores.pids, ROUNDS);
     rows(table, &case, &entrants);
 }
 
 /// The same on a runtime of one thread, where a task wakes another for less.
-fn on_one_thread(table: &mut Table, stores: &Stores) {
+fn on_one_thread(table: &mut Table, stores: &Stores, field: &Field) {
     let case = stores.case("lock + release, a runtime of one thread");
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-    let kinds = [Kind::Floor, Kind::Tenure];
+    let kinds = [field.floor, field.ours];
     let mut entrants = kinds.map(|kind| one_by_one(&runtime, kind, &stores.urls));
     alternate(&mut entrants, &stores.pids, ROUNDS);
     rows(table, &case, &entrants);
 }
 
-fn in_parallel(table: &mut Table, stores: &Stores) {
-    let case = stores.case(&format!("{PARALLEL} tasks, a key each"));
+fn in_parallel(table: &mut Table, stores: &Stores, field: &Field) {
+    let tasks = field.tasks;
+    let case = stores.case(&format!("{tasks} tasks, a key each"));
     let runtime = workers();
-    let kinds = [Kind::Floor, Kind::Tenure].into_iter().chain(PEERS);
     let mut entrants: Vec<_> =
-        kinds.map(|kind| all_at_once(&runtime, kind, &stores.urls)).collect();
+        field.all().map(|kind| all_at_once(&runtime, kind, &stores.urls, tasks)).collect();
     alternate(&mut entrants, &stores.pids, PARALLEL_ROUNDS);
     let [floor, ours, peers @ ..] = entrants.as_slice() else { unreachable!() };
     table.row(format!("{case}, the floor"), floor.rate(), "1", "–");
-    table.row(case.as_str(), ours.rate(), share(ours, floor), "≥ 0.65");
+    table.row(case.as_str(), ours.rate(), share(ours, floor), field.tasks_wanted);
     for peer in peers {
         let beside = format!("ours does {:.2} ×", ours.speed_beside(peer));
         table.row(format!("{case}, {}", peer.name()), peer.rate(), beside, "–");
@@ -95,14 +93,14 @@ fn in_parallel(table: &mut Table, stores: &Stores) {
     usage(table, &case, &entrants);
 }
 
-fn in_python<'a>(mut side: Side) -> Entrant<'a> {
+fn in_python<'a>(title: &str, mut side: Side) -> Entrant<'a> {
     let pid = side.pid();
     let round = move || {
         let took = side.ask(&format!("free {}", ROUND.as_secs_f64()));
         let each = Duration::from_nanos(took.parse().unwrap());
         Round { time: ROUND, pairs: (ROUND.as_nanos() / each.as_nanos()).try_into().unwrap() }
     };
-    Entrant::new(python::NAME, round).in_process(pid)
+    Entrant::new(title, round).in_process(pid)
 }
 
 /// The floor comes first, then ours, then the peers.
@@ -129,44 +127,18 @@ fn usage(table: &mut Table, case: &str, entrants: &[Entrant<'_>]) {
     }
 }
 
-/// The rows of RedLock.
-pub(crate) fn run_redlock(table: &mut Table, stores: &Stores) {
-    let case = stores.case("lock + release on five");
-    let urls = &stores.urls;
+/// The rows of those who have no floor: ours first, then the peers.
+pub(crate) fn run_beside(table: &mut Table, stores: &Stores, case: &str, kinds: &[Kind]) {
+    let case = stores.case(case);
     let runtime = workers();
-    let mut entrants = [Kind::Tenure, Kind::Rslock, Kind::DistributedLock]
-        .map(|kind| one_by_one(&runtime, kind, urls));
+    let mut entrants: Vec<_> =
+        kinds.iter().map(|kind| one_by_one(&runtime, *kind, &stores.urls)).collect();
     alternate(&mut entrants, &stores.pids, ROUNDS);
-    let [ours, peers @ ..] = &entrants;
+    let [ours, peers @ ..] = entrants.as_slice() else { unreachable!() };
     table.row(case.as_str(), us(ours.median()), "1", "–");
     for peer in peers {
         let beside = format!("ours is {:.2} × as fast", ours.speed_beside(peer));
         table.row(format!("{case}, {}", peer.name()), us(peer.median()), beside, "> 1 ×");
-    }
-    forgotten(table, urls);
-}
-
-/// What a release forgets keeps others out until its ttl ends. (Ours keeps the last number there,
-/// which keeps nobody out.)
-fn forgotten(table: &mut Table, urls: &[String]) {
-    let runtime = workers();
-    for kind in [Kind::Rslock, Kind::DistributedLock] {
-        let urls = urls.to_vec();
-        let left = async move {
-            let name = format!("released-{}", kind as usize);
-            let contender = kind.connect(&urls, 0).await;
-            for key in 0..RELEASED {
-                contender.lock(&format!("{name}-{key}")).await.unwrap().release.await;
-            }
-            let mut left = 0;
-            for url in &urls {
-                left += Meter::connect(url).await.keys(&format!("*{name}-*")).await;
-            }
-            left
-        };
-        let left = runtime.block_on(runtime.spawn(left)).unwrap();
-        let case = format!("redlock: keys that {} released locks left behind", grouped(RELEASED));
-        table.row(format!("{case}, {kind}"), grouped(left as u64), "–", "0");
     }
 }
 

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::kind::Kind;
-use super::python;
+use super::python::Python;
 use super::side::{FAILED, GONE, Side};
 use super::stores::Stores;
 use super::turns::alarm;
@@ -17,8 +17,6 @@ const ROUNDS: usize = 5;
 /// The turns of a round, of those who are told and of those who look now and then.
 const TOLD_TURNS: usize = 120;
 const POLLING_TURNS: usize = 8;
-/// The longest pause of ours where nobody can tell a waiter that it is served.
-const REDLOCK_POLL: Duration = Duration::from_millis(50);
 /// What a waiter waits at least, and what is spread evenly above that.
 const WAIT_MIN: Duration = Duration::from_millis(3);
 const WAIT_SPREAD: Duration = Duration::from_millis(4);
@@ -40,10 +38,9 @@ struct Pair {
 
 impl Pair {
     fn of(kind: Kind, urls: &[String]) -> Self {
-        let key = format!("handover-{}", kind as usize);
+        let key = format!("handover-{}", kind.name);
         let sides = [0, 1].map(|side| Side::of(kind, side, &key, urls));
-        let redlock = kind == Kind::Tenure && urls.len() > 1;
-        Self::new(kind.to_string(), sides, if redlock { REDLOCK_POLL } else { kind.poll() })
+        Self::new(kind.to_string(), sides, kind.poll)
     }
 
     fn new(name: String, mut sides: [Side; 2], poll: Duration) -> Self {
@@ -121,49 +118,64 @@ fn alternate(pairs: &mut [Pair]) {
     }
 }
 
-/// The rows of one server.
-pub(crate) fn run(table: &mut Table, stores: &Stores) {
+/// What ours stands beside where somebody tells a waiter.
+pub(crate) struct Told {
+    /// The least that a hand-over asks of the same client. Ours is compared with the last one.
+    pub(crate) floors: &'static [Kind],
+    pub(crate) ours: Kind,
+    pub(crate) wanted: &'static str,
+}
+
+/// The rows of one server, or of one cluster.
+pub(crate) fn run(
+    table: &mut Table,
+    stores: &Stores,
+    told: &Told,
+    peers: &[Kind],
+    python: Option<&Python>,
+) {
     let urls = &stores.urls;
-    let case = "redis: hand-over between two processes";
-    let kinds = [Kind::Hop, Kind::HopAndTrip, Kind::Tenure];
-    let mut pairs: Vec<Pair> = kinds.into_iter().map(|kind| Pair::of(kind, urls)).collect();
+    let case = stores.case("hand-over between two processes");
+    let kinds = told.floors.iter().chain([&told.ours]);
+    let mut pairs: Vec<Pair> = kinds.map(|kind| Pair::of(*kind, urls)).collect();
     alternate(&mut pairs);
-    let [hop, floor, ours] = pairs.as_slice() else { unreachable!() };
-    table.row(format!("{case}: {}", hop.name), us(hop.median()), hop.longest(), "–");
-    table.row(format!("{case}: {}, the floor", floor.name), us(floor.median()), "1", "–");
+    let [hops @ .., floor, ours] = pairs.as_slice() else { unreachable!() };
+    for hop in hops {
+        table.row(format!("{case}: {}", hop.name), us(hop.median()), hop.longest(), "–");
+    }
+    let (name, longest) = (&floor.name, floor.longest());
+    table.row(
+        format!("{case}: {name}, the floor"),
+        us(floor.median()),
+        format!("1; {longest}"),
+        "–",
+    );
     let beside =
         format!("{:.2} × the floor; {}", times(ours.median(), floor.median()), ours.longest());
-    table.row(case, us(ours.median()), beside, "≤ 2 ×");
+    table.row(case.as_str(), us(ours.median()), beside, told.wanted);
     let ours = ours.median();
     drop(pairs);
 
-    let kinds = [Kind::Rslock, Kind::QuickRslock, Kind::DistributedLock, Kind::Distkit];
-    let mut peers: Vec<Pair> = kinds.into_iter().map(|kind| Pair::of(kind, urls)).collect();
-    match python_pair(&urls[0]) {
-        Ok(pair) => peers.push(pair),
-        Err(why) => python::say_absent(table, case, &why),
+    let mut peers: Vec<Pair> = peers.iter().map(|kind| Pair::of(*kind, urls)).collect();
+    if let Some(python) = python {
+        match python_pair(python, &urls[0]) {
+            Ok(pair) => peers.push(pair),
+            Err(why) => python.say_absent(table, &case, &why),
+        }
     }
     alternate(&mut peers);
-    rows_of_peers(table, case, &peers, ours);
+    rows_of_peers(table, &case, &peers, ours);
 }
 
-/// The rows of RedLock.
-pub(crate) fn run_redlock(table: &mut Table, stores: &Stores) {
-    let urls = &stores.urls;
-    let case = "redlock: hand-over between two processes on five";
-    let kinds = [Kind::Tenure, Kind::Rslock, Kind::QuickRslock, Kind::DistributedLock];
-    let mut pairs: Vec<Pair> = kinds.into_iter().map(|kind| Pair::of(kind, urls)).collect();
+/// The rows of those who have no floor: ours first, then the peers. Whether the token of ours grew each time.
+pub(crate) fn run_beside(table: &mut Table, stores: &Stores, case: &str, kinds: &[Kind]) -> bool {
+    let case = stores.case(case);
+    let mut pairs: Vec<Pair> = kinds.iter().map(|kind| Pair::of(*kind, &stores.urls)).collect();
     alternate(&mut pairs);
     let [ours, peers @ ..] = pairs.as_slice() else { unreachable!() };
-    table.row(case, us(ours.median()), ours.longest(), "–");
-    rows_of_peers(table, case, peers, ours.median());
-    let grow = if ours.tokens_grow { "yes, each time" } else { "**no**" };
-    table.row(
-        "redlock: the token grows from hand-over to hand-over",
-        grow,
-        "no peer has one",
-        "yes",
-    );
+    table.row(case.as_str(), us(ours.median()), ours.longest(), "–");
+    rows_of_peers(table, &case, peers, ours.median());
+    ours.tokens_grow
 }
 
 fn rows_of_peers(table: &mut Table, case: &str, peers: &[Pair], ours: Duration) {
@@ -178,8 +190,8 @@ fn rows_of_peers(table: &mut Table, case: &str, peers: &[Pair], ours: Duration) 
     }
 }
 
-fn python_pair(url: &str) -> Result<Pair, String> {
+fn python_pair(python: &Python, url: &str) -> Result<Pair, String> {
     let key = "handover-python";
-    let sides = [python::side(url, key)?, python::side(url, key)?];
-    Ok(Pair::new(python::NAME.into(), sides, Duration::from_millis(python::POLL_MS)))
+    let sides = [python.side(url, key)?, python.side(url, key)?];
+    Ok(Pair::new(python.title.into(), sides, python.poll))
 }

@@ -1,0 +1,22 @@
+//! A contest on one store: the floor, Tenure and its peers do the same things in turn, in one run.
+
+mod awake;
+pub(crate) mod contender;
+pub(crate) mod crowd;
+mod entrant;
+pub(crate) mod free;
+pub(crate) mod handover;
+pub(crate) mod kind;
+pub(crate) mod ours;
+pub(crate) mod python;
+mod side;
+pub(crate) mod stores;
+mod turns;
+pub(crate) mod workers;
+
+pub(crate) use awake::on_both;
+
+/// What another process of this bench does, if this is one.
+pub(crate) fn other_process(arguments: &[String]) -> bool {
+    side::be_one(arguments) || awake::be_one(arguments)
+}

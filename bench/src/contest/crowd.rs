@@ -1,0 +1,99 @@
+//! A crowd on one key: whom a lock favours, and those who wait until the first one lets go.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinHandle;
+
+use super::contender::{Contender, Held};
+use super::kind::Kind;
+use super::python::Python;
+use super::stores::Stores;
+use super::turns::{self, Keys, Turns};
+use super::workers::workers;
+use crate::figures::Table;
+
+const FEW: usize = 8;
+const FEW_ROUNDS: u32 = 3;
+const FEW_ROUND: Duration = Duration::from_secs(1);
+
+/// How long those who cannot be counted are given to stand and wait.
+pub(crate) const GATHERING: Duration = Duration::from_millis(1_500);
+
+/// Whom a lock favours: ours comes first.
+pub(crate) fn few(table: &mut Table, stores: &Stores, kinds: &[Kind], python: Option<&Python>) {
+    let (case, urls) = (stores.case(&format!("{FEW} tasks, one key")), &stores.urls);
+    let runtime = workers();
+    let mut entrants: Vec<(Kind, Arc<dyn Contender>, Turns)> = kinds
+        .iter()
+        .map(|kind| (*kind, runtime.block_on(kind.connect(urls, 0)), Turns::default()))
+        .collect();
+    for _ in 0..FEW_ROUNDS {
+        for (_, contender, turns) in &mut entrants {
+            if turns.failure.is_none() {
+                let round = turns::take(contender.clone(), FEW, Keys::One, FEW_ROUND);
+                let round = runtime.block_on(runtime.spawn(round)).unwrap();
+                *turns = std::mem::take(turns).and(round);
+            }
+        }
+    }
+    for (at, (kind, _, turns)) in entrants.into_iter().enumerate() {
+        let case = if at == 0 { case.clone() } else { format!("{case}, {kind}") };
+        table.row(case, turns.describe(), "–", "–");
+    }
+    let Some(python) = python else { return };
+    match python.side(&urls[0], "few") {
+        Ok(mut side) => {
+            let turns = turns::elsewhere(&mut side, FEW, Keys::One, FEW_ROUND * FEW_ROUNDS);
+            table.row(format!("{case}, {}", python.title), turns.describe(), "–", "–");
+        }
+        Err(why) => python.say_absent(table, &case, &why),
+    }
+}
+
+pub(crate) type Tasks = Vec<JoinHandle<Result<(), String>>>;
+
+/// So many tasks that want the same key.
+pub(crate) struct Crowd {
+    pub(crate) kind: Kind,
+    pub(crate) urls: Vec<String>,
+    pub(crate) waiters: u64,
+}
+
+impl Crowd {
+    /// The first one, who holds, and all others, who wait.
+    pub(crate) async fn gather(&self, key: &'static str) -> Result<(Held, Tasks), String> {
+        let contender = self.kind.connect(&self.urls, 0).await;
+        let first = contender.lock(key).await?;
+        let tasks: Tasks = (0..self.waiters)
+            .map(|_| {
+                let contender = contender.clone();
+                tokio::spawn(async move {
+                    contender.lock(key).await?.release.await;
+                    Ok(())
+                })
+            })
+            .collect();
+        let failed = || tasks.iter().any(JoinHandle::is_finished);
+        while contender.line(key).await.is_some_and(|line| line <= self.waiters) && !failed() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        tokio::time::sleep(GATHERING).await;
+        Ok((first, tasks))
+    }
+
+    /// How long it takes until all who wait have held and left, once the first one lets go.
+    pub(crate) async fn leave((first, tasks): (Held, Tasks)) -> Result<Duration, String> {
+        let start = Instant::now();
+        first.release.await;
+        join(tasks).await?;
+        Ok(start.elapsed())
+    }
+}
+
+pub(crate) async fn join(tasks: Tasks) -> Result<(), String> {
+    for task in tasks {
+        task.await.unwrap()?;
+    }
+    Ok(())
+}

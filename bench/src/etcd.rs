@@ -1,0 +1,49 @@
+//! etcd, beside the bare requests of the same client, and beside etcd's own lock service.
+
+#[path = "../../engines/etcd/src/calls.rs"]
+#[allow(dead_code, reason = "it is the engine's, and the floor needs little of it")]
+mod calls;
+mod floor;
+mod kinds;
+mod peers;
+#[path = "../../engines/etcd/src/wire.rs"]
+#[allow(dead_code, reason = "it is the engine's, and the floor needs little of it")]
+mod wire;
+
+use tenure_servers::etcd::Cluster;
+
+use crate::contest::stores::Stores;
+use crate::contest::{crowd, free, handover, on_both};
+use crate::figures::Table;
+pub(crate) use kinds::KINDS;
+use kinds::{ETCDCTL, FIELD, OURS, SERVICE, TOLD};
+
+/// The rows of one member.
+pub(crate) fn run(table: &mut Table) {
+    on_members(table, "etcd", 1);
+}
+
+/// The rows of three members on one machine, which share its cores.
+pub(crate) fn run_three(table: &mut Table) {
+    on_members(table, "etcd, three members", 3);
+}
+
+fn on_members(table: &mut Table, suite: &str, count: usize) {
+    let cluster = match Cluster::of(count) {
+        Err(why) => return table.row(suite, format!("absent: {why}"), "–", "–"),
+        Ok(cluster) => cluster,
+    };
+    let members = cluster.members();
+    let hosts: Vec<String> =
+        members.iter().map(|member| format!("127.0.0.1:{}", member.port())).collect();
+    let stores = || Stores {
+        urls: vec![format!("etcd://{}", hosts.join(","))],
+        pids: members.iter().map(|member| member.pid().unwrap()).collect(),
+        suite: suite.to_owned(),
+    };
+    on_both(table, stores(), |table, stores| {
+        free::run(table, stores, &FIELD);
+        crowd::few(table, stores, &[OURS, SERVICE], None);
+    });
+    handover::run(table, &stores(), &TOLD, &[SERVICE, ETCDCTL], None);
+}

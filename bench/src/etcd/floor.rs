@@ -1,0 +1,143 @@
+//! The floor: the least that a lock, and the least that a hand-over, asks of the engine's own client.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::stream::{self, StreamExt as _};
+use tokio::sync::Mutex;
+use tonic::transport::Endpoint;
+use tonic::{Status, Streaming};
+
+use super::calls::{self, Wire};
+use super::wire::{
+    Compare, DeleteRangeRequest, LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest,
+    LeaseKeepAliveResponse, PutRequest, PutResponse, RequestOp, TxnRequest, TxnResponse,
+    WatchCreateRequest, WatchRequest, WatchResponse, compare, request_op, watch_request,
+};
+use crate::contest::contender::{Contender, FAILS, Held, Later, TTL};
+
+const TXN: &str = "/etcdserverpb.KV/Txn";
+const PUT: &str = "/etcdserverpb.KV/Put";
+const GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
+const KEEP: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
+const WATCH: &str = "/etcdserverpb.Watch/Watch";
+
+/// A connection to the first member that a URL names.
+pub(super) async fn wire(url: &str) -> Wire {
+    let host = url.trim_start_matches("etcd://").split(',').next().unwrap();
+    let endpoint = Endpoint::from_shared(format!("http://{host}")).unwrap().tcp_nodelay(true);
+    Wire { channel: endpoint.connect().await.unwrap(), token: None }
+}
+
+pub(super) async fn grant(wire: &Wire) -> i64 {
+    let ttl = i64::try_from(TTL.as_secs()).unwrap();
+    let request = LeaseGrantRequest { ttl, id: 0 };
+    let granted: LeaseGrantResponse = calls::unary(wire, GRANT, request).await.unwrap();
+    granted.id
+}
+
+/// A lock without a line, a loss or a wait: a key under a lease, put where none was, and deleted.
+pub(crate) struct Floor {
+    wire: Arc<Wire>,
+    lease: i64,
+}
+
+impl Floor {
+    pub(crate) async fn connect(url: &str) -> Self {
+        let wire = Arc::new(wire(url).await);
+        let lease = grant(&wire).await;
+        tokio::spawn(keep(wire.clone(), lease));
+        Self { wire, lease }
+    }
+}
+
+/// Keeps a lease alive.
+async fn keep(wire: Arc<Wire>, lease: i64) {
+    let beats = stream::unfold((), move |()| async move {
+        tokio::time::sleep(TTL / 3).await;
+        Some((LeaseKeepAliveRequest { id: lease }, ()))
+    });
+    let beats = stream::iter([LeaseKeepAliveRequest { id: lease }]).chain(beats);
+    let answers: Result<Streaming<LeaseKeepAliveResponse>, Status> =
+        calls::stream(&wire, KEEP, beats).await;
+    let mut answers = answers.unwrap();
+    while answers.next().await.is_some() {}
+}
+
+impl Contender for Floor {
+    fn lock<'a>(&'a self, key: &'a str) -> Later<'a, Result<Held, String>> {
+        Box::pin(async move {
+            let name = format!("floor/{key}").into_bytes();
+            let is_free = Compare {
+                result: compare::CompareResult::Equal as i32,
+                target: compare::CompareTarget::Create as i32,
+                key: name.clone(),
+                target_union: Some(compare::TargetUnion::CreateRevision(0)),
+                ..Default::default()
+            };
+            let put = PutRequest { key: name.clone(), lease: self.lease, ..Default::default() };
+            let put = request_op::Request::RequestPut(put);
+            let txn = TxnRequest {
+                compare: vec![is_free],
+                success: vec![RequestOp { request: Some(put) }],
+                failure: Vec::new(),
+            };
+            let answer: TxnResponse = calls::unary(&self.wire, TXN, txn).await.unwrap();
+            if !answer.succeeded {
+                return Err(FAILS.into());
+            }
+            let wire = self.wire.clone();
+            let release = Box::pin(async move {
+                let delete = DeleteRangeRequest { key: name, ..Default::default() };
+                let delete = request_op::Request::RequestDeleteRange(delete);
+                let success = vec![RequestOp { request: Some(delete) }];
+                let txn = TxnRequest { success, ..Default::default() };
+                let _: TxnResponse = calls::unary(&wire, TXN, txn).await.unwrap();
+            });
+            Ok(Held { token: None, release })
+        })
+    }
+}
+
+/// A put that two processes make for each other: whom its watch tells, holds.
+pub(crate) struct Hop {
+    wire: Arc<Wire>,
+    inbox: Mutex<Streaming<WatchResponse>>,
+    other: &'static str,
+    /// Whether this side has it from the start.
+    first: AtomicBool,
+}
+
+impl Hop {
+    pub(crate) async fn connect(url: &str, side: usize) -> Self {
+        let [own, other] = if side == 0 { ["hop/0", "hop/1"] } else { ["hop/1", "hop/0"] };
+        let wire = Arc::new(wire(url).await);
+        let create = WatchCreateRequest { key: own.into(), ..Default::default() };
+        let create = watch_request::RequestUnion::CreateRequest(create);
+        // The stream stays open as long as its requests may go on.
+        let requests = stream::iter([WatchRequest { request_union: Some(create) }]);
+        let requests = requests.chain(stream::pending());
+        let mut inbox: Streaming<WatchResponse> =
+            calls::stream(&wire, WATCH, requests).await.unwrap();
+        assert!(inbox.message().await.unwrap().is_some_and(|answer| answer.created));
+        let first = AtomicBool::new(side == 0);
+        Self { wire, inbox: Mutex::new(inbox), other, first }
+    }
+}
+
+impl Contender for Hop {
+    fn lock<'a>(&'a self, _key: &'a str) -> Later<'a, Result<Held, String>> {
+        Box::pin(async move {
+            if !self.first.swap(false, Ordering::Relaxed) {
+                let mut inbox = self.inbox.lock().await;
+                while inbox.message().await.unwrap().unwrap().events.is_empty() {}
+            }
+            let (wire, other) = (self.wire.clone(), self.other);
+            let release = Box::pin(async move {
+                let put = PutRequest { key: other.into(), ..Default::default() };
+                let _: PutResponse = calls::unary(&wire, PUT, put).await.unwrap();
+            });
+            Ok(Held { token: None, release })
+        })
+    }
+}

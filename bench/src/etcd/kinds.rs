@@ -1,0 +1,40 @@
+//! Those who lock on etcd.
+
+use std::sync::Arc;
+
+use super::floor::{Floor, Hop};
+use super::peers::{Etcdctl, Service};
+use crate::contest::handover::Told;
+use crate::contest::kind::{Field, Kind};
+use crate::contest::ours::Tenure;
+
+/// A transaction that puts a key under a lease which is kept alive, and one that deletes it.
+const FLOOR: Kind = Kind::told("etcd floor", "the floor", |urls, _| {
+    Box::pin(async move { Arc::new(Floor::connect(&urls[0]).await) as _ })
+});
+/// A put that a watch tells.
+const HOP: Kind = Kind::told("etcd hop", "a bare put to its watch", |urls, side| {
+    Box::pin(async move { Arc::new(Hop::connect(&urls[0], side).await) as _ })
+});
+pub(super) const OURS: Kind = Kind::told("etcd tenure", "`tenure`", |urls, _| {
+    Box::pin(async move { Arc::new(Tenure(tenure_etcd::connect(&urls[0]).await.unwrap())) as _ })
+});
+pub(super) const SERVICE: Kind = Kind::told("etcd service", "etcd's lock service", |urls, _| {
+    Box::pin(async move { Arc::new(Service::connect(&urls[0]).await) as _ })
+});
+pub(super) const ETCDCTL: Kind = Kind::told("etcdctl", "`etcdctl lock`", |urls, _| {
+    Box::pin(async move { Arc::new(Etcdctl::new(&urls[0])) as _ })
+});
+
+pub(crate) const KINDS: &[Kind] = &[FLOOR, HOP, OURS, SERVICE, ETCDCTL];
+
+pub(super) const FIELD: Field = Field {
+    floor: FLOOR,
+    ours: OURS,
+    peers: &[SERVICE],
+    python: None,
+    tasks: 32,
+    tasks_wanted: "–",
+};
+
+pub(super) const TOLD: Told = Told { floors: &[HOP], ours: OURS, wanted: "≤ 1.5 ×" };

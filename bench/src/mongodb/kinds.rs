@@ -1,0 +1,56 @@
+//! Those who lock on MongoDB.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::POLL_MS;
+use super::floor::{Floor, Hop};
+use super::peers::{DistributedLock, Polling};
+use crate::contest::handover::Told;
+use crate::contest::kind::{Field, Kind};
+use crate::contest::ours::Tenure;
+use crate::contest::python::Python;
+
+/// Two bare `findOneAndUpdate`, by id, that a majority has in its journal.
+const FLOOR: Kind = Kind::told("mongodb floor", "the floor", |urls, _| {
+    Box::pin(async move { Arc::new(Floor::connect(&urls[0]).await) as _ })
+});
+/// An update that a change stream tells.
+const HOP: Kind = Kind::told("mongodb hop", "a bare update to its change stream", |urls, side| {
+    Box::pin(async move { Arc::new(Hop::connect(&urls[0], side).await) as _ })
+});
+pub(super) const OURS: Kind = Kind::told("mongodb tenure", "`tenure`", |urls, _| {
+    Box::pin(async move { Arc::new(Tenure(tenure_mongodb::connect(&urls[0]).await.unwrap())) as _ })
+});
+pub(super) const DISTRIBUTED_LOCK: Kind =
+    Kind::told("mongodb distributed-lock", "`distributed-lock`", |urls, _| {
+        Box::pin(async move { Arc::new(DistributedLock::connect(&urls[0]).await) as _ })
+    })
+    .polling(POLL_MS);
+pub(super) const POLLING: Kind =
+    Kind::told("mongodb polling", "a lock that polls every 10 ms", |urls, _| {
+        Box::pin(async move { Arc::new(Polling::connect(&urls[0]).await) as _ })
+    })
+    .polling(POLL_MS);
+
+pub(crate) const KINDS: &[Kind] = &[FLOOR, HOP, OURS, DISTRIBUTED_LOCK, POLLING];
+
+pub(super) const FIELD: Field = Field {
+    floor: FLOOR,
+    ours: OURS,
+    peers: &[DISTRIBUTED_LOCK, POLLING],
+    python: Some(&PYTHON),
+    tasks: 32,
+    tasks_wanted: "≥ 0.8",
+};
+
+pub(super) const TOLD: Told = Told { floors: &[HOP], ours: OURS, wanted: "≤ 2 ×" };
+
+static PYTHON: Python = Python {
+    title: "the floor's commands by pymongo",
+    package: "pymongo",
+    version: "4.15.3",
+    module: "pymongo",
+    script: include_str!("../../peers/mongodb_peer.py"),
+    poll: Duration::ZERO,
+};
