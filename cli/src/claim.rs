@@ -16,7 +16,7 @@ use crate::waiting::Waiting;
 /// A store that has not confirmed a release by then is believed to be gone.
 const RELEASE_MAX: Duration = Duration::from_secs(5);
 /// Nobody wants to wait any longer for a store that does not answer.
-const SETTLE_MAX: Duration = Duration::from_secs(1);
+const SETTLE_MAX: Duration = Duration::from_millis(1_500);
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -102,12 +102,33 @@ impl Claim<'_> {
         let failure = match asked? {
             Ok(Ok(Some(held))) => return Ok(held),
             Ok(Ok(None)) => self.in_vain(signals, locks, left)?,
+            Ok(Err(error)) if error.is_unknown() && left.is_some() => {
+                return self.unanswered(signals, locks, error);
+            }
             Ok(Err(error)) => self.refused(error),
             Err(signal) => Failure::asked(signal),
         };
         // Its ticket is already on its way out: this waits until it is, unless the store is silent.
         let _out_or_interrupted_again = signals.within(SETTLE_MAX, locks.settled())?;
         Err(failure)
+    }
+
+    /// While the ticket is on its way out, the store is asked once more: it may tell what the time was too short to hear,
+    /// for example who keeps a file locked.
+    fn unanswered<T>(
+        &self,
+        signals: &mut Signals,
+        locks: &Locks,
+        error: Error,
+    ) -> Result<T, Failure> {
+        let mut reason = error;
+        let _out_or_interrupted_again = signals.within(SETTLE_MAX, async {
+            if let Err(error) = locks.line(self.key).await {
+                reason = error;
+            }
+            locks.settled().await;
+        })?;
+        Err(reason.into())
     }
 
     async fn ask(&self, locks: &Locks, wait: Option<Duration>) -> Result<Option<Held>> {

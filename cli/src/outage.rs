@@ -11,6 +11,8 @@ use crate::waiting::LONG;
 
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// A millisecond, in nanoseconds.
+const MILLI: u32 = 1_000_000;
 
 /// How long somebody is willing to wait, and since when.
 #[derive(Clone, Copy, Debug)]
@@ -42,9 +44,10 @@ impl Patience {
         self.quiet
     }
 
-    /// What is left of it; `None` if it has no end.
+    /// What is left of it, in whole milliseconds; `None` if it has no end.
     pub(crate) fn left(&self) -> Option<Duration> {
-        self.wait.map(|wait| wait.saturating_sub(self.began.elapsed()))
+        let left = self.wait.map(|wait| wait.saturating_sub(self.began.elapsed()));
+        left.map(|left| Duration::new(left.as_secs(), left.subsec_nanos().div_ceil(MILLI) * MILLI))
     }
 
     /// Tries again until the store answers or the time is over. Who has named no time is told at once: a

@@ -363,3 +363,24 @@ fn a_store_where_no_directory_can_be_made() {
     let words = ["--on", "file:/proc/none/locks", "run", "k", "--", "true"];
     is_refused(&Store::new().end(&words), 77, "name another directory");
 }
+
+#[test]
+fn whoever_keeps_a_file_of_the_store_locked_is_named() {
+    let store = Store::new();
+    store.says(&["run", "k", "--", "true"]);
+    let books = fs::read_dir(store.path("store").join("books")).unwrap();
+    let books: Vec<File> =
+        books.map(|book| File::open(book.unwrap().path()).unwrap()).collect();
+    for book in &books {
+        book.lock().unwrap();
+    }
+    for words in [
+        &["run", "--wait", "500ms", "k", "--", "true"][..],
+        &["run", "--no-wait", "k", "--", "true"],
+        &["line", "k"],
+    ] {
+        let end = store.end(words);
+        let who = format!("is kept locked by process {}", std::process::id());
+        assert!(end.code == 69 && end.err.contains(&who), "{words:?}: {end:?}");
+    }
+}
