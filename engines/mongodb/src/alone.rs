@@ -51,12 +51,12 @@ fn join() -> Short {
     ] });
     let clock = doc! { "$set": { "at": now(), "last": next, "bytes": { "$bsonSize": "$$ROOT" } } };
     let seat = bson!({
-        "id": "$ask.id", "n": "$last", "ends": ends(), "take": "$ask.take", "told": false,
-        "inbox": "$ask.inbox", "ttl_us": "$ask.ttl_us", "owner": "$ask.owner", "note": "$ask.note",
+        "id": "$ask.one.id", "n": "$last", "ends": ends(), "take": "$ask.one.take", "told": false,
+        "inbox": "$ask.inbox", "ttl_us": "$ask.one.ttl_us", "owner": "$ask.one.owner", "note": "$ask.one.note",
     });
-    let mut fields = step(did::SERVED);
+    let mut fields = step(Some(did::SERVED));
     fields.extend(doc! {
-        "held": [seat], "waiting": [], "of": "$ask.of", "quiet": ends(),
+        "held": [seat], "waiting": [], "of": "$ask.one.of", "quiet": ends(),
         "key": { "$ifNull": ["$key", "$ask.key"] },
         "reap": [date(bson!({ "$max": [ends(), passed()] }), 2 * KEEP_MS), true],
     });
@@ -65,7 +65,7 @@ fn join() -> Short {
 }
 
 fn renew() -> Short {
-    let ends = bson!({ "$add": [now(), "$ask.ttl"] });
+    let ends = bson!({ "$add": [now(), "$ask.one.ttl"] });
     let kept = bson!({ "$arrayElemAt": ["$reap", 0] });
     let expects = doc! {
         "held.1": absent(),
@@ -74,7 +74,7 @@ fn renew() -> Short {
         "$expr": is_calm(),
     };
     let changes = bson!({
-        "ends": { "$max": ["$$it.ends", ends.clone()] }, "inbox": "$ask.inbox", "note": "$ask.note",
+        "ends": { "$max": ["$$it.ends", ends.clone()] }, "inbox": "$ask.inbox", "note": "$ask.one.note",
     });
     let renewed = bson!({ "$let": {
         "vars": { "it": { "$arrayElemAt": ["$held", 0] } },
@@ -83,7 +83,7 @@ fn renew() -> Short {
     let least = bson!({ "$max": [ends, passed()] });
     let is_kept = bson!({ "$gte": [kept, date(least.clone(), KEEP_MS)] });
     let moved = bson!([date(least, 2 * KEEP_MS), true]);
-    let mut fields = step(did::RENEWED);
+    let mut fields = step(None);
     fields.extend(doc! {
         "at": now(), "held": [renewed], "reap": { "$cond": [is_kept, "$reap", moved] },
     });
@@ -92,14 +92,15 @@ fn renew() -> Short {
 
 fn leave() -> Short {
     let expects = doc! { "held.1": absent(), "waiting.0": absent(), "$expr": is_calm() };
-    let mut fields = step(did::HOLDING);
+    let mut fields = step(Some(did::HOLDING));
     let since = bson!({ "$max": [now(), passed()] });
     fields.extend(doc! { "at": now(), "held": [], "reap": date(since, KEEP_MS) });
     Short { expects, stages: vec![raw(&doc! { "$set": fields })] }
 }
 
 /// What every step writes.
-fn step(did: i64) -> Document {
+fn step(did: Option<i64>) -> Document {
+    let did: Vec<i64> = did.into_iter().collect();
     let step = bson!({ "$add": [{ "$ifNull": ["$step", 0_i64] }, 1_i64] });
     doc! { "step": step, "bell": "", "did": did, "woken": 0_i64, "ask": "$$REMOVE" }
 }
@@ -110,7 +111,7 @@ fn now() -> Bson {
 
 /// When a life ends that begins now.
 fn ends() -> Bson {
-    bson!({ "$add": ["$at", "$ask.ttl"] })
+    bson!({ "$add": ["$at", "$ask.one.ttl"] })
 }
 
 /// When the clock has passed the last number.

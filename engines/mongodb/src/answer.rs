@@ -1,52 +1,97 @@
-//! What a verb answers: a projection of the record, so that of a line of thousands only what the caller needs travels.
+//! What a step answers: a projection of the record, so that of a line of thousands only what the caller needs travels.
 
+use std::slice;
 use std::time::Duration;
 
-use mongodb::bson::{Bson, Document, RawDocumentBuf, bson, doc, rawdoc};
+use mongodb::bson::{Bson, Document, RawArrayBuf, RawDocumentBuf, bson, cstr, doc, rawdoc};
 use tenure_core::{
     Error, Key, Left, NUMBER_MAX, Place, Result, Share, Standing, Tally, Ticket, TicketId, refusal,
     served,
 };
 
+use crate::bundle::{Verb, Wish};
 use crate::lens::Lens;
-use crate::line::{DOCUMENT_BYTES_MAX, did};
+use crate::line::{DOCUMENT_BYTES_MAX, Mixture, did};
 
 /// So many waiting tickets are told when the first holder's life ends: the others would all come at once, and their
 /// heartbeats find out as well.
 const NEAR: i64 = 3;
 
-/// The projections of the verbs, which are made once.
+/// What a verb came to for its ticket.
+#[derive(Clone, Debug)]
+pub(crate) enum Came {
+    /// It stands there.
+    In(Place),
+    /// It does not stand in the line.
+    Nowhere,
+    /// It stood in the line before it joined.
+    Known,
+    /// It would have to wait.
+    Busy,
+    Left(Left),
+    Refused(Error),
+}
+
+impl Came {
+    /// What a verb comes to in a line that was never there.
+    pub(crate) fn of_nobody(verb: Verb) -> Self {
+        match verb {
+            Verb::Leave { .. } => Self::Left(Left::Absent),
+            _ => Self::Nowhere,
+        }
+    }
+}
+
+/// The projections, whose longer part is made once.
 pub(crate) struct Answers {
     place: RawDocumentBuf,
-    pub(crate) left: RawDocumentBuf,
 }
 
 impl Answers {
     pub(crate) fn new(lens: &Lens) -> Self {
-        let raw =
-            |document: Document| RawDocumentBuf::try_from(&document).expect("it is a document");
-        let (did, bell) = (lens.value("did"), lens.value("bell"));
-        Self { place: raw(place(lens)), left: raw(doc! { "_id": 0, "did": did, "bell": bell }) }
+        Self { place: raw(&place(lens)) }
     }
 
-    /// Where this ticket stands, and what the step came to.
-    pub(crate) fn place_of(&self, ticket: &Ticket) -> RawDocumentBuf {
-        let vars = rawdoc! { "id": ticket.id.to_string() };
-        rawdoc! { "_id": 0, "answer": { "$let": { "vars": vars, "in": self.place.clone() } } }
+    /// Where these tickets stand, in their order, and what leaves and joins came to.
+    pub(crate) fn of<'a>(
+        &self,
+        tickets: impl Iterator<Item = &'a Ticket>,
+        mixture: Mixture,
+    ) -> RawDocumentBuf {
+        let mut ids = RawArrayBuf::new();
+        for ticket in tickets {
+            ids.push(ticket.id.to_string());
+        }
+        let mut fields = rawdoc! { "_id": 0, "at": 1 };
+        if !ids.is_empty() {
+            let map = rawdoc! { "input": ids, "as": "id", "in": self.place.clone() };
+            fields.append(cstr!("places"), rawdoc! { "$map": map });
+        }
+        if mixture.leaves {
+            fields.append(cstr!("bell"), 1);
+        }
+        if mixture.leaves || mixture.joins {
+            fields.append(cstr!("did"), 1);
+        }
+        if mixture.joins {
+            fields.append(cstr!("of"), 1);
+            fields.append(cstr!("last"), 1);
+        }
+        fields
     }
 }
 
-/// The expression for where the ticket stands whose id is `$$id`.
+/// The expression for where the ticket stands whose id is `$$id`; an empty document if it does not.
 fn place(lens: &Lens) -> Document {
     let value = |field: &str| Bson::String(lens.value(field));
     let index = |array: &str| bson!({ "$indexOfArray": [value(&format!("{array}.id")), "$$id"] });
     let of = |array: &str, at: &str, field: &str| bson!({ "$arrayElemAt": [value(&format!("{array}.{field}")), at] });
     let ahead = |array: &str, at: &str| bson!({ "$sum": { "$slice": [value(&format!("{array}.take")), at] } });
+    let is_other = bson!({ "$in": [did::OF_ANOTHER, value("did")] });
     let seat = |array: &str, at: &str| {
         doc! {
-            "did": value("did"), "at": value("at"),
             "n": of(array, at, "n"), "ends": of(array, at, "ends"), "told": of(array, at, "told"),
-            "owner": { "$cond": [{ "$eq": [value("did"), did::OF_ANOTHER] }, of(array, at, "owner"), "$$REMOVE"] },
+            "owner": { "$cond": [is_other.clone(), of(array, at, "owner"), "$$REMOVE"] },
         }
     };
     let mut held = seat("held", "$$h");
@@ -58,8 +103,6 @@ fn place(lens: &Lens) -> Document {
     );
     let is_near = bson!({ "$lt": ["$$w", NEAR] });
     waiting.insert("look", bson!({ "$cond": [is_near, { "$min": value("held.ends") }, -1_i64] }));
-    let absent =
-        doc! { "did": value("did"), "at": value("at"), "of": value("of"), "last": value("last") };
     doc! { "$let": {
         "vars": { "h": index("held"), "w": index("waiting") },
         "in": { "$switch": {
@@ -67,46 +110,99 @@ fn place(lens: &Lens) -> Document {
                 { "case": { "$gte": ["$$h", 0] }, "then": held },
                 { "case": { "$gte": ["$$w", 0] }, "then": waiting },
             ],
-            "default": absent,
+            "default": {},
         } },
     } }
 }
 
-/// What a join came to.
-pub(crate) fn joined(answer: &Document, ticket: &Ticket) -> Option<Result<Option<Place>>> {
-    let answer = answer.get_document("answer").ok()?;
-    let key = &ticket.key;
-    Some(match whole(answer, "did")? {
-        did::RENEWED | did::SERVED | did::QUEUED => Ok(Some(place_in(answer)?)),
-        did::BUSY => Ok(None),
-        did::MIXED => Err(refusal::other_capacity(key, number(answer, "of")?, ticket.share)),
-        did::OF_ANOTHER => {
-            Err(refusal::id_of_another(key, ticket.id, answer.get_str("owner").ok()?))
+/// Reads from an answer what each wish came to, in their order.
+pub(crate) struct Reader<'a> {
+    answer: &'a Document,
+    places: slice::Iter<'a, Bson>,
+    /// The leaves come first among those that something is said of.
+    leaves: slice::Iter<'a, Bson>,
+    joins: slice::Iter<'a, Bson>,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(answer: &'a Document, wishes: &[&Wish]) -> Option<Self> {
+        let leaves = wishes.iter().filter(|wish| matches!(wish.verb, Verb::Leave { .. })).count();
+        let array = |field| answer.get_array(field).map_or(&[][..], Vec::as_slice);
+        let (leaves, joins) = array("did").split_at_checked(leaves)?;
+        let (leaves, joins) = (leaves.iter(), joins.iter());
+        Some(Self { answer, places: array("places").iter(), leaves, joins })
+    }
+
+    /// What the next wish came to; `None` if no step of Tenure's answers so.
+    pub(crate) fn next(&mut self, wish: &Wish) -> Option<Came> {
+        match wish.verb {
+            Verb::Leave { .. } => left(as_whole(self.leaves.next()?)?).map(Came::Left),
+            Verb::Renew | Verb::Look => self.seen(),
+            Verb::Join { .. } => self.joined(&wish.ticket),
         }
-        did::FULL => Err(refusal::line_is_full(key)),
-        did::TOO_LONG => Err(Error::rejected(format!(
-            "the line of {key:?} is full: its record has {} MiB, and takes no more tickets",
-            DOCUMENT_BYTES_MAX >> 20
-        ))),
-        did::NO_NUMBERS_LEFT => {
-            let after = number(answer, "last").unwrap_or(0) + 1;
-            let clock = number(answer, "at")?.saturating_mul(1000);
-            Err(refusal::no_numbers_left(key, after.max(clock).max(ticket.floor)))
+    }
+
+    fn seen(&mut self) -> Option<Came> {
+        let place = self.places.next()?.as_document()?;
+        if place.is_empty() {
+            return Some(Came::Nowhere);
         }
+        self.place(place).map(Came::In)
+    }
+
+    fn joined(&mut self, ticket: &Ticket) -> Option<Came> {
+        let (place, key) = (self.places.next()?.as_document()?, &ticket.key);
+        Some(match as_whole(self.joins.next()?)? {
+            did::SERVED | did::QUEUED => Came::In(self.place(place)?),
+            did::KNOWN => Came::Known,
+            did::BUSY => Came::Busy,
+            did::MIXED => Came::Refused(refusal::other_capacity(
+                key,
+                number(self.answer, "of")?,
+                ticket.share,
+            )),
+            did::OF_ANOTHER => {
+                Came::Refused(refusal::id_of_another(key, ticket.id, place.get_str("owner").ok()?))
+            }
+            did::FULL => Came::Refused(refusal::line_is_full(key)),
+            did::TOO_LONG => Came::Refused(Error::rejected(format!(
+                "the line of {key:?} is full: its record has {} MiB, and takes no more tickets",
+                DOCUMENT_BYTES_MAX >> 20
+            ))),
+            did::NO_NUMBERS_LEFT => {
+                let after = number(self.answer, "last").unwrap_or(0) + 1;
+                let clock = number(self.answer, "at")?.saturating_mul(1000);
+                Came::Refused(refusal::no_numbers_left(key, after.max(clock).max(ticket.floor)))
+            }
+            _ => return None,
+        })
+    }
+
+    fn place(&self, seat: &Document) -> Option<Place> {
+        let now = number(self.answer, "at")?;
+        let look = seat.get("look").map(|_| whole(seat, "look"));
+        Some(Place {
+            number: number(seat, "n")?,
+            standing: if look.is_some() { Standing::Waiting } else { Standing::Holding },
+            ahead: number(seat, "ahead")?,
+            life: Some(millis(number(seat, "ends")?, now)),
+            look: look
+                .flatten()
+                .and_then(|ends| u64::try_from(ends).ok())
+                .map(|ends| millis(ends, now)),
+            leaving: seat.get_bool("told").ok()?,
+        })
+    }
+}
+
+fn left(did: i64) -> Option<Left> {
+    Some(match did {
+        did::ABSENT => Left::Absent,
+        did::WAITING => Left::Waiting,
+        did::HOLDING => Left::Holding,
+        did::TOLD => Left::Told,
         _ => return None,
     })
-}
-
-/// What a renewal came to, or a look.
-pub(crate) enum Stands {
-    In(Place),
-    Nowhere,
-}
-
-/// Reads where a ticket stands, if it stands in its line.
-pub(crate) fn seen(answer: &Document) -> Option<Stands> {
-    let answer = answer.get_document("answer").ok()?;
-    if answer.contains_key("n") { place_in(answer).map(Stands::In) } else { Some(Stands::Nowhere) }
 }
 
 /// What is answered of a ticket that is the only one served.
@@ -114,29 +210,20 @@ pub(crate) fn fields_of_alone() -> RawDocumentBuf {
     rawdoc! { "_id": 0, "at": 1, "held.n": 1, "held.ends": 1 }
 }
 
-/// Where it stands.
-pub(crate) fn alone(answer: &Document) -> Option<Place> {
+/// What its short verb came to.
+pub(crate) fn alone(answer: &Document, verb: Verb) -> Option<Came> {
+    if let Verb::Leave { .. } = verb {
+        return Some(Came::Left(Left::Holding));
+    }
     let seat = answer.get_array("held").ok()?.first()?.as_document()?;
-    Some(Place {
+    Some(Came::In(Place {
         number: number(seat, "n")?,
         standing: Standing::Holding,
         ahead: 0,
         life: Some(millis(number(seat, "ends")?, number(answer, "at")?)),
         look: None,
         leaving: false,
-    })
-}
-
-/// What a leave came to, and the letters that it wrote.
-pub(crate) fn left(answer: &Document) -> Option<(Left, &str)> {
-    let left = match whole(answer, "did")? {
-        did::ABSENT => Left::Absent,
-        did::WAITING => Left::Waiting,
-        did::HOLDING => Left::Holding,
-        did::TOLD => Left::Told,
-        _ => return None,
-    };
-    Some((left, answer.get_str("bell").ok()?))
+    }))
 }
 
 /// The tickets of a line, from the front.
@@ -190,22 +277,6 @@ pub(crate) fn tallied(answer: &Document, key: &Key, by: u64) -> Option<Result<Ta
     Some(Ok(Tally { value, allowed: answer.get_bool("allowed").ok()?, resets_in }))
 }
 
-fn place_in(answer: &Document) -> Option<Place> {
-    let now = number(answer, "at")?;
-    let look = answer.get("look").map(|_| whole(answer, "look"));
-    Some(Place {
-        number: number(answer, "n")?,
-        standing: if look.is_some() { Standing::Waiting } else { Standing::Holding },
-        ahead: number(answer, "ahead")?,
-        life: Some(millis(number(answer, "ends")?, now)),
-        look: look
-            .flatten()
-            .and_then(|ends| u64::try_from(ends).ok())
-            .map(|ends| millis(ends, now)),
-        leaving: answer.get_bool("told").ok()?,
-    })
-}
-
 /// From one moment to another, or no time if that is over.
 fn millis(until: u64, now: u64) -> Duration {
     Duration::from_millis(until.saturating_sub(now))
@@ -216,9 +287,14 @@ fn number(document: &Document, field: &str) -> Option<u64> {
     u64::try_from(whole(document, field)?).ok().filter(|number| *number <= NUMBER_MAX)
 }
 
-/// A whole number, in whichever form the server gives it.
+/// A whole number of a document.
 pub(crate) fn whole(document: &Document, field: &str) -> Option<i64> {
-    match document.get(field)? {
+    as_whole(document.get(field)?)
+}
+
+/// A whole number, in whichever form the server gives it.
+fn as_whole(value: &Bson) -> Option<i64> {
+    match value {
         Bson::Int32(number) => Some((*number).into()),
         Bson::Int64(number) => Some(*number),
         #[allow(
@@ -228,4 +304,8 @@ pub(crate) fn whole(document: &Document, field: &str) -> Option<i64> {
         Bson::Double(number) if number.fract() == 0.0 => Some(*number as i64),
         _ => None,
     }
+}
+
+fn raw(document: &Document) -> RawDocumentBuf {
+    RawDocumentBuf::try_from(document).expect("it is a document")
 }

@@ -16,7 +16,6 @@ use crate::answer::whole;
 use crate::name::Name;
 use crate::settings::Settings;
 use crate::trouble;
-use crate::turns::Turns;
 
 /// So many calls may be under way.
 const CALLS_MAX: usize = 128;
@@ -35,7 +34,6 @@ pub(crate) struct Calls {
     /// The runtime that drives the client's connections.
     pub(crate) home: Handle,
     rooms: Arc<Rooms>,
-    turns: Turns,
 }
 
 /// What is asked of one record.
@@ -52,15 +50,6 @@ pub(crate) struct Update<'a> {
     pub(crate) makes: bool,
     /// What is expected of the record besides its id. If it is otherwise, there is no answer.
     pub(crate) expects: Document,
-    pub(crate) urgency: Urgency,
-}
-
-/// Whether a change waits for those that this client has begun before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Urgency {
-    Turn,
-    /// It does not: others wait for what it does.
-    AtOnce,
 }
 
 impl Calls {
@@ -72,17 +61,12 @@ impl Calls {
         };
         let rooms = Arc::new(Rooms::new(1, CALLS_MAX));
         let (collection, timeout) = (settings.collection.clone(), settings.timeout);
-        Self { client, database, collection, name, timeout, home, rooms, turns: Turns::default() }
+        Self { client, database, collection, name, timeout, home, rooms }
     }
 
     /// Changes one record in one step, and answers what the fields say; `None` if there is no such record.
     pub(crate) async fn update(&self, update: &Update<'_>) -> Result<Option<Document>> {
         let until = Instant::now() + self.timeout;
-        let turn = timeout_at(until, self.turns.wait(update.id));
-        let _turn = match update.urgency {
-            Urgency::Turn => Some(turn.await.map_err(|_| trouble::late(&self.name))?),
-            Urgency::AtOnce => None,
-        };
         let mut tries = 1;
         loop {
             let answer = self.send(&self.database, self.command(update), until).await;

@@ -4,19 +4,18 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use mongodb::bson::{Document, RawDocumentBuf, rawdoc};
+use mongodb::bson::Document;
 use tenure_core::event::{Cursor, News, Scope};
 use tenure_core::{
-    Engine, Key, Leave, Left, NUMBER_MAX, Patience, Place, Profile, Result, Standing, Tally,
-    Ticket, Wake, Window,
+    Engine, Key, Leave, Left, Patience, Place, Profile, Result, Standing, Tally, Ticket, Wake,
+    Window,
 };
+use tokio::time::{sleep, timeout};
 
-use tokio::time::sleep;
-
-use crate::answer::{self, Stands};
-use crate::call::{Update, Urgency};
-use crate::count::{self, millis};
-use crate::letter;
+use crate::answer::{self, Came};
+use crate::bundle::{Verb, Wish};
+use crate::call::Update;
+use crate::count;
 use crate::store::MongoStore;
 use crate::stream::uneven;
 use crate::trouble;
@@ -31,73 +30,23 @@ impl MongoStore {
         answer.ok_or_else(|| trouble::strange(&self.calls.name))
     }
 
-    /// Where a ticket stands, by the answer of its record, if there is one.
-    fn seen(&self, answer: Option<&Document>) -> Result<Option<Place>> {
-        let Some(answer) = answer else { return Ok(None) };
-        match self.known(answer::seen(answer))? {
-            Stands::In(place) => Ok(Some(place)),
-            Stands::Nowhere => Ok(None),
-        }
-    }
-
     /// The ticket is out of its line, as far as this client is concerned.
     fn forget(&self, record: &str, ticket: &Ticket) {
         self.roll.leave(record, ticket.id);
         self.mail.forget(ticket.id);
     }
 
-    async fn place(
-        &self,
-        record: &str,
-        ticket: &Ticket,
-        patience: Option<Patience>,
-    ) -> Result<Option<Document>> {
-        let hurry = patience == Some(Patience::NoWait);
-        let stages = if patience.is_some() { &self.steps.join } else { &self.steps.renew };
-        let update = Update {
-            id: record,
-            first: asks(ticket, &self.inbox, hurry),
-            stages,
-            fields: self.answers.place_of(ticket),
-            makes: patience.is_some(),
-            expects: Document::new(),
-            urgency: Urgency::Turn,
-        };
-        self.calls.update(&update).await
+    async fn ask(&self, record: &str, ticket: &Ticket, verb: Verb) -> Result<Came> {
+        self.lanes.ask(record, Wish { ticket: ticket.clone(), verb }).await
     }
 
-    /// The same in short, for a ticket that may be alone; `None` if it is not.
-    async fn place_alone(
-        &self,
-        record: &str,
-        ticket: &Ticket,
-        joins: bool,
-    ) -> Result<Option<Place>> {
-        let is_likely = if joins {
-            !self.roll.has_others(record, ticket.id)
-        } else {
-            self.roll.may_be_alone(record, ticket.id)
-        };
-        if ticket.floor > 0 || !is_likely {
-            return Ok(None);
+    /// What the answer to a verb says that only asks where a ticket stands.
+    fn seen(&self, came: Came) -> Result<Option<Place>> {
+        match came {
+            Came::In(place) => Ok(Some(place)),
+            Came::Nowhere => Ok(None),
+            _ => Err(trouble::strange(&self.calls.name)),
         }
-        let id = ticket.id.to_string();
-        let (expects, stages) = if joins {
-            self.alone.join()
-        } else {
-            self.alone.renew(&id, ticket.share.take().into())
-        };
-        let update = Update {
-            id: record,
-            first: asks(ticket, &self.inbox, false),
-            stages,
-            fields: answer::fields_of_alone(),
-            makes: joins,
-            expects,
-            urgency: Urgency::Turn,
-        };
-        let answer = self.calls.update(&update).await?;
-        answer.map_or(Ok(None), |answer| self.known(answer::alone(&answer)).map(Some))
     }
 
     /// Looks again and again, where nobody tells: often at the front of the line, seldom behind.
@@ -121,9 +70,7 @@ impl MongoStore {
 
     /// Where the ticket stands. This is no sign of life.
     async fn peek(&self, record: &str, ticket: &Ticket) -> Result<Option<Place>> {
-        let fields = self.answers.place_of(ticket);
-        let answer = self.calls.look(record, &self.steps.look, fields, self.facts.topology).await?;
-        self.seen(answer.as_ref())
+        self.seen(self.ask(record, ticket, Verb::Look).await?)
     }
 }
 
@@ -137,20 +84,16 @@ impl Engine for MongoStore {
         let record = record(&ticket.key);
         let asking = self.mail.expect_answer(ticket.id, ticket.ttl);
         self.roll.enter(&record, ticket.id, self.stream.is_open(), &self.mail);
-        let alone = self.place_alone(&record, ticket, true).await;
-        if let Ok(Some(place)) = alone {
-            asking.let_in();
-            self.roll.came_alone(&record, ticket.id);
-            self.mail.learn(ticket.id, &place);
-            return Ok(Some(place));
-        }
-        let answer = match alone {
-            Ok(_) => self.place(&record, ticket, Some(patience)).await,
-            Err(error) => Err(error),
+        let hurry = patience == Patience::NoWait;
+        let came = self.ask(&record, ticket, Verb::Join { hurry }).await;
+        let joined = match came {
+            // It was sent before, and the answer was lost: whoever stands there renews.
+            Ok(Came::Known) => self.renew(ticket).await,
+            Ok(Came::In(place)) => Ok(Some(place)),
+            Ok(Came::Busy) => Ok(None),
+            Ok(Came::Refused(error)) | Err(error) => Err(error),
+            Ok(Came::Nowhere | Came::Left(_)) => Err(trouble::strange(&self.calls.name)),
         };
-        let joined = answer.and_then(|answer| {
-            self.known(answer.and_then(|answer| answer::joined(&answer, ticket)))?
-        });
         match joined {
             Ok(Some(place)) => {
                 asking.let_in();
@@ -171,12 +114,7 @@ impl Engine for MongoStore {
         let record = record(&ticket.key);
         self.mail.expect(ticket.id, ticket.ttl);
         self.roll.enter(&record, ticket.id, self.stream.is_open(), &self.mail);
-        if let Some(place) = self.place_alone(&record, ticket, false).await? {
-            self.mail.learn(ticket.id, &place);
-            return Ok(Some(place));
-        }
-        let answer = self.place(&record, ticket, None).await?;
-        let renewed = self.seen(answer.as_ref())?;
+        let renewed = self.seen(self.ask(&record, ticket, Verb::Renew).await?)?;
         match &renewed {
             Some(place) => self.mail.learn(ticket.id, place),
             None => self.forget(&record, ticket),
@@ -186,34 +124,8 @@ impl Engine for MongoStore {
 
     async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
         let record = record(&ticket.key);
-        let ask = rawdoc! {
-            "id": ticket.id.to_string(), "inbox": self.inbox.as_str(), "soon": how == Leave::Soon,
-        };
-        let leave = |expects, stages| Update {
-            id: &record,
-            first: first(ask.clone()),
-            stages,
-            fields: self.answers.left.clone(),
-            makes: false,
-            expects,
-            urgency: Urgency::AtOnce,
-        };
-        let mut answer = None;
-        if how == Leave::Now && self.roll.may_be_alone(&record, ticket.id) {
-            let (expects, stages) = self.alone.leave(&ticket.id.to_string(), &self.inbox);
-            answer = self.calls.update(&leave(expects, stages)).await?;
-        }
-        if answer.is_none() {
-            answer = self.calls.update(&leave(Document::new(), &self.steps.leave)).await?;
-        }
-        let left = match &answer {
-            None => Left::Absent,
-            Some(answer) => {
-                let (left, bell) = self.known(answer::left(answer))?;
-                letter::deliver(&self.mail, &self.inbox, bell);
-                left
-            }
-        };
+        let came = self.ask(&record, ticket, Verb::Leave { soon: how == Leave::Soon }).await?;
+        let Came::Left(left) = came else { return Err(trouble::strange(&self.calls.name)) };
         if left != Left::Told {
             self.forget(&record, ticket);
         }
@@ -252,10 +164,7 @@ impl Engine for MongoStore {
     }
 
     async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
-        let record = record(key);
-        let fields = rawdoc! { "_id": 0, "held": 1, "waiting": 1, "at": 1, "of": 1 };
-        let answer =
-            self.calls.look(&record, &self.steps.look, fields, self.facts.topology).await?;
+        let answer = self.lanes.line(&record(key)).await?;
         match answer {
             Some(answer) if answer.contains_key("of") => self.known(answer::line(&answer, key)),
             _ => Ok(Vec::new()),
@@ -286,8 +195,9 @@ impl Engine for MongoStore {
             // A look opens no window.
             makes: by > 0,
             expects: Document::new(),
-            urgency: Urgency::Turn,
         };
+        let turn = timeout(self.calls.timeout, self.turns.wait(update.id)).await;
+        let _turn = turn.map_err(|_| trouble::late(&self.calls.name))?;
         match self.calls.update(&update).await? {
             Some(answer) => self.known(answer::tallied(&answer, key, by))?,
             None => {
@@ -307,28 +217,4 @@ impl Engine for MongoStore {
 /// The id of a line's record.
 fn record(key: &Key) -> String {
     key.canonical("tenure")
-}
-
-/// What the owner of a ticket asks for.
-fn asks(ticket: &Ticket, inbox: &str, hurry: bool) -> RawDocumentBuf {
-    let number = |number: u64| i64::try_from(number.min(NUMBER_MAX + 1)).unwrap_or(i64::MAX);
-    let ttl_us = u64::try_from(ticket.ttl.as_micros()).unwrap_or(NUMBER_MAX);
-    first(rawdoc! {
-        "id": ticket.id.to_string(),
-        "key": ticket.key.as_str(),
-        "take": i64::from(ticket.share.take()),
-        "of": i64::from(ticket.share.of()),
-        "ttl": millis(ticket.ttl),
-        "ttl_us": number(ttl_us.min(NUMBER_MAX)),
-        "inbox": inbox,
-        "owner": &*ticket.owner,
-        "note": &*ticket.note,
-        "floor": number(ticket.floor),
-        "hurry": hurry,
-    })
-}
-
-/// The first stage of a verb.
-fn first(ask: RawDocumentBuf) -> RawDocumentBuf {
-    rawdoc! { "$set": { "ask": { "$literal": ask } } }
 }

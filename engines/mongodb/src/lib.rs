@@ -31,22 +31,25 @@
 //!
 //! | file | what it has |
 //! |---|---|
-//! | `line`, `count` | what a record has, and the stages of each verb |
+//! | `line`, `verbs`, `count` | what a record has, and the stages of each verb |
 //! | `alone` | the same in short, for a ticket that is alone |
 //! | `lens` | where in a document a line lives |
 //! | `answer`, `letter` | what travels back from a verb, and from a change stream |
+//! | `lane`, `bundle` | how verbs for one record go together in one command |
 //! | `call`, `records` | how a command is sent, and those that are about many records |
 //! | `stream`, `roll` | the change stream, and whose tickets it concerns |
-//! | `turns` | how many calls change one record at a time |
+//! | `turns` | how many calls change one number at a time |
 
 mod alone;
 mod answer;
+mod bundle;
 mod call;
 mod connect;
 mod count;
 mod description;
 mod engine;
 mod facts;
+mod lane;
 mod lens;
 mod letter;
 mod line;
@@ -59,6 +62,7 @@ mod stream;
 mod trouble;
 mod turns;
 mod url;
+mod verbs;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The line as MongoDB keeps it: each verb is the stages of one update.
+//! The line as MongoDB keeps it: a step is the stages of one update.
 //!
 //! What a line has:
 //!
@@ -11,14 +11,15 @@
 //! | `quiet` | no ticket's life ends before this |
 //! | `step` | how many steps there were; it makes every step a write, which only a server that is the primary can confirm |
 //! | `bell` | the letters that the last step wrote, for the clients whose inboxes stand in them |
-//! | `did`, `woken`, `bytes` | what the last step came to, how many it served, and how long the document was before it |
+//! | `did`, `woken`, `bytes` | what the leaves and joins of the last step came to, how many it served, and how long the document was before it |
 //! | `reap` | when the TTL index may delete the record, long after nobody can stand in the line any more; with `true` beside it while somebody may |
 //!
-//! A ticket is `id`, `n` (its number), `ends`, `take`, `told`, `inbox`, `ttl_us`, `owner`, `note`. What a caller asks for is in
+//! A ticket is `id`, `n` (its number), `ends`, `take`, `told`, `inbox`, `ttl_us`, `owner`, `note`. What callers ask for is in
 //! the field `ask` while the stages run. So all stages but the first are the same for every call, and are made once.
+//! Of each verb there may be many in one step.
 
 use mongodb::bson::{Bson, Document, RawDocumentBuf, bson, doc};
-use tenure_core::{LINE_TICKETS_MAX, NUMBER_MAX};
+use tenure_core::NUMBER_MAX;
 
 use crate::lens::Lens;
 
@@ -32,9 +33,9 @@ pub(crate) const KEEP_MS: i64 = 600 * 1000;
 /// So many letters are put together at a time: a text that grows letter by letter is copied each time.
 const LETTERS_AT_ONCE: i64 = 64;
 /// More than any array has elements.
-const ALL: i64 = i32::MAX as i64;
+pub(crate) const ALL: i64 = i32::MAX as i64;
 
-/// What a join or a leave came to, as `did` says it.
+/// What a leave or a join came to, as `did` says it.
 pub(crate) mod did {
     pub(crate) const ABSENT: i64 = 0;
     pub(crate) const WAITING: i64 = 1;
@@ -46,64 +47,87 @@ pub(crate) mod did {
     pub(crate) const FULL: i64 = 14;
     pub(crate) const NO_NUMBERS_LEFT: i64 = 15;
     pub(crate) const TOO_LONG: i64 = 16;
-    pub(crate) const RENEWED: i64 = 20;
+    pub(crate) const KNOWN: i64 = 20;
     pub(crate) const SERVED: i64 = 21;
     pub(crate) const QUEUED: i64 = 22;
 }
 
-/// The stages of each verb, behind the first.
-pub(crate) struct Steps {
-    pub(crate) join: Vec<RawDocumentBuf>,
-    pub(crate) renew: Vec<RawDocumentBuf>,
-    pub(crate) leave: Vec<RawDocumentBuf>,
-    /// Nothing is asked for: who is dead is out, and who follows is served.
-    pub(crate) look: Vec<RawDocumentBuf>,
+/// The stages of every mixture of verbs, behind the first stage.
+pub(crate) struct Steps(Vec<Vec<RawDocumentBuf>>);
+
+/// Which verbs there are among those of a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mixture {
+    pub(crate) renews: bool,
+    pub(crate) leaves: bool,
+    pub(crate) joins: bool,
 }
 
-/// Makes the stages for a line that lives there.
-struct Writer<'a>(&'a Lens);
+impl Mixture {
+    const ALL: usize = 8;
+
+    fn nth(at: usize) -> Self {
+        Self { renews: at & 1 != 0, leaves: at & 2 != 0, joins: at & 4 != 0 }
+    }
+
+    fn at(self) -> usize {
+        usize::from(self.renews) | usize::from(self.leaves) << 1 | usize::from(self.joins) << 2
+    }
+}
 
 impl Steps {
     pub(crate) fn new(lens: &Lens) -> Self {
         let writer = Writer(lens);
-        Self {
-            join: writer.verb([writer.may_join(), writer.join_or_renew()]),
-            renew: writer.verb([writer.finds(), writer.join_or_renew()]),
-            leave: writer.verb([writer.may_leave(), writer.leave()]),
-            look: writer.verb([]),
-        }
+        Self((0..Mixture::ALL).map(|at| writer.step(Mixture::nth(at))).collect())
+    }
+
+    /// Whoever is dead is out, who renews lives on, who leaves is out, who joins is behind, and who follows is served.
+    pub(crate) fn of(&self, mixture: Mixture) -> &[RawDocumentBuf] {
+        &self.0[mixture.at()]
     }
 }
 
+/// Makes the stages for a line that lives there.
+pub(crate) struct Writer<'a>(&'a Lens);
+
 impl Writer<'_> {
-    fn verb<const N: usize>(&self, own: [Document; N]) -> Vec<RawDocumentBuf> {
-        let begin = [self.open(), self.expire()];
-        let end = [self.count_woken(), self.serve()];
-        let stages = self.0.out.iter().cloned().chain(begin).chain(own).chain(end);
-        let stages = stages.chain(self.0.back.iter().cloned());
-        let raw = |stage| RawDocumentBuf::try_from(&stage).expect("a stage is a document");
-        stages.map(raw).collect()
+    fn step(&self, mixture: Mixture) -> Vec<RawDocumentBuf> {
+        let mut stages = self.0.out.clone();
+        stages.extend([self.open(), self.expire()]);
+        if mixture.renews {
+            stages.push(self.renew());
+        }
+        if mixture.leaves {
+            stages.extend(self.leave());
+        }
+        if mixture.joins {
+            stages.extend(self.join());
+        }
+        stages.extend([self.count_woken(), self.serve()]);
+        stages.extend(self.0.back.iter().cloned());
+        let raw = |stage| RawDocumentBuf::try_from(stage).expect("a stage is a document");
+        stages.iter().map(raw).collect()
     }
 
-    fn set<const N: usize>(&self, fields: [(&str, Bson); N]) -> Document {
+    pub(crate) fn set<const N: usize>(&self, fields: [(&str, Bson); N]) -> Document {
         let fields = fields.into_iter().map(|(name, value)| (self.0.name(name), value));
         doc! { "$set": fields.collect::<Document>() }
     }
 
-    fn value(&self, field: &str) -> Bson {
+    pub(crate) fn value(&self, field: &str) -> Bson {
         Bson::String(self.0.value(field))
     }
 
-    /// Where the ticket that is asked about stands in one of the arrays; -1 if it does not.
-    fn index_in(&self, array: &str) -> Bson {
-        bson!({ "$indexOfArray": [self.value(&format!("{array}.id")), self.value("ask.id")] })
+    /// Where a ticket stands in one of the arrays; -1 if it does not.
+    pub(crate) fn index_in(&self, array: &str, id: &str) -> Bson {
+        bson!({ "$indexOfArray": [self.value(&format!("{array}.id")), id] })
     }
 
-    fn sum_held(&self) -> Bson {
+    pub(crate) fn sum_held(&self) -> Bson {
         bson!({ "$sum": self.value("held.take") })
     }
 
-    fn size(&self, array: &str) -> Bson {
+    pub(crate) fn size(&self, array: &str) -> Bson {
         bson!({ "$size": self.value(array) })
     }
 
@@ -138,169 +162,8 @@ impl Writer<'_> {
             ("held", living("held")),
             ("waiting", living("waiting")),
             ("bell", bell),
-            ("did", Bson::Int64(did::ABSENT)),
+            ("did", bson!([])),
         ])
-    }
-
-    /// The number that a ticket would have.
-    fn next(&self) -> Bson {
-        let after = bson!({ "$add": [{ "$ifNull": [self.value("last"), 0_i64] }, 1_i64] });
-        let clock = bson!({ "$multiply": [self.value("at"), 1000_i64] });
-        bson!({ "$max": [after, clock, self.value("ask.floor")] })
-    }
-
-    fn may_join(&self) -> Document {
-        let ask = |field: &str| self.value(&format!("ask.{field}"));
-        let owner_of = |array: &str, at: &str| bson!({ "$arrayElemAt": [self.value(&format!("{array}.owner")), at] });
-        let known = |array: &str, at: &str| {
-            let is_own = bson!({ "$eq": [owner_of(array, at), ask("owner")] });
-            let verdict = bson!({ "$cond": [is_own, did::RENEWED, did::OF_ANOTHER] });
-            bson!({ "case": { "$gte": [at, 0_i64] }, "then": verdict })
-        };
-        let case = |case: Bson, then: i64| bson!({ "case": case, "then": then });
-        let fits = bson!({ "$lte": [{ "$add": [self.sum_held(), ask("take")] }, ask("of")] });
-        let at_once = bson!({ "$and": [{ "$eq": [self.size("waiting"), 0_i64] }, fits] });
-        let cases = bson!([
-            known("held", "$$h"),
-            known("waiting", "$$w"),
-            case(
-                bson!({ "$and": [{ "$gt": ["$$n", 0_i64] }, { "$ne": [self.value("of"), ask("of")] }] }),
-                did::MIXED
-            ),
-            case(bson!({ "$and": [ask("hurry"), { "$not": ["$$at_once"] }] }), did::BUSY),
-            case(
-                bson!({ "$gte": ["$$n", i64::try_from(LINE_TICKETS_MAX).unwrap_or(ALL)] }),
-                did::FULL
-            ),
-            case(bson!({ "$gte": [self.value("bytes"), DOCUMENT_BYTES_MAX] }), did::TOO_LONG),
-            case(bson!({ "$gt": [self.next(), number_max()] }), did::NO_NUMBERS_LEFT),
-            case(bson!("$$at_once"), did::SERVED),
-        ]);
-        let verdict = bson!({ "$let": {
-            "vars": {
-                "h": self.index_in("held"),
-                "w": self.index_in("waiting"),
-                "n": { "$add": [self.size("held"), self.size("waiting")] },
-                "at_once": at_once,
-            },
-            "in": { "$switch": { "branches": cases, "default": did::QUEUED } },
-        } });
-        self.set([("did", verdict)])
-    }
-
-    /// Whether the ticket is there to be renewed.
-    fn finds(&self) -> Document {
-        let stands = |array| bson!({ "$gte": [self.index_in(array), 0_i64] });
-        let found = bson!({ "$or": [stands("held"), stands("waiting")] });
-        self.set([("did", bson!({ "$cond": [found, did::RENEWED, did::ABSENT] }))])
-    }
-
-    fn join_or_renew(&self) -> Document {
-        let ends = bson!({ "$add": [self.value("at"), self.value("ask.ttl")] });
-        let ask = |field: &str| self.value(&format!("ask.{field}"));
-        let seat = bson!({
-            "id": ask("id"), "n": self.next(), "ends": ends.clone(), "take": ask("take"), "told": false,
-            "inbox": ask("inbox"), "ttl_us": ask("ttl_us"), "owner": ask("owner"), "note": ask("note"),
-        });
-        let array = |name: &str, joins: i64| {
-            bson!({ "$switch": {
-                "branches": [
-                    { "case": self.did(joins), "then": { "$concatArrays": [self.value(name), [seat.clone()]] } },
-                    { "case": self.did(did::RENEWED), "then": self.renewed(name) },
-                ],
-                "default": self.value(name),
-            } })
-        };
-        let joins = bson!({ "$in": [self.value("did"), [did::SERVED, did::QUEUED]] });
-        let floor =
-            bson!({ "$max": [self.value("last"), { "$min": [ask("floor"), number_max()] }] });
-        let renews = bson!({ "$cond": [self.did(did::RENEWED), floor, self.value("last")] });
-        self.set([
-            ("held", array("held", did::SERVED)),
-            ("waiting", array("waiting", did::QUEUED)),
-            ("last", bson!({ "$cond": [joins.clone(), self.next(), renews] })),
-            ("of", bson!({ "$cond": [joins.clone(), ask("of"), self.value("of")] })),
-            ("key", bson!({ "$ifNull": [self.value("key"), ask("key")] })),
-            ("quiet", bson!({ "$cond": [joins, { "$min": [self.value("quiet"), ends] }, self.value("quiet")] })),
-        ])
-    }
-
-    fn did(&self, what: i64) -> Bson {
-        bson!({ "$eq": [self.value("did"), what] })
-    }
-
-    /// The array with a sign of life of the ticket, if it stands there. Nothing changes about a ticket that was told to
-    /// leave: its life ends when it would have.
-    fn renewed(&self, array: &str) -> Bson {
-        let ask = |field: &str| self.value(&format!("ask.{field}"));
-        let has_room = bson!({ "$lt": [self.value("bytes"), NOTES_BYTES_MAX] });
-        let changes = bson!({
-            "ends": { "$max": ["$$it.ends", { "$add": [self.value("at"), ask("ttl")] }] },
-            "take": { "$min": ["$$it.take", ask("take")] },
-            "inbox": ask("inbox"),
-            "note": { "$cond": [has_room, ask("note"), "$$it.note"] },
-        });
-        let renewed =
-            bson!({ "$cond": ["$$it.told", "$$it", { "$mergeObjects": ["$$it", changes] }] });
-        self.with_other(array, bson!([renewed]))
-    }
-
-    /// The array with something else in the ticket's place, if it stands there. The expression sees the ticket as `it`.
-    fn with_other(&self, array: &str, other: Bson) -> Bson {
-        let all = self.value(array);
-        let other = bson!({ "$let": { "vars": { "it": { "$arrayElemAt": [all.clone(), "$$i"] } }, "in": other } });
-        let ahead = bson!({ "$slice": [all.clone(), "$$i"] });
-        let behind = bson!({ "$slice": [all.clone(), { "$add": ["$$i", 1_i64] }, ALL] });
-        let changed = bson!({ "$concatArrays": [ahead, other, behind] });
-        let is_there = bson!({ "$gte": ["$$i", 0_i64] });
-        bson!({ "$let": {
-            "vars": { "i": self.index_in(array) },
-            "in": { "$cond": [is_there, changed, all] },
-        } })
-    }
-
-    fn may_leave(&self) -> Document {
-        let stands = |array| bson!({ "$gte": [self.index_in(array), 0_i64] });
-        let leaves = bson!({ "$cond": [self.value("ask.soon"), did::TOLD, did::HOLDING] });
-        let other = bson!({ "$cond": [stands("waiting"), did::WAITING, did::ABSENT] });
-        self.set([("did", bson!({ "$cond": [stands("held"), leaves, other] }))])
-    }
-
-    fn leave(&self) -> Document {
-        let told = bson!([{ "$mergeObjects": ["$$it", { "told": true }] }]);
-        let held = bson!({ "$switch": {
-            "branches": [
-                { "case": self.did(did::HOLDING), "then": self.with_other("held", bson!([])) },
-                { "case": self.did(did::TOLD), "then": self.with_other("held", told) },
-            ],
-            "default": self.value("held"),
-        } });
-        let waiting = bson!({ "$cond": [
-            self.did(did::WAITING), self.with_other("waiting", bson!([])), self.value("waiting"),
-        ] });
-        let bell = bson!({ "$concat": [self.value("bell"), self.letters_of_leave()] });
-        self.set([("held", held), ("waiting", waiting), ("bell", bell)])
-    }
-
-    /// Whoever is told or taken out by another client hears of it. Whoever asks for a ticket that has left already may
-    /// have missed an answer, so it hears of all its tickets that are served.
-    fn letters_of_leave(&self) -> Bson {
-        let is_it = bson!({ "$eq": ["$$this.id", self.value("ask.id")] });
-        let is_own = bson!({ "$eq": ["$$this.inbox", self.value("ask.inbox")] });
-        let some = |array: &str, cond: Bson| bson!({ "$filter": { "input": self.value(array), "as": "this", "cond": cond } });
-        let not = |cond: &Bson| bson!({ "$not": [cond.clone()] });
-        let untold = bson!({ "$and": [is_it.clone(), { "$not": ["$$this.told"] }] });
-        let strangers = bson!({ "$and": [is_it, not(&is_own)] });
-        let case = |what: i64, letters: Bson| bson!({ "case": self.did(what), "then": letters });
-        bson!({ "$switch": {
-            "branches": [
-                case(did::HOLDING, letters(&some("held", strangers.clone()), "O")),
-                case(did::WAITING, letters(&some("waiting", strangers), "O")),
-                case(did::TOLD, letters(&some("held", untold), "T")),
-                case(did::ABSENT, letters(&some("held", is_own), "S")),
-            ],
-            "default": "",
-        } })
     }
 
     /// The front of the line is served, for as long as it fits. Mostly it is nobody, or one alone.
@@ -376,7 +239,7 @@ impl Writer<'_> {
 
 /// The letters of one kind to these tickets, in one text. A text is replaced as a whole, so a change stream shows it as
 /// a whole, which an array would not be.
-fn letters(tickets: &Bson, kind: &str) -> Bson {
+pub(crate) fn letters(tickets: &Bson, kind: &str) -> Bson {
     let letter = bson!({ "$concat": [
         "$$value", "$$this.inbox", "$$this.id", kind, { "$toString": "$$this.n" }, " ",
     ] });
@@ -390,6 +253,6 @@ fn letters(tickets: &Bson, kind: &str) -> Bson {
     } } } })
 }
 
-fn number_max() -> i64 {
+pub(crate) fn number_max() -> i64 {
     i64::try_from(NUMBER_MAX).unwrap_or(i64::MAX)
 }

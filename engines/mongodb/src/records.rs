@@ -3,7 +3,7 @@
 use mongodb::bson::{Bson, Document, RawArrayBuf, RawDocumentBuf, bson, doc, rawdoc};
 use tenure_core::Result;
 
-use crate::call::{Calls, Update, Urgency};
+use crate::call::{Calls, Update};
 use crate::facts::Topology;
 use crate::trouble;
 
@@ -11,31 +11,25 @@ use crate::trouble;
 const BATCH: i32 = 1000;
 
 impl Calls {
-    /// A line as it is now: the dead are out, and who follows is served.
+    /// A step that changes nothing but who is dead, and who is served in their place.
     ///
     /// A member of a set that was the primary and does not know yet that it is none must not answer. Only a write finds
     /// that out at once: a linearizable read waits for the next flush of the journal, a tenth of a second by default.
     pub(crate) async fn look(
         &self,
-        id: &str,
-        stages: &[RawDocumentBuf],
-        fields: RawDocumentBuf,
+        update: &Update<'_>,
         topology: Topology,
     ) -> Result<Option<Document>> {
-        let first = rawdoc! { "$set": { "ask": { "$literal": {} } } };
         if topology != Topology::Alone {
-            let urgency = Urgency::Turn;
-            let expects = Document::new();
-            return self
-                .update(&Update { id, first, stages, fields, makes: false, expects, urgency })
-                .await;
+            return self.update(update).await;
         }
         let mut pipeline = RawArrayBuf::new();
-        pipeline.push(rawdoc! { "$match": { "_id": id } });
-        for stage in stages {
+        pipeline.push(rawdoc! { "$match": { "_id": update.id } });
+        pipeline.push(update.first.clone());
+        for stage in update.stages {
             pipeline.push(stage.clone());
         }
-        pipeline.push(rawdoc! { "$project": fields });
+        pipeline.push(rawdoc! { "$project": update.fields.clone() });
         let command = rawdoc! {
             "aggregate": self.collection.as_str(),
             "pipeline": pipeline,

@@ -9,19 +9,18 @@ use tenure_core::{Error, Profile, Result, Sampler, ThisRuntime};
 use tenure_kit::mailbox::Mailbox;
 use tokio::runtime::Handle;
 
-use crate::alone::Alone;
-use crate::answer::Answers;
 use crate::call::Calls;
 use crate::connect;
 use crate::count::Count;
 use crate::facts::Facts;
+use crate::lane::{Lanes, Posts};
 use crate::lens::Lens;
 use crate::letter::INBOX_LETTERS;
-use crate::line::Steps;
 use crate::name::Name;
 use crate::roll::Roll;
 use crate::settings::Settings;
 use crate::stream::Stream;
+use crate::turns::Turns;
 use crate::url;
 
 /// How often an onlooker looks.
@@ -32,15 +31,13 @@ const BORROWED: &str = "the client belongs to the program's own runtime: while t
 /// The lines of a collection. It is driven by the runtime that it was opened in.
 pub struct MongoStore {
     pub(crate) calls: Arc<Calls>,
-    pub(crate) steps: Steps,
-    pub(crate) alone: Alone,
-    pub(crate) answers: Answers,
+    pub(crate) lanes: Lanes,
+    pub(crate) turns: Turns,
     pub(crate) sequence: Count,
     pub(crate) windowed: Count,
     pub(crate) mail: Arc<Mailbox>,
     pub(crate) roll: Arc<Roll>,
     pub(crate) stream: Stream,
-    pub(crate) inbox: String,
     pub(crate) profile: Profile,
     pub(crate) facts: Facts,
     pub(crate) sampler: Sampler,
@@ -84,19 +81,18 @@ impl MongoStore {
             tracing::warn!("{warning}");
         }
         let (mail, roll, inbox) = (Arc::<Mailbox>::default(), Arc::<Roll>::default(), inbox()?);
-        let stream = Stream::new(calls.clone(), mail.clone(), roll.clone(), inbox.clone());
-        let lens = Lens::root();
+        let posts = Posts { mail: mail.clone(), roll: roll.clone(), inbox: inbox.clone() };
+        let lanes = Lanes::new(calls.clone(), posts, &Lens::root(), facts.topology);
+        let stream = Stream::new(calls.clone(), mail.clone(), roll.clone(), inbox);
         Ok(Self {
             calls,
-            steps: Steps::new(&lens),
-            alone: Alone::new(),
-            answers: Answers::new(&lens),
+            lanes,
+            turns: Turns::default(),
             sequence: Count::sequence(),
             windowed: Count::windowed(),
             mail,
             roll,
             stream,
-            inbox,
             profile,
             facts,
             sampler: Sampler::new(LOOK_PAUSE),

@@ -2,6 +2,7 @@
 
 use mongodb::options::ClientOptions;
 use tenure_core::{Error, Result};
+use tenure_kit::options::{Known, nearest};
 use tenure_kit::secret::{Secret, without};
 use tenure_kit::url::Url;
 
@@ -44,6 +45,10 @@ fn split(url: &str) -> Result<(String, Settings)> {
 fn unread(url: &str, error: &mongodb::error::Error) -> Error {
     let words = error.kind.to_string();
     let words = words.strip_prefix("An invalid argument was provided: ").unwrap_or(&words);
+    if let Some(option) = words.split(" is an invalid option").next().filter(|name| *name != words)
+    {
+        return no_option(option);
+    }
     let secrets = secrets(url);
     let sentence = match without(secrets.iter(), words.to_owned()) {
         Some(words) => format!("MongoDB's driver does not take this URL: {words}"),
@@ -53,6 +58,19 @@ fn unread(url: &str, error: &mongodb::error::Error) -> Error {
         return Error::unavailable(sentence);
     }
     Error::invalid(sentence)
+}
+
+/// An option that neither Tenure nor the driver knows. A name that is like none of the known ones may be a part of a
+/// password, and is not repeated.
+fn no_option(name: &str) -> Error {
+    let known = |option: &Known| option.name.to_ascii_lowercase();
+    let names: Vec<String> = DESCRIPTION.options.iter().map(known).collect();
+    let near = nearest(&name.to_ascii_lowercase(), names.iter().map(String::as_str));
+    let meant = near.and_then(|near| names.iter().position(|name| name == near));
+    Error::invalid(match meant.map(|at| DESCRIPTION.options[at].name) {
+        Some(near) => format!("`{name}` is no option of mongodb: (did you mean `{near}`?)"),
+        None => "the URL has an option that neither Tenure nor MongoDB's driver knows: see the engine's README for Tenure's own, and MongoDB's manual on connection strings for all others".to_owned(),
+    })
 }
 
 /// Whatever may be a password.
@@ -93,7 +111,12 @@ mod tests {
             ("mongodb://u:s3cret@h/?database=a.b", "`database` takes the name of a database"),
             ("mongodb://u:s3cret@h/?collection=", "`collection` takes the name of a collection"),
             ("mongodb://u:s3cret@h/?timeout=0s", "`timeout` takes a time from 10ms to 1h"),
-            ("mongodb://u:s3cret@h/?colour=red", "does not take this URL"),
+            (
+                "mongodb://u:s3cret@h/?s3cret=red",
+                "an option that neither Tenure nor MongoDB's driver",
+            ),
+            ("mongodb://u:s3cret@h/?timout=1s", "did you mean `timeout`?"),
+            ("mongodb://u:s3cret@h/?replicaset=a&authSuorce=b", "did you mean `authSource`?"),
             ("mongodb://u:s3cret@h/?tls=maybe", "does not take this URL"),
             ("mongodb://u:s3c@ret@h/", "does not take this URL"),
             ("mongodb://u:s3cret@/", "does not take this URL"),

@@ -1,0 +1,140 @@
+//! A bundle: what the callers of one record ask for at the same time, as one command.
+
+use mongodb::bson::{Document, RawArrayBuf, RawDocumentBuf, rawdoc};
+use tenure_core::{NUMBER_MAX, Ticket};
+
+use crate::answer::{self, Answers, Came};
+use crate::call::Update;
+use crate::count::millis;
+use crate::line::{Mixture, Steps};
+
+/// What is asked for a ticket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Join {
+        /// It would not wait.
+        hurry: bool,
+    },
+    Renew,
+    Leave {
+        /// It is told to leave, and keeps its place until its owner has stopped.
+        soon: bool,
+    },
+    /// Where the ticket stands. This is no sign of life.
+    Look,
+}
+
+/// One verb for one ticket.
+#[derive(Clone, Debug)]
+pub(crate) struct Wish {
+    pub(crate) ticket: Ticket,
+    pub(crate) verb: Verb,
+}
+
+/// The command for these wishes, each of which is for another ticket. There is one at least.
+pub(crate) fn update<'a>(
+    record: &'a str,
+    wishes: &[&Wish],
+    inbox: &str,
+    steps: &'a Steps,
+    answers: &Answers,
+) -> Update<'a> {
+    let mixture = Mixture {
+        renews: wishes.iter().any(|wish| wish.verb == Verb::Renew),
+        leaves: wishes.iter().any(|wish| matches!(wish.verb, Verb::Leave { .. })),
+        joins: wishes.iter().any(|wish| matches!(wish.verb, Verb::Join { .. })),
+    };
+    let seen = wishes.iter().filter(|wish| !matches!(wish.verb, Verb::Leave { .. }));
+    Update {
+        id: record,
+        first: first(wishes, inbox),
+        stages: steps.of(mixture),
+        fields: answers.of(seen.map(|wish| &wish.ticket), mixture),
+        makes: mixture.joins,
+        expects: Document::new(),
+    }
+}
+
+/// The command that asks for a whole line.
+pub(crate) fn line<'a>(record: &'a str, steps: &'a Steps) -> Update<'a> {
+    Update {
+        id: record,
+        first: first(&[], ""),
+        stages: steps.of(Mixture::default()),
+        fields: rawdoc! { "_id": 0, "held": 1, "waiting": 1, "at": 1, "of": 1 },
+        makes: false,
+        expects: Document::new(),
+    }
+}
+
+/// What each of the wishes came to; `None` if the record is none of Tenure's.
+pub(crate) fn read(wishes: &[&Wish], answer: Option<&Document>) -> Option<Vec<Came>> {
+    let Some(answer) = answer else {
+        return Some(wishes.iter().map(|wish| Came::of_nobody(wish.verb)).collect());
+    };
+    let mut reader = answer::Reader::new(answer, wishes)?;
+    wishes.iter().map(|wish| reader.next(wish)).collect()
+}
+
+/// The first stage, with what the callers ask for.
+fn first(wishes: &[&Wish], inbox: &str) -> RawDocumentBuf {
+    let (mut renew, mut leave, mut join) =
+        (RawArrayBuf::new(), RawArrayBuf::new(), RawArrayBuf::new());
+    let mut longest = 0;
+    for wish in wishes {
+        let ticket = &wish.ticket;
+        if matches!(wish.verb, Verb::Join { .. } | Verb::Renew) {
+            longest = longest.max(millis(ticket.ttl));
+        }
+        match wish.verb {
+            Verb::Join { hurry } => join.push(joins(ticket, hurry)),
+            Verb::Renew => renew.push(renews(ticket)),
+            Verb::Leave { soon } => {
+                leave.push(rawdoc! { "id": ticket.id.to_string(), "soon": soon });
+            }
+            Verb::Look => {}
+        }
+    }
+    let key = wishes.first().map_or("", |wish| wish.ticket.key.as_str());
+    let ask = rawdoc! {
+        "key": key, "inbox": inbox, "ttl": longest, "renew": renew, "leave": leave, "join": join,
+    };
+    rawdoc! { "$set": { "ask": { "$literal": ask } } }
+}
+
+/// What is asked for a ticket that may be alone: the only wish of a command.
+pub(crate) fn first_alone(wish: &Wish, inbox: &str) -> RawDocumentBuf {
+    let (ticket, one) = (&wish.ticket, joins(&wish.ticket, false));
+    let ask = rawdoc! { "key": ticket.key.as_str(), "inbox": inbox, "one": one };
+    rawdoc! { "$set": { "ask": { "$literal": ask } } }
+}
+
+fn joins(ticket: &Ticket, hurry: bool) -> RawDocumentBuf {
+    let ttl_us = u64::try_from(ticket.ttl.as_micros()).unwrap_or(NUMBER_MAX);
+    rawdoc! {
+        "id": ticket.id.to_string(),
+        "take": i64::from(ticket.share.take()),
+        "of": i64::from(ticket.share.of()),
+        "ttl": millis(ticket.ttl),
+        "ttl_us": exact(ttl_us.min(NUMBER_MAX)),
+        "owner": &*ticket.owner,
+        "note": &*ticket.note,
+        "floor": exact(ticket.floor),
+        "hurry": hurry,
+    }
+}
+
+fn renews(ticket: &Ticket) -> RawDocumentBuf {
+    rawdoc! {
+        "id": ticket.id.to_string(),
+        "take": i64::from(ticket.share.take()),
+        "ttl": millis(ticket.ttl),
+        "note": &*ticket.note,
+        "floor": exact(ticket.floor),
+    }
+}
+
+/// A number, or one that is too large for a line if it is.
+fn exact(number: u64) -> i64 {
+    i64::try_from(number.min(NUMBER_MAX + 1)).unwrap_or(i64::MAX)
+}

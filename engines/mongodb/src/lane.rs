@@ -1,0 +1,284 @@
+//! Lanes: of one client one command at a time changes a line, and what is asked for meanwhile goes together in the next.
+//!
+//! MongoDB lets many commands try to change a document at once; all but one of them fail inside the server and begin
+//! anew, so that a hundred tasks with one key would keep it busy with little else.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use mongodb::bson::Document;
+use tenure_core::{Error, Result, TicketId};
+use tenure_kit::mailbox::Mailbox;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use crate::alone::Alone;
+use crate::answer::{self, Answers, Came};
+use crate::bundle::{self, Verb, Wish};
+use crate::call::{Calls, Update};
+use crate::facts::Topology;
+use crate::lens::Lens;
+use crate::letter;
+use crate::line::Steps;
+use crate::roll::Roll;
+use crate::trouble;
+
+/// So many wishes go in one command at most.
+const TOGETHER_MAX: usize = 64;
+/// So many may wait for the command before them. A line has no more tickets.
+const WAITING_MAX: usize = tenure_core::LINE_TICKETS_MAX;
+
+/// The lanes of the lines that this client changes.
+pub(crate) struct Lanes {
+    carrier: Arc<Carrier>,
+}
+
+/// What carries wishes to the server, and their answers back.
+struct Carrier {
+    calls: Arc<Calls>,
+    posts: Posts,
+    topology: Topology,
+    steps: Steps,
+    alone: Alone,
+    answers: Answers,
+    /// Those who wait, for each record for which a command is under way.
+    waiting: Mutex<HashMap<String, VecDeque<Asked>>>,
+}
+
+/// Where this client's tickets hear, and which of them stand where.
+pub(crate) struct Posts {
+    pub(crate) mail: Arc<Mailbox>,
+    pub(crate) roll: Arc<Roll>,
+    pub(crate) inbox: String,
+}
+
+/// A wish, and who waits for what it comes to.
+struct Asked {
+    wish: Wish,
+    answer: oneshot::Sender<Result<Came>>,
+}
+
+impl Lanes {
+    pub(crate) fn new(calls: Arc<Calls>, posts: Posts, lens: &Lens, topology: Topology) -> Self {
+        let (steps, alone, answers) = (Steps::new(lens), Alone::new(), Answers::new(lens));
+        let waiting = Mutex::default();
+        let carrier = Carrier { calls, posts, topology, steps, alone, answers, waiting };
+        Self { carrier: Arc::new(carrier) }
+    }
+
+    /// Asks for something in the line of a record, together with others if a command is under way there.
+    ///
+    /// Dropped before it is sent, the wish is not sent.
+    pub(crate) async fn ask(&self, record: &str, wish: Wish) -> Result<Came> {
+        let calls = &self.carrier.calls;
+        let answered = self.carrier.enter(record, wish)?;
+        match timeout(calls.timeout, answered).await {
+            Ok(Ok(came)) => came,
+            _ => Err(trouble::late(&calls.name)),
+        }
+    }
+
+    /// A whole line.
+    pub(crate) async fn line(&self, record: &str) -> Result<Option<Document>> {
+        let carrier = &self.carrier;
+        let look = bundle::line(record, &carrier.steps);
+        carrier.calls.look(&look, carrier.topology).await
+    }
+}
+
+impl Carrier {
+    fn enter(
+        self: &Arc<Self>,
+        record: &str,
+        wish: Wish,
+    ) -> Result<oneshot::Receiver<Result<Came>>> {
+        let (answer, answered) = oneshot::channel();
+        let asked = Asked { wish, answer };
+        let mut lanes = self.lanes();
+        match lanes.get_mut(record) {
+            Some(waiting) if waiting.len() >= WAITING_MAX => {
+                return Err(Error::unavailable(format!(
+                    "{WAITING_MAX} calls of this client wait for {} already, for the line of {:?}",
+                    self.calls.name.servers, asked.wish.ticket.key
+                )));
+            }
+            Some(waiting) => waiting.push_back(asked),
+            None => {
+                lanes.insert(record.to_owned(), VecDeque::new());
+                let lane = Lane { carrier: self.clone(), record: record.to_owned(), is_open: true };
+                self.calls.home.spawn(lane.carry(vec![asked]));
+            }
+        }
+        Ok(answered)
+    }
+
+    /// What these wishes came to. One alone tries the shorter verb, where that may do.
+    async fn send(&self, record: &str, wishes: &[&Wish]) -> Result<Vec<Came>> {
+        if let [wish] = wishes
+            && let Some(update) = self.alone(record, wish)
+            && let Some(answer) = self.calls.update(&update).await?
+        {
+            if let Verb::Join { .. } = wish.verb {
+                self.posts.roll.came_alone(record, wish.ticket.id);
+            }
+            let came = answer::alone(&answer, wish.verb);
+            return Ok(vec![came.ok_or_else(|| trouble::strange(&self.calls.name))?]);
+        }
+        let update = bundle::update(record, wishes, &self.posts.inbox, &self.steps, &self.answers);
+        let answer = if wishes.iter().all(|wish| wish.verb == Verb::Look) {
+            self.calls.look(&update, self.topology).await?
+        } else {
+            self.calls.update(&update).await?
+        };
+        self.deliver(answer.as_ref());
+        let came = bundle::read(wishes, answer.as_ref());
+        came.ok_or_else(|| trouble::strange(&self.calls.name))
+    }
+
+    /// The shorter verb for a ticket that may be alone in its line.
+    fn alone<'a>(&'a self, record: &'a str, wish: &Wish) -> Option<Update<'a>> {
+        let ticket = &wish.ticket;
+        let is_likely = match wish.verb {
+            Verb::Join { .. } => {
+                !self.posts.roll.has_others(record, ticket.id) && ticket.floor == 0
+            }
+            Verb::Renew => self.posts.roll.may_be_alone(record, ticket.id) && ticket.floor == 0,
+            Verb::Leave { soon } => !soon && self.posts.roll.may_be_alone(record, ticket.id),
+            Verb::Look => false,
+        };
+        let id = ticket.id.to_string();
+        let (expects, stages) = match wish.verb {
+            _ if !is_likely => return None,
+            Verb::Join { .. } => self.alone.join(),
+            Verb::Renew => self.alone.renew(&id, ticket.share.take().into()),
+            Verb::Leave { .. } => self.alone.leave(&id, &self.posts.inbox),
+            Verb::Look => return None,
+        };
+        Some(Update {
+            id: record,
+            first: bundle::first_alone(wish, &self.posts.inbox),
+            stages,
+            fields: answer::fields_of_alone(),
+            makes: matches!(wish.verb, Verb::Join { .. }),
+            expects,
+        })
+    }
+
+    /// Who is served by these leaves hears of it here, and needs no change stream.
+    fn deliver(&self, answer: Option<&Document>) {
+        if let Some(bell) = answer.and_then(|answer| answer.get_str("bell").ok()) {
+            letter::deliver(&self.posts.mail, &self.posts.inbox, bell);
+        }
+    }
+
+    fn lanes(&self) -> MutexGuard<'_, HashMap<String, VecDeque<Asked>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One record's lane, while a command is under way there. Should its task end before that, whoever waits there hears it.
+struct Lane {
+    carrier: Arc<Carrier>,
+    record: String,
+    is_open: bool,
+}
+
+impl Lane {
+    async fn carry(mut self, mut asked: Vec<Asked>) {
+        while !asked.is_empty() {
+            let wishes: Vec<&Wish> = asked.iter().map(|one| &one.wish).collect();
+            let came = self.carrier.send(&self.record, &wishes).await;
+            for (at, one) in asked.into_iter().enumerate() {
+                let came = came.as_ref().map(|all| all[at].clone()).map_err(Error::clone);
+                let _nobody_listens = one.answer.send(came);
+            }
+            asked = self.next();
+        }
+    }
+
+    /// Those who go next. If nobody waits, the lane is closed.
+    fn next(&mut self) -> Vec<Asked> {
+        let mut lanes = self.carrier.lanes();
+        let next = lanes.get_mut(&self.record).map(take).unwrap_or_default();
+        if next.is_empty() {
+            lanes.remove(&self.record);
+            self.is_open = false;
+        }
+        next
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        if self.is_open {
+            self.carrier.lanes().remove(&self.record);
+        }
+    }
+}
+
+/// The first of those who wait, as many as go together. Their tickets are all different, and whoever has gone is not
+/// among them.
+fn take(waiting: &mut VecDeque<Asked>) -> Vec<Asked> {
+    let mut tickets: HashSet<TicketId> = HashSet::new();
+    let (mut next, mut later) = (Vec::new(), VecDeque::new());
+    while next.len() < TOGETHER_MAX
+        && let Some(asked) = waiting.pop_front()
+    {
+        if asked.answer.is_closed() {
+            continue;
+        }
+        let is_first = tickets.insert(asked.wish.ticket.id);
+        if is_first { next.push(asked) } else { later.push_back(asked) }
+    }
+    later.append(waiting);
+    *waiting = later;
+    next
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::{Key, Share, Ticket};
+
+    use super::*;
+
+    fn asks(ticket: &Ticket, verb: Verb) -> (Asked, oneshot::Receiver<Result<Came>>) {
+        let (answer, answered) = oneshot::channel();
+        (Asked { wish: Wish { ticket: ticket.clone(), verb }, answer }, answered)
+    }
+
+    #[test]
+    fn a_ticket_is_asked_for_once_in_a_command_and_whoever_has_gone_is_not_sent() {
+        let ticket = || Ticket::new(Key::new("k").unwrap(), Share::WHOLE);
+        let (one, other) = (ticket(), ticket());
+        let (asked, mut listens): (VecDeque<_>, Vec<_>) = [
+            asks(&one, Verb::Renew),
+            asks(&one, Verb::Leave { soon: false }),
+            asks(&one, Verb::Look),
+            asks(&other, Verb::Renew),
+        ]
+        .into_iter()
+        .unzip();
+        let mut waiting = asked;
+        drop(listens.remove(1));
+        let next = |waiting: &mut _| {
+            let next = take(waiting).into_iter();
+            next.map(|asked| (asked.wish.ticket.id, asked.wish.verb)).collect::<Vec<_>>()
+        };
+        assert_eq!(next(&mut waiting), [(one.id, Verb::Renew), (other.id, Verb::Renew)]);
+        assert_eq!(next(&mut waiting), [(one.id, Verb::Look)]);
+        assert!(next(&mut waiting).is_empty() && waiting.is_empty());
+    }
+
+    #[test]
+    fn a_command_has_a_limit_and_the_others_go_with_the_next() {
+        let mut listens = Vec::new();
+        let mut waiting: VecDeque<Asked> = VecDeque::new();
+        for _ in 0..=TOGETHER_MAX {
+            let (asked, listen) =
+                asks(&Ticket::new(Key::new("k").unwrap(), Share::WHOLE), Verb::Look);
+            waiting.push_back(asked);
+            listens.push(listen);
+        }
+        assert_eq!((take(&mut waiting).len(), take(&mut waiting).len()), (TOGETHER_MAX, 1));
+    }
+}

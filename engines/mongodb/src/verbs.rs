@@ -1,0 +1,190 @@
+//! The verbs: what a step does for those who renew, those who leave, and those who join, in this order.
+//!
+//! Of one step all verbs are under way at the same time, so that any order is right; and each names another ticket. What
+//! they ask for stands in three arrays of the field `ask`, and what leaves and joins came to in the array `did`.
+
+use mongodb::bson::{Bson, Document, bson};
+use tenure_core::LINE_TICKETS_MAX;
+
+use crate::line::{ALL, DOCUMENT_BYTES_MAX, NOTES_BYTES_MAX, Writer, did, letters, number_max};
+
+impl Writer<'_> {
+    /// Signs of life, for those who stand in the line. Nothing changes about a ticket that was told to leave: its life
+    /// ends when it would have.
+    pub(crate) fn renew(&self) -> Document {
+        let signs = self.value("ask.renew");
+        let is_there = bson!({ "$in": ["$$this.id", { "$concatArrays": [self.value("held.id"), self.value("waiting.id")] }] });
+        let floors = bson!({ "$map": {
+            "input": signs.clone(), "as": "this", "in": { "$cond": [is_there, "$$this.floor", 0_i64] },
+        } });
+        let floor = bson!({ "$min": [{ "$max": floors }, number_max()] });
+        let has_floor = bson!({ "$gt": [{ "$max": self.value("ask.renew.floor") }, 0_i64] });
+        let last = bson!({ "$cond": [has_floor, { "$max": [self.value("last"), floor] }, self.value("last")] });
+        self.set([
+            ("held", self.each_in("held", &signs, &self.renewed())),
+            ("waiting", self.each_in("waiting", &signs, &self.renewed())),
+            ("last", last),
+        ])
+    }
+
+    /// What stands in the place of a ticket, `it`, after a sign of life, `this`.
+    fn renewed(&self) -> Bson {
+        let has_room = bson!({ "$lt": [self.value("bytes"), NOTES_BYTES_MAX] });
+        let changes = bson!({
+            "ends": { "$max": ["$$it.ends", { "$add": [self.value("at"), "$$this.ttl"] }] },
+            "take": { "$min": ["$$it.take", "$$this.take"] },
+            "inbox": self.value("ask.inbox"),
+            "note": { "$cond": [has_room, "$$this.note", "$$it.note"] },
+        });
+        bson!([{ "$cond": ["$$it.told", "$$it", { "$mergeObjects": ["$$it", changes] }] }])
+    }
+
+    /// The array after each of these asked for something else, `other`, in the place of a ticket, if that stands there.
+    fn each_in(&self, array: &str, asked: &Bson, other: &Bson) -> Bson {
+        let other = bson!({ "$let": { "vars": { "it": { "$arrayElemAt": ["$$value", "$$i"] } }, "in": other.clone() } });
+        let ahead = bson!({ "$slice": ["$$value", "$$i"] });
+        let behind = bson!({ "$slice": ["$$value", { "$add": ["$$i", 1_i64] }, ALL] });
+        let changed = bson!({ "$concatArrays": [ahead, other, behind] });
+        let is_there = bson!({ "$gte": ["$$i", 0_i64] });
+        let one = bson!({ "$let": {
+            "vars": { "i": { "$indexOfArray": ["$$value.id", "$$this.id"] } },
+            "in": { "$cond": [is_there, changed, "$$value"] },
+        } });
+        bson!({ "$reduce": { "input": asked.clone(), "initialValue": self.value(array), "in": one } })
+    }
+
+    /// Who leaves is out; who is told to leave, and is served, stays until its owner has stopped.
+    pub(crate) fn leave(&self) -> [Document; 3] {
+        let seat = |array: &str, at: &str, did: Bson| {
+            let seat = bson!({ "$arrayElemAt": [self.value(array), at] });
+            let case = bson!({ "$gte": [at, 0_i64] });
+            bson!({ "case": case, "then": { "$mergeObjects": [seat, { "did": did }] } })
+        };
+        let how = bson!({ "$cond": ["$$this.soon", did::TOLD, did::HOLDING] });
+        let found = bson!({ "$let": {
+            "vars": { "h": self.index_in("held", "$$this.id"), "w": self.index_in("waiting", "$$this.id") },
+            "in": { "$switch": {
+                "branches": [seat("held", "$$h", how), seat("waiting", "$$w", Bson::Int64(did::WAITING))],
+                "default": { "did": did::ABSENT },
+            } },
+        } });
+        let found =
+            bson!({ "$map": { "input": self.value("ask.leave"), "as": "this", "in": found } });
+        let told = bson!([{ "$mergeObjects": ["$$it", { "told": true }] }]);
+        let leave = self.value("ask.leave");
+        let held =
+            self.each_in("held", &leave, &bson!({ "$cond": ["$$this.soon", told, bson!([])] }));
+        let waiting = self.each_in("waiting", &leave, &bson!([]));
+        [
+            self.set([("ask.found", found)]),
+            self.set([("held", held), ("waiting", waiting)]),
+            self.set([
+                ("did", self.value("ask.found.did")),
+                ("bell", bson!({ "$concat": [self.value("bell"), self.letters_of_leave()] })),
+            ]),
+        ]
+    }
+
+    /// Whoever is told or taken out by another client hears of it. Whoever asks for a ticket that has left already may
+    /// have missed an answer, so it hears of all its tickets that are served.
+    fn letters_of_leave(&self) -> Bson {
+        let some = |array: &str, cond: Bson| bson!({ "$filter": { "input": self.value(array), "as": "this", "cond": cond } });
+        let is_own = bson!({ "$eq": ["$$this.inbox", self.value("ask.inbox")] });
+        let is_out = bson!({ "$in": ["$$this.did", [did::HOLDING, did::WAITING]] });
+        let out = bson!({ "$and": [is_out, { "$not": [is_own.clone()] }] });
+        let told =
+            bson!({ "$and": [{ "$eq": ["$$this.did", did::TOLD] }, { "$not": ["$$this.told"] }] });
+        let missed = bson!({ "$in": [did::ABSENT, self.value("ask.found.did")] });
+        bson!({ "$concat": [
+            letters(&some("ask.found", out), "O"),
+            letters(&some("ask.found", told), "T"),
+            { "$cond": [missed, letters(&some("held", is_own), "S"), ""] },
+        ] })
+    }
+
+    /// Who joins is at the back, and is served at once if nobody waits and it fits. Who stands in the line already is
+    /// told so, and renews.
+    pub(crate) fn join(&self) -> [Document; 2] {
+        let sum = bson!({ "$add": [self.sum_held(), { "$sum": self.value("waiting.take") }] });
+        let begin = bson!({
+            "n": { "$add": [self.size("held"), self.size("waiting")] },
+            "sum": sum,
+            "of": { "$ifNull": [self.value("of"), 0_i64] },
+            "last": { "$ifNull": [self.value("last"), 0_i64] },
+            "held": [], "waiting": [], "did": [],
+        });
+        let joined = bson!({ "$reduce": { "input": self.value("ask.join"), "initialValue": begin, "in": self.join_one() } });
+        let both = |array: &str| bson!({ "$concatArrays": [self.value(array), self.value(&format!("ask.joined.{array}"))] });
+        let ends = |array: &str| bson!({ "$min": self.value(&format!("ask.joined.{array}.ends")) });
+        [
+            self.set([("ask.joined", joined)]),
+            self.set([
+                ("held", both("held")),
+                ("waiting", both("waiting")),
+                ("did", both("did")),
+                ("last", self.value("ask.joined.last")),
+                ("of", self.value("ask.joined.of")),
+                ("key", bson!({ "$ifNull": [self.value("key"), self.value("ask.key")] })),
+                ("quiet", bson!({ "$min": [self.value("quiet"), ends("held"), ends("waiting")] })),
+            ]),
+        ]
+    }
+
+    /// One more ticket, `this`, behind those that have joined before it in this step, `value`.
+    fn join_one(&self) -> Bson {
+        let clock = bson!({ "$multiply": [self.value("at"), 1000_i64] });
+        let next = bson!({ "$max": [{ "$add": ["$$value.last", 1_i64] }, clock, "$$this.floor"] });
+        let sum = bson!({ "$add": ["$$value.sum", "$$this.take"] });
+        let seat = bson!([{
+            "id": "$$this.id", "n": "$$next", "ends": { "$add": [self.value("at"), "$$this.ttl"] },
+            "take": "$$this.take", "told": false, "inbox": self.value("ask.inbox"),
+            "ttl_us": "$$this.ttl_us", "owner": "$$this.owner", "note": "$$this.note",
+        }]);
+        let also = |field: &str, what: i64, more: &Bson| {
+            let all = format!("$$value.{field}");
+            bson!({ "$cond": [{ "$eq": ["$$did", what] }, { "$concatArrays": [all.as_str(), more.clone()] }, all.as_str()] })
+        };
+        let did = bson!({ "$concatArrays": ["$$value.did", ["$$did"]] });
+        let joined = bson!({
+            "n": { "$add": ["$$value.n", 1_i64] }, "sum": "$$sum", "of": "$$this.of", "last": "$$next",
+            "held": also("held", did::SERVED, &seat), "waiting": also("waiting", did::QUEUED, &seat),
+            "did": did.clone(),
+        });
+        let other = bson!({ "$mergeObjects": ["$$value", { "did": did }] });
+        let joins = bson!({ "$in": ["$$did", [did::SERVED, did::QUEUED]] });
+        bson!({ "$let": {
+            "vars": {
+                "next": next, "sum": sum,
+                "h": self.index_in("held", "$$this.id"), "w": self.index_in("waiting", "$$this.id"),
+            },
+            "in": { "$let": { "vars": { "did": self.verdict() }, "in": { "$cond": [joins, joined, other] } } },
+        } })
+    }
+
+    /// What the join of this ticket comes to.
+    fn verdict(&self) -> Bson {
+        let known = |array: &str, at: &str| {
+            let owner = bson!({ "$arrayElemAt": [self.value(&format!("{array}.owner")), at] });
+            let is_own = bson!({ "$eq": [owner, "$$this.owner"] });
+            let verdict = bson!({ "$cond": [is_own, did::KNOWN, did::OF_ANOTHER] });
+            bson!({ "case": { "$gte": [at, 0_i64] }, "then": verdict })
+        };
+        let case = |case: Bson, then: i64| bson!({ "case": case, "then": then });
+        let is_mixed = bson!({ "$and": [{ "$gt": ["$$value.n", 0_i64] }, { "$ne": ["$$value.of", "$$this.of"] }] });
+        // Who is ahead of it in the line fits as well, then.
+        let fits = bson!({ "$lte": ["$$sum", "$$this.of"] });
+        let nobody_waits = bson!({ "$eq": [self.size("waiting"), 0_i64] });
+        let most = i64::try_from(LINE_TICKETS_MAX).unwrap_or(ALL);
+        let cases = bson!([
+            known("held", "$$h"),
+            known("waiting", "$$w"),
+            case(is_mixed, did::MIXED),
+            case(bson!({ "$and": ["$$this.hurry", { "$not": [fits.clone()] }] }), did::BUSY),
+            case(bson!({ "$gte": ["$$value.n", most] }), did::FULL),
+            case(bson!({ "$gte": [self.value("bytes"), DOCUMENT_BYTES_MAX] }), did::TOO_LONG),
+            case(bson!({ "$gt": ["$$next", number_max()] }), did::NO_NUMBERS_LEFT),
+            case(bson!({ "$and": [fits, nobody_waits] }), did::SERVED),
+        ]);
+        bson!({ "$switch": { "branches": cases, "default": did::QUEUED } })
+    }
+}
