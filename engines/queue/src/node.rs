@@ -1,34 +1,33 @@
 //! A node is a ticket as the store keeps it: a name that leads to it, a body that says what it is, and its number.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sha2::{Digest as _, Sha256};
 use tenure_core::{Key, Share, Ticket, TicketId};
 
 /// What a body begins with.
 const FORM: &str = "tenure1";
+/// In what the names of lines are hashed, as by the engines that keep lines in other ways.
+const NAMESPACE: &str = "tenure";
+/// How long the name of a line is: `v1.` and 64 digits.
+const LINE_BYTES: usize = 67;
 
-/// A line, by a hash of its key: no text of a user is part of a name in a store.
+/// A line, by the [canonical form](Key::canonical) of its key: no text of a user is part of a name in a store.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LineId(Arc<str>);
 
 impl LineId {
     /// The line of this key.
     pub fn of(key: &Key) -> Self {
-        let hash = Sha256::digest(key.as_str().as_bytes());
-        let mut text = String::with_capacity(64);
-        for byte in hash {
-            let _infallible = write!(text, "{byte:02x}");
-        }
-        Self(text.into())
+        Self(key.canonical(NAMESPACE).into())
     }
 
     /// The line with this name, as [`Display`](fmt::Display) shows it.
     pub fn named(text: &str) -> Option<Self> {
-        let digits = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        digits.then(|| Self(text.into()))
+        let digits = text.strip_prefix("v1.")?;
+        let is_name = text.len() == LINE_BYTES && digits.bytes().all(|it| it.is_ascii_hexdigit());
+        is_name.then(|| Self(text.into()))
     }
 }
 
@@ -135,6 +134,17 @@ mod tests {
             let body = Node::body(&ticket, base, told);
             let read = Node::read(Name::of(&ticket), 1, 40, 41, &body).expect("it is a ticket");
             assert_eq!((&read.ticket, read.number(), read.told), (&ticket, 40 + base, told));
+        }
+    }
+
+    #[test]
+    fn a_line_is_called_as_by_all_engines_and_is_found_by_that_name() {
+        let key = Key::new("a/b").unwrap();
+        let line = LineId::of(&key);
+        assert_eq!(line.to_string(), key.canonical("tenure"));
+        assert_eq!(LineId::named(&line.to_string()), Some(line));
+        for stranger in ["", "v1.", "v1.0", &"0".repeat(LINE_BYTES)] {
+            assert_eq!(LineId::named(stranger), None, "{stranger}");
         }
     }
 
