@@ -369,8 +369,7 @@ fn whoever_keeps_a_file_of_the_store_locked_is_named() {
     let store = Store::new();
     store.says(&["run", "k", "--", "true"]);
     let books = fs::read_dir(store.path("store").join("books")).unwrap();
-    let books: Vec<File> =
-        books.map(|book| File::open(book.unwrap().path()).unwrap()).collect();
+    let books: Vec<File> = books.map(|book| File::open(book.unwrap().path()).unwrap()).collect();
     for book in &books {
         book.lock().unwrap();
     }
