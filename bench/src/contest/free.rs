@@ -15,29 +15,40 @@ use super::workers::workers;
 use crate::figures::{Table, us};
 
 const ROUNDS: usize = 41;
-const ROUND: Duration = Duration::from_millis(20);
 const PARALLEL_ROUNDS: usize = 15;
-const PARALLEL_ROUND: Duration = Duration::from_millis(50);
+/// Where there is no field that says how long a round takes.
+const ROUND: Duration = Duration::from_millis(20);
 
-fn one_by_one<'a>(runtime: &'a Runtime, kind: Kind, urls: &[String]) -> Entrant<'a> {
+fn one_by_one<'a>(
+    runtime: &'a Runtime,
+    kind: Kind,
+    urls: &[String],
+    round: Duration,
+) -> Entrant<'a> {
     let contender = runtime.block_on(kind.connect(urls, 0));
     Entrant::new(kind.to_string(), move || {
-        runtime.block_on(runtime.spawn(sequential(contender.clone()))).unwrap()
+        runtime.block_on(runtime.spawn(sequential(contender.clone(), round))).unwrap()
     })
 }
 
-fn all_at_once<'a>(runtime: &'a Runtime, kind: Kind, urls: &[String], tasks: usize) -> Entrant<'a> {
+fn all_at_once<'a>(
+    runtime: &'a Runtime,
+    kind: Kind,
+    urls: &[String],
+    field: &Field,
+) -> Entrant<'a> {
     let contender = runtime.block_on(kind.connect(urls, 0));
+    let (tasks, round) = (field.tasks, field.round * 2);
     Entrant::new(kind.to_string(), move || {
-        let turns = turns::take(contender.clone(), tasks, Keys::Own, PARALLEL_ROUND);
+        let turns = turns::take(contender.clone(), tasks, Keys::Own, round);
         runtime.block_on(runtime.spawn(turns)).unwrap().round()
     })
 }
 
-async fn sequential(contender: Arc<dyn Contender>) -> Round {
+async fn sequential(contender: Arc<dyn Contender>, round: Duration) -> Round {
     let start = Instant::now();
     let mut pairs = 0;
-    while start.elapsed() < ROUND {
+    while start.elapsed() < round {
         contender.lock("free").await.unwrap().release.await;
         pairs += 1;
     }
@@ -55,10 +66,10 @@ fn sequentially(table: &mut Table, stores: &Stores, field: &Field) {
     let case = stores.case("lock + release");
     let runtime = workers();
     let mut entrants: Vec<_> =
-        field.all().map(|kind| one_by_one(&runtime, kind, &stores.urls)).collect();
+        field.all().map(|kind| one_by_one(&runtime, kind, &stores.urls, field.round)).collect();
     if let Some(python) = field.python {
         match python.side(&stores.urls[0], "free") {
-            Ok(side) => entrants.push(in_python(python.title, side)),
+            Ok(side) => entrants.push(in_python(python.title, side, field.round)),
             Err(why) => python.say_absent(table, &case, &why),
         }
     }
@@ -71,7 +82,7 @@ fn on_one_thread(table: &mut Table, stores: &Stores, field: &Field) {
     let case = stores.case("lock + release, a runtime of one thread");
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let kinds = [field.floor, field.ours];
-    let mut entrants = kinds.map(|kind| one_by_one(&runtime, kind, &stores.urls));
+    let mut entrants = kinds.map(|kind| one_by_one(&runtime, kind, &stores.urls, field.round));
     alternate(&mut entrants, &stores.pids, ROUNDS);
     rows(table, &case, &entrants);
 }
@@ -81,7 +92,7 @@ fn in_parallel(table: &mut Table, stores: &Stores, field: &Field) {
     let case = stores.case(&format!("{tasks} tasks, a key each"));
     let runtime = workers();
     let mut entrants: Vec<_> =
-        field.all().map(|kind| all_at_once(&runtime, kind, &stores.urls, tasks)).collect();
+        field.all().map(|kind| all_at_once(&runtime, kind, &stores.urls, field)).collect();
     alternate(&mut entrants, &stores.pids, PARALLEL_ROUNDS);
     let [floor, ours, peers @ ..] = entrants.as_slice() else { unreachable!() };
     table.row(format!("{case}, the floor"), floor.rate(), "1", "–");
@@ -93,12 +104,12 @@ fn in_parallel(table: &mut Table, stores: &Stores, field: &Field) {
     usage(table, &case, &entrants);
 }
 
-fn in_python<'a>(title: &str, mut side: Side) -> Entrant<'a> {
+fn in_python<'a>(title: &str, mut side: Side, length: Duration) -> Entrant<'a> {
     let pid = side.pid();
     let round = move || {
-        let took = side.ask(&format!("free {}", ROUND.as_secs_f64()));
+        let took = side.ask(&format!("free {}", length.as_secs_f64()));
         let each = Duration::from_nanos(took.parse().unwrap());
-        Round { time: ROUND, pairs: (ROUND.as_nanos() / each.as_nanos()).try_into().unwrap() }
+        Round { time: length, pairs: (length.as_nanos() / each.as_nanos()).try_into().unwrap() }
     };
     Entrant::new(title, round).in_process(pid)
 }
@@ -132,7 +143,7 @@ pub(crate) fn run_beside(table: &mut Table, stores: &Stores, case: &str, kinds: 
     let case = stores.case(case);
     let runtime = workers();
     let mut entrants: Vec<_> =
-        kinds.iter().map(|kind| one_by_one(&runtime, *kind, &stores.urls)).collect();
+        kinds.iter().map(|kind| one_by_one(&runtime, *kind, &stores.urls, ROUND)).collect();
     alternate(&mut entrants, &stores.pids, ROUNDS);
     let [ours, peers @ ..] = entrants.as_slice() else { unreachable!() };
     table.row(case.as_str(), us(ours.median()), "1", "–");

@@ -31,6 +31,8 @@ pub(crate) struct Field {
     pub(crate) peers: &'static [Kind],
     /// The peer that is no crate.
     pub(crate) python: Option<&'static Python>,
+    /// How long a round of one who locks and releases takes: so long that it has many pairs. Many tasks take twice as long.
+    pub(crate) round: Duration,
     /// How many tasks there are that have a key each, and which share of the floor's rate they are to reach.
     pub(crate) tasks: usize,
     pub(crate) tasks_wanted: &'static str,

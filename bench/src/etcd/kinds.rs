@@ -1,6 +1,7 @@
 //! Those who lock on etcd.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::floor::{Floor, Hop};
 use super::peers::{Etcdctl, Service};
@@ -33,6 +34,7 @@ pub(super) const FIELD: Field = Field {
     ours: OURS,
     peers: &[SERVICE],
     python: None,
+    round: Duration::from_millis(100),
     tasks: 32,
     tasks_wanted: "–",
 };

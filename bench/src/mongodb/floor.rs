@@ -73,7 +73,9 @@ impl Hop {
         let [own, other] = if side == 0 { ["0", "1"] } else { ["1", "0"] };
         let records = collection(url, "hop").await;
         for record in [own, other] {
-            records.update_one(doc! { "_id": record }, bump()).upsert(true).await.unwrap();
+            // The second side finds it there, and no change stream tells of that.
+            let birth = doc! { "$setOnInsert": { "count": 0_i64 } };
+            records.update_one(doc! { "_id": record }, birth).upsert(true).await.unwrap();
         }
         let of_own = doc! { "$match": { "documentKey._id": own, "operationType": "update" } };
         let inbox = Mutex::new(records.watch().pipeline([of_own]).await.unwrap());

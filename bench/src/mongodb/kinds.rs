@@ -40,6 +40,7 @@ pub(super) const FIELD: Field = Field {
     ours: OURS,
     peers: &[DISTRIBUTED_LOCK, POLLING],
     python: Some(&PYTHON),
+    round: Duration::from_millis(100),
     tasks: 32,
     tasks_wanted: "≥ 0.8",
 };

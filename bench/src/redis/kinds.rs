@@ -70,6 +70,7 @@ pub(super) const FIELD: Field = Field {
     ours: OURS,
     peers: &[RSLOCK, DISTRIBUTED_LOCK, DISTKIT],
     python: Some(&PYTHON),
+    round: Duration::from_millis(20),
     tasks: 64,
     tasks_wanted: "≥ 0.65",
 };
