@@ -143,6 +143,13 @@ pub(crate) fn say(sentence: &str) {
     let _nobody_listens = io::stderr().write_all(line.as_bytes());
 }
 
+/// Says what only those hear who asked for more.
+pub(crate) fn tell(verbose: bool, sentence: impl FnOnce() -> String) {
+    if verbose {
+        say(&sentence());
+    }
+}
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match error.kind() {

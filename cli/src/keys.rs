@@ -14,7 +14,7 @@ use crate::table::{Column, Table};
 #[command(after_help = "Example:\n  tenure keys invoices/")]
 pub(crate) struct Args {
     /// Only keys that begin with this.
-    #[arg(default_value = "")]
+    #[arg(default_value = "", hide_default_value = true)]
     prefix: String,
 }
 

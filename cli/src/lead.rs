@@ -5,10 +5,10 @@ use std::future::pending;
 use std::time::{Duration, Instant};
 
 use tenure::Locks;
-use tenure_kit::duration;
+use tenure_kit::duration::{self, brief};
 
 use crate::claim::{Claim, Held, Share};
-use crate::failure::{BUSY, Failure, UNREACHABLE, say};
+use crate::failure::{BUSY, Failure, UNREACHABLE, say, tell};
 use crate::look_up;
 use crate::nested;
 use crate::outage::Patience;
@@ -50,6 +50,9 @@ pub(crate) struct Args {
     /// How long the command may take to end when the lead is lost.
     #[arg(long, value_name = "TIME", value_parser = duration::parse, default_value = "5s")]
     kill_after: Duration,
+    /// Says when it leads, and how the command ended.
+    #[arg(short, long)]
+    verbose: bool,
     /// The command, and its own words.
     #[arg(last = true, required = true, value_name = "CMD", hide_short_help = true)]
     command: Vec<OsString>,
@@ -74,9 +77,15 @@ pub(crate) fn lead(at: &Address, args: &Args) -> Result<u8, Failure> {
     let work = Work { command, url: &url, kill_after, ttl, on_lost, lifeline };
     nested::refuse(&mut signals, locks, &args.key, claim.share.of_ticket()?)?;
     loop {
+        let began = Instant::now();
         let seat = campaign(&claim, &mut signals, locks)?;
+        tell(args.verbose, || {
+            let (key, token) = (quoted(&args.key), seat.token());
+            format!("{key} is led after {}, with token {token}", brief(began.elapsed()))
+        });
         match supervise(&mut signals, &seat, &work)? {
             End::Done(ending, _burial) => {
+                tell(args.verbose, || ending.to_string());
                 seat.release(&mut signals)?;
                 return Failure::like(ending);
             }

@@ -7,7 +7,7 @@ use tenure_kit::duration::{self, brief};
 use tenure_kit::register::Opened;
 
 use crate::claim::{Claim, Share};
-use crate::failure::{Failure, LOST, say};
+use crate::failure::{Failure, LOST, tell};
 use crate::look_up;
 use crate::nested;
 use crate::outage::Patience;
@@ -129,7 +129,7 @@ pub(crate) fn run(at: &Address, args: &Args) -> Result<u8, Failure> {
     }
     let held = patience.outlast(&mut signals, |signals| claim.acquire(signals, locks));
     let held = held.map_err(|failure| failure.with_busy_code(args.busy_code))?;
-    args.tell(|| {
+    tell(args.verbose, || {
         let (key, token) = (quoted(&args.key), held.token());
         format!("{key} is held after {}, with token {token}", brief(patience.elapsed()))
     });
@@ -143,7 +143,7 @@ pub(crate) fn run(at: &Address, args: &Args) -> Result<u8, Failure> {
     };
     match supervise(&mut signals, &held, &work)? {
         End::Done(ending, _burial) => {
-            args.tell(|| ending.to_string());
+            tell(args.verbose, || ending.to_string());
             held.release(&mut signals)?;
             Failure::like(ending)
         }
@@ -173,12 +173,6 @@ pub(crate) fn open(
 }
 
 impl Args {
-    fn tell(&self, sentence: impl FnOnce() -> String) {
-        if self.verbose {
-            say(&sentence());
-        }
-    }
-
     fn share(&self) -> Share {
         match self.permits {
             Some((take, of)) => Share::Permits(take, of),

@@ -25,7 +25,7 @@ Examples:
   tenure watch --json | jq -r 'select(.event == \"broken\") | .owner'")]
 pub(crate) struct Args {
     /// Only keys that begin with this.
-    #[arg(default_value = "")]
+    #[arg(default_value = "", hide_default_value = true)]
     prefix: String,
 }
 

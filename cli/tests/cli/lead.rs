@@ -78,3 +78,13 @@ fn the_end_of_the_command_is_the_end_of_the_term() {
     assert_eq!(store.end(&["lead", "k", "--", "sh", "-c", "exit 9"]).code, 9);
     assert_eq!(store.line("k").len(), 0);
 }
+
+#[test]
+fn who_asks_for_more_is_told_of_the_lead_and_of_the_end() {
+    let store = Store::new();
+    let end = store.end(&["lead", "-v", "k", "--", "sh", "-c", "exit 3"]);
+    assert_eq!(end.code, 3);
+    let (led, ended) = end.err.split_once('\n').unwrap();
+    assert!(led.starts_with("tenure: `k` is led after ") && led.contains(", with token "), "{led}");
+    assert_eq!(ended, "tenure: the command exited with 3\n");
+}
