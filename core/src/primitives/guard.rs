@@ -144,6 +144,21 @@ impl Held {
         &self.kept.key
     }
 
+    /// How much of it is held. A [downgrade](crate::WriteGuard::downgrade) makes it less.
+    ///
+    /// ```
+    /// use tenure_core::{Locks, Memory};
+    ///
+    /// # tenure_core::blocking::block_on(async {
+    /// let locks = Locks::new(Memory::new());
+    /// let permits = locks.semaphore("downloads", 5).acquire_many(2).await?;
+    /// assert_eq!((permits.share().take(), permits.share().of()), (2, 5));
+    /// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+    /// ```
+    pub fn share(&self) -> Share {
+        self.kept.ticket().share
+    }
+
     /// The ticket's id, as an operator sees it in the line.
     pub fn id(&self) -> TicketId {
         self.kept.id
