@@ -1,8 +1,9 @@
 //! A cluster of etcd: one member alone, or several.
 
+use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -53,6 +54,8 @@ pub(crate) const DEPLOYMENTS: [Deployment; 4] = [
 #[derive(Debug)]
 pub struct Cluster {
     members: Vec<Member>,
+    /// Its members, as each is told of the others.
+    peers: String,
     certificates: Option<Certificates>,
     /// The user and the password of an engine.
     login: Option<(String, String)>,
@@ -63,7 +66,7 @@ pub struct Cluster {
 pub struct Member {
     process: Process,
     client: Port,
-    _peer: Port,
+    peer: Port,
     metrics: Port,
     folder: Folder,
 }
@@ -71,17 +74,23 @@ pub struct Member {
 impl Cluster {
     /// So many members.
     pub fn of(members: usize) -> Result<Self> {
-        Self::start(members, None)
+        Self::start(members, None, &[])
+    }
+
+    /// One member that may keep so many bytes, and raises its alarm when there are more.
+    pub fn with_quota(bytes: u32) -> Result<Self> {
+        Self::start(1, None, &["--quota-backend-bytes", &bytes.to_string()])
     }
 
     /// Members that speak TLS, and want to see a certificate.
     pub fn with_tls(members: usize) -> Result<Self> {
-        Self::start(members, Some(Certificates::new()?))
+        Self::start(members, Some(Certificates::new()?), &[])
     }
 
     /// Members that know users: one may do what it likes with the keys that begin with `prefix`, and nothing else.
     pub fn with_users(members: usize, prefix: &str, user: &str, password: &str) -> Result<Self> {
-        let mut cluster = Self::start(members, None)?;
+        // Each test makes many clients, and each of those has its password checked.
+        let mut cluster = Self::start(members, None, &["--bcrypt-cost", "4"])?;
         let prefix = format!("{prefix}/");
         for words in [
             &["user", "add", &format!("root:{ROOT_PASSWORD}")][..],
@@ -145,10 +154,46 @@ impl Cluster {
         self.members.iter().map(url).collect::<Vec<_>>().join(",")
     }
 
-    fn start(count: usize, certificates: Option<Certificates>) -> Result<Self> {
+    /// Saves what the only member keeps now, in its folder.
+    pub fn save(&self) -> Result<PathBuf> {
+        let [member] = &self.members[..] else { return Err("One member alone is saved.".into()) };
+        let snapshot = member.folder().join("snapshot");
+        self.ctl(&["snapshot", "save", &snapshot.display().to_string()])?;
+        Ok(snapshot)
+    }
+
+    /// Puts what was saved in the place of what the only member keeps, as after the loss of a disk.
+    pub fn restore(&self, snapshot: &Path) -> Result<()> {
+        let [member] = &self.members[..] else {
+            return Err("One member alone is restored.".into());
+        };
+        member.kill()?;
+        let data = member.folder().join("data");
+        fs::remove_dir_all(&data).map_err(|error| format!("The data stays: {error}."))?;
+        let (file, data) = (snapshot.display().to_string(), data.display().to_string());
+        let peer = member.peer_url();
+        self.ctl(&[
+            "snapshot",
+            "restore",
+            &file,
+            "--data-dir",
+            &data,
+            "--name",
+            "m0",
+            "--initial-cluster",
+            &self.peers,
+            "--initial-cluster-token",
+            &self.peers,
+            "--initial-advertise-peer-urls",
+            &peer,
+        ])?;
+        member.restart()
+    }
+
+    fn start(count: usize, certificates: Option<Certificates>, more: &[&str]) -> Result<Self> {
         let mut made = Vec::new();
         for _ in 0..count {
-            made.push((Port::claim()?, Port::claim()?, Port::claim()?, Folder::new("etcd")?));
+            made.push((Port::claim()?, Port::claim()?, Port::claim()?, Folder::quick("etcd")?));
         }
         let peers: Vec<String> = made
             .iter()
@@ -158,16 +203,12 @@ impl Cluster {
         let peers = peers.join(",");
         let mut members = Vec::new();
         for (at, (client, peer, metrics, folder)) in made.into_iter().enumerate() {
-            let command = command(
-                at,
-                [&client, &peer, &metrics],
-                folder.path(),
-                &peers,
-                certificates.as_ref(),
-            )?;
+            let ports = [&client, &peer, &metrics];
+            let mut command = command(at, ports, folder.path(), &peers, certificates.as_ref())?;
+            command.args(more);
             let name = format!("etcd at 127.0.0.1:{}", client.number());
             let process = Process::new(name, command, folder.path().join("log"))?;
-            members.push(Member { process, client, _peer: peer, metrics, folder });
+            members.push(Member { process, client, peer, metrics, folder });
         }
         // Members of a cluster wait for each other.
         std::thread::scope(|scope| {
@@ -177,7 +218,7 @@ impl Cluster {
                 .into_iter()
                 .try_for_each(|one| one.join().unwrap_or_else(|_| Err("A start panicked.".into())))
         })?;
-        Ok(Self { members, certificates, login: None })
+        Ok(Self { members, peers, certificates, login: None })
     }
 }
 
@@ -203,6 +244,10 @@ impl Member {
     /// Where clients find it.
     pub fn port(&self) -> u16 {
         self.client.number()
+    }
+
+    fn peer_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.peer.number())
     }
 
     /// Where everything is that it writes.

@@ -11,12 +11,16 @@ use std::{env, fs, process};
 
 use crate::Result;
 
+/// Where files are in memory, on systems that have it.
+const MEMORY: &str = "/dev/shm";
 /// What the shell does; the file says why.
 const SCRIPT: &str = include_str!("warden.sh");
 
 /// One for each process, from its first server to its end.
 pub(crate) struct Warden {
     home: PathBuf,
+    /// The same, where files are in memory.
+    quick: PathBuf,
     shell: Mutex<Child>,
 }
 
@@ -32,6 +36,11 @@ impl Warden {
         &self.home
     }
 
+    /// The same for a server that waits for its disk at every step. Where no files are in memory, it is on the disk.
+    pub(crate) fn quick(&self) -> &Path {
+        &self.quick
+    }
+
     /// From now on this process is killed when ours has ended.
     pub(crate) fn watch(&self, pid: u32) -> Result<()> {
         self.order("watch", pid)
@@ -44,18 +53,19 @@ impl Warden {
 
     fn start() -> Result<Self> {
         let chance = RandomState::new().hash_one(0);
-        let home = env::temp_dir().join(format!("tenure-servers-{}-{chance:x}", process::id()));
+        let name = format!("tenure-servers-{}-{chance:x}", process::id());
+        let home = env::temp_dir().join(&name);
         // A server that runs as another user must be able to pass, and no more.
-        fs::DirBuilder::new()
-            .mode(0o711)
-            .create(&home)
-            .map_err(|error| format!("{} cannot be made: {error}.", home.display()))?;
+        let make = |home: &Path| fs::DirBuilder::new().mode(0o711).create(home);
+        make(&home).map_err(|error| format!("{} cannot be made: {error}.", home.display()))?;
+        let memory = Path::new(MEMORY).join(&name);
+        let quick = make(&memory).map_or_else(|_| home.clone(), |()| memory);
         let mut shell = Command::new("sh");
         // In a group of its own, it is not hit by what ends the tests' group.
-        shell.args(["-c", SCRIPT, "warden"]).arg(&home).process_group(0);
+        shell.args(["-c", SCRIPT, "warden"]).arg(&home).arg(&quick).process_group(0);
         shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let shell = shell.spawn().map_err(|error| format!("`sh` cannot be started: {error}."))?;
-        Ok(Self { home, shell: Mutex::new(shell) })
+        Ok(Self { home, quick, shell: Mutex::new(shell) })
     }
 
     fn order(&self, order: &str, pid: u32) -> Result<()> {

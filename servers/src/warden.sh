@@ -1,4 +1,4 @@
-# Kills what its starter has left behind, and removes the starter's folder: $1.
+# Kills what its starter has left behind, and removes the starter's folders: all that are named.
 # An order is a line, `watch PID` or `forget PID`. The starter has ended when there is no line left.
 trap '' HUP INT TERM
 pids=' '
@@ -12,4 +12,4 @@ for pid in $pids; do
     kill -KILL "$pid"
 done
 # What was killed may need a moment until it writes no more.
-rm -rf -- "$1" || { sleep 1; rm -rf -- "$1"; }
+rm -rf -- "$@" || { sleep 1; rm -rf -- "$@"; }
