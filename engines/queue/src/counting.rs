@@ -4,14 +4,16 @@ use tenure_core::{Error, Key, Result, Tally, refusal};
 
 use crate::contract::{Register, Store};
 use crate::node::LineId;
+use crate::pauses::Pauses;
 use crate::queue::Queue;
 
 /// So often others may have been quicker, before a count is refused.
-const ATTEMPTS_MAX: u32 = 256;
+const ATTEMPTS_MAX: u32 = 64;
 
 impl<S: Store> Queue<S> {
     pub(crate) async fn next(&self, key: &Key, by: u64) -> Result<Tally> {
         let register = Register::Sequence(LineId::of(key));
+        let mut pauses = Pauses::on(&*self.parts.host);
         let mut now = self.parts.store.read(&register).await?;
         for _ in 0..ATTEMPTS_MAX {
             let value = refusal::checked_sum(key, now.value, by)?;
@@ -23,6 +25,7 @@ impl<S: Store> Queue<S> {
                 return Ok(tally(value));
             }
             now = written;
+            pauses.rest().await;
         }
         Err(Error::rejected(format!(
             "the sequence of {key:?} changed {ATTEMPTS_MAX} times while a number was taken from it: ask again"

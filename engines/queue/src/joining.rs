@@ -8,6 +8,7 @@ use tenure_core::{
 use crate::contract::{Door, Enter, Entered, Front, Register, Remove, Store, Why, Written};
 use crate::node::{Name, Node};
 use crate::own::{Mine, Sighting};
+use crate::pauses::Pauses;
 use crate::queue::Queue;
 use crate::session::Session;
 
@@ -40,7 +41,7 @@ impl<S: Store> Queue<S> {
             Patience::Wait => Door::Open,
             Patience::NoWait => Door::Unchanged(0),
         };
-        let mut swept = false;
+        let (mut swept, mut pauses) = (false, Pauses::on(&*self.parts.host));
         for _ in 0..ATTEMPTS_MAX {
             let session = self.session(ticket.ttl).await;
             let session = session.inspect_err(|error| self.drop_refused(&name, error))?;
@@ -48,7 +49,10 @@ impl<S: Store> Queue<S> {
             let attempt = self.attempt(ticket, &name, &session, door, base, patience).await;
             match attempt {
                 Ok(Attempt::In(place)) => return Ok(Some(place)),
-                Ok(Attempt::Again(next, now)) => (door, base) = (next, now),
+                Ok(Attempt::Again(next, now)) => {
+                    (door, base) = (next, now);
+                    pauses.rest().await;
+                }
                 Ok(Attempt::Busy) => {
                     self.parts.own.forget(name.id);
                     return Ok(None);
@@ -166,6 +170,7 @@ impl<S: Store> Queue<S> {
             self.parts.own.forget(ticket.id);
             return Err(Error::lost(Loss::SessionGone));
         }
+        let mut pauses = Pauses::on(&*self.parts.host);
         for _ in 0..ATTEMPTS_MAX {
             let seen = match &mine {
                 Some(mine) => self.see(mine).await?,
@@ -187,6 +192,7 @@ impl<S: Store> Queue<S> {
                 }
                 return Ok(Some(self.place(&seen)));
             }
+            pauses.rest().await;
         }
         Err(self.parts.store.silence())
     }
@@ -239,6 +245,7 @@ impl<S: Store> Queue<S> {
         at: u64,
     ) -> Result<Written> {
         let register = Register::Base(name.line.clone());
+        let mut pauses = Pauses::on(&*self.parts.host);
         for _ in 0..ATTEMPTS_MAX {
             // The next number is above what is now.
             if at + base.value >= ticket.floor {
@@ -250,6 +257,7 @@ impl<S: Store> Queue<S> {
             if written {
                 return Ok(base);
             }
+            pauses.rest().await;
         }
         Err(self.parts.store.silence())
     }

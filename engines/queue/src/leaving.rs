@@ -5,6 +5,7 @@ use tenure_core::{Left, Result, Standing, Ticket, served};
 use crate::contract::{Front, Remove, Removed, Store, Why};
 use crate::node::{Name, Node};
 use crate::own::Mine;
+use crate::pauses::Pauses;
 use crate::queue::Queue;
 use crate::seeing::PAGE;
 
@@ -26,6 +27,7 @@ impl<S: Store> Queue<S> {
 
     /// Tells a holder to leave; takes out who waits.
     pub(crate) async fn leave_soon(&self, ticket: &Ticket) -> Result<Left> {
+        let mut pauses = Pauses::on(&*self.parts.host);
         loop {
             let Some((front, node)) = self.find(&ticket.key, ticket.id).await? else {
                 return Ok(Left::Absent);
@@ -47,6 +49,7 @@ impl<S: Store> Queue<S> {
                 self.parts.bells.ring(ticket.id);
                 return Ok(Left::Told);
             }
+            pauses.rest().await;
         }
     }
 

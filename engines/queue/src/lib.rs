@@ -13,6 +13,7 @@
 //! | `stand` | where a ticket stands, and who keeps it out: pure |
 //! | `session`, `sessions` | the life of all tickets of one ttl: its end is counted from before the question |
 //! | `own`, `parts` | the tickets of this client, and what its tasks have of it |
+//! | `pauses` | between tries of which others were quicker |
 //! | `engine` | the nine verbs; `joining`, `seeing`, `leaving`, `waking` and `counting` carry them out |
 //! | `onlooker` | what happens to all lines, told from what happens to nodes |
 
@@ -25,6 +26,7 @@ mod node;
 mod onlooker;
 mod own;
 mod parts;
+mod pauses;
 mod queue;
 mod seeing;
 mod session;
