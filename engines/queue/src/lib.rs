@@ -15,6 +15,7 @@
 //! | `own`, `parts` | the tickets of this client, and what its tasks have of it |
 //! | `pauses` | between tries of which others were quicker |
 //! | `engine` | the nine verbs; `joining`, `seeing`, `leaving`, `waking` and `counting` carry them out |
+//! | `watched` | what a ticket watches, kept between two calls |
 //! | `onlooker` | what happens to all lines, told from what happens to nodes |
 
 mod contract;
@@ -33,6 +34,7 @@ mod session;
 mod sessions;
 mod stand;
 mod waking;
+mod watched;
 
 pub use contract::{
     Change, Door, Enter, Entered, Followed, Front, Granted, Register, Remove, Removed, SessionId,

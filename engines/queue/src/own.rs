@@ -9,6 +9,7 @@ use crate::contract::SessionId;
 use crate::node::{LineId, Name, Node};
 use crate::session::Session;
 use crate::stand::Stand;
+use crate::watched::Watched;
 
 /// A ticket that this client put into a line, or asked to.
 #[derive(Clone)]
@@ -21,6 +22,8 @@ pub(crate) struct Mine {
     pub(crate) holds: bool,
     /// Until when it may keep its place, having been told to leave.
     pub(crate) told: Option<Time>,
+    /// The watch that its owner had last.
+    pub(crate) watched: Watched,
     /// When its owner gave a sign of life last. A session lives on although the owner of a ticket has long given it up.
     signed: Time,
 }
@@ -61,7 +64,8 @@ impl Own {
     pub(crate) fn begin(&self, name: &Name, session: &Arc<Session>, now: Time) {
         let mut all = self.lock();
         let (name, session) = (name.clone(), session.clone());
-        let mine = Mine { name, session, seen: None, holds: false, told: None, signed: now };
+        let (seen, holds, told, watched) = (None, false, None, Watched::default());
+        let mine = Mine { name, session, seen, holds, told, watched, signed: now };
         let (id, line) = (mine.name.id, mine.name.line.clone());
         if all.by_id.insert(id, mine).is_none() {
             *all.lines.entry(line).or_default() += 1;
@@ -117,6 +121,12 @@ impl Own {
                 all.lines.remove(&line);
             }
         }
+    }
+
+    /// Whether all of these are of this client, so that it knows by itself when they leave.
+    pub(crate) fn has_all(&self, nodes: &[Node]) -> bool {
+        let all = self.lock();
+        nodes.iter().all(|node| all.by_id.contains_key(&node.name.id))
     }
 
     /// How many of this client's tickets stand in a line.

@@ -1,8 +1,9 @@
 //! Waking: who waits watches its own node and those that keep it out, and looks again after every hint.
 
 use std::pin::pin;
+use std::time::Duration;
 
-use futures_util::future::select;
+use futures_util::future::{Either, select};
 use tenure_core::{Result, Standing, Ticket, Wake};
 
 use crate::contract::Store;
@@ -10,6 +11,9 @@ use crate::node::Node;
 use crate::own::{Mine, Sighting};
 use crate::parts::Parts;
 use crate::queue::Queue;
+
+/// A ticket behind others of its own client watches nothing for so long.
+const MOMENT: Duration = Duration::from_millis(50);
 
 impl<S: Store> Queue<S> {
     pub(crate) async fn wake(&self, ticket: &Ticket, standing: Standing) -> Result<Wake> {
@@ -29,22 +33,43 @@ impl<S: Store> Queue<S> {
             if mine.holds && standing == Standing::Waiting {
                 return Ok(Wake::Served(seen.node.number()));
             }
-            let watching = self.in_time(store.watch(&watched(&seen))).await?;
-            if watching.at > seen.at {
-                let Some(now) = self.in_time(self.see(&mine)).await? else {
-                    return Ok(Wake::Look);
-                };
-                match changes(&seen, &now, standing) {
-                    Some(wake) => return Ok(wake),
-                    None if !same(&seen, &now) => continue,
-                    None => {}
+            let nodes = watched(&seen);
+            let mut listened = match mine.watched.listen(&nodes) {
+                Some(listened) => listened,
+                None if self.is_near(&seen, &mut rung).await => continue,
+                None => {
+                    let watching = self.in_time(store.watch(&nodes)).await?;
+                    let at = watching.at;
+                    let listened = mine.watched.opened(nodes, watching);
+                    if at > seen.at {
+                        let Some(now) = self.in_time(self.see(&mine)).await? else {
+                            return Ok(Wake::Look);
+                        };
+                        match changes(&seen, &now, standing) {
+                            Some(wake) => return Ok(wake),
+                            None if !same(&seen, &now) => continue,
+                            None => {}
+                        }
+                    }
+                    listened
                 }
-            }
-            select(rung, watching.changed).await;
+            };
+            select(rung, pin!(listened.changed())).await;
             if let Some(wake) = self.look_again(&mine, &seen, standing).await? {
                 return Ok(wake);
             }
         }
+    }
+
+    /// If only tickets of this client keep it out, it is served most quickly by the answer to their release: it waits for that a
+    /// moment before anything is watched. Answers whether something was told meanwhile.
+    async fn is_near(&self, seen: &Sighting, rung: &mut (impl Future + Unpin)) -> bool {
+        let Parts { own, host, .. } = &*self.parts;
+        let blockers = &seen.stand.blockers;
+        if blockers.is_empty() || !own.has_all(blockers) {
+            return false;
+        }
+        matches!(select(rung, host.sleep(MOMENT)).await, Either::Left(_))
     }
 
     /// After every hint the own node is read again.
