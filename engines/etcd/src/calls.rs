@@ -12,11 +12,14 @@ use tonic_prost::ProstCodec;
 /// A member without a leader is to say so, and not to wait for one.
 const HAS_LEADER: &str = "hasleader";
 
+/// Who one is, as members know it.
+pub(crate) type Token = MetadataValue<Ascii>;
+
 /// An open connection, and who one is there.
 #[derive(Clone)]
 pub(crate) struct Wire {
     pub(crate) channel: Channel,
-    pub(crate) token: Option<MetadataValue<Ascii>>,
+    pub(crate) token: Option<Token>,
 }
 
 /// One request, one answer.

@@ -89,6 +89,9 @@ impl Etcd {
     }
 
     pub(crate) fn failed(&self, connection: &Connection<Open>, status: &tonic::Status) -> Error {
+        if trouble::is_stranger(status) {
+            self.link.server().forget(&connection.wire);
+        }
         if trouble::ends_connection(status) {
             self.link.give_up(connection.generation());
         }

@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use tenure_core::{Error, Result};
 use tenure_kit::url::Address;
 use tokio::time::timeout;
-use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
-use crate::calls::{Wire, unary};
+use crate::calls::{Token, Wire, unary};
 use crate::settings::{Settings, Tls};
 use crate::trouble;
 use crate::wire::{AuthenticateRequest, AuthenticateResponse, StatusRequest, StatusResponse};
@@ -18,10 +18,15 @@ use crate::wire::{AuthenticateRequest, AuthenticateResponse, StatusRequest, Stat
 pub(crate) const STATUS: &str = "/etcdserverpb.Maintenance/Status";
 const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
 
-/// A connection to this member, which has a leader; and what the member says of itself.
+/// Members turn clients away that ping them more often than every five seconds.
+const PING_EVERY: Duration = Duration::from_secs(10);
+
+/// A connection to this member, which has a leader; and what the member says of itself. A token that is known already is
+/// used again, because to check a password costs a member much.
 pub(crate) async fn connect(
     settings: &Settings,
     member: &Address,
+    known: Option<Token>,
 ) -> Result<(Wire, StatusResponse)> {
     let within = settings.connect_timeout;
     let late = || {
@@ -29,19 +34,29 @@ pub(crate) async fn connect(
             "the member {member} of etcd cannot be reached within {within:?}"
         ))
     };
-    match timeout(within, open(settings, member)).await {
+    match timeout(within, open(settings, member, known)).await {
         Ok(opened) => opened,
         Err(_) => Err(late()),
     }
 }
 
-async fn open(settings: &Settings, member: &Address) -> Result<(Wire, StatusResponse)> {
+async fn open(
+    settings: &Settings,
+    member: &Address,
+    known: Option<Token>,
+) -> Result<(Wire, StatusResponse)> {
     let channel = channel(settings, member).await?;
-    let said = |status| trouble::error(settings, &status);
-    let wire = Wire { channel, token: None };
-    let token = token(settings, &wire).await?;
-    let wire = Wire { token, ..wire };
-    let status: StatusResponse = unary(&wire, STATUS, StatusRequest {}).await.map_err(said)?;
+    let is_known = known.is_some();
+    let mut wire = Wire { channel, token: known };
+    if !is_known {
+        wire.token = token(settings, &wire).await?;
+    }
+    let mut status = unary(&wire, STATUS, StatusRequest {}).await;
+    if is_known && status.as_ref().is_err_and(trouble::is_stranger) {
+        wire.token = token(settings, &wire).await?;
+        status = unary(&wire, STATUS, StatusRequest {}).await;
+    }
+    let status: StatusResponse = status.map_err(|status| trouble::error(settings, &status))?;
     if status.leader == 0 {
         return Err(Error::unavailable(format!("the member {member} of etcd knows of no leader")));
     }
@@ -52,7 +67,12 @@ async fn channel(settings: &Settings, member: &Address) -> Result<Channel> {
     let scheme = if settings.tls.is_some() { "https" } else { "http" };
     let endpoint = Endpoint::from_shared(format!("{scheme}://{member}"))
         .map_err(|_| Error::invalid(format!("{member} is no address of a member of etcd")))?;
-    let mut endpoint = endpoint.tcp_nodelay(true).connect_timeout(settings.connect_timeout);
+    let mut endpoint = endpoint
+        .tcp_nodelay(true)
+        .connect_timeout(settings.connect_timeout)
+        .http2_keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(settings.timeout)
+        .keep_alive_while_idle(true);
     if let Some(tls) = &settings.tls {
         endpoint = endpoint.tls_config(tls_config(tls)?).map_err(|error| {
             Error::invalid(format!("the certificates for etcd cannot be used: {error}"))
@@ -85,8 +105,8 @@ fn read(path: &Path) -> Result<Vec<u8>> {
         .map_err(|error| Error::invalid(format!("{} cannot be read: {error}", path.display())))
 }
 
-/// Who one is, for as long as the member remembers it.
-async fn token(settings: &Settings, wire: &Wire) -> Result<Option<MetadataValue<Ascii>>> {
+/// Who one is, for as long as the members remember it.
+async fn token(settings: &Settings, wire: &Wire) -> Result<Option<Token>> {
     let (Some(user), Some(password)) = (&settings.login.user, &settings.login.password) else {
         return Ok(None);
     };
@@ -95,6 +115,6 @@ async fn token(settings: &Settings, wire: &Wire) -> Result<Option<MetadataValue<
     let answer: AuthenticateResponse = unary(wire, AUTHENTICATE, request)
         .await
         .map_err(|status| trouble::error(settings, &status))?;
-    let token = MetadataValue::try_from(answer.token);
+    let token = Token::try_from(answer.token);
     token.map(Some).map_err(|_| Error::rejected("etcd gave a token that cannot be sent"))
 }

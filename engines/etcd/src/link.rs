@@ -1,12 +1,13 @@
 //! What the kit's link must know of the members, and what belongs to one connection.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tenure_core::{Error, Result};
 use tenure_kit::{Ended, Opening, Server};
 
 use crate::beats::Beats;
-use crate::calls::{Wire, unary};
+use crate::calls::{Token, Wire, unary};
 use crate::connect::{STATUS, connect};
 use crate::settings::Settings;
 use crate::trouble;
@@ -19,6 +20,8 @@ pub(crate) struct Members {
     next: AtomicUsize,
     /// The cluster that was met first.
     cluster: AtomicU64,
+    /// Who this client is, which all members know until they forget it.
+    token: Mutex<Option<Token>>,
 }
 
 /// What is open to one member.
@@ -35,7 +38,17 @@ impl Members {
     pub(crate) fn of(settings: Settings) -> Self {
         // Many clients of one URL do not all begin with its first member.
         let first = getrandom::u32().unwrap_or(0) as usize % settings.members.len();
-        Self { settings, next: AtomicUsize::new(first), cluster: AtomicU64::new(0) }
+        let (next, cluster) = (AtomicUsize::new(first), AtomicU64::new(0));
+        Self { settings, next, cluster, token: Mutex::default() }
+    }
+
+    /// The members do not know this token any more: the next connection asks for another.
+    pub(crate) fn forget(&self, wire: &Wire) {
+        self.token().take_if(|token| wire.token.as_ref() == Some(token));
+    }
+
+    fn token(&self) -> MutexGuard<'_, Option<Token>> {
+        self.token.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Two clusters behind one URL would keep two lines for each key.
@@ -61,9 +74,11 @@ impl Server for Members {
         let mut trouble = None;
         for at in first..first + members.len() {
             let at = at % members.len();
-            match connect(&self.settings, &members[at]).await {
+            let known = self.token().clone();
+            match connect(&self.settings, &members[at], known).await {
                 Ok((wire, status)) => {
                     self.refuse_other(&status)?;
+                    self.token().clone_from(&wire.token);
                     self.next.store(at + 1, Ordering::Relaxed);
                     let (beats, watches) = (Beats::on(wire.clone()), Watches::on(wire.clone()));
                     let (version, heard) = (status.version, AtomicU64::new(0));

@@ -9,6 +9,9 @@ use crate::settings::Settings;
 /// What etcd says of a lease that is not there.
 const NO_LEASE: &str = "requested lease not found";
 
+/// What etcd says of a token that is older than the last change of its users and roles.
+const OLD_TOKEN: &str = "revision of auth store is old";
+
 /// What a member of these settings, or the way to it, answered.
 pub(crate) fn error(settings: &Settings, status: &Status) -> Error {
     let whom = settings.whom();
@@ -28,7 +31,7 @@ pub(crate) fn error(settings: &Settings, status: &Status) -> Error {
         Code::PermissionDenied => Error::rejected(format!(
             "{whom} does not let this user do what a lock needs: see the engine's README for the role"
         )),
-        Code::Unauthenticated => {
+        _ if is_stranger(status) => {
             Error::unavailable(format!("{whom} no longer knows who this client is{says}"))
         }
         Code::InvalidArgument if told.contains("authentication failed") => {
@@ -57,8 +60,11 @@ pub(crate) fn silence(settings: &Settings) -> Error {
 
 /// Whether the connection is of no more use after this answer.
 pub(crate) fn ends_connection(status: &Status) -> bool {
-    matches!(
-        status.code(),
-        Code::Unavailable | Code::Unknown | Code::Unauthenticated | Code::Internal
-    )
+    is_stranger(status)
+        || matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Internal)
+}
+
+/// Whether the member does not know any more who this client is, which another token mends.
+pub(crate) fn is_stranger(status: &Status) -> bool {
+    status.code() == Code::Unauthenticated || status.message().contains(OLD_TOKEN)
 }
