@@ -17,6 +17,7 @@ pub(crate) const OPTIONS: &[Known] = &[
     Known::new("prefix", "TEXT", "What the names of all keys in etcd begin with"),
     Known::new("timeout", "TIME", "How long one answer is waited for"),
     Known::new("connect_timeout", "TIME", "How long a connection may take to come about"),
+    Known::new("session_ttl", "TIME", "Locks with a shorter ttl live as long as this"),
     Known::file("ca", "Whom to trust, in PEM"),
     Known::file("cert", "The certificate of this client, in PEM"),
     Known::file("key", "The key of that certificate, in PEM"),

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use tenure_kit::url::{Address, Login};
 
+/// What the names of all keys begin with where a URL says nothing.
+pub(crate) const PREFIX: &str = "tenure";
+
 /// On what terms the cluster is spoken to.
 #[derive(Clone)]
 pub(crate) struct Settings {
@@ -16,6 +19,8 @@ pub(crate) struct Settings {
     pub(crate) tls: Option<Tls>,
     pub(crate) connect_timeout: Duration,
     pub(crate) timeout: Duration,
+    /// No session lives shorter without a sign of life.
+    pub(crate) session_ttl: Duration,
 }
 
 /// Files in PEM: whom to trust, and who one is.
@@ -32,10 +37,11 @@ impl Settings {
         Self {
             members,
             login,
-            prefix: "tenure".to_owned(),
+            prefix: PREFIX.to_owned(),
             tls: None,
             connect_timeout: Duration::from_secs(2),
             timeout: Duration::from_secs(2),
+            session_ttl: Duration::ZERO,
         }
     }
 

@@ -31,7 +31,7 @@ impl Store for Etcd {
     }
 
     async fn open(&self, ttl: Duration) -> Result<Granted> {
-        let granted = self.grant(ttl).await?;
+        let granted = self.grant(ttl.max(self.settings().session_ttl)).await?;
         let session = granted.id.cast_unsigned();
         let put = ask::put(self.keys.session(session), Vec::new(), granted.id);
         let _answer: PutResponse = self.ask::<PutRequest, _>(PUT, put).await?;

@@ -48,6 +48,7 @@ impl Settings {
             "prefix" => self.prefix = prefix(value)?,
             "timeout" => self.timeout = value.time(TIMES)?,
             "connect_timeout" => self.connect_timeout = value.time(TIMES)?,
+            "session_ttl" => self.session_ttl = value.time(TIMES)?,
             "ca" => self.tls()?.ca = Some(value.file()?),
             "cert" => self.tls()?.cert = Some(value.file()?),
             "key" => self.tls()?.key = Some(value.file()?),
@@ -81,10 +82,13 @@ mod tests {
 
     #[test]
     fn terms_are_read_and_have_defaults() {
-        let read = read("etcds://me:p%40ss@a,b:5?prefix=/my/app&timeout=300ms&ca=/ca.pem").unwrap();
+        let read =
+            read("etcds://me:p%40ss@a,b:5?prefix=/my/app&timeout=300ms&session_ttl=9s&ca=/ca.pem")
+                .unwrap();
         let members: Vec<_> = read.members.iter().map(ToString::to_string).collect();
         assert_eq!(members, ["a:2379", "b:5"]);
         assert_eq!((read.prefix.as_str(), read.timeout), ("/my/app", Duration::from_millis(300)));
+        assert_eq!(read.session_ttl, Duration::from_secs(9));
         assert_eq!(read.tls.and_then(|tls| tls.ca), Some("/ca.pem".into()));
         assert_eq!(super::read("etcd://h").unwrap().prefix, "tenure");
     }
