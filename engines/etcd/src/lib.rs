@@ -24,6 +24,7 @@
 //! | `client`, `store`, `entry` | one client, and the contract of a queue, filled in |
 //! | `keys`, `ask` | the names of keys, and requests as data |
 //! | `journal` | what happens to all tickets, from a watch |
+//! | `still_held` | guarded writes: a comparison for a transaction of one's own |
 //! | `facts` | what a start-up check finds: profile, warnings |
 //! | `trouble` | what went wrong, as a sentence |
 //! | `wire` | what travels, generated from `wire/etcd.proto` |
@@ -40,6 +41,7 @@ mod journal;
 mod keys;
 mod link;
 mod settings;
+mod still_held;
 mod store;
 mod trouble;
 mod url;
@@ -55,6 +57,7 @@ use tenure_queue::Queue;
 
 pub use client::Etcd;
 pub use description::DESCRIPTION;
+pub use still_held::StillHeld;
 
 /// So often a verb is sent again when its answer is lost, after a pause that doubles each time.
 const RETRIES: u32 = 4;

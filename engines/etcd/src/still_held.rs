@@ -1,0 +1,77 @@
+//! Guarded writes: a comparison for a transaction of one's own, which is done only while a lock is held.
+
+use std::fmt;
+
+use prost::Message as _;
+use tenure_core::Held;
+use tenure_queue::{LineId, Name};
+
+use crate::ask::is_made;
+use crate::keys::{Keys, number};
+use crate::settings::PREFIX;
+
+/// "The lock is still held", as a comparison of a transaction of your own in the same cluster.
+///
+/// A holder that was paused for too long may write what somebody else has changed since. etcd itself can refuse that write: the
+/// ticket of a holder is a key, which is gone before the next ticket is served. A transaction that compares the key's create
+/// revision is done while the lock is held, or not at all.
+///
+/// Use it with whatever client you have: as data, as the message of etcd's API, or as `etcdctl txn` reads it.
+///
+/// ```no_run
+/// # async fn write() -> tenure_core::Result<()> {
+/// let locks = tenure_etcd::connect("etcd://h1,h2,h3").await?;
+/// let guard = locks.mutex("invoices/42").lock().await?;
+/// let still_held = tenure_etcd::StillHeld::of(&guard);
+/// // With the crate etcd-client:
+/// // Compare::create_revision(still_held.key(), CompareOp::Equal, still_held.create_revision())
+/// println!("only if {still_held}");
+/// # Ok(())
+/// # }
+/// ```
+///
+/// It holds for mutexes, readers, writers, permits and leaders alike. A transaction that is refused has changed nothing: stop, the
+/// lock is lost.
+///
+/// **Not promised**: a lock of another store, of a quorum, of another cluster, or of another [prefix](StillHeld::within) has no such
+/// key here. The transaction is refused then, too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StillHeld {
+    key: Vec<u8>,
+    token: u64,
+}
+
+impl StillHeld {
+    /// That this lock is still held, where no `prefix` is in the URL.
+    pub fn of(held: &Held) -> Self {
+        Self::within(PREFIX, held)
+    }
+
+    /// That this lock is still held, where `prefix` is in the URL.
+    pub fn within(prefix: &str, held: &Held) -> Self {
+        let name = Name { line: LineId::of(held.key()), of: held.share().of(), id: held.id() };
+        Self { key: Keys::of(prefix).ticket(&name), token: held.token() }
+    }
+
+    /// The key of the ticket.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// The revision with which the key was made, as etcd's clients want it: the lock's token.
+    pub fn create_revision(&self) -> i64 {
+        number(self.token)
+    }
+
+    /// The message `etcdserverpb.Compare`, encoded: the generated type of any client decodes it.
+    pub fn to_message(&self) -> Vec<u8> {
+        is_made(self.key.clone(), self.token).encode_to_vec()
+    }
+}
+
+/// As a line of `etcdctl txn`.
+impl fmt::Display for StillHeld {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "create(\"{}\") = \"{}\"", self.key.escape_ascii(), self.token)
+    }
+}
