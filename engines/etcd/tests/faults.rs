@@ -1,15 +1,29 @@
 //! Faults: what becomes of locks when members, connections, leases and keys fail.
 #![cfg(unix)]
 
+#[path = "faults/between.rs"]
+mod between;
 #[path = "faults/costs.rs"]
 mod costs;
+#[path = "faults/disks.rs"]
+mod disks;
+#[path = "faults/guarded.rs"]
+mod guarded;
+#[path = "faults/lies.rs"]
+mod lies;
 #[path = "faults/members.rs"]
 mod members;
 #[path = "faults/network.rs"]
 mod network;
 #[path = "faults/operators.rs"]
 mod operators;
+#[path = "faults/processes.rs"]
+mod processes;
 #[path = "faults/refusals.rs"]
 mod refusals;
+#[path = "faults/silence.rs"]
+mod silence;
 #[path = "faults/stage.rs"]
 mod stage;
+#[path = "faults/users.rs"]
+mod users;

@@ -75,6 +75,71 @@ fn a_thousand_waiters_are_served_in_order_at_a_constant_cost_though_half_of_them
 }
 
 #[test]
+fn a_waiter_that_gives_signs_of_life_opens_no_watch_anew() {
+    const WAITERS: usize = 20;
+    play(1, async |cluster| {
+        let member = &cluster.members()[0];
+        let (holder, crowd) = (connect(&cluster).await, connect(&cluster).await);
+        let _guard = holder.mutex("k").ttl(LONG).lock().await.unwrap();
+        let mut waiters = tokio::task::JoinSet::new();
+        for _ in 0..WAITERS {
+            let mutex = crowd.mutex("k").ttl(Duration::from_secs(3));
+            waiters.spawn(async move { mutex.lock().await.map(drop) });
+        }
+        until_line(&holder, "k", WAITERS + 1).await;
+        // Each has given two signs of life.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let before = requests(member);
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        let [txn, range, put, watch, _] = between(before, requests(member));
+        println!("{txn} transactions, {range} ranges and {watch} messages of watches");
+        assert_eq!((put, watch), (0, 0));
+        let waiters = WAITERS as u64;
+        assert!((waiters..=waiters * 8).contains(&(txn + range)), "each gives signs of life");
+    });
+}
+
+#[test]
+fn those_who_wait_behind_their_own_client_watch_nothing_where_hand_overs_are_quick() {
+    play(1, async |cluster| {
+        let member = &cluster.members()[0];
+        let locks = connect(&cluster).await;
+        locks.mutex("k").ttl(LONG).lock().await.unwrap().release().await.unwrap();
+        let before = requests(member);
+        let turns = (0..8).map(async |_| {
+            for _ in 0..50 {
+                locks.mutex("k").ttl(LONG).lock().await.unwrap().release().await.unwrap();
+            }
+        });
+        futures_util::future::join_all(turns).await;
+        let [txn, range, put, watch, _] = between(before, requests(member));
+        println!("{txn} transactions, {range} ranges and {watch} messages of watches");
+        assert_eq!(txn, 800, "a lock and its release");
+        // A busy machine may let somebody wait for longer than a moment.
+        assert!(range + put + watch <= 80, "{range} {put} {watch}");
+    });
+}
+
+#[test]
+fn a_sequence_that_many_count_costs_few_tries() {
+    play(1, async |cluster| {
+        let member = &cluster.members()[0];
+        let locks = connect(&cluster).await;
+        let before = requests(member);
+        let counts = (0..8).map(async |_| {
+            for _ in 0..20 {
+                locks.sequence("k").next().await.unwrap();
+            }
+        });
+        futures_util::future::join_all(counts).await;
+        let [txn, range, ..] = between(before, requests(member));
+        println!("{txn} tries and {range} looks for 160 numbers");
+        assert!(txn + range <= 160 * 4, "{txn} tries and {range} looks for 160 numbers");
+        assert_eq!(locks.sequence("k").next().await.unwrap(), 161);
+    });
+}
+
+#[test]
 fn one_stream_keeps_alive_whatever_is_held() {
     play(1, async |cluster| {
         let locks = connect(&cluster).await;

@@ -62,6 +62,18 @@ fn a_lock_outlives_the_restart_of_every_member() {
 }
 
 #[test]
+fn a_lock_outlives_the_death_of_all_members_at_once() {
+    a_lock_outlives(|cluster| {
+        for member in cluster.members() {
+            member.kill().unwrap();
+        }
+        for member in cluster.members() {
+            member.begin().unwrap();
+        }
+    });
+}
+
+#[test]
 fn without_a_majority_holders_are_told_and_with_it_again_locks_are_given_with_higher_numbers() {
     play(3, async |cluster| {
         let locks = connect(&cluster).await;

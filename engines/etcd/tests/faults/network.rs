@@ -9,9 +9,14 @@ use tenure_servers::etcd::Cluster;
 
 use super::stage::{PATIENCE, TTL, at_last, connect, play, soon, until_line};
 
-async fn through(cluster: &Cluster) -> (Proxy, Locks) {
+/// A proxy before the first member.
+pub(super) fn proxy_to(cluster: &Cluster) -> Proxy {
     let member = cluster.members()[0].port();
-    let proxy = Proxy::to(SocketAddr::from((Ipv4Addr::LOCALHOST, member))).unwrap();
+    Proxy::to(SocketAddr::from((Ipv4Addr::LOCALHOST, member))).unwrap()
+}
+
+async fn through(cluster: &Cluster) -> (Proxy, Locks) {
+    let proxy = proxy_to(cluster);
     let url = format!("etcd://127.0.0.1:{}?timeout=500ms", proxy.port());
     let locks = at_last("it connects", async || tenure_etcd::connect(&url).await).await;
     (proxy, locks)

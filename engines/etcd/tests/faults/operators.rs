@@ -3,15 +3,23 @@
 use std::time::Duration;
 
 use tenure_core::{Kind, Loss};
+use tenure_servers::Store as _;
 use tenure_servers::etcd::Cluster;
 
 use super::stage::{TTL, connect, play, soon, until_line};
 
 /// The leases that tickets live by.
-fn leases(cluster: &Cluster) -> Vec<String> {
+pub(super) fn leases(cluster: &Cluster) -> Vec<String> {
     let keys = cluster.ctl(&["get", "--prefix", "--keys-only", "tenure/v1/s/"]).unwrap();
     let keys = keys.lines().filter_map(|key| key.strip_prefix("tenure/v1/s/"));
     keys.map(str::to_owned).collect()
+}
+
+/// The revision of now.
+pub(super) fn revision(cluster: &Cluster) -> String {
+    let status = cluster.ctl(&["endpoint", "status", "--write-out=json"]).unwrap();
+    let revision = status.split("\"revision\":").nth(1).unwrap();
+    revision.split(|c: char| !c.is_ascii_digit()).next().unwrap().to_owned()
 }
 
 #[test]
@@ -75,10 +83,7 @@ fn a_watch_outlives_a_compaction() {
         for _ in 0..20 {
             cluster.ctl(&["put", "a-stranger", "x"]).unwrap();
         }
-        let status = cluster.ctl(&["endpoint", "status", "--write-out=json"]).unwrap();
-        let revision = status.split("\"revision\":").nth(1).unwrap();
-        let revision = revision.split(|c: char| !c.is_ascii_digit()).next().unwrap();
-        cluster.ctl(&["compact", revision]).unwrap();
+        cluster.ctl(&["compact", &revision(&cluster)]).unwrap();
         guard.release().await.unwrap();
         soon("the waiter is served", waiting).await.unwrap().unwrap().release().await.unwrap();
     });
@@ -113,5 +118,16 @@ fn a_short_ttl_has_a_lease_of_its_own() {
         assert!(lives("short").await <= TTL && lives("long").await > TTL * 10);
         long.check().unwrap();
         short.check().unwrap();
+    });
+}
+
+#[test]
+fn no_session_is_shorter_than_the_url_says() {
+    play(1, async |cluster| {
+        let url = format!("{}?session_ttl=20s", cluster.url());
+        let locks = tenure_etcd::connect(url).await.unwrap();
+        let _short = locks.mutex("short").ttl(TTL).lock().await.unwrap();
+        let life = locks.line("short").await.unwrap()[0].1.life.expect("it ends");
+        assert!(life > TTL * 5, "{life:?}");
     });
 }

@@ -13,10 +13,18 @@ pub(super) const TTL: Duration = Duration::from_secs(2);
 
 /// Plays a story on a cluster of its own, if there is etcd here.
 pub(super) fn play(members: usize, story: impl AsyncFnOnce(Cluster)) {
+    play_on(|| Cluster::of(members), story);
+}
+
+/// Plays a story on this cluster.
+pub(super) fn play_on(
+    start: impl FnOnce() -> tenure_servers::Result<Cluster>,
+    story: impl AsyncFnOnce(Cluster),
+) {
     if !have(&[ETCD, ETCDCTL]) {
         return;
     }
-    let cluster = Cluster::of(members).expect("the cluster starts");
+    let cluster = start().expect("the cluster starts");
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {

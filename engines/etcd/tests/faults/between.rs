@@ -1,0 +1,166 @@
+//! A member that lies: it stands between a client and a member, and changes what the member answers, message by message.
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::{Stream, stream};
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::{Bytes, Frame, Incoming};
+use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tenure_servers::etcd::Cluster;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+/// What is passed on in the place of a message. The streams of a method are counted from 1.
+type Lie = Arc<dyn Fn(u64, &[u8]) -> Vec<Vec<u8>> + Send + Sync>;
+
+/// Ends when it is dropped.
+pub(super) struct Between {
+    port: u16,
+    said: Arc<Said>,
+    accepting: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct Said {
+    lies: Mutex<HashMap<String, Lie>>,
+    streams: Mutex<HashMap<String, u64>>,
+}
+
+impl Between {
+    /// Stands before the first member.
+    pub(super) async fn of(cluster: &Cluster) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let member = SocketAddr::from((Ipv4Addr::LOCALHOST, cluster.members()[0].port()));
+        let said = Arc::new(Said::default());
+        let accepting = tokio::spawn(accept(listener, member, said.clone()));
+        Self { port, said, accepting }
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("etcd://127.0.0.1:{}", self.port)
+    }
+
+    /// From now on, this is passed on in the place of each answer to this method.
+    pub(super) fn lie(
+        &self,
+        method: &str,
+        lie: impl Fn(u64, &[u8]) -> Vec<Vec<u8>> + Send + Sync + 'static,
+    ) {
+        lock(&self.said.lies).insert(method.to_owned(), Arc::new(lie));
+    }
+
+    /// From now on, everything passes.
+    pub(super) fn be_honest(&self) {
+        lock(&self.said.lies).clear();
+    }
+
+    /// How many streams of this method were opened.
+    pub(super) fn streams(&self, method: &str) -> u64 {
+        lock(&self.said.streams).get(method).copied().unwrap_or(0)
+    }
+}
+
+impl Drop for Between {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+async fn accept(listener: TcpListener, member: SocketAddr, said: Arc<Said>) {
+    while let Ok((client, _)) = listener.accept().await {
+        tokio::spawn(serve(client, member, said.clone()));
+    }
+}
+
+async fn serve(client: TcpStream, member: SocketAddr, said: Arc<Said>) {
+    let Ok(stream) = TcpStream::connect(member).await else { return };
+    let Ok((sender, connection)) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await
+    else {
+        return;
+    };
+    let connected = tokio::spawn(connection);
+    let service = service_fn(|request| pass(sender.clone(), request, said.clone()));
+    let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+    // Whoever is cut off finds out by itself.
+    let _ended = server.serve_connection(TokioIo::new(client), service).await;
+    connected.abort();
+}
+
+type Answer = StreamBody<stream::BoxStream<'static, hyper::Result<Frame<Bytes>>>>;
+
+async fn pass(
+    mut sender: SendRequest<Incoming>,
+    request: Request<Incoming>,
+    said: Arc<Said>,
+) -> Result<Response<Answer>, hyper::Error> {
+    let method = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
+    let number = {
+        let mut streams = lock(&said.streams);
+        let count = streams.entry(method.clone()).or_default();
+        *count += 1;
+        *count
+    };
+    let answer = sender.send_request(request).await?;
+    Ok(answer.map(|body| StreamBody::new(Box::pin(changed(body, method, number, said)) as _)))
+}
+
+/// The frames of an answer, with what is said in the place of its messages.
+fn changed(
+    body: Incoming,
+    method: String,
+    number: u64,
+    said: Arc<Said>,
+) -> impl Stream<Item = hyper::Result<Frame<Bytes>>> + Send {
+    stream::unfold((body, Vec::new()), move |(mut body, mut left)| {
+        let (method, said) = (method.clone(), said.clone());
+        async move {
+            loop {
+                let frame = match body.frame().await? {
+                    Ok(frame) => frame,
+                    Err(error) => return Some((Err(error), (body, left))),
+                };
+                let data = match frame.into_data() {
+                    Ok(data) => data,
+                    Err(trailers) => return Some((Ok(trailers), (body, left))),
+                };
+                left.extend_from_slice(&data);
+                let lie = lock(&said.lies).get(&method).cloned();
+                let passed = said_instead(&mut left, number, lie.as_ref());
+                if !passed.is_empty() {
+                    return Some((Ok(Frame::data(passed.into())), (body, left)));
+                }
+            }
+        }
+    })
+}
+
+/// Takes the whole messages out of what has come, and answers what is passed on.
+fn said_instead(left: &mut Vec<u8>, number: u64, lie: Option<&Lie>) -> Vec<u8> {
+    /// A flag, and the length of the message.
+    const HEAD: usize = 5;
+    let mut passed = Vec::new();
+    while let Some(head) = left.get(1..HEAD) {
+        let length = u32::from_be_bytes(head.try_into().expect("these are four")) as usize;
+        if left.len() < HEAD + length {
+            break;
+        }
+        let message: Vec<u8> = left.drain(..HEAD + length).skip(HEAD).collect();
+        let messages = lie.map_or_else(|| vec![message.clone()], |lie| lie(number, &message));
+        for message in messages {
+            passed.push(0);
+            passed.extend(u32::try_from(message.len()).expect("it is short").to_be_bytes());
+            passed.extend(message);
+        }
+    }
+    passed
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,91 @@
+//! Disks: one that is full, and one that comes back with older data.
+
+use tenure_core::{Kind, Loss};
+use tenure_servers::etcd::Cluster;
+
+use super::operators::revision;
+use super::stage::{TTL, at_last, connect, play, play_on, soon, until_line};
+
+/// The most that the full member may keep.
+const QUOTA_BYTES: u32 = 2 << 20;
+const STRANGER_BYTES: usize = 100 << 10;
+
+/// A stranger writes until the member takes no more.
+fn fill(cluster: &Cluster) {
+    let text = "x".repeat(STRANGER_BYTES);
+    for number in 0..QUOTA_BYTES {
+        if let Err(sentence) = cluster.ctl(&["put", &format!("stranger/{number}"), &text]) {
+            assert!(sentence.contains("space exceeded"), "{sentence}");
+            break;
+        }
+    }
+    assert!(cluster.ctl(&["alarm", "list"]).unwrap().contains("NOSPACE"));
+}
+
+/// What an operator does about it.
+fn make_room(cluster: &Cluster) {
+    cluster.ctl(&["del", "--prefix", "stranger/"]).unwrap();
+    cluster.ctl(&["compact", &revision(cluster)]).unwrap();
+    cluster.ctl(&["defrag"]).unwrap();
+    cluster.ctl(&["alarm", "disarm"]).unwrap();
+}
+
+#[test]
+fn a_full_member_takes_no_new_tickets_and_serves_those_it_has() {
+    play_on(
+        || Cluster::with_quota(QUOTA_BYTES),
+        async |cluster| {
+            let (locks, other) = (connect(&cluster).await, connect(&cluster).await);
+            let guard = locks.mutex("k").ttl(TTL).lock().await.unwrap();
+            let waiting = tokio::spawn({
+                let mutex = other.mutex("k").ttl(TTL);
+                async move { mutex.lock().await }
+            });
+            until_line(&locks, "k", 2).await;
+            fill(&cluster);
+
+            let refused = locks.mutex("new").try_lock().await.map(drop).unwrap_err();
+            assert_eq!(refused.kind(), Kind::Rejected, "{refused}");
+            assert!(refused.to_string().contains("no space left"), "{refused}");
+            tokio::time::sleep(TTL * 2).await;
+            guard.check().expect("it is kept alive");
+            guard.release().await.expect("it can be given back");
+            let next = soon("the waiter is served", waiting).await.unwrap().unwrap();
+            next.release().await.unwrap();
+
+            make_room(&cluster);
+            let again = locks.mutex("new");
+            drop(at_last("there is room again", async || again.lock().await).await);
+        },
+    );
+}
+
+#[test]
+fn a_snapshot_that_is_restored_costs_holders_their_locks_and_is_refused_by_who_lived_through_it() {
+    play(1, async |cluster| {
+        let (locks, onlooker) = (connect(&cluster).await, connect(&cluster).await);
+        let before = locks.mutex("a").ttl(TTL).lock().await.unwrap();
+        let snapshot = cluster.save().unwrap();
+        before.release().await.unwrap();
+        // The snapshot knows nothing of these.
+        let guard = locks.mutex("a").ttl(TTL).lock().await.unwrap();
+        assert_eq!(onlooker.line("a").await.unwrap().len(), 1);
+        cluster.restore(&snapshot).unwrap();
+
+        let loss = soon("the holder is told", guard.lost()).await;
+        assert!(matches!(loss, Loss::Unreachable | Loss::Expired | Loss::SessionGone), "{loss}");
+        for client in [&locks, &onlooker] {
+            let refused = soon("it is refused", async {
+                loop {
+                    match client.mutex("b").lock().await {
+                        Err(error) if error.kind() == Kind::Rejected => return error,
+                        Err(_) => {}
+                        Ok(guard) => panic!("{guard:?} has a number that was given before"),
+                    }
+                }
+            });
+            let sentence = refused.await.to_string();
+            assert!(sentence.contains("went back to an older revision"), "{sentence}");
+        }
+    });
+}

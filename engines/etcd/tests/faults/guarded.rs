@@ -1,0 +1,118 @@
+//! Guarded writes: a transaction of the user's own, with another client, is done only while the lock is held.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use tenure_conformance::helper::{self, Helper};
+use tenure_core::Held;
+use tenure_etcd::StillHeld;
+use tenure_servers::Store as _;
+use tenure_servers::etcd::{Cluster, ETCDCTL};
+
+use super::stage::{TTL, connect, play, soon};
+
+/// Writes with etcdctl if the lock is still held, and tells whether it was.
+fn writes(member: u16, state: &str, still_held: &StillHeld) -> bool {
+    let mut etcdctl = Command::new(ETCDCTL.found().expect("it is here"))
+        .env("ETCDCTL_API", "3")
+        .args([&format!("--endpoints=127.0.0.1:{member}"), "txn"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let transaction = format!("{still_held}\n\nput state {state}\n\n\n");
+    etcdctl.stdin.take().unwrap().write_all(transaction.as_bytes()).unwrap();
+    let output = etcdctl.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.starts_with("SUCCESS") || said.starts_with("FAILURE"), "{said}");
+    said.starts_with("SUCCESS")
+}
+
+fn state(cluster: &Cluster) -> String {
+    cluster.ctl(&["get", "--print-value-only", "state"]).unwrap().trim().to_owned()
+}
+
+#[test]
+fn a_holder_that_slept_past_its_lease_cannot_write_any_more() {
+    play(1, async |cluster| {
+        let member = cluster.members()[0].port();
+        let mut helper = Helper::start(&cluster.url(), "guarded::helper_process");
+        helper.tell(&format!("lock a {}", TTL.as_millis()));
+        let old = helper.hear_token();
+        helper.tell(&format!("write {member} old"));
+        assert_eq!(helper.hear(), "written");
+
+        helper.stop();
+        let locks = connect(&cluster).await;
+        let guard = soon("the next holder gets it", locks.mutex("a").lock()).await.unwrap();
+        assert!(guard.token() > old);
+        assert!(writes(member, "new", &StillHeld::of(&guard)));
+        helper.go_on();
+
+        // It writes without a look at its guard: etcd refuses it.
+        helper.tell(&format!("write {member} old"));
+        assert_eq!(helper.hear(), "refused");
+        assert_eq!(state(&cluster), "new");
+        helper.tell("check");
+        assert_eq!(helper.hear(), "lost");
+        guard.check().unwrap();
+    });
+}
+
+/// Not a test: where the helper process begins.
+#[test]
+fn helper_process() {
+    helper::serve_also(tenure_etcd::connect, |guard, line| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let ["write", member, state] = words[..] else { panic!("it is only asked to write") };
+        let written = writes(member.parse().unwrap(), state, &StillHeld::of(guard));
+        if written { "written" } else { "refused" }.to_owned()
+    });
+}
+
+#[test]
+fn whatever_is_held_may_write_until_it_is_given_back() {
+    play(1, async |cluster| {
+        let (locks, member) = (connect(&cluster).await, cluster.members()[0].port());
+        let may_write = |held: &Held| {
+            let still_held = StillHeld::of(held);
+            assert!(writes(member, "x", &still_held), "{still_held}");
+            still_held
+        };
+        let mutex = locks.mutex("a").lock().await.unwrap();
+        let one = locks.rwlock("b").read().await.unwrap();
+        let two = locks.rwlock("b").read().await.unwrap();
+        let permits = locks.semaphore("c", 5).acquire_many(2).await.unwrap();
+        let seat = locks.election("d").campaign().await.unwrap();
+        for guard in [mutex, one, two, permits, seat] {
+            let still_held = may_write(&guard);
+            guard.release().await.unwrap();
+            assert!(!writes(member, "y", &still_held), "{still_held}");
+        }
+        assert_eq!(state(&cluster), "x");
+    });
+}
+
+#[test]
+fn who_is_forced_out_or_revoked_may_not_write_and_nobody_may_under_another_prefix() {
+    play(1, async |cluster| {
+        let (locks, member) = (connect(&cluster).await, cluster.members()[0].port());
+        let forced = locks.mutex("a").lock().await.unwrap();
+        assert!(!writes(member, "x", &StillHeld::within("elsewhere", &forced)));
+        locks.force_out("a", forced.id()).await.unwrap();
+        assert!(!writes(member, "x", &StillHeld::of(&forced)));
+
+        let revoked = locks.mutex("b").ttl(Duration::from_secs(60)).lock().await.unwrap();
+        for lease in super::operators::leases(&cluster) {
+            cluster.ctl(&["lease", "revoke", &lease]).unwrap();
+        }
+        assert!(!writes(member, "x", &StillHeld::of(&revoked)));
+
+        let elsewhere = format!("{}?prefix=elsewhere", cluster.url());
+        let locks = tenure_etcd::connect(elsewhere).await.unwrap();
+        let guard = locks.mutex("a").lock().await.unwrap();
+        assert!(!writes(member, "x", &StillHeld::of(&guard)));
+        assert!(writes(member, "x", &StillHeld::within("elsewhere", &guard)));
+    });
+}

@@ -1,0 +1,211 @@
+//! A member that answers what is not so: of leases that are gone, of keys that did not change, or nothing at all on one stream.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use prost::Message;
+use tenure_core::{Locks, Loss};
+use tenure_servers::etcd::Cluster;
+use tokio::task::JoinHandle;
+
+use super::between::Between;
+use super::operators::leases;
+use super::stage::{TTL, connect, play, soon, until_line};
+
+const KEEP_ALIVE: &str = "LeaseKeepAlive";
+const WATCH: &str = "Watch";
+/// So often a member says of a watch what is not so.
+const LIES: u64 = 8;
+
+/// What a member answers to a sign of life.
+#[derive(Clone, Message)]
+struct KeptAlive {
+    #[prost(int64, tag = "2")]
+    id: i64,
+    #[prost(int64, tag = "3")]
+    ttl: i64,
+}
+
+/// What a member says on a stream of watches.
+#[derive(Clone, Message)]
+struct Watched {
+    #[prost(int64, tag = "2")]
+    watch_id: i64,
+    #[prost(bool, tag = "3")]
+    created: bool,
+    #[prost(bool, tag = "4")]
+    canceled: bool,
+    #[prost(int64, tag = "5")]
+    compact_revision: i64,
+    #[prost(message, repeated, tag = "11")]
+    events: Vec<Event>,
+}
+
+/// A key was changed, or deleted.
+#[derive(Clone, Message)]
+struct Event {
+    #[prost(int32, tag = "1")]
+    kind: i32,
+    #[prost(message, optional, tag = "2")]
+    kv: Option<KeyValue>,
+}
+
+#[derive(Clone, Message)]
+struct KeyValue {
+    #[prost(bytes = "vec", tag = "1")]
+    key: Vec<u8>,
+    #[prost(int64, tag = "3")]
+    mod_revision: i64,
+}
+
+async fn through(cluster: &Cluster) -> (Between, Locks) {
+    let between = Between::of(cluster).await;
+    let locks = tenure_etcd::connect(between.url()).await.unwrap();
+    (between, locks)
+}
+
+#[test]
+fn a_stream_of_keep_alives_that_falls_silent_is_replaced_while_other_calls_are_answered() {
+    play(1, async |cluster| {
+        let (between, locks) = through(&cluster).await;
+        between.lie(
+            KEEP_ALIVE,
+            |stream, said| {
+                if stream == 1 { Vec::new() } else { vec![said.to_vec()] }
+            },
+        );
+        let guard = locks.mutex("k").ttl(TTL * 3).lock().await.unwrap();
+        let began = Instant::now();
+        while began.elapsed() < TTL * 6 {
+            guard.check().expect("it is kept alive");
+            assert!(locks.mutex("k").try_lock().await.unwrap().is_none(), "it is held");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert!(between.streams(KEEP_ALIVE) >= 2, "another stream was opened");
+        assert_eq!(between.streams("Status"), 1, "the connection is the same");
+        guard.release().await.unwrap();
+    });
+}
+
+#[test]
+fn who_hears_nothing_of_its_keep_alives_is_told_before_the_lease_could_end() {
+    play(1, async |cluster| {
+        let (between, locks) = through(&cluster).await;
+        let other = connect(&cluster).await;
+        // Nothing reaches the member either: what it would answer is of a lease that lives on.
+        between.lie(KEEP_ALIVE, |_, _| Vec::new());
+        let guard = locks.mutex("k").ttl(TTL).lock().await.unwrap();
+        let waiting = tokio::spawn(async move {
+            let next = other.mutex("k").lock().await.unwrap();
+            (next, Instant::now())
+        });
+        until_line(&locks, "k", 2).await;
+        let loss = soon("the holder is told", guard.lost()).await;
+        let told = Instant::now();
+        assert!(matches!(loss, Loss::Unreachable | Loss::Expired | Loss::SessionGone), "{loss}");
+        let (next, served) = soon("the next is served", waiting).await.unwrap();
+        assert!(served > told, "the next was served {:?} too soon", told - served);
+        assert!(next.token() > guard.token());
+        between.be_honest();
+        let again = locks.mutex("other").ttl(TTL).lock().await.expect("another session is opened");
+        again.release().await.unwrap();
+    });
+}
+
+#[test]
+fn a_keep_alive_that_is_answered_for_a_lease_that_is_gone_keeps_nobody_believing() {
+    play(1, async |cluster| {
+        let (between, locks) = through(&cluster).await;
+        let other = connect(&cluster).await;
+        let guard = locks.mutex("k").ttl(TTL * 10).lock().await.unwrap();
+        between.lie(KEEP_ALIVE, |_, said| {
+            let said = KeptAlive { ttl: 20, ..KeptAlive::decode(said).unwrap() };
+            vec![said.encode_to_vec()]
+        });
+        // Nor is the holder told that its key is gone: it must find that out by itself.
+        between.lie(WATCH, |_, said| {
+            let begun = Watched::decode(said).unwrap().created;
+            if begun { vec![said.to_vec()] } else { Vec::new() }
+        });
+        for lease in leases(&cluster) {
+            cluster.ctl(&["lease", "revoke", &lease]).unwrap();
+        }
+        let next = other.mutex("k").lock().await.expect("it is free");
+        assert_eq!(soon("the holder is told", guard.lost()).await, Loss::Broken);
+        next.check().expect("the old holder touches nobody");
+        next.release().await.unwrap();
+        let again = locks.mutex("k").ttl(TTL * 10).lock().await;
+        let again = again.expect("the session that is gone is replaced");
+        assert!(again.token() > guard.token());
+    });
+}
+
+/// The member says this of the first watches, each time one has begun; then it is honest.
+fn lie_about_watches(between: &Between, lie: impl Fn(i64) -> Watched + Send + Sync + 'static) {
+    let lies = AtomicU64::new(0);
+    between.lie(WATCH, move |_, said| {
+        let mut passed = vec![said.to_vec()];
+        let watched = Watched::decode(said).unwrap();
+        if watched.created && lies.fetch_add(1, Ordering::Relaxed) < LIES {
+            passed.push(lie(watched.watch_id).encode_to_vec());
+        }
+        passed
+    });
+}
+
+/// One holds and one waits, both through a member that says this of their watches. Nothing comes of it.
+fn nothing_comes_of(lie: impl Fn(i64) -> Watched + Send + Sync + 'static) {
+    play(1, async |cluster| {
+        let (between, locks) = through(&cluster).await;
+        lie_about_watches(&between, lie);
+        let guard = locks.mutex("k").lock().await.unwrap();
+        let waiting: JoinHandle<_> = tokio::spawn({
+            let mutex = locks.mutex("k");
+            async move { mutex.lock().await }
+        });
+        until_line(&locks, "k", 2).await;
+        tokio::time::sleep(TTL / 2).await;
+        guard.check().expect("it is held");
+        assert!(!waiting.is_finished(), "nobody else holds it");
+        let token = guard.token();
+        guard.release().await.unwrap();
+        let next = soon("the waiter is served", waiting).await.unwrap().unwrap();
+        assert!(next.token() > token);
+        next.release().await.unwrap();
+    });
+}
+
+fn deleted(watch_id: i64, key: &[u8], mod_revision: i64) -> Watched {
+    let kv = Some(KeyValue { key: key.to_vec(), mod_revision });
+    Watched { watch_id, events: vec![Event { kind: 1, kv }], ..Watched::default() }
+}
+
+#[test]
+fn a_watch_that_is_cancelled_is_opened_again() {
+    nothing_comes_of(|watch_id| Watched { watch_id, canceled: true, ..Watched::default() });
+}
+
+#[test]
+fn a_watch_whose_past_is_compacted_is_opened_again() {
+    nothing_comes_of(|watch_id| Watched {
+        watch_id,
+        canceled: true,
+        compact_revision: 1 << 40,
+        ..Watched::default()
+    });
+}
+
+#[test]
+fn a_watch_that_replays_the_past_tells_nothing() {
+    nothing_comes_of(|watch_id| deleted(watch_id, b"whatever", 1));
+}
+
+#[test]
+fn a_watch_that_tells_what_a_stranger_asked_for_tells_nothing() {
+    nothing_comes_of(|watch_id| deleted(watch_id + 1000, b"a-stranger", 1 << 40));
+}
+
+#[test]
+fn a_watch_that_tells_of_the_key_of_a_stranger_is_only_a_hint() {
+    nothing_comes_of(|watch_id| deleted(watch_id, b"a-stranger", 1 << 40));
+}
