@@ -34,7 +34,8 @@ impl<S: Store> Queue<S> {
             return Ok(Some(place));
         }
         let name = Name::of(ticket);
-        self.parts.own.ask(&name);
+        let now = self.parts.host.now();
+        self.parts.own.ask(&name, now, now.plus(ticket.ttl));
         let mut base =
             self.raise(&name, ticket).await.inspect_err(|error| self.drop_refused(&name, error))?;
         let mut door = match patience {

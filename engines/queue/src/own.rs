@@ -1,6 +1,6 @@
 //! The tickets of this client: with which session each lives, and what was seen of it last.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tenure_core::{TicketId, Time};
@@ -28,6 +28,13 @@ pub(crate) struct Mine {
     signed: Time,
 }
 
+impl Mine {
+    fn is_overdue(&self, now: Time) -> bool {
+        let ends = self.signed.plus(self.session.granted);
+        now.has_reached(self.told.map_or(ends, |told| told.min(ends)))
+    }
+}
+
 /// What was seen of a ticket at one moment.
 #[derive(Clone)]
 pub(crate) struct Sighting {
@@ -45,14 +52,27 @@ struct Tickets {
     by_id: HashMap<TicketId, Mine>,
     /// Those whose joins have begun, and did not come so far.
     asked: HashMap<TicketId, Name>,
+    /// The same, with when their lives are over: nobody asks for them any more then.
+    asked_until: VecDeque<(Time, TicketId)>,
     /// How many there are in each line.
     lines: HashMap<LineId, usize>,
 }
 
 impl Own {
-    /// A join has begun.
-    pub(crate) fn ask(&self, name: &Name) {
-        self.lock().asked.insert(name.id, name.clone());
+    /// A join has begun, of a ticket that lives until then without a sign of life.
+    pub(crate) fn ask(&self, name: &Name, now: Time, until: Time) {
+        let mut all = self.lock();
+        while let Some((over, id)) = all.asked_until.front().copied()
+            && now.has_reached(over)
+        {
+            all.asked_until.pop_front();
+            if !all.by_id.contains_key(&id) {
+                all.asked.remove(&id);
+            }
+        }
+        if all.asked.insert(name.id, name.clone()).is_none() {
+            all.asked_until.push_back((until, name.id));
+        }
     }
 
     /// The name of a ticket whose join has begun and was not answered.
@@ -142,14 +162,22 @@ impl Own {
     }
 
     /// Those whose owners gave no sign of life for a ttl, and those who were told to leave and whose time for it is over.
-    pub(crate) fn overstayed(&self, session: SessionId, now: Time) -> Vec<Node> {
+    pub(crate) fn overstayed(&self, session: SessionId, now: Time) -> Vec<Mine> {
         let all = self.lock();
         let some = all.by_id.values().filter(|mine| mine.session.id == session);
-        let some = some.filter(|mine| {
-            let ends = mine.signed.plus(mine.session.granted);
-            now.has_reached(mine.told.map_or(ends, |told| told.min(ends)))
-        });
-        some.filter_map(|mine| mine.seen.as_ref().map(|seen| seen.node.clone())).collect()
+        some.filter(|mine| mine.is_overdue(now)).cloned().collect()
+    }
+
+    /// A session is over. Whoever asks for its tickets is told so for a while.
+    pub(crate) fn forget_overdue(&self, session: SessionId, now: Time) {
+        let is_unwanted = |mine: &Mine| mine.seen.is_none() || mine.is_overdue(now);
+        let all = self.lock();
+        let some = all.by_id.values().filter(|mine| mine.session.id == session);
+        let ids: Vec<_> = some.filter(|mine| is_unwanted(mine)).map(|mine| mine.name.id).collect();
+        drop(all);
+        for id in ids {
+            self.forget(id);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Tickets> {

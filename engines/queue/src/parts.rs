@@ -2,14 +2,19 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::{Either, select};
-use tenure_core::Host;
+use futures_util::stream::{self, StreamExt as _};
 use tenure_core::bell::Bells;
+use tenure_core::{Host, Result};
 
 use crate::contract::{Remove, Store, Why};
-use crate::own::Own;
+use crate::own::{Mine, Own};
 use crate::session::Session;
+
+/// So many tickets are taken out at a time.
+const SWEPT_AT_ONCE: usize = 16;
 
 /// What its tasks have of a client, too.
 pub(crate) struct Parts<S> {
@@ -17,12 +22,14 @@ pub(crate) struct Parts<S> {
     pub(crate) host: Arc<dyn Host>,
     pub(crate) own: Own,
     pub(crate) bells: Bells,
+    /// Those who overstayed are being taken out.
+    sweeping: AtomicBool,
 }
 
 impl<S> Parts<S> {
     pub(crate) fn new(store: S, host: Arc<dyn Host>) -> Self {
         let (own, bells) = (Own::default(), Bells::default());
-        Self { store: Arc::new(store), host, own, bells }
+        Self { store: Arc::new(store), host, own, bells, sweeping: AtomicBool::new(false) }
     }
 }
 
@@ -35,19 +42,47 @@ impl<S: Store> Parts<S> {
             for id in self.own.of_session(session.id) {
                 self.bells.ring(id);
             }
+            self.own.forget_overdue(session.id, now);
             return;
         }
-        for node in self.own.overstayed(session.id, now) {
-            let parts = self.clone();
-            self.host.spawn(Box::pin(async move {
-                let remove = Remove { node: &node, provided: &[], why: Why::Left, front: None };
-                let late = parts.host.sleep(parts.store.profile().answers_within);
-                let removing = pin!(parts.store.remove(&remove));
-                if let Either::Left((Ok(_), _)) = select(removing, late).await {
-                    parts.own.forget(node.name.id);
-                }
-                parts.bells.ring(node.name.id);
-            }));
+        let overstayed = self.own.overstayed(session.id, now);
+        if overstayed.is_empty() || self.sweeping.swap(true, Ordering::AcqRel) {
+            return;
         }
+        for mine in &overstayed {
+            self.bells.ring(mine.name.id);
+        }
+        let parts = self.clone();
+        self.host.spawn(Box::pin(async move {
+            let all = stream::iter(overstayed);
+            all.for_each_concurrent(SWEPT_AT_ONCE, |mine| parts.take_out(mine)).await;
+            parts.sweeping.store(false, Ordering::Release);
+        }));
+    }
+
+    /// A ticket leaves that nobody wants any more, or that must not stay. If the store does not answer, that is done later.
+    async fn take_out(&self, mine: Mine) {
+        if mine.session.is_over(self.host.now()) {
+            return;
+        }
+        let id = mine.name.id;
+        let late = self.host.sleep(self.store.profile().answers_within);
+        if let Either::Left((Ok(()), _)) = select(pin!(self.remove(mine)), late).await {
+            self.own.forget(id);
+        }
+        self.bells.ring(id);
+    }
+
+    /// One whose join was not answered is never let in.
+    async fn remove(&self, mine: Mine) -> Result<()> {
+        let node = match mine.seen {
+            Some(seen) => Some(seen.node),
+            None => self.store.forestall(&mine.name).await?,
+        };
+        if let Some(node) = node {
+            let remove = Remove { node: &node, provided: &[], why: Why::Left, front: None };
+            self.store.remove(&remove).await?;
+        }
+        Ok(())
     }
 }

@@ -86,6 +86,10 @@ pub(crate) async fn keep_alive<S: Store>(
             let Some(store) = store.upgrade() else { return };
             // What the server still keeps of it is of no use to anybody.
             let _ended = select(pin!(store.end(id)), host.sleep(granted)).await;
+            drop(store);
+            // Whoever lived by it asks meanwhile, and is told.
+            host.sleep(granted).await;
+            beat(&held);
             return;
         }
         drop(held);

@@ -17,7 +17,7 @@ const MOMENT: Duration = Duration::from_millis(50);
 
 impl<S: Store> Queue<S> {
     pub(crate) async fn wake(&self, ticket: &Ticket, standing: Standing) -> Result<Wake> {
-        let Parts { own, bells, host, store } = &*self.parts;
+        let Parts { own, bells, host, store, .. } = &*self.parts;
         let bell = bells.listen(ticket.id);
         loop {
             // Listen first, and look then: what happens between the two is heard.

@@ -39,3 +39,25 @@ fn a_ticket_without_signs_of_life_leaves_though_its_session_lives() {
         assert_eq!(woken, Wake::Served(waits.number));
     });
 }
+
+#[test]
+fn a_ticket_whose_join_was_never_answered_leaves_though_its_session_lives() {
+    let host = Arc::new(PrivateThread::for_timers());
+    let store = Shared::on(host.clone());
+    let queue = Queue::new(Map::connect(&store), host);
+    let ttl = Duration::from_secs(4);
+    let (unanswered, next) = (Ticket { ttl, ..ticket() }, Ticket { ttl, ..ticket() });
+    block_on(async {
+        store.lose_answers(true);
+        let lost = queue.join(&unanswered, Patience::Wait).await.unwrap_err();
+        assert!(lost.is_unknown(), "{lost}");
+        store.lose_answers(false);
+        // Nobody asks for it any more. The next one gives signs of life, by the same session.
+        let waits = queue.join(&next, Patience::Wait).await.unwrap().expect("it waits");
+        assert_eq!(waits.standing, Standing::Waiting, "the one before it is in");
+        while queue.renew(&next).await.unwrap().expect("it lives").standing == Standing::Waiting {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        assert_eq!(queue.line(&next.key).await.unwrap().len(), 1);
+    });
+}
