@@ -3,10 +3,16 @@
 
 #[path = "faults/answers.rs"]
 mod answers;
+#[path = "faults/crowds.rs"]
+mod crowds;
 #[path = "faults/meddling.rs"]
 mod meddling;
 #[path = "faults/members.rs"]
 mod members;
+#[path = "faults/older.rs"]
+mod older;
+#[path = "faults/pause.rs"]
+mod pause;
 #[path = "faults/reaping.rs"]
 mod reaping;
 #[path = "faults/refusals.rs"]
@@ -15,3 +21,5 @@ mod refusals;
 mod silence;
 #[path = "faults/stage.rs"]
 mod stage;
+#[path = "faults/streams.rs"]
+mod streams;

@@ -261,6 +261,9 @@ fn command(
     if let Some(set) = setup.set {
         command.args(["--replSet", set, "--oplogSize", "16"]);
     }
+    if let Some(seconds) = setup.checkpoint_every_s {
+        command.args(["--syncdelay", &seconds.to_string()]);
+    }
     if setup.user.is_some() {
         let key = folder.write("key", KEY)?;
         let own = fs::Permissions::from_mode(0o600);

@@ -14,6 +14,7 @@ pub struct Setup {
     pub(super) user: Option<User>,
     pub(super) tls: bool,
     pub(super) ttl_every_s: u32,
+    pub(super) checkpoint_every_s: Option<u32>,
 }
 
 /// Who may log in, and what they may do.
@@ -28,7 +29,7 @@ pub(super) struct User {
 impl Setup {
     /// A replica set of one member.
     pub fn new() -> Self {
-        Self { set: Some("rs0"), user: None, tls: false, ttl_every_s: 1 }
+        Self { set: Some("rs0"), user: None, tls: false, ttl_every_s: 1, checkpoint_every_s: None }
     }
 
     /// A server that belongs to no set: it has no change streams.
@@ -55,6 +56,11 @@ impl Setup {
     /// How often records are reaped that a TTL index finds too old; one second if it is not said.
     pub fn ttl_monitor_every_s(self, seconds: u32) -> Self {
         Self { ttl_every_s: seconds, ..self }
+    }
+
+    /// How often everything is written to disk. The oplog keeps what was not, even beyond its size.
+    pub fn checkpoint_every_s(self, seconds: u32) -> Self {
+        Self { checkpoint_every_s: Some(seconds), ..self }
     }
 
     /// Starts a server like this.

@@ -1,9 +1,11 @@
 //! Members: what becomes of locks when the primary goes, and when no majority is there.
 
+use std::time::Duration;
+
 use tenure_core::{Engine as _, Kind, Leave, Patience, Standing, Wake};
 use tenure_servers::mongodb::{Members, doc};
 
-use super::stage::{LONG, join_at_last, play, soon, store, ticket, until};
+use super::stage::{LONG, connect, join, play, soon, store, ticket, until};
 
 #[test]
 fn a_lock_outlives_the_primary_and_a_hand_over_is_heard_afterwards() {
@@ -63,9 +65,9 @@ fn a_primary_that_steps_down_loses_nothing() {
 fn without_a_majority_nothing_counts() {
     play(async || {
         let members = Members::start(3).unwrap();
-        let store = store(&format!("{}&timeout=1s", members.url())).await;
+        let store = store(&members.url()).await;
         let held = ticket("a", LONG);
-        join_at_last(&store, &held).await;
+        join(&store, &held).await;
         let primary = members.primary().unwrap();
         let others: Vec<_> =
             members.servers().iter().filter(|it| it.port() != primary.port()).collect();
@@ -91,9 +93,9 @@ fn without_a_majority_nothing_counts() {
 fn a_frozen_primary_is_replaced_and_its_late_word_does_not_count() {
     play(async || {
         let members = Members::start(3).unwrap();
-        let store = store(&format!("{}&timeout=1s", members.url())).await;
+        let store = store(&members.url()).await;
         let held = ticket("a", LONG);
-        let before = join_at_last(&store, &held).await;
+        let before = join(&store, &held).await;
         let primary = members.primary().unwrap();
         primary.freeze().unwrap();
         until("another one takes over", async || store.renew(&held).await.is_ok()).await;
@@ -110,5 +112,71 @@ fn a_frozen_primary_is_replaced_and_its_late_word_does_not_count() {
             }
         });
         assert!(next.await.number > before.number);
+    });
+}
+
+#[test]
+fn all_members_may_be_restarted_and_no_lock_is_lost() {
+    play(async || {
+        let members = Members::start(3).unwrap();
+        let store = store(&members.url()).await;
+        let (held, waits) = (ticket("a", LONG), ticket("a", LONG));
+        let before = join(&store, &held).await;
+        join(&store, &waits).await;
+        for server in members.servers() {
+            server.kill().unwrap();
+        }
+        for server in members.servers() {
+            server.restart().unwrap();
+        }
+        until("they answer again", async || store.renew(&held).await.is_ok()).await;
+        let place = store.renew(&held).await.unwrap().expect("it stands there");
+        assert_eq!((place.number, place.standing), (before.number, Standing::Holding));
+        assert_eq!(store.line(&held.key).await.unwrap().len(), 2);
+    });
+}
+
+#[test]
+fn a_primary_that_stands_still_for_longer_than_a_ttl_never_makes_two_holders() {
+    play(async || {
+        let members = Members::start(3).unwrap();
+        let (locks, other) = (connect(members.url()).await, connect(members.url()).await);
+        // Nobody is elected in so little time, and so nobody renews.
+        let ttl = Duration::from_secs(1);
+        let guard = locks.mutex("a").ttl(ttl).lock().await.unwrap();
+        let old = members.primary().unwrap();
+        old.freeze().unwrap();
+        let next = soon("the next one is served", async {
+            loop {
+                match other.mutex("a").lock().await {
+                    Ok(next) => return next,
+                    Err(error) => assert_eq!(error.kind(), Kind::Unavailable, "{error}"),
+                }
+            }
+        });
+        let next = next.await;
+        // Who holds now was served after the other one had been told.
+        assert_eq!(guard.check().unwrap_err().kind(), Kind::Lost);
+        assert!(next.token() > guard.token());
+        old.thaw().unwrap();
+        until("the old one follows", async || !old.is_primary()).await;
+        next.extend().await.unwrap();
+        assert_eq!(guard.check().unwrap_err().kind(), Kind::Lost);
+        next.release().await.unwrap();
+    });
+}
+
+#[test]
+fn a_url_that_reads_from_secondaries_gives_the_same_locks() {
+    play(async || {
+        let members = Members::start(3).unwrap();
+        let url = format!("{}&readPreference=secondaryPreferred&w=1", members.url());
+        let (holder, other) = (store(&url).await, store(&url).await);
+        let held = ticket("a", LONG);
+        let before = join(&holder, &held).await;
+        assert!(other.join(&ticket("a", LONG), Patience::NoWait).await.unwrap().is_none());
+        let line = other.line(&held.key).await.unwrap();
+        assert_eq!((line.len(), line[0].1.number), (1, before.number));
+        assert_eq!(other.keys("").await.unwrap(), std::slice::from_ref(&held.key));
     });
 }

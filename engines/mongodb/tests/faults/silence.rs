@@ -5,16 +5,16 @@ use std::time::{Duration, Instant};
 use tenure_core::{Engine as _, Kind, Patience};
 use tenure_servers::mongodb::Server;
 
-use super::stage::{LONG, join_at_last, play, store, ticket, until};
+use super::stage::{LONG, join, play, store, ticket, until};
 
 #[test]
 fn all_callers_of_a_frozen_server_have_their_answer_within_the_one_time() {
     play(async || {
         let server = Server::start().unwrap();
-        let store = store(&format!("{}&timeout=1s", server.url())).await;
+        let store = store(&server.url()).await;
         let within = store.profile().answers_within;
         let held = ticket("a", LONG);
-        let before = join_at_last(&store, &held).await;
+        let before = join(&store, &held).await;
         server.freeze().unwrap();
         let began = Instant::now();
         let others: Vec<_> = (0..40).map(|at| ticket(&format!("k{at}"), LONG)).collect();
@@ -34,10 +34,10 @@ fn all_callers_of_a_frozen_server_have_their_answer_within_the_one_time() {
 fn a_killed_server_keeps_its_locks() {
     play(async || {
         let server = Server::start().unwrap();
-        let store = store(&format!("{}&timeout=1s", server.url())).await;
+        let store = store(&server.url()).await;
         let (held, waits) = (ticket("a", LONG), ticket("a", LONG));
-        let before = join_at_last(&store, &held).await;
-        join_at_last(&store, &waits).await;
+        let before = join(&store, &held).await;
+        join(&store, &waits).await;
         server.kill().unwrap();
         server.restart().unwrap();
         until("it answers again", async || store.renew(&held).await.is_ok()).await;

@@ -41,16 +41,9 @@ pub(super) fn ticket(key: &str, ttl: Duration) -> Ticket {
     Ticket { ttl, ..Ticket::new(Key::new(key).unwrap(), Share::WHOLE) }
 }
 
-/// Puts a ticket into its line, where a call has so little time that a busy machine may need several.
-pub(super) async fn join_at_last(store: &MongoStore, ticket: &Ticket) -> Place {
-    let joins = async {
-        loop {
-            if let Ok(Some(place)) = store.join(ticket, Patience::Wait).await {
-                return place;
-            }
-        }
-    };
-    soon("the ticket is in", joins).await
+/// Puts a ticket into its line.
+pub(super) async fn join(store: &MongoStore, ticket: &Ticket) -> Place {
+    store.join(ticket, Patience::Wait).await.expect("it is answered").expect("it waits")
 }
 
 /// Waits for what must happen.
@@ -83,4 +76,12 @@ pub(super) fn look_at(server: &Server, key: &str) -> Option<Document> {
     let found = ask(server, doc! { "find": "locks", "filter": { "_id": record(key) } });
     let batch = found.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
     batch.first().map(|record| record.as_document().unwrap().clone())
+}
+
+/// How many commands of this name the server was asked.
+pub(super) fn count(server: &Server, command: &str) -> i64 {
+    let status = server.command("admin", doc! { "serverStatus": 1 }).unwrap();
+    let commands = status.get_document("metrics").unwrap().get_document("commands").unwrap();
+    let command = commands.get_document(command).unwrap();
+    command.get_i64("total").or_else(|_| command.get_i32("total").map(i64::from)).unwrap()
 }
