@@ -46,6 +46,8 @@ pub fn deployments() -> Vec<Deployment> {
         &crate::redis::DEPLOYMENTS,
         #[cfg(unix)]
         &crate::etcd::DEPLOYMENTS,
+        #[cfg(unix)]
+        &crate::zookeeper::DEPLOYMENTS,
     ];
     engines.concat()
 }

@@ -56,6 +56,8 @@ mod process;
 pub mod redis;
 #[cfg(unix)]
 mod warden;
+#[cfg(unix)]
+pub mod zookeeper;
 
 #[cfg(unix)]
 pub use certificates::Certificates;

@@ -45,6 +45,11 @@ impl Tool {
         Self { name, package, required: true, wheel: None, find: in_libraries }
     }
 
+    /// A file that has its place on every system of its kind.
+    pub const fn file(path: &'static str, package: &'static str) -> Self {
+        Self { name: path, package, required: true, wheel: None, find: in_place }
+    }
+
     /// The same, but nobody has to have it.
     #[must_use]
     pub const fn not_required(self) -> Self {
@@ -117,6 +122,10 @@ pub fn have(needs: &[Tool]) -> bool {
 fn on_path(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+fn in_place(path: &str) -> Option<PathBuf> {
+    Some(PathBuf::from(path)).filter(|file| file.is_file())
 }
 
 /// Debian keeps libraries in a folder for each kind of processor, others do not.
