@@ -12,5 +12,6 @@ pub use client::Client;
 pub(crate) use deployments::DEPLOYMENTS;
 pub use deployments::MONGOD;
 pub use members::Members;
+pub use rights::role;
 pub use server::Server;
 pub use setup::Setup;

@@ -88,7 +88,10 @@ impl Engine for MongoStore {
         let came = self.ask(&record, ticket, Verb::Join { hurry }).await;
         let joined = match came {
             // It was sent before, and the answer was lost: whoever stands there renews.
-            Ok(Came::Known) => self.renew(ticket).await,
+            Ok(Came::Known) => match self.renew(ticket).await {
+                Ok(None) => Err(trouble::ended(&self.calls.name)),
+                renewed => renewed,
+            },
             Ok(Came::In(place)) => Ok(Some(place)),
             Ok(Came::Busy) => Ok(None),
             Ok(Came::Refused(error)) | Err(error) => Err(error),

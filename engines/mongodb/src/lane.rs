@@ -216,17 +216,17 @@ impl Drop for Lane {
     }
 }
 
-/// The first of those who wait, as many as go together. Their tickets are all different, and whoever has gone is not
-/// among them.
+/// The first of those who wait, as many as go together. Leaves come before all others, because somebody waits for what
+/// they give back. The tickets are all different, and whoever has gone is not among them.
 fn take(waiting: &mut VecDeque<Asked>) -> Vec<Asked> {
     let mut tickets: HashSet<TicketId> = HashSet::new();
-    let (mut next, mut later) = (Vec::new(), VecDeque::new());
+    let mut next = Vec::new();
+    waiting.retain(|asked| !asked.answer.is_closed());
+    waiting.make_contiguous().sort_by_key(|asked| !matches!(asked.wish.verb, Verb::Leave { .. }));
+    let mut later = VecDeque::new();
     while next.len() < TOGETHER_MAX
         && let Some(asked) = waiting.pop_front()
     {
-        if asked.answer.is_closed() {
-            continue;
-        }
         let is_first = tickets.insert(asked.wish.ticket.id);
         if is_first { next.push(asked) } else { later.push_back(asked) }
     }
@@ -252,9 +252,9 @@ mod tests {
         let (one, other) = (ticket(), ticket());
         let (asked, mut listens): (VecDeque<_>, Vec<_>) = [
             asks(&one, Verb::Renew),
-            asks(&one, Verb::Leave { soon: false }),
+            asks(&one, Verb::Renew),
             asks(&one, Verb::Look),
-            asks(&other, Verb::Renew),
+            asks(&other, Verb::Leave { soon: false }),
         ]
         .into_iter()
         .unzip();
@@ -264,7 +264,8 @@ mod tests {
             let next = take(waiting).into_iter();
             next.map(|asked| (asked.wish.ticket.id, asked.wish.verb)).collect::<Vec<_>>()
         };
-        assert_eq!(next(&mut waiting), [(one.id, Verb::Renew), (other.id, Verb::Renew)]);
+        let leave = (other.id, Verb::Leave { soon: false });
+        assert_eq!(next(&mut waiting), [leave, (one.id, Verb::Renew)]);
         assert_eq!(next(&mut waiting), [(one.id, Verb::Look)]);
         assert!(next(&mut waiting).is_empty() && waiting.is_empty());
     }

@@ -118,6 +118,14 @@ pub(crate) fn late(name: &Name) -> Error {
     ))
 }
 
+/// A ticket left its line between two questions about it.
+pub(crate) fn ended(name: &Name) -> Error {
+    Error::unavailable(format!(
+        "{} lost the ticket between two questions: its life ended, or somebody took it out",
+        name.servers
+    ))
+}
+
 /// An answer that no verb of Tenure's gives.
 pub(crate) fn strange(name: &Name) -> Error {
     Error::rejected(format!(

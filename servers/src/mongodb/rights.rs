@@ -9,7 +9,8 @@ const ROLE: &str = include_str!("role.json");
 /// # Panics
 ///
 /// Panics if the file is not the JSON of a command.
-pub(super) fn role() -> Document {
+#[must_use]
+pub fn role() -> Document {
     serde_json::from_str(ROLE).expect("the role is JSON")
 }
 

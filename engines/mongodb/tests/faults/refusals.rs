@@ -99,3 +99,17 @@ fn a_line_that_would_not_fit_into_a_document_is_refused_by_a_sentence() {
         store.renew(&held).await.unwrap().expect("who holds goes on holding");
     });
 }
+
+#[test]
+fn the_role_of_the_page_is_the_one_that_the_suite_runs_under() {
+    let page = include_str!("../../README.md");
+    let (_, role) = page.split_once("createRole({").expect("the page tells the role");
+    let (role, _) = role.split_once("})").expect("the role ends");
+    let words = |text: &str| -> Vec<String> {
+        let letters = |letter: char| letter.is_alphanumeric();
+        let words = text.split(|letter| !letters(letter)).filter(|word| !word.is_empty());
+        // The shell's command has the role's name in a field of its own.
+        words.filter(|word| !["createRole", "role"].contains(word)).map(str::to_owned).collect()
+    };
+    assert_eq!(words(role), words(&tenure_servers::mongodb::role().to_string()));
+}
