@@ -39,6 +39,8 @@ mod wheel;
 #[cfg(unix)]
 mod certificates;
 #[cfg(unix)]
+mod clock;
+#[cfg(unix)]
 mod escaped;
 #[cfg(unix)]
 pub mod etcd;

@@ -15,3 +15,5 @@ pub use members::Members;
 pub use rights::role;
 pub use server::Server;
 pub use setup::Setup;
+
+pub use crate::clock::FAKETIME;

@@ -1,7 +1,6 @@
 //! Redis and Valkey: one server, Sentinel, Cluster, or masters that know nothing of each other.
 
 mod client;
-mod clock;
 mod cluster;
 mod deployments;
 mod masters;
@@ -13,7 +12,6 @@ mod server;
 mod setup;
 
 pub use client::Client;
-pub use clock::FAKETIME;
 pub use cluster::Cluster;
 pub(crate) use deployments::DEPLOYMENTS;
 pub use deployments::{REDIS, VALKEY};
@@ -24,3 +22,5 @@ pub use rights::Rights;
 pub use sentinels::Sentinels;
 pub use server::Server;
 pub use setup::Setup;
+
+pub use crate::clock::FAKETIME;

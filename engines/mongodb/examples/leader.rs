@@ -47,7 +47,7 @@ impl Scheduler for Loud {
 }
 
 /// What a worker process does until it is killed.
-pub async fn work(url: &str, name: &str) -> Result<(), Box<dyn Error>> {
+pub(crate) async fn work(url: &str, name: &str) -> Result<(), Box<dyn Error>> {
     let locks = tenure_mongodb::connect(url).await?;
     Ok(lead(&locks, name, Loud(name.to_owned())).await?)
 }
@@ -66,7 +66,7 @@ impl Drop for Worker {
 }
 
 /// Starts two workers, and kills whoever leads first. Answers both leaders.
-pub async fn play(
+pub(crate) async fn play(
     url: &str,
     worker: impl Fn(&str) -> Command,
 ) -> Result<(Leader, Leader), Box<dyn Error>> {

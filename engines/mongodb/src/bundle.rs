@@ -25,7 +25,7 @@ pub(crate) enum Verb {
 }
 
 /// One verb for one ticket.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wish {
     pub(crate) ticket: Ticket,
     pub(crate) verb: Verb,

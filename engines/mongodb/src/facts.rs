@@ -7,6 +7,7 @@ use tenure_core::{Error, Fencing, Liveness, Profile, Result};
 
 use crate::answer::whole;
 use crate::call::Calls;
+use crate::clocks;
 use crate::settings::Settings;
 
 /// The first version of the protocol that knows pipelines with `$$NOW`, and projections that compute: MongoDB 4.4.
@@ -23,6 +24,8 @@ pub(crate) struct Facts {
     unreaped: Option<String>,
     /// The user may not listen to changes.
     is_deaf: bool,
+    /// What is said of the members' clocks.
+    clocks: Option<String>,
 }
 
 /// How the servers keep the collection together.
@@ -40,6 +43,7 @@ impl Facts {
         let hello = calls.ask(&admin, rawdoc! { "hello": 1 }).await?;
         let mut facts = Self::read(&hello, &calls.name.servers)?;
         facts.is_deaf = is_deaf(calls).await;
+        facts.clocks = clocks::warning(calls, &hello).await;
         facts.unreaped = calls.reap().await.err().map(|error| error.to_string());
         Ok(facts)
     }
@@ -69,6 +73,7 @@ impl Facts {
             arbiters: count("arbiters"),
             unreaped: None,
             is_deaf: false,
+            clocks: None,
         })
     }
 
@@ -111,6 +116,7 @@ impl Facts {
             ),
             Topology::Set => {}
         }
+        warnings.extend(self.clocks.clone());
         if self.is_deaf {
             warnings.push("this user may not listen to changes, so waiting tickets find out by their heartbeats: allow `changeStream` and `find` on the collection".to_owned());
         }

@@ -3,7 +3,7 @@
 //! MongoDB lets many commands try to change a document at once; all but one of them fail inside the server and begin
 //! anew, so that a hundred tasks with one key would keep it busy with little else.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mongodb::bson::Document;
@@ -52,10 +52,10 @@ pub(crate) struct Posts {
     pub(crate) inbox: String,
 }
 
-/// A wish, and who waits for what it comes to.
+/// A wish, and who wait for what it comes to: whoever asks for the same again is answered with it.
 struct Asked {
     wish: Wish,
-    answer: oneshot::Sender<Result<Came>>,
+    answers: Vec<oneshot::Sender<Result<Came>>>,
 }
 
 impl Lanes {
@@ -93,7 +93,7 @@ impl Carrier {
         wish: Wish,
     ) -> Result<oneshot::Receiver<Result<Came>>> {
         let (answer, answered) = oneshot::channel();
-        let asked = Asked { wish, answer };
+        let asked = Asked { wish, answers: vec![answer] };
         let mut lanes = self.lanes();
         match lanes.get_mut(record) {
             Some(waiting) if waiting.len() >= WAITING_MAX => {
@@ -190,7 +190,9 @@ impl Lane {
             let came = self.carrier.send(&self.record, &wishes).await;
             for (at, one) in asked.into_iter().enumerate() {
                 let came = came.as_ref().map(|all| all[at].clone()).map_err(Error::clone);
-                let _nobody_listens = one.answer.send(came);
+                for answer in one.answers {
+                    let _nobody_listens = answer.send(came.clone());
+                }
             }
             asked = self.next();
         }
@@ -217,18 +219,24 @@ impl Drop for Lane {
 }
 
 /// The first of those who wait, as many as go together. Leaves come before all others, because somebody waits for what
-/// they give back. The tickets are all different, and whoever has gone is not among them.
+/// they give back. The tickets are all different, and nobody is among them for whom nobody waits any more.
 fn take(waiting: &mut VecDeque<Asked>) -> Vec<Asked> {
-    let mut tickets: HashSet<TicketId> = HashSet::new();
-    let mut next = Vec::new();
-    waiting.retain(|asked| !asked.answer.is_closed());
-    waiting.make_contiguous().sort_by_key(|asked| !matches!(asked.wish.verb, Verb::Leave { .. }));
+    let mut tickets: HashMap<TicketId, usize> = HashMap::new();
+    let mut next: Vec<Asked> = Vec::new();
     let mut later = VecDeque::new();
+    waiting.retain(|asked| !asked.answers.iter().all(oneshot::Sender::is_closed));
+    waiting.make_contiguous().sort_by_key(|asked| !matches!(asked.wish.verb, Verb::Leave { .. }));
     while next.len() < TOGETHER_MAX
         && let Some(asked) = waiting.pop_front()
     {
-        let is_first = tickets.insert(asked.wish.ticket.id);
-        if is_first { next.push(asked) } else { later.push_back(asked) }
+        match tickets.get(&asked.wish.ticket.id) {
+            Some(at) if next[*at].wish == asked.wish => next[*at].answers.extend(asked.answers),
+            Some(_) => later.push_back(asked),
+            None => {
+                tickets.insert(asked.wish.ticket.id, next.len());
+                next.push(asked);
+            }
+        }
     }
     later.append(waiting);
     *waiting = later;
@@ -243,7 +251,7 @@ mod tests {
 
     fn asks(ticket: &Ticket, verb: Verb) -> (Asked, oneshot::Receiver<Result<Came>>) {
         let (answer, answered) = oneshot::channel();
-        (Asked { wish: Wish { ticket: ticket.clone(), verb }, answer }, answered)
+        (Asked { wish: Wish { ticket: ticket.clone(), verb }, answers: vec![answer] }, answered)
     }
 
     #[test]
@@ -252,6 +260,7 @@ mod tests {
         let (one, other) = (ticket(), ticket());
         let (asked, mut listens): (VecDeque<_>, Vec<_>) = [
             asks(&one, Verb::Renew),
+            asks(&one, Verb::Join { hurry: false }),
             asks(&one, Verb::Renew),
             asks(&one, Verb::Look),
             asks(&other, Verb::Leave { soon: false }),
@@ -265,7 +274,7 @@ mod tests {
             next.map(|asked| (asked.wish.ticket.id, asked.wish.verb)).collect::<Vec<_>>()
         };
         let leave = (other.id, Verb::Leave { soon: false });
-        assert_eq!(next(&mut waiting), [leave, (one.id, Verb::Renew)]);
+        assert_eq!(next(&mut waiting), [leave, (one.id, Verb::Renew)], "both renewals are one");
         assert_eq!(next(&mut waiting), [(one.id, Verb::Look)]);
         assert!(next(&mut waiting).is_empty() && waiting.is_empty());
     }

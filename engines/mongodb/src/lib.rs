@@ -37,6 +37,7 @@
 //! | `answer`, `letter` | what travels back from a verb, and from a change stream |
 //! | `lane`, `bundle` | how verbs for one record go together in one command |
 //! | `call`, `records` | how a command is sent, and those that are about many records |
+//! | `clocks` | how far the clocks of a set's members are apart |
 //! | `stream`, `roll` | the change stream, and whose tickets it concerns |
 //! | `turns` | how many calls change one number at a time |
 
@@ -44,6 +45,7 @@ mod alone;
 mod answer;
 mod bundle;
 mod call;
+mod clocks;
 mod connect;
 mod count;
 mod description;

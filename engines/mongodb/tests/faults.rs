@@ -3,6 +3,8 @@
 
 #[path = "faults/answers.rs"]
 mod answers;
+#[path = "faults/clocks.rs"]
+mod clocks;
 #[path = "faults/crowds.rs"]
 mod crowds;
 #[path = "faults/meddling.rs"]

@@ -18,8 +18,12 @@ pub struct Members {
 impl Members {
     /// Starts so many, open to everybody, and waits until one of them takes writes.
     pub fn start(count: usize) -> Result<Self> {
-        let servers: Vec<_> =
-            (0..count).map(|_| Server::member(&Setup::new())).collect::<Result<_>>()?;
+        Self::start_with(count, &Setup::new())
+    }
+
+    /// The same, each with this setup.
+    pub fn start_with(count: usize, setup: &Setup) -> Result<Self> {
+        let servers: Vec<_> = (0..count).map(|_| Server::member(setup)).collect::<Result<_>>()?;
         let members = Self { servers };
         let first = members.servers.first().ok_or("A set has one member at least.")?;
         first.initiate(SET, &members.servers.iter().collect::<Vec<_>>())?;

@@ -11,6 +11,7 @@ use bson::{Bson, Document, doc};
 use super::client::hello;
 use super::setup::User;
 use super::{Client, MONGOD, Setup};
+use crate::clock;
 use crate::escaped::escaped;
 use crate::folder::Folder;
 use crate::patience::until;
@@ -107,6 +108,14 @@ impl Server {
     pub fn restart(&self) -> Result<()> {
         self.begin()?;
         self.is_settled()
+    }
+
+    /// Sets its wall clock: so many seconds ahead of the true time, or behind it. Other clocks are left alone.
+    pub fn set_clock(&self, offset_seconds: i64) -> Result<()> {
+        if !self.setup.settable_clock {
+            return Err("A server's clock can be set if it was set up so: `settable_clock`.".into());
+        }
+        clock::set(&self.folder, offset_seconds).map(drop)
     }
 
     /// Lets it stand still: connections stay open, and nothing is answered.
@@ -215,8 +224,16 @@ impl Server {
         Ok(server)
     }
 
+    fn tidy_up(&self) -> Result<()> {
+        if self.setup.settable_clock {
+            clock::tidy_up_after(self.pid()?);
+        }
+        Ok(())
+    }
+
     fn begin(&self) -> Result<()> {
-        self.process.start(|| hello(self.port(), FIRST_ANSWER_MAX).map(drop))
+        self.process.start(|| hello(self.port(), FIRST_ANSWER_MAX).map(drop))?;
+        self.tidy_up()
     }
 
     /// Waits until it takes writes, if it is the one that must.
@@ -263,6 +280,9 @@ fn command(
     }
     if let Some(seconds) = setup.checkpoint_every_s {
         command.args(["--syncdelay", &seconds.to_string()]);
+    }
+    if setup.settable_clock {
+        clock::put_before(&mut command, folder)?;
     }
     if setup.user.is_some() {
         let key = folder.write("key", KEY)?;

@@ -15,6 +15,7 @@ pub struct Setup {
     pub(super) tls: bool,
     pub(super) ttl_every_s: u32,
     pub(super) checkpoint_every_s: Option<u32>,
+    pub(super) settable_clock: bool,
 }
 
 /// Who may log in, and what they may do.
@@ -29,7 +30,14 @@ pub(super) struct User {
 impl Setup {
     /// A replica set of one member.
     pub fn new() -> Self {
-        Self { set: Some("rs0"), user: None, tls: false, ttl_every_s: 1, checkpoint_every_s: None }
+        Self {
+            set: Some("rs0"),
+            user: None,
+            tls: false,
+            ttl_every_s: 1,
+            checkpoint_every_s: None,
+            settable_clock: false,
+        }
     }
 
     /// A server that belongs to no set: it has no change streams.
@@ -61,6 +69,11 @@ impl Setup {
     /// How often everything is written to disk. The oplog keeps what was not, even beyond its size.
     pub fn checkpoint_every_s(self, seconds: u32) -> Self {
         Self { checkpoint_every_s: Some(seconds), ..self }
+    }
+
+    /// Its wall clock can be set, by [`Server::set_clock`]; needs [`FAKETIME`](super::FAKETIME).
+    pub fn settable_clock(self) -> Self {
+        Self { settable_clock: true, ..self }
     }
 
     /// Starts a server like this.

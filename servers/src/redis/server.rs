@@ -6,7 +6,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::setup::{Role, Setup, Tls, line};
-use super::{Client, Reply, clock};
+use super::{Client, Reply};
+use crate::clock;
 use crate::escaped::escaped;
 use crate::folder::Folder;
 use crate::patience::until;

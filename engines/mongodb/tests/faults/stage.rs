@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use tenure_core::{Engine as _, Key, Locks, Patience, Place, Share, Ticket};
 use tenure_mongodb::MongoStore;
-use tenure_servers::have;
 use tenure_servers::mongodb::{Document, MONGOD, Server, doc};
+use tenure_servers::{Tool, have};
 
 /// How long anything may take that must happen: the machine may be busy.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
@@ -15,7 +15,12 @@ const POLL_PAUSE: Duration = Duration::from_millis(10);
 
 /// Plays a story that needs a MongoDB, if there is one here.
 pub(super) fn play(story: impl AsyncFnOnce()) {
-    if !have(&[MONGOD]) {
+    play_with(&[], story);
+}
+
+/// The same for a story that needs these as well.
+pub(super) fn play_with(tools: &[Tool], story: impl AsyncFnOnce()) {
+    if !have(&[MONGOD]) || !have(tools) {
         return;
     }
     let mut builder = tokio::runtime::Builder::new_multi_thread();

@@ -12,7 +12,7 @@ pub const FAKETIME: Tool = Tool::library("faketime/libfaketimeMT.so.1", "libfake
 const FILE: &str = "clock";
 
 /// Has a program ask the library for the time, which is the true one at first.
-pub(super) fn put_before(command: &mut Command, folder: &Folder) -> Result<()> {
+pub(crate) fn put_before(command: &mut Command, folder: &Folder) -> Result<()> {
     let library = FAKETIME.found().ok_or_else(|| FAKETIME.absent().unwrap_or_default())?;
     let file = set(folder, 0)?;
     // The library asks for memory before it is ready, and jemalloc asks for the time before it
@@ -30,13 +30,13 @@ pub(super) fn put_before(command: &mut Command, folder: &Folder) -> Result<()> {
 }
 
 /// Sets the clock: this many seconds ahead of the true time, or behind it.
-pub(super) fn set(folder: &Folder, offset_seconds: i64) -> Result<std::path::PathBuf> {
+pub(crate) fn set(folder: &Folder, offset_seconds: i64) -> Result<std::path::PathBuf> {
     folder.write(FILE, &format!("{offset_seconds:+}\n"))
 }
 
 /// Removes the names of what the library shares between processes: no other will ask for it, and
 /// a killed one would leave it.
-pub(super) fn tidy_up_after(pid: u32) {
+pub(crate) fn tidy_up_after(pid: u32) {
     for name in ["faketime_shm", "sem.faketime_sem"] {
         // The library may have made none.
         let _ = std::fs::remove_file(format!("/dev/shm/{name}_{pid}"));

@@ -1,0 +1,73 @@
+//! Clocks: one that is set, or that is not the others', is told, and moves no number back.
+
+use std::time::Duration;
+
+use tenure_core::{Engine as _, Leave, Standing};
+use tenure_servers::mongodb::{FAKETIME, Members, Setup, doc};
+
+use super::stage::{LONG, connect, join, play_with, store, ticket, until};
+
+#[test]
+fn a_clock_that_is_set_back_ends_no_life_early_and_numbers_grow() {
+    play_with(&[FAKETIME], async || {
+        let server = Setup::new().settable_clock().start().unwrap();
+        let store = store(&server.url()).await;
+        let (idle, held) = (ticket("idle", LONG), ticket("a", Duration::from_secs(600)));
+        let last_idle = join(&store, &idle).await.number;
+        store.leave(&idle, Leave::Now).await.unwrap();
+        let before = join(&store, &held).await;
+        server.set_clock(-3600).unwrap();
+        let place = store.renew(&held).await.unwrap().expect("it stands there");
+        assert_eq!((place.number, place.standing), (before.number, Standing::Holding));
+        assert!(join(&store, &ticket("idle", LONG)).await.number > last_idle);
+        let behind = join(&store, &ticket("a", LONG)).await;
+        assert!(behind.number > before.number && behind.standing == Standing::Waiting);
+    });
+}
+
+#[test]
+fn a_clock_that_is_set_forward_ends_lives_and_numbers_grow() {
+    play_with(&[FAKETIME], async || {
+        let server = Setup::new().settable_clock().start().unwrap();
+        let store = store(&server.url()).await;
+        let held = ticket("a", Duration::from_secs(60));
+        let before = join(&store, &held).await;
+        server.set_clock(120).unwrap();
+        let next = join(&store, &ticket("a", LONG)).await;
+        assert_eq!(next.standing, Standing::Holding);
+        assert!(next.number > before.number);
+        assert_eq!(store.renew(&held).await.unwrap(), None, "its life has ended");
+        server.set_clock(0).unwrap();
+        let last = join(&store, &ticket("a", LONG)).await;
+        assert!(last.number > next.number && last.standing == Standing::Waiting);
+    });
+}
+
+#[test]
+fn members_whose_clocks_are_apart_are_told_and_a_fail_over_gives_no_number_twice() {
+    play_with(&[FAKETIME], async || {
+        let members = Members::start_with(3, &Setup::new().settable_clock()).unwrap();
+        let locks = connect(members.url()).await;
+        let of_clocks = |warning: &String| warning.contains("the clock of");
+        assert!(!locks.guarantees().warnings.iter().any(of_clocks), "{:?}", locks.guarantees());
+        let old = members.primary().unwrap();
+        for other in members.servers().iter().filter(|it| it.port() != old.port()) {
+            other.set_clock(-3).unwrap();
+        }
+        let locks = connect(members.url()).await;
+        let warnings = &locks.guarantees().warnings;
+        let told = warnings.iter().find(|warning| of_clocks(warning)).expect("it is told");
+        assert!(told.contains(&format!("{} is ahead", old.port())), "{told}");
+
+        let store = store(&members.url()).await;
+        let held = ticket("a", LONG);
+        let before = join(&store, &held).await;
+        // The connection may end with it.
+        let _gone = old.command("admin", doc! { "replSetStepDown": 20, "force": true });
+        until("another one takes over", async || store.renew(&held).await.is_ok()).await;
+        let place = store.renew(&held).await.unwrap().expect("it stands there");
+        assert_eq!(place.number, before.number);
+        let next = join(&store, &ticket("a", LONG)).await;
+        assert!(next.number > before.number && next.standing == Standing::Waiting);
+    });
+}
