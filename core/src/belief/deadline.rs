@@ -11,8 +11,19 @@ pub(crate) struct Caution {
     pub(crate) rounding: Duration,
     /// How much faster the store's clock may run than ours, in parts per million.
     pub(crate) drift_ppm: u32,
-    /// How long before the end of a life its holder stops.
-    pub(crate) margin: Duration,
+    /// How long before the end of a life its holder stops; a part of that life, if nobody chose.
+    pub(crate) margin: Option<Duration>,
+}
+
+const NANOS: u128 = 1_000_000_000;
+/// The least that a margin is, unless somebody chose another.
+const MARGIN_MIN: Duration = Duration::from_millis(50);
+
+impl Caution {
+    /// How long before the end of this life its holder stops: a store may grant less than was asked for.
+    fn margin(&self, life: Duration) -> Duration {
+        self.margin.unwrap_or(MARGIN_MIN.max(life / 100))
+    }
 }
 
 /// `D = s + (T − q)(1 − ρ) − m`, where `sent` was read before the request went out and `life` is
@@ -26,8 +37,9 @@ pub(crate) fn usable(life: Duration, caution: &Caution) -> Duration {
     let counted = life.saturating_sub(caution.rounding);
     let drift =
         counted.as_nanos().saturating_mul(u128::from(caution.drift_ppm)).div_ceil(1_000_000);
-    let drift = Duration::from_nanos(u64::try_from(drift).unwrap_or(u64::MAX));
-    counted.saturating_sub(drift).saturating_sub(caution.margin)
+    let seconds = u64::try_from(drift / NANOS).unwrap_or(u64::MAX);
+    let drift = Duration::new(seconds, u32::try_from(drift % NANOS).unwrap_or(0));
+    counted.saturating_sub(drift).saturating_sub(caution.margin(life))
 }
 
 #[cfg(test)]
@@ -37,12 +49,11 @@ mod tests {
     use super::*;
 
     fn caution() -> impl Strategy<Value = Caution> {
-        (any::<u32>(), 0..=1_000_000_u32, any::<u32>()).prop_map(|(rounding, drift_ppm, margin)| {
-            Caution {
-                rounding: Duration::from_micros(rounding.into()),
-                drift_ppm,
-                margin: Duration::from_micros(margin.into()),
-            }
+        let parts = (any::<u32>(), 0..=1_000_000_u32, any::<Option<u32>>());
+        parts.prop_map(|(rounding, drift_ppm, margin)| Caution {
+            rounding: Duration::from_micros(rounding.into()),
+            drift_ppm,
+            margin: margin.map(|margin| Duration::from_micros(margin.into())),
         })
     }
 
@@ -60,7 +71,7 @@ mod tests {
             let deadline = deadline(sent, life, &caution);
             let allowed = life.saturating_sub(caution.rounding).as_nanos();
             let allowed = allowed * u128::from(1_000_000 - caution.drift_ppm) / 1_000_000;
-            let allowed = allowed.saturating_sub(caution.margin.as_nanos());
+            let allowed = allowed.saturating_sub(caution.margin(life).as_nanos());
             prop_assert!(u128::from(deadline.boot_ns - sent.boot_ns) <= allowed);
             prop_assert!(u128::from(deadline.raw_ns - sent.raw_ns) <= allowed);
         }
@@ -91,7 +102,8 @@ mod tests {
 
         #[test]
         fn more_caution_is_due_no_later(sent in time(), life in life(), caution in caution()) {
-            let careless = Caution { rounding: Duration::ZERO, drift_ppm: 0, margin: Duration::ZERO };
+            let margin = Some(Duration::ZERO);
+            let careless = Caution { rounding: Duration::ZERO, drift_ppm: 0, margin };
             let bold = deadline(sent, life, &careless);
             prop_assert_eq!(deadline(sent, life, &caution).max(bold), bold);
         }

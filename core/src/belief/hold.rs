@@ -3,12 +3,15 @@
 
 use std::time::Duration;
 
-use crate::belief::deadline::deadline;
+use crate::belief::deadline::{deadline, usable};
 use crate::belief::terms::Rhythm;
 use crate::{Error, Loss, Place, Result, Standing, Time};
 
 /// How many renewals may fail in a row before a waiter gives up, where lives have no end.
 const SILENCES_MAX: u32 = 3;
+
+/// Signs of life are not sent more often than this, however little life was granted.
+const EVERY_MIN: Duration = Duration::from_millis(20);
 
 /// One ticket, from the moment it is asked for until it is over.
 ///
@@ -30,6 +33,8 @@ pub(crate) struct Hold {
     enough: Time,
     /// When the next sign of life is due.
     due: Time,
+    /// From one sign of life to the next, for the life that was granted.
+    every: Duration,
     /// How many signs of life have failed in a row.
     failed: u32,
     /// Why the last one failed.
@@ -50,6 +55,7 @@ pub(crate) enum State {
 impl Hold {
     pub(crate) fn new(rhythm: Rhythm) -> Self {
         Self {
+            every: rhythm.every,
             rhythm,
             state: State::Asked,
             deadline: Time::NEVER,
@@ -192,6 +198,9 @@ impl Hold {
             let confirmed = deadline(sent, life, &self.rhythm.caution);
             let known = self.deadline != Time::NEVER;
             self.deadline = if known { self.deadline.max(confirmed) } else { confirmed };
+            // A store may grant less than was asked for: two renewals may fail all the same.
+            let granted = usable(life, &self.rhythm.caution) * 2 / 5;
+            self.every = self.rhythm.every.min(granted.max(EVERY_MIN));
         }
         self.failed = 0;
         self.trouble = None;
@@ -219,13 +228,13 @@ impl Hold {
         }
         self.failed += 1;
         self.trouble = Some(error);
-        self.due = now.plus(self.rhythm.every / 4);
+        self.due = now.plus(self.every / 4);
         self.keep_hands_off();
     }
 
     fn next_sign(&self, sent: Time, now: Time, place: &Place) -> Time {
         let waiting = place.standing == Standing::Waiting;
-        let due = sent.plus(jittered(self.rhythm.every, sent));
+        let due = sent.plus(jittered(self.every, sent));
         match place.look {
             Some(look) if waiting => due.min(now.plus(look)),
             _ => due,

@@ -14,7 +14,6 @@ pub const TTL_DEFAULT: Duration = Duration::from_secs(30);
 pub const TTL_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 const DRIFT_PPM_DEFAULT: u32 = 10_000;
-const MARGIN_MIN: Duration = Duration::from_millis(50);
 
 /// What a caller chose; what it left open follows from the ttl.
 #[derive(Clone, Debug)]
@@ -79,7 +78,7 @@ impl Terms {
         }
         self.leave_room(profile.rounding)?;
         Ok(Rhythm {
-            caution: self.caution(self.ttl, profile.rounding),
+            caution: self.caution(profile.rounding),
             every: self.every(self.ttl),
             by_hand: self.by_hand,
             max_hold: self.max_hold,
@@ -87,9 +86,8 @@ impl Terms {
         })
     }
 
-    fn caution(&self, ttl: Duration, rounding: Duration) -> Caution {
-        let margin = self.margin.unwrap_or(MARGIN_MIN.max(ttl / 100));
-        Caution { rounding, drift_ppm: self.drift_ppm, margin }
+    fn caution(&self, rounding: Duration) -> Caution {
+        Caution { rounding, drift_ppm: self.drift_ppm, margin: self.margin }
     }
 
     fn every(&self, ttl: Duration) -> Duration {
@@ -101,7 +99,7 @@ impl Terms {
         if self.has_room(self.ttl, rounding) {
             return Ok(());
         }
-        let most = whole_millis(usable(self.ttl, &self.caution(self.ttl, rounding)) * 2 / 5);
+        let most = whole_millis(usable(self.ttl, &self.caution(rounding)) * 2 / 5);
         let every = self.renew_every.filter(|_| !self.by_hand);
         if every.is_some_and(|every| every.is_zero()) {
             return Err(Error::invalid(
@@ -131,7 +129,7 @@ impl Terms {
 
     /// Two renewals may fail, and half a period is left for the third. By hand, that is its owner's affair.
     fn has_room(&self, ttl: Duration, rounding: Duration) -> bool {
-        let (every, usable) = (self.every(ttl), usable(ttl, &self.caution(ttl, rounding)));
+        let (every, usable) = (self.every(ttl), usable(ttl, &self.caution(rounding)));
         let is_renewed = !every.is_zero() && every.saturating_mul(5) / 2 <= usable;
         !usable.is_zero() && (self.by_hand || is_renewed)
     }
@@ -179,7 +177,6 @@ mod tests {
         let exact = Profile { rounding: Duration::ZERO, ..Memory::new().profile() };
         let rhythm = Terms::default().rhythm(&exact).unwrap();
         assert_eq!(rhythm.every, Duration::from_secs(10));
-        assert_eq!(rhythm.caution.margin, Duration::from_millis(300));
         let now = crate::SystemClock.now();
         let deadline = crate::belief::deadline::deadline(now, TTL_DEFAULT, &rhythm.caution);
         assert_eq!(now.until(deadline), Duration::from_millis(29_400));

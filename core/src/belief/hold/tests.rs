@@ -13,7 +13,7 @@ fn at(seconds: u64) -> Time {
 
 fn rhythm() -> Rhythm {
     let caution =
-        Caution { rounding: Duration::ZERO, drift_ppm: 0, margin: Duration::from_secs(1) };
+        Caution { rounding: Duration::ZERO, drift_ppm: 0, margin: Some(Duration::from_secs(1)) };
     let every = Duration::from_secs(10);
     Rhythm { caution, every, by_hand: false, max_hold: None, leased: true }
 }
@@ -49,6 +49,18 @@ fn an_answer_that_comes_after_the_life_it_grants_holds_nothing() {
     hold.hear(at(0), at(29), Ok(Some(place(Standing::Holding))));
     assert_eq!(hold.state(), State::Waiting);
     assert!(hold.is_due(at(29)), "it asks again at once");
+}
+
+#[test]
+fn what_a_store_grants_less_than_asked_is_renewed_so_much_sooner() {
+    let mut hold = Hold::new(rhythm());
+    let life = Some(Duration::from_secs(6));
+    hold.hear(at(0), at(0), Ok(Some(Place { life, ..place(Standing::Holding) })));
+    assert_eq!(hold.remaining(at(0)), Some(Duration::from_secs(5)));
+    assert!(hold.is_due(at(2)), "two renewals may fail before 5");
+    hold.begin_renewal();
+    hold.hear(at(2), at(2), silence());
+    assert!(hold.is_due(at(3)), "and the next is sent soon");
 }
 
 #[test]
