@@ -1,14 +1,14 @@
 //! Coming in and going out, each as one transaction.
 
 use tenure_core::{Error, Loss, Result};
-use tenure_queue::{Door, Enter, Entered, Front, LineId, Register, Remove, Removed, Why, Written};
+use tenure_queue::{Door, Enter, Entered, Front, Node, Register, Remove, Removed, Why, Written};
 
 use crate::ask::{
     delete_op, first, get, is_changed, is_empty, is_made, is_unchanged, put, put_op, range_op,
     ranges,
 };
-use crate::keys::{Keys, number, revision};
-use crate::wire::{RangeResponse, TxnRequest, TxnResponse};
+use crate::keys::{Keys, revision};
+use crate::wire::{RangeRequest, RangeResponse, TxnRequest, TxnResponse};
 
 /// So much of a line is answered to whoever comes in.
 const PAGE: usize = 128;
@@ -60,8 +60,8 @@ pub(crate) fn entered(keys: &Keys, enter: &Enter<'_>, answer: TxnResponse) -> Re
     Ok(Entered::Out { front, base })
 }
 
-fn own_node(enter: &Enter<'_>, at: u64) -> Result<tenure_queue::Node> {
-    let node = tenure_queue::Node::read(enter.name.clone(), enter.session, at, at, enter.body);
+fn own_node(enter: &Enter<'_>, at: u64) -> Result<Node> {
+    let node = Node::read(enter.name.clone(), enter.session, at, at, enter.body);
     node.ok_or_else(|| Error::lost(Loss::Broken))
 }
 
@@ -124,7 +124,7 @@ pub(crate) fn front(keys: &Keys, range: &RangeResponse, at: u64) -> Front {
     let nodes: Vec<_> = range.kvs.iter().filter_map(|kept| keys.node(kept)).collect();
     // What is no ticket does not count.
     let strangers = range.kvs.len() - nodes.len();
-    Front { nodes, total: total.saturating_sub(strangers), at }
+    Front { nodes, total: total.saturating_sub(strangers), at, ahead: None }
 }
 
 /// What stands in a register.
@@ -143,12 +143,7 @@ pub(crate) fn look(keys: Vec<Vec<u8>>) -> TxnRequest {
 }
 
 /// The line's tickets that were made before this one, the nearest first.
-pub(crate) fn ahead(
-    keys: &Keys,
-    line: &LineId,
-    created: u64,
-    most: usize,
-) -> crate::wire::RangeRequest {
-    debug_assert!(number(created) > 0, "nothing is made before the first revision");
-    crate::ask::last_before(keys.line(line), created, most)
+pub(crate) fn ahead(keys: &Keys, node: &Node, most: usize) -> RangeRequest {
+    debug_assert!(node.created > 0, "nothing is made before the first revision");
+    crate::ask::last_before(keys.line(&node.name.line), node.created, most)
 }

@@ -59,13 +59,13 @@ impl Store for Etcd {
         entry::entered(&self.keys, enter, answer)
     }
 
-    async fn front(&self, line: &LineId, most: usize) -> Result<Front> {
+    async fn front(&self, line: &LineId, most: usize, _: Option<&Name>) -> Result<Front> {
         let (range, at) = self.range(ask::first(self.keys.line(line), most)).await?;
         Ok(entry::front(&self.keys, &range, at))
     }
 
-    async fn ahead(&self, line: &LineId, created: u64, most: usize) -> Result<Vec<Node>> {
-        let (range, _) = self.range(entry::ahead(&self.keys, line, created, most)).await?;
+    async fn ahead(&self, node: &Node, most: usize) -> Result<Vec<Node>> {
+        let (range, _) = self.range(entry::ahead(&self.keys, node, most)).await?;
         Ok(range.kvs.iter().filter_map(|kept| self.keys.node(kept)).collect())
     }
 
@@ -92,7 +92,7 @@ impl Store for Etcd {
         Ok(entry::removed(&self.keys, answer))
     }
 
-    async fn forestall(&self, name: &Name) -> Result<Option<Node>> {
+    async fn forestall(&self, name: &Name, _session: SessionId) -> Result<Option<Node>> {
         let lease = self.grave().await?;
         let answer = self.txn(entry::forestall(&self.keys, name, lease)).await?;
         let own = ask::ranges(answer).next().and_then(|range| range.kvs.into_iter().next());

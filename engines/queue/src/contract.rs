@@ -35,16 +35,16 @@ pub trait Store: Send + Sync + 'static {
     /// Makes a node at the back of its line, unless the door is closed to it.
     fn enter(&self, enter: &Enter<'_>) -> impl Future<Output = Result<Entered>> + Send;
 
-    /// The first nodes of a line, up to so many.
-    fn front(&self, line: &LineId, most: usize) -> impl Future<Output = Result<Front>> + Send;
-
-    /// The nodes of a line that were made before this number, up to so many, the nearest first.
-    fn ahead(
+    /// The first nodes of a line, up to so many. Those behind the ticket that is asked for may be left out.
+    fn front(
         &self,
         line: &LineId,
-        created: u64,
         most: usize,
-    ) -> impl Future<Output = Result<Vec<Node>>> + Send;
+        whose: Option<&Name>,
+    ) -> impl Future<Output = Result<Front>> + Send;
+
+    /// The nodes of a line that were made before this one, up to so many, the nearest first.
+    fn ahead(&self, node: &Node, most: usize) -> impl Future<Output = Result<Vec<Node>>> + Send;
 
     /// These nodes, all of one moment, in this order, and the moment.
     fn look(
@@ -59,8 +59,13 @@ pub trait Store: Send + Sync + 'static {
     /// Takes out a node.
     fn remove(&self, remove: &Remove<'_>) -> impl Future<Output = Result<Removed>> + Send;
 
-    /// Sees to it that an entry which was not answered never comes in. Answers the node if it came in already.
-    fn forestall(&self, name: &Name) -> impl Future<Output = Result<Option<Node>>> + Send;
+    /// Sees to it that an entry with this session which was not answered never comes in. Answers the node if it came in
+    /// already.
+    fn forestall(
+        &self,
+        name: &Name,
+        session: SessionId,
+    ) -> impl Future<Output = Result<Option<Node>>> + Send;
 
     /// Watches nodes, of which one is to become other than it is known, or go.
     fn watch(&self, nodes: &[Node]) -> impl Future<Output = Result<Watching>> + Send;
@@ -155,6 +160,18 @@ pub struct Front {
     pub total: usize,
     /// The moment.
     pub at: u64,
+    /// Known of all who are ahead of the ticket that was asked for, or that would come, without reading them all. Of those,
+    /// `nodes` has at least who keeps it out then.
+    pub ahead: Option<Ahead>,
+}
+
+/// What is known of those who are ahead of a ticket.
+#[derive(Clone, Copy, Debug)]
+pub struct Ahead {
+    /// How many they are.
+    pub count: usize,
+    /// How much they take.
+    pub taken: u64,
 }
 
 /// Who is to be taken out, and on what terms.

@@ -8,6 +8,7 @@ use tenure_core::{
 use crate::contract::{Door, Enter, Entered, Front, Register, Remove, Store, Why, Written};
 use crate::node::{Name, Node};
 use crate::own::{Mine, Sighting};
+use crate::parts::Parts;
 use crate::pauses::Pauses;
 use crate::queue::Queue;
 use crate::session::Session;
@@ -34,8 +35,7 @@ impl<S: Store> Queue<S> {
             return Ok(Some(place));
         }
         let name = Name::of(ticket);
-        let now = self.parts.host.now();
-        self.parts.own.ask(&name, now, now.plus(ticket.ttl));
+        self.ask(&name, ticket);
         let mut base =
             self.raise(&name, ticket).await.inspect_err(|error| self.drop_refused(&name, error))?;
         let mut door = match patience {
@@ -46,6 +46,10 @@ impl<S: Store> Queue<S> {
         for _ in 0..ATTEMPTS_MAX {
             let session = self.session(ticket.ttl).await;
             let session = session.inspect_err(|error| self.drop_refused(&name, error))?;
+            if !self.parts.own.is_asked(name.id) {
+                // The owner gave it up meanwhile, and nobody would take it out again.
+                return Err(self.parts.store.silence());
+            }
             self.parts.own.begin(&name, &session, self.parts.host.now());
             let attempt = self.attempt(ticket, &name, &session, door, base, patience).await;
             match attempt {
@@ -73,6 +77,13 @@ impl<S: Store> Queue<S> {
             "the line of {:?} changed {ATTEMPTS_MAX} times while a ticket tried to join it: ask again",
             ticket.key
         )))
+    }
+
+    /// A join begins, or goes on: whoever gives the ticket up meanwhile ends it.
+    fn ask(&self, name: &Name, ticket: &Ticket) {
+        let Parts { own, host, store, .. } = &*self.parts;
+        let (now, longest) = (host.now(), store.profile().answers_within * 2);
+        own.ask(name.id, now, now.plus(ticket.ttl.max(longest)));
     }
 
     /// What was refused is not in the line. What was not answered may be.
@@ -114,6 +125,9 @@ impl<S: Store> Queue<S> {
                     None => self.clear(&node).await?,
                 }
                 let renewed = self.renew_in_line(ticket).await?;
+                if renewed.is_none() {
+                    self.ask(name, ticket);
+                }
                 Ok(renewed.map_or(Attempt::Again(door, base), Attempt::In))
             }
             Entered::In { node, front, fresh: true } => {
@@ -131,9 +145,7 @@ impl<S: Store> Queue<S> {
                 if patience == Patience::Wait {
                     return Ok(Attempt::Again(door, base));
                 }
-                let taken = front.nodes.iter().map(Node::take).sum();
-                let whole = front.nodes.len() >= front.total;
-                let fits = whole && served(taken, ticket.share);
+                let fits = front.taken().is_some_and(|taken| served(taken, ticket.share));
                 Ok(if fits {
                     Attempt::Again(Door::Unchanged(front.at), base)
                 } else {
@@ -221,7 +233,8 @@ impl<S: Store> Queue<S> {
             return Ok(Some(seen));
         }
         // Who takes less may be served at once.
-        let front = self.parts.store.front(&node.name.line, super::seeing::PAGE).await?;
+        let (store, name) = (&self.parts.store, &node.name);
+        let front = store.front(&name.line, super::seeing::PAGE, Some(name)).await?;
         self.find_in(front, &node.name).await
     }
 

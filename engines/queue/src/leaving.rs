@@ -2,7 +2,7 @@
 
 use tenure_core::{Left, Result, Standing, Ticket, served};
 
-use crate::contract::{Front, Remove, Removed, Store, Why};
+use crate::contract::{Front, Remove, Removed, SessionId, Store, Why};
 use crate::node::{Name, Node};
 use crate::own::Mine;
 use crate::pauses::Pauses;
@@ -15,10 +15,9 @@ impl<S: Store> Queue<S> {
         let mine = self.parts.own.get(ticket.id);
         let left = match &mine {
             Some(Mine { seen: Some(seen), holds, .. }) => self.take_out(&seen.node, *holds).await,
-            _ => match self.parts.own.unanswered(ticket.id) {
-                Some(name) => self.take_out_unanswered(&name).await,
-                None => self.take_out_stranger(ticket).await,
-            },
+            Some(Mine { name, session, .. }) => self.take_out_unanswered(name, session.id).await,
+            None if self.parts.own.is_asked(ticket.id) => Ok(Left::Waiting),
+            None => self.take_out_stranger(ticket).await,
         }?;
         self.parts.own.forget(ticket.id);
         self.parts.bells.ring(ticket.id);
@@ -73,8 +72,8 @@ impl<S: Store> Queue<S> {
     }
 
     /// A ticket whose join was not answered: what is not in now is never let in. It waited at the door.
-    async fn take_out_unanswered(&self, name: &Name) -> Result<Left> {
-        match self.parts.store.forestall(name).await? {
+    async fn take_out_unanswered(&self, name: &Name, session: SessionId) -> Result<Left> {
+        match self.parts.store.forestall(name, session).await? {
             Some(node) => self.take_out(&node, false).await,
             None => Ok(Left::Waiting),
         }

@@ -37,8 +37,9 @@ mod waking;
 mod watched;
 
 pub use contract::{
-    Change, Door, Enter, Entered, Followed, Front, Granted, Register, Remove, Removed, SessionId,
-    Store, Watching, Why, Written,
+    Ahead, Change, Door, Enter, Entered, Followed, Front, Granted, Register, Remove, Removed,
+    SessionId, Store, Watching, Why, Written,
 };
 pub use node::{LineId, Name, Node};
 pub use queue::Queue;
+pub use stand::blockers;

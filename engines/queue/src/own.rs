@@ -1,6 +1,6 @@
 //! The tickets of this client: with which session each lives, and what was seen of it last.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tenure_core::{TicketId, Time};
@@ -51,7 +51,7 @@ pub(crate) struct Own(Mutex<Tickets>);
 struct Tickets {
     by_id: HashMap<TicketId, Mine>,
     /// Those whose joins have begun, and did not come so far.
-    asked: HashMap<TicketId, Name>,
+    asked: HashSet<TicketId>,
     /// The same, with when their lives are over: nobody asks for them any more then.
     asked_until: VecDeque<(Time, TicketId)>,
     /// How many there are in each line.
@@ -60,7 +60,7 @@ struct Tickets {
 
 impl Own {
     /// A join has begun, of a ticket that lives until then without a sign of life.
-    pub(crate) fn ask(&self, name: &Name, now: Time, until: Time) {
+    pub(crate) fn ask(&self, id: TicketId, now: Time, until: Time) {
         let mut all = self.lock();
         while let Some((over, id)) = all.asked_until.front().copied()
             && now.has_reached(over)
@@ -70,14 +70,14 @@ impl Own {
                 all.asked.remove(&id);
             }
         }
-        if all.asked.insert(name.id, name.clone()).is_none() {
-            all.asked_until.push_back((until, name.id));
+        if all.asked.insert(id) {
+            all.asked_until.push_back((until, id));
         }
     }
 
-    /// The name of a ticket whose join has begun and was not answered.
-    pub(crate) fn unanswered(&self, id: TicketId) -> Option<Name> {
-        self.lock().asked.get(&id).cloned()
+    /// Whether a join has begun that came to no end, and was not given up.
+    pub(crate) fn is_asked(&self, id: TicketId) -> bool {
+        self.lock().asked.contains(&id)
     }
 
     /// A ticket is about to be put into its line.

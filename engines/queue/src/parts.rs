@@ -77,7 +77,7 @@ impl<S: Store> Parts<S> {
     async fn remove(&self, mine: Mine) -> Result<()> {
         let node = match mine.seen {
             Some(seen) => Some(seen.node),
-            None => self.store.forestall(&mine.name).await?,
+            None => self.store.forestall(&mine.name, mine.session.id).await?,
         };
         if let Some(node) = node {
             let remove = Remove { node: &node, provided: &[], why: Why::Left, front: None };

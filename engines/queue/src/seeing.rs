@@ -22,7 +22,7 @@ impl<S: Store> Queue<S> {
             seen
         } else {
             let most = if mine.holds { NEAR_PAGE } else { PAGE };
-            let front = self.parts.store.front(&mine.name.line, most).await?;
+            let front = self.parts.store.front(&mine.name.line, most, Some(&mine.name)).await?;
             self.find_in(front, &mine.name).await?
         };
         // Only what lives with the session that is kept alive is believed.
@@ -64,7 +64,7 @@ impl<S: Store> Queue<S> {
         }
     }
 
-    /// Where a node stands, looking further if it must.
+    /// Where a node stands, looking further if it must: a ticket far back knows only who keeps it out.
     pub(crate) async fn judge(&self, mut front: Front, node: Node) -> Result<Sighting> {
         let (created, share) = (node.created, node.ticket.share);
         let mut most = PAGE;
@@ -73,7 +73,7 @@ impl<S: Store> Queue<S> {
                 break stand;
             }
             most *= FURTHER;
-            front = self.parts.store.front(&node.name.line, most).await?;
+            front = self.parts.store.front(&node.name.line, most, Some(&node.name)).await?;
         };
         if stand.deep {
             stand.blockers = self.nearest(&node, &stand).await?;
@@ -87,15 +87,15 @@ impl<S: Store> Queue<S> {
     async fn nearest(&self, node: &Node, stand: &Stand) -> Result<Vec<Node>> {
         let share = node.ticket.share;
         let most = if share.take() == share.of() { 1 } else { PAGE };
-        let ahead = self.parts.store.ahead(&node.name.line, node.created, most).await?;
-        let near = blockers(ahead.iter(), share);
+        let ahead = self.parts.store.ahead(node, most).await?;
+        let near = blockers(ahead, Node::take, share);
         let taken: u64 = near.iter().map(Node::take).sum();
         if tenure_core::served(taken, share) { Ok(stand.blockers.clone()) } else { Ok(near) }
     }
 
     /// A whole line.
     pub(crate) async fn whole_line(&self, line: &LineId) -> Result<Front> {
-        self.parts.store.front(line, LINE_TICKETS_MAX * 2).await
+        self.parts.store.front(line, LINE_TICKETS_MAX * 2, None).await
     }
 
     /// Looks for a ticket of which only key and id are known.

@@ -2,7 +2,7 @@
 
 use tenure_core::{Share, Standing, served};
 
-use crate::contract::Front;
+use crate::contract::{Ahead, Front};
 use crate::node::Node;
 
 /// Behind more tickets than these, a renewal does not ask how many there still are.
@@ -26,16 +26,29 @@ impl Front {
     /// Where the ticket that was made with this number stands; `None` if more of the line must be looked at.
     pub(crate) fn stand(&self, created: u64, share: Share) -> Option<Stand> {
         let ahead: Vec<&Node> = self.nodes.iter().filter(|node| node.created < created).collect();
-        let taken = ahead.iter().map(|node| node.take()).sum();
-        let whole = self.nodes.len() >= self.total || ahead.len() < self.nodes.len();
+        let seen = Ahead { count: ahead.len(), taken: ahead.iter().map(|node| node.take()).sum() };
+        let Ahead { count, taken } = self.ahead.unwrap_or(seen);
+        let whole = self.ahead.is_some() || self.is_whole() || ahead.len() < self.nodes.len();
         let waits = !served(taken, share);
         if !whole && !waits {
             return None;
         }
-        let far = waits && ahead.len() > NEAR;
+        let far = waits && count > NEAR;
         let standing = if waits { Standing::Waiting } else { Standing::Holding };
-        let blockers = if waits { blockers(ahead.into_iter().rev(), share) } else { Vec::new() };
+        let nearest = ahead.into_iter().rev().filter(|_| waits);
+        let blockers = blockers(nearest, |node| node.take(), share);
+        let blockers = blockers.into_iter().cloned().collect();
         Some(Stand { standing, ahead: taken, blockers, deep: !whole, far })
+    }
+
+    /// How much all of the line take; `None` if it is longer than what was looked at.
+    pub(crate) fn taken(&self) -> Option<u64> {
+        let seen = || self.is_whole().then(|| self.nodes.iter().map(Node::take).sum());
+        self.ahead.map(|ahead| ahead.taken).or_else(seen)
+    }
+
+    fn is_whole(&self) -> bool {
+        self.nodes.len() >= self.total
     }
 
     /// Those who are served, as far as was looked.
@@ -51,19 +64,23 @@ impl Front {
 
 /// Of the nodes ahead, from the nearest, a few that keep a share out for as long as all of them stay: those who take most,
 /// the nearest first. For a mutex that is the nearest alone, so a release wakes one waiter.
-pub(crate) fn blockers<'a>(nearest: impl Iterator<Item = &'a Node>, share: Share) -> Vec<Node> {
-    let mut nodes: Vec<&Node> = nearest.collect();
+pub fn blockers<T>(
+    nearest: impl IntoIterator<Item = T>,
+    take: impl Fn(&T) -> u64,
+    share: Share,
+) -> Vec<T> {
+    let mut all: Vec<T> = nearest.into_iter().collect();
     // The sort is stable: among equals, the nearest stays first.
-    nodes.sort_by_key(|node| std::cmp::Reverse(node.take()));
-    let (mut taken, mut some) = (0, Vec::new());
-    for node in nodes {
-        taken += node.take();
-        some.push(node.clone());
-        if !served(taken, share) {
-            return some;
-        }
-    }
-    some
+    all.sort_by_key(|one| std::cmp::Reverse(take(one)));
+    let mut taken = 0;
+    let mut more = |one: &T| {
+        let waits = !served(taken, share);
+        taken += take(one);
+        !waits
+    };
+    let enough = all.iter().take_while(|one| more(one)).count();
+    all.truncate(enough);
+    all
 }
 
 #[cfg(test)]
@@ -81,7 +98,7 @@ mod tests {
             Node { name, session: 1, created: at, version: at, ticket, base: 0, told }
         };
         let nodes: Vec<Node> = (1..).zip(shares).map(node).collect();
-        Front { total: nodes.len(), nodes, at: 0 }
+        Front { total: nodes.len(), nodes, at: 0, ahead: None }
     }
 
     fn blocked_by(front: &Front, created: u64) -> (Standing, u64, Vec<u64>) {

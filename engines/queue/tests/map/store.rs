@@ -131,14 +131,14 @@ impl Store for Map {
         entered
     }
 
-    async fn front(&self, line: &LineId, most: usize) -> Result<Front> {
+    async fn front(&self, line: &LineId, most: usize, _: Option<&Name>) -> Result<Front> {
         Ok(self.0.step(|nodes, _| nodes.front(line, most)))
     }
 
-    async fn ahead(&self, line: &LineId, created: u64, most: usize) -> Result<Vec<Node>> {
+    async fn ahead(&self, node: &Node, most: usize) -> Result<Vec<Node>> {
         Ok(self.0.step(|nodes, _| {
-            let mut ahead = nodes.front(line, usize::MAX).nodes;
-            ahead.retain(|node| node.created < created);
+            let mut ahead = nodes.front(&node.name.line, usize::MAX).nodes;
+            ahead.retain(|other| other.created < node.created);
             ahead.reverse();
             ahead.truncate(most);
             ahead
@@ -168,7 +168,7 @@ impl Store for Map {
         }))
     }
 
-    async fn forestall(&self, name: &Name) -> Result<Option<Node>> {
+    async fn forestall(&self, name: &Name, _session: SessionId) -> Result<Option<Node>> {
         Ok(self.0.step(|nodes, _| nodes.forestall(name)))
     }
 
