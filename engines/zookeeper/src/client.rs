@@ -1,0 +1,292 @@
+//! One client of an ensemble: its sessions, and how it reads lines.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures_util::future::{OptionFuture, join, join_all};
+use tenure_core::{Error, Profile, Result, Share, TicketId, served};
+use tenure_kit::{Client, Link};
+use tenure_queue::{Ahead, Front, LineId, Name, Node, SessionId, blockers};
+use zookeeper_client::{Acl, Acls, CreateMode, Error as Said, Stat};
+
+use crate::facts::{self, Facts};
+use crate::keys::{Child, Keys, Listing, taken, zxid};
+use crate::link::Servers;
+use crate::roll::{Read, Roll};
+use crate::settings::Settings;
+use crate::trouble;
+use crate::wire::Wire;
+
+/// The longest life that can be asked for, in the 31 bits of milliseconds that a request has. Servers grant far less.
+const TTL_MAX: Duration = Duration::from_millis(i32::MAX as u64);
+/// So many nodes are asked for at once.
+const AT_ONCE: usize = 256;
+
+/// One client of an ensemble of `ZooKeeper`.
+pub struct ZooKeeper {
+    pub(crate) base: Arc<Link<Servers>>,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) keys: Keys,
+    pub(crate) acls: Vec<Acl>,
+    pub(crate) profile: Profile,
+    pub(crate) facts: Facts,
+    pub(crate) roll: Roll,
+    sessions: Mutex<HashMap<SessionId, Arc<Wire>>>,
+    /// Whose creates were sent, and not answered.
+    asked: Mutex<HashSet<TicketId>>,
+}
+
+impl ZooKeeper {
+    pub(crate) async fn open(settings: Settings) -> Result<Self> {
+        let (keys, acls) = (Keys::of(&settings.prefix), settings.acls());
+        let settings = Arc::new(settings);
+        let servers = Servers { settings: settings.clone(), keys: keys.clone() };
+        let base = Link::kept(Client::new(servers));
+        let facts = {
+            let connection = base.connection().await?;
+            let turn = connection.turn().await.map_err(|said| trouble::error(&settings, &said))?;
+            facts::find(&settings, &turn).await?
+        };
+        let profile = facts::profile(&settings, &facts);
+        let (roll, sessions, asked) = (Roll::default(), Mutex::default(), Mutex::default());
+        let this = Self { base, settings, keys, acls, profile, facts, roll, sessions, asked };
+        this.make_roots().await?;
+        // A user without rights is refused now, and not in the middle of the night.
+        this.now_at().await?;
+        Ok(this)
+    }
+
+    /// The session that is not for tickets.
+    pub(crate) async fn wire(&self) -> Result<Arc<Wire>> {
+        let mut connection = self.base.connection().await?;
+        if connection.is_over() {
+            self.base.give_up(connection.generation());
+            connection = self.base.connection().await?;
+        }
+        Ok(Arc::clone(&connection))
+    }
+
+    /// The session with this number, if it is one of this client's; or else the one that is not for tickets.
+    pub(crate) async fn wire_of(&self, session: SessionId) -> Result<Arc<Wire>> {
+        match self.session(session).filter(|wire| !wire.is_over()) {
+            Some(wire) => Ok(wire),
+            None => self.wire().await,
+        }
+    }
+
+    pub(crate) fn session(&self, session: SessionId) -> Option<Arc<Wire>> {
+        self.sessions().get(&session).cloned()
+    }
+
+    /// All that are open. None is any more.
+    pub(crate) fn take_sessions(&self) -> Vec<Arc<Wire>> {
+        self.sessions().drain().map(|(_, wire)| wire).collect()
+    }
+
+    pub(crate) fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Wire>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn asked(&self) -> MutexGuard<'_, HashSet<TicketId>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn said(&self, said: &Said) -> Error {
+        trouble::error(&self.settings, said)
+    }
+
+    /// Makes what must be there before anything else.
+    pub(crate) async fn make_roots(&self) -> Result<()> {
+        let wire = self.wire().await?;
+        let made = self.make_roots_over(&wire).await;
+        match made {
+            Err(Said::NoNode) => Err(trouble::no_chroot(&self.settings)),
+            made => made.map_err(|said| self.said(&said)),
+        }
+    }
+
+    pub(crate) async fn make_roots_over(&self, wire: &Wire) -> Result<(), Said> {
+        let options = CreateMode::Persistent.with_acls(Acls::new(&self.acls));
+        for path in self.keys.roots() {
+            let ends = path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]);
+            for end in ends {
+                let part = &path[..end];
+                let turn = wire.turn().await?;
+                if wire.in_time(turn.check_stat(part)).await??.is_some() {
+                    continue;
+                }
+                match wire.in_time(turn.create(part, b"", &options)).await? {
+                    Ok(_) | Err(Said::NodeExists) => {}
+                    Err(said) => return Err(said),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The transaction of now. Only a write is surely not told by a server that lags.
+    pub(crate) async fn now_at(&self) -> Result<u64> {
+        let wire = self.wire().await?;
+        let turn = wire.turn().await.map_err(|said| self.said(&said))?;
+        let written = wire.in_time(turn.set_data(&self.keys.now(), b"", None)).await;
+        let stat = written.and_then(|stat| stat).map_err(|said| self.said(&said))?;
+        Ok(zxid(stat.mzxid))
+    }
+
+    /// Who is in a line. Behind whatever was sent before over this session; and behind whatever was answered to anybody.
+    pub(crate) async fn list(&self, wire: &Wire, line: &LineId) -> Result<Listing, Said> {
+        let path = self.keys.line(line);
+        let turn = wire.turn().await?;
+        let sync = self.sync_over(&turn);
+        let children = turn.get_children(&path);
+        let (synced, listed) = wire.in_time(join(sync, children)).await?;
+        synced.transpose()?;
+        match listed {
+            Ok((names, stat)) => Ok(self.listing(line, &names, &stat)),
+            Err(Said::NoNode) => Ok(Listing { at: self.roll.at(line), ..Listing::default() }),
+            Err(said) => Err(said),
+        }
+    }
+
+    /// A server alone is never behind.
+    pub(crate) fn sync_over<'a>(
+        &'a self,
+        client: &'a zookeeper_client::Client,
+    ) -> OptionFuture<impl Future<Output = Result<(), Said>>> {
+        self.facts.is_ensemble.then(|| client.sync(self.keys.root())).into()
+    }
+
+    pub(crate) fn listing(&self, line: &LineId, names: &[String], stat: &Stat) -> Listing {
+        let listing = Listing::read(line, names, zxid(stat.pzxid));
+        self.roll.list(line, &listing);
+        listing
+    }
+
+    /// What is in these nodes; nothing of those that are gone, or are no tickets. It is put on the roll.
+    pub(crate) async fn read(
+        &self,
+        wire: &Wire,
+        children: &[Child],
+    ) -> Result<Vec<Option<Read>>, Said> {
+        let mut all = Vec::with_capacity(children.len());
+        for some in children.chunks(AT_ONCE) {
+            let turn = wire.turn().await?;
+            let paths: Vec<_> = some.iter().map(|child| self.keys.ticket(child)).collect();
+            let asked: Vec<_> = paths.iter().map(|path| turn.get_data(path)).collect();
+            let answers = wire.in_time(join_all(asked)).await?;
+            for (child, answer) in some.iter().zip(answers) {
+                let read = match answer {
+                    Ok((body, stat)) => read_node(child, &body, &stat),
+                    Err(Said::NoNode) => None,
+                    Err(said) => return Err(said),
+                };
+                if let Some(read) = &read {
+                    self.roll.put(read.clone());
+                }
+                all.push(read);
+            }
+        }
+        Ok(all)
+    }
+
+    /// The first of a line, with what is in their nodes.
+    pub(crate) async fn front_of(
+        &self,
+        wire: &Wire,
+        listing: &Listing,
+        most: usize,
+    ) -> Result<Front, Said> {
+        let first = &listing.children[..listing.children.len().min(most)];
+        // Who wants a whole line wants it as it is.
+        let known = |child: &Child| {
+            let read = self.roll.get(&child.name.line, child.name.id)?;
+            (read.is_fresh() && read.child.tail == child.tail && most <= AT_ONCE).then_some(read)
+        };
+        let mut reads: Vec<Option<Read>> = first.iter().map(known).collect();
+        let unknown = first.iter().zip(&reads).filter(|(_, read)| read.is_none());
+        let unknown: Vec<Child> = unknown.map(|(child, _)| child.clone()).collect();
+        let mut found = self.read(wire, &unknown).await?.into_iter();
+        for read in reads.iter_mut().filter(|read| read.is_none()) {
+            *read = found.next().flatten();
+        }
+        let pairs = first.iter().zip(&reads);
+        let nodes: Vec<Node> = pairs
+            .filter_map(|(child, read)| read.as_ref().map(|read| read.node_of(child)))
+            .collect();
+        let total = listing.children.len() - (first.len() - nodes.len());
+        Ok(Front { nodes, total, at: listing.at, ahead: None })
+    }
+
+    /// A ticket, with those ahead who keep it out: of the others, all that counts is in their names. Without a ticket, what
+    /// one would find that came now.
+    pub(crate) async fn front_for(
+        &self,
+        wire: &Wire,
+        listing: &Listing,
+        whose: Option<&Child>,
+    ) -> Result<Front, Said> {
+        let before = whose.map_or(&listing.children[..], |own| listing.before(own));
+        let mut before: Vec<&Child> = before.iter().collect();
+        let (total, at) = (listing.children.len(), listing.at);
+        loop {
+            let ahead = Ahead { count: before.len(), taken: taken(before.iter().copied()) };
+            let mut children = whose.map_or(Vec::new(), |own| keep_out(&before, ahead.taken, own));
+            let keepers = children.len();
+            children.extend(whose.cloned());
+            let part = Listing { children, at, has_base: listing.has_base };
+            let front = self.front_of(wire, &part, part.children.len()).await?;
+            let is_there = |child: &Child| front.nodes.iter().any(|node| node.name == child.name);
+            let gone: Vec<&Child> =
+                part.children[..keepers].iter().filter(|child| !is_there(child)).collect();
+            if gone.is_empty() {
+                return Ok(Front { total, ahead: Some(ahead), ..front });
+            }
+            // Who left between two answers keeps nobody out.
+            before.retain(|child| !gone.contains(child));
+        }
+    }
+
+    /// A ticket, from the roll or from the server; `None` if it is out.
+    pub(crate) async fn find(&self, wire: &Wire, name: &Name) -> Result<Option<Read>, Said> {
+        if let Some(read) = self.roll.get(&name.line, name.id) {
+            return Ok(Some(read));
+        }
+        let listing = self.list(wire, &name.line).await?;
+        let Some(child) = listing.find(name.id) else { return Ok(None) };
+        let mut read = self.read(wire, std::slice::from_ref(child)).await?;
+        Ok(read.pop().flatten())
+    }
+
+    /// The least that a session of this client is asked to live.
+    pub(crate) async fn open_session(&self, ttl: Duration) -> Result<Arc<Wire>> {
+        // Where this one has no connection, another would not have one either.
+        let base = self.wire().await?;
+        drop(base.turn().await.map_err(|said| self.said(&said))?);
+        let wire =
+            Wire::open(&self.settings, ttl.min(TTL_MAX)).await.map_err(|said| self.said(&said))?;
+        if wire.granted() != ttl {
+            tracing::info!(asked = ?ttl, granted = ?wire.granted(), "ZooKeeper grants another life than was asked for");
+        }
+        self.sessions().insert(wire.session(), wire.clone());
+        Ok(wire)
+    }
+}
+
+/// Of those who came before a ticket, the few for whom it has to wait, in the order in which they came.
+fn keep_out(before: &[&Child], taken: u64, own: &Child) -> Vec<Child> {
+    let Ok(share) = Share::new(own.takes, own.name.of) else { return Vec::new() };
+    if served(taken, share) {
+        return Vec::new();
+    }
+    let few = blockers(before.iter().rev(), |child| child.takes.into(), share);
+    let mut few: Vec<Child> = few.into_iter().map(|child| Child::clone(child)).collect();
+    few.sort_unstable_by_key(Child::order);
+    few
+}
+
+pub(crate) fn read_node(child: &Child, body: &[u8], stat: &Stat) -> Option<Read> {
+    let (session, created) = (stat.ephemeral_owner.cast_unsigned(), zxid(stat.czxid));
+    let node = Node::read(child.name.clone(), session, created, zxid(stat.mzxid), body)?;
+    Some(Read { child: child.clone(), node, changes: stat.version, at: Instant::now() })
+}

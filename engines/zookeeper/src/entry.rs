@@ -1,0 +1,368 @@
+//! Coming in, changing and going out.
+
+use std::time::Instant;
+
+use futures_util::future::{OptionFuture, join};
+use tenure_core::{Error, LINE_TICKETS_MAX, Loss, Result, served};
+use tenure_queue::{
+    Door, Enter, Entered, Name, Node, Register, Remove, Removed, SessionId, Written,
+};
+use zookeeper_client::{Acls, CreateMode, Error as Said, MultiWriteError, MultiWriteResult};
+
+use crate::client::ZooKeeper;
+use crate::keys::{Child, Listing, taken, zxid};
+use crate::roll::Read;
+use crate::wire::Wire;
+
+/// So often a line may be taken away from under who comes in.
+const ATTEMPTS_MAX: u32 = 8;
+/// The last tails of a line are not given: behind them ZooKeeper counts from zero again.
+const TAIL_MAX: u32 = u32::MAX - (1 << 20);
+
+/// A node that was made just now, and its line with it.
+struct Put {
+    own: Child,
+    created: u64,
+    listing: Listing,
+}
+
+impl ZooKeeper {
+    pub(crate) async fn come_in(&self, enter: &Enter<'_>) -> Result<Entered> {
+        let (name, session) = (enter.name, enter.session);
+        let wire = self.session(session).ok_or_else(|| Error::lost(Loss::SessionGone))?;
+        let ticket = Node::read(name.clone(), session, 0, 0, enter.body)
+            .ok_or_else(|| Error::invalid("what is to be put into a line is no ticket"))?;
+        let entered = self.come_in_over(&wire, enter, &ticket).await;
+        entered.map_err(|said| match said {
+            Said::RuntimeInconsistent => tail_is_used_up(&ticket),
+            said => self.said(&said),
+        })
+    }
+
+    async fn come_in_over(
+        &self,
+        wire: &Wire,
+        enter: &Enter<'_>,
+        ticket: &Node,
+    ) -> Result<Entered, Said> {
+        let (name, share) = (enter.name, ticket.ticket.share);
+        let is_open = enter.door == Door::Open;
+        if !is_open || self.asked().contains(&name.id) {
+            let listing = self.list(wire, &name.line).await?;
+            if let Some(child) = listing.find(name.id) {
+                return self.is_in(wire, &listing, child, enter).await;
+            }
+            if !is_open && !served(taken(&listing.children), share) {
+                return self.is_out(wire, enter, &listing).await;
+            }
+        }
+        self.asked().insert(name.id);
+        let put = self.put(wire, enter, ticket).await;
+        let Put { own, created, listing } = put.inspect_err(|said| {
+            if !self.said(said).is_unknown() {
+                self.asked().remove(&name.id);
+            }
+        })?;
+        if own.order() > TAIL_MAX {
+            self.take_back(wire, &own).await?;
+            return Err(Said::RuntimeInconsistent);
+        }
+        if let Some(first) = listing.find(name.id).filter(|first| first.tail != own.tail) {
+            // An earlier create came in after all.
+            self.take_back(wire, &own).await?;
+            return self.is_in(wire, &listing, first, enter).await;
+        }
+        let base = self.base_of(wire, &name.line, &listing).await?;
+        let is_mixed = listing.children.first().is_some_and(|first| first.name.of != name.of);
+        let waits = !served(taken(listing.before(&own)), share);
+        if is_mixed || base.version != enter.base_version || (waits && !is_open) {
+            self.take_back(wire, &own).await?;
+            let children = listing.children.into_iter().filter(|child| *child != own).collect();
+            return self.is_out(wire, enter, &Listing { children, ..listing }).await;
+        }
+        let mut node = ticket.clone();
+        (node.created, node.version) = (created, created);
+        let (child, at) = (own.clone(), Instant::now());
+        self.roll.put(Read { child, node: node.clone(), changes: 0, at });
+        let front = self.front_for(wire, &listing, Some(&own)).await?;
+        self.asked().remove(&name.id);
+        Ok(Entered::In { node, front, fresh: true })
+    }
+
+    /// The ticket was there before.
+    async fn is_in(
+        &self,
+        wire: &Wire,
+        listing: &Listing,
+        child: &Child,
+        enter: &Enter<'_>,
+    ) -> Result<Entered, Said> {
+        let mut read = self.read(wire, std::slice::from_ref(child)).await?;
+        let front = self.front_for(wire, listing, Some(child)).await?;
+        self.asked().remove(&enter.name.id);
+        match read.pop().flatten() {
+            Some(read) => Ok(Entered::In { node: read.node_of(child), front, fresh: false }),
+            // It left between two answers: its session is over.
+            None => Err(Said::SessionExpired),
+        }
+    }
+
+    async fn is_out(
+        &self,
+        wire: &Wire,
+        enter: &Enter<'_>,
+        listing: &Listing,
+    ) -> Result<Entered, Said> {
+        let mut front = self.front_for(wire, listing, None).await?;
+        // Who keeps to another capacity is answered, too.
+        let mixed = listing.children.iter().find(|child| child.name.of != enter.name.of);
+        let mixed = self.read(wire, mixed.map(std::slice::from_ref).unwrap_or_default()).await?;
+        front.nodes.extend(mixed.into_iter().flatten().map(|read| read.node));
+        let base = self.base_of(wire, &enter.name.line, listing).await?;
+        Ok(Entered::Out { front, base })
+    }
+
+    async fn base_of(
+        &self,
+        wire: &Wire,
+        line: &tenure_queue::LineId,
+        listing: &Listing,
+    ) -> Result<Written, Said> {
+        if !listing.has_base {
+            return Ok(Written::default());
+        }
+        self.written(wire, &Register::Base(line.clone())).await
+    }
+
+    /// Makes the node, and lists the line behind that, in one round trip. The line itself is made if it is not there.
+    async fn put(&self, wire: &Wire, enter: &Enter<'_>, ticket: &Node) -> Result<Put, Said> {
+        let (name, asked) = (enter.name, ticket.ticket.share.take());
+        let (line, beginning) = (self.keys.line(&name.line), self.keys.beginning(name, asked));
+        let ephemeral = CreateMode::EphemeralSequential.with_acls(Acls::new(&self.acls));
+        let container = CreateMode::Container.with_acls(Acls::new(&self.acls));
+        let put = |tail, created, (names, stat): (Vec<String>, _)| Put {
+            own: Child { name: name.clone(), asked, takes: asked, tail },
+            created,
+            listing: self.listing(&name.line, &names, &stat),
+        };
+        for _ in 0..ATTEMPTS_MAX {
+            let turn = wire.turn().await?;
+            let create = turn.create(&beginning, enter.body, &ephemeral);
+            let list = turn.get_children(&line);
+            match wire.in_time(join(create, list)).await? {
+                (Ok((stat, tail)), listed) => {
+                    return Ok(put(tail_of(tail.into_i64()), zxid(stat.czxid), listed?));
+                }
+                (Err(Said::NoNode), _) => {}
+                (Err(said), _) => return Err(said),
+            }
+            let mut both = turn.new_multi_writer();
+            both.add_create(&line, ticket.ticket.key.as_str().as_bytes(), &container)?;
+            both.add_create(&beginning, enter.body, &ephemeral)?;
+            let (made, listed) =
+                wire.in_time(join(both.commit(), turn.get_children(&line))).await?;
+            match made {
+                Ok(results) => {
+                    let listed = listed?;
+                    let made = match results.get(1) {
+                        Some(MultiWriteResult::Create { path, .. }) => {
+                            path.strip_prefix(&beginning).and_then(|tail| tail.parse().ok())
+                        }
+                        _ => None,
+                    };
+                    let tail = made.ok_or(Said::BadArguments(&"an answer that is no path"))?;
+                    // Line and ticket are of one transaction. Some servers do not tell it of a ticket that is made so.
+                    let created = zxid(listed.1.czxid);
+                    return Ok(put(tail, created, listed));
+                }
+                Err(MultiWriteError::OperationFailed { source: Said::NodeExists, .. }) => {}
+                Err(MultiWriteError::OperationFailed { source: Said::NoNode, .. }) => {
+                    drop(turn);
+                    self.make_roots_over(wire).await?;
+                }
+                Err(said) => return Err(said.into()),
+            }
+        }
+        Err(Said::NoNode)
+    }
+
+    async fn take_back(&self, wire: &Wire, own: &Child) -> Result<(), Said> {
+        let turn = wire.turn().await?;
+        match wire.in_time(turn.delete(&self.keys.ticket(own), None)).await? {
+            Ok(()) | Err(Said::NoNode) => {
+                self.asked().remove(&own.name.id);
+                Ok(())
+            }
+            Err(said) => Err(said),
+        }
+    }
+
+    /// Waits until a create that was sent is answered one way or the other: what is behind it on its own connection is.
+    pub(crate) async fn wait_out(&self, name: &Name, session: SessionId) -> Result<Option<Node>> {
+        let found = match self.session(session) {
+            Some(wire) => self.wait_out_over(&wire, name).await,
+            // Its session is closed, and nothing of it is left.
+            None => Ok(None),
+        };
+        match found {
+            Ok(None) | Err(Said::SessionExpired | Said::ClientClosed) => {
+                self.asked().remove(&name.id);
+                Ok(None)
+            }
+            Ok(found) => Ok(found),
+            Err(said) => Err(self.said(&said)),
+        }
+    }
+
+    async fn wait_out_over(&self, wire: &Wire, name: &Name) -> Result<Option<Node>, Said> {
+        let listing = self.list(wire, &name.line).await?;
+        let mut own = listing.children.iter().filter(|child| child.name.id == name.id);
+        let Some(first) = own.next() else { return Ok(None) };
+        for twin in own {
+            self.take_back(wire, twin).await?;
+        }
+        let mut read = self.read(wire, std::slice::from_ref(first)).await?;
+        Ok(read.pop().flatten().map(|read| read.node_of(first)))
+    }
+
+    pub(crate) async fn take_out(&self, remove: &Remove<'_>) -> Result<Removed> {
+        let wire = self.wire_of(remove.node.session).await?;
+        let removed = self.take_out_over(&wire, remove).await;
+        removed.map_err(|said| self.said(&said))
+    }
+
+    async fn take_out_over(&self, wire: &Wire, remove: &Remove<'_>) -> Result<Removed, Said> {
+        let Remove { node, provided, front, .. } = *remove;
+        let absent = Removed { gone: false, front: None };
+        let (line, id) = (&node.name.line, node.name.id);
+        let found = self.find(wire, &node.name).await?;
+        let Some(read) = found.filter(|read| read.node.created == node.created) else {
+            return Ok(absent);
+        };
+        let Some(checks) = self.unchanged(wire, provided).await? else { return Ok(absent) };
+        let (path, line_path) = (self.keys.ticket(&read.child), self.keys.line(line));
+        let turn = wire.turn().await?;
+        let is_plain = checks.is_empty() && read.node.ticket.share.take() == read.child.asked;
+        let mut both = turn.new_multi_writer();
+        for (path, changes) in &checks {
+            both.add_check_version(path, *changes)?;
+        }
+        both.add_delete(&path, None)?;
+        if read.node.ticket.share.take() < read.child.asked {
+            both.add_delete(&self.keys.less(&node.name, read.node.ticket.share.take()), None)?;
+        }
+        let plain: OptionFuture<_> = is_plain.then(|| turn.delete(&path, None)).into();
+        let several: OptionFuture<_> = (!is_plain).then(|| both.commit()).into();
+        let list: OptionFuture<_> = front.map(|_| turn.get_children(&line_path)).into();
+        let ((plain, several), listed) = wire.in_time(join(join(plain, several), list)).await?;
+        let done = match (plain, several) {
+            (Some(done), _) => done,
+            (None, Some(done)) => done.map(drop).map_err(Said::from),
+            (None, None) => Ok(()),
+        };
+        match done {
+            Ok(()) => {}
+            Err(Said::NoNode | Said::BadVersion) => {
+                self.roll.forget(line, id);
+                return Ok(absent);
+            }
+            Err(said) => return Err(said),
+        }
+        self.roll.forget(line, id);
+        self.asked().remove(&id);
+        let front = match listed {
+            // The line is there for as long as somebody is in it.
+            Some(Err(Said::NoNode)) => Some(tenure_queue::Front::default()),
+            Some(listed) => {
+                let (names, stat) = listed?;
+                let listing = self.listing(line, &names, &stat);
+                let most = front.unwrap_or(0).min(listing.served());
+                Some(self.front_of(wire, &listing, most).await?)
+            }
+            None => None,
+        };
+        Ok(Removed { gone: true, front })
+    }
+
+    /// What is to be compared so that these nodes are as they are known; `None` if one is not.
+    async fn unchanged(
+        &self,
+        wire: &Wire,
+        nodes: &[Node],
+    ) -> Result<Option<Vec<(String, i32)>>, Said> {
+        let mut checks = Vec::with_capacity(nodes.len());
+        for node in nodes {
+            let Some(known) = self.find(wire, &node.name).await? else { return Ok(None) };
+            let mut read = self.read(wire, std::slice::from_ref(&known.child)).await?;
+            let Some(read) = read.pop().flatten() else { return Ok(None) };
+            if (read.node.created, read.node.version) != (node.created, node.version) {
+                return Ok(None);
+            }
+            checks.push((self.keys.ticket(&read.child), read.changes));
+        }
+        Ok(Some(checks))
+    }
+
+    pub(crate) async fn rewrite(&self, node: &Node, body: &[u8]) -> Result<Option<Node>> {
+        let wire = self.wire_of(node.session).await?;
+        let written = self.rewrite_over(&wire, node, body).await;
+        written.map_err(|said| self.said(&said))
+    }
+
+    async fn rewrite_over(
+        &self,
+        wire: &Wire,
+        node: &Node,
+        body: &[u8],
+    ) -> Result<Option<Node>, Said> {
+        let Some(known) = self.find(wire, &node.name).await? else { return Ok(None) };
+        let same = (known.node.created, known.node.version) == (node.created, node.version);
+        let next = Node::read(node.name.clone(), node.session, node.created, 0, body);
+        let Some(next) = next.filter(|_| same) else {
+            self.roll.forget(&node.name.line, node.name.id);
+            return Ok(None);
+        };
+        let (before, takes) = (known.node.ticket.share.take(), next.ticket.share.take());
+        let path = self.keys.ticket(&known.child);
+        let turn = wire.turn().await?;
+        let mut writer = turn.new_multi_writer();
+        writer.add_set_data(&path, body, Some(known.changes))?;
+        if takes < before {
+            let ephemeral = CreateMode::Ephemeral.with_acls(Acls::new(&self.acls));
+            writer.add_create(&self.keys.less(&node.name, takes), b"", &ephemeral)?;
+            if before < known.child.asked {
+                writer.add_delete(&self.keys.less(&node.name, before), None)?;
+            }
+        }
+        let results = match wire.in_time(writer.commit()).await?.map_err(Said::from) {
+            Ok(results) => results,
+            Err(Said::NoNode | Said::BadVersion) => {
+                self.roll.forget(&node.name.line, node.name.id);
+                return Ok(None);
+            }
+            Err(said) => return Err(said),
+        };
+        let Some(MultiWriteResult::SetData { stat }) = results.first() else {
+            return Err(Said::BadArguments(&"an answer to another question"));
+        };
+        let node = Node { version: zxid(stat.mzxid), ..next };
+        let child = Child { takes, ..known.child };
+        let (changes, at) = (stat.version, Instant::now());
+        self.roll.put(Read { child, node: node.clone(), changes, at });
+        Ok(Some(node))
+    }
+}
+
+/// What `ZooKeeper` counts for a line has 32 bits.
+fn tail_of(number: i64) -> i32 {
+    i32::try_from(number).unwrap_or(-1)
+}
+
+fn tail_is_used_up(ticket: &Node) -> Error {
+    Error::rejected(format!(
+        "the line of {:?} was never empty for a minute while {TAIL_MAX} tickets came: leave it in peace for two minutes, and it begins anew",
+        ticket.ticket.key
+    ))
+}
+
+const _: () = assert!(LINE_TICKETS_MAX < 1 << 20, "what is not given is more than a line has");

@@ -1,0 +1,141 @@
+//! What a start-up check finds: which servers these are, what they promise, and what their operator should know.
+
+use std::time::Duration;
+
+use tenure_core::{Error, Fencing, Liveness, Profile, Result, Sight};
+use tenure_kit::url::Address;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use zookeeper_client::Client;
+
+use crate::settings::Settings;
+
+/// How long a server may take to say what it is; some are told not to.
+const WORD_MAX: Duration = Duration::from_millis(500);
+/// More than this nobody says of himself.
+const BYTES_MAX: u64 = 64 * 1024;
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Facts {
+    /// What a server says it is, if it says it.
+    pub(crate) version: Option<String>,
+    /// There are several servers, of which one leads.
+    pub(crate) is_ensemble: bool,
+}
+
+/// Asks the servers, and refuses what only speaks ZooKeeper's language.
+pub(crate) async fn find(settings: &Settings, client: &Client) -> Result<Facts> {
+    // A server alone has no list of servers.
+    let config = client.get_config().await;
+    let is_ensemble = config.map_or(true, |(config, _)| has_servers(&config));
+    for server in &settings.servers {
+        let Ok(Some(said)) = timeout(WORD_MAX, srvr(server)).await else { continue };
+        if said.contains("ClickHouse") {
+            return Err(Error::rejected(format!(
+                "{} is ClickHouse Keeper, which may change a client's session without a word: locks need ZooKeeper itself",
+                settings.whom()
+            )));
+        }
+        if let Some(version) = version(&said) {
+            return Ok(Facts { version: Some(version.to_owned()), is_ensemble });
+        }
+    }
+    Ok(Facts { version: None, is_ensemble })
+}
+
+/// What these servers promise.
+pub(crate) fn profile(settings: &Settings, facts: &Facts) -> Profile {
+    let mut profile = Profile::new("zookeeper", Liveness::Session);
+    profile.events = Sight::Sampled;
+    profile.fencing = Fencing::Volatile;
+    profile.survives.store_crash = true;
+    profile.survives.failover = facts.is_ensemble;
+    profile.survives.clock_step = true;
+    profile.survives.full_memory = true;
+    profile.answers_within = settings.answers_within();
+    profile.warnings = warnings(settings, facts);
+    profile
+}
+
+fn warnings(settings: &Settings, facts: &Facts) -> Vec<String> {
+    let mut warnings = Vec::new();
+    match facts.version.as_deref() {
+        None => warnings.push(
+            "ZooKeeper does not say its version: let it answer `srvr` (4lw.commands.whitelist), so that what only speaks its language is told apart".into(),
+        ),
+        Some(version) if !is_known(version) => warnings.push(format!(
+            "ZooKeeper {version} is not known to Tenure, which is made for 3.5 to 3.9"
+        )),
+        Some(_) => {}
+    }
+    if facts.is_ensemble && settings.servers.len() == 1 {
+        warnings.push(
+            "the URL names one server of an ensemble of ZooKeeper: without it nothing is locked, even if others live".into(),
+        );
+    }
+    if !facts.is_ensemble {
+        warnings.push("ZooKeeper runs alone here: nothing is locked while it is down".into());
+    }
+    warnings.push("sessions live for 2 to 20 ticks of the server, and a ttl outside of that is raised or lowered to it: 4s to 40s where minSessionTimeout and maxSessionTimeout are not set".into());
+    warnings.push("an ensemble that is set up anew with older data, or none, gives numbers again that it gave before".into());
+    warnings
+}
+
+fn is_known(version: &str) -> bool {
+    let mut parts = version.split('.').map(|part| part.parse::<u32>().ok());
+    matches!((parts.next(), parts.next()), (Some(Some(3)), Some(Some(5..=9))))
+}
+
+fn has_servers(config: &[u8]) -> bool {
+    config.split(|byte| *byte == b'\n').any(|line| line.starts_with(b"server."))
+}
+
+/// One of the words of four letters that servers answer on their own port.
+async fn srvr(server: &Address) -> Option<String> {
+    let mut stream = TcpStream::connect((server.name.as_str(), server.port)).await.ok()?;
+    stream.write_all(b"srvr").await.ok()?;
+    let mut said = Vec::new();
+    stream.take(BYTES_MAX).read_to_end(&mut said).await.ok()?;
+    String::from_utf8(said).ok()
+}
+
+fn version(said: &str) -> Option<&str> {
+    let rest = said.split_once("version: ")?.1;
+    rest.split(['-', ',', '\n']).next().map(str::trim).filter(|version| !version.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_read_from_what_a_server_says_of_itself() {
+        let said = "Zookeeper version: 3.8.0-1, built on 2022-02-25\nLatency min/avg/max: 0/0/0\n";
+        assert_eq!(version(said), Some("3.8.0"));
+        assert_eq!(
+            version("This command is not executed because it is not in the whitelist."),
+            None
+        );
+        assert!(is_known("3.8.0") && !is_known("3.4.14") && !is_known("4.0.0"));
+    }
+
+    #[test]
+    fn servers_alone_are_told_from_ensembles() {
+        assert!(has_servers(b"server.1=a:1:2:participant\nversion=0"));
+        assert!(!has_servers(b"") && !has_servers(b"version=0"));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_set_up_is_said() {
+        let count = |url: &str, version: Option<&str>, is_ensemble| {
+            let facts = Facts { version: version.map(str::to_owned), is_ensemble };
+            warnings(&crate::url::read(url).unwrap(), &facts).len() - 2
+        };
+        assert_eq!(count("zookeeper://a,b,c", Some("3.8.0"), true), 0);
+        assert_eq!(count("zookeeper://a", Some("3.8.0"), true), 1);
+        assert_eq!(count("zookeeper://a", None, false), 2);
+        assert_eq!(count("zookeeper://a,b,c", Some("3.4.14"), true), 1);
+    }
+}

@@ -1,0 +1,211 @@
+//! The names of nodes: no text of a user but chroot and prefix is a part of them.
+//!
+//! ```text
+//! PREFIX/v1/t/LINE                              a line: a container, whose data is the key
+//! PREFIX/v1/t/LINE/CAPACITY-TAKE-TICKET-TAIL    a ticket: ephemeral, with a tail that ZooKeeper counts for each line
+//! PREFIX/v1/t/LINE/less-TICKET-TAKE             the ticket takes less by now: ephemeral, too
+//! PREFIX/v1/t/LINE/base                         what is added to the line's numbers
+//! PREFIX/v1/c/LINE                              the line's sequence
+//! PREFIX/v1/now                                 what is written to learn what the time is, in transactions
+//! ```
+//!
+//! All that decides who is served is in the names, so that one listing of a line tells it.
+
+use tenure_core::{Share, TicketId, served};
+use tenure_queue::{LineId, Name, Register};
+
+/// A register beside the tickets of a line.
+const BASE: &str = "base";
+const LESS: &str = "less-";
+
+/// All names below one prefix.
+#[derive(Clone, Debug)]
+pub(crate) struct Keys {
+    root: String,
+}
+
+/// A ticket, as its name tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Child {
+    pub(crate) name: Name,
+    /// How much it took when it came.
+    pub(crate) asked: u32,
+    /// How much it takes now.
+    pub(crate) takes: u32,
+    /// What ZooKeeper counted for its line.
+    pub(crate) tail: i32,
+}
+
+/// A line, as the names in it tell it.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    /// In the order in which they came.
+    pub(crate) children: Vec<Child>,
+    /// A number was written that is added to those of the line.
+    pub(crate) has_base: bool,
+    /// The last transaction in which somebody came or went.
+    pub(crate) at: u64,
+}
+
+impl Keys {
+    pub(crate) fn of(prefix: &str) -> Self {
+        Self { root: format!("/{prefix}/v1") }
+    }
+
+    /// What must be there before anything else.
+    pub(crate) fn roots(&self) -> [String; 4] {
+        let root = &self.root;
+        [root.clone(), format!("{root}/t"), format!("{root}/c"), self.now()]
+    }
+
+    pub(crate) fn root(&self) -> &str {
+        &self.root
+    }
+
+    pub(crate) fn now(&self) -> String {
+        format!("{}/now", self.root)
+    }
+
+    /// All lines.
+    pub(crate) fn lines(&self) -> String {
+        format!("{}/t", self.root)
+    }
+
+    pub(crate) fn line(&self, line: &LineId) -> String {
+        format!("{}/t/{line}", self.root)
+    }
+
+    /// What the name of a new ticket begins with.
+    pub(crate) fn beginning(&self, name: &Name, asked: u32) -> String {
+        let Name { line, of, id } = name;
+        format!("{}/t/{line}/{of:x}-{asked:x}-{id}-", self.root)
+    }
+
+    pub(crate) fn ticket(&self, child: &Child) -> String {
+        format!("{}{:010}", self.beginning(&child.name, child.asked), child.tail)
+    }
+
+    /// What tells that a ticket takes so much less than it asked for.
+    pub(crate) fn less(&self, name: &Name, takes: u32) -> String {
+        format!("{}/{LESS}{}-{takes:x}", self.line(&name.line), name.id)
+    }
+
+    pub(crate) fn register(&self, register: &Register) -> String {
+        match register {
+            Register::Base(line) => format!("{}/{BASE}", self.line(line)),
+            Register::Sequence(line) => format!("{}/c/{line}", self.root),
+        }
+    }
+}
+
+impl Listing {
+    /// What these names tell of a line. Others than Tenure's do not count.
+    pub(crate) fn read(line: &LineId, names: &[String], at: u64) -> Self {
+        let mut children: Vec<Child> = names.iter().filter_map(|name| child(line, name)).collect();
+        for (id, takes) in names.iter().filter_map(|name| less(name)) {
+            if let Some(child) = children.iter_mut().find(|child| child.name.id == id) {
+                child.takes = child.takes.min(takes);
+            }
+        }
+        children.sort_unstable_by_key(|child| child.order());
+        Self { children, has_base: names.iter().any(|name| name == BASE), at }
+    }
+
+    /// The ticket with this id: the first, if a lost answer made two of it.
+    pub(crate) fn find(&self, id: TicketId) -> Option<&Child> {
+        self.children.iter().find(|child| child.name.id == id)
+    }
+
+    /// How many are served, and the first who is not.
+    pub(crate) fn served(&self) -> usize {
+        let mut taken = 0;
+        let served = self.children.iter().take_while(|child| {
+            let share = Share::new(child.takes, child.name.of);
+            let fits = share.is_ok_and(|share| served(taken, share));
+            taken += u64::from(child.takes);
+            fits
+        });
+        served.count() + 1
+    }
+
+    /// Those who came before a ticket.
+    pub(crate) fn before(&self, child: &Child) -> &[Child] {
+        let ahead = self.children.partition_point(|other| other.order() < child.order());
+        &self.children[..ahead]
+    }
+}
+
+/// How much all of them take.
+pub(crate) fn taken<'a>(children: impl IntoIterator<Item = &'a Child>) -> u64 {
+    children.into_iter().map(|child| u64::from(child.takes)).sum()
+}
+
+impl Child {
+    /// Where it stands among those of its line. ZooKeeper counts up to `i32::MAX` and goes on below zero.
+    pub(crate) fn order(&self) -> u32 {
+        self.tail.cast_unsigned()
+    }
+}
+
+/// The ticket that has this name in its line; `None` if that is something else.
+pub(crate) fn child(line: &LineId, text: &str) -> Option<Child> {
+    let mut parts = text.splitn(4, '-');
+    let of = u32::from_str_radix(parts.next()?, 16).ok()?;
+    let asked = u32::from_str_radix(parts.next()?, 16).ok()?;
+    let id = parts.next()?.parse().ok()?;
+    let tail = parts.next()?.parse().ok()?;
+    Some(Child { name: Name { line: line.clone(), of, id }, asked, takes: asked, tail })
+}
+
+fn less(text: &str) -> Option<(TicketId, u32)> {
+    let (id, takes) = text.strip_prefix(LESS)?.split_once('-')?;
+    Some((id.parse().ok()?, u32::from_str_radix(takes, 16).ok()?))
+}
+
+/// Transactions are never negative.
+pub(crate) fn zxid(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::{Key, Share, Ticket};
+
+    use super::*;
+
+    fn name() -> Name {
+        Name::of(&Ticket::new(Key::new("a/b").unwrap(), Share::new(3, 5).unwrap()))
+    }
+
+    fn listing(names: &[String]) -> Listing {
+        Listing::read(&LineId::of(&Key::new("a/b").unwrap()), names, 7)
+    }
+
+    #[test]
+    fn a_ticket_is_found_by_its_name_and_strangers_do_not_count() {
+        let (keys, name) = (Keys::of("my/app"), name());
+        for tail in [0, 41, i32::MAX, i32::MIN, -1] {
+            let child = Child { name: name.clone(), asked: 3, takes: 3, tail };
+            let path = keys.ticket(&child);
+            let text = path.strip_prefix(&format!("{}/", keys.line(&name.line))).unwrap();
+            let read = listing(&[text.to_owned(), "lock-0000000001".into(), "base".into()]);
+            assert_eq!((read.children, read.has_base), (vec![child], true), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_order_is_kept_where_the_count_goes_on_below_zero() {
+        let children = [i32::MAX - 1, i32::MAX, i32::MIN, i32::MIN + 1];
+        let texts: Vec<String> =
+            children.iter().rev().map(|tail| format!("5-1-{}-{tail:010}", name().id)).collect();
+        let read: Vec<i32> = listing(&texts).children.iter().map(|child| child.tail).collect();
+        assert_eq!(read, children);
+    }
+
+    #[test]
+    fn a_ticket_that_takes_less_is_told_by_names_alone() {
+        let id = name().id;
+        let read = listing(&[format!("5-5-{id}-0000000003"), format!("less-{id}-1")]);
+        assert_eq!((taken(&read.children), read.children[0].asked), (1, 5));
+    }
+}

@@ -1,0 +1,43 @@
+//! The session that is not for tickets: what is read, and what is written beside the lines, goes over it. It is opened anew
+//! when it is over.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::{Error, Result};
+use tenure_kit::{Ended, Opening, Server};
+
+use crate::keys::Keys;
+use crate::settings::Settings;
+use crate::trouble;
+use crate::wire::Wire;
+
+/// It lives for so many times as long as an answer is waited for.
+const LIVES: u32 = 5;
+
+/// The servers of an ensemble, for the kit's link.
+pub(crate) struct Servers {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) keys: Keys,
+}
+
+impl Server for Servers {
+    type Open = Arc<Wire>;
+
+    async fn open(&self, _opening: &Opening) -> Result<Arc<Wire>> {
+        let wire = Wire::open(&self.settings, self.settings.timeout * LIVES).await;
+        wire.map_err(|said| trouble::error(&self.settings, &said))
+    }
+
+    async fn ping(&self, open: &Arc<Wire>) -> Result<(), Ended> {
+        open.sign(self.keys.root()).await.map(drop).map_err(|_| Ended)
+    }
+
+    fn patience(&self) -> Duration {
+        self.settings.timeout
+    }
+
+    fn silence(&self) -> Error {
+        trouble::silence(&self.settings)
+    }
+}

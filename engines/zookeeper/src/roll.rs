@@ -1,0 +1,98 @@
+//! The roll: what was read of tickets, by the names that their lines list. A name and who it belongs to never change, so that
+//! a listing and what is on the roll tell a line; only what may have changed is read again.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tenure_core::{Share, TicketId};
+use tenure_queue::{LineId, Node};
+
+use crate::keys::{Child, Listing};
+
+/// What was read longer ago is read again.
+const FRESH: Duration = Duration::from_secs(1);
+/// With so many lines on it, the roll is begun anew: it holds nothing that could not be read again.
+const LINES_MAX: usize = 16_384;
+
+/// What one client has read.
+#[derive(Default)]
+pub(crate) struct Roll(Mutex<HashMap<LineId, Page>>);
+
+#[derive(Default)]
+struct Page {
+    at: u64,
+    by_id: HashMap<TicketId, Read>,
+}
+
+/// A ticket that was read.
+#[derive(Clone)]
+pub(crate) struct Read {
+    pub(crate) child: Child,
+    pub(crate) node: Node,
+    /// How often its data was changed, which is what ZooKeeper compares.
+    pub(crate) changes: i32,
+    pub(crate) at: Instant,
+}
+
+impl Read {
+    /// Lately enough that only its name is to be looked at again.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.at.elapsed() < FRESH
+    }
+
+    /// The ticket, taking what its line says it takes.
+    pub(crate) fn node_of(&self, child: &Child) -> Node {
+        let mut node = self.node.clone();
+        if let Ok(share) = Share::new(child.takes, child.name.of) {
+            node.ticket.share = share;
+        }
+        node
+    }
+}
+
+impl Roll {
+    pub(crate) fn get(&self, line: &LineId, id: TicketId) -> Option<Read> {
+        self.lock().get(line)?.by_id.get(&id).cloned()
+    }
+
+    /// The last transaction in which the line was seen to change.
+    pub(crate) fn at(&self, line: &LineId) -> u64 {
+        self.lock().get(line).map_or(0, |page| page.at)
+    }
+
+    pub(crate) fn put(&self, read: Read) {
+        let mut pages = self.lock();
+        if pages.len() > LINES_MAX {
+            pages.clear();
+        }
+        let page = pages.entry(read.child.name.line.clone()).or_default();
+        page.by_id.insert(read.child.name.id, read);
+    }
+
+    pub(crate) fn forget(&self, line: &LineId, id: TicketId) {
+        let mut pages = self.lock();
+        if let Some(page) = pages.get_mut(line) {
+            page.by_id.remove(&id);
+            if page.by_id.is_empty() {
+                pages.remove(line);
+            }
+        }
+    }
+
+    /// Those who are in a line no longer come off.
+    pub(crate) fn list(&self, line: &LineId, listing: &Listing) {
+        let mut pages = self.lock();
+        if let Some(page) = pages.get_mut(line) {
+            page.at = page.at.max(listing.at);
+            if page.by_id.len() > listing.children.len() {
+                let there: HashSet<_> = listing.children.iter().map(|it| it.name.id).collect();
+                page.by_id.retain(|id, _| there.contains(id));
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<LineId, Page>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

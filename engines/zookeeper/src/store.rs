@@ -1,0 +1,294 @@
+//! The contract of a queue, filled in by `ZooKeeper`.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures_util::future::{join, join_all, select_all};
+use tenure_core::{Boxed, Error, Key, Loss, Profile, Result};
+use tenure_queue::{
+    Enter, Entered, Followed, Front, Granted, LineId, Name, Node, Register, Remove, Removed,
+    SessionId, Store, Watching, Written,
+};
+use zookeeper_client::{Acls, CreateMode, Error as Said};
+
+use crate::client::ZooKeeper;
+use crate::keys::{Child, zxid};
+use crate::trouble;
+use crate::wire::Wire;
+
+/// So many lines are read at once.
+const LINES_AT_ONCE: usize = 128;
+
+impl Store for ZooKeeper {
+    fn profile(&self) -> Profile {
+        self.profile.clone()
+    }
+
+    fn silence(&self) -> Error {
+        trouble::silence(&self.settings)
+    }
+
+    async fn open(&self, ttl: Duration) -> Result<Granted> {
+        let wire = self.open_session(ttl).await?;
+        Ok(Granted { session: wire.session(), ttl: wire.granted() })
+    }
+
+    async fn keep(&self, session: SessionId) -> Result<Option<Duration>> {
+        let wire = self.session(session).ok_or_else(|| Error::lost(Loss::SessionGone))?;
+        let since = wire.sign(self.keys.root()).await.map_err(|said| self.said(&said))?;
+        let unsure = if self.facts.is_ensemble { since } else { Duration::ZERO };
+        Ok(Some(wire.granted().saturating_sub(unsure)))
+    }
+
+    async fn end(&self, session: SessionId) -> Result<()> {
+        let wire = self.sessions().remove(&session);
+        if let Some(wire) = wire {
+            wire.close().await;
+        }
+        Ok(())
+    }
+
+    async fn enter(&self, enter: &Enter<'_>) -> Result<Entered> {
+        self.come_in(enter).await
+    }
+
+    async fn front(&self, line: &LineId, most: usize, whose: Option<&Name>) -> Result<Front> {
+        let wire = self.wire().await?;
+        let listing = self.list(&wire, line).await.map_err(|said| self.said(&said))?;
+        let front = match whose {
+            None => self.front_of(&wire, &listing, most).await,
+            Some(name) => {
+                // Whoever asks where it stands wants to know what became of itself.
+                self.roll.forget(line, name.id);
+                self.front_for(&wire, &listing, listing.find(name.id)).await
+            }
+        };
+        front.map_err(|said| self.said(&said))
+    }
+
+    async fn ahead(&self, node: &Node, most: usize) -> Result<Vec<Node>> {
+        let wire = self.wire().await?;
+        self.ahead_of(&wire, node, most).await.map_err(|said| self.said(&said))
+    }
+
+    async fn look(&self, names: &[&Name]) -> Result<(Vec<Option<Node>>, u64)> {
+        let wire = self.wire().await?;
+        let at = names.first().map_or(0, |name| self.roll.at(&name.line));
+        let nodes = self.look_at(&wire, names).await.map_err(|said| self.said(&said))?;
+        Ok((nodes, at))
+    }
+
+    async fn change(&self, node: &Node, body: &[u8]) -> Result<Option<Node>> {
+        self.rewrite(node, body).await
+    }
+
+    async fn remove(&self, remove: &Remove<'_>) -> Result<Removed> {
+        self.take_out(remove).await
+    }
+
+    async fn forestall(&self, name: &Name, session: SessionId) -> Result<Option<Node>> {
+        self.wait_out(name, session).await
+    }
+
+    async fn watch(&self, nodes: &[Node]) -> Result<Watching> {
+        let session = nodes.first().map_or(0, |node| node.session);
+        let wire = self.wire_of(session).await?;
+        let watching = nodes.iter().map(|node| self.watch_one(&wire, node));
+        let all: Result<Vec<_>, Said> = join_all(watching).await.into_iter().collect();
+        let all = all.map_err(|said| self.said(&said))?;
+        // A node that is otherwise than it is known is noticed at once, so that nothing is missed in between.
+        Ok(Watching { at: 0, changed: Box::pin(async move { drop(select_all(all).await) }) })
+    }
+
+    async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
+        let wire = self.wire().await?;
+        self.keys_of(&wire, prefix).await.map_err(|said| self.said(&said))
+    }
+
+    async fn read(&self, register: &Register) -> Result<Written> {
+        let wire = self.wire().await?;
+        self.written(&wire, register).await.map_err(|said| self.said(&said))
+    }
+
+    async fn write(
+        &self,
+        register: &Register,
+        value: u64,
+        version: u64,
+    ) -> Result<(Written, bool)> {
+        let wire = self.wire().await?;
+        let written = self.write_over(&wire, register, value, version).await;
+        written.map_err(|said| self.said(&said))
+    }
+
+    async fn follow(&self) -> Result<Option<Followed>> {
+        Ok(None)
+    }
+
+    async fn now(&self) -> Result<u64> {
+        self.now_at().await
+    }
+
+    async fn close(&self) {
+        for wire in self.take_sessions() {
+            wire.close().await;
+        }
+    }
+}
+
+impl ZooKeeper {
+    async fn ahead_of(&self, wire: &Wire, node: &Node, most: usize) -> Result<Vec<Node>, Said> {
+        let listing = self.list(wire, &node.name.line).await?;
+        let before = listing.children.iter().rev();
+        let before = before.skip_while(|child| child.name.id != node.name.id).skip(1);
+        let before: Vec<Child> = before.take(most).cloned().collect();
+        let reads = self.read(wire, &before).await?;
+        let pairs = before.iter().zip(reads);
+        Ok(pairs.filter_map(|(child, read)| read.map(|read| read.node_of(child))).collect())
+    }
+
+    async fn look_at(&self, wire: &Wire, names: &[&Name]) -> Result<Vec<Option<Node>>, Said> {
+        let mut children: Vec<Option<Child>> = Vec::with_capacity(names.len());
+        for name in names {
+            children.push(self.find(wire, name).await?.map(|read| read.child));
+        }
+        {
+            let turn = wire.turn().await?;
+            wire.in_time(self.sync_over(&turn)).await?.transpose()?;
+        }
+        let there: Vec<Child> = children.iter().flatten().cloned().collect();
+        let mut reads = self.read(wire, &there).await?.into_iter();
+        let node = |child: Option<Child>| {
+            let child = child?;
+            reads.next().flatten().map(|read| read.node_of(&child))
+        };
+        Ok(children.into_iter().map(node).collect())
+    }
+
+    /// Ready once this node may be otherwise than it is known.
+    async fn watch_one(&self, wire: &Wire, node: &Node) -> Result<Boxed<()>, Said> {
+        let at_once = || -> Boxed<()> { Box::pin(async {}) };
+        let Some(known) = self.find(wire, &node.name).await? else { return Ok(at_once()) };
+        let path = self.keys.ticket(&known.child);
+        if let Some(changed) = wire.watches.join(&path, node.version) {
+            return Ok(changed);
+        }
+        let turn = wire.turn().await?;
+        let watched = wire.in_time(turn.get_and_watch_data(&path)).await?;
+        let (body, stat, watcher) = match watched {
+            Ok(watched) => watched,
+            Err(Said::NoNode) => {
+                self.roll.forget(&node.name.line, node.name.id);
+                return Ok(at_once());
+            }
+            Err(said) => return Err(said),
+        };
+        let changed = wire.watches.set(path, zxid(stat.mzxid), watcher);
+        if let Some(read) = crate::client::read_node(&known.child, &body, &stat) {
+            self.roll.put(read);
+        }
+        let same = (zxid(stat.czxid), zxid(stat.mzxid)) == (node.created, node.version);
+        Ok(if same { changed } else { at_once() })
+    }
+
+    async fn keys_of(&self, wire: &Wire, prefix: &str) -> Result<Vec<Key>, Said> {
+        let turn = wire.turn().await?;
+        let lines = self.keys.lines();
+        let (synced, lines) =
+            wire.in_time(join(self.sync_over(&turn), turn.list_children(&lines))).await?;
+        synced.transpose()?;
+        drop(turn);
+        let lines: Vec<LineId> = lines?.iter().filter_map(|name| LineId::named(name)).collect();
+        let mut keys = BTreeSet::new();
+        for some in lines.chunks(LINES_AT_ONCE) {
+            for line in self.used(wire, some, prefix).await? {
+                // What its first ticket says is what counts.
+                let listing = self.list(wire, &line).await?;
+                let Some(first) = listing.children.first() else { continue };
+                let read = self.read(wire, std::slice::from_ref(first)).await?;
+                let key = read.into_iter().flatten().map(|read| read.node.ticket.key);
+                keys.extend(key.filter(|key| key.as_str().starts_with(prefix)));
+            }
+        }
+        Ok(keys.into_iter().collect())
+    }
+
+    /// The lines among these that have somebody in them and may be of such keys.
+    async fn used(&self, wire: &Wire, lines: &[LineId], prefix: &str) -> Result<Vec<LineId>, Said> {
+        let turn = wire.turn().await?;
+        let paths: Vec<String> = lines.iter().map(|line| self.keys.line(line)).collect();
+        let asked: Vec<_> = paths.iter().map(|path| turn.get_data(path)).collect();
+        let answers = wire.in_time(join_all(asked)).await?;
+        let mut used = Vec::new();
+        for (line, answer) in lines.iter().zip(answers) {
+            match answer {
+                Ok((key, stat)) => {
+                    let fits = key.is_empty() || key.starts_with(prefix.as_bytes());
+                    if stat.num_children > 0 && fits {
+                        used.push(line.clone());
+                    }
+                }
+                Err(Said::NoNode) => {}
+                Err(said) => return Err(said),
+            }
+        }
+        Ok(used)
+    }
+
+    pub(crate) async fn written(&self, wire: &Wire, register: &Register) -> Result<Written, Said> {
+        let path = self.keys.register(register);
+        let turn = wire.turn().await?;
+        let (synced, read) =
+            wire.in_time(join(self.sync_over(&turn), turn.get_data(&path))).await?;
+        synced.transpose()?;
+        match read {
+            Ok((value, stat)) => Ok(number(&value, stat.version)),
+            Err(Said::NoNode) => Ok(Written::default()),
+            Err(said) => Err(said),
+        }
+    }
+
+    async fn write_over(
+        &self,
+        wire: &Wire,
+        register: &Register,
+        value: u64,
+        version: u64,
+    ) -> Result<(Written, bool), Said> {
+        let (path, text) = (self.keys.register(register), value.to_string());
+        let turn = wire.turn().await?;
+        if version > 0 {
+            let changes = i32::try_from(version - 1).unwrap_or(i32::MAX);
+            match wire.in_time(turn.set_data(&path, text.as_bytes(), Some(changes))).await? {
+                Ok(stat) => return Ok((number(text.as_bytes(), stat.version), true)),
+                Err(Said::BadVersion | Said::NoNode) => {}
+                Err(said) => return Err(said),
+            }
+            drop(turn);
+            return Ok((self.written(wire, register).await?, false));
+        }
+        let acls = Acls::new(&self.acls);
+        if let Register::Base(line) = register {
+            // A line with a number in it is kept for good.
+            let container = CreateMode::Container.with_acls(acls);
+            match wire.in_time(turn.create(&self.keys.line(line), b"", &container)).await? {
+                Ok(_) | Err(Said::NodeExists) => {}
+                Err(said) => return Err(said),
+            }
+        }
+        let persistent = CreateMode::Persistent.with_acls(acls);
+        match wire.in_time(turn.create(&path, text.as_bytes(), &persistent)).await? {
+            Ok(_) => return Ok((number(text.as_bytes(), 0), true)),
+            Err(Said::NodeExists) => {}
+            Err(said) => return Err(said),
+        }
+        drop(turn);
+        Ok((self.written(wire, register).await?, false))
+    }
+}
+
+/// A number in a node that was changed so often since it was made.
+fn number(text: &[u8], changes: i32) -> Written {
+    let value = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+    Written { value: value.unwrap_or(0), version: u64::try_from(changes).unwrap_or(0) + 1 }
+}

@@ -1,0 +1,53 @@
+//! What went wrong, in the words of this project: what to do now, and no passwords.
+
+use tenure_core::{Error, Loss};
+use zookeeper_client::Error as Said;
+
+use crate::settings::Settings;
+
+/// What a server of these settings, or the way to it, answered.
+pub(crate) fn error(settings: &Settings, said: &Said) -> Error {
+    let whom = settings.whom();
+    match said {
+        Said::SessionExpired | Said::ClientClosed => Error::lost(Loss::SessionGone),
+        Said::Timeout => silence(settings),
+        Said::NoAuth | Said::AuthFailed | Said::InvalidAcl => Error::rejected(format!(
+            "{whom} does not let this user do what a lock needs below {}/{}: give the user and password that made it, or another prefix",
+            settings.chroot, settings.prefix
+        )),
+        Said::NoNode => Error::rejected(format!(
+            "{whom} no longer has {}/{}, below which locks are kept: connect again to make it anew",
+            settings.chroot, settings.prefix
+        )),
+        Said::QuotaExceeded => Error::rejected(format!(
+            "{whom} has a quota below {}/{}, and it is used up: raise it",
+            settings.chroot, settings.prefix
+        )),
+        Said::Unimplemented => Error::rejected(format!(
+            "{whom} cannot do what a lock needs: ZooKeeper 3.5 or later is wanted"
+        )),
+        Said::NotReadOnly => Error::unavailable(format!("{whom} is cut off from its majority")),
+        Said::Throttled => Error::unavailable(format!("{whom} has more to do than it can")),
+        Said::NodeExists
+        | Said::BadVersion
+        | Said::NotEmpty
+        | Said::NoChildrenForEphemerals
+        | Said::BadArguments(_)
+        | Said::MarshallingError => Error::rejected(format!("{whom} refused ({said})")),
+        _ => Error::unavailable(format!("{whom} did not answer ({said}): is it running?")),
+    }
+}
+
+/// What is said when there is no answer in time.
+pub(crate) fn silence(settings: &Settings) -> Error {
+    Error::unavailable(format!("{} did not answer within {:?}", settings.whom(), settings.timeout))
+}
+
+/// What is said of a chroot that is not there.
+pub(crate) fn no_chroot(settings: &Settings) -> Error {
+    Error::rejected(format!(
+        "{} has no node {}, which the URL names as its chroot: make it, or leave it out of the URL",
+        settings.whom(),
+        settings.chroot
+    ))
+}

@@ -1,0 +1,142 @@
+//! One session of ZooKeeper, with the connection that it has now, and bounds for what is asked over it.
+//!
+//! Requests are sent in the order in which their futures are made, and are answered in that order: a listing that is asked
+//! for behind a create is what the line was with it. Several are sent at once and waited for together.
+
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
+use zookeeper_client::{Client, Error as Said, SessionState, StateWatcher};
+
+use crate::settings::Settings;
+use crate::watches::Watches;
+
+/// So many who ask may wait for answers of one session.
+const UNDER_WAY_MAX: usize = 1024;
+
+/// A session, until it is dropped: then it is closed.
+pub(crate) struct Wire {
+    client: Client,
+    pub(crate) watches: Watches,
+    settings: Arc<Settings>,
+    room: Semaphore,
+    /// When the last sign of life was sent that was answered.
+    sign: Mutex<Instant>,
+}
+
+/// May ask.
+pub(crate) struct Turn<'a> {
+    client: &'a Client,
+    _room: SemaphorePermit<'a>,
+}
+
+impl Deref for Turn<'_> {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        self.client
+    }
+}
+
+impl Wire {
+    /// Opens a session that lives for about `ttl` without a sign of life.
+    pub(crate) async fn open(settings: &Arc<Settings>, ttl: Duration) -> Result<Arc<Self>, Said> {
+        let mut connector = Client::connector()
+            .with_session_timeout(ttl)
+            .with_connection_timeout(settings.timeout)
+            .with_fail_eagerly();
+        if let (Some(user), Some(password)) = (&settings.login.user, &settings.login.password) {
+            let login = format!("{user}:{}", password.reveal());
+            connector = connector.with_auth("digest", login.as_bytes());
+        }
+        let sign = Mutex::new(Instant::now());
+        let ensemble = settings.ensemble();
+        let connecting = timeout(settings.connect_timeout, connector.connect(&ensemble));
+        let client = connecting.await.map_err(|_| Said::Timeout)??;
+        let (watches, settings) = (Watches::default(), settings.clone());
+        let room = Semaphore::new(UNDER_WAY_MAX);
+        let wire = Arc::new(Self { client, watches, settings, room, sign });
+        tokio::spawn(stir(wire.watches.clone(), wire.client.state_watcher()));
+        Ok(wire)
+    }
+
+    /// The session's number.
+    pub(crate) fn session(&self) -> u64 {
+        self.client.session_id().0.cast_unsigned()
+    }
+
+    /// How long the session lives without a sign of life, as the server granted it.
+    pub(crate) fn granted(&self) -> Duration {
+        self.client.session_timeout()
+    }
+
+    /// It is over, for good.
+    pub(crate) fn is_over(&self) -> bool {
+        self.client.state().is_terminated()
+    }
+
+    /// Waits for a connection, and for room. What is asked while there is no connection would be carried out later, when
+    /// nobody waits for it any more.
+    pub(crate) async fn turn(&self) -> Result<Turn<'_>, Said> {
+        self.in_time(async {
+            let room = self.room.acquire().await.map_err(|_| Said::ClientClosed)?;
+            let mut states = self.client.state_watcher();
+            let mut state = self.client.state();
+            loop {
+                match state {
+                    SessionState::SyncConnected => break,
+                    SessionState::Expired => return Err(Said::SessionExpired),
+                    SessionState::AuthFailed => return Err(Said::AuthFailed),
+                    SessionState::Closed => return Err(Said::ClientClosed),
+                    _ => state = states.changed().await,
+                }
+            }
+            Ok(Turn { client: &self.client, _room: room })
+        })
+        .await?
+    }
+
+    /// The answer, or that there was none in time. A connection that answers nothing at all is given up by the client.
+    pub(crate) async fn in_time<T>(&self, answer: impl Future<Output = T>) -> Result<T, Said> {
+        timeout(self.settings.timeout, answer).await.map_err(|_| Said::Timeout)
+    }
+
+    /// A sign of life, which goes to the leader and back. Answers how long before it the last one was sent: that one, the
+    /// leader has surely heard of. This one, it hears of up to half a tick later if another server is between.
+    pub(crate) async fn sign(&self, path: &str) -> Result<Duration, Said> {
+        let sent = Instant::now();
+        let turn = self.turn().await?;
+        self.in_time(turn.sync(path)).await??;
+        let mut sign = self.sign.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = sent.saturating_duration_since(*sign);
+        *sign = sent.max(*sign);
+        Ok(since)
+    }
+
+    /// Closes the session, and waits until it is.
+    pub(crate) async fn close(self: Arc<Self>) {
+        let mut states = self.client.state_watcher();
+        let mut state = self.client.state();
+        // Whoever still asks over it has an answer soon.
+        drop(self);
+        while !state.is_terminated() {
+            state = states.changed().await;
+        }
+    }
+}
+
+/// Whoever watches looks again when the connection was another one meanwhile, and when the session is over.
+async fn stir(watches: Watches, mut states: StateWatcher) {
+    loop {
+        let state = states.changed().await;
+        if state != SessionState::Disconnected {
+            watches.stir();
+        }
+        if state.is_terminated() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! The engine for ZooKeeper passes every case, on every kind of deployment.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tenure_conformance::Arena;
+use tenure_core::{Host, Locks, PrivateThread, Result, TicketId};
+
+/// Two ticks of the servers: the shortest life that is granted.
+const TTL: Duration = Duration::from_secs(1);
+
+/// Where a store is that nobody else has.
+fn fresh_url(variable: &str) -> Option<String> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let url = std::env::var(variable).ok().filter(|url| !url.is_empty())?;
+    let (place, options) = url.split_once('?').unwrap_or((&url, ""));
+    let (fresh, count) = (TicketId::fresh(), COUNT.fetch_add(1, Ordering::Relaxed));
+    Some(format!("{place}?{options}&prefix=tenure/{count}-{fresh}"))
+}
+
+fn arena(variable: &str) -> Arena {
+    arena_of(fresh_url(variable), variable)
+}
+
+fn arena_of(url: Option<String>, variable: &str) -> Arena {
+    let Some(url) = url else {
+        return Arena::missing("ZooKeeper", &format!("{variable} does not say where it is"));
+    };
+    let host: Arc<dyn Host> = Arc::new(PrivateThread::for_drivers());
+    let (home, at) = (host.clone(), url.clone());
+    let open = move || {
+        let (home, at) = (home.clone(), at.clone());
+        async move { tenure_zookeeper::engine(&at, home).await }
+    };
+    Arena::on(host, TTL, open).in_real_time().shared(url)
+}
+
+async fn locks(url: String) -> Result<Locks> {
+    tenure_zookeeper::connect(url).await
+}
+
+/// One server alone.
+mod one {
+    use super::*;
+
+    tenure_conformance::suite!(async || arena("TENURE_TEST_ZOOKEEPER_URL"), shared: locks);
+}
+
+/// An ensemble of three.
+mod three {
+    use super::*;
+
+    tenure_conformance::suite!(async || arena("TENURE_TEST_ZOOKEEPER_THREE_URL"), shared: locks);
+}
+
+/// Everything belongs to a user who logs in.
+mod digest {
+    use super::*;
+
+    tenure_conformance::suite!(
+        async || arena_of(user("TENURE_TEST_ZOOKEEPER_URL"), "TENURE_TEST_ZOOKEEPER_URL"),
+        shared: locks
+    );
+
+    fn user(variable: &str) -> Option<String> {
+        fresh_url(variable).map(|url| url.replacen("://", "://locks:hunter2@", 1))
+    }
+}

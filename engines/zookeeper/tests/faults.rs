@@ -1,0 +1,17 @@
+//! Faults: what becomes of locks when servers, connections, sessions and nodes fail.
+#![cfg(unix)]
+
+#[path = "faults/costs.rs"]
+mod costs;
+#[path = "faults/members.rs"]
+mod members;
+#[path = "faults/network.rs"]
+mod network;
+#[path = "faults/operators.rs"]
+mod operators;
+#[path = "faults/peers.rs"]
+mod peers;
+#[path = "faults/refusals.rs"]
+mod refusals;
+#[path = "faults/stage.rs"]
+mod stage;

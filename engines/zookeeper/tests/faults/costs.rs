@@ -1,0 +1,64 @@
+//! What locks cost the server: counted by itself, in packets.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::stage::{connect, operator, play, received, soon, tickets, until_count};
+
+/// The longest that these servers grant: few signs of life fall into a story.
+const LONG: Duration = Duration::from_secs(10);
+
+#[test]
+fn a_free_lock_costs_two_requests_and_its_release_one() {
+    play(1, async |ensemble| {
+        let locks = connect(&ensemble).await;
+        let server = &ensemble.servers()[0];
+        locks.mutex("k").ttl(LONG).lock().await.unwrap().release().await.unwrap();
+        let before = received(server);
+        for _ in 0..200 {
+            locks.mutex("k").ttl(LONG).lock().await.unwrap().release().await.unwrap();
+        }
+        let all = received(server) - before;
+        // Some pings, and the question itself, are among them.
+        assert!((600..640).contains(&all), "{all} requests for 200 locks");
+    });
+}
+
+#[test]
+fn a_thousand_waiters_are_served_in_order_at_a_constant_cost_though_half_of_them_go_away() {
+    const WAITERS: usize = 1000;
+    play(1, async |ensemble| {
+        let server = &ensemble.servers()[0];
+        let (holder, crowd) = (connect(&ensemble).await, connect(&ensemble).await);
+        let operator = operator(&ensemble).await;
+        let guard = holder.mutex("k").ttl(LONG).lock().await.unwrap();
+        let (served, mut waiters) = (Arc::new(AtomicU64::new(0)), Vec::new());
+        for at in 0..WAITERS {
+            let (mutex, served) = (crowd.mutex("k").ttl(LONG), served.clone());
+            waiters.push(tokio::spawn(async move {
+                let guard = mutex.lock().await.unwrap();
+                let before = served.swap(guard.token(), Ordering::SeqCst);
+                assert!(before < guard.token(), "in order");
+                guard.release().await.unwrap();
+            }));
+            if at % 50 == 49 {
+                until_count(&operator, waiters.len() + 1).await;
+            }
+        }
+        for waiter in waiters.iter().step_by(2) {
+            waiter.abort();
+        }
+        until_count(&operator, WAITERS / 2 + 1).await;
+        crowd.settled().await;
+        let before = received(server);
+        guard.release().await.unwrap();
+        for waiter in waiters.into_iter().skip(1).step_by(2) {
+            soon("each is served", waiter).await.unwrap();
+        }
+        let (all, turns) = (received(server) - before, WAITERS as u64 / 2);
+        println!("{all} packets for {turns} hand-overs");
+        assert!(all <= turns * 12, "{all} packets for {turns} hand-overs");
+        assert!(tickets(&operator).await.is_empty());
+    });
+}

@@ -1,0 +1,66 @@
+//! What is refused is told as what it is, and without a password.
+
+use tenure_core::{Error, Kind};
+use tenure_servers::Store as _;
+use zookeeper_client::{Acl, Acls, AuthId, CreateMode, Permission};
+
+use super::stage::{operator, play};
+
+fn is_refused(error: &Error) -> String {
+    assert_eq!(error.kind(), Kind::Rejected, "{error}");
+    assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
+    error.to_string()
+}
+
+#[test]
+fn a_chroot_that_is_not_there_is_named() {
+    play(1, async |ensemble| {
+        let url = format!("{}/no/such", ensemble.url());
+        let error = tenure_zookeeper::connect(&url).await.map(drop).unwrap_err();
+        let said = is_refused(&error);
+        assert!(said.contains("has no node /no/such"), "{said}");
+        let operator = operator(&ensemble).await;
+        let open = CreateMode::Persistent.with_acls(Acls::anyone_all());
+        operator.mkdir("/no/such", &open).await.unwrap();
+        let locks = tenure_zookeeper::connect(&url).await.unwrap();
+        locks.mutex("k").lock().await.unwrap().release().await.unwrap();
+        assert!(operator.check_stat("/no/such/tenure/v1/t").await.unwrap().is_some());
+    });
+}
+
+#[test]
+fn users_are_told_what_they_may_not() {
+    play(1, async |ensemble| {
+        let url = ensemble.url();
+        let of = |login: &str| url.replacen("://", &format!("://{login}@"), 1);
+        let mine = tenure_zookeeper::connect(of("locks:hunter2")).await.unwrap();
+        let guard = mine.mutex("k").lock().await.unwrap();
+        for other in [of("locks:hunter2x"), url.clone()] {
+            let error = tenure_zookeeper::connect(other).await.map(drop).unwrap_err();
+            let said = is_refused(&error);
+            assert!(said.contains("does not let this user"), "{said}");
+        }
+        tenure_zookeeper::connect(format!("{url}?prefix=elsewhere")).await.expect("it is open");
+        guard.check().unwrap();
+        guard.release().await.unwrap();
+    });
+}
+
+#[test]
+fn rights_that_are_taken_away_are_told_and_nothing_is_left_behind() {
+    play(1, async |ensemble| {
+        let locks = tenure_zookeeper::connect(ensemble.url()).await.unwrap();
+        let operator = operator(&ensemble).await;
+        operator.auth("digest", b"root:secret").await.unwrap();
+        locks.mutex("k").lock().await.unwrap().release().await.unwrap();
+        let root = [Acl::new(Permission::ALL, AuthId::authed())];
+        let line = operator.list_children("/tenure/v1/t").await.unwrap().remove(0);
+        let line = format!("/tenure/v1/t/{line}");
+        operator.set_acl(&line, &root, None).await.unwrap();
+        let error = locks.mutex("k").lock().await.map(drop).unwrap_err();
+        let said = is_refused(&error);
+        assert!(said.contains("does not let this user"), "{said}");
+        assert_eq!(operator.list_children(&line).await.unwrap(), Vec::<String>::new());
+        locks.mutex("other").lock().await.unwrap().release().await.unwrap();
+    });
+}

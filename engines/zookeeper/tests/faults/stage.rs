@@ -1,0 +1,104 @@
+//! The stage of these stories: a runtime, patience with a limit, and what an operator does by hand.
+
+use std::time::Duration;
+
+use tenure_core::Locks;
+use tenure_servers::zookeeper::{Ensemble, JAVA, Server, ZOOKEEPER};
+use tenure_servers::{Store as _, have};
+use zookeeper_client::Client;
+
+/// How long anything may take that must happen: the machine may be busy.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+/// Four ticks.
+pub(super) const TTL: Duration = Duration::from_secs(2);
+/// Where the lines are.
+pub(super) const LINES: &str = "/tenure/v1/t";
+
+/// Plays a story on an ensemble of its own, if there is `ZooKeeper` here.
+pub(super) fn play(servers: usize, story: impl AsyncFnOnce(Ensemble)) {
+    if !have(&[JAVA, ZOOKEEPER]) {
+        return;
+    }
+    let ensemble = Ensemble::of(servers).expect("the ensemble starts");
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let ended = tokio::time::timeout(PATIENCE * 2, story(ensemble)).await;
+        ended.expect("the story ends");
+    });
+}
+
+/// The locks of a client.
+pub(super) async fn connect(ensemble: &Ensemble) -> Locks {
+    let url = ensemble.url();
+    at_last("the ensemble can be reached", async || tenure_zookeeper::connect(&url).await).await
+}
+
+/// An operator, with `ZooKeeper`'s own words.
+pub(super) async fn operator(ensemble: &Ensemble) -> Client {
+    let url = ensemble.url();
+    let servers = url.strip_prefix("zookeeper://").unwrap();
+    Client::connect(servers).await.expect("an operator connects")
+}
+
+/// The paths of all tickets.
+pub(super) async fn tickets(operator: &Client) -> Vec<String> {
+    let mut paths = Vec::new();
+    for line in operator.list_children(LINES).await.unwrap() {
+        let path = format!("{LINES}/{line}");
+        let children = operator.list_children(&path).await.unwrap();
+        let mut tickets: Vec<_> = children.iter().filter(|name| name.contains('-')).collect();
+        tickets.sort_by_key(|name| name.rsplit('-').next().unwrap().to_owned());
+        paths.extend(tickets.into_iter().map(|name| format!("{path}/{name}")));
+    }
+    paths
+}
+
+/// How many packets a server has had.
+pub(super) fn received(server: &Server) -> u64 {
+    let said = server.ask("srvr").expect("it answers");
+    let count = said.lines().find_map(|line| line.strip_prefix("Received: ")).unwrap();
+    count.trim().parse().unwrap()
+}
+
+/// Waits for what must happen.
+pub(super) async fn soon<T>(what: &str, happens: impl Future<Output = T>) -> T {
+    let happened = tokio::time::timeout(PATIENCE, happens).await;
+    happened.unwrap_or_else(|_| panic!("within {PATIENCE:?} this did not happen: {what}"))
+}
+
+/// Asks again for as long as the ensemble does not answer.
+pub(super) async fn at_last<T>(
+    what: &str,
+    mut ask: impl AsyncFnMut() -> tenure_core::Result<T>,
+) -> T {
+    soon(what, async {
+        loop {
+            match ask().await {
+                Ok(answer) => return answer,
+                Err(error) => assert!(error.is_unknown(), "{error}"),
+            }
+        }
+    })
+    .await
+}
+
+/// Waits until so many stand in line.
+pub(super) async fn until_line(locks: &Locks, key: &str, length: usize) {
+    soon("the line is so long", async {
+        while locks.line(key).await.map(|line| line.len()).ok() != Some(length) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+}
+
+/// Waits until so many tickets are there, which costs the servers little.
+pub(super) async fn until_count(operator: &Client, count: usize) {
+    soon("there are so many tickets", async {
+        while tickets(operator).await.len() != count {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+}
