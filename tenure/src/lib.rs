@@ -41,6 +41,7 @@
 //! # Features
 //!
 //! * `file`, `redis`: the engines; both are on by default.
+//! * `mongodb`, `etcd`: their engines, which bring clients of some size.
 //! * `fence-redis`: [fences](mod@fence) for data in Redis; on by default.
 //! * `fence-mongodb`: [fences](mod@fence) for documents in MongoDB.
 //! * `metrics`: counts and durations for [traced](Locks::traced) locks.
@@ -94,6 +95,8 @@ pub mod engine {
     #[cfg(feature = "file")]
     pub use tenure_file::FileStore;
     pub use tenure_kit as kit;
+    #[cfg(feature = "mongodb")]
+    pub use tenure_mongodb::MongoStore;
     #[cfg(feature = "redis")]
     pub use tenure_redis::{RedLock, RedisCluster, RedisStore};
 }

@@ -1,10 +1,16 @@
 //! The README's tables are printed from what the engines say of themselves, so that they cannot lie.
 
+#![cfg(all(feature = "etcd", feature = "file", feature = "mongodb", feature = "redis"))]
+
 use tenure::blocking::block_on;
 use tenure::engine::kit::register::Scheme;
 use tenure::engine::{Engine, FileStore, Memory};
 use tenure::register::REGISTER;
 use tenure::{Fencing, Liveness, Profile};
+use tenure_servers::Tool;
+use tenure_servers::etcd::ETCD;
+use tenure_servers::mongodb::MONGOD;
+use tenure_servers::redis::REDIS;
 
 const HEAD: &str = "\
 | engine | a ticket lives by | in order | woken by a push | tokens | survives the crash of its holder | the pause of its holder | the crash of the store | a fail-over | a clock that is set | a full memory |
@@ -42,8 +48,8 @@ fn row(profile: &Profile) -> String {
 }
 
 /// What servers promise as they come, each on a store of its own; `None` where there are none.
-fn served(variable: &str) -> Option<Profile> {
-    if !tenure_servers::have(&[tenure_servers::redis::REDIS]) {
+fn served(program: Tool, variable: &str) -> Option<Profile> {
+    if !tenure_servers::have(&[program]) {
         return None;
     }
     let url = tenure_servers::url_of(variable).expect("the server starts");
@@ -55,16 +61,20 @@ fn served(variable: &str) -> Option<Profile> {
 fn the_table_of_engines_is_what_their_profiles_say() {
     let folder = tempfile::tempdir().unwrap();
     let file = FileStore::open(folder.path()).unwrap().profile();
-    let redis = served("TENURE_TEST_REDIS_URL");
-    let redlock = served("TENURE_TEST_REDLOCK_URL");
+    let mongodb = served(MONGOD, "TENURE_TEST_MONGODB_MEMBERS_URL");
+    let redis = served(REDIS, "TENURE_TEST_REDIS_URL");
+    let redlock = served(REDIS, "TENURE_TEST_REDLOCK_URL");
+    let etcd = served(ETCD, "TENURE_TEST_ETCD_URL");
     let readme = include_str!("../../README.md");
     let shown = readme.split("<!-- engines -->\n").nth(1).unwrap();
     let shown = shown.split("<!-- /engines -->").next().unwrap();
-    let (Some(redis), Some(redlock)) = (redis, redlock) else {
+    let (Some(mongodb), Some(redis), Some(redlock), Some(etcd)) = (mongodb, redis, redlock, etcd)
+    else {
         assert!(shown.starts_with(&(HEAD.to_owned() + &row(&file))), "the rest needs servers");
         return;
     };
-    let table: String = [file, redis, redlock, Memory::new().profile()].iter().map(row).collect();
+    let engines = [file, mongodb, redis, redlock, etcd, Memory::new().profile()];
+    let table: String = engines.iter().map(row).collect();
     let table = HEAD.to_owned() + &table;
     assert_eq!(shown, table, "put this table into README.md:\n{table}");
 }
@@ -86,6 +96,7 @@ fn every_option_is_in_the_readme_of_its_engine() {
     for (name, page) in [
         ("file", include_str!("../../engines/file/README.md")),
         ("redis", include_str!("../../engines/redis/README.md")),
+        ("etcd", include_str!("../../engines/etcd/README.md")),
     ] {
         let engine = REGISTER.iter().find(|engine| engine.name == name).unwrap();
         for option in engine.options {
