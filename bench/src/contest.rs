@@ -4,6 +4,7 @@ mod awake;
 pub(crate) mod contender;
 pub(crate) mod crowd;
 mod entrant;
+pub(crate) mod field;
 pub(crate) mod free;
 pub(crate) mod handover;
 pub(crate) mod kind;
@@ -15,8 +16,9 @@ mod turns;
 pub(crate) mod workers;
 
 pub(crate) use awake::on_both;
+use kind::Kind;
 
-/// What another process of this bench does, if this is one.
-pub(crate) fn other_process(arguments: &[String]) -> bool {
-    side::be_one(arguments) || awake::be_one(arguments)
+/// What another process of this bench does, if this is one. It may be of any of these kinds.
+pub(crate) fn other_process(arguments: &[String], kinds: impl Iterator<Item = Kind>) -> bool {
+    side::be_one(arguments, kinds) || awake::be_one(arguments)
 }

@@ -1,4 +1,4 @@
-//! etcd, beside the bare requests of the same client, and beside etcd's own lock service.
+//! On etcd: beside the bare requests of the same client, and beside etcd's own lock service.
 
 #[path = "../../engines/etcd/src/calls.rs"]
 #[allow(dead_code, reason = "it is the engine's, and the floor needs little of it")]

@@ -30,7 +30,8 @@ const SUITES: &[Suite] = &[
 
 fn main() -> ExitCode {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
-    if file::other_process(&wanted) || contest::other_process(&wanted) {
+    let kinds = [redis::KINDS, mongodb::KINDS, etcd::KINDS].into_iter().flatten().copied();
+    if file::other_process(&wanted) || contest::other_process(&wanted, kinds) {
         return ExitCode::SUCCESS;
     }
     let known = |name: &String| SUITES.iter().any(|(suite, _)| suite == name);

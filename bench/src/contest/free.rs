@@ -7,7 +7,8 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::contender::Contender;
 use super::entrant::{Entrant, Round, alternate};
-use super::kind::{Field, Kind};
+use super::field::Field;
+use super::kind::Kind;
 use super::side::Side;
 use super::stores::Stores;
 use super::turns::{self, Keys};

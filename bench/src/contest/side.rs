@@ -73,13 +73,14 @@ impl Drop for Side {
     }
 }
 
-/// Does what such a process does, if this is one.
-pub(crate) fn be_one(arguments: &[String]) -> bool {
+/// Does what such a process does, if this is one: it is of one of these kinds.
+pub(crate) fn be_one(arguments: &[String], mut kinds: impl Iterator<Item = Kind>) -> bool {
     let [role, kind, side, key, urls @ ..] = arguments else { return false };
     if role != ROLE {
         return false;
     }
-    let (kind, side) = (Kind::named(kind).unwrap(), side.parse().unwrap());
+    let kind = kinds.find(|one| one.name == kind).expect("a side is of a kind that there is");
+    let side = side.parse().unwrap();
     let runtime = workers();
     let contender = runtime.block_on(kind.connect(urls, side));
     println!("ready");

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use super::floor::{Floor, Hop};
 use super::peers::{Etcdctl, Service};
+use crate::contest::field::Field;
 use crate::contest::handover::Told;
-use crate::contest::kind::{Field, Kind};
+use crate::contest::kind::Kind;
 use crate::contest::ours::Tenure;
 
 /// A transaction that puts a key under a lease which is kept alive, and one that deletes it.

@@ -6,8 +6,9 @@ use std::time::Duration;
 use super::POLL_MS;
 use super::floor::{Floor, Hop};
 use super::peers::{DistributedLock, Polling};
+use crate::contest::field::Field;
 use crate::contest::handover::Told;
-use crate::contest::kind::{Field, Kind};
+use crate::contest::kind::Kind;
 use crate::contest::ours::Tenure;
 use crate::contest::python::Python;
 

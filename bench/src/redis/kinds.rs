@@ -6,8 +6,9 @@ use std::time::Duration;
 use super::floor::{Floor, Hop};
 use super::peers::{Distkit, DistributedLock, Rslock};
 use crate::contest::contender::Contender;
+use crate::contest::field::Field;
 use crate::contest::handover::Told;
-use crate::contest::kind::{Field, Kind};
+use crate::contest::kind::Kind;
 use crate::contest::ours::Tenure;
 use crate::contest::python::Python;
 

@@ -9,9 +9,9 @@ use tenure_core::{
     served,
 };
 
-use crate::bundle::{Verb, Wish};
 use crate::lens::Lens;
 use crate::line::{DOCUMENT_BYTES_MAX, Mixture, did};
+use crate::wish::{Verb, Wish};
 
 /// So many waiting tickets are told when the first holder's life ends: the others would all come at once, and their
 /// heartbeats find out as well.

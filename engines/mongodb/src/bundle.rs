@@ -7,29 +7,7 @@ use crate::answer::{self, Answers, Came};
 use crate::call::Update;
 use crate::count::millis;
 use crate::line::{Mixture, Steps};
-
-/// What is asked for a ticket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verb {
-    Join {
-        /// It would not wait.
-        hurry: bool,
-    },
-    Renew,
-    Leave {
-        /// It is told to leave, and keeps its place until its owner has stopped.
-        soon: bool,
-    },
-    /// Where the ticket stands. This is no sign of life.
-    Look,
-}
-
-/// One verb for one ticket.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wish {
-    pub(crate) ticket: Ticket,
-    pub(crate) verb: Verb,
-}
+use crate::wish::{Verb, Wish};
 
 /// The command for these wishes, each of which is for another ticket. There is one at least.
 pub(crate) fn update<'a>(

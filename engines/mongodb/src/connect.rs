@@ -17,7 +17,7 @@ const POOL_MIN: u32 = 2;
 const POOL_MAX: u32 = 64;
 const CONNECTING_MAX: u32 = 4;
 
-/// The part of a call's time that is left once nobody was found.
+/// One part of so many of a call's time is left once nobody was found.
 const SEARCH: u32 = 4;
 
 /// A client with these options, which belongs to the runtime of whoever calls.
@@ -26,7 +26,7 @@ pub(crate) fn client(mut options: ClientOptions, timeout: Duration) -> Result<(C
     options.heartbeat_freq.get_or_insert(HEARTBEAT);
     options.connect_timeout.get_or_insert(CONNECT.min(timeout));
     // A little less than a call has, so that the driver has time to say why it found nobody.
-    options.server_selection_timeout.get_or_insert(timeout - timeout / SEARCH);
+    options.server_selection_timeout.get_or_insert(timeout * (SEARCH - 1) / SEARCH);
     options.max_pool_size.get_or_insert(POOL_MAX);
     let most = options.max_pool_size.filter(|most| *most > 0).unwrap_or(POOL_MAX);
     options.min_pool_size.get_or_insert(POOL_MIN.min(most));

@@ -13,12 +13,12 @@ use tenure_core::{
 use tokio::time::{sleep, timeout};
 
 use crate::answer::{self, Came};
-use crate::bundle::{Verb, Wish};
 use crate::call::Update;
 use crate::count;
 use crate::store::MongoStore;
 use crate::stream::uneven;
 use crate::trouble;
+use crate::wish::{Verb, Wish};
 
 /// The pauses between looks at a line, where nobody tells.
 const POLL_FIRST: Duration = Duration::from_millis(20);
@@ -41,9 +41,9 @@ impl MongoStore {
     }
 
     /// What the answer to a verb says that only asks where a ticket stands.
-    fn seen(&self, came: Came) -> Result<Option<Place>> {
+    fn seen(&self, came: &Came) -> Result<Option<Place>> {
         match came {
-            Came::In(place) => Ok(Some(place)),
+            Came::In(place) => Ok(Some(*place)),
             Came::Nowhere => Ok(None),
             _ => Err(trouble::strange(&self.calls.name)),
         }
@@ -70,7 +70,7 @@ impl MongoStore {
 
     /// Where the ticket stands. This is no sign of life.
     async fn peek(&self, record: &str, ticket: &Ticket) -> Result<Option<Place>> {
-        self.seen(self.ask(record, ticket, Verb::Look).await?)
+        self.seen(&self.ask(record, ticket, Verb::Look).await?)
     }
 }
 
@@ -117,7 +117,7 @@ impl Engine for MongoStore {
         let record = record(&ticket.key);
         self.mail.expect(ticket.id, ticket.ttl);
         self.roll.enter(&record, ticket.id, self.stream.is_open(), &self.mail);
-        let renewed = self.seen(self.ask(&record, ticket, Verb::Renew).await?)?;
+        let renewed = self.seen(&self.ask(&record, ticket, Verb::Renew).await?)?;
         match &renewed {
             Some(place) => self.mail.learn(ticket.id, place),
             None => self.forget(&record, ticket),

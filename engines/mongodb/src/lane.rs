@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use crate::alone::Alone;
 use crate::answer::{self, Answers, Came};
-use crate::bundle::{self, Verb, Wish};
+use crate::bundle;
 use crate::call::{Calls, Update};
 use crate::facts::Topology;
 use crate::lens::Lens;
@@ -22,6 +22,7 @@ use crate::letter;
 use crate::line::Steps;
 use crate::roll::Roll;
 use crate::trouble;
+use crate::wish::{Verb, Wish};
 
 /// So many wishes go in one command at most.
 const TOGETHER_MAX: usize = 64;

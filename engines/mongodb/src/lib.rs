@@ -35,7 +35,7 @@
 //! | `alone` | the same in short, for a ticket that is alone |
 //! | `lens` | where in a document a line lives |
 //! | `answer`, `letter` | what travels back from a verb, and from a change stream |
-//! | `lane`, `bundle` | how verbs for one record go together in one command |
+//! | `wish`, `lane`, `bundle` | how verbs for one record go together in one command |
 //! | `call`, `records` | how a command is sent, and those that are about many records |
 //! | `clocks` | how far the clocks of a set's members are apart |
 //! | `stream`, `roll` | the change stream, and whose tickets it concerns |
@@ -65,6 +65,7 @@ mod trouble;
 mod turns;
 mod url;
 mod verbs;
+mod wish;
 
 use std::sync::Arc;
 use std::time::Duration;
