@@ -29,6 +29,17 @@ pub(crate) fn put_before(command: &mut Command, folder: &Folder) -> Result<()> {
     Ok(())
 }
 
+/// Has a program take the time for so many seconds later than it is, or earlier, from the beginning to the end.
+pub(crate) fn shift(command: &mut Command, offset_seconds: i64) -> Result<()> {
+    let library = FAKETIME.found().ok_or_else(|| FAKETIME.absent().unwrap_or_default())?;
+    command.env("LD_PRELOAD", format!("{} libc.so.6", library.display()));
+    command.env("FAKETIME", format!("{offset_seconds:+}"));
+    for left_alone in ["DONT_FAKE_MONOTONIC", "FAKETIME_DONT_FAKE_MONOTONIC", "NO_FAKE_STAT"] {
+        command.env(left_alone, "1");
+    }
+    Ok(())
+}
+
 /// Sets the clock: this many seconds ahead of the true time, or behind it.
 pub(crate) fn set(folder: &Folder, offset_seconds: i64) -> Result<std::path::PathBuf> {
     folder.write(FILE, &format!("{offset_seconds:+}\n"))

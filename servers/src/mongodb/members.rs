@@ -18,18 +18,19 @@ pub struct Members {
 impl Members {
     /// Starts so many, open to everybody, and waits until one of them takes writes.
     pub fn start(count: usize) -> Result<Self> {
-        Self::start_with(count, &Setup::new())
+        Self::start_with(&vec![Setup::new(); count])
     }
 
-    /// The same, each with this setup.
-    pub fn start_with(count: usize, setup: &Setup) -> Result<Self> {
-        let servers: Vec<_> = (0..count).map(|_| Server::member(setup)).collect::<Result<_>>()?;
+    /// The same with these setups, one for each.
+    pub fn start_with(setups: &[Setup]) -> Result<Self> {
+        let servers: Vec<_> = setups.iter().map(Server::member).collect::<Result<_>>()?;
         let members = Self { servers };
         let first = members.servers.first().ok_or("A set has one member at least.")?;
         first.initiate(SET, &members.servers.iter().collect::<Vec<_>>())?;
         let primary = members.primary()?;
         // The members have all caught up when the first write is on each of them.
-        let everywhere = doc! { "w": i64::try_from(count).unwrap_or(i64::MAX), "wtimeout": 20_000 };
+        let everywhere =
+            doc! { "w": i64::try_from(setups.len()).unwrap_or(i64::MAX), "wtimeout": 20_000 };
         let record = doc! { "insert": "begun", "documents": [{}], "writeConcern": everywhere };
         primary.command("servers", record)?;
         Ok(members)

@@ -225,7 +225,7 @@ impl Server {
     }
 
     fn tidy_up(&self) -> Result<()> {
-        if self.setup.settable_clock {
+        if self.setup.settable_clock || self.setup.clock_off_by_s != 0 {
             clock::tidy_up_after(self.pid()?);
         }
         Ok(())
@@ -283,6 +283,8 @@ fn command(
     }
     if setup.settable_clock {
         clock::put_before(&mut command, folder)?;
+    } else if setup.clock_off_by_s != 0 {
+        clock::shift(&mut command, setup.clock_off_by_s)?;
     }
     if setup.user.is_some() {
         let key = folder.write("key", KEY)?;

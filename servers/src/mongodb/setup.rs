@@ -16,6 +16,7 @@ pub struct Setup {
     pub(super) ttl_every_s: u32,
     pub(super) checkpoint_every_s: Option<u32>,
     pub(super) settable_clock: bool,
+    pub(super) clock_off_by_s: i64,
 }
 
 /// Who may log in, and what they may do.
@@ -37,6 +38,7 @@ impl Setup {
             ttl_every_s: 1,
             checkpoint_every_s: None,
             settable_clock: false,
+            clock_off_by_s: 0,
         }
     }
 
@@ -74,6 +76,12 @@ impl Setup {
     /// Its wall clock can be set, by [`Server::set_clock`]; needs [`FAKETIME`](super::FAKETIME).
     pub fn settable_clock(self) -> Self {
         Self { settable_clock: true, ..self }
+    }
+
+    /// Its wall clock is so many seconds ahead of the true time, or behind it, and costs less than one that can be set; needs
+    /// [`FAKETIME`](super::FAKETIME).
+    pub fn clock_off_by_s(self, seconds: i64) -> Self {
+        Self { clock_off_by_s: seconds, ..self }
     }
 
     /// Starts a server like this.

@@ -9,8 +9,9 @@ use tenure_core::wrap::{AnyEngine, Hosted};
 use tenure_core::{Host, PrivateThread, TicketId};
 use tenure_mongodb::MongoStore;
 
-/// Tickets that are to end within their case live for so long.
-const TTL: Duration = Duration::from_secs(2);
+/// Tickets that are to end within their case live for so long. A heartbeat is a fifth of it, and its answer comes within a
+/// twentieth: three members, whose journals confirm, and a hundred clients share one machine with other tests.
+const TTL: Duration = Duration::from_secs(4);
 
 /// One kind of deployment, named by the variable that says where it is.
 pub(crate) struct Deployment(pub(crate) &'static str);
