@@ -8,7 +8,7 @@ use crate::pauses::Pauses;
 use crate::queue::Queue;
 
 /// So often others may have been quicker, before a count is refused.
-const ATTEMPTS_MAX: u32 = 64;
+const ATTEMPTS_MAX: u32 = 256;
 
 impl<S: Store> Queue<S> {
     pub(crate) async fn next(&self, key: &Key, by: u64) -> Result<Tally> {

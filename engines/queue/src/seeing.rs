@@ -18,6 +18,7 @@ const FURTHER: usize = 8;
 impl<S: Store> Queue<S> {
     /// Where this client's ticket stands; `None` if it is out. What was seen is remembered.
     pub(crate) async fn see(&self, mine: &Mine) -> Result<Option<Sighting>> {
+        let _alone = mine.looking.lock().await;
         let seen = if let Some(seen) = self.see_little(mine).await? {
             seen
         } else {
