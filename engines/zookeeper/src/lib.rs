@@ -34,6 +34,7 @@
 //! | `wire`, `link`, `watches` | a session, the one that is not for tickets, and what is watched over one |
 //! | `client`, `store`, `entry` | one client, and the contract of a queue, filled in |
 //! | `keys`, `roll` | the names of nodes, and what was read of them |
+//! | `still_held` | guarded writes: a check for a `multi` of one's own |
 //! | `facts` | what a start-up check finds: profile, warnings |
 //! | `trouble` | what went wrong, as a sentence |
 
@@ -45,6 +46,7 @@ mod keys;
 mod link;
 mod roll;
 mod settings;
+mod still_held;
 mod store;
 mod trouble;
 mod url;
@@ -60,6 +62,7 @@ use tenure_queue::Queue;
 
 pub use client::ZooKeeper;
 pub use description::DESCRIPTION;
+pub use still_held::StillHeld;
 
 /// So often a verb is sent again when its answer is lost, after a pause that doubles each time.
 const RETRIES: u32 = 4;

@@ -5,6 +5,9 @@ use std::time::Duration;
 use tenure_kit::url::{Address, Login};
 use zookeeper_client::{Acl, AuthId, Permission};
 
+/// The node below which everything is kept, where a URL names none.
+pub(crate) const PREFIX: &str = "tenure";
+
 /// On what terms the ensemble is spoken to.
 #[derive(Clone)]
 pub(crate) struct Settings {
@@ -38,7 +41,7 @@ impl Settings {
             servers,
             login,
             chroot: String::new(),
-            prefix: "tenure".to_owned(),
+            prefix: PREFIX.to_owned(),
             acl: None,
             connect_timeout: Duration::from_secs(2),
             timeout: Duration::from_secs(2),

@@ -3,6 +3,8 @@
 
 #[path = "faults/costs.rs"]
 mod costs;
+#[path = "faults/guarded.rs"]
+mod guarded;
 #[path = "faults/members.rs"]
 mod members;
 #[path = "faults/network.rs"]
