@@ -135,7 +135,11 @@ impl ZooKeeper {
     }
 
     /// Who is in a line. Behind whatever was sent before over this session; and behind whatever was answered to anybody.
-    pub(crate) async fn list(&self, wire: &Wire, line: &LineId) -> Result<Listing, Said> {
+    pub(crate) async fn list(&self, wire: &Wire, line: &LineId) -> Result<Arc<Listing>, Said> {
+        wire.looks.share(line, self.list_alone(wire, line)).await
+    }
+
+    async fn list_alone(&self, wire: &Wire, line: &LineId) -> Result<Listing, Said> {
         let path = self.keys.line(line);
         let turn = wire.turn().await?;
         let sync = self.sync_over(&turn);
@@ -201,7 +205,8 @@ impl ZooKeeper {
         // Who wants a whole line wants it as it is.
         let known = |child: &Child| {
             let read = self.roll.get(&child.name.line, child.name.id)?;
-            (read.is_fresh() && read.child.tail == child.tail && most <= AT_ONCE).then_some(read)
+            let is_known = read.is_fresh() || self.is_watched(wire, &read);
+            (is_known && read.child.tail == child.tail && most <= AT_ONCE).then_some(read)
         };
         let mut reads: Vec<Option<Read>> = first.iter().map(known).collect();
         let unknown = first.iter().zip(&reads).filter(|(_, read)| read.is_none());
@@ -216,6 +221,12 @@ impl ZooKeeper {
             .collect();
         let total = listing.children.len() - (first.len() - nodes.len());
         Ok(Front { nodes, total, at: listing.at, ahead: None })
+    }
+
+    /// Whether it is watched over this session and nothing was told of it, so that nothing has happened to it up to the
+    /// answer that came last.
+    pub(crate) fn is_watched(&self, wire: &Wire, read: &Read) -> bool {
+        wire.watches.has(&self.keys.ticket(&read.child), read.node.version)
     }
 
     /// A ticket, with those ahead who keep it out: of the others, all that counts is in their names. Without a ticket, what

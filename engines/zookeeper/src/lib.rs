@@ -31,7 +31,8 @@
 //! |---|---|
 //! | `lib` | how to get locks; nothing else is needed to use the engine |
 //! | `description`, `url`, `settings` | what the engine says of itself, how its URLs are read, and what they mean |
-//! | `wire`, `link`, `watches` | a session, the one that is not for tickets, and what is watched over one |
+//! | `wire`, `link` | a session, and the one that is not for tickets |
+//! | `looks`, `watches` | what those who ask over one session share |
 //! | `client`, `store`, `entry` | one client, and the contract of a queue, filled in |
 //! | `keys`, `roll` | the names of nodes, and what was read of them |
 //! | `still_held` | guarded writes: a check for a `multi` of one's own |
@@ -44,6 +45,7 @@ mod entry;
 mod facts;
 mod keys;
 mod link;
+mod looks;
 mod roll;
 mod settings;
 mod still_held;

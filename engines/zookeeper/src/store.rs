@@ -53,13 +53,17 @@ impl Store for ZooKeeper {
     }
 
     async fn front(&self, line: &LineId, most: usize, whose: Option<&Name>) -> Result<Front> {
-        let wire = self.wire().await?;
+        let known = whose.and_then(|name| self.roll.get(line, name.id));
+        // What is watched over a session is told before the answers that come after it.
+        let wire = self.wire_of(known.as_ref().map_or(0, |known| known.node.session)).await?;
         let listing = self.list(&wire, line).await.map_err(|said| self.said(&said))?;
         let front = match whose {
             None => self.front_of(&wire, &listing, most).await,
             Some(name) => {
                 // Whoever asks where it stands wants to know what became of itself.
-                self.roll.forget(line, name.id);
+                if !known.is_some_and(|known| self.is_watched(&wire, &known)) {
+                    self.roll.forget(line, name.id);
+                }
                 self.front_for(&wire, &listing, listing.find(name.id)).await
             }
         };

@@ -26,6 +26,11 @@ impl Watches {
         Some(stirs(watched.stirred.subscribe()))
     }
 
+    /// Whether a node is watched, and was at this version when the watch was set.
+    pub(crate) fn has(&self, path: &str, version: u64) -> bool {
+        self.lock().get(path).is_some_and(|watched| watched.version == version)
+    }
+
     /// A watch was set on a node, which was at this version then.
     pub(crate) fn set(&self, path: String, version: u64, watcher: OneshotWatcher) -> Boxed<()> {
         let (stirred, seen) = watch::channel(());

@@ -11,6 +11,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use zookeeper_client::{Client, Error as Said, SessionState, StateWatcher};
 
+use crate::looks::Looks;
 use crate::settings::Settings;
 use crate::watches::Watches;
 
@@ -21,6 +22,7 @@ const UNDER_WAY_MAX: usize = 1024;
 pub(crate) struct Wire {
     client: Client,
     pub(crate) watches: Watches,
+    pub(crate) looks: Looks,
     settings: Arc<Settings>,
     room: Semaphore,
     /// When the last sign of life was sent that was answered.
@@ -56,9 +58,9 @@ impl Wire {
         let ensemble = settings.ensemble();
         let connecting = timeout(settings.connect_timeout, connector.connect(&ensemble));
         let client = connecting.await.map_err(|_| Said::Timeout)??;
-        let (watches, settings) = (Watches::default(), settings.clone());
+        let (watches, looks, settings) = (Watches::default(), Looks::default(), settings.clone());
         let room = Semaphore::new(UNDER_WAY_MAX);
-        let wire = Arc::new(Self { client, watches, settings, room, sign });
+        let wire = Arc::new(Self { client, watches, looks, settings, room, sign });
         tokio::spawn(stir(wire.watches.clone(), wire.client.state_watcher()));
         Ok(wire)
     }
