@@ -107,7 +107,7 @@ impl Listing {
                 child.takes = child.takes.min(takes);
             }
         }
-        children.sort_unstable_by_key(|child| child.order());
+        children.sort_unstable_by_key(Child::order);
         Self { children, has_base: names.iter().any(|name| name == BASE), at }
     }
 

@@ -30,14 +30,13 @@ impl Looks {
         let turns = self.lines().entry(line.clone()).or_default().clone();
         let seen = {
             let mut last = turns.lock().await;
-            match last.as_ref().filter(|(begun, _)| *begun > asked) {
-                Some((_, seen)) => Ok(seen.clone()),
-                None => {
-                    let begun = self.count.fetch_add(1, Ordering::Relaxed);
-                    let seen = look.await.map(Arc::new);
-                    *last = seen.as_ref().ok().map(|seen| (begun, seen.clone()));
-                    seen
-                }
+            if let Some((_, seen)) = last.as_ref().filter(|(begun, _)| *begun > asked) {
+                Ok(seen.clone())
+            } else {
+                let begun = self.count.fetch_add(1, Ordering::Relaxed);
+                let seen = look.await.map(Arc::new);
+                *last = seen.as_ref().ok().map(|seen| (begun, seen.clone()));
+                seen
             }
         };
         let mut lines = self.lines();

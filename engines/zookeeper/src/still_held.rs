@@ -63,13 +63,11 @@ impl StillHeld {
             }
         };
         let mut children = names.iter().filter_map(|name| keys::child(&line, name));
-        match children.find(|child| child.name.id == held.id()) {
-            Some(child) => Ok(Self { path: keys.ticket(&child) }),
-            None => {
-                held.check()?;
-                Err(Error::lost(Loss::Broken))
-            }
+        if let Some(child) = children.find(|child| child.name.id == held.id()) {
+            return Ok(Self { path: keys.ticket(&child) });
         }
+        held.check()?;
+        Err(Error::lost(Loss::Broken))
     }
 
     /// The path of the ticket's node.

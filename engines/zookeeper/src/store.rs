@@ -76,8 +76,10 @@ impl Store for ZooKeeper {
     }
 
     async fn look(&self, names: &[&Name]) -> Result<(Vec<Option<Node>>, u64)> {
-        let wire = self.wire().await?;
-        let at = names.first().map_or(0, |name| self.roll.at(&name.line));
+        let first = names.first();
+        let known = first.and_then(|name| self.roll.get(&name.line, name.id));
+        let wire = self.wire_of(known.map_or(0, |known| known.node.session)).await?;
+        let at = first.map_or(0, |name| self.roll.at(&name.line));
         let nodes = self.look_at(&wire, names).await.map_err(|said| self.said(&said))?;
         Ok((nodes, at))
     }
@@ -151,22 +153,25 @@ impl ZooKeeper {
         Ok(pairs.filter_map(|(child, read)| read.map(|read| read.node_of(child))).collect())
     }
 
+    /// Tickets of one line. Those that are watched are there, and as they were, if the line still lists them.
     async fn look_at(&self, wire: &Wire, names: &[&Name]) -> Result<Vec<Option<Node>>, Said> {
-        let mut children: Vec<Option<Child>> = Vec::with_capacity(names.len());
-        for name in names {
-            children.push(self.find(wire, name).await?.map(|read| read.child));
-        }
-        {
-            let turn = wire.turn().await?;
-            wire.in_time(self.sync_over(&turn)).await?.transpose()?;
-        }
-        let there: Vec<Child> = children.iter().flatten().cloned().collect();
-        let mut reads = self.read(wire, &there).await?.into_iter();
-        let node = |child: Option<Child>| {
-            let child = child?;
-            reads.next().flatten().map(|read| read.node_of(&child))
+        let Some(line) = names.first().map(|name| &name.line) else { return Ok(Vec::new()) };
+        let listing = self.list(wire, line).await?;
+        let children = names.iter().map(|name| listing.find(name.id));
+        let watched = |child: &Child| {
+            let read = self.roll.get(line, child.name.id)?;
+            self.is_watched(wire, &read).then(|| read.node_of(child))
         };
-        Ok(children.into_iter().map(node).collect())
+        let mut nodes: Vec<(Option<&Child>, Option<Node>)> =
+            children.map(|child| (child, child.and_then(watched))).collect();
+        let unknown = nodes.iter().filter(|(_, node)| node.is_none());
+        let unknown: Vec<Child> = unknown.filter_map(|(child, _)| child.cloned()).collect();
+        let mut found = self.read(wire, &unknown).await?.into_iter();
+        for (child, node) in nodes.iter_mut().filter(|(_, node)| node.is_none()) {
+            let Some(child) = child else { continue };
+            *node = found.next().flatten().map(|read| read.node_of(child));
+        }
+        Ok(nodes.into_iter().map(|(_, node)| node).collect())
     }
 
     /// Ready once this node may be otherwise than it is known.
@@ -178,9 +183,9 @@ impl ZooKeeper {
             return Ok(changed);
         }
         let turn = wire.turn().await?;
-        let watched = wire.in_time(turn.get_and_watch_data(&path)).await?;
-        let (body, stat, watcher) = match watched {
-            Ok(watched) => watched,
+        let set = wire.in_time(turn.get_and_watch_data(&path)).await?;
+        let (body, stat, watcher) = match set {
+            Ok(set) => set,
             Err(Said::NoNode) => {
                 self.roll.forget(&node.name.line, node.name.id);
                 return Ok(at_once());

@@ -35,11 +35,11 @@ impl Watches {
     pub(crate) fn set(&self, path: String, version: u64, watcher: OneshotWatcher) -> Boxed<()> {
         let (stirred, seen) = watch::channel(());
         self.lock().insert(path.clone(), Watched { version, stirred });
-        let watches = self.clone();
+        let all = self.clone();
         tokio::spawn(async move {
             // It comes, at the latest when the node or the session ends.
             let _event = watcher.changed().await;
-            watches.fire(&path, version);
+            all.fire(&path, version);
         });
         stirs(seen)
     }
