@@ -22,6 +22,7 @@ pub(crate) struct Roll(Mutex<HashMap<LineId, Page>>);
 #[derive(Default)]
 struct Page {
     at: u64,
+    length: usize,
     by_id: HashMap<TicketId, Read>,
 }
 
@@ -61,6 +62,11 @@ impl Roll {
         self.lock().get(line).map_or(0, |page| page.at)
     }
 
+    /// How long the line was when it was listed last.
+    pub(crate) fn length(&self, line: &LineId) -> usize {
+        self.lock().get(line).map_or(0, |page| page.length)
+    }
+
     pub(crate) fn put(&self, read: Read) {
         let mut pages = self.lock();
         if pages.len() > LINES_MAX {
@@ -85,6 +91,7 @@ impl Roll {
         let mut pages = self.lock();
         if let Some(page) = pages.get_mut(line) {
             page.at = page.at.max(listing.at);
+            page.length = listing.children.len();
             if page.by_id.len() > listing.children.len() {
                 let there: HashSet<_> = listing.children.iter().map(|it| it.name.id).collect();
                 page.by_id.retain(|id, _| there.contains(id));

@@ -16,6 +16,8 @@ use crate::keys::{Child, zxid};
 use crate::trouble;
 use crate::wire::Wire;
 
+/// A line with more tickets than these is listed no more than it must be.
+const LONG: usize = 128;
 /// So many lines are read at once.
 const LINES_AT_ONCE: usize = 128;
 
@@ -153,25 +155,38 @@ impl ZooKeeper {
         Ok(pairs.filter_map(|(child, read)| read.map(|read| read.node_of(child))).collect())
     }
 
-    /// Tickets of one line. Those that are watched are there, and as they were, if the line still lists them.
+    /// Tickets of one line, of which the first is the own. Others that are watched are as they were. A short line is listed,
+    /// once for all who want to see it; of a long one, the own ticket is read.
     async fn look_at(&self, wire: &Wire, names: &[&Name]) -> Result<Vec<Option<Node>>, Said> {
         let Some(line) = names.first().map(|name| &name.line) else { return Ok(Vec::new()) };
-        let listing = self.list(wire, line).await?;
-        let children = names.iter().map(|name| listing.find(name.id));
-        let watched = |child: &Child| {
+        let mut children: Vec<Option<Child>> = Vec::with_capacity(names.len());
+        let is_long = self.roll.length(line) > LONG;
+        if is_long {
+            {
+                let turn = wire.turn().await?;
+                wire.in_time(self.sync_over(&turn)).await?.transpose()?;
+            }
+            for name in names {
+                children.push(self.find(wire, name).await?.map(|read| read.child));
+            }
+        } else {
+            let listing = self.list(wire, line).await?;
+            children.extend(names.iter().map(|name| listing.find(name.id).cloned()));
+        }
+        let known = |(at, child): (usize, &Option<Child>)| {
+            let child = child.as_ref().filter(|_| at > 0 || !is_long)?;
             let read = self.roll.get(line, child.name.id)?;
             self.is_watched(wire, &read).then(|| read.node_of(child))
         };
-        let mut nodes: Vec<(Option<&Child>, Option<Node>)> =
-            children.map(|child| (child, child.and_then(watched))).collect();
-        let unknown = nodes.iter().filter(|(_, node)| node.is_none());
-        let unknown: Vec<Child> = unknown.filter_map(|(child, _)| child.cloned()).collect();
+        let mut nodes: Vec<Option<Node>> = children.iter().enumerate().map(known).collect();
+        let unknown = children.iter().zip(&nodes).filter(|(_, node)| node.is_none());
+        let unknown: Vec<Child> = unknown.filter_map(|(child, _)| child.clone()).collect();
         let mut found = self.read(wire, &unknown).await?.into_iter();
-        for (child, node) in nodes.iter_mut().filter(|(_, node)| node.is_none()) {
+        for (child, node) in children.iter().zip(&mut nodes).filter(|(_, node)| node.is_none()) {
             let Some(child) = child else { continue };
             *node = found.next().flatten().map(|read| read.node_of(child));
         }
-        Ok(nodes.into_iter().map(|(_, node)| node).collect())
+        Ok(nodes)
     }
 
     /// Ready once this node may be otherwise than it is known.
