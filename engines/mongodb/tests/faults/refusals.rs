@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tenure_core::{Engine as _, Kind, Patience};
+use mongodb::Client;
+use tenure_core::{Engine as _, Kind, Locks, Patience};
+use tenure_mongodb::{ClientOptions, Settings};
 use tenure_servers::mongodb::{Setup, doc};
 
 use super::stage::{LONG, connect, play, store, ticket};
@@ -112,4 +114,28 @@ fn the_role_of_the_page_is_the_one_that_the_suite_runs_under() {
         words.filter(|word| !["createRole", "role"].contains(word)).map(str::to_owned).collect()
     };
     assert_eq!(words(role), words(&tenure_servers::mongodb::role().to_string()));
+}
+
+#[test]
+fn options_made_by_hand_and_a_client_of_ones_own_give_the_same_locks() {
+    play(async || {
+        let server = Setup::new().start().unwrap();
+        let options = ClientOptions::parse(server.url()).await.unwrap();
+        let client = Client::with_options(options.clone()).unwrap();
+        let settings = Settings::new().database("shop").unwrap().collection("mine").unwrap();
+        let by_hand = tenure_mongodb::connect_with(options, settings.clone()).await.unwrap();
+        let borrowed = tenure_mongodb::connect_over(client.clone(), settings).await.unwrap();
+        let warns = |locks: &Locks| {
+            locks.guarantees().warnings.iter().any(|warning| warning.contains("own runtime"))
+        };
+        assert!(warns(&borrowed) && !warns(&by_hand));
+        let guard = by_hand.mutex("a").lock().await.unwrap();
+        assert!(borrowed.mutex("a").try_lock().await.unwrap().is_none());
+        guard.release().await.unwrap();
+        let guard = borrowed.mutex("a").lock().await.unwrap();
+        guard.release().await.unwrap();
+        borrowed.close().await;
+        // The client is the program's own, and goes on.
+        assert_eq!(client.database("shop").list_collection_names().await.unwrap(), ["mine"]);
+    });
 }
