@@ -5,6 +5,8 @@
 mod answers;
 #[path = "faults/clocks.rs"]
 mod clocks;
+#[path = "faults/costs.rs"]
+mod costs;
 #[path = "faults/crowds.rs"]
 mod crowds;
 #[path = "faults/meddling.rs"]
