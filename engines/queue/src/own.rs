@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tenure_core::{TicketId, Time};
-use tokio::sync::Mutex as AsyncMutex;
 
 use crate::contract::SessionId;
+use crate::looks::Looks;
 use crate::node::{LineId, Name, Node};
 use crate::session::Session;
 use crate::stand::Stand;
@@ -23,8 +23,8 @@ pub(crate) struct Mine {
     pub(crate) holds: bool,
     /// Until when it may keep its place, having been told to leave.
     pub(crate) told: Option<Time>,
-    /// Who looks for it. A second look waits for the first: a store that is slow must not be asked more for being slow.
-    pub(crate) looking: Arc<AsyncMutex<()>>,
+    /// Who looks at it.
+    pub(crate) looks: Arc<Looks>,
     /// The watch that its owner had last.
     pub(crate) watched: Watched,
     /// When its owner gave a sign of life last. A session lives on although the owner of a ticket has long given it up.
@@ -87,9 +87,9 @@ impl Own {
     pub(crate) fn begin(&self, name: &Name, session: &Arc<Session>, now: Time) {
         let mut all = self.lock();
         let (name, session) = (name.clone(), session.clone());
-        let (watched, looking) = (Watched::default(), Arc::default());
+        let (watched, looks) = (Watched::default(), Arc::default());
         let (seen, holds, told, signed) = (None, false, None, now);
-        let mine = Mine { name, session, seen, holds, told, looking, watched, signed };
+        let mine = Mine { name, session, seen, holds, told, looks, watched, signed };
         let (id, line) = (mine.name.id, mine.name.line.clone());
         if all.by_id.insert(id, mine).is_none() {
             *all.lines.entry(line).or_default() += 1;

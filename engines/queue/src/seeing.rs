@@ -10,19 +10,23 @@ use crate::stand::{Stand, blockers};
 
 /// So much of a line is looked at; a ticket further back knows only who keeps it out.
 pub(crate) const PAGE: usize = 128;
-/// So much is looked at by who is served already, which is near the front.
-const NEAR_PAGE: usize = 16;
+/// So much is looked at by who was seen near the front, where nobody comes in before it.
+const NEAR_PAGE: usize = 32;
 /// The next look at a line goes so much further.
 const FURTHER: usize = 8;
 
 impl<S: Store> Queue<S> {
     /// Where this client's ticket stands; `None` if it is out. What was seen is remembered.
     pub(crate) async fn see(&self, mine: &Mine) -> Result<Option<Sighting>> {
-        let _alone = mine.looking.lock().await;
+        mine.looks.share(self.look_at(mine)).await
+    }
+
+    async fn look_at(&self, mine: &Mine) -> Result<Option<Sighting>> {
         let seen = if let Some(seen) = self.see_little(mine).await? {
             seen
         } else {
-            let most = if mine.holds { NEAR_PAGE } else { PAGE };
+            let is_near = mine.seen.as_ref().is_some_and(|seen| !seen.stand.far);
+            let most = if mine.holds || is_near { NEAR_PAGE } else { PAGE };
             let front = self.parts.store.front(&mine.name.line, most, Some(&mine.name)).await?;
             self.find_in(front, &mine.name).await?
         };

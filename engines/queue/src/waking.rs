@@ -38,22 +38,20 @@ impl<S: Store> Queue<S> {
                 Some(listened) => listened,
                 None if self.is_near(&seen, &mut rung).await => continue,
                 None => {
-                    let watching = self.in_time(store.watch(&nodes)).await?;
-                    let at = watching.at;
-                    let listened = mine.watched.opened(nodes, watching);
-                    if at > seen.at {
-                        let Some(now) = self.in_time(self.see(&mine)).await? else {
-                            return Ok(Wake::Look);
-                        };
-                        match changes(&seen, &now, standing) {
-                            Some(wake) => return Ok(wake),
-                            None if !same(&seen, &now) => continue,
-                            None => {}
-                        }
-                    }
-                    listened
+                    let opened = mine.watched.open(&nodes, store, host).await;
+                    opened.ok_or_else(|| store.silence())?
                 }
             };
+            if listened.at() > seen.at {
+                let Some(now) = self.in_time(self.see(&mine)).await? else {
+                    return Ok(Wake::Look);
+                };
+                match changes(&seen, &now, standing) {
+                    Some(wake) => return Ok(wake),
+                    None if !same(&seen, &now) => continue,
+                    None => {}
+                }
+            }
             select(rung, pin!(listened.changed())).await;
             if let Some(wake) = self.look_again(&mine, &seen, standing).await? {
                 return Ok(wake);

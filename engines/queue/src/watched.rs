@@ -1,15 +1,34 @@
 //! What a ticket watches, kept between two calls: whoever listens stops at every sign of life and listens again, and a store
-//! must not be asked for the same watch each time.
+//! must not be asked for the same watch each time. A watch that is being opened when its listener stops is opened to its end.
 
-use std::mem::take;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::contract::Watching;
+use futures_util::future::{Either, select};
+use tenure_core::Host;
+use tokio::sync::Notify;
+
+use crate::contract::{Store, Watching};
 use crate::node::Node;
 
-/// The watch of one ticket, while nobody listens to it.
+/// The watch of one ticket.
 #[derive(Clone, Default)]
-pub(crate) struct Watched(Arc<Mutex<Option<Open>>>);
+pub(crate) struct Watched(Arc<Slot>);
+
+#[derive(Default)]
+struct Slot {
+    state: Mutex<State>,
+    /// Rung when a watch was opened, or was not.
+    tried: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// Nobody listens to it now.
+    open: Option<Open>,
+    /// These are about to be watched.
+    opening: Option<Vec<Node>>,
+}
 
 struct Open {
     nodes: Vec<Node>,
@@ -26,28 +45,71 @@ impl Watched {
     /// The watch that is open, if it is of these nodes as they are: nothing has happened to them since it was opened, or it
     /// tells so at once. Another one is given up.
     pub(crate) fn listen(&self, nodes: &[Node]) -> Option<Listened> {
-        let open = self.lock().take().filter(|open| open.is_of(nodes))?;
+        let open = self.state().open.take().filter(|open| same(&open.nodes, nodes))?;
         Some(Listened { watched: self.clone(), open: Some(open) })
     }
 
-    /// A watch of these nodes was opened.
-    pub(crate) fn opened(&self, nodes: Vec<Node>, watching: Watching) -> Listened {
-        Listened { watched: self.clone(), open: Some(Open { nodes, watching }) }
+    /// The same, once these nodes are watched. `None`: the store did not answer.
+    pub(crate) async fn open<S: Store>(
+        &self,
+        nodes: &[Node],
+        store: &Arc<S>,
+        host: &Arc<dyn Host>,
+    ) -> Option<Listened> {
+        let mut tried = pin!(self.0.tried.notified());
+        tried.as_mut().enable();
+        if self.begin(nodes) {
+            let (watched, nodes) = (self.clone(), nodes.to_vec());
+            let (store, pause) = (store.clone(), host.clone());
+            host.spawn(Box::pin(async move {
+                let late = pause.sleep(store.profile().answers_within);
+                let open = match select(pin!(store.watch(&nodes)), late).await {
+                    Either::Left((Ok(watching), _)) => Some(watching),
+                    Either::Left((Err(_), _)) | Either::Right(_) => None,
+                };
+                watched.tried(nodes, open);
+            }));
+        }
+        tried.await;
+        self.listen(nodes)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Open>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether the caller is to open it, because nobody does.
+    fn begin(&self, nodes: &[Node]) -> bool {
+        let mut state = self.state();
+        if state.opening.as_ref().is_some_and(|opening| same(opening, nodes)) {
+            return false;
+        }
+        state.opening = Some(nodes.to_vec());
+        true
+    }
+
+    fn tried(&self, nodes: Vec<Node>, watching: Option<Watching>) {
+        let mut state = self.state();
+        // Somebody may want to watch others by now.
+        if state.opening.as_ref().is_some_and(|opening| same(opening, &nodes)) {
+            state.opening = None;
+            state.open = watching.map(|watching| Open { nodes, watching });
+        }
+        drop(state);
+        self.0.tried.notify_waiters();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Open {
-    fn is_of(&self, nodes: &[Node]) -> bool {
-        let same = |(one, other): (&Node, &Node)| one.is_as(other);
-        self.nodes.len() == nodes.len() && self.nodes.iter().zip(nodes).all(same)
-    }
+fn same(some: &[Node], others: &[Node]) -> bool {
+    some.len() == others.len() && some.iter().zip(others).all(|(one, other)| one.is_as(other))
 }
 
 impl Listened {
+    /// What happened after this moment is noticed.
+    pub(crate) fn at(&self) -> u64 {
+        self.open.as_ref().map_or(0, |open| open.watching.at)
+    }
+
     /// Ready once one of the nodes may be otherwise. Then it is of no more use.
     pub(crate) async fn changed(&mut self) {
         if let Some(open) = &mut self.open {
@@ -59,8 +121,8 @@ impl Listened {
 
 impl Drop for Listened {
     fn drop(&mut self) {
-        if let Some(open) = take(&mut self.open) {
-            *self.watched.lock() = Some(open);
+        if let Some(open) = self.open.take() {
+            self.watched.state().open = Some(open);
         }
     }
 }
