@@ -8,7 +8,7 @@ use tenure_core::Host;
 /// The shortest that is one.
 const SHORTEST: Duration = Duration::from_millis(1);
 /// They grow no further.
-const LONGEST: Duration = Duration::from_millis(16);
+const LONGEST: Duration = Duration::from_millis(32);
 
 /// The pauses of one verb.
 pub(crate) struct Pauses<'a> {

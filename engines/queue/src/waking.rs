@@ -13,7 +13,7 @@ use crate::parts::Parts;
 use crate::queue::Queue;
 
 /// A ticket behind others of its own client watches nothing for so long.
-const MOMENT: Duration = Duration::from_millis(50);
+const MOMENT: Duration = Duration::from_millis(250);
 
 impl<S: Store> Queue<S> {
     pub(crate) async fn wake(&self, ticket: &Ticket, standing: Standing) -> Result<Wake> {

@@ -28,8 +28,8 @@ const MARK: &str = "outage> ";
 const TASKS: u64 = 64;
 /// How long each of its callers waits.
 const BRIEF: Duration = Duration::from_micros(500);
-/// What a client may do at once, and then in each second.
-const CONNECTIONS: (u64, u64) = (8, 4);
+/// What a client may do at once, and then in each second: four attempts, each of which its transport makes twice.
+const CONNECTIONS: (u64, u64) = (16, 8);
 
 #[test]
 fn forty_callers_of_a_member_that_stands_still_have_their_answers_in_the_promised_time() {
