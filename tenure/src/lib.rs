@@ -41,7 +41,7 @@
 //! # Features
 //!
 //! * `file`, `redis`: the engines; both are on by default.
-//! * `mongodb`, `etcd`: their engines, which bring clients of some size.
+//! * `mongodb`: its engine, which brings a client of some size.
 //! * `fence-redis`: [fences](mod@fence) for data in Redis; on by default.
 //! * `fence-mongodb`: [fences](mod@fence) for documents in MongoDB.
 //! * `metrics`: counts and durations for [traced](Locks::traced) locks.
