@@ -14,6 +14,10 @@ use crate::keys::{Child, Listing, taken, zxid};
 use crate::roll::Read;
 use crate::wire::Wire;
 
+/// The paths of all nodes of a session are shorter together: `jute.maxbuffer`, where nothing else is set, is 1,048,575.
+const SESSION_BYTES_MAX: usize = 1_000_000;
+/// The end of a name, and what says how long it is.
+const TAIL_BYTES: usize = 15;
 /// So often a line may be taken away from under who comes in.
 const ATTEMPTS_MAX: u32 = 8;
 /// The last tails of a line are not given: behind them ZooKeeper counts from zero again.
@@ -32,11 +36,26 @@ impl ZooKeeper {
         let wire = self.session(session).ok_or_else(|| Error::lost(Loss::SessionGone))?;
         let ticket = Node::read(name.clone(), session, 0, 0, enter.body)
             .ok_or_else(|| Error::invalid("what is to be put into a line is no ticket"))?;
+        self.refuse_too_many(&wire, &ticket).await?;
         let entered = self.come_in_over(&wire, enter, &ticket).await;
         entered.map_err(|said| match said {
             Said::RuntimeInconsistent => tail_is_used_up(&ticket),
             said => self.said(&said),
         })
+    }
+
+    /// A session that ends is one transaction, which names all of its nodes. If that is larger than servers read, they fail.
+    async fn refuse_too_many(&self, wire: &Wire, ticket: &Node) -> Result<()> {
+        let beginning = self.keys.beginning(&ticket.name, ticket.ticket.share.take());
+        let most = SESSION_BYTES_MAX / (self.settings.chroot.len() + beginning.len() + TAIL_BYTES);
+        let has_room = wire.has_room(self.keys.root(), most).await;
+        if has_room.map_err(|said| self.said(&said))? {
+            return Ok(());
+        }
+        Err(Error::rejected(format!(
+            "this client has {most} tickets of one ttl in {}, whose servers fail when a session of more than that ends: ask for fewer at a time, or use another client",
+            self.settings.whom()
+        )))
     }
 
     async fn come_in_over(
@@ -57,10 +76,12 @@ impl ZooKeeper {
             }
         }
         self.asked().insert(name.id);
+        wire.add();
         let put = self.put(wire, enter, ticket).await;
         let Put { own, created, listing } = put.inspect_err(|said| {
             if !self.said(said).is_unknown() {
                 self.asked().remove(&name.id);
+                wire.subtract();
             }
         })?;
         if own.order() > TAIL_MAX {
@@ -191,6 +212,7 @@ impl ZooKeeper {
         match wire.in_time(turn.delete(&self.keys.ticket(own), None)).await? {
             Ok(()) | Err(Said::NoNode) => {
                 self.asked().remove(&own.name.id);
+                wire.subtract();
                 Ok(())
             }
             Err(said) => Err(said),
@@ -270,6 +292,7 @@ impl ZooKeeper {
         }
         self.roll.forget(line, id);
         self.asked().remove(&id);
+        wire.subtract();
         let front = match listed {
             // The line is there for as long as somebody is in it.
             Some(Err(Said::NoNode)) => Some(tenure_queue::Front::default()),

@@ -4,6 +4,7 @@
 //! for behind a create is what the line was with it. Several are sent at once and waited for together.
 
 use std::ops::Deref;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,8 @@ pub(crate) struct Wire {
     room: Semaphore,
     /// When the last sign of life was sent that was answered.
     sign: Mutex<Instant>,
+    /// How many nodes live by it; some of them may be gone without this client's doing.
+    nodes: AtomicUsize,
 }
 
 /// May ask.
@@ -60,7 +63,15 @@ impl Wire {
         let client = connecting.await.map_err(|_| Said::Timeout)??;
         let (watches, looks, settings) = (Watches::default(), Looks::default(), settings.clone());
         let room = Semaphore::new(UNDER_WAY_MAX);
-        let wire = Arc::new(Self { client, watches, looks, settings, room, sign });
+        let wire = Arc::new(Self {
+            client,
+            watches,
+            looks,
+            settings,
+            room,
+            sign,
+            nodes: AtomicUsize::new(0),
+        });
         tokio::spawn(stir(wire.watches.clone(), wire.client.state_watcher()));
         Ok(wire)
     }
@@ -116,6 +127,33 @@ impl Wire {
         let since = sent.saturating_duration_since(*sign);
         *sign = sent.max(*sign);
         Ok(since)
+    }
+
+    /// A node was made that lives by this session.
+    pub(crate) fn add(&self) {
+        self.nodes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Such a node is out.
+    pub(crate) fn subtract(&self) {
+        let less = |nodes: usize| Some(nodes.saturating_sub(1));
+        let _before = self.nodes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
+    /// Whether fewer nodes than these live by this session. Where there seem to be too many, the server is asked.
+    pub(crate) async fn has_room(&self, root: &str, most: usize) -> Result<bool, Said> {
+        if self.nodes.load(Ordering::Relaxed) < most {
+            return Ok(true);
+        }
+        let turn = self.turn().await?;
+        let count = match self.in_time(turn.list_ephemerals(root)).await? {
+            Ok(nodes) => nodes.len(),
+            // ZooKeeper 3.5 does not tell.
+            Err(Said::Unimplemented) => return Ok(false),
+            Err(said) => return Err(said),
+        };
+        self.nodes.store(count, Ordering::Relaxed);
+        Ok(count < most)
     }
 
     /// Closes the session, and waits until it is.
