@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::stage::{connect, operator, play, received, soon, tickets, until_count};
+use tenure_servers::Store as _;
+
+use super::stage::{at_last, connect, operator, play, received, soon, tickets, until_count};
 
 /// The longest that these servers grant: few signs of life fall into a story.
 const LONG: Duration = Duration::from_secs(10);
@@ -22,6 +24,40 @@ fn a_free_lock_costs_two_requests_and_its_release_one() {
         let all = received(server) - before;
         // Some pings, and the question itself, are among them.
         assert!((600..640).contains(&all), "{all} requests for 200 locks");
+    });
+}
+
+#[test]
+fn a_session_takes_no_more_tickets_than_servers_survive_the_end_of() {
+    const AT_ONCE: usize = 128;
+    play(3, async |ensemble| {
+        // Long paths, so that a few thousand are enough.
+        let url = format!("{}?prefix={}", ensemble.url(), "x".repeat(128));
+        let locks = at_last("it connects", async || tenure_zookeeper::connect(&url).await).await;
+        let mut held = Vec::new();
+        let refused = 'filling: loop {
+            let some = (0..AT_ONCE).map(|at| {
+                let mutex = locks.mutex(format!("{}/{at}", held.len())).ttl(LONG).by_hand();
+                async move { mutex.lock().await }
+            });
+            for one in futures_util::future::join_all(some).await {
+                match one {
+                    Ok(guard) => held.push(guard),
+                    Err(error) if error.is_unknown() => {}
+                    Err(error) => break 'filling error,
+                }
+            }
+        };
+        assert!(refused.to_string().contains("ask for fewer at a time"), "{refused}");
+        assert!((3000..4500).contains(&held.len()), "{}", held.len());
+        // Nobody gives them back one by one: the session ends with all of them.
+        locks.close().await;
+        let other = connect(&ensemble).await;
+        soon("another client locks", async {
+            while other.mutex("another").lock().await.is_err() {}
+        })
+        .await;
+        assert!(ensemble.servers().iter().all(|server| server.role().is_ok()), "all serve");
     });
 }
 
