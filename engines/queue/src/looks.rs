@@ -6,28 +6,31 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tenure_core::Result;
 use tokio::sync::Mutex;
 
-use crate::own::Sighting;
-
-/// The looks at one ticket.
-#[derive(Default)]
-pub(crate) struct Looks {
+/// The looks at one ticket, which show a `T`.
+pub(crate) struct Looks<T> {
     /// How many have begun.
     begun: AtomicU64,
-    last: Mutex<Option<Look>>,
+    last: Mutex<Option<Look<T>>>,
 }
 
 /// A look that was answered.
-struct Look {
+struct Look<T> {
     number: u64,
-    seen: Result<Option<Sighting>>,
+    seen: Result<Option<T>>,
 }
 
-impl Looks {
+impl<T> Default for Looks<T> {
+    fn default() -> Self {
+        Self { begun: AtomicU64::default(), last: Mutex::default() }
+    }
+}
+
+impl<T: Clone> Looks<T> {
     /// What is seen by a look that begins after this call.
     pub(crate) async fn share(
         &self,
-        look: impl Future<Output = Result<Option<Sighting>>>,
-    ) -> Result<Option<Sighting>> {
+        look: impl Future<Output = Result<Option<T>>>,
+    ) -> Result<Option<T>> {
         let begun = self.begun.load(Ordering::Acquire);
         let mut last = self.last.lock().await;
         if let Some(last) = last.as_ref().filter(|last| last.number > begun) {

@@ -24,7 +24,7 @@ pub(crate) struct Mine {
     /// Until when it may keep its place, having been told to leave.
     pub(crate) told: Option<Time>,
     /// Who looks at it.
-    pub(crate) looks: Arc<Looks>,
+    pub(crate) looks: Arc<Looks<Sighting>>,
     /// The watch that its owner had last.
     pub(crate) watched: Watched,
     /// When its owner gave a sign of life last. A session lives on although the owner of a ticket has long given it up.
