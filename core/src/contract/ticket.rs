@@ -141,7 +141,8 @@ pub struct Place {
     pub number: u64,
     /// Whether it is served.
     pub standing: Standing,
-    /// How much the tickets ahead of it take.
+    /// How much the tickets ahead of it take. Where a store would have to read a long line for it, a renewal far back
+    /// answers what was counted last, which is no less: the engine's page says from where on.
     pub ahead: u64,
     /// How long it lives on from this answer without another sign of life. `None`: for as long as
     /// its process lives, which the store learns by itself.

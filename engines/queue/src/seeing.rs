@@ -11,7 +11,7 @@ use crate::stand::{Stand, blockers};
 /// So much of a line is looked at; a ticket further back knows only who keeps it out.
 pub(crate) const PAGE: usize = 128;
 /// So much is looked at by who was seen near the front, where nobody comes in before it.
-const NEAR_PAGE: usize = 32;
+const NEAR_PAGE: usize = 40;
 /// The next look at a line goes so much further.
 const FURTHER: usize = 8;
 

@@ -6,7 +6,7 @@ use crate::contract::{Ahead, Front};
 use crate::node::Node;
 
 /// Behind more tickets than these, a renewal does not ask how many there still are.
-const NEAR: usize = 16;
+const NEAR: usize = 32;
 
 /// Where a ticket stands.
 #[derive(Clone, Debug)]
