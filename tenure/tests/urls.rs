@@ -12,11 +12,17 @@ fn refused(url: &str) -> Error {
     error
 }
 
+/// The example of a scheme, with more options.
+fn with(example: &str, options: &str) -> String {
+    let between = if example.contains('?') { '&' } else { '?' };
+    format!("{example}{between}{options}")
+}
+
 #[test]
 fn an_option_that_is_none_is_told_with_those_that_are() {
     for engine in REGISTER {
         for scheme in engine.schemes {
-            let sentence = refused(&format!("{}?secret=secret", scheme.example)).to_string();
+            let sentence = refused(&with(scheme.example, "secret=secret")).to_string();
             let names: Vec<&str> = engine.options.iter().map(|option| option.name).collect();
             let wanted = if names.is_empty() { "no options".into() } else { listed(&names, "and") };
             assert!(sentence.contains(&wanted), "{sentence}");
@@ -28,7 +34,7 @@ fn an_option_that_is_none_is_told_with_those_that_are() {
 fn a_typing_error_in_an_option_is_told_with_what_was_meant() {
     for engine in REGISTER {
         for (scheme, option) in engine.schemes.iter().zip(engine.options) {
-            let url = format!("{}?{}x=1", scheme.example, option.name);
+            let url = with(scheme.example, &format!("{}x=1", option.name));
             let sentence = refused(&url).to_string();
             assert!(sentence.contains(&format!("did you mean `{}`?", option.name)), "{sentence}");
         }
@@ -39,7 +45,7 @@ fn a_typing_error_in_an_option_is_told_with_what_was_meant() {
 fn an_option_that_is_given_twice_is_refused() {
     for engine in REGISTER {
         for (scheme, option) in engine.schemes.iter().zip(engine.options) {
-            let url = format!("{}?{1}=secret&{1}=secret", scheme.example, option.name);
+            let url = with(scheme.example, &format!("{0}=secret&{0}=secret", option.name));
             let sentence = refused(&url).to_string();
             assert_eq!(sentence, format!("the URL has `{}` twice: leave one out", option.name));
         }

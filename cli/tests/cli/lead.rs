@@ -86,5 +86,5 @@ fn who_asks_for_more_is_told_of_the_lead_and_of_the_end() {
     assert_eq!(end.code, 3);
     let (led, ended) = end.err.split_once('\n').unwrap();
     assert!(led.starts_with("tenure: `k` is led after ") && led.contains(", with token "), "{led}");
-    assert_eq!(ended, "tenure: the command exited with 3\n");
+    assert_eq!(ended, "tenure: the command has ended with 3\n");
 }

@@ -2,7 +2,7 @@
 
 use mongodb::options::ClientOptions;
 use tenure_core::{Error, Result};
-use tenure_kit::options::{Known, nearest};
+use tenure_kit::options::{Known, listed, nearest};
 use tenure_kit::secret::{Secret, without};
 use tenure_kit::url::Url;
 
@@ -67,10 +67,16 @@ fn no_option(name: &str) -> Error {
     let names: Vec<String> = DESCRIPTION.options.iter().map(known).collect();
     let near = nearest(&name.to_ascii_lowercase(), names.iter().map(String::as_str));
     let meant = near.and_then(|near| names.iter().position(|name| name == near));
-    Error::invalid(match meant.map(|at| DESCRIPTION.options[at].name) {
-        Some(near) => format!("`{name}` is no option of mongodb: (did you mean `{near}`?)"),
-        None => "the URL has an option that neither Tenure nor MongoDB's driver knows: see the engine's README for Tenure's own, and MongoDB's manual on connection strings for all others".to_owned(),
-    })
+    if let Some(near) = meant.map(|at| DESCRIPTION.options[at].name) {
+        return Error::invalid(format!(
+            "`{name}` is no option of mongodb: (did you mean `{near}`?)"
+        ));
+    }
+    let names: Vec<&str> = DESCRIPTION.options.iter().map(|option| option.name).collect();
+    Error::invalid(format!(
+        "the URL has an option that neither Tenure nor MongoDB's driver knows: there are {}, and what else MongoDB's manual on connection strings has",
+        listed(&names, "and")
+    ))
 }
 
 /// Whatever may be a password.

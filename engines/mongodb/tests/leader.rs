@@ -1,7 +1,7 @@
 //! The example, as two processes on a real server: the leader is killed, and the other one takes over.
 #![cfg(unix)]
 
-#[path = "../examples/leader.rs"]
+#[path = "../examples/mongodb_leader.rs"]
 mod leader;
 
 use std::env;
