@@ -13,6 +13,8 @@ use crate::Result;
 
 /// Where files are in memory, on systems that have it.
 const MEMORY: &str = "/dev/shm";
+/// So many bytes at least must be free there.
+const ROOM_MIN: u64 = 4 << 30;
 /// What the shell does; the file says why.
 const SCRIPT: &str = include_str!("warden.sh");
 
@@ -28,6 +30,11 @@ pub(crate) struct Warden {
 pub(crate) fn warden() -> Result<&'static Warden> {
     static WARDEN: OnceLock<Result<Warden>> = OnceLock::new();
     WARDEN.get_or_init(Warden::start).as_ref().map_err(Clone::clone)
+}
+
+/// Whether files in memory may grow as those of a few databases do.
+fn has_room() -> bool {
+    rustix::fs::statvfs(MEMORY).is_ok_and(|room| room.f_bavail * room.f_frsize >= ROOM_MIN)
 }
 
 impl Warden {
@@ -59,7 +66,7 @@ impl Warden {
         let make = |home: &Path| fs::DirBuilder::new().mode(0o711).create(home);
         make(&home).map_err(|error| format!("{} cannot be made: {error}.", home.display()))?;
         let memory = Path::new(MEMORY).join(&name);
-        let quick = make(&memory).map_or_else(|_| home.clone(), |()| memory);
+        let quick = if has_room() && make(&memory).is_ok() { memory } else { home.clone() };
         let mut shell = Command::new("sh");
         // In a group of its own, it is not hit by what ends the tests' group.
         shell.args(["-c", SCRIPT, "warden"]).arg(&home).arg(&quick).process_group(0);

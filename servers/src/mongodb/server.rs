@@ -216,7 +216,7 @@ impl Server {
     fn try_start(setup: Setup) -> Result<Self> {
         let port = Port::claim()?;
         let certificates = setup.tls.then(Certificates::new).transpose()?;
-        let folder = Folder::new("mongod")?;
+        let folder = Folder::quick("mongod")?;
         let command = command(&setup, &port, certificates.as_ref(), &folder)?;
         let process = process(&port, command, &folder)?;
         let server = Self { process, port, setup, certificates, folder };
