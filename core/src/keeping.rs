@@ -2,11 +2,12 @@
 //!
 //! All of it runs on a [host], which is where time, chance and tasks come from. The
 //! [keeper](self::keep) renews, the [sweeper](self::sweep) cleans up, and one [loop](self::wait) waits, which
-//! [listens](self::listen) to the store and to the keeper.
+//! [listens](self::listen) to the store and to the keeper. Who has to pause does so [unevenly](self::uneven).
 
 pub(crate) mod endless;
 pub(crate) mod host;
 pub(crate) mod keep;
 pub(crate) mod listen;
 pub(crate) mod sweep;
+pub(crate) mod uneven;
 pub(crate) mod wait;

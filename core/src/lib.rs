@@ -45,6 +45,7 @@ pub use contract::ticket::{
 };
 pub use contract::{event, refusal};
 pub use keeping::host::{Boxed, Host, PrivateThread, ThisRuntime};
+pub use keeping::uneven::uneven;
 pub use line::bell;
 pub use line::memory::Memory;
 pub use line::sample::{Cost, Sampler};

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tenure_core::Error;
+use tenure_core::{Error, uneven};
 use tokio::sync::Notify;
 
 use crate::pace::{EACH, Pace};
@@ -96,7 +96,7 @@ impl Attempts {
             Some(trouble) => (trouble.pause * 2).min(PAUSE_MAX),
             None => PAUSE_FIRST,
         };
-        let until = now + uneven(pause);
+        let until = now + uneven(pause, getrandom::u64().unwrap_or(0));
         state.trouble = Some(Trouble { reason: reason.clone(), pause, until, is_tried: false });
     }
 
@@ -150,12 +150,6 @@ impl Drop for Attempt {
         let tried = AssertUnwindSafe(|| self.attempts.tried.notify_waiters());
         let _it_was_said = catch_unwind(tried);
     }
-}
-
-/// Between half of the pause and all of it, so that many clients do not come back at the same moment.
-fn uneven(pause: Duration) -> Duration {
-    let random = getrandom::u64().map_or(512, |random| u32::try_from(random % 1024).unwrap_or(0));
-    pause / 2 + pause / 2048 * random
 }
 
 #[cfg(test)]
@@ -216,15 +210,12 @@ mod tests {
     }
 
     #[test]
-    fn pauses_grow_to_a_limit_and_are_uneven() {
+    fn pauses_grow_to_a_limit() {
         let attempts = Arc::new(Attempts::default());
         for _ in 0..10 {
             attempts.fail(&reason());
             attempts.state().trouble.as_mut().unwrap().until = Instant::now();
         }
         assert_eq!(attempts.state().trouble.as_ref().unwrap().pause, PAUSE_MAX);
-        let pauses: Vec<_> = (0..100).map(|_| uneven(PAUSE_MAX)).collect();
-        assert!(pauses.iter().all(|pause| *pause >= PAUSE_MAX / 2 && *pause <= PAUSE_MAX));
-        assert!(pauses.windows(2).any(|two| two[0] != two[1]));
     }
 }

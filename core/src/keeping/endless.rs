@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_core::Stream;
 use futures_util::stream::{StreamExt as _, unfold};
 
-use crate::{Host, Result, Time};
+use crate::{Host, Result, Time, uneven};
 
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
@@ -70,9 +70,8 @@ impl Rest {
             *self = Self::default();
         } else {
             let grown = PAUSE_FIRST.saturating_mul(1 << self.failed.min(10)).min(PAUSE_MAX);
-            let uneven = u32::try_from(host.random() % 512).unwrap_or(0);
             self.failed += 1;
-            self.until = Some(host.now().plus(grown / 2 + grown / 1024 * uneven));
+            self.until = Some(host.now().plus(uneven(grown, host.random())));
         }
         outcome
     }

@@ -18,7 +18,9 @@ use tokio::sync::Notify;
 use crate::belief::span::shown;
 use crate::bell::wake_all;
 use crate::wrap::AnyEngine;
-use crate::{Boxed, Engine as _, Error, Host, Kind, Leave, Left, Liveness, Result, Ticket, Time};
+use crate::{
+    Boxed, Engine as _, Error, Host, Kind, Leave, Left, Liveness, Result, Ticket, Time, uneven,
+};
 
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -278,5 +280,5 @@ fn is_hopeless(ticket: &Ticket, left: &Result<Left>) -> bool {
 /// Grows with what has failed before, and differs from one client to the next.
 fn pause(failed: u32, random: u64) -> Duration {
     let grown = PAUSE_FIRST.saturating_mul(1 << failed.min(16)).min(PAUSE_MAX);
-    grown / 2 + grown / 1024 * u32::try_from(random % 512).unwrap_or(0)
+    uneven(grown, random)
 }

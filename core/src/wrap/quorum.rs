@@ -39,7 +39,7 @@ use crate::event::{Cursor, News, Scope};
 use crate::line::sample::Sampler;
 use crate::{
     Engine, Error, Host, Key, Leave, Left, Patience, Place, Result, SHARE_OF_MAX, Standing, Tally,
-    Ticket, TicketId, Wake, Window,
+    Ticket, TicketId, Wake, Window, uneven,
 };
 
 /// The fewest stores that can outvote one.
@@ -353,7 +353,7 @@ impl Engine for Quorum {
                 {
                     *tries += 1;
                 }
-                let pause = uneven(pause.min(self.patience), self.host.random());
+                let pause = uneven(pause.min(self.patience) * 3 / 2, self.host.random());
                 self.pause(ticket, turn, pause).await;
             }
         }
@@ -387,10 +387,4 @@ impl Engine for Quorum {
         }))
         .await;
     }
-}
-
-/// Between half of it and all of it and a half, so that two who collided do not collide again.
-fn uneven(pause: Duration, random: u64) -> Duration {
-    let part = u32::try_from(random % 1024).unwrap_or(0);
-    pause / 2 + pause / 1024 * part
 }

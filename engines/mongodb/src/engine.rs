@@ -8,7 +8,7 @@ use mongodb::bson::Document;
 use tenure_core::event::{Cursor, News, Scope};
 use tenure_core::{
     Engine, Key, Leave, Left, Patience, Place, Profile, Result, Standing, Tally, Ticket, Wake,
-    Window,
+    Window, uneven,
 };
 use tokio::time::{sleep, timeout};
 
@@ -16,7 +16,6 @@ use crate::answer::{self, Came};
 use crate::call::Update;
 use crate::count;
 use crate::store::MongoStore;
-use crate::stream::uneven;
 use crate::trouble;
 use crate::wish::{Verb, Wish};
 
@@ -54,7 +53,7 @@ impl MongoStore {
         let record = record(&ticket.key);
         let mut pause = POLL_FIRST;
         loop {
-            sleep(uneven(pause)).await;
+            sleep(uneven(pause, getrandom::u64().unwrap_or(0))).await;
             match self.peek(&record, ticket).await? {
                 Some(place) if place.leaving => return Ok(Wake::Look),
                 Some(place) if place.standing != seen => {

@@ -9,6 +9,7 @@ use mongodb::change_stream::ChangeStream;
 use mongodb::change_stream::event::ResumeToken;
 use mongodb::error::{Error, ErrorKind};
 use mongodb::options::{ReadPreference, SelectionCriteria};
+use tenure_core::uneven;
 use tenure_kit::mailbox::Mailbox;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -131,7 +132,7 @@ impl Ear {
                     }
                 }
             }
-            sleep(uneven(pause)).await;
+            sleep(uneven(pause, getrandom::u64().unwrap_or(0))).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
     }
@@ -221,10 +222,4 @@ fn is_lost(error: &Error) -> bool {
         ErrorKind::MissingResumeToken => true,
         _ => false,
     }
-}
-
-/// Between half of the pause and all of it, so that many clients do not come back at the same moment.
-pub(crate) fn uneven(pause: Duration) -> Duration {
-    let random = getrandom::u32().map_or(512, |random| random % 1024);
-    pause / 2 + pause / 2048 * random
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tenure_core::Host;
+use tenure_core::{Host, uneven};
 
 /// The shortest that is one.
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -29,25 +29,5 @@ impl<'a> Pauses<'a> {
         }
         self.host.sleep(uneven(self.next, self.host.random())).await;
         self.next = (self.next * 2).min(LONGEST);
-    }
-}
-
-/// Between a half of it and the whole.
-fn uneven(pause: Duration, random: u64) -> Duration {
-    let part = u32::try_from(random % 512).unwrap_or(0);
-    pause / 2 + pause / 1024 * part
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pause_is_at_least_half_and_never_longer_than_it_may_be() {
-        for random in [0, 1, 511, 512, u64::MAX] {
-            let pause = uneven(LONGEST, random);
-            assert!(LONGEST / 2 <= pause && pause < LONGEST, "{pause:?}");
-        }
-        assert_ne!(uneven(LONGEST, 0), uneven(LONGEST, 511));
     }
 }

@@ -6,6 +6,8 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tenure_core::uneven;
+
 /// A book is locked for some microseconds. After so many attempts its owner is not just busy.
 const SPINS_MAX: u32 = 32;
 const YIELDS_MAX: u32 = 128;
@@ -74,16 +76,10 @@ pub(crate) fn attempt<T>(haste: Haste, mut once: impl FnMut() -> Option<T>) -> O
         if left.is_zero() {
             return None;
         }
-        thread::sleep(uneven(pause).min(left));
+        thread::sleep(uneven(pause, getrandom::u64().unwrap_or(0)).min(left));
         if let Some(done) = once() {
             return Some(done);
         }
         pause = (pause * 2).min(PAUSE_MAX);
     }
-}
-
-/// Half of the pause to all of it, so that those who wait do not come all at once.
-fn uneven(pause: Duration) -> Duration {
-    let chance = getrandom::u32().unwrap_or_default();
-    pause / 2 + pause.mul_f64(f64::from(chance) / f64::from(u32::MAX) / 2.0)
 }

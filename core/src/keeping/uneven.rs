@@ -1,0 +1,20 @@
+//! Uneven: a pause that differs from one client to the next.
+
+use std::time::Duration;
+
+/// From half of a pause to almost all of it, by a random number, so that clients who failed at the same moment do not
+/// come back at the same moment.
+///
+/// ```
+/// use std::time::Duration;
+/// use tenure_core::uneven;
+///
+/// let pause = Duration::from_millis(80);
+/// assert_eq!(uneven(pause, 0), pause / 2);
+/// assert!(uneven(pause, u64::MAX) < pause);
+/// ```
+#[must_use]
+pub fn uneven(pause: Duration, random: u64) -> Duration {
+    let part = u32::try_from(random % 512).unwrap_or(0);
+    pause / 2 + pause / 1024 * part
+}
