@@ -13,28 +13,21 @@ use tenure_core::{
 
 use tenure_kit::secret::without;
 
-use crate::body::{self, micros};
+use crate::body;
 use crate::bundle::Wish;
 use crate::letter;
-use crate::reply::{self, Joined, Renewed};
+use crate::reply;
 use crate::route::{Deployment, Route};
-use crate::script::{KEEP_MS, Script, Scripts, Sign};
+use crate::script::{Script, Scripts};
 use crate::store::Store;
 use crate::trouble;
+use crate::verbs::{Go, Join, Joined, Renew, Renewed};
 
 /// How many keys one step of a listing goes through: the server does nothing else meanwhile.
 const SCAN_STEP: u32 = 1000;
 /// What a call costs a server beyond what it measures itself, and a ticket that it shows: more than that, rather.
 const CALL_COST: Duration = Duration::from_micros(50);
 const TICKET_COST: Duration = Duration::from_micros(2);
-/// The server counts the lives of keys in whole milliseconds, from one that has begun already.
-const ROUNDING_MS: u64 = 1;
-/// What the script of a leave is told of the ticket: it is told to leave; it is taken out; it is taken out by its owner,
-/// and as far as the owner knows it lives, whose ttl is short or longer than an idle line is kept.
-const SOON: &str = "soon";
-const NOW: &str = "now";
-const OWN: &str = "";
-const OWN_LONG: &str = "long";
 /// The longest window of a count.
 const WINDOW_MS_MAX: u64 = 1 << 52;
 
@@ -133,16 +126,6 @@ impl<D: Deployment> Store<D> {
         }
     }
 
-    /// How the script of a leave is asked.
-    fn manner(&self, ticket: &Ticket, how: Leave) -> &'static str {
-        match how {
-            Leave::Soon => SOON,
-            Leave::Now if !self.mail.lives(ticket.id) => NOW,
-            Leave::Now if ticket.ttl.as_millis() > KEEP_MS.into() => OWN_LONG,
-            Leave::Now => OWN,
-        }
-    }
-
     fn script(&self, which: fn(&Scripts) -> &Script) -> &Script {
         which(self.deployment.scripts())
     }
@@ -156,25 +139,13 @@ impl<D: Deployment> Engine for Store<D> {
     async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
         let route = self.deployment.here().await?;
         route.trust(ticket)?;
-        let (name, card) = (self.name(&ticket.key), body::card(ticket, &self.inbox));
+        let name = self.name(&ticket.key);
         let route = route.keeping(&name);
-        let plain = ticket.floor == 0;
-        let life = life_ms(ticket).to_string();
-        let wish = plain.then(|| Wish::new(Sign::Join, &name, &card, &life));
-        let call = || {
-            let mut call = self.script(|scripts| &scripts.join).on(&name);
-            call.arg(&card).arg(&life);
-            if patience == Patience::NoWait || !plain {
-                call.arg(u8::from(patience == Patience::Wait));
-            }
-            if !plain {
-                call.arg(ticket.floor);
-            }
-            call
-        };
+        let join = Join::new(&name, ticket, &self.inbox, patience);
         let asking = self.mail.expect_answer(ticket.id, ticket.ttl);
-        let answer = self.answered(route.ask(wish, call).await);
-        let joined = answer.and_then(|answer| self.known(reply::joined(&answer, ticket.ttl)));
+        let call = || join.call(self.deployment.scripts());
+        let answer = self.answered(route.ask(join.wish(), call).await);
+        let joined = answer.and_then(|answer| self.known(join.read(&answer)));
         let place = match joined.and_then(|joined| self.verdict(ticket, joined)) {
             Ok(Some(place)) => place,
             outcome => {
@@ -192,22 +163,13 @@ impl<D: Deployment> Engine for Store<D> {
     }
 
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        let (name, card) = (self.name(&ticket.key), body::card(ticket, &self.inbox));
+        let name = self.name(&ticket.key);
         let route = self.deployment.here().await?.keeping(&name);
-        let plain = ticket.floor == 0;
-        let life = life_ms(ticket).to_string();
-        let wish = plain.then(|| Wish::new(Sign::Renew, &name, &card, &life));
-        let call = || {
-            let mut call = self.script(|scripts| &scripts.renew).on(&name);
-            call.arg(&card).arg(&life);
-            if !plain {
-                call.arg(ticket.floor);
-            }
-            call
-        };
+        let renewal = Renew::new(&name, ticket, &self.inbox);
         self.mail.expect(ticket.id, ticket.ttl);
-        let answer = self.ask_even_if_full(&route, wish, call).await?;
-        match self.known(reply::renewed(&answer, ticket.ttl))? {
+        let call = || renewal.call(self.deployment.scripts());
+        let answer = self.ask_even_if_full(&route, renewal.wish(), call).await?;
+        match self.known(renewal.read(&answer))? {
             Renewed::In(place) => {
                 self.mail.learn(ticket.id, &place);
                 route.acknowledged().await?;
@@ -223,20 +185,10 @@ impl<D: Deployment> Engine for Store<D> {
     async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
         let route = self.deployment.here().await?;
         let name = self.name(&ticket.key);
-        let asks = body::asks(ticket, &self.inbox);
-        let manner = self.manner(ticket, how);
-        let alone = matches!(manner, OWN | OWN_LONG);
-        let wish = alone.then(|| Wish::new(Sign::Leave, &name, &asks, manner));
-        let call = || {
-            let mut call = self.script(|scripts| &scripts.leave).on(&name);
-            call.arg(&asks[..]);
-            if manner != OWN {
-                call.arg(manner);
-            }
-            call
-        };
-        let answer = self.ask_even_if_full(&route, wish, call).await?;
-        let (left, letters) = self.known(reply::left(&answer))?;
+        let go = Go::new(&name, ticket, &self.inbox, how, self.mail.lives(ticket.id));
+        let call = || go.call(self.deployment.scripts());
+        let answer = self.ask_even_if_full(&route, go.wish(), call).await?;
+        let (left, letters) = self.known(Go::read(&answer))?;
         for letter in letters {
             letter::deliver(&self.mail, letter);
         }
@@ -332,9 +284,4 @@ struct Step {
     /// Where the next one begins.
     next: String,
     keys: Vec<Key>,
-}
-
-/// How long the key of a line lives if this ticket is alone in it.
-fn life_ms(ticket: &Ticket) -> u64 {
-    micros(ticket.ttl).div_ceil(1000) + ROUNDING_MS + KEEP_MS
 }

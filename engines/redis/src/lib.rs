@@ -36,6 +36,7 @@
 //! |---|---|
 //! | `route` | what a deployment does for a verb; `one` and `cluster` do it, `redlock` puts several servers together |
 //! | `calls`, `told`, `acks` | how a script is called, and how replicas acknowledge what it wrote |
+//! | `verbs` | the three verbs that change a line: the call, the part in a bundle, what the answer means |
 //! | `script`, `body`, `reply`, `letter` | the scripts and what travels to and from them |
 //! | `door`, `sentinel`, `patrol` | how the master is found and followed |
 //! | `together`, `bundle` | what makes it quicker: verbs that share a call |
@@ -66,6 +67,7 @@ mod together;
 mod told;
 mod trouble;
 mod url;
+mod verbs;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,79 +1,11 @@
-//! The answers of the scripts.
+//! The answers of the scripts, as far as several verbs have them in common, and those of looks and counts.
 
 use std::time::Duration;
 
 use redis::Value;
-use tenure_core::{Key, Left, Place, Result, Share, Standing, Tally, Ticket, TicketId, served};
+use tenure_core::{Key, Place, Result, Share, Standing, Tally, Ticket, TicketId, served};
 
 use crate::body::{self, exact};
-
-/// What a join came to.
-pub(crate) enum Joined {
-    In(Place),
-    Busy,
-    /// The line is kept for another capacity.
-    Mixed(u64),
-    Full,
-    /// The number that the ticket would have had.
-    NoNumbersLeft(u64),
-    /// The ticket's id is that of a ticket of this owner.
-    OfAnother(String),
-    /// So many different shares wait already, and this one is another.
-    TooManyShares(u64),
-}
-
-/// The answer to a join of a ticket with this ttl. `None`: no script answers so.
-pub(crate) fn joined(answer: &Value, ttl: Duration) -> Option<Joined> {
-    match answer {
-        Value::Nil => Some(Joined::Busy),
-        Value::BulkString(owner) => String::from_utf8(owner.clone()).ok().map(Joined::OfAnother),
-        Value::Int(number) => Some(Joined::In(alone(*number, ttl)?)),
-        Value::Array(parts) => match numbers(parts)?[..] {
-            [-1, of] => Some(Joined::Mixed(u64::try_from(of).ok()?)),
-            [-2] => Some(Joined::Full),
-            [-3, number] => Some(Joined::NoNumbersLeft(u64::try_from(number).ok()?)),
-            [-4, shares] => Some(Joined::TooManyShares(u64::try_from(shares).ok()?)),
-            _ => place(parts).map(Joined::In),
-        },
-        _ => None,
-    }
-}
-
-/// What a sign of life came to.
-pub(crate) enum Renewed {
-    In(Place),
-    Out,
-}
-
-/// The answer to a sign of life of a ticket with this ttl.
-pub(crate) fn renewed(answer: &Value, ttl: Duration) -> Option<Renewed> {
-    match answer {
-        Value::Nil => Some(Renewed::Out),
-        Value::Int(number) => Some(Renewed::In(alone(*number, ttl)?)),
-        Value::Array(parts) => place(parts).map(Renewed::In),
-        _ => None,
-    }
-}
-
-/// The answer to a leave, and the letters to those of the asking client's tickets that are served now.
-pub(crate) fn left(answer: &Value) -> Option<(Left, Vec<&[u8]>)> {
-    let (left, letters) = match answer {
-        Value::Array(parts) => parts.split_first()?,
-        left => (left, &[][..]),
-    };
-    let left = match left {
-        Value::Int(0) => Left::Absent,
-        Value::Int(1) => Left::Waiting,
-        Value::Int(2) => Left::Holding,
-        Value::Int(3) => Left::Told,
-        _ => return None,
-    };
-    Some((left, letters.iter().map(letter).collect::<Option<_>>()?))
-}
-
-fn letter(part: &Value) -> Option<&[u8]> {
-    if let Value::BulkString(letter) = part { Some(letter) } else { None }
-}
 
 /// The answer to a count.
 pub(crate) fn tallied(answer: &Value) -> Option<(i64, Tally)> {
@@ -88,7 +20,7 @@ pub(crate) fn tallied(answer: &Value) -> Option<(i64, Tally)> {
 }
 
 /// The place of a ticket that is the whole line, of which only the number is told.
-fn alone(number: i64, ttl: Duration) -> Option<Place> {
+pub(crate) fn alone(number: i64, ttl: Duration) -> Option<Place> {
     Some(Place {
         number: u64::try_from(number).ok()?,
         standing: Standing::Holding,
@@ -99,7 +31,8 @@ fn alone(number: i64, ttl: Duration) -> Option<Place> {
     })
 }
 
-fn place(parts: &[Value]) -> Option<Place> {
+/// The place of a ticket among others.
+pub(crate) fn place(parts: &[Value]) -> Option<Place> {
     let [standing, number, ahead, life, look, told] = numbers(parts)?[..] else { return None };
     let micros = |time: i64| u64::try_from(time).ok().map(Duration::from_micros);
     Some(Place {
@@ -112,7 +45,8 @@ fn place(parts: &[Value]) -> Option<Place> {
     })
 }
 
-fn numbers(parts: &[Value]) -> Option<Vec<i64>> {
+/// The parts of an answer that are all numbers.
+pub(crate) fn numbers(parts: &[Value]) -> Option<Vec<i64>> {
     parts
         .iter()
         .map(|part| if let Value::Int(number) = part { Some(*number) } else { None })

@@ -1,0 +1,213 @@
+//! The three verbs that change a line: how each is called, how it travels among others in one call, and what its
+//! answer means.
+
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+use tenure_core::{Leave, Left, Patience, Place, Ticket};
+
+use crate::body::{self, micros};
+use crate::bundle::Wish;
+use crate::reply::{alone, numbers, place};
+use crate::script::{KEEP_MS, Scripts, Sign};
+
+/// The server counts the lives of keys in whole milliseconds, from one that has begun already.
+const ROUNDING_MS: u64 = 1;
+
+/// A ticket asks for its place.
+pub(crate) struct Join<'a> {
+    life: Life<'a>,
+    ttl: Duration,
+    patience: Patience,
+}
+
+/// What a join came to.
+pub(crate) enum Joined {
+    In(Place),
+    Busy,
+    /// The line is kept for another capacity.
+    Mixed(u64),
+    Full,
+    /// The number that the ticket would have had.
+    NoNumbersLeft(u64),
+    /// The ticket's id is that of a ticket of this owner.
+    OfAnother(String),
+    /// So many different shares wait already, and this one is another.
+    TooManyShares(u64),
+}
+
+impl<'a> Join<'a> {
+    pub(crate) fn new(name: &'a str, ticket: &Ticket, inbox: &str, patience: Patience) -> Self {
+        Self { life: Life::new(name, ticket, inbox), ttl: ticket.ttl, patience }
+    }
+
+    pub(crate) fn wish(&self) -> Option<Wish<'_>> {
+        self.life.wish(Sign::Join)
+    }
+
+    pub(crate) fn call(&self, scripts: &Scripts) -> Cmd {
+        let Self { life, patience, .. } = self;
+        let mut call = scripts.join.on(life.name);
+        call.arg(&life.card).arg(&life.length);
+        if *patience == Patience::NoWait || !life.is_plain() {
+            call.arg(u8::from(*patience == Patience::Wait));
+        }
+        if !life.is_plain() {
+            call.arg(life.floor);
+        }
+        call
+    }
+
+    /// `None`: no script answers so.
+    pub(crate) fn read(&self, answer: &Value) -> Option<Joined> {
+        match answer {
+            Value::Nil => Some(Joined::Busy),
+            Value::BulkString(owner) => {
+                String::from_utf8(owner.clone()).ok().map(Joined::OfAnother)
+            }
+            Value::Int(number) => Some(Joined::In(alone(*number, self.ttl)?)),
+            Value::Array(parts) => match numbers(parts)?[..] {
+                [-1, of] => Some(Joined::Mixed(u64::try_from(of).ok()?)),
+                [-2] => Some(Joined::Full),
+                [-3, number] => Some(Joined::NoNumbersLeft(u64::try_from(number).ok()?)),
+                [-4, shares] => Some(Joined::TooManyShares(u64::try_from(shares).ok()?)),
+                _ => place(parts).map(Joined::In),
+            },
+            _ => None,
+        }
+    }
+}
+
+/// A ticket gives a sign of life.
+pub(crate) struct Renew<'a> {
+    life: Life<'a>,
+    ttl: Duration,
+}
+
+/// What a sign of life came to.
+pub(crate) enum Renewed {
+    In(Place),
+    Out,
+}
+
+impl<'a> Renew<'a> {
+    pub(crate) fn new(name: &'a str, ticket: &Ticket, inbox: &str) -> Self {
+        Self { life: Life::new(name, ticket, inbox), ttl: ticket.ttl }
+    }
+
+    pub(crate) fn wish(&self) -> Option<Wish<'_>> {
+        self.life.wish(Sign::Renew)
+    }
+
+    pub(crate) fn call(&self, scripts: &Scripts) -> Cmd {
+        let life = &self.life;
+        let mut call = scripts.renew.on(life.name);
+        call.arg(&life.card).arg(&life.length);
+        if !life.is_plain() {
+            call.arg(life.floor);
+        }
+        call
+    }
+
+    /// `None`: no script answers so.
+    pub(crate) fn read(&self, answer: &Value) -> Option<Renewed> {
+        match answer {
+            Value::Nil => Some(Renewed::Out),
+            Value::Int(number) => Some(Renewed::In(alone(*number, self.ttl)?)),
+            Value::Array(parts) => place(parts).map(Renewed::In),
+            _ => None,
+        }
+    }
+}
+
+/// A ticket leaves its line, or is told to.
+pub(crate) struct Go<'a> {
+    name: &'a str,
+    asks: Vec<u8>,
+    manner: &'static str,
+}
+
+/// It is told to leave; it is taken out; it is taken out by its owner, and as far as the owner knows it lives, whose ttl
+/// is short or longer than an idle line is kept.
+const SOON: &str = "soon";
+const NOW: &str = "now";
+const OWN: &str = "";
+const OWN_LONG: &str = "long";
+
+impl<'a> Go<'a> {
+    pub(crate) fn new(name: &'a str, ticket: &Ticket, inbox: &str, how: Leave, lives: bool) -> Self {
+        let manner = match how {
+            Leave::Soon => SOON,
+            Leave::Now if !lives => NOW,
+            Leave::Now if ticket.ttl.as_millis() > KEEP_MS.into() => OWN_LONG,
+            Leave::Now => OWN,
+        };
+        Self { name, asks: body::asks(ticket, inbox).to_vec(), manner }
+    }
+
+    pub(crate) fn wish(&self) -> Option<Wish<'_>> {
+        let alone = matches!(self.manner, OWN | OWN_LONG);
+        alone.then(|| Wish::new(Sign::Leave, self.name, &self.asks, self.manner))
+    }
+
+    pub(crate) fn call(&self, scripts: &Scripts) -> Cmd {
+        let mut call = scripts.leave.on(self.name);
+        call.arg(&self.asks);
+        if self.manner != OWN {
+            call.arg(self.manner);
+        }
+        call
+    }
+
+    /// What it came to, and the letters to those of this client's tickets that are served now. `None`: no script answers
+    /// so.
+    pub(crate) fn read(answer: &Value) -> Option<(Left, Vec<&[u8]>)> {
+        let (left, letters) = match answer {
+            Value::Array(parts) => parts.split_first()?,
+            left => (left, &[][..]),
+        };
+        let left = match left {
+            Value::Int(0) => Left::Absent,
+            Value::Int(1) => Left::Waiting,
+            Value::Int(2) => Left::Holding,
+            Value::Int(3) => Left::Told,
+            _ => return None,
+        };
+        Some((left, letters.iter().map(letter).collect::<Option<_>>()?))
+    }
+}
+
+fn letter(part: &Value) -> Option<&[u8]> {
+    if let Value::BulkString(letter) = part { Some(letter) } else { None }
+}
+
+/// What a join and a renewal both say of a ticket.
+struct Life<'a> {
+    name: &'a str,
+    card: Vec<u8>,
+    /// How long the key of the line lives if this ticket is alone in it.
+    length: String,
+    floor: u64,
+}
+
+impl<'a> Life<'a> {
+    fn new(name: &'a str, ticket: &Ticket, inbox: &str) -> Self {
+        let length = micros(ticket.ttl).div_ceil(1000) + ROUNDING_MS + KEEP_MS;
+        Self {
+            name,
+            card: body::card(ticket, inbox),
+            length: length.to_string(),
+            floor: ticket.floor,
+        }
+    }
+
+    /// Only a plain one goes with others.
+    fn wish(&self, sign: Sign) -> Option<Wish<'_>> {
+        self.is_plain().then(|| Wish::new(sign, self.name, &self.card, &self.length))
+    }
+
+    /// Its number may be any.
+    fn is_plain(&self) -> bool {
+        self.floor == 0
+    }
+}
