@@ -4,13 +4,16 @@
 //! anew, so that a hundred tasks with one key would keep it busy with little else.
 
 use std::collections::{HashMap, VecDeque};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use futures_util::future::{Either, select};
 use mongodb::bson::Document;
-use tenure_core::{Error, Result, TicketId};
+use tenure_core::{Error, Result, Share, TicketId};
 use tenure_kit::mailbox::Mailbox;
-use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{sleep, timeout};
 
 use crate::alone::Alone;
 use crate::answer::{self, Answers, Came};
@@ -29,6 +32,10 @@ const TOGETHER_MAX: usize = 64;
 /// So many may wait for the command before them. A line has no more tickets.
 const WAITING_MAX: usize = tenure_core::LINE_TICKETS_MAX;
 
+/// For so long a join that has to wait in its line anyway looks out for company: whoever holds there often leaves within
+/// that time, and both go in one command.
+const COMPANY: Duration = Duration::from_millis(1);
+
 /// The lanes of the lines that this client changes.
 pub(crate) struct Lanes {
     carrier: Arc<Carrier>,
@@ -42,8 +49,16 @@ struct Carrier {
     steps: Steps,
     alone: Alone,
     answers: Answers,
-    /// Those who wait, for each record for which a command is under way.
-    waiting: Mutex<HashMap<String, VecDeque<Asked>>>,
+    /// Those who wait, for each record that has a lane.
+    waiting: Mutex<HashMap<String, Waiting>>,
+}
+
+/// Those who wait in one lane.
+#[derive(Default)]
+struct Waiting {
+    asked: VecDeque<Asked>,
+    /// Rung for whoever has come.
+    more: Arc<Notify>,
 }
 
 /// Where this client's tickets hear, and which of them stand where.
@@ -97,17 +112,23 @@ impl Carrier {
         let asked = Asked { wish, answers: vec![answer] };
         let mut lanes = self.lanes();
         match lanes.get_mut(record) {
-            Some(waiting) if waiting.len() >= WAITING_MAX => {
+            Some(waiting) if waiting.asked.len() >= WAITING_MAX => {
                 return Err(Error::unavailable(format!(
                     "{WAITING_MAX} calls of this client wait for {} already, for the line of {:?}",
                     self.calls.name.servers, asked.wish.ticket.key
                 )));
             }
-            Some(waiting) => waiting.push_back(asked),
+            Some(waiting) => {
+                waiting.asked.push_back(asked);
+                waiting.more.notify_one();
+            }
             None => {
-                lanes.insert(record.to_owned(), VecDeque::new());
-                let lane = Lane { carrier: self.clone(), record: record.to_owned(), is_open: true };
-                self.calls.home.spawn(lane.carry(vec![asked]));
+                let waiting = Waiting { asked: [asked].into(), ..Waiting::default() };
+                let more = waiting.more.clone();
+                lanes.insert(record.to_owned(), waiting);
+                let record = record.to_owned();
+                let lane = Lane { carrier: self.clone(), record, more, is_open: true };
+                self.calls.home.spawn(lane.carry());
             }
         }
         Ok(answered)
@@ -172,7 +193,7 @@ impl Carrier {
         }
     }
 
-    fn lanes(&self) -> MutexGuard<'_, HashMap<String, VecDeque<Asked>>> {
+    fn lanes(&self) -> MutexGuard<'_, HashMap<String, Waiting>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -181,12 +202,18 @@ impl Carrier {
 struct Lane {
     carrier: Arc<Carrier>,
     record: String,
+    more: Arc<Notify>,
     is_open: bool,
 }
 
 impl Lane {
-    async fn carry(mut self, mut asked: Vec<Asked>) {
-        while !asked.is_empty() {
+    async fn carry(mut self) {
+        loop {
+            self.gather().await;
+            let asked = self.next();
+            if asked.is_empty() {
+                return;
+            }
             let wishes: Vec<&Wish> = asked.iter().map(|one| &one.wish).collect();
             let came = self.carrier.send(&self.record, &wishes).await;
             for (at, one) in asked.into_iter().enumerate() {
@@ -195,14 +222,37 @@ impl Lane {
                     let _nobody_listens = answer.send(came.clone());
                 }
             }
-            asked = self.next();
         }
+    }
+
+    /// Looks out for company, as long as nobody is in a hurry.
+    async fn gather(&self) {
+        let mut time_is_over = pin!(sleep(COMPANY));
+        while self.has_time() {
+            if let Either::Right(_) = select(pin!(self.more.notified()), &mut time_is_over).await {
+                return;
+            }
+        }
+    }
+
+    /// Whether all who wait here are joins that stay behind another ticket of this client anyway.
+    fn has_time(&self) -> bool {
+        let lanes = self.carrier.lanes();
+        let roll = &self.carrier.posts.roll;
+        let stays_behind = |Wish { ticket, verb }: &Wish| {
+            *verb == Verb::Join { hurry: false }
+                && ticket.share == Share::WHOLE
+                && roll.has_others(&self.record, ticket.id)
+        };
+        lanes.get(&self.record).is_some_and(|waiting| {
+            !waiting.asked.is_empty() && waiting.asked.iter().all(|asked| stays_behind(&asked.wish))
+        })
     }
 
     /// Those who go next. If nobody waits, the lane is closed.
     fn next(&mut self) -> Vec<Asked> {
         let mut lanes = self.carrier.lanes();
-        let next = lanes.get_mut(&self.record).map(take).unwrap_or_default();
+        let next = lanes.get_mut(&self.record).map(|waiting| take(&mut waiting.asked)).unwrap_or_default();
         if next.is_empty() {
             lanes.remove(&self.record);
             self.is_open = false;
