@@ -3,23 +3,35 @@
 //! MongoDB reads a pipeline anew for each call, so a short one saves the server much. Each names what it expects of the
 //! record. If the record is otherwise, nothing happens, and the verb for all kinds of lines is asked.
 
-use mongodb::bson::{Bson, Document, RawDocumentBuf, bson, doc};
+use mongodb::bson::{Bson, Document, RawDocumentBuf, bson, cstr, doc, rawdoc};
+use tenure_core::Ticket;
 
+use crate::bundle;
 use crate::line::{KEEP_MS, NOTES_BYTES_MAX, did};
 
-/// A verb: what it expects of the record besides the id, and its stages behind the first.
-pub(crate) struct Short {
+/// A verb that was asked for one ticket: what it expects of the record besides the id, and its stages.
+pub(crate) struct Short<'a> {
     pub(crate) expects: Document,
-    pub(crate) stages: Vec<RawDocumentBuf>,
+    pub(crate) first: RawDocumentBuf,
+    pub(crate) stages: &'a [RawDocumentBuf],
+}
+
+/// What of a verb is the same for all tickets.
+struct Plan {
+    expects: Document,
+    /// What its first stage sets besides what is asked.
+    sets: RawDocumentBuf,
+    /// The stages behind the first.
+    stages: Vec<RawDocumentBuf>,
 }
 
 /// The three of them, which are made once.
 pub(crate) struct Alone {
     /// Into a line in which nobody stands.
-    join: Short,
-    renew: Short,
+    join: Plan,
+    renew: Plan,
     /// Out of a line in which nobody else stands.
-    leave: Short,
+    leave: Plan,
 }
 
 impl Alone {
@@ -27,29 +39,41 @@ impl Alone {
         Self { join: join(), renew: renew(), leave: leave() }
     }
 
-    pub(crate) fn join(&self) -> (Document, &[RawDocumentBuf]) {
-        (self.join.expects.clone(), &self.join.stages)
+    pub(crate) fn join(&self, ticket: &Ticket, inbox: &str) -> Short<'_> {
+        self.join.asks(ticket, inbox)
     }
 
     /// Its share is what it was, and so is how long it lives.
-    pub(crate) fn renew(&self, id: &str, take: i64) -> (Document, &[RawDocumentBuf]) {
-        let mut expects = self.renew.expects.clone();
-        expects.extend(doc! { "held.0.id": id, "held.0.take": take });
-        (expects, &self.renew.stages)
+    pub(crate) fn renew(&self, ticket: &Ticket, inbox: &str) -> Short<'_> {
+        let mut short = self.renew.asks(ticket, inbox);
+        let take = i64::from(ticket.share.take());
+        short.expects.extend(doc! { "held.0.id": ticket.id.to_string(), "held.0.take": take });
+        short
     }
 
-    pub(crate) fn leave(&self, id: &str, inbox: &str) -> (Document, &[RawDocumentBuf]) {
+    pub(crate) fn leave(&self, ticket: &Ticket, inbox: &str) -> Short<'_> {
         let mut expects = self.leave.expects.clone();
-        expects.extend(doc! { "held.0.id": id, "held.0.inbox": inbox });
-        (expects, &self.leave.stages)
+        expects.extend(doc! { "held.0.id": ticket.id.to_string(), "held.0.inbox": inbox });
+        Short { expects, first: rawdoc! { "$set": self.leave.sets.clone() }, stages: &[] }
     }
 }
 
-fn join() -> Short {
+impl Plan {
+    fn asks(&self, ticket: &Ticket, inbox: &str) -> Short<'_> {
+        let one = bundle::joins(ticket, false);
+        let ask = rawdoc! { "key": ticket.key.as_str(), "inbox": inbox, "one": one };
+        let mut sets = self.sets.clone();
+        sets.append(cstr!("ask"), rawdoc! { "$literal": ask });
+        let first = rawdoc! { "$set": sets };
+        Short { expects: self.expects.clone(), first, stages: &self.stages }
+    }
+}
+
+fn join() -> Plan {
     let next = bson!({ "$max": [
         { "$add": [{ "$ifNull": ["$last", 0_i64] }, 1_i64] }, { "$multiply": [now(), 1000_i64] },
     ] });
-    let clock = doc! { "$set": { "at": now(), "last": next, "bytes": { "$bsonSize": "$$ROOT" } } };
+    let sets = doc! { "at": now(), "last": next, "bytes": { "$bsonSize": "$$ROOT" } };
     let seat = bson!({
         "id": "$ask.one.id", "n": "$last", "ends": ends(), "take": "$ask.one.take", "told": false,
         "inbox": "$ask.inbox", "ttl_us": "$ask.one.ttl_us", "owner": "$ask.one.owner", "note": "$ask.one.note",
@@ -58,15 +82,14 @@ fn join() -> Short {
     fields.extend(doc! {
         "held": [seat], "waiting": [], "of": "$ask.one.of", "quiet": ends(),
         "key": { "$ifNull": ["$key", "$ask.key"] },
-        "reap": [date(bson!({ "$max": [ends(), passed()] }), 2 * KEEP_MS), true],
+        "reap": reap(&[is_late_enough(), is_soon_enough()]),
+        "ask": "$$REMOVE",
     });
     let expects = doc! { "held.0": absent(), "waiting.0": absent() };
-    Short { expects, stages: vec![raw(&clock), raw(&doc! { "$set": fields })] }
+    Plan { expects, sets: raw(&sets), stages: vec![raw(&doc! { "$set": fields })] }
 }
 
-fn renew() -> Short {
-    let ends = bson!({ "$add": [now(), "$ask.one.ttl"] });
-    let kept = bson!({ "$arrayElemAt": ["$reap", 0] });
+fn renew() -> Plan {
     let expects = doc! {
         "held.1": absent(),
         "held.0.told": false,
@@ -74,35 +97,50 @@ fn renew() -> Short {
         "$expr": is_calm(),
     };
     let changes = bson!({
-        "ends": { "$max": ["$$it.ends", ends.clone()] }, "inbox": "$ask.inbox", "note": "$ask.one.note",
+        "ends": { "$max": ["$$it.ends", ends()] }, "inbox": "$ask.inbox", "note": "$ask.one.note",
     });
     let renewed = bson!({ "$let": {
         "vars": { "it": { "$arrayElemAt": ["$held", 0] } },
         "in": { "$mergeObjects": ["$$it", changes] },
     } });
-    let least = bson!({ "$max": [ends, passed()] });
-    let is_kept = bson!({ "$gte": [kept, date(least.clone(), KEEP_MS)] });
-    let moved = bson!([date(least, 2 * KEEP_MS), true]);
     let mut fields = step(None);
-    fields.extend(doc! {
-        "at": now(), "held": [renewed], "reap": { "$cond": [is_kept, "$reap", moved] },
-    });
-    Short { expects, stages: vec![raw(&doc! { "$set": fields })] }
+    fields.extend(doc! { "held": [renewed], "reap": reap(&[is_late_enough()]), "ask": "$$REMOVE" });
+    Plan { expects, sets: raw(&doc! { "at": now() }), stages: vec![raw(&doc! { "$set": fields })] }
 }
 
-fn leave() -> Short {
+/// It leaves the date of the record as it is, so that the index is not written.
+fn leave() -> Plan {
     let expects = doc! { "held.1": absent(), "waiting.0": absent(), "$expr": is_calm() };
-    let mut fields = step(Some(did::HOLDING));
-    let since = bson!({ "$max": [now(), passed()] });
-    fields.extend(doc! { "at": now(), "held": [], "reap": date(since, KEEP_MS) });
-    Short { expects, stages: vec![raw(&doc! { "$set": fields })] }
+    let mut sets = step(Some(did::HOLDING));
+    sets.insert("held", bson!([]));
+    Plan { expects, sets: raw(&sets), stages: Vec::new() }
+}
+
+/// When the record may go. The date is left as it is where that will do.
+fn reap(will_do: &[Bson]) -> Bson {
+    let kept =
+        bson!({ "$cond": [{ "$isArray": "$reap" }, { "$arrayElemAt": ["$reap", 0] }, Bson::Null] });
+    let least = bson!({ "$max": [ends(), passed()] });
+    bson!({ "$let": {
+        "vars": { "kept": kept, "least": least },
+        "in": { "$cond": [{ "$and": will_do }, "$reap", [date("$$least", 2 * KEEP_MS), true]] },
+    } })
+}
+
+fn is_late_enough() -> Bson {
+    bson!({ "$gte": ["$$kept", date("$$least", KEEP_MS)] })
+}
+
+/// Only where nobody stands: others may live longer.
+fn is_soon_enough() -> Bson {
+    bson!({ "$lte": ["$$kept", date("$$least", 2 * KEEP_MS)] })
 }
 
 /// What every step writes.
 fn step(did: Option<i64>) -> Document {
     let did: Vec<i64> = did.into_iter().collect();
     let step = bson!({ "$add": [{ "$ifNull": ["$step", 0_i64] }, 1_i64] });
-    doc! { "step": step, "bell": "", "did": did, "woken": 0_i64, "ask": "$$REMOVE" }
+    doc! { "step": step, "bell": "", "did": did, "woken": 0_i64 }
 }
 
 fn now() -> Bson {
@@ -119,7 +157,7 @@ fn passed() -> Bson {
     bson!({ "$toLong": { "$divide": ["$last", 1000_i64] } })
 }
 
-fn date(from: Bson, keep: i64) -> Bson {
+fn date(from: &str, keep: i64) -> Bson {
     bson!({ "$toDate": { "$add": [from, keep] } })
 }
 

@@ -80,14 +80,8 @@ fn first(wishes: &[&Wish], inbox: &str) -> RawDocumentBuf {
     rawdoc! { "$set": { "ask": { "$literal": ask } } }
 }
 
-/// What is asked for a ticket that may be alone: the only wish of a command.
-pub(crate) fn first_alone(wish: &Wish, inbox: &str) -> RawDocumentBuf {
-    let (ticket, one) = (&wish.ticket, joins(&wish.ticket, false));
-    let ask = rawdoc! { "key": ticket.key.as_str(), "inbox": inbox, "one": one };
-    rawdoc! { "$set": { "ask": { "$literal": ask } } }
-}
-
-fn joins(ticket: &Ticket, hurry: bool) -> RawDocumentBuf {
+/// All that a ticket asks for when it joins.
+pub(crate) fn joins(ticket: &Ticket, hurry: bool) -> RawDocumentBuf {
     let ttl_us = u64::try_from(ticket.ttl.as_micros()).unwrap_or(NUMBER_MAX);
     rawdoc! {
         "id": ticket.id.to_string(),

@@ -19,10 +19,11 @@ use crate::alone::Alone;
 use crate::answer::{self, Answers, Came};
 use crate::bundle;
 use crate::call::{Calls, Update};
+use crate::count::millis;
 use crate::facts::Topology;
 use crate::lens::Lens;
 use crate::letter;
-use crate::line::Steps;
+use crate::line::{KEEP_MS, Steps};
 use crate::roll::Roll;
 use crate::trouble;
 use crate::wish::{Verb, Wish};
@@ -165,24 +166,28 @@ impl Carrier {
                 !self.posts.roll.has_others(record, ticket.id) && ticket.floor == 0
             }
             Verb::Renew => self.posts.roll.may_be_alone(record, ticket.id) && ticket.floor == 0,
-            Verb::Leave { soon } => !soon && self.posts.roll.may_be_alone(record, ticket.id),
+            // One that lived long leaves a date that is far away.
+            Verb::Leave { soon } => {
+                let lived_long = millis(ticket.ttl) > KEEP_MS;
+                !soon && !lived_long && self.posts.roll.may_be_alone(record, ticket.id)
+            }
             Verb::Look => false,
         };
-        let id = ticket.id.to_string();
-        let (expects, stages) = match wish.verb {
+        let inbox = &self.posts.inbox;
+        let short = match wish.verb {
             _ if !is_likely => return None,
-            Verb::Join { .. } => self.alone.join(),
-            Verb::Renew => self.alone.renew(&id, ticket.share.take().into()),
-            Verb::Leave { .. } => self.alone.leave(&id, &self.posts.inbox),
+            Verb::Join { .. } => self.alone.join(ticket, inbox),
+            Verb::Renew => self.alone.renew(ticket, inbox),
+            Verb::Leave { .. } => self.alone.leave(ticket, inbox),
             Verb::Look => return None,
         };
         Some(Update {
             id: record,
-            first: bundle::first_alone(wish, &self.posts.inbox),
-            stages,
+            first: short.first,
+            stages: short.stages,
             fields: answer::fields_of_alone(),
             makes: matches!(wish.verb, Verb::Join { .. }),
-            expects,
+            expects: short.expects,
         })
     }
 
@@ -252,7 +257,8 @@ impl Lane {
     /// Those who go next. If nobody waits, the lane is closed.
     fn next(&mut self) -> Vec<Asked> {
         let mut lanes = self.carrier.lanes();
-        let next = lanes.get_mut(&self.record).map(|waiting| take(&mut waiting.asked)).unwrap_or_default();
+        let next =
+            lanes.get_mut(&self.record).map(|waiting| take(&mut waiting.asked)).unwrap_or_default();
         if next.is_empty() {
             lanes.remove(&self.record);
             self.is_open = false;

@@ -135,7 +135,13 @@ const OWN: &str = "";
 const OWN_LONG: &str = "long";
 
 impl<'a> Go<'a> {
-    pub(crate) fn new(name: &'a str, ticket: &Ticket, inbox: &str, how: Leave, lives: bool) -> Self {
+    pub(crate) fn new(
+        name: &'a str,
+        ticket: &Ticket,
+        inbox: &str,
+        how: Leave,
+        lives: bool,
+    ) -> Self {
         let manner = match how {
             Leave::Soon => SOON,
             Leave::Now if !lives => NOW,

@@ -24,6 +24,39 @@ fn an_idle_record_is_reaped_and_numbers_go_on_growing() {
 }
 
 #[test]
+fn a_release_leaves_the_index_alone_and_no_long_life_keeps_an_idle_record() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let store = store(&server.url()).await;
+        let reap = || look_at(&server, "a").unwrap().get("reap").unwrap().clone();
+        let minute = std::time::Duration::from_secs(60);
+        let short = ticket("a", minute);
+        store.join(&short, Patience::Wait).await.unwrap();
+        let first = reap();
+        store.leave(&short, Leave::Now).await.unwrap();
+        assert_eq!(reap(), first, "a release does not touch the index");
+        let again = ticket("a", minute);
+        store.join(&again, Patience::Wait).await.unwrap();
+        assert_eq!(reap(), first, "nor does the next lock");
+        store.leave(&again, Leave::Now).await.unwrap();
+        // Somebody stood there for a day, and nobody cleaned up.
+        let later = doc! { "$toDate": { "$add": ["$$NOW", 86_400_000_i64] } };
+        let change =
+            doc! { "q": { "_id": record("a") }, "u": [{ "$set": { "reap": [later, true] } }] };
+        ask(&server, doc! { "update": "locks", "updates": [change] });
+        let last = ticket("a", minute);
+        store.join(&last, Patience::Wait).await.unwrap();
+        store.leave(&last, Leave::Now).await.unwrap();
+        let record = look_at(&server, "a").unwrap();
+        let date = record.get_array("reap").unwrap()[0].as_datetime().unwrap().timestamp_millis();
+        let now = mongodb::bson::DateTime::now().timestamp_millis();
+        assert!(date < now + 3_600_000, "an idle record goes within the hour");
+        store.join(&ticket("a", minute), Patience::Wait).await.unwrap();
+        assert!(store.keys("").await.unwrap().iter().any(|key| key.as_str() == "a"));
+    });
+}
+
+#[test]
 fn the_date_of_a_record_in_use_is_behind_the_last_life_in_it() {
     play(async || {
         let server = Server::start().unwrap();
