@@ -1,6 +1,7 @@
 //! A line of tickets, as a pure state machine: time is an argument, and nothing is touched.
 
 pub mod bell;
+pub(crate) mod change;
 mod count;
 mod journal;
 pub(crate) mod memory;
@@ -8,6 +9,7 @@ pub(crate) mod sample;
 mod seat;
 mod sync;
 
+pub use self::change::changes;
 pub use self::count::Count;
 pub use self::journal::Journal;
 use self::seat::NEVER;

@@ -1,12 +1,13 @@
 //! Events for stores that have none to tell: look at the lines, again and again, and tell what changed.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::event::{Cursor, Event, News, Scope, What};
-use crate::{Engine, Host, Key, Place, Result, Standing, Ticket, TicketId};
+use crate::line::change::changes;
+use crate::{Engine, Host, Key, Place, Result, Ticket};
 
 /// How many onlookers can be followed at a time; who comes back too late has missed something.
 const ONLOOKERS_MAX: usize = 64;
@@ -79,8 +80,8 @@ struct Snapshots {
     looks: VecDeque<(Cursor, Look)>,
 }
 
-/// Every ticket in scope at one moment.
-type Look = HashMap<(Key, TicketId), (Ticket, Place)>;
+/// Every ticket in scope at one moment, line by line.
+type Look = BTreeMap<Key, Vec<(Ticket, Place)>>;
 
 impl Sampler {
     /// Looks again after each such pause.
@@ -111,7 +112,7 @@ impl Sampler {
         loop {
             self.leave_in_peace(host, scope).await;
             let now = self.look(engine, host, scope).await?;
-            let events = changes(&before, &now, host.wall_us());
+            let events = all_changes(&before, &now, host.wall_us());
             if !events.is_empty() {
                 let cursor = self.seen().remember(now);
                 return Ok(News { events, cursor, missed: false });
@@ -189,49 +190,18 @@ async fn look(engine: &impl Engine, scope: &Scope) -> Result<Look> {
     };
     let mut look = Look::new();
     for key in keys {
-        for (ticket, place) in engine.line(&key).await? {
-            look.insert((key.clone(), ticket.id), (ticket, place));
-        }
+        let line = engine.line(&key).await?;
+        look.insert(key, line);
     }
     Ok(look)
 }
 
-/// First what left, then what came, each line in its own order. A ticket is known by its id: its number may
-/// be another one when it is served, where several stores have to agree on it.
-fn changes(before: &Look, now: &Look, at_us: u64) -> Vec<Event> {
-    let event = |what, (ticket, place): &(Ticket, Place)| Event {
-        at_us,
-        what,
-        ticket: ticket.clone(),
-        number: place.number,
+fn all_changes(before: &Look, now: &Look, at_us: u64) -> Vec<Event> {
+    let nobody = Vec::new();
+    let lines: BTreeSet<&Key> = before.keys().chain(now.keys()).collect();
+    let of_one = |key| {
+        let (before, now) = (before.get(key).unwrap_or(&nobody), now.get(key).unwrap_or(&nobody));
+        changes(before, now, at_us, |_| What::Left)
     };
-    let mut events = Vec::new();
-    for (id, old) in in_order(before) {
-        if !now.contains_key(id) {
-            events.push(event(What::Left, old));
-        }
-    }
-    for (id, new) in in_order(now) {
-        let old = before.get(id);
-        let holds = |place: &Place| place.standing == Standing::Holding;
-        if old.is_none() {
-            events.push(event(What::Joined, new));
-        }
-        if holds(&new.1) && !old.is_some_and(|(_, place)| holds(place)) {
-            events.push(event(What::Served, new));
-        }
-        if old.is_some_and(|(ticket, _)| ticket.note != new.0.note || ticket.share != new.0.share) {
-            events.push(event(What::Changed, new));
-        }
-        if new.1.leaving && old.is_some_and(|(_, place)| !place.leaving) {
-            events.push(event(What::Broken, new));
-        }
-    }
-    events
-}
-
-fn in_order(look: &Look) -> impl Iterator<Item = (&(Key, TicketId), &(Ticket, Place))> {
-    let mut tickets: Vec<_> = look.iter().collect();
-    tickets.sort_unstable_by_key(|((key, id), (_, place))| (key, place.number, *id));
-    tickets.into_iter()
+    lines.into_iter().flat_map(of_one).collect()
 }

@@ -15,6 +15,7 @@ use tokio::time::{sleep, timeout};
 use crate::answer::{self, Came};
 use crate::call::Update;
 use crate::count;
+use crate::line::record;
 use crate::store::MongoStore;
 use crate::trouble;
 use crate::wish::{Verb, Wish};
@@ -162,6 +163,9 @@ impl Engine for MongoStore {
     }
 
     async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+        if self.facts.can_push() {
+            return self.onlookers.events(scope, after).await;
+        }
         self.sampler.events(self, &self.host, scope, after).await
     }
 
@@ -210,13 +214,9 @@ impl Engine for MongoStore {
 
     async fn close(&self) {
         self.stream.stop();
+        self.onlookers.stop();
         if self.is_own {
             self.calls.client.clone().shutdown().immediate(true).await;
         }
     }
-}
-
-/// The id of a line's record.
-fn record(key: &Key) -> String {
-    key.canonical("tenure")
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, rawdoc};
-use tenure_core::{Error, Fencing, Liveness, Profile, Result};
+use tenure_core::{Error, Fencing, Liveness, Profile, Result, Sight};
 
 use crate::answer::whole;
 use crate::call::Calls;
@@ -86,6 +86,9 @@ impl Facts {
         let mut profile = Profile::new("mongodb", Liveness::Lease);
         profile.fair = true;
         profile.push = self.can_push();
+        if self.can_push() {
+            profile.events = Sight::Every;
+        }
         profile.fencing = Fencing::Volatile;
         profile.survives.holder_crash = true;
         profile.survives.holder_pause = true;

@@ -21,7 +21,8 @@ pub(crate) fn deliver(mail: &Mailbox, inbox: &str, bell: &str) {
     }
 }
 
-/// The inbox, the id, then a sign and the number: `S` it is served, `T` it is told to leave, `O` it is out.
+/// The inbox, the id, then a sign and the number: `S` it is served, `T` it is told to leave, `O` it is out, `B` it is out
+/// because it was told to leave.
 fn read(letter: &str) -> Option<(TicketId, Letter)> {
     let (id, rest) = letter.get(INBOX_LETTERS..)?.split_at_checked(ID_LETTERS)?;
     let (sign, number) = rest.split_at_checked(1)?;
@@ -29,7 +30,7 @@ fn read(letter: &str) -> Option<(TicketId, Letter)> {
     let letter = match sign {
         "S" => Letter::Served(number),
         "T" => Letter::Told,
-        "O" => Letter::Out,
+        "O" | "B" => Letter::Out,
         _ => return None,
     };
     Some((id.parse().ok()?, letter))
@@ -43,9 +44,12 @@ mod tests {
     fn every_kind_of_letter_is_read() {
         let (id, inbox) = (TicketId::fresh(), "0123456789abcdef");
         let letter = |rest: &str| format!("{inbox}{id}{rest}");
-        for (rest, wanted) in
-            [("S46", Letter::Served(46)), ("T46", Letter::Told), ("O46", Letter::Out)]
-        {
+        for (rest, wanted) in [
+            ("S46", Letter::Served(46)),
+            ("T46", Letter::Told),
+            ("O46", Letter::Out),
+            ("B46", Letter::Out),
+        ] {
             assert_eq!(read(&letter(rest)), Some((id, wanted)));
         }
         for garbage in ["", "short", &letter(""), &letter("X46"), &letter("S"), "äöüäöüäöüäöüäöü"]

@@ -38,7 +38,9 @@
 //! | `wish`, `lane`, `bundle` | how verbs for one record go together in one command |
 //! | `call`, `records` | how a command is sent, and those that are about many records |
 //! | `clocks` | how far the clocks of a set's members are apart |
-//! | `stream`, `roll` | the change stream, and whose tickets it concerns |
+//! | `follow` | how a change stream is followed |
+//! | `stream`, `roll` | the stream of letters, and whose tickets they concern |
+//! | `onlooker`, `mirror` | the streams of those who look on, and what a change says of a line |
 //! | `turns` | how many calls change one number at a time |
 
 mod alone;
@@ -51,11 +53,14 @@ mod count;
 mod description;
 mod engine;
 mod facts;
+mod follow;
 mod lane;
 mod lens;
 mod letter;
 mod line;
+mod mirror;
 mod name;
+mod onlooker;
 mod records;
 mod roll;
 mod settings;

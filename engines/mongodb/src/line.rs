@@ -19,7 +19,7 @@
 //! Of each verb there may be many in one step.
 
 use mongodb::bson::{Bson, Document, RawDocumentBuf, bson, doc};
-use tenure_core::NUMBER_MAX;
+use tenure_core::{Key, NUMBER_MAX};
 
 use crate::lens::Lens;
 
@@ -34,6 +34,11 @@ pub(crate) const KEEP_MS: i64 = 600 * 1000;
 const LETTERS_AT_ONCE: i64 = 64;
 /// More than any array has elements.
 pub(crate) const ALL: i64 = i32::MAX as i64;
+
+/// The id of a line's record.
+pub(crate) fn record(key: &Key) -> String {
+    key.canonical("tenure")
+}
 
 /// What a leave or a join came to, as `did` says it.
 pub(crate) mod did {

@@ -51,15 +51,41 @@ impl Calls {
             "readConcern": { "level": "majority" },
             "maxTimeMS": self.server_ms(),
         };
-        let (mut keys, mut part) = (Vec::new(), "firstBatch");
+        let records = self.list(command).await?;
+        let key = |record: &Document| record.get_str("key").ok().map(str::to_owned);
+        Ok(records.iter().filter_map(key).collect())
+    }
+
+    /// These fields of some records, with all that happened before this call, as a majority has it.
+    pub(crate) async fn read(&self, some: &Document, fields: &[&str]) -> Result<Vec<Document>> {
+        let hello = self.ask(&self.database, rawdoc! { "hello": 1 }).await?;
+        let mut concern = doc! { "level": "majority" };
+        if let Some(time) = hello.get("operationTime") {
+            concern.insert("afterClusterTime", time.clone());
+        }
+        let projection: Document =
+            fields.iter().map(|field| ((*field).to_owned(), Bson::Int32(1))).collect();
+        let raw = |part: &Document| RawDocumentBuf::try_from(part).expect("it is a document");
+        let command = rawdoc! {
+            "find": self.collection.as_str(),
+            "filter": raw(some),
+            "projection": raw(&projection),
+            "batchSize": BATCH,
+            "readConcern": raw(&concern),
+            "maxTimeMS": self.server_ms(),
+        };
+        self.list(command).await
+    }
+
+    /// All that a command finds, part by part.
+    async fn list(&self, command: RawDocumentBuf) -> Result<Vec<Document>> {
+        let (mut found, mut part) = (Vec::new(), "firstBatch");
         let mut answer = self.ask(&self.database, command).await?;
         loop {
             let (batch, cursor) = self.batch(answer, part)?;
-            keys.extend(
-                batch.iter().filter_map(|record| record.get_str("key").ok()).map(str::to_owned),
-            );
+            found.extend(batch);
             if cursor == 0 {
-                return Ok(keys);
+                return Ok(found);
             }
             let more = rawdoc! { "getMore": cursor, "collection": self.collection.as_str(), "batchSize": BATCH };
             answer = self.ask(&self.database, more).await?;

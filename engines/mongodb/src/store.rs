@@ -17,6 +17,7 @@ use crate::lane::{Lanes, Posts};
 use crate::lens::Lens;
 use crate::letter::INBOX_LETTERS;
 use crate::name::Name;
+use crate::onlooker::Onlookers;
 use crate::roll::Roll;
 use crate::settings::Settings;
 use crate::stream::Stream;
@@ -40,6 +41,7 @@ pub struct MongoStore {
     pub(crate) stream: Stream,
     pub(crate) profile: Profile,
     pub(crate) facts: Facts,
+    pub(crate) onlookers: Onlookers,
     pub(crate) sampler: Sampler,
     pub(crate) host: ThisRuntime,
     /// Whether the client is this store's own, and ends with it.
@@ -85,6 +87,7 @@ impl MongoStore {
         let lanes = Lanes::new(calls.clone(), posts, &Lens::root(), facts.topology);
         let stream = Stream::new(calls.clone(), mail.clone(), roll.clone(), inbox);
         Ok(Self {
+            onlookers: Onlookers::new(calls.clone()),
             calls,
             lanes,
             turns: Turns::default(),

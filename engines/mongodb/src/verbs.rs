@@ -58,7 +58,7 @@ impl Writer<'_> {
         let seat = |array: &str, at: &str, did: Bson| {
             let seat = bson!({ "$arrayElemAt": [self.value(array), at] });
             let case = bson!({ "$gte": [at, 0_i64] });
-            bson!({ "case": case, "then": { "$mergeObjects": [seat, { "did": did }] } })
+            bson!({ "case": case, "then": { "$mergeObjects": [seat, { "did": did, "soon": "$$this.soon" }] } })
         };
         let how = bson!({ "$cond": ["$$this.soon", did::TOLD, did::HOLDING] });
         let found = bson!({ "$let": {
@@ -91,12 +91,16 @@ impl Writer<'_> {
         let some = |array: &str, cond: Bson| bson!({ "$filter": { "input": self.value(array), "as": "this", "cond": cond } });
         let is_own = bson!({ "$eq": ["$$this.inbox", self.value("ask.inbox")] });
         let is_out = bson!({ "$in": ["$$this.did", [did::HOLDING, did::WAITING]] });
-        let out = bson!({ "$and": [is_out, { "$not": [is_own.clone()] }] });
+        let is_out = |soon: bool, more: Bson| bson!({ "$and": [is_out.clone(), { "$eq": ["$$this.soon", soon] }, more] });
+        let out = is_out(false, bson!({ "$not": [is_own.clone()] }));
+        // Its owner knows; onlookers are told by this that it did not go of its own accord.
+        let broken = is_out(true, bson!(true));
         let told =
             bson!({ "$and": [{ "$eq": ["$$this.did", did::TOLD] }, { "$not": ["$$this.told"] }] });
         let missed = bson!({ "$in": [did::ABSENT, self.value("ask.found.did")] });
         bson!({ "$concat": [
             letters(&some("ask.found", out), "O"),
+            letters(&some("ask.found", broken), "B"),
             letters(&some("ask.found", told), "T"),
             { "$cond": [missed, letters(&some("held", is_own), "S"), ""] },
         ] })

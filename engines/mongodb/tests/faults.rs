@@ -15,6 +15,8 @@ mod meddling;
 mod members;
 #[path = "faults/older.rs"]
 mod older;
+#[path = "faults/onlookers.rs"]
+mod onlookers;
 #[path = "faults/pause.rs"]
 mod pause;
 #[path = "faults/reaping.rs"]

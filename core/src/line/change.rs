@@ -1,0 +1,64 @@
+//! What has changed from one look at a line to the next, as events.
+
+use std::collections::HashMap;
+
+use crate::event::{Event, What};
+use crate::{Place, Standing, Ticket, TicketId};
+
+/// First what is gone, then what came or changed, both in the order of the line. A ticket is known by its id: its number
+/// may be another one when it is served, where several stores have to agree on it.
+///
+/// `gone` says of a ticket that is gone what happened to it.
+///
+/// ```
+/// use tenure_core::event::What;
+/// use tenure_core::line::changes;
+/// use tenure_core::{Engine, Key, Memory, Patience, Share, Ticket};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let (memory, key) = (Memory::new(), Key::new("a")?);
+/// let before = memory.line(&key).await?;
+/// memory.join(&Ticket::new(key.clone(), Share::WHOLE), Patience::Wait).await?;
+/// let now = memory.line(&key).await?;
+/// let events = changes(&before, &now, 1_000_000, |_| What::Left);
+/// assert_eq!(events.iter().map(|event| event.what).collect::<Vec<_>>(), [What::Joined, What::Served]);
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
+pub fn changes(
+    before: &[(Ticket, Place)],
+    now: &[(Ticket, Place)],
+    at_us: u64,
+    gone: impl Fn(&Ticket) -> What,
+) -> Vec<Event> {
+    let (old, new) = (by_id(before), by_id(now));
+    let event = |what, (ticket, place): &(Ticket, Place)| Event {
+        at_us,
+        what,
+        ticket: ticket.clone(),
+        number: place.number,
+    };
+    let is_gone = |(ticket, _): &&(Ticket, Place)| !new.contains_key(&ticket.id);
+    let mut events: Vec<Event> =
+        before.iter().filter(is_gone).map(|seat| event(gone(&seat.0), seat)).collect();
+    for seat in now {
+        let before = old.get(&seat.0.id);
+        let holds = |place: &Place| place.standing == Standing::Holding;
+        if before.is_none() {
+            events.push(event(What::Joined, seat));
+        }
+        if holds(&seat.1) && !before.is_some_and(|(_, place)| holds(place)) {
+            events.push(event(What::Served, seat));
+        }
+        if before.is_some_and(|(old, _)| old.note != seat.0.note || old.share != seat.0.share) {
+            events.push(event(What::Changed, seat));
+        }
+        if seat.1.leaving && before.is_some_and(|(_, place)| !place.leaving) {
+            events.push(event(What::Broken, seat));
+        }
+    }
+    events
+}
+
+fn by_id(line: &[(Ticket, Place)]) -> HashMap<TicketId, &(Ticket, Place)> {
+    line.iter().map(|seat| (seat.0.id, seat)).collect()
+}

@@ -1,0 +1,139 @@
+//! Onlookers are told every event, whatever happens to their stream, and are told when they missed some.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tenure_core::event::{Cursor, Event, Scope, What};
+use tenure_core::{Engine as _, Leave, TicketId};
+use tenure_mongodb::MongoStore;
+use tenure_servers::mongodb::{Server, doc};
+
+use super::stage::{LONG, ask, connect, join, play, soon, store, ticket};
+
+const CLIENTS: usize = 3;
+const TASKS: usize = 8;
+const LOCKS: usize = 10;
+
+fn all() -> Scope {
+    Scope::Prefix(String::new())
+}
+
+/// So many events from the cursor on, of which none may be missed.
+async fn events(store: &MongoStore, scope: &Scope, mut cursor: Cursor, count: usize) -> Vec<Event> {
+    let mut events = Vec::new();
+    while events.len() < count {
+        // An outage is told, and the next call goes on behind what was told last.
+        let Ok(news) = soon("an event", store.events(scope, Some(cursor))).await else { continue };
+        assert!(!news.missed, "nothing is missed");
+        cursor = news.cursor;
+        events.extend(news.events);
+    }
+    events
+}
+
+/// Many clients lock a few keys; of each ticket it is told that it came, was served and left, once, in this order.
+async fn every_lock_is_told(server: &Server, trouble: impl AsyncFnOnce()) {
+    let onlooker = store(&server.url()).await;
+    let begin = onlooker.events(&all(), None).await.unwrap().cursor;
+    let mut tasks = Vec::new();
+    for _ in 0..CLIENTS {
+        let locks = connect(server.url()).await;
+        for task in 0..TASKS {
+            let locks = locks.clone();
+            tasks.push(tokio::spawn(async move {
+                for _ in 0..LOCKS {
+                    let guard = locks.mutex(format!("k{}", task % 3)).lock().await.unwrap();
+                    guard.release().await.unwrap();
+                }
+            }));
+        }
+    }
+    trouble().await;
+    let told = events(&onlooker, &all(), begin, CLIENTS * TASKS * LOCKS * 3).await;
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let mut tickets: HashMap<TicketId, Vec<What>> = HashMap::new();
+    let mut holder: HashMap<String, TicketId> = HashMap::new();
+    for event in &told {
+        tickets.entry(event.ticket.id).or_default().push(event.what);
+        let key = event.ticket.key.to_string();
+        match event.what {
+            What::Served => assert_eq!(holder.insert(key, event.ticket.id), None, "one at a time"),
+            What::Left => drop(holder.remove(&key)),
+            _ => {}
+        }
+    }
+    assert_eq!(tickets.len(), CLIENTS * TASKS * LOCKS);
+    for told in tickets.values() {
+        assert_eq!(*told, [What::Joined, What::Served, What::Left]);
+    }
+}
+
+#[test]
+fn every_lock_of_many_clients_is_told() {
+    play(async || {
+        let server = Server::start().unwrap();
+        every_lock_is_told(&server, async || ()).await;
+    });
+}
+
+#[test]
+fn nothing_is_missed_while_the_stream_is_killed_again_and_again() {
+    play(async || {
+        let server = Server::start().unwrap();
+        every_lock_is_told(&server, async || {
+            for code in [43, 11_600, 189] {
+                let what = doc! { "failCommands": ["getMore"], "errorCode": code };
+                server.fail_commands(what, 1).unwrap();
+            }
+        })
+        .await;
+    });
+}
+
+/// A record in which nobody stood when somebody began to look on is not known to the onlooker, nor is its name.
+#[test]
+fn a_line_that_was_idle_is_told_by_its_name() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let (client, onlooker) = (store(&server.url()).await, store(&server.url()).await);
+        let before = ticket("a", LONG);
+        join(&client, &before).await;
+        client.leave(&before, Leave::Now).await.unwrap();
+        let begin = onlooker.events(&all(), None).await.unwrap().cursor;
+        let held = ticket("a", Duration::from_secs(60));
+        join(&client, &held).await;
+        client.leave(&held, Leave::Now).await.unwrap();
+        let told = events(&onlooker, &all(), begin, 3).await;
+        let told: Vec<_> = told.iter().map(|event| (event.what, event.ticket.id)).collect();
+        assert_eq!(told, [What::Joined, What::Served, What::Left].map(|what| (what, held.id)));
+    });
+}
+
+#[test]
+fn a_dropped_collection_is_told_as_something_missed() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let (client, onlooker) = (store(&server.url()).await, store(&server.url()).await);
+        let held = ticket("a", LONG);
+        join(&client, &held).await;
+        let scope = Scope::Key(held.key.clone());
+        let mut cursor = onlooker.events(&scope, None).await.unwrap().cursor;
+        ask(&server, doc! { "drop": "locks" });
+        loop {
+            match soon("it is told", onlooker.events(&scope, Some(cursor))).await {
+                Ok(news) if news.missed => {
+                    cursor = news.cursor;
+                    break;
+                }
+                Ok(news) => cursor = news.cursor,
+                Err(_) => {}
+            }
+        }
+        let next = ticket("a", LONG);
+        join(&client, &next).await;
+        let told = events(&onlooker, &scope, cursor, 2).await;
+        assert!(told.iter().all(|event| event.ticket.id == next.id), "{told:?}");
+    });
+}
