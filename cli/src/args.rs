@@ -228,6 +228,9 @@ fn unknown(error: &clap::Error, kind: ContextKind) -> Failure {
     let word = error.get(kind).map_or(String::new(), ToString::to_string);
     let (command, words) = asked_for();
     let meant = nearest(&word, words.iter().map(String::as_str));
+    if meant == Some(word.as_str()) {
+        return Failure::usage(format!("`{word}` is an option of `{command}`: write it behind that"));
+    }
     let meant = meant.map_or(String::new(), |meant| format!(" (did you mean `{meant}`?)"));
     if is_below_zero(&word) {
         return Failure::usage(format!(

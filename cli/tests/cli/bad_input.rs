@@ -58,6 +58,10 @@ const SENTENCES: &[(&[&str], &str)] = &[
         "`--jsno` is no option of `tenure keys` (did you mean `--json`?): `tenure keys -h` shows what there is",
     ),
     (
+        &["--no-wait", "run", "k", "--", "true"],
+        "`--no-wait` is an option of `tenure run`: write it behind that",
+    ),
+    (
         &["run", "-z", "k", "--", "true"],
         "`-z` is no option of `tenure run`: `tenure run -h` shows what there is",
     ),
