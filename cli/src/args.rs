@@ -229,7 +229,9 @@ fn unknown(error: &clap::Error, kind: ContextKind) -> Failure {
     let (command, words) = asked_for();
     let meant = nearest(&word, words.iter().map(String::as_str));
     if meant == Some(word.as_str()) {
-        return Failure::usage(format!("`{word}` is an option of `{command}`: write it behind that"));
+        return Failure::usage(format!(
+            "`{word}` is an option of `{command}`: write it behind that"
+        ));
     }
     let meant = meant.map_or(String::new(), |meant| format!(" (did you mean `{meant}`?)"));
     if is_below_zero(&word) {

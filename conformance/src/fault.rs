@@ -5,6 +5,7 @@ mod carries;
 mod distant;
 mod lossy;
 mod moody;
+mod outage;
 mod paced;
 mod proxy;
 mod spied;
@@ -14,6 +15,7 @@ pub use asked::{Asked, Verb};
 pub use distant::Distant;
 pub use lossy::Lossy;
 pub use moody::{Mood, Moody};
+pub use outage::Outage;
 pub(crate) use paced::Paced;
 #[doc(hidden)]
 pub use paced::pause;

@@ -1,11 +1,17 @@
 //! Silence: a server that stands still, and callers who have their answer all the same.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use tenure_conformance::fault::{Outage, Proxy};
 use tenure_core::{Engine as _, Kind, Patience};
 use tenure_servers::mongodb::Server;
 
-use super::stage::{LONG, join, play, store, ticket, until};
+use super::stage::{LONG, connect, count, join, play, soon, store, ticket, until};
+
+const GUARDS: usize = 1000;
+/// Longer than all attempts at one verb may take.
+const OUTAGE: Duration = Duration::from_secs(12);
 
 #[test]
 fn all_callers_of_a_frozen_server_have_their_answer_within_the_one_time() {
@@ -58,5 +64,62 @@ fn a_holder_that_was_silent_for_longer_than_its_life_is_out() {
         assert_eq!(store.renew(&brief).await.unwrap(), None);
         let next = store.join(&ticket("a", LONG), Patience::Wait).await.unwrap().unwrap();
         assert!(next.number > first.number);
+    });
+}
+
+#[test]
+fn memory_is_flat_while_the_server_stands_still() {
+    play(async || {
+        let server = Server::start().unwrap();
+        Outage::of(&server.url()).runs("frozen", || server.freeze().unwrap());
+    });
+}
+
+#[test]
+fn memory_is_flat_while_nobody_listens() {
+    play(async || {
+        let server = Server::start().unwrap();
+        Outage::of(&server.url()).runs("refusing", || server.kill().unwrap());
+    });
+}
+
+#[test]
+fn memory_is_flat_while_nothing_passes() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, server.port()));
+        let proxy = Proxy::to(address).unwrap();
+        let url = format!("mongodb://127.0.0.1:{}/?directConnection=true", proxy.port());
+        Outage::of(&url).runs("black-holed", || proxy.black_hole());
+    });
+}
+
+/// Not a test: where the client's process begins.
+#[test]
+fn client_process() {
+    Outage::be_client(connect);
+}
+
+/// A thousand guards are dropped while the server does not answer. It is told of all of them when it is back, and not by
+/// a thousand commands at once, nor by many for each.
+#[test]
+fn guards_that_were_dropped_in_an_outage_are_given_back_without_a_storm() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let locks = connect(server.url()).await;
+        let mut guards = Vec::new();
+        for at in 0..GUARDS {
+            guards.push(locks.mutex(format!("k{at}")).ttl(LONG).lock().await.unwrap());
+        }
+        let before = count(&server, "findAndModify");
+        server.freeze().unwrap();
+        drop(guards);
+        tokio::time::sleep(OUTAGE).await;
+        server.thaw().unwrap();
+        soon("all are given back", locks.settled()).await;
+        let sent = count(&server, "findAndModify") - before;
+        println!("{sent} commands for {GUARDS} guards");
+        assert!(sent <= i64::try_from(GUARDS).unwrap() * 3, "{sent} commands");
+        assert!(locks.keys("").await.unwrap().is_empty());
     });
 }
