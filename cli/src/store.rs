@@ -2,8 +2,10 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::fs;
 use std::iter;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
 
 use rustix::process::geteuid;
 use tenure::Locks;
@@ -153,16 +155,19 @@ fn named(url: &str) -> Result<String, Failure> {
         }
     }
     // Nobody but root can make it so that its users need not trust the first of them.
-    if Path::new(MACHINE_PATH).is_dir() {
-        return Ok(format!("file:{MACHINE_PATH}"));
-    }
-    Err(Failure::new(
-        REFUSED,
-        format!(
+    let refused = match fs::metadata(MACHINE_PATH) {
+        Ok(store) if store.is_dir() && store.uid() == 0 => return Ok(format!("file:{MACHINE_PATH}")),
+        Ok(store) if store.is_dir() => format!(
+            "{MACHINE_PATH} belongs to another user ({}), who can take any lock in it: the store that the users of this \
+             machine share is root's, as in: chown root:GROUP {MACHINE_PATH} && chmod 2770 {MACHINE_PATH}",
+            store.uid()
+        ),
+        _ => format!(
             "this machine has no store yet that its users share: root makes it once, for a group whose members trust \
              one another, as in: install -d -o root -g GROUP -m 2770 {MACHINE_PATH}"
         ),
-    ))
+    };
+    Err(Failure::new(REFUSED, refused))
 }
 
 /// The same URL, however the current directory changes: a command that is run may change it, and must find the same

@@ -35,6 +35,18 @@ fn a_machine_has_a_store_once_root_has_made_it() {
 }
 
 #[test]
+fn a_store_of_the_machine_that_is_not_roots_is_refused_by_root_too() {
+    let store = Store::new();
+    let script = format!(
+        "{USERS} install -d -o 7001 -g 7000 -m 2770 /var/lib/tenure; \
+        \"$0\" run k -- echo root || echo $?; alice \"$0\" run k -- echo alice || echo $?"
+    );
+    let Some(end) = apart(&store, &["--mount"], &script) else { return };
+    assert_eq!(end.out, "77\n77\n", "{}", end.err);
+    assert_eq!(end.err.matches("belongs to another user (7001)").count(), 2, "{}", end.err);
+}
+
+#[test]
 fn users_of_a_machine_exclude_one_another() {
     let store = Store::new();
     let script = format!(
