@@ -156,7 +156,9 @@ fn named(url: &str) -> Result<String, Failure> {
     }
     // Nobody but root can make it so that its users need not trust the first of them.
     let refused = match fs::metadata(MACHINE_PATH) {
-        Ok(store) if store.is_dir() && store.uid() == 0 => return Ok(format!("file:{MACHINE_PATH}")),
+        Ok(store) if store.is_dir() && store.uid() == 0 => {
+            return Ok(format!("file:{MACHINE_PATH}"));
+        }
         Ok(store) if store.is_dir() => format!(
             "{MACHINE_PATH} belongs to another user ({}), who can take any lock in it: the store that the users of this \
              machine share is root's, as in: chown root:GROUP {MACHINE_PATH} && chmod 2770 {MACHINE_PATH}",

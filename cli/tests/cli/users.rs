@@ -47,6 +47,17 @@ fn a_store_of_the_machine_that_is_not_roots_is_refused_by_root_too() {
 }
 
 #[test]
+fn who_looks_at_a_store_on_a_full_disk_sees_it() {
+    let store = Store::new();
+    let script = "d=$(mktemp -d); mount -t tmpfs -o size=1m none $d; export TENURE_ON=file:$d/store; \
+        \"$0\" run k -- sleep 60 & until \"$0\" line k | grep -q holding; do sleep 0.05; done; \
+        cat /dev/zero > $d/full 2>/dev/null || echo full; \
+        \"$0\" line k | grep -c holding; \"$0\" keys; kill $!; wait";
+    let Some(end) = apart(&store, &["--mount"], script) else { return };
+    assert_eq!(end.out, "full\n1\nk  1  0\n", "{}", end.err);
+}
+
+#[test]
 fn users_of_a_machine_exclude_one_another() {
     let store = Store::new();
     let script = format!(

@@ -41,7 +41,7 @@ impl Session {
             let mut file = dir.create_file(&name)?;
             // Whoever saw it unlocked may have taken it for the rest of a dead one: then again.
             if flock::lock(&file, Haste::Quick)? && dir.means(&name, &file)? {
-                file.write_all(description().as_bytes())?;
+                describe(&mut file)?;
                 let file_id = look_at(&file)?.id;
                 return Ok(Self {
                     id,
@@ -99,6 +99,17 @@ impl Session {
         }
         let has_name = |file: &File| has_name(file).unwrap_or(true);
         last.gone || !lock(&self.file).as_ref().is_some_and(has_name)
+    }
+}
+
+/// On a full disk a session says nothing of itself, so that who only looks can look.
+fn describe(file: &mut File) -> io::Result<()> {
+    match file.write_all(description().as_bytes()) {
+        Err(error) if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
+            tracing::warn!(%error, "there is no room to write down whose session this is");
+            Ok(())
+        }
+        written => written,
     }
 }
 
