@@ -33,7 +33,7 @@ pub(crate) trait Listener: Send {
     /// Something has changed. That the collection is gone is not said: the stream ends, and another one opens.
     fn take(&mut self, event: &RawDocumentBuf) -> impl Future<Output = ()> + Send;
 
-    /// The stream does not open, or has ended.
+    /// The stream does not open.
     fn failed(&mut self, error: &Error);
 
     /// Whether anybody still wants to hear it.
@@ -98,7 +98,7 @@ async fn hear(
             }
             Ok(None) => {}
             Err(error) => {
-                listener.failed(&error);
+                tracing::debug!(%error, "the change stream has ended");
                 return if is_lost(&error) { None } else { stream.resume_token() };
             }
         }

@@ -118,7 +118,7 @@ impl Listener for Ear {
     }
 
     fn failed(&mut self, error: &mongodb::error::Error) {
-        tracing::debug!(%error, "the change stream does not open, or has ended");
+        tracing::debug!(%error, "the change stream does not open");
     }
 }
 

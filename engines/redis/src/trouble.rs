@@ -72,10 +72,20 @@ pub(crate) fn error(settings: &Settings, trouble: &RedisError) -> Error {
     }
 }
 
+/// So says a server that is no sentinel.
+const NO_SENTINEL: &str = "unknown command 'SENTINEL'";
+
 /// What a sentinel answered. It has a user and a password of its own, which stand elsewhere in the URL.
 pub(crate) fn of_sentinels(settings: &Settings, trouble: &RedisError) -> Error {
     let is_login = matches!(code(trouble), Some("NOAUTH" | "WRONGPASS"))
         || trouble.kind() == ErrorKind::AuthenticationFailed;
+    if trouble.detail().is_some_and(|words| words.contains(NO_SENTINEL)) {
+        return Error::invalid(format!(
+            "a server that {} names as a sentinel is none: write redis:// for a single server, or the sentinels' own port, which is 26379 by default{}",
+            settings.name,
+            it_says(settings, trouble)
+        ));
+    }
     if !is_login {
         return error(settings, trouble);
     }
@@ -133,7 +143,7 @@ fn unanswered(settings: &Settings, trouble: &RedisError) -> Error {
             "somebody answers at {name}, and not as Redis does: is it another service's port?"
         )),
         _ if is_distrust(trouble) => Error::rejected(format!(
-            "{whom} and this client do not trust each other's certificates{}",
+            "{whom} and this client do not trust each other's certificates: name the authority that signed the server's as `ca=FILE`, and a certificate of the client's own, if the server wants one, as `cert=FILE` and `key=FILE`{}",
             because(settings, trouble)
         )),
         _ if trouble.is_timeout() => late(name),
@@ -242,6 +252,15 @@ mod tests {
         let sentence =
             "the cluster of h:6379 has a server that is not in cluster mode: write redis://";
         assert!(error.to_string().starts_with(sentence), "{error}");
+    }
+
+    #[test]
+    fn a_server_that_is_no_sentinel_is_told_with_the_way_out() {
+        let settings = Settings::of_url("redis+sentinel://h:6379/main");
+        let with = refused("ERR unknown command 'SENTINEL', with args beginning with: 'x'");
+        let error = super::of_sentinels(&settings, &with);
+        assert_eq!(error.kind(), Kind::Invalid, "{error}");
+        assert!(error.to_string().contains("write redis:// for a single server"), "{error}");
     }
 
     #[test]
