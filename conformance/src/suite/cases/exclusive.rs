@@ -1,10 +1,9 @@
 //! Being alone: the stories of a mutex, of the last permit of a semaphore, and of a writer.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tenure_core::{Boxed, Fencing, Kind as Error, Loss};
+use tenure_core::{Boxed, Fencing, Held, Kind as Error, Loss};
 
 use super::acts::{is_token_of, lost, refused};
 use super::kind::{Exclusive, Kind, Lock};
@@ -22,7 +21,7 @@ macro_rules! prepared {
 
 pub(crate) async fn at_most_one_of_a_hundred_holds(arena: &Arena, kind: Kind) {
     let stage = prepared!(kind, arena);
-    let inside = Arc::new(AtomicUsize::new(0));
+    let inside: Arc<Mutex<Option<Held>>> = Arc::default();
     let tokens = Arc::new(Mutex::new(Vec::new()));
     let mut tasks: Vec<Boxed<()>> = Vec::new();
     for _ in 0..4 {
@@ -32,11 +31,15 @@ pub(crate) async fn at_most_one_of_a_hundred_holds(arena: &Arena, kind: Kind) {
             let (inside, tokens) = (inside.clone(), tokens.clone());
             tasks.push(Box::pin(async move {
                 let guard = lock.lock().await.expect("its turn comes");
-                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "there are two");
+                let before = inside.lock().unwrap().replace(guard.held());
+                if let Some(before) = before {
+                    assert!(before.check().is_err(), "there are two who believe that they hold");
+                    panic!("the one before was too slow to stay alive for as long as its work took");
+                }
                 tokens.lock().unwrap().push(guard.token());
                 host.sleep(Duration::from_micros(100)).await;
                 guard.check().expect("it is held");
-                assert_eq!(inside.fetch_sub(1, Ordering::SeqCst), 1, "there are two");
+                assert!(inside.lock().unwrap().take().is_some_and(|held| held.id() == guard.id()));
                 guard.release().await.expect("it was held");
             }));
         }
