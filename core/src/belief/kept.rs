@@ -1,7 +1,6 @@
 //! Kept: one ticket with its hold behind a lock, which the waiter, the guard and the keeper share. It decides nothing; it
 //! wakes whoever waits for news of the hold.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -12,14 +11,9 @@ use crate::belief::terms::Rhythm;
 use crate::bell::wake_all;
 use crate::{Key, Place, Result, Share, Ticket, TicketId, Time};
 
-/// So many renewals of one ticket may be unanswered. The second one helps if the first was lost on its way. A third
-/// would help no more, and a store that is slow would be asked the more, the slower it is.
-const UNANSWERED_MAX: usize = 2;
-
 pub(crate) struct Kept {
     pub(crate) id: TicketId,
     pub(crate) key: Key,
-    unanswered: AtomicUsize,
     known: Mutex<Known>,
     /// Rung whenever something new is known.
     news: Notify,
@@ -40,7 +34,6 @@ impl Kept {
         Arc::new(Self {
             id: ticket.id,
             key: ticket.key.clone(),
-            unanswered: AtomicUsize::new(0),
             known: Mutex::new(Known { ticket, hold: Hold::new(rhythm), slot: None }),
             news: Notify::new(),
         })
@@ -101,29 +94,11 @@ impl Kept {
         self.lock().ticket.share = share;
     }
 
-    /// The store may be asked to renew it; `None` if too many renewals are unanswered already.
-    pub(crate) fn ask(self: &Arc<Self>) -> Option<Question> {
-        let more = |unanswered| (unanswered < UNANSWERED_MAX).then_some(unanswered + 1);
-        let may = self.unanswered.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
-        may.then(|| Question { kept: self.clone() })
-    }
-
     pub(crate) fn move_to(&self, slot: Option<Slot>) -> Option<Slot> {
         std::mem::replace(&mut self.lock().slot, slot)
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A renewal that is under way, until it is dropped.
-pub(crate) struct Question {
-    pub(crate) kept: Arc<Kept>,
-}
-
-impl Drop for Question {
-    fn drop(&mut self) {
-        self.kept.unanswered.fetch_sub(1, Ordering::Relaxed);
     }
 }

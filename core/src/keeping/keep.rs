@@ -177,16 +177,11 @@ impl Keeper {
         }
         let every = kept.with(|hold| hold.rhythm().every);
         let patience = every / 4;
-        let Some(question) = kept.ask() else {
-            // One of those that went before may still be answered.
-            self.host.sleep(patience).await;
-            return self.hear_silence(&kept, patience);
-        };
         let mut renewal: Boxed<()> = {
-            let keeper = self.clone();
+            let (keeper, kept) = (self.clone(), kept.clone());
             Box::pin(async move {
-                keeper.renew(&question.kept).await;
-                keeper.reschedule(&question.kept);
+                keeper.renew(&kept).await;
+                keeper.reschedule(&kept);
             })
         };
         loop {
@@ -202,11 +197,6 @@ impl Keeper {
         }
         let late = self.host.sleep(every * LATE_BEATS);
         self.host.spawn(Box::pin(async move { drop(select(renewal, late).await) }));
-        self.hear_silence(&kept, patience);
-    }
-
-    /// The store has not answered in time, and is asked again soon.
-    fn hear_silence(&self, kept: &Kept, patience: Duration) {
         let now = self.host.now();
         let error = Error::unavailable(format!(
             "the store did not answer a renewal of {:?} within {}",
@@ -214,7 +204,7 @@ impl Keeper {
             shown(patience)
         ));
         kept.hear(now, now, Err(error));
-        self.reschedule(kept);
+        self.reschedule(&kept);
     }
 
     /// Something about it has changed: when it has to be looked at next?
