@@ -1,6 +1,5 @@
 //! One client of a store: its tickets, its sessions, and who listens for what.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,12 +56,19 @@ impl<S: Store> Queue<S> {
         Ok(session)
     }
 
-    /// One time for a whole verb, however many requests it takes.
-    pub(crate) async fn in_time<T>(&self, verb: impl Future<Output = Result<T>>) -> Result<T> {
-        let Parts { store, host, .. } = &*self.parts;
-        match select(pin!(verb), host.sleep(store.profile().answers_within)).await {
-            Either::Left((answer, _)) => answer,
-            Either::Right(_) => Err(store.silence()),
+    /// One time for a whole verb, however many requests it takes. The verb stands in a box: whatever takes a future by value
+    /// becomes larger by as much, and those between here and the caller would multiply it.
+    pub(crate) fn in_time<'a, T: 'a>(
+        &'a self,
+        verb: impl Future<Output = Result<T>> + Send + 'a,
+    ) -> impl Future<Output = Result<T>> + Send + 'a {
+        let verb = Box::pin(verb);
+        async move {
+            let Parts { store, host, .. } = &*self.parts;
+            match select(verb, host.sleep(store.profile().answers_within)).await {
+                Either::Left((answer, _)) => answer,
+                Either::Right(_) => Err(store.silence()),
+            }
         }
     }
 }
