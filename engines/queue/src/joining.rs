@@ -62,9 +62,12 @@ impl<S: Store> Queue<S> {
                     self.parts.own.forget(name.id);
                     return Ok(None);
                 }
-                Err(error) if error.loss() == Some(Loss::SessionGone) && !swept => {
+                Err(error) if error.loss() == Some(Loss::SessionGone) => {
                     session.finish();
-                    swept = true;
+                    if std::mem::replace(&mut swept, true) {
+                        // The store is too slow for sessions to outlive a join: it may be quicker later.
+                        return Err(self.parts.store.silence());
+                    }
                 }
                 Err(error) => {
                     self.drop_refused(&name, &error);
@@ -115,8 +118,8 @@ impl<S: Store> Queue<S> {
         patience: Patience,
     ) -> Result<Attempt> {
         let body = Node::body(ticket, base.value, false);
-        let (session, base_version) = (session.id, base.version);
-        let enter = Enter { name, body: &body, session, door, base_version };
+        let (of, base_version) = (session.id, base.version);
+        let enter = Enter { name, body: &body, session: of, door, base_version };
         match self.parts.store.enter(&enter).await? {
             Entered::In { node, fresh: false, .. } => {
                 refuse_other_owner(&node, ticket)?;
@@ -131,8 +134,14 @@ impl<S: Store> Queue<S> {
                 Ok(renewed.map_or(Attempt::Again(door, base), Attempt::In))
             }
             Entered::In { node, front, fresh: true } => {
+                // A ticket goes with its session, which may be over before the answer comes.
+                let is_over = || session.is_over(self.parts.host.now());
+                if is_over() {
+                    return Err(Error::lost(Loss::SessionGone));
+                }
                 self.refuse_too_many(ticket, &node, &front).await?;
-                Ok(Attempt::In(self.place(&self.judge(front, node).await?)))
+                let place = self.place(&self.judge(front, node).await?);
+                if is_over() { Err(Error::lost(Loss::SessionGone)) } else { Ok(Attempt::In(place)) }
             }
             Entered::Out { front, base: now } => {
                 refuse_mixed(&front, ticket)?;

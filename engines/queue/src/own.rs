@@ -61,6 +61,19 @@ struct Tickets {
     lines: HashMap<LineId, usize>,
 }
 
+impl Tickets {
+    fn take_off(&mut self, id: TicketId) {
+        let Some(mine) = self.by_id.remove(&id) else { return };
+        let line = mine.name.line;
+        if let Some(count) = self.lines.get_mut(&line) {
+            *count -= 1;
+            if *count == 0 {
+                self.lines.remove(&line);
+            }
+        }
+    }
+}
+
 impl Own {
     /// A join has begun, of a ticket that lives until then without a sign of life.
     pub(crate) fn ask(&self, id: TicketId, now: Time, until: Time) {
@@ -137,14 +150,7 @@ impl Own {
     pub(crate) fn forget(&self, id: TicketId) {
         let mut all = self.lock();
         all.asked.remove(&id);
-        let Some(mine) = all.by_id.remove(&id) else { return };
-        let line = mine.name.line;
-        if let Some(count) = all.lines.get_mut(&line) {
-            *count -= 1;
-            if *count == 0 {
-                all.lines.remove(&line);
-            }
-        }
+        all.take_off(id);
     }
 
     /// Whether all of these are of this client, so that it knows by itself when they leave.
@@ -172,15 +178,14 @@ impl Own {
         some.filter(|mine| mine.is_overdue(now)).cloned().collect()
     }
 
-    /// A session is over. Whoever asks for its tickets is told so for a while.
+    /// A session is over. Whoever asks for its tickets is told so for a while. A join that is not answered goes on.
     pub(crate) fn forget_overdue(&self, session: SessionId, now: Time) {
         let is_unwanted = |mine: &Mine| mine.seen.is_none() || mine.is_overdue(now);
-        let all = self.lock();
+        let mut all = self.lock();
         let some = all.by_id.values().filter(|mine| mine.session.id == session);
         let ids: Vec<_> = some.filter(|mine| is_unwanted(mine)).map(|mine| mine.name.id).collect();
-        drop(all);
         for id in ids {
-            self.forget(id);
+            all.take_off(id);
         }
     }
 

@@ -61,3 +61,20 @@ fn a_ticket_whose_join_was_never_answered_leaves_though_its_session_lives() {
         assert_eq!(queue.line(&next.key).await.unwrap().len(), 1);
     });
 }
+
+#[test]
+fn a_join_that_is_answered_when_its_session_is_over_is_made_with_another() {
+    let host = Arc::new(PrivateThread::for_timers());
+    let store = Shared::on(host.clone());
+    let queue = Queue::new(Map::connect(&store), host);
+    // The session is found to be over while the answer is on its way.
+    store.outlive_next(Duration::from_millis(700));
+    let ticket = ticket();
+    block_on(async {
+        let place = queue.join(&ticket, Patience::Wait).await.unwrap().expect("it waits");
+        assert!(place.life.is_some_and(|life| !life.is_zero()), "{place:?}");
+        assert_eq!(place.standing, Standing::Holding);
+        let renewed = queue.renew(&ticket).await.unwrap().expect("it is in the line");
+        assert_eq!(renewed.number, place.number);
+    });
+}

@@ -28,6 +28,8 @@ pub(crate) struct Shared {
     host: Arc<dyn Host>,
     /// Who enters hears nothing of it.
     loses_answers: AtomicBool,
+    /// Who enters next hears of it so much later, when its session is over.
+    outlived_by: Mutex<Option<Duration>>,
 }
 
 /// One client of it.
@@ -35,13 +37,18 @@ pub(crate) struct Map(Arc<Shared>);
 
 impl Shared {
     pub(crate) fn on(host: Arc<dyn Host>) -> Arc<Self> {
-        let (nodes, changed, loses_answers) = Default::default();
-        Arc::new(Self { nodes, changed, host, loses_answers })
+        let (nodes, changed, loses_answers, outlived_by) = Default::default();
+        Arc::new(Self { nodes, changed, host, loses_answers, outlived_by })
     }
 
     #[allow(dead_code, reason = "of the programs that have this store, one loses answers")]
     pub(crate) fn lose_answers(&self, lose: bool) {
         self.loses_answers.store(lose, Ordering::Relaxed);
+    }
+
+    #[allow(dead_code, reason = "of the programs that have this store, one answers late")]
+    pub(crate) fn outlive_next(&self, by: Duration) {
+        *self.outlived_by.lock().unwrap_or_else(PoisonError::into_inner) = Some(by);
     }
 
     /// One step. Sessions that have ended are out before it.
@@ -127,6 +134,11 @@ impl Store for Map {
         });
         if self.0.loses_answers.load(Ordering::Relaxed) {
             return pending().await;
+        }
+        let late = self.0.outlived_by.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(late) = late {
+            self.0.step(|nodes, _| nodes.end(enter.session));
+            self.0.host.sleep(late).await;
         }
         entered
     }
