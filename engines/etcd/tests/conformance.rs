@@ -44,6 +44,13 @@ mod one {
     tenure_conformance::suite!(async || arena("TENURE_TEST_ETCD_URL"), shared: locks);
 }
 
+/// One member of the next branch.
+mod v3_5 {
+    use super::*;
+
+    tenure_conformance::suite!(async || arena("TENURE_TEST_ETCD_3_5_URL"), shared: locks);
+}
+
 /// Three members.
 mod three {
     use super::*;
