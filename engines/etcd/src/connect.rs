@@ -11,6 +11,7 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity
 
 use crate::calls::{Token, Wire, unary};
 use crate::settings::{Settings, Tls};
+use crate::socket::Socket;
 use crate::trouble;
 use crate::wire::{AuthenticateRequest, AuthenticateResponse, StatusRequest, StatusResponse};
 
@@ -68,7 +69,6 @@ async fn channel(settings: &Settings, member: &Address) -> Result<Channel> {
     let endpoint = Endpoint::from_shared(format!("{scheme}://{member}"))
         .map_err(|_| Error::invalid(format!("{member} is no address of a member of etcd")))?;
     let mut endpoint = endpoint
-        .tcp_nodelay(true)
         .connect_timeout(settings.connect_timeout)
         .http2_keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(settings.timeout)
@@ -78,13 +78,14 @@ async fn channel(settings: &Settings, member: &Address) -> Result<Channel> {
             Error::invalid(format!("the certificates for etcd cannot be used: {error}"))
         })?;
     }
-    endpoint.connect().await.map_err(|error| {
-        let why = std::error::Error::source(&error).map(|why| format!(" ({why})"));
+    let out_of_reach = |why: &dyn std::error::Error| {
+        let why = why.source().unwrap_or(why);
         Error::unavailable(format!(
-            "the member {member} of etcd cannot be reached{}: is it running?",
-            why.unwrap_or_default()
+            "the member {member} of etcd cannot be reached ({why}): is it running?"
         ))
-    })
+    };
+    let socket = Socket::open(member).await.map_err(|error| out_of_reach(&error))?;
+    endpoint.connect_with_connector(socket).await.map_err(|error| out_of_reach(&error))
 }
 
 fn tls_config(tls: &Tls) -> Result<ClientTlsConfig> {

@@ -19,7 +19,7 @@
 //! |---|---|
 //! | `lib` | how to get locks; nothing else is needed to use the engine |
 //! | `description`, `url`, `settings` | what the engine says of itself, how its URLs are read, and what they mean |
-//! | `connect`, `link` | how a connection to a member is opened, and what belongs to it |
+//! | `connect`, `socket`, `link` | how a connection to a member is opened, and what belongs to it |
 //! | `calls`, `beats`, `watches` | requests, the one stream of keep-alives, the one stream of watches |
 //! | `client`, `store`, `entry` | one client, and the contract of a queue, filled in |
 //! | `keys`, `ask` | the names of keys, and requests as data |
@@ -41,6 +41,7 @@ mod journal;
 mod keys;
 mod link;
 mod settings;
+mod socket;
 mod still_held;
 mod store;
 mod trouble;
