@@ -92,9 +92,10 @@ fn tls_config(tls: &Tls) -> Result<ClientTlsConfig> {
     // Another crate may have chosen one already.
     let _chosen = rustls::crypto::ring::default_provider().install_default();
     let mut config = ClientTlsConfig::new();
-    if let Some(ca) = &tls.ca {
-        config = config.ca_certificate(Certificate::from_pem(read(ca)?));
-    }
+    config = match &tls.ca {
+        Some(ca) => config.ca_certificate(Certificate::from_pem(read(ca)?)),
+        None => config.with_native_roots(),
+    };
     if let (Some(cert), Some(key)) = (&tls.cert, &tls.key) {
         config = config.identity(Identity::from_pem(read(cert)?, read(key)?));
     }
