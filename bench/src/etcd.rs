@@ -1,14 +1,8 @@
 //! On etcd: beside the bare requests of the same client, and beside etcd's own lock service.
 
-#[path = "../../engines/etcd/src/calls.rs"]
-#[allow(dead_code, reason = "it is the engine's, and the floor needs little of it")]
-mod calls;
 mod floor;
 mod kinds;
 mod peers;
-#[path = "../../engines/etcd/src/wire.rs"]
-#[allow(dead_code, reason = "it is the engine's, and the floor needs little of it")]
-mod wire;
 
 use tenure_servers::etcd::Cluster;
 

@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::stream::{self, StreamExt as _};
+use tenure_etcd::wire_only::{
+    self as calls, Compare, DeleteRangeRequest, LeaseGrantRequest, LeaseGrantResponse,
+    LeaseKeepAliveRequest, LeaseKeepAliveResponse, PutRequest, PutResponse, RequestOp, TxnRequest,
+    TxnResponse, WatchCreateRequest, WatchRequest, WatchResponse, Wire, compare, request_op,
+    watch_request,
+};
 use tokio::sync::Mutex;
 use tonic::transport::Endpoint;
 use tonic::{Status, Streaming};
 
-use super::calls::{self, Wire};
-use super::wire::{
-    Compare, DeleteRangeRequest, LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest,
-    LeaseKeepAliveResponse, PutRequest, PutResponse, RequestOp, TxnRequest, TxnResponse,
-    WatchCreateRequest, WatchRequest, WatchResponse, compare, request_op, watch_request,
-};
 use crate::contest::contender::{Contender, FAILS, Held, Later, TTL};
 
 const TXN: &str = "/etcdserverpb.KV/Txn";

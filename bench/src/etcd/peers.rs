@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use prost::Message;
 use rustix::process::{Pid, Signal, kill_process};
+use tenure_etcd::wire_only::{self as calls, Wire};
 
-use super::calls::{self, Wire};
 use super::floor::{grant, wire};
 use crate::contest::contender::{Contender, Held, Later};
 

@@ -1,5 +1,7 @@
 //! Requests and streams over one connection.
 
+#![allow(unreachable_pub, reason = "the feature `wire` makes it public")]
+
 use futures_util::Stream;
 use http::uri::PathAndQuery;
 use prost::Message;
@@ -13,17 +15,19 @@ use tonic_prost::ProstCodec;
 const HAS_LEADER: &str = "hasleader";
 
 /// Who one is, as members know it.
-pub(crate) type Token = MetadataValue<Ascii>;
+pub type Token = MetadataValue<Ascii>;
 
 /// An open connection, and who one is there.
 #[derive(Clone)]
-pub(crate) struct Wire {
-    pub(crate) channel: Channel,
-    pub(crate) token: Option<Token>,
+pub struct Wire {
+    /// The connection.
+    pub channel: Channel,
+    /// Who one is, where members know users.
+    pub token: Option<Token>,
 }
 
 /// One request, one answer.
-pub(crate) async fn unary<Q, A>(wire: &Wire, path: &'static str, request: Q) -> Result<A, Status>
+pub async fn unary<Q, A>(wire: &Wire, path: &'static str, request: Q) -> Result<A, Status>
 where
     Q: Message + Send + Sync + 'static,
     A: Message + Default + Send + Sync + 'static,
@@ -35,7 +39,7 @@ where
 }
 
 /// A stream of requests, and one of answers.
-pub(crate) async fn stream<Q, A>(
+pub async fn stream<Q, A>(
     wire: &Wire,
     path: &'static str,
     requests: impl Stream<Item = Q> + Send + 'static,

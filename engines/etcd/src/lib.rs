@@ -60,6 +60,14 @@ pub use client::Etcd;
 pub use description::DESCRIPTION;
 pub use still_held::StillHeld;
 
+/// Bare requests, for measurements beside the engine. No part of what is promised.
+#[cfg(feature = "wire")]
+#[doc(hidden)]
+pub mod wire_only {
+    pub use crate::calls::*;
+    pub use crate::wire::*;
+}
+
 /// So often a verb is sent again when its answer is lost, after a pause that doubles each time.
 const RETRIES: u32 = 4;
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
