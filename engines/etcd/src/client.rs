@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::calls::unary;
 use crate::keys::{Keys, Span, revision};
-use crate::link::{Members, Open};
+use crate::link::{self, Members, Open};
 use crate::settings::Settings;
 use crate::wire::{
     LeaseGrantRequest, LeaseGrantResponse, LeaseRevokeResponse, PutResponse, RangeRequest,
@@ -89,13 +89,7 @@ impl Etcd {
     }
 
     pub(crate) fn failed(&self, connection: &Connection<Open>, status: &tonic::Status) -> Error {
-        if trouble::is_stranger(status) {
-            self.link.server().forget(&connection.wire);
-        }
-        if trouble::ends_connection(status) {
-            self.link.give_up(connection.generation());
-        }
-        trouble::error(self.settings(), status)
+        link::failed(&self.link, connection, status)
     }
 
     /// Revisions that go back are those of a snapshot that was restored: its numbers were given before.

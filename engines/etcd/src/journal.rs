@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use crate::client::Etcd;
 use crate::keys::{Keys, revision};
-use crate::link::Members;
+use crate::link::{self, Members};
 use crate::watches::News;
 use crate::wire::Event;
 use crate::wire::event::EventType;
@@ -84,7 +84,11 @@ async fn resume(
             Ok(news) => return Some(news),
             Err(status) if status.message().contains("compacted") => return None,
             Err(status) if status.code() == tonic::Code::PermissionDenied => return None,
-            Err(_) => {}
+            Err(status) => {
+                // Nobody else may use the connection, and find out that it is lost.
+                let error = link::failed(&*link.upgrade()?, &connection, &status);
+                tracing::debug!(%error, "an onlooker's watch cannot be opened again yet");
+            }
         }
     }
 }

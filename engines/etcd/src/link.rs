@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tenure_core::{Error, Result};
-use tenure_kit::{Ended, Opening, Server};
+use tenure_kit::{Connection, Ended, Link, Opening, Server};
+use tonic::Status;
 
 use crate::beats::Beats;
 use crate::calls::{Token, Wire, unary};
@@ -34,6 +35,22 @@ pub(crate) struct Open {
     pub(crate) heard: AtomicU64,
 }
 
+/// A member answered this over a connection, which may be of no more use, or the member does not know this client any more.
+pub(crate) fn failed(
+    link: &Link<Members>,
+    connection: &Connection<Open>,
+    status: &Status,
+) -> Error {
+    let members = link.server();
+    if trouble::is_stranger(status) {
+        members.forget(&connection.wire);
+    }
+    if trouble::ends_connection(status) {
+        link.give_up(connection.generation());
+    }
+    trouble::error(&members.settings, status)
+}
+
 impl Members {
     pub(crate) fn of(settings: Settings) -> Self {
         // Many clients of one URL do not all begin with its first member.
@@ -43,7 +60,7 @@ impl Members {
     }
 
     /// The members do not know this token any more: the next connection asks for another.
-    pub(crate) fn forget(&self, wire: &Wire) {
+    fn forget(&self, wire: &Wire) {
         self.token().take_if(|token| wire.token.as_ref() == Some(token));
     }
 

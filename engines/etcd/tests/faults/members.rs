@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use tenure_core::{Kind, Loss};
+use tenure_core::event::What;
+use tenure_core::{Kind, Loss, Seen};
 use tenure_servers::etcd::Cluster;
 
 use super::stage::{PATIENCE, TTL, at_last, connect, play, soon, until_line};
@@ -120,5 +121,36 @@ fn a_holder_is_told_before_the_cluster_could_give_its_lock_away() {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
         assert!(guard.check().is_err(), "no late answer revives it");
+    });
+}
+
+#[test]
+fn an_onlooker_outlives_the_member_that_it_listens_to() {
+    play(3, async |cluster| {
+        let (onlooker, locks) = (connect(&cluster).await, connect(&cluster).await);
+        let mut watch = onlooker.watch("").await.unwrap();
+        // Nothing else is asked by this client: nobody but the watch finds out that its member is gone.
+        let first = soon("it is seen", watch.next());
+        let (guard, first) = futures_util::future::join(locks.mutex("k").lock(), first).await;
+        let told = |seen: tenure_core::Result<Seen>| {
+            let Seen::Event(event) = seen.unwrap() else { panic!("nothing is missed") };
+            (event.what, event.number)
+        };
+        let guard = guard.unwrap();
+        assert_eq!(told(first), (What::Joined, guard.token()));
+        for member in cluster.members() {
+            member.kill().unwrap();
+            member.restart().unwrap();
+        }
+        at_last("it is given back", async || {
+            locks.line("k").await?;
+            Ok(())
+        })
+        .await;
+        let token = guard.token();
+        guard.release().await.unwrap();
+        for what in [What::Served, What::Left] {
+            assert_eq!(told(soon("it is seen", watch.next()).await), (what, token));
+        }
     });
 }
