@@ -121,6 +121,13 @@ impl Etcd {
     pub(crate) async fn grant(&self, ttl: Duration) -> Result<LeaseGrantResponse> {
         let ttl = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX).max(1);
         let granted: LeaseGrantResponse = self.ask(GRANT, LeaseGrantRequest { ttl, id: 0 }).await?;
+        if granted.ttl != ttl {
+            tracing::info!(
+                asked = ttl,
+                granted = granted.ttl,
+                "etcd grants another life than was asked for, in seconds"
+            );
+        }
         if granted.ttl <= 0 {
             return Err(Error::rejected(format!("{} granted no lease", self.settings().whom())));
         }

@@ -5,7 +5,8 @@ use tenure_core::{Fencing, Liveness, Profile, Sight};
 use crate::settings::Settings;
 
 /// What was wrong until a version of each branch: 3.4, 3.5, 3.6. `None`: never in that branch.
-const FAULTS: [([Option<u32>; 3], &str); 4] = [
+const FAULTS: [([Option<u32>; 3], &str); 5] = [
+    ([None, Some(3), None], "what was confirmed may be lost by a member that crashes under load"),
     (
         [Some(31), Some(13), None],
         "an old leader may revoke leases that were renewed, and a watch may lose events after a compaction",
@@ -41,18 +42,10 @@ pub(crate) fn profile(settings: &Settings, version: &str) -> Profile {
 fn warnings(settings: &Settings, version: &str) -> Vec<String> {
     let mut warnings = Vec::new();
     match parse(version) {
-        Some((3, minor @ 4..=6, patch)) => {
-            let branch = usize::try_from(minor - 4).unwrap_or(0);
-            for (fixed, fault) in FAULTS {
-                if let Some(fixed) = fixed[branch].filter(|fixed| patch < *fixed) {
-                    warnings
-                        .push(format!("etcd {version}: {fault}: take 3.{minor}.{fixed} or later"));
-                }
-            }
-        }
+        Some((3, minor @ 4..=6, patch)) => warnings.extend(of_branch(version, minor, patch)),
         Some((3, minor, _)) if minor > 6 => {}
         _ => warnings.push(format!(
-            "etcd {version} is not known to Tenure, which is tested with 3.4 to 3.6"
+            "etcd {version} is not known to Tenure, which is tested with 3.4 and 3.5"
         )),
     }
     if settings.members.len() == 1 {
@@ -61,12 +54,16 @@ fn warnings(settings: &Settings, version: &str) -> Vec<String> {
                 .into(),
         );
     }
-    warnings.push(
-        "a snapshot that is restored takes revisions back, and tokens with them, unless it is restored with --bump-revision: a client that lived through it refuses the cluster, a new one cannot know"
-            .into(),
-    );
-    warnings.push("etcd counts leases in whole seconds, and raises those that are shorter than one and a half elections: 2s is the least by default".into());
     warnings
+}
+
+/// What is wrong with this version, in one sentence: whoever has an old one need not read four at each start.
+fn of_branch(version: &str, minor: u32, patch: u32) -> Option<String> {
+    let branch = usize::try_from(minor - 4).unwrap_or(0);
+    let faults = FAULTS.iter().filter_map(|(fixed, fault)| Some((fixed[branch]?, *fault)));
+    let (fixed, faults): (Vec<u32>, Vec<&str>) = faults.filter(|(fixed, _)| patch < *fixed).unzip();
+    let last = fixed.into_iter().max()?;
+    Some(format!("take etcd 3.{minor}.{last} or later: in {version} {}", faults.join("; ")))
 }
 
 fn parse(version: &str) -> Option<(u32, u32, u32)> {
@@ -78,26 +75,31 @@ fn parse(version: &str) -> Option<(u32, u32, u32)> {
 mod tests {
     use super::*;
 
-    fn faults(version: &str) -> usize {
-        let settings = crate::url::read("etcd://a,b,c").unwrap();
-        warnings(&settings, version).len() - 2
+    fn warned(version: &str) -> Vec<String> {
+        warnings(&crate::url::read("etcd://a,b,c").unwrap(), version)
     }
 
     #[test]
-    fn what_each_version_gets_wrong_is_said() {
-        let expected = [
-            ("3.4.23", 4),
-            ("3.4.36", 2),
-            ("3.4.38", 0),
-            ("3.5.22", 1),
-            ("3.5.23", 0),
-            ("3.6.1", 2),
-            ("3.7.0", 0),
-            ("2.3.8", 1),
-            ("x", 1),
-        ];
-        for (version, count) in expected {
-            assert_eq!(faults(version), count, "{version}");
+    fn what_each_version_gets_wrong_is_said_in_one_sentence() {
+        for (version, sentence) in [
+            ("3.4.23", "take etcd 3.4.38 or later: in 3.4.23 an old leader"),
+            ("3.5.1", "take etcd 3.5.23 or later: in 3.5.1 what was confirmed"),
+            ("3.6.4", "take etcd 3.6.5 or later: in 3.6.4 a keep-alive may be answered"),
+            ("2.3.8", "etcd 2.3.8 is not known to Tenure"),
+            ("x", "etcd x is not known to Tenure"),
+        ] {
+            let warned = warned(version);
+            assert!(warned.len() == 1 && warned[0].starts_with(sentence), "{warned:?}");
         }
+        assert_eq!(warned("3.4.23")[0].matches(';').count(), 3);
+        for version in ["3.4.38", "3.5.23", "3.6.5", "3.7.0"] {
+            assert_eq!(warned(version), [""; 0], "{version}");
+        }
+    }
+
+    #[test]
+    fn one_member_is_not_enough() {
+        let warned = warnings(&crate::url::read("etcd://a").unwrap(), "3.5.23");
+        assert!(warned.len() == 1 && warned[0].contains("one member"), "{warned:?}");
     }
 }
