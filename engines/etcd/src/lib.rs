@@ -68,8 +68,9 @@ pub mod wire_only {
     pub use crate::wire::*;
 }
 
-/// So often a verb is sent again when its answer is lost, after a pause that doubles each time.
-const RETRIES: u32 = 4;
+/// So often a verb is sent again when its answer is lost, after a pause that doubles each time: for longer than an election
+/// takes.
+const RETRIES: u32 = 6;
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// The locks of the cluster that this URL names: `etcd://H1,H2,H3`, or `etcds://` with TLS.
