@@ -41,7 +41,7 @@
 //! # Features
 //!
 //! * `file`, `redis`: the engines; both are on by default.
-//! * `mongodb`: its engine, which brings a client of some size.
+//! * `mongodb`, `etcd`: their engines, which bring clients of some size.
 //! * `fence-redis`: [fences](mod@fence) for data in Redis; on by default.
 //! * `fence-mongodb`: [fences](mod@fence) for documents in MongoDB.
 //! * `metrics`: counts and durations for [traced](Locks::traced) locks.
@@ -76,6 +76,12 @@ pub mod fence {
     /// Writes to Redis.
     #[cfg(feature = "fence-redis")]
     pub use tenure_fence_redis as redis;
+}
+
+/// What etcd has beside its locks: transactions of your own that are done only while a lock is held.
+#[cfg(feature = "etcd")]
+pub mod etcd {
+    pub use tenure_etcd::StillHeld;
 }
 
 /// Redis beside its locks: what a `RedLock` knows of its servers.

@@ -25,6 +25,7 @@ engines! {
     "file" tenure_file "file";
     "mongodb" tenure_mongodb "mongodb" "mongodb+srv";
     "redis" tenure_redis "redis" "rediss" "redis+unix" "redis+sentinel" "redis+cluster" "redlock";
+    "etcd" tenure_etcd "etcd" "etcds";
 }
 
 /// The engine that a URL is for.

@@ -1,6 +1,6 @@
 //! The README's tables are printed from what the engines say of themselves, so that they cannot lie.
 
-#![cfg(all(feature = "file", feature = "mongodb", feature = "redis"))]
+#![cfg(all(feature = "etcd", feature = "file", feature = "mongodb", feature = "redis"))]
 
 use tenure::blocking::block_on;
 use tenure::engine::kit::register::Scheme;
@@ -8,6 +8,7 @@ use tenure::engine::{Engine, FileStore, Memory};
 use tenure::register::REGISTER;
 use tenure::{Fencing, Liveness, Profile};
 use tenure_servers::Tool;
+use tenure_servers::etcd::ETCD;
 use tenure_servers::mongodb::MONGOD;
 use tenure_servers::redis::REDIS;
 
@@ -63,14 +64,16 @@ fn the_table_of_engines_is_what_their_profiles_say() {
     let mongodb = served(MONGOD, "TENURE_TEST_MONGODB_MEMBERS_URL");
     let redis = served(REDIS, "TENURE_TEST_REDIS_URL");
     let redlock = served(REDIS, "TENURE_TEST_REDLOCK_URL");
+    let etcd = served(ETCD, "TENURE_TEST_ETCD_URL");
     let readme = include_str!("../../README.md");
     let shown = readme.split("<!-- engines -->\n").nth(1).unwrap();
     let shown = shown.split("<!-- /engines -->").next().unwrap();
-    let (Some(mongodb), Some(redis), Some(redlock)) = (mongodb, redis, redlock) else {
+    let (Some(mongodb), Some(redis), Some(redlock), Some(etcd)) = (mongodb, redis, redlock, etcd)
+    else {
         assert!(shown.starts_with(&(HEAD.to_owned() + &row(&file))), "the rest needs servers");
         return;
     };
-    let engines = [file, mongodb, redis, redlock, Memory::new().profile()];
+    let engines = [file, mongodb, redis, redlock, etcd, Memory::new().profile()];
     let table: String = engines.iter().map(row).collect();
     let table = HEAD.to_owned() + &table;
     assert_eq!(shown, table, "put this table into README.md:\n{table}");
@@ -93,6 +96,7 @@ fn every_option_is_in_the_readme_of_its_engine() {
     for (name, page) in [
         ("file", include_str!("../../engines/file/README.md")),
         ("redis", include_str!("../../engines/redis/README.md")),
+        ("etcd", include_str!("../../engines/etcd/README.md")),
     ] {
         let engine = REGISTER.iter().find(|engine| engine.name == name).unwrap();
         for option in engine.options {
