@@ -9,7 +9,7 @@ use tenure_core::{Error, Profile, Result};
 use tenure_kit::{Client, Connection, Link};
 use tenure_queue::Node;
 use tokio::sync::Mutex;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::calls::unary;
 use crate::keys::{Keys, Span, revision};
@@ -27,6 +27,8 @@ const GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
 
 /// What was put on the way before so long is over does not come in after it.
 const GRAVE: Duration = Duration::from_secs(120);
+/// Between two questions to members that have no leader.
+const ELECTION_PAUSE: Duration = Duration::from_millis(250);
 /// So many tickets are listed at a time.
 const PAGE: usize = 1000;
 
@@ -46,12 +48,13 @@ impl Etcd {
     pub(crate) async fn open(settings: Settings) -> Result<Self> {
         let keys = Keys::of(&settings.prefix);
         let link = Link::kept(Client::new(Members::of(settings.clone())));
-        let version = link.connection().await?.version.clone();
+        let connection = patiently(&link, || link.connection()).await?;
+        let version = connection.version.clone();
         let profile = facts::profile(&settings, &version);
         let (seen, rewound) = (AtomicU64::new(0), AtomicBool::new(false));
         let etcd = Self { link, keys, profile, seen, rewound, grave: Mutex::default() };
         // A user without rights is refused now, and not in the middle of the night.
-        etcd.now_at().await?;
+        patiently(&etcd.link, || etcd.now_at()).await?;
         Ok(etcd)
     }
 
@@ -166,6 +169,22 @@ impl Etcd {
                 _ => return Ok(at),
             }
         }
+    }
+}
+
+/// A cluster whose members can be reached may be choosing its leader: it is asked again for as long as a verb may take.
+async fn patiently<T, F>(link: &Link<Members>, ask: impl Fn() -> F) -> Result<T>
+where
+    F: Future<Output = Result<T>>,
+{
+    let (members, began) = (link.server(), Instant::now());
+    loop {
+        let answer = ask().await;
+        let is_choosing = answer.as_ref().is_err_and(Error::is_unknown) && members.is_met();
+        if !is_choosing || began.elapsed() >= members.settings.answers_within() {
+            return answer;
+        }
+        sleep(ELECTION_PAUSE).await;
     }
 }
 

@@ -22,7 +22,7 @@ const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
 /// Members turn clients away that ping them more often than every five seconds.
 const PING_EVERY: Duration = Duration::from_secs(10);
 
-/// A connection to this member, which has a leader; and what the member says of itself. A token that is known already is
+/// A connection to this member, and what the member says of itself. A token that is known already is
 /// used again, because to check a password costs a member much.
 pub(crate) async fn connect(
     settings: &Settings,
@@ -57,11 +57,7 @@ async fn open(
         wire.token = token(settings, &wire).await?;
         status = unary(&wire, STATUS, StatusRequest {}).await;
     }
-    let status: StatusResponse = status.map_err(|status| trouble::error(settings, &status))?;
-    if status.leader == 0 {
-        return Err(Error::unavailable(format!("the member {member} of etcd knows of no leader")));
-    }
-    Ok((wire, status))
+    Ok((wire, status.map_err(|status| trouble::error(settings, &status))?))
 }
 
 async fn channel(settings: &Settings, member: &Address) -> Result<Channel> {

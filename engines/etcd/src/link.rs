@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tenure_core::{Error, Result};
+use tenure_kit::url::Address;
 use tenure_kit::{Connection, Ended, Link, Opening, Server};
 use tonic::Status;
 
@@ -68,6 +69,11 @@ impl Members {
         self.token.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether a member was reached ever.
+    pub(crate) fn is_met(&self) -> bool {
+        self.cluster.load(Ordering::Acquire) != 0
+    }
+
     /// Two clusters behind one URL would keep two lines for each key.
     fn refuse_other(&self, status: &StatusResponse) -> Result<()> {
         let met = status.header.map_or(0, |header| header.cluster_id);
@@ -82,6 +88,10 @@ impl Members {
     }
 }
 
+fn without_leader(member: &Address) -> Error {
+    Error::unavailable(format!("the member {member} of etcd knows of no leader"))
+}
+
 impl Server for Members {
     type Open = Open;
 
@@ -93,6 +103,10 @@ impl Server for Members {
             let at = at % members.len();
             let known = self.token().clone();
             match connect(&self.settings, &members[at], known).await {
+                Ok((_, status)) if status.leader == 0 => {
+                    self.refuse_other(&status)?;
+                    trouble = Some(without_leader(&members[at]));
+                }
                 Ok((wire, status)) => {
                     self.refuse_other(&status)?;
                     self.token().clone_from(&wire.token);

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use tenure_core::event::What;
 use tenure_core::{Kind, Loss, Seen};
+use tenure_servers::Store as _;
 use tenure_servers::etcd::Cluster;
 
 use super::stage::{PATIENCE, TTL, at_last, connect, play, soon, until_line};
@@ -40,6 +41,20 @@ fn a_lock_outlives(act: impl FnOnce(&Cluster)) {
 #[test]
 fn a_lock_outlives_the_leader() {
     a_lock_outlives(|cluster| cluster.leader().unwrap().kill().unwrap());
+}
+
+#[test]
+fn who_connects_while_a_leader_is_chosen_waits_for_it() {
+    play(3, async |cluster| {
+        for _ in 0..3 {
+            let leader = cluster.leader().unwrap();
+            leader.kill().unwrap();
+            let url = format!("{}?timeout=10s", cluster.url());
+            let locks = soon("it connects", tenure_etcd::connect(url)).await.unwrap();
+            locks.mutex("k").lock().await.unwrap().release().await.unwrap();
+            leader.restart().unwrap();
+        }
+    });
 }
 
 #[test]
