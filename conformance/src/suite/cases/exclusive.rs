@@ -34,7 +34,9 @@ pub(crate) async fn at_most_one_of_a_hundred_holds(arena: &Arena, kind: Kind) {
                 let before = inside.lock().unwrap().replace(guard.held());
                 if let Some(before) = before {
                     assert!(before.check().is_err(), "there are two who believe that they hold");
-                    panic!("the one before was too slow to stay alive for as long as its work took");
+                    panic!(
+                        "the one before was too slow to stay alive for as long as its work took"
+                    );
                 }
                 tokens.lock().unwrap().push(guard.token());
                 host.sleep(Duration::from_micros(100)).await;
