@@ -140,6 +140,18 @@ fn a_sequence_that_many_count_costs_few_tries() {
 }
 
 #[test]
+fn an_idle_client_asks_nothing() {
+    play(1, async |cluster| {
+        let locks = connect(&cluster).await;
+        locks.mutex("k").ttl(LONG).lock().await.unwrap().release().await.unwrap();
+        locks.settled().await;
+        let before = requests(&cluster.members()[0]);
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert_eq!(between(before, requests(&cluster.members()[0])), [0; 5]);
+    });
+}
+
+#[test]
 fn one_stream_keeps_alive_whatever_is_held() {
     play(1, async |cluster| {
         let locks = connect(&cluster).await;

@@ -77,6 +77,35 @@ fn a_join_whose_answer_is_lost_holds_once_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_join_that_never_arrived_is_sent_again_or_leaves_nothing_behind() {
+    play(1, async |cluster| {
+        let (proxy, locks) = through(&cluster).await;
+        let other = connect(&cluster).await;
+        locks.mutex("warm").lock().await.unwrap().release().await.unwrap();
+        proxy.black_hole_for(Direction::Requests);
+        let (kept, dropped) = (locks.mutex("a"), locks.mutex("b"));
+        let kept = tokio::spawn(async move {
+            loop {
+                match kept.lock().await {
+                    Ok(guard) => return guard,
+                    Err(error) => assert!(error.is_unknown(), "{error}"),
+                }
+            }
+        });
+        let dropped = tokio::spawn(async move { dropped.lock().await.map(drop) });
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        dropped.abort();
+        proxy.cut();
+        proxy.heal();
+        let guard = soon("it is locked in the end", kept).await.unwrap();
+        assert_eq!(other.line("a").await.unwrap().len(), 1);
+        locks.settled().await;
+        until_line(&other, "b", 0).await;
+        guard.release().await.unwrap();
+    });
+}
+
+#[test]
 fn who_is_cut_off_is_told_before_the_lock_is_given_away_and_no_late_answer_revives_it() {
     play(1, async |cluster| {
         let (proxy, locks) = through(&cluster).await;
