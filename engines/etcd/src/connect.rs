@@ -57,7 +57,16 @@ async fn open(
         wire.token = token(settings, &wire).await?;
         status = unary(&wire, STATUS, StatusRequest {}).await;
     }
-    Ok((wire, status.map_err(|status| trouble::error(settings, &status))?))
+    let status = status.map_err(|status| match &settings.tls {
+        // A member does not say why it lets nobody in.
+        Some(tls) if tls.cert.is_none() && trouble::ends_connection(&status) => {
+            Error::unavailable(format!(
+                "the member {member} of etcd ended the connection before it answered: if it wants a certificate of this client, name one as `cert=FILE` and `key=FILE`"
+            ))
+        }
+        _ => trouble::error(settings, &status),
+    });
+    Ok((wire, status?))
 }
 
 async fn channel(settings: &Settings, member: &Address) -> Result<Channel> {
@@ -74,14 +83,19 @@ async fn channel(settings: &Settings, member: &Address) -> Result<Channel> {
             Error::invalid(format!("the certificates for etcd cannot be used: {error}"))
         })?;
     }
-    let out_of_reach = |why: &dyn std::error::Error| {
-        let why = why.source().unwrap_or(why);
+    let out_of_reach = |error: &dyn std::error::Error| unreached(member, error);
+    let socket = Socket::open(member).await.map_err(|error| out_of_reach(&error))?;
+    endpoint.connect_with_connector(socket).await.map_err(|error| out_of_reach(&error))
+}
+
+fn unreached(member: &Address, error: &dyn std::error::Error) -> Error {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let why = causes.last().unwrap_or(error).to_string();
+    trouble::distrust(&format!("the member {member} of etcd"), &why).unwrap_or_else(|| {
         Error::unavailable(format!(
             "the member {member} of etcd cannot be reached ({why}): is it running?"
         ))
-    };
-    let socket = Socket::open(member).await.map_err(|error| out_of_reach(&error))?;
-    endpoint.connect_with_connector(socket).await.map_err(|error| out_of_reach(&error))
+    })
 }
 
 fn tls_config(tls: &Tls) -> Result<ClientTlsConfig> {

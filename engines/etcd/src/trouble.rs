@@ -49,8 +49,26 @@ pub(crate) fn error(settings: &Settings, status: &Status) -> Error {
         | Code::ResourceExhausted
         | Code::FailedPrecondition
         | Code::Unimplemented => Error::rejected(format!("{whom} refused{says}")),
-        _ => Error::unavailable(format!("{whom} did not answer{says}")),
+        _ => distrust(&whom, &causes(status))
+            .unwrap_or_else(|| Error::unavailable(format!("{whom} did not answer{says}"))),
     }
+}
+
+/// What stands behind what the transport says.
+fn causes(status: &Status) -> String {
+    let first = std::error::Error::source(status);
+    let all = std::iter::successors(first, |error| error.source());
+    all.last().map_or(String::new(), ToString::to_string)
+}
+
+/// What it means if this is said of certificates.
+pub(crate) fn distrust(whom: &str, said: &str) -> Option<Error> {
+    let is_distrust = said.to_ascii_lowercase().contains("certificate");
+    is_distrust.then(|| {
+        Error::rejected(format!(
+            "{whom} and this client do not trust each other's certificates: name the authority that signed the members' as `ca=FILE`, and a certificate of the client's own, if they want one, as `cert=FILE` and `key=FILE` (it says: {said})"
+        ))
+    })
 }
 
 /// What is said when there is no answer in time.

@@ -50,3 +50,19 @@ async fn members_of_two_clusters_are_refused() {
     }
     panic!("nobody noticed");
 }
+
+#[tokio::test]
+async fn certificates_that_nobody_trusts_are_told_with_the_way_out() {
+    if !have(&[ETCD]) {
+        return;
+    }
+    let cluster = Cluster::with_tls(1).unwrap();
+    let url = cluster.url();
+    let (members, options) = url.split_once('?').unwrap();
+    let ca = options.split('&').find(|option| option.starts_with("ca=")).unwrap();
+    let said = refused(members).await;
+    assert!(said.contains("do not trust") && said.contains("`ca=FILE`"), "{said}");
+    // Why it lets nobody in, a member does not say.
+    let told = tenure_etcd::connect(format!("{members}?{ca}")).await.map(drop).unwrap_err();
+    assert!(told.to_string().contains("`cert=FILE` and `key=FILE`"), "{told}");
+}
