@@ -15,6 +15,8 @@ use crate::waiting::Waiting;
 
 /// A store that has not confirmed a release by then is believed to be gone.
 const RELEASE_MAX: Duration = Duration::from_secs(5);
+/// Who could not have it in time is told who holds it, if the store says so by then.
+const LOOK_MAX: Duration = Duration::from_millis(500);
 /// Nobody wants to wait any longer for a store that does not answer.
 const SETTLE_MAX: Duration = Duration::from_millis(1_500);
 
@@ -93,6 +95,14 @@ impl Claim<'_> {
         self.ttl.unwrap_or(TTL_DEFAULT)
     }
 
+    /// Lets go of the store, so that nothing of this client stays in it. One that does not answer is not waited for.
+    pub(crate) fn close(signals: &mut Signals, locks: &Locks, outcome: &Result<u8, Failure>) {
+        if outcome.as_ref().is_err_and(|failure| failure.code() == UNREACHABLE) {
+            return;
+        }
+        let _closed_or_interrupted = signals.within(SETTLE_MAX, locks.close());
+    }
+
     /// Waits for it, and leaves the line when a signal says so or the wait is in vain.
     pub(crate) fn acquire(&self, signals: &mut Signals, locks: &Locks) -> Result<Held, Failure> {
         let left = self.patience.left();
@@ -108,6 +118,9 @@ impl Claim<'_> {
             Ok(Err(error)) => self.refused(error),
             Err(signal) => Failure::asked(signal),
         };
+        if failure.code() == UNREACHABLE {
+            return Err(failure);
+        }
         // Its ticket is already on its way out: this waits until it is, unless the store is silent.
         let _out_or_interrupted_again = signals.within(SETTLE_MAX, locks.settled())?;
         Err(failure)
@@ -162,15 +175,18 @@ impl Claim<'_> {
         locks: &Locks,
         waited: Option<Duration>,
     ) -> io::Result<Failure> {
-        let look = signals.within(SETTLE_MAX, locks.line(self.key))?;
+        let look = signals.within(LOOK_MAX, locks.line(self.key))?;
         let waited = waited.filter(|waited| !waited.is_zero());
         let line = match look {
             Ok(Some(Ok(line))) => line,
             Ok(Some(Err(error))) if waited.is_some() && error.is_unknown() => {
                 return Ok(error.into());
             }
-            Ok(None) if waited.is_some() => {
-                return Ok(Failure::new(UNREACHABLE, "the store does not answer"));
+            Ok(None) if let Some(waited) = waited => {
+                let (key, waited) = (quoted(self.key), brief(waited));
+                let sentence =
+                    format!("waited {waited} in vain for {key}: the store does not answer");
+                return Ok(Failure::new(UNREACHABLE, sentence));
             }
             _ => Vec::new(),
         };

@@ -76,26 +76,39 @@ pub(crate) fn lead(at: &Address, args: &Args) -> Result<u8, Failure> {
     let (command, on_lost) = (&args.command, OnLost::Stop);
     let work = Work { command, url: &url, kill_after, ttl, on_lost, lifeline };
     nested::refuse(&mut signals, locks, &args.key, claim.share.of_ticket()?)?;
+    let outcome = serve(&claim, &work, args.verbose, &mut signals, locks);
+    Claim::close(&mut signals, locks, &outcome);
+    outcome
+}
+
+/// Leads, again and again, until the command has ended by itself.
+fn serve(
+    claim: &Claim<'_>,
+    work: &Work<'_>,
+    verbose: bool,
+    signals: &mut Signals,
+    locks: &Locks,
+) -> Result<u8, Failure> {
     loop {
         let began = Instant::now();
-        let seat = campaign(&claim, &mut signals, locks)?;
-        tell(args.verbose, || {
-            let (key, token) = (quoted(&args.key), seat.token());
+        let seat = campaign(claim, signals, locks)?;
+        tell(verbose, || {
+            let (key, token) = (quoted(claim.key), seat.token());
             format!("{key} is led after {}, with token {token}", brief(began.elapsed()))
         });
-        match supervise(&mut signals, &seat, &work)? {
+        match supervise(signals, &seat, work)? {
             End::Done(ending, _burial) => {
-                tell(args.verbose, || ending.to_string());
-                seat.release(&mut signals)?;
+                tell(verbose, || ending.to_string());
+                seat.release(signals)?;
                 return Failure::like(ending);
             }
             End::Lost { asked } => {
                 // Nothing of the command is left: now another may lead.
-                seat.let_go(&mut signals);
+                seat.let_go(signals);
                 if let Some(signal) = asked {
                     return Err(Failure::asked(signal));
                 }
-                say(&format!("campaigning for {} again", quoted(&args.key)));
+                say(&format!("campaigning for {} again", quoted(claim.key)));
             }
         }
     }

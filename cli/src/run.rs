@@ -127,7 +127,21 @@ pub(crate) fn run(at: &Address, args: &Args) -> Result<u8, Failure> {
     if wait != Some(Duration::ZERO) {
         nested::refuse(&mut signals, locks, &args.key, claim.share.of_ticket()?)?;
     }
-    let held = patience.outlast(&mut signals, |signals| claim.acquire(signals, locks));
+    let outcome = hold(&url, args, &claim, &mut signals, &opened);
+    Claim::close(&mut signals, locks, &outcome);
+    outcome
+}
+
+/// Runs the command as soon as the lock is held.
+fn hold(
+    url: &str,
+    args: &Args,
+    claim: &Claim<'_>,
+    signals: &mut Signals,
+    opened: &Opened,
+) -> Result<u8, Failure> {
+    let patience = &claim.patience;
+    let held = patience.outlast(signals, |signals| claim.acquire(signals, &opened.locks));
     let held = held.map_err(|failure| failure.with_busy_code(args.busy_code))?;
     tell(args.verbose, || {
         let (key, token) = (quoted(&args.key), held.token());
@@ -135,21 +149,21 @@ pub(crate) fn run(at: &Address, args: &Args) -> Result<u8, Failure> {
     });
     let work = Work {
         command: &args.command,
-        url: &url,
+        url,
         kill_after: args.kill_after,
         ttl: claim.ttl(),
         on_lost: args.on_lost,
         lifeline: opened.lifeline.as_ref(),
     };
-    match supervise(&mut signals, &held, &work)? {
+    match supervise(signals, &held, &work)? {
         End::Done(ending, _burial) => {
             tell(args.verbose, || ending.to_string());
-            held.release(&mut signals)?;
+            held.release(signals)?;
             Failure::like(ending)
         }
         End::Lost { asked: _ } => {
             // Nothing of the command is left: now another may begin.
-            held.let_go(&mut signals);
+            held.let_go(signals);
             Err(Failure::silent(LOST))
         }
     }

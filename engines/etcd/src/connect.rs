@@ -92,9 +92,12 @@ fn unreached(member: &Address, error: &dyn std::error::Error) -> Error {
     let causes = std::iter::successors(Some(error), |error| error.source());
     let why = causes.last().unwrap_or(error).to_string();
     trouble::distrust(&format!("the member {member} of etcd"), &why).unwrap_or_else(|| {
-        Error::unavailable(format!(
-            "the member {member} of etcd cannot be reached ({why}): is it running?"
-        ))
+        let hint = if why.contains("handshake") {
+            "does it speak TLS? without it, write etcd://"
+        } else {
+            "is the address right, and is it running?"
+        };
+        Error::unavailable(format!("the member {member} of etcd cannot be reached ({why}): {hint}"))
     })
 }
 

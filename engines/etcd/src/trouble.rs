@@ -9,6 +9,9 @@ use crate::settings::Settings;
 /// What etcd says of a lease that is not there.
 const NO_LEASE: &str = "requested lease not found";
 
+/// What the transport says of a connection that ended, or never spoke as it should.
+const NO_HTTP2: &str = "transport error";
+
 /// What etcd says of a token that is older than the last change of its users and roles.
 const OLD_TOKEN: &str = "revision of auth store is old";
 
@@ -49,6 +52,11 @@ pub(crate) fn error(settings: &Settings, status: &Status) -> Error {
         | Code::ResourceExhausted
         | Code::FailedPrecondition
         | Code::Unimplemented => Error::rejected(format!("{whom} refused{says}")),
+        _ if told == NO_HTTP2 => distrust(&whom, &causes(status)).unwrap_or_else(|| {
+            Error::unavailable(format!(
+                "{whom} did not answer as etcd does: the connection ended, or another service listens there, or etcd that wants etcds://"
+            ))
+        }),
         _ => distrust(&whom, &causes(status))
             .unwrap_or_else(|| Error::unavailable(format!("{whom} did not answer{says}"))),
     }

@@ -26,6 +26,8 @@ use crate::url;
 
 /// How often an onlooker looks.
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
+/// Databases that no lock may be in.
+const PRIVATE: [&str; 3] = ["admin", "config", "local"];
 /// What the user of a client of their own should know.
 const BORROWED: &str = "the client belongs to the program's own runtime: while that is blocked, no lock is renewed; connect by a URL or by options instead";
 
@@ -74,6 +76,7 @@ impl MongoStore {
         is_own: bool,
     ) -> Result<Self> {
         let calls = Arc::new(Calls::new(client, name, home, settings));
+        refuse_private(calls.database.name())?;
         let facts = Facts::ask(&calls).await?;
         let mut profile = facts.profile(settings);
         if !is_own {
@@ -103,6 +106,17 @@ impl MongoStore {
             is_own,
         })
     }
+}
+
+/// MongoDB keeps some databases for itself. What stands in `local` is on one member only, so that a fail-over forgets it.
+fn refuse_private(database: &str) -> Result<()> {
+    if !PRIVATE.contains(&database) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "the database `{database}` is MongoDB's own{}: name another one, as in mongodb://SERVER/tenure",
+        if database == "local" { ", and no other member has what stands in it" } else { "" }
+    )))
 }
 
 /// A name that no other client's inbox has.

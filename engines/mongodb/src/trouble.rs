@@ -16,6 +16,9 @@ const NOT_PRIMARY: [i32; 7] = [11_600, 11_602, 91, 189, 10_107, 13_435, 13_436];
 /// `WriteConcernTimeout`, `LockTimeout`, `SocketException`, `StaleConfig`, `FailedToSatisfyReadPreference`.
 const UNKNOWN: [i32; 13] = [50, 262, 89, 6, 7, 112, 11_601, 202, 64, 24, 9001, 13_388, 133];
 
+/// So many letters of what a server says are repeated.
+const WORDS_MAX: usize = 160;
+
 /// What the servers, or the way to them, answered. The driver's own error is not kept: it may repeat a password.
 pub(crate) fn error(name: &Name, trouble: &mongodb::error::Error) -> Error {
     let servers = &name.servers;
@@ -58,6 +61,9 @@ fn refused(name: &Name, command: &CommandError) -> Error {
     let says = it_says(name, &command.message);
     match command.code {
         18 => Error::rejected(format!("{servers} does not know this user and password{says}")),
+        13 if command.message.contains("requires authentication") => Error::rejected(format!(
+            "{servers} wants a user: write user:password@ before the servers, and name the user's database as `authSource`"
+        )),
         13 => Error::rejected(format!(
             "{servers} does not let this user do what a lock needs: see the engine's README for the role{says}"
         )),
@@ -96,7 +102,7 @@ fn unreached(name: &Name, message: &str) -> Error {
     } else if message.contains("RsPrimary") || message.contains("ReplicaSetWithPrimary") {
         "it was not found again in time"
     } else {
-        "none of them takes writes, or none answers"
+        "none of them takes writes, or none answers as MongoDB: are the addresses, `replicaSet` and `tls` right?"
     };
     Error::unavailable(format!("no primary was found among {servers}: {why}"))
 }
@@ -138,6 +144,11 @@ pub(crate) fn strange(name: &Name) -> Error {
 fn it_says(name: &Name, words: &str) -> String {
     let words: Vec<&str> = words.split_whitespace().collect();
     match without(name.secrets.iter(), words.join(" ")) {
+        // A server may repeat the whole command.
+        Some(words) if words.chars().count() > WORDS_MAX => {
+            let first: String = words.chars().take(WORDS_MAX).collect();
+            format!(": it says `{first}…`")
+        }
         Some(words) if !words.is_empty() => format!(": it says `{words}`"),
         _ => String::new(),
     }

@@ -4,10 +4,24 @@ use std::time::Duration;
 
 use mongodb::Client;
 use tenure_core::{Engine as _, Kind, Locks, Patience};
-use tenure_mongodb::{ClientOptions, Settings};
-use tenure_servers::mongodb::{Setup, doc};
+use tenure_mongodb::{ClientOptions, MongoStore, Settings};
+use tenure_servers::mongodb::{Server, Setup, doc};
 
 use super::stage::{LONG, connect, play, store, ticket};
+
+#[test]
+fn a_database_that_is_mongodbs_own_is_refused() {
+    play(async || {
+        let server = Server::start().unwrap();
+        for url in ["local", "admin", "config"]
+            .map(|name| server.url().replace("/?", &format!("/{name}?")))
+        {
+            let error = MongoStore::open(&url).await.err().expect("it is refused");
+            assert_eq!(error.kind(), Kind::Invalid, "{error}");
+            assert!(error.to_string().contains("is MongoDB's own"), "{error}");
+        }
+    });
+}
 
 #[test]
 fn a_server_that_is_not_there_is_told_in_time() {
