@@ -15,8 +15,6 @@ use crate::waiting::Waiting;
 
 /// A store that has not confirmed a release by then is believed to be gone.
 const RELEASE_MAX: Duration = Duration::from_secs(5);
-/// Who could not have it in time is told who holds it, if the store says so by then.
-const LOOK_MAX: Duration = Duration::from_millis(500);
 /// Nobody wants to wait any longer for a store that does not answer.
 const SETTLE_MAX: Duration = Duration::from_millis(1_500);
 
@@ -175,15 +173,15 @@ impl Claim<'_> {
         locks: &Locks,
         waited: Option<Duration>,
     ) -> io::Result<Failure> {
-        let look = signals.within(LOOK_MAX, locks.line(self.key))?;
+        let look = signals.within(SETTLE_MAX, locks.line(self.key))?;
         let waited = waited.filter(|waited| !waited.is_zero());
         let line = match look {
             Ok(Some(Ok(line))) => line,
             Ok(Some(Err(error))) if waited.is_some() && error.is_unknown() => {
                 return Ok(error.into());
             }
-            Ok(None) if let Some(waited) = waited => {
-                let (key, waited) = (quoted(self.key), brief(waited));
+            Ok(None) if let Some(wait) = self.patience.wait().filter(|wait| !wait.is_zero()) => {
+                let (key, waited) = (quoted(self.key), brief(wait));
                 let sentence =
                     format!("waited {waited} in vain for {key}: the store does not answer");
                 return Ok(Failure::new(UNREACHABLE, sentence));
