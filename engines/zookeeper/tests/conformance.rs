@@ -63,7 +63,9 @@ mod digest {
         shared: locks
     );
 
+    /// What a user makes is its own, and so is the node that all of it is below.
     fn user(variable: &str) -> Option<String> {
-        fresh_url(variable).map(|url| url.replacen("://", "://locks:hunter2@", 1))
+        let url = fresh_url(variable)?.replacen("prefix=tenure/", "prefix=of-a-user/", 1);
+        Some(url.replacen("://", "://locks:hunter2@", 1))
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::time::Duration;
 
-use tenure_core::{Guard, Locks, Mutex, Result, RwLock, Semaphore, WriteGuard};
+use tenure_core::{Guard, Held, Locks, Mutex, Result, RwLock, Semaphore, WriteGuard};
 
 use crate::Arena;
 
@@ -24,7 +24,7 @@ pub(crate) struct Exclusive {
     kind: Kind,
     beat: Duration,
     ttl: Duration,
-    _drained: Option<Guard>,
+    drained: Option<Guard>,
 }
 
 impl Exclusive {
@@ -39,12 +39,17 @@ impl Exclusive {
             let semaphore = arena.locks().await.semaphore("k", PERMITS).renew_every(arena.beat());
             drained = Some(semaphore.acquire_many(PERMITS - 1).await.expect("they are free"));
         }
-        Some(Self { kind, beat: arena.beat(), ttl: arena.ttl(), _drained: drained })
+        Some(Self { kind, beat: arena.beat(), ttl: arena.ttl(), drained })
     }
 
     /// How many tickets stand in the line when nobody has the lock.
     pub(crate) fn others(&self) -> usize {
         usize::from(self.kind == Kind::LastPermit)
+    }
+
+    /// What keeps all permits but one out of the others' hands, where there are permits: without it, several hold at once.
+    pub(crate) fn drained(&self) -> Option<Held> {
+        self.drained.as_ref().map(|guard| guard.held())
     }
 
     /// A lock that lives long, with a quick heartbeat.
