@@ -12,7 +12,7 @@ use crate::contract::{Granted, SessionId, Store};
 
 /// A sign of life is sent so many times in a session's life.
 const BEATS: u32 = 3;
-/// It is waited for, and after a failure sent again, in such a part of the time between two.
+/// It is waited for, and after a failure or a silence sent again, in such a part of the time between two.
 const PARTS: u32 = 4;
 
 /// One session of the store, as its owner believes in it.
@@ -75,7 +75,7 @@ pub(crate) async fn keep_alive<S: Store>(
     host: Arc<dyn Host>,
     beat: impl Fn(&Session) + Send,
 ) {
-    let mut failed = false;
+    let mut hurries = false;
     loop {
         let Some(held) = session.upgrade() else { return };
         beat(&held);
@@ -95,14 +95,15 @@ pub(crate) async fn keep_alive<S: Store>(
         drop(held);
         let every = granted / BEATS;
         let part = every / PARTS;
-        host.sleep(if failed { part } else { every }.min(life)).await;
+        host.sleep(if hurries { part } else { every }.min(life)).await;
         let (Some(held), Some(store)) = (session.upgrade(), store.upgrade()) else { return };
         let sent = host.now();
         let keep = pin!(store.keep(id));
-        failed = match select(keep, host.sleep(every.min(part * 2))).await {
+        hurries = match select(keep, host.sleep(every.min(part * 2))).await {
             Either::Left((Ok(Some(life)), _)) => {
                 held.extend(sent, life, host.now());
-                false
+                // After a silence a store may be sure of less, and of the whole life only with the next one.
+                life < granted / 2
             }
             Either::Left((Ok(None), _)) => {
                 held.finish();
