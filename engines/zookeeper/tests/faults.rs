@@ -3,6 +3,8 @@
 
 #[path = "faults/costs.rs"]
 mod costs;
+#[path = "faults/crowds.rs"]
+mod crowds;
 #[path = "faults/guarded.rs"]
 mod guarded;
 #[path = "faults/members.rs"]

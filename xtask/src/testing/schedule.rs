@@ -27,10 +27,12 @@ const WAIT: [&str; 3] = [
 const LONG: [&str; 2] = ["conformance/tests/simulation.rs", "conformance/tests/broken_holders.rs"];
 
 /// Tests that must be alone on the machine, by the program and the beginning of their names, and why.
-const ALONE: [(&str, &[&str]); 1] = [
+const ALONE: [(&str, &[&str]); 2] = [
     // Ten thousand locks are renewed in time, and a flushed server is told of its scripts before the next caller asks:
     // both are true of a machine that has the time, and tell nothing of one that has not.
     ("engines/redis/tests/faults.rs", &["crowds::", "storm::"]),
+    // A thousand waiters, and the thousands of holders of a full session, give signs of life in time.
+    ("engines/zookeeper/tests/faults.rs", &["crowds::"]),
 ];
 
 /// Jobs that run so many at a time. The next phase begins when all have ended.

@@ -61,6 +61,13 @@ pub(super) fn received(server: &Server) -> u64 {
     count.trim().parse().unwrap()
 }
 
+/// How many nodes there are that end with a session.
+pub(super) fn ephemerals(server: &Server) -> u64 {
+    let said = server.ask("mntr").expect("it answers");
+    let count = said.lines().find_map(|line| line.strip_prefix("zk_ephemerals_count")).unwrap();
+    count.trim().parse().unwrap()
+}
+
 /// Waits for what must happen.
 pub(super) async fn soon<T>(what: &str, happens: impl Future<Output = T>) -> T {
     let happened = tokio::time::timeout(PATIENCE, happens).await;

@@ -1,0 +1,89 @@
+//! Crowds: a thousand waiters, and a session that is full. They need a machine that has the time to keep them all alive.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tenure_servers::Store as _;
+
+use super::stage::{
+    at_last, connect, ephemerals, operator, play, received, soon, tickets, until_count,
+};
+
+/// The longest that these servers grant: few signs of life fall into a story.
+const LONG: Duration = Duration::from_secs(10);
+
+#[test]
+fn a_session_takes_no_more_tickets_than_servers_survive_the_end_of() {
+    const AT_ONCE: usize = 128;
+    play(3, async |ensemble| {
+        // Long paths, so that a few thousand are enough.
+        let url = format!("{}?prefix={}", ensemble.url(), "x".repeat(128));
+        let locks = at_last("it connects", async || tenure_zookeeper::connect(&url).await).await;
+        let mut held = Vec::new();
+        let refused = 'filling: loop {
+            let some = (0..AT_ONCE).map(|at| {
+                let mutex = locks.mutex(format!("{}/{at}", held.len())).ttl(LONG).by_hand();
+                async move { mutex.lock().await }
+            });
+            for one in futures_util::future::join_all(some).await {
+                match one {
+                    Ok(guard) => held.push(guard),
+                    Err(error) if error.is_unknown() => {}
+                    Err(error) => break 'filling error,
+                }
+            }
+        };
+        assert!(refused.to_string().contains("ask for fewer at a time"), "{refused}");
+        assert!(held.len() >= 3000, "{}", held.len());
+        // Who was not renewed on a slow machine has left meanwhile.
+        let there_are = ephemerals(ensemble.leader().unwrap());
+        assert!(there_are <= 4500, "{there_are}");
+        // Nobody gives them back one by one: the session ends with all of them.
+        locks.close().await;
+        let other = connect(&ensemble).await;
+        soon("another client locks", async {
+            while other.mutex("another").lock().await.is_err() {}
+        })
+        .await;
+        assert!(ensemble.servers().iter().all(|server| server.role().is_ok()), "all serve");
+    });
+}
+
+#[test]
+fn a_thousand_waiters_are_served_in_order_at_a_constant_cost_though_half_of_them_go_away() {
+    const WAITERS: usize = 1000;
+    play(1, async |ensemble| {
+        let server = &ensemble.servers()[0];
+        let (holder, crowd) = (connect(&ensemble).await, connect(&ensemble).await);
+        let operator = operator(&ensemble).await;
+        let guard = holder.mutex("k").ttl(LONG).lock().await.unwrap();
+        let (served, mut waiters) = (Arc::new(AtomicU64::new(0)), Vec::new());
+        for at in 0..WAITERS {
+            let (mutex, served) = (crowd.mutex("k").ttl(LONG), served.clone());
+            waiters.push(tokio::spawn(async move {
+                let guard = mutex.lock().await.unwrap();
+                let before = served.swap(guard.token(), Ordering::SeqCst);
+                assert!(before < guard.token(), "in order");
+                guard.release().await.unwrap();
+            }));
+            if at % 50 == 49 {
+                until_count(&operator, waiters.len() + 1).await;
+            }
+        }
+        for waiter in waiters.iter().step_by(2) {
+            waiter.abort();
+        }
+        until_count(&operator, WAITERS / 2 + 1).await;
+        crowd.settled().await;
+        let before = received(server);
+        guard.release().await.unwrap();
+        for waiter in waiters.into_iter().skip(1).step_by(2) {
+            soon("each is served", waiter).await.unwrap();
+        }
+        let (all, turns) = (received(server) - before, WAITERS as u64 / 2);
+        println!("{all} packets for {turns} hand-overs");
+        assert!(all <= turns * 12, "{all} packets for {turns} hand-overs");
+        assert!(tickets(&operator).await.is_empty());
+    });
+}
