@@ -49,7 +49,7 @@ impl Exclusive {
 
     /// What keeps all permits but one out of the others' hands, where there are permits: without it, several hold at once.
     pub(crate) fn drained(&self) -> Option<Held> {
-        self.drained.as_ref().map(|guard| guard.held())
+        self.drained.as_ref().map(Guard::held)
     }
 
     /// A lock that lives long, with a quick heartbeat.
