@@ -35,7 +35,8 @@ impl Store for Etcd {
         let session = granted.id.cast_unsigned();
         let put = ask::put(self.keys.session(session), Vec::new(), granted.id);
         let _answer: PutResponse = self.ask::<PutRequest, _>(PUT, put).await?;
-        Ok(Granted { session, ttl: Duration::from_secs(granted.ttl.unsigned_abs()) })
+        let ttl = Duration::from_secs(granted.ttl.unsigned_abs());
+        Ok(Granted { session, ttl, every: ttl / 3 })
     }
 
     async fn keep(&self, session: SessionId) -> Result<Option<Duration>> {

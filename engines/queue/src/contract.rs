@@ -104,6 +104,8 @@ pub struct Granted {
     pub session: SessionId,
     /// How long it lives without a sign of life, from when the store made it.
     pub ttl: Duration,
+    /// From one sign of life to the next: often enough that the store may be silent for a while.
+    pub every: Duration,
 }
 
 /// Who wants to come in, and on what terms.

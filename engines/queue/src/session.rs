@@ -10,16 +10,18 @@ use tenure_core::{Host, Loss, Time};
 
 use crate::contract::{Granted, SessionId, Store};
 
-/// A sign of life is sent so many times in a session's life.
-const BEATS: u32 = 3;
-/// It is waited for, and after a failure or a silence sent again, in such a part of the time between two.
-const PARTS: u32 = 4;
+/// A sign of life is waited for in such a part of a session's life.
+const WAITS: u32 = 6;
+/// After a failure or a silence, the next one comes after such a part of it.
+const HURRIES: u32 = 12;
 
 /// One session of the store, as its owner believes in it.
 pub(crate) struct Session {
     pub(crate) id: SessionId,
     /// How long it lives without a sign of life.
     pub(crate) granted: Duration,
+    /// From one sign of life to the next.
+    every: Duration,
     ends: Mutex<Time>,
     over: AtomicBool,
 }
@@ -28,8 +30,8 @@ impl Session {
     /// A session that was asked for at `sent`.
     pub(crate) fn new(granted: Granted, sent: Time) -> Arc<Self> {
         let ends = Mutex::new(sent.plus(granted.ttl));
-        let (id, granted, over) = (granted.session, granted.ttl, AtomicBool::new(false));
-        Arc::new(Self { id, granted, ends, over })
+        let Granted { session: id, ttl: granted, every } = granted;
+        Arc::new(Self { id, granted, every, ends, over: AtomicBool::new(false) })
     }
 
     /// For how long it lives on without another sign of life; nothing, once it is over.
@@ -79,7 +81,7 @@ pub(crate) async fn keep_alive<S: Store>(
     loop {
         let Some(held) = session.upgrade() else { return };
         beat(&held);
-        let (granted, life, id) = (held.granted, held.life(host.now()), held.id);
+        let (granted, every, life, id) = (held.granted, held.every, held.life(host.now()), held.id);
         if life.is_zero() {
             held.finish();
             beat(&held);
@@ -93,13 +95,11 @@ pub(crate) async fn keep_alive<S: Store>(
             return;
         }
         drop(held);
-        let every = granted / BEATS;
-        let part = every / PARTS;
-        host.sleep(if hurries { part } else { every }.min(life)).await;
+        host.sleep(if hurries { granted / HURRIES } else { every }.min(life)).await;
         let (Some(held), Some(store)) = (session.upgrade(), store.upgrade()) else { return };
         let sent = host.now();
         let keep = pin!(store.keep(id));
-        hurries = match select(keep, host.sleep(every.min(part * 2))).await {
+        hurries = match select(keep, host.sleep(granted / WAITS)).await {
             Either::Left((Ok(Some(life)), _)) => {
                 held.extend(sent, life, host.now());
                 // After a silence a store may be sure of less, and of the whole life only with the next one.

@@ -31,7 +31,7 @@
 //! |---|---|
 //! | `lib` | how to get locks; nothing else is needed to use the engine |
 //! | `description`, `url`, `settings` | what the engine says of itself, how its URLs are read, and what they mean |
-//! | `wire`, `link` | a session, and the one that is not for tickets |
+//! | `wire`, `signs`, `link` | a session, its signs of life, and the session that is not for tickets |
 //! | `looks`, `watches` | what those who ask over one session share |
 //! | `client`, `store`, `entry` | one client, and the contract of a queue, filled in |
 //! | `keys`, `roll` | the names of nodes, and what was read of them |
@@ -48,6 +48,7 @@ mod link;
 mod looks;
 mod roll;
 mod settings;
+mod signs;
 mod still_held;
 mod store;
 mod trouble;
@@ -66,8 +67,9 @@ pub use client::ZooKeeper;
 pub use description::DESCRIPTION;
 pub use still_held::StillHeld;
 
-/// So often a verb is sent again when its answer is lost, after a pause that doubles each time.
-const RETRIES: u32 = 4;
+/// So often a verb is sent again when its answer is lost, after a pause that doubles each time: for longer than an election
+/// takes.
+const RETRIES: u32 = 6;
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// The locks of the ensemble that this URL names: `zookeeper://H1,H2,H3/CHROOT`.

@@ -32,7 +32,10 @@ impl Store for ZooKeeper {
 
     async fn open(&self, ttl: Duration) -> Result<Granted> {
         let wire = self.open_session(ttl).await?;
-        Ok(Granted { session: wire.session(), ttl: wire.granted() })
+        let ttl = wire.granted();
+        // An ensemble is sure of a sign of life only a while later: so more than half of a life is left when a server dies.
+        let every = if self.facts.is_ensemble { ttl / 6 } else { ttl / 3 };
+        Ok(Granted { session: wire.session(), ttl, every })
     }
 
     async fn keep(&self, session: SessionId) -> Result<Option<Duration>> {

@@ -6,14 +6,16 @@
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use tenure_core::{Clock as _, SystemClock};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use zookeeper_client::{Client, Error as Said, SessionState, StateWatcher};
 
 use crate::looks::Looks;
 use crate::settings::Settings;
+use crate::signs::Signs;
 use crate::watches::Watches;
 
 /// So many who ask may wait for answers of one session.
@@ -26,8 +28,7 @@ pub(crate) struct Wire {
     pub(crate) looks: Looks,
     settings: Arc<Settings>,
     room: Semaphore,
-    /// When the last sign of life was sent that was answered.
-    sign: Mutex<Instant>,
+    signs: Mutex<Signs>,
     /// How many nodes live by it; some of them may be gone without this client's doing.
     nodes: AtomicUsize,
 }
@@ -57,7 +58,7 @@ impl Wire {
             let login = format!("{user}:{}", password.reveal());
             connector = connector.with_auth("digest", login.as_bytes());
         }
-        let sign = Mutex::new(Instant::now());
+        let signs = Mutex::new(Signs::since(SystemClock.now()));
         let ensemble = settings.ensemble();
         let connecting = timeout(settings.connect_timeout, connector.connect(&ensemble));
         let client = connecting.await.map_err(|_| Said::Timeout)??;
@@ -69,7 +70,7 @@ impl Wire {
             looks,
             settings,
             room,
-            sign,
+            signs,
             nodes: AtomicUsize::new(0),
         });
         tokio::spawn(stir(wire.watches.clone(), wire.client.state_watcher()));
@@ -117,16 +118,15 @@ impl Wire {
         timeout(self.settings.timeout, answer).await.map_err(|_| Said::Timeout)
     }
 
-    /// A sign of life, which goes to the leader and back. Answers how long before it the last one was sent: that one, the
-    /// leader has surely heard of. This one, it hears of up to half a tick later if another server is between.
+    /// A sign of life, which goes to the leader and back. Answers how long before it one was sent that the leader has surely heard
+    /// of, if another server is between.
     pub(crate) async fn sign(&self, path: &str) -> Result<Duration, Said> {
-        let sent = Instant::now();
+        let sent = SystemClock.now();
         let turn = self.turn().await?;
         self.in_time(turn.sync(path)).await??;
-        let mut sign = self.sign.lock().unwrap_or_else(PoisonError::into_inner);
-        let since = sent.saturating_duration_since(*sign);
-        *sign = sent.max(*sign);
-        Ok(since)
+        let mut signs = self.signs.lock().unwrap_or_else(PoisonError::into_inner);
+        // Half a tick is a quarter of a life at most, which is two ticks at least.
+        Ok(signs.answered(sent, self.granted() / 4))
     }
 
     /// A node was made that lives by this session.

@@ -92,7 +92,7 @@ impl Store for Map {
     }
 
     async fn open(&self, ttl: Duration) -> Result<Granted> {
-        Ok(self.0.step(|nodes, now| Granted { session: nodes.open(ttl, now), ttl }))
+        Ok(self.0.step(|nodes, now| Granted { session: nodes.open(ttl, now), ttl, every: ttl / 3 }))
     }
 
     async fn keep(&self, session: SessionId) -> Result<Option<Duration>> {

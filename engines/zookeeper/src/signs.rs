@@ -1,0 +1,49 @@
+//! The signs of life of a session that were answered. A server passes them on to the leader of its ensemble, which hears of one up
+//! to half a tick after it was answered, or never, if the server dies before.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tenure_core::Time;
+
+/// When they were sent, the latest last. The first is one that the leader has heard of.
+pub(crate) struct Signs(VecDeque<Time>);
+
+impl Signs {
+    /// A session that is asked for now. That the leader hears of by itself.
+    pub(crate) fn since(begun: Time) -> Self {
+        Self([begun].into())
+    }
+
+    /// A sign was answered. Answers how long before it the last one was sent that is so much older, and known to the leader.
+    pub(crate) fn answered(&mut self, sent: Time, older: Duration) -> Duration {
+        if self.0.back().is_some_and(|last| sent.has_reached(*last)) {
+            self.0.push_back(sent);
+        }
+        while self.0.get(1).is_some_and(|next| next.until(sent) >= older) {
+            self.0.pop_front();
+        }
+        self.0.front().map_or(Duration::ZERO, |heard| heard.until(sent))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Time {
+        Time { boot_ns: seconds * 1_000_000_000, raw_ns: seconds * 1_000_000_000 }
+    }
+
+    #[test]
+    fn a_sign_is_known_to_the_leader_once_one_is_answered_that_was_sent_long_enough_after_it() {
+        let (mut signs, older) = (Signs::since(at(0)), Duration::from_secs(3));
+        for (sent, before) in [(1, 1), (2, 2), (3, 3), (4, 3), (5, 3), (15, 10), (16, 11), (18, 3)]
+        {
+            let answered = signs.answered(at(sent), older);
+            assert_eq!(answered, Duration::from_secs(before), "sent at {sent}");
+        }
+        assert_eq!(signs.answered(at(17), older), Duration::from_secs(2), "a late answer");
+        assert!(signs.0.len() <= 4, "nothing old is kept");
+    }
+}
