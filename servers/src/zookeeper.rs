@@ -22,8 +22,10 @@ pub const ZOOKEEPER: Tool = Tool::file("/usr/share/java/zookeeper.jar", "zookeep
 const CLASSES: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar";
 /// How long a server may take to say what it is.
 const ANSWER_MAX: Duration = Duration::from_millis(500);
-/// A server's unit of time. A session lives at least this long, and at most twenty times as long.
+/// A server's unit of time. A session lives at least this long.
 const TICK_MS: &str = "500";
+/// The longest that a session may live: twenty ticks of a server where nothing is set.
+const SESSION_MAX_MS: &str = "40000";
 
 /// Each with its variable.
 pub(crate) const DEPLOYMENTS: [Deployment; 2] = [
@@ -196,7 +198,7 @@ impl Server {
 fn command(id: usize, client: &Port, folder: &Folder, peers: &str) -> Result<Command> {
     let data = folder.path().display();
     let settings = format!(
-        "tickTime={TICK_MS}\nminSessionTimeout={TICK_MS}\ninitLimit=20\nsyncLimit=10\n\
+        "tickTime={TICK_MS}\nminSessionTimeout={TICK_MS}\nmaxSessionTimeout={SESSION_MAX_MS}\ninitLimit=20\nsyncLimit=10\n\
          dataDir={data}\nclientPort={}\nclientPortAddress=127.0.0.1\nmaxClientCnxns=0\n\
          admin.enableServer=false\n4lw.commands.whitelist=*\n{peers}",
         client.number()
