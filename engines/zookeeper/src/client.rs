@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::{OptionFuture, join, join_all};
 use tenure_core::{Error, Profile, Result, Share, TicketId, served};
-use tenure_kit::{Client, Link};
+use tenure_kit::{Client, Connection, Link};
 use tenure_queue::{Ahead, Front, LineId, Name, Node, SessionId, blockers};
+use tokio::time::sleep;
 use zookeeper_client::{Acl, Acls, CreateMode, Error as Said, Stat};
 
 use crate::facts::{self, Facts};
@@ -20,6 +21,8 @@ use crate::wire::Wire;
 
 /// The longest life that can be asked for, in the 31 bits of milliseconds that a request has. Servers grant far less.
 const TTL_MAX: Duration = Duration::from_millis(i32::MAX as u64);
+/// Between two attempts to connect to servers that choose who leads.
+const ELECTION_PAUSE: Duration = Duration::from_millis(250);
 /// So many nodes are asked for at once.
 const AT_ONCE: usize = 256;
 
@@ -44,7 +47,7 @@ impl ZooKeeper {
         let servers = Servers { settings: settings.clone(), keys: keys.clone() };
         let base = Link::kept(Client::new(servers));
         let facts = {
-            let connection = base.connection().await?;
+            let connection = first_connection(&base, &settings).await?;
             let turn = connection.turn().await.map_err(|said| trouble::error(&settings, &said))?;
             facts::find(&settings, &turn).await?
         };
@@ -281,6 +284,24 @@ impl ZooKeeper {
         }
         self.sessions().insert(wire.session(), wire.clone());
         Ok(wire)
+    }
+}
+
+/// The first connection. Servers that choose who leads are asked again for as long as a verb may take.
+async fn first_connection(
+    base: &Link<Servers>,
+    settings: &Settings,
+) -> Result<Arc<Connection<Arc<Wire>>>> {
+    let began = Instant::now();
+    loop {
+        match base.connection().await {
+            Err(error)
+                if error.is_unknown()
+                    && began.elapsed() < settings.answers_within()
+                    && facts::is_anybody_there(settings).await => {}
+            answer => return answer,
+        }
+        sleep(ELECTION_PAUSE).await;
     }
 }
 

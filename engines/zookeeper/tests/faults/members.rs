@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use tenure_core::{Kind, Locks, Loss};
+use tenure_servers::Store as _;
 use tenure_servers::zookeeper::Ensemble;
 
 use super::stage::{TTL, at_last, connect, play, soon, until_line};
@@ -10,7 +11,7 @@ use super::stage::{TTL, at_last, connect, play, soon, until_line};
 /// Waits in line for as long as the ensemble may not answer.
 async fn wait(locks: Locks) -> tenure_core::Guard {
     loop {
-        match locks.mutex("k").ttl(TTL * 5).lock().await {
+        match locks.mutex("k").ttl(TTL * 10).lock().await {
             Ok(guard) => return guard,
             Err(error) => assert!(error.is_unknown() || error.kind() == Kind::Lost, "{error}"),
         }
@@ -21,7 +22,7 @@ async fn wait(locks: Locks) -> tenure_core::Guard {
 fn a_lock_outlives(act: impl FnOnce(&Ensemble)) {
     play(3, async |ensemble| {
         let (one, two) = (connect(&ensemble).await, connect(&ensemble).await);
-        let guard = one.mutex("k").ttl(TTL * 5).lock().await.unwrap();
+        let guard = one.mutex("k").ttl(TTL * 10).lock().await.unwrap();
         let waiter = tokio::spawn(wait(two.clone()));
         until_line(&one, "k", 2).await;
         act(&ensemble);
@@ -39,6 +40,20 @@ fn a_lock_outlives(act: impl FnOnce(&Ensemble)) {
 #[test]
 fn a_lock_outlives_the_leader() {
     a_lock_outlives(|ensemble| ensemble.leader().unwrap().kill().unwrap());
+}
+
+#[test]
+fn who_connects_while_a_leader_is_chosen_waits_for_it() {
+    play(3, async |ensemble| {
+        for _ in 0..3 {
+            let leader = ensemble.leader().unwrap();
+            leader.kill().unwrap();
+            let url = format!("{}?timeout=10s", ensemble.url());
+            let locks = soon("it connects", tenure_zookeeper::connect(url)).await.unwrap();
+            locks.mutex("k").lock().await.unwrap().release().await.unwrap();
+            leader.restart().unwrap();
+        }
+    });
 }
 
 #[test]
