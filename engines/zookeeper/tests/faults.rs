@@ -15,6 +15,8 @@ mod network;
 mod operators;
 #[path = "faults/peers.rs"]
 mod peers;
+#[path = "faults/processes.rs"]
+mod processes;
 #[path = "faults/refusals.rs"]
 mod refusals;
 #[path = "faults/stage.rs"]
