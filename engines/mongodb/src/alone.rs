@@ -3,11 +3,13 @@
 //! MongoDB reads a pipeline anew for each call, so a short one saves the server much. Each names what it expects of the
 //! record. If the record is otherwise, nothing happens, and the verb for all kinds of lines is asked.
 
-use mongodb::bson::{Bson, Document, RawDocumentBuf, bson, cstr, doc, rawdoc};
+use mongodb::bson::raw::CString;
+use mongodb::bson::{Bson, Document, RawDocumentBuf, bson, doc, rawdoc};
 use tenure_core::Ticket;
 
 use crate::bundle;
-use crate::line::{KEEP_MS, NOTES_BYTES_MAX, did};
+use crate::lens::Lens;
+use crate::line::{KEEP_MS, Writer, did, raw};
 
 /// A verb that was asked for one ticket: what it expects of the record besides the id, and its stages.
 pub(crate) struct Short<'a> {
@@ -32,99 +34,162 @@ pub(crate) struct Alone {
     renew: Plan,
     /// Out of a line in which nobody else stands.
     leave: Plan,
+    ask: CString,
+    /// The names of fields of the only one served: its id, what it takes, and its inbox.
+    names: [String; 3],
 }
 
 impl Alone {
-    pub(crate) fn new() -> Self {
-        Self { join: join(), renew: renew(), leave: leave() }
+    /// The short verbs of a line that lives there, which is no part.
+    pub(crate) fn new(lens: &Lens) -> Self {
+        let writer = Writer(lens);
+        let (join, renew, leave) =
+            (writer.join_alone(), writer.renew_alone(), writer.leave_alone());
+        let ask = CString::try_from(lens.name("ask")).expect("a field's name has no NUL");
+        let names = ["id", "take", "inbox"].map(|field| lens.name(&format!("held.0.{field}")));
+        Self { join, renew, leave, ask, names }
     }
 
     pub(crate) fn join(&self, ticket: &Ticket, inbox: &str) -> Short<'_> {
-        self.join.asks(ticket, inbox)
+        self.asks(&self.join, ticket, inbox)
     }
 
     /// Its share is what it was, and so is how long it lives.
     pub(crate) fn renew(&self, ticket: &Ticket, inbox: &str) -> Short<'_> {
-        let mut short = self.renew.asks(ticket, inbox);
-        let take = i64::from(ticket.share.take());
-        short.expects.extend(doc! { "held.0.id": ticket.id.to_string(), "held.0.take": take });
+        let mut short = self.asks(&self.renew, ticket, inbox);
+        let [id, take, _] = &self.names;
+        let taken = i64::from(ticket.share.take());
+        short.expects.extend(doc! { id: ticket.id.to_string(), take: taken });
         short
     }
 
     pub(crate) fn leave(&self, ticket: &Ticket, inbox: &str) -> Short<'_> {
         let mut expects = self.leave.expects.clone();
-        expects.extend(doc! { "held.0.id": ticket.id.to_string(), "held.0.inbox": inbox });
+        let [id, _, own] = &self.names;
+        expects.extend(doc! { id: ticket.id.to_string(), own: inbox });
         Short { expects, first: rawdoc! { "$set": self.leave.sets.clone() }, stages: &[] }
     }
-}
 
-impl Plan {
-    fn asks(&self, ticket: &Ticket, inbox: &str) -> Short<'_> {
+    fn asks<'a>(&self, plan: &'a Plan, ticket: &Ticket, inbox: &str) -> Short<'a> {
         let one = bundle::joins(ticket, false);
         let ask = rawdoc! { "key": ticket.key.as_str(), "inbox": inbox, "one": one };
-        let mut sets = self.sets.clone();
-        sets.append(cstr!("ask"), rawdoc! { "$literal": ask });
+        let mut sets = plan.sets.clone();
+        sets.append(&self.ask, rawdoc! { "$literal": ask });
         let first = rawdoc! { "$set": sets };
-        Short { expects: self.expects.clone(), first, stages: &self.stages }
+        Short { expects: plan.expects.clone(), first, stages: &plan.stages }
     }
 }
 
-fn join() -> Plan {
-    let next = bson!({ "$max": [
-        { "$add": [{ "$ifNull": ["$last", 0_i64] }, 1_i64] }, { "$multiply": [now(), 1000_i64] },
-    ] });
-    let sets = doc! { "at": now(), "last": next, "bytes": { "$bsonSize": "$$ROOT" } };
-    let seat = bson!({
-        "id": "$ask.one.id", "n": "$last", "ends": ends(), "take": "$ask.one.take", "told": false,
-        "inbox": "$ask.inbox", "ttl_us": "$ask.one.ttl_us", "owner": "$ask.one.owner", "note": "$ask.one.note",
-    });
-    let mut fields = step(Some(did::SERVED));
-    fields.extend(doc! {
-        "held": [seat], "waiting": [], "of": "$ask.one.of", "quiet": ends(),
-        "key": { "$ifNull": ["$key", "$ask.key"] },
-        "reap": reap(&[is_late_enough(), is_soon_enough()]),
-        "ask": "$$REMOVE",
-    });
-    let expects = doc! { "held.0": absent(), "waiting.0": absent() };
-    Plan { expects, sets: raw(&sets), stages: vec![raw(&doc! { "$set": fields })] }
-}
+impl Writer<'_> {
+    fn join_alone(&self) -> Plan {
+        let last = bson!({ "$add": [{ "$ifNull": [self.value("last"), 0_i64] }, 1_i64] });
+        let next = bson!({ "$max": [last, { "$multiply": [self.now(), 1000_i64] }] });
+        let size = bson!({ "$bsonSize": "$$ROOT" });
+        let sets = self.fields([("at", self.now()), ("last", next), ("bytes", size.clone())]);
+        let one = |field: &str| self.value(&format!("ask.one.{field}"));
+        let seat = bson!({
+            "id": one("id"), "n": self.value("last"), "ends": self.ends(), "take": one("take"), "told": false,
+            "inbox": self.value("ask.inbox"), "ttl_us": one("ttl_us"), "owner": one("owner"), "note": one("note"),
+        });
+        let mut fields = self.said_by_step(Some(did::SERVED));
+        fields.extend(self.fields([
+            ("held", bson!([seat])),
+            ("waiting", bson!([])),
+            ("of", one("of")),
+            ("quiet", self.ends()),
+            ("key", bson!({ "$ifNull": [self.value("key"), self.value("ask.key")] })),
+            ("reap", self.reap_alone(&[is_late_enough(), is_soon_enough()])),
+            ("ask", bson!("$$REMOVE")),
+        ]));
+        let mut expects =
+            doc! { self.0.name("held.0"): absent(), self.0.name("waiting.0"): absent() };
+        if self.0.field_name().is_some() {
+            // Most of the document is somebody else's, and may be long.
+            expects.insert("$expr", bson!({ "$lt": [size, self.0.limits.tickets] }));
+        }
+        Plan { expects, sets: raw(&sets), stages: vec![raw(&doc! { "$set": fields })] }
+    }
 
-fn renew() -> Plan {
-    let expects = doc! {
-        "held.1": absent(),
-        "held.0.told": false,
-        "bytes": { "$lt": NOTES_BYTES_MAX },
-        "$expr": is_calm(),
-    };
-    let changes = bson!({
-        "ends": { "$max": ["$$it.ends", ends()] }, "inbox": "$ask.inbox", "note": "$ask.one.note",
-    });
-    let renewed = bson!({ "$let": {
-        "vars": { "it": { "$arrayElemAt": ["$held", 0] } },
-        "in": { "$mergeObjects": ["$$it", changes] },
-    } });
-    let mut fields = step(None);
-    fields.extend(doc! { "held": [renewed], "reap": reap(&[is_late_enough()]), "ask": "$$REMOVE" });
-    Plan { expects, sets: raw(&doc! { "at": now() }), stages: vec![raw(&doc! { "$set": fields })] }
-}
+    fn renew_alone(&self) -> Plan {
+        let expects = doc! {
+            self.0.name("held.1"): absent(),
+            self.0.name("held.0.told"): false,
+            self.0.name("bytes"): { "$lt": self.0.limits.notes },
+            "$expr": self.is_calm(),
+        };
+        let changes = bson!({
+            "ends": { "$max": ["$$it.ends", self.ends()] },
+            "inbox": self.value("ask.inbox"),
+            "note": self.value("ask.one.note"),
+        });
+        let renewed = bson!({ "$let": {
+            "vars": { "it": { "$arrayElemAt": [self.value("held"), 0] } },
+            "in": { "$mergeObjects": ["$$it", changes] },
+        } });
+        let mut fields = self.said_by_step(None);
+        fields.extend(self.fields([
+            ("held", bson!([renewed])),
+            ("reap", self.reap_alone(&[is_late_enough()])),
+            ("ask", bson!("$$REMOVE")),
+        ]));
+        let sets = self.fields([("at", self.now())]);
+        Plan { expects, sets: raw(&sets), stages: vec![raw(&doc! { "$set": fields })] }
+    }
 
-/// It leaves the date of the record as it is, so that the index is not written.
-fn leave() -> Plan {
-    let expects = doc! { "held.1": absent(), "waiting.0": absent(), "$expr": is_calm() };
-    let mut sets = step(Some(did::HOLDING));
-    sets.insert("held", bson!([]));
-    Plan { expects, sets: raw(&sets), stages: Vec::new() }
-}
+    /// It leaves the date of the record as it is, so that the index is not written.
+    fn leave_alone(&self) -> Plan {
+        let expects = doc! {
+            self.0.name("held.1"): absent(),
+            self.0.name("waiting.0"): absent(),
+            "$expr": self.is_calm(),
+        };
+        let mut sets = self.said_by_step(Some(did::HOLDING));
+        sets.extend(self.fields([("held", bson!([]))]));
+        Plan { expects, sets: raw(&sets), stages: Vec::new() }
+    }
 
-/// When the record may go. The date is left as it is where that will do.
-fn reap(will_do: &[Bson]) -> Bson {
-    let kept =
-        bson!({ "$cond": [{ "$isArray": "$reap" }, { "$arrayElemAt": ["$reap", 0] }, Bson::Null] });
-    let least = bson!({ "$max": [ends(), passed()] });
-    bson!({ "$let": {
-        "vars": { "kept": kept, "least": least },
-        "in": { "$cond": [{ "$and": will_do }, "$reap", [date("$$least", 2 * KEEP_MS), true]] },
-    } })
+    /// When the record may go. The date is left as it is where that will do.
+    fn reap_alone(&self, will_do: &[Bson]) -> Bson {
+        let reap = self.value("reap");
+        let first = bson!({ "$arrayElemAt": [reap.clone(), 0] });
+        let kept = bson!({ "$cond": [{ "$isArray": reap.clone() }, first, Bson::Null] });
+        let least = bson!({ "$max": [self.ends(), self.passed()] });
+        bson!({ "$let": {
+            "vars": { "kept": kept, "least": least },
+            "in": { "$cond": [{ "$and": will_do }, reap, [date("$$least", 2 * KEEP_MS), true]] },
+        } })
+    }
+
+    /// What every step writes.
+    fn said_by_step(&self, did: Option<i64>) -> Document {
+        let did: Vec<i64> = did.into_iter().collect();
+        let step = bson!({ "$add": [{ "$ifNull": [self.value("step"), 0_i64] }, 1_i64] });
+        self.fields([
+            ("step", step),
+            ("bell", bson!("")),
+            ("did", bson!(did)),
+            ("woken", bson!(0_i64)),
+        ])
+    }
+
+    fn now(&self) -> Bson {
+        bson!({ "$max": [self.value("at"), { "$toLong": "$$NOW" }] })
+    }
+
+    /// When a life ends that begins now.
+    fn ends(&self) -> Bson {
+        bson!({ "$add": [self.value("at"), self.value("ask.one.ttl")] })
+    }
+
+    /// When the clock has passed the last number.
+    fn passed(&self) -> Bson {
+        bson!({ "$toLong": { "$divide": [self.value("last"), 1000_i64] } })
+    }
+
+    /// Nobody's life has ended.
+    fn is_calm(&self) -> Bson {
+        bson!({ "$gt": [self.value("quiet"), self.now()] })
+    }
 }
 
 fn is_late_enough() -> Bson {
@@ -136,40 +201,10 @@ fn is_soon_enough() -> Bson {
     bson!({ "$lte": ["$$kept", date("$$least", 2 * KEEP_MS)] })
 }
 
-/// What every step writes.
-fn step(did: Option<i64>) -> Document {
-    let did: Vec<i64> = did.into_iter().collect();
-    let step = bson!({ "$add": [{ "$ifNull": ["$step", 0_i64] }, 1_i64] });
-    doc! { "step": step, "bell": "", "did": did, "woken": 0_i64 }
-}
-
-fn now() -> Bson {
-    bson!({ "$max": ["$at", { "$toLong": "$$NOW" }] })
-}
-
-/// When a life ends that begins now.
-fn ends() -> Bson {
-    bson!({ "$add": ["$at", "$ask.one.ttl"] })
-}
-
-/// When the clock has passed the last number.
-fn passed() -> Bson {
-    bson!({ "$toLong": { "$divide": ["$last", 1000_i64] } })
-}
-
 fn date(from: &str, keep: i64) -> Bson {
     bson!({ "$toDate": { "$add": [from, keep] } })
 }
 
-/// Nobody's life has ended.
-fn is_calm() -> Bson {
-    bson!({ "$gt": ["$quiet", now()] })
-}
-
 fn absent() -> Document {
     doc! { "$exists": false }
-}
-
-fn raw(stage: &Document) -> RawDocumentBuf {
-    RawDocumentBuf::try_from(stage).expect("a stage is a document")
 }

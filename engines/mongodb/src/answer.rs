@@ -1,21 +1,16 @@
-//! What a step answers: a projection of the record, so that of a line of thousands only what the caller needs travels.
+//! What a step came to for each ticket, read from what it answered.
 
 use std::slice;
 use std::time::Duration;
 
-use mongodb::bson::{Bson, Document, RawArrayBuf, RawDocumentBuf, bson, cstr, doc, rawdoc};
+use mongodb::bson::{Bson, Document};
 use tenure_core::{
     Error, Key, Left, NUMBER_MAX, Place, Result, Share, Standing, Tally, Ticket, TicketId, refusal,
     served,
 };
 
-use crate::lens::Lens;
-use crate::line::{DOCUMENT_BYTES_MAX, Mixture, did};
+use crate::line::did;
 use crate::wish::{Verb, Wish};
-
-/// So many waiting tickets are told when the first holder's life ends: the others would all come at once, and their
-/// heartbeats find out as well.
-const NEAR: i64 = 3;
 
 /// What a verb came to for its ticket.
 #[derive(Clone, Debug)]
@@ -33,6 +28,11 @@ pub(crate) enum Came {
 }
 
 impl Came {
+    /// The ticket holds.
+    pub(crate) fn is_served(&self) -> bool {
+        matches!(self, Self::In(place) if place.standing == Standing::Holding)
+    }
+
     /// What a verb comes to in a line that was never there.
     pub(crate) fn of_nobody(verb: Verb) -> Self {
         match verb {
@@ -40,79 +40,6 @@ impl Came {
             _ => Self::Nowhere,
         }
     }
-}
-
-/// The projections, whose longer part is made once.
-pub(crate) struct Answers {
-    place: RawDocumentBuf,
-}
-
-impl Answers {
-    pub(crate) fn new(lens: &Lens) -> Self {
-        Self { place: raw(&place(lens)) }
-    }
-
-    /// Where these tickets stand, in their order, and what leaves and joins came to.
-    pub(crate) fn of<'a>(
-        &self,
-        tickets: impl Iterator<Item = &'a Ticket>,
-        mixture: Mixture,
-    ) -> RawDocumentBuf {
-        let mut ids = RawArrayBuf::new();
-        for ticket in tickets {
-            ids.push(ticket.id.to_string());
-        }
-        let mut fields = rawdoc! { "_id": 0, "at": 1 };
-        if !ids.is_empty() {
-            let map = rawdoc! { "input": ids, "as": "id", "in": self.place.clone() };
-            fields.append(cstr!("places"), rawdoc! { "$map": map });
-        }
-        if mixture.leaves {
-            fields.append(cstr!("bell"), 1);
-        }
-        if mixture.leaves || mixture.joins {
-            fields.append(cstr!("did"), 1);
-        }
-        if mixture.joins {
-            fields.append(cstr!("of"), 1);
-            fields.append(cstr!("last"), 1);
-        }
-        fields
-    }
-}
-
-/// The expression for where the ticket stands whose id is `$$id`; an empty document if it does not.
-fn place(lens: &Lens) -> Document {
-    let value = |field: &str| Bson::String(lens.value(field));
-    let index = |array: &str| bson!({ "$indexOfArray": [value(&format!("{array}.id")), "$$id"] });
-    let of = |array: &str, at: &str, field: &str| bson!({ "$arrayElemAt": [value(&format!("{array}.{field}")), at] });
-    let ahead = |array: &str, at: &str| bson!({ "$sum": { "$slice": [value(&format!("{array}.take")), at] } });
-    let is_other = bson!({ "$in": [did::OF_ANOTHER, value("did")] });
-    let seat = |array: &str, at: &str| {
-        doc! {
-            "n": of(array, at, "n"), "ends": of(array, at, "ends"), "told": of(array, at, "told"),
-            "owner": { "$cond": [is_other.clone(), of(array, at, "owner"), "$$REMOVE"] },
-        }
-    };
-    let mut held = seat("held", "$$h");
-    held.insert("ahead", ahead("held", "$$h"));
-    let mut waiting = seat("waiting", "$$w");
-    waiting.insert(
-        "ahead",
-        bson!({ "$add": [{ "$sum": value("held.take") }, ahead("waiting", "$$w")] }),
-    );
-    let is_near = bson!({ "$lt": ["$$w", NEAR] });
-    waiting.insert("look", bson!({ "$cond": [is_near, { "$min": value("held.ends") }, -1_i64] }));
-    doc! { "$let": {
-        "vars": { "h": index("held"), "w": index("waiting") },
-        "in": { "$switch": {
-            "branches": [
-                { "case": { "$gte": ["$$h", 0] }, "then": held },
-                { "case": { "$gte": ["$$w", 0] }, "then": waiting },
-            ],
-            "default": {},
-        } },
-    } }
 }
 
 /// Reads from an answer what each wish came to, in their order.
@@ -166,8 +93,13 @@ impl<'a> Reader<'a> {
             }
             did::FULL => Came::Refused(refusal::line_is_full(key)),
             did::TOO_LONG => Came::Refused(Error::rejected(format!(
-                "the line of {key:?} is full: its record has {} MiB, and takes no more tickets",
-                DOCUMENT_BYTES_MAX >> 20
+                "the line of {key:?} is full: its document is near the 16 MiB that MongoDB allows, and takes no more tickets"
+            ))),
+            did::NO_PART => Came::Refused(Error::rejected(format!(
+                "{key:?} is not there: the document has no such part, or what stands there is no document"
+            ))),
+            did::MANY_PARTS => Came::Refused(Error::rejected(format!(
+                "{key:?} is not one part: its filters match more than one; name the part so that only one matches"
             ))),
             did::NO_NUMBERS_LEFT => {
                 let after = number(self.answer, "last").unwrap_or(0) + 1;
@@ -203,11 +135,6 @@ fn left(did: i64) -> Option<Left> {
         did::TOLD => Left::Told,
         _ => return None,
     })
-}
-
-/// What is answered of a ticket that is the only one served.
-pub(crate) fn fields_of_alone() -> RawDocumentBuf {
-    rawdoc! { "_id": 0, "at": 1, "held.n": 1, "held.ends": 1 }
 }
 
 /// What its short verb came to.
@@ -304,8 +231,4 @@ fn as_whole(value: &Bson) -> Option<i64> {
         Bson::Double(number) if number.fract() == 0.0 => Some(*number as i64),
         _ => None,
     }
-}
-
-fn raw(document: &Document) -> RawDocumentBuf {
-    RawDocumentBuf::try_from(document).expect("it is a document")
 }

@@ -1,47 +1,70 @@
 //! A bundle: what the callers of one record ask for at the same time, as one command.
 
 use mongodb::bson::{Document, RawArrayBuf, RawDocumentBuf, rawdoc};
-use tenure_core::{NUMBER_MAX, Ticket};
+use tenure_core::{NUMBER_MAX, Ticket, TicketId};
 
-use crate::answer::{self, Answers, Came};
+use crate::answer::{self, Came};
 use crate::call::Update;
 use crate::count::millis;
-use crate::line::{Mixture, Steps};
-use crate::wish::{Verb, Wish};
+use crate::line::Mixture;
+use crate::projection::Answers;
+use crate::spot::Spot;
+use crate::wish::{Reads, Verb, Wish};
 
 /// The command for these wishes, each of which is for another ticket. There is one at least.
-pub(crate) fn update<'a>(
-    record: &'a str,
-    wishes: &[&Wish],
-    inbox: &str,
-    steps: &'a Steps,
-    answers: &Answers,
-) -> Update<'a> {
+pub(crate) fn update<'a>(spot: &'a Spot, wishes: &[&Wish], inbox: &str) -> Update<'a> {
     let mixture = Mixture {
         renews: wishes.iter().any(|wish| wish.verb == Verb::Renew),
         leaves: wishes.iter().any(|wish| matches!(wish.verb, Verb::Leave { .. })),
         joins: wishes.iter().any(|wish| matches!(wish.verb, Verb::Join { .. })),
     };
     let seen = wishes.iter().filter(|wish| !matches!(wish.verb, Verb::Leave { .. }));
+    let reads = wishes.iter().fold(Reads::Nothing, |reads, wish| reads.and(&wish.reads));
+    let answers = &spot.kit.answers;
     Update {
-        id: record,
-        first: first(wishes, inbox),
-        stages: steps.of(mixture),
-        fields: answers.of(seen.map(|wish| &wish.ticket), mixture),
-        makes: mixture.joins,
+        filter: &spot.filter,
+        filling: spot.filling.as_deref().filter(|_| mixture.joins),
+        first: first(wishes, inbox, answers),
+        stages: spot.kit.stages(mixture),
+        fields: answers.of(seen.map(|wish| &wish.ticket), mixture, &reads),
+        makes: mixture.joins && spot.makes,
         expects: Document::new(),
+        sort: None,
+    }
+}
+
+/// The command with which a ticket leaves that did something else before in the same step.
+pub(crate) fn leave<'a>(spot: &'a Spot, id: TicketId, inbox: &str) -> Update<'a> {
+    let (mixture, answers) = (Mixture { leaves: true, ..Mixture::default() }, &spot.kit.answers);
+    let mut leave = RawArrayBuf::new();
+    leave.push(rawdoc! { "id": id.to_string(), "soon": false });
+    let ask = rawdoc! {
+        "key": "", "inbox": inbox, "ttl": 0_i64, "renew": [], "leave": leave, "join": [],
+    };
+    Update {
+        filter: &spot.filter,
+        filling: None,
+        first: answers.asks(ask),
+        stages: spot.kit.stages(mixture),
+        fields: RawDocumentBuf::new(),
+        makes: false,
+        expects: Document::new(),
+        sort: None,
     }
 }
 
 /// The command that asks for a whole line.
-pub(crate) fn line<'a>(record: &'a str, steps: &'a Steps) -> Update<'a> {
+pub(crate) fn line(spot: &Spot) -> Update<'_> {
+    let answers = &spot.kit.answers;
     Update {
-        id: record,
-        first: first(&[], ""),
-        stages: steps.of(Mixture::default()),
-        fields: rawdoc! { "_id": 0, "held": 1, "waiting": 1, "at": 1, "of": 1 },
+        filter: &spot.filter,
+        filling: None,
+        first: first(&[], "", answers),
+        stages: spot.kit.stages(Mixture::default()),
+        fields: answers.line(),
         makes: false,
         expects: Document::new(),
+        sort: None,
     }
 }
 
@@ -55,7 +78,7 @@ pub(crate) fn read(wishes: &[&Wish], answer: Option<&Document>) -> Option<Vec<Ca
 }
 
 /// The first stage, with what the callers ask for.
-fn first(wishes: &[&Wish], inbox: &str) -> RawDocumentBuf {
+fn first(wishes: &[&Wish], inbox: &str, answers: &Answers) -> RawDocumentBuf {
     let (mut renew, mut leave, mut join) =
         (RawArrayBuf::new(), RawArrayBuf::new(), RawArrayBuf::new());
     let mut longest = 0;
@@ -77,7 +100,7 @@ fn first(wishes: &[&Wish], inbox: &str) -> RawDocumentBuf {
     let ask = rawdoc! {
         "key": key, "inbox": inbox, "ttl": longest, "renew": renew, "leave": leave, "join": join,
     };
-    rawdoc! { "$set": { "ask": { "$literal": ask } } }
+    answers.asks(ask)
 }
 
 /// All that a ticket asks for when it joins.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mongodb::bson::{Bson, Document, RawArrayBuf, RawDocumentBuf, rawdoc};
+use mongodb::bson::{Bson, Document, RawArrayBuf, RawDocumentBuf, cstr, rawdoc};
 use mongodb::options::{ReadPreference, SelectionCriteria};
 use mongodb::{Client, Database};
 use tenure_core::{Error, Result};
@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use crate::answer::whole;
+use crate::line::raw;
 use crate::name::Name;
 use crate::settings::Settings;
 use crate::trouble;
@@ -38,18 +39,30 @@ pub(crate) struct Calls {
 
 /// What is asked of one record.
 pub(crate) struct Update<'a> {
-    /// The record's id.
-    pub(crate) id: &'a str,
+    /// What finds the record.
+    pub(crate) filter: &'a Document,
+    /// The stage that fills a record which is made by this.
+    pub(crate) filling: Option<&'a RawDocumentBuf>,
     /// The first stage, which has what the caller asks for.
     pub(crate) first: RawDocumentBuf,
     /// The stages behind it.
-    pub(crate) stages: &'a [RawDocumentBuf],
+    pub(crate) stages: [&'a [RawDocumentBuf]; 3],
     /// What of the record is answered.
     pub(crate) fields: RawDocumentBuf,
     /// Whether the record is made if there is none.
     pub(crate) makes: bool,
     /// What is expected of the record besides its id. If it is otherwise, there is no answer.
     pub(crate) expects: Document,
+    /// The order in which records are tried, if more than one may be found.
+    pub(crate) sort: Option<&'a Document>,
+}
+
+impl Update<'_> {
+    /// All stages, in their order.
+    pub(crate) fn pipeline(&self) -> impl Iterator<Item = &RawDocumentBuf> {
+        let rest = self.stages.into_iter().flatten();
+        self.filling.into_iter().chain([&self.first]).chain(rest)
+    }
 }
 
 impl Calls {
@@ -91,6 +104,16 @@ impl Calls {
         Ok(self.send(database, command, until).await?)
     }
 
+    /// Sends a write that its caller made, and answers when a majority has it.
+    pub(crate) async fn write(&self, command: RawDocumentBuf) -> Result<Document> {
+        let until = Instant::now() + self.timeout;
+        match self.send(&self.database, command, until).await {
+            Err(Refused::Twice(error)) => Err(Error::rejected(error.to_string())),
+            Err(refused) => Err(refused.into()),
+            Ok(answer) => self.lasting(answer),
+        }
+    }
+
     /// The time that the server has for a call.
     pub(crate) fn server_ms(&self) -> i64 {
         let time = self.timeout.saturating_sub(self.timeout / WAY);
@@ -98,29 +121,39 @@ impl Calls {
     }
 
     fn command(&self, update: &Update<'_>) -> RawDocumentBuf {
-        let mut stages = RawArrayBuf::new();
-        stages.push(update.first.clone());
-        for stage in update.stages {
-            stages.push(stage.clone());
-        }
         let time = self.server_ms();
         let mut query = update.expects.clone();
-        query.insert("_id", update.id);
-        let query = RawDocumentBuf::try_from(&query).expect("it is a document");
-        rawdoc! {
+        query.extend(update.filter.clone());
+        let mut stages = RawArrayBuf::new();
+        for stage in update.pipeline() {
+            stages.push(stage.clone());
+        }
+        let mut command = rawdoc! {
             "findAndModify": self.collection.as_str(),
-            "query": query,
+            "query": raw(&query),
             "update": stages,
             "fields": update.fields.clone(),
             "new": true,
             "upsert": update.makes,
             "writeConcern": { "w": "majority", "j": true, "wtimeout": time },
             "maxTimeMS": time,
+        };
+        if let Some(sort) = update.sort {
+            command.append(cstr!("sort"), raw(sort));
         }
+        command
     }
 
     /// The record, if a majority has the write.
-    fn confirmed(&self, mut answer: Document) -> Result<Option<Document>> {
+    fn confirmed(&self, answer: Document) -> Result<Option<Document>> {
+        match self.lasting(answer)?.remove("value") {
+            Some(Bson::Document(record)) => Ok(Some(record)),
+            _ => Ok(None),
+        }
+    }
+
+    /// The answer to a write, if a majority has it.
+    pub(crate) fn lasting(&self, answer: Document) -> Result<Document> {
         if let Ok(error) = answer.get_document("writeConcernError") {
             let code = whole(error, "code").unwrap_or_default();
             return Err(trouble::unconfirmed(
@@ -129,10 +162,7 @@ impl Calls {
                 error.get_str("errmsg").unwrap_or_default(),
             ));
         }
-        match answer.remove("value") {
-            Some(Bson::Document(record)) => Ok(Some(record)),
-            _ => Ok(None),
-        }
+        Ok(answer)
     }
 
     /// Sends a command, and lets it end even if its caller goes: a call that is dropped takes its connection along.

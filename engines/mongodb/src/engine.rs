@@ -1,14 +1,15 @@
 //! The engine: each of the nine verbs is one command to the primary.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use mongodb::bson::Document;
+use mongodb::bson::{Document, doc};
 use tenure_core::event::{Cursor, News, Scope};
 use tenure_core::{
-    Engine, Key, Leave, Left, Patience, Place, Profile, Result, Standing, Tally, Ticket, Wake,
-    Window, uneven,
+    Engine, Key, Leave, Left, Patience, Place, Profile, Result, Standing, Tally, Ticket, TicketId,
+    Wake, Window, uneven,
 };
 use tokio::time::{sleep, timeout};
 
@@ -16,9 +17,10 @@ use crate::answer::{self, Came};
 use crate::call::Update;
 use crate::count;
 use crate::line::record;
+use crate::spot::Spot;
 use crate::store::MongoStore;
 use crate::trouble;
-use crate::wish::{Verb, Wish};
+use crate::wish::{Reads, Verb, Wish};
 
 /// The pauses between looks at a line, where nobody tells.
 const POLL_FIRST: Duration = Duration::from_millis(20);
@@ -31,13 +33,15 @@ impl MongoStore {
     }
 
     /// The ticket is out of its line, as far as this client is concerned.
-    fn forget(&self, record: &str, ticket: &Ticket) {
-        self.roll.leave(record, ticket.id);
-        self.mail.forget(ticket.id);
+    pub(crate) fn forget(&self, spot: &Spot, id: TicketId) {
+        self.roll.leave(&spot.record, id);
+        self.mail.forget(id);
+        self.spots.forget(id);
+        self.tray.take(id);
     }
 
-    async fn ask(&self, record: &str, ticket: &Ticket, verb: Verb) -> Result<Came> {
-        self.lanes.ask(record, Wish { ticket: ticket.clone(), verb }).await
+    async fn ask(&self, spot: &Arc<Spot>, ticket: &Ticket, verb: Verb) -> Result<Came> {
+        self.lanes.ask(spot, Wish::new(ticket.clone(), verb)).await
     }
 
     /// What the answer to a verb says that only asks where a ticket stands.
@@ -51,11 +55,11 @@ impl MongoStore {
 
     /// Looks again and again, where nobody tells: often at the front of the line, seldom behind.
     async fn poll(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
-        let record = record(&ticket.key);
+        let spot = self.spots.of(ticket)?;
         let mut pause = POLL_FIRST;
         loop {
             sleep(uneven(pause, getrandom::u64().unwrap_or(0))).await;
-            match self.peek(&record, ticket).await? {
+            match self.peek(&spot, ticket).await? {
                 Some(place) if place.leaving => return Ok(Wake::Look),
                 Some(place) if place.standing != seen => {
                     self.mail.learn(ticket.id, &place);
@@ -69,24 +73,24 @@ impl MongoStore {
     }
 
     /// Where the ticket stands. This is no sign of life.
-    async fn peek(&self, record: &str, ticket: &Ticket) -> Result<Option<Place>> {
-        self.seen(&self.ask(record, ticket, Verb::Look).await?)
-    }
-}
-
-impl Engine for MongoStore {
-    fn profile(&self) -> Profile {
-        self.profile.clone()
+    async fn peek(&self, spot: &Arc<Spot>, ticket: &Ticket) -> Result<Option<Place>> {
+        self.seen(&self.ask(spot, ticket, Verb::Look).await?)
     }
 
-    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+    /// Joins, and if it is served at once, reads this in the same step.
+    pub(crate) async fn join_reading(
+        &self,
+        ticket: &Ticket,
+        patience: Patience,
+        reads: Reads,
+    ) -> Result<Option<Place>> {
         ticket.check()?;
-        let record = record(&ticket.key);
+        let spot = self.spots.of(ticket)?;
         let asking = self.mail.expect_answer(ticket.id, ticket.ttl);
-        self.roll.enter(&record, ticket.id, self.stream.is_open(), &self.mail);
+        self.roll.enter(&spot.record, ticket.id, self.stream.is_open(), &self.mail);
         let hurry = patience == Patience::NoWait;
-        let came = self.ask(&record, ticket, Verb::Join { hurry }).await;
-        let joined = match came {
+        let wish = Wish { reads, ..Wish::new(ticket.clone(), Verb::Join { hurry }) };
+        let joined = match self.lanes.ask(&spot, wish).await {
             // It was sent before, and the answer was lost: whoever stands there renews.
             Ok(Came::Known) => match self.renew(ticket).await {
                 Ok(None) => Err(trouble::ended(&self.calls.name)),
@@ -95,6 +99,9 @@ impl Engine for MongoStore {
             Ok(Came::In(place)) => Ok(Some(place)),
             Ok(Came::Busy) => Ok(None),
             Ok(Came::Refused(error)) | Err(error) => Err(error),
+            Ok(Came::Nowhere) if !spot.makes => {
+                Err(trouble::no_document(&self.calls.collection, &ticket.key))
+            }
             Ok(Came::Nowhere | Came::Left(_)) => Err(trouble::strange(&self.calls.name)),
         };
         match joined {
@@ -105,32 +112,42 @@ impl Engine for MongoStore {
             }
             outcome => {
                 if outcome.as_ref().err().is_none_or(|error| !error.is_unknown()) {
-                    self.forget(&record, ticket);
+                    self.forget(&spot, ticket.id);
                 }
                 outcome
             }
         }
     }
+}
+
+impl Engine for MongoStore {
+    fn profile(&self) -> Profile {
+        self.profile.clone()
+    }
+
+    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+        self.join_reading(ticket, patience, Reads::Nothing).await
+    }
 
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
         ticket.check()?;
-        let record = record(&ticket.key);
+        let spot = self.spots.of(ticket)?;
         self.mail.expect(ticket.id, ticket.ttl);
-        self.roll.enter(&record, ticket.id, self.stream.is_open(), &self.mail);
-        let renewed = self.seen(&self.ask(&record, ticket, Verb::Renew).await?)?;
+        self.roll.enter(&spot.record, ticket.id, self.stream.is_open(), &self.mail);
+        let renewed = self.seen(&self.ask(&spot, ticket, Verb::Renew).await?)?;
         match &renewed {
             Some(place) => self.mail.learn(ticket.id, place),
-            None => self.forget(&record, ticket),
+            None => self.forget(&spot, ticket.id),
         }
         Ok(renewed)
     }
 
     async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
-        let record = record(&ticket.key);
-        let came = self.ask(&record, ticket, Verb::Leave { soon: how == Leave::Soon }).await?;
+        let spot = self.spots.of(ticket)?;
+        let came = self.ask(&spot, ticket, Verb::Leave { soon: how == Leave::Soon }).await?;
         let Came::Left(left) = came else { return Err(trouble::strange(&self.calls.name)) };
         if left != Left::Told {
-            self.forget(&record, ticket);
+            self.forget(&spot, ticket.id);
         }
         Ok(left)
     }
@@ -149,13 +166,13 @@ impl Engine for MongoStore {
             if let Either::Left((wake, _)) = select(told, pin!(self.stream.opened())).await {
                 return Ok(wake);
             }
-            let record = record(&ticket.key);
-            if self.roll.begins_to_hear(&record, ticket.id) {
+            let spot = self.spots.of(ticket)?;
+            if self.roll.begins_to_hear(&spot.record, ticket.id) {
                 // What was written before is seen by a look, which is no sign of life.
-                match self.peek(&record, ticket).await? {
+                match self.peek(&spot, ticket).await? {
                     Some(place) if place.leaving => return Ok(Wake::Look),
                     Some(place) => self.mail.learn(ticket.id, &place),
-                    None => self.forget(&record, ticket),
+                    None => self.forget(&spot, ticket.id),
                 }
             }
         }
@@ -163,14 +180,14 @@ impl Engine for MongoStore {
     }
 
     async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
-        if self.facts.can_push() {
+        if self.facts.can_push() && self.spots.reaps() {
             return self.onlookers.events(scope, after).await;
         }
         self.sampler.events(self, &self.host, scope, after).await
     }
 
     async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
-        let answer = self.lanes.line(&record(key)).await?;
+        let answer = self.lanes.line(&*self.spots.of_key(key)?).await?;
         match answer {
             Some(answer) if answer.contains_key("of") => self.known(answer::line(&answer, key)),
             _ => Ok(Vec::new()),
@@ -178,6 +195,7 @@ impl Engine for MongoStore {
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
+        self.spots.are_records("list the documents that are locked")?;
         let names = self.calls.keys(prefix).await?;
         let mut keys = Vec::with_capacity(names.len());
         for name in names {
@@ -189,20 +207,24 @@ impl Engine for MongoStore {
     }
 
     async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
+        self.spots.are_records("keep numbers in documents")?;
         let (kind, count) = match window {
             None => (":n", &self.sequence),
             Some(_) => (":c", &self.windowed),
         };
+        let record = record(key) + kind;
         let update = Update {
-            id: &(record(key) + kind),
+            filter: &doc! { "_id": &record },
+            filling: None,
             first: count::ask(by, window),
-            stages: &count.stages,
+            stages: [&count.stages, &[], &[]],
             fields: count.fields.clone(),
             // A look opens no window.
             makes: by > 0,
             expects: Document::new(),
+            sort: None,
         };
-        let turn = timeout(self.calls.timeout, self.turns.wait(update.id)).await;
+        let turn = timeout(self.calls.timeout, self.turns.wait(&record)).await;
         let _turn = turn.map_err(|_| trouble::late(&self.calls.name))?;
         match self.calls.update(&update).await? {
             Some(answer) => self.known(answer::tallied(&answer, key, by))?,

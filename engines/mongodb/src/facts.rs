@@ -37,14 +37,16 @@ pub(crate) enum Topology {
 }
 
 impl Facts {
-    /// Asks the servers, and has them reap idle records.
-    pub(crate) async fn ask(calls: &Calls) -> Result<Self> {
+    /// Asks the servers, and has them reap idle records where these are Tenure's own.
+    pub(crate) async fn ask(calls: &Calls, reaps: bool) -> Result<Self> {
         let admin = calls.client.database("admin");
         let hello = calls.ask(&admin, rawdoc! { "hello": 1 }).await?;
         let mut facts = Self::read(&hello, &calls.name.servers)?;
         facts.is_deaf = is_deaf(calls).await;
         facts.clocks = clocks::warning(calls, &hello).await;
-        facts.unreaped = calls.reap().await.err().map(|error| error.to_string());
+        if reaps {
+            facts.unreaped = calls.reap().await.err().map(|error| error.to_string());
+        }
         Ok(facts)
     }
 

@@ -12,20 +12,21 @@ use futures_util::future::{Either, select};
 use mongodb::bson::Document;
 use tenure_core::{Error, Result, Share, TicketId};
 use tenure_kit::mailbox::Mailbox;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 use tokio::time::{sleep, timeout};
 
-use crate::alone::Alone;
-use crate::answer::{self, Answers, Came};
+use crate::answer::{self, Came};
 use crate::bundle;
 use crate::call::{Calls, Update};
 use crate::count::millis;
 use crate::facts::Topology;
-use crate::lens::Lens;
 use crate::letter;
-use crate::line::{KEEP_MS, Steps};
+use crate::line::KEEP_MS;
 use crate::roll::Roll;
+use crate::spot::Spot;
+use crate::tray::Tray;
 use crate::trouble;
+use crate::turns::Turns;
 use crate::wish::{Verb, Wish};
 
 /// So many wishes go in one command at most.
@@ -47,10 +48,9 @@ struct Carrier {
     calls: Arc<Calls>,
     posts: Posts,
     topology: Topology,
-    steps: Steps,
-    alone: Alone,
-    answers: Answers,
-    /// Those who wait, for each record that has a lane.
+    /// How many commands change one document at a time.
+    turns: Turns,
+    /// Those who wait, for each line that has a lane.
     waiting: Mutex<HashMap<String, Waiting>>,
 }
 
@@ -67,6 +67,8 @@ pub(crate) struct Posts {
     pub(crate) mail: Arc<Mailbox>,
     pub(crate) roll: Arc<Roll>,
     pub(crate) inbox: String,
+    /// What tickets read when they are served at once.
+    pub(crate) tray: Arc<Tray>,
 }
 
 /// A wish, and who wait for what it comes to: whoever asks for the same again is answered with it.
@@ -76,43 +78,57 @@ struct Asked {
 }
 
 impl Lanes {
-    pub(crate) fn new(calls: Arc<Calls>, posts: Posts, lens: &Lens, topology: Topology) -> Self {
-        let (steps, alone, answers) = (Steps::new(lens), Alone::new(), Answers::new(lens));
-        let waiting = Mutex::default();
-        let carrier = Carrier { calls, posts, topology, steps, alone, answers, waiting };
+    pub(crate) fn new(calls: Arc<Calls>, posts: Posts, topology: Topology) -> Self {
+        let (turns, waiting) = (Turns::default(), Mutex::default());
+        let carrier = Carrier { calls, posts, topology, turns, waiting };
         Self { carrier: Arc::new(carrier) }
     }
 
     /// Asks for something in the line of a record, together with others if a command is under way there.
     ///
     /// Dropped before it is sent, the wish is not sent.
-    pub(crate) async fn ask(&self, record: &str, wish: Wish) -> Result<Came> {
+    pub(crate) async fn ask(&self, spot: &Arc<Spot>, wish: Wish) -> Result<Came> {
         let calls = &self.carrier.calls;
-        let answered = self.carrier.enter(record, wish)?;
+        let answered = self.carrier.enter(spot, wish)?;
         match timeout(calls.timeout, answered).await {
             Ok(Ok(came)) => came,
             _ => Err(trouble::late(&calls.name)),
         }
     }
 
+    /// A step that was sent otherwise wrote these letters.
+    pub(crate) fn hear(&self, said: &Document) {
+        self.carrier.deliver(Some(said));
+    }
+
+    /// Waits until it is this one's turn to change the document.
+    pub(crate) async fn turn(&self, spot: &Spot) -> Option<OwnedSemaphorePermit> {
+        self.carrier.turn(spot).await
+    }
+
+    /// The inbox of this client.
+    pub(crate) fn inbox(&self) -> &str {
+        &self.carrier.posts.inbox
+    }
+
     /// A whole line.
-    pub(crate) async fn line(&self, record: &str) -> Result<Option<Document>> {
+    pub(crate) async fn line(&self, spot: &Spot) -> Result<Option<Document>> {
         let carrier = &self.carrier;
-        let look = bundle::line(record, &carrier.steps);
-        carrier.calls.look(&look, carrier.topology).await
+        let answer = carrier.calls.look(&bundle::line(spot), carrier.topology).await?;
+        Ok(answer.map(|answer| spot.kit.answers.open(answer).said))
     }
 }
 
 impl Carrier {
     fn enter(
         self: &Arc<Self>,
-        record: &str,
+        spot: &Arc<Spot>,
         wish: Wish,
     ) -> Result<oneshot::Receiver<Result<Came>>> {
         let (answer, answered) = oneshot::channel();
         let asked = Asked { wish, answers: vec![answer] };
         let mut lanes = self.lanes();
-        match lanes.get_mut(record) {
+        match lanes.get_mut(spot.line()) {
             Some(waiting) if waiting.asked.len() >= WAITING_MAX => {
                 return Err(Error::unavailable(format!(
                     "{WAITING_MAX} calls of this client wait for {} already, for the line of {:?}",
@@ -126,41 +142,68 @@ impl Carrier {
             None => {
                 let waiting = Waiting { asked: [asked].into(), ..Waiting::default() };
                 let more = waiting.more.clone();
-                lanes.insert(record.to_owned(), waiting);
-                let record = record.to_owned();
-                let lane = Lane { carrier: self.clone(), record, more, is_open: true };
-                self.calls.home.spawn(lane.carry());
+                lanes.insert(spot.line().to_owned(), waiting);
+                let (carrier, spot) = (self.clone(), spot.clone());
+                self.calls.home.spawn(Lane { carrier, spot, more, is_open: true }.carry());
             }
         }
         Ok(answered)
     }
 
     /// What these wishes came to. One alone tries the shorter verb, where that may do.
-    async fn send(&self, record: &str, wishes: &[&Wish]) -> Result<Vec<Came>> {
+    async fn send(&self, spot: &Spot, wishes: &[&Wish]) -> Result<Vec<Came>> {
+        let strange = || trouble::strange(&self.calls.name);
         if let [wish] = wishes
-            && let Some(update) = self.alone(record, wish)
-            && let Some(answer) = self.calls.update(&update).await?
+            && let Some(came) = self.send_alone(spot, wish).await?
         {
-            if let Verb::Join { .. } = wish.verb {
-                self.posts.roll.came_alone(record, wish.ticket.id);
-            }
-            let came = answer::alone(&answer, wish.verb);
-            return Ok(vec![came.ok_or_else(|| trouble::strange(&self.calls.name))?]);
+            return Ok(vec![came]);
         }
-        let update = bundle::update(record, wishes, &self.posts.inbox, &self.steps, &self.answers);
+        let _turn = self.turn(spot).await;
+        let update = bundle::update(spot, wishes, &self.posts.inbox);
         let answer = if wishes.iter().all(|wish| wish.verb == Verb::Look) {
             self.calls.look(&update, self.topology).await?
         } else {
             self.calls.update(&update).await?
         };
-        self.deliver(answer.as_ref());
-        let came = bundle::read(wishes, answer.as_ref());
-        came.ok_or_else(|| trouble::strange(&self.calls.name))
+        let answer = answer.map(|answer| spot.kit.answers.open(answer));
+        self.deliver(answer.as_ref().map(|answer| &answer.said));
+        let came = bundle::read(wishes, answer.as_ref().map(|answer| &answer.said));
+        let came = came.ok_or_else(strange)?;
+        if let Some(document) = answer.and_then(|answer| answer.document) {
+            for (wish, _) in wishes.iter().zip(&came).filter(|(_, came)| came.is_served()) {
+                self.posts.tray.put(wish, &document);
+            }
+        }
+        Ok(came)
+    }
+
+    /// Several lines may live in the parts of one document. MongoDB would let all their commands try at once.
+    async fn turn(&self, spot: &Spot) -> Option<OwnedSemaphorePermit> {
+        match spot.kit.alone {
+            Some(_) => None,
+            None => Some(self.turns.wait(&spot.record).await),
+        }
+    }
+
+    /// The shorter verb, where that may do; `None` if it did not.
+    async fn send_alone(&self, spot: &Spot, wish: &Wish) -> Result<Option<Came>> {
+        let Some(update) = self.alone(spot, wish) else { return Ok(None) };
+        let Some(answer) = self.calls.update(&update).await? else { return Ok(None) };
+        let answer = spot.kit.answers.open_alone(answer);
+        if let Verb::Join { .. } = wish.verb {
+            self.posts.roll.came_alone(&spot.record, wish.ticket.id);
+        }
+        let came = answer::alone(&answer.said, wish.verb);
+        let came = came.ok_or_else(|| trouble::strange(&self.calls.name))?;
+        if let Some(document) = answer.document.filter(|_| came.is_served()) {
+            self.posts.tray.put(wish, &document);
+        }
+        Ok(Some(came))
     }
 
     /// The shorter verb for a ticket that may be alone in its line.
-    fn alone<'a>(&'a self, record: &'a str, wish: &Wish) -> Option<Update<'a>> {
-        let ticket = &wish.ticket;
+    fn alone<'a>(&'a self, spot: &'a Spot, wish: &Wish) -> Option<Update<'a>> {
+        let (ticket, record, alone) = (&wish.ticket, &spot.record, spot.kit.alone.as_ref()?);
         let is_likely = match wish.verb {
             Verb::Join { .. } => {
                 !self.posts.roll.has_others(record, ticket.id) && ticket.floor == 0
@@ -176,18 +219,21 @@ impl Carrier {
         let inbox = &self.posts.inbox;
         let short = match wish.verb {
             _ if !is_likely => return None,
-            Verb::Join { .. } => self.alone.join(ticket, inbox),
-            Verb::Renew => self.alone.renew(ticket, inbox),
-            Verb::Leave { .. } => self.alone.leave(ticket, inbox),
+            Verb::Join { .. } => alone.join(ticket, inbox),
+            Verb::Renew => alone.renew(ticket, inbox),
+            Verb::Leave { .. } => alone.leave(ticket, inbox),
             Verb::Look => return None,
         };
         Some(Update {
-            id: record,
+            filter: &spot.filter,
+            filling: None,
             first: short.first,
-            stages: short.stages,
-            fields: answer::fields_of_alone(),
-            makes: matches!(wish.verb, Verb::Join { .. }),
+            stages: [short.stages, &[], &[]],
+            fields: spot.kit.answers.of_alone(&wish.reads),
+            // A document that is filled when it is made takes the longer verb.
+            makes: matches!(wish.verb, Verb::Join { .. }) && spot.makes && spot.filling.is_none(),
             expects: short.expects,
+            sort: None,
         })
     }
 
@@ -206,7 +252,7 @@ impl Carrier {
 /// One record's lane, while a command is under way there. Should its task end before that, whoever waits there hears it.
 struct Lane {
     carrier: Arc<Carrier>,
-    record: String,
+    spot: Arc<Spot>,
     more: Arc<Notify>,
     is_open: bool,
 }
@@ -220,7 +266,7 @@ impl Lane {
                 return;
             }
             let wishes: Vec<&Wish> = asked.iter().map(|one| &one.wish).collect();
-            let came = self.carrier.send(&self.record, &wishes).await;
+            let came = self.carrier.send(&self.spot, &wishes).await;
             for (at, one) in asked.into_iter().enumerate() {
                 let came = came.as_ref().map(|all| all[at].clone()).map_err(Error::clone);
                 for answer in one.answers {
@@ -242,14 +288,18 @@ impl Lane {
 
     /// Whether all who wait here are joins that stay behind another ticket of this client anyway.
     fn has_time(&self) -> bool {
+        if self.spot.kit.alone.is_none() {
+            // Others in the document may stand in other lines.
+            return false;
+        }
         let lanes = self.carrier.lanes();
         let roll = &self.carrier.posts.roll;
-        let stays_behind = |Wish { ticket, verb }: &Wish| {
+        let stays_behind = |Wish { ticket, verb, .. }: &Wish| {
             *verb == Verb::Join { hurry: false }
                 && ticket.share == Share::WHOLE
-                && roll.has_others(&self.record, ticket.id)
+                && roll.has_others(&self.spot.record, ticket.id)
         };
-        lanes.get(&self.record).is_some_and(|waiting| {
+        lanes.get(self.spot.line()).is_some_and(|waiting| {
             !waiting.asked.is_empty() && waiting.asked.iter().all(|asked| stays_behind(&asked.wish))
         })
     }
@@ -257,10 +307,10 @@ impl Lane {
     /// Those who go next. If nobody waits, the lane is closed.
     fn next(&mut self) -> Vec<Asked> {
         let mut lanes = self.carrier.lanes();
-        let next =
-            lanes.get_mut(&self.record).map(|waiting| take(&mut waiting.asked)).unwrap_or_default();
+        let waiting = lanes.get_mut(self.spot.line());
+        let next = waiting.map(|waiting| take(&mut waiting.asked)).unwrap_or_default();
         if next.is_empty() {
-            lanes.remove(&self.record);
+            lanes.remove(self.spot.line());
             self.is_open = false;
         }
         next
@@ -270,7 +320,7 @@ impl Lane {
 impl Drop for Lane {
     fn drop(&mut self) {
         if self.is_open {
-            self.carrier.lanes().remove(&self.record);
+            self.carrier.lanes().remove(self.spot.line());
         }
     }
 }
@@ -308,7 +358,7 @@ mod tests {
 
     fn asks(ticket: &Ticket, verb: Verb) -> (Asked, oneshot::Receiver<Result<Came>>) {
         let (answer, answered) = oneshot::channel();
-        (Asked { wish: Wish { ticket: ticket.clone(), verb }, answers: vec![answer] }, answered)
+        (Asked { wish: Wish::new(ticket.clone(), verb), answers: vec![answer] }, answered)
     }
 
     #[test]

@@ -33,14 +33,15 @@
 //! |---|---|
 //! | `line`, `verbs`, `count` | what a record has, and the stages of each verb |
 //! | `alone` | the same in short, for a ticket that is alone |
-//! | `lens` | where in a document a line lives |
-//! | `answer`, `letter` | what travels back from a verb, and from a change stream |
+//! | `lens`, `spot`, `spots` | where a line lives: in which document, and where in it |
+//! | `projection`, `answer`, `letter` | what travels back from a verb, and from a change stream |
 //! | `wish`, `lane`, `bundle` | how verbs for one record go together in one command |
 //! | `call`, `records` | how a command is sent, and those that are about many records |
 //! | `clocks` | how far the clocks of a set's members are apart |
 //! | `follow` | how a change stream is followed |
-//! | `stream`, `roll` | the stream of letters, and whose tickets they concern |
+//! | `stream`, `hearing`, `roll` | the stream of letters, what of it is heard, and whose tickets it concerns |
 //! | `onlooker`, `mirror` | the streams of those who look on, and what a change says of a line |
+//! | `documents`, `tray` | locks on documents of somebody else, and what is read with them |
 //! | `turns` | how many calls change one number at a time |
 
 mod alone;
@@ -51,9 +52,11 @@ mod clocks;
 mod connect;
 mod count;
 mod description;
+pub mod documents;
 mod engine;
 mod facts;
 mod follow;
+mod hearing;
 mod lane;
 mod lens;
 mod letter;
@@ -61,11 +64,15 @@ mod line;
 mod mirror;
 mod name;
 mod onlooker;
+mod projection;
 mod records;
 mod roll;
 mod settings;
+mod spot;
+mod spots;
 mod store;
 mod stream;
+mod tray;
 mod trouble;
 mod turns;
 mod url;

@@ -23,10 +23,6 @@ use tenure_core::{Key, NUMBER_MAX};
 
 use crate::lens::Lens;
 
-/// A document that is longer takes no more tickets. MongoDB's own limit is 16 MiB.
-pub(crate) const DOCUMENT_BYTES_MAX: i64 = 12 << 20;
-/// A document that is longer takes no more changed notes: renewals must go on.
-pub(crate) const NOTES_BYTES_MAX: i64 = 14 << 20;
 /// For so long a record is kept after the last life has ended and the clock has passed its last number: until then a
 /// clock that is set back, or that of another member, gives no number twice.
 pub(crate) const KEEP_MS: i64 = 600 * 1000;
@@ -52,6 +48,8 @@ pub(crate) mod did {
     pub(crate) const FULL: i64 = 14;
     pub(crate) const NO_NUMBERS_LEFT: i64 = 15;
     pub(crate) const TOO_LONG: i64 = 16;
+    pub(crate) const NO_PART: i64 = 17;
+    pub(crate) const MANY_PARTS: i64 = 18;
     pub(crate) const KNOWN: i64 = 20;
     pub(crate) const SERVED: i64 = 21;
     pub(crate) const QUEUED: i64 = 22;
@@ -59,6 +57,11 @@ pub(crate) mod did {
 
 /// The stages of every mixture of verbs, behind the first stage.
 pub(crate) struct Steps(Vec<Vec<RawDocumentBuf>>);
+
+/// A stage as it is sent.
+pub(crate) fn raw(stage: &Document) -> RawDocumentBuf {
+    RawDocumentBuf::try_from(stage).expect("a stage is a document")
+}
 
 /// Which verbs there are among those of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,12 +96,11 @@ impl Steps {
 }
 
 /// Makes the stages for a line that lives there.
-pub(crate) struct Writer<'a>(&'a Lens);
+pub(crate) struct Writer<'a>(pub(crate) &'a Lens);
 
 impl Writer<'_> {
     fn step(&self, mixture: Mixture) -> Vec<RawDocumentBuf> {
-        let mut stages = self.0.out.clone();
-        stages.extend([self.open(), self.expire()]);
+        let mut stages = vec![self.open(), self.expire()];
         if mixture.renews {
             stages.push(self.renew());
         }
@@ -109,14 +111,17 @@ impl Writer<'_> {
             stages.extend(self.join());
         }
         stages.extend([self.count_woken(), self.serve()]);
-        stages.extend(self.0.back.iter().cloned());
-        let raw = |stage| RawDocumentBuf::try_from(stage).expect("a stage is a document");
         stages.iter().map(raw).collect()
     }
 
     pub(crate) fn set<const N: usize>(&self, fields: [(&str, Bson); N]) -> Document {
-        let fields = fields.into_iter().map(|(name, value)| (self.0.name(name), value));
-        doc! { "$set": fields.collect::<Document>() }
+        doc! { "$set": self.fields(fields) }
+    }
+
+    /// Those of these fields that the line keeps, by their names in the document.
+    pub(crate) fn fields<const N: usize>(&self, fields: [(&str, Bson); N]) -> Document {
+        let kept = fields.into_iter().filter(|(name, _)| self.0.keeps(name));
+        kept.map(|(name, value)| (self.0.name(name), value)).collect()
     }
 
     pub(crate) fn value(&self, field: &str) -> Bson {

@@ -5,6 +5,7 @@ use tenure_core::Result;
 
 use crate::call::{Calls, Update};
 use crate::facts::Topology;
+use crate::line::raw;
 use crate::trouble;
 
 /// So many keys come in one part of a listing.
@@ -24,9 +25,8 @@ impl Calls {
             return self.update(update).await;
         }
         let mut pipeline = RawArrayBuf::new();
-        pipeline.push(rawdoc! { "$match": { "_id": update.id } });
-        pipeline.push(update.first.clone());
-        for stage in update.stages {
+        pipeline.push(rawdoc! { "$match": raw(update.filter) });
+        for stage in update.pipeline() {
             pipeline.push(stage.clone());
         }
         pipeline.push(rawdoc! { "$project": update.fields.clone() });
@@ -132,7 +132,7 @@ fn matching(prefix: &str) -> RawDocumentBuf {
         }
         filter.insert("key", key);
     }
-    RawDocumentBuf::try_from(&filter).expect("a filter is a document")
+    raw(&filter)
 }
 
 /// The first text that is behind all that begin with this; `None` if there is none. Texts are in the order of their

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mongodb::Client;
 use mongodb::options::ClientOptions;
-use tenure_core::{Error, Profile, Result, Sampler, ThisRuntime};
+use tenure_core::{Error, Profile, Result, Sampler, Sight, ThisRuntime};
 use tenure_kit::mailbox::Mailbox;
 use tokio::runtime::Handle;
 
@@ -14,13 +14,14 @@ use crate::connect;
 use crate::count::Count;
 use crate::facts::Facts;
 use crate::lane::{Lanes, Posts};
-use crate::lens::Lens;
 use crate::letter::INBOX_LETTERS;
 use crate::name::Name;
 use crate::onlooker::Onlookers;
 use crate::roll::Roll;
 use crate::settings::Settings;
+use crate::spots::Spots;
 use crate::stream::Stream;
+use crate::tray::Tray;
 use crate::turns::Turns;
 use crate::url;
 
@@ -46,6 +47,9 @@ pub struct MongoStore {
     pub(crate) onlookers: Onlookers,
     pub(crate) sampler: Sampler,
     pub(crate) host: ThisRuntime,
+    pub(crate) spots: Spots,
+    /// What tickets read when they were served.
+    pub(crate) tray: Arc<Tray>,
     /// Whether the client is this store's own, and ends with it.
     pub(crate) is_own: bool,
 }
@@ -60,25 +64,30 @@ impl MongoStore {
     /// Connects with these options of the driver.
     pub async fn with_options(options: ClientOptions, settings: &Settings) -> Result<Self> {
         let (client, name) = connect::client(options, settings.timeout)?;
-        Self::of(client, name, Handle::current(), settings, true).await
+        Self::of(client, name, Handle::current(), settings, true, Spots::records()).await
     }
 
     /// Over a client of one's own, which `home` drives.
     pub async fn over(client: Client, home: Handle, settings: &Settings) -> Result<Self> {
-        Self::of(client, Name::unknown(), home, settings, false).await
+        Self::of(client, Name::unknown(), home, settings, false, Spots::records()).await
     }
 
-    async fn of(
+    pub(crate) async fn of(
         client: Client,
         name: Name,
         home: Handle,
         settings: &Settings,
         is_own: bool,
+        spots: Spots,
     ) -> Result<Self> {
         let calls = Arc::new(Calls::new(client, name, home, settings));
         refuse_private(calls.database.name())?;
-        let facts = Facts::ask(&calls).await?;
+        let facts = Facts::ask(&calls, spots.reaps()).await?;
         let mut profile = facts.profile(settings);
+        if !spots.reaps() {
+            // Onlookers of documents look for themselves.
+            profile.events = Sight::Sampled;
+        }
         if !is_own {
             profile.warnings.push(BORROWED.to_owned());
         }
@@ -86,9 +95,16 @@ impl MongoStore {
             tracing::warn!("{warning}");
         }
         let (mail, roll, inbox) = (Arc::<Mailbox>::default(), Arc::<Roll>::default(), inbox()?);
-        let posts = Posts { mail: mail.clone(), roll: roll.clone(), inbox: inbox.clone() };
-        let lanes = Lanes::new(calls.clone(), posts, &Lens::root(), facts.topology);
-        let stream = Stream::new(calls.clone(), mail.clone(), roll.clone(), inbox);
+        let tray = Arc::<Tray>::default();
+        let posts = Posts {
+            mail: mail.clone(),
+            roll: roll.clone(),
+            inbox: inbox.clone(),
+            tray: tray.clone(),
+        };
+        let lanes = Lanes::new(calls.clone(), posts, facts.topology);
+        let hearing = Arc::new(spots.hearing());
+        let stream = Stream::new(calls.clone(), mail.clone(), roll.clone(), hearing, inbox);
         Ok(Self {
             onlookers: Onlookers::new(calls.clone()),
             calls,
@@ -103,6 +119,8 @@ impl MongoStore {
             facts,
             sampler: Sampler::new(LOOK_PAUSE),
             host: ThisRuntime::new(),
+            spots,
+            tray,
             is_own,
         })
     }

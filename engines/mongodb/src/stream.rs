@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mongodb::bson::{Document, RawDocumentBuf, doc};
+use mongodb::bson::{Document, RawDocumentBuf};
 use tenure_core::Result;
 use tenure_kit::mailbox::Mailbox;
 use tokio::sync::watch;
@@ -11,6 +11,7 @@ use tokio::task::AbortHandle;
 
 use crate::call::Calls;
 use crate::follow::{Listener, follow};
+use crate::hearing::Hearing;
 use crate::letter;
 use crate::roll::Roll;
 
@@ -19,6 +20,7 @@ pub(crate) struct Stream {
     calls: Arc<Calls>,
     mail: Arc<Mailbox>,
     roll: Arc<Roll>,
+    hearing: Arc<Hearing>,
     inbox: String,
     /// The task that listens, once there is one.
     listens: Mutex<Option<AbortHandle>>,
@@ -31,12 +33,14 @@ impl Stream {
         calls: Arc<Calls>,
         mail: Arc<Mailbox>,
         roll: Arc<Roll>,
+        hearing: Arc<Hearing>,
         inbox: String,
     ) -> Self {
         Self {
             calls,
             mail,
             roll,
+            hearing,
             inbox,
             listens: Mutex::default(),
             opened: watch::Sender::new(false),
@@ -50,6 +54,7 @@ impl Stream {
             let ear = Ear {
                 mail: self.mail.clone(),
                 roll: self.roll.clone(),
+                hearing: self.hearing.clone(),
                 inbox: self.inbox.clone(),
                 opened: self.opened.clone(),
             };
@@ -88,13 +93,14 @@ impl Drop for Stream {
 struct Ear {
     mail: Arc<Mailbox>,
     roll: Arc<Roll>,
+    hearing: Arc<Hearing>,
     inbox: String,
     opened: watch::Sender<bool>,
 }
 
 impl Listener for Ear {
     fn stages(&self) -> Vec<Document> {
-        filter(&self.inbox).into()
+        self.hearing.filter(&self.inbox)
     }
 
     async fn opened(&mut self, goes_on: bool) -> Result<()> {
@@ -107,12 +113,19 @@ impl Listener for Ear {
     }
 
     async fn take(&mut self, event: &RawDocumentBuf) {
-        if let Ok(bell) = event.get_str("bell") {
+        if let Ok(bell) = event.get_str("bell")
+            && bell.contains(&self.inbox)
+        {
             letter::deliver(&self.mail, &self.inbox, bell);
             return;
         }
-        let record = event.get_document("documentKey").and_then(|key| key.get_str("_id"));
-        for id in record.map_or_else(|_| Vec::new(), |record| self.roll.of(record)) {
+        let record = event
+            .get("documentKey")
+            .ok()
+            .flatten()
+            .and_then(|key| key.as_document()?.get("_id").ok()?);
+        let record = record.and_then(|id| self.hearing.record(id));
+        for id in record.map_or_else(Vec::new, |record| self.roll.of(&record)) {
             self.mail.look(id);
         }
     }
@@ -120,29 +133,4 @@ impl Listener for Ear {
     fn failed(&mut self, error: &mongodb::error::Error) {
         tracing::debug!(%error, "the change stream does not open");
     }
-}
-
-/// Of all changes those that concern this inbox, and those that no verb of Tenure's makes.
-fn filter(inbox: &str) -> [Document; 2] {
-    let (delta, whole) = ("updateDescription.updatedFields", "fullDocument");
-    let letter = |at: &str| doc! { format!("{at}.bell"): { "$regex": inbox } };
-    let foreign = |operation: &str, at: &str| {
-        doc! { "operationType": operation, format!("{at}.step"): { "$exists": false } }
-    };
-    let gone = ["delete", "drop", "rename", "dropDatabase", "invalidate"].to_vec();
-    let cases = vec![
-        letter(delta),
-        letter(whole),
-        doc! { "operationType": { "$in": gone } },
-        foreign("update", delta),
-        foreign("replace", whole),
-    ];
-    [
-        doc! { "$match": { "$or": cases } },
-        doc! { "$project": {
-            "operationType": 1,
-            "documentKey": 1,
-            "bell": { "$ifNull": [format!("${delta}.bell"), format!("${whole}.bell")] },
-        } },
-    ]
 }

@@ -1,7 +1,7 @@
 //! What went wrong, in the words of this project: what to do now, and no passwords.
 
 use mongodb::error::{CommandError, ErrorKind};
-use tenure_core::Error;
+use tenure_core::{Error, Key};
 use tenure_kit::secret::without;
 
 use crate::name::Name;
@@ -68,7 +68,7 @@ fn refused(name: &Name, command: &CommandError) -> Error {
             "{servers} does not let this user do what a lock needs: see the engine's README for the role{says}"
         )),
         121 => Error::rejected(format!(
-            "{servers} refuses the record because of a validator: give Tenure a collection of its own{says}"
+            "{servers} refuses the write because of the collection's validator: what is written does not pass it, or it forbids the field that has the locks{says}"
         )),
         10_334 | 17_419 | 17_420 => {
             Error::rejected(format!("the record of this line is too long for {servers}{says}"))
@@ -80,7 +80,7 @@ fn refused(name: &Name, command: &CommandError) -> Error {
             "{servers} did not carry it out in time, or nobody knows{says}"
         )),
         DUPLICATE_KEY => Error::unavailable(format!(
-            "{servers} was asked for the same new key by many at once{says}"
+            "{servers} has a unique index in which the same key is already{says}"
         )),
         code => Error::rejected(format!("{servers} refused with the code {code}{says}")),
     }
@@ -129,6 +129,13 @@ pub(crate) fn ended(name: &Name) -> Error {
     Error::unavailable(format!(
         "{} lost the ticket between two questions: its life ended, or somebody took it out",
         name.servers
+    ))
+}
+
+/// There is nothing to lock.
+pub(crate) fn no_document(collection: &str, key: &Key) -> Error {
+    Error::rejected(format!(
+        "there is no document {key} in the collection {collection}: insert it first, or have it inserted by `or_insert`"
     ))
 }
 

@@ -6,7 +6,7 @@
 use mongodb::bson::{Bson, Document, bson};
 use tenure_core::LINE_TICKETS_MAX;
 
-use crate::line::{ALL, DOCUMENT_BYTES_MAX, NOTES_BYTES_MAX, Writer, did, letters, number_max};
+use crate::line::{ALL, Writer, did, letters, number_max};
 
 impl Writer<'_> {
     /// Signs of life, for those who stand in the line. Nothing changes about a ticket that was told to leave: its life
@@ -29,7 +29,7 @@ impl Writer<'_> {
 
     /// What stands in the place of a ticket, `it`, after a sign of life, `this`.
     fn renewed(&self) -> Bson {
-        let has_room = bson!({ "$lt": [self.value("bytes"), NOTES_BYTES_MAX] });
+        let has_room = bson!({ "$lt": [self.value("bytes"), self.0.limits.notes] });
         let changes = bson!({
             "ends": { "$max": ["$$it.ends", { "$add": [self.value("at"), "$$this.ttl"] }] },
             "take": { "$min": ["$$it.take", "$$this.take"] },
@@ -179,16 +179,27 @@ impl Writer<'_> {
         let fits = bson!({ "$lte": ["$$sum", "$$this.of"] });
         let nobody_waits = bson!({ "$eq": [self.size("waiting"), 0_i64] });
         let most = i64::try_from(LINE_TICKETS_MAX).unwrap_or(ALL);
-        let cases = bson!([
+        let mut cases = self.verdicts_on_parts();
+        let others = [
             known("held", "$$h"),
             known("waiting", "$$w"),
             case(is_mixed, did::MIXED),
             case(bson!({ "$and": ["$$this.hurry", { "$not": [fits.clone()] }] }), did::BUSY),
             case(bson!({ "$gte": ["$$value.n", most] }), did::FULL),
-            case(bson!({ "$gte": [self.value("bytes"), DOCUMENT_BYTES_MAX] }), did::TOO_LONG),
+            case(bson!({ "$gte": [self.value("bytes"), self.0.limits.tickets] }), did::TOO_LONG),
             case(bson!({ "$gt": ["$$next", number_max()] }), did::NO_NUMBERS_LEFT),
             case(bson!({ "$and": [fits, nobody_waits] }), did::SERVED),
-        ]);
+        ];
+        cases.extend(others);
         bson!({ "$switch": { "branches": cases, "default": did::QUEUED } })
+    }
+
+    /// Nobody joins the line of a part that is not there, or of one that cannot be told from another.
+    fn verdicts_on_parts(&self) -> Vec<Bson> {
+        if self.0.part_found().is_none() {
+            return Vec::new();
+        }
+        let case = |sign: &str, then: i64| bson!({ "case": { sign: [self.value("parts"), 1_i64] }, "then": then });
+        vec![case("$lt", did::NO_PART), case("$gt", did::MANY_PARTS)]
     }
 }

@@ -1,0 +1,49 @@
+//! Documents of your own collection, locked where they lie, and read in the same command.
+//!
+//! ```no_run
+//! use serde::{Deserialize, Serialize};
+//! use tenure_mongodb::documents::Documents;
+//! use mongodb::bson::doc;
+//!
+//! #[derive(Serialize, Deserialize)]
+//! struct Order { state: String, total: i64 }
+//!
+//! # async fn pay(collection: mongodb::Collection<Order>) -> tenure_core::Result<()> {
+//! let orders = Documents::new().over(&collection).await?;
+//! let order = orders.document(42).lock().await?;                     // locks and reads in one command
+//! println!("{} is to be paid", order.document().total);
+//! order.update(doc! { "$set": { "state": "paid" } }).await?;         // refused if the lock is lost
+//! order.release().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The lock lives in a field of the document, `_tenure`, which is gone from what your type sees. A lock on a
+//! [part](DocumentLocks::part) lives in the same field of the part: parts of one document lock independently of each
+//! other and of the whole, unless the locks are taken [together](Documents::together).
+//!
+//! What happens when somebody who does not know of the lock writes to the document is in the page `DOCUMENTS.md` of
+//! this crate.
+
+mod arrivals;
+mod change;
+mod claim;
+mod guard;
+mod home;
+mod lock;
+pub(crate) mod name;
+mod opening;
+pub(crate) mod path;
+mod queue;
+mod settings;
+mod shelf;
+pub(crate) mod text;
+mod view;
+pub(crate) mod way;
+mod write;
+
+pub use guard::{DocumentGuard, DocumentReader};
+pub use lock::{DocumentLock, DocumentLocks};
+pub use path::Path;
+pub use queue::{Job, Queue};
+pub use settings::{Documents, FIELD_DEFAULT};

@@ -1,0 +1,94 @@
+//! Arrivals: who waits for a document is woken when one may have come in, was changed, or was let go.
+
+use std::pin::pin;
+
+use futures_util::future::select;
+use mongodb::bson::{Document, RawDocumentBuf, bson, doc};
+use tenure_core::Result;
+use tokio::sync::watch;
+
+use super::home::Home;
+use crate::follow::{Listener, follow};
+
+/// The bell of those who wait. The stream ends when nobody has it any more.
+pub(super) struct Arrivals(watch::Receiver<u64>);
+
+impl Arrivals {
+    /// Listens, and returns once it hears.
+    pub(super) async fn listen(home: &Home) -> Result<Self> {
+        let (rings, rung) = watch::channel(0);
+        let field = home.store.spots.in_documents()?.field.clone();
+        let hears = follow(home.store.calls.clone(), Ear { field, rings: rings.clone() });
+        home.store.calls.home.spawn(async move {
+            drop(select(pin!(hears), pin!(rings.closed())).await);
+        });
+        let mut arrivals = Self(rung);
+        arrivals.rung().await;
+        Ok(arrivals)
+    }
+
+    /// Returns once something may have come in since this was asked last.
+    pub(super) async fn rung(&mut self) {
+        if self.0.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// The same bell for somebody else, who has heard it up to now.
+    pub(super) fn again(&self) -> Self {
+        let mut rung = self.0.clone();
+        rung.mark_unchanged();
+        Self(rung)
+    }
+}
+
+/// Rings whenever anything counts, and whenever it may have missed something.
+struct Ear {
+    field: String,
+    rings: watch::Sender<u64>,
+}
+
+impl Ear {
+    fn ring(&self) {
+        self.rings.send_modify(|rings| *rings += 1);
+    }
+}
+
+impl Listener for Ear {
+    fn stages(&self) -> Vec<Document> {
+        stages(&self.field)
+    }
+
+    async fn opened(&mut self, _goes_on: bool) -> Result<()> {
+        self.ring();
+        Ok(())
+    }
+
+    async fn take(&mut self, _event: &RawDocumentBuf) {
+        self.ring();
+    }
+
+    fn failed(&mut self, error: &mongodb::error::Error) {
+        tracing::debug!(%error, "the change stream of a queue does not open, or has ended");
+    }
+}
+
+/// Documents that come in, those that somebody changes who has no lock, and those that are let go.
+fn stages(field: &str) -> Vec<Document> {
+    let changed =
+        bson!({ "$objectToArray": { "$ifNull": ["$updateDescription.updatedFields", {}] } });
+    let held = format!("{field}.held");
+    let is_own = bson!({ "$eq": [{ "$indexOfBytes": ["$$this.k", { "$literal": field }] }, 0] });
+    let is_held = bson!({ "$eq": ["$$this.k", { "$literal": &held }] });
+    let is_free = bson!({ "$and": [is_held, { "$eq": ["$$this.v", []] }] });
+    let counts = bson!({ "$or": [{ "$not": [is_own] }, is_free] });
+    let any = bson!({ "$anyElementTrue": [{ "$map": { "input": changed, "as": "this", "in": counts } }] });
+    let cut = bson!({ "$in": [{ "$literal": held }, { "$ifNull": ["$updateDescription.truncatedArrays.field", []] }] });
+    vec![
+        doc! { "$project": { "operationType": 1, "counts": { "$or": [any, cut] } } },
+        doc! { "$match": { "$or": [
+            { "operationType": { "$in": ["insert", "replace"] } },
+            { "operationType": "update", "counts": true },
+        ] } },
+    ]
+}

@@ -1,0 +1,258 @@
+//! A change that a holder asks for: it is made to fit the part that is locked, and never touches the lock's own field.
+
+use mongodb::bson::{Bson, Document, bson, doc};
+use mongodb::options::UpdateModifications;
+use tenure_core::{Error, Result};
+
+use super::path::{Path, Step};
+use super::way::{self, with_part};
+use crate::lens::scratch;
+
+/// What a step that changes something is sent with.
+pub(super) struct Change {
+    pub(super) update: Bson,
+    /// Which elements of arrays are meant.
+    pub(super) elements: Vec<Document>,
+}
+
+/// Which lock's part is changed, and as the how-manieth write of its holder.
+pub(super) struct Target<'a> {
+    pub(super) field: &'a str,
+    pub(super) path: &'a Path,
+    pub(super) ticket: &'a str,
+    pub(super) write: i64,
+}
+
+impl Target<'_> {
+    /// The change, with the mark that it was made.
+    pub(super) fn change(&self, update: UpdateModifications) -> Result<Change> {
+        match update {
+            UpdateModifications::Document(operators) => self.operators(&operators),
+            UpdateModifications::Pipeline(stages) => {
+                Ok(Change { update: self.pipeline(&stages)?.into(), elements: Vec::new() })
+            }
+            _ => Err(Error::invalid("an update is a document of operators, or a pipeline")),
+        }
+    }
+
+    /// The document or the part becomes this.
+    pub(super) fn replacement(&self, document: &Document) -> Vec<Document> {
+        let mut new = document.clone();
+        new.remove(self.field);
+        let mut kept = doc! { self.field: format!("${}", self.field) };
+        if self.path.is_whole() {
+            new.remove("_id");
+        } else {
+            let work = scratch(self.field);
+            kept.insert(&work, format!("${work}"));
+        }
+        let id = if self.path.is_whole() {
+            doc! { "_id": "$_id" }
+        } else {
+            doc! {}
+        };
+        let new = doc! { "$replaceWith": { "$mergeObjects": [id, { "$literal": new }, kept] } };
+        self.around(vec![new])
+    }
+
+    fn operators(&self, update: &Document) -> Result<Change> {
+        let mut operators = Document::new();
+        let (before, elements) = self.place();
+        for (operator, fields) in update {
+            let fields = fields.as_document().filter(|_| operator.starts_with('$'));
+            let fields = fields.ok_or_else(|| {
+                Error::invalid(format!(
+                    "`{operator}` is no operator of an update: to put another document in its place, say `replace`"
+                ))
+            })?;
+            let mut moved = Document::new();
+            for (name, value) in fields {
+                self.may_change(name)?;
+                let value = match value {
+                    Bson::String(to) if operator == "$rename" => {
+                        self.may_change(to)?;
+                        Bson::String(format!("{before}{to}"))
+                    }
+                    value => value.clone(),
+                };
+                moved.insert(format!("{before}{name}"), value);
+            }
+            operators.insert(operator, moved);
+        }
+        let mark = format!("{before}{}.held.$[tenure].w", self.field);
+        match operators.get_document_mut("$set") {
+            Ok(set) => drop(set.insert(mark, self.write)),
+            Err(_) => drop(operators.insert("$set", doc! { mark: self.write })),
+        }
+        Ok(Change { update: Bson::Document(operators), elements })
+    }
+
+    /// The change by operators with which the ticket leaves, if nobody else stands in the line of the whole document.
+    pub(super) fn leave_alone(&self, operators: &Document) -> Result<Change> {
+        let Change { update: Bson::Document(mut update), .. } = self.operators(operators)? else {
+            return Err(Error::invalid("an update is a document of operators"));
+        };
+        let of = |name: &str| format!("{}.{name}", self.field);
+        if let Ok(set) = update.get_document_mut("$set") {
+            set.remove(of("held.$[tenure].w"));
+            set.extend(
+                doc! { of("held"): [], of("bell"): "", of("did"): [2_i64], of("by"): self.ticket },
+            );
+        }
+        match update.get_document_mut("$inc") {
+            Ok(inc) => drop(inc.insert(of("step"), 1_i64)),
+            Err(_) => drop(update.insert("$inc", doc! { of("step"): 1_i64 })),
+        }
+        Ok(Change { update: update.into(), elements: Vec::new() })
+    }
+
+    /// The change by a pipeline behind which the ticket leaves.
+    pub(super) fn leave(&self, stages: &[Document]) -> Result<Vec<Document>> {
+        let mut stages = self.pipeline(stages)?;
+        let mut by = Document::new();
+        by.insert(format!("{}.by", self.field), self.ticket);
+        stages.push(doc! { "$set": by });
+        Ok(stages)
+    }
+
+    /// The document is not claimed before so many milliseconds are over. It is no change of the user's.
+    pub(super) fn put_off(&self, millis: i64, name: &str) -> Vec<Document> {
+        let mut set = Document::new();
+        let then = bson!({ "$add": [{ "$toLong": "$$NOW" }, millis] });
+        set.insert(format!("{}.{name}", self.field), then);
+        set.insert(format!("{}.by", self.field), self.ticket);
+        vec![doc! { "$set": set }]
+    }
+
+    /// What stands before the names of the part's fields, and which elements of arrays lead there: those that the path
+    /// names, and in which this ticket stands.
+    fn place(&self) -> (String, Vec<Document>) {
+        let (mut before, mut elements) = (String::new(), vec![doc! { "tenure.id": self.ticket }]);
+        let steps = self.path.steps();
+        for (at, step) in steps.iter().enumerate() {
+            match step {
+                Step::Field(name) => before.push_str(name),
+                Step::Element(fields) => {
+                    let element = format!("tenure{at}");
+                    before.push_str(&format!("$[{element}]"));
+                    let mut which: Document = fields
+                        .iter()
+                        .map(|(name, value)| {
+                            (format!("{element}.{name}"), bson!({ "$eq": value.clone() }))
+                        })
+                        .collect();
+                    let rest = steps[at + 1..].iter().filter_map(|step| match step {
+                        Step::Field(name) => Some(format!(".{name}")),
+                        Step::Element(_) => None,
+                    });
+                    let rest: String = rest.collect();
+                    which.insert(format!("{element}{rest}.{}.held.id", self.field), self.ticket);
+                    elements.push(which);
+                }
+            }
+            before.push('.');
+        }
+        (before, elements)
+    }
+
+    /// The stages of a pipeline, behind which the lock's field is what it was before.
+    pub(super) fn pipeline(&self, stages: &[Document]) -> Result<Vec<Document>> {
+        let stages = stages.iter().map(|stage| self.stage(stage)).collect::<Result<_>>()?;
+        Ok(self.around(stages))
+    }
+
+    fn stage(&self, stage: &Document) -> Result<Document> {
+        let odd = || Error::invalid("a stage of an update pipeline has one name and what it does");
+        let (name, what) = stage.iter().next().filter(|_| stage.len() == 1).ok_or_else(odd)?;
+        let work = scratch(self.field);
+        let mut kept = doc! { self.field: format!("${}", self.field) };
+        if self.path.is_whole() {
+            kept.insert("_id", "$_id");
+        } else {
+            kept.insert(&work, format!("${work}"));
+        }
+        let merged = |what: &Bson| doc! { "$replaceWith": { "$mergeObjects": [what.clone(), kept.clone()] } };
+        Ok(match (name.as_str(), what) {
+            ("$set" | "$addFields", Bson::Document(fields)) => {
+                fields.keys().try_for_each(|name| self.may_change(name))?;
+                stage.clone()
+            }
+            ("$unset", Bson::String(name)) => {
+                self.may_change(name)?;
+                stage.clone()
+            }
+            ("$unset", Bson::Array(names)) => {
+                names.iter().filter_map(Bson::as_str).try_for_each(|name| self.may_change(name))?;
+                stage.clone()
+            }
+            ("$replaceWith", what) => merged(what),
+            ("$replaceRoot", Bson::Document(what)) => merged(what.get("newRoot").ok_or_else(odd)?),
+            ("$project", Bson::Document(fields)) => {
+                fields.keys().try_for_each(|name| self.may_change(name))?;
+                let leaves_out = |(name, value): (&String, &Bson)| {
+                    let is_none =
+                        matches!(value, Bson::Int32(0) | Bson::Int64(0) | Bson::Boolean(false));
+                    name != "_id" && is_none
+                };
+                let mut fields = fields.clone();
+                if !fields.iter().any(leaves_out) {
+                    fields.extend(kept.keys().map(|name| (name.clone(), Bson::Int32(1))));
+                }
+                doc! { "$project": fields }
+            }
+            _ => {
+                return Err(Error::invalid(format!(
+                    "`{name}` is no stage of an update pipeline: there are $set, $addFields, $unset, $project, $replaceRoot and $replaceWith"
+                )));
+            }
+        })
+    }
+
+    /// The stages, made to work on the part, and then the mark that they were carried out.
+    fn around(&self, stages: Vec<Document>) -> Vec<Document> {
+        let mut all = Vec::new();
+        let work = scratch(self.field);
+        if !self.path.is_whole() {
+            let mut saved = Document::new();
+            saved.insert(&work, doc! { "root": "$$ROOT" });
+            let part = way::part(self.path);
+            all.push(doc! { "$replaceWith": { "$mergeObjects": [part, saved] } });
+        }
+        all.extend(stages);
+        all.push(self.mark());
+        if !self.path.is_whole() {
+            let is_own = bson!({ "$ne": ["$$this.k", { "$literal": &work }] });
+            let part = bson!({ "$arrayToObject": { "$filter": {
+                "input": { "$objectToArray": "$$ROOT" }, "as": "this", "cond": is_own,
+            } } });
+            let root = format!("${work}.root");
+            all.push(doc! { "$replaceWith": with_part(&root, self.path, &part) });
+        }
+        all
+    }
+
+    /// The holder's seat says how many of its writes were made: so a write that is sent again is not made twice.
+    fn mark(&self) -> Document {
+        let held = format!("{}.held", self.field);
+        let is_it = bson!({ "$eq": ["$$this.id", self.ticket] });
+        let marked = bson!({ "$mergeObjects": ["$$this", { "w": self.write }] });
+        let held_now = bson!({ "$map": {
+            "input": format!("${held}"), "as": "this", "in": { "$cond": [is_it, marked, "$$this"] },
+        } });
+        let mut set = Document::new();
+        set.insert(held, held_now);
+        doc! { "$set": set }
+    }
+
+    /// Refuses the field that has the lock, and what of Tenure's stands beside it while a pipeline runs.
+    fn may_change(&self, name: &str) -> Result<()> {
+        let first = name.split('.').next().unwrap_or_default();
+        if first == self.field || first == scratch(self.field) {
+            return Err(Error::invalid(format!(
+                "`{name}` cannot be changed: the field `{}` has the lock itself",
+                self.field
+            )));
+        }
+        Ok(())
+    }
+}

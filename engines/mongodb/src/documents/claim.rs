@@ -1,0 +1,118 @@
+//! A claim: one command that locks any one document which matches a filter, skips what is held, and reads it.
+
+use std::time::Duration;
+
+use mongodb::bson::{Bson, Document, RawDocumentBuf, bson, doc, rawdoc};
+use tenure_core::{Error, Place, Result, Ticket};
+
+use super::name::Named;
+use crate::answer::{self, Came, whole};
+use crate::call::Update;
+use crate::line::raw;
+use crate::spots::Claiming;
+use crate::store::MongoStore;
+use crate::trouble;
+use crate::wish::{Reads, Verb, Wish};
+
+/// The field of a line that says before when nobody claims its document.
+pub(super) const NOT_BEFORE: &str = "not_before";
+
+impl MongoStore {
+    /// Locks one document; `None` if there is none that matches and is free.
+    pub(super) async fn claim(
+        &self,
+        ticket: &Ticket,
+        claiming: &Claiming,
+        reads: Reads,
+    ) -> Result<Option<Place>> {
+        ticket.check()?;
+        let documents = self.spots.in_documents()?;
+        let field = &documents.field;
+        let free = bson!({ "$expr": { "$lte": [due(field), now(field)] } });
+        let filter = doc! { "$and": [claiming.filter.clone(), free] };
+        let any = documents.any(&ticket.key, filter);
+        let alone = any.kit.alone.as_ref().ok_or_else(|| trouble::strange(&self.calls.name))?;
+        let wish =
+            Wish { reads: reads.clone(), ..Wish::new(ticket.clone(), Verb::Join { hurry: true }) };
+        let at_once = [raw(&doc! { "$unset": format!("{field}.{NOT_BEFORE}") })];
+        let join = alone.join(ticket, self.lanes.inbox());
+        let update = Update {
+            filter: &any.filter,
+            filling: None,
+            first: join.first,
+            stages: [join.stages, &at_once, &[]],
+            fields: with_id(any.kit.answers.of_alone(&reads)),
+            makes: false,
+            expects: Document::new(),
+            sort: claiming.order.as_ref(),
+        };
+        let Some(mut answer) = self.calls.update(&update).await? else { return Ok(None) };
+        let strange = || trouble::strange(&self.calls.name);
+        let id = answer.get("_id").cloned().ok_or_else(strange)?;
+        if matches!(&reads, Reads::Fields(names) if !names.iter().any(|name| name == "_id")) {
+            answer.remove("_id");
+        }
+        let key = Named::whole(id).key()?;
+        let spot = self.spots.of_key(&key)?;
+        let opened = spot.kit.answers.open_alone(answer);
+        let came = answer::alone(&opened.said, wish.verb).ok_or_else(strange)?;
+        let Came::In(place) = came else { return Err(strange()) };
+        documents.claim(ticket.id, &spot);
+        self.mail.expect(ticket.id, ticket.ttl);
+        self.roll.enter(&spot.record, ticket.id, self.stream.is_open(), &self.mail);
+        self.roll.came_alone(&spot.record, ticket.id);
+        self.mail.learn(ticket.id, &place);
+        if let Some(document) = opened.document {
+            self.tray.put(&wish, &document);
+        }
+        Ok(Some(place))
+    }
+
+    /// How long it is until a document that matches may be free, if nobody lets it go before: its holder may be dead, or
+    /// somebody wants it tried again later. `None`: no document matches.
+    pub(super) async fn next_due(&self, filter: Document) -> Result<Option<Duration>> {
+        let field = &self.spots.in_documents()?.field;
+        let pipeline = [
+            doc! { "$match": filter },
+            doc! { "$group": { "_id": null, "due": { "$min": { "$subtract": [due(field), now(field)] } } } },
+        ];
+        let pipeline: Vec<RawDocumentBuf> = pipeline.iter().map(raw).collect();
+        let mut stages = mongodb::bson::RawArrayBuf::new();
+        pipeline.into_iter().for_each(|stage| stages.push(stage));
+        let command = rawdoc! {
+            "aggregate": self.calls.collection.as_str(),
+            "pipeline": stages,
+            "cursor": {},
+            "maxTimeMS": self.calls.server_ms(),
+        };
+        let answer = self.calls.ask(&self.calls.database, command).await?;
+        let batch = answer.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
+        let batch =
+            batch.map_err(|_| Error::rejected("an aggregation was answered without a batch"))?;
+        let first = batch.first().and_then(Bson::as_document);
+        let due = first.and_then(|first| whole(first, "due"));
+        Ok(due.map(|due| Duration::from_millis(u64::try_from(due).unwrap_or(0))))
+    }
+}
+
+/// When a document is free: nobody lives in its line, and it is not put off. Zero if nobody ever was there.
+fn due(field: &str) -> Bson {
+    let ends = |array: &str| bson!({ "$max": format!("${field}.{array}.ends") });
+    let latest =
+        bson!({ "$max": [ends("held"), ends("waiting"), format!("${field}.{NOT_BEFORE}")] });
+    bson!({ "$ifNull": [latest, 0_i64] })
+}
+
+fn now(field: &str) -> Bson {
+    bson!({ "$max": [format!("${field}.at"), { "$toLong": "$$NOW" }] })
+}
+
+/// The same fields and the `_id`, by which the document is known from now on.
+fn with_id(fields: RawDocumentBuf) -> RawDocumentBuf {
+    if fields.is_empty() {
+        return fields;
+    }
+    let mut fields = Document::try_from(fields).unwrap_or_default();
+    fields.insert("_id", 1);
+    raw(&fields)
+}

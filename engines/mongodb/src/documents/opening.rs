@@ -1,0 +1,85 @@
+//! Opening: whether documents of a collection can be locked at all, and what stands against it.
+
+use mongodb::bson::{Bson, Document, rawdoc};
+use tenure_core::{Error, Result};
+
+use crate::store::MongoStore;
+
+/// Refuses a collection whose documents cannot be locked, and warns of what may refuse a lock later.
+pub(super) async fn check(mut store: MongoStore, field: &str) -> Result<MongoStore> {
+    let (calls, name) = (&store.calls, store.calls.collection.clone());
+    let command = rawdoc! {
+        "listCollections": 1, "filter": { "name": name.as_str() }, "authorizedCollections": true,
+    };
+    let asked = calls.ask(&calls.database, command).await;
+    match asked {
+        Ok(answer) => {
+            if let Some(found) = described(&answer) {
+                refuse(&name, found)?;
+                store.profile.warnings.extend(validated(&name, field, found)?);
+            }
+        }
+        Err(error) if error.is_unknown() => return Err(error),
+        // Whoever may not ask finds out with the first lock.
+        Err(_) => store.profile.warnings.push(format!(
+            "this user may not ask how the collection {name} was made: allow `listCollections`, or see that it is neither capped nor a view nor a time series, and that its validator allows the field `{field}`"
+        )),
+    }
+    Ok(store)
+}
+
+fn described(answer: &Document) -> Option<&Document> {
+    let batch = answer.get_document("cursor").ok()?.get_array("firstBatch").ok()?;
+    batch.first()?.as_document()
+}
+
+fn refuse(name: &str, found: &Document) -> Result<()> {
+    let options = found.get_document("options").ok();
+    let is_capped = options.and_then(|options| options.get_bool("capped").ok()).unwrap_or(false);
+    let why = match found.get_str("type") {
+        Ok("view") => "a view: lock the documents of the collection behind it",
+        Ok("timeseries") => "a time series, whose documents cannot be changed",
+        _ if is_capped => {
+            "capped, and a document in a capped collection cannot grow: take another collection"
+        }
+        _ => return Ok(()),
+    };
+    Err(Error::rejected(format!("documents of {name} cannot be locked: it is {why}")))
+}
+
+/// Refuses a validator that forbids the field, and tells of one that may forbid it in a part.
+fn validated(name: &str, field: &str, found: &Document) -> Result<Option<String>> {
+    let Ok(options) = found.get_document("options") else { return Ok(None) };
+    let schema = options.get_document("validator").and_then(|it| it.get_document("$jsonSchema"));
+    let Ok(schema) = schema else { return Ok(None) };
+    let says = |name, word| options.get_str(name).is_ok_and(|it| it == word);
+    let is_strict = !says("validationAction", "warn") && !says("validationLevel", "off");
+    if is_strict && is_closed(schema, field) {
+        return Err(Error::rejected(format!(
+            "documents of {name} cannot be locked: the collection's $jsonSchema forbids unknown fields; add `{field}: {{}}` to its properties"
+        )));
+    }
+    let is_closed_inside = is_strict && inner(schema).any(|schema| is_any_closed(schema, field));
+    Ok(is_closed_inside.then(|| {
+        format!(
+            "the $jsonSchema of {name} forbids unknown fields in some parts: to lock these, add `{field}: {{}}` to their properties"
+        )
+    }))
+}
+
+fn is_closed(schema: &Document, field: &str) -> bool {
+    let is_known =
+        schema.get_document("properties").is_ok_and(|properties| properties.contains_key(field));
+    schema.get_bool("additionalProperties").is_ok_and(|may| !may) && !is_known
+}
+
+fn is_any_closed(schema: &Document, field: &str) -> bool {
+    is_closed(schema, field) || inner(schema).any(|schema| is_any_closed(schema, field))
+}
+
+/// The schemas of what is inside.
+fn inner(schema: &Document) -> impl Iterator<Item = &Document> {
+    let properties = schema.get_document("properties").ok().into_iter();
+    let fields = properties.flat_map(|fields| fields.values());
+    fields.chain(schema.get("items")).filter_map(Bson::as_document)
+}

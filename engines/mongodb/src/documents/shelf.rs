@@ -1,0 +1,109 @@
+//! A shelf: the locks of a collection, and the documents themselves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::Client;
+use tenure_core::wrap::{Hosted, Retry};
+use tenure_core::{Host, Locks, PrivateThread, Result};
+use tokio::runtime::Handle;
+
+use super::home::Home;
+use super::opening;
+use super::settings::Documents;
+use super::view::View;
+use crate::connect;
+use crate::name::Name;
+use crate::settings::Settings;
+use crate::spots::Spots;
+use crate::store::MongoStore;
+use crate::url;
+use crate::{RETRIES, RETRY_PAUSE};
+
+/// What all locks on documents of one collection share.
+pub(super) struct Shelf {
+    pub(super) locks: Locks,
+    pub(super) home: Home,
+    pub(super) settings: Documents,
+}
+
+impl Shelf {
+    /// Opens the collection with a client that is made where it is to live.
+    pub(super) async fn connect(
+        documents: Documents,
+        settings: Settings,
+        client: impl FnOnce(Duration) -> Result<(Client, Name)> + Send + 'static,
+    ) -> Result<Arc<Self>> {
+        let (spots, field) = (documents.spots(), documents.field.clone());
+        Self::open(documents, async move {
+            let (client, name) = client(settings.timeout)?;
+            let home = Handle::current();
+            opened(client, name, home, &settings, true, spots, &field).await
+        })
+        .await
+    }
+
+    /// Opens the collection over a client of the program's own.
+    pub(super) async fn over(
+        documents: Documents,
+        client: Client,
+        name: Name,
+        home: Option<Handle>,
+        settings: Settings,
+    ) -> Result<Arc<Self>> {
+        let (spots, field) = (documents.spots(), documents.field.clone());
+        Self::open(documents, async move {
+            let home = home.unwrap_or_else(Handle::current);
+            opened(client, name, home, &settings, false, spots, &field).await
+        })
+        .await
+    }
+
+    async fn open(
+        documents: Documents,
+        store: impl Future<Output = Result<MongoStore>> + Send + 'static,
+    ) -> Result<Arc<Self>> {
+        let host: Arc<dyn Host> = Arc::new(PrivateThread::for_drivers());
+        let reads = documents.reads.clone();
+        let view =
+            Hosted::make(
+                host.clone(),
+                async move { Ok(View { store: Arc::new(store.await?), reads }) },
+            )
+            .await?;
+        let home = Home { store: view.inner().store.clone(), host: host.clone() };
+        let locks = Locks::on(Retry::new(view, host.clone(), RETRIES, RETRY_PAUSE), host);
+        Ok(Arc::new(Self { locks, home, settings: documents }))
+    }
+}
+
+impl MongoStore {
+    /// The engine under the locks on documents: its keys are those of [`DocumentLock::key`](super::DocumentLock::key). The
+    /// URL names the collection.
+    pub async fn of_documents(url: &str, documents: &Documents) -> Result<Self> {
+        let (options, settings) = url::read(url).await?;
+        let settings = settings.timeout(documents.timeout);
+        let (client, name) = connect::client(options, settings.timeout)?;
+        let (spots, home) = (documents.spots(), Handle::current());
+        opened(client, name, home, &settings, true, spots, &documents.field).await
+    }
+}
+
+impl Documents {
+    fn spots(&self) -> Spots {
+        Spots::documents(&self.field, self.filling.as_ref())
+    }
+}
+
+async fn opened(
+    client: Client,
+    name: Name,
+    home: Handle,
+    settings: &Settings,
+    is_own: bool,
+    spots: Spots,
+    field: &str,
+) -> Result<MongoStore> {
+    let store = MongoStore::of(client, name, home, settings, is_own, spots).await?;
+    opening::check(store, field).await
+}

@@ -1,0 +1,256 @@
+//! Writes of a holder: each is one command that is carried out only while the holder's ticket holds, by the server's clock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::bson::{Bson, Document, RawArrayBuf, RawDocumentBuf, bson, cstr, doc, rawdoc};
+use tenure_core::{Error, Result, TicketId};
+use tokio::time::sleep;
+
+use super::change::Change;
+use super::name::Named;
+use super::way;
+use crate::bundle;
+use crate::line::raw;
+use crate::store::MongoStore;
+use crate::wish::Reads;
+
+/// So often a write is sent again whose answer was lost.
+const RETRIES: u32 = 3;
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+
+/// What a holder has: its ticket, and those it has around it.
+#[derive(Clone)]
+pub(super) struct Holding {
+    pub(super) named: Named,
+    pub(super) id: TicketId,
+    pub(super) around: Vec<(Named, TicketId)>,
+}
+
+/// What came of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Done {
+    Yes,
+    /// The ticket does not hold, or there is nothing that it could hold.
+    No,
+}
+
+/// One write.
+pub(super) struct Write {
+    pub(super) holding: Holding,
+    /// The how-manieth write of its holder this is.
+    pub(super) count: i64,
+    pub(super) what: What,
+}
+
+pub(super) enum What {
+    Change(Change),
+    Delete,
+    /// A change with which the ticket leaves, whoever else stands in the line.
+    Leave(Vec<Document>),
+    /// The same by operators, which works if nobody else stands there.
+    LeaveAlone(Change),
+}
+
+impl MongoStore {
+    /// Makes a write. An answer that is lost is asked for again: the mark that a write leaves tells whether it was made.
+    pub(super) async fn write(self: Arc<Self>, write: Write) -> Result<Done> {
+        let spot = self.spots.of_key(&write.holding.named.key()?)?;
+        let (mut tries, mut pause) = (0, RETRY_PAUSE);
+        let _turn = self.lanes.turn(&spot).await;
+        loop {
+            let unknown = match self.calls.write(self.command(&write)).await {
+                Ok(answer) if is_found(&answer) => return self.is_made(&write, answer),
+                Ok(_) if tries == 0 => return Ok(Done::No),
+                Ok(_) => return self.was_made(&write).await,
+                Err(error) if error.is_unknown() && tries < RETRIES => error,
+                Err(error) => return Err(error),
+            };
+            tracing::debug!(%unknown, "a write under a lock is sent again");
+            sleep(pause).await;
+            (tries, pause) = (tries + 1, pause * 2);
+        }
+    }
+
+    /// What the holder reads now. It is a write, too: only the primary can confirm one, and so no older document is
+    /// read.
+    pub(super) async fn read(
+        self: Arc<Self>,
+        holding: Holding,
+        reads: Reads,
+    ) -> Result<Option<Document>> {
+        let field = self.field()?;
+        let spot = self.spots.of_key(&holding.named.key()?)?;
+        let step = format!("{field}.step");
+        let mut command = self.under(&holding, Vec::new(), Document::new())?;
+        let stage = doc! { "$set": { &step: { "$add": [{ "$ifNull": [format!("${step}"), 0_i64] }, 1_i64] } } };
+        command.append(cstr!("update"), raw_array(&[stage]));
+        command.append(cstr!("new"), true);
+        command.append(cstr!("fields"), spot.kit.answers.document(&reads));
+        let mut answer = self.calls.write(command).await?;
+        let Some(Bson::Document(found)) = answer.remove("value") else { return Ok(None) };
+        Ok(spot.kit.answers.open(found).document)
+    }
+
+    /// Nobody but the holder stands in the line of a whole document.
+    fn nobody_else(&self) -> Document {
+        let field = self.field().unwrap_or_default();
+        let absent = || doc! { "$exists": false };
+        doc! { format!("{field}.held.1"): absent(), format!("{field}.waiting.0"): absent() }
+    }
+
+    fn field(&self) -> Result<&str> {
+        Ok(&self.spots.in_documents()?.field)
+    }
+
+    fn command(&self, write: &Write) -> RawDocumentBuf {
+        let before = bson!({ "$lt": [{ "$ifNull": ["$$held.w", 0_i64] }, write.count] });
+        let only = match write.what {
+            What::LeaveAlone(_) => self.nobody_else(),
+            _ => Document::new(),
+        };
+        let mut command = self.under(&write.holding, vec![before], only).unwrap_or_default();
+        match &write.what {
+            What::Delete => command.append(cstr!("remove"), true),
+            What::Leave(stages) => {
+                command.append(cstr!("update"), self.stages_of_leave(&write.holding, stages));
+            }
+            What::Change(change) | What::LeaveAlone(change) => {
+                let update = raw(&doc! { "update": change.update.clone() });
+                if let Ok(Some(update)) = update.get("update") {
+                    command.append(cstr!("update"), update);
+                }
+                if !change.elements.is_empty() {
+                    command.append(cstr!("arrayFilters"), raw_array(&change.elements));
+                }
+            }
+        }
+        let said = match &write.what {
+            What::Leave(_) => {
+                doc! { "_id": 1, format!("{}.bell", self.field().unwrap_or_default()): 1 }
+            }
+            _ => doc! { "_id": 1 },
+        };
+        command.append(cstr!("fields"), raw(&said));
+        command.append(cstr!("new"), !matches!(write.what, What::Delete));
+        command
+    }
+
+    /// The holder's change, and then the verb with which its ticket leaves.
+    fn stages_of_leave(&self, holding: &Holding, change: &[Document]) -> RawArrayBuf {
+        let mut stages = raw_array(change);
+        if let Ok(spot) = holding.named.key().and_then(|key| self.spots.of_key(&key)) {
+            let leave = bundle::leave(&spot, holding.id, self.lanes.inbox());
+            leave.pipeline().for_each(|stage| stages.push(stage.clone()));
+        }
+        stages
+    }
+
+    /// The write was made. If the ticket left with it, nobody need ask for that.
+    fn is_made(&self, write: &Write, answer: Document) -> Result<Done> {
+        let id = write.holding.id;
+        if !matches!(write.what, What::Change(_)) {
+            let documents = self.spots.in_documents()?;
+            let line =
+                answer.get_document("value").and_then(|found| found.get_document(&documents.field));
+            if let Ok(said) = line {
+                self.lanes.hear(said);
+            }
+            documents.has_left(id);
+            let spot = self.spots.of_key(&write.holding.named.key()?)?;
+            self.forget(&spot, id);
+        }
+        Ok(Done::Yes)
+    }
+
+    /// Whether an earlier attempt was carried out: the seat has its mark, or the document is gone.
+    async fn was_made(&self, write: &Write) -> Result<Done> {
+        let made = bson!({ "$gte": ["$$held.w", write.count] });
+        let step = format!("{}.step", self.field()?);
+        let mut command = self.under(&write.holding, vec![made], Document::new())?;
+        let mut next = Document::new();
+        next.insert(step, 1_i64);
+        command.append(cstr!("update"), raw(&doc! { "$inc": next }));
+        command.append(cstr!("fields"), rawdoc! { "_id": 1 });
+        let made = match write.what {
+            What::Change(_) => self.calls.write(command).await?,
+            What::Leave(_) | What::LeaveAlone(_) | What::Delete => self.last_left(write).await?,
+        };
+        if is_found(&made) {
+            return self.is_made(write, made);
+        }
+        Err(Error::unavailable(
+            "the answer to a write under a lock was lost, and meanwhile the lock, too: it may be made, or not",
+        ))
+    }
+
+    /// The document, if this ticket was the last one that left it with a change.
+    async fn last_left(&self, write: &Write) -> Result<Document> {
+        let field = self.field()?;
+        let mut query = write.holding.named.filter();
+        query.insert(format!("{field}.by"), write.holding.id.to_string());
+        let mut next = Document::new();
+        next.insert(format!("{field}.step"), 1_i64);
+        let time = self.calls.server_ms();
+        let command = rawdoc! {
+            "findAndModify": self.calls.collection.as_str(),
+            "query": raw(&query),
+            "update": raw(&doc! { "$inc": next }),
+            "fields": { "_id": 1 },
+            "writeConcern": { "w": "majority", "j": true, "wtimeout": time },
+            "maxTimeMS": time,
+        };
+        self.calls.write(command).await
+    }
+
+    /// A command for the document, if this ticket holds, and this is so of its seat, `$$held`.
+    fn under(&self, holding: &Holding, also: Vec<Bson>, only: Document) -> Result<RawDocumentBuf> {
+        let field = self.field()?;
+        let mut holds = vec![holds(field, &holding.named, holding.id, also)];
+        holds.extend(
+            holding.around.iter().map(|(named, id)| self::holds(field, named, *id, Vec::new())),
+        );
+        let mut query = holding.named.filter();
+        query.insert("$expr", doc! { "$and": holds });
+        query.extend(only);
+        let time = self.calls.server_ms();
+        Ok(rawdoc! {
+            "findAndModify": self.calls.collection.as_str(),
+            "query": raw(&query),
+            "writeConcern": { "w": "majority", "j": true, "wtimeout": time },
+            "maxTimeMS": time,
+        })
+    }
+}
+
+/// Whether this ticket holds what is named, and these are so of its seat.
+pub(super) fn holds(field: &str, named: &Named, id: TicketId, also: Vec<Bson>) -> Bson {
+    let (is_whole, inside) = (named.path.is_whole(), format!("$$part.{field}"));
+    let line = if is_whole { format!("${field}") } else { inside };
+    let now = bson!({ "$max": [format!("{line}.at"), { "$toLong": "$$NOW" }] });
+    let mut all = vec![
+        bson!({ "$eq": ["$$held.id", id.to_string()] }),
+        bson!({ "$gt": ["$$held.ends", now] }),
+    ];
+    all.extend(also);
+    let held = bson!({ "$ifNull": [format!("{line}.held"), []] });
+    let any = bson!({ "$anyElementTrue": [{ "$map": {
+        "input": held, "as": "held", "in": { "$and": all },
+    } }] });
+    if is_whole {
+        return any;
+    }
+    bson!({ "$let": { "vars": { "part": way::part(&named.path) }, "in": any } })
+}
+
+fn is_found(answer: &Document) -> bool {
+    matches!(answer.get("value"), Some(Bson::Document(_)))
+}
+
+fn raw_array(documents: &[Document]) -> RawArrayBuf {
+    let mut array = RawArrayBuf::new();
+    for document in documents {
+        array.push(raw(document));
+    }
+    array
+}

@@ -1,0 +1,219 @@
+//! Spots: where the lines of a collection are kept, in records of their own or in somebody else's documents.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use mongodb::bson::{Document, RawDocumentBuf, doc};
+use tenure_core::{Error, Key, Result, Ticket, TicketId};
+
+use crate::documents::name::Named;
+use crate::documents::path::Path;
+use crate::documents::way::way;
+use crate::hearing::Hearing;
+use crate::lens::Lens;
+use crate::line::{Steps, raw};
+use crate::spot::{Kit, Spot};
+
+/// The ways to so many parts are remembered.
+const WAYS_MAX: usize = 256;
+
+/// Where the lines of a collection are.
+pub(crate) enum Spots {
+    Records(Arc<Kit>),
+    Documents(Box<InDocuments>),
+}
+
+/// Lines in somebody else's documents.
+pub(crate) struct InDocuments {
+    /// The field that has them.
+    pub(crate) field: String,
+    whole: Arc<Kit>,
+    /// The steps of a line that was taken out of a part: the same for all parts.
+    steps: OnceLock<Arc<Steps>>,
+    parts: Mutex<HashMap<String, Arc<Kit>>>,
+    /// What fills a document that is made because it is locked.
+    filling: Option<Arc<RawDocumentBuf>>,
+    /// Tickets that took any document that matches: where they stand.
+    claimed: Mutex<HashMap<TicketId, Arc<Spot>>>,
+    /// The tickets that left together with a write of their holder: nobody need ask for it again.
+    gone: Mutex<HashSet<TicketId>>,
+    /// What is claimed by whoever joins the line of such a name.
+    queues: Mutex<HashMap<Key, Arc<Claiming>>>,
+}
+
+/// Which documents are claimed, and in which order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Claiming {
+    pub(crate) filter: Document,
+    pub(crate) order: Option<Document>,
+}
+
+impl Spots {
+    /// Records of Tenure's own.
+    pub(crate) fn records() -> Self {
+        Self::Records(Arc::new(Kit::new(&Lens::root())))
+    }
+
+    /// Somebody else's documents: their lines are in this field, and this is put into those that are made.
+    pub(crate) fn documents(field: &str, filling: Option<&Document>) -> Self {
+        let filling = filling.map(|document| Arc::new(raw(&fill(document))));
+        Self::Documents(Box::new(InDocuments {
+            field: field.to_owned(),
+            whole: Arc::new(Kit::new(&Lens::field(field))),
+            steps: OnceLock::new(),
+            parts: Mutex::default(),
+            filling,
+            claimed: Mutex::default(),
+            gone: Mutex::default(),
+            queues: Mutex::default(),
+        }))
+    }
+
+    /// Where a ticket stands, or will.
+    pub(crate) fn of(&self, ticket: &Ticket) -> Result<Arc<Spot>> {
+        if let Self::Documents(documents) = self
+            && let Some(spot) = documents.claimed().get(&ticket.id)
+        {
+            return Ok(spot.clone());
+        }
+        self.of_key(&ticket.key)
+    }
+
+    /// Where the line of a key is.
+    pub(crate) fn of_key(&self, key: &Key) -> Result<Arc<Spot>> {
+        match self {
+            Self::Records(kit) => Ok(Arc::new(Spot::record(key, kit))),
+            Self::Documents(documents) => documents.spot(key),
+        }
+    }
+
+    /// The ticket stands nowhere any more.
+    pub(crate) fn forget(&self, id: TicketId) {
+        if let Self::Documents(documents) = self {
+            documents.claimed().remove(&id);
+        }
+    }
+
+    /// Somebody else's documents, if lines are kept there.
+    pub(crate) fn in_documents(&self) -> Result<&InDocuments> {
+        match self {
+            Self::Documents(documents) => Ok(documents),
+            Self::Records(_) => Err(Error::invalid("records are no documents of somebody else")),
+        }
+    }
+
+    /// Refuses what only records can do.
+    pub(crate) fn are_records(&self, what: &str) -> Result<()> {
+        match self {
+            Self::Records(_) => Ok(()),
+            Self::Documents(_) => Err(Error::unsupported(format!(
+                "locks on documents cannot {what}: that would read the whole collection; take named locks for it"
+            ))),
+        }
+    }
+
+    /// Whether idle records are reaped.
+    pub(crate) fn reaps(&self) -> bool {
+        matches!(self, Self::Records(_))
+    }
+
+    /// What a client hears of the collection.
+    pub(crate) fn hearing(&self) -> Hearing {
+        match self {
+            Self::Records(_) => Hearing::Records,
+            Self::Documents(documents) => Hearing::Documents(documents.field.clone()),
+        }
+    }
+}
+
+impl InDocuments {
+    fn spot(&self, key: &Key) -> Result<Arc<Spot>> {
+        let named = Named::of(key)?;
+        let (record, filter) = (named.record(), named.filter());
+        if named.path.is_whole() {
+            let kit = self.whole.clone();
+            let spot = Spot::document(key.to_string(), record, filter, kit);
+            return Ok(Arc::new(spot.filled(self.filling.clone())));
+        }
+        let kit = self.part(&named.path)?;
+        Ok(Arc::new(Spot::document(key.to_string(), record, filter, kit)))
+    }
+
+    /// The whole document that this filter finds, of which a ticket claims one.
+    pub(crate) fn any(&self, key: &Key, filter: Document) -> Spot {
+        Spot::document(key.to_string(), key.to_string(), filter, self.whole.clone())
+    }
+
+    /// The ticket has claimed this document.
+    pub(crate) fn claim(&self, id: TicketId, spot: &Arc<Spot>) {
+        self.claimed().insert(id, spot.clone());
+    }
+
+    /// The document that the ticket has claimed.
+    pub(crate) fn claimed_by(&self, id: TicketId) -> Option<Arc<Spot>> {
+        self.claimed().get(&id).cloned()
+    }
+
+    /// The ticket has left, together with a write of its holder.
+    pub(crate) fn has_left(&self, id: TicketId) {
+        self.gone.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
+    }
+
+    /// Whether the ticket has left so. It is asked once.
+    pub(crate) fn take_left(&self, id: TicketId) -> bool {
+        self.gone.lock().unwrap_or_else(PoisonError::into_inner).remove(&id)
+    }
+
+    /// Whoever joins the line of this name claims a document.
+    pub(crate) fn open_queue(&self, key: &Key, claiming: Claiming) {
+        self.queues().insert(key.clone(), Arc::new(claiming));
+    }
+
+    /// Nobody does any more.
+    pub(crate) fn close_queue(&self, key: &Key) {
+        self.queues().remove(key);
+    }
+
+    /// What is claimed by whoever joins the line of this name.
+    pub(crate) fn queue(&self, key: &Key) -> Option<Arc<Claiming>> {
+        self.queues().get(key).cloned()
+    }
+
+    fn queues(&self) -> MutexGuard<'_, HashMap<Key, Arc<Claiming>>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn part(&self, path: &Path) -> Result<Arc<Kit>> {
+        let name = path.to_string();
+        if let Some(kit) = self.parts().get(&name) {
+            return Ok(kit.clone());
+        }
+        path.check(&self.field)?;
+        let lens = Lens::part(&self.field, way(&self.field, path));
+        let steps = self.steps.get_or_init(|| Arc::new(Steps::new(&lens)));
+        let kit = Arc::new(Kit::with_steps(&lens, steps.clone()));
+        let mut parts = self.parts();
+        if parts.len() >= WAYS_MAX {
+            parts.clear();
+        }
+        parts.insert(name, kit.clone());
+        Ok(kit)
+    }
+
+    fn parts(&self) -> MutexGuard<'_, HashMap<String, Arc<Kit>>> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn claimed(&self) -> MutexGuard<'_, HashMap<TicketId, Arc<Spot>>> {
+        self.claimed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The stage that fills a document which has nothing but its id yet.
+fn fill(document: &Document) -> Document {
+    let fields = doc! { "$objectToArray": "$$ROOT" };
+    let names = doc! { "$map": { "input": fields, "as": "this", "in": "$$this.k" } };
+    let is_new = doc! { "$setEquals": [names, ["_id"]] };
+    let filled = doc! { "$mergeObjects": [{ "$literal": document.clone() }, "$$ROOT"] };
+    doc! { "$replaceWith": { "$cond": [is_new, filled, "$$ROOT"] } }
+}

@@ -1,0 +1,35 @@
+//! A tray: what tickets have read in the step in which they were served, until their owners take it.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use mongodb::bson::Document;
+use tenure_core::TicketId;
+
+use crate::wish::{Reads, Wish};
+
+/// So many documents lie here at most. Whoever finds none reads again.
+const DOCUMENTS_MAX: usize = 1024;
+
+/// The documents that wait for their owners.
+#[derive(Default)]
+pub(crate) struct Tray(Mutex<HashMap<TicketId, Document>>);
+
+impl Tray {
+    /// The ticket of this wish was served, and read this, if it asked for it.
+    pub(crate) fn put(&self, wish: &Wish, document: &Document) {
+        let mut documents = self.documents();
+        if wish.reads != Reads::Nothing && documents.len() < DOCUMENTS_MAX {
+            documents.insert(wish.ticket.id, document.clone());
+        }
+    }
+
+    /// What the ticket has read. It is given once.
+    pub(crate) fn take(&self, id: TicketId) -> Option<Document> {
+        self.documents().remove(&id)
+    }
+
+    fn documents(&self) -> MutexGuard<'_, HashMap<TicketId, Document>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

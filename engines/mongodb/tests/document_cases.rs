@@ -1,0 +1,18 @@
+//! What a holder of a document may do, and what becomes of locks when others meddle with the document.
+#![cfg(unix)]
+
+#[path = "document_cases/guards.rs"]
+mod guards;
+#[path = "document_cases/openings.rs"]
+mod openings;
+#[path = "document_cases/parts.rs"]
+mod parts;
+#[path = "document_cases/queues.rs"]
+mod queues;
+#[path = "document_cases/shop.rs"]
+mod shop;
+#[path = "faults/stage.rs"]
+#[allow(dead_code, reason = "named locks need more of it")]
+mod stage;
+#[path = "document_cases/strangers.rs"]
+mod strangers;

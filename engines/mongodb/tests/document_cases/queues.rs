@@ -1,0 +1,184 @@
+//! Queues: each document that matches is claimed by one worker, whatever becomes of workers.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mongodb::bson::{Document, doc};
+use tenure_core::Kind;
+use tenure_mongodb::documents::{Documents, Queue};
+
+use super::shop::{Order, Shop, order};
+use super::stage::{count, play, soon, until};
+
+fn queue(locks: &tenure_mongodb::documents::DocumentLocks<Order>) -> Queue<Order> {
+    locks.queue(doc! { "state": "new" }).order(doc! { "_id": 1 })
+}
+
+#[test]
+fn a_claim_is_one_command_and_skips_what_is_held() {
+    play(async || {
+        let shop = Shop::open().await;
+        shop.orders
+            .insert_many([order(43), order(44), Order { state: "old".to_owned(), ..order(1) }])
+            .await
+            .unwrap();
+        let (here, there) = (queue(&shop.here), queue(&shop.there));
+        let asked = || count(&shop.server, "findAndModify") + count(&shop.server, "find");
+        let before = asked();
+        let first = here.try_next().await.unwrap().unwrap();
+        assert_eq!((asked() - before, first.document().id), (1, 42));
+        let second = there.try_next().await.unwrap().unwrap();
+        let third = here.try_next().await.unwrap().unwrap();
+        assert_eq!((second.document().id, third.document().id), (43, 44));
+        assert!(there.try_next().await.unwrap().is_none());
+        assert!(
+            shop.there.document(42).try_lock().await.unwrap().is_none(),
+            "it is the lock of the document"
+        );
+        let before = asked();
+        second.done(doc! { "$set": { "state": "done" } }).await.unwrap();
+        assert_eq!(asked() - before, 1);
+        drop(first);
+        shop.here.locks().settled().await;
+        assert_eq!(there.try_next().await.unwrap().unwrap().document().id, 42, "it was let go");
+        third.delete().await.unwrap();
+        assert_eq!(shop.raw(44).await, None);
+        assert_eq!(shop.seen(43).await.state, "done");
+    });
+}
+
+#[test]
+fn who_waits_is_woken_by_what_comes_in_and_by_what_is_let_go() {
+    play(async || {
+        let shop = Shop::open().await;
+        let held = queue(&shop.here).try_next().await.unwrap().unwrap();
+        let waits = || {
+            let queue = queue(&shop.there);
+            tokio::spawn(async move { queue.next().await })
+        };
+        let (waiting, asked) = (waits(), || count(&shop.server, "findAndModify"));
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let before = asked();
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        assert_eq!(asked(), before, "nobody asks again and again");
+        shop.orders.insert_one(order(43)).await.unwrap();
+        let job = soon("who waits gets what came in", waiting).await.unwrap().unwrap();
+        assert_eq!(job.document().id, 43);
+        job.done(doc! { "$set": { "state": "done" } }).await.unwrap();
+        let waiting = waits();
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        held.retry_later(Duration::from_millis(300)).await.unwrap();
+        let job = soon("who waits gets what was put off", waiting).await.unwrap().unwrap();
+        assert_eq!(job.document().id, 42);
+        let waiting = waits();
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        drop(job);
+        let job = soon("who waits gets what was let go", waiting).await.unwrap().unwrap();
+        let waiting = waits();
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        job.done(doc! { "$set": { "state": "done" } }).await.unwrap();
+        shop.meddle(43, doc! { "$set": { "state": "new" } }).await;
+        let job = soon("who waits gets what matches again", waiting).await.unwrap().unwrap();
+        assert_eq!(job.document().id, 43);
+    });
+}
+
+#[test]
+fn what_is_put_off_is_not_claimed_before_its_time_and_keeps_its_place() {
+    play(async || {
+        let shop = Shop::open().await;
+        let queue = queue(&shop.here);
+        let job = queue.try_next().await.unwrap().unwrap();
+        job.retry_later(Duration::from_secs(3600)).await.unwrap();
+        assert!(queue.try_next().await.unwrap().is_none());
+        let guard = shop.there.document(42).try_lock().await.unwrap();
+        assert!(guard.is_some(), "who asks for it by its name gets it");
+    });
+}
+
+#[test]
+fn a_job_that_was_taken_away_is_not_done() {
+    play(async || {
+        let shop = Shop::open().await;
+        let job = queue(&shop.here).try_next().await.unwrap().unwrap();
+        let lock = shop.there.document(42);
+        shop.there.locks().force_out(lock.key().unwrap(), job.id()).await.unwrap();
+        let next = queue(&shop.there).try_next().await.unwrap().unwrap();
+        let error = job.done(doc! { "$set": { "state": "done" } }).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Lost, "{error:?}");
+        assert_eq!(shop.seen(42).await.state, "new");
+        next.done(doc! { "$set": { "state": "done" } }).await.unwrap();
+    });
+}
+
+#[test]
+fn a_claim_whose_answer_is_lost_loses_no_document() {
+    play(async || {
+        let shop = Shop::open().await;
+        let cut = tenure_servers::mongodb::doc! {
+            "failCommands": ["findAndModify"],
+            "writeConcernError": { "code": 64, "errmsg": "waiting for replication timed out" },
+        };
+        shop.server.fail_commands(cut, 1).unwrap();
+        let queue = queue(&shop.here).ttl(Duration::from_secs(4));
+        let job = soon("it is claimed, at the latest when the lost claim has ended", queue.next());
+        let job = job.await.unwrap();
+        job.done(doc! { "$set": { "state": "done" } }).await.unwrap();
+        assert_eq!(shop.seen(42).await.state, "done");
+    });
+}
+
+/// Ten workers take each of many documents once, and half of them are killed: their clients are dropped where they stand.
+#[test]
+fn ten_workers_do_each_of_ten_thousand_documents_exactly_once_also_when_workers_die() {
+    const DOCUMENTS: i32 = 10_000;
+    const DEATHS: usize = 5;
+    play(async || {
+        let shop = Shop::open().await;
+        shop.orders.delete_many(doc! {}).await.unwrap();
+        let index = mongodb::IndexModel::builder().keys(doc! { "state": 1, "_id": 1 }).build();
+        shop.orders.create_index(index).await.unwrap();
+        shop.orders.insert_many((0..DOCUMENTS).map(order)).await.unwrap();
+        let done: Arc<Mutex<HashMap<i32, u32>>> = Arc::default();
+        let url = format!("{}&collection=orders&timeout=20s", shop.server.url());
+        let worker = async |dies: bool| {
+            let (url, done) = (url.clone(), done.clone());
+            let locks = Documents::new().connect::<Order>(url).await.unwrap();
+            let queue = queue(&locks).ttl(Duration::from_secs(5));
+            for nth in 0_u32.. {
+                let Some(job) = queue.next_within(Duration::from_secs(8)).await.unwrap() else {
+                    break;
+                };
+                if dies && nth == 100 {
+                    // As a process that is killed: nothing is given back, and nothing is renewed any more.
+                    std::mem::forget(job);
+                    let engine = locks.locks().clone();
+                    engine.close().await;
+                    std::mem::forget(engine);
+                    return;
+                }
+                let id = job.document().id;
+                match job.done(doc! { "$set": { "state": "done" } }).await {
+                    Ok(()) => *done.lock().unwrap().entry(id).or_default() += 1,
+                    Err(error) => assert_eq!(error.kind(), Kind::Lost, "{error:?}"),
+                }
+            }
+        };
+        let workers: Vec<_> = (0..10).map(|nth| worker(nth < DEATHS)).collect();
+        futures_util::future::join_all(workers).await;
+        let done = done.lock().unwrap();
+        assert_eq!(done.len(), usize::try_from(DOCUMENTS).unwrap());
+        assert!(done.values().all(|times| *times == 1), "each was done once");
+        let left = shop.orders.count_documents(doc! { "state": { "$ne": "done" } }).await.unwrap();
+        assert_eq!(left, 0);
+        let free: Option<Document> = shop
+            .orders
+            .clone_with_type()
+            .find_one(doc! { "_tenure.held.0": { "$exists": true } })
+            .await
+            .unwrap();
+        assert_eq!(free, None, "nothing is held");
+        until("nobody waits", async || true).await;
+    });
+}

@@ -1,0 +1,105 @@
+//! A shop: a server, orders on it, and two clients that lock them.
+
+use mongodb::bson::{Document, doc};
+use mongodb::{Client, Collection};
+use serde::{Deserialize, Serialize};
+use tenure_mongodb::documents::{DocumentLocks, Documents, Path};
+use tenure_servers::mongodb::Server;
+
+/// An order, as its clerks see it. It knows of no lock.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Order {
+    #[serde(rename = "_id")]
+    pub(crate) id: i32,
+    pub(crate) state: String,
+    pub(crate) total: i64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) lines: Vec<Line>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Line {
+    pub(crate) sku: i32,
+    pub(crate) quantity: i64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Part {
+    pub(crate) no: i32,
+    pub(crate) at: String,
+}
+
+pub(crate) struct Shop {
+    pub(crate) server: Server,
+    pub(crate) orders: Collection<Order>,
+    pub(crate) here: DocumentLocks<Order>,
+    pub(crate) there: DocumentLocks<Order>,
+}
+
+pub(crate) fn order(id: i32) -> Order {
+    Order { id, state: "new".to_owned(), total: 10, lines: Vec::new() }
+}
+
+/// An order with so many lines, of two parts each.
+pub(crate) fn long_order(id: i32, lines: i32) -> Order {
+    let part = |no| Part { no, at: "shelf".to_owned() };
+    let line = |sku| Line { sku, quantity: 1, parts: vec![part(7), part(8)] };
+    Order { lines: (0..lines).map(line).collect(), ..order(id) }
+}
+
+pub(crate) fn line(sku: i32) -> Path {
+    Path::field("lines").element("sku", sku)
+}
+
+pub(crate) fn part(sku: i32, no: i32) -> Path {
+    line(sku).then("parts").element("no", no)
+}
+
+impl Shop {
+    /// A shop with one order, number 42.
+    pub(crate) async fn open() -> Self {
+        Self::open_with(Documents::new()).await
+    }
+
+    pub(crate) async fn open_with(documents: Documents) -> Self {
+        let server = Server::start().unwrap();
+        let client = Client::with_uri_str(server.url()).await.unwrap();
+        let orders = client.database("tenure").collection("orders");
+        orders.insert_one(order(42)).await.unwrap();
+        let connect = async || {
+            let url = format!("{}&collection=orders&timeout=10s", server.url());
+            documents.clone().connect(url).await.unwrap()
+        };
+        let (here, there) = (connect().await, connect().await);
+        Self { server, orders, here, there }
+    }
+
+    /// The order as the database has it, with the field of the locks.
+    pub(crate) async fn raw(&self, id: i32) -> Option<Document> {
+        self.orders.clone_with_type().find_one(doc! { "_id": id }).await.unwrap()
+    }
+
+    /// The order as its clerks see it.
+    pub(crate) async fn seen(&self, id: i32) -> Order {
+        let mut raw = self.raw(id).await.unwrap();
+        raw.remove("_tenure");
+        for line in raw.get_array_mut("lines").into_iter().flatten() {
+            let line = line.as_document_mut().unwrap();
+            line.remove("_tenure");
+            for part in line.get_array_mut("parts").into_iter().flatten() {
+                part.as_document_mut().unwrap().remove("_tenure");
+            }
+        }
+        mongodb::bson::deserialize_from_document(raw).unwrap()
+    }
+
+    /// Somebody who knows of no lock changes an order.
+    pub(crate) async fn meddle(&self, id: i32, update: Document) {
+        self.orders.update_one(doc! { "_id": id }, update).await.unwrap();
+    }
+}

@@ -1,0 +1,151 @@
+//! A shop: every name of the suite is a document of a collection, or an element of an array in one document.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use mongodb::bson::{Document, doc};
+use mongodb::{Client, Collection};
+use tenure_core::event::{Cursor, News, Scope};
+use tenure_core::{
+    Engine, Error, Key, Leave, Left, Memory, Patience, Place, Profile, Result, Sampler, Standing,
+    Tally, ThisRuntime, Ticket, Wake, Window,
+};
+use tenure_mongodb::MongoStore;
+use tenure_mongodb::documents::{Documents, Path};
+
+/// What all clients of a case know. Locks on documents list no names and keep no numbers, and the cases about these are
+/// not about documents.
+#[derive(Clone, Default)]
+pub(crate) struct Names {
+    locked: Arc<Mutex<BTreeSet<Key>>>,
+    numbers: Memory,
+}
+
+/// What a name stands for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shelves {
+    Wholes,
+    Parts,
+}
+
+/// The engine under the locks on documents, for any names.
+pub(crate) struct Shop {
+    store: MongoStore,
+    shelves: Shelves,
+    names: Names,
+    sampler: Sampler,
+    host: ThisRuntime,
+    documents: Collection<Document>,
+    known: tokio::sync::Mutex<BTreeSet<Key>>,
+}
+
+impl Shop {
+    pub(crate) async fn open(url: &str, shelves: Shelves, names: Names) -> Result<Self> {
+        let documents = Documents::new().or_insert(&doc! { "state": "new" })?;
+        let (at, options) = url.split_once("&collection=").expect("it names a collection");
+        let client = Client::with_uri_str(at).await.map_err(told)?;
+        Ok(Self {
+            store: MongoStore::of_documents(url, &documents).await?,
+            shelves,
+            names,
+            sampler: Sampler::new(std::time::Duration::from_millis(250)),
+            host: ThisRuntime::new(),
+            documents: client.database("tenure").collection(options),
+            known: tokio::sync::Mutex::default(),
+        })
+    }
+
+    /// The key of the document or the part that this name stands for.
+    fn key(&self, name: &Key) -> Key {
+        let id = name.canonical("shop");
+        let key = match self.shelves {
+            Shelves::Wholes => format!("\"{id}\""),
+            Shelves::Parts => {
+                let path =
+                    Path::field("shelves").element("no", 7).then("goods").element("name", id);
+                format!("\"the shop\" {path}")
+            }
+        };
+        Key::new(key).expect("it is short")
+    }
+
+    fn ticket(&self, ticket: &Ticket) -> Ticket {
+        Ticket { key: self.key(&ticket.key), ..ticket.clone() }
+    }
+
+    /// Has the part in its place: a lock makes documents, and no parts.
+    async fn stock(&self, name: &Key) -> Result<()> {
+        self.names.locked.lock().unwrap().insert(name.clone());
+        let mut known = self.known.lock().await;
+        if self.shelves == Shelves::Wholes || known.contains(name) {
+            return Ok(());
+        }
+        let shop = doc! { "shelves": [{ "no": 6, "goods": [] }, { "no": 7, "goods": [] }] };
+        let whole = doc! { "_id": "the shop" };
+        let made = self.documents.update_one(whole.clone(), doc! { "$setOnInsert": shop });
+        // Another client may make it at the same moment.
+        let _there = made.upsert(true).await;
+        let id = name.canonical("shop");
+        let missing = doc! { "_id": "the shop", "shelves.goods.name": { "$ne": &id } };
+        let push = doc! { "$push": { "shelves.1.goods": { "name": id, "price": 1 } } };
+        self.documents.update_one(missing, push).await.map_err(told)?;
+        known.insert(name.clone());
+        Ok(())
+    }
+}
+
+fn told(error: mongodb::error::Error) -> Error {
+    Error::rejected(error.to_string())
+}
+
+impl Engine for Shop {
+    fn profile(&self) -> Profile {
+        self.store.profile()
+    }
+
+    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+        self.stock(&ticket.key).await?;
+        self.store.join(&self.ticket(ticket), patience).await
+    }
+
+    async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
+        self.store.renew(&self.ticket(ticket)).await
+    }
+
+    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+        self.store.leave(&self.ticket(ticket), how).await
+    }
+
+    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+        self.store.watch(&self.ticket(ticket), seen).await
+    }
+
+    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+        self.sampler.events(self, &self.host, scope, after).await
+    }
+
+    async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
+        let line = self.store.line(&self.key(key)).await?;
+        let named = |(ticket, place)| (Ticket { key: key.clone(), ..ticket }, place);
+        Ok(line.into_iter().map(named).collect())
+    }
+
+    async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
+        let names: Vec<Key> = self.names.locked.lock().unwrap().iter().cloned().collect();
+        let mut keys = Vec::new();
+        for name in names.into_iter().filter(|name| name.as_str().starts_with(prefix)) {
+            if !self.line(&name).await?.is_empty() {
+                keys.push(name);
+            }
+        }
+        Ok(keys)
+    }
+
+    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
+        self.names.numbers.tally(key, by, window).await
+    }
+
+    async fn close(&self) {
+        self.store.close().await;
+    }
+}
