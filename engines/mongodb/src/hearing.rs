@@ -77,7 +77,11 @@ fn of_documents(inbox: &str, field: &str) -> Vec<Document> {
             { "$ifNull": ["$$whole.v.step", format!("$fullDocument.{field}.step")] },
         ] },
     } });
-    let starts = bson!({ "$eq": [{ "$indexOfBytes": ["$$this.k", { "$literal": field }] }, 0] });
+    // The mark that a holder leaves with each of its writes changes nothing of the line.
+    let is_mark = bson!({ "$regexMatch": { "input": "$$this.k", "regex": "[.]w$" } });
+    let starts = bson!({ "$and": [
+        { "$eq": [{ "$indexOfBytes": ["$$this.k", { "$literal": field }] }, 0] }, { "$not": [is_mark] },
+    ] });
     let is_deep = bson!({ "$or": [
         starts, { "$in": [{ "$type": "$$this.v" }, ["object", "array"]] },
     ] });

@@ -174,6 +174,9 @@ impl MongoStore {
         command.append(cstr!("fields"), rawdoc! { "_id": 1 });
         let made = match write.what {
             What::Change(_) => self.calls.write(command).await?,
+            What::Delete if !self.is_there(write).await? => {
+                return self.is_made(write, Document::new());
+            }
             What::Leave(_) | What::LeaveAlone(_) | What::Delete => self.last_left(write).await?,
         };
         if is_found(&made) {
@@ -184,23 +187,33 @@ impl MongoStore {
         ))
     }
 
+    /// Whether there is a document. It is asked by a write, which only the primary can confirm.
+    async fn is_there(&self, write: &Write) -> Result<bool> {
+        let named = write.holding.named.filter();
+        Ok(is_found(&self.calls.write(self.touch(&named)?).await?))
+    }
+
     /// The document, if this ticket was the last one that left it with a change.
     async fn last_left(&self, write: &Write) -> Result<Document> {
         let field = self.field()?;
         let mut query = write.holding.named.filter();
         query.insert(format!("{field}.by"), write.holding.id.to_string());
+        self.calls.write(self.touch(&query)?).await
+    }
+
+    /// A step that does nothing to a document but find it.
+    fn touch(&self, query: &Document) -> Result<RawDocumentBuf> {
         let mut next = Document::new();
-        next.insert(format!("{field}.step"), 1_i64);
+        next.insert(format!("{}.step", self.field()?), 1_i64);
         let time = self.calls.server_ms();
-        let command = rawdoc! {
+        Ok(rawdoc! {
             "findAndModify": self.calls.collection.as_str(),
-            "query": raw(&query),
+            "query": raw(query),
             "update": raw(&doc! { "$inc": next }),
             "fields": { "_id": 1 },
             "writeConcern": { "w": "majority", "j": true, "wtimeout": time },
             "maxTimeMS": time,
-        };
-        self.calls.write(command).await
+        })
     }
 
     /// A command for the document, if this ticket holds, and this is so of its seat, `$$held`.

@@ -172,7 +172,9 @@ fn a_change_whose_answer_is_lost_is_made_once() {
         shop.server.fail_commands(cut, 2).unwrap();
         guard.update(doc! { "$inc": { "total": 1 } }).await.unwrap();
         assert_eq!(shop.seen(42).await.total, 16);
-        guard.release().await.unwrap();
+        shop.server.fail_commands(fails.clone(), 2).unwrap();
+        guard.delete().await.unwrap();
+        assert_eq!(shop.raw(42).await, None);
     });
 }
 

@@ -1,0 +1,44 @@
+//! An exclusive client: it takes a document for some time, prolongs that by hand while it works, and gives it back.
+//!
+//! Run it as `cargo run --package tenure-mongodb --example documents_exclusive -- 'mongodb://127.0.0.1/?replicaSet=rs0'`.
+
+use std::error::Error;
+use std::time::Duration;
+
+use mongodb::Client;
+use mongodb::bson::{Document, doc};
+use tenure_mongodb::documents::Documents;
+
+const TTL: Duration = Duration::from_secs(10);
+
+/// Answers how often the meter was read.
+pub(crate) async fn play(url: &str) -> Result<i64, Box<dyn Error>> {
+    let collection =
+        Client::with_uri_str(url).await?.database("shop").collection::<Document>("meters");
+    // A meter that is not there is made when it is locked for the first time.
+    let meters = Documents::new().or_insert(&doc! { "readings": 0_i64 })?.over(&collection).await?;
+    // By hand: whoever stops prolonging loses it, even if the process lives.
+    let lock = meters.document("meter 7").ttl(TTL).by_hand();
+    let Some(mut meter) = lock.try_lock().await? else {
+        return Err("somebody else reads it".into());
+    };
+    for _ in 0..3 {
+        meter.update(doc! { "$inc": { "readings": 1_i64 } }).await?;
+        meter.extend().await?;
+        println!("it is mine for {:?} more", meter.remaining().unwrap_or_default());
+    }
+    assert!(lock.try_lock().await?.is_none(), "it is exclusive");
+    let readings = meter.refresh().await?.get_i64("readings")?;
+    meter.release().await?;
+    let next = lock.try_lock().await?.ok_or("it was given back")?;
+    next.release().await?;
+    Ok(readings)
+}
+
+#[allow(dead_code, reason = "a test plays the story without it")]
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let url = std::env::args().nth(1).ok_or("say where the MongoDB is")?;
+    println!("the meter was read {} times", play(&url).await?);
+    Ok(())
+}

@@ -1,0 +1,82 @@
+//! A leader that only knows two callbacks: whoever has the document leads, and is told when it leads no more.
+//!
+//! Run it as `cargo run --package tenure-mongodb --example documents_leader -- 'mongodb://127.0.0.1/?replicaSet=rs0'`.
+
+use std::error::Error;
+use std::sync::{Arc, Mutex};
+
+use mongodb::Client;
+use mongodb::bson::{Document, doc};
+use tenure_mongodb::documents::{DocumentLocks, Documents};
+
+/// All that a leader must know: when it begins, and when it must have stopped.
+trait Callbacks {
+    fn on_elected(&mut self, term: u64, plan: &Document);
+    fn on_lost(&mut self);
+}
+
+/// Leads whenever it can, for as long as it is polled. The plan is read in the command that elects.
+async fn lead(
+    plans: DocumentLocks<Document>,
+    name: &str,
+    mut callbacks: impl Callbacks,
+) -> tenure_core::Result<()> {
+    loop {
+        let seat = plans.document("the plan").note(name).lock().await?;
+        callbacks.on_elected(seat.token(), seat.document());
+        seat.lost().await;
+        callbacks.on_lost();
+    }
+}
+
+/// Notes what it was told.
+struct Notes(&'static str, Arc<Mutex<Vec<String>>>);
+
+impl Callbacks for Notes {
+    fn on_elected(&mut self, term: u64, plan: &Document) {
+        println!("{}: I lead in term {term}, by {plan}", self.0);
+        self.1.lock().expect("nobody panics").push(format!("{} leads", self.0));
+    }
+
+    fn on_lost(&mut self) {
+        println!("{}: I lead no more", self.0);
+        self.1.lock().expect("nobody panics").push(format!("{} stops", self.0));
+    }
+}
+
+/// Two would lead. Whoever does is broken by an operator once. Answers what they were told.
+pub(crate) async fn play(url: &str) -> Result<Vec<String>, Box<dyn Error>> {
+    let collection =
+        Client::with_uri_str(url).await?.database("shop").collection::<Document>("plans");
+    collection.insert_one(doc! { "_id": "the plan", "every": "night" }).await?;
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let mut leaders = Vec::new();
+    for name in ["ada", "ben"] {
+        let (plans, notes) = (Documents::new().over(&collection).await?, Notes(name, told.clone()));
+        leaders.push(tokio::spawn(lead(plans, name, notes)));
+    }
+    let office = Documents::new().over(&collection).await?;
+    let plan = office.document("the plan");
+    let first = loop {
+        let line = plan.line().await?;
+        if let [(leader, _), _] = &line[..] {
+            break leader.clone();
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    };
+    println!("the office: {} is to stop", first.note);
+    plan.break_ticket(first.id).await?;
+    while told.lock().expect("nobody panics").len() < 3 {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    leaders.iter().for_each(tokio::task::JoinHandle::abort);
+    let told = told.lock().expect("nobody panics").clone();
+    Ok(told)
+}
+
+#[allow(dead_code, reason = "a test plays the story without it")]
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let url = std::env::args().nth(1).ok_or("say where the MongoDB is")?;
+    play(&url).await.map(drop)
+}

@@ -1,0 +1,79 @@
+//! Two warehouses pick the parts of one order at the same time: each locks a line, and only the accountant locks the whole.
+//!
+//! Run it as `cargo run --package tenure-mongodb --example documents_warehouses -- 'mongodb://127.0.0.1/?replicaSet=rs0'`.
+
+use std::error::Error;
+
+use mongodb::bson::{Document, doc};
+use mongodb::{Client, Collection};
+use serde::{Deserialize, Serialize};
+use tenure_mongodb::documents::{DocumentLocks, Documents, Path};
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Order {
+    #[serde(rename = "_id")]
+    id: i32,
+    state: String,
+    lines: Vec<Line>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Line {
+    sku: i32,
+    quantity: i64,
+    #[serde(default)]
+    picked_by: Vec<String>,
+}
+
+/// A warehouse picks whatever line nobody picks at the moment, and has not picked yet.
+async fn pick(orders: DocumentLocks<Order>, warehouse: &str, skus: i32) -> tenure_core::Result<()> {
+    for sku in 0..skus {
+        let line = orders.part::<Line>(42, Path::field("lines").element("sku", sku));
+        // Another warehouse is at it: this one goes on with the next line.
+        let Some(line) = line.try_lock().await? else { continue };
+        if line.document().picked_by.is_empty() {
+            println!("{warehouse}: I pick {} of {sku}", line.document().quantity);
+            line.release_with(vec![doc! { "$set": { "picked_by": [warehouse] } }]).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Answers who picked each line.
+pub(crate) async fn play(url: &str) -> Result<Vec<Vec<String>>, Box<dyn Error>> {
+    const SKUS: i32 = 12;
+    let database = Client::with_uri_str(url).await?.database("shop");
+    let collection: Collection<Order> = database.collection("parcels");
+    let line = |sku| Line { sku, quantity: i64::from(sku) + 1, picked_by: Vec::new() };
+    let order = Order { id: 42, state: "paid".to_owned(), lines: (0..SKUS).map(line).collect() };
+    collection.insert_one(order).await?;
+    // Whoever locks the whole waits until nobody is at any of its parts.
+    let open = async || Documents::new().together().over(&collection).await;
+    let (north, south, office) = (open().await?, open().await?, open().await?);
+    let all = async |orders: DocumentLocks<Order>, name: &str| {
+        // What another one was at may have been let go without being picked.
+        for _ in 0..2 {
+            pick(orders.clone(), name, SKUS).await?;
+        }
+        Ok::<(), tenure_core::Error>(())
+    };
+    tokio::try_join!(all(north, "north"), all(south, "south"))?;
+    let order = office.document(42).lock().await?;
+    order.update(doc! { "$set": { "state": "sent" } }).await?;
+    order.release().await?;
+    let found = collection.clone_with_type::<Document>().find_one(doc! { "_id": 42 }).await?;
+    let found = found.ok_or("it is gone")?;
+    println!("the order is {}", found.get_str("state")?);
+    let order: Order = mongodb::bson::deserialize_from_document(found)?;
+    Ok(order.lines.into_iter().map(|line| line.picked_by).collect())
+}
+
+#[allow(dead_code, reason = "a test plays the story without it")]
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let url = std::env::args().nth(1).ok_or("say where the MongoDB is")?;
+    for (sku, picked_by) in play(&url).await?.into_iter().enumerate() {
+        println!("{sku} was picked by {}", picked_by.join(" and "));
+    }
+    Ok(())
+}
