@@ -4,6 +4,7 @@
 #[path = "documents/shop.rs"]
 mod shop;
 
+use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,6 +13,7 @@ use shop::{Shelves, Shop};
 use tenure_conformance::Arena;
 use tenure_core::wrap::{AnyEngine, Hosted};
 use tenure_core::{Host, Locks, PrivateThread, Result, TicketId};
+use tenure_mongodb::documents::MemoryDocuments;
 
 /// Tickets that are to end within their case live for so long.
 const TTL: Duration = Duration::from_secs(4);
@@ -61,4 +63,24 @@ mod parts {
     }
 
     tenure_conformance::suite!(async || arena(Shelves::Parts).await, shared: locks);
+}
+
+/// A collection in memory.
+async fn memory(shelves: Shelves) -> Arena {
+    let (documents, names) = (MemoryDocuments::new(), shop::Names::default());
+    Arena::new(move || ready(Shop::in_memory(&documents, shelves, names.clone())))
+}
+
+/// Whole documents in memory.
+mod wholes_in_memory {
+    use super::*;
+
+    tenure_conformance::suite!(async || memory(Shelves::Wholes).await);
+}
+
+/// Elements of an array in memory.
+mod parts_in_memory {
+    use super::*;
+
+    tenure_conformance::suite!(async || memory(Shelves::Parts).await);
 }

@@ -7,24 +7,29 @@ use mongodb::bson::{Document, RawDocumentBuf, bson, doc};
 use tenure_core::Result;
 use tokio::sync::watch;
 
-use super::home::Home;
 use crate::follow::{Listener, follow};
+use crate::store::MongoStore;
 
 /// The bell of those who wait. The stream ends when nobody has it any more.
 pub(super) struct Arrivals(watch::Receiver<u64>);
 
 impl Arrivals {
     /// Listens, and returns once it hears.
-    pub(super) async fn listen(home: &Home) -> Result<Self> {
+    pub(super) async fn listen(store: &MongoStore) -> Result<Self> {
         let (rings, rung) = watch::channel(0);
-        let field = home.store.spots.in_documents()?.field.clone();
-        let hears = follow(home.store.calls.clone(), Ear { field, rings: rings.clone() });
-        home.store.calls.home.spawn(async move {
+        let field = store.spots.in_documents()?.field.clone();
+        let hears = follow(store.calls.clone(), Ear { field, rings: rings.clone() });
+        store.calls.home.spawn(async move {
             drop(select(pin!(hears), pin!(rings.closed())).await);
         });
         let mut arrivals = Self(rung);
         arrivals.rung().await;
         Ok(arrivals)
+    }
+
+    /// The bell that something else rings.
+    pub(super) fn of(rung: watch::Receiver<u64>) -> Self {
+        Self(rung)
     }
 
     /// Returns once something may have come in since this was asked last.

@@ -13,12 +13,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tenure_core::{Error, Guard, Held, Loss, Result, WriteGuard};
 
-use super::change::{Change, Target};
-use super::claim::NOT_BEFORE;
 use super::name::Named;
+use super::request::{Act, Done, Holding};
 use super::settings::{read, written};
 use super::shelf::Shelf;
-use super::write::{Done, Holding, What, Write};
 
 /// A document or a part that is locked: nobody else who takes the lock changes it.
 ///
@@ -62,7 +60,7 @@ impl Holder {
 
     /// What was read with the lock. Who had to wait for it reads now.
     async fn first<T: DeserializeOwned>(&self, held: &Held) -> Result<T> {
-        match self.shelf.home.store.tray.take(held.id()) {
+        match self.shelf.home.was_read(held.id()) {
             Some(document) => self.typed(document),
             None => self.read(held).await,
         }
@@ -71,7 +69,7 @@ impl Holder {
     async fn read<T: DeserializeOwned>(&self, held: &Held) -> Result<T> {
         self.check(held)?;
         let (holding, reads) = (self.holding.clone(), self.shelf.settings.reads.clone());
-        let found = self.shelf.home.ask(|store| store.read(holding, reads)).await?;
+        let found = self.shelf.home.read(holding, reads).await?;
         match found {
             Some(document) => self.typed(document),
             None => Err(self.refused(held).await),
@@ -107,37 +105,14 @@ impl Holder {
         Error::lost(Loss::Broken)
     }
 
-    /// Makes a change, while it is held.
-    async fn change(
-        &self,
-        held: &Held,
-        what: impl FnOnce(&Target<'_>) -> Result<What>,
-    ) -> Result<()> {
-        match self.try_change(held, what).await? {
-            true => Ok(()),
-            false => Err(self.refused(held).await),
-        }
-    }
-
-    /// The same, and says whether it was made.
-    async fn try_change(
-        &self,
-        held: &Held,
-        what: impl FnOnce(&Target<'_>) -> Result<What>,
-    ) -> Result<bool> {
+    /// Has something done, while it is held.
+    async fn act(&self, held: &Held, act: Act) -> Result<()> {
         self.check(held)?;
         let count = self.writes.fetch_add(1, Ordering::Relaxed) + 1;
-        let (holding, ticket) = (self.holding.clone(), held.id().to_string());
-        let target = Target {
-            field: &self.shelf.settings.field,
-            path: &holding.named.path,
-            ticket: &ticket,
-            write: count,
-        };
-        let what = what(&target)?;
-        let write = Write { holding: holding.clone(), count, what };
-        let done = self.shelf.home.ask(|store| store.write(write)).await?;
-        Ok(done == Done::Yes)
+        match self.shelf.home.act(self.holding.clone(), count, act).await? {
+            Done::Yes => Ok(()),
+            Done::No => Err(self.refused(held).await),
+        }
     }
 }
 
@@ -177,8 +152,7 @@ impl<T> DocumentGuard<T> {
     ///
     /// If the future is dropped, the change may be made or not.
     pub async fn update(&self, update: impl Into<UpdateModifications>) -> Result<()> {
-        let update = update.into();
-        self.holder.change(&self.guard, |target| Ok(What::Change(target.change(update)?))).await
+        self.holder.act(&self.guard, Act::Update(update.into())).await
     }
 
     /// Puts another document or part in its place, with the same `_id`.
@@ -187,11 +161,7 @@ impl<T> DocumentGuard<T> {
         T: Serialize,
     {
         let new = written(&document)?;
-        let replaced = |target: &Target<'_>| {
-            let update = Bson::from(target.replacement(&new));
-            Ok(What::Change(Change { update, elements: Vec::new() }))
-        };
-        self.holder.change(&self.guard, replaced).await?;
+        self.holder.act(&self.guard, Act::Replace(new)).await?;
         self.document = document;
         Ok(())
     }
@@ -214,32 +184,13 @@ impl<T> DocumentGuard<T> {
     ///
     /// If the future is dropped, the change may be made or not. The lock is given back in any case.
     pub async fn release_with(self, update: impl Into<UpdateModifications>) -> Result<()> {
-        let update = update.into();
-        match &update {
-            UpdateModifications::Pipeline(stages) => {
-                self.holder
-                    .change(&self.guard, |target| Ok(What::Leave(target.leave(stages)?)))
-                    .await?;
-            }
-            UpdateModifications::Document(operators)
-                if self.holder.holding.named.path.is_whole() =>
-            {
-                let alone =
-                    |target: &Target<'_>| Ok(What::LeaveAlone(target.leave_alone(operators)?));
-                if !self.holder.try_change(&self.guard, alone).await? {
-                    self.update(update).await?;
-                }
-            }
-            _ => self.update(update).await?,
-        }
+        self.holder.act(&self.guard, Act::Leave(update.into())).await?;
         self.release().await
     }
 
     /// Gives the lock back, and nobody claims the document before this time is over.
     pub(super) async fn put_off(self, time: Duration) -> Result<()> {
-        let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX >> 8).min(i64::MAX >> 8);
-        let put_off = |target: &Target<'_>| Ok(What::Leave(target.put_off(millis, NOT_BEFORE)));
-        self.holder.change(&self.guard, put_off).await?;
+        self.holder.act(&self.guard, Act::PutOff(time)).await?;
         self.release().await
     }
 
@@ -252,7 +203,7 @@ impl<T> DocumentGuard<T> {
                 "a part cannot be deleted by its own lock: lock the document, and update it",
             ));
         }
-        self.holder.change(&self.guard, |_| Ok(What::Delete)).await?;
+        self.holder.act(&self.guard, Act::Delete).await?;
         self.release().await
     }
 }

@@ -1,35 +1,123 @@
-//! A home: where the documents are, and where what is asked of them is carried out, whatever the caller's threads do.
+//! A home: where the documents are, in MongoDB or in memory, and where what is asked of them is carried out, whatever the
+//! caller's threads do.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use tenure_core::{Error, Host, Result};
+use mongodb::bson::Document;
+use tenure_core::{Boxed, Error, Host, Key, Result, TicketId};
 use tokio::sync::oneshot;
 
+use super::arrivals::Arrivals;
+use super::memory::Warehouse;
+use super::name::Named;
+use super::request::{Act, Done, Holding};
+use crate::spots::Claiming;
 use crate::store::MongoStore;
+use crate::wish::Reads;
 
-/// A collection, and the host that drives it.
+/// A collection.
 #[derive(Clone)]
-pub(super) struct Home {
-    pub(super) store: Arc<MongoStore>,
-    pub(super) host: Arc<dyn Host>,
+pub(super) enum Home {
+    Mongo { store: Arc<MongoStore>, host: Arc<dyn Host> },
+    Memory { warehouse: Arc<Warehouse>, host: Arc<dyn Host> },
 }
 
 impl Home {
-    /// Carries something out on the host. It goes on if its caller goes.
-    pub(super) async fn ask<T, F>(&self, asks: impl FnOnce(Arc<MongoStore>) -> F) -> Result<T>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<T>> + Send + 'static,
-    {
-        let (told, answered) = oneshot::channel();
-        let asked = asks(self.store.clone());
-        self.host.spawn(Box::pin(async move {
-            let _nobody_listens = told.send(asked.await);
-        }));
-        answered.await.unwrap_or_else(|_| {
-            Err(Error::unavailable(
-                "the thread that speaks to the store ended before it had an answer",
-            ))
-        })
+    /// What a ticket read when it was served.
+    pub(super) fn was_read(&self, id: TicketId) -> Option<Document> {
+        match self {
+            Self::Mongo { store, .. } => store.tray.take(id),
+            Self::Memory { warehouse, .. } => warehouse.was_read(id),
+        }
     }
+
+    /// What a holder reads now; `None` if it holds no more.
+    pub(super) async fn read(&self, holding: Holding, reads: Reads) -> Result<Option<Document>> {
+        match self {
+            Self::Mongo { store, host } => ask(host, store.clone().read(holding, reads)).await,
+            Self::Memory { warehouse, .. } => Ok(warehouse.read(&holding, &reads)),
+        }
+    }
+
+    /// Does what a holder asks for, as the how-manieth of its writes.
+    pub(super) async fn act(&self, holding: Holding, count: i64, act: Act) -> Result<Done> {
+        match self {
+            Self::Mongo { store, host } => ask(host, store.clone().act(holding, count, act)).await,
+            Self::Memory { warehouse, .. } => warehouse.act(&holding, act),
+        }
+    }
+
+    /// Whoever joins the line of this name claims a document.
+    pub(super) fn open_queue(&self, key: &Key, claiming: Claiming) {
+        match self {
+            Self::Mongo { store, .. } => {
+                if let Ok(documents) = store.spots.in_documents() {
+                    documents.open_queue(key, claiming);
+                }
+            }
+            Self::Memory { warehouse, .. } => warehouse.open_queue(key, claiming),
+        }
+    }
+
+    /// Nobody does any more.
+    pub(super) fn close_queue(&self, key: &Key) {
+        match self {
+            Self::Mongo { store, .. } => {
+                if let Ok(documents) = store.spots.in_documents() {
+                    documents.close_queue(key);
+                }
+            }
+            Self::Memory { warehouse, .. } => warehouse.close_queue(key),
+        }
+    }
+
+    /// The document that a ticket has claimed.
+    pub(super) fn claimed_by(&self, id: TicketId) -> Result<Option<Named>> {
+        match self {
+            Self::Mongo { store, .. } => {
+                let spot = store.spots.in_documents()?.claimed_by(id);
+                spot.map(|spot| Named::of(&Key::new(spot.line())?)).transpose()
+            }
+            Self::Memory { warehouse, .. } => Ok(warehouse.claimed_by(id)),
+        }
+    }
+
+    /// How long it is until a document that matches may be free by itself; `None`: no document matches.
+    pub(super) async fn next_due(&self, filter: Document) -> Result<Option<Duration>> {
+        match self {
+            Self::Mongo { store, host } => {
+                let store = store.clone();
+                ask(host, async move { store.next_due(filter).await }).await
+            }
+            Self::Memory { warehouse, .. } => Ok(warehouse.next_due(&filter)),
+        }
+    }
+
+    /// What rings when a document may have come in.
+    pub(super) async fn arrivals(&self) -> Result<Arrivals> {
+        match self {
+            Self::Mongo { store, .. } => Arrivals::listen(store).await,
+            Self::Memory { warehouse, .. } => Ok(Arrivals::of(warehouse.arrivals())),
+        }
+    }
+
+    pub(super) fn sleep(&self, time: Duration) -> Boxed<()> {
+        let (Self::Mongo { host, .. } | Self::Memory { host, .. }) = self;
+        host.sleep(time)
+    }
+}
+
+/// Carries something out on the host. It goes on if its caller goes.
+async fn ask<T: Send + 'static>(
+    host: &Arc<dyn Host>,
+    asked: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    let (told, answered) = oneshot::channel();
+    host.spawn(Box::pin(async move {
+        let _nobody_listens = told.send(asked.await);
+    }));
+    answered.await.unwrap_or_else(|_| {
+        Err(Error::unavailable("the thread that speaks to the store ended before it had an answer"))
+    })
 }

@@ -9,13 +9,12 @@ use std::time::{Duration, Instant};
 use mongodb::bson::Document;
 use mongodb::options::UpdateModifications;
 use serde::de::DeserializeOwned;
-use tenure_core::{Error, Key, Result, RwLock};
+use tenure_core::{Error, Key, Loss, Result, RwLock};
 use tokio::sync::Mutex;
 
 use super::arrivals::Arrivals;
 use super::guard::DocumentGuard;
 use super::lock::DocumentLocks;
-use super::name::Named;
 use super::shelf::Shelf;
 use crate::spots::Claiming;
 
@@ -68,7 +67,7 @@ impl Open {
     fn new(shelf: &Arc<Shelf>, claiming: Claiming) -> Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let key = Key::new(format!("next {}", COUNT.fetch_add(1, Ordering::Relaxed)))?;
-        shelf.home.store.spots.in_documents()?.open_queue(&key, claiming.clone());
+        shelf.home.open_queue(&key, claiming.clone());
         let (turn, waiting) = (Mutex::default(), AtomicUsize::new(0));
         Ok(Self { shelf: shelf.clone(), key, claiming, turn, waiting })
     }
@@ -76,9 +75,7 @@ impl Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        if let Ok(documents) = self.shelf.home.store.spots.in_documents() {
-            documents.close_queue(&self.key);
-        }
+        self.shelf.home.close_queue(&self.key);
     }
 }
 
@@ -129,9 +126,8 @@ impl<T: DeserializeOwned> Queue<T> {
     /// Claims the first document that matches and is free, and answers `None` if there is none.
     pub async fn try_next(&self) -> Result<Option<Job<T>>> {
         let Some(guard) = self.lock.try_write().await? else { return Ok(None) };
-        let spot = self.shelf.home.store.spots.in_documents()?.claimed_by(guard.id());
-        let spot = spot.ok_or_else(|| Error::lost(tenure_core::Loss::Broken))?;
-        let named = Named::of(&Key::new(spot.line())?)?;
+        let named = self.shelf.home.claimed_by(guard.id())?;
+        let named = named.ok_or_else(|| Error::lost(Loss::Broken))?;
         let opened = DocumentGuard::open(self.shelf.clone(), named, guard, Vec::new());
         Ok(Some(Job(opened.await?)))
     }
@@ -159,17 +155,16 @@ impl<T: DeserializeOwned> Queue<T> {
                 return Ok(job);
             }
             if arrivals.is_none() && can_push {
-                *turn = Some(Arrivals::listen(&self.shelf.home).await?);
+                *turn = Some(self.shelf.home.arrivals().await?);
                 continue;
             }
             let filter = self.open.claiming.filter.clone();
-            let asked = self.shelf.home.ask(|store| async move { store.next_due(filter).await });
-            let pause = match asked.await? {
+            let pause = match self.shelf.home.next_due(filter).await? {
                 Some(due) => (due + LATER).min(LOOK_AGAIN),
                 None => LOOK_AGAIN,
             };
             let pause = if can_push { pause } else { pause.min(Duration::from_secs(1)) };
-            let nap = self.shelf.home.host.sleep(pause);
+            let nap = self.shelf.home.sleep(pause);
             match &mut arrivals {
                 Some(arrivals) => {
                     let rung = std::pin::pin!(arrivals.rung());
@@ -183,7 +178,7 @@ impl<T: DeserializeOwned> Queue<T> {
     /// The same for so long, and answers `None` if that was in vain.
     pub async fn next_within(&self, time: Duration) -> Result<Option<Job<T>>> {
         let began = Instant::now();
-        let nap = self.shelf.home.host.sleep(time);
+        let nap = self.shelf.home.sleep(time);
         let next = std::pin::pin!(self.next());
         match futures_util::future::select(next, nap).await {
             futures_util::future::Either::Left((job, _)) => job.map(Some),

@@ -9,6 +9,7 @@ use tenure_core::{Host, Locks, PrivateThread, Result};
 use tokio::runtime::Handle;
 
 use super::home::Home;
+use super::memory::{MemoryView, Warehouse};
 use super::opening;
 use super::settings::Documents;
 use super::view::View;
@@ -59,6 +60,15 @@ impl Shelf {
         .await
     }
 
+    /// The same in this process's memory.
+    pub(super) fn in_memory(documents: Documents, warehouse: Arc<Warehouse>) -> Arc<Self> {
+        let host: Arc<dyn Host> = Arc::new(PrivateThread::for_timers());
+        let view = MemoryView::new(warehouse.clone(), &documents, host.clone());
+        let home = Home::Memory { warehouse, host: host.clone() };
+        let locks = Locks::on(view, host);
+        Arc::new(Self { locks, home, settings: documents })
+    }
+
     async fn open(
         documents: Documents,
         store: impl Future<Output = Result<MongoStore>> + Send + 'static,
@@ -71,7 +81,7 @@ impl Shelf {
                 async move { Ok(View { store: Arc::new(store.await?), reads }) },
             )
             .await?;
-        let home = Home { store: view.inner().store.clone(), host: host.clone() };
+        let home = Home::Mongo { store: view.inner().store.clone(), host: host.clone() };
         let locks = Locks::on(Retry::new(view, host.clone(), RETRIES, RETRY_PAUSE), host);
         Ok(Arc::new(Self { locks, home, settings: documents }))
     }

@@ -4,11 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, RawArrayBuf, RawDocumentBuf, bson, cstr, doc, rawdoc};
+use mongodb::options::UpdateModifications;
 use tenure_core::{Error, Result, TicketId};
 use tokio::time::sleep;
 
-use super::change::Change;
+use super::change::{Change, Target};
+use super::claim::NOT_BEFORE;
 use super::name::Named;
+use super::request::{Act, Done, Holding};
 use super::way;
 use crate::bundle;
 use crate::line::raw;
@@ -19,31 +22,15 @@ use crate::wish::Reads;
 const RETRIES: u32 = 3;
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
-/// What a holder has: its ticket, and those it has around it.
-#[derive(Clone)]
-pub(super) struct Holding {
-    pub(super) named: Named,
-    pub(super) id: TicketId,
-    pub(super) around: Vec<(Named, TicketId)>,
-}
-
-/// What came of a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Done {
-    Yes,
-    /// The ticket does not hold, or there is nothing that it could hold.
-    No,
-}
-
 /// One write.
-pub(super) struct Write {
-    pub(super) holding: Holding,
+struct Write {
+    holding: Holding,
     /// The how-manieth write of its holder this is.
-    pub(super) count: i64,
-    pub(super) what: What,
+    count: i64,
+    what: What,
 }
 
-pub(super) enum What {
+enum What {
     Change(Change),
     Delete,
     /// A change with which the ticket leaves, whoever else stands in the line.
@@ -53,16 +40,61 @@ pub(super) enum What {
 }
 
 impl MongoStore {
+    /// Does what a holder asks for, as the how-manieth of its writes.
+    pub(super) async fn act(
+        self: Arc<Self>,
+        holding: Holding,
+        count: i64,
+        act: Act,
+    ) -> Result<Done> {
+        let ticket = holding.id.to_string();
+        let field = self.field()?.to_owned();
+        let target =
+            Target { field: &field, path: &holding.named.path, ticket: &ticket, write: count };
+        let (what, instead) = match act {
+            Act::Update(update) => (What::Change(target.change(update)?), None),
+            Act::Replace(document) => {
+                let update = target.replacement(&document).into();
+                (What::Change(Change { update, elements: Vec::new() }), None)
+            }
+            Act::Delete => (What::Delete, None),
+            Act::PutOff(time) => {
+                let most = i64::MAX >> 8;
+                let millis = i64::try_from(time.as_millis()).unwrap_or(most).min(most);
+                (What::Leave(target.put_off(millis, NOT_BEFORE)), None)
+            }
+            Act::Leave(UpdateModifications::Pipeline(stages)) => {
+                (What::Leave(target.leave(&stages)?), None)
+            }
+            Act::Leave(UpdateModifications::Document(operators))
+                if holding.named.path.is_whole() =>
+            {
+                let alone = What::LeaveAlone(target.leave_alone(&operators)?);
+                (alone, Some(target.change(operators.into())?))
+            }
+            Act::Leave(update) => (What::Change(target.change(update)?), None),
+        };
+        let write = Write { holding, count, what };
+        let done = self.clone().write(&write).await?;
+        match instead {
+            // Somebody waits: the change is made first, and the release serves who waits.
+            Some(change) if done == Done::No => {
+                self.write(&Write { what: What::Change(change), ..write }).await
+            }
+            _ => Ok(done),
+        }
+    }
+
     /// Makes a write. An answer that is lost is asked for again: the mark that a write leaves tells whether it was made.
-    pub(super) async fn write(self: Arc<Self>, write: Write) -> Result<Done> {
+    async fn write(self: Arc<Self>, write: &Write) -> Result<Done> {
         let spot = self.spots.of_key(&write.holding.named.key()?)?;
         let (mut tries, mut pause) = (0, RETRY_PAUSE);
         let _turn = self.lanes.turn(&spot).await;
         loop {
-            let unknown = match self.calls.write(self.command(&write)).await {
-                Ok(answer) if is_found(&answer) => return self.is_made(&write, answer),
+            let unknown = match self.calls.write(self.command(write)).await {
+                Ok(answer) if is_found(&answer) => return self.is_made(write, answer),
                 Ok(_) if tries == 0 => return Ok(Done::No),
-                Ok(_) => return self.was_made(&write).await,
+                Ok(_) => return self.was_made(write).await,
                 Err(error) if error.is_unknown() && tries < RETRIES => error,
                 Err(error) => return Err(error),
             };

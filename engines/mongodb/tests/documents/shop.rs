@@ -2,16 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
 use mongodb::{Client, Collection};
 use tenure_core::event::{Cursor, News, Scope};
+use tenure_core::wrap::AnyEngine;
 use tenure_core::{
-    Engine, Error, Key, Leave, Left, Memory, Patience, Place, Profile, Result, Sampler, Standing,
-    Tally, ThisRuntime, Ticket, Wake, Window,
+    Engine, Error, Key, Leave, Left, Memory, Patience, Place, PrivateThread, Profile, Result,
+    Sampler, Standing, Tally, Ticket, Wake, Window,
 };
 use tenure_mongodb::MongoStore;
-use tenure_mongodb::documents::{Documents, Path};
+use tenure_mongodb::documents::{Documents, MemoryDocuments, Path};
 
 /// What all clients of a case know. Locks on documents list no names and keep no numbers, and the cases about these are
 /// not about documents.
@@ -19,6 +21,12 @@ use tenure_mongodb::documents::{Documents, Path};
 pub(crate) struct Names {
     locked: Arc<Mutex<BTreeSet<Key>>>,
     numbers: Memory,
+}
+
+/// Where the documents are.
+enum Home {
+    Mongo(Collection<Document>),
+    Memory(MemoryDocuments),
 }
 
 /// What a name stands for.
@@ -30,29 +38,38 @@ pub(crate) enum Shelves {
 
 /// The engine under the locks on documents, for any names.
 pub(crate) struct Shop {
-    store: MongoStore,
+    store: AnyEngine,
     shelves: Shelves,
     names: Names,
     sampler: Sampler,
-    host: ThisRuntime,
-    documents: Collection<Document>,
+    host: PrivateThread,
+    home: Home,
     known: tokio::sync::Mutex<BTreeSet<Key>>,
 }
 
 impl Shop {
     pub(crate) async fn open(url: &str, shelves: Shelves, names: Names) -> Result<Self> {
-        let documents = Documents::new().or_insert(&doc! { "state": "new" })?;
-        let (at, options) = url.split_once("&collection=").expect("it names a collection");
+        let (at, name) = url.split_once("&collection=").expect("it names a collection");
         let client = Client::with_uri_str(at).await.map_err(told)?;
-        Ok(Self {
-            store: MongoStore::of_documents(url, &documents).await?,
-            shelves,
-            names,
-            sampler: Sampler::new(std::time::Duration::from_millis(250)),
-            host: ThisRuntime::new(),
-            documents: client.database("tenure").collection(options),
-            known: tokio::sync::Mutex::default(),
-        })
+        let home = Home::Mongo(client.database("tenure").collection(name));
+        let store = MongoStore::of_documents(url, &documents()?).await?;
+        Ok(Self::of(AnyEngine::new(store), home, shelves, names))
+    }
+
+    /// The same in memory.
+    pub(crate) fn in_memory(
+        memory: &MemoryDocuments,
+        shelves: Shelves,
+        names: Names,
+    ) -> Result<Self> {
+        let store = memory.engine(&documents()?);
+        Ok(Self::of(store, Home::Memory(memory.clone()), shelves, names))
+    }
+
+    fn of(store: AnyEngine, home: Home, shelves: Shelves, names: Names) -> Self {
+        let (sampler, host) =
+            (Sampler::new(Duration::from_millis(20)), PrivateThread::for_timers());
+        Self { store, shelves, names, sampler, host, home, known: tokio::sync::Mutex::default() }
     }
 
     /// The key of the document or the part that this name stands for.
@@ -61,8 +78,11 @@ impl Shop {
         let key = match self.shelves {
             Shelves::Wholes => format!("\"{id}\""),
             Shelves::Parts => {
-                let path =
-                    Path::field("shelves").element("no", 7).then("goods").element("name", id);
+                let shelf = match &self.home {
+                    Home::Mongo(_) => Path::field("shelves").element("no", 7).then("goods"),
+                    Home::Memory(_) => Path::field("goods"),
+                };
+                let path = shelf.element("name", id);
                 format!("\"the shop\" {path}")
             }
         };
@@ -80,18 +100,38 @@ impl Shop {
         if self.shelves == Shelves::Wholes || known.contains(name) {
             return Ok(());
         }
-        let shop = doc! { "shelves": [{ "no": 6, "goods": [] }, { "no": 7, "goods": [] }] };
-        let whole = doc! { "_id": "the shop" };
-        let made = self.documents.update_one(whole.clone(), doc! { "$setOnInsert": shop });
-        // Another client may make it at the same moment.
-        let _there = made.upsert(true).await;
         let id = name.canonical("shop");
-        let missing = doc! { "_id": "the shop", "shelves.goods.name": { "$ne": &id } };
-        let push = doc! { "$push": { "shelves.1.goods": { "name": id, "price": 1 } } };
-        self.documents.update_one(missing, push).await.map_err(told)?;
+        match &self.home {
+            Home::Mongo(documents) => stock(documents, &id).await?,
+            Home::Memory(memory) => {
+                // Another client may have made it.
+                let _there = memory.insert(&doc! { "_id": "the shop", "goods": [] });
+                let shop: Document = memory.find("the shop")?.expect("it is there");
+                if !shop.to_string().contains(&id) {
+                    let push = doc! { "$push": { "goods": { "name": id, "price": 1 } } };
+                    memory.update("the shop", &push)?;
+                }
+            }
+        }
         known.insert(name.clone());
         Ok(())
     }
+}
+
+/// Has the goods in their place.
+async fn stock(documents: &Collection<Document>, id: &str) -> Result<()> {
+    let shop = doc! { "shelves": [{ "no": 6, "goods": [] }, { "no": 7, "goods": [] }] };
+    let made = documents.update_one(doc! { "_id": "the shop" }, doc! { "$setOnInsert": shop });
+    // Another client may make it at the same moment.
+    let _there = made.upsert(true).await;
+    let missing = doc! { "_id": "the shop", "shelves.goods.name": { "$ne": id } };
+    let push = doc! { "$push": { "shelves.1.goods": { "name": id, "price": 1 } } };
+    documents.update_one(missing, push).await.map_err(told)?;
+    Ok(())
+}
+
+fn documents() -> Result<Documents> {
+    Documents::new().or_insert(&doc! { "state": "new" })
 }
 
 fn told(error: mongodb::error::Error) -> Error {

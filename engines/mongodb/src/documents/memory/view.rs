@@ -1,0 +1,194 @@
+//! The engine under the locks on documents in memory: the memory engine, whose lines are found through the documents.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use mongodb::bson::Document;
+use tenure_core::event::{Cursor, News, Scope};
+use tenure_core::{
+    Engine, Error, Host, Key, Leave, Left, Memory, Patience, Place, Profile, Result, Sampler,
+    Sight, Standing, Tally, Ticket, Wake, Window,
+};
+
+use super::warehouse::{Stock, Warehouse, seen};
+use crate::documents::settings::Documents;
+use crate::spots::Claiming;
+use crate::wish::Reads;
+
+/// How often an onlooker looks.
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
+
+/// A client of the warehouse.
+pub(in crate::documents) struct MemoryView {
+    warehouse: Arc<Warehouse>,
+    reads: Reads,
+    filling: Option<Document>,
+    sampler: Sampler,
+    host: Arc<dyn Host>,
+}
+
+impl MemoryView {
+    pub(in crate::documents) fn new(
+        warehouse: Arc<Warehouse>,
+        documents: &Documents,
+        host: Arc<dyn Host>,
+    ) -> Self {
+        warehouse.stock().field.clone_from(&documents.field);
+        let (reads, filling) = (documents.reads.clone(), documents.filling.clone());
+        Self { warehouse, reads, filling, sampler: Sampler::new(LOOK_PAUSE), host }
+    }
+
+    fn memory(&self) -> &Memory {
+        &self.warehouse.memory
+    }
+
+    /// Claims the first document that nobody holds.
+    fn claim(
+        &self,
+        stock: &mut Stock,
+        ticket: &Ticket,
+        claiming: &Claiming,
+    ) -> Result<Option<Place>> {
+        for named in stock.claimable(claiming)? {
+            let key = stock.lock_of(&named)?;
+            let inner = Ticket { key: key.clone(), ..ticket.clone() };
+            if let Some(place) = at_once(self.memory().join(&inner, Patience::NoWait))? {
+                stock.joined.insert(ticket.id, key);
+                let document = seen(stock.part(&named)?, &self.reads);
+                stock.read.insert(ticket.id, document);
+                stock.claim(ticket.id, named);
+                return Ok(Some(place));
+            }
+        }
+        Ok(None)
+    }
+
+    fn join_one(
+        &self,
+        stock: &mut Stock,
+        ticket: &Ticket,
+        patience: Patience,
+    ) -> Result<Option<Place>> {
+        let named = stock.named(ticket.id, &ticket.key)?;
+        if let Some(filling) = self.filling.as_ref().filter(|_| named.path.is_whole()) {
+            stock.fill(&named, filling);
+        }
+        let key = stock.lock_of(&named)?;
+        let inner = Ticket { key: key.clone(), ..ticket.clone() };
+        let place = at_once(self.memory().join(&inner, patience))?;
+        if let Some(place) = &place {
+            stock.joined.insert(ticket.id, key);
+            if place.standing == Standing::Holding {
+                let document = seen(stock.part(&named)?, &self.reads);
+                stock.read.insert(ticket.id, document);
+            }
+        }
+        Ok(place)
+    }
+
+    /// The ticket as the memory engine knows it, if its document or part is still there.
+    fn inner(&self, stock: &mut Stock, ticket: &Ticket) -> Option<Ticket> {
+        let named = stock.named(ticket.id, &ticket.key).ok()?;
+        let key = match stock.joined.get(&ticket.id) {
+            Some(joined) => joined.clone(),
+            // Somebody else's ticket, of another client: it is found where its key leads to.
+            None => stock.lock_of(&named).ok()?,
+        };
+        Some(Ticket { key, ..ticket.clone() })
+    }
+}
+
+impl Engine for MemoryView {
+    fn profile(&self) -> Profile {
+        let mut profile = self.memory().profile();
+        profile.events = Sight::Sampled;
+        profile
+    }
+
+    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+        let mut stock = self.warehouse.stock();
+        match stock.queue(&ticket.key) {
+            Some(claiming) => self.claim(&mut stock, ticket, &claiming),
+            None => self.join_one(&mut stock, ticket, patience),
+        }
+    }
+
+    async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
+        let mut stock = self.warehouse.stock();
+        let Some(inner) = self.inner(&mut stock, ticket) else { return Ok(None) };
+        let named = stock.named(ticket.id, &ticket.key)?;
+        if stock.joined.contains_key(&ticket.id)
+            && stock.lock_that_is_there(&named, ticket.id).is_none()
+        {
+            // Somebody replaced or deleted it, and the lock with it.
+            at_once(self.memory().leave(&inner, Leave::Now))?;
+            stock.forget(ticket.id);
+            return Ok(None);
+        }
+        at_once(self.memory().renew(&inner))
+    }
+
+    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+        let left = {
+            let mut stock = self.warehouse.stock();
+            let Some(inner) = self.inner(&mut stock, ticket) else { return Ok(Left::Absent) };
+            let left = at_once(self.memory().leave(&inner, how))?;
+            if left != Left::Told {
+                stock.forget(ticket.id);
+            }
+            left
+        };
+        self.warehouse.ring();
+        Ok(left)
+    }
+
+    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+        let mut changes = self.warehouse.arrivals();
+        loop {
+            let inner = {
+                let mut stock = self.warehouse.stock();
+                let named = stock.named(ticket.id, &ticket.key)?;
+                let is_there = stock.lock_that_is_there(&named, ticket.id).is_some();
+                self.inner(&mut stock, ticket).filter(|_| is_there)
+            };
+            let Some(inner) = inner else { return Ok(Wake::Look) };
+            let told = std::pin::pin!(self.memory().watch(&inner, seen));
+            let changed = std::pin::pin!(changes.changed());
+            match futures_util::future::select(told, changed).await {
+                futures_util::future::Either::Left((wake, _)) => return wake,
+                futures_util::future::Either::Right(_) => {}
+            }
+        }
+    }
+
+    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+        self.sampler.events(self, &*self.host, scope, after).await
+    }
+
+    async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
+        let mut stock = self.warehouse.stock();
+        let named = stock.named(tenure_core::TicketId::fresh(), key)?;
+        let Ok(inner) = stock.lock_of(&named) else { return Ok(Vec::new()) };
+        let line = at_once(self.memory().line(&inner))?;
+        Ok(line
+            .into_iter()
+            .map(|(ticket, place)| (Ticket { key: key.clone(), ..ticket }, place))
+            .collect())
+    }
+
+    async fn keys(&self, _prefix: &str) -> Result<Vec<Key>> {
+        Err(Error::unsupported("locks on documents cannot list the documents that are locked"))
+    }
+
+    async fn tally(&self, _key: &Key, _by: u64, _window: Option<Window>) -> Result<Tally> {
+        Err(Error::unsupported("locks on documents cannot keep numbers in documents"))
+    }
+
+    async fn close(&self) {}
+}
+
+/// The memory engine answers at once, so that a step of its is a part of one of the warehouse's.
+fn at_once<T>(answer: impl Future<Output = Result<T>>) -> Result<T> {
+    answer.now_or_never().expect("memory has nothing to wait for")
+}
