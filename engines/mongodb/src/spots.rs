@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use mongodb::bson::{Document, RawDocumentBuf, doc};
-use tenure_core::{Error, Key, Result, Ticket, TicketId};
+use tenure_core::{Error, Key, Loss, Result, Ticket, TicketId};
 
 use crate::documents::name::Named;
 use crate::documents::path::Path;
@@ -14,6 +14,8 @@ use crate::lens::Lens;
 use crate::line::{Steps, raw};
 use crate::spot::{Kit, Spot};
 
+/// What the keys of queues begin with.
+const QUEUE: &str = "next";
 /// The ways to so many parts are remembered.
 const WAYS_MAX: usize = 256;
 
@@ -72,9 +74,10 @@ impl Spots {
     /// Where a ticket stands, or will.
     pub(crate) fn of(&self, ticket: &Ticket) -> Result<Arc<Spot>> {
         if let Self::Documents(documents) = self
-            && let Some(spot) = documents.claimed().get(&ticket.id)
+            && is_queue(&ticket.key)
         {
-            return Ok(spot.clone());
+            let claimed = documents.claimed_by(ticket.id);
+            return claimed.ok_or_else(|| Error::lost(Loss::Broken));
         }
         self.of_key(&ticket.key)
     }
@@ -207,6 +210,15 @@ impl InDocuments {
     fn claimed(&self) -> MutexGuard<'_, HashMap<TicketId, Arc<Spot>>> {
         self.claimed.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The key of the nth queue of this process. It names no document.
+pub(crate) fn queue_key(nth: u64) -> Result<Key> {
+    Key::new(format!("{QUEUE} {nth}"))
+}
+
+fn is_queue(key: &Key) -> bool {
+    key.as_str().starts_with(QUEUE)
 }
 
 /// The stage that fills a document which has nothing but its id yet.

@@ -16,7 +16,7 @@ use super::arrivals::Arrivals;
 use super::guard::DocumentGuard;
 use super::lock::DocumentLocks;
 use super::shelf::Shelf;
-use crate::spots::Claiming;
+use crate::spots::{Claiming, queue_key};
 
 /// Who waits looks again at least so often: a bell is a hint.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
@@ -66,7 +66,7 @@ struct Open {
 impl Open {
     fn new(shelf: &Arc<Shelf>, claiming: Claiming) -> Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        let key = Key::new(format!("next {}", COUNT.fetch_add(1, Ordering::Relaxed)))?;
+        let key = queue_key(COUNT.fetch_add(1, Ordering::Relaxed))?;
         shelf.home.open_queue(&key, claiming.clone());
         let (turn, waiting) = (Mutex::default(), AtomicUsize::new(0));
         Ok(Self { shelf: shelf.clone(), key, claiming, turn, waiting })

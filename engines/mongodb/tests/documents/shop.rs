@@ -104,7 +104,8 @@ impl Shop {
         match &self.home {
             Home::Mongo(documents) => stock(documents, &id).await?,
             Home::Memory(memory) => {
-                // Another client may have made it.
+                // One client after the other looks and puts in what is missing.
+                let _turn = self.names.locked.lock().unwrap();
                 let _there = memory.insert(&doc! { "_id": "the shop", "goods": [] });
                 let shop: Document = memory.find("the shop")?.expect("it is there");
                 if !shop.to_string().contains(&id) {

@@ -54,7 +54,7 @@ impl MemoryView {
             let key = stock.lock_of(&named)?;
             let inner = Ticket { key: key.clone(), ..ticket.clone() };
             if let Some(place) = at_once(self.memory().join(&inner, Patience::NoWait))? {
-                stock.joined.insert(ticket.id, key);
+                stock.joined.insert(ticket.id, (ticket.key.clone(), key));
                 let document = seen(stock.part(&named)?, &self.reads);
                 stock.read.insert(ticket.id, document);
                 stock.claim(ticket.id, named);
@@ -78,7 +78,7 @@ impl MemoryView {
         let inner = Ticket { key: key.clone(), ..ticket.clone() };
         let place = at_once(self.memory().join(&inner, patience))?;
         if let Some(place) = &place {
-            stock.joined.insert(ticket.id, key);
+            stock.joined.insert(ticket.id, (ticket.key.clone(), key));
             if place.standing == Standing::Holding {
                 let document = seen(stock.part(&named)?, &self.reads);
                 stock.read.insert(ticket.id, document);
@@ -91,9 +91,8 @@ impl MemoryView {
     fn inner(&self, stock: &mut Stock, ticket: &Ticket) -> Option<Ticket> {
         let named = stock.named(ticket.id, &ticket.key).ok()?;
         let key = match stock.joined.get(&ticket.id) {
-            Some(joined) => joined.clone(),
-            // Somebody else's ticket, of another client: it is found where its key leads to.
-            None => stock.lock_of(&named).ok()?,
+            Some((asked, joined)) if *asked == ticket.key => joined.clone(),
+            _ => stock.lock_of(&named).ok()?,
         };
         Some(Ticket { key, ..ticket.clone() })
     }

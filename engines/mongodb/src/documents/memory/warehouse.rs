@@ -34,8 +34,8 @@ pub(super) struct Stock {
     /// The field that has the number of a lock.
     pub(super) field: String,
     last: i64,
-    /// The names of the locks in whose lines tickets stand.
-    pub(super) joined: HashMap<TicketId, Key>,
+    /// The keys that tickets joined by, and the names of the locks in whose lines they stand.
+    pub(super) joined: HashMap<TicketId, (Key, Key)>,
     pub(super) read: HashMap<TicketId, Document>,
     claimed: HashMap<TicketId, Named>,
     queues: HashMap<Key, Arc<Claiming>>,
@@ -247,7 +247,7 @@ impl Stock {
 
     /// The name of the lock in whose line the ticket stands, if that is still the lock of what is named.
     pub(super) fn lock_that_is_there(&mut self, named: &Named, id: TicketId) -> Option<Key> {
-        let joined = self.joined.get(&id)?.clone();
+        let (_, joined) = self.joined.get(&id)?.clone();
         let field = self.field.clone();
         let number = self.part(named).ok()?.get_i64(&field).ok()?;
         (number.to_string() == joined.as_str()).then_some(joined)
