@@ -7,7 +7,7 @@ use mongodb::bson::raw::CString;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, bson, doc, rawdoc};
 use tenure_core::Ticket;
 
-use crate::bundle;
+use crate::ask::joins;
 use crate::lens::Lens;
 use crate::line::{KEEP_MS, Writer, did, raw};
 
@@ -71,7 +71,7 @@ impl Alone {
     }
 
     fn asks<'a>(&self, plan: &'a Plan, ticket: &Ticket, inbox: &str) -> Short<'a> {
-        let one = bundle::joins(ticket, false);
+        let one = joins(ticket, false);
         let ask = rawdoc! { "key": ticket.key.as_str(), "inbox": inbox, "one": one };
         let mut sets = plan.sets.clone();
         sets.append(&self.ask, rawdoc! { "$literal": ask });

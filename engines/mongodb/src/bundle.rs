@@ -1,9 +1,10 @@
 //! A bundle: what the callers of one record ask for at the same time, as one command.
 
 use mongodb::bson::{Document, RawArrayBuf, RawDocumentBuf, rawdoc};
-use tenure_core::{NUMBER_MAX, Ticket, TicketId};
+use tenure_core::TicketId;
 
 use crate::answer::{self, Came};
+use crate::ask::{joins, renews};
 use crate::call::Update;
 use crate::count::millis;
 use crate::line::Mixture;
@@ -101,35 +102,4 @@ fn first(wishes: &[&Wish], inbox: &str, answers: &Answers) -> RawDocumentBuf {
         "key": key, "inbox": inbox, "ttl": longest, "renew": renew, "leave": leave, "join": join,
     };
     answers.asks(ask)
-}
-
-/// All that a ticket asks for when it joins.
-pub(crate) fn joins(ticket: &Ticket, hurry: bool) -> RawDocumentBuf {
-    let ttl_us = u64::try_from(ticket.ttl.as_micros()).unwrap_or(NUMBER_MAX);
-    rawdoc! {
-        "id": ticket.id.to_string(),
-        "take": i64::from(ticket.share.take()),
-        "of": i64::from(ticket.share.of()),
-        "ttl": millis(ticket.ttl),
-        "ttl_us": exact(ttl_us.min(NUMBER_MAX)),
-        "owner": &*ticket.owner,
-        "note": &*ticket.note,
-        "floor": exact(ticket.floor),
-        "hurry": hurry,
-    }
-}
-
-fn renews(ticket: &Ticket) -> RawDocumentBuf {
-    rawdoc! {
-        "id": ticket.id.to_string(),
-        "take": i64::from(ticket.share.take()),
-        "ttl": millis(ticket.ttl),
-        "note": &*ticket.note,
-        "floor": exact(ticket.floor),
-    }
-}
-
-/// A number, or one that is too large for a line if it is.
-fn exact(number: u64) -> i64 {
-    i64::try_from(number.min(NUMBER_MAX + 1)).unwrap_or(i64::MAX)
 }

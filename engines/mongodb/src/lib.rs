@@ -35,7 +35,7 @@
 //! | `alone` | the same in short, for a ticket that is alone |
 //! | `lens`, `spot`, `spots` | where a line lives: in which document, and where in it |
 //! | `projection`, `answer`, `letter` | what travels back from a verb, and from a change stream |
-//! | `wish`, `lane`, `bundle` | how verbs for one record go together in one command |
+//! | `wish`, `ask`, `lane`, `bundle` | how verbs for one record go together in one command |
 //! | `call`, `records` | how a command is sent, and those that are about many records |
 //! | `clocks` | how far the clocks of a set's members are apart |
 //! | `follow` | how a change stream is followed |
@@ -46,6 +46,7 @@
 
 mod alone;
 mod answer;
+mod ask;
 mod bundle;
 mod call;
 mod clocks;

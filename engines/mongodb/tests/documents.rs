@@ -19,7 +19,7 @@ use tenure_mongodb::documents::MemoryDocuments;
 const TTL: Duration = Duration::from_secs(4);
 
 /// A store on a collection of its own.
-async fn arena(shelves: Shelves) -> Arena {
+fn arena(shelves: Shelves) -> Arena {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let url = match tenure_servers::url_of("TENURE_TEST_MONGODB_URL") {
         Ok(url) => url,
@@ -51,7 +51,7 @@ mod wholes {
         super::locks(url, Shelves::Wholes).await
     }
 
-    tenure_conformance::suite!(async || arena(Shelves::Wholes).await, shared: locks);
+    tenure_conformance::suite!(async || arena(Shelves::Wholes), shared: locks);
 }
 
 /// Elements of an array inside another array of one document.
@@ -62,11 +62,11 @@ mod parts {
         super::locks(url, Shelves::Parts).await
     }
 
-    tenure_conformance::suite!(async || arena(Shelves::Parts).await, shared: locks);
+    tenure_conformance::suite!(async || arena(Shelves::Parts), shared: locks);
 }
 
 /// A collection in memory.
-async fn memory(shelves: Shelves) -> Arena {
+fn memory(shelves: Shelves) -> Arena {
     let (documents, names) = (MemoryDocuments::new(), shop::Names::default());
     Arena::new(move || ready(Shop::in_memory(&documents, shelves, names.clone())))
 }
@@ -75,12 +75,12 @@ async fn memory(shelves: Shelves) -> Arena {
 mod wholes_in_memory {
     use super::*;
 
-    tenure_conformance::suite!(async || memory(Shelves::Wholes).await);
+    tenure_conformance::suite!(async || memory(Shelves::Wholes));
 }
 
 /// Elements of an array in memory.
 mod parts_in_memory {
     use super::*;
 
-    tenure_conformance::suite!(async || memory(Shelves::Parts).await);
+    tenure_conformance::suite!(async || memory(Shelves::Parts));
 }

@@ -20,7 +20,7 @@ impl Arrivals {
         let field = store.spots.in_documents()?.field.clone();
         let hears = follow(store.calls.clone(), Ear { field, rings: rings.clone() });
         store.calls.home.spawn(async move {
-            drop(select(pin!(hears), pin!(rings.closed())).await);
+            let _ended = select(pin!(hears), pin!(rings.closed())).await;
         });
         let mut arrivals = Self(rung);
         arrivals.rung().await;

@@ -134,7 +134,7 @@ impl Target<'_> {
                 Step::Field(name) => before.push_str(name),
                 Step::Element(fields) => {
                     let element = format!("tenure{at}");
-                    before.push_str(&format!("$[{element}]"));
+                    before.extend(["$[", &element, "]"]);
                     let mut which: Document = fields
                         .iter()
                         .map(|(name, value)| {

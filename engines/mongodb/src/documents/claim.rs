@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mongodb::bson::{Bson, Document, RawDocumentBuf, bson, doc, rawdoc};
+use mongodb::bson::{Bson, Document, RawArrayBuf, RawDocumentBuf, bson, doc, rawdoc};
 use tenure_core::{Error, Place, Result, Ticket};
 
 use super::name::Named;
@@ -76,9 +76,10 @@ impl MongoStore {
             doc! { "$match": filter },
             doc! { "$group": { "_id": null, "due": { "$min": { "$subtract": [due(field), now(field)] } } } },
         ];
-        let pipeline: Vec<RawDocumentBuf> = pipeline.iter().map(raw).collect();
-        let mut stages = mongodb::bson::RawArrayBuf::new();
-        pipeline.into_iter().for_each(|stage| stages.push(stage));
+        let mut stages = RawArrayBuf::new();
+        for stage in &pipeline {
+            stages.push(raw(stage));
+        }
         let command = rawdoc! {
             "aggregate": self.calls.collection.as_str(),
             "pipeline": stages,

@@ -15,8 +15,8 @@ use tenure_core::{Error, Guard, Held, Loss, Result, WriteGuard};
 
 use super::name::Named;
 use super::request::{Act, Done, Holding};
-use super::settings::{read, written};
 use super::shelf::Shelf;
+use super::typed::{read, written};
 
 /// A document or a part that is locked: nobody else who takes the lock changes it.
 ///

@@ -111,9 +111,8 @@ pub struct DocumentLock<T> {
 
 impl<T> Clone for DocumentLock<T> {
     fn clone(&self) -> Self {
-        let (shelf, named) = (self.shelf.clone(), self.named.clone());
-        let (lock, around) = (self.lock.clone(), self.around.clone());
-        Self { shelf, named, lock, around, of: PhantomData }
+        let (named, lock, around) = (self.named.clone(), self.lock.clone(), self.around.clone());
+        Self { shelf: self.shelf.clone(), named, lock, around, of: PhantomData }
     }
 }
 

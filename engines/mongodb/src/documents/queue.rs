@@ -88,8 +88,8 @@ impl<T> DocumentLocks<T> {
 
 impl<T> Clone for Queue<T> {
     fn clone(&self) -> Self {
-        let (shelf, lock, open) = (self.shelf.clone(), self.lock.clone(), self.open.clone());
-        Self { shelf, lock, open, of: std::marker::PhantomData }
+        let (lock, open) = (self.lock.clone(), self.open.clone());
+        Self { shelf: self.shelf.clone(), lock, open, of: std::marker::PhantomData }
     }
 }
 

@@ -52,7 +52,6 @@ impl MongoStore {
         let target =
             Target { field: &field, path: &holding.named.path, ticket: &ticket, write: count };
         let (what, instead) = match act {
-            Act::Update(update) => (What::Change(target.change(update)?), None),
             Act::Replace(document) => {
                 let update = target.replacement(&document).into();
                 (What::Change(Change { update, elements: Vec::new() }), None)
@@ -72,7 +71,10 @@ impl MongoStore {
                 let alone = What::LeaveAlone(target.leave_alone(&operators)?);
                 (alone, Some(target.change(operators.into())?))
             }
-            Act::Leave(update) => (What::Change(target.change(update)?), None),
+            // The ticket of a part leaves behind it.
+            Act::Update(update) | Act::Leave(update) => {
+                (What::Change(target.change(update)?), None)
+            }
         };
         let write = Write { holding, count, what };
         let done = self.clone().write(&write).await?;
@@ -92,7 +94,7 @@ impl MongoStore {
         let _turn = self.lanes.turn(&spot).await;
         loop {
             let unknown = match self.calls.write(self.command(write)).await {
-                Ok(answer) if is_found(&answer) => return self.is_made(write, answer),
+                Ok(answer) if is_found(&answer) => return self.is_made(write, &answer),
                 Ok(_) if tries == 0 => return Ok(Done::No),
                 Ok(_) => return self.was_made(write).await,
                 Err(error) if error.is_unknown() && tries < RETRIES => error,
@@ -157,12 +159,10 @@ impl MongoStore {
                 }
             }
         }
-        let said = match &write.what {
-            What::Leave(_) => {
-                doc! { "_id": 1, format!("{}.bell", self.field().unwrap_or_default()): 1 }
-            }
-            _ => doc! { "_id": 1 },
-        };
+        let mut said = doc! { "_id": 1 };
+        if let What::Leave(_) = write.what {
+            said.insert(format!("{}.bell", self.field().unwrap_or_default()), 1);
+        }
         command.append(cstr!("fields"), raw(&said));
         command.append(cstr!("new"), !matches!(write.what, What::Delete));
         command
@@ -179,7 +179,7 @@ impl MongoStore {
     }
 
     /// The write was made. If the ticket left with it, nobody need ask for that.
-    fn is_made(&self, write: &Write, answer: Document) -> Result<Done> {
+    fn is_made(&self, write: &Write, answer: &Document) -> Result<Done> {
         let id = write.holding.id;
         if !matches!(write.what, What::Change(_)) {
             let documents = self.spots.in_documents()?;
@@ -207,12 +207,12 @@ impl MongoStore {
         let made = match write.what {
             What::Change(_) => self.calls.write(command).await?,
             What::Delete if !self.is_there(write).await? => {
-                return self.is_made(write, Document::new());
+                return self.is_made(write, &Document::new());
             }
             What::Leave(_) | What::LeaveAlone(_) | What::Delete => self.last_left(write).await?,
         };
         if is_found(&made) {
-            return self.is_made(write, made);
+            return self.is_made(write, &made);
         }
         Err(Error::unavailable(
             "the answer to a write under a lock was lost, and meanwhile the lock, too: it may be made, or not",

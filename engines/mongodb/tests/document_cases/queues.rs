@@ -9,7 +9,7 @@ use tenure_core::Kind;
 use tenure_mongodb::documents::{Documents, Queue};
 
 use super::shop::{Order, Shop, order};
-use super::stage::{count, play, soon, until};
+use super::stage::{count, play, soon};
 
 fn queue(locks: &tenure_mongodb::documents::DocumentLocks<Order>) -> Queue<Order> {
     locks.queue(doc! { "state": "new" }).order(doc! { "_id": 1 })
@@ -167,7 +167,7 @@ fn ten_workers_do_each_of_ten_thousand_documents_exactly_once_also_when_workers_
         };
         let workers: Vec<_> = (0..10).map(|nth| worker(nth < DEATHS)).collect();
         futures_util::future::join_all(workers).await;
-        let done = done.lock().unwrap();
+        let done = done.lock().unwrap().clone();
         assert_eq!(done.len(), usize::try_from(DOCUMENTS).unwrap());
         assert!(done.values().all(|times| *times == 1), "each was done once");
         let left = shop.orders.count_documents(doc! { "state": { "$ne": "done" } }).await.unwrap();
@@ -179,6 +179,5 @@ fn ten_workers_do_each_of_ten_thousand_documents_exactly_once_also_when_workers_
             .await
             .unwrap();
         assert_eq!(free, None, "nothing is held");
-        until("nobody waits", async || true).await;
     });
 }

@@ -78,11 +78,11 @@ impl Shop {
         let key = match self.shelves {
             Shelves::Wholes => format!("\"{id}\""),
             Shelves::Parts => {
-                let shelf = match &self.home {
+                let array = match &self.home {
                     Home::Mongo(_) => Path::field("shelves").element("no", 7).then("goods"),
                     Home::Memory(_) => Path::field("goods"),
                 };
-                let path = shelf.element("name", id);
+                let path = array.element("name", id);
                 format!("\"the shop\" {path}")
             }
         };
@@ -135,7 +135,7 @@ fn documents() -> Result<Documents> {
     Documents::new().or_insert(&doc! { "state": "new" })
 }
 
-fn told(error: mongodb::error::Error) -> Error {
+fn told(error: impl std::fmt::Display) -> Error {
     Error::rejected(error.to_string())
 }
 

@@ -88,7 +88,7 @@ impl MemoryView {
     }
 
     /// The ticket as the memory engine knows it, if its document or part is still there.
-    fn inner(&self, stock: &mut Stock, ticket: &Ticket) -> Option<Ticket> {
+    fn inner(stock: &mut Stock, ticket: &Ticket) -> Option<Ticket> {
         let named = stock.named(ticket.id, &ticket.key).ok()?;
         let key = match stock.joined.get(&ticket.id) {
             Some((asked, joined)) if *asked == ticket.key => joined.clone(),
@@ -115,7 +115,7 @@ impl Engine for MemoryView {
 
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
         let mut stock = self.warehouse.stock();
-        let Some(inner) = self.inner(&mut stock, ticket) else { return Ok(None) };
+        let Some(inner) = Self::inner(&mut stock, ticket) else { return Ok(None) };
         let named = stock.named(ticket.id, &ticket.key)?;
         if stock.joined.contains_key(&ticket.id)
             && stock.lock_that_is_there(&named, ticket.id).is_none()
@@ -131,7 +131,7 @@ impl Engine for MemoryView {
     async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
         let left = {
             let mut stock = self.warehouse.stock();
-            let Some(inner) = self.inner(&mut stock, ticket) else { return Ok(Left::Absent) };
+            let Some(inner) = Self::inner(&mut stock, ticket) else { return Ok(Left::Absent) };
             let left = at_once(self.memory().leave(&inner, how))?;
             if left != Left::Told {
                 stock.forget(ticket.id);
@@ -143,17 +143,17 @@ impl Engine for MemoryView {
     }
 
     async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
-        let mut changes = self.warehouse.arrivals();
+        let mut bell = self.warehouse.arrivals();
         loop {
             let inner = {
                 let mut stock = self.warehouse.stock();
                 let named = stock.named(ticket.id, &ticket.key)?;
                 let is_there = stock.lock_that_is_there(&named, ticket.id).is_some();
-                self.inner(&mut stock, ticket).filter(|_| is_there)
+                Self::inner(&mut stock, ticket).filter(|_| is_there)
             };
             let Some(inner) = inner else { return Ok(Wake::Look) };
             let told = std::pin::pin!(self.memory().watch(&inner, seen));
-            let changed = std::pin::pin!(changes.changed());
+            let changed = std::pin::pin!(bell.changed());
             match futures_util::future::select(told, changed).await {
                 futures_util::future::Either::Left((wake, _)) => return wake,
                 futures_util::future::Either::Right(_) => {}

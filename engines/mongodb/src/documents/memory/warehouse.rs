@@ -69,7 +69,7 @@ impl Warehouse {
         self.rings.send_modify(|rings| *rings += 1);
     }
 
-    pub(super) fn insert(&self, id: &Bson, document: Document) -> Result<()> {
+    pub(in crate::documents) fn insert(&self, id: &Bson, document: Document) -> Result<()> {
         let mut stock = self.stock();
         if stock.documents.contains_key(&comparable(id)) {
             return Err(Error::rejected(format!("there is a document {id} already")));
@@ -80,12 +80,12 @@ impl Warehouse {
         Ok(())
     }
 
-    pub(super) fn find(&self, id: &Bson) -> Option<(Document, String)> {
+    pub(in crate::documents) fn find(&self, id: &Bson) -> Option<(Document, String)> {
         let stock = self.stock();
         Some((stock.documents.get(&comparable(id))?.clone(), stock.field.clone()))
     }
 
-    pub(super) fn update(&self, id: &Bson, operators: &Document) -> Result<()> {
+    pub(in crate::documents) fn update(&self, id: &Bson, operators: &Document) -> Result<()> {
         let changed = match self.stock().documents.get_mut(&comparable(id)) {
             Some(document) => change::apply(document, operators),
             None => Ok(()),
@@ -94,7 +94,7 @@ impl Warehouse {
         changed
     }
 
-    pub(super) fn delete(&self, id: &Bson) {
+    pub(in crate::documents) fn delete(&self, id: &Bson) {
         self.stock().documents.remove(&comparable(id));
         self.ring();
     }

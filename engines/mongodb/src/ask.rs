@@ -1,0 +1,38 @@
+//! What a ticket asks for, as it is written into the first stage of a command.
+
+use mongodb::bson::{RawDocumentBuf, rawdoc};
+use tenure_core::{NUMBER_MAX, Ticket};
+
+use crate::count::millis;
+
+/// All that a ticket asks for when it joins.
+pub(crate) fn joins(ticket: &Ticket, hurry: bool) -> RawDocumentBuf {
+    let ttl_us = u64::try_from(ticket.ttl.as_micros()).unwrap_or(NUMBER_MAX);
+    rawdoc! {
+        "id": ticket.id.to_string(),
+        "take": i64::from(ticket.share.take()),
+        "of": i64::from(ticket.share.of()),
+        "ttl": millis(ticket.ttl),
+        "ttl_us": exact(ttl_us.min(NUMBER_MAX)),
+        "owner": &*ticket.owner,
+        "note": &*ticket.note,
+        "floor": exact(ticket.floor),
+        "hurry": hurry,
+    }
+}
+
+/// What it asks for when it gives a sign of life.
+pub(crate) fn renews(ticket: &Ticket) -> RawDocumentBuf {
+    rawdoc! {
+        "id": ticket.id.to_string(),
+        "take": i64::from(ticket.share.take()),
+        "ttl": millis(ticket.ttl),
+        "note": &*ticket.note,
+        "floor": exact(ticket.floor),
+    }
+}
+
+/// A number, or one that is too large for a line if it is.
+fn exact(number: u64) -> i64 {
+    i64::try_from(number.min(NUMBER_MAX + 1)).unwrap_or(i64::MAX)
+}

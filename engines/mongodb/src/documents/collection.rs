@@ -1,0 +1,89 @@
+//! A collection in memory, as its user meets it.
+
+use std::sync::Arc;
+
+use mongodb::bson::{Bson, Document};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tenure_core::wrap::AnyEngine;
+use tenure_core::{Error, PrivateThread, Result};
+
+use super::lock::DocumentLocks;
+use super::memory::{MemoryView, Warehouse};
+use super::settings::Documents;
+use super::shelf::Shelf;
+use super::typed::{read, written};
+
+/// A collection in this process's memory. Clones are the same collection.
+///
+/// It takes updates by `$set`, `$unset`, `$inc`, `$push` and `$pull`, and filters by values, `$eq`, `$ne`, `$gt`, `$gte`, `$lt`,
+/// `$lte`, `$in`, `$exists`, `$and` and `$or`. Pipelines and all else are refused by a sentence.
+///
+/// ```
+/// use mongodb::bson::{Document, doc};
+/// use tenure_mongodb::documents::{Documents, MemoryDocuments};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let collection = MemoryDocuments::new();
+/// collection.insert(&doc! { "_id": 42, "state": "new" })?;
+/// let orders = Documents::new().in_memory::<Document>(&collection);
+/// let order = orders.document(42).lock().await?;
+/// assert_eq!(order.document().get_str("state").unwrap(), "new");
+/// order.release_with(doc! { "$set": { "state": "paid" } }).await?;
+/// assert_eq!(collection.find::<Document>(42)?, Some(doc! { "_id": 42, "state": "paid" }));
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
+#[derive(Clone, Default)]
+pub struct MemoryDocuments(Arc<Warehouse>);
+
+impl MemoryDocuments {
+    /// An empty collection.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Puts a document in, as somebody does who knows of no lock. It has an `_id` that no other one has.
+    pub fn insert<T: Serialize>(&self, document: &T) -> Result<()> {
+        let document = written(document)?;
+        let id = document.get("_id").cloned();
+        let id = id.ok_or_else(|| Error::invalid("a document in memory has an _id of its own"))?;
+        self.0.insert(&id, document)
+    }
+
+    /// The document with this `_id`, without its locks.
+    pub fn find<T: DeserializeOwned>(&self, id: impl Into<Bson>) -> Result<Option<T>> {
+        let id = id.into();
+        self.0.find(&id).map(|(document, field)| read(document, &id, &field)).transpose()
+    }
+
+    /// Puts another document in the place of the one with its `_id`, as somebody does who knows of no lock.
+    pub fn replace<T: Serialize>(&self, document: &T) -> Result<()> {
+        let document = written(document)?;
+        let id = document.get("_id").cloned().unwrap_or(Bson::Null);
+        self.delete(id.clone());
+        self.0.insert(&id, document)
+    }
+
+    /// Changes a document by operators, as somebody does who knows of no lock.
+    pub fn update(&self, id: impl Into<Bson>, operators: &Document) -> Result<()> {
+        self.0.update(&id.into(), operators)
+    }
+
+    /// The engine under the locks on these documents: its keys are those of [`DocumentLock::key`](super::DocumentLock::key).
+    pub fn engine(&self, documents: &Documents) -> AnyEngine {
+        let host = Arc::new(PrivateThread::for_timers());
+        AnyEngine::new(MemoryView::new(self.0.clone(), documents, host))
+    }
+
+    /// Deletes a document, as somebody does who knows of no lock.
+    pub fn delete(&self, id: impl Into<Bson>) {
+        self.0.delete(&id.into());
+    }
+}
+
+impl Documents {
+    /// The locks on the documents of a collection in memory. All who lock them must be of one process.
+    pub fn in_memory<T>(self, collection: &MemoryDocuments) -> DocumentLocks<T> {
+        DocumentLocks::new(Shelf::in_memory(self, collection.0.clone()))
+    }
+}

@@ -1,0 +1,53 @@
+//! How a collection is opened, so that its documents can be locked.
+
+use mongodb::{Client, Collection};
+use tenure_core::Result;
+use tokio::runtime::Handle;
+
+use super::lock::DocumentLocks;
+use super::settings::Documents;
+use super::shelf::Shelf;
+use crate::connect;
+use crate::name::Name;
+use crate::settings::Settings;
+use crate::url;
+
+impl Documents {
+    /// The locks on the documents of this collection, over its own client.
+    ///
+    /// The client's connections are driven by the runtime that this is called in, which must be the one that the client
+    /// was made in: while that is blocked, no lock is renewed, and the guarantees say so. [`connect`](Self::connect)
+    /// has no such limit.
+    pub async fn over<T: Send + Sync>(
+        self,
+        collection: &Collection<T>,
+    ) -> Result<DocumentLocks<T>> {
+        let namespace = collection.namespace();
+        let settings = Settings::new().database(namespace.db)?.collection(namespace.coll)?;
+        let (client, name) = (collection.client().clone(), Name::unknown());
+        self.open(client, name, Some(Handle::current()), settings).await
+    }
+
+    /// The locks on the documents of a collection, with connections of their own. The URL names the database, and the
+    /// collection as `collection=…`.
+    pub async fn connect<T: Send + Sync>(self, url: impl AsRef<str>) -> Result<DocumentLocks<T>> {
+        let (options, settings) = url::read(url.as_ref()).await?;
+        let timeout = self.timeout;
+        let opened = Shelf::connect(self, settings.timeout(timeout), move |timeout| {
+            connect::client(options, timeout)
+        });
+        Ok(DocumentLocks::new(Box::pin(opened).await?))
+    }
+
+    async fn open<T: Send + Sync>(
+        self,
+        client: Client,
+        name: Name,
+        home: Option<Handle>,
+        settings: Settings,
+    ) -> Result<DocumentLocks<T>> {
+        let settings = settings.timeout(self.timeout);
+        let opened = Shelf::over(self, client, name, home, settings);
+        Ok(DocumentLocks::new(Box::pin(opened).await?))
+    }
+}

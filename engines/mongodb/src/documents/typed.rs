@@ -1,0 +1,41 @@
+//! Documents as values of the user's own types, which know of no locks.
+
+use mongodb::bson::{Bson, Document, serialize_to_document};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tenure_core::{Error, Result};
+
+/// A user's value as a document, without an `_id`.
+pub(super) fn written<T: Serialize + ?Sized>(document: &T) -> Result<Document> {
+    serialize_to_document(document).map_err(|error| {
+        Error::invalid(format!("the value is no document that MongoDB can keep: {error}"))
+            .caused_by(error)
+    })
+}
+
+/// A document as the user's type, without the locks of the parts in it.
+pub(super) fn read<T: DeserializeOwned>(
+    mut document: Document,
+    id: &Bson,
+    field: &str,
+) -> Result<T> {
+    strip(&mut document, field);
+    mongodb::bson::deserialize_from_document(document).map_err(|error| {
+        Error::invalid(format!("the document {id} is not what its type says: {error}"))
+            .caused_by(error)
+    })
+}
+
+/// Takes out the field with the locks, wherever it is.
+fn strip(document: &mut Document, field: &str) {
+    document.remove(field);
+    document.iter_mut().for_each(|(_, value)| strip_inside(value, field));
+}
+
+fn strip_inside(value: &mut Bson, field: &str) {
+    match value {
+        Bson::Document(document) => strip(document, field),
+        Bson::Array(array) => array.iter_mut().for_each(|value| strip_inside(value, field)),
+        _ => {}
+    }
+}
