@@ -32,10 +32,9 @@ impl Documents {
     /// collection as `collection=…`.
     pub async fn connect<T: Send + Sync>(self, url: impl AsRef<str>) -> Result<DocumentLocks<T>> {
         let (options, settings) = url::read(url.as_ref()).await?;
-        let timeout = self.timeout;
-        let opened = Shelf::connect(self, settings.timeout(timeout), move |timeout| {
-            connect::client(options, timeout)
-        });
+        let settings = self.spoken(settings);
+        let opened =
+            Shelf::connect(self, settings, move |timeout| connect::client(options, timeout));
         Ok(DocumentLocks::new(Box::pin(opened).await?))
     }
 
@@ -46,7 +45,7 @@ impl Documents {
         home: Option<Handle>,
         settings: Settings,
     ) -> Result<DocumentLocks<T>> {
-        let settings = settings.timeout(self.timeout);
+        let settings = self.spoken(settings);
         let opened = Shelf::over(self, client, name, home, settings);
         Ok(DocumentLocks::new(Box::pin(opened).await?))
     }

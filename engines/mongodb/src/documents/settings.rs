@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use mongodb::bson::Document;
 use serde::Serialize;
-use tenure_core::{Error, Result, TTL_DEFAULT};
+use tenure_core::{Error, Result};
 
 use super::typed::written;
+use crate::settings::Settings;
 use crate::wish::Reads;
 
 /// The field of a document or a part that has its lock, if nobody names another.
@@ -29,7 +30,8 @@ pub struct Documents {
     pub(super) reads: Reads,
     pub(super) filling: Option<Document>,
     pub(super) together: bool,
-    pub(super) timeout: Duration,
+    /// `None`: what the URL says, or five seconds.
+    pub(super) timeout: Option<Duration>,
 }
 
 impl Documents {
@@ -41,7 +43,7 @@ impl Documents {
             reads: Reads::Everything,
             filling: None,
             together: false,
-            timeout: TTL_DEFAULT / 6,
+            timeout: None,
         }
     }
 
@@ -74,9 +76,17 @@ impl Documents {
         Self { together: true, ..self }
     }
 
-    /// The same with this time for one answer.
+    /// The same with this time for one answer, whatever a URL says.
     pub fn timeout(self, timeout: Duration) -> Self {
-        Self { timeout, ..self }
+        Self { timeout: Some(timeout), ..self }
+    }
+
+    /// How the servers are spoken to.
+    pub(super) fn spoken(&self, settings: Settings) -> Settings {
+        match self.timeout {
+            Some(timeout) => settings.timeout(timeout),
+            None => settings,
+        }
     }
 }
 

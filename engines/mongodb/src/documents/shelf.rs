@@ -92,7 +92,7 @@ impl MongoStore {
     /// URL names the collection.
     pub async fn of_documents(url: &str, documents: &Documents) -> Result<Self> {
         let (options, settings) = url::read(url).await?;
-        let settings = settings.timeout(documents.timeout);
+        let settings = documents.spoken(settings);
         let (client, name) = connect::client(options, settings.timeout)?;
         let (spots, home) = (documents.spots(), Handle::current());
         opened(client, name, home, &settings, true, spots, &documents.field).await

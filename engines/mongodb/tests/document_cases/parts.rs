@@ -1,5 +1,7 @@
 //! Parts: they lock independently of each other, wherever they stand in their arrays.
 
+use std::time::Duration;
+
 use mongodb::bson::{bson, doc};
 use tenure_core::Kind;
 use tenure_mongodb::documents::{Documents, Path};
@@ -233,7 +235,7 @@ async fn until_listening(shop: &Shop) {
     let lock = shop.here.document(1000);
     let next = tokio::spawn(async move { lock.lock().await });
     while shop.there.document(1000).line().await.unwrap().len() < 2 {
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
     guard.release().await.unwrap();
     soon("it is handed over", next).await.unwrap().unwrap().release().await.unwrap();
@@ -281,7 +283,9 @@ fn a_copy_of_an_element_with_its_lock_is_not_changed_by_the_holder() {
 fn a_thousand_parts_of_one_document_are_locked_by_a_hundred_tasks() {
     const LINES: i32 = 1000;
     play(async || {
-        let shop = Shop::open().await;
+        // Fifty calls of a client wait for each other, and each writes a long document.
+        let patient = Documents::new().timeout(Duration::from_secs(60));
+        let shop = Shop::open_with(patient).await;
         let bare = |sku| Line { sku, quantity: 0, parts: Vec::new() };
         shop.orders
             .insert_one(Order { lines: (0..LINES).map(bare).collect(), ..order(43) })
