@@ -58,12 +58,12 @@ fn a_thousand_waiters_are_served_in_order_at_a_constant_cost_though_half_of_them
         let (holder, crowd) = (connect(&ensemble).await, connect(&ensemble).await);
         let operator = operator(&ensemble).await;
         let guard = holder.mutex("k").ttl(LONG).lock().await.unwrap();
-        let (served, mut waiters) = (Arc::new(AtomicU64::new(0)), Vec::new());
+        let (last, mut waiters) = (Arc::new(AtomicU64::new(0)), Vec::new());
         for at in 0..WAITERS {
-            let (mutex, served) = (crowd.mutex("k").ttl(LONG), served.clone());
+            let (mutex, last) = (crowd.mutex("k").ttl(LONG), last.clone());
             waiters.push(tokio::spawn(async move {
                 let guard = mutex.lock().await.unwrap();
-                let before = served.swap(guard.token(), Ordering::SeqCst);
+                let before = last.swap(guard.token(), Ordering::SeqCst);
                 assert!(before < guard.token(), "in order");
                 guard.release().await.unwrap();
             }));
