@@ -17,11 +17,11 @@ const FAULTS: [([Option<u32>; 3], &str); 5] = [
     ),
     (
         [Some(38), Some(22), Some(2)],
-        "a watch may replay events of the past; Tenure leaves them out",
+        "a watch may replay events of the past (Tenure leaves them out)",
     ),
     (
         [Some(38), Some(23), Some(5)],
-        "a keep-alive may be answered for a lease that is revoked; Tenure reads its own key again",
+        "a keep-alive may be answered for a lease that is revoked (Tenure reads its own key again)",
     ),
 ];
 
