@@ -5,13 +5,16 @@ use std::time::Duration;
 const UNITS: [(&str, u64); 5] =
     [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
-/// Reads a duration. Whole numbers only, each with its unit.
+/// Reads a duration. Whole numbers only, each with its unit, which zero may lack.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is no duration: write it like 30s, 5m, 1h30m, 250ms or 1d");
     let mut rest = text;
     let mut total_ms: u64 = 0;
     if rest.is_empty() {
         return Err(wrong());
+    }
+    if rest == "0" {
+        return Ok(Duration::ZERO);
     }
     while !rest.is_empty() {
         let (digits, tail) = split_at(rest, |letter| !letter.is_ascii_digit());
@@ -79,6 +82,7 @@ mod tests {
             ("1d", 86_400_000),
             ("1m5s250ms", 65_250),
             ("0s", 0),
+            ("0", 0),
         ] {
             assert_eq!(parse(text), Ok(Duration::from_millis(ms)), "{text}");
         }

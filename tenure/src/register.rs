@@ -53,7 +53,7 @@ fn unknown(scheme: &str) -> Error {
     }
     let schemes = || REGISTER.iter().flat_map(|engine| engine.schemes);
     let known: Vec<String> = schemes().map(|scheme| format!("{}:", scheme.name)).collect();
-    let meant = nearest(scheme, schemes().map(|scheme| scheme.name));
+    let meant = nearest(&scheme.to_ascii_lowercase(), schemes().map(|scheme| scheme.name));
     let meant = meant.map_or(String::new(), |name| format!(" (did you mean `{name}:`?)"));
     Error::invalid(format!(
         "no engine answers to the scheme `{scheme}:`{meant}; there are {}",

@@ -97,6 +97,8 @@ fn unreached(name: &Name, message: &str) -> Error {
         return Error::rejected(format!(
             "{servers} and this client do not trust each other's certificates: see `tlsCAFile` and `tlsCertificateKeyFile`"
         ));
+    } else if message.contains("RsSecondary") && !message.contains("RsPrimary") {
+        "members of it are there and have none: an election takes some ten seconds, and `timeout=20s` in the URL lets a call wait for it"
     } else if message.contains("Connection refused") {
         "nobody listens there: is the server running?"
     } else if message.contains("RsPrimary") || message.contains("ReplicaSetWithPrimary") {

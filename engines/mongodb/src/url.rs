@@ -50,19 +50,40 @@ fn unread(url: &str, error: &mongodb::error::Error) -> Error {
         return no_option(option);
     }
     let secrets = secrets(url);
+    if matches!(*error.kind, mongodb::error::ErrorKind::DnsResolve { .. }) {
+        return Error::unavailable(format!(
+            "DNS lists no servers for {}: is the name right, and does this machine's DNS know it?",
+            host(url)
+        ));
+    }
     let sentence = match without(secrets.iter(), words.to_owned()) {
+        Some(_) if !url.contains("://") => {
+            "two slashes follow the scheme: write mongodb://SERVER".to_owned()
+        }
         Some(words) => format!("MongoDB's driver does not take this URL: {words}"),
         None => "MongoDB's driver does not take this URL: a user and a password stand before the servers with %40 for an @, %3A for a colon, %2F for a slash and %3F for a question mark".to_owned(),
     };
-    if matches!(*error.kind, mongodb::error::ErrorKind::DnsResolve { .. }) {
-        return Error::unavailable(sentence);
-    }
     Error::invalid(sentence)
 }
+
+/// The name behind the login.
+fn host(url: &str) -> &str {
+    let body = url.split_once("://").map_or(url, |(_, body)| body);
+    let servers = body.split(['/', '?']).next().unwrap_or(body);
+    servers.rsplit('@').next().unwrap_or(servers)
+}
+
+/// Options that MongoDB's manual has, and that this client was built without.
+const COMPRESSION: [&str; 2] = ["compressors", "zlibcompressionlevel"];
 
 /// An option that neither Tenure nor the driver knows. A name that is like none of the known ones may be a part of a
 /// password, and is not repeated.
 fn no_option(name: &str) -> Error {
+    if COMPRESSION.iter().any(|option| option.eq_ignore_ascii_case(name)) {
+        return Error::unsupported(
+            "Tenure does not compress what it says to MongoDB, because its commands are small: leave out `compressors`",
+        );
+    }
     let known = |option: &Known| option.name.to_ascii_lowercase();
     let names: Vec<String> = DESCRIPTION.options.iter().map(known).collect();
     let near = nearest(&name.to_ascii_lowercase(), names.iter().map(String::as_str));
@@ -127,6 +148,9 @@ mod tests {
             ("mongodb://u:s3c@ret@h/", "does not take this URL"),
             ("mongodb://u:s3cret@/", "does not take this URL"),
             ("redis://u:s3cret@h/", "write mongodb://"),
+            ("mongodb:h", "two slashes follow the scheme"),
+            ("mongodb://u:s3cret@h/?compressors=zlib", "leave out `compressors`"),
+            ("mongodb+srv://u:s3cret@no.such.invalid/", "no servers for no.such.invalid"),
         ] {
             let error = read(url).await.err().unwrap_or_else(|| panic!("{url} is taken"));
             let sentence = error.to_string();

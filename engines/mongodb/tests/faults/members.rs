@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::{Engine as _, Kind, Leave, Patience, Standing, Wake};
+use tenure_mongodb::MongoStore;
 use tenure_servers::mongodb::{Members, doc};
 
 use super::stage::{LONG, connect, join, play, soon, store, ticket, until};
@@ -86,6 +87,24 @@ fn without_a_majority_nothing_counts() {
         })
         .await;
         assert!(store.line(&late.key).await.unwrap().is_empty());
+    });
+}
+
+#[test]
+fn members_without_a_primary_are_told_from_servers_that_are_gone() {
+    play(async || {
+        let members = Members::start(3).unwrap();
+        let primary = members.primary().unwrap();
+        let survivor = members.servers().iter().find(|it| it.port() != primary.port()).unwrap();
+        for server in members.servers().iter().filter(|it| it.port() != survivor.port()) {
+            server.kill().unwrap();
+        }
+        let error = MongoStore::open(&members.url()).await.err().expect("no member takes writes");
+        assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+        assert!(error.to_string().contains("an election takes some ten seconds"), "{error}");
+        survivor.kill().unwrap();
+        let error = MongoStore::open(&members.url()).await.err().expect("there is no member");
+        assert!(error.to_string().contains("is the server running?"), "{error}");
     });
 }
 
