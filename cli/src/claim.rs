@@ -11,12 +11,11 @@ use crate::failure::{BUSY, Failure, LOST, UNREACHABLE, say};
 use crate::outage::Patience;
 use crate::screen::{printable, quoted};
 use crate::signals::Signals;
+use crate::store::SETTLE_MAX;
 use crate::waiting::Waiting;
 
 /// A store that has not confirmed a release by then is believed to be gone.
 const RELEASE_MAX: Duration = Duration::from_secs(5);
-/// Nobody wants to wait any longer for a store that does not answer.
-const SETTLE_MAX: Duration = Duration::from_millis(1_500);
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -91,14 +90,6 @@ impl Held {
 impl Claim<'_> {
     pub(crate) fn ttl(&self) -> Duration {
         self.ttl.unwrap_or(TTL_DEFAULT)
-    }
-
-    /// Lets go of the store, so that nothing of this client stays in it. One that does not answer is not waited for.
-    pub(crate) fn close(signals: &mut Signals, locks: &Locks, outcome: &Result<u8, Failure>) {
-        if outcome.as_ref().is_err_and(|failure| failure.code() == UNREACHABLE) {
-            return;
-        }
-        let _closed_or_interrupted = signals.within(SETTLE_MAX, locks.close());
     }
 
     /// Waits for it, and leaves the line when a signal says so or the wait is in vain.

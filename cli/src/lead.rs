@@ -15,7 +15,7 @@ use crate::outage::Patience;
 use crate::run::open;
 use crate::screen::quoted;
 use crate::signals::Signals;
-use crate::store::Address;
+use crate::store::{Address, close};
 use crate::supervise::{End, OnLost, Work, supervise};
 
 /// Between two campaigns while the store does not answer.
@@ -77,7 +77,7 @@ pub(crate) fn lead(at: &Address, args: &Args) -> Result<u8, Failure> {
     let work = Work { command, url: &url, kill_after, ttl, on_lost, lifeline };
     nested::refuse(&mut signals, locks, &args.key, claim.share.of_ticket()?)?;
     let outcome = serve(&claim, &work, args.verbose, &mut signals, locks);
-    Claim::close(&mut signals, locks, &outcome);
+    close(&mut signals, locks, &outcome);
     outcome
 }
 

@@ -13,7 +13,7 @@ use crate::nested;
 use crate::outage::Patience;
 use crate::screen::quoted;
 use crate::signals::Signals;
-use crate::store::Address;
+use crate::store::{Address, close};
 use crate::supervise::{End, OnLost, Work, supervise};
 
 /// Runs a command under a lock, and exits as the command does.
@@ -128,7 +128,7 @@ pub(crate) fn run(at: &Address, args: &Args) -> Result<u8, Failure> {
         nested::refuse(&mut signals, locks, &args.key, claim.share.of_ticket()?)?;
     }
     let outcome = hold(&url, args, &claim, &mut signals, &opened);
-    Claim::close(&mut signals, locks, &outcome);
+    close(&mut signals, locks, &outcome);
     outcome
 }
 

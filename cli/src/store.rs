@@ -6,6 +6,7 @@ use std::fs;
 use std::iter;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use rustix::process::geteuid;
 use tenure::Locks;
@@ -15,6 +16,10 @@ use tenure_kit::register::{Opened, Reach, Scheme};
 use tenure_kit::url::encode;
 
 use crate::failure::{Failure, REFUSED, UNREACHABLE, say};
+use crate::signals::Signals;
+
+/// Nobody wants to wait any longer for a store that does not answer.
+pub(crate) const SETTLE_MAX: Duration = Duration::from_millis(1_500);
 
 /// The environment's word for the store.
 pub(crate) const VARIABLE: &str = "TENURE_ON";
@@ -125,6 +130,14 @@ impl Address {
         let user = env::var("SUDO_USER").ok().filter(|user| user != "root")?;
         (!self.is_named() && geteuid().is_root()).then_some(user)
     }
+}
+
+/// Lets go of the store, so that nothing of this client stays in it. One that did not answer is not asked again.
+pub(crate) fn close(signals: &mut Signals, locks: &Locks, outcome: &Result<u8, Failure>) {
+    if outcome.as_ref().is_err_and(|failure| failure.code() == UNREACHABLE) {
+        return;
+    }
+    let _closed_or_interrupted = signals.within(SETTLE_MAX, locks.close());
 }
 
 /// What others see in the line: the process by which to find it.

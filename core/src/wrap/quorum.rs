@@ -353,6 +353,7 @@ impl Engine for Quorum {
                 {
                     *tries += 1;
                 }
+                // From three quarters of it to one and a half: as long as it should be on average.
                 let pause = uneven(pause.min(self.patience) * 3 / 2, self.host.random());
                 self.pause(ticket, turn, pause).await;
             }
