@@ -30,8 +30,12 @@ pub(crate) trait Listener: Send {
     /// The stream hears from now on. `goes_on`: nothing was missed since it heard last.
     fn opened(&mut self, goes_on: bool) -> impl Future<Output = tenure_core::Result<()>> + Send;
 
-    /// Something has changed. That the collection is gone is not said: the stream ends, and another one opens.
-    fn take(&mut self, event: &RawDocumentBuf) -> impl Future<Output = ()> + Send;
+    /// Something has changed. That the collection is gone is not said: the stream ends, and another one opens. One also
+    /// opens if this fails, and does not go on where this one ended.
+    fn take(
+        &mut self,
+        event: &RawDocumentBuf,
+    ) -> impl Future<Output = tenure_core::Result<()>> + Send;
 
     /// The stream does not open.
     fn failed(&mut self, error: &Error);
@@ -94,7 +98,10 @@ async fn hear(
                 if matches!(what, "drop" | "rename" | "dropDatabase" | "invalidate") {
                     return None;
                 }
-                listener.take(&event).await;
+                if let Err(error) = listener.take(&event).await {
+                    tracing::debug!(%error, "a change is not understood: the stream begins anew");
+                    return None;
+                }
             }
             Ok(None) => {}
             Err(error) => {

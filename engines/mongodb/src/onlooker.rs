@@ -153,7 +153,7 @@ impl Following {
     }
 
     async fn since(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
-        let Some(Cursor(after)) = after else {
+        let Some(Cursor(mut after)) = after else {
             let cursor = Cursor(self.first_cursor + self.past().journal.end());
             return Ok(News { events: Vec::new(), cursor, missed: false });
         };
@@ -169,7 +169,8 @@ impl Following {
                     Some(events) if !events.is_empty() => {
                         return Ok(News { events, cursor, missed: false });
                     }
-                    Some(_) => {}
+                    // What happened out of scope need not be remembered.
+                    Some(_) => after = cursor.0,
                 }
                 if let Some(trouble) = &past.trouble {
                     return Err(trouble.clone());
@@ -235,22 +236,22 @@ impl Listener for Ear {
         Ok(())
     }
 
-    async fn take(&mut self, event: &RawDocumentBuf) {
-        let Ok(event) = Document::try_from(event.as_ref()) else { return };
+    async fn take(&mut self, event: &RawDocumentBuf) -> Result<()> {
+        let Ok(event) = Document::try_from(event.as_ref()) else {
+            return Err(trouble::strange(&self.0.calls.name));
+        };
         let stranger = self.0.past().mirror.stranger(&event);
         let name = match stranger {
-            Some(id) => self.0.calls.read(&doc! { "_id": id }, &NAME).await,
-            None => Ok(Vec::new()),
+            Some(id) => self.0.calls.read(&doc! { "_id": id }, &NAME).await?,
+            None => Vec::new(),
         };
         let mut past = self.0.past();
-        match name {
-            Ok(name) => past.mirror.learn(name),
-            Err(_) => past.journal.gap(),
-        }
+        past.mirror.learn(name);
         for event in past.mirror.apply(&event) {
             past.journal.push(event);
         }
         self.0.news.notify_waiters();
+        Ok(())
     }
 
     fn failed(&mut self, error: &mongodb::error::Error) {

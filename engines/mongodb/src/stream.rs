@@ -112,12 +112,12 @@ impl Listener for Ear {
         Ok(())
     }
 
-    async fn take(&mut self, event: &RawDocumentBuf) {
+    async fn take(&mut self, event: &RawDocumentBuf) -> Result<()> {
         if let Ok(bell) = event.get_str("bell")
             && bell.contains(&self.inbox)
         {
             letter::deliver(&self.mail, &self.inbox, bell);
-            return;
+            return Ok(());
         }
         let record = event
             .get("documentKey")
@@ -128,6 +128,7 @@ impl Listener for Ear {
         for id in record.map_or_else(Vec::new, |record| self.roll.of(&record)) {
             self.mail.look(id);
         }
+        Ok(())
     }
 
     fn failed(&mut self, error: &mongodb::error::Error) {

@@ -69,8 +69,9 @@ impl Listener for Ear {
         Ok(())
     }
 
-    async fn take(&mut self, _event: &RawDocumentBuf) {
+    async fn take(&mut self, _event: &RawDocumentBuf) -> Result<()> {
         self.ring();
+        Ok(())
     }
 
     fn failed(&mut self, error: &mongodb::error::Error) {

@@ -111,6 +111,27 @@ fn a_line_that_was_idle_is_told_by_its_name() {
     });
 }
 
+/// The onlooker asks for the name of such a record. Where it gets no answer, it reads all lines anew.
+#[test]
+fn a_line_whose_name_is_not_read_is_told_as_missed_and_followed_from_then_on() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let (client, onlooker) = (store(&server.url()).await, store(&server.url()).await);
+        let before = ticket("a", LONG);
+        join(&client, &before).await;
+        client.leave(&before, Leave::Now).await.unwrap();
+        let begin = onlooker.events(&all(), None).await.unwrap().cursor;
+        server.fail_commands(doc! { "failCommands": ["find"], "errorCode": 96 }, 1).unwrap();
+        let held = ticket("a", LONG);
+        join(&client, &held).await;
+        let news = soon("it is told", onlooker.events(&all(), Some(begin))).await.unwrap();
+        assert!(news.missed, "{:?}", news.events);
+        client.leave(&held, Leave::Now).await.unwrap();
+        let told = events(&onlooker, &all(), news.cursor, 1).await;
+        assert_eq!((told[0].what, told[0].ticket.id), (What::Left, held.id));
+    });
+}
+
 #[test]
 fn a_dropped_collection_is_told_as_something_missed() {
     play(async || {
