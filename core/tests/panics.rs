@@ -103,7 +103,7 @@ fn a_waker_that_panics_does_not_end_the_renewals_of_other_locks() {
     assert!(lost.as_mut().poll(&mut Context::from_waker(&broken)).is_pending());
     let began = Instant::now();
     while renewals.load(Ordering::Relaxed) < 3 {
-        assert!(began.elapsed() < Duration::from_secs(60), "`b` is renewed");
+        assert!(began.elapsed() < Duration::from_secs(60), "`b` is renewed: {:?}", b.check());
         std::thread::sleep(Duration::from_millis(10));
     }
     b.check().unwrap();
