@@ -154,6 +154,19 @@ fn a_host_that_has_no_time_is_not_given_ever_more_to_do() {
 }
 
 #[test]
+fn a_verb_goes_no_further_when_its_caller_has_gone() {
+    let idle = Arc::new(Idle(PrivateThread::for_timers(), Mutex::default()));
+    let hosted = Hosted::of(idle.clone(), Memory::new());
+    let key = Key::new("a").unwrap();
+    let ticket = Ticket::new(key.clone(), Share::WHOLE);
+    assert!(hosted.join(&ticket, Patience::Wait).now_or_never().is_none(), "nobody answers yet");
+    for task in std::mem::take(&mut *idle.1.lock().unwrap()) {
+        block_on(task);
+    }
+    assert_eq!(block_on(hosted.inner().line(&key)).unwrap(), [], "nobody waits for it any more");
+}
+
+#[test]
 fn all_attempts_together_have_one_time_and_the_last_reason_is_told() {
     let retry = Retry::new(Silent::default(), host(), 1000, Duration::from_millis(1));
     assert_eq!(retry.profile().answers_within, Silent::ANSWERS_WITHIN * 2);

@@ -145,9 +145,10 @@ async fn carry_out<T: Send + 'static>(
 ) -> Result<T> {
     let (mut answer, answered) = oneshot::channel();
     host.spawn(Box::pin(async move {
-        let outcome = match select(pin!(verb), pin!(answer.closed())).await {
-            Either::Left((outcome, _)) => Some(outcome),
-            Either::Right(_) => None,
+        // The caller comes first: a verb that goes on behind its end would be carried out after its own undoing.
+        let outcome = match select(pin!(answer.closed()), pin!(verb)).await {
+            Either::Left(_) => None,
+            Either::Right((outcome, _)) => Some(outcome),
         };
         if let Some(outcome) = outcome {
             // Whoever asked may be gone by now; its ticket is swept.
