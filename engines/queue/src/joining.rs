@@ -46,11 +46,9 @@ impl<S: Store> Queue<S> {
         for _ in 0..ATTEMPTS_MAX {
             let session = self.session(ticket.ttl).await;
             let session = session.inspect_err(|error| self.drop_refused(&name, error))?;
-            if !self.parts.own.is_asked(name.id) {
-                // The owner gave it up meanwhile, and nobody would take it out again.
+            if !self.parts.own.begin(&name, &session, self.parts.host.now()) {
                 return Err(self.parts.store.silence());
             }
-            self.parts.own.begin(&name, &session, self.parts.host.now());
             let attempt = self.attempt(ticket, &name, &session, door, base, patience).await;
             match attempt {
                 Ok(Attempt::In(place)) => return Ok(Some(place)),
@@ -124,13 +122,14 @@ impl<S: Store> Queue<S> {
             Entered::In { node, fresh: false, .. } => {
                 refuse_other_owner(&node, ticket)?;
                 match self.sessions.find(node.session) {
-                    Some(session) => self.parts.own.begin(name, &session, self.parts.host.now()),
+                    Some(session) => {
+                        if !self.parts.own.begin(name, &session, self.parts.host.now()) {
+                            return Err(self.parts.store.silence());
+                        }
+                    }
                     None => self.clear(&node).await?,
                 }
-                let renewed = self.renew_in_line(ticket).await?;
-                if renewed.is_none() {
-                    self.ask(name, ticket);
-                }
+                let renewed = self.renew_known(ticket).await?;
                 Ok(renewed.map_or(Attempt::Again(door, base), Attempt::In))
             }
             Entered::In { node, front, fresh: true } => {
@@ -185,6 +184,15 @@ impl<S: Store> Queue<S> {
 
     pub(crate) async fn renew_in_line(&self, ticket: &Ticket) -> Result<Option<Place>> {
         ticket.check()?;
+        let renewed = self.renew_known(ticket).await?;
+        if renewed.is_none() {
+            self.parts.own.forget(ticket.id);
+        }
+        Ok(renewed)
+    }
+
+    /// The same, and nothing is forgotten of a ticket that is out: it may be on its way in.
+    async fn renew_known(&self, ticket: &Ticket) -> Result<Option<Place>> {
         let now = self.parts.host.now();
         self.parts.own.sign(ticket.id, now);
         let mine = self.parts.own.get(ticket.id);
@@ -201,10 +209,7 @@ impl<S: Store> Queue<S> {
                     None => None,
                 },
             };
-            let Some(seen) = seen else {
-                self.parts.own.forget(ticket.id);
-                return Ok(None);
-            };
+            let Some(seen) = seen else { return Ok(None) };
             if seen.node.told {
                 return Ok(self.stay_told(&seen, mine.is_some()));
             }

@@ -12,11 +12,12 @@ use crate::seeing::PAGE;
 impl<S: Store> Queue<S> {
     /// Takes a ticket out at once.
     pub(crate) async fn leave_now(&self, ticket: &Ticket) -> Result<Left> {
+        let was_asked = self.parts.own.give_up(ticket.id);
         let mine = self.parts.own.get(ticket.id);
         let left = match &mine {
             Some(Mine { seen: Some(seen), holds, .. }) => self.take_out(&seen.node, *holds).await,
             Some(Mine { name, session, .. }) => self.take_out_unanswered(name, session.id).await,
-            None if self.parts.own.is_asked(ticket.id) => Ok(Left::Waiting),
+            None if was_asked => Ok(Left::Waiting),
             None => self.take_out_stranger(ticket).await,
         }?;
         self.parts.own.forget(ticket.id);

@@ -91,14 +91,18 @@ impl Own {
         }
     }
 
-    /// Whether a join has begun that came to no end, and was not given up.
-    pub(crate) fn is_asked(&self, id: TicketId) -> bool {
-        self.lock().asked.contains(&id)
+    /// The owner gives a ticket up: a join that has begun goes no further. Answers whether there was one.
+    pub(crate) fn give_up(&self, id: TicketId) -> bool {
+        self.lock().asked.remove(&id)
     }
 
-    /// A ticket is about to be put into its line.
-    pub(crate) fn begin(&self, name: &Name, session: &Arc<Session>, now: Time) {
+    /// A ticket is about to be put into its line; not if its owner has given it up, because nobody would take it out again.
+    #[must_use]
+    pub(crate) fn begin(&self, name: &Name, session: &Arc<Session>, now: Time) -> bool {
         let mut all = self.lock();
+        if !all.asked.contains(&name.id) {
+            return false;
+        }
         let (name, session) = (name.clone(), session.clone());
         let (watched, looks) = (Watched::default(), Arc::default());
         let (seen, holds, told, signed) = (None, false, None, now);
@@ -107,6 +111,7 @@ impl Own {
         if all.by_id.insert(id, mine).is_none() {
             *all.lines.entry(line).or_default() += 1;
         }
+        true
     }
 
     /// Its owner gives a sign of life.
