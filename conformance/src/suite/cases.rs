@@ -233,6 +233,7 @@ macro_rules! each_case {
             cancel: [
                 whoever_takes_what_is_free_may_be_dropped,
                 whoever_waits_may_be_dropped,
+                a_join_that_goes_on_while_its_ticket_leaves_does_not_come_in,
                 whoever_is_served_while_it_is_dropped_gives_it_back,
                 a_release_may_be_dropped,
                 whoever_renews_by_hand_may_be_dropped,

@@ -1,6 +1,6 @@
 //! One client of an ensemble: its sessions, and how it reads lines.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -36,8 +36,8 @@ pub struct ZooKeeper {
     pub(crate) facts: Facts,
     pub(crate) roll: Roll,
     sessions: Mutex<HashMap<SessionId, Arc<Wire>>>,
-    /// Whose creates were sent, and not answered.
-    asked: Mutex<HashSet<TicketId>>,
+    /// Who comes in, or was to and was not answered, with its session. Who is taken off is not sent any more.
+    asked: Mutex<HashMap<TicketId, SessionId>>,
 }
 
 impl ZooKeeper {
@@ -91,7 +91,7 @@ impl ZooKeeper {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn asked(&self) -> MutexGuard<'_, HashSet<TicketId>> {
+    pub(crate) fn asked(&self) -> MutexGuard<'_, HashMap<TicketId, SessionId>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

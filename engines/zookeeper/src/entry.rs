@@ -36,12 +36,22 @@ impl ZooKeeper {
         let wire = self.session(session).ok_or_else(|| Error::lost(Loss::SessionGone))?;
         let ticket = Node::read(name.clone(), session, 0, 0, enter.body)
             .ok_or_else(|| Error::invalid("what is to be put into a line is no ticket"))?;
-        self.refuse_too_many(&wire, &ticket).await?;
-        let entered = self.come_in_over(&wire, enter, &ticket).await;
-        entered.map_err(|said| match said {
-            Said::RuntimeInconsistent => tail_is_used_up(&ticket),
-            said => self.said(&said),
-        })
+        // From here on, whoever gives the ticket up sees it here, and takes it off.
+        let was_asked = self.asked().insert(name.id, session).is_some();
+        let entered = match self.refuse_too_many(&wire, &ticket).await {
+            Ok(()) => {
+                let entered = self.come_in_over(&wire, enter, &ticket, was_asked).await;
+                entered.map_err(|said| match said {
+                    Said::RuntimeInconsistent => tail_is_used_up(&ticket),
+                    said => self.said(&said),
+                })
+            }
+            Err(refused) => Err(refused),
+        };
+        if !entered.as_ref().is_err_and(Error::is_unknown) {
+            self.asked().remove(&name.id);
+        }
+        entered
     }
 
     /// A session that ends is one transaction, which names all of its nodes. If that is larger than servers read, they fail.
@@ -63,24 +73,23 @@ impl ZooKeeper {
         wire: &Wire,
         enter: &Enter<'_>,
         ticket: &Node,
+        was_asked: bool,
     ) -> Result<Entered, Said> {
         let (name, share) = (enter.name, ticket.ticket.share);
         let is_open = enter.door == Door::Open;
-        if !is_open || self.asked().contains(&name.id) {
+        if !is_open || was_asked {
             let listing = self.list(wire, &name.line).await?;
             if let Some(child) = listing.find(name.id) {
-                return self.is_in(wire, &listing, child, enter).await;
+                return self.is_in(wire, &listing, child).await;
             }
             if !is_open && !served(taken(&listing.children), share) {
                 return self.is_out(wire, enter, &listing).await;
             }
         }
-        self.asked().insert(name.id);
         wire.add();
         let put = self.put(wire, enter, ticket).await;
         let Put { own, created, listing } = put.inspect_err(|said| {
             if !self.said(said).is_unknown() {
-                self.asked().remove(&name.id);
                 wire.subtract();
             }
         })?;
@@ -91,7 +100,7 @@ impl ZooKeeper {
         if let Some(first) = listing.find(name.id).filter(|first| first.tail != own.tail) {
             // An earlier create came in after all.
             self.take_back(wire, &own).await?;
-            return self.is_in(wire, &listing, first, enter).await;
+            return self.is_in(wire, &listing, first).await;
         }
         let base = self.base_of(wire, &name.line, &listing).await?;
         let is_mixed = listing.children.first().is_some_and(|first| first.name.of != name.of);
@@ -106,21 +115,13 @@ impl ZooKeeper {
         let (child, at) = (own.clone(), Instant::now());
         self.roll.put(Read { child, node: node.clone(), changes: 0, at });
         let front = self.front_for(wire, &listing, Some(&own)).await?;
-        self.asked().remove(&name.id);
         Ok(Entered::In { node, front, fresh: true })
     }
 
     /// The ticket was there before.
-    async fn is_in(
-        &self,
-        wire: &Wire,
-        listing: &Listing,
-        child: &Child,
-        enter: &Enter<'_>,
-    ) -> Result<Entered, Said> {
+    async fn is_in(&self, wire: &Wire, listing: &Listing, child: &Child) -> Result<Entered, Said> {
         let mut read = self.read(wire, std::slice::from_ref(child)).await?;
         let front = self.front_for(wire, listing, Some(child)).await?;
-        self.asked().remove(&enter.name.id);
         match read.pop().flatten() {
             Some(read) => Ok(Entered::In { node: read.node_of(child), front, fresh: false }),
             // It left between two answers: its session is over.
@@ -168,9 +169,11 @@ impl ZooKeeper {
         };
         for _ in 0..ATTEMPTS_MAX {
             let turn = wire.turn().await?;
-            let create = turn.create(&beginning, enter.body, &ephemeral);
-            let list = turn.get_children(&line);
-            match wire.in_time(join(create, list)).await? {
+            let both = self.send_for(name, || {
+                let create = turn.create(&beginning, enter.body, &ephemeral);
+                join(create, turn.get_children(&line))
+            });
+            match wire.in_time(both?).await? {
                 (Ok((stat, tail)), listed) => {
                     return Ok(put(tail_of(tail.into_i64()), zxid(stat.czxid), listed?));
                 }
@@ -180,8 +183,8 @@ impl ZooKeeper {
             let mut both = turn.new_multi_writer();
             both.add_create(&line, ticket.ticket.key.as_str().as_bytes(), &container)?;
             both.add_create(&beginning, enter.body, &ephemeral)?;
-            let (made, listed) =
-                wire.in_time(join(both.commit(), turn.get_children(&line))).await?;
+            let both = self.send_for(name, || join(both.commit(), turn.get_children(&line)));
+            let (made, listed) = wire.in_time(both?).await?;
             match made {
                 Ok(results) => {
                     let listed = listed?;
@@ -207,11 +210,17 @@ impl ZooKeeper {
         Err(Said::NoNode)
     }
 
+    /// Sends what lets a ticket in, unless it was given up. Whoever gives it up looks for it behind what was sent before.
+    fn send_for<T>(&self, name: &Name, send: impl FnOnce() -> T) -> Result<T, Said> {
+        let asked = self.asked();
+        // Nobody waits for this answer.
+        asked.contains_key(&name.id).then(send).ok_or(Said::Timeout)
+    }
+
     async fn take_back(&self, wire: &Wire, own: &Child) -> Result<(), Said> {
         let turn = wire.turn().await?;
         match wire.in_time(turn.delete(&self.keys.ticket(own), None)).await? {
             Ok(()) | Err(Said::NoNode) => {
-                self.asked().remove(&own.name.id);
                 wire.subtract();
                 Ok(())
             }
@@ -219,19 +228,18 @@ impl ZooKeeper {
         }
     }
 
-    /// Waits until a create that was sent is answered one way or the other: what is behind it on its own connection is.
+    /// Sees to it that nothing more is sent that lets a ticket in, and waits until what was sent is answered one way or the
+    /// other: what is behind it on its own connection is.
     pub(crate) async fn wait_out(&self, name: &Name, session: SessionId) -> Result<Option<Node>> {
+        self.asked().remove(&name.id);
         let found = match self.session(session) {
             Some(wire) => self.wait_out_over(&wire, name).await,
             // Its session is closed, and nothing of it is left.
             None => Ok(None),
         };
         match found {
-            Ok(None) | Err(Said::SessionExpired | Said::ClientClosed) => {
-                self.asked().remove(&name.id);
-                Ok(None)
-            }
             Ok(found) => Ok(found),
+            Err(Said::SessionExpired | Said::ClientClosed) => Ok(None),
             Err(said) => Err(self.said(&said)),
         }
     }
@@ -291,7 +299,6 @@ impl ZooKeeper {
             Err(said) => return Err(said),
         }
         self.roll.forget(line, id);
-        self.asked().remove(&id);
         wire.subtract();
         let front = match listed {
             // The line is there for as long as somebody is in it.

@@ -47,6 +47,7 @@ impl Store for ZooKeeper {
 
     async fn end(&self, session: SessionId) -> Result<()> {
         let wire = self.sessions().remove(&session);
+        self.asked().retain(|_, with| *with != session);
         if let Some(wire) = wire {
             wire.close().await;
         }

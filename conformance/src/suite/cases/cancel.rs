@@ -4,10 +4,15 @@
 //! answers, so that every await of the holder's code is a place to be dropped at.
 
 use std::future::poll_fn;
+use std::pin::pin;
 use std::task::Poll;
 
-use tenure_core::{AllGuard, Guard, Locks, Result, WriteGuard};
+use futures_util::future::maybe_done;
+use tenure_core::{
+    AllGuard, Engine as _, Guard, Leave, Liveness, Locks, Patience, Result, WriteGuard,
+};
 
+use super::acts::{Acts as _, MUTEX};
 use crate::Arena;
 use crate::fault::{Paced, pause};
 
@@ -15,6 +20,8 @@ use crate::fault::{Paced, pause};
 const POLLS_MAX: u32 = 60;
 /// So often a future is polled that waits for somebody else.
 const POLLS_IN_VAIN: u32 = 12;
+/// So many tickets leave while they join.
+const LEAVERS: u32 = 40;
 
 /// The locks of a slow client, and those of somebody who looks on.
 struct Sweep<'a> {
@@ -142,6 +149,24 @@ pub(crate) async fn whoever_waits_may_be_dropped(arena: &Arena) {
     guard.check().unwrap();
     guard.release().await.unwrap();
     drop(sweep.onlooker.all(["a", "k"]).try_lock().await.unwrap().expect("everything is free"));
+}
+
+/// A dropped join may be carried out a little further, while the ticket is given back already.
+pub(crate) async fn a_join_that_goes_on_while_its_ticket_leaves_does_not_come_in(arena: &Arena) {
+    let client = arena.client().await;
+    if client.profile().liveness != Liveness::Session {
+        return arena.skip("a ticket that comes in late leaves when its life is over");
+    }
+    for at in 0..LEAVERS {
+        let key = format!("k/{at}");
+        let ticket = arena.ticket(&key, MUTEX);
+        let mut joining = pin!(maybe_done(client.join(&ticket, Patience::Wait)));
+        let _begun = poll_fn(|context| Poll::Ready(joining.as_mut().poll(context))).await;
+        client.leave(&ticket, Leave::Now).await.expect("it leaves");
+        // Whatever the join answers now: its ticket is out.
+        arena.soon("the join ends", joining).await;
+        assert_eq!(client.ids(&key).await, [], "round {at}: it came in behind its own leave");
+    }
 }
 
 pub(crate) async fn whoever_is_served_while_it_is_dropped_gives_it_back(arena: &Arena) {
