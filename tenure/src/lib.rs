@@ -41,7 +41,7 @@
 //! # Features
 //!
 //! * `file`, `redis`: the engines; both are on by default.
-//! * `mongodb`, `etcd`: their engines, which bring clients of some size.
+//! * `mongodb`, `etcd`, `zookeeper`: their engines, which bring clients of some size.
 //! * `fence-redis`: [fences](mod@fence) for data in Redis; on by default.
 //! * `fence-mongodb`: [fences](mod@fence) for documents in MongoDB.
 //! * `metrics`: counts and durations for [traced](Locks::traced) locks.
@@ -88,6 +88,12 @@ pub mod etcd {
 #[cfg(feature = "redis")]
 pub mod redis {
     pub use tenure_redis::RedLock;
+}
+
+/// What ZooKeeper has beside its locks: a `multi` of your own that is done only while a lock is held.
+#[cfg(feature = "zookeeper")]
+pub mod zookeeper {
+    pub use tenure_zookeeper::StillHeld;
 }
 
 /// For authors of engines, and for those who put engines together themselves.

@@ -1,6 +1,6 @@
 //! The README's tables are printed from what the engines say of themselves, so that they cannot lie.
 
-#![cfg(all(feature = "etcd", feature = "file", feature = "mongodb", feature = "redis"))]
+#![cfg(all(feature = "etcd", feature = "file", feature = "mongodb", feature = "redis", feature = "zookeeper"))]
 
 use tenure::blocking::block_on;
 use tenure::engine::kit::register::Scheme;
@@ -11,6 +11,7 @@ use tenure_servers::Tool;
 use tenure_servers::etcd::ETCD;
 use tenure_servers::mongodb::MONGOD;
 use tenure_servers::redis::REDIS;
+use tenure_servers::zookeeper::ZOOKEEPER;
 
 const HEAD: &str = "\
 | engine | a ticket lives by | in order | woken by a push | tokens | survives the crash of its holder | the pause of its holder | the crash of the store | a fail-over | a clock that is set | a full memory |
@@ -65,15 +66,17 @@ fn the_table_of_engines_is_what_their_profiles_say() {
     let redis = served(REDIS, "TENURE_TEST_REDIS_URL");
     let redlock = served(REDIS, "TENURE_TEST_REDLOCK_URL");
     let etcd = served(ETCD, "TENURE_TEST_ETCD_URL");
+    let zookeeper = served(ZOOKEEPER, "TENURE_TEST_ZOOKEEPER_THREE_URL");
     let readme = include_str!("../../README.md");
     let shown = readme.split("<!-- engines -->\n").nth(1).unwrap();
     let shown = shown.split("<!-- /engines -->").next().unwrap();
-    let (Some(mongodb), Some(redis), Some(redlock), Some(etcd)) = (mongodb, redis, redlock, etcd)
+    let (Some(mongodb), Some(redis), Some(redlock), Some(etcd), Some(zookeeper)) =
+        (mongodb, redis, redlock, etcd, zookeeper)
     else {
         assert!(shown.starts_with(&(HEAD.to_owned() + &row(&file))), "the rest needs servers");
         return;
     };
-    let engines = [file, mongodb, redis, redlock, etcd, Memory::new().profile()];
+    let engines = [file, mongodb, redis, redlock, etcd, zookeeper, Memory::new().profile()];
     let table: String = engines.iter().map(row).collect();
     let table = HEAD.to_owned() + &table;
     assert_eq!(shown, table, "put this table into README.md:\n{table}");
@@ -97,6 +100,7 @@ fn every_option_is_in_the_readme_of_its_engine() {
         ("file", include_str!("../../engines/file/README.md")),
         ("redis", include_str!("../../engines/redis/README.md")),
         ("etcd", include_str!("../../engines/etcd/README.md")),
+        ("zookeeper", include_str!("../../engines/zookeeper/README.md")),
     ] {
         let engine = REGISTER.iter().find(|engine| engine.name == name).unwrap();
         for option in engine.options {

@@ -5,7 +5,7 @@ use tenure_kit::register::{Description, Opened, Reach, Scheme};
 
 const SCHEMES: &[Scheme] = &[Scheme {
     name: "zookeeper",
-    form: "zookeeper://H1,H2,H3/CHROOT",
+    form: "zookeeper://S1,S2,S3/CHROOT",
     example: "zookeeper://localhost",
     about: "an ensemble of ZooKeeper, by any of its servers",
     is_path: false,
