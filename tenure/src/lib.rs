@@ -42,6 +42,7 @@
 //!
 //! * `file`, `redis`: the engines; both are on by default.
 //! * `mongodb`, `etcd`, `zookeeper`: their engines, which bring clients of some size.
+//! * `all`: every engine, as the command `tenure` has them.
 //! * `fence-redis`: [fences](mod@fence) for data in Redis; on by default.
 //! * `fence-mongodb`: [fences](mod@fence) for documents in MongoDB.
 //! * `metrics`: counts and durations for [traced](Locks::traced) locks.
