@@ -15,11 +15,12 @@ use crate::calls::unary;
 use crate::keys::{Keys, Span, revision};
 use crate::link::{self, Members, Open};
 use crate::settings::Settings;
+use crate::spots::Spots;
 use crate::wire::{
-    LeaseGrantRequest, LeaseGrantResponse, LeaseRevokeResponse, PutResponse, RangeRequest,
-    RangeResponse, ResponseHeader, TxnRequest, TxnResponse,
+    LeaseGrantRequest, LeaseGrantResponse, LeaseRevokeResponse, RangeRequest, RangeResponse,
+    ResponseHeader, TxnRequest, TxnResponse,
 };
-use crate::{ask, facts, trouble};
+use crate::{ask, entry, facts, trouble};
 
 const RANGE: &str = "/etcdserverpb.KV/Range";
 const TXN: &str = "/etcdserverpb.KV/Txn";
@@ -29,6 +30,8 @@ const GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
 const GRAVE: Duration = Duration::from_secs(120);
 /// Between two questions to members that have no leader.
 const ELECTION_PAUSE: Duration = Duration::from_millis(250);
+/// So often others may be quicker to take the number of a session.
+const CLAIMS_MAX: u32 = 16;
 /// So many tickets are listed at a time.
 const PAGE: usize = 1000;
 
@@ -37,6 +40,7 @@ pub struct Etcd {
     pub(crate) link: Arc<Link<Members>>,
     pub(crate) keys: Keys,
     pub(crate) profile: Profile,
+    pub(crate) spots: Spots,
     /// The largest revision that was answered.
     seen: AtomicU64,
     rewound: AtomicBool,
@@ -52,7 +56,8 @@ impl Etcd {
         let version = connection.version.clone();
         let profile = facts::profile(&settings, &version);
         let (seen, rewound) = (AtomicU64::new(0), AtomicBool::new(false));
-        let etcd = Self { link, keys, profile, seen, rewound, grave: Mutex::default() };
+        let (spots, grave) = (Spots::new(), Mutex::default());
+        let etcd = Self { link, keys, profile, spots, seen, rewound, grave };
         // A user without rights is refused now, and not in the middle of the night.
         patiently(&etcd.link, || etcd.now_at()).await?;
         Ok(etcd)
@@ -61,7 +66,7 @@ impl Etcd {
     /// The revision of now.
     pub(crate) async fn now_at(&self) -> Result<u64> {
         // A key that is never there: what counts is the revision.
-        let (_, at) = self.range(ask::get(self.keys.session(0))).await?;
+        let (_, at) = self.range(ask::get(self.keys.session(u32::MAX))).await?;
         Ok(at)
     }
 
@@ -137,6 +142,23 @@ impl Etcd {
         Ok(granted)
     }
 
+    /// A number for the session of this lease that no other session has: 0 if there is none, and else one of about twice as
+    /// many as there are sessions.
+    pub(crate) async fn claim(&self, lease: i64) -> Result<u32> {
+        let mut number = 0;
+        for attempt in 0..CLAIMS_MAX {
+            let answer = self.txn(entry::claim(&self.keys, number, lease)).await?;
+            if answer.succeeded {
+                return Ok(number);
+            }
+            let there = ask::ranges(answer).next().map_or(0, |range| range.count);
+            let there = u32::try_from(there).unwrap_or(u32::MAX);
+            let among = there.saturating_mul(2).saturating_add(8).saturating_mul(1 << attempt);
+            number = getrandom::u32().unwrap_or(0) % among;
+        }
+        Err(trouble::silence(self.settings()))
+    }
+
     /// The lease of those that are never to come in. A few minutes later nobody can come in any more.
     pub(crate) async fn grave(&self) -> Result<i64> {
         let mut grave = self.grave.lock().await;
@@ -203,4 +225,4 @@ macro_rules! answers {
     };
 }
 
-answers! { RangeResponse PutResponse TxnResponse LeaseGrantResponse LeaseRevokeResponse }
+answers! { RangeResponse TxnResponse LeaseGrantResponse LeaseRevokeResponse }

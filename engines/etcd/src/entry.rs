@@ -1,22 +1,25 @@
 //! Coming in and going out, each as one transaction.
 
 use tenure_core::{Error, Loss, Result};
-use tenure_queue::{Door, Enter, Entered, Front, Node, Register, Remove, Removed, Why, Written};
+use tenure_queue::{
+    Door, Enter, Entered, Front, Name, Node, Register, Remove, Removed, Why, Written,
+};
 
 use crate::ask::{
     delete_op, first, get, is_changed, is_empty, is_made, is_unchanged, put, put_op, range_op,
     ranges,
 };
-use crate::keys::{Keys, revision};
-use crate::wire::{RangeRequest, RangeResponse, TxnRequest, TxnResponse};
+use crate::keys::{Keys, revision, value};
+use crate::spots::Spot;
+use crate::wire::{RangeRequest, RangeResponse, RequestOp, TxnRequest, TxnResponse};
 
 /// So much of a line is answered to whoever comes in.
 const PAGE: usize = 128;
 
-/// Puts the ticket's key if the door is open, and asks for the front of the line either way.
-pub(crate) fn enter(keys: &Keys, enter: &Enter<'_>) -> TxnRequest {
+/// Puts the ticket's key if the door is open and nobody is at that spot, and asks for the front of the line either way.
+pub(crate) fn enter(keys: &Keys, enter: &Enter<'_>, spot: Spot) -> TxnRequest {
     let Enter { name, body, session, door, base_version } = *enter;
-    let (key, line) = (keys.ticket(name), keys.line(&name.line));
+    let (key, line) = (keys.ticket(name, spot), keys.line(&name.line));
     let base = keys.register(&Register::Base(name.line.clone()));
     let mut compare = vec![
         is_made(key.clone(), 0),
@@ -29,7 +32,7 @@ pub(crate) fn enter(keys: &Keys, enter: &Enter<'_>) -> TxnRequest {
         Door::Unchanged(at) => compare.push(is_unchanged(line.clone(), at)),
     }
     let front = range_op(first(line, PAGE));
-    let put = put_op(put(key.clone(), body.to_vec(), session.cast_signed()));
+    let put = put_op(put(key.clone(), value(name.id, body), session.cast_signed()));
     TxnRequest {
         compare,
         success: vec![put, front.clone()],
@@ -37,47 +40,61 @@ pub(crate) fn enter(keys: &Keys, enter: &Enter<'_>) -> TxnRequest {
     }
 }
 
-/// What came of it.
-pub(crate) fn entered(keys: &Keys, enter: &Enter<'_>, answer: TxnResponse) -> Result<Entered> {
+/// What came of it; `None` if another ticket is at that spot.
+pub(crate) fn entered(
+    keys: &Keys,
+    enter: &Enter<'_>,
+    spot: Spot,
+    answer: TxnResponse,
+) -> Result<Option<Entered>> {
     let at = answer.header.map_or(0, |header| revision(header.revision));
     let succeeded = answer.succeeded;
     let mut ranges = ranges(answer);
     let front = front(keys, &ranges.next().unwrap_or_default(), at);
     if succeeded {
-        let own = front.nodes.iter().find(|node| node.name == *enter.name).cloned();
-        let node = match own {
-            Some(node) => node,
-            // It is further back than was answered: it was made just now.
-            None => own_node(enter, at)?,
-        };
-        return Ok(Entered::In { node, front, fresh: true });
+        let own = Node::read(enter.name.clone(), enter.session, at, at, enter.body);
+        let node = Node { spot, ..own.ok_or_else(|| Error::lost(Loss::Broken))? };
+        return Ok(Some(Entered::In { node, front, fresh: true }));
     }
-    let own = ranges.next().and_then(|range| range.kvs.into_iter().next());
-    if let Some(node) = own.and_then(|kept| keys.node(&kept)) {
-        return Ok(Entered::In { node, front, fresh: false });
+    let there = ranges.next().and_then(|range| range.kvs.into_iter().next());
+    if let Some(kept) = there {
+        let own = keys.node(&kept).filter(|node| node.name == *enter.name);
+        return Ok(own.map(|node| Entered::In { node, front, fresh: false }));
+    }
+    if let Some(node) = twin(&front, enter.name, at + 1) {
+        return Ok(Some(Entered::In { node, front, fresh: false }));
     }
     let base = written(ranges.next().unwrap_or_default());
-    Ok(Entered::Out { front, base })
+    Ok(Some(Entered::Out { front, base }))
 }
 
-fn own_node(enter: &Enter<'_>, at: u64) -> Result<Node> {
-    let node = Node::read(enter.name.clone(), enter.session, at, at, enter.body);
-    node.ok_or_else(|| Error::lost(Loss::Broken))
+/// A ticket of the same id at another spot, which came before this moment: a copy of its process has put it there.
+pub(crate) fn twin(front: &Front, name: &Name, before: u64) -> Option<Node> {
+    let is_twin = |node: &&Node| node.name == *name && node.created < before;
+    front.nodes.iter().find(is_twin).cloned()
 }
 
-/// Deletes the ticket's key if it and the others are as they are known.
-pub(crate) fn remove(keys: &Keys, remove: &Remove<'_>) -> TxnRequest {
+/// Deletes the ticket's key if it and the others are as they are known. With a lease for that, the door is closed to the ticket
+/// for good, either way.
+pub(crate) fn remove(keys: &Keys, remove: &Remove<'_>, closes: Option<i64>) -> TxnRequest {
     let Remove { node, provided, why, front } = *remove;
-    let key = keys.ticket(&node.name);
+    let key = keys.seen(node);
     let mut compare = vec![is_made(key.clone(), node.created)];
-    compare.extend(provided.iter().map(|node| is_changed(keys.ticket(&node.name), node.version)));
+    compare.extend(provided.iter().map(|node| is_changed(keys.seen(node), node.version)));
     let mut success = vec![delete_op(key)];
     if why == Why::Broken {
         // Onlookers see it in the same revision.
         success.push(put_op(put(keys.broken(), node.name.id.to_string().into_bytes(), 0)));
     }
     success.extend(front.map(|most| range_op(first(keys.line(&node.name.line), most))));
-    TxnRequest { compare, success, failure: Vec::new() }
+    let close = closes.map(|lease| close(keys, &node.name, lease));
+    success.extend(close.clone());
+    TxnRequest { compare, success, failure: close.into_iter().collect() }
+}
+
+/// Puts a key that closes the door to a ticket.
+fn close(keys: &Keys, name: &Name, lease: i64) -> RequestOp {
+    put_op(put(keys.forestalled(name.id), Vec::new(), lease))
 }
 
 /// What came of it.
@@ -88,14 +105,11 @@ pub(crate) fn removed(keys: &Keys, answer: TxnResponse) -> Removed {
     Removed { gone, front }
 }
 
-/// Puts a key that closes the door to the ticket for good, unless it came in already.
-pub(crate) fn forestall(keys: &Keys, name: &tenure_queue::Name, lease: i64) -> TxnRequest {
-    let key = keys.ticket(name);
-    TxnRequest {
-        compare: vec![is_made(key.clone(), 0)],
-        success: vec![put_op(put(keys.forestalled(name.id), Vec::new(), lease))],
-        failure: vec![range_op(get(key))],
-    }
+/// Closes the door to the ticket for good, and asks for its key, if it has one.
+pub(crate) fn forestall(keys: &Keys, name: &Name, spot: Option<Spot>, lease: i64) -> TxnRequest {
+    let own = spot.map(|spot| range_op(get(keys.ticket(name, spot))));
+    let success = [close(keys, name, lease)].into_iter().chain(own).collect();
+    TxnRequest { compare: Vec::new(), success, failure: Vec::new() }
 }
 
 /// Writes a key if it still has this version, and asks for it if it has not.
@@ -140,6 +154,17 @@ pub(crate) fn written(range: RangeResponse) -> Written {
 pub(crate) fn look(keys: Vec<Vec<u8>>) -> TxnRequest {
     let success = keys.into_iter().map(|key| range_op(get(key))).collect();
     TxnRequest { compare: Vec::new(), success, failure: Vec::new() }
+}
+
+/// Puts a session's key if nobody has its number, and asks how many there are otherwise.
+pub(crate) fn claim(keys: &Keys, number: u32, lease: i64) -> TxnRequest {
+    let (key, all) = (keys.session(number), keys.sessions());
+    let count = RangeRequest { key: all.from, range_end: all.end, limit: 1, ..Default::default() };
+    TxnRequest {
+        compare: vec![is_made(key.clone(), 0)],
+        success: vec![put_op(put(key, format!("{lease:x}").into_bytes(), lease))],
+        failure: vec![range_op(count)],
+    }
 }
 
 /// The line's tickets that were made before this one, the nearest first.

@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use tenure_core::{Result, TicketId};
 use tenure_kit::Link;
-use tenure_queue::{Change, Followed, SessionId, Why};
+use tenure_queue::{Change, Followed, Why};
 use tokio::sync::mpsc;
 
 use crate::client::Etcd;
 use crate::keys::{Keys, revision};
 use crate::link::{self, Members};
 use crate::watches::News;
-use crate::wire::Event;
 use crate::wire::event::EventType;
+use crate::wire::{Event, KeyValue};
 
 /// An onlooker that is behind by more moments than these begins anew.
 const BEHIND_MAX: usize = 1024;
@@ -59,6 +59,8 @@ async fn run(
             return;
         }
         for (revision, changes) in moments(&keys, &answer.events) {
+            // What a key was before it was deleted may be compacted: nobody knows then who left.
+            let Some(changes) = changes else { return };
             at = at.max(revision);
             if !changes.is_empty() && tell.send((revision, changes)).await.is_err() {
                 return;
@@ -93,32 +95,33 @@ async fn resume(
     }
 }
 
-/// What happened, all of one revision together.
-fn moments(keys: &Keys, events: &[Event]) -> Vec<Moment> {
+/// What happened, all of one revision together; `None` if that is not told.
+fn moments(keys: &Keys, events: &[Event]) -> Vec<(u64, Option<Vec<Change>>)> {
     let at = |event: &Event| event.kv.as_ref().map_or(0, |kv| revision(kv.mod_revision));
     let same = |one: &Event, other: &Event| at(one) == at(other);
     let parts = events.chunk_by(same);
     parts.map(|part| (part.first().map_or(0, at), changes(keys, part))).collect()
 }
 
-fn changes(keys: &Keys, events: &[Event]) -> Vec<Change> {
-    let is_gone = |event: &Event| event.r#type == i32::from(EventType::Delete);
-    let kvs = |gone: bool| {
-        events.iter().filter(move |event| is_gone(event) == gone).filter_map(|it| it.kv.as_ref())
-    };
-    let over: BTreeSet<SessionId> = kvs(true).filter_map(|kv| keys.session_of(&kv.key)).collect();
-    let broken: BTreeSet<TicketId> = kvs(false)
+fn changes(keys: &Keys, events: &[Event]) -> Option<Vec<Change>> {
+    let (gone, put): (Vec<&Event>, Vec<&Event>) =
+        events.iter().partition(|event| event.r#type == i32::from(EventType::Delete));
+    let put: Vec<&KeyValue> = put.into_iter().filter_map(|event| event.kv.as_ref()).collect();
+    let is_ours = |key: &[u8]| keys.is_ticket(key) || keys.is_session(key);
+    let is_gone = |event: &&Event| event.kv.as_ref().is_some_and(|kv| is_ours(&kv.key));
+    let gone: Option<Vec<&KeyValue>> =
+        gone.into_iter().filter(is_gone).map(|event| event.prev_kv.as_ref()).collect();
+    let gone = gone?;
+    let sessions = gone.iter().filter(|kv| keys.is_session(&kv.key));
+    let over: BTreeSet<i64> = sessions.map(|kv| kv.lease).collect();
+    let broken: BTreeSet<TicketId> = put
+        .iter()
         .filter(|kv| kv.key == keys.broken())
         .filter_map(|kv| std::str::from_utf8(&kv.value).ok()?.parse().ok())
         .collect();
-    let change = |event: &Event| {
-        let kv = event.kv.as_ref()?;
-        if !is_gone(event) {
-            return keys.node(kv).map(Change::Is);
-        }
-        let name = keys.name_of(&kv.key)?;
-        let lived_by = event.prev_kv.as_ref().map_or(0, |before| before.lease.cast_unsigned());
-        let why = if over.contains(&lived_by) {
+    let gone = gone.into_iter().filter_map(|before| {
+        let name = keys.node(before)?.name;
+        let why = if over.contains(&before.lease) {
             Why::Expired
         } else if broken.contains(&name.id) {
             Why::Broken
@@ -126,6 +129,7 @@ fn changes(keys: &Keys, events: &[Event]) -> Vec<Change> {
             Why::Left
         };
         Some(Change::Gone(name.line, name.id, why))
-    };
-    events.iter().filter_map(change).collect()
+    });
+    let put = put.into_iter().filter_map(|kv| keys.node(kv)).map(Change::Is);
+    Some(gone.chain(put).collect())
 }

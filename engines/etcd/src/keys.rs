@@ -1,18 +1,24 @@
 //! The names of keys: no text of a user but the prefix is a part of them.
 //!
 //! ```text
-//! PREFIX/v1/t/LINE/CAPACITY/TICKET   a ticket, bound to its session's lease
-//! PREFIX/v1/s/LEASE                  the session itself: it goes with its tickets, so that an expiry is told from a release
-//! PREFIX/v1/n/LINE                   what is added to the line's numbers
-//! PREFIX/v1/c/LINE                   the line's sequence
-//! PREFIX/v1/b                        the ticket that was broken last
-//! PREFIX/v1/x/TICKET                 a ticket that is never to come in
+//! PREFIX/v1/t/LINE/CAPACITY/SPOT   a ticket, bound to its session's lease; which one is said by its value
+//! PREFIX/v1/s/NUMBER               a session: it goes with its tickets, so that an expiry is told from a release
+//! PREFIX/v1/n/LINE                 what is added to the line's numbers
+//! PREFIX/v1/c/LINE                 the line's sequence
+//! PREFIX/v1/b                      the ticket that was broken last
+//! PREFIX/v1/x/TICKET               a ticket that is never to come in
 //! ```
+//!
+//! Spots and the numbers of sessions are used again: see `spots`.
 
 use tenure_core::TicketId;
-use tenure_queue::{LineId, Name, Node, Register, SessionId};
+use tenure_queue::{LineId, Name, Node, Register};
 
+use crate::spots::Spot;
 use crate::wire::KeyValue;
+
+/// How long an id is, in digits.
+const ID_BYTES: usize = 32;
 
 /// All keys of one prefix.
 #[derive(Clone, Debug)]
@@ -66,13 +72,28 @@ impl Keys {
         [Span { from, end: own.from }, Span { from: own.end, end }]
     }
 
-    pub(crate) fn ticket(&self, name: &Name) -> Vec<u8> {
-        let Name { line, of, id } = name;
-        format!("{}/t/{line}/{of:08x}/{id}", self.root).into_bytes()
+    /// The key at a spot.
+    pub(crate) fn ticket(&self, name: &Name, spot: Spot) -> Vec<u8> {
+        format!("{}/t/{}/{:08x}/{spot:016x}", self.root, name.line, name.of).into_bytes()
     }
 
-    pub(crate) fn session(&self, session: SessionId) -> Vec<u8> {
-        format!("{}/s/{session:016x}", self.root).into_bytes()
+    /// The key of a ticket that was seen.
+    pub(crate) fn seen(&self, node: &Node) -> Vec<u8> {
+        self.ticket(&node.name, node.spot)
+    }
+
+    /// A key that is never there, where that of this ticket would be.
+    pub(crate) fn nowhere(&self, name: &Name) -> Vec<u8> {
+        format!("{}/t/{}/{:08x}/-", self.root, name.line, name.of).into_bytes()
+    }
+
+    pub(crate) fn session(&self, number: u32) -> Vec<u8> {
+        format!("{}/s/{number:08x}", self.root).into_bytes()
+    }
+
+    /// All sessions.
+    pub(crate) fn sessions(&self) -> Span {
+        Span::below(&format!("{}/s/", self.root))
     }
 
     pub(crate) fn register(&self, register: &Register) -> Vec<u8> {
@@ -91,28 +112,40 @@ impl Keys {
         format!("{}/x/{id}", self.root).into_bytes()
     }
 
-    /// Whose key this is, if it is a ticket's.
-    pub(crate) fn name_of(&self, key: &[u8]) -> Option<Name> {
+    /// The line of this key, the capacity and the spot, if it is a ticket's.
+    fn place_of(&self, key: &[u8]) -> Option<(LineId, u32, Spot)> {
         let text = std::str::from_utf8(key).ok()?.strip_prefix(&self.root)?.strip_prefix("/t/")?;
         let mut parts = text.split('/');
         let line = LineId::named(parts.next()?)?;
         let of = u32::from_str_radix(parts.next()?, 16).ok()?;
-        let id = parts.next()?.parse().ok()?;
-        parts.next().is_none().then_some(Name { line, of, id })
+        let spot = Spot::from_str_radix(parts.next()?, 16).ok()?;
+        parts.next().is_none().then_some((line, of, spot))
     }
 
-    /// Which session this key is of, if it is a session's.
-    pub(crate) fn session_of(&self, key: &[u8]) -> Option<SessionId> {
-        let text = std::str::from_utf8(key).ok()?.strip_prefix(&self.root)?.strip_prefix("/s/")?;
-        SessionId::from_str_radix(text, 16).ok()
+    /// Whether this key is a ticket's.
+    pub(crate) fn is_ticket(&self, key: &[u8]) -> bool {
+        self.place_of(key).is_some()
+    }
+
+    /// Whether this key is a session's.
+    pub(crate) fn is_session(&self, key: &[u8]) -> bool {
+        key.starts_with(&self.sessions().from)
     }
 
     /// The ticket that is kept here; `None` if that is something else.
     pub(crate) fn node(&self, kept: &KeyValue) -> Option<Node> {
-        let name = self.name_of(&kept.key)?;
+        let (line, of, spot) = self.place_of(&kept.key)?;
+        let (id, body) = kept.value.split_at_checked(ID_BYTES)?;
+        let name = Name { line, of, id: std::str::from_utf8(id).ok()?.parse().ok()? };
         let (session, created) = (kept.lease.cast_unsigned(), revision(kept.create_revision));
-        Node::read(name, session, created, revision(kept.mod_revision), &kept.value)
+        let node = Node::read(name, session, created, revision(kept.mod_revision), body)?;
+        Some(Node { spot, ..node })
     }
+}
+
+/// What is kept of a ticket: its id, and its body.
+pub(crate) fn value(id: TicketId, body: &[u8]) -> Vec<u8> {
+    [id.to_string().as_bytes(), body].concat()
 }
 
 /// Revisions are never negative.
@@ -135,10 +168,13 @@ mod tests {
     fn a_ticket_is_found_by_its_key_and_stands_between_those_of_other_capacities() {
         let keys = Keys::of("my/app");
         let ticket = Ticket::new(Key::new("a/b").unwrap(), Share::new(1, 5).unwrap());
-        let name = Name::of(&ticket);
-        let key = keys.ticket(&name);
-        assert_eq!(keys.name_of(&key), Some(name.clone()));
-        assert_eq!(keys.name_of(b"my/app/v1/t/x/y"), None);
+        let (name, spot) = (Name::of(&ticket), 7 << 32 | 9);
+        let key = keys.ticket(&name, spot);
+        assert_eq!(keys.place_of(&key), Some((name.line.clone(), 5, spot)));
+        for stranger in [&b"my/app/v1/t/x/y"[..], &keys.nowhere(&name), &keys.session(7)] {
+            assert!(!keys.is_ticket(stranger));
+        }
+        assert_eq!(ticket.id.to_string().len(), ID_BYTES);
         let [before, after] = keys.others(&name);
         let line = keys.line(&name.line);
         assert!(
@@ -147,6 +183,6 @@ mod tests {
                 && key < after.from
                 && after.end == line.end
         );
-        assert_eq!(keys.session_of(&keys.session(7)), Some(7));
+        assert!(keys.is_session(&keys.session(7)) && !keys.is_session(&key));
     }
 }

@@ -9,12 +9,13 @@ use tenure_queue::{LineId, Name};
 use crate::ask::is_made;
 use crate::keys::{Keys, number};
 use crate::settings::PREFIX;
+use crate::spots::Spots;
 
 /// "The lock is still held", as a comparison of a transaction of your own in the same cluster.
 ///
 /// A holder that was paused for too long may write what somebody else has changed since. etcd itself can refuse that write: the
-/// ticket of a holder is a key, which is gone before the next ticket is served. A transaction that compares the key's create
-/// revision is done while the lock is held, or not at all.
+/// ticket of a holder is a key, which is gone before the next ticket is served. Its name may be used again, and its create revision
+/// never is: a transaction that compares that is done while the lock is held, or not at all.
 ///
 /// Use it with whatever client you have: as data, as the message of etcd's API, or as `etcdctl txn` reads it.
 ///
@@ -50,7 +51,10 @@ impl StillHeld {
     /// That this lock is still held, where `prefix` is in the URL.
     pub fn within(prefix: &str, held: &Held) -> Self {
         let name = Name { line: LineId::of(held.key()), of: held.share().of(), id: held.id() };
-        Self { key: Keys::of(prefix).ticket(&name), token: held.token() }
+        let keys = Keys::of(prefix);
+        let spot = Spots::anywhere(name.id);
+        let key = spot.map_or_else(|| keys.nowhere(&name), |spot| keys.ticket(&name, spot));
+        Self { key, token: held.token() }
     }
 
     /// The key of the ticket.

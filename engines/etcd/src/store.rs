@@ -5,21 +5,20 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::select_all;
-use tenure_core::{Error, Key, Profile, Result};
+use tenure_core::{Error, Key, Profile, Result, TicketId};
 use tenure_queue::{
     Enter, Entered, Followed, Front, Granted, LineId, Name, Node, Register, Remove, Removed,
-    SessionId, Store, Watching, Written,
+    SessionId, Sought, Store, Watching, Why, Written,
 };
 
 use crate::client::Etcd;
-use crate::keys::revision;
-use crate::wire::{
-    LeaseRevokeRequest, LeaseRevokeResponse, PutRequest, PutResponse, RangeResponse,
-};
+use crate::keys::{revision, value};
+use crate::wire::{LeaseRevokeRequest, LeaseRevokeResponse, RangeResponse};
 use crate::{ask, entry, journal, trouble};
 
-const PUT: &str = "/etcdserverpb.KV/Put";
 const REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
+/// So often another ticket may be at the spot of one that comes in.
+const ELSEWHERE_MAX: usize = 4;
 
 impl Store for Etcd {
     fn profile(&self) -> Profile {
@@ -33,8 +32,7 @@ impl Store for Etcd {
     async fn open(&self, ttl: Duration) -> Result<Granted> {
         let granted = self.grant(ttl.max(self.settings().session_ttl)).await?;
         let session = granted.id.cast_unsigned();
-        let put = ask::put(self.keys.session(session), Vec::new(), granted.id);
-        let _answer: PutResponse = self.ask::<PutRequest, _>(PUT, put).await?;
+        self.spots.open(session, self.claim(granted.id).await?);
         let ttl = Duration::from_secs(granted.ttl.unsigned_abs());
         Ok(Granted { session, ttl, every: ttl / 3 })
     }
@@ -48,6 +46,7 @@ impl Store for Etcd {
     }
 
     async fn end(&self, session: SessionId) -> Result<()> {
+        self.spots.end(session);
         let request = LeaseRevokeRequest { id: session.cast_signed() };
         match self.ask::<_, LeaseRevokeResponse>(REVOKE, request).await {
             Err(error) if error.loss().is_none() => Err(error),
@@ -56,8 +55,25 @@ impl Store for Etcd {
     }
 
     async fn enter(&self, enter: &Enter<'_>) -> Result<Entered> {
-        let answer = self.txn(entry::enter(&self.keys, enter)).await?;
-        entry::entered(&self.keys, enter, answer)
+        let Enter { name, session, .. } = *enter;
+        for _ in 0..ELSEWHERE_MAX {
+            let (spot, asking) = self.spots.take(name, session)?;
+            let was_asked = asking.was_asked_before();
+            let answer = match self.txn(entry::enter(&self.keys, enter, spot)).await {
+                Err(error) if error.is_unknown() => return Err(error),
+                answer => answer,
+            };
+            asking.answered();
+            if let Some(entered) = entry::entered(&self.keys, enter, spot, answer?)? {
+                return self.once(entered).await;
+            }
+            if was_asked {
+                // It must not come in twice: whoever asked for it takes it out first.
+                break;
+            }
+            self.spots.elsewhere(name, session)?;
+        }
+        Err(self.silence())
     }
 
     async fn front(&self, line: &LineId, most: usize, _: Option<&Name>) -> Result<Front> {
@@ -70,41 +86,63 @@ impl Store for Etcd {
         Ok(range.kvs.iter().filter_map(|kept| self.keys.node(kept)).collect())
     }
 
-    async fn look(&self, names: &[&Name]) -> Result<(Vec<Option<Node>>, u64)> {
-        let keys = names.iter().map(|name| self.keys.ticket(name)).collect();
-        let answer = self.txn(entry::look(keys)).await?;
+    async fn look(&self, sought: &[Sought<'_>]) -> Result<(Vec<Option<Node>>, u64)> {
+        let key = |sought: &Sought<'_>| match *sought {
+            Sought::Seen(node) => self.keys.seen(node),
+            Sought::Own(name) => match self.spots.of(name.id) {
+                Some(spot) => self.keys.ticket(name, spot),
+                None => self.keys.nowhere(name),
+            },
+        };
+        let answer = self.txn(entry::look(sought.iter().map(key).collect())).await?;
         let at = answer.header.map_or(0, |header| revision(header.revision));
-        let node = |range: RangeResponse| range.kvs.first().and_then(|kept| self.keys.node(kept));
-        Ok((ask::ranges(answer).map(node).collect(), at))
+        let node = |(range, sought): (RangeResponse, &Sought<'_>)| {
+            let node = range.kvs.first().and_then(|kept| self.keys.node(kept));
+            // Somebody else may have come to the same spot since.
+            node.filter(|node| node.name == *sought.name())
+        };
+        Ok((ask::ranges(answer).zip(sought).map(node).collect(), at))
+    }
+
+    fn forget(&self, ticket: TicketId) {
+        self.spots.forget(ticket);
     }
 
     async fn change(&self, node: &Node, body: &[u8]) -> Result<Option<Node>> {
-        let key = self.keys.ticket(&node.name);
-        let answer = self.txn(entry::change(key, body.to_vec(), node.version)).await?;
+        let kept = value(node.name.id, body);
+        let answer = self.txn(entry::change(self.keys.seen(node), kept, node.version)).await?;
         let at = answer.header.map_or(0, |header| revision(header.revision));
         if !answer.succeeded {
             return Ok(None);
         }
-        Ok(Node::read(node.name.clone(), node.session, node.created, at, body))
+        let now = Node::read(node.name.clone(), node.session, node.created, at, body);
+        Ok(now.map(|now| Node { spot: node.spot, ..now }))
     }
 
     async fn remove(&self, remove: &Remove<'_>) -> Result<Removed> {
-        let answer = self.txn(entry::remove(&self.keys, remove)).await?;
+        let id = remove.node.name.id;
+        let closes = if self.spots.is_doubtful(id) { Some(self.grave().await?) } else { None };
+        let answer = self.txn(entry::remove(&self.keys, remove, closes)).await?;
+        if closes.is_some() {
+            self.spots.forestalled(id);
+        }
         Ok(entry::removed(&self.keys, answer))
     }
 
     async fn forestall(&self, name: &Name, _session: SessionId) -> Result<Option<Node>> {
-        let lease = self.grave().await?;
-        let answer = self.txn(entry::forestall(&self.keys, name, lease)).await?;
-        let own = ask::ranges(answer).next().and_then(|range| range.kvs.into_iter().next());
-        Ok(own.and_then(|kept| self.keys.node(&kept)))
+        let (lease, spot) = (self.grave().await?, self.spots.of(name.id));
+        let answer = self.txn(entry::forestall(&self.keys, name, spot, lease)).await?;
+        self.spots.forestalled(name.id);
+        let there = ask::ranges(answer).next().and_then(|range| range.kvs.into_iter().next());
+        let node = there.and_then(|kept| self.keys.node(&kept));
+        Ok(node.filter(|node| node.name == *name))
     }
 
     async fn watch(&self, nodes: &[Node]) -> Result<Watching> {
         let connection = self.link.connection().await?;
         let (mut at, mut all) = (0, Vec::with_capacity(nodes.len()));
         for node in nodes {
-            let watch = connection.watches.key(self.keys.ticket(&node.name), node.version);
+            let watch = connection.watches.key(self.keys.seen(node), node.version);
             let mut news = watch.await.map_err(|status| self.failed(&connection, &status))?;
             at = at.max(revision(news.at));
             all.push(Box::pin(async move { drop(news.next().await) }));
@@ -153,4 +191,14 @@ impl Store for Etcd {
     }
 
     async fn close(&self) {}
+}
+
+impl Etcd {
+    /// A ticket that came in although a copy of its process has one of the same id there is out again.
+    async fn once(&self, entered: Entered) -> Result<Entered> {
+        let Entered::In { node, front, fresh: true } = &entered else { return Ok(entered) };
+        let Some(twin) = entry::twin(front, &node.name, node.created) else { return Ok(entered) };
+        self.remove(&Remove { node, provided: &[], why: Why::Left, front: None }).await?;
+        Ok(Entered::In { node: twin, front: front.clone(), fresh: false })
+    }
 }

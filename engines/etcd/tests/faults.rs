@@ -23,6 +23,8 @@ mod processes;
 mod refusals;
 #[path = "faults/silence.rs"]
 mod silence;
+#[path = "faults/spots.rs"]
+mod spots;
 #[path = "faults/stage.rs"]
 mod stage;
 #[path = "faults/users.rs"]

@@ -49,7 +49,7 @@ pub trait Store: Send + Sync + 'static {
     /// These nodes, all of one moment, in this order, and the moment.
     fn look(
         &self,
-        names: &[&Name],
+        sought: &[Sought<'_>],
     ) -> impl Future<Output = Result<(Vec<Option<Node>>, u64)>> + Send;
 
     /// Changes the body of a node that is as it is known. Answers the new node; `None`: it was otherwise.
@@ -66,6 +66,10 @@ pub trait Store: Send + Sync + 'static {
         name: &Name,
         session: SessionId,
     ) -> impl Future<Output = Result<Option<Node>>> + Send;
+
+    /// This client is done with a ticket: its node is out, never came in, or goes with its session. What the store knows of the
+    /// ticket is of no more use.
+    fn forget(&self, ticket: TicketId);
 
     /// Watches nodes, of which one is to become other than it is known, or go.
     fn watch(&self, nodes: &[Node]) -> impl Future<Output = Result<Watching>> + Send;
@@ -92,6 +96,25 @@ pub trait Store: Send + Sync + 'static {
 
     /// Lets go of what is open.
     fn close(&self) -> impl Future<Output = ()> + Send;
+}
+
+/// A node that is looked for.
+#[derive(Clone, Copy, Debug)]
+pub enum Sought<'a> {
+    /// This client's own, whether it was seen already or not.
+    Own(&'a Name),
+    /// One that was seen.
+    Seen(&'a Node),
+}
+
+impl<'a> Sought<'a> {
+    /// Its name.
+    pub fn name(self) -> &'a Name {
+        match self {
+            Self::Own(name) => name,
+            Self::Seen(node) => &node.name,
+        }
+    }
 }
 
 /// The number of a session.

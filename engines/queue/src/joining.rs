@@ -5,7 +5,7 @@ use tenure_core::{
     served,
 };
 
-use crate::contract::{Door, Enter, Entered, Front, Register, Remove, Store, Why, Written};
+use crate::contract::{Door, Enter, Entered, Front, Register, Remove, Sought, Store, Why, Written};
 use crate::node::{Name, Node};
 use crate::own::{Mine, Sighting};
 use crate::parts::Parts;
@@ -249,7 +249,7 @@ impl<S: Store> Queue<S> {
         // Who takes less may be served at once.
         let (store, name) = (&self.parts.store, &node.name);
         let front = store.front(&name.line, super::seeing::PAGE, Some(name)).await?;
-        self.find_in(front, &node.name).await
+        self.find_in(front, Sought::Seen(&node)).await
     }
 
     /// Sees to it that numbers from now on are not below the ticket's floor, or above it for who is in the line already.

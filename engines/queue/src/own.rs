@@ -47,8 +47,11 @@ pub(crate) struct Sighting {
 }
 
 /// All tickets of this client.
-#[derive(Default)]
-pub(crate) struct Own(Mutex<Tickets>);
+pub(crate) struct Own {
+    tickets: Mutex<Tickets>,
+    /// Who else must know that a ticket is forgotten.
+    forgets: Box<dyn Fn(TicketId) + Send + Sync>,
+}
 
 #[derive(Default)]
 struct Tickets {
@@ -62,8 +65,9 @@ struct Tickets {
 }
 
 impl Tickets {
-    fn take_off(&mut self, id: TicketId) {
-        let Some(mine) = self.by_id.remove(&id) else { return };
+    /// Answers whether it was there.
+    fn take_off(&mut self, id: TicketId) -> bool {
+        let Some(mine) = self.by_id.remove(&id) else { return false };
         let line = mine.name.line;
         if let Some(count) = self.lines.get_mut(&line) {
             *count -= 1;
@@ -71,10 +75,15 @@ impl Tickets {
                 self.lines.remove(&line);
             }
         }
+        true
     }
 }
 
 impl Own {
+    pub(crate) fn new(forgets: impl Fn(TicketId) + Send + Sync + 'static) -> Self {
+        Self { tickets: Mutex::default(), forgets: Box::new(forgets) }
+    }
+
     /// A join has begun, of a ticket that lives until then without a sign of life.
     pub(crate) fn ask(&self, id: TicketId, now: Time, until: Time) {
         let mut all = self.lock();
@@ -155,7 +164,11 @@ impl Own {
     pub(crate) fn forget(&self, id: TicketId) {
         let mut all = self.lock();
         all.asked.remove(&id);
-        all.take_off(id);
+        let was_there = all.take_off(id);
+        drop(all);
+        if was_there {
+            (self.forgets)(id);
+        }
     }
 
     /// Whether all of these are of this client, so that it knows by itself when they leave.
@@ -189,12 +202,14 @@ impl Own {
         let mut all = self.lock();
         let some = all.by_id.values().filter(|mine| mine.session.id == session);
         let ids: Vec<_> = some.filter(|mine| is_unwanted(mine)).map(|mine| mine.name.id).collect();
-        for id in ids {
-            all.take_off(id);
+        for id in &ids {
+            all.take_off(*id);
         }
+        drop(all);
+        ids.into_iter().for_each(&self.forgets);
     }
 
     fn lock(&self) -> MutexGuard<'_, Tickets> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

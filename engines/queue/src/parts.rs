@@ -26,14 +26,14 @@ pub(crate) struct Parts<S> {
     sweeping: AtomicBool,
 }
 
-impl<S> Parts<S> {
-    pub(crate) fn new(store: S, host: Arc<dyn Host>) -> Self {
-        let (own, bells) = (Own::default(), Bells::default());
-        Self { store: Arc::new(store), host, own, bells, sweeping: AtomicBool::new(false) }
-    }
-}
-
 impl<S: Store> Parts<S> {
+    pub(crate) fn new(store: S, host: Arc<dyn Host>) -> Self {
+        let store = Arc::new(store);
+        let forgets = store.clone();
+        let own = Own::new(move |id| forgets.forget(id));
+        Self { store, host, own, bells: Bells::default(), sweeping: AtomicBool::new(false) }
+    }
+
     /// Between two signs of life of a session: its tickets are told when it is over, and those are taken out whose owners have
     /// given them up, or were told to leave and did not.
     pub(crate) fn beat(self: &Arc<Self>, session: &Session) {

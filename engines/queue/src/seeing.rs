@@ -2,8 +2,8 @@
 
 use tenure_core::{Key, LINE_TICKETS_MAX, Place, Result, Standing, TicketId};
 
-use crate::contract::{Front, Store};
-use crate::node::{LineId, Name, Node};
+use crate::contract::{Front, Sought, Store};
+use crate::node::{LineId, Node};
 use crate::own::{Mine, Sighting};
 use crate::queue::Queue;
 use crate::stand::{Stand, blockers};
@@ -28,7 +28,7 @@ impl<S: Store> Queue<S> {
             let is_near = mine.seen.as_ref().is_some_and(|seen| !seen.stand.far);
             let most = if mine.holds || is_near { NEAR_PAGE } else { PAGE };
             let front = self.parts.store.front(&mine.name.line, most, Some(&mine.name)).await?;
-            self.find_in(front, &mine.name).await?
+            self.find_in(front, Sought::Own(&mine.name)).await?
         };
         // Only what lives with the session that is kept alive is believed.
         Ok(seen.filter(|seen| seen.node.session == mine.session.id))
@@ -39,9 +39,9 @@ impl<S: Store> Queue<S> {
         let Some(Sighting { stand, .. }) = mine.seen.as_ref().filter(|seen| seen.stand.far) else {
             return Ok(None);
         };
-        let names: Vec<&Name> =
-            [&mine.name].into_iter().chain(stand.blockers.iter().map(|node| &node.name)).collect();
-        let (nodes, at) = self.parts.store.look(&names).await?;
+        let own = [Sought::Own(&mine.name)].into_iter();
+        let sought: Vec<_> = own.chain(stand.blockers.iter().map(Sought::Seen)).collect();
+        let (nodes, at) = self.parts.store.look(&sought).await?;
         let mut nodes = nodes.into_iter();
         let Some(node) = nodes.next().flatten() else { return Ok(Some(None)) };
         let same = |(now, before): (Option<Node>, &Node)| now.is_some_and(|now| now.is_as(before));
@@ -53,16 +53,20 @@ impl<S: Store> Queue<S> {
         Ok(Some(Some(seen)))
     }
 
-    /// Where the ticket of this name stands, beginning with the front of its line.
-    pub(crate) async fn find_in(&self, front: Front, name: &Name) -> Result<Option<Sighting>> {
-        if let Some(node) = front.nodes.iter().find(|node| node.name == *name) {
+    /// Where this ticket stands, beginning with the front of its line.
+    pub(crate) async fn find_in(
+        &self,
+        front: Front,
+        sought: Sought<'_>,
+    ) -> Result<Option<Sighting>> {
+        if let Some(node) = front.nodes.iter().find(|node| node.name == *sought.name()) {
             let node = node.clone();
             return self.judge(front, node).await.map(Some);
         }
         if front.nodes.len() >= front.total {
             return Ok(None);
         }
-        let (mut nodes, _) = self.parts.store.look(&[name]).await?;
+        let (mut nodes, _) = self.parts.store.look(&[sought]).await?;
         match nodes.pop().flatten() {
             Some(node) => self.judge(front, node).await.map(Some),
             None => Ok(None),

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use store::{Map, Shared};
 use tenure_core::{
-    Engine as _, Key, Patience, PrivateThread, Share, Standing, Ticket, Wake, blocking::block_on,
+    Engine as _, Key, Leave, Patience, PrivateThread, Share, Standing, Ticket, Wake,
+    blocking::block_on,
 };
 use tenure_queue::Queue;
 
@@ -76,5 +77,32 @@ fn a_join_that_is_answered_when_its_session_is_over_is_made_with_another() {
         assert_eq!(place.standing, Standing::Holding);
         let renewed = queue.renew(&ticket).await.unwrap().expect("it is in the line");
         assert_eq!(renewed.number, place.number);
+    });
+}
+
+#[test]
+fn the_store_is_told_of_every_ticket_that_is_done_with() {
+    let host = Arc::new(PrivateThread::for_timers());
+    let store = Shared::on(host.clone());
+    let queue = Queue::new(Map::connect(&store), host);
+    let short = Ticket { ttl: Duration::from_secs(1), ..ticket() };
+    let long = Ticket { ttl: Duration::from_secs(60), ..ticket() };
+    block_on(async {
+        let held = queue.join(&long, Patience::Wait).await.unwrap().expect("it waits");
+        assert_eq!(held.standing, Standing::Holding);
+        assert_eq!(queue.join(&ticket(), Patience::NoWait).await.unwrap(), None);
+        assert_eq!(store.knows(), 1, "who was busy is not known any more");
+        queue.join(&short, Patience::Wait).await.unwrap().expect("it waits");
+        // Somebody else breaks it, and its owner finds out by itself.
+        queue.leave(&short, Leave::Soon).await.unwrap();
+        assert_eq!(queue.renew(&short).await.unwrap(), None);
+        assert_eq!(store.knows(), 1, "who was broken is not known any more");
+        let given_up = Ticket { ttl: Duration::from_secs(1), ..ticket() };
+        queue.join(&given_up, Patience::Wait).await.unwrap().expect("it waits");
+        while store.knows() > 1 {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        queue.leave(&long, Leave::Now).await.unwrap();
+        assert_eq!(store.knows(), 0, "who left is not known any more");
     });
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::future::{join, join_all, select_all};
-use tenure_core::{Boxed, Error, Key, Loss, Profile, Result};
+use tenure_core::{Boxed, Error, Key, Loss, Profile, Result, TicketId};
 use tenure_queue::{
     Enter, Entered, Followed, Front, Granted, LineId, Name, Node, Register, Remove, Removed,
-    SessionId, Store, Watching, Written,
+    SessionId, Sought, Store, Watching, Written,
 };
 use zookeeper_client::{Acls, CreateMode, Error as Said};
 
@@ -81,13 +81,18 @@ impl Store for ZooKeeper {
         self.ahead_of(&wire, node, most).await.map_err(|said| self.said(&said))
     }
 
-    async fn look(&self, names: &[&Name]) -> Result<(Vec<Option<Node>>, u64)> {
+    async fn look(&self, sought: &[Sought<'_>]) -> Result<(Vec<Option<Node>>, u64)> {
+        let names: Vec<&Name> = sought.iter().map(|one| one.name()).collect();
         let first = names.first();
         let known = first.and_then(|name| self.roll.get(&name.line, name.id));
         let wire = self.wire_of(known.map_or(0, |known| known.node.session)).await?;
         let at = first.map_or(0, |name| self.roll.at(&name.line));
-        let nodes = self.look_at(&wire, names).await.map_err(|said| self.said(&said))?;
+        let nodes = self.look_at(&wire, &names).await.map_err(|said| self.said(&said))?;
         Ok((nodes, at))
+    }
+
+    fn forget(&self, _ticket: TicketId) {
+        // `ZooKeeper` ends the names of nodes by itself, and never twice in the same way.
     }
 
     async fn change(&self, node: &Node, body: &[u8]) -> Result<Option<Node>> {

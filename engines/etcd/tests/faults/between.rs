@@ -1,11 +1,13 @@
-//! A member that lies: it stands between a client and a member, and changes what the member answers, message by message.
+//! A member that lies: it stands between a client and a member, and changes what the member answers, message by message. It can
+//! hold a request back, too, which arrives after whoever sent it has given it up.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::{Stream, stream};
-use http_body_util::{BodyExt as _, StreamBody};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper::service::service_fn;
@@ -13,6 +15,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tenure_servers::etcd::Cluster;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
 /// What is passed on in the place of a message. The streams of a method are counted from 1.
@@ -29,6 +32,23 @@ pub(super) struct Between {
 struct Said {
     lies: Mutex<HashMap<String, Lie>>,
     streams: Mutex<HashMap<String, u64>>,
+    /// The next request of this method is held back.
+    holds: Mutex<Option<String>>,
+    /// Where it waits.
+    held: Mutex<Option<oneshot::Sender<oneshot::Sender<()>>>>,
+    held_now: Notify,
+}
+
+/// A request that was held back, until it is let go.
+pub(super) struct Held(oneshot::Sender<oneshot::Sender<()>>);
+
+impl Held {
+    /// It arrives now. Ready when it was answered.
+    pub(super) async fn let_go(self) {
+        let (answered, is_answered) = oneshot::channel();
+        self.0.send(answered).expect("it waits");
+        is_answered.await.expect("it is answered");
+    }
 }
 
 impl Between {
@@ -53,6 +73,21 @@ impl Between {
         lie: impl Fn(u64, &[u8]) -> Vec<Vec<u8>> + Send + Sync + 'static,
     ) {
         lock(&self.said.lies).insert(method.to_owned(), Arc::new(lie));
+    }
+
+    /// The next request of this method is held back, once it has come.
+    pub(super) fn hold_next(&self, method: &str) {
+        *lock(&self.said.holds) = Some(method.to_owned());
+    }
+
+    /// The request that is held back, once it has come.
+    pub(super) async fn held(&self) -> Held {
+        loop {
+            if let Some(held) = lock(&self.said.held).take() {
+                return Held(held);
+            }
+            self.said.held_now.notified().await;
+        }
     }
 
     /// From now on, everything passes.
@@ -92,10 +127,11 @@ async fn serve(client: TcpStream, member: SocketAddr, said: Arc<Said>) {
     connected.abort();
 }
 
+type Body = BoxBody<Bytes, hyper::Error>;
 type Answer = StreamBody<stream::BoxStream<'static, hyper::Result<Frame<Bytes>>>>;
 
 async fn pass(
-    mut sender: SendRequest<Incoming>,
+    mut sender: SendRequest<Body>,
     request: Request<Incoming>,
     said: Arc<Said>,
 ) -> Result<Response<Answer>, hyper::Error> {
@@ -106,8 +142,34 @@ async fn pass(
         *count += 1;
         *count
     };
-    let answer = sender.send_request(request).await?;
+    let is_held = lock(&said.holds).take_if(|held| *held == method).is_some();
+    let answer = if is_held {
+        // It is sent although its client gives it up.
+        let late = tokio::spawn(arrive_late(sender, request, said.clone()));
+        late.await.expect("it does not panic")?
+    } else {
+        sender.send_request(request.map(http_body_util::BodyExt::boxed)).await?
+    };
     Ok(answer.map(|body| StreamBody::new(Box::pin(changed(body, method, number, said)) as _)))
+}
+
+async fn arrive_late(
+    mut sender: SendRequest<Body>,
+    request: Request<Incoming>,
+    said: Arc<Said>,
+) -> hyper::Result<Response<Incoming>> {
+    let (head, body) = request.into_parts();
+    let body = Full::new(body.collect().await?.to_bytes()).map_err(|never| match never {});
+    let (waits, let_go) = oneshot::channel();
+    *lock(&said.held) = Some(waits);
+    said.held_now.notify_one();
+    let answered = let_go.await;
+    let answer = sender.send_request(Request::from_parts(head, body.boxed())).await;
+    if let Ok(answered) = answered {
+        // Nobody may want to know.
+        let _gone = answered.send(());
+    }
+    answer
 }
 
 /// The frames of an answer, with what is said in the place of its messages.

@@ -28,22 +28,22 @@ struct KeptAlive {
 
 /// What a member says on a stream of watches.
 #[derive(Clone, Message)]
-struct Watched {
+pub(super) struct Watched {
     #[prost(int64, tag = "2")]
-    watch_id: i64,
+    pub(super) watch_id: i64,
     #[prost(bool, tag = "3")]
-    created: bool,
+    pub(super) created: bool,
     #[prost(bool, tag = "4")]
-    canceled: bool,
+    pub(super) canceled: bool,
     #[prost(int64, tag = "5")]
-    compact_revision: i64,
+    pub(super) compact_revision: i64,
     #[prost(message, repeated, tag = "11")]
-    events: Vec<Event>,
+    pub(super) events: Vec<Event>,
 }
 
 /// A key was changed, or deleted.
 #[derive(Clone, Message)]
-struct Event {
+pub(super) struct Event {
     #[prost(int32, tag = "1")]
     kind: i32,
     #[prost(message, optional, tag = "2")]
@@ -51,7 +51,7 @@ struct Event {
 }
 
 #[derive(Clone, Message)]
-struct KeyValue {
+pub(super) struct KeyValue {
     #[prost(bytes = "vec", tag = "1")]
     key: Vec<u8>,
     #[prost(int64, tag = "3")]

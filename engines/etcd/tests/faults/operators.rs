@@ -10,9 +10,15 @@ use super::stage::{TTL, connect, play, soon, until_line};
 
 /// The leases that tickets live by.
 pub(super) fn leases(cluster: &Cluster) -> Vec<String> {
-    let keys = cluster.ctl(&["get", "--prefix", "--keys-only", "tenure/v1/s/"]).unwrap();
-    let keys = keys.lines().filter_map(|key| key.strip_prefix("tenure/v1/s/"));
-    keys.map(str::to_owned).collect()
+    let leases = cluster.ctl(&["get", "--prefix", "--print-value-only", "tenure/v1/s/"]).unwrap();
+    leases.lines().filter(|lease| !lease.is_empty()).map(str::to_owned).collect()
+}
+
+/// The keys of the tickets there are, as they came.
+pub(super) fn keys(cluster: &Cluster) -> Vec<String> {
+    let sorted = ["get", "--prefix", "--keys-only", "--sort-by=CREATE", "tenure/v1/t/"];
+    let keys = cluster.ctl(&sorted).unwrap();
+    keys.lines().filter(|key| !key.is_empty()).map(str::to_owned).collect()
 }
 
 /// The revision of now.
@@ -46,10 +52,7 @@ fn a_holder_whose_key_is_deleted_is_told_at_once() {
         let guard = locks.mutex("k").lock().await.unwrap();
         let waiting = tokio::spawn(async move { other.mutex("k").lock().await });
         until_line(&locks, "k", 2).await;
-        let line =
-            cluster.ctl(&["get", "--prefix", "--keys-only", "--sort-by=CREATE", "tenure/v1/t/"]);
-        let key = line.unwrap().lines().next().expect("it is kept").to_owned();
-        cluster.ctl(&["del", &key]).unwrap();
+        cluster.ctl(&["del", &keys(&cluster)[0]]).unwrap();
         assert_eq!(soon("the holder is told", guard.lost()).await, Loss::Broken);
         let next = soon("the next is served", waiting).await.unwrap().unwrap();
         assert!(next.token() > guard.token());
@@ -63,10 +66,7 @@ fn a_waiter_whose_key_is_deleted_does_not_hold() {
         let guard = locks.mutex("k").lock().await.unwrap();
         let waiting = tokio::spawn(async move { other.mutex("k").lock().await });
         until_line(&locks, "k", 2).await;
-        let waiter = locks.line("k").await.unwrap()[1].0.id;
-        let keys = cluster.ctl(&["get", "--prefix", "--keys-only", "tenure/v1/t/"]).unwrap();
-        let key = keys.lines().find(|key| key.ends_with(&waiter.to_string())).unwrap();
-        cluster.ctl(&["del", key]).unwrap();
+        cluster.ctl(&["del", &keys(&cluster)[1]]).unwrap();
         let told = soon("the waiter is told", waiting).await.unwrap();
         assert_eq!(told.map(drop).unwrap_err().loss(), Some(Loss::Broken));
         guard.check().unwrap();

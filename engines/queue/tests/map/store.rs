@@ -2,6 +2,7 @@
 
 mod nodes;
 
+use std::collections::HashSet;
 use std::future::pending;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,10 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use tenure_core::{Error, Fencing, Host, Key, Liveness, Loss, Profile, Result, Sight, Time};
+use tenure_core::{
+    Error, Fencing, Host, Key, Liveness, Loss, Profile, Result, Sight, TicketId, Time,
+};
 use tenure_queue::{
     Change, Door, Enter, Entered, Followed, Front, Granted, LineId, Name, Node, Register, Remove,
-    Removed, SessionId, Store, Watching, Why, Written,
+    Removed, SessionId, Sought, Store, Watching, Why, Written,
 };
 use tokio::sync::{Notify, mpsc};
 
@@ -26,6 +29,8 @@ pub(crate) struct Shared {
     nodes: Mutex<Nodes>,
     changed: Notify,
     host: Arc<dyn Host>,
+    /// Those who entered, or tried to, and are not forgotten.
+    known: Mutex<HashSet<TicketId>>,
     /// Who enters hears nothing of it.
     loses_answers: AtomicBool,
     /// Who enters next hears of it so much later, when its session is over.
@@ -37,8 +42,8 @@ pub(crate) struct Map(Arc<Shared>);
 
 impl Shared {
     pub(crate) fn on(host: Arc<dyn Host>) -> Arc<Self> {
-        let (nodes, changed, loses_answers, outlived_by) = Default::default();
-        Arc::new(Self { nodes, changed, host, loses_answers, outlived_by })
+        let (nodes, changed, known, loses_answers, outlived_by) = Default::default();
+        Arc::new(Self { nodes, changed, host, known, loses_answers, outlived_by })
     }
 
     #[allow(dead_code, reason = "of the programs that have this store, one loses answers")]
@@ -48,12 +53,17 @@ impl Shared {
 
     #[allow(dead_code, reason = "of the programs that have this store, one answers late")]
     pub(crate) fn outlive_next(&self, by: Duration) {
-        *self.outlived_by.lock().unwrap_or_else(PoisonError::into_inner) = Some(by);
+        *lock(&self.outlived_by) = Some(by);
+    }
+
+    #[allow(dead_code, reason = "of the programs that have this store, one asks what it knows")]
+    pub(crate) fn knows(&self) -> usize {
+        lock(&self.known).len()
     }
 
     /// One step. Sessions that have ended are out before it.
     fn step<T>(&self, act: impl FnOnce(&mut Nodes, Time) -> T) -> T {
-        let mut nodes = self.lock();
+        let mut nodes = lock(&self.nodes);
         let (now, before) = (self.host.now(), nodes.at());
         nodes.expire(now);
         let answer = act(&mut nodes, now);
@@ -64,10 +74,10 @@ impl Shared {
         }
         answer
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, Nodes> {
-        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Map {
@@ -105,6 +115,7 @@ impl Store for Map {
     }
 
     async fn enter(&self, enter: &Enter<'_>) -> Result<Entered> {
+        lock(&self.0.known).insert(enter.name.id);
         let entered = self.0.step(|nodes, _| {
             let Enter { name, body, session, door, base_version } = *enter;
             if let Some(node) = nodes.get(name) {
@@ -135,7 +146,7 @@ impl Store for Map {
         if self.0.loses_answers.load(Ordering::Relaxed) {
             return pending().await;
         }
-        let late = self.0.outlived_by.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let late = lock(&self.0.outlived_by).take();
         if let Some(late) = late {
             self.0.step(|nodes, _| nodes.end(enter.session));
             self.0.host.sleep(late).await;
@@ -157,8 +168,9 @@ impl Store for Map {
         }))
     }
 
-    async fn look(&self, names: &[&Name]) -> Result<(Vec<Option<Node>>, u64)> {
-        Ok(self.0.step(|nodes, _| (names.iter().map(|name| nodes.get(name)).collect(), nodes.at())))
+    async fn look(&self, sought: &[Sought<'_>]) -> Result<(Vec<Option<Node>>, u64)> {
+        let found = |nodes: &mut Nodes| sought.iter().map(|one| nodes.get(one.name())).collect();
+        Ok(self.0.step(|nodes, _| (found(nodes), nodes.at())))
     }
 
     async fn change(&self, node: &Node, body: &[u8]) -> Result<Option<Node>> {
@@ -182,6 +194,10 @@ impl Store for Map {
 
     async fn forestall(&self, name: &Name, _session: SessionId) -> Result<Option<Node>> {
         Ok(self.0.step(|nodes, _| nodes.forestall(name)))
+    }
+
+    fn forget(&self, ticket: TicketId) {
+        lock(&self.0.known).remove(&ticket);
     }
 
     async fn watch(&self, watched: &[Node]) -> Result<Watching> {

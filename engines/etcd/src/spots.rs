@@ -1,0 +1,348 @@
+//! Spots: the names of ticket keys, used again. etcd keeps a mark of every name that was ever deleted until its history is
+//! compacted, and goes past the marks of a line with each look at it: names that never came again would make a lock the slower,
+//! the more often it was taken.
+//!
+//! A session has a number, as small as there is a free one, and its tickets have the names `0`, `1`, `2`… of that number in each line. So
+//! a line has as many names as there were tickets in it at the same time. A name says nothing: who is in a line, since
+//! when, and who that is are told by the create revision and by the id in the value, and those are compared.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use tenure_core::{Error, Loss, Result, TicketId};
+use tenure_queue::{LineId, Name, SessionId};
+
+/// The last part of a key: a session's number, and which of its names in a line.
+pub(crate) type Spot = u64;
+
+/// A request that was not answered comes in no later than this, or never.
+const LATE_MAX: Duration = Duration::from_secs(120);
+
+/// The clients of this process, for who knows a ticket's id only.
+static CLIENTS: LazyLock<Mutex<Vec<Weak<Mutex<Taken>>>>> = LazyLock::new(Mutex::default);
+
+/// The spots that one client has taken.
+pub(crate) struct Spots(Arc<Mutex<Taken>>);
+
+#[derive(Default)]
+struct Taken {
+    sessions: HashMap<SessionId, Session>,
+    tickets: HashMap<TicketId, Ticket>,
+    /// Spots that somebody may still come to, and since when.
+    doubtful: VecDeque<(Instant, Ticket)>,
+}
+
+struct Session {
+    number: u32,
+    lines: HashMap<LineId, Line>,
+}
+
+/// The names of one session in one line.
+#[derive(Default)]
+struct Line {
+    /// All below this were taken once.
+    next: u32,
+    free: BTreeSet<u32>,
+}
+
+struct Ticket {
+    spot: Spot,
+    session: SessionId,
+    line: LineId,
+    /// A request to let it in was not answered, and may still be on its way.
+    is_asked: bool,
+    /// Such a request is refused.
+    is_forestalled: bool,
+}
+
+/// A request to let a ticket in is on its way. If that is dropped without an answer, nobody knows what became of it.
+pub(crate) struct Asking<'a> {
+    spots: &'a Spots,
+    id: TicketId,
+    before: bool,
+}
+
+impl Asking<'_> {
+    /// Whether an earlier request for the ticket was not answered.
+    pub(crate) fn was_asked_before(&self) -> bool {
+        self.before
+    }
+
+    /// It was answered.
+    pub(crate) fn answered(self) {
+        if let Some(ticket) = self.spots.lock().tickets.get_mut(&self.id) {
+            ticket.is_asked = self.before;
+        }
+    }
+}
+
+impl Spots {
+    pub(crate) fn new() -> Self {
+        let taken = Arc::default();
+        let mut clients = lock(&CLIENTS);
+        clients.retain(|client| client.strong_count() > 0);
+        clients.push(Arc::downgrade(&taken));
+        Self(taken)
+    }
+
+    /// The spot of a ticket that some client of this process has in a line.
+    pub(crate) fn anywhere(id: TicketId) -> Option<Spot> {
+        let clients = lock(&CLIENTS).clone();
+        clients.iter().filter_map(Weak::upgrade).find_map(|taken| spot_of(&lock(&taken), id))
+    }
+
+    /// A session has this number, and nobody else has it.
+    pub(crate) fn open(&self, session: SessionId, number: u32) {
+        self.lock().sessions.insert(session, Session { number, lines: HashMap::new() });
+    }
+
+    /// A session is over, and its number is somebody else's.
+    pub(crate) fn end(&self, session: SessionId) {
+        self.lock().sessions.remove(&session);
+    }
+
+    /// The spot of this ticket, if it has one.
+    pub(crate) fn of(&self, id: TicketId) -> Option<Spot> {
+        spot_of(&self.lock(), id)
+    }
+
+    /// The spot at which a ticket is about to come in. A ticket that is asked for again keeps the spot that it has.
+    pub(crate) fn take(&self, name: &Name, session: SessionId) -> Result<(Spot, Asking<'_>)> {
+        let mut taken = self.lock();
+        taken.free_late();
+        let before = taken.tickets.get(&name.id).is_some_and(|ticket| ticket.is_asked);
+        let spot = match taken.tickets.get_mut(&name.id) {
+            Some(ticket) => {
+                ticket.is_asked = true;
+                ticket.spot
+            }
+            None => taken.choose(name, session, None)?,
+        };
+        drop(taken);
+        Ok((spot, Asking { spots: self, id: name.id, before }))
+    }
+
+    /// Another ticket is at the spot of this one, which is not in the line: another spot for it.
+    pub(crate) fn elsewhere(&self, name: &Name, session: SessionId) -> Result<()> {
+        let far = u32::MAX / 2 + getrandom::u32().unwrap_or(0) / 2;
+        let mut taken = self.lock();
+        if let Some(before) = taken.tickets.remove(&name.id) {
+            taken.doubtful.push_back((Instant::now(), before));
+        }
+        taken.choose(name, session, Some(far)).map(drop)?;
+        taken.tickets.entry(name.id).and_modify(|ticket| ticket.is_asked = false);
+        Ok(())
+    }
+
+    /// Whether a request for this ticket may still be on its way, and nothing stops it.
+    pub(crate) fn is_doubtful(&self, id: TicketId) -> bool {
+        self.lock().tickets.get(&id).is_some_and(Ticket::is_doubtful)
+    }
+
+    /// No request for this ticket lets it in any more.
+    pub(crate) fn forestalled(&self, id: TicketId) {
+        if let Some(ticket) = self.lock().tickets.get_mut(&id) {
+            ticket.is_forestalled = true;
+        }
+    }
+
+    /// A ticket is done with: its name may be used again, unless somebody may still come to it.
+    pub(crate) fn forget(&self, id: TicketId) {
+        self.lock().forget(id);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Taken> {
+        lock(&self.0)
+    }
+}
+
+impl Taken {
+    /// A free name, or this one.
+    fn choose(&mut self, name: &Name, session: SessionId, this: Option<u32>) -> Result<Spot> {
+        let of = self.sessions.get_mut(&session).ok_or_else(|| Error::lost(Loss::SessionGone))?;
+        let line = || of.lines.entry(name.line.clone()).or_default().take();
+        let number = of.number;
+        let spot = spot(number, this.unwrap_or_else(line));
+        let (line, is_forestalled) = (name.line.clone(), false);
+        let ticket = Ticket { spot, session, line, is_asked: true, is_forestalled };
+        self.tickets.insert(name.id, ticket);
+        Ok(spot)
+    }
+
+    fn forget(&mut self, id: TicketId) {
+        let Some(ticket) = self.tickets.remove(&id) else { return };
+        if ticket.is_doubtful() {
+            self.doubtful.push_back((Instant::now(), ticket));
+        } else {
+            self.free(&ticket);
+        }
+    }
+
+    fn free_late(&mut self) {
+        while let Some((since, ..)) = self.doubtful.front()
+            && since.elapsed() > LATE_MAX
+            && let Some((_, ticket)) = self.doubtful.pop_front()
+        {
+            self.free(&ticket);
+        }
+    }
+
+    fn free(&mut self, ticket: &Ticket) {
+        let Some(session) = self.sessions.get_mut(&ticket.session) else { return };
+        let names = session.lines.get_mut(&ticket.line);
+        if names.is_some_and(|names| names.give_back(nth(ticket.spot))) {
+            session.lines.remove(&ticket.line);
+        }
+    }
+}
+
+impl Ticket {
+    fn is_doubtful(&self) -> bool {
+        self.is_asked && !self.is_forestalled
+    }
+}
+
+impl Line {
+    /// The smallest that is free.
+    fn take(&mut self) -> u32 {
+        self.free.pop_first().unwrap_or_else(|| {
+            self.next += 1;
+            self.next - 1
+        })
+    }
+
+    /// Answers whether none is taken now. One that was never taken here is not given back.
+    fn give_back(&mut self, nth: u32) -> bool {
+        if nth < self.next {
+            self.free.insert(nth);
+        }
+        self.free.len() == self.next as usize
+    }
+}
+
+fn spot(number: u32, nth: u32) -> Spot {
+    u64::from(number) << 32 | u64::from(nth)
+}
+
+fn nth(spot: Spot) -> u32 {
+    u32::try_from(spot & u64::from(u32::MAX)).unwrap_or(u32::MAX)
+}
+
+fn spot_of(taken: &Taken, id: TicketId) -> Option<Spot> {
+    taken.tickets.get(&id).map(|ticket| ticket.spot)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::{Key, Share, Ticket};
+
+    use super::*;
+
+    const SESSION: SessionId = 77;
+
+    fn name(key: &str) -> Name {
+        Name::of(&Ticket::new(Key::new(key).unwrap(), Share::WHOLE))
+    }
+
+    fn spots() -> Spots {
+        let spots = Spots::new();
+        spots.open(SESSION, 5);
+        spots
+    }
+
+    fn comes_in(spots: &Spots, name: &Name) -> Spot {
+        let (spot, asking) = spots.take(name, SESSION).unwrap();
+        asking.answered();
+        spot
+    }
+
+    /// A request is sent, and not answered.
+    fn is_lost(spots: &Spots, name: &Name) {
+        let _unanswered = spots.take(name, SESSION).unwrap();
+    }
+
+    #[test]
+    fn a_line_has_as_many_names_as_it_has_tickets_at_a_time() {
+        let spots = spots();
+        let (one, two, three) = (name("k"), name("k"), name("k"));
+        assert_eq!([comes_in(&spots, &one), comes_in(&spots, &two)], [spot(5, 0), spot(5, 1)]);
+        assert_eq!(comes_in(&spots, &one), spot(5, 0), "asked twice is asked once");
+        assert_eq!(comes_in(&spots, &name("other")), spot(5, 0), "in another line");
+        spots.forget(one.id);
+        assert_eq!(comes_in(&spots, &three), spot(5, 0));
+        spots.forget(two.id);
+        spots.forget(three.id);
+        spots.forget(three.id);
+        assert_eq!(comes_in(&spots, &name("k")), spot(5, 0));
+        assert_eq!(spots.lock().sessions[&SESSION].lines.len(), 2);
+    }
+
+    #[test]
+    fn a_name_that_somebody_may_still_come_to_is_not_used_again() {
+        let spots = spots();
+        let (lost, again) = (name("k"), name("k"));
+        is_lost(&spots, &lost);
+        assert!(spots.is_doubtful(lost.id));
+        spots.forget(lost.id);
+        assert_eq!(comes_in(&spots, &again), spot(5, 1));
+        assert!(!spots.is_doubtful(again.id));
+        // Once no such request is let in, it is free.
+        let lost = name("k");
+        is_lost(&spots, &lost);
+        spots.forestalled(lost.id);
+        spots.forget(lost.id);
+        assert_eq!(comes_in(&spots, &name("k")), spot(5, 2));
+    }
+
+    #[test]
+    fn an_answer_says_nothing_of_an_earlier_request() {
+        let spots = spots();
+        let lost = name("k");
+        is_lost(&spots, &lost);
+        let (spot_again, asking) = spots.take(&lost, SESSION).unwrap();
+        assert_eq!((spot_again, asking.was_asked_before()), (spot(5, 0), true));
+        asking.answered();
+        assert!(spots.is_doubtful(lost.id));
+    }
+
+    #[test]
+    fn a_session_that_is_over_takes_its_names_along() {
+        let spots = spots();
+        let one = name("k");
+        comes_in(&spots, &one);
+        spots.end(SESSION);
+        assert!(spots.take(&name("k"), SESSION).is_err());
+        spots.open(SESSION + 1, 6);
+        spots.forget(one.id);
+        let (spot_there, _) = spots.take(&name("k"), SESSION + 1).unwrap();
+        assert_eq!(spot_there, spot(6, 0));
+    }
+
+    #[test]
+    fn whoever_is_not_at_its_own_spot_gets_another() {
+        let spots = spots();
+        let one = name("k");
+        comes_in(&spots, &one);
+        spots.elsewhere(&one, SESSION).unwrap();
+        assert!(nth(comes_in(&spots, &one)) > u32::MAX / 4);
+        spots.forget(one.id);
+        assert_eq!(spots.lock().tickets.len(), 0);
+    }
+
+    #[test]
+    fn a_ticket_is_found_by_its_id_in_whichever_client_has_it() {
+        let (one, other) = (spots(), spots());
+        let ticket = name("k");
+        comes_in(&one, &name("k"));
+        let spot = comes_in(&one, &ticket);
+        assert_eq!(Spots::anywhere(ticket.id), Some(spot));
+        drop(one);
+        assert_eq!(Spots::anywhere(ticket.id), None);
+        drop(other);
+    }
+}

@@ -1,0 +1,282 @@
+//! The names of keys are used again: what belonged to the last ticket at a spot must not touch the next one.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use prost::Message as _;
+use tenure_core::event::What;
+use tenure_core::{Guard, Left, Locks, Loss, Result, Seen};
+use tenure_servers::etcd::Cluster;
+use tokio::task::JoinHandle;
+
+use super::between::Between;
+use super::lies::Watched;
+use super::operators::{keys, leases};
+use super::stage::{TTL, connect, play, soon, until_line};
+
+const TXN: &str = "Txn";
+/// A request that is held back is given up, and sent again.
+const QUICK: &str = "500ms";
+/// A request that is held back is waited for.
+const PATIENT: &str = "60s";
+
+/// A client whose requests can be held back, and are waited for so long.
+async fn through(cluster: &Cluster, timeout: &str) -> (Between, Locks) {
+    let between = Between::of(cluster).await;
+    let url = format!("{}?timeout={timeout}", between.url());
+    let locks = tenure_etcd::connect(url).await.unwrap();
+    // The session is open, so that what is held back is what is meant.
+    locks.mutex("warm").ttl(TTL * 10).lock().await.unwrap().release().await.unwrap();
+    (between, locks)
+}
+
+#[test]
+fn a_release_that_arrives_late_does_not_touch_the_next_ticket_at_its_spot() {
+    play(1, async |cluster| {
+        let (between, locks) = through(&cluster, QUICK).await;
+        let mutex = locks.mutex("k").ttl(TTL * 10);
+        let guard = mutex.lock().await.unwrap();
+        let spot = keys(&cluster);
+        between.hold_next(TXN);
+        let releasing = tokio::spawn(guard.release());
+        let late = soon("the release is sent", between.held()).await;
+        soon("it is sent again", releasing).await.unwrap().expect("that is answered");
+        let next = mutex.lock().await.unwrap();
+        assert_eq!(keys(&cluster), spot, "the name is used again");
+        soon("the first one arrives", late.let_go()).await;
+        assert_eq!(keys(&cluster), spot);
+        next.check().unwrap();
+        next.release().await.unwrap();
+    });
+}
+
+#[test]
+fn a_join_that_arrives_after_its_ticket_has_left_lets_nobody_in() {
+    play(1, async |cluster| {
+        let (between, locks) = through(&cluster, QUICK).await;
+        let mutex = locks.mutex("k").ttl(TTL * 10);
+        between.hold_next(TXN);
+        let joining = tokio::spawn({
+            let mutex = mutex.clone();
+            async move { mutex.lock().await }
+        });
+        let late = soon("the join is sent", between.held()).await;
+        let guard = soon("it is sent again", joining).await.unwrap().expect("that is answered");
+        guard.release().await.unwrap();
+        soon("the first one arrives", late.let_go()).await;
+        assert_eq!(keys(&cluster), [""; 0]);
+        mutex.try_lock().await.unwrap().expect("it is free").release().await.unwrap();
+    });
+}
+
+#[test]
+fn a_join_that_was_given_up_and_arrives_late_lets_nobody_in() {
+    play(1, async |cluster| {
+        let (between, locks) = through(&cluster, QUICK).await;
+        let mutex = locks.mutex("k").ttl(TTL * 10);
+        between.hold_next(TXN);
+        let joining = tokio::spawn({
+            let mutex = mutex.clone();
+            async move { mutex.lock().await.map(drop) }
+        });
+        let late = soon("the join is sent", between.held()).await;
+        joining.abort();
+        joining.await.expect_err("it was given up");
+        locks.settled().await;
+        let next = mutex.lock().await.unwrap();
+        soon("the first one arrives", late.let_go()).await;
+        assert_eq!(keys(&cluster).len(), 1);
+        next.check().unwrap();
+        next.release().await.unwrap();
+    });
+}
+
+/// One holds, one waits and leaves while a break of it is on its way, and another comes to its spot.
+async fn break_arrives_late(cluster: &Cluster, breaks_holder: bool) {
+    let (between, breaker) = through(cluster, PATIENT).await;
+    let (locks, holder) = (connect(cluster).await, connect(cluster).await);
+    let first = if breaks_holder { None } else { Some(holder.mutex("k").lock().await.unwrap()) };
+    let behind = waits(&locks, first.iter().len()).await;
+    let ticket = locks.line("k").await.unwrap().pop().expect("it is there").0.id;
+    between.hold_next(TXN);
+    let breaking = tokio::spawn(async move { breaker.break_ticket("k", ticket).await });
+    let late = soon("the break is sent", between.held()).await;
+    let before = keys(cluster);
+    behind.abort();
+    drop(behind.await);
+    until_line(&holder, "k", first.iter().len()).await;
+    let next = waits(&locks, first.iter().len()).await;
+    assert_eq!(keys(cluster), before, "the name is used again");
+    soon("the break arrives", late.let_go()).await;
+    let broken = soon("it is answered", breaking).await.unwrap();
+    assert!(broken.is_ok_and(|left| left == Left::Absent), "the ticket has left");
+    drop(first);
+    let guard = soon("the next one is served", next).await.unwrap().unwrap();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    guard.check().expect("nobody told it to leave");
+    let token = guard.token();
+    guard.extend().await.expect("it is there");
+    assert_eq!(guard.token(), token);
+}
+
+/// Somebody who is in the line, behind so many.
+async fn waits(locks: &Locks, ahead: usize) -> JoinHandle<Result<Guard>> {
+    let mutex = locks.mutex("k");
+    let waiting = tokio::spawn(async move { mutex.lock().await });
+    until_line(locks, "k", ahead + 1).await;
+    waiting
+}
+
+#[test]
+fn a_break_that_arrives_late_does_not_touch_the_next_waiter_at_that_spot() {
+    play(1, async |cluster| break_arrives_late(&cluster, false).await);
+}
+
+#[test]
+fn a_break_that_arrives_late_does_not_touch_the_next_holder_at_that_spot() {
+    play(1, async |cluster| break_arrives_late(&cluster, true).await);
+}
+
+#[test]
+fn a_waiter_is_served_though_another_came_to_its_predecessors_spot_in_the_same_message() {
+    play(1, async |cluster| {
+        let (between, locks) = through(&cluster, PATIENT).await;
+        let holder = connect(&cluster).await;
+        let guard = holder.mutex("k").lock().await.unwrap();
+        let spot = keys(&cluster);
+        let waiting = waits(&locks, 1).await;
+        let kept = Arc::new(Mutex::new(Vec::new()));
+        let keeping = kept.clone();
+        // What happens to a key is told when it has happened twice.
+        between.lie("Watch", move |_, said| {
+            let mut told = Watched::decode(said).unwrap();
+            let mut kept = keeping.lock().unwrap();
+            kept.append(&mut told.events);
+            if !told.created && kept.len() < 2 {
+                return Vec::new();
+            }
+            told.events.append(&mut kept);
+            vec![told.encode_to_vec()]
+        });
+        // It watches before anything happens.
+        soon("it watches", async {
+            while between.streams("Watch") == 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        guard.release().await.unwrap();
+        let again = waits(&holder, 1).await;
+        assert_eq!(keys(&cluster)[1], spot[0], "the name is used again");
+        let next = soon("the waiter is served", waiting).await.unwrap().unwrap();
+        assert_eq!(kept.lock().unwrap().len(), 0, "it was told of both at once");
+        next.release().await.unwrap();
+        soon("the last one is served", again).await.unwrap().unwrap().release().await.unwrap();
+    });
+}
+
+#[test]
+fn a_holder_is_told_though_something_else_is_at_its_spot_already() {
+    play(1, async |cluster| {
+        let (_between, locks) = through(&cluster, PATIENT).await;
+        let other = connect(&cluster).await;
+        let guard = locks.mutex("k").lock().await.unwrap();
+        let _behind = waits(&other, 1).await;
+        let [own, next] = &keys(&cluster)[..] else { panic!("there are two") };
+        // The key of the ticket behind is copied to the spot, so that it looks like a ticket.
+        let value = cluster.ctl(&["get", "--print-value-only", next]).unwrap();
+        cluster.ctl(&["del", own]).unwrap();
+        cluster.ctl(&["put", own, value.trim()]).unwrap();
+        assert_eq!(soon("the holder is told", guard.lost()).await, Loss::Broken);
+    });
+}
+
+#[test]
+fn two_clients_that_have_one_number_stand_in_line_all_the_same() {
+    play(1, async |cluster| {
+        let one = connect(&cluster).await;
+        one.mutex("warm").lock().await.unwrap().release().await.unwrap();
+        cluster.ctl(&["del", "tenure/v1/s/00000000"]).unwrap();
+        let two = connect(&cluster).await;
+        let guard = one.mutex("k").lock().await.unwrap();
+        let waiting = waits(&two, 1).await;
+        assert_eq!(leases(&cluster).len(), 1);
+        assert_eq!(keys(&cluster).into_iter().collect::<HashSet<_>>().len(), 2);
+        assert!(two.mutex("k").try_lock().await.unwrap().is_none());
+        let token = guard.token();
+        guard.release().await.unwrap();
+        let next = soon("the waiter is served", waiting).await.unwrap().unwrap();
+        assert!(next.token() > token);
+        let turns = [&one, &two].map(async |locks| {
+            for _ in 0..20 {
+                locks.mutex("k").lock().await.unwrap().release().await.unwrap();
+            }
+        });
+        next.release().await.unwrap();
+        soon("all are served", join_all(turns)).await;
+        assert_eq!(keys(&cluster), [""; 0]);
+    });
+}
+
+#[test]
+fn a_line_has_few_names_however_many_clients_had_it() {
+    const CLIENTS: usize = 20;
+    play(1, async |cluster| {
+        let mut names = HashSet::new();
+        for _ in 0..CLIENTS {
+            let locks = connect(&cluster).await;
+            let guard = locks.mutex("k").lock().await.unwrap();
+            names.extend(keys(&cluster));
+            guard.release().await.unwrap();
+            locks.close().await;
+        }
+        assert_eq!(names.len(), 1, "{names:?}");
+        let mut all = Vec::new();
+        for _ in 0..CLIENTS {
+            all.push(connect(&cluster).await);
+        }
+        for _ in 0..5 {
+            let turns: Vec<_> = all
+                .iter()
+                .map(|locks| {
+                    let mutex = locks.mutex("k");
+                    tokio::spawn(async move { mutex.lock().await.unwrap().release().await })
+                })
+                .collect();
+            names.extend(keys(&cluster));
+            for turn in turns {
+                soon("each is served", turn).await.unwrap().unwrap();
+            }
+        }
+        let guard = all[0].mutex("k").lock().await.unwrap();
+        let mut waiting = Vec::new();
+        for (at, locks) in all.iter().enumerate() {
+            waiting.push(waits(locks, at + 1).await);
+        }
+        names.extend(keys(&cluster));
+        waiting.iter().for_each(JoinHandle::abort);
+        drop(guard);
+        assert!(names.len() <= CLIENTS * 2 + 8, "{names:?}");
+    });
+}
+
+#[test]
+fn an_onlooker_that_cannot_be_told_who_left_is_told_that_it_missed_something() {
+    play(1, async |cluster| {
+        let (between, locks) = through(&cluster, PATIENT).await;
+        let other = connect(&cluster).await;
+        let mut watch = locks.watch("").await.unwrap();
+        let guard = other.mutex("k").lock().await.unwrap();
+        for what in [What::Joined, What::Served] {
+            let told = soon("it is told", watch.next()).await.unwrap();
+            assert!(matches!(told, Seen::Event(event) if event.what == what));
+        }
+        // The message that is passed on does not say what a key was before.
+        between.lie("Watch", |_, said| vec![Watched::decode(said).unwrap().encode_to_vec()]);
+        guard.release().await.unwrap();
+        assert_eq!(soon("it is told", watch.next()).await.unwrap(), Seen::Gap);
+    });
+}
