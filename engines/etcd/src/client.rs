@@ -17,8 +17,8 @@ use crate::link::{self, Members, Open};
 use crate::settings::Settings;
 use crate::spots::Spots;
 use crate::wire::{
-    LeaseGrantRequest, LeaseGrantResponse, LeaseRevokeResponse, RangeRequest, RangeResponse,
-    ResponseHeader, TxnRequest, TxnResponse,
+    LeaseGrantRequest, LeaseGrantResponse, LeaseRevokeResponse, LeaseTimeToLiveResponse,
+    RangeRequest, RangeResponse, ResponseHeader, TxnRequest, TxnResponse,
 };
 use crate::{ask, entry, facts, trouble};
 
@@ -225,4 +225,5 @@ macro_rules! answers {
     };
 }
 
-answers! { RangeResponse TxnResponse LeaseGrantResponse LeaseRevokeResponse }
+answers! { RangeResponse TxnResponse LeaseGrantResponse LeaseRevokeResponse
+LeaseTimeToLiveResponse }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures_util::future::select_all;
+use futures_util::future::{join_all, select_all};
 use tenure_core::{Error, Key, Profile, Result, TicketId};
 use tenure_queue::{
     Enter, Entered, Followed, Front, Granted, LineId, Name, Node, Register, Remove, Removed,
@@ -13,10 +13,14 @@ use tenure_queue::{
 
 use crate::client::Etcd;
 use crate::keys::{revision, value};
-use crate::wire::{LeaseRevokeRequest, LeaseRevokeResponse, RangeResponse};
+use crate::wire::{
+    LeaseRevokeRequest, LeaseRevokeResponse, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
+    RangeResponse,
+};
 use crate::{ask, entry, journal, trouble};
 
 const REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
+const TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
 /// So often another ticket may be at the spot of one that comes in.
 const ELSEWHERE_MAX: usize = 4;
 
@@ -52,6 +56,16 @@ impl Store for Etcd {
             Err(error) if error.loss().is_none() => Err(error),
             _ => Ok(()),
         }
+    }
+
+    async fn lives(&self, sessions: &[SessionId]) -> Vec<Option<Duration>> {
+        let life = async |session: &SessionId| {
+            let request = LeaseTimeToLiveRequest { id: session.cast_signed() };
+            let answer: LeaseTimeToLiveResponse = self.ask(TIME_TO_LIVE, request).await.ok()?;
+            // A lease that is gone has less than none.
+            u64::try_from(answer.ttl).ok().map(Duration::from_secs)
+        };
+        join_all(sessions.iter().map(life)).await
     }
 
     async fn enter(&self, enter: &Enter<'_>) -> Result<Entered> {

@@ -32,6 +32,10 @@ pub trait Store: Send + Sync + 'static {
     /// Ends a session, and takes out its nodes.
     fn end(&self, session: SessionId) -> impl Future<Output = Result<()>> + Send;
 
+    /// For how long each of these sessions, of whatever client, lives on without a sign of life; `None` if the store cannot tell,
+    /// or does not answer.
+    fn lives(&self, sessions: &[SessionId]) -> impl Future<Output = Vec<Option<Duration>>> + Send;
+
     /// Makes a node at the back of its line, unless the door is closed to it.
     fn enter(&self, enter: &Enter<'_>) -> impl Future<Output = Result<Entered>> + Send;
 

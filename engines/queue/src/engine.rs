@@ -49,13 +49,12 @@ impl<S: Store> Engine for Queue<S> {
 
     async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
         let front = self.in_time(self.whole_line(&LineId::of(key))).await?;
-        let now = self.parts.host.now();
+        let lives = self.in_time(self.lives(&front)).await.unwrap_or_default();
         let (mut ahead, mut tickets) = (0, Vec::with_capacity(front.nodes.len()));
         for node in front.nodes {
             let holds = served(ahead, node.ticket.share);
             let standing = if holds { Standing::Holding } else { Standing::Waiting };
-            let mine = self.parts.own.get(node.name.id);
-            let life = mine.map(|mine| mine.session.life(now));
+            let life = lives.get(&node.session).copied();
             let (number, leaving, take) = (node.number(), node.told, node.take());
             tickets
                 .push((node.ticket, Place { number, standing, ahead, life, look: None, leaving }));

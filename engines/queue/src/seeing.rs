@@ -1,10 +1,14 @@
 //! Seeing: where a ticket stands, read from the store, with as little as will do.
 
+use std::collections::HashMap;
+use std::time::Duration;
+
 use tenure_core::{Key, LINE_TICKETS_MAX, Place, Result, Standing, TicketId};
 
-use crate::contract::{Front, Sought, Store};
+use crate::contract::{Front, SessionId, Sought, Store};
 use crate::node::{LineId, Node};
 use crate::own::{Mine, Sighting};
+use crate::parts::Parts;
 use crate::queue::Queue;
 use crate::stand::{Stand, blockers};
 
@@ -12,6 +16,8 @@ use crate::stand::{Stand, blockers};
 pub(crate) const PAGE: usize = 128;
 /// So much is looked at by who was seen near the front, where nobody comes in before it.
 const NEAR_PAGE: usize = 40;
+/// Of so many sessions of others a look at a line asks how long they live.
+const LIVES_MAX: usize = 8;
 /// The next look at a line goes so much further.
 const FURTHER: usize = 8;
 
@@ -105,6 +111,25 @@ impl<S: Store> Queue<S> {
     /// A whole line.
     pub(crate) async fn whole_line(&self, line: &LineId) -> Result<Front> {
         self.parts.store.front(line, LINE_TICKETS_MAX * 2, None).await
+    }
+
+    /// For how long the tickets of a line live on, by their sessions. The store is asked for the first few that are not this
+    /// client's.
+    pub(crate) async fn lives(&self, front: &Front) -> Result<HashMap<SessionId, Duration>> {
+        let Parts { own, store, host, .. } = &*self.parts;
+        let (now, mut lives, mut others) = (host.now(), HashMap::new(), Vec::new());
+        for node in &front.nodes {
+            if let Some(mine) = own.get(node.name.id) {
+                lives.insert(node.session, mine.session.life(now));
+            } else if others.len() < LIVES_MAX && !others.contains(&node.session) {
+                others.push(node.session);
+            }
+        }
+        if !others.is_empty() {
+            let told = others.iter().zip(store.lives(&others).await);
+            lives.extend(told.filter_map(|(session, life)| Some((*session, life?))));
+        }
+        Ok(lives)
     }
 
     /// Looks for a ticket of which only key and id are known.

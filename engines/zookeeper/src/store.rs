@@ -54,6 +54,11 @@ impl Store for ZooKeeper {
         Ok(())
     }
 
+    async fn lives(&self, sessions: &[SessionId]) -> Vec<Option<Duration>> {
+        // A server does not tell of other clients' sessions.
+        vec![None; sessions.len()]
+    }
+
     async fn enter(&self, enter: &Enter<'_>) -> Result<Entered> {
         self.come_in(enter).await
     }

@@ -131,3 +131,44 @@ fn no_session_is_shorter_than_the_url_says() {
         assert!(life > TTL * 5, "{life:?}");
     });
 }
+
+#[test]
+fn an_operator_sees_for_how_long_the_tickets_of_others_live() {
+    play(1, async |cluster| {
+        let (locks, operator) = (connect(&cluster).await, connect(&cluster).await);
+        let _held = locks.mutex("k").ttl(Duration::from_secs(60)).lock().await.unwrap();
+        let waiting = tokio::spawn({
+            let mutex = locks.mutex("k").ttl(Duration::from_secs(20));
+            async move { mutex.lock().await }
+        });
+        until_line(&operator, "k", 2).await;
+        let before = cluster.members()[0].requests("LeaseTimeToLive");
+        let line = operator.line("k").await.unwrap();
+        let lives: Vec<_> = line.iter().map(|(_, place)| place.life.expect("it ends")).collect();
+        assert!(lives[0] > Duration::from_secs(35) && lives[0] <= Duration::from_secs(60));
+        assert!(lives[1] > Duration::from_secs(10) && lives[1] <= Duration::from_secs(20));
+        assert_eq!(cluster.members()[0].requests("LeaseTimeToLive") - before, 2);
+        locks.line("k").await.unwrap();
+        let after = cluster.members()[0].requests("LeaseTimeToLive");
+        assert_eq!(after - before, 2, "a client knows of its own sessions");
+        waiting.abort();
+    });
+}
+
+#[test]
+fn a_look_at_a_line_asks_for_few_sessions() {
+    play(1, async |cluster| {
+        let operator = connect(&cluster).await;
+        let mut clients = Vec::new();
+        for at in 0..12 {
+            let locks = connect(&cluster).await;
+            let mutex = locks.mutex("k");
+            clients.push((locks, tokio::spawn(async move { mutex.lock().await })));
+            until_line(&operator, "k", at + 1).await;
+        }
+        let before = cluster.members()[0].requests("LeaseTimeToLive");
+        let line = operator.line("k").await.unwrap();
+        assert_eq!(line.iter().filter(|(_, place)| place.life.is_some()).count(), 8);
+        assert_eq!(cluster.members()[0].requests("LeaseTimeToLive") - before, 8);
+    });
+}

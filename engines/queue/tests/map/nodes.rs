@@ -37,6 +37,10 @@ impl Nodes {
         Some(*ttl)
     }
 
+    pub(crate) fn life(&self, session: SessionId, now: Time) -> Option<Duration> {
+        self.sessions.get(&session).map(|(_, ends)| now.until(*ends))
+    }
+
     pub(crate) fn lives(&self, session: SessionId) -> bool {
         self.sessions.contains_key(&session)
     }

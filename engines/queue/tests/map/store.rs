@@ -33,6 +33,8 @@ pub(crate) struct Shared {
     known: Mutex<HashSet<TicketId>>,
     /// Who enters hears nothing of it.
     loses_answers: AtomicBool,
+    /// Signs of life are not heard.
+    deaf: AtomicBool,
     /// Who enters next hears of it so much later, when its session is over.
     outlived_by: Mutex<Option<Duration>>,
 }
@@ -42,13 +44,18 @@ pub(crate) struct Map(Arc<Shared>);
 
 impl Shared {
     pub(crate) fn on(host: Arc<dyn Host>) -> Arc<Self> {
-        let (nodes, changed, known, loses_answers, outlived_by) = Default::default();
-        Arc::new(Self { nodes, changed, host, known, loses_answers, outlived_by })
+        let (nodes, changed, known, loses_answers, deaf, outlived_by) = Default::default();
+        Arc::new(Self { nodes, changed, host, known, loses_answers, deaf, outlived_by })
     }
 
     #[allow(dead_code, reason = "of the programs that have this store, one loses answers")]
     pub(crate) fn lose_answers(&self, lose: bool) {
         self.loses_answers.store(lose, Ordering::Relaxed);
+    }
+
+    #[allow(dead_code, reason = "of the programs that have this store, one is deaf")]
+    pub(crate) fn be_deaf(&self, deaf: bool) {
+        self.deaf.store(deaf, Ordering::Relaxed);
     }
 
     #[allow(dead_code, reason = "of the programs that have this store, one answers late")]
@@ -106,12 +113,19 @@ impl Store for Map {
     }
 
     async fn keep(&self, session: SessionId) -> Result<Option<Duration>> {
+        if self.0.deaf.load(Ordering::Relaxed) {
+            return pending().await;
+        }
         Ok(self.0.step(|nodes, now| nodes.keep(session, now)))
     }
 
     async fn end(&self, session: SessionId) -> Result<()> {
         self.0.step(|nodes, _| nodes.end(session));
         Ok(())
+    }
+
+    async fn lives(&self, sessions: &[SessionId]) -> Vec<Option<Duration>> {
+        self.0.step(|nodes, now| sessions.iter().map(|it| nodes.life(*it, now)).collect())
     }
 
     async fn enter(&self, enter: &Enter<'_>) -> Result<Entered> {
