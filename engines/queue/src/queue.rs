@@ -39,8 +39,18 @@ impl<S: Store> Queue<S> {
         &self.parts.store
     }
 
-    /// The session for tickets of this ttl.
+    /// The session for tickets of this ttl, which lives on.
     pub(crate) async fn session(&self, ttl: Duration) -> Result<Arc<Session>> {
+        let Parts { store, host, .. } = &*self.parts;
+        loop {
+            let session = self.open_session(ttl).await?;
+            if session.is_sound(&**store, &**host).await? {
+                return Ok(session);
+            }
+        }
+    }
+
+    async fn open_session(&self, ttl: Duration) -> Result<Arc<Session>> {
         let Parts { store, host, .. } = &*self.parts;
         let (session, is_new) = self.sessions.of(ttl, &**store, &**host).await?;
         if is_new {

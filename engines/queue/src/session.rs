@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use tenure_core::{Host, Loss, Time};
+use tenure_core::{Host, Loss, Result, Time};
+use tokio::sync::Mutex as AsyncMutex;
 
 use crate::contract::{Granted, SessionId, Store};
 
@@ -24,6 +25,8 @@ pub(crate) struct Session {
     every: Duration,
     ends: Mutex<Time>,
     over: AtomicBool,
+    /// One asks at a time whether it lives.
+    proving: AsyncMutex<()>,
 }
 
 impl Session {
@@ -31,7 +34,8 @@ impl Session {
     pub(crate) fn new(granted: Granted, sent: Time) -> Arc<Self> {
         let ends = Mutex::new(sent.plus(granted.ttl));
         let Granted { session: id, ttl: granted, every } = granted;
-        Arc::new(Self { id, granted, every, ends, over: AtomicBool::new(false) })
+        let (over, proving) = (AtomicBool::new(false), AsyncMutex::default());
+        Arc::new(Self { id, granted, every, ends, over, proving })
     }
 
     /// For how long it lives on without another sign of life; nothing, once it is over.
@@ -47,6 +51,23 @@ impl Session {
     /// Whether its tickets are lost. Every caller reads the clock: a timer that has not fired proves nothing.
     pub(crate) fn is_over(&self, now: Time) -> bool {
         self.life(now).is_zero()
+    }
+
+    /// Whether tickets may come in by it. One that has missed signs of life may be over before its next ticket has done anything,
+    /// so the store is asked first.
+    pub(crate) async fn is_sound<S: Store>(&self, store: &S, host: &dyn Host) -> Result<bool> {
+        let _alone = self.proving.lock().await;
+        let sent = host.now();
+        if self.life(sent) >= self.granted / 2 {
+            return Ok(true);
+        }
+        match store.keep(self.id).await {
+            Ok(Some(life)) => self.extend(sent, life, host.now()),
+            Ok(None) => self.finish(),
+            Err(error) if error.loss() == Some(Loss::SessionGone) => self.finish(),
+            Err(error) => return Err(error),
+        }
+        Ok(!self.is_over(host.now()))
     }
 
     /// It is over, for good.

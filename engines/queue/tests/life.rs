@@ -106,3 +106,24 @@ fn the_store_is_told_of_every_ticket_that_is_done_with() {
         assert_eq!(store.knows(), 0, "who left is not known any more");
     });
 }
+
+#[test]
+fn nobody_comes_in_by_a_session_that_may_be_over_at_once() {
+    let host = Arc::new(PrivateThread::for_timers());
+    let store = Shared::on(host.clone());
+    let queue = Queue::new(Map::connect(&store), host);
+    let ttl = Duration::from_secs(6);
+    let (first, late, next) = ([(); 3]).map(|()| Ticket { ttl, ..ticket() }).into();
+    block_on(async {
+        queue.join(&first, Patience::Wait).await.unwrap().expect("it waits");
+        store.be_deaf(true);
+        while queue.renew(&first).await.unwrap().expect("it lives").life.unwrap() > ttl / 3 {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let refused = queue.join(&late, Patience::Wait).await.unwrap_err();
+        assert!(refused.is_unknown(), "{refused}");
+        store.be_deaf(false);
+        let place = queue.join(&next, Patience::Wait).await.unwrap().expect("it waits");
+        assert!(place.life.unwrap() > ttl / 2, "{place:?}");
+    });
+}
