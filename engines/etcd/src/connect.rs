@@ -79,9 +79,7 @@ async fn channel(settings: &Settings, member: &Address) -> Result<Channel> {
         .keep_alive_timeout(settings.timeout)
         .keep_alive_while_idle(true);
     if let Some(tls) = &settings.tls {
-        endpoint = endpoint.tls_config(tls_config(tls)?).map_err(|error| {
-            Error::invalid(format!("the certificates for etcd cannot be used: {error}"))
-        })?;
+        endpoint = endpoint.tls_config(tls_config(tls)?).map_err(|error| unusable(tls, &error))?;
     }
     let out_of_reach = |error: &dyn std::error::Error| unreached(member, error);
     let socket = Socket::open(member).await.map_err(|error| out_of_reach(&error))?;
@@ -106,18 +104,57 @@ fn tls_config(tls: &Tls) -> Result<ClientTlsConfig> {
     let _chosen = rustls::crypto::ring::default_provider().install_default();
     let mut config = ClientTlsConfig::new();
     config = match &tls.ca {
-        Some(ca) => config.ca_certificate(Certificate::from_pem(read(ca)?)),
+        Some(ca) => config.ca_certificate(Certificate::from_pem(read("ca", ca, CERTIFICATE)?)),
         None => config.with_native_roots(),
     };
     if let (Some(cert), Some(key)) = (&tls.cert, &tls.key) {
-        config = config.identity(Identity::from_pem(read(cert)?, read(key)?));
+        let (cert, key) = (read("cert", cert, CERTIFICATE)?, read("key", key, KEY)?);
+        config = config.identity(Identity::from_pem(cert, key));
     }
     Ok(config)
 }
 
-fn read(path: &Path) -> Result<Vec<u8>> {
-    fs::read(path)
-        .map_err(|error| Error::invalid(format!("{} cannot be read: {error}", path.display())))
+/// A file in PEM, which has such a part.
+fn read(option: &str, path: &Path, wanted: Part) -> Result<Vec<u8>> {
+    let shown = path.display();
+    let pem = fs::read(path)
+        .map_err(|error| Error::invalid(format!("`{option}`: {shown} cannot be read: {error}")))?;
+    if wanted.is_in(&pem) {
+        return Ok(pem);
+    }
+    let others = [CERTIFICATE, KEY].into_iter().find(|other| other.is_in(&pem));
+    let has = others.map_or(String::new(), |other| format!(", but a {}", other.name));
+    Err(Error::invalid(format!("`{option}`: {shown} has no {} in PEM{has}", wanted.name)))
+}
+
+/// Files that have what they must, and do not belong together.
+fn unusable(tls: &Tls, error: &dyn std::error::Error) -> Error {
+    let files = [("ca", &tls.ca), ("cert", &tls.cert), ("key", &tls.key)];
+    let named = files.iter().filter_map(|(option, file)| {
+        file.as_ref().map(|file| format!("`{option}` {}", file.display()))
+    });
+    let named: Vec<String> = named.collect();
+    let why = std::iter::successors(Some(error), |error| error.source()).last();
+    let why = why.map_or(String::new(), ToString::to_string);
+    Error::invalid(format!("{} cannot be used for TLS: {why}", named.join(", ")))
+}
+
+/// What a file in PEM may have.
+#[derive(Clone, Copy)]
+struct Part {
+    name: &'static str,
+    begins: &'static str,
+}
+
+const CERTIFICATE: Part = Part { name: "certificate", begins: "CERTIFICATE-----" };
+const KEY: Part = Part { name: "private key", begins: "PRIVATE KEY-----" };
+
+impl Part {
+    fn is_in(self, pem: &[u8]) -> bool {
+        let text = String::from_utf8_lossy(pem);
+        let mut lines = text.lines().filter_map(|line| line.trim().strip_prefix("-----BEGIN "));
+        lines.any(|line| line.ends_with(self.begins))
+    }
 }
 
 /// Who one is, for as long as the members remember it.

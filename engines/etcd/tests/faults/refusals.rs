@@ -66,3 +66,34 @@ async fn certificates_that_nobody_trusts_are_told_with_the_way_out() {
     let told = tenure_etcd::connect(format!("{members}?{ca}")).await.map(drop).unwrap_err();
     assert!(told.to_string().contains("`cert=FILE` and `key=FILE`"), "{told}");
 }
+
+#[tokio::test]
+async fn a_file_that_is_not_what_it_should_be_is_named() {
+    if !have(&[ETCD]) {
+        return;
+    }
+    let (cluster, other) = (Cluster::with_tls(1).unwrap(), Cluster::with_tls(1).unwrap());
+    let (url, stranger) = (cluster.url(), other.url());
+    let (members, options) = url.split_once('?').unwrap();
+    let file = |options: &str, option: &str| {
+        let named = options.split('&').find_map(|it| it.strip_prefix(&format!("{option}=")));
+        named.expect("it is there").to_owned()
+    };
+    let [ca, cert, key] = ["ca", "cert", "key"].map(|option| file(options, option));
+    let said = async |ca: &str, cert: &str, key: &str| {
+        let url = format!("{members}?ca={ca}&cert={cert}&key={key}");
+        let error = tenure_etcd::connect(url).await.map(drop).unwrap_err();
+        assert_eq!(error.kind(), Kind::Invalid, "{error}");
+        error.to_string()
+    };
+    let swapped = said(&ca, &key, &cert).await;
+    let sentence = format!("`cert`: {key} has no certificate in PEM, but a private key");
+    assert_eq!(swapped, sentence);
+    let no_ca = said("/etc/hostname", &cert, &key).await;
+    assert_eq!(no_ca, "`ca`: /etc/hostname has no certificate in PEM");
+    let theirs = file(&stranger, "key");
+    let mixed = said(&ca, &cert, &theirs).await;
+    assert!(mixed.contains(&cert) && mixed.contains(&theirs), "{mixed}");
+    let absent = said("/nowhere/ca.pem", &cert, &key).await;
+    assert!(absent.starts_with("`ca`: /nowhere/ca.pem cannot be read"), "{absent}");
+}
