@@ -4,13 +4,11 @@ use tenure_core::{Fencing, Liveness, Profile, Sight};
 
 use crate::settings::Settings;
 
-/// What was wrong until a version of each branch: 3.4, 3.5, 3.6. `None`: never in that branch.
+/// What was wrong until a version of each branch: 3.4, 3.5, 3.6. `None`: never in that branch. The worst comes first. The README
+/// has them all.
 const FAULTS: [([Option<u32>; 3], &str); 5] = [
     ([None, Some(3), None], "what was confirmed may be lost by a member that crashes under load"),
-    (
-        [Some(31), Some(13), None],
-        "an old leader may revoke leases that were renewed, and a watch may lose events after a compaction",
-    ),
+    ([Some(31), Some(13), None], "an old leader may revoke leases that were renewed"),
     (
         [Some(36), Some(18), None],
         "a watch that is opened at the revision of a compaction misses deletions",
@@ -48,7 +46,9 @@ fn warnings(settings: &Settings, version: &str) -> Vec<String> {
             "etcd {version} is not known to Tenure, which is tested with 3.4 and 3.5"
         )),
     }
-    if settings.members.len() == 1 {
+    // A member that is named twice is one.
+    let (first, others) = (settings.members.first(), settings.members.iter().skip(1));
+    if others.clone().all(|other| Some(other) == first) {
         warnings.push(
             "the URL names one member of etcd: without it nothing is locked, even if others live"
                 .into(),
@@ -57,13 +57,18 @@ fn warnings(settings: &Settings, version: &str) -> Vec<String> {
     warnings
 }
 
-/// What is wrong with this version, in one sentence: whoever has an old one need not read four at each start.
+/// The worst that is wrong with this version, and how much more: whoever has an old one need not read four at each start.
 fn of_branch(version: &str, minor: u32, patch: u32) -> Option<String> {
     let branch = usize::try_from(minor - 4).unwrap_or(0);
     let faults = FAULTS.iter().filter_map(|(fixed, fault)| Some((fixed[branch]?, *fault)));
     let (fixed, faults): (Vec<u32>, Vec<&str>) = faults.filter(|(fixed, _)| patch < *fixed).unzip();
-    let last = fixed.into_iter().max()?;
-    Some(format!("take etcd 3.{minor}.{last} or later: in {version} {}", faults.join("; ")))
+    let (last, worst) = (fixed.into_iter().max()?, faults.first()?);
+    let more = match faults.len() - 1 {
+        0 => String::new(),
+        1 => " (and one more fault)".into(),
+        more => format!(" (and {more} more faults)"),
+    };
+    Some(format!("take etcd 3.{minor}.{last} or later: in {version} {worst}{more}"))
 }
 
 fn parse(version: &str) -> Option<(u32, u32, u32)> {
@@ -85,13 +90,16 @@ mod tests {
             ("3.4.23", "take etcd 3.4.38 or later: in 3.4.23 an old leader"),
             ("3.5.1", "take etcd 3.5.23 or later: in 3.5.1 what was confirmed"),
             ("3.6.4", "take etcd 3.6.5 or later: in 3.6.4 a keep-alive may be answered"),
+            ("3.5.21", "take etcd 3.5.23 or later: in 3.5.21 a watch may replay"),
             ("2.3.8", "etcd 2.3.8 is not known to Tenure"),
             ("x", "etcd x is not known to Tenure"),
         ] {
             let warned = warned(version);
             assert!(warned.len() == 1 && warned[0].starts_with(sentence), "{warned:?}");
         }
-        assert_eq!(warned("3.4.23")[0].matches(';').count(), 3);
+        assert!(warned("3.4.23")[0].ends_with(" (and 3 more faults)"));
+        assert!(warned("3.5.21")[0].ends_with(" (and one more fault)"));
+        assert!(warned("3.6.4")[0].ends_with("its own key again)"));
         for version in ["3.4.38", "3.5.23", "3.6.5", "3.7.0"] {
             assert_eq!(warned(version), [""; 0], "{version}");
         }
@@ -99,7 +107,9 @@ mod tests {
 
     #[test]
     fn one_member_is_not_enough() {
-        let warned = warnings(&crate::url::read("etcd://a").unwrap(), "3.5.23");
-        assert!(warned.len() == 1 && warned[0].contains("one member"), "{warned:?}");
+        for url in ["etcd://a", "etcd://a,a:2379"] {
+            let warned = warnings(&crate::url::read(url).unwrap(), "3.5.23");
+            assert!(warned.len() == 1 && warned[0].contains("one member"), "{url}: {warned:?}");
+        }
     }
 }
