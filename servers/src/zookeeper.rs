@@ -208,6 +208,8 @@ fn command(id: usize, client: &Port, folder: &Folder, peers: &str) -> Result<Com
     let mut command = Command::new("java");
     command.args(["-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]);
     command.args(["-Dzookeeper.extendedTypesEnabled=true", "-Dzookeeper.forceSync=no"]);
+    // Without a majority it serves those who only read.
+    command.arg("-Dreadonlymode.enabled=true");
     command.args(["-cp", CLASSES, "org.apache.zookeeper.server.quorum.QuorumPeerMain"]);
     command.arg(settings);
     Ok(command)

@@ -1,6 +1,7 @@
 //! One client of an ensemble: its sessions, and how it reads lines.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -38,6 +39,8 @@ pub struct ZooKeeper {
     sessions: Mutex<HashMap<SessionId, Arc<Wire>>>,
     /// Who comes in, or was to and was not answered, with its session. Who is taken off is not sent any more.
     asked: Mutex<HashMap<TicketId, SessionId>>,
+    /// The last transaction that made a ticket of this client.
+    newest: AtomicU64,
 }
 
 impl ZooKeeper {
@@ -53,7 +56,9 @@ impl ZooKeeper {
         };
         let profile = facts::profile(&settings, &facts);
         let (roll, sessions, asked) = (Roll::default(), Mutex::default(), Mutex::default());
-        let this = Self { base, settings, keys, acls, profile, facts, roll, sessions, asked };
+        let newest = AtomicU64::new(0);
+        let this =
+            Self { base, settings, keys, acls, profile, facts, roll, sessions, asked, newest };
         this.make_roots().await?;
         // A user without rights is refused now, and not in the middle of the night.
         this.now_at().await?;
@@ -93,6 +98,16 @@ impl ZooKeeper {
 
     pub(crate) fn asked(&self) -> MutexGuard<'_, HashMap<TicketId, SessionId>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The last transaction that is known.
+    pub(crate) fn newest(&self) -> u64 {
+        self.newest.load(Ordering::Acquire)
+    }
+
+    /// A transaction that is known now.
+    pub(crate) fn hear_of(&self, transaction: u64) {
+        self.newest.fetch_max(transaction, Ordering::AcqRel);
     }
 
     pub(crate) fn said(&self, said: &Said) -> Error {

@@ -5,13 +5,14 @@ use std::time::Instant;
 use futures_util::future::{OptionFuture, join};
 use tenure_core::{Error, LINE_TICKETS_MAX, Loss, Result, served};
 use tenure_queue::{
-    Door, Enter, Entered, Name, Node, Register, Remove, Removed, SessionId, Written,
+    Door, Enter, Entered, Name, Node, Register, Remove, Removed, SessionId, Why, Written,
 };
 use zookeeper_client::{Acls, CreateMode, Error as Said, MultiWriteError, MultiWriteResult};
 
 use crate::client::ZooKeeper;
 use crate::keys::{Child, Listing, taken, zxid};
 use crate::roll::Read;
+use crate::trouble;
 use crate::wire::Wire;
 
 /// The paths of all nodes of a session are shorter together: `jute.maxbuffer`, where nothing else is set, is 1,048,575.
@@ -38,6 +39,7 @@ impl ZooKeeper {
             .ok_or_else(|| Error::invalid("what is to be put into a line is no ticket"))?;
         // From here on, whoever gives the ticket up sees it here, and takes it off.
         let was_asked = self.asked().insert(name.id, session).is_some();
+        let newest = self.newest();
         let entered = match self.refuse_too_many(&wire, &ticket).await {
             Ok(()) => {
                 let entered = self.come_in_over(&wire, enter, &ticket, was_asked).await;
@@ -51,7 +53,20 @@ impl ZooKeeper {
         if !entered.as_ref().is_err_and(Error::is_unknown) {
             self.asked().remove(&name.id);
         }
+        if let Ok(Entered::In { node, fresh: true, .. }) = &entered {
+            self.refuse_older(node, newest).await?;
+        }
         entered
+    }
+
+    /// Numbers that were given before are not given again by who knows of them.
+    async fn refuse_older(&self, node: &Node, newest: u64) -> Result<()> {
+        if node.created > newest {
+            self.hear_of(node.created);
+            return Ok(());
+        }
+        self.take_out(&Remove { node, provided: &[], why: Why::Left, front: None }).await?;
+        Err(trouble::went_back(&self.settings))
     }
 
     /// A session that ends is one transaction, which names all of its nodes. If that is larger than servers read, they fail.

@@ -13,6 +13,11 @@ use crate::settings::Settings;
 
 /// How long a server may take to say what it is; some are told not to.
 const WORD_MAX: Duration = Duration::from_millis(500);
+/// What a server is, and what it is set to.
+const SRVR: &[u8] = b"srvr";
+const CONF: &[u8] = b"conf";
+/// The shortest ttl that tickets have.
+const TTL_MIN: Duration = Duration::from_secs(1);
 /// More than this nobody says of himself.
 const BYTES_MAX: u64 = 64 * 1024;
 
@@ -23,6 +28,8 @@ pub(crate) struct Facts {
     pub(crate) version: Option<String>,
     /// There are several servers, of which one leads.
     pub(crate) is_ensemble: bool,
+    /// No session ends sooner without a sign of life, if a server says that.
+    pub(crate) session_min: Option<Duration>,
 }
 
 /// Asks the servers, and refuses what only speaks ZooKeeper's language.
@@ -31,7 +38,7 @@ pub(crate) async fn find(settings: &Settings, client: &Client) -> Result<Facts> 
     let config = client.get_config().await;
     let is_ensemble = config.map_or(true, |(config, _)| has_servers(&config));
     for server in &settings.servers {
-        let Ok(Some(said)) = timeout(WORD_MAX, srvr(server)).await else { continue };
+        let Ok(Some(said)) = timeout(WORD_MAX, ask(server, SRVR)).await else { continue };
         if said.contains("ClickHouse") {
             return Err(Error::rejected(format!(
                 "{} is ClickHouse Keeper, which may change a client's session without a word: locks need ZooKeeper itself",
@@ -39,16 +46,18 @@ pub(crate) async fn find(settings: &Settings, client: &Client) -> Result<Facts> 
             )));
         }
         if let Some(version) = version(&said) {
-            return Ok(Facts { version: Some(version.to_owned()), is_ensemble });
+            let conf = timeout(WORD_MAX, ask(server, CONF)).await.ok().flatten();
+            let session_min = conf.as_deref().and_then(session_min);
+            return Ok(Facts { version: Some(version.to_owned()), is_ensemble, session_min });
         }
     }
-    Ok(Facts { version: None, is_ensemble })
+    Ok(Facts { version: None, is_ensemble, session_min: None })
 }
 
 /// Whether one of the servers says anything. Then they choose who leads, where they let no client in.
 pub(crate) async fn is_anybody_there(settings: &Settings) -> bool {
     for server in &settings.servers {
-        if let Ok(Some(_)) = timeout(WORD_MAX, srvr(server)).await {
+        if let Ok(Some(_)) = timeout(WORD_MAX, ask(server, SRVR)).await {
             return true;
         }
     }
@@ -85,6 +94,11 @@ fn warnings(settings: &Settings, facts: &Facts) -> Vec<String> {
             "the URL names one server of an ensemble of ZooKeeper: without it nothing is locked, even if others live".into(),
         );
     }
+    if let Some(least) = facts.session_min.filter(|least| *least > TTL_MIN) {
+        warnings.push(format!(
+            "ZooKeeper ends no session within {least:?} (minSessionTimeout): a shorter ttl is raised to that, and a lock whose holder dies is free that much later"
+        ));
+    }
     if !facts.is_ensemble {
         warnings.push("ZooKeeper runs alone here: nothing is locked while it is down".into());
     }
@@ -101,9 +115,9 @@ fn has_servers(config: &[u8]) -> bool {
 }
 
 /// One of the words of four letters that servers answer on their own port.
-async fn srvr(server: &Address) -> Option<String> {
+async fn ask(server: &Address, word: &[u8]) -> Option<String> {
     let mut stream = TcpStream::connect((server.name.as_str(), server.port)).await.ok()?;
-    stream.write_all(b"srvr").await.ok()?;
+    stream.write_all(word).await.ok()?;
     let mut said = Vec::new();
     stream.take(BYTES_MAX).read_to_end(&mut said).await.ok()?;
     String::from_utf8(said).ok()
@@ -112,6 +126,12 @@ async fn srvr(server: &Address) -> Option<String> {
 fn version(said: &str) -> Option<&str> {
     let rest = said.split_once("version: ")?.1;
     rest.split(['-', ',', '\n']).next().map(str::trim).filter(|version| !version.is_empty())
+}
+
+/// What a server is set to, if it says that: `conf` is one of the words that it may be told not to answer.
+fn session_min(conf: &str) -> Option<Duration> {
+    let ms = conf.lines().find_map(|line| line.strip_prefix("minSessionTimeout="))?;
+    ms.trim().parse().ok().map(Duration::from_millis)
 }
 
 #[cfg(test)]
@@ -130,6 +150,17 @@ mod tests {
     }
 
     #[test]
+    fn a_ttl_that_is_raised_is_a_warning() {
+        let conf = "tickTime=2000\nminSessionTimeout=4000\nmaxSessionTimeout=40000\n";
+        assert_eq!(session_min(conf), Some(Duration::from_secs(4)));
+        assert_eq!(session_min("conf is not executed because it is not in the whitelist."), None);
+        let (version, session_min) = (Some("3.8.0".into()), session_min(conf));
+        let facts = Facts { version, is_ensemble: true, session_min };
+        let warnings = warnings(&crate::url::read("zookeeper://a,b,c").unwrap(), &facts);
+        assert!(warnings.len() == 1 && warnings[0].contains("within 4s"), "{warnings:?}");
+    }
+
+    #[test]
     fn servers_alone_are_told_from_ensembles() {
         assert!(has_servers(b"server.1=a:1:2:participant\nversion=0"));
         assert!(!has_servers(b"") && !has_servers(b"version=0"));
@@ -138,7 +169,8 @@ mod tests {
     #[test]
     fn what_is_wrong_with_a_set_up_is_said() {
         let count = |url: &str, version: Option<&str>, is_ensemble| {
-            let facts = Facts { version: version.map(str::to_owned), is_ensemble };
+            let session_min = Some(Duration::from_secs(1));
+            let facts = Facts { version: version.map(str::to_owned), is_ensemble, session_min };
             warnings(&crate::url::read(url).unwrap(), &facts).len()
         };
         assert_eq!(count("zookeeper://a,b,c", Some("3.8.0"), true), 0);

@@ -51,3 +51,11 @@ pub(crate) fn no_chroot(settings: &Settings) -> Error {
         settings.chroot
     ))
 }
+
+/// What is said of servers that know less than they did.
+pub(crate) fn went_back(settings: &Settings) -> Error {
+    Error::rejected(format!(
+        "{} went back to an older transaction: older data was restored, and numbers would be given again. Restore the newest data; or start this program anew, if nobody compares its tokens with older ones",
+        settings.whom()
+    ))
+}

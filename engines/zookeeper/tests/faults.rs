@@ -1,6 +1,8 @@
 //! Faults: what becomes of locks when servers, connections, sessions and nodes fail.
 #![cfg(unix)]
 
+#[path = "faults/behind.rs"]
+mod behind;
 #[path = "faults/costs.rs"]
 mod costs;
 #[path = "faults/crowds.rs"]
@@ -19,5 +21,9 @@ mod peers;
 mod processes;
 #[path = "faults/refusals.rs"]
 mod refusals;
+#[path = "faults/silence.rs"]
+mod silence;
 #[path = "faults/stage.rs"]
 mod stage;
+#[path = "faults/strangers.rs"]
+mod strangers;

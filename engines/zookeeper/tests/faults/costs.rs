@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::stage::{connect, play, received};
+use super::stage::{TTL, connect, play, received};
 
 /// The longest that these servers grant: few signs of life fall into a story.
 const LONG: Duration = Duration::from_secs(40);
@@ -20,5 +20,21 @@ fn a_free_lock_costs_two_requests_and_its_release_one() {
         let all = received(server) - before;
         // Some pings, and the question itself, are among them.
         assert!((600..640).contains(&all), "{all} requests for 200 locks");
+    });
+}
+
+#[test]
+fn an_idle_client_gives_signs_of_life_and_nothing_else() {
+    play(1, async |ensemble| {
+        let locks = connect(&ensemble).await;
+        let server = &ensemble.servers()[0];
+        let held = locks.mutex("k").ttl(LONG).lock().await.unwrap();
+        let before = received(server);
+        tokio::time::sleep(TTL * 3).await;
+        let idle = received(server) - before;
+        println!("{idle} packets in {:?}", TTL * 3);
+        // The session that is not for tickets is asked once a second whether it still answers; both ping.
+        assert!(idle <= 18, "{idle} packets in {:?}", TTL * 3);
+        held.check().unwrap();
     });
 }

@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use tenure_servers::Store as _;
 
+use tenure_core::{Kind, LINE_TICKETS_MAX};
+use zookeeper_client::{Acls, Client, CreateMode};
+
 use super::stage::{
     at_last, connect, ephemerals, operator, play, received, soon, tickets, until_count,
 };
 
 /// The longest that these servers grant: few signs of life fall into a story.
-const LONG: Duration = Duration::from_secs(40);
+pub(super) const LONG: Duration = Duration::from_secs(40);
 
 #[test]
 fn a_session_takes_no_more_tickets_than_servers_survive_the_end_of() {
@@ -85,5 +88,53 @@ fn a_thousand_waiters_are_served_in_order_at_a_constant_cost_though_half_of_them
         println!("{all} packets for {turns} hand-overs");
         assert!(all <= turns * 12, "{all} packets for {turns} hand-overs");
         assert!(tickets(&operator).await.is_empty());
+    });
+}
+
+/// Makes a line so long, with copies of its last ticket that live by no session.
+async fn lengthen(operator: &Client, length: usize) {
+    const AT_ONCE: usize = 256;
+    let there_are = tickets(operator).await;
+    let last = there_are.last().unwrap();
+    let (body, _) = operator.get_data(last).await.unwrap();
+    let (before, _) = last.rsplit_once('-').unwrap();
+    let (capacity, _) = before.rsplit_once('-').unwrap();
+    let persistent = CreateMode::PersistentSequential.with_acls(Acls::anyone_all());
+    let mut left: Vec<usize> = (there_are.len()..length).collect();
+    while !left.is_empty() {
+        let mut some = operator.new_multi_writer();
+        for _ in left.drain(..left.len().min(AT_ONCE)) {
+            let name = format!("{capacity}-{}-", tenure_core::TicketId::fresh());
+            some.add_create(&name, &body, &persistent).unwrap();
+        }
+        some.commit().await.unwrap();
+    }
+}
+
+#[test]
+fn ten_thousand_may_stand_in_line_and_one_more_than_it_takes_is_refused() {
+    const MANY: usize = 10_000;
+    play(1, async |ensemble| {
+        let server = &ensemble.servers()[0];
+        let (holder, locks) = (connect(&ensemble).await, connect(&ensemble).await);
+        let operator = operator(&ensemble).await;
+        let guard = holder.mutex("k").ttl(LONG).lock().await.unwrap();
+        lengthen(&operator, MANY).await;
+        let before = received(server);
+        let waited = locks.mutex("k").ttl(LONG).lock_within(Duration::from_secs(1)).await;
+        assert!(waited.unwrap().is_none(), "it is held");
+        locks.settled().await;
+        let asked = received(server) - before;
+        println!("who came behind {MANY} and went away took {asked} packets");
+        assert!(asked <= 40, "{asked} packets");
+        assert_eq!(tickets(&operator).await.len(), MANY, "it left");
+
+        lengthen(&operator, LINE_TICKETS_MAX).await;
+        let refused = locks.mutex("k").ttl(LONG).lock().await.map(drop).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Rejected, "{refused}");
+        assert!(refused.to_string().contains("full"), "{refused}");
+        assert_eq!(tickets(&operator).await.len(), LINE_TICKETS_MAX, "nothing is left of it");
+        guard.check().expect("the servers live");
+        guard.release().await.unwrap();
     });
 }

@@ -9,10 +9,19 @@ use tenure_servers::zookeeper::Ensemble;
 
 use super::stage::{PATIENCE, TTL, at_last, connect, operator, play, soon, tickets, until_line};
 
-async fn through(ensemble: &Ensemble) -> (Proxy, Locks) {
+/// What stands between its clients and the first server.
+pub(super) fn proxy_to(ensemble: &Ensemble) -> Proxy {
     let server = ensemble.servers()[0].port();
-    let proxy = Proxy::to(SocketAddr::from((Ipv4Addr::LOCALHOST, server))).unwrap();
-    let url = format!("zookeeper://127.0.0.1:{}?timeout=500ms", proxy.port());
+    Proxy::to(SocketAddr::from((Ipv4Addr::LOCALHOST, server))).unwrap()
+}
+
+pub(super) fn url_of(proxy: &Proxy) -> String {
+    format!("zookeeper://127.0.0.1:{}", proxy.port())
+}
+
+async fn through(ensemble: &Ensemble) -> (Proxy, Locks) {
+    let proxy = proxy_to(ensemble);
+    let url = format!("{}?timeout=500ms", url_of(&proxy));
     let locks = at_last("it connects", async || tenure_zookeeper::connect(&url).await).await;
     (proxy, locks)
 }

@@ -1,0 +1,98 @@
+//! Nobody answers: memory is flat, few connections are made, and nothing is left to do afterwards but what is wanted.
+
+use std::time::{Duration, Instant};
+
+use tenure_conformance::fault::Outage;
+use tenure_servers::Store as _;
+use tokio::task::JoinSet;
+
+use super::crowds::LONG;
+use super::network::{proxy_to, url_of};
+use super::stage::{connect, operator, play, received, soon, tickets};
+
+#[test]
+fn memory_is_flat_while_the_server_stands_still() {
+    play(1, async |ensemble| {
+        let server = &ensemble.servers()[0];
+        Outage::of(&ensemble.url()).runs("frozen", || server.freeze().unwrap());
+    });
+}
+
+#[test]
+fn memory_is_flat_while_nobody_listens() {
+    play(1, async |ensemble| {
+        let server = &ensemble.servers()[0];
+        Outage::of(&ensemble.url()).runs("refusing", || server.kill().unwrap());
+    });
+}
+
+#[test]
+fn memory_is_flat_while_nothing_passes() {
+    play(1, async |ensemble| {
+        let proxy = proxy_to(&ensemble);
+        Outage::of(&url_of(&proxy)).runs("black-holed", || proxy.black_hole());
+    });
+}
+
+#[test]
+fn a_server_that_turns_clients_out_sees_few_connections() {
+    /// Two sessions, of which each tries again after a pause.
+    const EACH_SECOND: u64 = 10;
+    play(1, async |ensemble| {
+        let proxy = proxy_to(&ensemble);
+        let locks = tenure_zookeeper::connect(url_of(&proxy)).await.unwrap();
+        locks.mutex("a").lock().await.unwrap().release().await.unwrap();
+        ensemble.servers()[0].kill().unwrap();
+        let (before, began) = (proxy.counts().connections, Instant::now());
+        let mut tasks = JoinSet::new();
+        for task in 0..16 {
+            let locks = locks.clone();
+            tasks.spawn(async move {
+                while began.elapsed() < Duration::from_secs(5) {
+                    let mutex = locks.mutex(format!("key {task}"));
+                    let within = Duration::from_millis(20);
+                    if let Ok(Ok(_)) = tokio::time::timeout(within, mutex.lock()).await {
+                        panic!("nobody is there");
+                    }
+                }
+            });
+        }
+        while let Some(ended) = tasks.join_next().await {
+            ended.unwrap();
+        }
+        let (seen, within) = (proxy.counts().connections - before, began.elapsed());
+        println!("{seen} connections in {within:?}");
+        let most = EACH_SECOND * (within.as_secs() + 1);
+        assert!(seen <= most, "{seen} in {within:?}, and {most} are many");
+    });
+}
+
+#[test]
+fn a_thousand_guards_that_are_dropped_while_nobody_answers_are_swept_without_a_storm() {
+    const GUARDS: u64 = 1000;
+    play(1, async |ensemble| {
+        let (locks, server) = (connect(&ensemble).await, &ensemble.servers()[0]);
+        let operator = operator(&ensemble).await;
+        let mut guards = Vec::new();
+        for at in 0..GUARDS {
+            guards.push(locks.mutex(format!("k{at}")).ttl(LONG).lock().await.unwrap());
+        }
+        let before = received(server);
+        server.freeze().unwrap();
+        drop(guards);
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        server.thaw().unwrap();
+        soon("all are given back", locks.settled()).await;
+        soon("they are gone", async { while !tickets(&operator).await.is_empty() {} }).await;
+        let asked = received(server) - before;
+        println!("{GUARDS} guards took {asked} packets");
+        // The operator's looks are among them: one for each line.
+        assert!(asked <= GUARDS * 4, "{asked} packets for {GUARDS} guards");
+    });
+}
+
+/// Not a test: where the client's process begins.
+#[test]
+fn client_process() {
+    Outage::be_client(async |url| tenure_zookeeper::connect(url).await.unwrap());
+}
