@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::stage::{play, soon};
 
-/// What ClickHouse Keeper says of itself.
+/// What `ClickHouse` Keeper says of itself.
 const KEEPER: &str = "ClickHouse Keeper version: v23.8.1.2992-stable-1234567\nLatency min/avg/max: 0/0/0\nMode: standalone\n";
 
 /// A server that says this of itself and is a true one for all else.
