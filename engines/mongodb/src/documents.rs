@@ -30,6 +30,7 @@ mod change;
 mod claim;
 mod collection;
 mod guard;
+mod holder;
 mod home;
 mod lock;
 mod memory;

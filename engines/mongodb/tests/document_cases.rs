@@ -3,6 +3,8 @@
 
 #[path = "document_cases/guards.rs"]
 mod guards;
+#[path = "document_cases/holders.rs"]
+mod holders;
 #[path = "document_cases/memory.rs"]
 mod memory;
 #[path = "document_cases/openings.rs"]

@@ -3,20 +3,19 @@
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use futures_util::future::{FutureExt as _, select_all};
-use mongodb::bson::{Bson, Document};
+use mongodb::bson::Bson;
 use mongodb::options::UpdateModifications;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tenure_core::{Error, Guard, Held, Loss, Result, WriteGuard};
+use tenure_core::{Error, Guard, Held, Kind, Loss, Result, WriteGuard};
 
+use super::holder::Holder;
 use super::name::Named;
-use super::request::{Act, Done, Holding};
+use super::request::Act;
 use super::shelf::Shelf;
-use super::typed::{read, written};
+use super::typed::written;
 
 /// A document or a part that is locked: nobody else who takes the lock changes it.
 ///
@@ -25,98 +24,47 @@ use super::typed::{read, written};
 ///
 /// Each change is one command that the server carries out only while this ticket holds, by its own clock; otherwise it is
 /// refused as [`Lost`](tenure_core::Kind::Lost), and nothing is changed. A write whose answer is lost is sent again and
-/// made once.
+/// made once. Changes that one guard is asked for at the same time are made one after the other.
 #[must_use = "the lock is released as soon as its guard is dropped"]
-pub struct DocumentGuard<T> {
+pub struct DocumentGuard<T, G = WriteGuard> {
     document: T,
-    guard: WriteGuard,
+    guard: G,
     holder: Holder,
 }
 
 /// A document or a part that is locked for reading: nobody who takes the lock changes it meanwhile.
-#[must_use = "the lock is released as soon as its guard is dropped"]
-pub struct DocumentReader<T> {
-    document: T,
-    guard: Guard,
-    holder: Holder,
+pub type DocumentReader<T> = DocumentGuard<T, Guard>;
+
+/// What both kinds of locks give.
+pub trait Hold {
+    /// What it is.
+    fn hold(&self) -> Held;
+
+    /// Gives it back.
+    fn give_back(self) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// What both have.
-struct Holder {
-    shelf: Arc<Shelf>,
-    holding: Holding,
-    around: Vec<Guard>,
-    /// How many writes were begun.
-    writes: AtomicI64,
-}
-
-impl Holder {
-    fn new(shelf: Arc<Shelf>, named: Named, held: &Held, around: Vec<(Named, Guard)>) -> Self {
-        let ids = around.iter().map(|(named, guard)| (named.clone(), guard.id())).collect();
-        let holding = Holding { named, id: held.id(), around: ids };
-        let around = around.into_iter().map(|(_, guard)| guard).collect();
-        Self { shelf, holding, around, writes: AtomicI64::new(0) }
+impl Hold for Guard {
+    fn hold(&self) -> Held {
+        self.held()
     }
 
-    /// What was read with the lock. Who had to wait for it reads now.
-    async fn first<T: DeserializeOwned>(&self, held: &Held) -> Result<T> {
-        match self.shelf.home.was_read(held.id()) {
-            Some(document) => self.typed(document),
-            None => self.read(held).await,
-        }
-    }
-
-    async fn read<T: DeserializeOwned>(&self, held: &Held) -> Result<T> {
-        self.check(held)?;
-        let (holding, reads) = (self.holding.clone(), self.shelf.settings.reads.clone());
-        let found = self.shelf.home.read(holding, reads).await?;
-        match found {
-            Some(document) => self.typed(document),
-            None => Err(self.refused(held).await),
-        }
-    }
-
-    fn typed<T: DeserializeOwned>(&self, document: Document) -> Result<T> {
-        read(document, &self.holding.named.id, &self.shelf.settings.field)
-    }
-
-    fn check(&self, held: &Held) -> Result<()> {
-        self.around.iter().try_for_each(|guard| guard.check())?;
-        held.check()
-    }
-
-    /// The lock and all locks around it.
-    fn all<'a>(&'a self, held: &'a Held) -> impl Iterator<Item = &'a Held> {
-        self.around.iter().map(|guard| &**guard).chain([held])
-    }
-
-    async fn lost(&self, held: &Held) -> Loss {
-        let all: Vec<_> = self.all(held).map(|held| held.lost().boxed()).collect();
-        select_all(all).await.0
-    }
-
-    /// Why the server did not carry something out: the store tells what became of the lock.
-    async fn refused(&self, held: &Held) -> Error {
-        for one in self.all(held) {
-            if let Err(error) = one.extend().await {
-                return error;
-            }
-        }
-        Error::lost(Loss::Broken)
-    }
-
-    /// Has something done, while it is held.
-    async fn act(&self, held: &Held, act: Act) -> Result<()> {
-        self.check(held)?;
-        let count = self.writes.fetch_add(1, Ordering::Relaxed) + 1;
-        match self.shelf.home.act(self.holding.clone(), count, act).await? {
-            Done::Yes => Ok(()),
-            Done::No => Err(self.refused(held).await),
-        }
+    async fn give_back(self) -> Result<()> {
+        self.release().await
     }
 }
 
-impl<T> DocumentGuard<T> {
+impl Hold for WriteGuard {
+    fn hold(&self) -> Held {
+        self.held()
+    }
+
+    async fn give_back(self) -> Result<()> {
+        self.release().await
+    }
+}
+
+impl<T, G: Hold> DocumentGuard<T, G> {
     /// The document or the part as it was when it was locked, or refreshed.
     pub fn document(&self) -> &T {
         &self.document
@@ -124,25 +72,71 @@ impl<T> DocumentGuard<T> {
 
     /// The `_id` of the document.
     pub fn id_of_document(&self) -> &Bson {
-        &self.holder.holding.named.id
+        &self.holder.named().id
     }
 
     /// A view of the hold that can be cloned and handed to others, without the right to change or release anything. Of
     /// locks that are taken together it is the innermost.
     pub fn held(&self) -> Held {
-        self.guard.held()
+        self.holder.own().clone()
     }
 
     /// Whether all of it is still held. See [`Held::check`].
     pub fn check(&self) -> Result<()> {
-        self.holder.check(&self.guard)
+        self.holder.check()
     }
 
     /// Returns when any of it is lost, and says why. See [`Held::lost`].
     pub async fn lost(&self) -> Loss {
-        self.holder.lost(&self.guard).await
+        self.holder.lost().await
     }
 
+    /// Works under the lock: the work is dropped the moment any of it is lost. See [`Held::run`].
+    pub async fn run<F: Future>(&self, work: F) -> Result<F::Output> {
+        self.holder.run(work).await
+    }
+
+    /// Renews all of it now. See [`Held::extend`].
+    pub async fn extend(&self) -> Result<()> {
+        self.holder.extend().await
+    }
+
+    /// How long all of it can be relied on if no renewal came through any more. See [`Held::remaining`].
+    pub fn remaining(&self) -> Option<Duration> {
+        self.holder.all().filter_map(Held::remaining).min()
+    }
+
+    /// Gives the lock back, and says whether it was held until now. See [`Guard::release`].
+    pub async fn release(self) -> Result<()> {
+        let mut released = self.guard.give_back().await;
+        for guard in self.holder.around.into_iter().rev() {
+            let outer = guard.release().await;
+            released = released.and(outer);
+        }
+        released
+    }
+}
+
+impl<T: DeserializeOwned, G: Hold> DocumentGuard<T, G> {
+    pub(super) async fn open(
+        shelf: Arc<Shelf>,
+        named: Named,
+        guard: G,
+        around: Vec<(Named, Guard)>,
+    ) -> Result<Self> {
+        let holder = Holder::new(shelf, named, guard.hold(), around);
+        let document = holder.first().await?;
+        Ok(Self { document, guard, holder })
+    }
+
+    /// Reads the document or the part again, while it is held.
+    pub async fn refresh(&mut self) -> Result<&T> {
+        self.document = self.holder.read().await?;
+        Ok(&self.document)
+    }
+}
+
+impl<T> DocumentGuard<T> {
     /// Changes the document or the part, by operators or by a pipeline. Their names are those of the document, or of the
     /// part.
     ///
@@ -152,7 +146,7 @@ impl<T> DocumentGuard<T> {
     ///
     /// If the future is dropped, the change may be made or not.
     pub async fn update(&self, update: impl Into<UpdateModifications>) -> Result<()> {
-        self.holder.act(&self.guard, Act::Update(update.into())).await
+        self.holder.act(Act::Update(update.into())).await
     }
 
     /// Puts another document or part in its place, with the same `_id`.
@@ -161,18 +155,9 @@ impl<T> DocumentGuard<T> {
         T: Serialize,
     {
         let new = written(&document)?;
-        self.holder.act(&self.guard, Act::Replace(new)).await?;
+        self.holder.act(Act::Replace(new)).await?;
         self.document = document;
         Ok(())
-    }
-
-    /// Gives the lock back, and says whether it was held until now. See [`Guard::release`].
-    pub async fn release(self) -> Result<()> {
-        let released = self.guard.release().await;
-        for guard in self.holder.around.into_iter().rev() {
-            released.clone().and(guard.release().await)?;
-        }
-        released
     }
 
     /// Gives the lock back together with a last change, in one command, and says whether it was held until then.
@@ -184,108 +169,46 @@ impl<T> DocumentGuard<T> {
     ///
     /// If the future is dropped, the change may be made or not. The lock is given back in any case.
     pub async fn release_with(self, update: impl Into<UpdateModifications>) -> Result<()> {
-        self.holder.act(&self.guard, Act::Leave(update.into())).await?;
-        self.release().await
+        self.leave(Act::Leave(update.into())).await
     }
 
     /// Gives the lock back, and nobody claims the document before this time is over.
     pub(super) async fn put_off(self, time: Duration) -> Result<()> {
-        self.holder.act(&self.guard, Act::PutOff(time)).await?;
-        self.release().await
+        self.leave(Act::PutOff(time)).await
     }
 
     /// Deletes the document, and the lock with it. Whoever waits for it is told.
     ///
     /// A part is deleted by an update of what is around it.
     pub async fn delete(self) -> Result<()> {
-        if !self.holder.holding.named.path.is_whole() {
+        if !self.holder.named().path.is_whole() {
             return Err(Error::invalid(
                 "a part cannot be deleted by its own lock: lock the document, and update it",
             ));
         }
-        self.holder.act(&self.guard, Act::Delete).await?;
-        self.release().await
-    }
-}
-
-impl<T: DeserializeOwned> DocumentGuard<T> {
-    pub(super) async fn open(
-        shelf: Arc<Shelf>,
-        named: Named,
-        guard: WriteGuard,
-        around: Vec<(Named, Guard)>,
-    ) -> Result<Self> {
-        let holder = Holder::new(shelf, named, &guard, around);
-        let document = holder.first(&guard).await?;
-        Ok(Self { document, guard, holder })
+        self.leave(Act::Delete).await
     }
 
-    /// Reads the document or the part again, while it is held.
-    pub async fn refresh(&mut self) -> Result<&T> {
-        self.document = self.holder.read(&self.guard).await?;
-        Ok(&self.document)
-    }
-}
-
-impl<T> Deref for DocumentGuard<T> {
-    type Target = Held;
-
-    fn deref(&self) -> &Held {
-        &self.guard
-    }
-}
-
-impl<T> fmt::Debug for DocumentGuard<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.guard, f)
-    }
-}
-
-impl<T> DocumentReader<T> {
-    /// The document or the part as it was when it was locked, or refreshed.
-    pub fn document(&self) -> &T {
-        &self.document
-    }
-
-    /// Gives the lock back, and says whether it was held until now. See [`Guard::release`].
-    pub async fn release(self) -> Result<()> {
-        let released = self.guard.release().await;
-        for guard in self.holder.around.into_iter().rev() {
-            released.clone().and(guard.release().await)?;
+    /// Does something last. It was done while the lock was held, whatever becomes of the lock before it is given back.
+    async fn leave(self, last: Act) -> Result<()> {
+        self.holder.act(last).await?;
+        match self.release().await {
+            Err(error) if error.kind() == Kind::Lost => Ok(()),
+            released => released,
         }
-        released
     }
 }
 
-impl<T: DeserializeOwned> DocumentReader<T> {
-    pub(super) async fn open(
-        shelf: Arc<Shelf>,
-        named: Named,
-        guard: Guard,
-        around: Vec<(Named, Guard)>,
-    ) -> Result<Self> {
-        let holder = Holder::new(shelf, named, &guard, around);
-        let document = holder.first(&guard).await?;
-        Ok(Self { document, guard, holder })
-    }
-
-    /// Reads the document or the part again, while it is held.
-    pub async fn refresh(&mut self) -> Result<&T> {
-        self.document = self.holder.read(&self.guard).await?;
-        Ok(&self.document)
-    }
-}
-
-impl<T> Deref for DocumentReader<T> {
+impl<T, G> Deref for DocumentGuard<T, G> {
     type Target = Held;
 
     fn deref(&self) -> &Held {
-        &self.guard
+        self.holder.own()
     }
 }
 
-impl<T> fmt::Debug for DocumentReader<T> {
+impl<T, G> fmt::Debug for DocumentGuard<T, G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.guard, f)
+        fmt::Debug::fmt(self.holder.own(), f)
     }
 }

@@ -1,0 +1,132 @@
+//! A holder: the ticket that locks a document or a part, those that it has around it, and what is asked for in their name.
+
+use std::future::{pending, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use futures_util::future::{FutureExt as _, select_all};
+use mongodb::bson::Document;
+use serde::de::DeserializeOwned;
+use tenure_core::{Error, Guard, Held, Loss, Result};
+use tokio::sync::Mutex;
+
+use super::name::Named;
+use super::request::{Act, Done, Holding};
+use super::shelf::Shelf;
+use super::typed::read;
+
+pub(super) struct Holder {
+    shelf: Arc<Shelf>,
+    /// The lock itself.
+    own: Held,
+    holding: Holding,
+    /// What is around it and locked with it, from the outermost.
+    pub(super) around: Vec<Guard>,
+    /// How many writes were begun. They are made one after the other, because the server tells by this number which of
+    /// them it has made.
+    writes: Mutex<i64>,
+}
+
+impl Holder {
+    pub(super) fn new(
+        shelf: Arc<Shelf>,
+        named: Named,
+        own: Held,
+        around: Vec<(Named, Guard)>,
+    ) -> Self {
+        let ids = around.iter().map(|(named, guard)| (named.clone(), guard.id())).collect();
+        let holding = Holding { named, id: own.id(), around: ids };
+        let around = around.into_iter().map(|(_, guard)| guard).collect();
+        Self { shelf, own, holding, around, writes: Mutex::default() }
+    }
+
+    pub(super) fn own(&self) -> &Held {
+        &self.own
+    }
+
+    pub(super) fn named(&self) -> &Named {
+        &self.holding.named
+    }
+
+    /// What was read with the lock. Who had to wait for it reads now.
+    pub(super) async fn first<T: DeserializeOwned>(&self) -> Result<T> {
+        match self.shelf.home.was_read(self.own.id()) {
+            Some(document) => self.typed(document),
+            None => self.read().await,
+        }
+    }
+
+    pub(super) async fn read<T: DeserializeOwned>(&self) -> Result<T> {
+        self.check()?;
+        let (holding, reads) = (self.holding.clone(), self.shelf.settings.reads.clone());
+        let found = self.shelf.home.read(holding, reads).await?;
+        match found {
+            Some(document) => self.typed(document),
+            None => Err(self.refused().await),
+        }
+    }
+
+    fn typed<T: DeserializeOwned>(&self, document: Document) -> Result<T> {
+        read(document, &self.holding.named.id, &self.shelf.settings.field)
+    }
+
+    /// The lock and all locks around it.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Held> {
+        self.around.iter().map(|guard| &**guard).chain([&self.own])
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        self.all().try_for_each(Held::check)
+    }
+
+    pub(super) async fn lost(&self) -> Loss {
+        let all: Vec<_> = self.all().map(|held| held.lost().boxed()).collect();
+        select_all(all).await.0
+    }
+
+    /// Works for as long as all of it is held. See [`Held::run`].
+    pub(super) async fn run<F: Future>(&self, work: F) -> Result<F::Output> {
+        let around: Vec<_> = self.around.iter().map(|guard| guard.lost().boxed()).collect();
+        let lost = async {
+            match around.is_empty() {
+                true => pending().await,
+                false => select_all(around).await.0,
+            }
+        };
+        let (mut lost, mut work) = (pin!(lost), pin!(work));
+        let watched = poll_fn(|context| {
+            if let Err(error) = self.check() {
+                return Poll::Ready(Err(error));
+            }
+            if let Poll::Ready(loss) = lost.as_mut().poll(context) {
+                return Poll::Ready(Err(Error::lost(loss)));
+            }
+            work.as_mut().poll(context).map(Ok)
+        });
+        self.own.run(watched).await?
+    }
+
+    pub(super) async fn extend(&self) -> Result<()> {
+        for held in self.all() {
+            held.extend().await?;
+        }
+        Ok(())
+    }
+
+    /// Why the server did not carry something out: the store tells what became of the lock.
+    async fn refused(&self) -> Error {
+        self.extend().await.err().unwrap_or_else(|| Error::lost(Loss::Broken))
+    }
+
+    /// Has something done, while it is held.
+    pub(super) async fn act(&self, act: Act) -> Result<()> {
+        let mut writes = self.writes.lock().await;
+        self.check()?;
+        *writes += 1;
+        match self.shelf.home.act(self.holding.clone(), *writes, act).await? {
+            Done::Yes => Ok(()),
+            Done::No => Err(self.refused().await),
+        }
+    }
+}

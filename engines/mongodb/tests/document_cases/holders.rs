@@ -1,0 +1,50 @@
+//! Holders: what they are told of their lock, and what of their writes is made.
+
+use std::time::Duration;
+
+use futures_util::future::{join_all, pending};
+use mongodb::bson::doc;
+use tenure_core::Kind;
+use tenure_mongodb::documents::Documents;
+
+use super::shop::{Part, Shop, long_order, part};
+use super::stage::{play, soon};
+
+#[test]
+fn changes_that_are_asked_for_at_the_same_time_are_all_made() {
+    play(async || {
+        let shop = Shop::open().await;
+        let guard = shop.here.document(42).lock().await.unwrap();
+        let changes = (0..20).map(|_| guard.update(doc! { "$inc": { "total": 1 } }));
+        for change in join_all(changes).await {
+            change.unwrap();
+        }
+        assert_eq!(shop.seen(42).await.total, 30);
+        guard.release().await.unwrap();
+    });
+}
+
+#[test]
+fn together_all_that_a_holder_asks_of_its_lock_is_about_what_is_around_it_too() {
+    play(async || {
+        let shop = Shop::open_with(Documents::new().together()).await;
+        shop.orders.insert_one(long_order(43, 1)).await.unwrap();
+        let writer = shop.here.part::<Part>(43, part(0, 7)).lock().await.unwrap();
+        let reader = shop.here.part::<Part>(43, part(0, 8)).read().await.unwrap();
+        assert_eq!(writer.run(async { 7 }).await.unwrap(), 7);
+        writer.extend().await.unwrap();
+        let whole = shop.there.document(43);
+        for (ticket, _) in whole.line().await.unwrap() {
+            shop.there.locks().force_out(whole.key().unwrap(), ticket.id).await.unwrap();
+        }
+        let whole = whole.lock().await.unwrap();
+        let stopped = soon("the work is stopped", writer.run(pending::<()>())).await;
+        assert_eq!(stopped.unwrap_err().kind(), Kind::Lost);
+        soon("the reader is told", reader.lost()).await;
+        assert_eq!(writer.check().unwrap_err().kind(), Kind::Lost);
+        assert_eq!(reader.check().unwrap_err().kind(), Kind::Lost);
+        assert_eq!(reader.extend().await.unwrap_err().kind(), Kind::Lost);
+        assert_eq!(reader.remaining(), Some(Duration::ZERO));
+        whole.release().await.unwrap();
+    });
+}
