@@ -1,6 +1,6 @@
 //! Spots: where the lines of a collection are kept, in records of their own or in somebody else's documents.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use mongodb::bson::{Document, RawDocumentBuf, doc};
@@ -37,8 +37,8 @@ pub(crate) struct InDocuments {
     filling: Option<Arc<RawDocumentBuf>>,
     /// Tickets that took any document that matches: where they stand.
     claimed: Mutex<HashMap<TicketId, Arc<Spot>>>,
-    /// The tickets that left together with a write of their holder: nobody need ask for it again.
-    gone: Mutex<HashSet<TicketId>>,
+    /// The tickets that leave together with a write of their holder, and whether they have: nobody need ask for it again.
+    leaving: Mutex<HashMap<TicketId, bool>>,
     /// What is claimed by whoever joins the line of such a name.
     queues: Mutex<HashMap<Key, Arc<Claiming>>>,
 }
@@ -66,7 +66,7 @@ impl Spots {
             parts: Mutex::default(),
             filling,
             claimed: Mutex::default(),
-            gone: Mutex::default(),
+            leaving: Mutex::default(),
             queues: Mutex::default(),
         }))
     }
@@ -157,14 +157,37 @@ impl InDocuments {
         self.claimed().get(&id).cloned()
     }
 
-    /// The ticket has left, together with a write of its holder.
+    /// The ticket leaves together with a write of its holder that is sent now.
+    pub(crate) fn begins_to_leave(&self, id: TicketId) {
+        self.leaving().insert(id, false);
+    }
+
+    /// The ticket has left so.
     pub(crate) fn has_left(&self, id: TicketId) {
-        self.gone.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
+        self.leaving().insert(id, true);
+    }
+
+    /// The write was not made, or nobody knows, and the ticket is to leave by itself.
+    pub(crate) fn stays(&self, id: TicketId) {
+        let mut leaving = self.leaving();
+        if leaving.get(&id) == Some(&false) {
+            leaving.remove(&id);
+        }
+    }
+
+    /// Whether the ticket leaves so, or has left.
+    pub(crate) fn is_leaving(&self, id: TicketId) -> bool {
+        self.leaving().contains_key(&id)
     }
 
     /// Whether the ticket has left so. It is asked once.
     pub(crate) fn take_left(&self, id: TicketId) -> bool {
-        self.gone.lock().unwrap_or_else(PoisonError::into_inner).remove(&id)
+        let mut leaving = self.leaving();
+        let has_left = leaving.get(&id).is_some_and(|has_left| *has_left);
+        if has_left {
+            leaving.remove(&id);
+        }
+        has_left
     }
 
     /// Whoever joins the line of this name claims a document.
@@ -205,6 +228,10 @@ impl InDocuments {
 
     fn parts(&self) -> MutexGuard<'_, HashMap<String, Arc<Kit>>> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn leaving(&self) -> MutexGuard<'_, HashMap<TicketId, bool>> {
+        self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn claimed(&self) -> MutexGuard<'_, HashMap<TicketId, Arc<Spot>>> {

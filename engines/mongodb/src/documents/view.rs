@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tenure_core::wrap::Around;
-use tenure_core::{Engine, Leave, Left, Patience, Place, Result, Ticket};
+use tenure_core::{Engine, Error, Leave, Left, Patience, Place, Result, Ticket};
 
 use crate::store::MongoStore;
 use crate::wish::Reads;
@@ -26,6 +26,15 @@ impl Around for View {
             Some(claiming) => self.store.claim(ticket, &claiming, self.reads.clone()).await,
             None => self.store.join_reading(ticket, patience, self.reads.clone()).await,
         }
+    }
+
+    async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
+        let renewed = Engine::renew(&*self.store, ticket).await?;
+        if renewed.is_none() && self.store.spots.in_documents()?.is_leaving(ticket.id) {
+            // Its owner will hear of it from the write.
+            return Err(Error::unavailable("the ticket leaves with a write of its holder"));
+        }
+        Ok(renewed)
     }
 
     async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {

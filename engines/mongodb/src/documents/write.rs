@@ -47,6 +47,16 @@ impl MongoStore {
         count: i64,
         act: Act,
     ) -> Result<Done> {
+        let (documents, id) = (self.spots.in_documents()?, holding.id);
+        if !matches!(act, Act::Update(_) | Act::Replace(_)) {
+            documents.begins_to_leave(id);
+        }
+        let done = self.clone().carry_out(holding, count, act).await;
+        documents.stays(id);
+        done
+    }
+
+    async fn carry_out(self: Arc<Self>, holding: Holding, count: i64, act: Act) -> Result<Done> {
         let ticket = holding.id.to_string();
         let field = self.field()?.to_owned();
         let target =

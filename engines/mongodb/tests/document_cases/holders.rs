@@ -1,7 +1,9 @@
 //! Holders: what they are told of their lock, and what of their writes is made.
 
+use std::pin::pin;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::future::{join_all, pending};
 use mongodb::bson::doc;
 use tenure_core::Kind;
@@ -46,5 +48,28 @@ fn together_all_that_a_holder_asks_of_its_lock_is_about_what_is_around_it_too() 
         assert_eq!(reader.extend().await.unwrap_err().kind(), Kind::Lost);
         assert_eq!(reader.remaining(), Some(Duration::ZERO));
         whole.release().await.unwrap();
+    });
+}
+
+#[test]
+fn a_release_with_a_change_is_no_loss_although_its_caller_hears_of_it_late() {
+    const TTL: Duration = Duration::from_secs(4);
+    play(async || {
+        let shop = Shop::open().await;
+        let guard = shop.here.document(42).ttl(TTL).lock().await.unwrap();
+        let held = guard.held();
+        let mut released = pin!(guard.release_with(doc! { "$inc": { "total": 1 } }));
+        assert!(released.as_mut().now_or_never().is_none());
+        // The caller's thread has no time for the answer, and meanwhile a sign of life is due.
+        std::thread::sleep(TTL / 2);
+        released.await.unwrap();
+        assert_eq!(held.ended().await, None, "it was not lost");
+        assert_eq!(shop.seen(42).await.total, 11);
+        let guard = shop.here.document(42).ttl(TTL).lock().await.unwrap();
+        let mut released = pin!(guard.release_with(doc! { "$inc": { "total": 1 } }));
+        assert!(released.as_mut().now_or_never().is_none());
+        std::thread::sleep(TTL * 2);
+        released.await.unwrap();
+        assert_eq!(shop.seen(42).await.total, 12);
     });
 }
