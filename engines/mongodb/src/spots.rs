@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use mongodb::bson::{Document, RawDocumentBuf, doc};
 use tenure_core::{Error, Key, Loss, Result, Ticket, TicketId};
+use tokio::sync::watch;
 
 use crate::documents::name::Named;
 use crate::documents::path::Path;
@@ -18,6 +19,8 @@ use crate::spot::{Kit, Spot};
 const QUEUE: &str = "next";
 /// The ways to so many parts are remembered.
 const WAYS_MAX: usize = 256;
+/// Of so many claims that were not answered is known what they asked for. What others may have claimed ends by itself.
+const DOUBTFUL_MAX: usize = 1024;
 
 /// Where the lines of a collection are.
 pub(crate) enum Spots {
@@ -39,6 +42,10 @@ pub(crate) struct InDocuments {
     claimed: Mutex<HashMap<TicketId, Arc<Spot>>>,
     /// The tickets that leave together with a write of their holder, and whether they have: nobody need ask for it again.
     leaving: Mutex<HashMap<TicketId, bool>>,
+    /// Tickets whose claim is under way, each until its sender is gone.
+    claims: Mutex<HashMap<TicketId, watch::Receiver<()>>>,
+    /// Tickets whose claim was not answered, and what they may have claimed.
+    doubtful: Mutex<HashMap<TicketId, Arc<Claiming>>>,
     /// What is claimed by whoever joins the line of such a name.
     queues: Mutex<HashMap<Key, Arc<Claiming>>>,
 }
@@ -67,6 +74,8 @@ impl Spots {
             filling,
             claimed: Mutex::default(),
             leaving: Mutex::default(),
+            claims: Mutex::default(),
+            doubtful: Mutex::default(),
             queues: Mutex::default(),
         }))
     }
@@ -149,12 +158,44 @@ impl InDocuments {
 
     /// The ticket has claimed this document.
     pub(crate) fn claim(&self, id: TicketId, spot: &Arc<Spot>) {
+        self.doubtful().remove(&id);
         self.claimed().insert(id, spot.clone());
     }
 
     /// The document that the ticket has claimed.
     pub(crate) fn claimed_by(&self, id: TicketId) -> Option<Arc<Spot>> {
         self.claimed().get(&id).cloned()
+    }
+
+    /// The claim of this ticket is under way until the sender is gone.
+    pub(crate) fn begins_to_claim(&self, id: TicketId) -> watch::Sender<()> {
+        let (under_way, ends) = watch::channel(());
+        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        claims.retain(|_, ends| ends.has_changed().is_ok());
+        claims.insert(id, ends);
+        under_way
+    }
+
+    /// Returns once no claim of this ticket is under way.
+    pub(crate) async fn claim_has_ended(&self, id: TicketId) {
+        let ends = self.claims.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        if let Some(mut ends) = ends {
+            // Nothing is ever sent.
+            let _ended = ends.changed().await;
+        }
+    }
+
+    /// Nobody knows what the ticket has claimed of this.
+    pub(crate) fn doubt(&self, id: TicketId, claiming: &Arc<Claiming>) {
+        let mut doubtful = self.doubtful();
+        if doubtful.len() < DOUBTFUL_MAX {
+            doubtful.insert(id, claiming.clone());
+        }
+    }
+
+    /// What the ticket may have claimed, if nobody knows.
+    pub(crate) fn doubtful_claim(&self, id: TicketId) -> Option<Arc<Claiming>> {
+        self.doubtful().get(&id).cloned()
     }
 
     /// The ticket leaves together with a write of its holder that is sent now.
@@ -234,6 +275,10 @@ impl InDocuments {
         self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn doubtful(&self) -> MutexGuard<'_, HashMap<TicketId, Arc<Claiming>>> {
+        self.doubtful.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn claimed(&self) -> MutexGuard<'_, HashMap<TicketId, Arc<Spot>>> {
         self.claimed.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -244,7 +289,7 @@ pub(crate) fn queue_key(nth: u64) -> Result<Key> {
     Key::new(format!("{QUEUE} {nth}"))
 }
 
-fn is_queue(key: &Key) -> bool {
+pub(crate) fn is_queue(key: &Key) -> bool {
     key.as_str().starts_with(QUEUE)
 }
 

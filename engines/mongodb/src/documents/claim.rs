@@ -1,9 +1,10 @@
 //! A claim: one command that locks any one document which matches a filter, skips what is held, and reads it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, RawArrayBuf, RawDocumentBuf, bson, doc, rawdoc};
-use tenure_core::{Error, Place, Result, Ticket};
+use tenure_core::{Engine, Error, Place, Result, Ticket};
 
 use super::name::Named;
 use crate::answer::{self, Came, whole};
@@ -22,10 +23,43 @@ impl MongoStore {
     pub(super) async fn claim(
         &self,
         ticket: &Ticket,
-        claiming: &Claiming,
+        claiming: &Arc<Claiming>,
         reads: Reads,
     ) -> Result<Option<Place>> {
         ticket.check()?;
+        if self.has_claimed(ticket).await? {
+            return Engine::renew(self, ticket).await;
+        }
+        let claimed = self.claim_any(ticket, claiming, reads).await;
+        if claimed.as_ref().is_err_and(Error::is_unknown) {
+            self.spots.in_documents()?.doubt(ticket.id, claiming);
+        }
+        claimed
+    }
+
+    /// Whether the ticket has claimed a document. One whose claim was not answered is looked for among all that match.
+    pub(super) async fn has_claimed(&self, ticket: &Ticket) -> Result<bool> {
+        let documents = self.spots.in_documents()?;
+        if documents.claimed_by(ticket.id).is_some() {
+            return Ok(true);
+        }
+        let Some(claiming) = documents.doubtful_claim(ticket.id) else { return Ok(false) };
+        let held = doc! { format!("{}.held.id", documents.field): ticket.id.to_string() };
+        let query = doc! { "$and": [claiming.filter.clone(), held] };
+        let answer = self.calls.write(self.touch(&query)?).await?;
+        let found = answer.get_document("value").ok().and_then(|found| found.get("_id"));
+        let Some(id) = found else { return Ok(false) };
+        let spot = self.spots.of_key(&Named::whole(id.clone()).key()?)?;
+        documents.claim(ticket.id, &spot);
+        Ok(true)
+    }
+
+    async fn claim_any(
+        &self,
+        ticket: &Ticket,
+        claiming: &Claiming,
+        reads: Reads,
+    ) -> Result<Option<Place>> {
         let documents = self.spots.in_documents()?;
         let field = &documents.field;
         let free = bson!({ "$expr": { "$lte": [due(field), now(field)] } });

@@ -89,10 +89,10 @@ impl Holder {
     pub(super) async fn run<F: Future>(&self, work: F) -> Result<F::Output> {
         let around: Vec<_> = self.around.iter().map(|guard| guard.lost().boxed()).collect();
         let lost = async {
-            match around.is_empty() {
-                true => pending().await,
-                false => select_all(around).await.0,
+            if around.is_empty() {
+                return pending().await;
             }
+            select_all(around).await.0
         };
         let (mut lost, mut work) = (pin!(lost), pin!(work));
         let watched = poll_fn(|context| {

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use tenure_core::wrap::Around;
 use tenure_core::{Engine, Error, Leave, Left, Patience, Place, Result, Ticket};
+use tokio::sync::oneshot;
 
+use crate::spots::{Claiming, is_queue};
 use crate::store::MongoStore;
 use crate::wish::Reads;
 
@@ -23,7 +25,7 @@ impl Around for View {
 
     async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
         match self.store.spots.in_documents()?.queue(&ticket.key) {
-            Some(claiming) => self.store.claim(ticket, &claiming, self.reads.clone()).await,
+            Some(claiming) => self.claim(ticket, claiming).await,
             None => self.store.join_reading(ticket, patience, self.reads.clone()).await,
         }
     }
@@ -38,9 +40,31 @@ impl Around for View {
     }
 
     async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
-        if self.store.spots.in_documents()?.take_left(ticket.id) {
+        let documents = self.store.spots.in_documents()?;
+        if documents.take_left(ticket.id) {
             return Ok(Left::Holding);
         }
+        documents.claim_has_ended(ticket.id).await;
+        if is_queue(&ticket.key) && !self.store.has_claimed(ticket).await? {
+            return Ok(Left::Absent);
+        }
         Engine::leave(&*self.store, ticket, how).await
+    }
+}
+
+impl View {
+    /// Only the answer to a claim names the document, so the claim goes on if its caller goes.
+    async fn claim(&self, ticket: &Ticket, claiming: Arc<Claiming>) -> Result<Option<Place>> {
+        let (store, ticket, reads) = (self.store.clone(), ticket.clone(), self.reads.clone());
+        let under_way = store.spots.in_documents()?.begins_to_claim(ticket.id);
+        let (told, answered) = oneshot::channel();
+        let home = store.calls.home.clone();
+        home.spawn(async move {
+            let claimed = store.claim(&ticket, &claiming, reads).await;
+            drop(under_way);
+            let _nobody_listens = told.send(claimed);
+        });
+        let ended = |_| Err(Error::unavailable("the runtime ended before a claim was answered"));
+        answered.await.unwrap_or_else(ended)
     }
 }

@@ -244,7 +244,7 @@ impl MongoStore {
     }
 
     /// A step that does nothing to a document but find it.
-    fn touch(&self, query: &Document) -> Result<RawDocumentBuf> {
+    pub(super) fn touch(&self, query: &Document) -> Result<RawDocumentBuf> {
         let mut next = Document::new();
         next.insert(format!("{}.step", self.field()?), 1_i64);
         let time = self.calls.server_ms();

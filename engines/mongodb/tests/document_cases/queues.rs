@@ -9,7 +9,7 @@ use tenure_core::Kind;
 use tenure_mongodb::documents::{Documents, Queue};
 
 use super::shop::{Order, Shop, order};
-use super::stage::{count, play, soon};
+use super::stage::{count, play, soon, until};
 
 fn queue(locks: &tenure_mongodb::documents::DocumentLocks<Order>) -> Queue<Order> {
     locks.queue(doc! { "state": "new" }).order(doc! { "_id": 1 })
@@ -126,6 +126,42 @@ fn a_claim_whose_answer_is_lost_loses_no_document() {
         let job = job.await.unwrap();
         job.done(doc! { "$set": { "state": "done" } }).await.unwrap();
         assert_eq!(shop.seen(42).await.state, "done");
+    });
+}
+
+#[test]
+fn a_claim_whose_answer_is_lost_is_found_again_before_its_life_is_over() {
+    play(async || {
+        let shop = Shop::open().await;
+        shop.orders.insert_one(order(43)).await.unwrap();
+        let unknown = tenure_servers::mongodb::doc! {
+            "failCommands": ["findAndModify"],
+            "writeConcernError": { "code": 64, "errmsg": "waiting for replication timed out" },
+        };
+        let queue = queue(&shop.here).ttl(Duration::from_secs(3600));
+        shop.server.fail_commands(unknown.clone(), 1).unwrap();
+        let first = queue.try_next().await.unwrap().unwrap();
+        assert_eq!((first.document().id, shop.held().await), (42, 1));
+        // Nobody knows what was claimed until the store answers again.
+        shop.server.fail_commands(unknown, 5).unwrap();
+        assert_eq!(queue.try_next().await.unwrap_err().kind(), Kind::Unavailable);
+        shop.server.fail_no_more().unwrap();
+        until("what was claimed is given back", async || shop.held().await == 1).await;
+        first.done(doc! { "$set": { "state": "done" } }).await.unwrap();
+    });
+}
+
+#[test]
+fn who_gives_up_claiming_leaves_nothing_claimed() {
+    play(async || {
+        let shop = Shop::open().await;
+        shop.orders.insert_many((100..200).map(order)).await.unwrap();
+        let queue = queue(&shop.here).ttl(Duration::from_secs(3600));
+        for nth in 0..60 {
+            let time = Duration::from_micros(200 + nth * 40);
+            drop(tokio::time::timeout(time, queue.try_next()).await);
+        }
+        until("all is given back", async || shop.held().await == 0).await;
     });
 }
 

@@ -84,6 +84,12 @@ impl Shop {
         self.orders.clone_with_type().find_one(doc! { "_id": id }).await.unwrap()
     }
 
+    /// How many whole orders are held.
+    pub(crate) async fn held(&self) -> u64 {
+        let held = doc! { "_tenure.held.0": { "$exists": true } };
+        self.orders.count_documents(held).await.unwrap()
+    }
+
     /// The order as its clerks see it.
     pub(crate) async fn seen(&self, id: i32) -> Order {
         let mut raw = self.raw(id).await.unwrap();
