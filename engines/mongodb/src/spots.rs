@@ -221,14 +221,9 @@ impl InDocuments {
         self.leaving().contains_key(&id)
     }
 
-    /// Whether the ticket has left so. It is asked once.
+    /// Whether the ticket has left so. It is asked once, and by then nobody waits for the write any more.
     pub(crate) fn take_left(&self, id: TicketId) -> bool {
-        let mut leaving = self.leaving();
-        let has_left = leaving.get(&id).is_some_and(|has_left| *has_left);
-        if has_left {
-            leaving.remove(&id);
-        }
-        has_left
+        self.leaving().remove(&id).unwrap_or(false)
     }
 
     /// Whoever joins the line of this name claims a document.
