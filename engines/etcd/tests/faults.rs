@@ -5,6 +5,8 @@
 mod between;
 #[path = "faults/costs.rs"]
 mod costs;
+#[path = "faults/crowds.rs"]
+mod crowds;
 #[path = "faults/disks.rs"]
 mod disks;
 #[path = "faults/guarded.rs"]

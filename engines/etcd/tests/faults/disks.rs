@@ -7,11 +7,11 @@ use super::operators::revision;
 use super::stage::{TTL, at_last, connect, play, play_on, soon, until_line};
 
 /// The most that the full member may keep.
-const QUOTA_BYTES: u32 = 2 << 20;
+pub(super) const QUOTA_BYTES: u32 = 2 << 20;
 const STRANGER_BYTES: usize = 100 << 10;
 
 /// A stranger writes until the member takes no more.
-fn fill(cluster: &Cluster) {
+pub(super) fn fill(cluster: &Cluster) {
     let text = "x".repeat(STRANGER_BYTES);
     for number in 0..QUOTA_BYTES {
         if let Err(sentence) = cluster.ctl(&["put", &format!("stranger/{number}"), &text]) {
@@ -23,7 +23,7 @@ fn fill(cluster: &Cluster) {
 }
 
 /// What an operator does about it.
-fn make_room(cluster: &Cluster) {
+pub(super) fn make_room(cluster: &Cluster) {
     cluster.ctl(&["del", "--prefix", "stranger/"]).unwrap();
     cluster.ctl(&["compact", &revision(cluster)]).unwrap();
     cluster.ctl(&["defrag"]).unwrap();

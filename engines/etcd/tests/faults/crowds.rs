@@ -1,0 +1,127 @@
+//! Forty callers at once, of a member that is full, came back with older data, or stood still: what they cost, and what is left.
+
+use std::time::Duration;
+
+use tenure_core::{Kind, Locks, Result};
+use tenure_servers::etcd::Cluster;
+use tokio::task::JoinSet;
+
+use super::between::Between;
+use super::disks::{QUOTA_BYTES, fill, make_room};
+use super::stage::{TTL, at_last, connect, play, play_on, soon, until_line};
+
+const CALLERS: u64 = 40;
+/// A life so long that no sign of life falls into its story.
+const LONG: Duration = Duration::from_secs(3600);
+
+/// Each asks for a lock of its own.
+async fn ask(locks: &Locks) -> Vec<Result<()>> {
+    let mut callers = JoinSet::new();
+    for caller in 0..CALLERS {
+        let mutex = locks.mutex(format!("{caller}")).ttl(LONG);
+        callers.spawn(async move { mutex.lock().await?.release().await });
+    }
+    soon("all have their answers", callers.join_all()).await
+}
+
+/// How many requests a member has had.
+fn requests(cluster: &Cluster) -> u64 {
+    let member = &cluster.members()[0];
+    ["Txn", "Range", "Put", "LeaseGrant", "Authenticate"].map(|it| member.requests(it)).iter().sum()
+}
+
+#[test]
+fn forty_callers_of_a_full_member_are_each_refused_with_one_request() {
+    play_on(
+        || Cluster::with_quota(QUOTA_BYTES),
+        async |cluster| {
+            let between = Between::of(&cluster).await;
+            let locks = tenure_etcd::connect(between.url()).await.unwrap();
+            locks.mutex("warm").ttl(LONG).lock().await.unwrap().release().await.unwrap();
+            fill(&cluster);
+            let before = requests(&cluster);
+            for _ in 0..5 {
+                for refused in ask(&locks).await {
+                    let error = refused.unwrap_err();
+                    assert_eq!(error.kind(), Kind::Rejected, "{error}");
+                }
+            }
+            locks.settled().await;
+            assert_eq!(requests(&cluster) - before, 5 * CALLERS);
+            assert_eq!(between.streams("Status"), 1, "the connection is the same");
+
+            make_room(&cluster);
+            let again = ask(&locks).await;
+            assert!(again.iter().all(Result::is_ok), "{again:?}");
+            assert!(locks.keys("").await.unwrap().is_empty());
+        },
+    );
+}
+
+#[test]
+fn forty_callers_of_a_member_with_older_data_are_refused_and_ask_no_more() {
+    play(1, async |cluster| {
+        let (locks, other) = (connect(&cluster).await, connect(&cluster).await);
+        let snapshot = cluster.save().unwrap();
+        let guard = locks.mutex("held").ttl(TTL).lock().await.unwrap();
+        let mut waiting = JoinSet::new();
+        for _ in 0..CALLERS {
+            let mutex = other.mutex("held").ttl(TTL);
+            waiting.spawn(async move { mutex.lock().await.map(drop) });
+        }
+        until_line(&locks, "held", 1 + usize::try_from(CALLERS).unwrap()).await;
+        cluster.restore(&snapshot).unwrap();
+
+        soon("the holder is told", guard.lost()).await;
+        for told in soon("all who wait are told", waiting.join_all()).await {
+            told.expect_err("its number would be given again");
+        }
+        let is_refused = async || match locks.mutex("k").try_lock().await {
+            Err(error) if error.kind() == Kind::Rejected => Ok(()),
+            Err(error) => Err(error),
+            Ok(guard) => panic!("{guard:?} has a number that was given before"),
+        };
+        at_last("it is noticed", is_refused).await;
+        for refused in ask(&locks).await {
+            assert_eq!(refused.unwrap_err().kind(), Kind::Rejected);
+        }
+        tokio::time::sleep(TTL).await;
+        let before = requests(&cluster);
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let asked = requests(&cluster) - before;
+        assert!(asked <= CALLERS, "{asked} requests of clients that were refused");
+    });
+}
+
+#[test]
+fn what_forty_callers_gave_up_is_not_carried_out_in_bulk_when_the_member_wakes() {
+    const ROUNDS: u64 = 50;
+    play(1, async |cluster| {
+        let (locks, member) = (connect(&cluster).await, &cluster.members()[0]);
+        locks.mutex("warm").ttl(LONG).lock().await.unwrap().release().await.unwrap();
+        let before = requests(&cluster);
+        member.freeze().unwrap();
+        let mut callers = JoinSet::new();
+        for caller in 0..CALLERS {
+            let locks = locks.clone();
+            callers.spawn(async move {
+                for round in 0..ROUNDS {
+                    let mutex = locks.mutex(format!("{caller} {round}")).ttl(TTL * 2);
+                    let within = Duration::from_millis(5);
+                    if let Ok(Ok(_)) = tokio::time::timeout(within, mutex.lock()).await {
+                        panic!("nobody answers");
+                    }
+                }
+            });
+        }
+        soon("all have given up", callers.join_all()).await;
+        member.thaw().unwrap();
+        soon("nothing is left to do", locks.settled()).await;
+        let asked = requests(&cluster) - before;
+        println!("{asked} requests for {} tickets that were given up", CALLERS * ROUNDS);
+        assert!(asked <= CALLERS * ROUNDS, "{asked} requests");
+        assert!(locks.keys("").await.unwrap().is_empty(), "nobody came in");
+        let guard = locks.mutex("0 0").try_lock().await.unwrap().expect("it is free");
+        guard.release().await.unwrap();
+    });
+}
