@@ -67,6 +67,9 @@ fn refused(name: &Name, command: &CommandError) -> Error {
         13 => Error::rejected(format!(
             "{servers} does not let this user do what a lock needs: see the engine's README for the role{says}"
         )),
+        66 => Error::invalid(format!(
+            "an _id cannot be changed: the value that replaces a document has the same one, or none{says}"
+        )),
         121 => Error::rejected(format!(
             "{servers} refuses the write because of the collection's validator: what is written does not pass it, or it forbids the field that has the locks{says}"
         )),

@@ -1,6 +1,8 @@
 //! What a holder of a document may do, and what becomes of locks when others meddle with the document.
 #![cfg(unix)]
 
+#[path = "document_cases/changes.rs"]
+mod changes;
 #[path = "document_cases/guards.rs"]
 mod guards;
 #[path = "document_cases/holders.rs"]

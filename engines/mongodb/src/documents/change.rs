@@ -5,6 +5,7 @@ use mongodb::options::UpdateModifications;
 use tenure_core::{Error, Result};
 
 use super::path::{Path, Step};
+use super::text;
 use super::way::{self, with_part};
 use crate::lens::scratch;
 
@@ -36,15 +37,18 @@ impl Target<'_> {
     }
 
     /// The document or the part becomes this.
-    pub(super) fn replacement(&self, document: &Document) -> Vec<Document> {
+    pub(super) fn replacement(&self, document: &Document) -> Result<Vec<Document>> {
         let mut new = document.clone();
         new.remove(self.field);
-        let mut kept = doc! { self.field: format!("${}", self.field) };
-        if self.path.is_whole() {
-            new.remove("_id");
-        } else {
-            let work = scratch(self.field);
-            kept.insert(&work, format!("${work}"));
+        let mut kept = self.kept();
+        // The server refuses another `_id`.
+        kept.remove("_id");
+        for (name, value) in self.finds_by() {
+            match at(&new, name) {
+                Some(it) if is_same(it, value) => drop(kept.remove(first(name))),
+                None if !new.contains_key(first(name)) => {}
+                _ => return Err(self.is_found_by(name)),
+            }
         }
         let id = if self.path.is_whole() {
             doc! { "_id": "$_id" }
@@ -52,7 +56,7 @@ impl Target<'_> {
             doc! {}
         };
         let new = doc! { "$replaceWith": { "$mergeObjects": [id, { "$literal": new }, kept] } };
-        self.around(vec![new])
+        Ok(self.around(vec![new]))
     }
 
     fn operators(&self, update: &Document) -> Result<Change> {
@@ -67,7 +71,11 @@ impl Target<'_> {
             })?;
             let mut moved = Document::new();
             for (name, value) in fields {
-                self.may_change(name)?;
+                if operator == "$set" {
+                    self.may_set(name, value)?;
+                } else {
+                    self.may_change(name)?;
+                }
                 let value = match value {
                     Bson::String(to) if operator == "$rename" => {
                         self.may_change(to)?;
@@ -137,9 +145,7 @@ impl Target<'_> {
                     before.extend(["$[", &element, "]"]);
                     let mut which: Document = fields
                         .iter()
-                        .map(|(name, value)| {
-                            (format!("{element}.{name}"), bson!({ "$eq": value.clone() }))
-                        })
+                        .map(|(name, value)| (format!("{element}.{name}"), is_exactly(value)))
                         .collect();
                     let rest = steps[at + 1..].iter().filter_map(|step| match step {
                         Step::Field(name) => Some(format!(".{name}")),
@@ -164,18 +170,12 @@ impl Target<'_> {
     fn stage(&self, stage: &Document) -> Result<Document> {
         let odd = || Error::invalid("a stage of an update pipeline has one name and what it does");
         let (name, what) = stage.iter().next().filter(|_| stage.len() == 1).ok_or_else(odd)?;
-        let work = scratch(self.field);
-        let mut kept = doc! { self.field: format!("${}", self.field) };
-        if self.path.is_whole() {
-            kept.insert("_id", "$_id");
-        } else {
-            kept.insert(&work, format!("${work}"));
-        }
-        let merged = |what: &Bson| doc! { "$replaceWith": { "$mergeObjects": [what.clone(), kept.clone()] } };
+        let kept = self.kept();
+        let merged = |what: &Bson| doc! { "$replaceWith": { "$mergeObjects": [self.without_lock(what), kept.clone()] } };
         Ok(match (name.as_str(), what) {
             ("$set" | "$addFields", Bson::Document(fields)) => {
-                fields.keys().try_for_each(|name| self.may_change(name))?;
-                stage.clone()
+                fields.iter().try_for_each(|(name, value)| self.may_set(name, value))?;
+                doc! { name: self.without_lock(what) }
             }
             ("$unset", Bson::String(name)) => {
                 self.may_change(name)?;
@@ -188,17 +188,7 @@ impl Target<'_> {
             ("$replaceWith", what) => merged(what),
             ("$replaceRoot", Bson::Document(what)) => merged(what.get("newRoot").ok_or_else(odd)?),
             ("$project", Bson::Document(fields)) => {
-                fields.keys().try_for_each(|name| self.may_change(name))?;
-                let leaves_out = |(name, value): (&String, &Bson)| {
-                    let is_none =
-                        matches!(value, Bson::Int32(0) | Bson::Int64(0) | Bson::Boolean(false));
-                    name != "_id" && is_none
-                };
-                let mut fields = fields.clone();
-                if !fields.iter().any(leaves_out) {
-                    fields.extend(kept.keys().map(|name| (name.clone(), Bson::Int32(1))));
-                }
-                doc! { "$project": fields }
+                doc! { "$project": self.without_lock(&self.projected(fields)?.into()) }
             }
             _ => {
                 return Err(Error::invalid(format!(
@@ -244,15 +234,146 @@ impl Target<'_> {
         doc! { "$set": set }
     }
 
-    /// Refuses the field that has the lock, and what of Tenure's stands beside it while a pipeline runs.
+    /// A projection that leaves the lock where it is, and that by which the part is found.
+    fn projected(&self, fields: &Document) -> Result<Document> {
+        for (name, value) in fields {
+            self.may_change(name).or_else(|error| {
+                let is_kept =
+                    !is_nothing(value) && !matches!(value, Bson::String(_) | Bson::Document(_));
+                if is_kept && first(name) != self.field { Ok(()) } else { Err(error) }
+            })?;
+        }
+        let mut fields = fields.clone();
+        if !leaves_out(&fields) {
+            for name in self.kept().keys() {
+                if name == "_id" || !fields.keys().any(|other| first(other) == name) {
+                    fields.insert(name, 1);
+                }
+            }
+        }
+        Ok(fields)
+    }
+
+    /// What stays when all else is replaced: the lock, and that by which the document or the part is found.
+    fn kept(&self) -> Document {
+        let mut names = vec![self.field.to_owned()];
+        if self.path.is_whole() {
+            names.push("_id".to_owned());
+        } else {
+            names.push(scratch(self.field));
+        }
+        names.extend(self.finds_by().map(|(name, _)| first(name).to_owned()));
+        names.into_iter().map(|name| (name.clone(), Bson::String(format!("${name}")))).collect()
+    }
+
+    /// The fields by which the path finds the part in its array.
+    fn finds_by(&self) -> impl Iterator<Item = (&String, &Bson)> {
+        let last = match self.path.steps().last() {
+            Some(Step::Element(fields)) => Some(fields),
+            _ => None,
+        };
+        last.into_iter().flatten()
+    }
+
+    /// An expression of the user's, which sees nothing of the lock where it names all that there is.
+    fn without_lock(&self, expression: &Bson) -> Bson {
+        match expression {
+            Bson::String(name) if name == "$$ROOT" || name == "$$CURRENT" => {
+                let own = bson!([{ "$literal": self.field }, { "$literal": scratch(self.field) }]);
+                bson!({ "$arrayToObject": { "$filter": {
+                    "input": { "$objectToArray": "$$ROOT" },
+                    "as": "tenure",
+                    "cond": { "$not": [{ "$in": ["$$tenure.k", own] }] },
+                } } })
+            }
+            Bson::Document(document) if !document.contains_key("$literal") => {
+                let each =
+                    |(name, value): (&String, &Bson)| (name.clone(), self.without_lock(value));
+                Bson::Document(document.iter().map(each).collect())
+            }
+            Bson::Array(array) => array.iter().map(|value| self.without_lock(value)).collect(),
+            other => other.clone(),
+        }
+    }
+
+    /// The same as [`may_change`](Self::may_change) for a field that becomes this.
+    fn may_set(&self, name: &str, value: &Bson) -> Result<()> {
+        let stays = |(other, it): (&String, &Bson)| other == name && is_same(it, value);
+        if self.finds_by().any(stays) { Ok(()) } else { self.may_change(name) }
+    }
+
+    /// Refuses the field that has the lock, what of Tenure's stands beside it while a pipeline runs, and that by which the
+    /// path finds the part: whoever looked for it would find it no more, and its lock in it.
     fn may_change(&self, name: &str) -> Result<()> {
-        let first = name.split('.').next().unwrap_or_default();
-        if first == self.field || first == scratch(self.field) {
+        if first(name) == self.field || first(name) == scratch(self.field) {
             return Err(Error::invalid(format!(
                 "`{name}` cannot be changed: the field `{}` has the lock itself",
                 self.field
             )));
         }
-        Ok(())
+        let meets = |other: &str| {
+            let is_in = |one: &str, other: &str| {
+                one.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            };
+            is_in(name, other) || is_in(other, name)
+        };
+        match self.finds_by().find(|(other, _)| meets(other)) {
+            Some((other, _)) => Err(self.is_found_by(other)),
+            None => Ok(()),
+        }
+    }
+
+    fn is_found_by(&self, name: &str) -> Error {
+        Error::invalid(format!(
+            "`{name}` cannot be changed by whoever locks `{}`, because the part is found by it: lock what is around the part, and update that",
+            self.path
+        ))
+    }
+}
+
+fn first(name: &str) -> &str {
+    name.split('.').next().unwrap_or_default()
+}
+
+/// The value at a name with dots.
+fn at<'a>(document: &'a Document, name: &str) -> Option<&'a Bson> {
+    match name.split_once('.') {
+        None => document.get(name),
+        Some((first, rest)) => at(document.get_document(first).ok()?, rest),
+    }
+}
+
+fn is_same(one: &Bson, other: &Bson) -> bool {
+    text::comparable(one) == text::comparable(other)
+}
+
+/// The condition that a field has this value, as an expression would compare it: an array does not have the value of its
+/// elements, and what is not there is not null.
+fn is_exactly(value: &Bson) -> Bson {
+    let mut exactly = doc! { "$eq": value.clone(), "$exists": true };
+    if !matches!(value, Bson::Array(_)) {
+        exactly.insert("$not", doc! { "$type": "array" });
+    }
+    exactly.into()
+}
+
+/// Whether a projection names what it leaves out, and not what it leaves.
+fn leaves_out(fields: &Document) -> bool {
+    let is_id = |name: &str| name == "_id";
+    let is_out = |value: &Bson| match value {
+        Bson::Document(inner) if !inner.keys().any(|name| name.starts_with('$')) => {
+            leaves_out(inner)
+        }
+        value => is_nothing(value),
+    };
+    let only_id = fields.iter().all(|(name, value)| is_id(name) && is_nothing(value));
+    only_id || fields.iter().any(|(name, value)| !is_id(name) && is_out(value))
+}
+
+fn is_nothing(value: &Bson) -> bool {
+    match value {
+        Bson::Int32(0) | Bson::Int64(0) | Bson::Boolean(false) => true,
+        Bson::Double(number) => *number == 0.0,
+        _ => false,
     }
 }

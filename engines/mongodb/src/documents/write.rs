@@ -63,7 +63,7 @@ impl MongoStore {
             Target { field: &field, path: &holding.named.path, ticket: &ticket, write: count };
         let (what, instead) = match act {
             Act::Replace(document) => {
-                let update = target.replacement(&document).into();
+                let update = target.replacement(&document)?.into();
                 (What::Change(Change { update, elements: Vec::new() }), None)
             }
             Act::Delete => (What::Delete, None),
@@ -103,7 +103,7 @@ impl MongoStore {
         let (mut tries, mut pause) = (0, RETRY_PAUSE);
         let _turn = self.lanes.turn(&spot).await;
         loop {
-            let unknown = match self.calls.write(self.command(write)).await {
+            let unknown = match self.calls.write(self.command(write)?).await {
                 Ok(answer) if is_found(&answer) => return self.is_made(write, &answer),
                 Ok(_) if tries == 0 => return Ok(Done::No),
                 Ok(_) => return self.was_made(write).await,
@@ -137,27 +137,26 @@ impl MongoStore {
     }
 
     /// Nobody but the holder stands in the line of a whole document.
-    fn nobody_else(&self) -> Document {
-        let field = self.field().unwrap_or_default();
+    fn nobody_else(&self) -> Result<Document> {
+        let field = self.field()?;
         let absent = || doc! { "$exists": false };
-        doc! { format!("{field}.held.1"): absent(), format!("{field}.waiting.0"): absent() }
+        Ok(doc! { format!("{field}.held.1"): absent(), format!("{field}.waiting.0"): absent() })
     }
 
     fn field(&self) -> Result<&str> {
         Ok(&self.spots.in_documents()?.field)
     }
 
-    fn command(&self, write: &Write) -> RawDocumentBuf {
-        let before = bson!({ "$lt": [{ "$ifNull": ["$$held.w", 0_i64] }, write.count] });
+    fn command(&self, write: &Write) -> Result<RawDocumentBuf> {
         let only = match write.what {
-            What::LeaveAlone(_) => self.nobody_else(),
+            What::LeaveAlone(_) => self.nobody_else()?,
             _ => Document::new(),
         };
-        let mut command = self.under(&write.holding, vec![before], only).unwrap_or_default();
+        let mut command = self.under(&write.holding, vec![is_before(write.count)], only)?;
         match &write.what {
             What::Delete => command.append(cstr!("remove"), true),
             What::Leave(stages) => {
-                command.append(cstr!("update"), self.stages_of_leave(&write.holding, stages));
+                command.append(cstr!("update"), self.stages_of_leave(&write.holding, stages)?);
             }
             What::Change(change) | What::LeaveAlone(change) => {
                 let update = raw(&doc! { "update": change.update.clone() });
@@ -171,21 +170,20 @@ impl MongoStore {
         }
         let mut said = doc! { "_id": 1 };
         if let What::Leave(_) = write.what {
-            said.insert(format!("{}.bell", self.field().unwrap_or_default()), 1);
+            said.insert(format!("{}.bell", self.field()?), 1);
         }
         command.append(cstr!("fields"), raw(&said));
         command.append(cstr!("new"), !matches!(write.what, What::Delete));
-        command
+        Ok(command)
     }
 
     /// The holder's change, and then the verb with which its ticket leaves.
-    fn stages_of_leave(&self, holding: &Holding, change: &[Document]) -> RawArrayBuf {
+    fn stages_of_leave(&self, holding: &Holding, change: &[Document]) -> Result<RawArrayBuf> {
         let mut stages = raw_array(change);
-        if let Ok(spot) = holding.named.key().and_then(|key| self.spots.of_key(&key)) {
-            let leave = bundle::leave(&spot, holding.id, self.lanes.inbox());
-            leave.pipeline().for_each(|stage| stages.push(stage.clone()));
-        }
-        stages
+        let spot = self.spots.of_key(&holding.named.key()?)?;
+        let leave = bundle::leave(&spot, holding.id, self.lanes.inbox());
+        leave.pipeline().for_each(|stage| stages.push(stage.clone()));
+        Ok(stages)
     }
 
     /// The write was made. If the ticket left with it, nobody need ask for that.
@@ -219,6 +217,8 @@ impl MongoStore {
             What::Delete if !self.is_there(write).await? => {
                 return self.is_made(write, &Document::new());
             }
+            // Somebody else has come, so that it cannot leave alone any more.
+            What::LeaveAlone(_) if self.is_unmade(write).await? => return Ok(Done::No),
             What::Leave(_) | What::LeaveAlone(_) | What::Delete => self.last_left(write).await?,
         };
         if is_found(&made) {
@@ -227,6 +227,16 @@ impl MongoStore {
         Err(Error::unavailable(
             "the answer to a write under a lock was lost, and meanwhile the lock, too: it may be made, or not",
         ))
+    }
+
+    /// Whether the ticket still holds, and has no mark of this write.
+    async fn is_unmade(&self, write: &Write) -> Result<bool> {
+        let unmade = is_before(write.count);
+        let mut command = self.under(&write.holding, vec![unmade], Document::new())?;
+        let mut next = Document::new();
+        next.insert(format!("{}.step", self.field()?), 1_i64);
+        command.append(cstr!("update"), raw(&doc! { "$inc": next }));
+        Ok(is_found(&self.calls.write(command).await?))
     }
 
     /// Whether there is a document. It is asked by a write, which only the primary can confirm.
@@ -296,6 +306,11 @@ pub(super) fn holds(field: &str, named: &Named, id: TicketId, also: Vec<Bson>) -
         return any;
     }
     bson!({ "$let": { "vars": { "part": way::part(&named.path) }, "in": any } })
+}
+
+/// The holder's seat, `$$held`, has the mark of no such late write.
+fn is_before(count: i64) -> Bson {
+    bson!({ "$lt": [{ "$ifNull": ["$$held.w", 0_i64] }, count] })
 }
 
 fn is_found(answer: &Document) -> bool {
