@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mongodb::bson::{Document, RawDocumentBuf, doc};
+use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
 use tenure_core::Key;
 
 use crate::alone::Alone;
@@ -68,9 +68,13 @@ impl Spot {
         Self { line: Some(line), record, filter, kit, makes: false, filling: None }
     }
 
-    /// The same, and the document is made if there is none.
-    pub(crate) fn filled(self, filling: Option<Arc<RawDocumentBuf>>) -> Self {
-        Self { makes: filling.is_some(), filling, ..self }
+    /// The same, and the document is made if there is none. One that is made just now has null in this field.
+    pub(crate) fn filled(self, filling: Option<Arc<RawDocumentBuf>>, fresh: &str) -> Self {
+        let mut filter = self.filter.clone();
+        if filling.is_some() {
+            filter.insert(fresh, Bson::Null);
+        }
+        Self { makes: filling.is_some(), filling, filter, ..self }
     }
 
     /// The name of the line: of one line one command is under way at a time.

@@ -11,7 +11,7 @@ use crate::documents::name::Named;
 use crate::documents::path::Path;
 use crate::documents::way::way;
 use crate::hearing::Hearing;
-use crate::lens::Lens;
+use crate::lens::{Lens, scratch};
 use crate::line::{Steps, raw};
 use crate::spot::{Kit, Spot};
 
@@ -65,7 +65,7 @@ impl Spots {
 
     /// Somebody else's documents: their lines are in this field, and this is put into those that are made.
     pub(crate) fn documents(field: &str, filling: Option<&Document>) -> Self {
-        let filling = filling.map(|document| Arc::new(raw(&fill(document))));
+        let filling = filling.map(|document| Arc::new(raw(&fill(document, &scratch(field)))));
         Self::Documents(Box::new(InDocuments {
             field: field.to_owned(),
             whole: Arc::new(Kit::new(&Lens::field(field))),
@@ -145,7 +145,7 @@ impl InDocuments {
         if named.path.is_whole() {
             let kit = self.whole.clone();
             let spot = Spot::document(key.to_string(), record, filter, kit);
-            return Ok(Arc::new(spot.filled(self.filling.clone())));
+            return Ok(Arc::new(spot.filled(self.filling.clone(), &scratch(&self.field))));
         }
         let kit = self.part(&named.path)?;
         Ok(Arc::new(Spot::document(key.to_string(), record, filter, kit)))
@@ -288,11 +288,13 @@ pub(crate) fn is_queue(key: &Key) -> bool {
     key.as_str().starts_with(QUEUE)
 }
 
-/// The stage that fills a document which has nothing but its id yet.
-fn fill(document: &Document) -> Document {
-    let fields = doc! { "$objectToArray": "$$ROOT" };
-    let names = doc! { "$map": { "input": fields, "as": "this", "in": "$$this.k" } };
-    let is_new = doc! { "$setEquals": [names, ["_id"]] };
-    let filled = doc! { "$mergeObjects": [{ "$literal": document.clone() }, "$$ROOT"] };
+/// The stage that fills a document which was made just now: it has null in this field, as no other one has.
+fn fill(document: &Document, fresh: &str) -> Document {
+    let is_new = doc! { "$eq": [{ "$type": format!("${fresh}") }, "null"] };
+    let is_kept = doc! { "$ne": ["$$this.k", { "$literal": fresh }] };
+    let own = doc! { "$objectToArray": "$$ROOT" };
+    let own =
+        doc! { "$arrayToObject": { "$filter": { "input": own, "as": "this", "cond": is_kept } } };
+    let filled = doc! { "$mergeObjects": [{ "$literal": document.clone() }, own] };
     doc! { "$replaceWith": { "$cond": [is_new, filled, "$$ROOT"] } }
 }

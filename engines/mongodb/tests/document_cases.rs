@@ -13,6 +13,8 @@ mod memory;
 mod openings;
 #[path = "document_cases/parts.rs"]
 mod parts;
+#[path = "document_cases/questions.rs"]
+mod questions;
 #[path = "document_cases/queues.rs"]
 mod queues;
 #[path = "document_cases/shop.rs"]

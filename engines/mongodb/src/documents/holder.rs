@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use futures_util::future::{FutureExt as _, select_all};
+use futures_util::future::{Either, FutureExt as _, select, select_all};
 use mongodb::bson::Document;
 use serde::de::DeserializeOwned;
 use tenure_core::{Error, Guard, Held, Loss, Result};
@@ -119,8 +119,20 @@ impl Holder {
         self.extend().await.err().unwrap_or_else(|| Error::lost(Loss::Broken))
     }
 
-    /// Has something done, while it is held.
+    /// Has something done, while it is held. It takes no longer than any other question may.
     pub(super) async fn act(&self, act: Act) -> Result<()> {
+        let within = self.shelf.locks.guarantees().answers_within;
+        let late = self.shelf.home.sleep(within);
+        match select(pin!(self.act_in_turn(act)), late).await {
+            Either::Left((outcome, _)) => outcome,
+            Either::Right(_) => Err(Error::unavailable(format!(
+                "the store did not say within {within:?} whether a change under the lock of {} was made: it may be made, or not",
+                self.own.key()
+            ))),
+        }
+    }
+
+    async fn act_in_turn(&self, act: Act) -> Result<()> {
         let mut writes = self.writes.lock().await;
         self.check()?;
         *writes += 1;

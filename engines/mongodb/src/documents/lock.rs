@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use mongodb::bson::{Bson, Document};
 use serde::de::DeserializeOwned;
-use tenure_core::{Guard, Key, Left, Locks, Place, Profile, Result, RwLock, Ticket, TicketId};
+use tenure_core::{
+    Error, Guard, Key, Left, Locks, Place, Profile, Result, RwLock, Ticket, TicketId,
+};
 
 use super::guard::{DocumentGuard, DocumentReader};
 use super::name::Named;
@@ -106,13 +108,15 @@ pub struct DocumentLock<T> {
     lock: RwLock,
     /// What is around the part and read with it, from the outermost, where locks are taken together.
     around: Vec<(Named, RwLock)>,
+    has_terms: bool,
     of: PhantomData<fn() -> T>,
 }
 
 impl<T> Clone for DocumentLock<T> {
     fn clone(&self) -> Self {
         let (named, lock, around) = (self.named.clone(), self.lock.clone(), self.around.clone());
-        Self { shelf: self.shelf.clone(), named, lock, around, of: PhantomData }
+        let has_terms = self.has_terms;
+        Self { shelf: self.shelf.clone(), named, lock, around, has_terms, of: PhantomData }
     }
 }
 
@@ -121,6 +125,7 @@ macro_rules! terms {
     ($($(#[$about:meta])* $term:ident($($arg:ident: $type:ty)?);)*) => {
         $($(#[$about])* pub fn $term(mut self $(, $arg: $type)?) -> Self {
             self.lock = self.lock.$term($($arg)?);
+            self.has_terms = true;
             for (_, lock) in &mut self.around {
                 *lock = lock.clone().$term($($arg)?);
             }
@@ -141,7 +146,7 @@ impl<T> DocumentLock<T> {
             name.filter(|_| shelf.settings.together).map(Named::around).unwrap_or_default();
         let around = around.into_iter().map(|named| (named.clone(), lock(&named))).collect();
         let lock = name.map_or_else(|| shelf.locks.rwlock(""), lock);
-        Self { shelf, named, lock, around, of: PhantomData }
+        Self { shelf, named, lock, around, has_terms: false, of: PhantomData }
     }
 
     terms! {
@@ -162,13 +167,18 @@ impl<T> DocumentLock<T> {
     }
 
     /// The same for a collection with a shard key: its fields, as the document has them. A server that keeps a part of the
-    /// collection is found by them.
+    /// collection is found by them. They come before the terms.
     pub fn routed(self, shard_key: Document) -> Self {
-        let named = match self.named {
-            Ok(named) => Named { route: shard_key, ..named },
-            Err(_) => return self,
-        };
-        Self::new(&self.shelf, named)
+        if self.has_terms {
+            let error = Error::invalid(
+                "say `routed` first, and then the terms of the lock: ttl, note and the like",
+            );
+            return Self { named: Err(error), ..self };
+        }
+        match self.named.clone().and_then(|named| named.routed(shard_key)) {
+            Ok(named) => Self::new(&self.shelf, named),
+            Err(error) => Self { named: Err(error), ..self },
+        }
     }
 
     /// Its key: what [`Locks::line`], [`Locks::break_ticket`] and the like call it.

@@ -1,6 +1,6 @@
 //! The name of a document or of a part of one, as the key of a lock: `42`, or `42 lines.$[sku = 42]`.
 
-use mongodb::bson::{Bson, Document, doc};
+use mongodb::bson::{Bson, Document, bson, doc};
 use tenure_core::{Error, KEY_BYTES_MAX, Key, Result};
 
 use super::path::Path;
@@ -19,6 +19,26 @@ impl Named {
     /// The whole document with this `_id`.
     pub(crate) fn whole(id: Bson) -> Self {
         Self { id, route: Document::new(), path: Path::default() }
+    }
+
+    /// The same with the fields of the shard key, as the document has them.
+    pub(crate) fn routed(self, mut route: Document) -> Result<Self> {
+        if let Some(id) = route.remove("_id")
+            && text::comparable(&id) != text::comparable(&self.id)
+        {
+            return Err(Error::invalid(format!(
+                "the shard key has the _id {id}, and the document that is to be locked has {}",
+                self.id
+            )));
+        }
+        let is_odd =
+            |name: &String| name.is_empty() || name.starts_with('$') || name.contains('\0');
+        if let Some(name) = route.keys().find(|name| is_odd(name)) {
+            return Err(Error::invalid(format!(
+                "`{name}` is no field of a shard key: name its fields, each with the value that the document has"
+            )));
+        }
+        Ok(Self { route, ..self })
     }
 
     /// What it lies in, from the whole document to the innermost part around it.
@@ -83,7 +103,9 @@ impl Named {
     /// What finds the document.
     pub(crate) fn filter(&self) -> Document {
         let mut filter = doc! { "_id": { "$eq": self.id.clone() } };
-        filter.extend(self.route.clone());
+        filter.extend(
+            self.route.iter().map(|(name, value)| (name.clone(), bson!({ "$eq": value.clone() }))),
+        );
         filter
     }
 
@@ -95,8 +117,6 @@ impl Named {
 
 #[cfg(test)]
 mod tests {
-    use mongodb::bson::bson;
-
     use super::*;
 
     #[test]
@@ -113,11 +133,22 @@ mod tests {
     }
 
     #[test]
+    fn a_shard_key_has_values_and_no_conditions() {
+        let named =
+            Named::whole(bson!(42)).routed(doc! { "_id": 42_i64, "a": { "$ne": 1 } }).unwrap();
+        let wanted = doc! { "_id": { "$eq": 42 }, "a": { "$eq": { "$ne": 1 } } };
+        assert_eq!(named.filter(), wanted);
+    }
+
+    #[test]
     fn what_cannot_be_named_is_refused() {
         let whole = |id: Bson| Named { id, route: doc! {}, path: Path::default() };
         for id in [Bson::MaxKey, bson!([1]), bson!("x".repeat(2000)), bson!({ "a": Bson::MinKey })]
         {
             assert!(whole(id).key().is_err());
+        }
+        for route in [doc! { "$where": "true" }, doc! { "_id": 7 }, doc! { "": 1 }] {
+            assert!(whole(bson!(42)).routed(route).is_err());
         }
         for key in ["x", "42 ..", "42 @ 1", "42x"] {
             assert!(Named::of(&Key::new(key).unwrap()).is_err(), "{key}");

@@ -1,9 +1,13 @@
 //! Opening: whether documents of a collection can be locked at all, and what stands against it.
 
-use mongodb::bson::{Bson, Document, rawdoc};
+use mongodb::bson::{Bson, Document, RawDocumentBuf, doc, rawdoc};
 use tenure_core::{Error, Result};
 
+use crate::line::raw;
 use crate::store::MongoStore;
+
+/// In so many documents it is looked whether the field of the locks has something else.
+const SAMPLE: i32 = 16;
 
 /// Refuses a collection whose documents cannot be locked, and warns of what may refuse a lock later.
 pub(super) async fn check(mut store: MongoStore, field: &str) -> Result<MongoStore> {
@@ -25,7 +29,27 @@ pub(super) async fn check(mut store: MongoStore, field: &str) -> Result<MongoSto
             "this user may not ask how the collection {name} was made: allow `listCollections`, or see that it is neither capped nor a view nor a time series, and that its validator allows the field `{field}`"
         )),
     }
-    Ok(store)
+    let sample = rawdoc! {
+        "aggregate": name.as_str(),
+        "pipeline": [{ "$limit": SAMPLE }, { "$match": foreign(field) }, { "$limit": 1 }, { "$project": { "_id": 1 } }],
+        "cursor": {},
+        "maxTimeMS": calls.server_ms(),
+    };
+    match calls.ask(&calls.database, sample).await {
+        Ok(answer) if described(&answer).is_some() => Err(Error::rejected(format!(
+            "documents of {name} cannot be locked: they have something else in the field `{field}`; name another one by Documents::field"
+        ))),
+        Err(error) if error.is_unknown() => Err(error),
+        _ => Ok(store),
+    }
+}
+
+/// What is in the field, and is no lock.
+fn foreign(field: &str) -> RawDocumentBuf {
+    raw(&doc! {
+        field: { "$exists": true, "$nin": [Bson::Null, {}] },
+        format!("{field}.step"): { "$not": { "$type": "number" } },
+    })
 }
 
 fn described(answer: &Document) -> Option<&Document> {

@@ -99,13 +99,19 @@ impl Path {
                     return refused("a filter stands behind the name of an array".to_owned());
                 }
                 Step::Element(fields) => {
-                    let can_be = |(name, value): (&String, &Bson)| {
-                        name.split('.').all(is_name) && text::write(value).is_some()
-                    };
-                    if !fields.iter().all(can_be) {
-                        return refused(
-                            "a filter has a field or a value that cannot be compared".to_owned(),
-                        );
+                    // The text of a path must lead where the path does.
+                    let is_said = |name: &str| name.trim() == name && !name.contains('=');
+                    for (name, value) in fields {
+                        if !name.split('.').all(is_name) || !is_said(name) {
+                            return refused(format!(
+                                "`{name}` is no name of a field that a filter can have"
+                            ));
+                        }
+                        if text::write(value).is_none() {
+                            return refused(format!(
+                                "a filter cannot compare `{name}` with {value}"
+                            ));
+                        }
                     }
                 }
                 Step::Field(_) => {}
@@ -206,6 +212,9 @@ mod tests {
     fn what_leads_nowhere_is_refused() {
         for path in [".", "a.", "a..b", "a.$[", "a.$[b]", "a.$[b = ]", "a.$[b = 1", "a.$[b = 1]c"] {
             assert!(path.parse::<Path>().is_err(), "{path}");
+        }
+        for name in [" b", "b ", "b=c", "", "b.", "$b"] {
+            assert!(Path::field("a").element(name, 1).check("_tenure").is_err(), "{name}");
         }
         for path in ["$[a = 1]", "a.$[]", "a.$[b = 1].$[c = 2]", "a.$b", "a._tenure", "a.$[$b = 1]"]
         {

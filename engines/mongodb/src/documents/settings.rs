@@ -19,7 +19,7 @@ pub const FIELD_DEFAULT: &str = "_tenure";
 /// ```
 /// use tenure_mongodb::documents::Documents;
 ///
-/// let settings = Documents::new().field("_lock")?.only(["state", "total"]).together();
+/// let settings = Documents::new().field("_lock")?.only(["state", "total"])?.together();
 /// # drop(settings);
 /// # Ok::<(), tenure_core::Error>(())
 /// ```
@@ -56,13 +56,20 @@ impl Documents {
                 "`{field}` cannot be the field that has the locks: take letters, digits and underscores, and not _id"
             )));
         }
-        Ok(Self { field, ..self })
+        Self { field, ..self }.checked()
     }
 
     /// The same, and a lock reads these fields only: of the document, or of the part. The type that is read has no others.
-    pub fn only<I: IntoIterator<Item: Into<String>>>(self, fields: I) -> Self {
+    pub fn only<I: IntoIterator<Item: Into<String>>>(self, fields: I) -> Result<Self> {
         let fields: Arc<[String]> = fields.into_iter().map(Into::into).collect();
-        Self { reads: Reads::Fields(fields), ..self }
+        let is_odd =
+            |name: &&String| name.is_empty() || name.contains(['.', '\0']) || name.starts_with('$');
+        if let Some(name) = fields.iter().find(is_odd) {
+            return Err(Error::invalid(format!(
+                "`{name}` cannot be read alone: `only` takes names of fields without dots; name the field around it"
+            )));
+        }
+        Self { reads: Reads::Fields(fields), ..self }.checked()
     }
 
     /// The same, and whoever locks a document that is not there inserts this one, with the `_id` that was asked for.
@@ -79,6 +86,17 @@ impl Documents {
     /// The same with this time for one answer, whatever a URL says.
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }
+    }
+
+    /// Refuses to read the locks themselves.
+    fn checked(self) -> Result<Self> {
+        match &self.reads {
+            Reads::Fields(fields) if fields.contains(&self.field) => Err(Error::invalid(format!(
+                "`{}` cannot be read: the field has the locks themselves",
+                self.field
+            ))),
+            _ => Ok(self),
+        }
     }
 
     /// How the servers are spoken to.

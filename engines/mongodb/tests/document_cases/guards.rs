@@ -310,16 +310,16 @@ fn readers_read_together_and_keep_writers_out() {
 #[test]
 fn only_what_was_asked_for_is_read() {
     play(async || {
-        let shop = Shop::open_with(Documents::new().only(["state"])).await;
+        let shop = Shop::open_with(Documents::new().only(["state"]).unwrap()).await;
         shop.orders.insert_one(long_order(43, 3)).await.unwrap();
         let documents = shop.orders.clone_with_type::<Document>();
-        let locks = Documents::new().only(["state"]).over(&documents).await.unwrap();
+        let locks = Documents::new().only(["state"]).unwrap().over(&documents).await.unwrap();
         let mut guard = locks.document(43).lock().await.unwrap();
         assert_eq!(guard.document(), &doc! { "state": "new" });
         assert_eq!(guard.refresh().await.unwrap(), &doc! { "state": "new" });
         guard.release().await.unwrap();
         let line = super::shop::line(1);
-        let locks = Documents::new().only(["quantity"]).over(&documents).await.unwrap();
+        let locks = Documents::new().only(["quantity"]).unwrap().over(&documents).await.unwrap();
         let guard = locks.part::<Document>(43, line).lock().await.unwrap();
         assert_eq!(guard.document(), &doc! { "quantity": 1_i64 });
     });

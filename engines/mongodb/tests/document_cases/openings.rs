@@ -167,7 +167,8 @@ fn a_document_of_fifteen_megabytes_is_locked_and_one_that_would_grow_too_long_is
             let more = doc! { "$set": { "more": "x".repeat(more) } };
             films.update_one(doc! { "_id": id }, more).await.unwrap();
         }
-        let settings = Documents::new().timeout(std::time::Duration::from_secs(30)).only(["_id"]);
+        let settings =
+            Documents::new().timeout(std::time::Duration::from_secs(30)).only(["_id"]).unwrap();
         let locks = settings.over(&films).await.unwrap();
         let guard = locks.document(1).lock().await.unwrap();
         guard.update(doc! { "$set": { "seen": true } }).await.unwrap();
