@@ -3,10 +3,11 @@
 use std::pin::pin;
 
 use futures_util::future::select;
-use mongodb::bson::{Document, RawDocumentBuf, bson, doc};
+use mongodb::bson::{Bson, Document, RawDocumentBuf, bson, doc};
 use tenure_core::Result;
 use tokio::sync::watch;
 
+use super::claim::NOT_BEFORE;
 use crate::follow::{Listener, follow};
 use crate::store::MongoStore;
 
@@ -84,14 +85,22 @@ fn stages(field: &str) -> Vec<Document> {
     let changed =
         bson!({ "$objectToArray": { "$ifNull": ["$updateDescription.updatedFields", {}] } });
     let held = format!("{field}.held");
-    let is_own = bson!({ "$eq": [{ "$indexOfBytes": ["$$this.k", { "$literal": field }] }, 0] });
-    let is_held = bson!({ "$eq": ["$$this.k", { "$literal": &held }] });
-    let is_free = bson!({ "$and": [is_held, { "$eq": ["$$this.v", []] }] });
-    let counts = bson!({ "$or": [{ "$not": [is_own] }, is_free] });
-    let any = bson!({ "$anyElementTrue": [{ "$map": { "input": changed, "as": "this", "in": counts } }] });
-    let cut = bson!({ "$in": [{ "$literal": held }, { "$ifNull": ["$updateDescription.truncatedArrays.field", []] }] });
+    let is_own = |name: &str| {
+        let inside = bson!({ "$indexOfBytes": [name, { "$literal": format!("{field}.") }] });
+        bson!({ "$or": [{ "$eq": [name, { "$literal": field }] }, { "$eq": [inside, 0] }] })
+    };
+    let any = |input: Bson, is_so: Bson| bson!({ "$anyElementTrue": [{ "$map": { "input": input, "as": "this", "in": is_so } }] });
+    let names = |of: &str| bson!({ "$ifNull": [format!("$updateDescription.{of}"), []] });
+    let is_held = |name: &str| bson!({ "$eq": [name, { "$literal": &held }] });
+    let is_free = bson!({ "$and": [is_held("$$this.k"), { "$eq": ["$$this.v", []] }] });
+    let is_cut = bson!({ "$or": [is_held("$$this"), { "$not": [is_own("$$this")] }] });
+    let counts = bson!({ "$or": [
+        any(changed, bson!({ "$or": [{ "$not": [is_own("$$this.k")] }, is_free] })),
+        any(names("removedFields"), bson!({ "$ne": ["$$this", { "$literal": format!("{field}.{NOT_BEFORE}") }] })),
+        any(names("truncatedArrays.field"), is_cut),
+    ] });
     vec![
-        doc! { "$project": { "operationType": 1, "counts": { "$or": [any, cut] } } },
+        doc! { "$project": { "operationType": 1, "counts": counts } },
         doc! { "$match": { "$or": [
             { "operationType": { "$in": ["insert", "replace"] } },
             { "operationType": "update", "counts": true },

@@ -172,6 +172,30 @@ impl<T> DocumentGuard<T> {
         self.leave(Act::Leave(update.into())).await
     }
 
+    /// The same as [`open`](Self::open). A document that cannot be read is put off for so long: it would be the first again.
+    pub(super) async fn open_or_put_off(
+        shelf: Arc<Shelf>,
+        named: Named,
+        guard: WriteGuard,
+        time: Duration,
+    ) -> Result<Self>
+    where
+        T: DeserializeOwned,
+    {
+        let holder = Holder::new(shelf, named, guard.hold(), Vec::new());
+        match holder.first().await {
+            Ok(document) => Ok(Self { document, guard, holder }),
+            Err(error) => {
+                if error.kind() == Kind::Invalid {
+                    let unread = DocumentGuard { document: (), guard, holder };
+                    // What is not put off is given back.
+                    let _put_off = unread.put_off(time).await;
+                }
+                Err(error)
+            }
+        }
+    }
+
     /// Gives the lock back, and nobody claims the document before this time is over.
     pub(super) async fn put_off(self, time: Duration) -> Result<()> {
         self.leave(Act::PutOff(time)).await

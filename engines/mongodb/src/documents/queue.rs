@@ -23,6 +23,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// After somebody's life has ended, and after a time to which a document was put off, somebody looks so much later.
 const LATER: Duration = Duration::from_millis(2);
 
+/// For so long nobody claims a document that is not what its type says.
+const UNREADABLE_REST: Duration = Duration::from_secs(60);
+
 /// The documents that match a filter, as work: each is locked by one worker at a time. Clones share everything.
 ///
 /// ```no_run
@@ -124,11 +127,14 @@ impl<T> Queue<T> {
 
 impl<T: DeserializeOwned> Queue<T> {
     /// Claims the first document that matches and is free, and answers `None` if there is none.
+    ///
+    /// A document that is not what its type says is an error, and is put off for a minute, so that those behind it come.
     pub async fn try_next(&self) -> Result<Option<Job<T>>> {
         let Some(guard) = self.lock.try_write().await? else { return Ok(None) };
         let named = self.shelf.home.claimed_by(guard.id())?;
         let named = named.ok_or_else(|| Error::lost(Loss::Broken))?;
-        let opened = DocumentGuard::open(self.shelf.clone(), named, guard, Vec::new());
+        let (home, rest) = (self.shelf.clone(), UNREADABLE_REST);
+        let opened = DocumentGuard::open_or_put_off(home, named, guard, rest);
         Ok(Some(Job(opened.await?)))
     }
 

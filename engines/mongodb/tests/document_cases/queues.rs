@@ -1,6 +1,7 @@
 //! Queues: each document that matches is claimed by one worker, whatever becomes of workers.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -162,6 +163,116 @@ fn who_gives_up_claiming_leaves_nothing_claimed() {
             drop(tokio::time::timeout(time, queue.try_next()).await);
         }
         until("all is given back", async || shop.held().await == 0).await;
+    });
+}
+
+#[test]
+fn a_document_that_is_not_what_its_type_says_does_not_keep_out_those_behind_it() {
+    play(async || {
+        let shop = Shop::open().await;
+        let all = shop.orders.clone_with_type::<Document>();
+        all.insert_one(doc! { "_id": 7, "state": "new", "total": "no number" }).await.unwrap();
+        let queue = queue(&shop.here);
+        let error = queue.try_next().await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Invalid, "{error:?}");
+        assert!(error.to_string().contains("the document 7 is not"), "{error}");
+        let next = queue.try_next().await.unwrap().unwrap();
+        assert_eq!(next.document().id, 42);
+        assert!(queue.try_next().await.unwrap().is_none());
+        drop(next);
+    });
+}
+
+#[test]
+fn who_waits_is_woken_by_whatever_makes_a_document_match() {
+    play(async || {
+        let shop = Shop::open().await;
+        let all = shop.orders.clone_with_type::<Document>();
+        let long = "x".repeat(2000);
+        all.insert_one(
+            doc! { "_id": 7, "locked_by": "x", "done": true, "tags": [1, 2], "long": long },
+        )
+        .await
+        .unwrap();
+        let none = doc! { "$exists": false };
+        for (field, filter, update) in [
+            ("_tenure", doc! { "done": none.clone() }, doc! { "$unset": { "done": "" } }),
+            ("_tenure", doc! { "tags.1": none }, doc! { "$pop": { "tags": 1 } }),
+            ("locked", doc! { "locked_by": "y" }, doc! { "$set": { "locked_by": "y" } }),
+        ] {
+            let locks = Documents::new().field(field).unwrap().over(&all).await.unwrap();
+            let queue = locks.queue(doc! { "$and": [{ "_id": 7 }, filter] });
+            let (other, asked) = (queue.clone(), || count(&shop.server, "aggregate"));
+            let before = asked();
+            let waits = tokio::spawn(async move { other.next().await });
+            // It listens by one aggregation, and asks by another one how long it has to wait.
+            until("it waits", async || asked() >= before + 2).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            all.update_one(doc! { "_id": 7 }, update).await.unwrap();
+            // Without a bell it would look again after half a minute.
+            let job = tokio::time::timeout(Duration::from_secs(20), waits).await;
+            let job = job.expect("it is woken").unwrap().unwrap();
+            job.retry_later(Duration::ZERO).await.unwrap();
+            all.update_one(doc! { "_id": 7 }, doc! { "$unset": { "_tenure": "", "locked": "" } })
+                .await
+                .unwrap();
+        }
+    });
+}
+
+#[test]
+fn no_question_of_a_queue_reads_more_than_what_its_filter_finds() {
+    play(async || {
+        let shop = Shop::open().await;
+        let index = mongodb::IndexModel::builder().keys(doc! { "state": 1, "_id": 1 }).build();
+        shop.orders.create_index(index).await.unwrap();
+        let old = |id| Order { state: "old".to_owned(), ..order(id) };
+        shop.orders.insert_many((100..600).map(old)).await.unwrap();
+        let database = shop.orders.client().database("tenure");
+        database.run_command(doc! { "profile": 2 }).await.unwrap();
+        let queue = queue(&shop.here);
+        let job = queue.try_next().await.unwrap().unwrap();
+        assert!(queue.next_within(Duration::from_secs(2)).await.unwrap().is_none());
+        job.retry_later(Duration::from_secs(3600)).await.unwrap();
+        database.run_command(doc! { "profile": 0 }).await.unwrap();
+        let profile = database.collection::<Document>("system.profile");
+        let asked = doc! { "ns": "tenure.orders", "$or": [
+            { "command.findAndModify": "orders" },
+            { "command.pipeline.0.$match": { "$exists": true } },
+        ] };
+        let due = doc! { "$and": [asked.clone(), { "command.aggregate": "orders" }] };
+        assert!(profile.count_documents(due).await.unwrap() > 0, "it asks how long it has to wait");
+        let scans = doc! { "$and": [asked, { "$or": [{ "planSummary": "COLLSCAN" }, { "docsExamined": { "$gt": 1 } }] }] };
+        assert_eq!(profile.find_one(scans).await.unwrap(), None);
+    });
+}
+
+#[test]
+fn one_document_that_always_fails_keeps_eight_workers_from_nothing_else() {
+    const ORDERS: i32 = 100;
+    play(async || {
+        let shop = Shop::open().await;
+        shop.orders.insert_many((100..100 + ORDERS).map(order)).await.unwrap();
+        let (left, failed) = (AtomicI32::new(ORDERS), AtomicI32::new(0));
+        let worker = async |locks| {
+            let queue = queue(locks);
+            while left.load(Ordering::Relaxed) > 0 {
+                let next = queue.next_within(Duration::from_millis(500)).await.unwrap();
+                let Some(job) = next else { continue };
+                if job.document().id == 42 {
+                    failed.fetch_add(1, Ordering::Relaxed);
+                    job.retry_later(Duration::from_millis(20)).await.unwrap();
+                } else {
+                    job.done(doc! { "$set": { "state": "done" } }).await.unwrap();
+                    left.fetch_sub(1, Ordering::Relaxed);
+                }
+            }
+        };
+        let workers = (0..8).map(|nth| worker(if nth % 2 == 0 { &shop.here } else { &shop.there }));
+        futures_util::future::join_all(workers).await;
+        assert_eq!(left.into_inner(), 0, "each was done once");
+        assert!(failed.into_inner() > 1, "it was tried again");
+        assert_eq!(shop.seen(42).await.state, "new");
     });
 }
 
