@@ -1,11 +1,16 @@
 //! Two clerks edit one order: each sees what the other one left, and nobody's change is lost.
 //!
 //! Run it as `cargo run --package tenure-mongodb --example documents_clerks -- 'mongodb://127.0.0.1/?replicaSet=rs0'`.
+//! With `memory:` instead of the URL it plays in this process's memory.
+
+#[path = "documents/drawer.rs"]
+#[allow(dead_code, reason = "each story needs some of it")]
+mod drawer;
 
 use std::error::Error;
 
+use drawer::Drawer;
 use mongodb::bson::doc;
-use mongodb::{Client, Collection};
 use serde::{Deserialize, Serialize};
 use tenure_mongodb::documents::{DocumentLocks, Documents};
 
@@ -28,11 +33,10 @@ async fn add(orders: DocumentLocks<Order>, clerk: &str, price: i64) -> tenure_co
 
 /// Answers the order that both have left.
 pub(crate) async fn play(url: &str) -> Result<(i64, Vec<String>), Box<dyn Error>> {
-    let database = Client::with_uri_str(url).await?.database("shop");
-    let collection: Collection<Order> = database.collection("orders");
-    collection.insert_one(Order { id: 42, total: 0, remarks: Vec::new() }).await?;
-    let (first, second) =
-        (Documents::new().over(&collection).await?, Documents::new().over(&collection).await?);
+    let drawer = Drawer::at(url, "orders").await?;
+    drawer.insert(&Order { id: 42, total: 0, remarks: Vec::new() }).await?;
+    let open = async || drawer.open(Documents::new()).await;
+    let (first, second) = (open().await?, open().await?);
     let clerk = async |orders: DocumentLocks<Order>, name: &str| {
         for price in 1..=10 {
             add(orders.clone(), name, price).await?;
@@ -40,7 +44,7 @@ pub(crate) async fn play(url: &str) -> Result<(i64, Vec<String>), Box<dyn Error>
         Ok::<(), tenure_core::Error>(())
     };
     tokio::try_join!(clerk(first, "ada"), clerk(second, "ben"))?;
-    let order = collection.find_one(doc! { "_id": 42 }).await?.ok_or("it is gone")?;
+    let order: Order = drawer.find(42).await?;
     Ok((order.total, order.remarks))
 }
 

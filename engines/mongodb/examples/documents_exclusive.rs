@@ -1,11 +1,16 @@
 //! An exclusive client: it takes a document for some time, prolongs that by hand while it works, and gives it back.
 //!
 //! Run it as `cargo run --package tenure-mongodb --example documents_exclusive -- 'mongodb://127.0.0.1/?replicaSet=rs0'`.
+//! With `memory:` instead of the URL it plays in this process's memory.
+
+#[path = "documents/drawer.rs"]
+#[allow(dead_code, reason = "each story needs some of it")]
+mod drawer;
 
 use std::error::Error;
 use std::time::Duration;
 
-use mongodb::Client;
+use drawer::Drawer;
 use mongodb::bson::{Document, doc};
 use tenure_mongodb::documents::Documents;
 
@@ -13,10 +18,10 @@ const TTL: Duration = Duration::from_secs(10);
 
 /// Answers how often the meter was read.
 pub(crate) async fn play(url: &str) -> Result<i64, Box<dyn Error>> {
-    let collection =
-        Client::with_uri_str(url).await?.database("shop").collection::<Document>("meters");
+    let drawer = Drawer::at(url, "meters").await?;
     // A meter that is not there is made when it is locked for the first time.
-    let meters = Documents::new().or_insert(&doc! { "readings": 0_i64 })?.over(&collection).await?;
+    let makes = Documents::new().or_insert(&doc! { "readings": 0_i64 })?;
+    let meters = drawer.open::<Document>(makes).await?;
     // By hand: whoever stops prolonging loses it, even if the process lives.
     let lock = meters.document("meter 7").ttl(TTL).by_hand();
     let Some(mut meter) = lock.try_lock().await? else {

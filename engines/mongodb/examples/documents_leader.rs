@@ -1,11 +1,16 @@
 //! A leader that only knows two callbacks: whoever has the document leads, and is told when it leads no more.
 //!
 //! Run it as `cargo run --package tenure-mongodb --example documents_leader -- 'mongodb://127.0.0.1/?replicaSet=rs0'`.
+//! With `memory:` instead of the URL it plays in this process's memory.
+
+#[path = "documents/drawer.rs"]
+#[allow(dead_code, reason = "each story needs some of it")]
+mod drawer;
 
 use std::error::Error;
 use std::sync::{Arc, Mutex};
 
-use mongodb::Client;
+use drawer::Drawer;
 use mongodb::bson::{Document, doc};
 use tenure_mongodb::documents::{DocumentLocks, Documents};
 
@@ -46,16 +51,15 @@ impl Callbacks for Notes {
 
 /// Two would lead. Whoever does is broken by an operator once. Answers what they were told.
 pub(crate) async fn play(url: &str) -> Result<Vec<String>, Box<dyn Error>> {
-    let collection =
-        Client::with_uri_str(url).await?.database("shop").collection::<Document>("plans");
-    collection.insert_one(doc! { "_id": "the plan", "every": "night" }).await?;
+    let drawer = Drawer::at(url, "plans").await?;
+    drawer.insert(&doc! { "_id": "the plan", "every": "night" }).await?;
     let told = Arc::new(Mutex::new(Vec::new()));
     let mut leaders = Vec::new();
     for name in ["ada", "ben"] {
-        let (plans, notes) = (Documents::new().over(&collection).await?, Notes(name, told.clone()));
+        let (plans, notes) = (drawer.open(Documents::new()).await?, Notes(name, told.clone()));
         leaders.push(tokio::spawn(lead(plans, name, notes)));
     }
-    let office = Documents::new().over(&collection).await?;
+    let office = drawer.open::<Document>(Documents::new()).await?;
     let plan = office.document("the plan");
     let first = loop {
         let line = plan.line().await?;

@@ -1,16 +1,23 @@
 //! A work queue: three worker processes send mails, one of them is killed at its work, and every mail is sent.
 //!
 //! Run it as `cargo run --package tenure-mongodb --example documents_queue -- 'mongodb://127.0.0.1/?replicaSet=rs0'`. The
-//! program starts itself as its workers.
+//! program starts itself as its workers. With `memory:` instead of the URL it plays in this process's memory, and its workers
+//! are tasks.
+
+#[path = "documents/drawer.rs"]
+#[allow(dead_code, reason = "each story needs some of it")]
+mod drawer;
 
 use std::error::Error;
 use std::process::{Child, Command};
 use std::time::Duration;
 
+use drawer::Drawer;
+use mongodb::IndexModel;
 use mongodb::bson::{Document, doc};
-use mongodb::{Client, Collection, IndexModel};
 use serde::{Deserialize, Serialize};
 use tenure_mongodb::documents::Documents;
+use tokio::task::JoinHandle;
 
 const MAILS: i32 = 200;
 /// The mail of a worker that was killed is sent by another one after this time.
@@ -23,13 +30,9 @@ struct Mail {
     state: String,
 }
 
-async fn mails(url: &str) -> Result<Collection<Mail>, Box<dyn Error>> {
-    Ok(Client::with_uri_str(url).await?.database("shop").collection("mails"))
-}
-
-/// What a worker process does until it is killed.
-pub(crate) async fn work(url: &str, name: &str) -> Result<(), Box<dyn Error>> {
-    let locks = Documents::new().over(&mails(url).await?).await?;
+/// What a worker does until it is killed.
+pub(crate) async fn work(mails: Drawer, name: &str) -> tenure_core::Result<()> {
+    let locks = mails.open::<Mail>(Documents::new()).await?;
     let queue = locks.queue(doc! { "state": "new" }).order(doc! { "_id": 1 }).ttl(TTL).note(name);
     loop {
         let mail = queue.next().await?;
@@ -46,13 +49,24 @@ pub(crate) async fn work(url: &str, name: &str) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// A worker process, which does not outlive this.
-struct Worker(Child);
+/// Where the mails are that a worker process sends.
+pub(crate) async fn mails(url: &str) -> Result<Drawer, Box<dyn Error>> {
+    Drawer::at(url, "mails").await
+}
+
+/// A worker, which does not outlive this.
+enum Worker {
+    Process(Child),
+    Task(JoinHandle<tenure_core::Result<()>>),
+}
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It may have been killed already.
-        let _gone = self.0.kill().and_then(|()| self.0.wait());
+        match self {
+            // It may have been killed already.
+            Self::Process(child) => drop(child.kill().and_then(|()| child.wait())),
+            Self::Task(task) => task.abort(),
+        }
     }
 }
 
@@ -62,33 +76,51 @@ pub(crate) async fn play(
     worker: impl Fn(&str) -> Command,
 ) -> Result<Vec<usize>, Box<dyn Error>> {
     let mails = mails(url).await?;
-    mails.create_index(IndexModel::builder().keys(doc! { "state": 1, "_id": 1 }).build()).await?;
+    if let Drawer::Mongo(collection) = &mails {
+        let index = IndexModel::builder().keys(doc! { "state": 1, "_id": 1 }).build();
+        collection.create_index(index).await?;
+    }
     let new = |id| Mail { id, state: "new".to_owned() };
-    mails.insert_many((0..MAILS / 2).map(new)).await?;
+    for id in 0..MAILS / 2 {
+        mails.insert(&new(id)).await?;
+    }
     let mut workers = Vec::new();
     for name in ["ada", "ben", "cid"] {
-        workers.push(Worker(worker(name).spawn()?));
+        workers.push(match &mails {
+            Drawer::Mongo(_) => Worker::Process(worker(name).spawn()?),
+            Drawer::Memory(_) => Worker::Task(tokio::spawn(work(mails.clone(), name))),
+        });
     }
     // Some of the mails come in while the workers wait.
-    let left = async || mails.count_documents(doc! { "state": "new" }).await;
-    while left().await? > 1 {
+    while left(&mails, MAILS / 2).await? > 1 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     println!("ada is killed");
     drop(workers.remove(0));
     for id in MAILS / 2..MAILS {
-        mails.insert_one(new(id)).await?;
+        mails.insert(&new(id)).await?;
     }
-    while left().await? > 0 {
+    while left(&mails, MAILS).await? > 0 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let mut sent = Vec::new();
-    let mut all = mails.clone_with_type::<Document>().find(doc! {}).await?;
-    while all.advance().await? {
-        let mail = Document::try_from(all.current())?;
+    for id in 0..MAILS {
+        let mail: Document = mails.find(id).await?;
         sent.push(mail.get_array("by").map_or(0, Vec::len));
     }
     Ok(sent)
+}
+
+/// How many of the first mails are not sent yet.
+async fn left(mails: &Drawer, first: i32) -> Result<u64, Box<dyn Error>> {
+    if let Drawer::Mongo(collection) = mails {
+        return Ok(collection.count_documents(doc! { "state": "new" }).await?);
+    }
+    let mut left = 0;
+    for id in 0..first {
+        left += u64::from(mails.find::<Mail>(id).await?.state == "new");
+    }
+    Ok(left)
 }
 
 #[allow(dead_code, reason = "a test plays the story without it")]
@@ -108,7 +140,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             println!("{} mails, each sent {:?} times", sent.len(), sent.iter().max());
             Ok(())
         }
-        [url, name] => work(url, name).await,
+        [url, name] => Ok(work(mails(url).await?, name).await?),
         _ => Err("say where the MongoDB is: mongodb://127.0.0.1/?replicaSet=rs0".into()),
     }
 }

@@ -1,11 +1,16 @@
 //! Two warehouses pick the parts of one order at the same time: each locks a line, and only the accountant locks the whole.
 //!
 //! Run it as `cargo run --package tenure-mongodb --example documents_warehouses -- 'mongodb://127.0.0.1/?replicaSet=rs0'`.
+//! With `memory:` instead of the URL it plays in this process's memory.
+
+#[path = "documents/drawer.rs"]
+#[allow(dead_code, reason = "each story needs some of it")]
+mod drawer;
 
 use std::error::Error;
 
-use mongodb::bson::{Document, doc};
-use mongodb::{Client, Collection};
+use drawer::Drawer;
+use mongodb::bson::doc;
 use serde::{Deserialize, Serialize};
 use tenure_mongodb::documents::{DocumentLocks, Documents, Path};
 
@@ -33,7 +38,7 @@ async fn pick(orders: DocumentLocks<Order>, warehouse: &str, skus: i32) -> tenur
         let Some(line) = line.try_lock().await? else { continue };
         if line.document().picked_by.is_empty() {
             println!("{warehouse}: I pick {} of {sku}", line.document().quantity);
-            line.release_with(vec![doc! { "$set": { "picked_by": [warehouse] } }]).await?;
+            line.release_with(doc! { "$set": { "picked_by": [warehouse] } }).await?;
         }
     }
     Ok(())
@@ -42,13 +47,12 @@ async fn pick(orders: DocumentLocks<Order>, warehouse: &str, skus: i32) -> tenur
 /// Answers who picked each line.
 pub(crate) async fn play(url: &str) -> Result<Vec<Vec<String>>, Box<dyn Error>> {
     const SKUS: i32 = 12;
-    let database = Client::with_uri_str(url).await?.database("shop");
-    let collection: Collection<Order> = database.collection("parcels");
+    let drawer = Drawer::at(url, "parcels").await?;
     let line = |sku| Line { sku, quantity: i64::from(sku) + 1, picked_by: Vec::new() };
     let order = Order { id: 42, state: "paid".to_owned(), lines: (0..SKUS).map(line).collect() };
-    collection.insert_one(order).await?;
+    drawer.insert(&order).await?;
     // Whoever locks the whole waits until nobody is at any of its parts.
-    let open = async || Documents::new().together().over(&collection).await;
+    let open = async || drawer.open(Documents::new().together()).await;
     let (north, south, office) = (open().await?, open().await?, open().await?);
     let all = async |orders: DocumentLocks<Order>, name: &str| {
         // What another one was at may have been let go without being picked.
@@ -61,10 +65,8 @@ pub(crate) async fn play(url: &str) -> Result<Vec<Vec<String>>, Box<dyn Error>> 
     let order = office.document(42).lock().await?;
     order.update(doc! { "$set": { "state": "sent" } }).await?;
     order.release().await?;
-    let found = collection.clone_with_type::<Document>().find_one(doc! { "_id": 42 }).await?;
-    let found = found.ok_or("it is gone")?;
-    println!("the order is {}", found.get_str("state")?);
-    let order: Order = mongodb::bson::deserialize_from_document(found)?;
+    let order: Order = drawer.find(42).await?;
+    println!("the order is {}", order.state);
     Ok(order.lines.into_iter().map(|line| line.picked_by).collect())
 }
 
