@@ -3,13 +3,13 @@
 mod awake;
 pub(crate) mod contender;
 pub(crate) mod crowd;
+pub(crate) mod elsewhere;
 mod entrant;
 pub(crate) mod field;
 pub(crate) mod free;
 pub(crate) mod handover;
 pub(crate) mod kind;
 pub(crate) mod ours;
-pub(crate) mod python;
 mod side;
 pub(crate) mod stores;
 mod turns;

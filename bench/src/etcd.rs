@@ -37,7 +37,7 @@ fn on_members(table: &mut Table, suite: &str, count: usize) {
     };
     on_both(table, stores(), |table, stores| {
         free::run(table, stores, &FIELD);
-        crowd::few(table, stores, &[OURS, SERVICE], None);
+        crowd::few(table, stores, &[OURS, SERVICE], &[]);
     });
-    handover::run(table, &stores(), &TOLD, &[SERVICE, ETCDCTL], None);
+    handover::run(table, &stores(), &TOLD, &[SERVICE, ETCDCTL], &[]);
 }

@@ -10,6 +10,7 @@ mod memory;
 mod mongodb;
 mod processor;
 mod redis;
+mod zookeeper;
 
 use std::process::ExitCode;
 
@@ -26,11 +27,14 @@ const SUITES: &[Suite] = &[
     ("mongodb", mongodb::run),
     ("etcd", etcd::run),
     ("etcd-three", etcd::run_three),
+    ("zookeeper", zookeeper::run),
+    ("zookeeper-three", zookeeper::run_three),
 ];
 
 fn main() -> ExitCode {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
-    let kinds = [redis::KINDS, mongodb::KINDS, etcd::KINDS].into_iter().flatten().copied();
+    let kinds = [redis::KINDS, mongodb::KINDS, etcd::KINDS, zookeeper::KINDS];
+    let kinds = kinds.into_iter().flatten().copied();
     if file::other_process(&wanted) || contest::other_process(&wanted, kinds) {
         return ExitCode::SUCCESS;
     }

@@ -30,8 +30,8 @@ pub(crate) fn run(table: &mut Table) {
     };
     on_both(table, stores(), |table, stores| {
         free::run(table, stores, &FIELD);
-        crowd::few(table, stores, &[OURS, DISTRIBUTED_LOCK, POLLING], None);
+        crowd::few(table, stores, &[OURS, DISTRIBUTED_LOCK, POLLING], &[]);
     });
-    handover::run(table, &stores(), &TOLD, &[DISTRIBUTED_LOCK, POLLING], None);
+    handover::run(table, &stores(), &TOLD, &[DISTRIBUTED_LOCK, POLLING], &[]);
     line::run(table, &stores(), &server);
 }

@@ -24,7 +24,7 @@ pub(crate) fn run(table: &mut Table) {
         on_both(table, stores, |table, stores| {
             let few = [OURS, QUICK_RSLOCK, RSLOCK, DISTRIBUTED_LOCK, DISTKIT];
             free::run(table, stores, &FIELD);
-            anyones::few(table, stores, &few, Some(&PYTHON));
+            anyones::few(table, stores, &few, PYTHON);
         });
     });
 }
@@ -33,7 +33,7 @@ pub(crate) fn run(table: &mut Table) {
 pub(crate) fn run_waiting(table: &mut Table) {
     on_servers(table, "redis", 1, |table, stores| {
         let peers = [RSLOCK, QUICK_RSLOCK, DISTRIBUTED_LOCK, DISTKIT];
-        handover::run(table, &stores, &TOLD, &peers, Some(&PYTHON));
+        handover::run(table, &stores, &TOLD, &peers, PYTHON);
         crowd::run(table, &stores);
         held::run(table, &stores);
     });

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
 use super::contender::{Contender, Held};
+use super::elsewhere::Elsewhere;
 use super::kind::Kind;
-use super::python::Python;
 use super::stores::Stores;
 use super::turns::{self, Keys, Turns};
 use super::workers::workers;
@@ -21,7 +21,7 @@ const FEW_ROUND: Duration = Duration::from_secs(1);
 pub(crate) const GATHERING: Duration = Duration::from_millis(1_500);
 
 /// Whom a lock favours: ours comes first.
-pub(crate) fn few(table: &mut Table, stores: &Stores, kinds: &[Kind], python: Option<&Python>) {
+pub(crate) fn few(table: &mut Table, stores: &Stores, kinds: &[Kind], elsewhere: &[Elsewhere]) {
     let (case, urls) = (stores.case(&format!("{FEW} tasks, one key")), &stores.urls);
     let runtime = workers();
     let mut entrants: Vec<(Kind, Arc<dyn Contender>, Turns)> = kinds
@@ -41,13 +41,14 @@ pub(crate) fn few(table: &mut Table, stores: &Stores, kinds: &[Kind], python: Op
         let case = if at == 0 { case.clone() } else { format!("{case}, {kind}") };
         table.row(case, turns.describe(), "–", "–");
     }
-    let Some(python) = python else { return };
-    match python.side(&urls[0], "few") {
-        Ok(mut side) => {
-            let turns = turns::elsewhere(&mut side, FEW, Keys::One, FEW_ROUND * FEW_ROUNDS);
-            table.row(format!("{case}, {}", python.title), turns.describe(), "–", "–");
+    for peer in elsewhere {
+        match peer.side(&urls[0], "few") {
+            Ok(mut side) => {
+                let turns = turns::elsewhere(&mut side, FEW, Keys::One, FEW_ROUND * FEW_ROUNDS);
+                table.row(format!("{case}, {}", peer.title), turns.describe(), "–", "–");
+            }
+            Err(why) => peer.say_absent(table, &case, &why),
         }
-        Err(why) => python.say_absent(table, &case, &why),
     }
 }
 

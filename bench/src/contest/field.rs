@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use super::elsewhere::Elsewhere;
 use super::kind::Kind;
-use super::python::Python;
 
 /// Those who take part on one store, and what is wanted of ours beside them.
 pub(crate) struct Field {
@@ -11,8 +11,8 @@ pub(crate) struct Field {
     pub(crate) floor: Kind,
     pub(crate) ours: Kind,
     pub(crate) peers: &'static [Kind],
-    /// The peer that is no crate.
-    pub(crate) python: Option<&'static Python>,
+    /// The peers that are no crates.
+    pub(crate) elsewhere: &'static [Elsewhere],
     /// How long a round of one who locks and releases takes: so long that it has many pairs. Many tasks take twice as long.
     pub(crate) round: Duration,
     /// How many tasks there are that have a key each, and which share of the floor's rate they are to reach.

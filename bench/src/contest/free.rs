@@ -68,10 +68,10 @@ fn sequentially(table: &mut Table, stores: &Stores, field: &Field) {
     let runtime = workers();
     let mut entrants: Vec<_> =
         field.all().map(|kind| one_by_one(&runtime, kind, &stores.urls, field.round)).collect();
-    if let Some(python) = field.python {
-        match python.side(&stores.urls[0], "free") {
-            Ok(side) => entrants.push(in_python(python.title, side, field.round)),
-            Err(why) => python.say_absent(table, &case, &why),
+    for peer in field.elsewhere {
+        match peer.side(&stores.urls[0], "free") {
+            Ok(side) => entrants.push(elsewhere(peer.title, side, field.round)),
+            Err(why) => peer.say_absent(table, &case, &why),
         }
     }
     alternate(&mut entrants, &stores.pids, ROUNDS);
@@ -105,7 +105,7 @@ fn in_parallel(table: &mut Table, stores: &Stores, field: &Field) {
     usage(table, &case, &entrants);
 }
 
-fn in_python<'a>(title: &str, mut side: Side, length: Duration) -> Entrant<'a> {
+fn elsewhere<'a>(title: &str, mut side: Side, length: Duration) -> Entrant<'a> {
     let pid = side.pid();
     let round = move || {
         let took = side.ask(&format!("free {}", length.as_secs_f64()));

@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
+use super::elsewhere::Elsewhere;
 use super::kind::Kind;
-use super::python::Python;
 use super::side::{FAILED, GONE, Side};
 use super::stores::Stores;
 use super::turns::alarm;
@@ -132,7 +132,7 @@ pub(crate) fn run(
     stores: &Stores,
     told: &Told,
     peers: &[Kind],
-    python: Option<&Python>,
+    elsewhere: &[Elsewhere],
 ) {
     let urls = &stores.urls;
     let case = stores.case("hand-over between two processes");
@@ -157,10 +157,10 @@ pub(crate) fn run(
     drop(pairs);
 
     let mut peers: Vec<Pair> = peers.iter().map(|kind| Pair::of(*kind, urls)).collect();
-    if let Some(python) = python {
-        match python_pair(python, &urls[0]) {
+    for peer in elsewhere {
+        match pair_elsewhere(peer, &urls[0]) {
             Ok(pair) => peers.push(pair),
-            Err(why) => python.say_absent(table, &case, &why),
+            Err(why) => peer.say_absent(table, &case, &why),
         }
     }
     alternate(&mut peers);
@@ -190,8 +190,8 @@ fn rows_of_peers(table: &mut Table, case: &str, peers: &[Pair], ours: Duration) 
     }
 }
 
-fn python_pair(python: &Python, url: &str) -> Result<Pair, String> {
-    let key = "handover-python";
-    let sides = [python.side(url, key)?, python.side(url, key)?];
-    Ok(Pair::new(python.title.into(), sides, python.poll))
+fn pair_elsewhere(peer: &Elsewhere, url: &str) -> Result<Pair, String> {
+    let key = "handover-elsewhere";
+    let sides = [peer.side(url, key)?, peer.side(url, key)?];
+    Ok(Pair::new(peer.title.into(), sides, peer.poll))
 }

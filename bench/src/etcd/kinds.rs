@@ -34,7 +34,7 @@ pub(super) const FIELD: Field = Field {
     floor: FLOOR,
     ours: OURS,
     peers: &[SERVICE],
-    python: None,
+    elsewhere: &[],
     round: Duration::from_millis(100),
     tasks: 32,
     tasks_wanted: "–",

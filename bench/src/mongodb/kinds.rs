@@ -6,11 +6,11 @@ use std::time::Duration;
 use super::POLL_MS;
 use super::floor::{Floor, Hop};
 use super::peers::{DistributedLock, Polling};
+use crate::contest::elsewhere::{Elsewhere, Python, Runs};
 use crate::contest::field::Field;
 use crate::contest::handover::Told;
 use crate::contest::kind::Kind;
 use crate::contest::ours::Tenure;
-use crate::contest::python::Python;
 
 /// Two bare `findOneAndUpdate`, by id, that a majority has in its journal.
 const FLOOR: Kind = Kind::told("mongodb floor", "the floor", |urls, _| {
@@ -40,7 +40,7 @@ pub(super) const FIELD: Field = Field {
     floor: FLOOR,
     ours: OURS,
     peers: &[DISTRIBUTED_LOCK, POLLING],
-    python: Some(&PYTHON),
+    elsewhere: PYTHON,
     round: Duration::from_millis(100),
     tasks: 32,
     tasks_wanted: "≥ 0.8",
@@ -48,11 +48,13 @@ pub(super) const FIELD: Field = Field {
 
 pub(super) const TOLD: Told = Told { floors: &[HOP], ours: OURS, wanted: "≤ 2 ×" };
 
-static PYTHON: Python = Python {
+const PYTHON: &[Elsewhere] = &[Elsewhere {
     title: "the floor's commands by pymongo",
-    package: "pymongo",
-    version: "4.15.3",
-    module: "pymongo",
-    script: include_str!("../../peers/mongodb_peer.py"),
+    runs: Runs::Python(Python {
+        package: "pymongo",
+        version: "4.15.3",
+        module: "pymongo",
+        script: include_str!("../../peers/mongodb_peer.py"),
+    }),
     poll: Duration::ZERO,
-};
+}];

@@ -6,11 +6,11 @@ use std::time::Duration;
 use super::floor::{Floor, Hop};
 use super::peers::{Distkit, DistributedLock, Rslock};
 use crate::contest::contender::Contender;
+use crate::contest::elsewhere::{Elsewhere, Python, Runs};
 use crate::contest::field::Field;
 use crate::contest::handover::Told;
 use crate::contest::kind::Kind;
 use crate::contest::ours::Tenure;
-use crate::contest::python::Python;
 
 /// What `rslock` is set to, instead of its 200 ms.
 const QUICK_MS: u64 = 20;
@@ -70,7 +70,7 @@ pub(super) const FIELD: Field = Field {
     floor: FLOOR,
     ours: OURS,
     peers: &[RSLOCK, DISTRIBUTED_LOCK, DISTKIT],
-    python: Some(&PYTHON),
+    elsewhere: PYTHON,
     round: Duration::from_millis(20),
     tasks: 64,
     tasks_wanted: "≥ 0.65",
@@ -78,11 +78,13 @@ pub(super) const FIELD: Field = Field {
 
 pub(super) const TOLD: Told = Told { floors: &[HOP, HOP_AND_TRIP], ours: OURS, wanted: "≤ 2 ×" };
 
-pub(super) static PYTHON: Python = Python {
+pub(super) const PYTHON: &[Elsewhere] = &[Elsewhere {
     title: "`Lock` of redis-py",
-    package: "redis",
-    version: "8.1.0",
-    module: "redis",
-    script: include_str!("../../peers/redis_peer.py"),
+    runs: Runs::Python(Python {
+        package: "redis",
+        version: "8.1.0",
+        module: "redis",
+        script: include_str!("../../peers/redis_peer.py"),
+    }),
     poll: Duration::from_millis(100),
-};
+}];

@@ -1,0 +1,43 @@
+//! On ZooKeeper: beside the bare requests of the same client, and beside the locks of three clients.
+
+mod crowd;
+mod floor;
+mod kinds;
+mod peers;
+
+use tenure_servers::Store as _;
+use tenure_servers::zookeeper::Ensemble;
+
+use crate::contest::stores::Stores;
+use crate::contest::{crowd as anyones, free, handover, on_both};
+use crate::figures::Table;
+pub(crate) use kinds::KINDS;
+use kinds::{CRATE, ELSEWHERE, FIELD, OURS, TOLD};
+
+/// The rows of one server.
+pub(crate) fn run(table: &mut Table) {
+    on_servers(table, "zookeeper", 1);
+}
+
+/// The rows of three servers on one machine, which share its cores.
+pub(crate) fn run_three(table: &mut Table) {
+    on_servers(table, "zookeeper, three servers", 3);
+}
+
+fn on_servers(table: &mut Table, suite: &str, count: usize) {
+    let ensemble = match Ensemble::of(count) {
+        Err(why) => return table.row(suite, format!("absent: {why}"), "–", "–"),
+        Ok(ensemble) => ensemble,
+    };
+    let stores = || Stores {
+        urls: vec![ensemble.url()],
+        pids: ensemble.servers().iter().map(|server| server.pid().unwrap()).collect(),
+        suite: suite.to_owned(),
+    };
+    on_both(table, stores(), |table, stores| {
+        free::run(table, stores, &FIELD);
+        anyones::few(table, stores, &[OURS, CRATE], ELSEWHERE);
+    });
+    handover::run(table, &stores(), &TOLD, &[CRATE], ELSEWHERE);
+    crowd::run(table, &stores(), &ensemble);
+}
