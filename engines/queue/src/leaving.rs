@@ -13,6 +13,7 @@ impl<S: Store> Queue<S> {
     /// Takes a ticket out at once.
     pub(crate) async fn leave_now(&self, ticket: &Ticket) -> Result<Left> {
         let was_asked = self.parts.own.give_up(ticket.id);
+        self.parts.own.leaves(ticket.id);
         let mine = self.parts.own.get(ticket.id);
         let left = match &mine {
             Some(Mine { seen: Some(seen), holds, .. }) => self.take_out(&seen.node, *holds).await,

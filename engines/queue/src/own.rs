@@ -21,6 +21,8 @@ pub(crate) struct Mine {
     pub(crate) seen: Option<Sighting>,
     /// It is served: the store said so, and what is served is served until it leaves.
     pub(crate) holds: bool,
+    /// It is being taken out, and the answer to that tells who is served in its place.
+    leaves: bool,
     /// Until when it may keep its place, having been told to leave.
     pub(crate) told: Option<Time>,
     /// Who looks at it.
@@ -114,8 +116,8 @@ impl Own {
         }
         let (name, session) = (name.clone(), session.clone());
         let (watched, looks) = (Watched::default(), Arc::default());
-        let (seen, holds, told, signed) = (None, false, None, now);
-        let mine = Mine { name, session, seen, holds, told, looks, watched, signed };
+        let (seen, holds, leaves, told, signed) = (None, false, false, None, now);
+        let mine = Mine { name, session, seen, holds, leaves, told, looks, watched, signed };
         let (id, line) = (mine.name.id, mine.name.line.clone());
         if all.by_id.insert(id, mine).is_none() {
             *all.lines.entry(line).or_default() += 1;
@@ -175,6 +177,19 @@ impl Own {
     pub(crate) fn has_all(&self, nodes: &[Node]) -> bool {
         let all = self.lock();
         nodes.iter().all(|node| all.by_id.contains_key(&node.name.id))
+    }
+
+    /// A ticket is about to be taken out.
+    pub(crate) fn leaves(&self, id: TicketId) {
+        if let Some(mine) = self.lock().by_id.get_mut(&id) {
+            mine.leaves = true;
+        }
+    }
+
+    /// Whether one of these is being taken out by this client.
+    pub(crate) fn has_leaving(&self, nodes: &[Node]) -> bool {
+        let all = self.lock();
+        nodes.iter().any(|node| all.by_id.get(&node.name.id).is_some_and(|mine| mine.leaves))
     }
 
     /// How many of this client's tickets stand in a line.

@@ -52,7 +52,14 @@ impl<S: Store> Queue<S> {
                     None => {}
                 }
             }
-            select(rung, pin!(listened.changed())).await;
+            let is_rung = {
+                let changed = pin!(listened.changed());
+                matches!(select(rung.as_mut(), changed).await, Either::Left(_))
+            };
+            if !is_rung && own.has_leaving(&seen.stand.blockers) {
+                // The store tells of a release before it answers it, and the answer says who is served: no look is needed.
+                select(rung, host.sleep(MOMENT)).await;
+            }
             if let Some(wake) = self.look_again(&mine, &seen, standing).await? {
                 return Ok(wake);
             }
