@@ -38,8 +38,12 @@ impl<S: Store> Queue<S> {
                 Some(listened) => listened,
                 None if self.is_near(&seen, &mut rung).await => continue,
                 None => {
-                    let opened = mine.watched.open(&nodes, store, host).await;
-                    opened.ok_or_else(|| store.silence())?
+                    // It may be told by its own client before the store has answered.
+                    let opening = pin!(mine.watched.open(&nodes, store, host));
+                    match select(rung.as_mut(), opening).await {
+                        Either::Left(_) => continue,
+                        Either::Right((opened, _)) => opened.ok_or_else(|| store.silence())?,
+                    }
                 }
             };
             if listened.at() > seen.at {
