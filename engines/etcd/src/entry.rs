@@ -77,7 +77,7 @@ pub(crate) fn twin(front: &Front, name: &Name, before: u64) -> Option<Node> {
 /// Deletes the ticket's key if it and the others are as they are known. With a lease for that, the door is closed to the ticket
 /// for good, either way.
 pub(crate) fn remove(keys: &Keys, remove: &Remove<'_>, closes: Option<i64>) -> TxnRequest {
-    let Remove { node, provided, why, front } = *remove;
+    let Remove { node, provided, why, front, next } = *remove;
     let key = keys.seen(node);
     let mut compare = vec![is_made(key.clone(), node.created)];
     compare.extend(provided.iter().map(|node| is_changed(keys.seen(node), node.version)));
@@ -86,7 +86,9 @@ pub(crate) fn remove(keys: &Keys, remove: &Remove<'_>, closes: Option<i64>) -> T
         // Onlookers see it in the same revision.
         success.push(put_op(put(keys.broken(), node.name.id.to_string().into_bytes(), 0)));
     }
-    success.extend(front.map(|most| range_op(first(keys.line(&node.name.line), most))));
+    let line = |most| first(keys.line(&node.name.line), most);
+    let look = next.map(|next| get(keys.seen(next))).or_else(|| front.map(line));
+    success.extend(look.map(range_op));
     let close = closes.map(|lease| close(keys, &node.name, lease));
     success.extend(close.clone());
     TxnRequest { compare, success, failure: close.into_iter().collect() }
@@ -98,10 +100,14 @@ fn close(keys: &Keys, name: &Name, lease: i64) -> RequestOp {
 }
 
 /// What came of it.
-pub(crate) fn removed(keys: &Keys, answer: TxnResponse) -> Removed {
+pub(crate) fn removed(keys: &Keys, remove: &Remove<'_>, answer: TxnResponse) -> Removed {
     let at = answer.header.map_or(0, |header| revision(header.revision));
     let gone = answer.succeeded;
-    let front = ranges(answer).next().map(|range| front(keys, &range, at));
+    let mut front = ranges(answer).next().map(|range| front(keys, &range, at));
+    if let (Some(front), Some(next)) = (&mut front, remove.next) {
+        // Another one may be at its spot.
+        front.nodes.retain(|node| node.created == next.created);
+    }
     Removed { gone, front }
 }
 

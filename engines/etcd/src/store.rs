@@ -140,7 +140,7 @@ impl Store for Etcd {
         if closes.is_some() {
             self.spots.forestalled(id);
         }
-        Ok(entry::removed(&self.keys, answer))
+        Ok(entry::removed(&self.keys, remove, answer))
     }
 
     async fn forestall(&self, name: &Name, _session: SessionId) -> Result<Option<Node>> {
@@ -212,7 +212,8 @@ impl Etcd {
     async fn once(&self, entered: Entered) -> Result<Entered> {
         let Entered::In { node, front, fresh: true } = &entered else { return Ok(entered) };
         let Some(twin) = entry::twin(front, &node.name, node.created) else { return Ok(entered) };
-        self.remove(&Remove { node, provided: &[], why: Why::Left, front: None }).await?;
+        self.remove(&Remove { node, provided: &[], why: Why::Left, front: None, next: None })
+            .await?;
         Ok(Entered::In { node: twin, front: front.clone(), fresh: false })
     }
 }

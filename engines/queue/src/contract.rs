@@ -214,6 +214,8 @@ pub struct Remove<'a> {
     pub why: Why,
     /// Answer the front of the line without it, up to so many.
     pub front: Option<usize>,
+    /// Who is the front alone then, if it is still there. A store that answers just that need not look at the line.
+    pub next: Option<&'a Node>,
 }
 
 /// What came of a [`Remove`].

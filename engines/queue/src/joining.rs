@@ -165,7 +165,7 @@ impl<S: Store> Queue<S> {
 
     /// An earlier attempt of the same ticket, which came in with a session that is over.
     async fn clear(&self, node: &Node) -> Result<()> {
-        let remove = Remove { node, provided: &[], why: Why::Left, front: None };
+        let remove = Remove { node, provided: &[], why: Why::Left, front: None, next: None };
         self.parts.store.remove(&remove).await.map(drop)
     }
 

@@ -37,7 +37,8 @@ impl<S: Store> Queue<S> {
             let node = &seen.node;
             if seen.stand.standing == Standing::Waiting {
                 let provided = &seen.stand.blockers;
-                let remove = Remove { node, provided, why: Why::Broken, front: Some(PAGE) };
+                let (why, front, next) = (Why::Broken, Some(PAGE), None);
+                let remove = Remove { node, provided, why, front, next };
                 let removed = self.parts.store.remove(&remove).await?;
                 if removed.gone {
                     self.ring_served(removed.front.as_ref());
@@ -63,10 +64,15 @@ impl<S: Store> Queue<S> {
     async fn take_out(&self, node: &Node, holds: bool) -> Result<Left> {
         let is_alone = self.parts.own.in_line(&node.name.line) < 2;
         let front = (!holds || !is_alone).then_some(PAGE);
-        let remove = Remove { node, provided: &[], why: Why::Left, front };
-        let Removed { gone, front } = self.parts.store.remove(&remove).await?;
+        let next = if holds { self.parts.own.next_of(node) } else { None };
+        let remove = Remove { node, provided: &[], why: Why::Left, front, next: next.as_ref() };
+        let Removed { gone, mut front } = self.parts.store.remove(&remove).await?;
         if !gone {
             return Ok(Left::Absent);
+        }
+        if next.is_some() && front.as_ref().is_some_and(|front| front.nodes.is_empty()) {
+            // It has gone meanwhile, and another one is the next.
+            front = self.parts.store.front(&node.name.line, PAGE, None).await.ok();
         }
         self.ring_served(front.as_ref());
         let waited = front.is_some_and(|front| !holds && keeps_out(&front, node));

@@ -116,6 +116,11 @@ impl Node {
         self.ticket.share.take().into()
     }
 
+    /// Whether it takes all there is.
+    pub(crate) fn takes_all(&self) -> bool {
+        self.take() == u64::from(self.name.of)
+    }
+
     /// Whether it is the same, unchanged.
     pub(crate) fn is_as(&self, other: &Self) -> bool {
         (self.created, self.version) == (other.created, other.version)

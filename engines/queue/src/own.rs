@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tenure_core::{TicketId, Time};
+use tenure_core::{Standing, TicketId, Time};
 
 use crate::contract::SessionId;
 use crate::looks::Looks;
@@ -64,12 +64,15 @@ struct Tickets {
     asked_until: VecDeque<(Time, TicketId)>,
     /// How many there are in each line.
     lines: HashMap<LineId, usize>,
+    /// Those who wait, by the number of the one right ahead.
+    behind: HashMap<u64, TicketId>,
 }
 
 impl Tickets {
     /// Answers whether it was there.
     fn take_off(&mut self, id: TicketId) -> bool {
         let Some(mine) = self.by_id.remove(&id) else { return false };
+        self.part(&mine);
         let line = mine.name.line;
         if let Some(count) = self.lines.get_mut(&line) {
             *count -= 1;
@@ -78,6 +81,15 @@ impl Tickets {
             }
         }
         true
+    }
+
+    /// A ticket is not right behind whom it was behind.
+    fn part(&mut self, mine: &Mine) {
+        if let Some(seen) = &mine.seen
+            && self.behind.get(&seen.stand.behind) == Some(&mine.name.id)
+        {
+            self.behind.remove(&seen.stand.behind);
+        }
     }
 }
 
@@ -141,15 +153,28 @@ impl Own {
     pub(crate) fn see(&self, seen: &Sighting, holds: bool) {
         let mut all = self.lock();
         all.asked.remove(&seen.node.name.id);
-        if let Some(mine) = all.by_id.get_mut(&seen.node.name.id) {
-            mine.holds = holds;
-            if seen.node.told && mine.told.is_none() {
-                mine.told = Some(mine.session.end());
-            }
-            if mine.seen.as_ref().is_none_or(|before| before.at <= seen.at) {
-                mine.seen = Some(seen.clone());
+        let Some(mut mine) = all.by_id.remove(&seen.node.name.id) else { return };
+        mine.holds = holds;
+        if seen.node.told && mine.told.is_none() {
+            mine.told = Some(mine.session.end());
+        }
+        if mine.seen.as_ref().is_none_or(|before| before.at <= seen.at) {
+            all.part(&mine);
+            mine.seen = Some(seen.clone());
+            if seen.stand.standing == Standing::Waiting && seen.stand.behind > 0 {
+                all.behind.insert(seen.stand.behind, mine.name.id);
             }
         }
+        all.by_id.insert(mine.name.id, mine);
+    }
+
+    /// Who is served alone when this holder leaves, if that is a ticket of this client: the one right behind it, where both take
+    /// all there is.
+    pub(crate) fn next_of(&self, holder: &Node) -> Option<Node> {
+        let all = self.lock();
+        let seen = all.by_id.get(all.behind.get(&holder.created)?)?.seen.as_ref()?;
+        let is_alone = holder.takes_all() && seen.node.takes_all() && !seen.node.told;
+        is_alone.then(|| seen.node.clone())
     }
 
     /// The store said that this node is served.

@@ -80,7 +80,8 @@ impl<S: Store> Parts<S> {
             None => self.store.forestall(&mine.name, mine.session.id).await?,
         };
         if let Some(node) = node {
-            let remove = Remove { node: &node, provided: &[], why: Why::Left, front: None };
+            let remove =
+                Remove { node: &node, provided: &[], why: Why::Left, front: None, next: None };
             self.store.remove(&remove).await?;
         }
         Ok(())

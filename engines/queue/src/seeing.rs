@@ -91,21 +91,23 @@ impl<S: Store> Queue<S> {
             front = self.parts.store.front(&node.name.line, most, Some(&node.name)).await?;
         };
         if stand.deep {
-            stand.blockers = self.nearest(&node, &stand).await?;
+            (stand.blockers, stand.behind) = self.nearest(&node, &stand).await?;
         }
         let seen = Sighting { node, stand, at: front.at };
         self.parts.own.see(&seen, seen.stand.standing == Standing::Holding && !seen.node.told);
         Ok(seen)
     }
 
-    /// Who keeps a ticket out that is far back: its neighbours, if they do.
-    async fn nearest(&self, node: &Node, stand: &Stand) -> Result<Vec<Node>> {
+    /// Who keeps a ticket out that is far back, which is its neighbours if they do; and who is right ahead of it.
+    async fn nearest(&self, node: &Node, stand: &Stand) -> Result<(Vec<Node>, u64)> {
         let share = node.ticket.share;
         let most = if share.take() == share.of() { 1 } else { PAGE };
         let ahead = self.parts.store.ahead(node, most).await?;
+        let behind = ahead.first().map_or(0, |node| node.created);
         let near = blockers(ahead, Node::take, share);
         let taken: u64 = near.iter().map(Node::take).sum();
-        if tenure_core::served(taken, share) { Ok(stand.blockers.clone()) } else { Ok(near) }
+        let keeps_out = !tenure_core::served(taken, share);
+        Ok((if keeps_out { near } else { stand.blockers.clone() }, behind))
     }
 
     /// A whole line.

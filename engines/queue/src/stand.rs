@@ -16,6 +16,8 @@ pub(crate) struct Stand {
     pub(crate) ahead: u64,
     /// As long as these are there unchanged, it waits.
     pub(crate) blockers: Vec<Node>,
+    /// The number with which the one right ahead of it was made; 0 if that is not known. Nobody comes in between.
+    pub(crate) behind: u64,
     /// The line is so long that not all of those ahead were looked at.
     pub(crate) deep: bool,
     /// So many are ahead that only those who keep it out are looked at again.
@@ -35,10 +37,12 @@ impl Front {
         }
         let far = waits && count > NEAR;
         let standing = if waits { Standing::Waiting } else { Standing::Holding };
+        let is_told = self.ahead.is_none() && whole;
+        let behind = ahead.last().filter(|_| is_told).map_or(0, |node| node.created);
         let nearest = ahead.into_iter().rev().filter(|_| waits);
         let blockers = blockers(nearest, |node| node.take(), share);
         let blockers = blockers.into_iter().cloned().collect();
-        Some(Stand { standing, ahead: taken, blockers, deep: !whole, far })
+        Some(Stand { standing, ahead: taken, blockers, behind, deep: !whole, far })
     }
 
     /// How much all of the line take; `None` if it is longer than what was looked at.
@@ -128,6 +132,18 @@ mod tests {
         assert_eq!(blocked_by(&front, 2), (Standing::Holding, 1, vec![]));
         assert_eq!(blocked_by(&front, 3), (Standing::Waiting, 2, vec![2, 1]));
         assert_eq!(blocked_by(&front, 4), (Standing::Waiting, 3, vec![3, 2]));
+    }
+
+    #[test]
+    fn who_is_right_ahead_is_known_where_the_line_was_seen() {
+        let mut front = line(&[(9, 9), (1, 9), (9, 9)]);
+        let behind = |front: &Front, at: usize| {
+            let node = &front.nodes[at];
+            front.stand(node.created, node.ticket.share).expect("it waits").behind
+        };
+        assert_eq!([behind(&front, 0), behind(&front, 1), behind(&front, 2)], [0, 1, 2]);
+        front.ahead = Some(Ahead { count: 2, taken: 10 });
+        assert_eq!(behind(&front, 2), 0, "not all of them were read");
     }
 
     #[test]

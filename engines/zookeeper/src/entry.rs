@@ -65,7 +65,8 @@ impl ZooKeeper {
             self.hear_of(node.created);
             return Ok(());
         }
-        self.take_out(&Remove { node, provided: &[], why: Why::Left, front: None }).await?;
+        self.take_out(&Remove { node, provided: &[], why: Why::Left, front: None, next: None })
+            .await?;
         Err(trouble::went_back(&self.settings))
     }
 

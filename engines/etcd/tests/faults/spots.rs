@@ -17,6 +17,8 @@ use super::operators::{keys, leases};
 use super::stage::{TTL, connect, play, soon, until_line};
 
 const TXN: &str = "Txn";
+/// No sign of life is due soon, so that nobody looks by itself.
+const LONG: Duration = Duration::from_secs(3600);
 /// A request that is held back is given up, and sent again.
 const QUICK: &str = "500ms";
 /// A request that is held back is waited for.
@@ -93,6 +95,17 @@ fn a_join_that_was_given_up_and_arrives_late_lets_nobody_in() {
     });
 }
 
+/// Whoever waits has asked for its watches before anything happens.
+async fn watches(between: &Between) {
+    let is_asked = async {
+        while between.streams("Watch") == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    soon("it watches", is_asked).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+}
+
 /// One holds, one waits and leaves while a break of it is on its way, and another comes to its spot.
 async fn break_arrives_late(cluster: &Cluster, breaks_holder: bool) {
     let (between, breaker) = through(cluster, PATIENT).await;
@@ -123,7 +136,7 @@ async fn break_arrives_late(cluster: &Cluster, breaks_holder: bool) {
 
 /// Somebody who is in the line, behind so many.
 async fn waits(locks: &Locks, ahead: usize) -> JoinHandle<Result<Guard>> {
-    let mutex = locks.mutex("k");
+    let mutex = locks.mutex("k").ttl(LONG);
     let waiting = tokio::spawn(async move { mutex.lock().await });
     until_line(locks, "k", ahead + 1).await;
     waiting
@@ -144,7 +157,7 @@ fn a_waiter_is_served_though_another_came_to_its_predecessors_spot_in_the_same_m
     play(1, async |cluster| {
         let (between, locks) = through(&cluster, PATIENT).await;
         let holder = connect(&cluster).await;
-        let guard = holder.mutex("k").lock().await.unwrap();
+        let guard = holder.mutex("k").ttl(LONG).lock().await.unwrap();
         let spot = keys(&cluster);
         let waiting = waits(&locks, 1).await;
         let kept = Arc::new(Mutex::new(Vec::new()));
@@ -160,14 +173,7 @@ fn a_waiter_is_served_though_another_came_to_its_predecessors_spot_in_the_same_m
             told.events.append(&mut kept);
             vec![told.encode_to_vec()]
         });
-        // It watches before anything happens.
-        soon("it watches", async {
-            while between.streams("Watch") == 0 {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        })
-        .await;
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        watches(&between).await;
         guard.release().await.unwrap();
         let again = waits(&holder, 1).await;
         assert_eq!(keys(&cluster)[1], spot[0], "the name is used again");
@@ -191,6 +197,24 @@ fn a_holder_is_told_though_something_else_is_at_its_spot_already() {
         cluster.ctl(&["del", own]).unwrap();
         cluster.ctl(&["put", own, value.trim()]).unwrap();
         assert_eq!(soon("the holder is told", guard.lost()).await, Loss::Broken);
+    });
+}
+
+#[test]
+fn a_release_serves_whoever_is_next_though_the_one_behind_was_deleted_unheard() {
+    play(1, async |cluster| {
+        let (between, locks) = through(&cluster, PATIENT).await;
+        between.lie("Watch", |_, _| Vec::new());
+        let guard = locks.mutex("k").lock().await.unwrap();
+        let (deleted, next) = (waits(&locks, 1).await, waits(&locks, 2).await);
+        watches(&between).await;
+        cluster.ctl(&["del", &keys(&cluster)[1]]).unwrap();
+        let token = guard.token();
+        guard.release().await.unwrap();
+        let next = soon("the next one is served", next).await.unwrap().unwrap();
+        assert!(next.token() > token);
+        assert_eq!(locks.line("k").await.unwrap().len(), 1);
+        deleted.abort();
     });
 }
 

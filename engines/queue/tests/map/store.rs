@@ -193,7 +193,7 @@ impl Store for Map {
 
     async fn remove(&self, remove: &Remove<'_>) -> Result<Removed> {
         Ok(self.0.step(|nodes, _| {
-            let Remove { node, provided, why, front } = remove;
+            let Remove { node, provided, why, front, .. } = remove;
             let same =
                 |node: &Node| nodes.get(&node.name).is_some_and(|now| now.version == node.version);
             let is_there = nodes.get(&node.name).is_some_and(|now| now.created == node.created);
