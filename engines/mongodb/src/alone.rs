@@ -11,6 +11,9 @@ use crate::ask::joins;
 use crate::lens::Lens;
 use crate::line::{KEEP_MS, Writer, did, raw};
 
+/// The field of a line in somebody else's document that says before when nobody claims it.
+pub(crate) const NOT_BEFORE: &str = "not_before";
+
 /// A verb that was asked for one ticket: what it expects of the record besides the id, and its stages.
 pub(crate) struct Short<'a> {
     pub(crate) expects: Document,
@@ -31,6 +34,8 @@ struct Plan {
 pub(crate) struct Alone {
     /// Into a line in which nobody stands.
     join: Plan,
+    /// The same for whoever claims any document.
+    claim: Plan,
     renew: Plan,
     /// Out of a line in which nobody else stands.
     leave: Plan,
@@ -43,15 +48,21 @@ impl Alone {
     /// The short verbs of a line that lives there, which is no part.
     pub(crate) fn new(lens: &Lens) -> Self {
         let writer = Writer(lens);
-        let (join, renew, leave) =
-            (writer.join_alone(), writer.renew_alone(), writer.leave_alone());
+        let (renew, leave) = (writer.renew_alone(), writer.leave_alone());
+        let join = writer.join_alone(Document::new());
+        let claim = writer.join_alone(writer.fields([(NOT_BEFORE, bson!("$$REMOVE"))]));
         let ask = CString::try_from(lens.name("ask")).expect("a field's name has no NUL");
         let names = ["id", "take", "inbox"].map(|field| lens.name(&format!("held.0.{field}")));
-        Self { join, renew, leave, ask, names }
+        Self { join, claim, renew, leave, ask, names }
     }
 
     pub(crate) fn join(&self, ticket: &Ticket, inbox: &str) -> Short<'_> {
         self.asks(&self.join, ticket, inbox)
+    }
+
+    /// The same into the line of any document, which is put off no more.
+    pub(crate) fn claim(&self, ticket: &Ticket, inbox: &str) -> Short<'_> {
+        self.asks(&self.claim, ticket, inbox)
     }
 
     /// Its share is what it was, and so is how long it lives.
@@ -81,7 +92,7 @@ impl Alone {
 }
 
 impl Writer<'_> {
-    fn join_alone(&self) -> Plan {
+    fn join_alone(&self, also: Document) -> Plan {
         let last = bson!({ "$add": [{ "$ifNull": [self.value("last"), 0_i64] }, 1_i64] });
         let next = bson!({ "$max": [last, { "$multiply": [self.now(), 1000_i64] }] });
         let size = bson!({ "$bsonSize": "$$ROOT" });
@@ -101,6 +112,7 @@ impl Writer<'_> {
             ("reap", self.reap_alone(&[is_late_enough(), is_soon_enough()])),
             ("ask", bson!("$$REMOVE")),
         ]));
+        fields.extend(also);
         let mut expects =
             doc! { self.0.name("held.0"): absent(), self.0.name("waiting.0"): absent() };
         if self.0.field_name().is_some() {

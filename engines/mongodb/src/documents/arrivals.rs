@@ -7,7 +7,7 @@ use mongodb::bson::{Bson, Document, RawDocumentBuf, bson, doc};
 use tenure_core::Result;
 use tokio::sync::watch;
 
-use super::claim::NOT_BEFORE;
+use crate::alone::NOT_BEFORE;
 use crate::follow::{Listener, follow};
 use crate::store::MongoStore;
 

@@ -7,6 +7,7 @@ use mongodb::bson::{Bson, Document, RawArrayBuf, RawDocumentBuf, bson, doc, rawd
 use tenure_core::{Engine, Error, Place, Result, Ticket};
 
 use super::name::Named;
+use crate::alone::NOT_BEFORE;
 use crate::answer::{self, Came, whole};
 use crate::call::Update;
 use crate::line::raw;
@@ -14,9 +15,6 @@ use crate::spots::Claiming;
 use crate::store::MongoStore;
 use crate::trouble;
 use crate::wish::{Reads, Verb, Wish};
-
-/// The field of a line that says before when nobody claims its document.
-pub(super) const NOT_BEFORE: &str = "not_before";
 
 impl MongoStore {
     /// Locks one document; `None` if there is none that matches and is free.
@@ -62,19 +60,17 @@ impl MongoStore {
     ) -> Result<Option<Place>> {
         let documents = self.spots.in_documents()?;
         let field = &documents.field;
-        let free = bson!({ "$expr": { "$lte": [due(field), now(field)] } });
-        let filter = doc! { "$and": [claiming.filter.clone(), free] };
+        let filter = doc! { "$and": [claiming.filter.clone(), free(field)] };
         let any = documents.any(&ticket.key, filter);
         let alone = any.kit.alone.as_ref().ok_or_else(|| trouble::strange(&self.calls.name))?;
         let wish =
             Wish { reads: reads.clone(), ..Wish::new(ticket.clone(), Verb::Join { hurry: true }) };
-        let at_once = [raw(&doc! { "$unset": format!("{field}.{NOT_BEFORE}") })];
-        let join = alone.join(ticket, self.lanes.inbox());
+        let claim = alone.claim(ticket, self.lanes.inbox());
         let update = Update {
             filter: &any.filter,
             filling: None,
-            first: join.first,
-            stages: [join.stages, &at_once, &[]],
+            first: claim.first,
+            stages: [claim.stages, &[], &[]],
             fields: with_id(any.kit.answers.of_alone(&reads)),
             makes: false,
             expects: Document::new(),
@@ -128,6 +124,13 @@ impl MongoStore {
         let due = first.and_then(|first| whole(first, "due"));
         Ok(due.map(|due| Duration::from_millis(u64::try_from(due).unwrap_or(0))))
     }
+}
+
+/// Nobody is there, or nobody who lives. The first can be told without an expression, which is slow.
+fn free(field: &str) -> Document {
+    let absent = |name: &str| (format!("{field}.{name}"), bson!({ "$exists": false }));
+    let nobody: Document = ["held.0", "waiting.0", NOT_BEFORE].map(absent).into_iter().collect();
+    doc! { "$or": [nobody, { "$expr": { "$lte": [due(field), now(field)] } }] }
 }
 
 /// When a document is free: nobody lives in its line, and it is not put off. Zero if nobody ever was there.

@@ -123,11 +123,12 @@ pub(super) fn with_part(root: &str, path: &Path, part: &Bson) -> Bson {
     with_leaf(root, path.steps(), 0, &|_| part.clone())
 }
 
-/// Whether the fields of an element have these values.
+/// Whether the fields of an element have these values. Most elements of a long array do not, which the first comparison
+/// tells.
 pub(crate) fn matches(element: &str, fields: &Document) -> Bson {
     let one = |(name, value): (&String, &Bson)| bson!({ "$eq": [format!("{element}.{name}"), { "$literal": value.clone() }] });
-    let mut all = vec![bson!({ "$eq": [{ "$type": element }, "object"] })];
-    all.extend(fields.iter().map(one));
+    let mut all: Vec<Bson> = fields.iter().map(one).collect();
+    all.push(bson!({ "$eq": [{ "$type": element }, "object"] }));
     bson!({ "$and": all })
 }
 

@@ -9,10 +9,10 @@ use tenure_core::{Error, Result, TicketId};
 use tokio::time::sleep;
 
 use super::change::{Change, Target};
-use super::claim::NOT_BEFORE;
 use super::name::Named;
 use super::request::{Act, Done, Holding};
 use super::way;
+use crate::alone::NOT_BEFORE;
 use crate::bundle;
 use crate::line::raw;
 use crate::store::MongoStore;
