@@ -1,0 +1,126 @@
+//! The snippets of the page on documents: they stand here as they stand there, compile, and do what the page says.
+#![cfg(unix)]
+
+use std::time::Duration;
+
+use mongodb::bson::doc;
+use mongodb::{Client, Collection};
+use serde::{Deserialize, Serialize};
+use tenure_core::Result;
+use tenure_mongodb::documents::{DocumentLocks, Documents, MemoryDocuments, Path};
+use tenure_servers::have;
+use tenure_servers::mongodb::{MONGOD, Server};
+
+const PAGE: &str = include_str!("../DOCUMENTS.md");
+const HERE: &str = include_str!("documents_page.rs");
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Order {
+    #[serde(rename = "_id")]
+    id: i32,
+    state: String,
+    total: i64,
+    lines: Vec<Line>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Line {
+    sku: i32,
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Part {
+    no: i32,
+    at: String,
+}
+
+fn order() -> Order {
+    let parts = vec![Part { no: 7, at: "shelf".to_owned() }];
+    Order { id: 42, state: "new".to_owned(), total: 10, lines: vec![Line { sku: 42, parts }] }
+}
+
+mod snippets {
+    use super::*;
+
+    #[rustfmt::skip]
+    pub(super) async fn first(collection: &Collection<Order>) -> Result<()> {
+        let orders = Documents::new().over(&collection).await?;           // a Collection<Order>
+        let order = orders.document(42).lock().await?;                    // waits in order; reads the order
+        println!("{} is to be paid", order.document().total);
+        order.update(doc! { "$set": { "state": "paid" } }).await?;        // refused if the lock is lost
+        order.release().await?;                                           // or drop it
+        Ok(())
+    }
+
+    #[allow(unused_variables, reason = "the page shows two ways to say it")]
+    #[rustfmt::skip]
+    pub(super) async fn parts(orders: &DocumentLocks<Order>) -> Result<()> {
+        let path = Path::field("lines").element("sku", 42).then("parts").element("no", 7);
+        let path: Path = "lines.$[sku = 42].parts.$[no = 7]".parse()?;    // the same
+        let part = orders.part::<Part>(42, path).lock().await?;
+        part.update(doc! { "$set": { "at": "truck" } }).await?;           // names of the part, not of the order
+        Ok(())
+    }
+
+    #[rustfmt::skip]
+    pub(super) async fn next(mails: &DocumentLocks<Order>) -> Result<()> {
+        let queue = mails.queue(doc! { "state": "new" }).order(doc! { "_id": 1 });
+        let mail = queue.next().await?;                                   // any one that is free; waits for one without polling
+        mail.done(doc! { "$set": { "state": "sent" } }).await?;           // or mail.delete(), or mail.retry_later(time)
+        Ok(())
+    }
+
+    #[rustfmt::skip]
+    pub(super) fn memory(order: Order) -> Result<DocumentLocks<Order>> {
+        let collection = MemoryDocuments::new();
+        collection.insert(&order)?;
+        let orders = Documents::new().in_memory::<Order>(&collection);    // the same DocumentLocks
+        Ok(orders)
+    }
+}
+
+#[test]
+fn the_snippets_of_the_page_stand_here() {
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let here = words(HERE);
+    let snippets: Vec<&str> = PAGE.split("```rust\n").skip(1).collect();
+    assert_eq!(snippets.len(), 4, "each has a test");
+    for snippet in snippets {
+        let code = snippet.split("```").next().unwrap();
+        let code: Vec<&str> = code.lines().filter(|line| !line.starts_with("use ")).collect();
+        assert!(here.contains(&words(&code.join("\n"))), "{}", code.join("\n"));
+    }
+}
+
+#[tokio::test]
+async fn they_do_what_the_page_says_on_a_server() {
+    if !have(&[MONGOD]) {
+        return;
+    }
+    let server = Server::start().unwrap();
+    let client = Client::with_uri_str(server.url()).await.unwrap();
+    let collection: Collection<Order> = client.database("shop").collection("orders");
+    collection.insert_one(order()).await.unwrap();
+    let orders = Documents::new().over(&collection).await.unwrap();
+    let seen = async || orders.document(42).lock().await.unwrap().document().clone();
+    snippets::first(&collection).await.unwrap();
+    assert_eq!(seen().await, Order { state: "paid".to_owned(), ..order() });
+    snippets::parts(&orders).await.unwrap();
+    assert_eq!(seen().await.lines[0].parts[0].at, "truck");
+    orders.document(42).lock().await.unwrap().replace(order()).await.unwrap();
+    snippets::next(&orders).await.unwrap();
+    assert_eq!(seen().await.state, "sent");
+}
+
+#[tokio::test]
+async fn they_do_what_the_page_says_in_memory() {
+    let orders = snippets::memory(order()).unwrap();
+    snippets::parts(&orders).await.unwrap();
+    snippets::next(&orders).await.unwrap();
+    let within = orders.document(42).lock_within(Duration::from_secs(9)).await.unwrap().unwrap();
+    assert_eq!(
+        (within.document().state.as_str(), within.document().lines[0].parts[0].at.as_str()),
+        ("sent", "truck")
+    );
+}
