@@ -40,11 +40,12 @@ fn order() -> Order {
     Order { id: 42, state: "new".to_owned(), total: 10, lines: vec![Line { sku: 42, parts }] }
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "the page has values")]
 mod snippets {
     use super::*;
 
     #[rustfmt::skip]
-    pub(super) async fn first(collection: &Collection<Order>) -> Result<()> {
+    pub(super) async fn first(collection: Collection<Order>) -> Result<()> {
         let orders = Documents::new().over(&collection).await?;           // a Collection<Order>
         let order = orders.document(42).lock().await?;                    // waits in order; reads the order
         println!("{} is to be paid", order.document().total);
@@ -104,7 +105,7 @@ async fn they_do_what_the_page_says_on_a_server() {
     collection.insert_one(order()).await.unwrap();
     let orders = Documents::new().over(&collection).await.unwrap();
     let seen = async || orders.document(42).lock().await.unwrap().document().clone();
-    snippets::first(&collection).await.unwrap();
+    snippets::first(collection).await.unwrap();
     assert_eq!(seen().await, Order { state: "paid".to_owned(), ..order() });
     snippets::parts(&orders).await.unwrap();
     assert_eq!(seen().await.lines[0].parts[0].at, "truck");
