@@ -25,6 +25,7 @@ const SUITES: &[Suite] = &[
     ("redis-waiting", redis::run_waiting),
     ("redlock", redis::run_redlock),
     ("mongodb", mongodb::run),
+    ("mongodb-documents", mongodb::run_documents),
     ("etcd", etcd::run),
     ("etcd-three", etcd::run_three),
     ("zookeeper", zookeeper::run),

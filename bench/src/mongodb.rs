@@ -1,5 +1,6 @@
 //! MongoDB, beside the bare commands of the same driver, and beside two locks that look again and again.
 
+mod documents;
 mod floor;
 mod kinds;
 mod line;
@@ -10,6 +11,7 @@ use tenure_servers::mongodb::Server;
 use crate::contest::stores::Stores;
 use crate::contest::{crowd, free, handover, on_both};
 use crate::figures::Table;
+pub(crate) use documents::run as run_documents;
 pub(crate) use kinds::KINDS;
 use kinds::{DISTRIBUTED_LOCK, FIELD, OURS, POLLING, TOLD};
 

@@ -1,31 +1,52 @@
-//! What locks on documents cost beside the bare operations of the same driver, with the same write concern: time, and the
+//! What locks on documents cost beside the bare operations that they replace, with the same write concern: time, and the
 //! server's processor time.
-//!
-//! Run it as `cargo run --release --package tenure-mongodb --example documents_cost`. It starts a MongoDB of its own.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
 use mongodb::bson::{Bson, DateTime, Document, bson, doc, oid::ObjectId};
-use mongodb::options::{ReturnDocument, WriteConcern};
-use mongodb::{Client, Collection, IndexModel};
+use mongodb::options::ReturnDocument;
+use mongodb::{Collection, IndexModel};
 use tenure_mongodb::documents::{DocumentLocks, Documents, Path};
 use tenure_servers::mongodb::Server;
 
-type Outcome<T> = Result<T, Box<dyn Error>>;
+use super::floor::collection;
+use crate::contest::workers::workers;
+use crate::figures::{Table, readable, times};
+use crate::processor;
 
-/// How often each act is carried out, in turns with those that it is compared with.
-const TIMES: u32 = 300;
+const SUITE: &str = "mongodb-documents";
+/// How often each act is carried out, in turns with the one that it is compared with.
+const TIMES: u32 = 50;
 const ROUNDS: u32 = 6;
-const WORKERS: i32 = 8;
-const JOBS: i32 = 1600;
-/// Linux counts the time of processes in hundredths of a second.
-const TICK_MS: f64 = 10.0;
+const WORKERS: u32 = 8;
+const JOBS: i32 = 800;
 const LINES: i32 = 1000;
-/// How long the peer's holder works, and how long the peer rests between two tries.
+/// How long each of two works who want the same document, and how long the peer rests between two tries.
 const WORK: Duration = Duration::from_millis(50);
 const POLL: Duration = Duration::from_secs(1);
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// The rows of one server that is a replica set.
+pub(crate) fn run(table: &mut Table) {
+    let measured = workers().block_on(async {
+        let bench = Bench::open().await?;
+        bench.whole(table).await?;
+        bench.part(table).await?;
+        bench.queue(table).await?;
+        bench.peer(table).await
+    });
+    if let Err(why) = measured {
+        table.row(SUITE, format!("absent: {why}"), "–", "–");
+    }
+}
+
+/// What the holder, and whoever holds nothing, changes.
+fn update() -> Document {
+    doc! { "$inc": { "total": 1_i64 } }
+}
 
 struct Bench {
     server: Server,
@@ -33,85 +54,87 @@ struct Bench {
     locks: DocumentLocks<Document>,
 }
 
-/// What an act came to: its time, and the server's.
+/// What acts came to: their time, and the server's processor time.
 #[derive(Clone, Copy, Default)]
 struct Cost {
-    ms: f64,
-    processor_ms: f64,
+    time: Duration,
+    server: Duration,
 }
 
-#[tokio::main]
-async fn main() -> Outcome<()> {
-    let bench = Bench::open().await?;
-    println!(
-        "| what | beside | time | ratio | processor time | ratio |\n|---|---|---|---|---|---|"
-    );
-    bench.whole().await?;
-    bench.part().await?;
-    bench.queue().await?;
-    bench.peer().await?;
-    Ok(())
+impl Cost {
+    fn each(self, of: u32) -> Self {
+        Self { time: self.time / of, server: self.server / of }
+    }
+}
+
+/// What is beside what, and what is wanted.
+struct Row<'a> {
+    case: &'a str,
+    beside: &'a str,
+    wanted: &'a str,
+}
+
+impl Row<'_> {
+    fn put(&self, table: &mut Table, cost: Cost, bare: Cost) {
+        let Self { case, beside, wanted } = self;
+        let ratio = times(cost.time, bare.time);
+        let by = format!("{ratio:.2} × {beside}, {}", readable(bare.time));
+        table.row(format!("{SUITE}: {case}"), readable(cost.time), by, *wanted);
+        let ratio = times(cost.server, bare.server);
+        let by = format!("{ratio:.2} × {beside}, {}", readable(bare.server));
+        let case = format!("{SUITE}: {case}, processor time of the server");
+        table.row(case, readable(cost.server), by, "–");
+    }
 }
 
 impl Bench {
     async fn open() -> Outcome<Self> {
         let server = Server::start()?;
-        let client = Client::with_uri_str(server.url()).await?;
-        let mut concern = WriteConcern::majority();
-        concern.journal = Some(true);
-        let options = mongodb::options::CollectionOptions::builder().write_concern(concern).build();
-        let documents = client.database("shop").collection_with_options("orders", options);
+        let documents = collection(&server.url(), "orders").await;
         let line = |sku| Bson::from(doc! { "sku": sku, "quantity": 1, "name": "a thing" });
         let lines: Vec<Bson> = (0..LINES).map(line).collect();
-        documents
-            .insert_one(doc! { "_id": 1, "state": "new", "total": 0_i64, "name": "x".repeat(500) })
-            .await?;
-        documents
-            .insert_one(doc! { "_id": 2, "state": "new", "total": 0_i64, "lines": lines })
-            .await?;
-        let url = format!("{}&database=shop&collection=orders&timeout=60s", server.url());
+        let short = doc! { "_id": 1, "state": "new", "total": 0_i64, "name": "x".repeat(500) };
+        let long = doc! { "_id": 2, "state": "new", "total": 0_i64, "lines": lines };
+        documents.insert_many([short, long]).await?;
+        let url = format!("{}&database=bench&collection=orders&timeout=60s", server.url());
         let locks = Documents::new().connect(url).await?;
         Ok(Self { server, documents, locks })
     }
 
-    async fn bare_update(&self, id: i32) -> Outcome<()> {
-        let update = doc! { "$inc": { "total": 1_i64 } };
-        self.documents.find_one_and_update(doc! { "_id": id }, update).await?;
-        Ok(())
-    }
-
-    async fn whole(&self) -> Outcome<()> {
+    async fn whole(&self, table: &mut Table) -> Outcome<()> {
         let bare = async || {
             self.documents.find_one(doc! { "_id": 1 }).await?;
-            self.documents
-                .update_one(doc! { "_id": 1 }, doc! { "$inc": { "total": 1_i64 } })
-                .await?;
-            Ok(())
+            self.update_bare().await
+        };
+        let two = async || {
+            self.update_bare().await?;
+            self.update_bare().await
         };
         let held = async || {
             let guard = self.locks.document(1).lock().await?;
-            guard.update(doc! { "$inc": { "total": 1_i64 } }).await?;
+            guard.update(update()).await?;
             Ok(guard.release().await?)
         };
         let carried = async || {
             let guard = self.locks.document(1).lock().await?;
-            Ok(guard.release_with(doc! { "$inc": { "total": 1_i64 } }).await?)
+            Ok(guard.release_with(update()).await?)
         };
-        let two = async || {
-            self.bare_update(1).await?;
-            self.bare_update(1).await
-        };
-        let lock_and_release = async || Ok(self.locks.document(1).lock().await?.release().await?);
-        let (one, other) = self.beside(bare, held).await?;
-        row("lock + read, update, release", "find, update", other, one);
-        let (one, other) = self.beside(bare, carried).await?;
-        row("lock + read, release with the update", "find, update", other, one);
-        let (one, other) = self.beside(two, lock_and_release).await?;
-        row("lock + read, release", "two findOneAndUpdate", other, one);
+        let released = async || Ok(self.locks.document(1).lock().await?.release().await?);
+        let wanted = "≤ 1.3 ×";
+        let row = Row { case: "lock + read, update, release", beside: "find, update", wanted };
+        self.beside(table, &row, held, bare).await?;
+        let case = "lock + read, release with the update";
+        self.beside(table, &Row { case, beside: "find, update", wanted }, carried, bare).await?;
+        let (case, beside) = ("lock + read, release", "two findOneAndUpdate");
+        self.beside(table, &Row { case, beside, wanted: "≤ 1.15 ×" }, released, two).await
+    }
+
+    async fn update_bare(&self) -> Outcome<()> {
+        self.documents.find_one_and_update(doc! { "_id": 1 }, update()).await?;
         Ok(())
     }
 
-    async fn part(&self) -> Outcome<()> {
+    async fn part(&self, table: &mut Table) -> Outcome<()> {
         let path = || Path::field("lines").element("sku", LINES / 2);
         let part = async || {
             let guard = self.locks.part::<Document>(2, path()).lock().await?;
@@ -121,98 +144,83 @@ impl Bench {
             let guard = self.locks.document(2).lock().await?;
             Ok(guard.release_with(vec![doc! { "$set": { "total": 2 } }]).await?)
         };
-        let (one, other) = self.beside(whole, part).await?;
-        row("a part among 1,000 in an array", "the whole of that document", other, one);
+        let beside = "the whole of that document";
+        let row = Row { case: "a part among 1,000 in an array", beside, wanted: "–" };
+        self.beside(table, &row, part, whole).await
+    }
+
+    async fn queue(&self, table: &mut Table) -> Outcome<()> {
+        let index = IndexModel::builder().keys(doc! { "job": 1, "_id": 1 }).build();
+        self.documents.create_index(index).await?;
+        let fill = async |from: i32| {
+            let many = (0..JOBS).map(|nth| doc! { "_id": from + nth, "job": "new" });
+            self.documents.insert_many(many).await.map(drop)
+        };
+        fill(10_000).await?;
+        let bare =
+            self.timed(async || try_join_all((0..WORKERS).map(|_| self.works())).await.map(drop));
+        let bare = bare.await?;
+        fill(20_000).await?;
+        let queue = self.locks.queue(doc! { "job": "new" }).order(doc! { "_id": 1 });
+        let claims = self.timed(async || {
+            let workers = (0..WORKERS).map(|_| async {
+                while let Some(job) = queue.try_next().await? {
+                    job.done(doc! { "$set": { "job": "done" } }).await?;
+                }
+                Ok::<(), Box<dyn Error>>(())
+            });
+            try_join_all(workers).await.map(drop)
+        });
+        let claims = claims.await?;
+        let jobs = JOBS.unsigned_abs();
+        let beside = "two findOneAndUpdate, the same filter and sort";
+        let row = Row { case: "a claim and done, 8 workers", beside, wanted: "≤ 1.25 ×" };
+        row.put(table, claims.each(jobs), bare.each(jobs));
         Ok(())
     }
 
-    async fn queue(&self) -> Outcome<()> {
-        let jobs: Collection<Document> =
-            self.documents.client().database("shop").collection("orders");
-        jobs.create_index(IndexModel::builder().keys(doc! { "job": 1, "_id": 1 }).build()).await?;
-        let fill = async |from: i32| {
-            let many = (0..JOBS).map(|nth| doc! { "_id": from + nth, "job": "new" });
-            jobs.insert_many(many).await.map(drop)
-        };
-        let queue = self.locks.queue(doc! { "job": "new" }).order(doc! { "_id": 1 });
-        fill(10_000).await?;
-        let bare = self
-            .timed(async || {
-                let workers = (0..WORKERS).map(|_| async {
-                    loop {
-                        let (filter, taken) =
-                            (doc! { "job": "new" }, doc! { "$set": { "job": "taken" } });
-                        let asked = self
-                            .documents
-                            .find_one_and_update(filter, taken)
-                            .sort(doc! { "_id": 1 });
-                        let Some(job) = asked.return_document(ReturnDocument::After).await? else {
-                            return Ok::<(), Box<dyn Error>>(());
-                        };
-                        let (which, done) =
-                            (doc! { "_id": job.get("_id") }, doc! { "$set": { "job": "done" } });
-                        self.documents.find_one_and_update(which, done).await?;
-                    }
-                });
-                try_join_all(workers).await.map(drop)
-            })
-            .await?;
-        fill(20_000).await?;
-        let claims = self
-            .timed(async || {
-                let workers = (0..WORKERS).map(|_| async {
-                    while let Some(job) = queue.try_next().await? {
-                        job.done(doc! { "$set": { "job": "done" } }).await?;
-                    }
-                    Ok::<(), Box<dyn Error>>(())
-                });
-                try_join_all(workers).await.map(drop)
-            })
-            .await?;
-        let each = |cost: Cost| Cost {
-            ms: cost.ms / f64::from(JOBS),
-            processor_ms: cost.processor_ms / f64::from(JOBS),
-        };
-        row(
-            "a claim and done, 8 workers",
-            "two findOneAndUpdate, the same filter and sort",
-            each(claims),
-            each(bare),
-        );
-        Ok(())
+    /// A worker without a lock: it marks the next job as taken, and then as done.
+    async fn works(&self) -> Outcome<()> {
+        loop {
+            let (new, taken) = (doc! { "job": "new" }, doc! { "$set": { "job": "taken" } });
+            let asked = self.documents.find_one_and_update(new, taken).sort(doc! { "_id": 1 });
+            let Some(job) = asked.return_document(ReturnDocument::After).await? else {
+                return Ok(());
+            };
+            let (which, done) =
+                (doc! { "_id": job.get("_id") }, doc! { "$set": { "job": "done" } });
+            self.documents.find_one_and_update(which, done).await?;
+        }
     }
 
     /// Two want one document, and each works for a while: how long until both are done.
-    async fn peer(&self) -> Outcome<()> {
-        let tenure = self
-            .timed(async || {
-                let two = (0..2).map(|_| async {
-                    let guard = self.locks.document(1).lock().await?;
-                    tokio::time::sleep(WORK).await;
-                    Ok::<(), Box<dyn Error>>(guard.release().await?)
-                });
-                try_join_all(two).await.map(drop)
-            })
-            .await?;
-        let peer =
-            self.timed(async || try_join_all((0..2).map(|_| self.polls())).await.map(drop)).await?;
-        row(
-            "two after each other, 50 ms of work each",
-            "the same by polls of a second",
-            tenure,
-            peer,
-        );
+    async fn peer(&self, table: &mut Table) -> Outcome<()> {
+        let tenure = self.timed(async || {
+            let two = (0..2).map(|_| async {
+                let guard = self.locks.document(1).lock().await?;
+                tokio::time::sleep(WORK).await;
+                Ok::<(), Box<dyn Error>>(guard.release().await?)
+            });
+            try_join_all(two).await.map(drop)
+        });
+        let tenure = tenure.await?;
+        let peer = self.timed(async || try_join_all((0..2).map(|_| self.polls())).await.map(drop));
+        let (beside, wanted) = ("the same by polls of a second", "< 1 ×");
+        let case = "two after each other, 50 ms of work each";
+        Row { case, beside, wanted }.put(table, tenure, peer.await?);
         Ok(())
     }
 
     /// As a lock by client clocks does it: a lock id and a time of the client's, tried again every second.
     async fn polls(&self) -> Outcome<()> {
         let (id, stale) = (ObjectId::new(), Duration::from_secs(30));
+        let stale_ms = i64::try_from(stale.as_millis())?;
         loop {
-            let before = DateTime::from_millis(DateTime::now().timestamp_millis() - 30_000);
+            let before = DateTime::from_millis(DateTime::now().timestamp_millis() - stale_ms);
             let free = bson!([{ "lock": null }, { "lock.at": { "$lte": before } }]);
             let filter = doc! { "_id": 1, "$or": free };
-            let taken = doc! { "$set": { "lock": { "id": id, "at": DateTime::now(), "stale_ms": i64::try_from(stale.as_millis())? } } };
+            let lock = doc! { "id": id, "at": DateTime::now(), "stale_ms": stale_ms };
+            let taken = doc! { "$set": { "lock": lock } };
             if self.documents.find_one_and_update(filter, taken).await?.is_some() {
                 break;
             }
@@ -227,65 +235,40 @@ impl Bench {
     /// Both acts in turns, so that what else the machine does is the same for both.
     async fn beside(
         &self,
-        one: impl AsyncFn() -> Outcome<()>,
-        other: impl AsyncFn() -> Outcome<()>,
-    ) -> Outcome<(Cost, Cost)> {
+        table: &mut Table,
+        row: &Row<'_>,
+        act: impl AsyncFn() -> Outcome<()>,
+        bare: impl AsyncFn() -> Outcome<()>,
+    ) -> Outcome<()> {
         let (mut ones, mut others) = (Cost::default(), Cost::default());
         for round in 0..=ROUNDS {
-            let first = self.repeated(&one).await?;
-            let second = self.repeated(&other).await?;
+            let (one, other) = (self.repeated(&act).await?, self.repeated(&bare).await?);
             // The first round warms both up.
             if round > 0 {
-                ones.add(first);
-                others.add(second);
+                (ones.time, ones.server) = (ones.time + one.time, ones.server + one.server);
+                (others.time, others.server) =
+                    (others.time + other.time, others.server + other.server);
             }
         }
-        Ok((ones, others))
+        row.put(table, ones.each(TIMES * ROUNDS), others.each(TIMES * ROUNDS));
+        Ok(())
     }
 
     async fn repeated(&self, act: &impl AsyncFn() -> Outcome<()>) -> Outcome<Cost> {
-        let all = self
-            .timed(async || {
-                for _ in 0..TIMES / ROUNDS {
-                    act().await?;
-                }
-                Ok(())
-            })
-            .await?;
-        let times = f64::from(TIMES / ROUNDS * ROUNDS);
-        Ok(Cost { ms: all.ms / times, processor_ms: all.processor_ms / times })
+        let all = self.timed(async || {
+            for _ in 0..TIMES {
+                act().await?;
+            }
+            Ok(())
+        });
+        all.await
     }
 
     async fn timed(&self, act: impl AsyncFnOnce() -> Outcome<()>) -> Outcome<Cost> {
-        let (before, began) = (self.ticks()?, Instant::now());
+        let pid = self.server.pid()?;
+        let (before, began) = (processor::of(pid), Instant::now());
         act().await?;
-        let processor_ms = f64::from(self.ticks()? - before) * TICK_MS;
-        Ok(Cost { ms: began.elapsed().as_secs_f64() * 1000.0, processor_ms })
+        let time = began.elapsed();
+        Ok(Cost { time, server: processor::of(pid).saturating_sub(before) })
     }
-
-    fn ticks(&self) -> Outcome<u32> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.server.pid()?))?;
-        let (_, fields) = stat.rsplit_once(") ").ok_or("it has a name")?;
-        let fields: Vec<&str> = fields.split(' ').collect();
-        Ok(fields[11].parse::<u32>()? + fields[12].parse::<u32>()?)
-    }
-}
-
-impl Cost {
-    fn add(&mut self, other: Self) {
-        self.ms += other.ms;
-        self.processor_ms += other.processor_ms;
-    }
-}
-
-fn row(what: &str, beside: &str, cost: Cost, bare: Cost) {
-    println!(
-        "| {what} | {beside} | {:.2} ms beside {:.2} | {:.2} | {:.2} ms beside {:.2} | {:.2} |",
-        cost.ms,
-        bare.ms,
-        cost.ms / bare.ms,
-        cost.processor_ms,
-        bare.processor_ms,
-        cost.processor_ms / bare.processor_ms,
-    );
 }
