@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt as _};
 use tenure_etcd::wire_only::{
@@ -29,8 +30,8 @@ pub(super) async fn wire(url: &str) -> Wire {
     Wire { channel: endpoint.connect().await.unwrap(), token: None }
 }
 
-pub(super) async fn grant(wire: &Wire) -> i64 {
-    let ttl = i64::try_from(TTL.as_secs()).unwrap();
+pub(super) async fn grant(wire: &Wire, ttl: Duration) -> i64 {
+    let ttl = i64::try_from(ttl.as_secs()).unwrap();
     let request = LeaseGrantRequest { ttl, id: 0 };
     let granted: LeaseGrantResponse = calls::unary(wire, GRANT, request).await.unwrap();
     granted.id
@@ -45,7 +46,7 @@ pub(crate) struct Floor {
 impl Floor {
     pub(crate) async fn connect(url: &str) -> Self {
         let wire = Arc::new(wire(url).await);
-        let lease = grant(&wire).await;
+        let lease = grant(&wire, TTL).await;
         tokio::spawn(keep(wire.clone(), lease));
         Self { wire, lease }
     }

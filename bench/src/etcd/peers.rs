@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use prost::Message;
 use rustix::process::{Pid, Signal, kill_process};
@@ -13,6 +14,8 @@ use crate::contest::contender::{Contender, Held, Later};
 
 const LOCK: &str = "/v3lockpb.Lock/Lock";
 const UNLOCK: &str = "/v3lockpb.Lock/Unlock";
+/// Nobody here keeps its leases alive: they live longer than any row takes, on whatever machine.
+const LEASE: Duration = Duration::from_secs(3600);
 
 #[derive(Clone, PartialEq, Message)]
 struct LockRequest {
@@ -37,7 +40,7 @@ struct UnlockRequest {
 #[derive(Clone, PartialEq, Message)]
 struct UnlockResponse {}
 
-/// It waits in the server. Its leases are kept alive by nobody here, as they live longer than any row takes.
+/// It waits in the server.
 pub(crate) struct Service {
     wire: Arc<Wire>,
     /// The leases that nobody holds by. Two who held by one would hold at once: the service takes them for the same.
@@ -56,7 +59,7 @@ impl Contender for Service {
             let free = self.leases.lock().unwrap().pop();
             let lease = match free {
                 Some(lease) => lease,
-                None => grant(&self.wire).await,
+                None => grant(&self.wire, LEASE).await,
             };
             let request = LockRequest { name: format!("service/{key}").into(), lease };
             let answer: Result<LockResponse, _> = calls::unary(&self.wire, LOCK, request).await;
