@@ -1,4 +1,4 @@
-//! Spots: the names of ticket keys, used again. etcd keeps a mark of every name that was ever deleted until its history is
+//! Berths: the names of ticket keys, used again. etcd keeps a mark of every name that was ever deleted until its history is
 //! compacted, and goes past the marks of a line with each look at it: names that never came again would make a lock the slower,
 //! the more often it was taken.
 //!
@@ -14,7 +14,7 @@ use tenure_core::{Error, Loss, Result, TicketId};
 use tenure_queue::{LineId, Name, SessionId};
 
 /// The last part of a key: a session's number, and which of its names in a line.
-pub(crate) type Spot = u64;
+pub(crate) type Berth = u64;
 
 /// A request that was not answered comes in no later than this, or never.
 const LATE_MAX: Duration = Duration::from_secs(120);
@@ -22,14 +22,14 @@ const LATE_MAX: Duration = Duration::from_secs(120);
 /// The clients of this process, for who knows a ticket's id only.
 static CLIENTS: LazyLock<Mutex<Vec<Weak<Mutex<Taken>>>>> = LazyLock::new(Mutex::default);
 
-/// The spots that one client has taken.
-pub(crate) struct Spots(Arc<Mutex<Taken>>);
+/// The berths that one client has taken.
+pub(crate) struct Berths(Arc<Mutex<Taken>>);
 
 #[derive(Default)]
 struct Taken {
     sessions: HashMap<SessionId, Session>,
     tickets: HashMap<TicketId, Ticket>,
-    /// Spots that somebody may still come to, and since when.
+    /// Berths that somebody may still come to, and since when.
     doubtful: VecDeque<(Instant, Ticket)>,
 }
 
@@ -47,7 +47,7 @@ struct Line {
 }
 
 struct Ticket {
-    spot: Spot,
+    berth: Berth,
     session: SessionId,
     line: LineId,
     /// A request to let it in was not answered, and may still be on its way.
@@ -58,7 +58,7 @@ struct Ticket {
 
 /// A request to let a ticket in is on its way. If that is dropped without an answer, nobody knows what became of it.
 pub(crate) struct Asking<'a> {
-    spots: &'a Spots,
+    berths: &'a Berths,
     id: TicketId,
     before: bool,
 }
@@ -71,13 +71,13 @@ impl Asking<'_> {
 
     /// It was answered.
     pub(crate) fn answered(self) {
-        if let Some(ticket) = self.spots.lock().tickets.get_mut(&self.id) {
+        if let Some(ticket) = self.berths.lock().tickets.get_mut(&self.id) {
             ticket.is_asked = self.before;
         }
     }
 }
 
-impl Spots {
+impl Berths {
     pub(crate) fn new() -> Self {
         let taken = Arc::default();
         let mut clients = lock(&CLIENTS);
@@ -86,10 +86,10 @@ impl Spots {
         Self(taken)
     }
 
-    /// The spot of a ticket that some client of this process has in a line.
-    pub(crate) fn anywhere(id: TicketId) -> Option<Spot> {
+    /// The berth of a ticket that some client of this process has in a line.
+    pub(crate) fn anywhere(id: TicketId) -> Option<Berth> {
         let clients = lock(&CLIENTS).clone();
-        clients.iter().filter_map(Weak::upgrade).find_map(|taken| spot_of(&lock(&taken), id))
+        clients.iter().filter_map(Weak::upgrade).find_map(|taken| berth_of(&lock(&taken), id))
     }
 
     /// A session has this number, and nobody else has it.
@@ -102,28 +102,28 @@ impl Spots {
         self.lock().sessions.remove(&session);
     }
 
-    /// The spot of this ticket, if it has one.
-    pub(crate) fn of(&self, id: TicketId) -> Option<Spot> {
-        spot_of(&self.lock(), id)
+    /// The berth of this ticket, if it has one.
+    pub(crate) fn of(&self, id: TicketId) -> Option<Berth> {
+        berth_of(&self.lock(), id)
     }
 
-    /// The spot at which a ticket is about to come in. A ticket that is asked for again keeps the spot that it has.
-    pub(crate) fn take(&self, name: &Name, session: SessionId) -> Result<(Spot, Asking<'_>)> {
+    /// The berth at which a ticket is about to come in. A ticket that is asked for again keeps the berth that it has.
+    pub(crate) fn take(&self, name: &Name, session: SessionId) -> Result<(Berth, Asking<'_>)> {
         let mut taken = self.lock();
         taken.free_late();
         let before = taken.tickets.get(&name.id).is_some_and(|ticket| ticket.is_asked);
-        let spot = match taken.tickets.get_mut(&name.id) {
+        let berth = match taken.tickets.get_mut(&name.id) {
             Some(ticket) => {
                 ticket.is_asked = true;
-                ticket.spot
+                ticket.berth
             }
             None => taken.choose(name, session, None)?,
         };
         drop(taken);
-        Ok((spot, Asking { spots: self, id: name.id, before }))
+        Ok((berth, Asking { berths: self, id: name.id, before }))
     }
 
-    /// Another ticket is at the spot of this one, which is not in the line: another spot for it.
+    /// Another ticket is at the berth of this one, which is not in the line: another berth for it.
     pub(crate) fn elsewhere(&self, name: &Name, session: SessionId) -> Result<()> {
         let far = u32::MAX / 2 + getrandom::u32().unwrap_or(0) / 2;
         let mut taken = self.lock();
@@ -159,15 +159,15 @@ impl Spots {
 
 impl Taken {
     /// A free name, or this one.
-    fn choose(&mut self, name: &Name, session: SessionId, this: Option<u32>) -> Result<Spot> {
+    fn choose(&mut self, name: &Name, session: SessionId, this: Option<u32>) -> Result<Berth> {
         let of = self.sessions.get_mut(&session).ok_or_else(|| Error::lost(Loss::SessionGone))?;
         let line = || of.lines.entry(name.line.clone()).or_default().take();
         let number = of.number;
-        let spot = spot(number, this.unwrap_or_else(line));
+        let berth = berth(number, this.unwrap_or_else(line));
         let (line, is_forestalled) = (name.line.clone(), false);
-        let ticket = Ticket { spot, session, line, is_asked: true, is_forestalled };
+        let ticket = Ticket { berth, session, line, is_asked: true, is_forestalled };
         self.tickets.insert(name.id, ticket);
-        Ok(spot)
+        Ok(berth)
     }
 
     fn forget(&mut self, id: TicketId) {
@@ -191,7 +191,7 @@ impl Taken {
     fn free(&mut self, ticket: &Ticket) {
         let Some(session) = self.sessions.get_mut(&ticket.session) else { return };
         let names = session.lines.get_mut(&ticket.line);
-        if names.is_some_and(|names| names.give_back(nth(ticket.spot))) {
+        if names.is_some_and(|names| names.give_back(nth(ticket.berth))) {
             session.lines.remove(&ticket.line);
         }
     }
@@ -221,16 +221,16 @@ impl Line {
     }
 }
 
-fn spot(number: u32, nth: u32) -> Spot {
+fn berth(number: u32, nth: u32) -> Berth {
     u64::from(number) << 32 | u64::from(nth)
 }
 
-fn nth(spot: Spot) -> u32 {
-    u32::try_from(spot & u64::from(u32::MAX)).unwrap_or(u32::MAX)
+fn nth(berth: Berth) -> u32 {
+    u32::try_from(berth & u64::from(u32::MAX)).unwrap_or(u32::MAX)
 }
 
-fn spot_of(taken: &Taken, id: TicketId) -> Option<Spot> {
-    taken.tickets.get(&id).map(|ticket| ticket.spot)
+fn berth_of(taken: &Taken, id: TicketId) -> Option<Berth> {
+    taken.tickets.get(&id).map(|ticket| ticket.berth)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -249,100 +249,100 @@ mod tests {
         Name::of(&Ticket::new(Key::new(key).unwrap(), Share::WHOLE))
     }
 
-    fn spots() -> Spots {
-        let spots = Spots::new();
-        spots.open(SESSION, 5);
-        spots
+    fn berths() -> Berths {
+        let berths = Berths::new();
+        berths.open(SESSION, 5);
+        berths
     }
 
-    fn comes_in(spots: &Spots, name: &Name) -> Spot {
-        let (spot, asking) = spots.take(name, SESSION).unwrap();
+    fn comes_in(berths: &Berths, name: &Name) -> Berth {
+        let (berth, asking) = berths.take(name, SESSION).unwrap();
         asking.answered();
-        spot
+        berth
     }
 
     /// A request is sent, and not answered.
-    fn is_lost(spots: &Spots, name: &Name) {
-        let _unanswered = spots.take(name, SESSION).unwrap();
+    fn is_lost(berths: &Berths, name: &Name) {
+        let _unanswered = berths.take(name, SESSION).unwrap();
     }
 
     #[test]
     fn a_line_has_as_many_names_as_it_has_tickets_at_a_time() {
-        let spots = spots();
+        let berths = berths();
         let (one, two, three) = (name("k"), name("k"), name("k"));
-        assert_eq!([comes_in(&spots, &one), comes_in(&spots, &two)], [spot(5, 0), spot(5, 1)]);
-        assert_eq!(comes_in(&spots, &one), spot(5, 0), "asked twice is asked once");
-        assert_eq!(comes_in(&spots, &name("other")), spot(5, 0), "in another line");
-        spots.forget(one.id);
-        assert_eq!(comes_in(&spots, &three), spot(5, 0));
-        spots.forget(two.id);
-        spots.forget(three.id);
-        spots.forget(three.id);
-        assert_eq!(comes_in(&spots, &name("k")), spot(5, 0));
-        assert_eq!(spots.lock().sessions[&SESSION].lines.len(), 2);
+        assert_eq!([comes_in(&berths, &one), comes_in(&berths, &two)], [berth(5, 0), berth(5, 1)]);
+        assert_eq!(comes_in(&berths, &one), berth(5, 0), "asked twice is asked once");
+        assert_eq!(comes_in(&berths, &name("other")), berth(5, 0), "in another line");
+        berths.forget(one.id);
+        assert_eq!(comes_in(&berths, &three), berth(5, 0));
+        berths.forget(two.id);
+        berths.forget(three.id);
+        berths.forget(three.id);
+        assert_eq!(comes_in(&berths, &name("k")), berth(5, 0));
+        assert_eq!(berths.lock().sessions[&SESSION].lines.len(), 2);
     }
 
     #[test]
     fn a_name_that_somebody_may_still_come_to_is_not_used_again() {
-        let spots = spots();
+        let berths = berths();
         let (lost, again) = (name("k"), name("k"));
-        is_lost(&spots, &lost);
-        assert!(spots.is_doubtful(lost.id));
-        spots.forget(lost.id);
-        assert_eq!(comes_in(&spots, &again), spot(5, 1));
-        assert!(!spots.is_doubtful(again.id));
+        is_lost(&berths, &lost);
+        assert!(berths.is_doubtful(lost.id));
+        berths.forget(lost.id);
+        assert_eq!(comes_in(&berths, &again), berth(5, 1));
+        assert!(!berths.is_doubtful(again.id));
         // Once no such request is let in, it is free.
         let lost = name("k");
-        is_lost(&spots, &lost);
-        spots.forestalled(lost.id);
-        spots.forget(lost.id);
-        assert_eq!(comes_in(&spots, &name("k")), spot(5, 2));
+        is_lost(&berths, &lost);
+        berths.forestalled(lost.id);
+        berths.forget(lost.id);
+        assert_eq!(comes_in(&berths, &name("k")), berth(5, 2));
     }
 
     #[test]
     fn an_answer_says_nothing_of_an_earlier_request() {
-        let spots = spots();
+        let berths = berths();
         let lost = name("k");
-        is_lost(&spots, &lost);
-        let (spot_again, asking) = spots.take(&lost, SESSION).unwrap();
-        assert_eq!((spot_again, asking.was_asked_before()), (spot(5, 0), true));
+        is_lost(&berths, &lost);
+        let (berth_again, asking) = berths.take(&lost, SESSION).unwrap();
+        assert_eq!((berth_again, asking.was_asked_before()), (berth(5, 0), true));
         asking.answered();
-        assert!(spots.is_doubtful(lost.id));
+        assert!(berths.is_doubtful(lost.id));
     }
 
     #[test]
     fn a_session_that_is_over_takes_its_names_along() {
-        let spots = spots();
+        let berths = berths();
         let one = name("k");
-        comes_in(&spots, &one);
-        spots.end(SESSION);
-        assert!(spots.take(&name("k"), SESSION).is_err());
-        spots.open(SESSION + 1, 6);
-        spots.forget(one.id);
-        let (spot_there, _) = spots.take(&name("k"), SESSION + 1).unwrap();
-        assert_eq!(spot_there, spot(6, 0));
+        comes_in(&berths, &one);
+        berths.end(SESSION);
+        assert!(berths.take(&name("k"), SESSION).is_err());
+        berths.open(SESSION + 1, 6);
+        berths.forget(one.id);
+        let (berth_there, _) = berths.take(&name("k"), SESSION + 1).unwrap();
+        assert_eq!(berth_there, berth(6, 0));
     }
 
     #[test]
-    fn whoever_is_not_at_its_own_spot_gets_another() {
-        let spots = spots();
+    fn whoever_is_not_at_its_own_berth_gets_another() {
+        let berths = berths();
         let one = name("k");
-        comes_in(&spots, &one);
-        spots.elsewhere(&one, SESSION).unwrap();
-        assert!(nth(comes_in(&spots, &one)) > u32::MAX / 4);
-        spots.forget(one.id);
-        assert_eq!(spots.lock().tickets.len(), 0);
+        comes_in(&berths, &one);
+        berths.elsewhere(&one, SESSION).unwrap();
+        assert!(nth(comes_in(&berths, &one)) > u32::MAX / 4);
+        berths.forget(one.id);
+        assert_eq!(berths.lock().tickets.len(), 0);
     }
 
     #[test]
     fn a_ticket_is_found_by_its_id_in_whichever_client_has_it() {
-        let (one, other) = (spots(), spots());
+        let (one, other) = (berths(), berths());
         let ticket = name("k");
         comes_in(&one, &name("k"));
-        let spot = comes_in(&one, &ticket);
-        assert_eq!(Spots::anywhere(ticket.id), Some(spot));
+        let berth = comes_in(&one, &ticket);
+        assert_eq!(Berths::anywhere(ticket.id), Some(berth));
         drop(one);
-        assert_eq!(Spots::anywhere(ticket.id), None);
+        assert_eq!(Berths::anywhere(ticket.id), None);
         drop(other);
     }
 }

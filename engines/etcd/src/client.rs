@@ -11,11 +11,11 @@ use tenure_queue::Node;
 use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
 
+use crate::berths::Berths;
 use crate::calls::unary;
 use crate::keys::{Keys, Span, revision};
 use crate::link::{self, Members, Open};
 use crate::settings::Settings;
-use crate::spots::Spots;
 use crate::wire::{
     LeaseGrantRequest, LeaseGrantResponse, LeaseRevokeResponse, LeaseTimeToLiveResponse,
     RangeRequest, RangeResponse, ResponseHeader, TxnRequest, TxnResponse,
@@ -40,7 +40,7 @@ pub struct Etcd {
     pub(crate) link: Arc<Link<Members>>,
     pub(crate) keys: Keys,
     pub(crate) profile: Profile,
-    pub(crate) spots: Spots,
+    pub(crate) berths: Berths,
     /// The largest revision that was answered.
     seen: AtomicU64,
     rewound: AtomicBool,
@@ -56,8 +56,8 @@ impl Etcd {
         let version = connection.version.clone();
         let profile = facts::profile(&settings, &version);
         let (seen, rewound) = (AtomicU64::new(0), AtomicBool::new(false));
-        let (spots, grave) = (Spots::new(), Mutex::default());
-        let etcd = Self { link, keys, profile, spots, seen, rewound, grave };
+        let (berths, grave) = (Berths::new(), Mutex::default());
+        let etcd = Self { link, keys, profile, berths, seen, rewound, grave };
         // A user without rights is refused now, and not in the middle of the night.
         patiently(&etcd.link, || etcd.now_at()).await?;
         Ok(etcd)

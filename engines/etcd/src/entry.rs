@@ -9,17 +9,17 @@ use crate::ask::{
     delete_op, first, get, is_changed, is_empty, is_made, is_unchanged, put, put_op, range_op,
     ranges,
 };
+use crate::berths::Berth;
 use crate::keys::{Keys, revision, value};
-use crate::spots::Spot;
 use crate::wire::{RangeRequest, RangeResponse, RequestOp, TxnRequest, TxnResponse};
 
 /// So much of a line is answered to whoever comes in.
 const PAGE: usize = 128;
 
-/// Puts the ticket's key if the door is open and nobody is at that spot, and asks for the front of the line either way.
-pub(crate) fn enter(keys: &Keys, enter: &Enter<'_>, spot: Spot) -> TxnRequest {
+/// Puts the ticket's key if the door is open and nobody is at that berth, and asks for the front of the line either way.
+pub(crate) fn enter(keys: &Keys, enter: &Enter<'_>, berth: Berth) -> TxnRequest {
     let Enter { name, body, session, door, base_version } = *enter;
-    let (key, line) = (keys.ticket(name, spot), keys.line(&name.line));
+    let (key, line) = (keys.ticket(name, berth), keys.line(&name.line));
     let base = keys.register(&Register::Base(name.line.clone()));
     let mut compare = vec![
         is_made(key.clone(), 0),
@@ -40,11 +40,11 @@ pub(crate) fn enter(keys: &Keys, enter: &Enter<'_>, spot: Spot) -> TxnRequest {
     }
 }
 
-/// What came of it; `None` if another ticket is at that spot.
+/// What came of it; `None` if another ticket is at that berth.
 pub(crate) fn entered(
     keys: &Keys,
     enter: &Enter<'_>,
-    spot: Spot,
+    berth: Berth,
     answer: TxnResponse,
 ) -> Result<Option<Entered>> {
     let at = answer.header.map_or(0, |header| revision(header.revision));
@@ -53,7 +53,7 @@ pub(crate) fn entered(
     let front = front(keys, &ranges.next().unwrap_or_default(), at);
     if succeeded {
         let own = Node::read(enter.name.clone(), enter.session, at, at, enter.body);
-        let node = Node { spot, ..own.ok_or_else(|| Error::lost(Loss::Broken))? };
+        let node = Node { berth, ..own.ok_or_else(|| Error::lost(Loss::Broken))? };
         return Ok(Some(Entered::In { node, front, fresh: true }));
     }
     let there = ranges.next().and_then(|range| range.kvs.into_iter().next());
@@ -68,7 +68,7 @@ pub(crate) fn entered(
     Ok(Some(Entered::Out { front, base }))
 }
 
-/// A ticket of the same id at another spot, which came before this moment: a copy of its process has put it there.
+/// A ticket of the same id at another berth, which came before this moment: a copy of its process has put it there.
 pub(crate) fn twin(front: &Front, name: &Name, before: u64) -> Option<Node> {
     let is_twin = |node: &&Node| node.name == *name && node.created < before;
     front.nodes.iter().find(is_twin).cloned()
@@ -105,15 +105,15 @@ pub(crate) fn removed(keys: &Keys, remove: &Remove<'_>, answer: TxnResponse) -> 
     let gone = answer.succeeded;
     let mut front = ranges(answer).next().map(|range| front(keys, &range, at));
     if let (Some(front), Some(next)) = (&mut front, remove.next) {
-        // Another one may be at its spot.
+        // Another one may be at its berth.
         front.nodes.retain(|node| node.created == next.created);
     }
     Removed { gone, front }
 }
 
 /// Closes the door to the ticket for good, and asks for its key, if it has one.
-pub(crate) fn forestall(keys: &Keys, name: &Name, spot: Option<Spot>, lease: i64) -> TxnRequest {
-    let own = spot.map(|spot| range_op(get(keys.ticket(name, spot))));
+pub(crate) fn forestall(keys: &Keys, name: &Name, berth: Option<Berth>, lease: i64) -> TxnRequest {
+    let own = berth.map(|berth| range_op(get(keys.ticket(name, berth))));
     let success = [close(keys, name, lease)].into_iter().chain(own).collect();
     TxnRequest { compare: Vec::new(), success, failure: Vec::new() }
 }

@@ -1,7 +1,7 @@
 //! The names of keys: no text of a user but the prefix is a part of them.
 //!
 //! ```text
-//! PREFIX/v1/t/LINE/CAPACITY/SPOT   a ticket, bound to its session's lease; which one is said by its value
+//! PREFIX/v1/t/LINE/CAPACITY/BERTH   a ticket, bound to its session's lease; which one is said by its value
 //! PREFIX/v1/s/NUMBER               a session: it goes with its tickets, so that an expiry is told from a release
 //! PREFIX/v1/n/LINE                 what is added to the line's numbers
 //! PREFIX/v1/c/LINE                 the line's sequence
@@ -9,12 +9,12 @@
 //! PREFIX/v1/x/TICKET               a ticket that is never to come in
 //! ```
 //!
-//! Spots and the numbers of sessions are used again: see `spots`.
+//! Berths and the numbers of sessions are used again: see `berths`.
 
 use tenure_core::TicketId;
 use tenure_queue::{LineId, Name, Node, Register};
 
-use crate::spots::Spot;
+use crate::berths::Berth;
 use crate::wire::KeyValue;
 
 /// How long an id is, in digits.
@@ -72,14 +72,14 @@ impl Keys {
         [Span { from, end: own.from }, Span { from: own.end, end }]
     }
 
-    /// The key at a spot.
-    pub(crate) fn ticket(&self, name: &Name, spot: Spot) -> Vec<u8> {
-        format!("{}/t/{}/{:08x}/{spot:016x}", self.root, name.line, name.of).into_bytes()
+    /// The key at a berth.
+    pub(crate) fn ticket(&self, name: &Name, berth: Berth) -> Vec<u8> {
+        format!("{}/t/{}/{:08x}/{berth:016x}", self.root, name.line, name.of).into_bytes()
     }
 
     /// The key of a ticket that was seen.
     pub(crate) fn seen(&self, node: &Node) -> Vec<u8> {
-        self.ticket(&node.name, node.spot)
+        self.ticket(&node.name, node.berth)
     }
 
     /// A key that is never there, where that of this ticket would be.
@@ -112,14 +112,14 @@ impl Keys {
         format!("{}/x/{id}", self.root).into_bytes()
     }
 
-    /// The line of this key, the capacity and the spot, if it is a ticket's.
-    fn place_of(&self, key: &[u8]) -> Option<(LineId, u32, Spot)> {
+    /// The line of this key, the capacity and the berth, if it is a ticket's.
+    fn place_of(&self, key: &[u8]) -> Option<(LineId, u32, Berth)> {
         let text = std::str::from_utf8(key).ok()?.strip_prefix(&self.root)?.strip_prefix("/t/")?;
         let mut parts = text.split('/');
         let line = LineId::named(parts.next()?)?;
         let of = u32::from_str_radix(parts.next()?, 16).ok()?;
-        let spot = Spot::from_str_radix(parts.next()?, 16).ok()?;
-        parts.next().is_none().then_some((line, of, spot))
+        let berth = Berth::from_str_radix(parts.next()?, 16).ok()?;
+        parts.next().is_none().then_some((line, of, berth))
     }
 
     /// Whether this key is a ticket's.
@@ -134,12 +134,12 @@ impl Keys {
 
     /// The ticket that is kept here; `None` if that is something else.
     pub(crate) fn node(&self, kept: &KeyValue) -> Option<Node> {
-        let (line, of, spot) = self.place_of(&kept.key)?;
+        let (line, of, berth) = self.place_of(&kept.key)?;
         let (id, body) = kept.value.split_at_checked(ID_BYTES)?;
         let name = Name { line, of, id: std::str::from_utf8(id).ok()?.parse().ok()? };
         let (session, created) = (kept.lease.cast_unsigned(), revision(kept.create_revision));
         let node = Node::read(name, session, created, revision(kept.mod_revision), body)?;
-        Some(Node { spot, ..node })
+        Some(Node { berth, ..node })
     }
 }
 
@@ -168,9 +168,9 @@ mod tests {
     fn a_ticket_is_found_by_its_key_and_stands_between_those_of_other_capacities() {
         let keys = Keys::of("my/app");
         let ticket = Ticket::new(Key::new("a/b").unwrap(), Share::new(1, 5).unwrap());
-        let (name, spot) = (Name::of(&ticket), 7 << 32 | 9);
-        let key = keys.ticket(&name, spot);
-        assert_eq!(keys.place_of(&key), Some((name.line.clone(), 5, spot)));
+        let (name, berth) = (Name::of(&ticket), 7 << 32 | 9);
+        let key = keys.ticket(&name, berth);
+        assert_eq!(keys.place_of(&key), Some((name.line.clone(), 5, berth)));
         for stranger in [&b"my/app/v1/t/x/y"[..], &keys.nowhere(&name), &keys.session(7)] {
             assert!(!keys.is_ticket(stranger));
         }

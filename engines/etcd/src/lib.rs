@@ -23,7 +23,7 @@
 //! | `calls`, `beats`, `watches` | requests, the one stream of keep-alives, the one stream of watches |
 //! | `client`, `store`, `entry` | one client, and the contract of a queue, filled in |
 //! | `keys`, `ask` | the names of keys, and requests as data |
-//! | `spots` | the names of ticket keys, used again |
+//! | `berths` | the names of ticket keys, used again |
 //! | `journal` | what happens to all tickets, from a watch |
 //! | `still_held` | guarded writes: a comparison for a transaction of one's own |
 //! | `facts` | what a start-up check finds: profile, warnings |
@@ -32,6 +32,7 @@
 
 mod ask;
 mod beats;
+mod berths;
 mod calls;
 mod client;
 mod connect;
@@ -43,7 +44,6 @@ mod keys;
 mod link;
 mod settings;
 mod socket;
-mod spots;
 mod still_held;
 mod store;
 mod trouble;

@@ -7,9 +7,9 @@ use tenure_core::Held;
 use tenure_queue::{LineId, Name};
 
 use crate::ask::is_made;
+use crate::berths::Berths;
 use crate::keys::{Keys, number};
 use crate::settings::PREFIX;
-use crate::spots::Spots;
 
 /// "The lock is still held", as a comparison of a transaction of your own in the same cluster.
 ///
@@ -52,8 +52,8 @@ impl StillHeld {
     pub fn within(prefix: &str, held: &Held) -> Self {
         let name = Name { line: LineId::of(held.key()), of: held.share().of(), id: held.id() };
         let keys = Keys::of(prefix);
-        let spot = Spots::anywhere(name.id);
-        let key = spot.map_or_else(|| keys.nowhere(&name), |spot| keys.ticket(&name, spot));
+        let berth = Berths::anywhere(name.id);
+        let key = berth.map_or_else(|| keys.nowhere(&name), |berth| keys.ticket(&name, berth));
         Self { key, token: held.token() }
     }
 

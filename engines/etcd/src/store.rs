@@ -21,7 +21,7 @@ use crate::{ask, entry, journal, trouble};
 
 const REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
 const TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
-/// So often another ticket may be at the spot of one that comes in.
+/// So often another ticket may be at the berth of one that comes in.
 const ELSEWHERE_MAX: usize = 4;
 
 impl Store for Etcd {
@@ -36,7 +36,7 @@ impl Store for Etcd {
     async fn open(&self, ttl: Duration) -> Result<Granted> {
         let granted = self.grant(ttl.max(self.settings().session_ttl)).await?;
         let session = granted.id.cast_unsigned();
-        self.spots.open(session, self.claim(granted.id).await?);
+        self.berths.open(session, self.claim(granted.id).await?);
         let ttl = Duration::from_secs(granted.ttl.unsigned_abs());
         Ok(Granted { session, ttl, every: ttl / 3 })
     }
@@ -50,7 +50,7 @@ impl Store for Etcd {
     }
 
     async fn end(&self, session: SessionId) -> Result<()> {
-        self.spots.end(session);
+        self.berths.end(session);
         let request = LeaseRevokeRequest { id: session.cast_signed() };
         match self.ask::<_, LeaseRevokeResponse>(REVOKE, request).await {
             Err(error) if error.loss().is_none() => Err(error),
@@ -71,21 +71,21 @@ impl Store for Etcd {
     async fn enter(&self, enter: &Enter<'_>) -> Result<Entered> {
         let Enter { name, session, .. } = *enter;
         for _ in 0..ELSEWHERE_MAX {
-            let (spot, asking) = self.spots.take(name, session)?;
+            let (berth, asking) = self.berths.take(name, session)?;
             let was_asked = asking.was_asked_before();
-            let answer = match self.txn(entry::enter(&self.keys, enter, spot)).await {
+            let answer = match self.txn(entry::enter(&self.keys, enter, berth)).await {
                 Err(error) if error.is_unknown() => return Err(error),
                 answer => answer,
             };
             asking.answered();
-            if let Some(entered) = entry::entered(&self.keys, enter, spot, answer?)? {
+            if let Some(entered) = entry::entered(&self.keys, enter, berth, answer?)? {
                 return self.once(entered).await;
             }
             if was_asked {
                 // It must not come in twice: whoever asked for it takes it out first.
                 break;
             }
-            self.spots.elsewhere(name, session)?;
+            self.berths.elsewhere(name, session)?;
         }
         Err(self.silence())
     }
@@ -103,8 +103,8 @@ impl Store for Etcd {
     async fn look(&self, sought: &[Sought<'_>]) -> Result<(Vec<Option<Node>>, u64)> {
         let key = |sought: &Sought<'_>| match *sought {
             Sought::Seen(node) => self.keys.seen(node),
-            Sought::Own(name) => match self.spots.of(name.id) {
-                Some(spot) => self.keys.ticket(name, spot),
+            Sought::Own(name) => match self.berths.of(name.id) {
+                Some(berth) => self.keys.ticket(name, berth),
                 None => self.keys.nowhere(name),
             },
         };
@@ -112,14 +112,14 @@ impl Store for Etcd {
         let at = answer.header.map_or(0, |header| revision(header.revision));
         let node = |(range, sought): (RangeResponse, &Sought<'_>)| {
             let node = range.kvs.first().and_then(|kept| self.keys.node(kept));
-            // Somebody else may have come to the same spot since.
+            // Somebody else may have come to the same berth since.
             node.filter(|node| node.name == *sought.name())
         };
         Ok((ask::ranges(answer).zip(sought).map(node).collect(), at))
     }
 
     fn forget(&self, ticket: TicketId) {
-        self.spots.forget(ticket);
+        self.berths.forget(ticket);
     }
 
     async fn change(&self, node: &Node, body: &[u8]) -> Result<Option<Node>> {
@@ -130,23 +130,23 @@ impl Store for Etcd {
             return Ok(None);
         }
         let now = Node::read(node.name.clone(), node.session, node.created, at, body);
-        Ok(now.map(|now| Node { spot: node.spot, ..now }))
+        Ok(now.map(|now| Node { berth: node.berth, ..now }))
     }
 
     async fn remove(&self, remove: &Remove<'_>) -> Result<Removed> {
         let id = remove.node.name.id;
-        let closes = if self.spots.is_doubtful(id) { Some(self.grave().await?) } else { None };
+        let closes = if self.berths.is_doubtful(id) { Some(self.grave().await?) } else { None };
         let answer = self.txn(entry::remove(&self.keys, remove, closes)).await?;
         if closes.is_some() {
-            self.spots.forestalled(id);
+            self.berths.forestalled(id);
         }
         Ok(entry::removed(&self.keys, remove, answer))
     }
 
     async fn forestall(&self, name: &Name, _session: SessionId) -> Result<Option<Node>> {
-        let (lease, spot) = (self.grave().await?, self.spots.of(name.id));
-        let answer = self.txn(entry::forestall(&self.keys, name, spot, lease)).await?;
-        self.spots.forestalled(name.id);
+        let (lease, berth) = (self.grave().await?, self.berths.of(name.id));
+        let answer = self.txn(entry::forestall(&self.keys, name, berth, lease)).await?;
+        self.berths.forestalled(name.id);
         let there = ask::ranges(answer).next().and_then(|range| range.kvs.into_iter().next());
         let node = there.and_then(|kept| self.keys.node(&kept));
         Ok(node.filter(|node| node.name == *name))

@@ -1,6 +1,8 @@
 //! Faults: what becomes of locks when members, connections, leases and keys fail.
 #![cfg(unix)]
 
+#[path = "faults/berths.rs"]
+mod berths;
 #[path = "faults/between.rs"]
 mod between;
 #[path = "faults/costs.rs"]
@@ -25,8 +27,6 @@ mod processes;
 mod refusals;
 #[path = "faults/silence.rs"]
 mod silence;
-#[path = "faults/spots.rs"]
-mod spots;
 #[path = "faults/stage.rs"]
 mod stage;
 #[path = "faults/users.rs"]

@@ -73,7 +73,7 @@ pub struct Node {
     /// It was told to leave.
     pub told: bool,
     /// In the store's own terms, where it keeps the node. 0 where the name alone leads there.
-    pub spot: u64,
+    pub berth: u64,
 }
 
 impl Node {
@@ -94,7 +94,7 @@ impl Node {
             floor: 0,
         };
         let (base, told) = (base.parse().ok()?, told == "told");
-        Some(Self { name, session, created, version, ticket, base, told, spot: 0 })
+        Some(Self { name, session, created, version, ticket, base, told, berth: 0 })
     }
 
     /// What the store is to keep.

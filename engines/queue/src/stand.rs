@@ -99,7 +99,7 @@ mod tests {
             let share = Share::new(*take, *of).unwrap();
             let ticket = Ticket::new(Key::new("k").unwrap(), share);
             let (name, told) = (Name::of(&ticket), false);
-            Node { name, session: 1, created: at, version: at, ticket, base: 0, told, spot: 0 }
+            Node { name, session: 1, created: at, version: at, ticket, base: 0, told, berth: 0 }
         };
         let nodes: Vec<Node> = (1..).zip(shares).map(node).collect();
         Front { total: nodes.len(), nodes, at: 0, ahead: None }

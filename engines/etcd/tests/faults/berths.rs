@@ -1,4 +1,4 @@
-//! The names of keys are used again: what belonged to the last ticket at a spot must not touch the next one.
+//! The names of keys are used again: what belonged to the last ticket at a berth must not touch the next one.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -35,20 +35,20 @@ async fn through(cluster: &Cluster, timeout: &str) -> (Between, Locks) {
 }
 
 #[test]
-fn a_release_that_arrives_late_does_not_touch_the_next_ticket_at_its_spot() {
+fn a_release_that_arrives_late_does_not_touch_the_next_ticket_at_its_berth() {
     play(1, async |cluster| {
         let (between, locks) = through(&cluster, QUICK).await;
         let mutex = locks.mutex("k").ttl(TTL * 10);
         let guard = mutex.lock().await.unwrap();
-        let spot = keys(&cluster);
+        let berth = keys(&cluster);
         between.hold_next(TXN);
         let releasing = tokio::spawn(guard.release());
         let late = soon("the release is sent", between.held()).await;
         soon("it is sent again", releasing).await.unwrap().expect("that is answered");
         let next = mutex.lock().await.unwrap();
-        assert_eq!(keys(&cluster), spot, "the name is used again");
+        assert_eq!(keys(&cluster), berth, "the name is used again");
         soon("the first one arrives", late.let_go()).await;
-        assert_eq!(keys(&cluster), spot);
+        assert_eq!(keys(&cluster), berth);
         next.check().unwrap();
         next.release().await.unwrap();
     });
@@ -106,7 +106,7 @@ async fn watches(between: &Between) {
     tokio::time::sleep(Duration::from_millis(300)).await;
 }
 
-/// One holds, one waits and leaves while a break of it is on its way, and another comes to its spot.
+/// One holds, one waits and leaves while a break of it is on its way, and another comes to its berth.
 async fn break_arrives_late(cluster: &Cluster, breaks_holder: bool) {
     let (between, breaker) = through(cluster, PATIENT).await;
     let (locks, holder) = (connect(cluster).await, connect(cluster).await);
@@ -143,22 +143,22 @@ async fn waits(locks: &Locks, ahead: usize) -> JoinHandle<Result<Guard>> {
 }
 
 #[test]
-fn a_break_that_arrives_late_does_not_touch_the_next_waiter_at_that_spot() {
+fn a_break_that_arrives_late_does_not_touch_the_next_waiter_at_that_berth() {
     play(1, async |cluster| break_arrives_late(&cluster, false).await);
 }
 
 #[test]
-fn a_break_that_arrives_late_does_not_touch_the_next_holder_at_that_spot() {
+fn a_break_that_arrives_late_does_not_touch_the_next_holder_at_that_berth() {
     play(1, async |cluster| break_arrives_late(&cluster, true).await);
 }
 
 #[test]
-fn a_waiter_is_served_though_another_came_to_its_predecessors_spot_in_the_same_message() {
+fn a_waiter_is_served_though_another_came_to_its_predecessors_berth_in_the_same_message() {
     play(1, async |cluster| {
         let (between, locks) = through(&cluster, PATIENT).await;
         let holder = connect(&cluster).await;
         let guard = holder.mutex("k").ttl(LONG).lock().await.unwrap();
-        let spot = keys(&cluster);
+        let berth = keys(&cluster);
         let waiting = waits(&locks, 1).await;
         let kept = Arc::new(Mutex::new(Vec::new()));
         let keeping = kept.clone();
@@ -176,7 +176,7 @@ fn a_waiter_is_served_though_another_came_to_its_predecessors_spot_in_the_same_m
         watches(&between).await;
         guard.release().await.unwrap();
         let again = waits(&holder, 1).await;
-        assert_eq!(keys(&cluster)[1], spot[0], "the name is used again");
+        assert_eq!(keys(&cluster)[1], berth[0], "the name is used again");
         let next = soon("the waiter is served", waiting).await.unwrap().unwrap();
         assert_eq!(kept.lock().unwrap().len(), 0, "it was told of both at once");
         next.release().await.unwrap();
@@ -185,14 +185,14 @@ fn a_waiter_is_served_though_another_came_to_its_predecessors_spot_in_the_same_m
 }
 
 #[test]
-fn a_holder_is_told_though_something_else_is_at_its_spot_already() {
+fn a_holder_is_told_though_something_else_is_at_its_berth_already() {
     play(1, async |cluster| {
         let (_between, locks) = through(&cluster, PATIENT).await;
         let other = connect(&cluster).await;
         let guard = locks.mutex("k").lock().await.unwrap();
         let _behind = waits(&other, 1).await;
         let [own, next] = &keys(&cluster)[..] else { panic!("there are two") };
-        // The key of the ticket behind is copied to the spot, so that it looks like a ticket.
+        // The key of the ticket behind is copied to the berth, so that it looks like a ticket.
         let value = cluster.ctl(&["get", "--print-value-only", next]).unwrap();
         cluster.ctl(&["del", own]).unwrap();
         cluster.ctl(&["put", own, value.trim()]).unwrap();
