@@ -67,9 +67,7 @@ fn refused(name: &Name, command: &CommandError) -> Error {
         13 => Error::rejected(format!(
             "{servers} does not let this user do what a lock needs: see the engine's README for the role{says}"
         )),
-        66 => Error::invalid(format!(
-            "an _id cannot be changed: the value that replaces a document has the same one, or none{says}"
-        )),
+        66 => other_id(&says),
         121 => Error::rejected(format!(
             "{servers} refuses the write because of the collection's validator: what is written does not pass it, or it forbids the field that has the locks{says}"
         )),
@@ -134,6 +132,13 @@ pub(crate) fn ended(name: &Name) -> Error {
     Error::unavailable(format!(
         "{} lost the ticket between two questions: its life ended, or somebody took it out",
         name.servers
+    ))
+}
+
+/// A document would become another one.
+pub(crate) fn other_id(says: &str) -> Error {
+    Error::invalid(format!(
+        "an _id cannot be changed: the value that replaces a document has the same one, or none{says}"
     ))
 }
 

@@ -266,6 +266,14 @@ impl Target<'_> {
         names.into_iter().map(|name| (name.clone(), Bson::String(format!("${name}")))).collect()
     }
 
+    /// What stays of the document or the part if another one that does not have it replaces it.
+    pub(super) fn keeps(&self, new: &Document) -> Vec<String> {
+        let mut kept = self.kept();
+        kept.remove(self.field);
+        kept.remove(&scratch(self.field));
+        kept.keys().filter(|name| !new.contains_key(*name)).cloned().collect()
+    }
+
     /// The fields by which the path finds the part in its array.
     fn finds_by(&self) -> impl Iterator<Item = (&String, &Bson)> {
         let last = match self.path.steps().last() {

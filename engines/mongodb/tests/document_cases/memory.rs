@@ -48,6 +48,26 @@ fn a_holder_reads_and_changes_a_document_in_every_way() {
 }
 
 #[test]
+fn what_a_document_or_a_part_is_found_by_stays_as_it_is() {
+    let (memory, here, _there) = shop(Documents::new());
+    block_on(async {
+        let mut guard = here.document(42).lock().await.unwrap();
+        let error = guard.replace(order(43)).await.unwrap_err();
+        assert!(error.to_string().contains("an _id cannot be changed"), "{error}");
+        guard.release().await.unwrap();
+        assert_eq!(memory.find::<Order>(42).unwrap().unwrap(), order(42));
+        let mut guard = here.part::<Line>(43, line(1)).lock().await.unwrap();
+        let error = guard.update(doc! { "$set": { "sku": 7 } }).await.unwrap_err();
+        assert!(error.to_string().contains("lock what is around the part"), "{error}");
+        let other = Line { sku: 7, ..long_order(43, 1).lines.remove(0) };
+        assert_eq!(guard.replace(other).await.unwrap_err().kind(), Kind::Invalid);
+        guard.replace(Line { sku: 1, quantity: 3, parts: Vec::new() }).await.unwrap();
+        assert_eq!(guard.refresh().await.unwrap().quantity, 3);
+        guard.release().await.unwrap();
+    });
+}
+
+#[test]
 fn who_waits_reads_what_the_holder_left() {
     let (_memory, here, there) = shop(Documents::new());
     block_on(async {

@@ -13,12 +13,14 @@ use tokio::sync::watch;
 
 use super::change;
 use super::filter::{equal, matches, sorted, value};
+use crate::documents::change::Target;
 use crate::documents::name::Named;
 use crate::documents::path::Step;
 use crate::documents::request::{Act, Done, Holding};
 use crate::documents::settings::FIELD_DEFAULT;
 use crate::documents::text::comparable;
 use crate::spots::Claiming;
+use crate::trouble;
 use crate::wish::Reads;
 
 /// A collection in memory, and the locks on it.
@@ -133,24 +135,34 @@ impl Warehouse {
             return Ok(Done::No);
         }
         let record = holding.named.record();
+        let (field, path) = (stock.field.clone(), &holding.named.path);
+        // What a server would refuse is refused here.
+        let target = Target { field: &field, path, ticket: "", write: 0 };
         match act {
             Act::Delete => drop(stock.documents.remove(&record)),
             Act::PutOff(time) => {
                 let then = Instant::now().checked_add(time);
                 stock.put_off.insert(record, then.unwrap_or_else(far_away));
             }
-            Act::Replace(new) => {
-                let is_whole = holding.named.path.is_whole();
+            Act::Replace(mut new) => {
+                target.replacement(&new)?;
                 stock.change(&holding.named, |part| {
-                    let id = part.get("_id").cloned().filter(|_| is_whole);
+                    let id = part.get("_id").filter(|_| path.is_whole());
+                    if let (Some(id), Some(other)) = (id, new.get("_id"))
+                        && !equal(id, other)
+                    {
+                        return Err(trouble::other_id(""));
+                    }
+                    for name in target.keeps(&new) {
+                        part.get(&name).cloned().map(|value| new.insert(name, value));
+                    }
                     *part = new;
-                    id.map(|id| part.insert("_id", id));
                     Ok(())
                 })?;
             }
             Act::Update(UpdateModifications::Document(operators))
             | Act::Leave(UpdateModifications::Document(operators)) => {
-                stock.may_change(&operators)?;
+                target.change(operators.clone().into())?;
                 stock.change(&holding.named, |part| change::apply(part, &operators))?;
             }
             Act::Update(_) | Act::Leave(_) => {
@@ -307,19 +319,6 @@ impl Stock {
         change(part)?;
         if let Some(lock) = lock {
             part.insert(field, lock);
-        }
-        Ok(())
-    }
-
-    fn may_change(&self, operators: &Document) -> Result<()> {
-        let fields = operators.values().filter_map(Bson::as_document).flat_map(Document::keys);
-        for name in fields {
-            if name.split('.').next() == Some(self.field.as_str()) {
-                return Err(Error::invalid(format!(
-                    "`{name}` cannot be changed: the field `{}` has the lock itself",
-                    self.field
-                )));
-            }
         }
         Ok(())
     }
