@@ -1,9 +1,8 @@
 //! An engine on a thread of its own: its verbs go on whatever the caller's threads do.
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
@@ -146,16 +145,10 @@ async fn carry_out<T: Send + 'static>(
 ) -> Result<T> {
     let (mut answer, answered) = oneshot::channel();
     host.spawn(Box::pin(async move {
-        let mut verb = pin!(verb);
-        // The first step is done even for nobody: a join that has begun is undone by one leave. One that never began is known
-        // to nobody, so that it would be looked for until its ticket could not live any more.
-        let outcome = match poll_fn(|context| Poll::Ready(verb.as_mut().poll(context))).await {
-            Poll::Ready(outcome) => Some(outcome),
-            // Then the caller comes first: what goes on behind its end would be carried out after its own undoing.
-            Poll::Pending => match select(pin!(answer.closed()), verb).await {
-                Either::Left(_) => None,
-                Either::Right((outcome, _)) => Some(outcome),
-            },
+        // The caller comes first: a verb that goes on behind its end would be carried out after its own undoing.
+        let outcome = match select(pin!(answer.closed()), pin!(verb)).await {
+            Either::Left(_) => None,
+            Either::Right((outcome, _)) => Some(outcome),
         };
         if let Some(outcome) = outcome {
             // Whoever asked may be gone by now; its ticket is swept.
