@@ -270,7 +270,7 @@ impl Target<'_> {
     pub(super) fn keeps(&self, new: &Document) -> Vec<String> {
         let mut kept = self.kept();
         kept.remove(self.field);
-        kept.remove(&scratch(self.field));
+        kept.remove(scratch(self.field));
         kept.keys().filter(|name| !new.contains_key(*name)).cloned().collect()
     }
 
