@@ -3,6 +3,7 @@
 mod asked;
 mod carries;
 mod distant;
+mod impatience;
 mod lossy;
 mod moody;
 mod outage;
@@ -13,6 +14,7 @@ mod weather;
 
 pub use asked::{Asked, Verb};
 pub use distant::Distant;
+pub use impatience::impatience;
 pub use lossy::Lossy;
 pub use moody::{Mood, Moody};
 pub use outage::Outage;

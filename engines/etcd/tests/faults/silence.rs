@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use tenure_conformance::fault::{Outage, Proxy};
+use tenure_conformance::fault::{Outage, Proxy, impatience};
 use tenure_core::Kind;
 use tenure_kit::pace::{AT_ONCE, EACH};
 use tenure_servers::Store as _;
@@ -78,24 +78,9 @@ fn a_member_that_turns_clients_out_sees_few_connections() {
         let locks = tenure_etcd::connect(url_of(&proxy)).await.unwrap();
         locks.mutex("a").lock().await.unwrap().release().await.unwrap();
         cluster.members()[0].kill().unwrap();
-        let (before, began) = (proxy.counts().connections, Instant::now());
-        let mut tasks = JoinSet::new();
-        for task in 0..16 {
-            let locks = locks.clone();
-            tasks.spawn(async move {
-                while began.elapsed() < Duration::from_secs(5) {
-                    let mutex = locks.mutex(format!("key {task}"));
-                    let within = Duration::from_millis(20);
-                    if let Ok(Ok(_)) = tokio::time::timeout(within, mutex.lock()).await {
-                        panic!("nobody is there");
-                    }
-                }
-            });
-        }
-        while let Some(ended) = tasks.join_next().await {
-            ended.unwrap();
-        }
-        let (seen, within) = (proxy.counts().connections - before, began.elapsed());
+        let before = proxy.counts().connections;
+        let within = impatience(&locks).await;
+        let seen = proxy.counts().connections - before;
         println!("{seen} connections in {within:?}");
         // The kit's pace: of one member, each attempt is one connection.
         let most = u128::from(AT_ONCE) + within.as_millis() / EACH.as_millis() + 1;

@@ -1,10 +1,9 @@
 //! Nobody answers: memory is flat, few connections are made, and nothing is left to do afterwards but what is wanted.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tenure_conformance::fault::Outage;
+use tenure_conformance::fault::{Outage, impatience};
 use tenure_servers::Store as _;
-use tokio::task::JoinSet;
 
 use super::crowds::LONG;
 use super::network::{proxy_to, url_of};
@@ -43,24 +42,9 @@ fn a_server_that_turns_clients_out_sees_few_connections() {
         let locks = tenure_zookeeper::connect(url_of(&proxy)).await.unwrap();
         locks.mutex("a").lock().await.unwrap().release().await.unwrap();
         ensemble.servers()[0].kill().unwrap();
-        let (before, began) = (proxy.counts().connections, Instant::now());
-        let mut tasks = JoinSet::new();
-        for task in 0..16 {
-            let locks = locks.clone();
-            tasks.spawn(async move {
-                while began.elapsed() < Duration::from_secs(5) {
-                    let mutex = locks.mutex(format!("key {task}"));
-                    let within = Duration::from_millis(20);
-                    if let Ok(Ok(_)) = tokio::time::timeout(within, mutex.lock()).await {
-                        panic!("nobody is there");
-                    }
-                }
-            });
-        }
-        while let Some(ended) = tasks.join_next().await {
-            ended.unwrap();
-        }
-        let (seen, within) = (proxy.counts().connections - before, began.elapsed());
+        let before = proxy.counts().connections;
+        let within = impatience(&locks).await;
+        let seen = proxy.counts().connections - before;
         println!("{seen} connections in {within:?}");
         let most = EACH_SECOND * (within.as_secs() + 1);
         assert!(seen <= most, "{seen} in {within:?}, and {most} are many");
