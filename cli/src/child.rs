@@ -1,6 +1,7 @@
 //! The child is the command that runs under a lock, with its keeper between it and this process.
 
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::Stdio;
@@ -42,6 +43,50 @@ impl Drop for Burial {
     }
 }
 
+/// A keeper without a task. It is started before the lock is asked for: its own start takes about as long as that of a
+/// small command, and the lock is not held meanwhile. Dropped, it ends.
+pub(crate) struct Idle {
+    leash: Leash,
+    keeper: Unused,
+}
+
+/// The number of a keeper that has nothing to lose.
+struct Unused(Pid);
+
+impl Drop for Unused {
+    fn drop(&mut self) {
+        // Whoever buried it already has also given its number away.
+        if let Ok(None) = waitpid(Some(self.0), WaitOptions::NOHANG) {
+            let _it_just_died = kill_process(self.0, Signal::KILL);
+            drop(Burial(self.0));
+        }
+    }
+}
+
+impl Idle {
+    pub(crate) fn start() -> io::Result<Self> {
+        let (leash, keepers) = Leash::new()?;
+        let keeper = myself()?
+            .arg0(keeper::NAME)
+            .arg(keeper::WORD)
+            .stdin(Stdio::from(keepers))
+            .process_group(0)
+            .spawn()?;
+        Ok(Self { leash, keeper: Unused(pid_of(&keeper)?) })
+    }
+
+    /// Hands the task over. One that cannot take it has never started its command.
+    fn begin(self, task: &Task, lifeline: Option<&OwnedFd>) -> io::Result<(Leash, Pid)> {
+        let stdin = io::stdin();
+        let files: Vec<BorrowedFd<'_>> =
+            [Some(stdin.as_fd()), lifeline.map(AsFd::as_fd)].into_iter().flatten().collect();
+        let parts = task.pack();
+        let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+        self.leash.hand_over(&parts, &files)?;
+        Ok((self.leash, ManuallyDrop::new(self.keeper).0))
+    }
+}
+
 /// A command, and the keeper that has started it.
 pub(crate) struct Child {
     task: Task,
@@ -57,9 +102,18 @@ pub(crate) struct Child {
 
 impl Child {
     /// Has a keeper start a command. The keeper holds on to the lifeline until nothing of the command is left.
-    pub(crate) fn start(task: Task, lifeline: Option<OwnedFd>) -> io::Result<Self> {
+    pub(crate) fn start(
+        idle: Option<Idle>,
+        task: Task,
+        lifeline: Option<OwnedFd>,
+    ) -> io::Result<Self> {
         adopt_orphans();
-        let (leash, keeper) = start_keeper(&task, lifeline.as_ref())?;
+        // One that waited may have been killed meanwhile.
+        let begun = idle.and_then(|idle| idle.begin(&task, lifeline.as_ref()).ok());
+        let (leash, keeper) = match begun {
+            Some(begun) => begun,
+            None => Idle::start()?.begin(&task, lifeline.as_ref())?,
+        };
         let (leader, has_ended, early) = (None, false, Vec::new());
         Ok(Self { task, lifeline, leash, keeper, leader, has_ended, early })
     }
@@ -134,7 +188,7 @@ impl Child {
         self.bury_keeper();
         self.leader = self.leader.or_else(|| first_adopted(self.task.marks()));
         let task = Task { what: What::Adopt(self.leader), until, ..self.task.clone() };
-        (self.leash, self.keeper) = start_keeper(&task, self.lifeline.as_ref())?;
+        (self.leash, self.keeper) = Idle::start()?.begin(&task, self.lifeline.as_ref())?;
         let look = WaitIdOptions::NOHANG | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         Ok(self.group().is_some_and(|group| waitid(WaitId::Pid(group), look).is_ok()))
     }
@@ -172,23 +226,6 @@ impl AsFd for Child {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.leash.as_fd()
     }
-}
-
-fn start_keeper(task: &Task, lifeline: Option<&OwnedFd>) -> io::Result<(Leash, Pid)> {
-    let (leash, keepers) = Leash::new()?;
-    let keeper = myself()?
-        .arg0(keeper::NAME)
-        .arg(keeper::WORD)
-        .stdin(Stdio::from(keepers))
-        .process_group(0)
-        .spawn()?;
-    let stdin = io::stdin();
-    let files: Vec<BorrowedFd<'_>> =
-        [Some(stdin.as_fd()), lifeline.map(AsFd::as_fd)].into_iter().flatten().collect();
-    let parts = task.pack();
-    let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
-    leash.hand_over(&parts, &files)?;
-    Ok((leash, pid_of(&keeper)?))
 }
 
 /// If the keeper dies, its family becomes this process's.

@@ -95,14 +95,14 @@ pub(crate) fn main() -> ExitCode {
 }
 
 impl Keeper {
-    /// `None` if the command cannot be started, which is told.
+    /// `None` if there is no task, or if the command cannot be started, which is told.
     fn begin() -> io::Result<Option<Self>> {
         become_known();
         // Signals to a whole group or unit are the command's and its `tenure`'s; they only wake this process.
         let mut signals = Signals::hear()?;
         never_stopped_by_a_terminal();
         let leash = Leash::of_keeper()?;
-        let (parts, files) = leash.take_over()?;
+        let Some((parts, files)) = leash.take_over()? else { return Ok(None) };
         let mut files = files.into_iter();
         let (stdin, lifeline) = (files.next(), files.next());
         let task = Task::unpack(parts).ok_or(io::ErrorKind::InvalidData)?;

@@ -16,7 +16,7 @@ use crate::run::open;
 use crate::screen::quoted;
 use crate::signals::Signals;
 use crate::store::{Address, close};
-use crate::supervise::{End, OnLost, Work, supervise};
+use crate::supervise::{End, OnLost, Work, keeper, supervise};
 
 /// Between two campaigns while the store does not answer.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
@@ -62,7 +62,8 @@ pub(crate) fn lead(at: &Address, args: &Args) -> Result<u8, Failure> {
     look_up::check(&args.command[0])?;
     let url = at.url()?;
     let patience = Patience::new(None, at.quiet);
-    let (mut signals, opened) = open(at, &url, &patience)?;
+    let mut signals = Signals::hear()?;
+    let opened = open(at, &url, &patience, &mut signals)?;
     let locks = &opened.locks;
     let claim = Claim {
         key: &args.key,
@@ -90,13 +91,13 @@ fn serve(
     locks: &Locks,
 ) -> Result<u8, Failure> {
     loop {
-        let began = Instant::now();
+        let (began, idle) = (Instant::now(), keeper()?);
         let seat = campaign(claim, signals, locks)?;
         tell(verbose, || {
             let (key, token) = (quoted(claim.key), seat.token());
             format!("{key} is led after {}, with token {token}", brief(began.elapsed()))
         });
-        match supervise(signals, &seat, work)? {
+        match supervise(signals, Some(idle), &seat, work)? {
             End::Done(ending, _burial) => {
                 tell(verbose, || ending.to_string());
                 seat.release(signals)?;

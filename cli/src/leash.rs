@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recv, recvmsg, send, sendmsg,
@@ -84,14 +84,18 @@ impl Leash {
         (&self.0).write_all(&packed[sent..])
     }
 
-    /// Takes what was handed over.
-    pub(crate) fn take_over(&self) -> io::Result<(Vec<Vec<u8>>, Vec<OwnedFd>)> {
+    /// Takes what was handed over; `None` if the leash has ended before anything was.
+    pub(crate) fn take_over(&self) -> io::Result<Option<(Vec<Vec<u8>>, Vec<OwnedFd>)>> {
         let mut length = [0; 4];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let slices = &mut [IoSliceMut::new(&mut length)];
-        let got = recvmsg(&self.0, slices, &mut control, RecvFlags::CMSG_CLOEXEC)?.bytes;
-        (&self.0).read_exact(&mut length[got..])?;
+        let got =
+            retry_on_intr(|| recvmsg(&self.0, slices, &mut control, RecvFlags::CMSG_CLOEXEC))?;
+        if got.bytes == 0 {
+            return Ok(None);
+        }
+        (&self.0).read_exact(&mut length[got.bytes..])?;
         let mut files = Vec::new();
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(rights) = message {
@@ -100,7 +104,7 @@ impl Leash {
         }
         let mut packed = vec![0; u32::from_le_bytes(length) as usize];
         (&self.0).read_exact(&mut packed)?;
-        Ok((unpack(&packed)?, files))
+        Ok(Some((unpack(&packed)?, files)))
     }
 
     /// Says something. If the other end has not listened for long, it is not said.
@@ -243,9 +247,16 @@ mod tests {
         let keepers = Leash(keepers.into());
         let long = vec![b'x'; 3_000_000];
         let parts: [&[u8]; 4] = [b"", b"a\0b", &long, b"end"];
-        let thread = std::thread::spawn(move || keepers.take_over().unwrap());
+        let thread = std::thread::spawn(move || keepers.take_over().unwrap().unwrap());
         own.hand_over(&parts, &[io::stdin().as_fd(), io::stderr().as_fd()]).unwrap();
         let (heard, files) = thread.join().unwrap();
         assert_eq!((heard.as_slice(), files.len()), (parts.map(<[u8]>::to_vec).as_slice(), 2));
+    }
+
+    #[test]
+    fn nothing_is_handed_over_on_a_leash_that_ends() {
+        let (own, keepers) = Leash::new().unwrap();
+        drop(own);
+        assert_eq!(Leash(keepers.into()).take_over().unwrap().map(|(parts, _)| parts), None);
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tenure_kit::duration::{self, brief};
 use tenure_kit::register::Opened;
 
+use crate::child::Idle;
 use crate::claim::{Claim, Share};
 use crate::failure::{Failure, LOST, tell};
 use crate::look_up;
@@ -14,7 +15,7 @@ use crate::outage::Patience;
 use crate::screen::quoted;
 use crate::signals::Signals;
 use crate::store::{Address, close};
-use crate::supervise::{End, OnLost, Work, supervise};
+use crate::supervise::{End, OnLost, Work, keeper, supervise};
 
 /// Runs a command under a lock, and exits as the command does.
 ///
@@ -23,8 +24,8 @@ use crate::supervise::{End, OnLost, Work, supervise};
 /// every run before. TENURE_HELD lists the locks of all runs around it, for tenure itself. Signals go to the command and all it has started. If the lock is lost, all of that gets
 /// TERM and then KILL, and tenure exits with 79.
 ///
-/// Between tenure and the command stands its keeper, which `ps` shows as lock-keeper. If tenure dies, even by
-/// `kill -9`, the keeper kills all that the command has started, in other process groups and sessions too, and only
+/// Between tenure and the command stands its keeper, which `ps` shows as lock-keeper. It is there while tenure waits,
+/// too (but with --no-wait), so that the command begins as soon as the lock is held. If tenure dies, even by `kill -9`, the keeper kills all that the command has started, in other process groups and sessions too, and only
 /// then is the lock free. A process that may not be killed, being another user's, keeps the lock, and is named. If
 /// tenure and the keeper are killed in one go, a file lock stays until the command has ended.
 ///
@@ -115,7 +116,10 @@ pub(crate) fn run(at: &Address, args: &Args) -> Result<u8, Failure> {
     let url = at.url()?;
     let wait = if args.no_wait { Some(Duration::ZERO) } else { args.wait };
     let patience = Patience::new(wait, at.quiet);
-    let (mut signals, opened) = open(at, &url, &patience)?;
+    let mut signals = Signals::hear()?;
+    // Who does not wait may get nothing, and ask again and again.
+    let idle = (!args.no_wait).then(keeper).transpose()?;
+    let opened = open(at, &url, &patience, &mut signals)?;
     let locks = &opened.locks;
     let claim = Claim {
         key: &args.key,
@@ -127,7 +131,7 @@ pub(crate) fn run(at: &Address, args: &Args) -> Result<u8, Failure> {
     if wait != Some(Duration::ZERO) {
         nested::refuse(&mut signals, locks, &args.key, claim.share.of_ticket()?)?;
     }
-    let outcome = hold(&url, args, &claim, &mut signals, &opened);
+    let outcome = hold(&url, args, &claim, &mut signals, idle, &opened);
     close(&mut signals, locks, &outcome);
     outcome
 }
@@ -138,6 +142,7 @@ fn hold(
     args: &Args,
     claim: &Claim<'_>,
     signals: &mut Signals,
+    idle: Option<Idle>,
     opened: &Opened,
 ) -> Result<u8, Failure> {
     let patience = &claim.patience;
@@ -155,7 +160,7 @@ fn hold(
         on_lost: args.on_lost,
         lifeline: opened.lifeline.as_ref(),
     };
-    match supervise(signals, &held, &work)? {
+    match supervise(signals, idle, &held, &work)? {
         End::Done(ending, _burial) => {
             tell(args.verbose, || ending.to_string());
             held.release(signals)?;
@@ -169,21 +174,20 @@ fn hold(
     }
 }
 
-/// What this process hears from now on, and the store.
+/// The store.
 pub(crate) fn open(
     at: &Address,
     url: &str,
     patience: &Patience,
-) -> Result<(Signals, Opened), Failure> {
-    let mut signals = Signals::hear()?;
-    let opened = patience.outlast(&mut signals, |signals| {
-        match signals.until(at.open_at(url), |_| None)? {
+    signals: &mut Signals,
+) -> Result<Opened, Failure> {
+    let opened =
+        patience.outlast(signals, |signals| match signals.until(at.open_at(url), |_| None)? {
             Ok(opened) => opened,
             Err(signal) => Err(Failure::asked(signal)),
-        }
-    })?;
+        })?;
     at.warn(&opened.locks);
-    Ok((signals, opened))
+    Ok(opened)
 }
 
 impl Args {

@@ -11,7 +11,7 @@ use tenure::engine::{Clock as _, SystemClock};
 use tenure::{Error, Guard, Loss};
 
 use crate::alarm::NEVER;
-use crate::child::{Burial, Child, News};
+use crate::child::{Burial, Child, Idle, News};
 use crate::failure::{Failure, REFUSED, say};
 use crate::leash::Ending;
 use crate::nested;
@@ -59,17 +59,27 @@ pub(crate) enum End {
     Lost { asked: Option<Signal> },
 }
 
-/// Runs the command under the lock. The guard is still to be released.
+/// A keeper for a command whose lock is asked for now.
+pub(crate) fn keeper() -> Result<Idle, Failure> {
+    Idle::start().map_err(|error| no_process(&error))
+}
+
+fn no_process(error: &io::Error) -> Failure {
+    Failure::new(REFUSED, format!("no process can be started: {error}"))
+}
+
+/// Runs the command under the lock, with a keeper that was started already or a new one. The guard is still to be
+/// released.
 pub(crate) fn supervise(
     signals: &mut Signals,
+    idle: Option<Idle>,
     guard: &Guard,
     work: &Work<'_>,
 ) -> Result<End, Failure> {
     let mut terminal = Terminal::find();
     let task = work.task(guard, terminal.lend_at_start());
     let lifeline = work.lifeline.map(OwnedFd::try_clone).transpose()?;
-    let mut child = Child::start(task, lifeline)
-        .map_err(|error| Failure::new(REFUSED, format!("no process can be started: {error}")))?;
+    let mut child = Child::start(idle, task, lifeline).map_err(|error| no_process(&error))?;
     signals.listen_only(&child)?;
     let end = Supervision::new(guard, work, &mut child).run(signals, &mut terminal);
     signals.listen_to_nothing_else();

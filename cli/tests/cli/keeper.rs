@@ -121,6 +121,51 @@ fn what_a_command_leaves_behind_runs_on() {
     }
 }
 
+/// A holder, and somebody who waits behind it with a keeper that has no task yet.
+fn holder_and_waiter(store: &Store, wait: &[&str]) -> (Running, Running, Pid) {
+    let hold = store.start(&["run", "k", "--", "sh", "-c", "echo pid $$ >>$LOG; exec sleep 600"]);
+    eventually("a holder", || pids(&store.log()).len() == 1);
+    let waiter = [&["run"], wait, &["k", "--", "sh", "-c", "echo served >>$LOG"]].concat();
+    let waiter = store.start(&waiter);
+    store.line_has("k", 2);
+    let keepers = children(waiter.pid());
+    assert_eq!(keepers.len(), 1, "its keeper");
+    (hold, waiter, Pid::from_raw(keepers[0]).unwrap())
+}
+
+#[test]
+fn a_waiters_keeper_ends_with_it() {
+    let store = Store::new();
+    let (hold, waiter, keeper) = holder_and_waiter(&store, &[]);
+    waiter.signal(Signal::KILL);
+    eventually("its end", || !is_alive(keeper.as_raw_nonzero().get()));
+
+    // One that hears nothing keeps nobody from ending.
+    let (store_b, wait) = (Store::new(), ["--wait", "1s"]);
+    let (hold_b, waiter, keeper) = holder_and_waiter(&store_b, &wait);
+    kill_process(keeper, Signal::STOP).unwrap();
+    let end = waiter.end();
+    assert_eq!(end.code, 75, "{}", end.err);
+    assert!(!is_alive(keeper.as_raw_nonzero().get()));
+    for hold in [hold, hold_b] {
+        hold.signal(Signal::TERM);
+        hold.end();
+    }
+}
+
+#[test]
+fn a_waiter_whose_keeper_was_killed_runs_its_command_with_another() {
+    let store = Store::new();
+    let (hold, waiter, keeper) = holder_and_waiter(&store, &[]);
+    kill_process(keeper, Signal::KILL).unwrap();
+    eventually("its end", || !is_alive(keeper.as_raw_nonzero().get()));
+    hold.signal(Signal::TERM);
+    hold.end();
+    let end = waiter.end();
+    assert_eq!((end.code, end.err.as_str()), (0, ""));
+    assert!(store.log().contains("served"));
+}
+
 #[test]
 fn a_keeper_hears_no_signal_and_is_known_by_its_name() {
     let store = Store::new();
