@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::stream::unfold;
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tonic::Status;
 
@@ -17,6 +18,8 @@ const UNDER_WAY_MAX: usize = 64;
 /// The stream of one connection. It is opened when it is first needed, and anew after it broke or was silent.
 pub(crate) struct Beats {
     wire: Wire,
+    /// The runtime of the connection, which lives longer than whoever asks first.
+    home: Handle,
     open: Mutex<Option<Open>>,
 }
 
@@ -31,7 +34,7 @@ type Waiting = Arc<Mutex<HashMap<i64, VecDeque<oneshot::Sender<i64>>>>>;
 
 impl Beats {
     pub(crate) fn on(wire: Wire) -> Self {
-        Self { wire, open: Mutex::default() }
+        Self { wire, home: Handle::current(), open: Mutex::default() }
     }
 
     /// One sign of life. Answers the ttl in seconds; 0 if the lease is gone.
@@ -55,7 +58,7 @@ impl Beats {
         }
         let (send, requests) = mpsc::channel(UNDER_WAY_MAX);
         let open = Open { send, waiting: Waiting::default() };
-        tokio::spawn(run(self.wire.clone(), requests, open.waiting.clone()));
+        self.home.spawn(run(self.wire.clone(), requests, open.waiting.clone()));
         slot.insert(open).clone()
     }
 }

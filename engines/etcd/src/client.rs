@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use prost::Message;
 use tenure_core::{Error, Profile, Result};
-use tenure_kit::{Client, Connection, Link};
+use tenure_kit::{Client, Connection, Ended, Home, Link};
 use tenure_queue::Node;
 use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
+use tonic::Status;
 
 use crate::berths::Berths;
 use crate::calls::unary;
@@ -37,7 +38,10 @@ const PAGE: usize = 1000;
 
 /// One client of a cluster of etcd.
 pub struct Etcd {
+    /// Over this one go the signs of life and the watches.
     pub(crate) link: Arc<Link<Members>>,
+    /// Requests go over the connection of the caller's own runtime, once it has one.
+    home: Home<Members>,
     pub(crate) keys: Keys,
     pub(crate) profile: Profile,
     pub(crate) berths: Berths,
@@ -52,12 +56,13 @@ impl Etcd {
     pub(crate) async fn open(settings: Settings) -> Result<Self> {
         let keys = Keys::of(&settings.prefix);
         let link = Link::kept(Client::new(Members::of(settings.clone())));
+        let home = Home::new(link.clone());
         let connection = patiently(&link, || link.connection()).await?;
         let version = connection.version.clone();
         let profile = facts::profile(&settings, &version);
         let (seen, rewound) = (AtomicU64::new(0), AtomicBool::new(false));
         let (berths, grave) = (Berths::new(), Mutex::default());
-        let etcd = Self { link, keys, profile, berths, seen, rewound, grave };
+        let etcd = Self { link, home, keys, profile, berths, seen, rewound, grave };
         // A user without rights is refused now, and not in the middle of the night.
         patiently(&etcd.link, || etcd.now_at()).await?;
         Ok(etcd)
@@ -74,29 +79,40 @@ impl Etcd {
         &self.link.server().settings
     }
 
+    /// Whether whoever calls reaches a member without a way through another thread.
+    pub(crate) fn has_link_here(&self) -> bool {
+        self.home.has_link_here()
+    }
+
     /// One request; one answer, or none in time. A connection that answers nothing at all meanwhile is given up.
     pub(crate) async fn ask<Q, A>(&self, path: &'static str, request: Q) -> Result<A>
     where
         Q: Message + Send + Sync + 'static,
         A: Message + Default + Answer + Send + Sync + 'static,
     {
-        let connection = self.link.connection().await?;
+        let link = self.home.link();
+        let connection = link.connection().await?;
         let (heard, seen) =
             (connection.heard.load(Ordering::Relaxed), self.seen.load(Ordering::Acquire));
-        let answer = timeout(self.settings().timeout, unary(&connection.wire, path, request)).await;
-        if let Ok(answer) = answer {
+        let asking = async {
+            let lost = |_: Ended| Status::unavailable("the connection was lost");
+            let _room = link.room(&connection).await.map_err(lost)?;
+            unary(&connection.wire, path, request).await
+        };
+        if let Ok(answer) = timeout(self.settings().timeout, asking).await {
             connection.heard.fetch_add(1, Ordering::Relaxed);
-            let answer: A = answer.map_err(|status| self.failed(&connection, &status))?;
+            let answer: A = answer.map_err(|status| link::failed(&link, &connection, &status))?;
             self.refuse_past(seen, &answer)?;
             return Ok(answer);
         }
         if connection.heard.load(Ordering::Relaxed) == heard {
-            self.link.give_up(connection.generation());
+            link.give_up(connection.generation());
         }
         Err(trouble::silence(self.settings()))
     }
 
-    pub(crate) fn failed(&self, connection: &Connection<Open>, status: &tonic::Status) -> Error {
+    /// What a member answered over the connection of the engine's own runtime.
+    pub(crate) fn failed(&self, connection: &Connection<Open>, status: &Status) -> Error {
         link::failed(&self.link, connection, status)
     }
 

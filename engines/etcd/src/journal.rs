@@ -33,7 +33,8 @@ pub(crate) async fn follow(etcd: &Etcd) -> Result<Followed> {
     let watch = connection.watches.span(etcd.keys.all(), at + 1).await;
     let news = watch.map_err(|status| etcd.failed(&connection, &status))?;
     let (tell, changes) = mpsc::channel(BEHIND_MAX);
-    tokio::spawn(run(Arc::downgrade(&etcd.link), etcd.keys.clone(), news, at, tell));
+    // Many look on, and not only whoever called first.
+    etcd.link.home().spawn(run(Arc::downgrade(&etcd.link), etcd.keys.clone(), news, at, tell));
     Ok(Followed { nodes, at, changes })
 }
 

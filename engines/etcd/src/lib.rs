@@ -89,5 +89,6 @@ pub async fn engine(url: &str, host: Arc<dyn Host>) -> Result<Hosted<Queue<Etcd>
     let settings = url::read(url)?;
     let beats = host.clone();
     let opening = async move { Ok(Queue::new(Etcd::open(settings).await?, beats)) };
-    Hosted::make(host, opening).await
+    let hosted = Hosted::make(host, opening).await?;
+    Ok(hosted.in_place_where(|queue| queue.store().has_link_here()))
 }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tenure_core::{Error, Result};
 use tenure_kit::url::Address;
-use tenure_kit::{Connection, Ended, Link, Opening, Server};
+use tenure_kit::{Connection, Ended, Link, Opening, Server, Side};
 use tonic::Status;
 
 use crate::beats::Beats;
@@ -20,6 +20,8 @@ use crate::wire::{StatusRequest, StatusResponse};
 pub(crate) struct Members {
     pub(crate) settings: Settings,
     next: AtomicUsize,
+    /// The member that gets the signs of life, which the callers' own connections lead to as well.
+    at_home: AtomicUsize,
     /// The cluster that was met first.
     cluster: AtomicU64,
     /// Who this client is, which all members know until they forget it.
@@ -56,8 +58,8 @@ impl Members {
     pub(crate) fn of(settings: Settings) -> Self {
         // Many clients of one URL do not all begin with its first member.
         let first = getrandom::u32().unwrap_or(0) as usize % settings.members.len();
-        let (next, cluster) = (AtomicUsize::new(first), AtomicU64::new(0));
-        Self { settings, next, cluster, token: Mutex::default() }
+        let (next, at_home) = (AtomicUsize::new(first), AtomicUsize::new(first));
+        Self { settings, next, at_home, cluster: AtomicU64::new(0), token: Mutex::default() }
     }
 
     /// The members do not know this token any more: the next connection asks for another.
@@ -95,9 +97,13 @@ fn without_leader(member: &Address) -> Error {
 impl Server for Members {
     type Open = Open;
 
-    async fn open(&self, _opening: &Opening) -> Result<Open> {
-        let members = &self.settings.members;
-        let first = self.next.fetch_add(1, Ordering::Relaxed);
+    async fn open(&self, opening: &Opening) -> Result<Open> {
+        let (members, is_home) = (&self.settings.members, opening.side() == Side::Home);
+        let first = if is_home {
+            self.next.fetch_add(1, Ordering::Relaxed)
+        } else {
+            self.at_home.load(Ordering::Relaxed)
+        };
         let mut trouble = None;
         for at in first..first + members.len() {
             let at = at % members.len();
@@ -110,7 +116,10 @@ impl Server for Members {
                 Ok((wire, status)) => {
                     self.refuse_other(&status)?;
                     self.token().clone_from(&wire.token);
-                    self.next.store(at + 1, Ordering::Relaxed);
+                    if is_home {
+                        self.next.store(at + 1, Ordering::Relaxed);
+                        self.at_home.store(at, Ordering::Relaxed);
+                    }
                     let (beats, watches) = (Beats::on(wire.clone()), Watches::on(wire.clone()));
                     let (version, heard) = (status.version, AtomicU64::new(0));
                     return Ok(Open { wire, version, beats, watches, heard });

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::stream::unfold;
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tonic::Status;
 
@@ -22,6 +23,8 @@ const BEHIND_MAX: usize = 256;
 /// The stream of one connection. It is opened when it is first needed, and anew after it broke.
 pub(crate) struct Watches {
     wire: Wire,
+    /// The runtime of the connection, which lives longer than whoever asks first.
+    home: Handle,
     open: Mutex<Option<Open>>,
     last: AtomicI64,
 }
@@ -70,7 +73,8 @@ impl Drop for News {
 
 impl Watches {
     pub(crate) fn on(wire: Wire) -> Self {
-        Self { wire, open: Mutex::default(), last: AtomicI64::new(0) }
+        let (home, open) = (Handle::current(), Mutex::default());
+        Self { wire, home, open, last: AtomicI64::new(0) }
     }
 
     /// Watches one key from now on, for a change after the revision `after`.
@@ -121,7 +125,7 @@ impl Watches {
         }
         let (send, requests) = mpsc::channel(UNDER_WAY_MAX);
         let open = Open { send, watched: Watched::default() };
-        tokio::spawn(run(self.wire.clone(), requests, open.watched.clone()));
+        self.home.spawn(run(self.wire.clone(), requests, open.watched.clone()));
         slot.insert(open).clone()
     }
 }
