@@ -1,6 +1,7 @@
 //! Engines made of engines: what each adds, and that it adds nothing else.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
@@ -117,6 +118,18 @@ fn patient(arrives: impl IntoIterator<Item = bool>) -> Locks {
 /// A host that does nothing, as one that has no time: it counts what it is to do.
 struct Idle(PrivateThread, Mutex<Vec<Boxed<()>>>);
 
+impl Idle {
+    /// Does what it was given, once; the verb is answered then.
+    fn carry_out<T>(&self, verb: impl Future<Output = T>) -> T {
+        let mut verb = pin!(verb);
+        assert!(verb.as_mut().now_or_never().is_none(), "nobody answers yet");
+        for task in std::mem::take(&mut *self.1.lock().unwrap()) {
+            block_on(task);
+        }
+        verb.now_or_never().expect("it is answered")
+    }
+}
+
 impl Clock for Idle {
     fn now(&self) -> Time {
         self.0.now()
@@ -153,6 +166,25 @@ fn a_host_that_has_no_time_is_not_given_ever_more_to_do() {
     assert!(given <= 512, "{given} verbs wait for a host that does nothing");
 }
 
+/// A store that counts who leaves.
+struct Counted {
+    leaves: AtomicU32,
+    memory: Memory,
+}
+
+impl Around for Counted {
+    type Inner = Memory;
+
+    fn inner(&self) -> &Memory {
+        &self.memory
+    }
+
+    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+        self.leaves.fetch_add(1, Ordering::Relaxed);
+        self.memory.leave(ticket, how).await
+    }
+}
+
 #[test]
 fn a_verb_goes_no_further_when_its_caller_has_gone() {
     let idle = Arc::new(Idle(PrivateThread::for_timers(), Mutex::default()));
@@ -164,6 +196,26 @@ fn a_verb_goes_no_further_when_its_caller_has_gone() {
         block_on(task);
     }
     assert_eq!(block_on(hosted.inner().line(&key)).unwrap(), [], "nobody waits for it any more");
+}
+
+/// Such a ticket is not in the line, and never will be: nobody need look for it until its life would be over.
+#[test]
+fn a_join_that_never_began_is_settled_by_one_leave() {
+    let idle = Arc::new(Idle(PrivateThread::for_timers(), Mutex::default()));
+    let counted = Counted { leaves: AtomicU32::new(0), memory: Memory::new() };
+    let hosted = Hosted::of(idle.clone(), counted);
+    let ticket = Ticket::new(Key::new("a").unwrap(), Share::WHOLE);
+    let join = || hosted.join(&ticket, Patience::Wait);
+    let leave = || idle.carry_out(hosted.leave(&ticket, Leave::Now)).unwrap();
+
+    assert!(join().now_or_never().is_none(), "nobody answers yet, and the caller goes");
+    assert_eq!(leave(), Left::Waiting);
+    assert_eq!(leave(), Left::Absent, "that was said once");
+    assert_eq!(hosted.inner().leaves.load(Ordering::Relaxed), 2);
+
+    idle.carry_out(join()).unwrap().expect("it waits");
+    assert!(join().now_or_never().is_none());
+    assert_eq!(leave(), Left::Holding, "it came in with the join before");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! An engine on a thread of its own: its verbs go on whatever the caller's threads do.
 
+mod joins;
+
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -8,6 +10,7 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
+use self::joins::Joins;
 use crate::belief::span::shown;
 use crate::event::{Cursor, News, Scope};
 use crate::{
@@ -43,6 +46,7 @@ pub struct Hosted<E> {
     host: Arc<dyn Host>,
     in_place: fn(&E) -> bool,
     room: Arc<Semaphore>,
+    joins: Joins,
 }
 
 impl<E: Engine> Hosted<E> {
@@ -58,7 +62,8 @@ impl<E: Engine> Hosted<E> {
     /// The same for an engine that was made there.
     pub fn of(host: Arc<dyn Host>, engine: E) -> Self {
         let room = Arc::new(Semaphore::new(VERBS_MAX));
-        Self { engine: Arc::new(engine), host, in_place: |_| false, room }
+        let joins = Joins::default();
+        Self { engine: Arc::new(engine), host, in_place: |_| false, room, joins }
     }
 
     /// Verbs are carried out in place whenever the engine answers that it can, which it is asked each
@@ -175,8 +180,17 @@ impl<E: Engine> Engine for Hosted<E> {
     }
 
     async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
-        let ticket = ticket.clone();
-        self.ask(move |engine| async move { engine.join(&ticket, patience).await }).await
+        let (ticket, now) = (ticket.clone(), self.host.now());
+        let join = self.joins.ask(ticket.id, now, now.plus(ticket.ttl));
+        let state = join.state();
+        let verb = |engine: Arc<E>| async move {
+            if state.begin() { engine.join(&ticket, patience).await } else { Err(gone()) }
+        };
+        let answer = self.ask(verb).await;
+        if !answer.as_ref().is_err_and(Error::is_unknown) {
+            join.answered();
+        }
+        answer
     }
 
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
@@ -185,8 +199,16 @@ impl<E: Engine> Engine for Hosted<E> {
     }
 
     async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
-        let ticket = ticket.clone();
-        self.ask(move |engine| async move { engine.leave(&ticket, how).await }).await
+        let (ticket, id) = (ticket.clone(), ticket.id);
+        let never_began = self.joins.never_began(id);
+        let mut left =
+            self.ask(move |engine| async move { engine.leave(&ticket, how).await }).await?;
+        if never_began && left == Left::Absent {
+            // It waited for the host, and nobody need look whether it comes to the store later.
+            left = Left::Waiting;
+        }
+        self.joins.forget(id);
+        Ok(left)
     }
 
     async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {

@@ -1,0 +1,171 @@
+//! Joins without an answer: of which it is certain that the engine never began them.
+//!
+//! Whoever gives a ticket back must look for it for as long as a join of it may still come to the store. A join that was on
+//! its way to the host when its caller went never does.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::{TicketId, Time};
+
+/// So many tickets are remembered before those are thrown out that cannot live any more.
+const TICKETS_FULL: usize = 1024;
+
+/// The tickets whose last join was not answered.
+#[derive(Default)]
+pub(super) struct Joins {
+    tickets: Mutex<Tickets>,
+    /// How many these are, so that nobody looks among none.
+    count: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Tickets {
+    by_id: HashMap<TicketId, Known>,
+    full: usize,
+}
+
+struct Known {
+    /// One of its joins has begun, and may still come to the store.
+    begun: bool,
+    /// It cannot live any more by then.
+    until: Time,
+}
+
+/// One join, from its question to its answer.
+pub(super) struct Join<'a> {
+    joins: &'a Joins,
+    id: TicketId,
+    /// The life of the ticket is counted from here.
+    until: Time,
+    now: Time,
+    state: Arc<State>,
+    answered: bool,
+}
+
+/// Whether a join has begun, as its caller and the host agree.
+#[derive(Default)]
+pub(super) struct State(AtomicU8);
+
+const ASKED: u8 = 0;
+const BEGUN: u8 = 1;
+const GIVEN_UP: u8 = 2;
+
+impl State {
+    /// The host begins; not if the caller has gone.
+    pub(super) fn begin(&self) -> bool {
+        self.0.compare_exchange(ASKED, BEGUN, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// The caller goes. Says whether it has begun before.
+    fn give_up(&self) -> bool {
+        self.0.swap(GIVEN_UP, Ordering::AcqRel) == BEGUN
+    }
+}
+
+impl Joins {
+    /// A ticket is about to join, which lives until then.
+    pub(super) fn ask(&self, id: TicketId, now: Time, until: Time) -> Join<'_> {
+        Join { joins: self, id, until, now, state: Arc::default(), answered: false }
+    }
+
+    /// Whether there was a join of this ticket, and none that has begun.
+    pub(super) fn never_began(&self, id: TicketId) -> bool {
+        !self.is_empty() && self.lock().by_id.get(&id).is_some_and(|known| !known.begun)
+    }
+
+    /// The ticket is known to be in its line, or out of it.
+    pub(super) fn forget(&self, id: TicketId) {
+        if !self.is_empty() {
+            let mut tickets = self.lock();
+            tickets.by_id.remove(&id);
+            self.count.store(tickets.by_id.len(), Ordering::Release);
+        }
+    }
+
+    fn note(&self, id: TicketId, begun: bool, now: Time, until: Time) {
+        let mut tickets = self.lock();
+        if tickets.by_id.len() >= tickets.full.max(TICKETS_FULL) {
+            tickets.by_id.retain(|_, known| !now.has_reached(known.until));
+            tickets.full = tickets.by_id.len() * 2;
+        }
+        let known = tickets.by_id.entry(id).or_insert(Known { begun, until });
+        known.begun |= begun;
+        known.until = known.until.max(until);
+        self.count.store(tickets.by_id.len(), Ordering::Release);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Tickets> {
+        self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Join<'_> {
+    /// What the host is to ask before it begins.
+    pub(super) fn state(&self) -> Arc<State> {
+        self.state.clone()
+    }
+
+    /// The store has said where the ticket is.
+    pub(super) fn answered(mut self) {
+        self.answered = true;
+        self.joins.forget(self.id);
+    }
+}
+
+impl Drop for Join<'_> {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.joins.note(self.id, self.state.give_up(), self.now, self.until);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const NOW: Time = Time { boot_ns: 1, raw_ns: 1 };
+
+    fn join(joins: &Joins, id: TicketId) -> Join<'_> {
+        joins.ask(id, NOW, NOW.plus(Duration::from_secs(1)))
+    }
+
+    #[test]
+    fn a_join_never_began_if_none_before_it_did() {
+        let (joins, id) = (Joins::default(), TicketId::fresh());
+        assert!(!joins.never_began(id), "there was none");
+        let first = join(&joins, id);
+        let state = first.state();
+        drop(first);
+        assert!(joins.never_began(id));
+        assert!(!state.begin(), "and it never will");
+
+        let second = join(&joins, id);
+        assert!(second.state().begin());
+        drop(second);
+        assert!(!joins.never_began(id));
+        drop(join(&joins, id));
+        assert!(!joins.never_began(id), "the second may still come");
+        join(&joins, id).answered();
+        assert!(!joins.never_began(id) && joins.is_empty());
+    }
+
+    #[test]
+    fn tickets_that_cannot_live_any_more_are_thrown_out() {
+        let joins = Joins::default();
+        let ids: Vec<_> = (0..TICKETS_FULL).map(|_| TicketId::fresh()).collect();
+        ids.iter().for_each(|id| drop(join(&joins, *id)));
+        assert!(ids.iter().all(|id| joins.never_began(*id)));
+        let later = NOW.plus(Duration::from_secs(2));
+        drop(joins.ask(TicketId::fresh(), later, later.plus(Duration::from_secs(1))));
+        assert_eq!(joins.count.load(Ordering::Relaxed), 1);
+    }
+}
