@@ -14,6 +14,7 @@ use tonic::Status;
 
 use crate::berths::Berths;
 use crate::calls::unary;
+use crate::free::Free;
 use crate::keys::{Keys, Span, revision};
 use crate::link::{self, Members, Open};
 use crate::settings::Settings;
@@ -45,6 +46,7 @@ pub struct Etcd {
     pub(crate) keys: Keys,
     pub(crate) profile: Profile,
     pub(crate) berths: Berths,
+    pub(crate) free: Free,
     /// The largest revision that was answered.
     seen: AtomicU64,
     rewound: AtomicBool,
@@ -61,8 +63,8 @@ impl Etcd {
         let version = connection.version.clone();
         let profile = facts::profile(&settings, &version);
         let (seen, rewound) = (AtomicU64::new(0), AtomicBool::new(false));
-        let (berths, grave) = (Berths::new(), Mutex::default());
-        let etcd = Self { link, home, keys, profile, berths, seen, rewound, grave };
+        let (berths, free, grave) = (Berths::new(), Free::new(), Mutex::default());
+        let etcd = Self { link, home, keys, profile, berths, free, seen, rewound, grave };
         // A user without rights is refused now, and not in the middle of the night.
         patiently(&etcd.link, || etcd.now_at()).await?;
         Ok(etcd)

@@ -16,6 +16,41 @@ use crate::wire::{RangeRequest, RangeResponse, RequestOp, TxnRequest, TxnRespons
 /// So much of a line is answered to whoever comes in.
 const PAGE: usize = 128;
 
+/// Puts the ticket's key if nobody is in the line. Nothing is asked for then, and nothing is told otherwise.
+pub(crate) fn enter_alone(keys: &Keys, enter: &Enter<'_>, berth: Berth) -> TxnRequest {
+    let Enter { name, body, session, base_version, .. } = *enter;
+    let base = keys.register(&Register::Base(name.line.clone()));
+    let compare = vec![
+        is_empty(keys.line(&name.line)),
+        is_made(keys.forestalled(name.id), 0),
+        is_changed(base, base_version),
+    ];
+    let (key, value) = (keys.ticket(name, berth), value(name.id, body));
+    let success = vec![put_op(put(key, value, session.cast_signed()))];
+    TxnRequest { compare, success, failure: Vec::new() }
+}
+
+/// What came of that; `None` if somebody is in the line.
+pub(crate) fn entered_alone(
+    enter: &Enter<'_>,
+    berth: Berth,
+    answer: &TxnResponse,
+) -> Result<Option<Entered>> {
+    if !answer.succeeded {
+        return Ok(None);
+    }
+    let at = answer.header.map_or(0, |header| revision(header.revision));
+    let node = made(enter, berth, at)?;
+    let front = Front { nodes: vec![node.clone()], total: 1, at, ahead: None };
+    Ok(Some(Entered::In { node, front, fresh: true }))
+}
+
+/// The ticket whose key was put at this revision.
+fn made(enter: &Enter<'_>, berth: Berth, at: u64) -> Result<Node> {
+    let own = Node::read(enter.name.clone(), enter.session, at, at, enter.body);
+    Ok(Node { berth, ..own.ok_or_else(|| Error::lost(Loss::Broken))? })
+}
+
 /// Puts the ticket's key if the door is open and nobody is at that berth, and asks for the front of the line either way.
 pub(crate) fn enter(keys: &Keys, enter: &Enter<'_>, berth: Berth) -> TxnRequest {
     let Enter { name, body, session, door, base_version } = *enter;
@@ -52,8 +87,7 @@ pub(crate) fn entered(
     let mut ranges = ranges(answer);
     let front = front(keys, &ranges.next().unwrap_or_default(), at);
     if succeeded {
-        let own = Node::read(enter.name.clone(), enter.session, at, at, enter.body);
-        let node = Node { berth, ..own.ok_or_else(|| Error::lost(Loss::Broken))? };
+        let node = made(enter, berth, at)?;
         return Ok(Some(Entered::In { node, front, fresh: true }));
     }
     let there = ranges.next().and_then(|range| range.kvs.into_iter().next());

@@ -24,6 +24,7 @@
 //! | `client`, `store`, `entry` | one client, and the contract of a queue, filled in |
 //! | `keys`, `ask` | the names of keys, and requests as data |
 //! | `berths` | the names of ticket keys, used again |
+//! | `free` | which lines seem to be free |
 //! | `journal` | what happens to all tickets, from a watch |
 //! | `still_held` | guarded writes: a comparison for a transaction of one's own |
 //! | `facts` | what a start-up check finds: profile, warnings |
@@ -39,6 +40,7 @@ mod connect;
 mod description;
 mod entry;
 mod facts;
+mod free;
 mod journal;
 mod keys;
 mod link;

@@ -7,10 +7,11 @@ use std::time::Duration;
 use futures_util::future::{join_all, select_all};
 use tenure_core::{Error, Key, Profile, Result, TicketId};
 use tenure_queue::{
-    Enter, Entered, Followed, Front, Granted, LineId, Name, Node, Register, Remove, Removed,
+    Door, Enter, Entered, Followed, Front, Granted, LineId, Name, Node, Register, Remove, Removed,
     SessionId, Sought, Store, Watching, Why, Written,
 };
 
+use crate::berths::Berth;
 use crate::client::Etcd;
 use crate::keys::{revision, value};
 use crate::wire::{
@@ -73,12 +74,12 @@ impl Store for Etcd {
         for _ in 0..ELSEWHERE_MAX {
             let (berth, asking) = self.berths.take(name, session)?;
             let was_asked = asking.was_asked_before();
-            let answer = match self.txn(entry::enter(&self.keys, enter, berth)).await {
+            let answer = match self.enter_at(enter, berth).await {
                 Err(error) if error.is_unknown() => return Err(error),
                 answer => answer,
             };
             asking.answered();
-            if let Some(entered) = entry::entered(&self.keys, enter, berth, answer?)? {
+            if let Some(entered) = answer? {
                 return self.once(entered).await;
             }
             if was_asked {
@@ -208,6 +209,26 @@ impl Store for Etcd {
 }
 
 impl Etcd {
+    /// `None` if another ticket is at that berth.
+    async fn enter_at(&self, enter: &Enter<'_>, berth: Berth) -> Result<Option<Entered>> {
+        let line = &enter.name.line;
+        if enter.door == Door::Open && self.free.seems(line) {
+            let answer = self.txn(entry::enter_alone(&self.keys, enter, berth)).await?;
+            let entered = entry::entered_alone(enter, berth, &answer)?;
+            if entered.is_some() {
+                return Ok(entered);
+            }
+        }
+        let answer = self.txn(entry::enter(&self.keys, enter, berth)).await?;
+        let entered = entry::entered(&self.keys, enter, berth, answer)?;
+        match &entered {
+            Some(Entered::In { front, .. }) => self.free.note(line, front.total < 2),
+            Some(Entered::Out { front, .. }) => self.free.note(line, front.total == 0),
+            None => {}
+        }
+        Ok(entered)
+    }
+
     /// A ticket that came in although a copy of its process has one of the same id there is out again.
     async fn once(&self, entered: Entered) -> Result<Entered> {
         let Entered::In { node, front, fresh: true } = &entered else { return Ok(entered) };

@@ -1,0 +1,55 @@
+//! Lines that seem to be free. Who comes to one asks for it alone, which costs a member less: it need look at nobody else. Who
+//! was wrong asks once more.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tenure_queue::LineId;
+
+/// Lines that share one of these share what is believed of them.
+const SHARES: usize = 1024;
+
+/// What a client believes of lines.
+pub(crate) struct Free(Box<[AtomicBool]>);
+
+impl Free {
+    pub(crate) fn new() -> Self {
+        Self((0..SHARES).map(|_| AtomicBool::new(true)).collect())
+    }
+
+    /// Whether nobody was there the last time.
+    pub(crate) fn seems(&self, line: &LineId) -> bool {
+        self.of(line).load(Ordering::Relaxed)
+    }
+
+    /// Whether somebody else was there just now.
+    pub(crate) fn note(&self, line: &LineId, is_free: bool) {
+        self.of(line).store(is_free, Ordering::Relaxed);
+    }
+
+    fn of(&self, line: &LineId) -> &AtomicBool {
+        let mut hash = DefaultHasher::new();
+        line.hash(&mut hash);
+        let share = hash.finish() % self.0.len() as u64;
+        &self.0[usize::try_from(share).unwrap_or(0)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::Key;
+
+    use super::*;
+
+    #[test]
+    fn what_is_noted_of_a_line_is_not_noted_of_most_others() {
+        let free = Free::new();
+        let line = |n: u32| LineId::of(&Key::new(n.to_string()).unwrap());
+        assert!(free.seems(&line(0)));
+        free.note(&line(0), false);
+        assert!(!free.seems(&line(0)));
+        assert!((1..100).filter(|n| free.seems(&line(*n))).count() > 90);
+        free.note(&line(0), true);
+        assert!(free.seems(&line(0)));
+    }
+}
