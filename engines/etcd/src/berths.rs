@@ -61,9 +61,15 @@ pub(crate) struct Asking<'a> {
     berths: &'a Berths,
     id: TicketId,
     before: bool,
+    alone: bool,
 }
 
 impl Asking<'_> {
+    /// Whether no other ticket of its session has a berth in its line.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.alone
+    }
+
     /// Whether an earlier request for the ticket was not answered.
     pub(crate) fn was_asked_before(&self) -> bool {
         self.before
@@ -119,8 +125,10 @@ impl Berths {
             }
             None => taken.choose(name, session, None)?,
         };
+        let line = taken.sessions.get(&session).and_then(|own| own.lines.get(&name.line));
+        let alone = line.is_some_and(|line| line.taken() == 1);
         drop(taken);
-        Ok((berth, Asking { berths: self, id: name.id, before }))
+        Ok((berth, Asking { berths: self, id: name.id, before, alone }))
     }
 
     /// Another ticket is at the berth of this one, which is not in the line: another berth for it.
@@ -217,7 +225,11 @@ impl Line {
         if nth < self.next {
             self.free.insert(nth);
         }
-        self.free.len() == self.next as usize
+        self.taken() == 0
+    }
+
+    fn taken(&self) -> usize {
+        self.next as usize - self.free.len()
     }
 }
 

@@ -74,7 +74,7 @@ impl Store for Etcd {
         for _ in 0..ELSEWHERE_MAX {
             let (berth, asking) = self.berths.take(name, session)?;
             let was_asked = asking.was_asked_before();
-            let answer = match self.enter_at(enter, berth).await {
+            let answer = match self.enter_at(enter, berth, asking.is_alone()).await {
                 Err(error) if error.is_unknown() => return Err(error),
                 answer => answer,
             };
@@ -210,9 +210,14 @@ impl Store for Etcd {
 
 impl Etcd {
     /// `None` if another ticket is at that berth.
-    async fn enter_at(&self, enter: &Enter<'_>, berth: Berth) -> Result<Option<Entered>> {
+    async fn enter_at(
+        &self,
+        enter: &Enter<'_>,
+        berth: Berth,
+        is_alone: bool,
+    ) -> Result<Option<Entered>> {
         let line = &enter.name.line;
-        if enter.door == Door::Open && self.free.seems(line) {
+        if enter.door == Door::Open && is_alone && self.free.seems(line) {
             let answer = self.txn(entry::enter_alone(&self.keys, enter, berth)).await?;
             let entered = entry::entered_alone(enter, berth, &answer)?;
             if entered.is_some() {
