@@ -87,7 +87,7 @@ impl MongoStore {
         ticket.check()?;
         let spot = self.spots.of(ticket)?;
         let asking = self.mail.expect_answer(ticket.id, ticket.ttl);
-        self.roll.enter(&spot.record, ticket.id, self.stream.is_open(), &self.mail);
+        self.roll.prepare(&spot.record, ticket.id, self.stream.is_open(), &self.mail);
         let hurry = patience == Patience::NoWait;
         let wish = Wish { reads, ..Wish::new(ticket.clone(), Verb::Join { hurry }) };
         let joined = match self.lanes.ask(&spot, wish).await {
@@ -145,7 +145,11 @@ impl Engine for MongoStore {
     async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
         let spot = self.spots.of(ticket)?;
         let came = self.ask(&spot, ticket, Verb::Leave { soon: how == Leave::Soon }).await?;
-        let Came::Left(left) = came else { return Err(trouble::strange(&self.calls.name)) };
+        let Came::Left(mut left) = came else { return Err(trouble::strange(&self.calls.name)) };
+        if left == Left::Absent && self.roll.was_never_sent(&spot.record, ticket.id) {
+            // It waited here, and nobody need look whether it comes in late.
+            left = Left::Waiting;
+        }
         if left != Left::Told {
             self.forget(&spot, ticket.id);
         }

@@ -266,6 +266,9 @@ impl Lane {
                 return;
             }
             let wishes: Vec<&Wish> = asked.iter().map(|one| &one.wish).collect();
+            for wish in wishes.iter().filter(|wish| matches!(wish.verb, Verb::Join { .. })) {
+                self.carrier.posts.roll.sends(&self.spot.record, wish.ticket.id);
+            }
             let came = self.carrier.send(&self.spot, &wishes).await;
             for (at, one) in asked.into_iter().enumerate() {
                 let came = came.as_ref().map(|all| all[at].clone()).map_err(Error::clone);

@@ -26,11 +26,22 @@ struct Entry {
     hears: bool,
     /// It found nobody in its line when it came, and may be alone still.
     alone: bool,
+    /// It was sent to the server that the ticket joins.
+    sent: bool,
 }
 
 impl Roll {
     /// The ticket stands in this record from now on, or may. It hears all if the stream hears already.
     pub(crate) fn enter(&self, record: &str, id: TicketId, hears: bool, mail: &Mailbox) {
+        self.put(record, Entry { id, hears, alone: false, sent: true }, mail);
+    }
+
+    /// The ticket is about to join a line in this record, which is not sent yet.
+    pub(crate) fn prepare(&self, record: &str, id: TicketId, hears: bool, mail: &Mailbox) {
+        self.put(record, Entry { id, hears, alone: false, sent: false }, mail);
+    }
+
+    fn put(&self, record: &str, entry: Entry, mail: &Mailbox) {
         let mut records = self.records();
         if records.tickets.len() >= records.full.max(RECORDS_FULL) {
             records.tickets.retain(|_, entries| {
@@ -40,12 +51,26 @@ impl Roll {
             records.full = records.tickets.len() * 2;
         }
         match records.tickets.get_mut(record) {
-            Some(entries) if entries.iter().any(|entry| entry.id == id) => {}
-            Some(entries) => entries.push(Entry { id, hears, alone: false }),
-            None => drop(
-                records.tickets.insert(record.to_owned(), vec![Entry { id, hears, alone: false }]),
-            ),
+            Some(entries) if entries.iter().any(|other| other.id == entry.id) => {}
+            Some(entries) => entries.push(entry),
+            None => drop(records.tickets.insert(record.to_owned(), vec![entry])),
         }
+    }
+
+    /// That the ticket joins is sent now.
+    pub(crate) fn sends(&self, record: &str, id: TicketId) {
+        let mut records = self.records();
+        let entries = records.tickets.get_mut(record);
+        if let Some(entry) = entries.and_then(|all| all.iter_mut().find(|entry| entry.id == id)) {
+            entry.sent = true;
+        }
+    }
+
+    /// Whether the ticket was to join, and its owner gave it up before that was sent.
+    pub(crate) fn was_never_sent(&self, record: &str, id: TicketId) -> bool {
+        let records = self.records();
+        let entries = records.tickets.get(record);
+        entries.is_some_and(|all| all.iter().any(|entry| entry.id == id && !entry.sent))
     }
 
     /// Whether another of this client's tickets may stand in this record.
@@ -119,6 +144,20 @@ mod tests {
         roll.leave("r", one);
         roll.leave("r", other);
         assert!(roll.of("r").is_empty() && roll.records().tickets.is_empty());
+    }
+
+    #[test]
+    fn only_a_ticket_that_is_on_the_roll_is_known_not_to_have_been_sent() {
+        let (roll, mail, id) = (Roll::default(), Mailbox::default(), TicketId::fresh());
+        assert!(!roll.was_never_sent("r", id));
+        roll.prepare("r", id, true, &mail);
+        assert!(roll.was_never_sent("r", id));
+        roll.sends("r", id);
+        roll.prepare("r", id, true, &mail);
+        assert!(!roll.was_never_sent("r", id), "it was sent once");
+        roll.leave("r", id);
+        roll.enter("r", id, true, &mail);
+        assert!(!roll.was_never_sent("r", id), "it may have come in by another client");
     }
 
     #[test]
