@@ -53,6 +53,9 @@ pub(crate) enum Ending {
     Killed(u8),
 }
 
+/// The parts and the files that were handed over.
+pub(crate) type Handed = (Vec<Vec<u8>>, Vec<OwnedFd>);
+
 /// What the other end says.
 pub(crate) enum Heard {
     Said(Said),
@@ -85,7 +88,7 @@ impl Leash {
     }
 
     /// Takes what was handed over; `None` if the leash has ended before anything was.
-    pub(crate) fn take_over(&self) -> io::Result<Option<(Vec<Vec<u8>>, Vec<OwnedFd>)>> {
+    pub(crate) fn take_over(&self) -> io::Result<Option<Handed>> {
         let mut length = [0; 4];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
         let mut control = RecvAncillaryBuffer::new(&mut space);

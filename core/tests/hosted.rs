@@ -1,0 +1,153 @@
+//! A hosted engine: what of its verbs is done on its host, and what becomes of those whose callers have gone.
+
+use std::pin::pin;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tenure_core::blocking::block_on;
+use tenure_core::wrap::{Around, Hosted};
+use tenure_core::{
+    Boxed, Clock, Engine, Error, Host, Key, Kind, Leave, Left, Locks, Memory, Patience,
+    PrivateThread, Result, Share, Ticket, Time,
+};
+
+/// A host that does nothing, as one that has no time: it counts what it is to do.
+struct Idle(PrivateThread, Mutex<Vec<Boxed<()>>>);
+
+impl Idle {
+    /// Does what it was given, once; the verb is answered then.
+    fn carry_out<T>(&self, verb: impl Future<Output = T>) -> T {
+        let mut verb = pin!(verb);
+        assert!(verb.as_mut().now_or_never().is_none(), "nobody answers yet");
+        for task in std::mem::take(&mut *self.1.lock().unwrap()) {
+            block_on(task);
+        }
+        verb.now_or_never().expect("it is answered")
+    }
+}
+
+impl Clock for Idle {
+    fn now(&self) -> Time {
+        self.0.now()
+    }
+
+    fn wall_us(&self) -> u64 {
+        self.0.wall_us()
+    }
+}
+
+impl Host for Idle {
+    fn sleep(&self, duration: Duration) -> Boxed<()> {
+        self.0.sleep(duration)
+    }
+
+    fn random(&self) -> u64 {
+        self.0.random()
+    }
+
+    fn spawn(&self, task: Boxed<()>) {
+        self.1.lock().unwrap().push(task);
+    }
+}
+
+#[test]
+fn a_host_that_has_no_time_is_not_given_ever_more_to_do() {
+    let idle = Arc::new(Idle(PrivateThread::for_timers(), Mutex::default()));
+    let hosted = Hosted::of(idle.clone(), Memory::new());
+    let key = Key::new("a").unwrap();
+    for _ in 0..10_000 {
+        assert!(hosted.line(&key).now_or_never().is_none(), "nobody answers, and the caller goes");
+    }
+    let given = idle.1.lock().unwrap().len();
+    assert!(given <= 512, "{given} verbs wait for a host that does nothing");
+}
+
+/// A store that counts who leaves.
+struct Counted {
+    leaves: AtomicU32,
+    memory: Memory,
+}
+
+impl Around for Counted {
+    type Inner = Memory;
+
+    fn inner(&self) -> &Memory {
+        &self.memory
+    }
+
+    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+        self.leaves.fetch_add(1, Ordering::Relaxed);
+        self.memory.leave(ticket, how).await
+    }
+}
+
+#[test]
+fn a_verb_goes_no_further_when_its_caller_has_gone() {
+    let idle = Arc::new(Idle(PrivateThread::for_timers(), Mutex::default()));
+    let hosted = Hosted::of(idle.clone(), Memory::new());
+    let key = Key::new("a").unwrap();
+    let ticket = Ticket::new(key.clone(), Share::WHOLE);
+    assert!(hosted.join(&ticket, Patience::Wait).now_or_never().is_none(), "nobody answers yet");
+    for task in std::mem::take(&mut *idle.1.lock().unwrap()) {
+        block_on(task);
+    }
+    assert_eq!(block_on(hosted.inner().line(&key)).unwrap(), [], "nobody waits for it any more");
+}
+
+/// Such a ticket is not in the line, and never will be: nobody need look for it until its life would be over.
+#[test]
+fn a_join_that_never_began_is_settled_by_one_leave() {
+    let idle = Arc::new(Idle(PrivateThread::for_timers(), Mutex::default()));
+    let counted = Counted { leaves: AtomicU32::new(0), memory: Memory::new() };
+    let hosted = Hosted::of(idle.clone(), counted);
+    let ticket = Ticket::new(Key::new("a").unwrap(), Share::WHOLE);
+    let join = || hosted.join(&ticket, Patience::Wait);
+    let leave = || idle.carry_out(hosted.leave(&ticket, Leave::Now)).unwrap();
+
+    assert!(join().now_or_never().is_none(), "nobody answers yet, and the caller goes");
+    assert_eq!(leave(), Left::Waiting);
+    assert_eq!(leave(), Left::Absent, "that was said once");
+    assert_eq!(hosted.inner().leaves.load(Ordering::Relaxed), 2);
+
+    idle.carry_out(join()).unwrap().expect("it waits");
+    assert!(join().now_or_never().is_none());
+    assert_eq!(leave(), Left::Holding, "it came in with the join before");
+}
+
+#[test]
+fn a_hosted_engine_answers_on_any_executor_and_outlives_a_dropped_question() {
+    let locks = block_on(Locks::hosted(async { Ok(Memory::new()) })).unwrap().blocking();
+    assert!(!locks.guarantees().quick);
+    let guard = locks.mutex("a").lock().unwrap();
+    assert!(locks.mutex("a").lock_within(Duration::from_millis(20)).unwrap().is_none());
+    locks.settled();
+    assert_eq!(locks.line("a").unwrap().len(), 1, "who gave up has left");
+    drop(guard);
+    locks.settled();
+    assert!(locks.line("a").unwrap().is_empty());
+}
+
+#[test]
+fn a_guard_outlives_the_runtime_it_was_made_on() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let locks = runtime.block_on(Locks::hosted(async { Ok(Memory::new()) })).unwrap();
+    let guard = runtime.block_on(locks.mutex("a").lock()).unwrap();
+    drop(runtime);
+    guard.check().unwrap();
+    drop(guard);
+    let locks = locks.blocking();
+    locks.settled();
+    assert!(locks.line("a").unwrap().is_empty());
+}
+
+#[test]
+fn making_and_hosting_an_engine_passes_its_error_on() {
+    let failed = block_on(Hosted::<Memory>::make(host(), async { Err(Error::rejected("no")) }));
+    assert_eq!(failed.err().unwrap().kind(), Kind::Rejected);
+}
+
+fn host() -> Arc<dyn Host> {
+    Arc::new(PrivateThread::for_timers())
+}
