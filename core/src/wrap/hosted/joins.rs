@@ -162,7 +162,9 @@ mod tests {
     fn tickets_that_cannot_live_any_more_are_thrown_out() {
         let joins = Joins::default();
         let ids: Vec<_> = (0..TICKETS_FULL).map(|_| TicketId::fresh()).collect();
-        ids.iter().for_each(|id| drop(join(&joins, *id)));
+        for id in &ids {
+            drop(join(&joins, *id));
+        }
         assert!(ids.iter().all(|id| joins.never_began(*id)));
         let later = NOW.plus(Duration::from_secs(2));
         drop(joins.ask(TicketId::fresh(), later, later.plus(Duration::from_secs(1))));
