@@ -10,7 +10,7 @@ use tenure_core::blocking::block_on;
 use tenure_core::wrap::{Around, Hosted};
 use tenure_core::{
     Boxed, Clock, Engine, Error, Host, Key, Kind, Leave, Left, Locks, Memory, Patience,
-    PrivateThread, Result, Share, Ticket, Time,
+    PrivateThread, Result, Share, Standing, Ticket, Time, Wake,
 };
 
 /// A host that does nothing, as one that has no time: it counts what it is to do.
@@ -114,6 +114,17 @@ fn a_join_that_never_began_is_settled_by_one_leave() {
     idle.carry_out(join()).unwrap().expect("it waits");
     assert!(join().now_or_never().is_none());
     assert_eq!(leave(), Left::Holding, "it came in with the join before");
+}
+
+#[test]
+fn a_verb_that_waits_may_go_to_the_host_where_the_others_do_not() {
+    let idle = Arc::new(Idle(PrivateThread::for_timers(), Mutex::default()));
+    let hosted = Hosted::of(idle.clone(), Memory::new()).in_place_where(|_| true).waits_on_host();
+    let ticket = Ticket::new(Key::new("a").unwrap(), Share::WHOLE);
+    let place = hosted.join(&ticket, Patience::Wait).now_or_never().unwrap().unwrap().unwrap();
+    assert_eq!(place.standing, Standing::Holding, "in place");
+    let wake = idle.carry_out(hosted.watch(&ticket, Standing::Waiting)).unwrap();
+    assert_eq!(wake, Wake::Served(place.number), "on the host");
 }
 
 #[test]

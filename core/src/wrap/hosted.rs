@@ -45,6 +45,7 @@ pub struct Hosted<E> {
     engine: Arc<E>,
     host: Arc<dyn Host>,
     in_place: fn(&E) -> bool,
+    waits_in_place: fn(&E) -> bool,
     room: Arc<Semaphore>,
     joins: Joins,
 }
@@ -63,14 +64,28 @@ impl<E: Engine> Hosted<E> {
     pub fn of(host: Arc<dyn Host>, engine: E) -> Self {
         let room = Arc::new(Semaphore::new(VERBS_MAX));
         let joins = Joins::default();
-        Self { engine: Arc::new(engine), host, in_place: |_| false, room, joins }
+        Self {
+            engine: Arc::new(engine),
+            host,
+            in_place: |_| false,
+            waits_in_place: |_| false,
+            room,
+            joins,
+        }
     }
 
     /// Verbs are carried out in place whenever the engine answers that it can, which it is asked each
     /// time by whoever calls. Such a verb ends with its future, as the contract allows.
     #[must_use]
     pub fn in_place_where(self, in_place: fn(&E) -> bool) -> Self {
-        Self { in_place, ..self }
+        Self { in_place, waits_in_place: in_place, ..self }
+    }
+
+    /// Verbs that only wait are carried out on the host, whatever the others are: for engines that hear of news on the host, and
+    /// ask the store before they pass it on.
+    #[must_use]
+    pub fn waits_on_host(self) -> Self {
+        Self { waits_in_place: |_| false, ..self }
     }
 
     /// The engine itself.
@@ -135,7 +150,7 @@ impl<E: Engine> Hosted<E> {
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        if (self.in_place)(&self.engine) {
+        if (self.waits_in_place)(&self.engine) {
             return verb(self.engine.clone()).await;
         }
         Box::pin(carry_out(&*self.host, verb(self.engine.clone()))).await

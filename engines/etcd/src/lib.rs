@@ -92,5 +92,5 @@ pub async fn engine(url: &str, host: Arc<dyn Host>) -> Result<Hosted<Queue<Etcd>
     let beats = host.clone();
     let opening = async move { Ok(Queue::new(Etcd::open(settings).await?, beats)) };
     let hosted = Hosted::make(host, opening).await?;
-    Ok(hosted.in_place_where(|queue| queue.store().has_link_here()))
+    Ok(hosted.in_place_where(|queue| queue.store().has_link_here()).waits_on_host())
 }
