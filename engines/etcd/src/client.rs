@@ -228,7 +228,7 @@ where
     }
 }
 
-/// An answer that says at which revision it was given.
+/// An answer that says at which revision it was given, if that is never before one that was answered already.
 pub(crate) trait Answer {
     fn header(&self) -> Option<ResponseHeader>;
 }
@@ -243,5 +243,12 @@ macro_rules! answers {
     };
 }
 
-answers! { RangeResponse TxnResponse LeaseGrantResponse LeaseRevokeResponse
-LeaseTimeToLiveResponse }
+answers! { RangeResponse TxnResponse LeaseGrantResponse LeaseRevokeResponse }
+
+/// A member asks its leader for how long a lease lives, and says beside that how far it is itself: that may be behind what
+/// another member has answered already.
+impl Answer for LeaseTimeToLiveResponse {
+    fn header(&self) -> Option<ResponseHeader> {
+        None
+    }
+}

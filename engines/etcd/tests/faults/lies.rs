@@ -58,6 +58,25 @@ pub(super) struct KeyValue {
     mod_revision: i64,
 }
 
+/// What a member answers of the life of a lease.
+#[derive(Clone, Message)]
+struct Life {
+    #[prost(message, optional, tag = "1")]
+    header: Option<Header>,
+    #[prost(int64, tag = "2")]
+    id: i64,
+    #[prost(int64, tag = "3")]
+    ttl: i64,
+    #[prost(int64, tag = "4")]
+    granted: i64,
+}
+
+#[derive(Clone, Message)]
+struct Header {
+    #[prost(int64, tag = "3")]
+    revision: i64,
+}
+
 async fn through(cluster: &Cluster) -> (Between, Locks) {
     let between = Between::of(cluster).await;
     let locks = tenure_etcd::connect(between.url()).await.unwrap();
@@ -212,4 +231,23 @@ fn a_watch_that_tells_what_a_stranger_asked_for_tells_nothing() {
 #[test]
 fn a_watch_that_tells_of_the_key_of_a_stranger_is_only_a_hint() {
     nothing_comes_of(|watch_id| deleted(watch_id, b"a-stranger", 1 << 40));
+}
+
+#[test]
+fn a_member_that_is_behind_another_when_it_tells_of_a_lease_is_not_taken_for_one_that_was_restored()
+{
+    play(1, async |cluster| {
+        let ((between, locks), other) = (through(&cluster).await, connect(&cluster).await);
+        let held = other.mutex("k").lock().await.unwrap();
+        between.lie("LeaseTimeToLive", |_, said| {
+            let mut life = Life::decode(said).expect("it is an answer");
+            life.header = Some(Header { revision: 1 });
+            vec![life.encode_to_vec()]
+        });
+        let line = locks.line("k").await.unwrap();
+        assert!(line[0].1.life.is_some(), "the member was asked: {line:?}");
+        assert!(between.streams("LeaseTimeToLive") > 0);
+        held.release().await.unwrap();
+        locks.mutex("k").lock().await.unwrap().release().await.unwrap();
+    });
 }
