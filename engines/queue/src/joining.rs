@@ -139,7 +139,7 @@ impl<S: Store> Queue<S> {
                     return Err(Error::lost(Loss::SessionGone));
                 }
                 self.refuse_too_many(ticket, &node, &front).await?;
-                let place = self.place(&self.judge(front, node).await?);
+                let place = self.place(&self.parts.judge(front, node).await?);
                 if is_over() { Err(Error::lost(Loss::SessionGone)) } else { Ok(Attempt::In(place)) }
             }
             Entered::Out { front, base: now } => {
@@ -203,9 +203,9 @@ impl<S: Store> Queue<S> {
         let mut pauses = Pauses::on(&*self.parts.host);
         for _ in 0..ATTEMPTS_MAX {
             let seen = match &mine {
-                Some(mine) => self.see(mine).await?,
+                Some(mine) => self.parts.see(mine).await?,
                 None => match self.find(&ticket.key, ticket.id).await? {
-                    Some((front, node)) => Some(self.judge(front, node).await?),
+                    Some((front, node)) => Some(self.parts.judge(front, node).await?),
                     None => None,
                 },
             };
@@ -249,7 +249,7 @@ impl<S: Store> Queue<S> {
         // Who takes less may be served at once.
         let (store, name) = (&self.parts.store, &node.name);
         let front = store.front(&name.line, super::seeing::PAGE, Some(name)).await?;
-        self.find_in(front, Sought::Seen(&node)).await
+        self.parts.find_in(front, Sought::Seen(&node)).await
     }
 
     /// Sees to it that numbers from now on are not below the ticket's floor, or above it for who is in the line already.

@@ -33,7 +33,7 @@ impl<S: Store> Queue<S> {
             let Some((front, node)) = self.find(&ticket.key, ticket.id).await? else {
                 return Ok(Left::Absent);
             };
-            let seen = self.judge(front, node).await?;
+            let seen = self.parts.judge(front, node).await?;
             let node = &seen.node;
             if seen.stand.standing == Standing::Waiting {
                 let provided = &seen.stand.blockers;

@@ -50,7 +50,7 @@ struct Past {
 impl Onlooker {
     /// What happened in scope after the cursor; `None` if this store cannot be followed.
     pub(crate) async fn events<S: Store>(
-        &self,
+        self: &Arc<Self>,
         parts: &Arc<Parts<S>>,
         scope: &Scope,
         after: Option<Cursor>,
@@ -83,10 +83,25 @@ impl Onlooker {
         }
     }
 
-    async fn following<S: Store>(&self, parts: &Arc<Parts<S>>) -> Result<Option<Arc<Following>>> {
+    async fn following<S: Store>(
+        self: &Arc<Self>,
+        parts: &Arc<Parts<S>>,
+    ) -> Result<Option<Arc<Following>>> {
+        if let Some(following) = self.begun() {
+            return Ok(Some(following));
+        }
+        let (this, begins) = (self.clone(), parts.clone());
+        parts.errand(async move { this.follow(&begins).await }).await
+    }
+
+    fn begun(&self) -> Option<Arc<Following>> {
+        self.slot().clone().filter(|following| !following.seen().ended)
+    }
+
+    async fn follow<S: Store>(&self, parts: &Arc<Parts<S>>) -> Result<Option<Arc<Following>>> {
         let _alone = self.beginning.lock().await;
-        if let Some(following) = self.slot().as_ref().filter(|following| !following.seen().ended) {
-            return Ok(Some(following.clone()));
+        if let Some(following) = self.begun() {
+            return Ok(Some(following));
         }
         let Some(followed) = parts.store.follow().await? else { return Ok(None) };
         let following = Arc::new(Following::default());

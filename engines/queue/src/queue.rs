@@ -18,8 +18,8 @@ const LOOK_PAUSE: Duration = Duration::from_millis(250);
 /// Lines of tickets in a store: the nine verbs of [`Engine`](tenure_core::Engine).
 pub struct Queue<S> {
     pub(crate) parts: Arc<Parts<S>>,
-    pub(crate) sessions: Sessions,
-    pub(crate) onlooker: Onlooker,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) onlooker: Arc<Onlooker>,
     pub(crate) sampler: Sampler,
 }
 
@@ -28,8 +28,8 @@ impl<S: Store> Queue<S> {
     pub fn new(store: S, host: Arc<dyn Host>) -> Self {
         Self {
             parts: Arc::new(Parts::new(store, host)),
-            sessions: Sessions::default(),
-            onlooker: Onlooker::default(),
+            sessions: Arc::default(),
+            onlooker: Arc::default(),
             sampler: Sampler::new(LOOK_PAUSE),
         }
     }
@@ -41,29 +41,20 @@ impl<S: Store> Queue<S> {
 
     /// The session for tickets of this ttl, which lives on.
     pub(crate) async fn session(&self, ttl: Duration) -> Result<Arc<Session>> {
-        let Parts { store, host, .. } = &*self.parts;
-        loop {
-            let session = self.open_session(ttl).await?;
-            if session.is_sound(&**store, &**host).await? {
-                return Ok(session);
-            }
+        let Parts { host, .. } = &*self.parts;
+        if let Some(session) = self.sessions.sound(ttl, &**host) {
+            return Ok(session);
         }
-    }
-
-    async fn open_session(&self, ttl: Duration) -> Result<Arc<Session>> {
-        let Parts { store, host, .. } = &*self.parts;
-        let (session, is_new) = self.sessions.of(ttl, &**store, &**host).await?;
-        if is_new {
-            let parts = Arc::downgrade(&self.parts);
-            let beat = move |session: &Session| {
-                if let Some(parts) = parts.upgrade() {
-                    parts.beat(session);
+        let (parts, sessions) = (self.parts.clone(), self.sessions.clone());
+        let opening = async move {
+            loop {
+                let session = open_session(&parts, &sessions, ttl).await?;
+                if session.is_sound(&*parts.store, &*parts.host).await? {
+                    return Ok(session);
                 }
-            };
-            let (session, store) = (Arc::downgrade(&session), Arc::downgrade(store));
-            host.spawn(Box::pin(keep_alive(session, store, host.clone(), beat)));
-        }
-        Ok(session)
+            }
+        };
+        self.parts.errand(opening).await
     }
 
     /// One time for a whole verb, however many requests it takes. The verb stands in a box: whatever takes a future by value
@@ -81,4 +72,24 @@ impl<S: Store> Queue<S> {
             }
         }
     }
+}
+
+async fn open_session<S: Store>(
+    parts: &Arc<Parts<S>>,
+    sessions: &Sessions,
+    ttl: Duration,
+) -> Result<Arc<Session>> {
+    let Parts { store, host, .. } = &**parts;
+    let (session, is_new) = sessions.of(ttl, &**store, &**host).await?;
+    if is_new {
+        let parts = Arc::downgrade(parts);
+        let beat = move |session: &Session| {
+            if let Some(parts) = parts.upgrade() {
+                parts.beat(session);
+            }
+        };
+        let (session, store) = (Arc::downgrade(&session), Arc::downgrade(store));
+        host.spawn(Box::pin(keep_alive(session, store, host.clone(), beat)));
+    }
+    Ok(session)
 }

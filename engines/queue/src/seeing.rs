@@ -1,6 +1,7 @@
 //! Seeing: where a ticket stands, read from the store, with as little as will do.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::{Key, LINE_TICKETS_MAX, Place, Result, Standing, TicketId};
@@ -21,10 +22,11 @@ const LIVES_MAX: usize = 8;
 /// The next look at a line goes so much further.
 const FURTHER: usize = 8;
 
-impl<S: Store> Queue<S> {
+impl<S: Store> Parts<S> {
     /// Where this client's ticket stands; `None` if it is out. What was seen is remembered.
-    pub(crate) async fn see(&self, mine: &Mine) -> Result<Option<Sighting>> {
-        mine.looks.share(self.look_at(mine)).await
+    pub(crate) async fn see(self: &Arc<Self>, mine: &Mine) -> Result<Option<Sighting>> {
+        let (parts, mine) = (self.clone(), mine.clone());
+        self.errand(async move { mine.looks.share(parts.look_at(&mine)).await }).await
     }
 
     async fn look_at(&self, mine: &Mine) -> Result<Option<Sighting>> {
@@ -33,7 +35,7 @@ impl<S: Store> Queue<S> {
         } else {
             let is_near = mine.seen.as_ref().is_some_and(|seen| !seen.stand.far);
             let most = if mine.holds || is_near { NEAR_PAGE } else { PAGE };
-            let front = self.parts.store.front(&mine.name.line, most, Some(&mine.name)).await?;
+            let front = self.store.front(&mine.name.line, most, Some(&mine.name)).await?;
             self.find_in(front, Sought::Own(&mine.name)).await?
         };
         // Only what lives with the session that is kept alive is believed.
@@ -47,7 +49,7 @@ impl<S: Store> Queue<S> {
         };
         let own = [Sought::Own(&mine.name)].into_iter();
         let sought: Vec<_> = own.chain(stand.blockers.iter().map(Sought::Seen)).collect();
-        let (nodes, at) = self.parts.store.look(&sought).await?;
+        let (nodes, at) = self.store.look(&sought).await?;
         let mut nodes = nodes.into_iter();
         let Some(node) = nodes.next().flatten() else { return Ok(Some(None)) };
         let same = |(now, before): (Option<Node>, &Node)| now.is_some_and(|now| now.is_as(before));
@@ -55,7 +57,7 @@ impl<S: Store> Queue<S> {
             return Ok(None);
         }
         let seen = Sighting { node, stand: stand.clone(), at };
-        self.parts.own.see(&seen, false);
+        self.own.see(&seen, false);
         Ok(Some(Some(seen)))
     }
 
@@ -72,7 +74,7 @@ impl<S: Store> Queue<S> {
         if front.nodes.len() >= front.total {
             return Ok(None);
         }
-        let (mut nodes, _) = self.parts.store.look(&[sought]).await?;
+        let (mut nodes, _) = self.store.look(&[sought]).await?;
         match nodes.pop().flatten() {
             Some(node) => self.judge(front, node).await.map(Some),
             None => Ok(None),
@@ -88,13 +90,13 @@ impl<S: Store> Queue<S> {
                 break stand;
             }
             most *= FURTHER;
-            front = self.parts.store.front(&node.name.line, most, Some(&node.name)).await?;
+            front = self.store.front(&node.name.line, most, Some(&node.name)).await?;
         };
         if stand.deep {
             (stand.blockers, stand.behind) = self.nearest(&node, &stand).await?;
         }
         let seen = Sighting { node, stand, at: front.at };
-        self.parts.own.see(&seen, seen.stand.standing == Standing::Holding && !seen.node.told);
+        self.own.see(&seen, seen.stand.standing == Standing::Holding && !seen.node.told);
         Ok(seen)
     }
 
@@ -102,14 +104,16 @@ impl<S: Store> Queue<S> {
     async fn nearest(&self, node: &Node, stand: &Stand) -> Result<(Vec<Node>, u64)> {
         let share = node.ticket.share;
         let most = if share.take() == share.of() { 1 } else { PAGE };
-        let ahead = self.parts.store.ahead(node, most).await?;
+        let ahead = self.store.ahead(node, most).await?;
         let behind = ahead.first().map_or(0, |node| node.created);
         let near = blockers(ahead, Node::take, share);
         let taken: u64 = near.iter().map(Node::take).sum();
         let keeps_out = !tenure_core::served(taken, share);
         Ok((if keeps_out { near } else { stand.blockers.clone() }, behind))
     }
+}
 
+impl<S: Store> Queue<S> {
     /// A whole line.
     pub(crate) async fn whole_line(&self, line: &LineId) -> Result<Front> {
         self.parts.store.front(line, LINE_TICKETS_MAX * 2, None).await

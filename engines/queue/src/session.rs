@@ -53,12 +53,17 @@ impl Session {
         self.life(now).is_zero()
     }
 
+    /// Whether it has missed no signs of life.
+    pub(crate) fn is_fresh(&self, now: Time) -> bool {
+        self.life(now) >= self.granted / 2
+    }
+
     /// Whether tickets may come in by it. One that has missed signs of life may be over before its next ticket has done anything,
     /// so the store is asked first.
     pub(crate) async fn is_sound<S: Store>(&self, store: &S, host: &dyn Host) -> Result<bool> {
         let _alone = self.proving.lock().await;
         let sent = host.now();
-        if self.life(sent) >= self.granted / 2 {
+        if self.is_fresh(sent) {
             return Ok(true);
         }
         match store.keep(self.id).await {

@@ -22,6 +22,12 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
+    /// The session for tickets of this ttl, if one is open by which they may come in at once.
+    pub(crate) fn sound(&self, ttl: Duration, host: &dyn Host) -> Option<Arc<Session>> {
+        let session = self.living(whole_seconds(ttl), host)?;
+        session.is_fresh(host.now()).then_some(session)
+    }
+
     /// The session for tickets of this ttl, and whether it was opened by this call. If all there may be are in use, it is
     /// the next longer one that is open, or else the longest.
     pub(crate) async fn of<S: Store>(

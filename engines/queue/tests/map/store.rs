@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     loses_answers: AtomicBool,
     /// Signs of life are not heard.
     deaf: AtomicBool,
+    /// Answers come only to who asks twice.
+    takes_steps: AtomicBool,
     /// Who enters next hears of it so much later, when its session is over.
     outlived_by: Mutex<Option<Duration>>,
 }
@@ -44,8 +46,18 @@ pub(crate) struct Map(Arc<Shared>);
 
 impl Shared {
     pub(crate) fn on(host: Arc<dyn Host>) -> Arc<Self> {
-        let (nodes, changed, known, loses_answers, deaf, outlived_by) = Default::default();
-        Arc::new(Self { nodes, changed, host, known, loses_answers, deaf, outlived_by })
+        let (nodes, changed, known, loses_answers, deaf) = Default::default();
+        let (takes_steps, outlived_by) = Default::default();
+        Arc::new(Self {
+            nodes,
+            changed,
+            host,
+            known,
+            loses_answers,
+            deaf,
+            takes_steps,
+            outlived_by,
+        })
     }
 
     #[allow(dead_code, reason = "of the programs that have this store, one loses answers")]
@@ -58,12 +70,24 @@ impl Shared {
         self.deaf.store(deaf, Ordering::Relaxed);
     }
 
+    #[allow(dead_code, reason = "of the programs that have this store, one takes steps")]
+    pub(crate) fn take_steps(&self, take: bool) {
+        self.takes_steps.store(take, Ordering::Relaxed);
+    }
+
+    /// The way of a request to the store, or of its answer.
+    async fn travel(&self) {
+        if self.takes_steps.load(Ordering::Relaxed) {
+            tokio::task::yield_now().await;
+        }
+    }
+
     #[allow(dead_code, reason = "of the programs that have this store, one answers late")]
     pub(crate) fn outlive_next(&self, by: Duration) {
         *lock(&self.outlived_by) = Some(by);
     }
 
-    #[allow(dead_code, reason = "of the programs that have this store, one asks what it knows")]
+    #[allow(dead_code, reason = "of the programs that have this store, some ask what it knows")]
     pub(crate) fn knows(&self) -> usize {
         lock(&self.known).len()
     }
@@ -109,6 +133,7 @@ impl Store for Map {
     }
 
     async fn open(&self, ttl: Duration) -> Result<Granted> {
+        self.0.travel().await;
         Ok(self.0.step(|nodes, now| Granted { session: nodes.open(ttl, now), ttl, every: ttl / 3 }))
     }
 
@@ -130,6 +155,7 @@ impl Store for Map {
 
     async fn enter(&self, enter: &Enter<'_>) -> Result<Entered> {
         lock(&self.0.known).insert(enter.name.id);
+        self.0.travel().await;
         let entered = self.0.step(|nodes, _| {
             let Enter { name, body, session, door, base_version } = *enter;
             if let Some(node) = nodes.get(name) {
@@ -157,6 +183,7 @@ impl Store for Map {
             let node = nodes.make(name, session, body);
             Ok(Entered::In { node, front: nodes.front(&name.line, PAGE), fresh: true })
         });
+        self.0.travel().await;
         if self.0.loses_answers.load(Ordering::Relaxed) {
             return pending().await;
         }
@@ -169,7 +196,10 @@ impl Store for Map {
     }
 
     async fn front(&self, line: &LineId, most: usize, _: Option<&Name>) -> Result<Front> {
-        Ok(self.0.step(|nodes, _| nodes.front(line, most)))
+        self.0.travel().await;
+        let front = self.0.step(|nodes, _| nodes.front(line, most));
+        self.0.travel().await;
+        Ok(front)
     }
 
     async fn ahead(&self, node: &Node, most: usize) -> Result<Vec<Node>> {
@@ -192,7 +222,8 @@ impl Store for Map {
     }
 
     async fn remove(&self, remove: &Remove<'_>) -> Result<Removed> {
-        Ok(self.0.step(|nodes, _| {
+        self.0.travel().await;
+        let removed = self.0.step(|nodes, _| {
             let Remove { node, provided, why, front, .. } = remove;
             let same =
                 |node: &Node| nodes.get(&node.name).is_some_and(|now| now.version == node.version);
@@ -203,7 +234,9 @@ impl Store for Map {
             }
             let front = front.filter(|_| gone).map(|most| nodes.front(&node.name.line, most));
             Removed { gone, front }
-        }))
+        });
+        self.0.travel().await;
+        Ok(removed)
     }
 
     async fn forestall(&self, name: &Name, _session: SessionId) -> Result<Option<Node>> {

@@ -1,0 +1,105 @@
+//! Callers on threads of their own: some stand still in the middle of a verb, and many go on at the same time.
+
+#[path = "map/store.rs"]
+mod store;
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use store::{Map, Shared};
+use tenure_core::{
+    Engine as _, Host as _, Key, Locks, Patience, PrivateThread, Share, Standing, Ticket,
+    blocking::block_on,
+};
+use tenure_queue::Queue;
+use tokio::task::JoinSet;
+
+const KEYS: usize = 3;
+const CALLERS: usize = 16;
+const ROUNDS: usize = 60;
+
+fn ticket() -> Ticket {
+    Ticket::new(Key::new("k").unwrap(), Share::WHOLE)
+}
+
+fn queue() -> (Arc<Shared>, Arc<PrivateThread>, Queue<Map>) {
+    let host = Arc::new(PrivateThread::for_timers());
+    let store = Shared::on(host.clone());
+    let queue = Queue::new(Map::connect(&store), host.clone());
+    (store, host, queue)
+}
+
+#[test]
+fn a_look_whose_caller_stands_still_keeps_nobody_else_from_looking() {
+    let (store, _host, queue) = queue();
+    let ticket = ticket();
+    block_on(async {
+        queue.join(&ticket, Patience::Wait).await.unwrap().expect("it waits");
+        store.take_steps(true);
+        // It is asked once, and then no more. It may have its answer by then.
+        let mut still = pin!(queue.renew(&ticket));
+        let _outcome = still.as_mut().now_or_never();
+        let place = queue.renew(&ticket).await.unwrap().expect("it is in the line");
+        assert_eq!(place.standing, Standing::Holding);
+    });
+}
+
+#[test]
+fn a_session_that_is_opened_by_a_caller_who_stands_still_is_there_for_the_others() {
+    let (store, _host, queue) = queue();
+    let (one, other) = (ticket(), Ticket { key: Key::new("other").unwrap(), ..ticket() });
+    block_on(async {
+        store.take_steps(true);
+        let mut still = pin!(queue.join(&one, Patience::Wait));
+        assert!(still.as_mut().now_or_never().is_none(), "it is under way");
+        let place = queue.join(&other, Patience::Wait).await.unwrap().expect("it waits");
+        assert_eq!(place.standing, Standing::Holding);
+    });
+}
+
+#[test]
+fn many_who_come_and_go_at_the_same_time_are_served_one_at_a_time_and_leave_nothing() {
+    let (store, host, queue) = queue();
+    store.take_steps(true);
+    let locks = Locks::on(queue, host.clone());
+    let held: Arc<[AtomicBool; KEYS]> = Arc::default();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut callers = JoinSet::new();
+        for caller in 0..CALLERS {
+            let (locks, held, host) = (locks.clone(), held.clone(), host.clone());
+            callers.spawn(async move {
+                for round in 0..ROUNDS {
+                    let at = usize::try_from(host.random() % KEYS as u64).unwrap();
+                    let lock = locks.mutex(format!("{at}"));
+                    let patience = Duration::from_micros(host.random() % 2000);
+                    let guard = if (caller + round) % 3 == 0 {
+                        Some(lock.lock().await.unwrap())
+                    } else {
+                        // Its future is dropped wherever it is.
+                        tokio::time::timeout(patience, lock.lock()).await.ok().map(Result::unwrap)
+                    };
+                    let Some(guard) = guard else { continue };
+                    assert!(!held[at].swap(true, Ordering::SeqCst), "two are served at once");
+                    tokio::task::yield_now().await;
+                    held[at].store(false, Ordering::SeqCst);
+                    if round % 2 == 0 {
+                        guard.release().await.unwrap();
+                    }
+                }
+            });
+        }
+        while let Some(ended) = callers.join_next().await {
+            ended.unwrap();
+        }
+        locks.settled().await;
+        for at in 0..KEYS {
+            assert_eq!(locks.line(format!("{at}")).await.unwrap().len(), 0, "of {at}");
+        }
+        assert_eq!(store.knows(), 0, "nobody is known any more");
+    });
+}
