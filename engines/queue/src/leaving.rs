@@ -5,6 +5,7 @@ use tenure_core::{Left, Result, Standing, Ticket, served};
 use crate::contract::{Front, Remove, Removed, SessionId, Store, Why};
 use crate::node::{Name, Node};
 use crate::own::Mine;
+use crate::parts::Parts;
 use crate::pauses::Pauses;
 use crate::queue::Queue;
 use crate::seeing::PAGE;
@@ -70,6 +71,9 @@ impl<S: Store> Queue<S> {
         if !gone {
             return Ok(Left::Absent);
         }
+        if front.is_none() {
+            self.tell_latecomers(node);
+        }
         if next.is_some() && front.as_ref().is_some_and(|front| front.nodes.is_empty()) {
             // It has gone meanwhile, and another one is the next.
             front = self.parts.store.front(&node.name.line, PAGE, None).await.ok();
@@ -77,6 +81,16 @@ impl<S: Store> Queue<S> {
         self.ring_served(front.as_ref());
         let waited = front.is_some_and(|front| !holds && keeps_out(&front, node));
         Ok(if waited { Left::Waiting } else { Left::Holding })
+    }
+
+    /// Nobody else of this client was in the line when this ticket was to be taken out. Whoever came meanwhile waits for a release
+    /// that tells it nothing, and looks again.
+    fn tell_latecomers(&self, left: &Node) {
+        let Parts { own, bells, .. } = &*self.parts;
+        own.forget(left.name.id);
+        for id in own.all_in(&left.name.line) {
+            bells.ring(id);
+        }
     }
 
     /// A ticket whose join was not answered: what is not in now is never let in. It waited at the door.

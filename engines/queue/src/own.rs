@@ -222,6 +222,16 @@ impl Own {
         self.lock().lines.get(line).copied().unwrap_or(0)
     }
 
+    /// This client's tickets in a line.
+    pub(crate) fn all_in(&self, line: &LineId) -> Vec<TicketId> {
+        let all = self.lock();
+        if !all.lines.contains_key(line) {
+            return Vec::new();
+        }
+        let some = all.by_id.values().filter(|mine| mine.name.line == *line);
+        some.map(|mine| mine.name.id).collect()
+    }
+
     /// The tickets that live by this session.
     pub(crate) fn of_session(&self, session: SessionId) -> Vec<TicketId> {
         let all = self.lock();

@@ -6,13 +6,14 @@ mod store;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use store::{Map, Shared};
 use tenure_core::{
-    Engine as _, Host as _, Key, Locks, Patience, PrivateThread, Share, Standing, Ticket,
-    blocking::block_on,
+    Engine as _, Host as _, Key, Leave, Left, Locks, Patience, PrivateThread, Share, Standing,
+    Ticket, Wake, blocking::block_on,
 };
 use tenure_queue::Queue;
 use tokio::task::JoinSet;
@@ -58,6 +59,37 @@ fn a_session_that_is_opened_by_a_caller_who_stands_still_is_there_for_the_others
         let place = queue.join(&other, Patience::Wait).await.unwrap().expect("it waits");
         assert_eq!(place.standing, Standing::Holding);
     });
+}
+
+#[test]
+fn who_joins_while_the_only_one_in_the_line_leaves_is_told_of_it() {
+    let (store, _host, queue) = queue();
+    let (holder, next) = (ticket(), ticket());
+    block_on(async {
+        queue.join(&holder, Patience::Wait).await.unwrap().expect("it waits");
+        store.take_steps(true);
+        let mut leaving = pin!(queue.leave(&holder, Leave::Now));
+        assert!(leaving.as_mut().now_or_never().is_none(), "it is under way");
+        store.take_steps(false);
+        let place = queue.join(&next, Patience::Wait).await.unwrap().expect("it waits");
+        assert_eq!(place.standing, Standing::Waiting);
+        let told = Arc::new(Told(AtomicBool::new(false)));
+        let waker = Waker::from(told.clone());
+        let mut woken = pin!(queue.watch(&next, Standing::Waiting));
+        assert!(woken.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        assert_eq!(leaving.await.unwrap(), Left::Holding);
+        assert!(told.0.load(Ordering::SeqCst), "it need not wait until it looks by itself");
+        assert_eq!(woken.await.unwrap(), Wake::Served(place.number));
+    });
+}
+
+/// Whether a future was woken.
+struct Told(AtomicBool);
+
+impl std::task::Wake for Told {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 }
 
 #[test]
