@@ -152,9 +152,14 @@ impl Own {
     /// The store said this of a ticket.
     pub(crate) fn see(&self, seen: &Sighting, holds: bool) {
         let mut all = self.lock();
+        let other_life = |mine: &Mine| mine.session.id != seen.node.session;
+        if all.by_id.get(&seen.node.name.id).is_some_and(other_life) {
+            return;
+        }
         all.asked.remove(&seen.node.name.id);
         let Some(mut mine) = all.by_id.remove(&seen.node.name.id) else { return };
-        mine.holds = holds;
+        // An answer may be older than one that came before it. What is served is served until it leaves, or is told to.
+        mine.holds = (mine.holds || holds) && !seen.node.told;
         if seen.node.told && mine.told.is_none() {
             mine.told = Some(mine.session.end());
         }
@@ -261,5 +266,67 @@ impl Own {
 
     fn lock(&self) -> MutexGuard<'_, Tickets> {
         self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tenure_core::{Key, Share, Ticket};
+
+    use super::*;
+    use crate::contract::Granted;
+
+    const SESSION: SessionId = 7;
+    const NOW: Time = Time { boot_ns: 0, raw_ns: 0 };
+
+    fn session(id: SessionId) -> Arc<Session> {
+        let (ttl, every) = (Duration::from_secs(9), Duration::from_secs(3));
+        Session::new(Granted { session: id, ttl, every }, NOW)
+    }
+
+    /// A ticket that joins, and what is seen of it at some moment.
+    fn joins(own: &Own) -> (Name, impl Fn(SessionId, u64, Standing) -> Sighting) {
+        let ticket = Ticket::new(Key::new("k").unwrap(), Share::WHOLE);
+        let name = Name::of(&ticket);
+        own.ask(name.id, NOW, NOW.plus(ticket.ttl));
+        assert!(own.begin(&name, &session(SESSION), NOW));
+        let node = Node {
+            name: name.clone(),
+            session: SESSION,
+            created: 5,
+            version: 5,
+            ticket,
+            base: 0,
+            told: false,
+            berth: 0,
+        };
+        let seen = move |session, at, standing| {
+            let stand =
+                Stand { standing, ahead: 0, blockers: vec![], behind: 0, deep: false, far: false };
+            Sighting { node: Node { session, ..node.clone() }, stand, at }
+        };
+        (name, seen)
+    }
+
+    #[test]
+    fn what_is_served_is_served_whatever_an_older_answer_says() {
+        let own = Own::new(|_| ());
+        let (name, seen) = joins(&own);
+        let waits = seen(SESSION, 6, Standing::Waiting);
+        own.see(&waits, false);
+        assert!(own.serve(&waits.node), "it is news");
+        own.see(&seen(SESSION, 7, Standing::Waiting), false);
+        assert!(own.get(name.id).is_some_and(|mine| mine.holds));
+    }
+
+    #[test]
+    fn what_is_seen_of_an_earlier_life_of_a_ticket_says_nothing_of_this_one() {
+        let own = Own::new(|_| ());
+        let (name, seen) = joins(&own);
+        own.see(&seen(SESSION - 1, 6, Standing::Holding), true);
+        assert!(own.get(name.id).is_some_and(|mine| mine.seen.is_none() && !mine.holds));
+        assert!(own.give_up(name.id), "its join is under way");
     }
 }
