@@ -25,6 +25,8 @@ mod operators;
 mod processes;
 #[path = "faults/refusals.rs"]
 mod refusals;
+#[path = "faults/runtimes.rs"]
+mod runtimes;
 #[path = "faults/silence.rs"]
 mod silence;
 #[path = "faults/stage.rs"]
