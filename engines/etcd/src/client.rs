@@ -179,7 +179,10 @@ impl Etcd {
 
     /// The lease of those that are never to come in. A few minutes later nobody can come in any more.
     pub(crate) async fn grave(&self) -> Result<i64> {
-        let mut grave = self.grave.lock().await;
+        let Ok(mut grave) = timeout(self.settings().timeout, self.grave.lock()).await else {
+            // Whoever was first stands still in the middle.
+            return Ok(self.grant(GRAVE).await?.id);
+        };
         if let Some((lease, _)) = grave.filter(|(_, since)| since.elapsed() < GRAVE / 2) {
             return Ok(lease);
         }

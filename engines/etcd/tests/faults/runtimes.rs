@@ -14,6 +14,7 @@ use tenure_servers::have;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
+use super::between::Between;
 use super::stage::{PATIENCE, TTL, connect, play, until_line};
 
 /// More than a client keeps connections for.
@@ -43,14 +44,19 @@ fn with_locks(story: impl FnOnce(&Cluster, Locks) + Send + 'static) {
 
 /// Uses the locks until this runtime has a connection of its own. Of a runtime with one thread, only its tasks know that
 /// it is driven.
-async fn open_a_link(locks: &Locks, cluster: &Cluster) {
-    let before = cluster.members()[0].requests("Status");
-    while cluster.members()[0].requests("Status") == before {
+async fn open_a_link(locks: &Locks, opened: impl Fn() -> u64) {
+    let before = opened();
+    while opened() == before {
         visit(locks).await;
     }
-    for _ in 0..3 {
+    for _ in 0..5 {
         visit(locks).await;
     }
+}
+
+/// How many connections were opened.
+fn opened(cluster: &Cluster) -> impl Fn() -> u64 + use<'_> {
+    || cluster.members()[0].requests("Status")
 }
 
 async fn visit(locks: &Locks) {
@@ -64,7 +70,7 @@ fn a_runtime_may_end_while_it_has_a_connection() {
     with_locks(|cluster, locks| {
         let first = runtime();
         let guard = first.block_on(async {
-            open_a_link(&locks, cluster).await;
+            open_a_link(&locks, opened(cluster)).await;
             locks.mutex("a").ttl(TTL).lock().await.unwrap()
         });
         let waiting = locks.mutex("a").ttl(TTL);
@@ -77,7 +83,7 @@ fn a_runtime_may_end_while_it_has_a_connection() {
         block_on(locks.settled());
         assert_eq!(block_on(locks.line("a")).unwrap().len(), 1);
         let second = runtime();
-        second.block_on(async { open_a_link(&locks, cluster).await });
+        second.block_on(async { open_a_link(&locks, opened(cluster)).await });
         second.block_on(guard.release()).unwrap();
         let guard = second.block_on(locks.mutex("a").lock()).unwrap();
         drop(second);
@@ -136,7 +142,7 @@ fn a_runtime_that_stands_still_keeps_its_locks_and_keeps_nobody_else_waiting() {
     with_locks(|cluster, locks| {
         let still = runtime();
         let guard = still.block_on(async {
-            open_a_link(&locks, cluster).await;
+            open_a_link(&locks, opened(cluster)).await;
             locks.mutex("a").ttl(TTL).lock().await.unwrap()
         });
         // A few verbs are in the middle of what they do, and stay there.
@@ -169,12 +175,34 @@ fn a_runtime_that_stands_still_keeps_its_locks_and_keeps_nobody_else_waiting() {
 }
 
 #[test]
+fn who_stands_still_while_it_shuts_a_door_keeps_nobody_else_from_shutting_another() {
+    play(1, async |cluster| {
+        let between = Between::of(&cluster).await;
+        let url = format!("{}?timeout=500ms", between.url());
+        let locks = tenure_etcd::connect(url).await.unwrap();
+        // From now on, requests go over a connection of this runtime.
+        open_a_link(&locks, || between.streams("Status")).await;
+        let mut held = Vec::new();
+        for key in ["a", "b"] {
+            // The first request of this ticket comes late, if ever.
+            between.hold_next("Txn");
+            held.push(locks.mutex(key).lock().await.unwrap());
+        }
+        let (one, other) = (held.pop().unwrap(), held.pop().unwrap());
+        let mut releases = pin!(one.release());
+        assert!(releases.as_mut().now_or_never().is_none(), "it is under way");
+        other.release().await.unwrap();
+        releases.await.unwrap();
+    });
+}
+
+#[test]
 fn locks_may_be_closed_and_dropped_by_any_runtime() {
     with_locks(|cluster, locks| {
         let (one, other) = (runtime(), runtime());
-        one.block_on(open_a_link(&locks, cluster));
+        one.block_on(open_a_link(&locks, opened(cluster)));
         let guard = one.block_on(locks.mutex("a").lock()).unwrap();
-        other.block_on(open_a_link(&locks, cluster));
+        other.block_on(open_a_link(&locks, opened(cluster)));
         let closing = locks.clone();
         other.block_on(async { tokio::spawn(async move { closing.close().await }).await }).unwrap();
         drop(guard);
