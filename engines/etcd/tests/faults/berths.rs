@@ -120,6 +120,8 @@ async fn break_arrives_late(cluster: &Cluster, breaks_holder: bool) {
     behind.abort();
     drop(behind.await);
     until_line(&holder, "k", first.iter().len()).await;
+    // Its own client has been told as well that it is out.
+    locks.settled().await;
     let next = waits(&locks, first.iter().len()).await;
     assert_eq!(keys(cluster), before, "the name is used again");
     soon("the break arrives", late.let_go()).await;
