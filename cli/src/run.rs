@@ -21,11 +21,13 @@ use crate::supervise::{End, OnLost, Work, keeper, supervise};
 ///
 /// Waits in line until the lock is free, and says once who holds it if that takes longer than ten seconds. The
 /// command finds TENURE_KEY, TENURE_TOKEN and TENURE_ON in its environment; the token is higher than that of
-/// every run before. TENURE_HELD lists the locks of all runs around it, for tenure itself. Signals go to the command and all it has started. If the lock is lost, all of that gets
-/// TERM and then KILL, and tenure exits with 79.
+/// every run before. TENURE_HELD lists the locks of all runs around it, for tenure itself. Signals go to the
+/// command and all it has started. If the lock is lost, all of that gets TERM and then KILL, and tenure exits
+/// with 79.
 ///
-/// Between tenure and the command stands its keeper, which `ps` shows as lock-keeper. It is there while tenure waits,
-/// too (but with --no-wait), so that the command begins as soon as the lock is held. If tenure dies, even by `kill -9`, the keeper kills all that the command has started, in other process groups and sessions too, and only
+/// Between tenure and the command stands its keeper, which `ps` shows as lock-keeper. It is there while tenure
+/// waits, too, but for --no-wait, so that the command begins as soon as the lock is held. If tenure dies, even by
+/// `kill -9`, the keeper kills all that the command has started, in other process groups and sessions too, and only
 /// then is the lock free. A process that may not be killed, being another user's, keeps the lock, and is named. If
 /// tenure and the keeper are killed in one go, a file lock stays until the command has ended.
 ///

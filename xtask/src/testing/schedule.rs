@@ -16,12 +16,11 @@ const THREADS_TO_WAIT: &str = "16";
 /// Programs that run by themselves, by the beginning of their names: those with real servers and processes, whose many
 /// tests together keep the machine busy, or which show that an answer comes within its time.
 const BY_THEMSELVES: [&str; 3] = ["engines/", "fences/", "cli/"];
-/// A thousand and more cases on real servers, each of which lets lives of a second pass: they only wait.
-const WAIT: [&str; 3] = [
-    "engines/etcd/tests/conformance.rs",
-    "engines/redis/tests/conformance.rs",
-    "engines/zookeeper/tests/conformance.rs",
-];
+/// A thousand and more cases on real servers, each of which lets lives of a second pass: they only wait. Those of etcd do not: where
+/// its `at_most_one_of_a_hundred_holds` run sixteen side by side, 1,600 waiters give so many signs of life on two cores that hardly anybody
+/// else gets on.
+const WAIT: [&str; 2] =
+    ["engines/redis/tests/conformance.rs", "engines/zookeeper/tests/conformance.rs"];
 
 /// Programs that take long, the longest first: what begins last should end soon.
 const LONG: [&str; 2] = ["conformance/tests/simulation.rs", "conformance/tests/broken_holders.rs"];
