@@ -16,7 +16,7 @@ use crate::wire::{RangeRequest, RangeResponse, RequestOp, TxnRequest, TxnRespons
 /// So much of a line is answered to whoever comes in.
 const PAGE: usize = 128;
 
-/// Puts the ticket's key if nobody is in the line. Nothing is asked for then, and nothing is told otherwise.
+/// Puts the ticket's key if nobody is in the line. The answer says only whether it did.
 pub(crate) fn enter_alone(keys: &Keys, enter: &Enter<'_>, berth: Berth) -> TxnRequest {
     let Enter { name, body, session, base_version, .. } = *enter;
     let base = keys.register(&Register::Base(name.line.clone()));

@@ -22,7 +22,7 @@ impl Free {
         self.of(line).load(Ordering::Relaxed)
     }
 
-    /// Whether somebody else was there just now.
+    /// A join has just seen whether somebody else was there.
     pub(crate) fn note(&self, line: &LineId, is_free: bool) {
         self.of(line).store(is_free, Ordering::Relaxed);
     }

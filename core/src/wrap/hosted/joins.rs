@@ -16,7 +16,7 @@ const TICKETS_FULL: usize = 1024;
 #[derive(Default)]
 pub(super) struct Joins {
     tickets: Mutex<Tickets>,
-    /// How many these are, so that nobody looks among none.
+    /// How many tickets there are: where there is none, nobody takes the lock.
     count: AtomicUsize,
 }
 
@@ -37,8 +37,9 @@ struct Known {
 pub(super) struct Join<'a> {
     joins: &'a Joins,
     id: TicketId,
-    /// The life of the ticket is counted from here.
+    /// The ticket cannot live any more by then.
     until: Time,
+    /// When the join was asked for.
     now: Time,
     state: Arc<State>,
     answered: bool,

@@ -217,7 +217,7 @@ fn locks_may_be_closed_and_dropped_by_any_runtime() {
 fn many_on_one_runtime_who_come_and_go_are_served_one_at_a_time_and_leave_nothing() {
     play(1, async |cluster| {
         let locks = connect(&cluster).await;
-        // A join that is given up before it goes on its way is looked for until it could not live any more.
+        // From now on, requests go over a connection of this runtime.
         open_a_link(&locks, opened(&cluster)).await;
         let held: Arc<[AtomicBool; KEYS]> = Arc::default();
         let mut callers = JoinSet::new();
