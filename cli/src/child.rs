@@ -4,7 +4,6 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
-use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::{
@@ -13,9 +12,11 @@ use rustix::process::{
 };
 
 use crate::family::first_adopted;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use crate::fork::{self, Fork};
 use crate::keeper;
 use crate::leash::{Ending, Heard, Leash, Said};
-use crate::process::{myself, pid_of};
+use crate::process::pid_of;
 use crate::task::{Task, What};
 
 /// What became of the child.
@@ -64,14 +65,27 @@ impl Drop for Unused {
 }
 
 impl Idle {
+    /// A keeper that need not be started; only for a process with one thread, which hears no signals yet.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    pub(crate) fn fork() -> io::Result<Self> {
+        let (leash, keepers) = Leash::new()?;
+        match fork::fork()? {
+            Fork::Old(keeper) => Ok(Self { leash, keeper: Unused(keeper) }),
+            Fork::New => {
+                drop(leash);
+                keeper::forked(keepers)
+            }
+        }
+    }
+
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    pub(crate) fn fork() -> io::Result<Self> {
+        Self::start()
+    }
+
     pub(crate) fn start() -> io::Result<Self> {
         let (leash, keepers) = Leash::new()?;
-        let keeper = myself()?
-            .arg0(keeper::NAME)
-            .arg(keeper::WORD)
-            .stdin(Stdio::from(keepers))
-            .process_group(0)
-            .spawn()?;
+        let keeper = keeper::command(keepers)?.process_group(0).spawn()?;
         Ok(Self { leash, keeper: Unused(pid_of(&keeper)?) })
     }
 

@@ -12,7 +12,8 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::process::ExitCode;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
@@ -27,7 +28,7 @@ use crate::failure::{USAGE, say};
 use crate::family::Family;
 use crate::job::never_stopped_by_a_terminal;
 use crate::leash::{Ending, Heard, Leash, Said};
-use crate::process::pid_of;
+use crate::process::{myself, pid_of};
 use crate::screen::quoted;
 use crate::shim;
 use crate::signals::Signals;
@@ -77,6 +78,27 @@ enum Phase {
     Waiting,
     /// It is killed, with a pause after each round.
     Killing(Duration),
+}
+
+/// A keeper to be started, with its end of the leash.
+pub(crate) fn command(leash: OwnedFd) -> io::Result<Command> {
+    let mut command = myself()?;
+    command.arg0(NAME).arg(WORD).stdin(Stdio::from(leash));
+    Ok(command)
+}
+
+/// What a [fork](crate::fork) of `tenure` does: it is a keeper at once, or starts one if it cannot have the name of one.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) fn forked(leash: OwnedFd) -> ! {
+    let renamed = rustix::stdio::dup2_stdin(&leash).is_ok() && crate::fork::rename(NAME).is_ok();
+    if !renamed {
+        let _not_started = command(leash).map(|mut command| command.exec());
+        // Its leash ends, and `tenure` starts one itself.
+        std::process::exit(USAGE.into())
+    }
+    drop(leash);
+    let _not_read = main();
+    std::process::exit(0)
 }
 
 /// `--keep`, with the leash as standard input.

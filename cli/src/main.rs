@@ -12,6 +12,8 @@ mod claim;
 mod count;
 mod failure;
 mod family;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod fork;
 mod job;
 mod json;
 mod keeper;

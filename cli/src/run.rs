@@ -15,7 +15,7 @@ use crate::outage::Patience;
 use crate::screen::quoted;
 use crate::signals::Signals;
 use crate::store::{Address, close};
-use crate::supervise::{End, OnLost, Work, keeper, supervise};
+use crate::supervise::{End, OnLost, Work, forked_keeper, supervise};
 
 /// Runs a command under a lock, and exits as the command does.
 ///
@@ -118,9 +118,9 @@ pub(crate) fn run(at: &Address, args: &Args) -> Result<u8, Failure> {
     let url = at.url()?;
     let wait = if args.no_wait { Some(Duration::ZERO) } else { args.wait };
     let patience = Patience::new(wait, at.quiet);
-    let mut signals = Signals::hear()?;
     // Who does not wait may get nothing, and ask again and again.
-    let idle = (!args.no_wait).then(keeper).transpose()?;
+    let idle = (!args.no_wait).then(forked_keeper).transpose()?;
+    let mut signals = Signals::hear()?;
     let opened = open(at, &url, &patience, &mut signals)?;
     let locks = &opened.locks;
     let claim = Claim {

@@ -64,6 +64,11 @@ pub(crate) fn keeper() -> Result<Idle, Failure> {
     Idle::start().map_err(|error| no_process(&error))
 }
 
+/// The same, as long as this process has one thread and hears no signals.
+pub(crate) fn forked_keeper() -> Result<Idle, Failure> {
+    Idle::fork().map_err(|error| no_process(&error))
+}
+
 fn no_process(error: &io::Error) -> Failure {
     Failure::new(REFUSED, format!("no process can be started: {error}"))
 }

@@ -44,7 +44,7 @@ fn keeper(leader: i32) -> Pid {
 }
 
 /// Waits until a `tenure` has another keeper than this, which keeps the session alive.
-fn has_successor(tenure: &Running, keeper: Pid) {
+fn successor(tenure: &Running, keeper: Pid) -> Pid {
     let is_keeper = |pid: &i32| {
         fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "lock-keeper\n")
     };
@@ -55,16 +55,19 @@ fn has_successor(tenure: &Running, keeper: Pid) {
             .any(|file| file.parent().is_some_and(|parent| parent.ends_with("sessions")))
     };
     let is_other = |pid: &i32| *pid != keeper.as_raw_nonzero().get();
-    eventually("another keeper", || {
-        children(tenure.pid()).iter().any(|pid| is_other(pid) && is_keeper(pid) && keeps(pid))
-    });
+    let find = || {
+        let mut children = children(tenure.pid()).into_iter();
+        children.find(|pid| is_other(pid) && is_keeper(pid) && keeps(pid))
+    };
+    eventually("another keeper", || find().is_some());
+    find().and_then(Pid::from_raw).unwrap()
 }
 
 /// Kills the keeper of a command, and waits for its successor.
-fn kill_keeper(tenure: &Running, leader: i32) {
+fn kill_keeper(tenure: &Running, leader: i32) -> Pid {
     let keeper = keeper(leader);
     kill_process(keeper, Signal::KILL).unwrap();
-    has_successor(tenure, keeper);
+    successor(tenure, keeper)
 }
 
 #[test]
@@ -166,6 +169,16 @@ fn a_waiter_whose_keeper_was_killed_runs_its_command_with_another() {
     assert!(store.log().contains("served"));
 }
 
+/// A keeper is deaf, and this is what `ps` finds out about it.
+fn check(keeper: Pid, words: &str) {
+    let read = |file: &str| fs::read_to_string(format!("/proc/{keeper}/{file}")).unwrap();
+    assert_eq!((read("comm").as_str(), read("cmdline").as_str()), ("lock-keeper\n", words));
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2]
+    {
+        kill_process(keeper, signal).unwrap();
+    }
+}
+
 #[test]
 fn a_keeper_hears_no_signal_and_is_known_by_its_name() {
     let store = Store::new();
@@ -177,14 +190,10 @@ fn a_keeper_hears_no_signal_and_is_known_by_its_name() {
     let run = store.start(&["run", "k", "--", "sh", "-c", "echo pid $$ >>$LOG; exec sleep 600"]);
     eventually("a process", || pids(&store.log()).len() == 2);
     let leader = pids(&store.log())[1];
-    let keeper = keeper(leader);
-    let name = fs::read_to_string(format!("/proc/{keeper}/comm")).unwrap();
-    let words = fs::read_to_string(format!("/proc/{keeper}/cmdline")).unwrap();
-    assert_eq!((name.as_str(), words.as_str()), ("lock-keeper\n", "lock-keeper\0--keep\0"));
-    for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2]
-    {
-        kill_process(keeper, signal).unwrap();
-    }
+    // One is forked, and has none of the words of its `tenure`; the other is started in its place.
+    check(keeper(leader), "lock-keeper\0");
+    let keeper = kill_keeper(&run, leader);
+    check(keeper, "lock-keeper\0--keep\0");
     run.signal(Signal::KILL);
     eventually("their end", || !is_alive(leader));
     eventually("its own", || !is_alive(keeper.as_raw_nonzero().get()));
