@@ -42,7 +42,10 @@ impl<S: Store> Queue<S> {
                     let opening = pin!(mine.watched.open(&nodes, store, host));
                     match select(rung.as_mut(), opening).await {
                         Either::Left(_) => continue,
-                        Either::Right((opened, _)) => opened.ok_or_else(|| store.silence())?,
+                        Either::Right((opened, _)) => match opened? {
+                            Some(listened) => listened,
+                            None => continue,
+                        },
                     }
                 }
             };

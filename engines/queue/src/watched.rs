@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::{Either, select};
-use tenure_core::Host;
+use tenure_core::{Error, Host, Result};
 use tokio::sync::Notify;
 
 use crate::contract::{Store, Watching};
@@ -28,6 +28,8 @@ struct State {
     open: Option<Open>,
     /// These are about to be watched.
     opening: Option<Vec<Node>>,
+    /// These could not be watched when somebody tried last.
+    failed: Option<(Vec<Node>, Error)>,
 }
 
 struct Open {
@@ -49,29 +51,36 @@ impl Watched {
         Some(Listened { watched: self.clone(), open: Some(open) })
     }
 
-    /// The same, once these nodes are watched. `None`: the store did not answer.
+    /// The same, once these nodes are watched. `None`: somebody else listens to that watch, or wants others to be watched.
     pub(crate) async fn open<S: Store>(
         &self,
         nodes: &[Node],
         store: &Arc<S>,
         host: &Arc<dyn Host>,
-    ) -> Option<Listened> {
+    ) -> Result<Option<Listened>> {
         let mut tried = pin!(self.0.tried.notified());
         tried.as_mut().enable();
         if self.begin(nodes) {
-            let (watched, nodes) = (self.clone(), nodes.to_vec());
-            let (store, pause) = (store.clone(), host.clone());
-            host.spawn(Box::pin(async move {
-                let late = pause.sleep(store.profile().answers_within);
-                let open = match select(pin!(store.watch(&nodes)), late).await {
-                    Either::Left((Ok(watching), _)) => Some(watching),
-                    Either::Left((Err(_), _)) | Either::Right(_) => None,
-                };
-                watched.tried(nodes, open);
-            }));
+            self.try_on(host, nodes.to_vec(), store.clone());
         }
         tried.await;
-        self.listen(nodes)
+        let listened = self.listen(nodes);
+        match self.failure(nodes) {
+            Some(error) if listened.is_none() => Err(error),
+            _ => Ok(listened),
+        }
+    }
+
+    fn try_on<S: Store>(&self, host: &Arc<dyn Host>, nodes: Vec<Node>, store: Arc<S>) {
+        let (watched, pause) = (self.clone(), host.clone());
+        host.spawn(Box::pin(async move {
+            let late = pause.sleep(store.profile().answers_within);
+            let outcome = match select(pin!(store.watch(&nodes)), late).await {
+                Either::Left((outcome, _)) => outcome,
+                Either::Right(_) => Err(store.silence()),
+            };
+            watched.tried(nodes, outcome);
+        }));
     }
 
     /// Whether the caller is to open it, because nobody does.
@@ -81,18 +90,29 @@ impl Watched {
             return false;
         }
         state.opening = Some(nodes.to_vec());
+        state.failed = None;
         true
     }
 
-    fn tried(&self, nodes: Vec<Node>, watching: Option<Watching>) {
+    fn tried(&self, nodes: Vec<Node>, outcome: Result<Watching>) {
         let mut state = self.state();
         // Somebody may want to watch others by now.
         if state.opening.as_ref().is_some_and(|opening| same(opening, &nodes)) {
             state.opening = None;
-            state.open = watching.map(|watching| Open { nodes, watching });
+            match outcome {
+                Ok(watching) => state.open = Some(Open { nodes, watching }),
+                Err(error) => state.failed = Some((nodes, error)),
+            }
         }
         drop(state);
         self.0.tried.notify_waiters();
+    }
+
+    /// Why these nodes are not watched, if that was tried last.
+    fn failure(&self, nodes: &[Node]) -> Option<Error> {
+        let state = self.state();
+        let (_, error) = state.failed.as_ref().filter(|(failed, _)| same(failed, nodes))?;
+        Some(error.clone())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

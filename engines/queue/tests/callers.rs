@@ -10,6 +10,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use futures_util::future::join3;
 use store::{Map, Shared};
 use tenure_core::{
     Engine as _, Host as _, Key, Leave, Left, Locks, Patience, PrivateThread, Share, Standing,
@@ -80,6 +81,30 @@ fn who_joins_while_the_only_one_in_the_line_leaves_is_told_of_it() {
         assert_eq!(leaving.await.unwrap(), Left::Holding);
         assert!(told.0.load(Ordering::SeqCst), "it need not wait until it looks by itself");
         assert_eq!(woken.await.unwrap(), Wake::Served(place.number));
+    });
+}
+
+#[test]
+fn two_who_listen_for_one_ticket_are_both_told() {
+    let (store, host, queue) = queue();
+    let others = Queue::new(Map::connect(&store), host);
+    let (holder, next) = (ticket(), ticket());
+    block_on(async {
+        others.join(&holder, Patience::Wait).await.unwrap().expect("it waits");
+        let place = queue.join(&next, Patience::Wait).await.unwrap().expect("it waits");
+        // The watch that both wait for is opened once.
+        store.take_steps(true);
+        let listen = || queue.watch(&next, Standing::Waiting);
+        let leave = async {
+            store.take_steps(false);
+            others.leave(&holder, Leave::Now).await
+        };
+        let (one, other, left) = join3(listen(), listen(), leave).await;
+        assert_eq!(left.unwrap(), Left::Holding);
+        assert_eq!(
+            (one.unwrap(), other.unwrap()),
+            (Wake::Served(place.number), Wake::Served(place.number))
+        );
     });
 }
 

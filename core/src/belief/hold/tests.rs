@@ -178,6 +178,37 @@ fn a_waiter_gives_up_on_a_store_that_refuses_or_is_silent_for_a_whole_life() {
 }
 
 #[test]
+fn a_waiter_whose_life_has_no_end_gives_up_after_a_few_silences() {
+    let mut hold = Hold::new(rhythm());
+    hold.hear(at(0), at(0), Ok(Some(Place { life: None, ..place(Standing::Waiting) })));
+    for second in 1..=3 {
+        hold.hear(at(second), at(second), silence());
+        assert!(hold.hopeless(at(100)).is_none());
+    }
+    hold.hear(at(4), at(4), silence());
+    assert!(hold.hopeless(at(4)).is_some());
+}
+
+#[test]
+fn while_a_renewal_is_on_its_way_no_other_is_due_and_an_end_is_looked_at_once() {
+    let mut hold = Hold::new(rhythm());
+    hold.hear(at(0), at(0), Ok(Some(place(Standing::Waiting))));
+    assert!(hold.is_due(at(10)));
+    hold.begin_renewal();
+    assert!(!hold.is_due(at(20)));
+    assert_eq!(hold.next(at(20)), Some(at(29)));
+    assert_eq!(hold.next(at(29)), Some(Time::NEVER), "it would be looked at again and again");
+}
+
+#[test]
+fn trouble_is_told_to_whom_it_is_news() {
+    let mut hold = held();
+    hold.hear(at(3), at(3), silence());
+    assert!(hold.trouble_since(0).is_some());
+    assert!(hold.trouble_since(hold.failed()).is_none());
+}
+
+#[test]
 fn a_store_that_forgot_having_served_it_is_believed() {
     let mut hold = held();
     hold.hear(at(1), at(3), Ok(Some(place(Standing::Waiting))));
