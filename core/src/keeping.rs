@@ -2,9 +2,11 @@
 //!
 //! All of it runs on a [host], which is where time, chance and tasks come from. The
 //! [keeper](self::keep) renews, the [sweeper](self::sweep) cleans up, and one [loop](self::wait) waits, which
-//! [listens](self::listen) to the store and to the keeper. Who has to pause does so [unevenly](self::uneven).
+//! [listens](self::listen) to the store and to the keeper. Who has to pause does so [unevenly](self::uneven), and what must
+//! go on whatever its caller does is an [errand](self::errand).
 
 pub(crate) mod endless;
+pub(crate) mod errand;
 pub(crate) mod host;
 pub(crate) mod keep;
 pub(crate) mod listen;

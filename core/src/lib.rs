@@ -44,6 +44,7 @@ pub use contract::ticket::{
     LINE_TICKETS_MAX, Leave, Left, NOTE_BYTES_MAX, NUMBER_MAX, Patience, Place, Standing, Ticket,
 };
 pub use contract::{event, refusal};
+pub use keeping::errand::errand;
 pub use keeping::host::{Boxed, Host, PrivateThread, ThisRuntime};
 pub use keeping::uneven::uneven;
 pub use line::bell;

@@ -1,6 +1,7 @@
 //! Where a case is played: a fresh store, any number of clients, and a clock.
 
 use std::any::Any;
+use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -230,9 +231,12 @@ impl Arena {
     }
 
     /// Waits a little for what must not happen.
-    pub async fn not_now<F: Future + Unpin>(&self, what: &str, happens: &mut F) {
-        if let Either::Left(_) = select(happens, self.host.sleep(self.ttl / 20)).await {
-            panic!("this must not happen: {what}");
+    pub async fn not_now<F>(&self, what: &str, happens: &mut F)
+    where
+        F: Future<Output: Debug> + Unpin,
+    {
+        if let Either::Left((came, _)) = select(happens, self.host.sleep(self.ttl / 20)).await {
+            panic!("this must not happen: {what}: {came:?}");
         }
     }
 

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use self::joins::Joins;
 use crate::belief::span::shown;
 use crate::event::{Cursor, News, Scope};
 use crate::{
     Engine, Error, Host, Key, Leave, Left, Patience, Place, Profile, Result, Standing, Tally,
-    Ticket, Wake, Window,
+    Ticket, Wake, Window, errand,
 };
 
 /// How many verbs may be on their way to the host at a time, but for those that only wait. A host that has no time
@@ -157,25 +157,12 @@ impl<E: Engine> Hosted<E> {
     }
 }
 
-/// Runs a verb on the host for as long as somebody waits for its answer: what nobody waits for must
-/// not pile up where the store is silent.
+/// Runs a verb on the host for as long as somebody waits for its answer.
 async fn carry_out<T: Send + 'static>(
     host: &dyn Host,
     verb: impl Future<Output = Result<T>> + Send + 'static,
 ) -> Result<T> {
-    let (mut answer, answered) = oneshot::channel();
-    host.spawn(Box::pin(async move {
-        // The caller comes first: a verb that goes on behind its end would be carried out after its own undoing.
-        let outcome = match select(pin!(answer.closed()), pin!(verb)).await {
-            Either::Left(_) => None,
-            Either::Right((outcome, _)) => Some(outcome),
-        };
-        if let Some(outcome) = outcome {
-            // Whoever asked may be gone by now; its ticket is swept.
-            let _nobody_listens = answer.send(outcome);
-        }
-    }));
-    answered.await.unwrap_or_else(|_| Err(gone()))
+    errand(host, verb).await.unwrap_or_else(|| Err(gone()))
 }
 
 fn crowded(within: Duration) -> Error {

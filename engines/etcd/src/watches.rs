@@ -35,7 +35,64 @@ struct Open {
     watched: Watched,
 }
 
-type Watched = Arc<Mutex<HashMap<i64, Watch>>>;
+impl Open {
+    fn is_open(&self) -> bool {
+        !self.send.is_closed() && !self.watched.has_ended()
+    }
+}
+
+/// What is watched over one stream.
+#[derive(Clone)]
+struct Watched(Arc<Mutex<Option<HashMap<i64, Watch>>>>);
+
+impl Watched {
+    fn new() -> Self {
+        Self(Arc::new(Mutex::new(Some(HashMap::new()))))
+    }
+
+    /// Not if the stream has ended: nobody would be told of anything.
+    #[must_use]
+    fn insert(&self, id: i64, watch: Watch) -> bool {
+        lock(&self.0).as_mut().is_some_and(|all| all.insert(id, watch).is_none())
+    }
+
+    fn remove(&self, id: i64) {
+        if let Some(all) = &mut *lock(&self.0) {
+            all.remove(&id);
+        }
+    }
+
+    /// The stream has ended: whoever waits looks again.
+    fn end(&self) {
+        *lock(&self.0) = None;
+    }
+
+    fn has_ended(&self) -> bool {
+        lock(&self.0).is_none()
+    }
+
+    fn hear(&self, mut answer: WatchResponse) {
+        let mut all = lock(&self.0);
+        let Some(all) = &mut *all else { return };
+        let Some(watch) = all.get_mut(&answer.watch_id) else { return };
+        if let Some(begun) = watch.begun.take() {
+            let at = answer.header.map_or(0, |header| header.revision);
+            let outcome = if answer.canceled { Err(answer.cancel_reason.clone()) } else { Ok(at) };
+            // Who asked may have given up.
+            let _gone = begun.send(outcome);
+        }
+        let after = watch.after;
+        answer.events.retain(|event| event.kv.as_ref().is_some_and(|kv| kv.mod_revision > after));
+        let id = answer.watch_id;
+        let is_over = answer.canceled || answer.compact_revision > 0;
+        // That it is over is news, too.
+        let is_news = !answer.events.is_empty() || is_over;
+        let is_full = is_news && watch.sink.try_send(answer).is_err();
+        if is_over || is_full {
+            all.remove(&id);
+        }
+    }
+}
 
 /// One key or span that is watched.
 struct Watch {
@@ -63,7 +120,7 @@ impl News {
 
 impl Drop for News {
     fn drop(&mut self) {
-        lock(&self.open.watched).remove(&self.id);
+        self.open.watched.remove(self.id);
         let cancel = WatchCancelRequest { watch_id: self.id };
         let request = WatchRequest { request_union: Some(RequestUnion::CancelRequest(cancel)) };
         // If that cannot be sent, what comes is for nobody.
@@ -102,11 +159,13 @@ impl Watches {
         let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let ((begun, has_begun), (sink, answers)) = (oneshot::channel(), mpsc::channel(most));
         let watch = Watch { begun: Some(begun), sink, after };
-        lock(&open.watched).insert(id, watch);
+        let broken = || Status::unavailable("the stream of watches ended");
+        if !open.watched.insert(id, watch) {
+            return Err(broken());
+        }
         let mut news = News { at: 0, id, open, answers };
         create.watch_id = id;
         let request = WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) };
-        let broken = || Status::unavailable("the stream of watches ended");
         news.open.send.send(request).await.map_err(|_| broken())?;
         match has_begun.await.map_err(|_| broken())? {
             Ok(at) => {
@@ -120,11 +179,11 @@ impl Watches {
 
     fn open(&self) -> Open {
         let mut slot = lock(&self.open);
-        if let Some(open) = slot.as_ref().filter(|open| !open.send.is_closed()) {
+        if let Some(open) = slot.as_ref().filter(|open| open.is_open()) {
             return open.clone();
         }
         let (send, requests) = mpsc::channel(UNDER_WAY_MAX);
-        let open = Open { send, watched: Watched::default() };
+        let open = Open { send, watched: Watched::new() };
         self.home.spawn(run(self.wire.clone(), requests, open.watched.clone()));
         slot.insert(open).clone()
     }
@@ -136,34 +195,33 @@ async fn run(wire: Wire, requests: mpsc::Receiver<WatchRequest>, watched: Watche
     });
     if let Ok(mut answers) = stream::<_, WatchResponse>(&wire, WATCH, requests).await {
         while let Ok(Some(answer)) = answers.message().await {
-            hear(&watched, answer);
+            watched.hear(answer);
         }
     }
-    // Whoever waits looks again.
-    lock(&watched).clear();
-}
-
-fn hear(watched: &Watched, mut answer: WatchResponse) {
-    let mut all = lock(watched);
-    let Some(watch) = all.get_mut(&answer.watch_id) else { return };
-    if let Some(begun) = watch.begun.take() {
-        let at = answer.header.map_or(0, |header| header.revision);
-        let outcome = if answer.canceled { Err(answer.cancel_reason.clone()) } else { Ok(at) };
-        // Who asked may have given up.
-        let _gone = begun.send(outcome);
-    }
-    let after = watch.after;
-    answer.events.retain(|event| event.kv.as_ref().is_some_and(|kv| kv.mod_revision > after));
-    let id = answer.watch_id;
-    let is_over = answer.canceled || answer.compact_revision > 0;
-    // That it is over is news, too.
-    let is_news = !answer.events.is_empty() || is_over;
-    let is_full = is_news && watch.sink.try_send(answer).is_err();
-    if is_over || is_full {
-        all.remove(&id);
-    }
+    watched.end();
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_comes_when_the_stream_has_ended_is_told_so() {
+        let watched = Watched::new();
+        let watch = || {
+            let ((begun, has_begun), (sink, _)) = (oneshot::channel(), mpsc::channel(1));
+            (Watch { begun: Some(begun), sink, after: 0 }, has_begun)
+        };
+        let ((one, mut has_begun), (late, _)) = (watch(), watch());
+        assert!(watched.insert(1, one));
+        watched.end();
+        assert!(
+            has_begun.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Closed)
+        );
+        assert!(watched.has_ended() && !watched.insert(2, late));
+    }
 }

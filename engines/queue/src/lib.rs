@@ -15,7 +15,6 @@
 //! | `own`, `parts` | the tickets of this client, and what its tasks have of it |
 //! | `pauses` | between tries of which others were quicker |
 //! | `engine` | the nine verbs; `joining`, `seeing`, `leaving`, `waking` and `counting` carry them out |
-//! | `errand` | what others may wait for as well goes on by itself |
 //! | `looks` | the looks at one ticket, which callers share |
 //! | `watched` | what a ticket watches, kept between two calls |
 //! | `onlooker` | what happens to all lines, told from what happens to nodes |
@@ -23,7 +22,6 @@
 mod contract;
 mod counting;
 mod engine;
-mod errand;
 mod joining;
 mod leaving;
 mod looks;

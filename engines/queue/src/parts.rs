@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures_util::future::{Either, select};
 use futures_util::stream::{self, StreamExt as _};
 use tenure_core::bell::Bells;
-use tenure_core::{Host, Result};
+use tenure_core::{Host, Result, errand};
 
 use crate::contract::{Remove, Store, Why};
 use crate::own::{Mine, Own};
@@ -32,6 +32,15 @@ impl<S: Store> Parts<S> {
         let forgets = store.clone();
         let own = Own::new(move |id| forgets.forget(id));
         Self { store, host, own, bells: Bells::default(), sweeping: AtomicBool::new(false) }
+    }
+
+    /// Carries this out on the host, for as long as somebody waits for it. Others may wait for it as well, and whoever asks for
+    /// it may stand still in the middle.
+    pub(crate) async fn errand<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        errand(&*self.host, work).await.unwrap_or_else(|| Err(self.store.silence()))
     }
 
     /// Between two signs of life of a session: its tickets are told when it is over, and those are taken out whose owners have
