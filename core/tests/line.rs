@@ -180,7 +180,9 @@ fn play(steps: &[Step]) {
 
 fn compare(line: &Line, model: &Model, now: u64) {
     let list = line.list(now);
-    assert_eq!(list.len(), model.line.len());
+    assert_eq!((list.len(), line.len()), (model.line.len(), model.line.len()));
+    assert_eq!(line.served(), (0..list.len()).filter(|at| model.holds(*at)).count());
+    assert_eq!(line.before(line.last() + 1), list.len());
     for (at, ((ticket, place), plain)) in list.iter().zip(&model.line).enumerate() {
         assert_eq!(ticket, &plain.ticket);
         assert_eq!(place.number, plain.number);
@@ -222,6 +224,9 @@ fn a_line_has_a_limit() {
     let error = join(&mut line).unwrap_err();
     assert_eq!(error.kind(), tenure_core::Kind::Rejected);
     assert_eq!(error.to_string(), "the line of \"k\" is full: it has 16384 tickets");
+    let ticket = ticket(TicketId::fresh(), OF, 1000, 0);
+    let seat = Seat { ticket, session: (), number: line.last() + 1, ends: None, leaving: false };
+    assert!(!line.restore(seat, &mut |_| {}));
 }
 
 #[test]
@@ -244,6 +249,7 @@ fn what_cannot_have_been_in_a_line_is_not_restored() {
         !line.restore(seat(second, 1, 12, true), &mut |_| {}),
         "who waits is not told, but out"
     );
+    assert!(!line.restore(seat(first, OF, 12, false), &mut |_| {}), "it is there already");
     let other = Ticket { share: Share::new(1, OF + 1).unwrap(), ..ticket(second, 1, 1000, 0) };
     let other = Seat { ticket: other, ..seat(second, 1, 12, false) };
     assert!(!line.restore(other, &mut |_| {}), "it is of another capacity");
@@ -254,11 +260,15 @@ fn what_cannot_have_been_in_a_line_is_not_restored() {
 
 #[test]
 fn a_number_beyond_the_last_is_refused() {
-    let mut line = Line::above(tenure_core::NUMBER_MAX);
-    let ticket = ticket(TicketId::fresh(), 1, 1000, 0);
-    let error = line.join(&ticket, (), Patience::Wait, Lives::ByTtl, 1, &mut |_| {}).unwrap_err();
+    let mut line = Line::above(NUMBER_MAX - 1);
+    let mut join = || {
+        let ticket = ticket(TicketId::fresh(), 1, 1000, 0);
+        line.join(&ticket, (), Patience::Wait, Lives::ByTtl, 1, &mut |_| {})
+    };
+    assert_eq!(join().unwrap().map(|place| place.number), Some(NUMBER_MAX));
+    let error = join().unwrap_err();
     assert_eq!(error.kind(), tenure_core::Kind::Rejected);
-    assert!(line.is_empty());
+    assert_eq!(line.len(), 1);
 }
 
 #[test]
