@@ -189,7 +189,10 @@ fn compare(line: &Line, model: &Model, now: u64) {
         assert_eq!(place.ahead, model.ahead(at));
         assert_eq!(place.standing == Standing::Holding, model.holds(at));
         assert_eq!(place.leaving, plain.told);
-        assert_eq!(place.life, Some(Duration::from_micros(plain.ends - now)));
+        let left = |plain: &Plain| Duration::from_micros(plain.ends - now);
+        assert_eq!(place.life, Some(left(plain)));
+        let looks = (0..list.len()).filter(|at| model.holds(*at)).map(|at| left(&model.line[at]));
+        assert_eq!(place.look, looks.min().filter(|_| !model.holds(at)));
         assert_eq!(line.find_place(ticket.id, now), Some(*place));
         assert_eq!(line.before(place.number), at);
         assert_eq!(line.at(at).map(|seat| seat.ticket.id), Some(ticket.id));
@@ -269,6 +272,19 @@ fn a_number_beyond_the_last_is_refused() {
     let error = join().unwrap_err();
     assert_eq!(error.kind(), tenure_core::Kind::Rejected);
     assert_eq!(line.len(), 1);
+}
+
+#[test]
+fn who_waits_looks_again_only_where_lives_end() {
+    for (lives, looks) in [(Lives::ByTtl, true), (Lives::ByOwner, false)] {
+        let mut line = Line::above(0);
+        let mut join = || {
+            let ticket = Ticket { ttl: Duration::MAX, ..ticket(TicketId::fresh(), OF, 1, 0) };
+            line.join(&ticket, (), Patience::Wait, lives, 1, &mut |_| {}).unwrap().unwrap()
+        };
+        assert_eq!(join().look, None, "it is served");
+        assert_eq!(join().look.is_some(), looks);
+    }
 }
 
 #[test]

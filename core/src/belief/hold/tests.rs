@@ -1,5 +1,7 @@
 //! What an owner may believe, moment by moment.
 
+use std::collections::HashSet;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -164,6 +166,24 @@ fn a_waiter_looks_again_when_the_one_ahead_ends() {
     let look = Some(Duration::from_secs(4));
     hold.hear(at(0), at(1), Ok(Some(Place { look, ..place(Standing::Waiting) })));
     assert_eq!(hold.next(at(1)), Some(at(5)));
+}
+
+#[test]
+fn a_holder_looks_when_its_own_renewal_is_due() {
+    let mut hold = Hold::new(rhythm());
+    let look = Some(Duration::from_secs(1));
+    hold.hear(at(0), at(0), Ok(Some(Place { look, ..place(Standing::Holding) })));
+    assert!(!hold.is_due(at(8)));
+    assert!(hold.is_due(at(10)));
+}
+
+#[test]
+fn what_was_locked_together_is_renewed_up_to_a_tenth_sooner() {
+    let every = Duration::from_secs(10);
+    let sent = |n: u64| Time { boot_ns: n * 1_234_567, raw_ns: 0 };
+    let pauses: HashSet<_> = (0..100).map(|n| jittered(every, sent(n))).collect();
+    assert!(pauses.iter().all(|pause| (every * 9 / 10..=every).contains(pause)));
+    assert!(pauses.len() > 90, "they differ: {}", pauses.len());
 }
 
 #[test]
