@@ -102,3 +102,45 @@ impl Kept {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+    use crate::belief::terms::Terms;
+    use crate::{Engine as _, Memory, Standing, TTL_DEFAULT};
+
+    fn kept() -> Arc<Kept> {
+        let ticket = Ticket::new(Key::new("k").unwrap(), Share::WHOLE);
+        Kept::new(ticket, Terms::default().rhythm(&Memory::new().profile()).unwrap())
+    }
+
+    #[test]
+    fn a_life_that_is_longer_than_what_was_asked_for_is_not_believed() {
+        let (kept, now) = (kept(), Time { boot_ns: 0, raw_ns: 0 });
+        let (standing, life) = (Standing::Holding, Some(TTL_DEFAULT * 2));
+        let place = Place { number: 1, standing, ahead: 0, life, look: None, leaving: false };
+        kept.hear(now, now, Ok(Some(place)));
+        let remains = kept.with(|hold| hold.remaining(now)).unwrap();
+        assert!(remains < TTL_DEFAULT && remains > TTL_DEFAULT / 2);
+    }
+
+    #[test]
+    fn who_waits_for_news_is_woken_when_rung_or_when_the_state_changes() {
+        let kept = kept();
+        let news = || {
+            let mut news = Box::pin(kept.news());
+            news.as_mut().enable();
+            news
+        };
+        let (one, other) = (news(), news());
+        kept.with(|hold| hold.remaining(Time::NEVER));
+        assert!(news().now_or_never().is_none(), "nothing has changed");
+        kept.ring();
+        assert!(one.now_or_never().is_some() && other.now_or_never().is_some());
+        let after = news();
+        kept.with(|hold| hold.release(Time::NEVER)).unwrap();
+        assert!(after.now_or_never().is_some());
+    }
+}

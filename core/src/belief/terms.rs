@@ -221,6 +221,33 @@ mod tests {
     }
 
     #[test]
+    fn a_ttl_may_be_as_long_as_a_year() {
+        assert_eq!(TTL_MAX.as_secs(), 31_622_400);
+        assert!(of(TTL_MAX).rhythm(&Memory::new().profile()).is_ok());
+        assert!(refused(&of(TTL_MAX + Duration::from_nanos(1))).contains("too long"));
+    }
+
+    #[test]
+    fn only_what_the_kernel_keeps_has_no_lease() {
+        let leased = |liveness| {
+            let profile = Profile { liveness, ..Memory::new().profile() };
+            Terms::default().rhythm(&profile).unwrap().leased
+        };
+        assert!(leased(Liveness::Lease) && leased(Liveness::Session));
+        assert!(!leased(Liveness::Kernel));
+    }
+
+    #[test]
+    fn a_refusal_is_of_what_was_chosen() {
+        let by_hand = refused(&Terms { by_hand: true, ..of(Duration::from_millis(20)) });
+        assert!(by_hand.contains("rounding, clock drift and margin"), "{by_hand}");
+        let often =
+            Terms { renew_every: Some(Duration::from_millis(50)), ..of(Duration::from_millis(1)) };
+        let often = refused(&often);
+        assert!(!often.contains("renewed every 0s") && !often.contains("or renew"), "{often}");
+    }
+
+    #[test]
     fn a_lease_renewed_by_hand_needs_no_room() {
         let terms = Terms { by_hand: true, ..of(Duration::from_millis(200)) };
         assert!(terms.rhythm(&Memory::new().profile()).is_ok());

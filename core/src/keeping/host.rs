@@ -242,3 +242,27 @@ impl Drop for User {
         self.0.leave();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_knows_the_time_and_is_not_foreseen() {
+        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let private = PrivateThread::for_timers();
+            let hosts: [&dyn Host; 2] = [&private, &ThisRuntime::new()];
+            for host in hosts {
+                let (before, wall, after) =
+                    (SystemClock.wall_us(), host.wall_us(), SystemClock.wall_us());
+                assert!((before..=after).contains(&wall));
+                assert_ne!(host.random(), host.random());
+                let told = Arc::new(Notify::new());
+                let tell = told.clone();
+                host.spawn(Box::pin(async move { tell.notify_one() }));
+                told.notified().await;
+            }
+        });
+    }
+}
