@@ -1,6 +1,6 @@
 //! The child is the command that runs under a lock, with its keeper between it and this process.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
@@ -14,10 +14,13 @@ use rustix::process::{
 use crate::family::first_adopted;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use crate::fork::{self, Fork};
-use crate::keeper;
+use crate::keeper::{self, has_no_child};
 use crate::leash::{Ending, Heard, Leash, Said};
 use crate::process::pid_of;
 use crate::task::{Task, What};
+
+/// So many keepers may be killed before one of them has started a command.
+const KEEPERS_MAX: u32 = 5;
 
 /// What became of the child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,9 +74,9 @@ impl Idle {
         let (leash, keepers) = Leash::new()?;
         match fork::fork()? {
             Fork::Old(keeper) => Ok(Self { leash, keeper: Unused(keeper) }),
-            Fork::New => {
+            Fork::New(deaf) => {
                 drop(leash);
-                keeper::forked(keepers)
+                keeper::forked(keepers, &deaf)
             }
         }
     }
@@ -91,6 +94,7 @@ impl Idle {
 
     /// Hands the task over. One that cannot take it has never started its command.
     fn begin(self, task: &Task, lifeline: Option<&OwnedFd>) -> io::Result<(Leash, Pid)> {
+        go_on(self.keeper.0);
         let stdin = io::stdin();
         let files: Vec<BorrowedFd<'_>> =
             [Some(stdin.as_fd()), lifeline.map(AsFd::as_fd)].into_iter().flatten().collect();
@@ -112,6 +116,8 @@ pub(crate) struct Child {
     has_ended: bool,
     /// Signals that came before it ran.
     early: Vec<Signal>,
+    /// How many keepers died before they had started it.
+    restarts: u32,
 }
 
 impl Child {
@@ -126,10 +132,28 @@ impl Child {
         let begun = idle.and_then(|idle| idle.begin(&task, lifeline.as_ref()).ok());
         let (leash, keeper) = match begun {
             Some(begun) => begun,
-            None => Idle::start()?.begin(&task, lifeline.as_ref())?,
+            None => begin(&task, lifeline.as_ref())?,
         };
-        let (leader, has_ended, early) = (None, false, Vec::new());
-        Ok(Self { task, lifeline, leash, keeper, leader, has_ended, early })
+        let (leader, has_ended, early, restarts) = (None, false, Vec::new(), 0);
+        Ok(Self { task, lifeline, leash, keeper, leader, has_ended, early, restarts })
+    }
+
+    /// Its keeper has died, before it had started anything: nobody has lost a parent by that.
+    pub(crate) fn has_never_run(&self) -> bool {
+        self.bury_keeper();
+        self.leader.is_none() && has_no_child()
+    }
+
+    /// Has another keeper start what has never run. Not without end: something may kill each of them.
+    pub(crate) fn restart(&mut self, until: u64) -> io::Result<()> {
+        if self.restarts == KEEPERS_MAX {
+            let why = format!("{KEEPERS_MAX} keepers were killed before they had started it");
+            return Err(io::Error::other(why));
+        }
+        self.restarts += 1;
+        self.task.until = until;
+        (self.leash, self.keeper) = begin(&self.task, self.lifeline.as_ref())?;
+        Ok(())
     }
 
     /// Its number, if it has ever run.
@@ -146,6 +170,7 @@ impl Child {
     pub(crate) fn signal(&mut self, signal: Signal) {
         if self.leader.is_none() {
             self.early.push(signal);
+            go_on(self.keeper);
         }
         if let Some(group) = self.group() {
             let _all_gone = kill_process_group(group, signal);
@@ -190,8 +215,7 @@ impl Child {
 
     /// Has all of it ended: politely for so long, and then not. [`News::Gone`] comes when it is.
     pub(crate) fn stop(&self, patience: Duration) {
-        // Somebody may have stopped the keeper, too.
-        let _it_is_dead = kill_process(self.keeper, Signal::CONT);
+        go_on(self.keeper);
         self.leash.say(Said::Stop(patience));
     }
 
@@ -202,7 +226,7 @@ impl Child {
         self.bury_keeper();
         self.leader = self.leader.or_else(|| first_adopted(self.task.marks()));
         let task = Task { what: What::Adopt(self.leader), until, ..self.task.clone() };
-        (self.leash, self.keeper) = Idle::start()?.begin(&task, self.lifeline.as_ref())?;
+        (self.leash, self.keeper) = begin(&task, self.lifeline.as_ref())?;
         let look = WaitIdOptions::NOHANG | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         Ok(self.group().is_some_and(|group| waitid(WaitId::Pid(group), look).is_ok()))
     }
@@ -240,6 +264,22 @@ impl AsFd for Child {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.leash.as_fd()
     }
+}
+
+/// Hands the task to a keeper that is started now, or to the next one if it is killed before it has taken it.
+fn begin(task: &Task, lifeline: Option<&OwnedFd>) -> io::Result<(Leash, Pid)> {
+    for _ in 1..KEEPERS_MAX {
+        match Idle::start()?.begin(task, lifeline) {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+            begun => return begun,
+        }
+    }
+    Idle::start()?.begin(task, lifeline)
+}
+
+/// Somebody may have stopped the keeper, too.
+fn go_on(keeper: Pid) {
+    let _it_is_dead = kill_process(keeper, Signal::CONT);
 }
 
 /// If the keeper dies, its family becomes this process's.

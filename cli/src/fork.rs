@@ -5,27 +5,56 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt as _;
 
+use nix::sys::signal::SigSet;
 use rustix::process::{Pid, setpgid};
 
 /// The two that there are now.
 pub(crate) enum Fork {
     /// This is the process that was there, and the other has this number.
     Old(Pid),
-    /// This is the new one.
-    New,
+    /// This is the new one, and hears nothing yet.
+    New(Deaf),
+}
+
+/// Signals that are blocked for a while: one would end or stop a new process that does not hear it yet.
+pub(crate) struct Deaf(SigSet);
+
+impl Deaf {
+    fn to_all() -> io::Result<Self> {
+        let mut signals = SigSet::all();
+        for blocked_before in &SigSet::thread_get_mask()? {
+            signals.remove(blocked_before);
+        }
+        signals.thread_block()?;
+        Ok(Self(signals))
+    }
+
+    /// What came meanwhile comes now.
+    pub(crate) fn no_more(&self) {
+        let _cannot_fail = self.0.thread_unblock();
+    }
 }
 
 /// Makes a process like this one, which leads a group of its own. Only for a process with one thread: of several, the
 /// new one has only that which has called.
 pub(crate) fn fork() -> io::Result<Fork> {
     debug_assert_eq!(threads(), 1, "a thread's locks would be held for ever");
-    let number = match ::fork::fork()? {
-        ::fork::Fork::Child => None,
-        ::fork::Fork::Parent(number) => Pid::from_raw(number),
+    let deaf = Deaf::to_all()?;
+    let forked = ::fork::fork();
+    let number = match forked {
+        Ok(::fork::Fork::Parent(number)) => Pid::from_raw(number),
+        _ => None,
     };
-    // Both do it, so that it is done when either goes on: a signal to the old group is not for the new one.
-    let _done_by_the_other = setpgid(number, number);
-    Ok(number.map_or(Fork::New, Fork::Old))
+    if forked.is_ok() {
+        // Both do it, so that it is done when either goes on: a signal to the old group is not for the new one.
+        let _done_by_the_other = setpgid(number, number);
+    }
+    if let Ok(::fork::Fork::Child) = forked {
+        return Ok(Fork::New(deaf));
+    }
+    deaf.no_more();
+    forked?;
+    number.map(Fork::Old).ok_or_else(|| ErrorKind::InvalidData.into())
 }
 
 fn threads() -> usize {

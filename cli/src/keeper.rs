@@ -26,6 +26,8 @@ use tenure::engine::{Clock as _, SystemClock};
 use crate::alarm::{Alarm, NEVER};
 use crate::failure::{USAGE, say};
 use crate::family::Family;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use crate::fork::Deaf;
 use crate::job::never_stopped_by_a_terminal;
 use crate::leash::{Ending, Heard, Leash, Said};
 use crate::process::{myself, pid_of};
@@ -45,6 +47,8 @@ const ROUND_MAX: Duration = Duration::from_millis(100);
 
 /// Shells have files of their own below this number.
 const LIFELINE_MIN: i32 = 60;
+/// Behind standard input, output and error.
+const STDIO_END: i32 = 3;
 
 /// Whether orphans become this process's children. Where they do not, only the group is known.
 const ADOPTS: bool = cfg!(any(target_os = "linux", target_os = "android"));
@@ -89,21 +93,27 @@ pub(crate) fn command(leash: OwnedFd) -> io::Result<Command> {
 
 /// What a [fork](crate::fork) of `tenure` does: it is a keeper at once, or starts one if it cannot have the name of one.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(crate) fn forked(leash: OwnedFd) -> ! {
+pub(crate) fn forked(leash: OwnedFd, deaf: &Deaf) -> ! {
     let renamed = rustix::stdio::dup2_stdin(&leash).is_ok() && crate::fork::rename(NAME).is_ok();
     if !renamed {
+        deaf.no_more();
         let _not_started = command(leash).map(|mut command| command.exec());
         // Its leash ends, and `tenure` starts one itself.
         std::process::exit(USAGE.into())
     }
     drop(leash);
-    let _not_read = main();
+    let _not_read = keep(|| deaf.no_more());
     std::process::exit(0)
 }
 
 /// `--keep`, with the leash as standard input.
 pub(crate) fn main() -> ExitCode {
-    match Keeper::begin() {
+    keep(|| ())
+}
+
+/// Keeps a command, if there will be one. What is to be done as soon as signals are heard is done then.
+fn keep(hears: impl FnOnce()) -> ExitCode {
+    match Keeper::begin(hears) {
         Ok(Some(mut keeper)) => {
             keeper.keep();
             ExitCode::SUCCESS
@@ -118,10 +128,11 @@ pub(crate) fn main() -> ExitCode {
 
 impl Keeper {
     /// `None` if there is no task, or if the command cannot be started, which is told.
-    fn begin() -> io::Result<Option<Self>> {
+    fn begin(hears: impl FnOnce()) -> io::Result<Option<Self>> {
         become_known();
         // Signals to a whole group or unit are the command's and its `tenure`'s; they only wake this process.
         let mut signals = Signals::hear()?;
+        hears();
         never_stopped_by_a_terminal();
         let leash = Leash::of_keeper()?;
         let Some((parts, files)) = leash.take_over()? else { return Ok(None) };
@@ -358,12 +369,17 @@ fn start(
 /// The lifeline as a file that the command has open, too: if `tenure` and this process are killed in one go, a file lock
 /// is kept until nobody of the command is left, as with `flock`.
 fn inheritable(lifeline: &OwnedFd) -> io::Result<OwnedFd> {
-    let file = fcntl_dupfd_cloexec(lifeline, LIFELINE_MIN)?;
+    let file = match fcntl_dupfd_cloexec(lifeline, LIFELINE_MIN) {
+        // So many files may not be open.
+        Err(Errno::INVAL) => fcntl_dupfd_cloexec(lifeline, STDIO_END)?,
+        file => file?,
+    };
     fcntl_setfd(&file, FdFlags::empty())?;
     Ok(file)
 }
 
-fn has_no_child() -> bool {
+/// Whether nobody has this process as a parent, not even one that has ended.
+pub(crate) fn has_no_child() -> bool {
     let any = WaitIdOptions::NOHANG | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     matches!(waitid(WaitId::All, any), Err(Errno::CHILD))
 }

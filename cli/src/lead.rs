@@ -103,6 +103,10 @@ fn serve(
                 seat.release(signals)?;
                 return Failure::like(ending);
             }
+            End::NeverRan { asked } => {
+                seat.release(signals)?;
+                return Err(Failure::asked(asked));
+            }
             End::Lost { asked } => {
                 // Nothing of the command is left: now another may lead.
                 seat.let_go(signals);

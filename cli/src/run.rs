@@ -22,7 +22,7 @@ use crate::supervise::{End, OnLost, Work, forked_keeper, supervise};
 /// Waits in line until the lock is free, and says once who holds it if that takes longer than ten seconds. The
 /// command finds TENURE_KEY, TENURE_TOKEN and TENURE_ON in its environment; the token is higher than that of
 /// every run before. TENURE_HELD lists the locks of all runs around it, for tenure itself. Signals go to the
-/// command and all it has started. If the lock is lost, all of that gets TERM and then KILL, and tenure exits
+/// command's process group. If the lock is lost, all of that gets TERM and then KILL, and tenure exits
 /// with 79.
 ///
 /// Between tenure and the command stands its keeper, which `ps` shows as lock-keeper. It is there while tenure
@@ -167,6 +167,10 @@ fn hold(
             tell(args.verbose, || ending.to_string());
             held.release(signals)?;
             Failure::like(ending)
+        }
+        End::NeverRan { asked } => {
+            held.release(signals)?;
+            Err(Failure::asked(asked))
         }
         End::Lost { asked: _ } => {
             // Nothing of the command is left: now another may begin.

@@ -57,6 +57,8 @@ pub(crate) enum End {
     Done(Ending, Burial),
     /// The lock was lost, and nothing of the command is left. Somebody may have asked to end, too.
     Lost { asked: Option<Signal> },
+    /// Somebody asked to end before the command had begun.
+    NeverRan { asked: Signal },
 }
 
 /// A keeper for a command whose lock is asked for now.
@@ -98,6 +100,7 @@ pub(crate) fn supervise(
     match end {
         Ok(Verdict::Done(ending)) => Ok(End::Done(ending, child.let_go())),
         Ok(Verdict::Lost { asked }) => Ok(End::Lost { asked }),
+        Ok(Verdict::NeverRan { asked }) => Ok(End::NeverRan { asked }),
         // The leash ends with this process, and the keeper ends the command.
         Err(error) => {
             let sentence = format!("the command can no longer be watched: {error}");
@@ -126,6 +129,7 @@ impl Work<'_> {
 enum Verdict {
     Done(Ending),
     Lost { asked: Option<Signal> },
+    NeverRan { asked: Signal },
 }
 
 struct Supervision<'a> {
@@ -161,6 +165,13 @@ impl<'a> Supervision<'a> {
                         let why = self.why_stop(signals).unwrap_or_else(|| LATE.to_owned());
                         let sentence = format!("{why}; its keeper has killed the command");
                         return self.stop(signals, &sentence, Duration::ZERO);
+                    }
+                    News::Orphaned if self.child.has_never_run() => {
+                        if let Some(signal) = self.asked {
+                            return Ok(Verdict::NeverRan { asked: signal });
+                        }
+                        self.child.restart(self.deadline())?;
+                        signals.listen_only(&*self.child)?;
                     }
                     News::Orphaned | News::Gone => {
                         if !self.child.adopt(self.deadline())? {

@@ -4,10 +4,11 @@ use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::process::Command;
 
-use crate::kit::{Running, Store, children, end, eventually, is_alive, parent, redis};
+use crate::kit::{End, Running, Store, children, end, eventually, is_alive, parent, redis};
 use crate::run::{begins_when_nobody_is_left, pids};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tenure_servers::redis::Setup;
+use tenure_servers::{Tool, have};
 
 /// A command of five processes; two left its process group, one of them without a parent, and all are deaf to TERM.
 pub(crate) const RUNAWAY: &str = "trap '' TERM; echo leader $$ >>$LOG; \
@@ -177,6 +178,75 @@ fn check(keeper: Pid, words: &str) {
     {
         kill_process(keeper, signal).unwrap();
     }
+}
+
+#[test]
+fn a_keeper_that_somebody_has_stopped_goes_on_when_it_gets_its_command() {
+    let store = Store::new();
+    let (hold, waiter, keeper) = holder_and_waiter(&store, &[]);
+    kill_process(keeper, Signal::STOP).unwrap();
+    hold.signal(Signal::TERM);
+    hold.end();
+    assert_eq!(waiter.end().code, 0);
+    assert!(store.log().contains("served"));
+}
+
+/// A `tenure run` whose keepers look at their command only two seconds after they got it, and the first of them, which has
+/// got it by now. `None` if there is no strace here.
+fn with_a_slow_keeper(store: &Store) -> Option<(Running, Pid, Pid)> {
+    if !have(&[Tool::program("strace", "strace")]) {
+        return None;
+    }
+    let slow = "inject=recvmsg:delay_exit=2000000";
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-o", "/dev/null", "-e", "trace=recvmsg", "-e", slow]);
+    strace.args([env!("CARGO_BIN_EXE_tenure"), "run", "k", "--", "sh", "-c", "echo ran >>$LOG"]);
+    store.dress(&mut strace);
+    let strace = Running::of(&mut strace);
+    eventually("a holder", || store.line("k").iter().any(|ticket| ticket.contains("holding")));
+    let tenure = children(strace.pid())[0];
+    let keeper = children(tenure)[0];
+    Some((strace, Pid::from_raw(tenure).unwrap(), Pid::from_raw(keeper).unwrap()))
+}
+
+/// What it said itself, and not strace about its own work.
+fn said(end: &End) -> String {
+    end.err.lines().filter(|line| !line.starts_with("strace: ")).collect()
+}
+
+#[test]
+fn a_keeper_that_dies_before_it_has_started_the_command_has_a_successor_that_does() {
+    let store = Store::new();
+    let Some((run, _tenure, keeper)) = with_a_slow_keeper(&store) else { return };
+    kill_process(keeper, Signal::KILL).unwrap();
+    let end = run.end();
+    assert_eq!((end.code, said(&end).as_str()), (0, ""));
+    assert_eq!(store.log(), "ran\n");
+}
+
+#[test]
+fn who_is_asked_to_end_before_the_command_has_begun_ends_as_asked() {
+    let store = Store::new();
+    let Some((run, tenure, keeper)) = with_a_slow_keeper(&store) else { return };
+    // So that it has heard that when it finds its keeper dead.
+    kill_process(tenure, Signal::STOP).unwrap();
+    kill_process(tenure, Signal::TERM).unwrap();
+    kill_process(keeper, Signal::KILL).unwrap();
+    kill_process(tenure, Signal::CONT).unwrap();
+    let end = run.end();
+    assert_eq!((end.code, said(&end).as_str()), (1015, ""));
+    assert_eq!(store.line("k").len(), 0);
+    assert!(!store.path("log").exists());
+}
+
+#[test]
+fn a_command_runs_where_few_files_may_be_open() {
+    let store = Store::new();
+    let mut sh = Command::new("sh");
+    sh.args(["-c", "ulimit -n 40; exec \"$0\" run k -- echo ran", env!("CARGO_BIN_EXE_tenure")]);
+    store.dress(&mut sh);
+    let end = end(&mut sh);
+    assert_eq!((end.code, end.out.as_str(), end.err.as_str()), (0, "ran\n", ""));
 }
 
 #[test]

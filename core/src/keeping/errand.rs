@@ -1,6 +1,5 @@
 //! Errands: a host carries out what its caller must not hold up.
 
-use std::future::Future;
 use std::pin::pin;
 
 use futures_util::future::{Either, select};
@@ -8,7 +7,7 @@ use tokio::sync::oneshot;
 
 use crate::Host;
 
-/// Carries this out on the host, for as long as somebody waits for its answer: what nobody waits for must not pile up where
+/// Carries this out on the host from now on, for as long as somebody waits for its answer: what nobody waits for must not pile up where
 /// the store is silent. `None`: the host has ended before.
 ///
 /// For what others may wait for as well, too: whoever asks for it may stand still in the middle, with its whole runtime,
@@ -22,10 +21,14 @@ use crate::Host;
 /// assert_eq!(errand(&host, async { 6 * 7 }).await, Some(42));
 /// # });
 /// ```
-pub async fn errand<T: Send + 'static>(
+pub fn errand<T, F>(
     host: &dyn Host,
-    errand: impl Future<Output = T> + Send + 'static,
-) -> Option<T> {
+    errand: F,
+) -> impl Future<Output = Option<T>> + Send + use<T, F>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
     let (mut answer, answered) = oneshot::channel();
     host.spawn(Box::pin(async move {
         // The caller comes first: a verb that goes on behind its end would be carried out after its own undoing.
@@ -36,5 +39,6 @@ pub async fn errand<T: Send + 'static>(
         // Whoever asked may be gone by now; its ticket is swept.
         let _nobody_listens = answer.send(outcome);
     }));
-    answered.await.ok()
+    // Who waits does not carry the errand along.
+    async move { answered.await.ok() }
 }

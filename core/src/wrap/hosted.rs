@@ -158,11 +158,13 @@ impl<E: Engine> Hosted<E> {
 }
 
 /// Runs a verb on the host for as long as somebody waits for its answer.
-async fn carry_out<T: Send + 'static>(
-    host: &dyn Host,
-    verb: impl Future<Output = Result<T>> + Send + 'static,
-) -> Result<T> {
-    errand(host, verb).await.unwrap_or_else(|| Err(gone()))
+fn carry_out<T, F>(host: &dyn Host, verb: F) -> impl Future<Output = Result<T>> + Send + use<T, F>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T>> + Send + 'static,
+{
+    let answer = errand(host, verb);
+    async move { answer.await.unwrap_or_else(|| Err(gone())) }
 }
 
 fn crowded(within: Duration) -> Error {
