@@ -72,10 +72,10 @@ pub(crate) fn lead(at: &Address, args: &Args) -> Result<u8, Failure> {
         patience,
         note: args.note.as_deref(),
     };
-    let (kill_after, ttl) = (args.kill_after, claim.ttl());
+    let kill_after = args.kill_after;
     let lifeline = opened.lifeline.as_ref();
     let (command, on_lost) = (&args.command, OnLost::Stop);
-    let work = Work { command, url: &url, kill_after, ttl, on_lost, lifeline };
+    let work = Work { command, url: &url, kill_after, on_lost, lifeline };
     nested::refuse(&mut signals, locks, &args.key, claim.share.of_ticket()?)?;
     let outcome = serve(&claim, &work, args.verbose, &mut signals, locks);
     close(&mut signals, locks, &outcome);

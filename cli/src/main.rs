@@ -19,6 +19,7 @@ mod json;
 mod keeper;
 mod keys;
 mod lead;
+mod lease;
 mod leash;
 mod line;
 mod look_up;

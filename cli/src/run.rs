@@ -32,7 +32,7 @@ use crate::supervise::{End, OnLost, Work, forked_keeper, supervise};
 /// tenure and the keeper are killed in one go, a file lock stays until the command has ended.
 ///
 /// Where the store keeps leases, as Redis does, all of it is gone before the lease ends: TERM comes --kill-after
-/// before that, or a sixth of the --ttl if that is less. If tenure itself is killed or stopped, the keeper kills in
+/// before that, or a sixth of the lease if that is less. If tenure itself is killed or stopped, the keeper kills in
 /// its place.
 ///
 /// TENURE_ON is the whole URL, with the password if it has one, so that the command can ask the same store:
@@ -158,7 +158,6 @@ fn hold(
         command: &args.command,
         url,
         kill_after: args.kill_after,
-        ttl: claim.ttl(),
         on_lost: args.on_lost,
         lifeline: opened.lifeline.as_ref(),
     };

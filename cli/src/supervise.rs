@@ -7,12 +7,12 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use tenure::engine::{Clock as _, SystemClock};
 use tenure::{Error, Guard, Loss};
 
 use crate::alarm::NEVER;
 use crate::child::{Burial, Child, Idle, News};
 use crate::failure::{Failure, REFUSED, say};
+use crate::lease::{Lease, until};
 use crate::leash::Ending;
 use crate::nested;
 use crate::signals::{Signals, is_ending};
@@ -23,10 +23,6 @@ use crate::terminal::Terminal;
 
 /// Most commands are over before it is worth while to have a thread listen for the loss of their lock.
 const SETTLE: Duration = Duration::from_millis(10);
-/// A lease that is about to end is not looked at more often.
-const LOOK_MIN: Duration = Duration::from_millis(5);
-/// Killing takes time, too: at most so much of a lease is kept for it.
-const KILL_MAX: Duration = Duration::from_millis(250);
 
 /// Why a keeper kills where the lock is not lost.
 const LATE: &str = "this process stood still until the lock was about to be lost";
@@ -45,7 +41,6 @@ pub(crate) struct Work<'a> {
     pub(crate) command: &'a [OsString],
     pub(crate) url: &'a str,
     pub(crate) kill_after: Duration,
-    pub(crate) ttl: Duration,
     pub(crate) on_lost: OnLost,
     /// As long as this is open somewhere, the lock is kept; if the store has such a thing.
     pub(crate) lifeline: Option<&'a OwnedFd>,
@@ -137,8 +132,7 @@ struct Supervision<'a> {
     work: &'a Work<'a>,
     child: &'a mut Child,
     started: Instant,
-    /// Until when the lock can be relied on, or could be before it was lost; in ns.
-    until: u64,
+    lease: Lease,
     /// Once the command has settled.
     lost: Option<Pin<Box<dyn Future<Output = Loss> + 'a>>>,
     asked: Option<Signal>,
@@ -148,8 +142,8 @@ struct Supervision<'a> {
 
 impl<'a> Supervision<'a> {
     fn new(guard: &'a Guard, work: &'a Work<'a>, child: &'a mut Child) -> Self {
-        let (started, until) = (Instant::now(), until(guard));
-        Self { guard, work, child, started, until, lost: None, asked: None, warned: false }
+        let (started, lease) = (Instant::now(), Lease::of(guard, work.kill_after));
+        Self { guard, work, child, started, lease, lost: None, asked: None, warned: false }
     }
 
     fn run(&mut self, signals: &mut Signals, terminal: &mut Terminal) -> io::Result<Verdict> {
@@ -178,7 +172,7 @@ impl<'a> Supervision<'a> {
                             signals.listen_only(&*self.child)?;
                             let sentence =
                                 "the keeper of the command was killed; the command is stopped";
-                            return self.stop(signals, sentence, self.patience());
+                            return self.stop(signals, sentence, self.lease.patience());
                         }
                         signals.listen_only(&*self.child)?;
                     }
@@ -190,7 +184,7 @@ impl<'a> Supervision<'a> {
                 return self.stop(
                     signals,
                     &format!("{why}; the command is stopped"),
-                    self.patience(),
+                    self.lease.patience(),
                 );
             }
             let pause = self.look_after();
@@ -205,7 +199,7 @@ impl<'a> Supervision<'a> {
         }
         let checked = self.guard.check();
         if checked.is_ok() {
-            self.until = until(self.guard);
+            self.lease.renew(self.guard);
         }
         let lost = self.lost.as_mut().and_then(|lost| signals.look(lost.as_mut())).map(Error::lost);
         if let Some(error) = checked.err().or(lost) {
@@ -224,7 +218,7 @@ impl<'a> Supervision<'a> {
         patience: Duration,
     ) -> io::Result<Verdict> {
         say(sentence);
-        let asked = stop(signals, self.child, patience, self.is_leased())?;
+        let asked = stop(signals, self.child, patience, self.lease.is_one())?;
         Ok(Verdict::Lost { asked: asked.or(self.asked) })
     }
 
@@ -242,12 +236,12 @@ impl<'a> Supervision<'a> {
         if let Err(error) = self.guard.check() {
             return Some(self.sentence(&error));
         }
-        self.until = until(self.guard);
+        self.lease.renew(self.guard);
         let lost = self.lost.as_mut().and_then(|lost| signals.look(lost.as_mut()));
         if let Some(loss) = lost {
             return Some(self.sentence(&Error::lost(loss)));
         }
-        (self.remaining() <= self.grace()).then(|| {
+        self.lease.is_short().then(|| {
             "the lock is about to be lost: the store has not confirmed it for too long".to_owned()
         })
     }
@@ -255,7 +249,7 @@ impl<'a> Supervision<'a> {
     /// A store that keeps leases may also have lost its data.
     fn sentence(&self, error: &Error) -> String {
         match error.loss() {
-            Some(Loss::Broken) if self.is_leased() => {
+            Some(Loss::Broken) if self.lease.is_one() => {
                 format!("{error}, by a break or by a store that has lost its data")
             }
             _ => error.to_string(),
@@ -271,7 +265,7 @@ impl<'a> Supervision<'a> {
         }
         if self.lost.is_none() {
             let rest = SETTLE.checked_sub(age).filter(|rest| !rest.is_zero());
-            if let Some(rest) = rest.filter(|_| !self.is_leased()) {
+            if let Some(rest) = rest.filter(|_| !self.lease.is_one()) {
                 return Some(rest);
             }
             let held = self.guard.held();
@@ -279,51 +273,11 @@ impl<'a> Supervision<'a> {
             // Once more around: nobody waits for it yet.
             return Some(Duration::ZERO);
         }
-        self.is_leased().then(|| self.next_look())
+        self.lease.is_one().then(|| self.lease.next_look())
     }
 
     /// When the keeper is to kill, if it has heard nothing else.
     fn deadline(&self) -> u64 {
-        if self.work.on_lost == OnLost::Warn { NEVER } else { self.until }
+        if self.work.on_lost == OnLost::Warn { NEVER } else { self.lease.until() }
     }
-
-    fn is_leased(&self) -> bool {
-        self.until != NEVER
-    }
-
-    /// How long the lock can be relied on; or how long its place in the store lives on after it was lost.
-    fn remaining(&self) -> Duration {
-        match self.until {
-            NEVER => Duration::MAX,
-            until => Duration::from_nanos(until.saturating_sub(SystemClock.now().boot_ns)),
-        }
-    }
-
-    /// The lock is renewed meanwhile, and the keeper is to know of that soon: if this process is
-    /// stopped, it goes by what it was told last.
-    fn next_look(&self) -> Duration {
-        self.remaining().saturating_sub(self.grace()).min(self.work.ttl / 8).max(LOOK_MIN)
-    }
-
-    /// How much of a lease that is not renewed is kept for the command's end: never so much that
-    /// a single failed renewal would end it.
-    fn grace(&self) -> Duration {
-        self.work.kill_after.min(self.work.ttl / 6) + self.killing()
-    }
-
-    /// How long the command may take to end by itself.
-    fn patience(&self) -> Duration {
-        self.remaining().saturating_sub(self.killing()).min(self.work.kill_after)
-    }
-
-    /// How much of a lease is kept for killing.
-    fn killing(&self) -> Duration {
-        KILL_MAX.min(self.work.ttl / 40)
-    }
-}
-
-/// Until when the lock can be relied on, in ns of the clock that goes on in a suspend.
-fn until(guard: &Guard) -> u64 {
-    let remaining = guard.remaining();
-    remaining.map_or(NEVER, |remaining| SystemClock.now().plus(remaining).boot_ns)
 }

@@ -40,8 +40,8 @@ const PEACE_MAX: Duration = Duration::from_secs(30);
 pub struct Sampler {
     pause: Duration,
     seen: Mutex<Snapshots>,
-    /// Until when, on the host's clock, the store is left in peace by those who look at a key, or at all keys.
-    peace: Mutex<HashMap<Option<Key>, u64>>,
+    /// How those who look at a key, or at all keys, leave the store in peace.
+    peace: Mutex<HashMap<Option<Key>, Peace>>,
     cost: Option<Arc<Cost>>,
 }
 
@@ -72,6 +72,14 @@ impl Cost {
     fn ns(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Peace {
+    /// On the host's clock.
+    until: u64,
+    /// How long the last look took, in ns.
+    took: Option<u64>,
 }
 
 #[derive(Default)]
@@ -125,24 +133,28 @@ impl Sampler {
         let (began, before) = (host.now().boot_ns, self.cost.as_ref().map(|cost| cost.ns()));
         let look = look(engine, scope).await?;
         let now = host.now().boot_ns;
-        let peace = if let (Some(cost), Some(before)) = (&self.cost, before) {
-            (cost.ns() - before).saturating_mul(PEACE_TIMES)
-        } else {
-            let max = u64::try_from(PEACE_MAX.as_nanos()).unwrap_or(u64::MAX);
-            now.saturating_sub(began).saturating_mul(PEACE_TIMES).min(max)
-        };
+        let took = now.saturating_sub(began);
         let mut all = self.peace();
         if all.len() >= ONLOOKERS_MAX {
-            all.retain(|_, until| *until > now);
+            all.retain(|_, peace| peace.until > now);
         }
-        let until = all.entry(part(scope)).or_default();
-        *until = now.max(*until).saturating_add(peace);
+        let peace = all.entry(part(scope)).or_default();
+        let quiet = if let (Some(cost), Some(before)) = (&self.cost, before) {
+            (cost.ns() - before).saturating_mul(PEACE_TIMES)
+        } else {
+            // One that came through an outage took long, and cost nothing.
+            let busy = peace.took.map_or(took, |last| last.min(took));
+            let max = u64::try_from(PEACE_MAX.as_nanos()).unwrap_or(u64::MAX);
+            busy.saturating_mul(PEACE_TIMES).min(max)
+        };
+        let until = now.max(peace.until).saturating_add(quiet);
+        *peace = Peace { until, took: Some(took) };
         Ok(look)
     }
 
     async fn leave_in_peace(&self, host: &dyn Host, scope: &Scope) {
         loop {
-            let until = self.peace().get(&part(scope)).copied().unwrap_or(0);
+            let until = self.peace().get(&part(scope)).map_or(0, |peace| peace.until);
             let left = until.saturating_sub(host.now().boot_ns);
             if left == 0 {
                 return;
@@ -151,7 +163,7 @@ impl Sampler {
         }
     }
 
-    fn peace(&self) -> MutexGuard<'_, HashMap<Option<Key>, u64>> {
+    fn peace(&self) -> MutexGuard<'_, HashMap<Option<Key>, Peace>> {
         self.peace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -204,4 +216,91 @@ fn all_changes(before: &Look, now: &Look, at_us: u64) -> Vec<Event> {
         changes(before, now, at_us, |_| What::Left)
     };
     lines.into_iter().flat_map(of_one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wrap::{Around, Question};
+    use crate::{Boxed, Clock, Memory, Patience, Share, Time};
+
+    /// Time that passes only where somebody waits.
+    #[derive(Default)]
+    struct Still(AtomicU64);
+
+    impl Clock for Still {
+        fn now(&self) -> Time {
+            let ns = self.0.load(Ordering::Relaxed);
+            Time { boot_ns: ns, raw_ns: ns }
+        }
+
+        fn wall_us(&self) -> u64 {
+            0
+        }
+    }
+
+    impl Host for Still {
+        fn sleep(&self, duration: Duration) -> Boxed<()> {
+            self.0.fetch_add(u64::try_from(duration.as_nanos()).unwrap(), Ordering::Relaxed);
+            Box::pin(async {})
+        }
+
+        fn random(&self) -> u64 {
+            0
+        }
+
+        fn spawn(&self, _task: Boxed<()>) {}
+    }
+
+    /// A store whose answers take so long.
+    struct Slow(Memory, Arc<Still>, Mutex<VecDeque<Duration>>);
+
+    impl Around for Slow {
+        type Inner = Memory;
+
+        fn inner(&self) -> &Memory {
+            &self.0
+        }
+
+        async fn pass<T: Send>(
+            &self,
+            question: Question<'_>,
+            ask: impl Future<Output = Result<T>> + Send,
+        ) -> Result<T> {
+            if matches!(question, Question::Line(_)) {
+                let took = self.2.lock().unwrap().pop_front();
+                self.1.sleep(took.unwrap_or_default()).await;
+            }
+            ask.await
+        }
+    }
+
+    /// How long after its last answer a look tells what has happened meanwhile.
+    fn blind_after(answers: &[u64]) -> Duration {
+        let host = Arc::new(Still::default());
+        let answers = answers.iter().map(|ms| Duration::from_millis(*ms));
+        let store = Slow(Memory::new(), host.clone(), Mutex::new(answers.collect()));
+        let (sampler, pause) = (Sampler::new(Duration::from_millis(250)), Duration::from_secs(60));
+        let scope = Scope::Key(Key::new("k").unwrap());
+        crate::blocking::block_on(async {
+            let mut cursor = None;
+            while !store.2.lock().unwrap().is_empty() {
+                host.sleep(pause).await;
+                let news = sampler.events(&store, &*host, &scope, None).await.unwrap();
+                cursor = Some(news.cursor);
+            }
+            let ticket = Ticket::new(Key::new("k").unwrap(), Share::WHOLE);
+            store.0.join(&ticket, Patience::Wait).await.unwrap();
+            let began = host.now().boot_ns;
+            let news = sampler.events(&store, &*host, &scope, cursor).await.unwrap();
+            assert!(!news.events.is_empty());
+            Duration::from_nanos(host.now().boot_ns - began)
+        })
+    }
+
+    #[test]
+    fn a_look_that_comes_through_an_outage_makes_nobody_blind_and_a_slow_store_is_left_in_peace() {
+        assert!(blind_after(&[10, 9_000]) < Duration::from_secs(1));
+        assert_eq!(blind_after(&[100, 100]), Duration::from_millis(1_900));
+    }
 }
