@@ -86,6 +86,18 @@ pub(crate) fn command() -> clap::Command {
     command.after_long_help(format!("{}\n{rest}", stores()))
 }
 
+/// What people may say.
+pub(crate) fn command_for_people() -> clap::Command {
+    let all = command();
+    let subcommands: Vec<_> =
+        all.get_subcommands().filter(|sub| !sub.is_hide_set()).cloned().collect();
+    let mut command = clap::Command::new("tenure");
+    if let Some(about) = all.get_about() {
+        command = command.about(about.clone());
+    }
+    command.args(all.get_arguments().cloned()).subcommands(subcommands)
+}
+
 /// The stores that there are, each with two lines: side by side they would not fit a terminal.
 fn stores() -> String {
     let mut help = "Stores:\n".to_owned();

@@ -4,7 +4,7 @@ use std::io;
 use std::ops::Deref;
 use std::time::Duration;
 
-use tenure::{Error, Guard, Kind, Locks, Place, Result, Standing, TTL_DEFAULT, Ticket};
+use tenure::{Error, Guard, Kind, Liveness, Locks, Place, Result, Standing, TTL_DEFAULT, Ticket};
 use tenure_kit::duration::brief;
 
 use crate::failure::{BUSY, Failure, LOST, UNREACHABLE, say};
@@ -104,7 +104,7 @@ impl Claim<'_> {
             Ok(Err(error)) if error.is_unknown() && left.is_some() => {
                 return self.unanswered(signals, locks, error);
             }
-            Ok(Err(error)) => self.refused(error),
+            Ok(Err(error)) => self.refused(locks, error),
             Err(signal) => Failure::asked(signal),
         };
         if failure.code() == UNREACHABLE {
@@ -207,12 +207,18 @@ impl Claim<'_> {
     }
 
     /// A waiter who was broken has not lost what it never had.
-    fn refused(&self, error: Error) -> Failure {
-        if error.kind() == Kind::Lost {
-            let sentence =
-                format!("somebody took this ticket out of the line of {}", quoted(self.key));
-            return Failure::new(BUSY, sentence);
+    fn refused(&self, locks: &Locks, error: Error) -> Failure {
+        if error.kind() != Kind::Lost {
+            return error.into();
         }
-        error.into()
+        let key = quoted(self.key);
+        let sentence = if locks.guarantees().liveness == Liveness::Kernel {
+            format!("somebody took this ticket out of the line of {key}")
+        } else {
+            format!(
+                "this ticket was taken out of the line of {key}, by a break or by a store that has lost its data"
+            )
+        };
+        Failure::new(BUSY, sentence)
     }
 }

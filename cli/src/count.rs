@@ -14,7 +14,9 @@ use crate::store::Address;
 /// Counts within a window of time, and prints how far it got.
 ///
 /// The window begins with the first count. A count that would go above the limit is refused: it counts nothing,
-/// and tenure exits with 75.
+/// and tenure exits with 75. Stores whose clock cannot be asked, such as etcd, keep no counts.
+///
+/// With --json: an object with `key`, `value`, `allowed`, and `resets_in_ms` until the window ends.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  tenure count api/alice --per 1m --limit 100 && curl https://example.org/api"

@@ -10,6 +10,8 @@ use crate::store::Address;
 use crate::table::{Column, Table};
 
 /// Shows the keys that somebody holds or waits for.
+///
+/// With --json, a key is an object with `key`, and with how many are `holding` and `waiting`.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  tenure keys invoices/")]
 pub(crate) struct Args {

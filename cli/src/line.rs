@@ -16,6 +16,11 @@ use crate::table::{Column, Table};
 ///
 /// SINCE is how long ago a ticket joined the line, where the store's numbers tell; LEFT is how long it lives
 /// on without a sign of life, where the store keeps leases.
+///
+/// With --json, a ticket is an object with `key`, `id`, `token`, `standing` (holding or waiting), `kind` (exclusive,
+/// shared or permits), `take` and `of` (its share), `ahead` (what all those before it take, in the same unit), `owner`,
+/// `note`, `leaving`, and `expires_in_ms` where the store keeps leases. The token of one that waits is the one that
+/// it will have.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  tenure line nightly")]
 pub(crate) struct Args {

@@ -74,7 +74,7 @@ fn obey(cli: Cli) -> Result<u8, Failure> {
         Command::Next(args) => next::next(&at, json, &args),
         Command::Count(args) => count::count(&at, json, &args),
         Command::Bench(args) => bench::bench(&at, json, &args),
-        Command::Completions(args) => pages::completions(&args, args::command()),
+        Command::Completions(args) => pages::completions(&args, args::command_for_people()),
         Command::Man => pages::man(args::command()),
         Command::BenchPartner(args) => bench::partner(&at, &args),
     }

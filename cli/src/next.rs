@@ -15,6 +15,8 @@ const CHUNK: usize = 1_000;
 /// Prints the next number of a sequence, which nobody else gets.
 ///
 /// The first is 1. The sequence has nothing to do with a lock of the same name. A number that is given and not used is gone.
+///
+/// With --json, a number is an object with `key` and `value`.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  number=$(tenure next invoices)")]
 pub(crate) struct Args {

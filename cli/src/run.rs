@@ -40,8 +40,8 @@ use crate::supervise::{End, OnLost, Work, forked_keeper, supervise};
 /// tenure starts.
 ///
 /// A key is a lock, which --shared shares with others who do, or a number of permits (--permits): everybody who
-/// uses it must agree on which, and who does not is refused. A run inside a run that holds the same key would wait
-/// for itself, and is refused.
+/// uses it must agree on which, and who does not is refused. A run inside a run that holds the same key is refused
+/// where it would wait for itself: shares and permits fit together as long as nobody waits between them.
 ///
 /// What the command leaves running in the background when it ends runs on without the lock. Signals that were ignored
 /// when tenure was started stay ignored for the command, but for CHLD and PIPE: those are as by default.
@@ -210,8 +210,8 @@ fn permits(text: &str) -> Result<(u32, u32), String> {
     let (take, of) = text.split_once('/').ok_or_else(wrong)?;
     let number = |text: &str| text.parse::<u32>().map_err(|_| wrong());
     let (take, of) = (number(take)?, number(of)?);
-    if of > tenure::PERMITS_MAX {
-        return Err(format!("there can be at most {} permits", tenure::PERMITS_MAX));
+    if !(1..=tenure::PERMITS_MAX).contains(&of) {
+        return Err(format!("there can be 1 to {} permits", tenure::PERMITS_MAX));
     }
     tenure::Share::new(take, of).map_err(|error| error.to_string())?;
     Ok((take, of))

@@ -17,7 +17,10 @@ use crate::table::cut;
 /// Shows what happens to the lines, until it is interrupted.
 ///
 /// Stores without a journal, such as Redis, are looked at several times a second: what comes and goes between
-/// two looks is not shown, and a lease that has run out is shown as `left`.
+/// two looks is not shown, and a lease that has run out, or a broken holder that has ended, is shown as `left`.
+///
+/// With --json, an event is an object with `at`, `key`, `event` (joined, served, left, expired or broken), `id`, `token`
+/// and `owner`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -1,7 +1,7 @@
 //! Engines made of engines: what each adds, and that it adds nothing else.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tenure_core::blocking::block_on;
 use tenure_core::wrap::{AnyEngine, Around, Hosted, Question, Quorum, Retry};
 use tenure_core::{
     Engine, Error, Host, Key, Kind, Leave, Left, Locks, Memory, Need, Patience, PrivateThread,
-    Profile, Result, Share, Ticket,
+    Profile, Result, Share, Standing, Ticket,
 };
 use tokio::sync::Semaphore;
 
@@ -207,6 +207,54 @@ fn a_quorum_outlives_a_minority_and_refuses_without_a_majority() {
         error.to_string().starts_with("fewer than 3 of 5 stores answered; store 2: "),
         "{error}"
     );
+}
+
+/// A store that can be silent for a while.
+#[derive(Clone, Default)]
+struct Switched(Memory, Arc<AtomicBool>);
+
+impl Around for Switched {
+    type Inner = Memory;
+
+    fn inner(&self) -> &Memory {
+        &self.0
+    }
+
+    async fn pass<T: Send>(
+        &self,
+        _: Question<'_>,
+        ask: impl Future<Output = Result<T>> + Send,
+    ) -> Result<T> {
+        if self.1.load(Ordering::Relaxed) {
+            return Err(Error::unavailable("nobody answers"));
+        }
+        ask.await
+    }
+}
+
+#[test]
+fn a_quorum_takes_no_silence_for_a_loss() {
+    let nodes: [Switched; 3] = Default::default();
+    let host = host();
+    let engines = nodes.clone().map(AnyEngine::new);
+    let quorum = Quorum::new(engines, host, Duration::from_millis(100)).unwrap();
+    let key = Key::new("a").unwrap();
+    let ticket = Ticket::new(key.clone(), Share::WHOLE);
+    block_on(async {
+        quorum.join(&ticket, Patience::Wait).await.unwrap().expect("it waits");
+        // One has lost its data, one is silent, and one keeps the ticket.
+        let (lost, _) = nodes[1].0.line(&key).await.unwrap().remove(0);
+        nodes[1].0.leave(&lost, Leave::Now).await.unwrap();
+        nodes[0].1.store(true, Ordering::Relaxed);
+        let error = quorum.renew(&ticket).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Unavailable, "the silent one may keep it");
+        nodes[0].1.store(false, Ordering::Relaxed);
+        let place = quorum.renew(&ticket).await.unwrap().expect("a majority keeps it");
+        assert_eq!((place.standing, place.leaving), (Standing::Holding, false));
+        let (lost, _) = nodes[2].0.line(&key).await.unwrap().remove(0);
+        nodes[2].0.leave(&lost, Leave::Now).await.unwrap();
+        assert_eq!(quorum.renew(&ticket).await.unwrap(), None, "no majority keeps it");
+    });
 }
 
 #[test]

@@ -316,7 +316,9 @@ fn a_bench_measures_and_cleans_up() {
 fn pages_are_written() {
     let store = Store::new();
     for shell in ["bash", "zsh", "fish"] {
-        assert!(store.says(&["completions", shell]).contains("kill-after"), "{shell}");
+        let page = store.says(&["completions", shell]);
+        assert!(page.contains("kill-after") && page.contains("on-lost"), "{shell}");
+        assert!(!page.contains("bench-partner"), "{shell}: nobody is to say that");
     }
     let man = store.says(&["man"]);
     assert!(man.contains("TENURE RUN") && man.contains("backup.sh"), "{man}");

@@ -191,7 +191,7 @@ fn a_break_says_when_the_ticket_is_out_at_the_latest() {
     assert!(store.says(&["break", "k", "--ticket", &id]).contains("was waiting, and is out"));
     let end = waiter.end();
     assert_eq!(end.code, 75, "{end:?}");
-    assert!(end.err.contains("took this ticket out of the line"), "{}", end.err);
+    assert!(end.err.contains("this ticket was taken out of the line"), "{}", end.err);
 }
 
 fn candidates(store: &Store) -> [Running; 2] {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tenure_core::Result;
+use tenure_core::{Error, Result};
 
 use crate::Settings;
 use crate::description::{DESCRIPTION, OPTIONS};
@@ -18,7 +18,14 @@ pub(crate) fn parse(url: &str) -> Result<(PathBuf, Settings)> {
             _ => settings.allow_others = allowed,
         }
     }
-    Ok((url.path()?, settings))
+    let path = url.path()?;
+    if path.starts_with("~") {
+        return Err(Error::invalid(
+            "`~` is your home only where a shell expands it, and not behind `file:`: write file:$HOME/PATH, or file:./~ for a \
+             directory of that name",
+        ));
+    }
+    Ok((path, settings))
 }
 
 #[cfg(test)]
@@ -32,6 +39,7 @@ mod tests {
         let (path, settings) = parse("file:/my%20locks").unwrap();
         assert_eq!((path.as_path(), settings), (Path::new("/my locks"), Settings::default()));
         let settings = |url| parse(url).unwrap().1;
+        assert_eq!(parse("file:./~/locks").unwrap().0, Path::new("./~/locks"));
         assert!(settings("file:/x?network=allow").allow_network);
         assert!(settings("file:/x?network=refuse&others=allow").allow_others);
     }
@@ -48,6 +56,11 @@ mod tests {
             (
                 "file:/x?ttl=3",
                 "the URL has an option that file: does not have; there are `network` and `others`",
+            ),
+            (
+                "file:~/locks",
+                "`~` is your home only where a shell expands it, and not behind `file:`: write file:$HOME/PATH, or file:./~ \
+                 for a directory of that name",
             ),
             ("file:/x?others=yes", "`others` takes `allow` or `refuse`"),
             (

@@ -44,13 +44,24 @@ impl<S: Store> Queue<S> {
         };
         let (mut swept, mut pauses) = (false, Pauses::on(&*self.parts.host));
         for _ in 0..ATTEMPTS_MAX {
-            let session = self.session(ticket.ttl).await;
-            let session = session.inspect_err(|error| self.drop_refused(&name, error))?;
+            let session = match self.session(ticket.ttl).await {
+                Ok(session) => session,
+                // It was over before it was of use, and nobody has lost a lock by that.
+                Err(error) if error.loss() == Some(Loss::SessionGone) => {
+                    if std::mem::replace(&mut swept, true) {
+                        return Err(self.parts.store.silence());
+                    }
+                    continue;
+                }
+                Err(error) => {
+                    self.drop_refused(&name, &error);
+                    return Err(error);
+                }
+            };
             if !self.parts.own.begin(&name, &session, self.parts.host.now()) {
                 return Err(self.parts.store.silence());
             }
-            let attempt = self.attempt(ticket, &name, &session, door, base, patience).await;
-            match attempt {
+            match self.attempt(ticket, &name, &session, door, base, patience).await {
                 Ok(Attempt::In(place)) => return Ok(Some(place)),
                 Ok(Attempt::Again(next, now)) => {
                     (door, base) = (next, now);
