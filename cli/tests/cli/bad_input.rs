@@ -200,11 +200,11 @@ fn durations_that_are_none() {
 fn permits_that_are_none() {
     for (permits, with) in [
         ("6/5", "6 of 5 cannot be taken"),
-        ("0/0", "a capacity of 0"),
+        ("0/0", "there can be 1 to 1000000 permits"),
         ("0/5", "0 of 5"),
         ("5", "K/N"),
         ("a/b", "K/N"),
-        ("1/2000000", "at most"),
+        ("1/2000000", "there can be 1 to 1000000 permits"),
         ("1/99999999999", "K/N"),
     ] {
         fails(&["run", "--permits", permits, "k", "--", "true"], 64, with);

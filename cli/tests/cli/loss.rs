@@ -257,7 +257,8 @@ fn a_broken_candidate_stands_for_election_again() {
     assert_eq!(leader.end().code, 1015);
     let end = candidate.end();
     assert_eq!(end.code, 1015);
-    assert!(end.err.contains("out of the line of `k`; campaigning for `k` goes on"), "{}", end.err);
+    assert!(end.err.contains("out of the line of `k`, by a break"), "{}", end.err);
+    assert!(end.err.contains("; campaigning for `k` goes on"), "{}", end.err);
     assert!(!store.log().contains("overlap"), "{}", store.log());
 }
 
