@@ -14,7 +14,7 @@ use rustix::process::{
 use crate::family::first_adopted;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use crate::fork::{self, Fork};
-use crate::keeper::{self, has_no_child};
+use crate::keeper::{self, ADOPTS, has_no_child};
 use crate::leash::{Ending, Heard, Leash, Said};
 use crate::process::pid_of;
 use crate::task::{Task, What};
@@ -138,10 +138,11 @@ impl Child {
         Ok(Self { task, lifeline, leash, keeper, leader, has_ended, early, restarts })
     }
 
-    /// Its keeper has died, before it had started anything: nobody has lost a parent by that.
+    /// Its keeper has died, before it had started anything: nobody has become this process's child by that. Where orphans
+    /// do not, that cannot be known.
     pub(crate) fn has_never_run(&self) -> bool {
         self.bury_keeper();
-        self.leader.is_none() && has_no_child()
+        ADOPTS && self.leader.is_none() && has_no_child()
     }
 
     /// Has another keeper start what has never run. Not without end: something may kill each of them.

@@ -51,7 +51,7 @@ const LIFELINE_MIN: i32 = 60;
 const STDIO_END: i32 = 3;
 
 /// Whether orphans become this process's children. Where they do not, only the group is known.
-const ADOPTS: bool = cfg!(any(target_os = "linux", target_os = "android"));
+pub(crate) const ADOPTS: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
 struct Keeper {
     leash: Leash,

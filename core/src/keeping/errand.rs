@@ -7,8 +7,8 @@ use tokio::sync::oneshot;
 
 use crate::Host;
 
-/// Carries this out on the host from now on, for as long as somebody waits for its answer: what nobody waits for must not pile up where
-/// the store is silent. `None`: the host has ended before.
+/// Carries this out on the host from now on, for as long as somebody waits for its answer: what nobody waits for must not
+/// pile up where the store is silent. `None`: the host has ended before.
 ///
 /// For what others may wait for as well, too: whoever asks for it may stand still in the middle, with its whole runtime,
 /// and keeps nobody else out.
