@@ -43,16 +43,43 @@ pub(crate) fn man(command: Command) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// The generator names pages that are not made, and leaves out the `--` before a command.
+const TWO_WORDS: &str = "<\\fIKEY\\fR> <\\fICMD\\fR>";
+const COMMAND_BEHIND: &str = "<\\fIKEY\\fR> \\-\\- <\\fICMD\\fR>...";
+
+/// The generator names pages that are not made, leaves out the `--` before a command, and lets lines that are laid out by
+/// hand flow together.
 fn as_one_page(page: &str) -> String {
-    let line =
-        |line: &str| match line.strip_prefix("tenure\\-").and_then(|rest| rest.strip_suffix("(1)"))
-        {
-            Some(name) => format!("\\fBtenure {name}\\fR\n"),
-            None => {
-                line.replace("<\\fIKEY\\fR> <\\fICMD\\fR>", "<\\fIKEY\\fR> \\-\\- <\\fICMD\\fR>...")
-                    + "\n"
+    let mut by_hand = false;
+    let mut lines = Vec::new();
+    for line in page.lines() {
+        if by_hand && line.starts_with(".SH") {
+            lines.push(".fi".to_owned());
+            by_hand = false;
+        }
+        match line.strip_prefix("tenure\\-").and_then(|rest| rest.strip_suffix("(1)")) {
+            _ if line == ".SH EXTRA" => {
+                lines.extend([".SH MORE".to_owned(), ".nf".to_owned()]);
+                by_hand = true;
             }
-        };
-    page.lines().map(line).collect()
+            Some(name) => lines.push(format!("\\fBtenure {name}\\fR")),
+            None => lines.push(line.replace(TWO_WORDS, COMMAND_BEHIND)),
+        }
+    }
+    if by_hand {
+        lines.push(".fi".to_owned());
+    }
+    lines.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_laid_out_by_hand_stays_so() {
+        let page = ".SH EXTRA\n  64  no sense\n  75  busy\n.SH NAME\ntenure\\-run(1)\n.SH EXTRA\nExample:\n";
+        let shown = ".SH MORE\n.nf\n  64  no sense\n  75  busy\n.fi\n.SH NAME\n\\fBtenure run\\fR\n\
+                     .SH MORE\n.nf\nExample:\n.fi\n";
+        assert_eq!(as_one_page(page), shown);
+    }
 }

@@ -190,9 +190,9 @@ pub(crate) fn written(range: RangeResponse) -> Written {
     })
 }
 
-/// Some keys, all of one moment.
-pub(crate) fn look(keys: Vec<Vec<u8>>) -> TxnRequest {
-    let success = keys.into_iter().map(|key| range_op(get(key))).collect();
+/// Some keys, all of one moment. Not for every member: see [`survives_lost_readers`](crate::facts::survives_lost_readers).
+pub(crate) fn look(keys: impl Iterator<Item = Vec<u8>>) -> TxnRequest {
+    let success = keys.map(|key| range_op(get(key))).collect();
     TxnRequest { compare: Vec::new(), success, failure: Vec::new() }
 }
 

@@ -6,9 +6,13 @@ use crate::settings::Settings;
 
 /// What was wrong until a version of each branch: 3.4, 3.5, 3.6. `None`: never in that branch. The worst comes first. The README
 /// has them all.
-const FAULTS: [([Option<u32>; 3], &str); 5] = [
+const FAULTS: [([Option<u32>; 3], &str); 6] = [
     ([None, Some(3), None], "what was confirmed may be lost by a member that crashes under load"),
     ([Some(31), Some(13), None], "an old leader may revoke leases that were renewed"),
+    (
+        LOST_READERS,
+        "a member may end when whoever reads in a transaction goes away (Tenure reads without one there)",
+    ),
     (
         [Some(36), Some(18), None],
         "a watch that is opened at the revision of a compaction misses deletions",
@@ -22,6 +26,22 @@ const FAULTS: [([Option<u32>; 3], &str); 5] = [
         "a keep-alive may be answered for a lease that is revoked (Tenure reads its own key again)",
     ),
 ];
+
+/// Since these versions members outlive whoever asks in a transaction that only reads, and goes away before the answer (etcd's
+/// issues 14110 and 14891).
+const LOST_READERS: [Option<u32>; 3] = [Some(23), Some(7), None];
+
+/// Whether a member of this version does. One that is not known is taken for an old one.
+pub(crate) fn survives_lost_readers(version: &str) -> bool {
+    match parse(version) {
+        Some((3, minor @ 4..=6, patch)) => {
+            let branch = usize::try_from(minor - 4).unwrap_or(0);
+            LOST_READERS[branch].is_none_or(|fixed| patch >= fixed)
+        }
+        Some((major, minor, _)) => (major, minor) > (3, 6),
+        None => false,
+    }
+}
 
 /// What a member of this version promises.
 pub(crate) fn profile(settings: &Settings, version: &str) -> Profile {
@@ -102,6 +122,16 @@ mod tests {
         assert!(warned("3.6.4")[0].ends_with("its own key again)"));
         for version in ["3.4.38", "3.5.23", "3.6.5", "3.7.0"] {
             assert_eq!(warned(version), [""; 0], "{version}");
+        }
+    }
+
+    #[test]
+    fn an_old_member_is_not_asked_in_transactions_that_only_read() {
+        for version in ["3.3.27", "3.4.22", "3.5.1", "3.5.6", "x"] {
+            assert!(!survives_lost_readers(version), "{version}");
+        }
+        for version in ["3.4.23", "3.5.7", "3.6.0", "3.7.1", "4.0.0"] {
+            assert!(survives_lost_readers(version), "{version}");
         }
     }
 

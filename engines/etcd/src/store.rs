@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures_util::future::{join_all, select_all};
+use futures_util::future::{join_all, select_all, try_join_all};
 use tenure_core::{Error, Key, Profile, Result, TicketId};
 use tenure_queue::{
     Door, Enter, Entered, Followed, Front, Granted, LineId, Name, Node, Register, Remove, Removed,
@@ -18,7 +18,7 @@ use crate::wire::{
     LeaseRevokeRequest, LeaseRevokeResponse, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
     RangeResponse,
 };
-use crate::{ask, entry, journal, trouble};
+use crate::{ask, entry, facts, journal, trouble};
 
 const REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
 const TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
@@ -109,14 +109,13 @@ impl Store for Etcd {
                 None => self.keys.nowhere(name),
             },
         };
-        let answer = self.txn(entry::look(sought.iter().map(key).collect())).await?;
-        let at = answer.header.map_or(0, |header| revision(header.revision));
+        let (ranges, at) = self.gets(sought.iter().map(key)).await?;
         let node = |(range, sought): (RangeResponse, &Sought<'_>)| {
             let node = range.kvs.first().and_then(|kept| self.keys.node(kept));
             // Somebody else may have come to the same berth since.
             node.filter(|node| node.name == *sought.name())
         };
-        Ok((ask::ranges(answer).zip(sought).map(node).collect(), at))
+        Ok((ranges.into_iter().zip(sought).map(node).collect(), at))
     }
 
     fn forget(&self, ticket: TicketId) {
@@ -209,6 +208,19 @@ impl Store for Etcd {
 }
 
 impl Etcd {
+    /// These keys, each as it was at a moment after the call, and the first of these moments: in one transaction, unless the
+    /// member could end by that.
+    async fn gets(&self, keys: impl Iterator<Item = Vec<u8>>) -> Result<(Vec<RangeResponse>, u64)> {
+        if facts::survives_lost_readers(&self.link.connection().await?.version) {
+            let answer = self.txn(entry::look(keys)).await?;
+            let at = answer.header.map_or(0, |header| revision(header.revision));
+            return Ok((ask::ranges(answer).collect(), at));
+        }
+        let answers = try_join_all(keys.map(|key| self.range(ask::get(key)))).await?;
+        let at = answers.iter().map(|(_, at)| *at).min().unwrap_or(0);
+        Ok((answers.into_iter().map(|(range, _)| range).collect(), at))
+    }
+
     /// `None` if another ticket is at that berth.
     async fn enter_at(
         &self,

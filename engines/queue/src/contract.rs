@@ -50,7 +50,7 @@ pub trait Store: Send + Sync + 'static {
     /// The nodes of a line that were made before this one, up to so many, the nearest first.
     fn ahead(&self, node: &Node, most: usize) -> impl Future<Output = Result<Vec<Node>>> + Send;
 
-    /// These nodes, all of one moment, in this order, and the moment.
+    /// These nodes, in this order, each as it was at a moment after the call, and the first of these moments.
     fn look(
         &self,
         sought: &[Sought<'_>],

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tenure_servers::etcd::Member;
+use tenure_core::Standing;
+use tenure_servers::etcd::{Cluster, ETCD_3_5, Member};
+use tenure_servers::have;
 
-use super::stage::{connect, play, soon, until_line};
+use super::stage::{connect, play, play_on, soon, until_line};
 
 /// A life so long that no heartbeat falls into its story.
 const LONG: Duration = Duration::from_secs(3600);
@@ -97,6 +99,36 @@ fn a_waiter_that_gives_signs_of_life_opens_no_watch_anew() {
         let waiters = WAITERS as u64;
         assert!((waiters..=waiters * 8).contains(&(txn + range)), "each gives signs of life");
     });
+}
+
+#[test]
+fn an_old_member_is_asked_in_no_transaction_that_only_reads() {
+    // Such a member ends when whoever asks goes away before the answer.
+    const WAITERS: usize = 64;
+    if !have(&[ETCD_3_5]) {
+        return;
+    }
+    play_on(
+        || Cluster::of_3_5(1),
+        async |cluster| {
+            let member = &cluster.members()[0];
+            let (holder, crowd) = (connect(&cluster).await, connect(&cluster).await);
+            let _guard = holder.mutex("k").ttl(LONG).lock().await.unwrap();
+            let mut waiters = tokio::task::JoinSet::new();
+            for _ in 0..WAITERS {
+                let mutex = crowd.mutex("k").ttl(Duration::from_secs(3));
+                waiters.spawn(async move { mutex.lock().await.map(drop) });
+            }
+            until_line(&holder, "k", WAITERS + 1).await;
+            let before = requests(member);
+            tokio::time::sleep(Duration::from_secs(4)).await;
+            let [txn, range, ..] = between(before, requests(member));
+            assert!(range >= WAITERS as u64, "each gives signs of life: {range}");
+            assert_eq!(txn, 0);
+            waiters.abort_all();
+            assert_eq!(holder.line("k").await.unwrap()[0].1.standing, Standing::Holding);
+        },
+    );
 }
 
 #[test]
