@@ -10,6 +10,8 @@ pub(crate) mod errand;
 pub(crate) mod host;
 pub(crate) mod keep;
 pub(crate) mod listen;
+#[cfg(test)]
+pub(crate) mod still;
 pub(crate) mod sweep;
 pub(crate) mod uneven;
 pub(crate) mod wait;

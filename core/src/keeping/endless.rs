@@ -80,49 +80,25 @@ impl Rest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Boxed, Clock, Error};
-
-    /// Time stands still, and chance gives the longest pause.
-    struct Still(Mutex<Vec<Duration>>);
-
-    impl Clock for Still {
-        fn now(&self) -> Time {
-            Time { boot_ns: 7, raw_ns: 7 }
-        }
-
-        fn wall_us(&self) -> u64 {
-            7
-        }
-    }
-
-    impl Host for Still {
-        fn sleep(&self, duration: Duration) -> Boxed<()> {
-            self.0.lock().unwrap().push(duration);
-            Box::pin(async {})
-        }
-
-        fn random(&self) -> u64 {
-            u64::MAX
-        }
-
-        fn spawn(&self, _task: Boxed<()>) {}
-    }
+    use crate::keeping::still::Still;
+    use crate::{Clock as _, Error};
 
     #[test]
     fn a_rest_grows_with_each_failure_up_to_a_bound_and_is_over_after_a_success() {
-        let host = Still(Mutex::default());
-        let mut rest = Rest::default();
+        let (host, mut rest, mut slept) = (Still::default(), Rest::default(), Vec::new());
         crate::blocking::block_on(async {
             for _ in 0..40 {
                 let failed = rest.after(Err::<(), _>(Error::unavailable("silence")), &host);
                 assert!(failed.is_err(), "it is passed on");
+                let began = host.now();
                 rest.over(&host).await;
+                slept.push(began.until(host.now()));
             }
             rest.after(Ok(()), &host).unwrap();
+            let began = host.now();
             rest.over(&host).await;
+            assert_eq!(host.now(), began, "there is none after a success");
         });
-        let slept = host.0.into_inner().unwrap();
-        assert_eq!(slept.len(), 40, "there is none after a success");
         let planned = (0..40).map(|n| (PAUSE_FIRST * (1 << n.min(10))).min(PAUSE_MAX));
         for (slept, planned) in slept.into_iter().zip(planned) {
             assert!((planned * 9 / 10..=planned).contains(&slept), "{slept:?} for {planned:?}");

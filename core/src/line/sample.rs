@@ -221,36 +221,9 @@ fn all_changes(before: &Look, now: &Look, at_us: u64) -> Vec<Event> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keeping::still::Still;
     use crate::wrap::{Around, Question};
-    use crate::{Boxed, Clock, Memory, Patience, Share, Time};
-
-    /// Time that passes only where somebody waits.
-    #[derive(Default)]
-    struct Still(AtomicU64);
-
-    impl Clock for Still {
-        fn now(&self) -> Time {
-            let ns = self.0.load(Ordering::Relaxed);
-            Time { boot_ns: ns, raw_ns: ns }
-        }
-
-        fn wall_us(&self) -> u64 {
-            0
-        }
-    }
-
-    impl Host for Still {
-        fn sleep(&self, duration: Duration) -> Boxed<()> {
-            self.0.fetch_add(u64::try_from(duration.as_nanos()).unwrap(), Ordering::Relaxed);
-            Box::pin(async {})
-        }
-
-        fn random(&self) -> u64 {
-            0
-        }
-
-        fn spawn(&self, _task: Boxed<()>) {}
-    }
+    use crate::{Clock as _, Memory, Patience, Share};
 
     /// A store whose answers take so long.
     struct Slow(Memory, Arc<Still>, Mutex<VecDeque<Duration>>);

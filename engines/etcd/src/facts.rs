@@ -35,8 +35,7 @@ const LOST_READERS: [Option<u32>; 3] = [Some(23), Some(7), None];
 pub(crate) fn survives_lost_readers(version: &str) -> bool {
     match parse(version) {
         Some((3, minor @ 4..=6, patch)) => {
-            let branch = usize::try_from(minor - 4).unwrap_or(0);
-            LOST_READERS[branch].is_none_or(|fixed| patch >= fixed)
+            fixed_in(LOST_READERS, minor).is_none_or(|fixed| patch >= fixed)
         }
         Some((major, minor, _)) => (major, minor) > (3, 6),
         None => false,
@@ -79,8 +78,8 @@ fn warnings(settings: &Settings, version: &str) -> Vec<String> {
 
 /// The worst that is wrong with this version, and how much more: whoever has an old one need not read four at each start.
 fn of_branch(version: &str, minor: u32, patch: u32) -> Option<String> {
-    let branch = usize::try_from(minor - 4).unwrap_or(0);
-    let faults = FAULTS.iter().filter_map(|(fixed, fault)| Some((fixed[branch]?, *fault)));
+    let of_it = |(fixed, fault): &(_, &'static str)| Some((fixed_in(*fixed, minor)?, *fault));
+    let faults = FAULTS.iter().filter_map(of_it);
     let (fixed, faults): (Vec<u32>, Vec<&str>) = faults.filter(|(fixed, _)| patch < *fixed).unzip();
     let (last, worst) = (fixed.into_iter().max()?, faults.first()?);
     let more = match faults.len() - 1 {
@@ -89,6 +88,17 @@ fn of_branch(version: &str, minor: u32, patch: u32) -> Option<String> {
         more => format!(" (and {more} more faults)"),
     };
     Some(format!("take etcd 3.{minor}.{last} or later: in {version} {worst}{more}"))
+}
+
+/// The first version of the branch 3.`minor` without a fault.
+fn fixed_in(branches: [Option<u32>; 3], minor: u32) -> Option<u32> {
+    let [four, five, six] = branches;
+    match minor {
+        4 => four,
+        5 => five,
+        6 => six,
+        _ => None,
+    }
 }
 
 fn parse(version: &str) -> Option<(u32, u32, u32)> {

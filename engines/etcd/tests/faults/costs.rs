@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tenure_core::Standing;
+use tenure_core::{Guard, Locks, Result, Standing};
 use tenure_servers::etcd::{Cluster, ETCD_3_5, Member};
 use tenure_servers::have;
+use tokio::task::JoinSet;
 
 use super::stage::{connect, play, play_on, soon, until_line};
 
@@ -76,19 +77,25 @@ fn a_thousand_waiters_are_served_in_order_at_a_constant_cost_though_half_of_them
     });
 }
 
+/// A lock that is held, and so many of another client who wait for it and give a sign of life every second.
+async fn crowd(cluster: &Cluster, count: usize) -> (Locks, Guard, JoinSet<Result<()>>) {
+    let (holder, crowd) = (connect(cluster).await, connect(cluster).await);
+    let guard = holder.mutex("k").ttl(LONG).lock().await.unwrap();
+    let mut waiters = JoinSet::new();
+    for _ in 0..count {
+        let mutex = crowd.mutex("k").ttl(Duration::from_secs(3));
+        waiters.spawn(async move { mutex.lock().await.map(drop) });
+    }
+    until_line(&holder, "k", count + 1).await;
+    (holder, guard, waiters)
+}
+
 #[test]
 fn a_waiter_that_gives_signs_of_life_opens_no_watch_anew() {
     const WAITERS: usize = 20;
     play(1, async |cluster| {
         let member = &cluster.members()[0];
-        let (holder, crowd) = (connect(&cluster).await, connect(&cluster).await);
-        let _guard = holder.mutex("k").ttl(LONG).lock().await.unwrap();
-        let mut waiters = tokio::task::JoinSet::new();
-        for _ in 0..WAITERS {
-            let mutex = crowd.mutex("k").ttl(Duration::from_secs(3));
-            waiters.spawn(async move { mutex.lock().await.map(drop) });
-        }
-        until_line(&holder, "k", WAITERS + 1).await;
+        let (_holder, _guard, _waiters) = crowd(&cluster, WAITERS).await;
         // Each has given two signs of life.
         tokio::time::sleep(Duration::from_secs(2)).await;
         let before = requests(member);
@@ -112,14 +119,7 @@ fn an_old_member_is_asked_in_no_transaction_that_only_reads() {
         || Cluster::of_3_5(1),
         async |cluster| {
             let member = &cluster.members()[0];
-            let (holder, crowd) = (connect(&cluster).await, connect(&cluster).await);
-            let _guard = holder.mutex("k").ttl(LONG).lock().await.unwrap();
-            let mut waiters = tokio::task::JoinSet::new();
-            for _ in 0..WAITERS {
-                let mutex = crowd.mutex("k").ttl(Duration::from_secs(3));
-                waiters.spawn(async move { mutex.lock().await.map(drop) });
-            }
-            until_line(&holder, "k", WAITERS + 1).await;
+            let (holder, _guard, mut waiters) = crowd(&cluster, WAITERS).await;
             let before = requests(member);
             tokio::time::sleep(Duration::from_secs(4)).await;
             let [txn, range, ..] = between(before, requests(member));

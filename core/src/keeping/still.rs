@@ -1,0 +1,36 @@
+//! Still: a host for tests, whose time passes only where somebody sleeps.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::{Boxed, Clock, Host, Time};
+
+/// Its time in ns. Chance gives the longest pause.
+#[derive(Default)]
+pub(crate) struct Still(AtomicU64);
+
+impl Clock for Still {
+    fn now(&self) -> Time {
+        let ns = self.0.load(Ordering::Relaxed);
+        Time { boot_ns: ns, raw_ns: ns }
+    }
+
+    fn wall_us(&self) -> u64 {
+        self.now().boot_ns / 1000
+    }
+}
+
+impl Host for Still {
+    fn sleep(&self, duration: Duration) -> Boxed<()> {
+        self.0.fetch_add(u64::try_from(duration.as_nanos()).unwrap(), Ordering::Relaxed);
+        Box::pin(async {})
+    }
+
+    fn random(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn spawn(&self, _task: Boxed<()>) {
+        unreachable!("nobody would drive it");
+    }
+}
