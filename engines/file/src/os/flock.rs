@@ -11,6 +11,8 @@ use tenure_core::uneven;
 /// A book is locked for some microseconds. After so many attempts its owner is not just busy.
 const SPINS_MAX: u32 = 32;
 const YIELDS_MAX: u32 = 128;
+/// Who lets others run does not get back soon where many have work to do: an executor is not held up for longer.
+const YIELDS_FOR: Duration = Duration::from_millis(5);
 /// Pauses between later attempts grow from the first of these to the second.
 const PAUSE_MIN: Duration = Duration::from_micros(20);
 const PAUSE_MAX: Duration = Duration::from_millis(5);
@@ -59,15 +61,21 @@ fn done(tried: Result<(), TryLockError>) -> Option<io::Result<()>> {
 
 /// Tries again until it is done, or the time is over.
 pub(crate) fn attempt<T>(haste: Haste, mut once: impl FnMut() -> Option<T>) -> Option<T> {
-    for turn in 0..SPINS_MAX + YIELDS_MAX {
+    for _ in 0..SPINS_MAX {
         if let Some(done) = once() {
             return Some(done);
         }
-        if turn < SPINS_MAX {
-            std::hint::spin_loop();
-        } else {
-            thread::yield_now();
+        std::hint::spin_loop();
+    }
+    let began = Instant::now();
+    for _ in 0..YIELDS_MAX {
+        if let Some(done) = once() {
+            return Some(done);
         }
+        if began.elapsed() >= YIELDS_FOR {
+            break;
+        }
+        thread::yield_now();
     }
     let Haste::Until(end) = haste else { return None };
     let mut pause = PAUSE_MIN;
@@ -81,5 +89,24 @@ pub(crate) fn attempt<T>(haste: Haste, mut once: impl FnMut() -> Option<T>) -> O
             return Some(done);
         }
         pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_executor_is_not_held_up_where_each_attempt_takes_long() {
+        let mut attempts = 0;
+        let locked = attempt(Haste::Quick, || {
+            attempts += 1;
+            if attempts > SPINS_MAX {
+                thread::sleep(YIELDS_FOR);
+            }
+            None::<()>
+        });
+        assert!(locked.is_none());
+        assert!(attempts <= SPINS_MAX + 1, "{attempts}, of which each took as long as all may");
     }
 }
