@@ -17,6 +17,8 @@ use crate::parts::Parts;
 
 /// Onlookers who fall behind by more events than this miss some.
 const EVENTS_MAX: usize = 4096;
+/// After so long without news the store is asked whether it is there: nothing else tells silence from an outage.
+const SILENT: Duration = Duration::from_secs(10);
 /// The store is no longer followed when nobody has asked for so long.
 const IDLE: Duration = Duration::from_secs(120);
 
@@ -56,22 +58,19 @@ impl Onlooker {
         after: Option<Cursor>,
     ) -> Result<Option<News>> {
         let Some(following) = self.following(parts).await? else { return Ok(None) };
-        let now = match after {
-            Some(Cursor(at)) => at,
-            None => parts.store.now().await?,
+        let Some(Cursor(after)) = after else {
+            let cursor = Cursor(parts.store.now().await?);
+            return Ok(Some(News { events: Vec::new(), cursor, missed: false }));
         };
-        if after.is_none() {
-            return Ok(Some(News { events: Vec::new(), cursor: Cursor(now), missed: false }));
-        }
         loop {
             let mut news = pin!(following.news.notified());
             news.as_mut().enable();
             following.asked.notify_one();
-            if let Some(news) = following.seen().since(now, scope) {
+            if let Some(news) = following.seen().since(after, scope) {
                 return Ok(Some(news));
             }
-            match select(news, parts.host.sleep(IDLE / 4)).await {
-                Either::Left(_) | Either::Right(_) => {}
+            if let Either::Right(_) = select(news, parts.host.sleep(SILENT)).await {
+                parts.store.now().await?;
             }
         }
     }

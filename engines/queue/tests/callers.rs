@@ -12,9 +12,10 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::join3;
 use store::{Map, Shared};
+use tenure_core::event::Scope;
 use tenure_core::{
-    Engine as _, Host as _, Key, Leave, Left, Locks, Patience, PrivateThread, Share, Standing,
-    Ticket, Wake, blocking::block_on,
+    Boxed, Clock, Engine as _, Host, Key, Leave, Left, Locks, Patience, PrivateThread, Share,
+    Standing, Ticket, Time, Wake, blocking::block_on,
 };
 use tenure_queue::Queue;
 use tokio::task::JoinSet;
@@ -22,6 +23,33 @@ use tokio::task::JoinSet;
 const KEYS: usize = 3;
 const CALLERS: usize = 16;
 const ROUNDS: usize = 60;
+
+/// A host whose time goes by a hundred times as fast for who sleeps.
+struct Hasty(PrivateThread);
+
+impl Clock for Hasty {
+    fn now(&self) -> Time {
+        self.0.now()
+    }
+
+    fn wall_us(&self) -> u64 {
+        self.0.wall_us()
+    }
+}
+
+impl Host for Hasty {
+    fn sleep(&self, duration: Duration) -> Boxed<()> {
+        self.0.sleep(duration / 100)
+    }
+
+    fn random(&self) -> u64 {
+        self.0.random()
+    }
+
+    fn spawn(&self, task: Boxed<()>) {
+        self.0.spawn(task);
+    }
+}
 
 fn ticket() -> Ticket {
     Ticket::new(Key::new("k").unwrap(), Share::WHOLE)
@@ -81,6 +109,25 @@ fn who_joins_while_the_only_one_in_the_line_leaves_is_told_of_it() {
         assert_eq!(leaving.await.unwrap(), Left::Holding);
         assert!(told.0.load(Ordering::SeqCst), "it need not wait until it looks by itself");
         assert_eq!(woken.await.unwrap(), Wake::Served(place.number));
+    });
+}
+
+#[test]
+fn an_onlooker_is_told_that_the_store_is_silent() {
+    let host = Arc::new(Hasty(PrivateThread::for_timers()));
+    let store = Shared::on(host.clone());
+    let queue = Queue::new(Map::connect(&store), host);
+    let scope = Scope::Prefix(String::new());
+    block_on(async {
+        let cursor = queue.events(&scope, None).await.unwrap().cursor;
+        store.be_deaf(true);
+        let error = queue.events(&scope, Some(cursor)).await.unwrap_err();
+        assert!(error.is_unknown(), "{error}");
+        store.be_deaf(false);
+        let joined = ticket();
+        queue.join(&joined, Patience::Wait).await.unwrap().expect("it waits");
+        let news = queue.events(&scope, Some(cursor)).await.unwrap();
+        assert_eq!(news.events[0].ticket.id, joined.id, "nothing was missed meanwhile");
     });
 }
 

@@ -299,6 +299,9 @@ impl Store for Map {
     }
 
     async fn now(&self) -> Result<u64> {
+        if self.0.deaf.load(Ordering::Relaxed) {
+            return Err(self.silence());
+        }
         Ok(self.0.step(|nodes, _| nodes.at()))
     }
 
