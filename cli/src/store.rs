@@ -15,7 +15,7 @@ use tenure::register;
 use tenure_kit::register::{Opened, Reach, Scheme};
 use tenure_kit::url::encode;
 
-use crate::failure::{Failure, REFUSED, UNREACHABLE, say};
+use crate::failure::{Failure, REFUSED, UNREACHABLE, USAGE, say};
 use crate::signals::Signals;
 
 /// Nobody wants to wait any longer for a store that does not answer.
@@ -69,7 +69,7 @@ impl Address {
     /// that is not, `nothing` is told.
     pub(crate) fn look(&self, nothing: impl FnOnce() -> Failure) -> Result<Locks, Failure> {
         let url = self.url()?;
-        match block_on(register::look(&url))? {
+        match block_on(register::look(&url)).map_err(|error| self.explained(error))? {
             Some(locks) => Ok(locks),
             None if self.is_named() => Err(Failure::new(
                 UNREACHABLE,
@@ -79,13 +79,36 @@ impl Address {
         }
     }
 
-    /// The same failure; of a store that nobody has named, with the way to another.
-    fn explained(&self, failure: Failure) -> Failure {
-        if self.is_named() || failure.code() != REFUSED {
-            return failure;
-        }
+    /// The same failure: of a store that nobody has named, with the way to another; of a URL that makes no sense, with
+    /// where it stands.
+    fn explained(&self, failure: impl Into<Failure>) -> Failure {
+        let failure = failure.into();
         let sentence = failure.sentence();
-        Failure::new(REFUSED, format!("{sentence}; name another store with --on, or in {VARIABLE}"))
+        match failure.code() {
+            REFUSED if !self.is_named() => Failure::new(
+                REFUSED,
+                format!("{sentence}; name another store with --on, or in {VARIABLE}"),
+            ),
+            USAGE if self.is_named() && self.on.is_none() => {
+                Failure::usage(format!("{sentence} (the URL stands in {VARIABLE})"))
+            }
+            _ => failure,
+        }
+    }
+
+    /// A store that this process alone can see locks nothing for a shell.
+    fn refuse_private(&self, url: &str) -> Result<(), Failure> {
+        let engine = register::engine_of(url).map_err(|error| self.explained(error))?;
+        if engine.reach != Reach::Process {
+            return Ok(());
+        }
+        Err(Failure::new(
+            REFUSED,
+            format!(
+                "{}: is seen by one process alone, and excludes nobody here: use file:DIR, or leave --on out",
+                engine.name
+            ),
+        ))
     }
 
     fn is_named(&self) -> bool {
@@ -95,19 +118,19 @@ impl Address {
     /// The locks of the store, for commands that need no signals.
     pub(crate) fn open(&self) -> Result<Locks, Failure> {
         let url = self.url()?;
-        block_on(tenure::connect(url)).map_err(|error| self.explained(error.into()))
+        block_on(tenure::connect(url)).map_err(|error| self.explained(error))
     }
 
     /// Opens the store of this URL, for what runs under its locks.
     pub(crate) async fn open_at(&self, url: &str) -> Result<Opened, Failure> {
-        refuse_private(url)?;
-        let opened = register::open(url).await.map_err(|error| self.explained(error.into()))?;
+        self.refuse_private(url)?;
+        let opened = register::open(url).await.map_err(|error| self.explained(error))?;
         Ok(Opened { locks: opened.locks.owned_by(&owner())?, ..opened })
     }
 
     /// The same, for what others will rely on: they should know how far they can.
     pub(crate) fn open_aloud(&self) -> Result<Locks, Failure> {
-        refuse_private(&self.url()?)?;
+        self.refuse_private(&self.url()?)?;
         let locks = self.open()?;
         self.warn(&locks);
         Ok(locks)
@@ -144,18 +167,6 @@ pub(crate) fn close(signals: &mut Signals, locks: &Locks, outcome: &Result<u8, F
 pub(crate) fn owner() -> String {
     let machine = rustix::system::uname();
     format!("tenure[{}]@{}", std::process::id(), machine.nodename().to_string_lossy())
-}
-
-/// A store that this process alone can see locks nothing for a shell.
-fn refuse_private(url: &str) -> tenure::Result<()> {
-    let engine = register::engine_of(url)?;
-    if engine.reach == Reach::Process {
-        return Err(tenure::Error::unsupported(format!(
-            "{}: is seen by one process alone, and excludes nobody here: use file:DIR, or leave --on out",
-            engine.name
-        )));
-    }
-    Ok(())
 }
 
 /// The URL that somebody has named.

@@ -1,9 +1,13 @@
 //! The public API on the memory engine, on several executors.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::blocking::block_on;
-use tenure_core::{Kind, Locks, Loss, Memory};
+use tenure_core::wrap::Hosted;
+use tenure_core::{
+    Boxed, Clock, Error, Host, Kind, Locks, Loss, Memory, Result, SystemClock, Time,
+};
 
 #[test]
 fn a_lock_is_held_until_it_is_released() {
@@ -86,4 +90,51 @@ fn a_holder_who_blocks_every_thread_keeps_its_lock() {
     std::thread::sleep(Duration::from_secs(2));
     guard.check().unwrap();
     block_on(guard.release()).unwrap();
+}
+
+/// A host on a machine that has no thread to spare.
+struct Full;
+
+impl Clock for Full {
+    fn now(&self) -> Time {
+        SystemClock.now()
+    }
+
+    fn wall_us(&self) -> u64 {
+        SystemClock.wall_us()
+    }
+}
+
+impl Host for Full {
+    fn ready(&self) -> Result<()> {
+        Err(Error::rejected("no thread"))
+    }
+
+    fn sleep(&self, _duration: Duration) -> Boxed<()> {
+        unreachable!("it was asked whether it is ready")
+    }
+
+    fn random(&self) -> u64 {
+        0
+    }
+
+    fn spawn(&self, _task: Boxed<()>) {
+        unreachable!("it was asked whether it is ready")
+    }
+}
+
+#[test]
+fn nothing_is_taken_where_nothing_could_renew_it() {
+    block_on(async {
+        let locks = Locks::on(Memory::new(), Arc::new(Full));
+        let errors = [
+            locks.mutex("a").lock().await.unwrap_err(),
+            locks.mutex("a").try_lock().await.unwrap_err(),
+            locks.mutex("a").lock_within(Duration::from_secs(1)).await.unwrap_err(),
+            locks.watch("a").await.unwrap_err(),
+            Hosted::make(Arc::new(Full), async { Ok(Memory::new()) }).await.err().unwrap(),
+        ];
+        assert!(errors.iter().all(|error| error.kind() == Kind::Rejected), "{errors:?}");
+        assert_eq!(locks.line("a").await.unwrap(), []);
+    });
 }

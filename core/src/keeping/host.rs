@@ -1,16 +1,18 @@
 //! A host is where the keeper and the sweeper live: a place for tasks that outlives its users' own.
 
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Handle};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::Notify;
 
 use crate::belief::clock::{Clock, SystemClock, Time};
+use crate::{Error, Result};
 
 /// A future on the heap, as a host takes and gives it.
 ///
@@ -42,6 +44,12 @@ pub type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// # drop(locks);
 /// ```
 pub trait Host: Clock {
+    /// Makes sure that tasks and timers can run here, or says why they cannot. It is asked before a store is connected and
+    /// before a lock is taken, so that nobody holds what cannot be renewed; whatever else is called may panic where it fails.
+    fn ready(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// A future that is ready after `duration`. It may be awaited anywhere.
     fn sleep(&self, duration: Duration) -> Boxed<()>;
 
@@ -95,28 +103,63 @@ impl PrivateThread {
         Self { drivers: true, running: OnceLock::new() }
     }
 
+    fn start(&self) -> Result<&Running> {
+        if let Some(running) = self.running.get() {
+            return Ok(running);
+        }
+        // Of two who start it at the same time, one drops its own again, which then ends.
+        let started = Running::start(self.drivers).map_err(|error| {
+            Error::rejected(format!(
+                "no thread can be started for renewals and timers, so no lock is taken: allow this process more threads ({error})"
+            ))
+        })?;
+        Ok(self.running.get_or_init(|| started))
+    }
+
     fn running(&self) -> &Running {
-        self.running.get_or_init(|| Running::start(self.drivers))
+        self.start().expect("a host is asked whether it is ready before it is used")
     }
 }
 
 impl Running {
-    fn start(drivers: bool) -> Self {
+    fn start(drivers: bool) -> io::Result<Self> {
         let mut builder = Builder::new_current_thread();
         if drivers {
             builder.enable_all()
         } else {
             builder.enable_time()
         };
-        let runtime = builder.build().expect("the system has no room for a runtime");
+        let runtime = Droppable(Some(builder.build()?));
         let state = Arc::new(State::default());
-        let running = Self { handle: runtime.handle().clone(), state: state.clone() };
+        let running = Self { handle: runtime.get().handle().clone(), state: state.clone() };
         state.users.fetch_add(1, Ordering::Relaxed);
         thread::Builder::new()
             .name("tenure".to_owned())
-            .spawn(move || runtime.block_on(state.last_left.notified()))
-            .expect("the system has no room for a thread");
-        running
+            .spawn(move || runtime.get().block_on(state.last_left.notified()))?;
+        Ok(running)
+    }
+}
+
+/// A runtime that may be dropped inside another one, as it is where its thread cannot be started.
+struct Droppable(Option<Runtime>);
+
+impl Droppable {
+    fn get(&self) -> &Runtime {
+        self.0.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl Drop for Droppable {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.state.leave();
     }
 }
 
@@ -139,6 +182,10 @@ impl Clock for PrivateThread {
 }
 
 impl Host for PrivateThread {
+    fn ready(&self) -> Result<()> {
+        self.start().map(drop)
+    }
+
     fn sleep(&self, duration: Duration) -> Boxed<()> {
         let _context = self.running().handle.enter();
         Box::pin(tokio::time::sleep(duration))
@@ -155,14 +202,6 @@ impl Host for PrivateThread {
             let _user = user;
             task.await;
         });
-    }
-}
-
-impl Drop for PrivateThread {
-    fn drop(&mut self) {
-        if let Some(running) = self.running.get() {
-            running.state.leave();
-        }
     }
 }
 

@@ -61,6 +61,7 @@ pub(crate) async fn acquire(
     rhythm: Rhythm,
     wait: Wait,
 ) -> Result<Option<Guard>> {
+    inner.host.ready()?;
     let in_line = InLine::default();
     match wait {
         Wait::Never | Wait::For(Duration::ZERO) => {

@@ -76,6 +76,7 @@ impl Locks {
 
 impl Watch {
     pub(crate) async fn start(inner: &Arc<Inner>, scope: Scope) -> Result<Self> {
+        inner.host.ready()?;
         let cursor = inner.engine.events(&scope, None).await?.cursor;
         let (inner, seen, rest) = (inner.clone(), VecDeque::new(), Rest::default());
         Ok(Self(Endless::new(Onlooker { inner, scope, cursor, seen, rest })))

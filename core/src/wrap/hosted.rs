@@ -56,6 +56,7 @@ impl<E: Engine> Hosted<E> {
         host: Arc<dyn Host>,
         make: impl Future<Output = Result<E>> + Send + 'static,
     ) -> Result<Self> {
+        host.ready()?;
         let engine = carry_out(&*host, make).await?;
         Ok(Self::of(host, engine))
     }
