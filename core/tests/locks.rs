@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use tenure_core::blocking::block_on;
+use tenure_core::event::What;
 use tenure_core::wrap::Hosted;
 use tenure_core::{
-    Boxed, Clock, Error, Host, Kind, Locks, Loss, Memory, Result, SystemClock, Time,
+    Boxed, Clock, Error, Host, Kind, Locks, Loss, Memory, Result, Seen, SystemClock, Time,
 };
 
 #[test]
@@ -90,6 +92,23 @@ fn a_holder_who_blocks_every_thread_keeps_its_lock() {
     std::thread::sleep(Duration::from_secs(2));
     guard.check().unwrap();
     block_on(guard.release()).unwrap();
+}
+
+#[test]
+fn what_an_onlooker_sees_is_a_stream() {
+    block_on(async {
+        let locks = Locks::new(Memory::new());
+        let mut watch = locks.watch("").await.unwrap();
+        let mut leaders = locks.election("a").observe().await.unwrap();
+        assert_eq!(StreamExt::next(&mut leaders).await.unwrap().unwrap(), None);
+        let seat = locks.election("a").campaign().await.unwrap();
+        let Seen::Event(event) = StreamExt::next(&mut watch).await.unwrap().unwrap() else {
+            panic!("nothing was missed")
+        };
+        assert_eq!((event.what, event.number), (What::Joined, seat.token()));
+        let leader = StreamExt::next(&mut leaders).await.unwrap().unwrap();
+        assert_eq!(leader.map(|leader| leader.token), Some(seat.token()));
+    });
 }
 
 /// A host on a machine that has no thread to spare.

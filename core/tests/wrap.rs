@@ -283,52 +283,6 @@ fn a_quorum_lets_readers_in_together_and_a_writer_alone() {
     writer.release().unwrap();
 }
 
-#[cfg(feature = "metrics")]
-#[test]
-fn a_traced_engine_counts_waits_holds_renewals_losses_and_hand_overs() {
-    use metrics_util::debugging::{DebugValue, DebuggingRecorder};
-
-    let recorder = DebuggingRecorder::new();
-    let snapshotter = recorder.snapshotter();
-    metrics::with_local_recorder(&recorder, || {
-        let memory = Memory::new();
-        let operator = Locks::new(memory.clone()).blocking();
-        let locks = Locks::new(memory).traced().blocking();
-        let first = locks.mutex("a").lock().unwrap();
-        let mutex = locks.mutex("a").into_inner();
-        let mut waiting = Box::pin(mutex.lock());
-        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        assert!(waiting.as_mut().poll(&mut context).is_pending());
-        first.extend().unwrap();
-        first.release().unwrap();
-        let second = block_on(waiting).unwrap();
-        operator.force_out("a", second.id()).unwrap();
-        assert!(block_on(second.extend()).is_err());
-    });
-    let mut counters: Vec<(String, u64)> = Vec::new();
-    for (key, _, _, value) in snapshotter.snapshot().into_vec() {
-        let key = key.key();
-        let labels: Vec<_> = key.labels().map(|label| format!("{{{}}}", label.value())).collect();
-        let count = match value {
-            DebugValue::Counter(count) => count,
-            DebugValue::Histogram(values) => values.len() as u64,
-            DebugValue::Gauge(_) => 0,
-        };
-        counters.push((format!("{}{}", key.name(), labels.concat()), count));
-    }
-    counters.sort();
-    let expected = [
-        ("tenure_handovers_total", 1),
-        ("tenure_hold_seconds", 2),
-        ("tenure_losses_total", 1),
-        ("tenure_renewals_total{kept}", 1),
-        ("tenure_renewals_total{lost}", 1),
-        ("tenure_wait_seconds", 2),
-    ];
-    let expected: Vec<_> = expected.map(|(name, count)| (name.to_owned(), count)).into();
-    assert_eq!(counters, expected);
-}
-
 /// A store whose verbs keep much until they are answered.
 struct Large(Memory);
 

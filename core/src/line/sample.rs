@@ -225,14 +225,34 @@ mod tests {
     use crate::wrap::{Around, Question};
     use crate::{Clock as _, Memory, Patience, Share};
 
-    /// A store whose answers take so long.
-    struct Slow(Memory, Arc<Still>, Mutex<VecDeque<Duration>>);
+    /// A store whose answers take so long, each of which costs it something.
+    struct Slow {
+        memory: Memory,
+        host: Arc<Still>,
+        answers: Mutex<VecDeque<Duration>>,
+        cost: Arc<Cost>,
+    }
+
+    impl Slow {
+        fn new(answers: &[u64]) -> Self {
+            let answers = answers.iter().map(|ms| Duration::from_millis(*ms)).collect();
+            let (memory, host, cost) = Default::default();
+            Self { memory, host, answers: Mutex::new(answers), cost }
+        }
+
+        /// How long somebody who looks in this scope leaves it in peace.
+        async fn rests(&self, sampler: &Sampler, scope: &Scope) -> Duration {
+            let began = self.host.now();
+            sampler.leave_in_peace(&*self.host, scope).await;
+            began.until(self.host.now())
+        }
+    }
 
     impl Around for Slow {
         type Inner = Memory;
 
         fn inner(&self) -> &Memory {
-            &self.0
+            &self.memory
         }
 
         async fn pass<T: Send>(
@@ -241,33 +261,38 @@ mod tests {
             ask: impl Future<Output = Result<T>> + Send,
         ) -> Result<T> {
             if matches!(question, Question::Line(_)) {
-                let took = self.2.lock().unwrap().pop_front();
-                self.1.sleep(took.unwrap_or_default()).await;
+                let took = self.answers.lock().unwrap().pop_front();
+                self.host.sleep(took.unwrap_or_default()).await;
+                self.cost.add(Duration::from_millis(5));
             }
             ask.await
         }
     }
 
+    fn key() -> Key {
+        Key::new("k").unwrap()
+    }
+
+    async fn join(memory: &Memory) {
+        memory.join(&Ticket::new(key(), Share::WHOLE), Patience::Wait).await.unwrap();
+    }
+
     /// How long after its last answer a look tells what has happened meanwhile.
     fn blind_after(answers: &[u64]) -> Duration {
-        let host = Arc::new(Still::default());
-        let answers = answers.iter().map(|ms| Duration::from_millis(*ms));
-        let store = Slow(Memory::new(), host.clone(), Mutex::new(answers.collect()));
-        let (sampler, pause) = (Sampler::new(Duration::from_millis(250)), Duration::from_secs(60));
-        let scope = Scope::Key(Key::new("k").unwrap());
+        let (store, sampler) = (Slow::new(answers), Sampler::new(Duration::from_millis(250)));
+        let (host, scope, pause) = (&*store.host, Scope::Key(key()), Duration::from_secs(60));
         crate::blocking::block_on(async {
             let mut cursor = None;
-            while !store.2.lock().unwrap().is_empty() {
+            for _ in answers {
                 host.sleep(pause).await;
-                let news = sampler.events(&store, &*host, &scope, None).await.unwrap();
+                let news = sampler.events(&store, host, &scope, None).await.unwrap();
                 cursor = Some(news.cursor);
             }
-            let ticket = Ticket::new(Key::new("k").unwrap(), Share::WHOLE);
-            store.0.join(&ticket, Patience::Wait).await.unwrap();
-            let began = host.now().boot_ns;
-            let news = sampler.events(&store, &*host, &scope, cursor).await.unwrap();
+            join(&store.memory).await;
+            let began = host.now();
+            let news = sampler.events(&store, host, &scope, cursor).await.unwrap();
             assert!(!news.events.is_empty());
-            Duration::from_nanos(host.now().boot_ns - began)
+            began.until(host.now())
         })
     }
 
@@ -275,5 +300,50 @@ mod tests {
     fn a_look_that_comes_through_an_outage_makes_nobody_blind_and_a_slow_store_is_left_in_peace() {
         assert!(blind_after(&[10, 9_000]) < Duration::from_secs(1));
         assert_eq!(blind_after(&[100, 100]), Duration::from_millis(1_900));
+    }
+
+    #[test]
+    fn the_store_is_left_in_peace_for_what_a_look_costs_it_where_that_is_measured() {
+        let store = Slow::new(&[9_000, 9_000]);
+        let sampler = Sampler::new(Duration::from_millis(250)).at_cost(store.cost.clone());
+        // What others do there is not the look's.
+        store.cost.add(Duration::from_secs(60));
+        crate::blocking::block_on(async {
+            let (one, all) = (Scope::Key(key()), Scope::Prefix(String::new()));
+            sampler.look(&store, &*store.host, &one).await.unwrap();
+            assert_eq!(store.rests(&sampler, &all).await, Duration::ZERO, "for others");
+            assert_eq!(store.rests(&sampler, &one).await, Duration::from_millis(5 * 19));
+            // A look at keys of which there are none costs it nothing.
+            sampler.look(&store, &*store.host, &all).await.unwrap();
+            assert_eq!(store.rests(&sampler, &all).await, Duration::ZERO);
+        });
+    }
+
+    #[test]
+    fn so_many_onlookers_are_followed_each_from_where_it_was() {
+        let (store, sampler) = (Slow::new(&[]), Sampler::new(Duration::from_millis(250)));
+        let scope = Scope::Key(key());
+        let events = async |after| {
+            let news = sampler.events(&store, &*store.host, &scope, after).await.unwrap();
+            (news.events.len(), news.cursor, news.missed)
+        };
+        crate::blocking::block_on(async {
+            let (_, first, missed) = events(None).await;
+            assert!(!missed, "it has just begun");
+            join(&store.memory).await;
+            let (_, second, _) = events(None).await;
+            join(&store.memory).await;
+            // A holder who joins is served at once, which is told as well.
+            assert_eq!(events(Some(first)).await.0, 3);
+            assert_eq!(events(Some(second)).await.0, 1);
+            for _ in 0..ONLOOKERS_MAX {
+                events(None).await;
+            }
+            let (told, begins, missed) = events(Some(second)).await;
+            assert_eq!((told, missed), (0, true), "too many came after it");
+            join(&store.memory).await;
+            let (told, _, missed) = events(Some(begins)).await;
+            assert_eq!((told, missed), (1, false), "it begins anew");
+        });
     }
 }
