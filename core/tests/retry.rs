@@ -1,86 +1,130 @@
 //! What becomes of a ticket when the answer to its join is lost and the next one is no better.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tenure_core::blocking::block_on;
-use tenure_core::wrap::{Around, Retry};
+use tenure_core::blocking::{Blocking, block_on};
+use tenure_core::wrap::{Around, Question, Retry};
 use tenure_core::*;
 
-/// What becomes of the next question.
+/// What becomes of the next join.
 #[derive(Clone, Copy)]
 enum Act {
     /// It is carried out, and the answer is lost.
     LosesAnswer,
-    /// It is carried out later, before the next one but one, and the answer is lost.
+    /// It is carried out after the next leave, and the answer is lost.
     ComesLate,
     Refuses,
     Answers,
 }
 
-/// A memory store that does as it is told with joins, and answers everything else.
-struct Store {
+/// A memory store that does as it is told with joins, and counts who leaves.
+#[derive(Default)]
+struct Shared {
     memory: Memory,
     acts: Mutex<VecDeque<Act>>,
-    late: Arc<Mutex<Option<Ticket>>>,
+    late: Mutex<Option<Ticket>>,
+    leaves: AtomicU32,
+    /// So many answers to other verbs are lost.
+    losses: AtomicU32,
 }
 
-impl Store {
-    fn new(acts: impl IntoIterator<Item = Act>) -> Self {
-        let acts = Mutex::new(acts.into_iter().collect());
-        Self { memory: Memory::new(), acts, late: Arc::default() }
+impl Shared {
+    /// What was on its way for so long arrives.
+    async fn arrive(&self) -> Result<()> {
+        let late = self.late.lock().unwrap().take();
+        if let Some(late) = late {
+            self.memory.join(&late, Patience::NoWait).await?;
+        }
+        Ok(())
+    }
+
+    fn leaves(&self) -> u32 {
+        self.leaves.load(Ordering::SeqCst)
     }
 }
+
+struct Store(Arc<Shared>);
 
 impl Around for Store {
     type Inner = Memory;
 
     fn inner(&self) -> &Memory {
-        &self.memory
+        &self.0.memory
+    }
+
+    async fn pass<T: Send>(
+        &self,
+        _: Question<'_>,
+        ask: impl Future<Output = Result<T>> + Send,
+    ) -> Result<T> {
+        let answer = ask.await;
+        let less = |losses: u32| losses.checked_sub(1);
+        match self.0.losses.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less) {
+            Ok(_) => Err(Error::unavailable("the answer is lost")),
+            Err(_) => answer,
+        }
     }
 
     async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
-        let act = self.acts.lock().unwrap().pop_front().unwrap_or(Act::Answers);
+        let act = self.0.acts.lock().unwrap().pop_front().unwrap_or(Act::Answers);
         match act {
-            Act::Answers => self.memory.join(ticket, patience).await,
+            Act::Answers => self.0.memory.join(ticket, patience).await,
             Act::Refuses => Err(Error::rejected("the memory is full")),
             Act::LosesAnswer => {
-                self.memory.join(ticket, patience).await?;
+                self.0.memory.join(ticket, patience).await?;
                 Err(Error::unavailable("the answer is lost"))
             }
             Act::ComesLate => {
-                *self.late.lock().unwrap() = Some(ticket.clone());
+                *self.0.late.lock().unwrap() = Some(ticket.clone());
                 Err(Error::unavailable("the answer is lost"))
             }
         }
     }
 
     async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
-        let left = self.memory.leave(ticket, how).await;
-        // Now what was on its way for so long arrives.
-        let late = self.late.lock().unwrap().take();
-        if let Some(late) = late {
-            self.memory.join(&late, Patience::NoWait).await?;
-        }
+        self.0.leaves.fetch_add(1, Ordering::SeqCst);
+        let left = self.0.memory.leave(ticket, how).await;
+        self.0.arrive().await?;
         left
     }
 }
 
-/// Locks over such a store, and another client of it.
-fn locks(
-    acts: impl IntoIterator<Item = Act>,
-) -> (blocking::Blocking<Locks>, blocking::Blocking<Locks>) {
-    let host: Arc<dyn Host> = Arc::new(PrivateThread::for_timers());
-    let store = Store::new(acts);
-    let other = Locks::new(store.memory.clone()).blocking();
-    let retry = Retry::new(store, host.clone(), 2, Duration::from_millis(1));
-    (Locks::on(retry, host).blocking(), other)
+/// Asks such a store again.
+struct Stage {
+    store: Arc<Shared>,
+    locks: Blocking<Locks>,
+    /// Another client, whose answers arrive.
+    other: Blocking<Locks>,
+}
+
+impl Stage {
+    fn new(acts: impl IntoIterator<Item = Act>) -> Self {
+        let host: Arc<dyn Host> = Arc::new(PrivateThread::for_timers());
+        let acts = Mutex::new(acts.into_iter().collect());
+        let store = Arc::new(Shared { acts, ..Shared::default() });
+        let other = Locks::new(store.memory.clone()).blocking();
+        let retry = Retry::new(Store(store.clone()), host.clone(), 2, Duration::from_millis(1));
+        Self { store, locks: Locks::on(retry, host).blocking(), other }
+    }
+
+    fn lose_answers(&self, count: u32) {
+        self.store.losses.store(count, Ordering::SeqCst);
+    }
+
+    /// What was on its way arrives at last, and leaves again.
+    fn leaves_no_ghost(self) {
+        block_on(self.store.arrive()).unwrap();
+        block_on(self.locks.into_inner().close());
+        assert!(self.other.line("a").unwrap().is_empty(), "a ghost holds the lock");
+    }
 }
 
 #[test]
 fn a_refusal_after_an_answer_that_was_lost_stays_unknown_and_leaves_no_ghost() {
-    let (locks, other) = locks([Act::LosesAnswer, Act::Refuses]);
+    let Stage { locks, other, .. } = Stage::new([Act::LosesAnswer, Act::Refuses]);
     let error = locks.mutex("a").lock().unwrap_err();
     assert_eq!(error.kind(), Kind::Unavailable);
     assert_eq!(
@@ -93,28 +137,64 @@ fn a_refusal_after_an_answer_that_was_lost_stays_unknown_and_leaves_no_ghost() {
 
 #[test]
 fn a_refusal_alone_is_told_as_one() {
-    let (locks, _) = locks([Act::Refuses]);
-    let error = locks.mutex("a").lock().unwrap_err();
+    let error = Stage::new([Act::Refuses]).locks.mutex("a").lock().unwrap_err();
     assert_eq!((error.kind(), error.to_string().as_str()), (Kind::Rejected, "the memory is full"));
 }
 
 #[test]
 fn an_attempt_that_comes_in_after_its_owner_was_told_that_it_is_busy_leaves_again() {
-    let (locks, other) = locks([Act::ComesLate, Act::Answers]);
-    let guard = other.mutex("a").lock().unwrap();
-    assert!(locks.mutex("a").ttl(Duration::from_secs(1)).try_lock().unwrap().is_none());
+    let stage = Stage::new([Act::ComesLate, Act::Answers]);
+    let guard = stage.other.mutex("a").lock().unwrap();
+    assert!(stage.locks.mutex("a").ttl(Duration::from_secs(1)).try_lock().unwrap().is_none());
     guard.release().unwrap();
-    block_on(locks.into_inner().close());
-    assert!(other.line("a").unwrap().is_empty(), "a ghost holds the lock");
+    stage.leaves_no_ghost();
 }
 
 #[test]
 fn an_attempt_that_comes_in_after_its_owner_has_left_leaves_again() {
-    let (locks, other) = locks([Act::ComesLate, Act::Answers]);
-    let guard = locks.mutex("a").ttl(Duration::from_secs(1)).lock().unwrap();
-    // Only now the first attempt arrives.
+    let stage = Stage::new([Act::ComesLate, Act::Answers]);
+    // Only when it is released the first attempt arrives.
+    stage.locks.mutex("a").ttl(Duration::from_secs(1)).lock().unwrap().release().unwrap();
+    stage.leaves_no_ghost();
+}
+
+#[test]
+fn a_store_whose_answers_arrive_is_asked_once() {
+    let stage = Stage::new([]);
+    let ticket = Ticket::new(Key::new("a").unwrap(), Share::WHOLE);
+    let guard = stage.locks.mutex("a").lock().unwrap();
+    assert!(stage.locks.mutex("a").try_lock().unwrap().is_none());
+    stage.locks.settled();
+    assert_eq!(stage.store.leaves(), 0, "nobody doubts that the second is out");
+    assert_eq!(stage.locks.break_ticket("a", ticket.id).unwrap(), Left::Absent);
     guard.release().unwrap();
-    locks.settled();
-    block_on(locks.into_inner().close());
-    assert!(other.line("a").unwrap().is_empty(), "a ghost holds the lock");
+    block_on(stage.locks.into_inner().close());
+    assert_eq!(stage.store.leaves(), 2);
+}
+
+#[test]
+fn a_holder_that_is_told_to_leave_is_not_taken_out_because_its_first_join_was_not_answered() {
+    let stage = Stage::new([Act::LosesAnswer, Act::Answers]);
+    let guard = stage.locks.mutex("a").lock().unwrap();
+    assert_eq!(stage.locks.break_ticket("a", guard.id()).unwrap(), Left::Told);
+    stage.locks.settled();
+    assert_eq!(stage.other.line("a").unwrap().len(), 1, "it has not stopped yet");
+    drop(guard);
+}
+
+#[test]
+fn every_question_is_asked_again() {
+    let stage = Stage::new([]);
+    let guard = stage.locks.mutex("a").lock().unwrap();
+    stage.lose_answers(2);
+    guard.extend().unwrap();
+    stage.lose_answers(2);
+    assert_eq!(stage.locks.keys("").unwrap().len(), 1);
+    stage.lose_answers(2);
+    assert_eq!(stage.locks.line("a").unwrap().len(), 1);
+    stage.lose_answers(2);
+    assert_eq!(stage.locks.sequence("s").next().unwrap(), 3, "two numbers are lost");
+    stage.lose_answers(3);
+    assert_eq!(stage.locks.keys("").unwrap_err().kind(), Kind::Unavailable);
+    guard.release().unwrap();
 }

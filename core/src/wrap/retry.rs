@@ -221,3 +221,32 @@ impl<E: Engine> Engine for Retry<E> {
         self.engine.close().await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keeping::still::Still;
+    use crate::{Memory, Share};
+
+    #[test]
+    fn so_many_tickets_are_in_doubt_and_none_longer_than_it_can_come() {
+        let host = Arc::new(Still::default());
+        let retry = Retry::new(Memory::new(), host.clone(), 1, Duration::from_millis(1));
+        let within = retry.within;
+        let doubt = |ttl: Duration| {
+            retry.doubt(&Ticket { ttl, ..Ticket::new(Key::new("a").unwrap(), Share::WHOLE) });
+            retry.doubtful().len()
+        };
+        for count in 1..DOUBTFUL_MAX {
+            assert_eq!(doubt(Duration::ZERO), count);
+        }
+        assert_eq!(doubt(within * 2), DOUBTFUL_MAX);
+        assert_eq!(
+            doubt(within),
+            DOUBTFUL_MAX,
+            "there is no room, and each of them may still come"
+        );
+        drop(host.sleep(within));
+        assert_eq!(doubt(within), 2, "one lives on, and there is room again");
+    }
+}
