@@ -1,0 +1,149 @@
+//! The words of the contract: what they promise by themselves, without an engine.
+
+use std::collections::HashMap;
+use std::time::{Duration, SystemTime};
+
+use tenure_core::event::{Event, Scope, What};
+use tenure_core::{
+    Fencing, Key, Kind, Liveness, Locks, Memory, NOTE_BYTES_MAX, NUMBER_MAX, Need, OWNER_BYTES_MAX,
+    Profile, Result, Share, Sight, Stale, Ticket, TicketId, blocking::block_on, refusal,
+};
+
+fn key(text: &str) -> Key {
+    Key::new(text).unwrap()
+}
+
+fn is_invalid<T>(outcome: Result<T>) {
+    assert_eq!(outcome.map(drop).unwrap_err().kind(), Kind::Invalid);
+}
+
+#[test]
+fn a_number_fits_into_a_double() {
+    assert_eq!(NUMBER_MAX, 9_007_199_254_740_991);
+}
+
+#[test]
+fn a_key_is_found_by_its_text() {
+    let known = HashMap::from([(key("a"), 1)]);
+    assert_eq!((known.get("a"), known.get("b")), (Some(&1), None));
+    assert_eq!(key("a").to_string(), "a");
+}
+
+#[test]
+fn attempts_have_their_own_bits_and_leave_the_others_as_they_are() {
+    let id = TicketId::from_u128(u128::MAX);
+    assert_eq!(id.whole().to_u128(), u128::MAX ^ (0xf_ffff << 44));
+    assert_eq!(id.attempt(0), id.whole());
+    assert_eq!(id.attempt(0xf_ffff), id);
+    assert_eq!(
+        id.attempt(0x10_0001).to_u128(),
+        id.attempt(1).to_u128(),
+        "a million, and then anew"
+    );
+    assert_eq!(format!("{:?}", TicketId::from_u128(0xab)), "000000000000000000000000000000ab");
+}
+
+#[test]
+fn an_owner_and_a_note_have_so_many_bytes() {
+    let ticket = || Ticket::new(key("a"), Share::WHOLE);
+    let long = |bytes: usize| "x".repeat(bytes);
+    assert_eq!(&*ticket().owned_by("worker-7").unwrap().owner, "worker-7");
+    assert_eq!(&*ticket().with_note("on it").unwrap().note, "on it");
+    let full = ticket().owned_by(long(OWNER_BYTES_MAX)).unwrap();
+    full.with_note(long(NOTE_BYTES_MAX)).unwrap();
+    is_invalid(ticket().owned_by(long(OWNER_BYTES_MAX + 1)));
+    is_invalid(ticket().with_note(long(NOTE_BYTES_MAX + 1)));
+
+    let locks = Locks::new(Memory::new());
+    is_invalid(locks.owned_by(&long(OWNER_BYTES_MAX + 1)));
+    is_invalid(block_on(locks.mutex("a").note(long(NOTE_BYTES_MAX + 1)).lock()));
+    assert_eq!(block_on(locks.line("a")).unwrap(), []);
+}
+
+#[cfg(unix)]
+#[test]
+fn an_owner_is_a_process_of_a_machine() {
+    let machine = rustix::system::uname();
+    let here = format!("[{}]@{}", std::process::id(), machine.nodename().to_string_lossy());
+    let owner = Ticket::new(key("a"), Share::WHOLE).owner;
+    assert!(owner.ends_with(&here), "{owner}");
+}
+
+#[test]
+fn a_scope_is_a_key_or_what_begins_alike() {
+    let covers = |scope: &Scope| ["a", "ab", "b"].map(|text| scope.covers(&key(text)));
+    assert_eq!(covers(&Scope::Key(key("a"))), [true, false, false]);
+    assert_eq!(covers(&Scope::Prefix("a".to_owned())), [true, true, false]);
+    assert_eq!(covers(&Scope::Prefix(String::new())), [true, true, true]);
+}
+
+#[test]
+fn an_event_has_a_time_by_the_calendar() {
+    let ticket = Ticket::new(key("a"), Share::WHOLE);
+    let event = Event { at_us: 1_500_000, what: What::Left, ticket, number: 1 };
+    assert_eq!(event.at(), SystemTime::UNIX_EPOCH + Duration::from_millis(1500));
+}
+
+#[test]
+fn a_need_is_met_by_what_promises_it_and_by_nothing_else() {
+    /// What makes a store that promises nothing meet a need.
+    type Promise = fn(&mut Profile);
+    let needs: [(Need, Promise); 9] = [
+        (Need::Fair, |profile| profile.fair = true),
+        (Need::Push, |profile| profile.push = true),
+        (Need::EveryEvent, |profile| profile.events = Sight::Every),
+        (Need::HolderCrash, |profile| profile.survives.holder_crash = true),
+        (Need::HolderPause, |profile| profile.survives.holder_pause = true),
+        (Need::StoreCrash, |profile| profile.survives.store_crash = true),
+        (Need::Failover, |profile| profile.survives.failover = true),
+        (Need::ClockStep, |profile| profile.survives.clock_step = true),
+        (Need::FullMemory, |profile| profile.survives.full_memory = true),
+    ];
+    let nothing = || {
+        let mut profile = Profile::new("nothing", Liveness::Lease);
+        (profile.fair, profile.push, profile.events) = (false, false, Sight::Sampled);
+        profile.survives = Default::default();
+        (profile.survives.holder_crash, profile.survives.holder_pause) = (false, false);
+        profile.fencing = Fencing::None;
+        profile
+    };
+    for (need, promise) in needs {
+        let mut profile = nothing();
+        assert!(!profile.meets(need), "{need:?}");
+        let refused = profile.require(&[need]).unwrap_err().to_string();
+        assert!(refused.contains(&format!("does not promise {need}: ")), "{refused}");
+        promise(&mut profile);
+        assert!(profile.meets(need), "{need:?}");
+        profile.require(&[need]).unwrap();
+    }
+    let fencing = [Fencing::None, Fencing::Volatile, Fencing::Durable];
+    for (given, has) in fencing.into_iter().enumerate() {
+        let mut profile = nothing();
+        profile.fencing = has;
+        let met = fencing.map(|wanted| profile.meets(Need::Fencing(wanted)));
+        assert_eq!(met, [true, given >= 1, given >= 2]);
+    }
+}
+
+#[test]
+fn a_refused_share_is_called_by_its_name() {
+    let said =
+        |kept: u64, asked: Share| refusal::other_capacity(&key("a"), kept, asked).to_string();
+    let permits = Share::new(1, 3).unwrap();
+    let whole = u64::from(Share::WHOLE.of());
+    assert!(
+        said(whole, permits)
+            .starts_with("\"a\" is a mutex or reader-writer lock; asked for as a semaphore of 3: ")
+    );
+    assert!(said(3, Share::WHOLE).starts_with("\"a\" is a semaphore of 3; asked for as a mutex: "));
+    assert!(
+        said(3, Share::READER)
+            .starts_with("\"a\" is a semaphore of 3; asked for as a reader-writer lock: ")
+    );
+}
+
+#[test]
+fn a_stale_token_names_the_newest() {
+    let stale = Stale { token: 41, newest: 42 };
+    assert_eq!(stale.to_string(), "token 41 is stale: the fence has seen 42");
+}
