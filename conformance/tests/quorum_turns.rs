@@ -125,6 +125,23 @@ fn whoever_leaves_tells_the_next_which_comes_in_at_its_first_try() {
 }
 
 #[test]
+fn who_was_taken_out_of_the_line_and_came_to_hold_at_that_moment_is_told() {
+    World::run(1, |world| async move {
+        let stage = Stage::new(&world);
+        let (holder, [first]) = stage.held().await;
+        stage.quorum.leave(&holder, Leave::Now).await.unwrap();
+        assert_eq!(stage.renewed(&first).await, Standing::Holding);
+        for (memory, _) in &stage.turns {
+            for (seat, _) in memory.line(&key()).await.unwrap() {
+                assert_eq!(memory.leave(&seat, Leave::Soon).await.unwrap(), Left::Told);
+            }
+        }
+        let place = stage.quorum.renew(&first).await.unwrap().unwrap();
+        assert_eq!((place.standing, place.leaving), (Standing::Holding, true));
+    });
+}
+
+#[test]
 fn a_turn_that_is_given_up_goes_to_the_next() {
     World::run(1, |world| async move {
         let stage = Stage::new(&world);
