@@ -165,4 +165,22 @@ mod tests {
             "the server a:1 cannot be reached\nb:2: no answer within 250ms"
         );
     }
+
+    #[test]
+    fn a_clock_is_compared_with_the_one_in_the_middle() {
+        let seconds = |seconds: u64| seconds * 1_000_000;
+        let skew = u64::try_from(SKEW_MAX.as_micros()).unwrap();
+        let ahead = |numbers: [u64; 5]| {
+            let board = Board::new(["a", "b", "c", "d", "e"].map(String::from));
+            let numbers: Vec<_> = numbers.into_iter().enumerate().collect();
+            board.compare(&numbers);
+            board.answers().iter().map(|store| store.ahead.is_some()).collect::<Vec<_>>()
+        };
+        let (early, late) = (seconds(100), seconds(200));
+        assert_eq!(ahead([early, late, late, late, late]), [false; 5], "one is behind");
+        let one = [false, true, false, false, false];
+        assert_eq!(ahead([early, late, early, early, early]), one);
+        assert_eq!(ahead([early, early + skew, early, early, early]), [false; 5]);
+        assert_eq!(ahead([early, early + skew + 1, early, early, early]), one);
+    }
 }

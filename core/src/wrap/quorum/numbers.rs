@@ -104,3 +104,37 @@ pub(super) fn given(poll: &Poll<Option<Place>>) -> Vec<(usize, u64)> {
         outcomes.filter_map(|(store, outcome)| Some((store, outcome?.as_ref().ok()?.as_ref()?)));
     granted.map(|(store, place)| (store, place.number)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::keeping::still::Still;
+
+    const MILLI_US: u64 = 1000;
+
+    #[test]
+    fn a_proposal_is_above_what_the_stores_give_when_it_arrives() {
+        let (host, numbers) = (Still::default(), Numbers::default());
+        let pass = |ms: u64| drop(host.sleep(Duration::from_millis(ms)));
+        let asked = |floor| Ticket { floor, ..Ticket::new(Key::new("k").unwrap(), Share::WHOLE) };
+        pass(1000);
+        assert_eq!(numbers.proposal(&host), 0, "nothing is known");
+        let mut trip = Trip::begins(&host);
+        let sent = now_us(&host);
+        pass(3);
+        trip.ends(&host);
+        numbers.learn(&trip, &asked(0), sent + 500);
+        let proposed = now_us(&host) + 500 + 3 * MILLI_US + LEAD_US;
+        assert_eq!(numbers.proposal(&host), proposed);
+
+        let trip = Trip::begins(&host);
+        numbers.learn(&trip, &asked(proposed), proposed);
+        assert_eq!(numbers.proposal(&host), proposed, "it was right");
+        numbers.learn(&trip, &asked(proposed), proposed + 1);
+        assert_eq!(numbers.proposal(&host), proposed + 1 + LEAD_US, "a store is further ahead");
+        pass(KNOWN_US / MILLI_US);
+        assert_eq!(numbers.proposal(&host), 0, "its clock may have been set right");
+    }
+}

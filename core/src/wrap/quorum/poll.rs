@@ -179,3 +179,56 @@ impl<T> Poll<T> {
         sentence
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What stores have said so far, in their order.
+    fn poll(outcomes: impl IntoIterator<Item = Option<Result<()>>>) -> Poll<()> {
+        let outcomes: Vec<_> = outcomes.into_iter().collect();
+        let names = (0..outcomes.len()).map(|store| format!("s{store}"));
+        Poll { board: Board::new(names), outcomes }
+    }
+
+    fn refuses(error: fn(&'static str) -> Error, sentence: &'static str) -> Option<Result<()>> {
+        Some(Err(error(sentence)))
+    }
+
+    #[test]
+    fn where_some_may_do_it_yet_it_is_unknown() {
+        let rejected = || refuses(Error::rejected, "full");
+        let error = poll([rejected(), Some(Ok(())), None]).too_few("let it in", 2);
+        assert_eq!(error.kind(), Kind::Unavailable);
+        assert_eq!(error.to_string(), "fewer than 2 of 3 stores let it in; s0: full");
+        let error = poll([rejected(), rejected(), None, None, None]).too_few("let it in", 3);
+        assert_eq!(error.kind(), Kind::Unavailable);
+    }
+
+    #[test]
+    fn where_no_majority_can_do_it_any_more_it_is_a_refusal_of_the_first_ones_kind() {
+        let same = || refuses(Error::invalid, "a key of 3");
+        let error = poll([same(), same(), None]).too_few("let it in", 2);
+        assert_eq!((error.kind(), error.to_string().as_str()), (Kind::Invalid, "a key of 3"));
+        let kinds: [(fn(&'static str) -> Error, Kind); 3] = [
+            (Error::invalid, Kind::Invalid),
+            (Error::unsupported, Kind::Unsupported),
+            (Error::rejected, Kind::Rejected),
+        ];
+        for (error, kind) in kinds {
+            let differ = [refuses(error, "one"), refuses(Error::rejected, "other"), None];
+            let error = poll(differ).too_few("let it in", 2);
+            assert_eq!(error.kind(), kind);
+            assert_eq!(error.to_string(), "fewer than 2 of 3 stores let it in; s0: one; s1: other");
+        }
+    }
+
+    #[test]
+    fn who_had_its_time_is_silent_and_the_board_says_so() {
+        let mut poll = poll([Some(Ok(())), None]);
+        poll.give_up(Duration::from_millis(50));
+        assert_eq!((poll.silent(), poll.answers().count()), (1, 1));
+        let shown = poll.board.to_string();
+        assert_eq!(shown, "s0: not asked yet\ns1: no answer within 50ms");
+    }
+}
