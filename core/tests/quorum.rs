@@ -1,43 +1,275 @@
-//! A quorum of stores, verb by verb.
+//! A quorum of stores, verb by verb: what each of them is asked, and how many answers are waited for.
 
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tenure_core::blocking::block_on;
-use tenure_core::wrap::{AnyEngine, Quorum};
+use tenure_core::wrap::{AnyEngine, Around, Question, Quorum};
 use tenure_core::{
-    Engine as _, Key, Leave, Left, Memory, Patience, PrivateThread, Share, Standing, Ticket, Wake,
+    Clock, Engine as _, Host, Key, Leave, Left, Memory, Patience, PrivateThread, Result, Share,
+    Standing, SystemClock, Ticket, TicketId, Time, Wake,
 };
 
 const STORES: usize = 3;
 
-fn stores() -> [Memory; STORES] {
-    [(); STORES].map(|()| Memory::new())
+/// A clock that stands still: a store whose numbers come from it gives the same on a busy machine.
+struct Stopped(Time);
+
+impl Clock for Stopped {
+    fn now(&self) -> Time {
+        self.0
+    }
+
+    fn wall_us(&self) -> u64 {
+        self.0.boot_ns / 1000
+    }
 }
 
-fn quorum(stores: &[Memory]) -> Quorum {
-    let host = Arc::new(PrivateThread::for_timers());
-    Quorum::new(stores.iter().cloned().map(AnyEngine::new), host, Duration::from_millis(100))
-        .unwrap()
+/// A store that remembers what it was asked, and answers late where it is told to.
+struct Spied {
+    memory: Memory,
+    /// The ids and floors of those who joined.
+    joins: Mutex<Vec<(TicketId, u64)>>,
+    renewals: AtomicUsize,
+    leaves: AtomicUsize,
+    is_late: AtomicBool,
+}
+
+impl Spied {
+    /// One whose clock is so many hours ahead.
+    fn ahead(hours: u64) -> Arc<Self> {
+        let now = SystemClock.now().plus(Duration::from_secs(3600 * hours));
+        let (joins, renewals, leaves, is_late) = Default::default();
+        Arc::new(Self {
+            memory: Memory::with_clock(Stopped(now)),
+            joins,
+            renewals,
+            leaves,
+            is_late,
+        })
+    }
+
+    fn joined(&self) -> Vec<(TicketId, u64)> {
+        self.joins.lock().unwrap().clone()
+    }
+}
+
+/// Its answers take so long then.
+const LATE: Duration = Duration::from_millis(20);
+
+struct Spy(Arc<Spied>, Arc<dyn Host>);
+
+impl Around for Spy {
+    type Inner = Memory;
+
+    fn inner(&self) -> &Memory {
+        &self.0.memory
+    }
+
+    async fn pass<T: Send>(
+        &self,
+        question: Question<'_>,
+        ask: impl Future<Output = Result<T>> + Send,
+    ) -> Result<T> {
+        if self.0.is_late.load(Ordering::SeqCst) {
+            self.1.sleep(LATE).await;
+        }
+        let answer = ask.await;
+        match question {
+            Question::Join(ticket) => {
+                self.0.joins.lock().unwrap().push((ticket.id, ticket.floor));
+            }
+            Question::Renew(_) => drop(self.0.renewals.fetch_add(1, Ordering::SeqCst)),
+            Question::Leave(..) => drop(self.0.leaves.fetch_add(1, Ordering::SeqCst)),
+            _ => {}
+        }
+        answer
+    }
+}
+
+/// A quorum of such stores, and as many such lines of those who wait.
+struct Stage {
+    quorum: Quorum,
+    stores: Vec<Arc<Spied>>,
+    lines: Vec<Arc<Spied>>,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let host: Arc<dyn Host> = Arc::new(PrivateThread::for_timers());
+        let spied = || (0..STORES as u64).map(Spied::ahead).collect::<Vec<_>>();
+        let engines = |spied: &[Arc<Spied>]| {
+            let spies = spied.iter().map(|spied| Spy(spied.clone(), host.clone()));
+            spies.map(AnyEngine::new).collect::<Vec<_>>()
+        };
+        let (stores, lines) = (spied(), spied());
+        let quorum = Quorum::new(engines(&stores), host.clone(), Duration::from_secs(60)).unwrap();
+        let quorum = quorum.with_turns(engines(&lines));
+        Self { quorum, stores, lines }
+    }
+
+    fn hold(&self) -> Ticket {
+        let ticket = ticket();
+        let place = block_on(self.quorum.join(&ticket, Patience::NoWait)).unwrap().unwrap();
+        assert_eq!(place.standing, Standing::Holding);
+        ticket
+    }
+
+    fn leave(&self, ticket: &Ticket) {
+        assert_eq!(block_on(self.quorum.leave(ticket, Leave::Now)).unwrap(), Left::Holding);
+    }
+
+    /// Nothing is under way any more.
+    fn settle(&self) {
+        block_on(self.quorum.close());
+    }
+
+    /// The seats that the holder has in the first of the stores.
+    fn seats(&self, count: usize) -> Vec<(&Memory, Ticket)> {
+        let stores = self.stores.iter().take(count).map(|store| &store.memory);
+        stores.map(|store| (store, block_on(store.line(&key())).unwrap().remove(0).0)).collect()
+    }
+}
+
+fn sum(spied: &[Arc<Spied>], of: fn(&Spied) -> &AtomicUsize) -> usize {
+    spied.iter().map(|store| of(store).load(Ordering::SeqCst)).sum()
+}
+
+fn renewals(spied: &[Arc<Spied>]) -> usize {
+    sum(spied, |store| &store.renewals)
+}
+
+fn key() -> Key {
+    Key::new("k").unwrap()
 }
 
 fn ticket() -> Ticket {
-    Ticket::new(Key::new("k").unwrap(), Share::WHOLE)
+    Ticket::new(key(), Share::WHOLE)
+}
+
+#[test]
+fn a_lock_that_is_free_and_a_release_ask_every_store_once() {
+    let stage = Stage::new();
+    // The first one learns how far the stores' numbers are ahead.
+    let first = stage.hold();
+    stage.leave(&first);
+    let renewed = renewals(&stage.stores);
+    let (second, third) = (stage.hold(), ticket());
+    assert!(block_on(stage.quorum.join(&third, Patience::NoWait)).unwrap().is_none());
+    stage.leave(&second);
+    stage.settle();
+    assert_eq!(renewals(&stage.stores), renewed, "no number was written back");
+    for store in &stage.stores {
+        let joined = store.joined();
+        let [(one, low), (two, high), (busy, _)] = joined[..] else { panic!("{joined:?}") };
+        assert!(low < high, "the second number was proposed");
+        assert_eq!([one, two, busy].map(TicketId::whole), [first.id, second.id, third.id]);
+        assert_eq!(store.leaves.load(Ordering::SeqCst), 2);
+    }
+}
+
+#[test]
+fn every_try_has_an_id_of_its_own() {
+    let stage = Stage::new();
+    let (_holder, waiter) = (stage.hold(), ticket());
+    for _ in 0..2 {
+        assert!(block_on(stage.quorum.join(&waiter, Patience::NoWait)).unwrap().is_none());
+    }
+    let tries: Vec<_> = stage.stores[0].joined().into_iter().skip(1).map(|(id, _)| id).collect();
+    assert_eq!(tries.len(), 2);
+    assert_ne!(tries[0], tries[1], "the end of one must not be taken for the other's");
+    assert!(tries.iter().all(|id| id.whole() == waiter.id));
+}
+
+#[test]
+fn nobody_waits_for_more_answers_than_decide() {
+    let stage = Stage::new();
+    stage.stores[2].is_late.store(true, Ordering::SeqCst);
+    let (holder, other) = (ticket(), ticket());
+    let join = |ticket: &Ticket| stage.quorum.join(ticket, Patience::NoWait).now_or_never();
+    assert!(join(&holder).expect("two are in").unwrap().is_some());
+    assert!(join(&other).expect("two are busy").unwrap().is_none());
+    let renewed = stage.quorum.renew(&holder).now_or_never().expect("two keep it");
+    assert!(renewed.unwrap().is_some());
+    let left = stage.quorum.leave(&holder, Leave::Now).now_or_never().expect("two let it go");
+    assert_eq!(left.unwrap(), Left::Holding);
+}
+
+#[test]
+fn what_a_slow_store_is_asked_is_carried_on_when_the_others_have_decided() {
+    let stage = Stage::new();
+    let holder = stage.hold();
+    stage.stores[2].is_late.store(true, Ordering::SeqCst);
+    let before = stage.stores[2].renewals.load(Ordering::SeqCst);
+    for _ in 0..3 {
+        assert!(block_on(stage.quorum.renew(&holder)).unwrap().is_some());
+    }
+    stage.settle();
+    assert_eq!(stage.stores[2].renewals.load(Ordering::SeqCst), before + 3);
+}
+
+#[test]
+fn whose_turn_has_come_asks_its_line_no_more() {
+    let stage = Stage::new();
+    let (holder, [first, second]) = (stage.hold(), [ticket(), ticket()]);
+    for waiter in [&first, &second] {
+        let place = block_on(stage.quorum.join(waiter, Patience::Wait)).unwrap().unwrap();
+        assert_eq!(place.standing, Standing::Waiting);
+    }
+    let lines = stage.lines.iter().flat_map(|line| line.joined()).collect::<Vec<_>>();
+    assert_eq!(lines.iter().map(|(id, _)| id.whole()).collect::<Vec<_>>(), [first.id, second.id]);
+    assert!(lines.iter().all(|(id, floor)| *id != id.whole() && *floor > 0), "{lines:?}");
+
+    let renew = |ticket: &Ticket| block_on(stage.quorum.renew(ticket)).unwrap().unwrap().standing;
+    let asked = renewals(&stage.lines);
+    assert_eq!(renew(&first), Standing::Waiting, "it tries, and is not let in");
+    assert_eq!(renewals(&stage.lines), asked);
+    stage.leave(&holder);
+    assert_eq!(renew(&first), Standing::Holding);
+    assert_eq!(renewals(&stage.lines), asked);
+
+    // The push says that the turn of the second has come.
+    let mut told = pin!(stage.quorum.watch(&second, Standing::Waiting));
+    assert!(told.as_mut().now_or_never().is_none());
+    stage.leave(&first);
+    assert_eq!(block_on(told).unwrap(), Wake::Look);
+    assert_eq!(renew(&second), Standing::Holding);
+    assert_eq!(renewals(&stage.lines), asked);
+}
+
+#[test]
+fn a_holder_that_some_stores_were_told_to_let_go_is_shown_as_leaving() {
+    let stage = Stage::new();
+    let _holder = stage.hold();
+    for (store, seat) in stage.seats(1) {
+        assert_eq!(block_on(store.leave(&seat, Leave::Soon)).unwrap(), Left::Told);
+    }
+    assert!(block_on(stage.quorum.line(&key())).unwrap()[0].1.leaving);
+}
+
+#[test]
+fn the_newest_note_is_shown() {
+    let stage = Stage::new();
+    let _holder = stage.hold();
+    for (store, seat) in stage.seats(2).into_iter().skip(1) {
+        let ttl = seat.ttl * 2;
+        block_on(store.renew(&Ticket { note: "new".into(), ttl, ..seat })).unwrap().unwrap();
+    }
+    assert_eq!(&*block_on(stage.quorum.line(&key())).unwrap()[0].0.note, "new");
 }
 
 #[test]
 fn a_holder_hears_nothing_until_a_majority_has_something_to_tell() {
-    let (stores, ticket) = (stores(), ticket());
-    let quorum = quorum(&stores);
-    let place = block_on(quorum.join(&ticket, Patience::NoWait)).unwrap().unwrap();
-    assert_eq!(place.standing, Standing::Holding);
-    let mut told = pin!(quorum.watch(&ticket, Standing::Holding));
+    let stage = Stage::new();
+    let holder = stage.hold();
+    let mut told = pin!(stage.quorum.watch(&holder, Standing::Holding));
     let mut context = Context::from_waker(Waker::noop());
     assert!(told.as_mut().poll(&mut context).is_pending(), "nothing has happened");
-    for (count, store) in (1..=2).zip(&stores) {
-        let (seat, _) = block_on(store.line(&ticket.key)).unwrap().remove(0);
+    for (count, (store, seat)) in (1..).zip(stage.seats(2)) {
         assert_eq!(block_on(store.leave(&seat, Leave::Soon)).unwrap(), Left::Told);
         let told = told.as_mut().poll(&mut context);
         assert_eq!(told.is_ready(), count == 2, "{count} of {STORES} tell something");
@@ -47,6 +279,6 @@ fn a_holder_hears_nothing_until_a_majority_has_something_to_tell() {
 
 #[test]
 fn a_quorum_has_the_name_of_its_kind() {
-    let named = quorum(&stores()).named("redlock", ["a", "b", "c"].map(String::from));
+    let named = Stage::new().quorum.named("redlock", ["a", "b", "c"].map(String::from));
     assert_eq!(named.profile().name, "redlock");
 }
