@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use tenure_core::blocking::block_on;
-use tenure_core::event::What;
+use tenure_core::event::{Scope, What};
 use tenure_core::wrap::Hosted;
 use tenure_core::{
     Boxed, Clock, Error, Host, Kind, Locks, Loss, Memory, Result, Seen, SystemClock, Time,
@@ -92,6 +92,36 @@ fn a_holder_who_blocks_every_thread_keeps_its_lock() {
     std::thread::sleep(Duration::from_secs(2));
     guard.check().unwrap();
     block_on(guard.release()).unwrap();
+}
+
+#[test]
+fn it_can_be_relied_on_for_the_rest_of_its_life() {
+    let locks = Locks::new(Memory::new()).blocking();
+    let ttl = Duration::from_secs(60);
+    let guard = locks.mutex("a").ttl(ttl).lock().unwrap();
+    let remaining = guard.remaining().unwrap();
+    assert!(ttl / 2 < remaining && remaining < ttl, "{remaining:?}");
+}
+
+#[test]
+fn of_several_locks_the_last_is_given_back_first_and_one_that_is_lost_is_told() {
+    let locks = Locks::new(Memory::new()).blocking();
+    let mut watch = locks.watch(Scope::Prefix(String::new())).unwrap();
+    drop(locks.all(["a", "b"]).lock().unwrap());
+    let mut left = Vec::new();
+    while left.len() < 2 {
+        let Seen::Event(event) = watch.wait().unwrap() else { panic!("nothing was missed") };
+        if event.what == What::Left {
+            left.push(event.ticket.key.to_string());
+        }
+    }
+    assert_eq!(left, ["b", "a"]);
+    let both = locks.all(["a", "b"]).lock().unwrap();
+    both.extend().unwrap();
+    locks.force_out("a", both.guards()[0].id()).unwrap();
+    assert_eq!(both.extend().unwrap_err().kind(), Kind::Lost);
+    assert_eq!(both.check().unwrap_err().kind(), Kind::Lost);
+    assert_eq!(both.release().unwrap_err().kind(), Kind::Lost);
 }
 
 #[test]

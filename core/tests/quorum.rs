@@ -103,8 +103,8 @@ impl Stage {
         let host: Arc<dyn Host> = Arc::new(PrivateThread::for_timers());
         let spied = || (0..STORES as u64).map(Spied::ahead).collect::<Vec<_>>();
         let engines = |spied: &[Arc<Spied>]| {
-            let spies = spied.iter().map(|spied| Spy(spied.clone(), host.clone()));
-            spies.map(AnyEngine::new).collect::<Vec<_>>()
+            let all = spied.iter().map(|store| Spy(store.clone(), host.clone()));
+            all.map(AnyEngine::new).collect::<Vec<_>>()
         };
         let (stores, lines) = (spied(), spied());
         let quorum = Quorum::new(engines(&stores), host.clone(), Duration::from_secs(60)).unwrap();

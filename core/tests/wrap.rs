@@ -149,6 +149,38 @@ fn a_store_that_stays_silent_is_an_error_and_leaves_nothing_behind() {
     assert!(locks.line("a").unwrap().is_empty());
 }
 
+/// One that asks once.
+fn hasty(arrives: impl IntoIterator<Item = bool>) -> Locks {
+    Locks::on(Lossy::new(arrives), host())
+}
+
+#[test]
+fn a_renewal_that_is_not_answered_is_a_warning() {
+    let guard = hasty([true, false]).blocking().mutex("a").by_hand().lock().unwrap();
+    assert!(guard.extend().is_err());
+    let warning = block_on(guard.held().warned());
+    assert_eq!(warning.failed, 1);
+    assert!(warning.remaining.is_some_and(|left| !left.is_zero()), "{warning:?}");
+}
+
+#[test]
+fn a_writer_becomes_a_reader_by_the_next_renewal_that_comes_through() {
+    let writer = hasty([true, false]).blocking().rwlock("a").write().unwrap();
+    writer.downgrade().expect("it is no writer, as far as it knows").release().unwrap();
+    let locks = hasty([]).blocking();
+    let writer = locks.rwlock("a").write().unwrap();
+    locks.force_out("a", writer.id()).unwrap();
+    assert_eq!(writer.downgrade().unwrap_err().kind(), Kind::Lost);
+}
+
+#[test]
+fn a_campaign_goes_on_through_an_outage_and_ends_where_it_makes_no_sense() {
+    let locks = hasty([false]);
+    let work = |term: tenure_core::Held| async move { term.token() };
+    assert!(block_on(locks.election("a").run(work)).unwrap() > 0);
+    assert_eq!(block_on(locks.election("").run(work)).unwrap_err().kind(), Kind::Invalid);
+}
+
 #[test]
 fn a_sequence_asked_for_again_skips_but_never_repeats_and_a_window_is_not_asked_again() {
     let locks = patient([false, true, true, false]).blocking();

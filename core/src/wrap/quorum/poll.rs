@@ -191,13 +191,11 @@ mod tests {
         Poll { board: Board::new(names), outcomes }
     }
 
-    fn refuses(error: fn(&'static str) -> Error, sentence: &'static str) -> Option<Result<()>> {
-        Some(Err(error(sentence)))
-    }
+    type Refuses = fn(&'static str) -> Error;
 
     #[test]
     fn where_some_may_do_it_yet_it_is_unknown() {
-        let rejected = || refuses(Error::rejected, "full");
+        let rejected = || Some(Err(Error::rejected("full")));
         let error = poll([rejected(), Some(Ok(())), None]).too_few("let it in", 2);
         assert_eq!(error.kind(), Kind::Unavailable);
         assert_eq!(error.to_string(), "fewer than 2 of 3 stores let it in; s0: full");
@@ -207,16 +205,16 @@ mod tests {
 
     #[test]
     fn where_no_majority_can_do_it_any_more_it_is_a_refusal_of_the_first_ones_kind() {
-        let same = || refuses(Error::invalid, "a key of 3");
+        let same = || Some(Err(Error::invalid("a key of 3")));
         let error = poll([same(), same(), None]).too_few("let it in", 2);
         assert_eq!((error.kind(), error.to_string().as_str()), (Kind::Invalid, "a key of 3"));
-        let kinds: [(fn(&'static str) -> Error, Kind); 3] = [
+        let kinds: [(Refuses, Kind); 3] = [
             (Error::invalid, Kind::Invalid),
             (Error::unsupported, Kind::Unsupported),
             (Error::rejected, Kind::Rejected),
         ];
         for (error, kind) in kinds {
-            let differ = [refuses(error, "one"), refuses(Error::rejected, "other"), None];
+            let differ = [Some(Err(error("one"))), Some(Err(Error::rejected("other"))), None];
             let error = poll(differ).too_few("let it in", 2);
             assert_eq!(error.kind(), kind);
             assert_eq!(error.to_string(), "fewer than 2 of 3 stores let it in; s0: one; s1: other");

@@ -1,0 +1,109 @@
+//! Who looks on at an election is told each leader once, whatever the store tells besides.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+
+use futures_util::FutureExt as _;
+use tenure_core::blocking::block_on;
+use tenure_core::event::{Cursor, Event, News, Scope, What};
+use tenure_core::wrap::Around;
+use tenure_core::{
+    Engine as _, Key, Leader, Leaders, Leave, Locks, Memory, Patience, Result, Share, Ticket,
+};
+
+/// A memory store that tells what it is made to tell.
+#[derive(Clone, Default)]
+struct Store {
+    memory: Memory,
+    news: Arc<Mutex<VecDeque<News>>>,
+}
+
+impl Around for Store {
+    type Inner = Memory;
+
+    fn inner(&self) -> &Memory {
+        &self.memory
+    }
+
+    async fn events(&self, _: &Scope, after: Option<Cursor>) -> Result<News> {
+        if after.is_none() {
+            return Ok(News { events: Vec::new(), cursor: Cursor(0), missed: false });
+        }
+        let told = || self.news.lock().unwrap().pop_front();
+        poll_fn(|_| told().map_or(Poll::Pending, |news| Poll::Ready(Ok(news)))).await
+    }
+}
+
+/// Somebody leads, and somebody looks on.
+struct Stage {
+    store: Store,
+    leader: Ticket,
+    number: u64,
+    leaders: Leaders,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let (store, leader) = (Store::default(), ticket());
+        block_on(async {
+            let number = store.memory.join(&leader, Patience::Wait).await.unwrap().unwrap().number;
+            let locks = Locks::new(store.clone());
+            let mut leaders = locks.election("a").observe().await.unwrap();
+            let first = leaders.next().await.unwrap();
+            assert_eq!(first.map(|first| first.token), Some(number));
+            Self { store, leader, number, leaders }
+        })
+    }
+
+    fn tell(&self, events: Vec<Event>, missed: bool) {
+        let news = News { events, cursor: Cursor(0), missed };
+        self.store.news.lock().unwrap().push_back(news);
+    }
+
+    /// What is told of an event; `None`: nothing.
+    fn told(&mut self, what: What, ticket: &Ticket, number: u64) -> Option<Option<Leader>> {
+        self.tell(vec![Event { at_us: 0, what, ticket: ticket.clone(), number }], false);
+        self.next()
+    }
+
+    fn next(&mut self) -> Option<Option<Leader>> {
+        self.leaders.next().now_or_never().map(Result::unwrap)
+    }
+}
+
+fn ticket() -> Ticket {
+    Ticket::new(Key::new("a").unwrap(), Share::WHOLE)
+}
+
+#[test]
+fn only_what_a_newer_leader_or_the_one_of_now_does_is_news() {
+    let mut stage = Stage::new();
+    let (leader, number, other) = (stage.leader.clone(), stage.number, ticket());
+    assert_eq!(stage.told(What::Served, &leader, number), None, "it was seen at the start");
+    assert_eq!(stage.told(What::Served, &other, number - 1), None, "that was before");
+    for what in [What::Changed, What::Left, What::Expired] {
+        assert_eq!(stage.told(what, &other, number + 1), None, "it does not lead");
+    }
+    assert_eq!(stage.told(What::Broken, &leader, number), None, "it leads until it has left");
+    assert_eq!(stage.told(What::Changed, &leader, number), None, "its note is the same");
+    let noted = leader.with_note("nearly done").unwrap();
+    let now = stage.told(What::Changed, &noted, number).unwrap().unwrap();
+    assert_eq!((now.token, &*now.note), (number, "nearly done"));
+    let now = stage.told(What::Served, &other, number + 1).unwrap().unwrap();
+    assert_eq!((now.token, now.id), (number + 1, other.id));
+    assert_eq!(stage.told(What::Left, &noted, number), None, "it led before");
+    assert_eq!(stage.told(What::Expired, &other, number + 1), Some(None));
+    assert_eq!(stage.told(What::Left, &other, number + 1), None, "nobody leads any more");
+}
+
+#[test]
+fn after_a_gap_only_what_is_new_is_told() {
+    let mut stage = Stage::new();
+    stage.tell(Vec::new(), true);
+    assert_eq!(stage.next(), None, "the same one leads");
+    block_on(stage.store.memory.leave(&stage.leader, Leave::Now)).unwrap();
+    stage.tell(Vec::new(), true);
+    assert_eq!(stage.next(), Some(None), "nobody leads any more");
+}
