@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use tenure_core::event::{Event, Scope, What};
 use tenure_core::{
     Fencing, Key, Kind, Liveness, Locks, Memory, NOTE_BYTES_MAX, NUMBER_MAX, Need, OWNER_BYTES_MAX,
-    Profile, Result, Share, Sight, Stale, Ticket, TicketId, blocking::block_on, refusal,
+    Profile, Result, Share, Sight, Stale, Survives, Ticket, TicketId, blocking::block_on, refusal,
 };
 
 fn key(text: &str) -> Key {
@@ -102,7 +102,7 @@ fn a_need_is_met_by_what_promises_it_and_by_nothing_else() {
     let nothing = || {
         let mut profile = Profile::new("nothing", Liveness::Lease);
         (profile.fair, profile.push, profile.events) = (false, false, Sight::Sampled);
-        profile.survives = Default::default();
+        profile.survives = Survives::default();
         (profile.survives.holder_crash, profile.survives.holder_pause) = (false, false);
         profile.fencing = Fencing::None;
         profile
