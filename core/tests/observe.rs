@@ -62,14 +62,22 @@ impl Stage {
         self.store.news.lock().unwrap().push_back(news);
     }
 
-    /// What is told of an event; `None`: nothing.
-    fn told(&mut self, what: What, ticket: &Ticket, number: u64) -> Option<Option<Leader>> {
+    /// What is told of an event.
+    fn told(&mut self, what: What, ticket: &Ticket, number: u64) -> Vec<Option<Leader>> {
         self.tell(vec![Event { at_us: 0, what, ticket: ticket.clone(), number }], false);
         self.next()
     }
 
-    fn next(&mut self) -> Option<Option<Leader>> {
-        self.leaders.next().now_or_never().map(Result::unwrap)
+    /// Who leads now, by this event.
+    fn leads(&mut self, what: What, ticket: &Ticket, number: u64) -> Leader {
+        let told = self.told(what, ticket, number);
+        let [Some(leader)] = &told[..] else { panic!("{told:?} is told") };
+        leader.clone()
+    }
+
+    fn next(&mut self) -> Vec<Option<Leader>> {
+        let next = || self.leaders.next().now_or_never();
+        std::iter::from_fn(next).map(Result::unwrap).collect()
     }
 }
 
@@ -81,29 +89,29 @@ fn ticket() -> Ticket {
 fn only_what_a_newer_leader_or_the_one_of_now_does_is_news() {
     let mut stage = Stage::new();
     let (leader, number, other) = (stage.leader.clone(), stage.number, ticket());
-    assert_eq!(stage.told(What::Served, &leader, number), None, "it was seen at the start");
-    assert_eq!(stage.told(What::Served, &other, number - 1), None, "that was before");
+    assert_eq!(stage.told(What::Served, &leader, number), [], "it was seen at the start");
+    assert_eq!(stage.told(What::Served, &other, number - 1), [], "that was before");
     for what in [What::Changed, What::Left, What::Expired] {
-        assert_eq!(stage.told(what, &other, number + 1), None, "it does not lead");
+        assert_eq!(stage.told(what, &other, number + 1), [], "it does not lead");
     }
-    assert_eq!(stage.told(What::Broken, &leader, number), None, "it leads until it has left");
-    assert_eq!(stage.told(What::Changed, &leader, number), None, "its note is the same");
+    assert_eq!(stage.told(What::Broken, &leader, number), [], "it leads until it has left");
+    assert_eq!(stage.told(What::Changed, &leader, number), [], "its note is the same");
     let noted = leader.with_note("nearly done").unwrap();
-    let now = stage.told(What::Changed, &noted, number).unwrap().unwrap();
+    let now = stage.leads(What::Changed, &noted, number);
     assert_eq!((now.token, &*now.note), (number, "nearly done"));
-    let now = stage.told(What::Served, &other, number + 1).unwrap().unwrap();
+    let now = stage.leads(What::Served, &other, number + 1);
     assert_eq!((now.token, now.id), (number + 1, other.id));
-    assert_eq!(stage.told(What::Left, &noted, number), None, "it led before");
-    assert_eq!(stage.told(What::Expired, &other, number + 1), Some(None));
-    assert_eq!(stage.told(What::Left, &other, number + 1), None, "nobody leads any more");
+    assert_eq!(stage.told(What::Left, &noted, number), [], "it led before");
+    assert_eq!(stage.told(What::Expired, &other, number + 1), [None]);
+    assert_eq!(stage.told(What::Left, &other, number + 1), [], "nobody leads any more");
 }
 
 #[test]
 fn after_a_gap_only_what_is_new_is_told() {
     let mut stage = Stage::new();
     stage.tell(Vec::new(), true);
-    assert_eq!(stage.next(), None, "the same one leads");
+    assert_eq!(stage.next(), [], "the same one leads");
     block_on(stage.store.memory.leave(&stage.leader, Leave::Now)).unwrap();
     stage.tell(Vec::new(), true);
-    assert_eq!(stage.next(), Some(None), "nobody leads any more");
+    assert_eq!(stage.next(), [None], "nobody leads any more");
 }
