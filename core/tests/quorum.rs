@@ -10,8 +10,8 @@ use futures_util::FutureExt as _;
 use tenure_core::blocking::block_on;
 use tenure_core::wrap::{AnyEngine, Around, Question, Quorum};
 use tenure_core::{
-    Clock, Engine as _, Host, Key, Leave, Left, Memory, Patience, PrivateThread, Result, Share,
-    Standing, SystemClock, Ticket, TicketId, Time, Wake,
+    Boxed, Clock, Engine as _, Error, Host, Key, Leave, Left, Memory, Patience, PrivateThread,
+    Result, Share, Standing, SystemClock, Ticket, TicketId, Time, Wake,
 };
 
 const STORES: usize = 3;
@@ -29,7 +29,7 @@ impl Clock for Stopped {
     }
 }
 
-/// A store that remembers what it was asked, and answers late where it is told to.
+/// A store that remembers what it was asked, and answers late or not at all where it is told to.
 struct Spied {
     memory: Memory,
     /// The ids and floors of those who joined.
@@ -37,6 +37,7 @@ struct Spied {
     renewals: AtomicUsize,
     leaves: AtomicUsize,
     is_late: AtomicBool,
+    is_away: AtomicBool,
 }
 
 impl Spied {
@@ -75,6 +76,9 @@ impl Around for Spy {
         question: Question<'_>,
         ask: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
+        if self.0.is_away.load(Ordering::SeqCst) {
+            return Err(Error::unavailable("nobody answers"));
+        }
         if self.0.is_late.load(Ordering::SeqCst) {
             self.1.sleep(LATE).await;
         }
@@ -252,6 +256,17 @@ fn a_holder_that_some_stores_were_told_to_let_go_is_shown_as_leaving() {
 }
 
 #[test]
+fn whether_a_holder_was_told_is_unknown_where_a_store_that_counts_is_silent() {
+    let stage = Stage::new();
+    let holder = stage.hold();
+    let (first, seat) = stage.seats(1).remove(0);
+    block_on(first.leave(&seat, Leave::Now)).unwrap();
+    stage.stores[1].is_away.store(true, Ordering::SeqCst);
+    let error = block_on(stage.quorum.leave(&holder, Leave::Soon)).unwrap_err();
+    assert!(error.is_unknown(), "one of three was told: {error}");
+}
+
+#[test]
 fn the_newest_note_is_shown() {
     let stage = Stage::new();
     let _holder = stage.hold();
@@ -265,6 +280,8 @@ fn the_newest_note_is_shown() {
 #[test]
 fn a_holder_hears_nothing_until_a_majority_has_something_to_tell() {
     let stage = Stage::new();
+    // A second try has another id than its ticket.
+    stage.leave(&stage.hold());
     let holder = stage.hold();
     let mut told = pin!(stage.quorum.watch(&holder, Standing::Holding));
     let mut context = Context::from_waker(Waker::noop());
@@ -275,6 +292,56 @@ fn a_holder_hears_nothing_until_a_majority_has_something_to_tell() {
         assert_eq!(told.is_ready(), count == 2, "{count} of {STORES} tell something");
         assert!(matches!(told, Poll::Pending | Poll::Ready(Ok(Wake::Look))));
     }
+}
+
+/// A host that remembers how long each sleep was to be, and does not sleep. Chance gives the longest.
+#[derive(Default)]
+struct Awake(Mutex<Vec<Duration>>);
+
+impl Clock for Awake {
+    fn now(&self) -> Time {
+        SystemClock.now()
+    }
+
+    fn wall_us(&self) -> u64 {
+        SystemClock.wall_us()
+    }
+}
+
+impl Host for Awake {
+    fn sleep(&self, duration: Duration) -> Boxed<()> {
+        self.0.lock().unwrap().push(duration);
+        Box::pin(async {})
+    }
+
+    fn random(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn spawn(&self, _task: Boxed<()>) {}
+}
+
+#[test]
+fn the_pauses_between_tries_grow_by_half_up_to_the_stores_time() {
+    let (host, patience) = (Arc::new(Awake::default()), Duration::from_millis(250));
+    let stores = (0..STORES).map(|_| AnyEngine::new(Memory::new()));
+    let quorum = Quorum::new(stores, host.clone(), patience).unwrap();
+    let waiter = ticket();
+    block_on(async {
+        quorum.join(&ticket(), Patience::NoWait).await.unwrap().unwrap();
+        let place = quorum.join(&waiter, Patience::Wait).await.unwrap().unwrap();
+        assert_eq!(place.standing, Standing::Waiting);
+        let mut planned = Duration::from_millis(5);
+        for _ in 0..20 {
+            host.0.lock().unwrap().clear();
+            assert_eq!(quorum.watch(&waiter, Standing::Waiting).await.unwrap(), Wake::Look);
+            let paused = host.0.lock().unwrap().pop().expect("it sleeps");
+            // From three quarters of it to one and a half, and chance gives the longest.
+            let longest = planned.min(patience) * 3 / 2;
+            assert!(longest * 9 / 10 <= paused && paused <= longest, "{paused:?} for {longest:?}");
+            planned = planned * 3 / 2;
+        }
+    });
 }
 
 #[test]
