@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tenure_core::blocking::block_on;
-use tenure_core::wrap::{Around, Hosted};
+use tenure_core::wrap::{Around, Hosted, Retry};
 use tenure_core::{
     Boxed, Clock, Engine, Error, Host, Key, Kind, Leave, Left, Locks, Memory, Patience,
     PrivateThread, Result, Share, Standing, Ticket, Time, Wake,
@@ -161,4 +161,32 @@ fn making_and_hosting_an_engine_passes_its_error_on() {
 
 fn host() -> Arc<dyn Host> {
     Arc::new(PrivateThread::for_timers())
+}
+
+/// A store that counts how often it is let go of.
+struct Closed(Memory, Arc<AtomicU32>);
+
+impl Around for Closed {
+    type Inner = Memory;
+
+    fn inner(&self) -> &Memory {
+        &self.0
+    }
+
+    async fn close(&self) {
+        self.1.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_store_is_let_go_of_through_all_that_is_around_it() {
+    let (host, closed) = (host(), Arc::new(AtomicU32::new(0)));
+    let store = Hosted::of(host.clone(), Closed(Memory::new(), closed.clone()));
+    let locks = Locks::on(Retry::new(store, host.clone(), 1, Duration::from_millis(1)), host);
+    let locks = locks.traced();
+    let guard = block_on(locks.mutex("a").lock()).unwrap();
+    assert_eq!(block_on(locks.keys("")).unwrap(), [Key::new("a").unwrap()]);
+    block_on(guard.release()).unwrap();
+    block_on(locks.close());
+    assert_eq!(closed.load(Ordering::SeqCst), 1);
 }

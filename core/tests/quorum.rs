@@ -44,14 +44,9 @@ impl Spied {
     /// One whose clock is so many hours ahead.
     fn ahead(hours: u64) -> Arc<Self> {
         let now = SystemClock.now().plus(Duration::from_secs(3600 * hours));
-        let (joins, renewals, leaves, is_late) = Default::default();
-        Arc::new(Self {
-            memory: Memory::with_clock(Stopped(now)),
-            joins,
-            renewals,
-            leaves,
-            is_late,
-        })
+        let (joins, renewals, leaves, is_late, is_away) = Default::default();
+        let memory = Memory::with_clock(Stopped(now));
+        Arc::new(Self { memory, joins, renewals, leaves, is_late, is_away })
     }
 
     fn joined(&self) -> Vec<(TicketId, u64)> {
