@@ -69,6 +69,11 @@ pub(crate) fn us(time: Duration) -> String {
     format!("{:.2} µs", time.as_secs_f64() * 1e6)
 }
 
+/// The same in ms.
+pub(crate) fn ms(time: Duration) -> String {
+    format!("{:.2} ms", time.as_secs_f64() * 1e3)
+}
+
 /// A time in the unit that a reader expects.
 pub(crate) fn readable(time: Duration) -> String {
     let seconds = time.as_secs_f64();

@@ -2,6 +2,7 @@
 //!
 //! `cargo xtask bench` runs everything; `cargo xtask bench memory` what is named.
 
+mod command;
 mod contest;
 mod etcd;
 mod figures;
@@ -21,6 +22,7 @@ type Suite = (&'static str, fn(&mut Table));
 const SUITES: &[Suite] = &[
     ("memory", memory::run),
     ("file", file::run),
+    ("command", command::run),
     ("redis", redis::run),
     ("redis-waiting", redis::run_waiting),
     ("redlock", redis::run_redlock),

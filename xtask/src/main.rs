@@ -71,6 +71,9 @@ fn obey(arguments: &[String]) -> process::Result<ExitCode> {
         ["servers", "run", program, rest @ ..] => servers::run(program, rest),
         ["test", rest @ ..] => Ok(testing::command(rest)),
         ["bench", rest @ ..] => {
+            if rest.is_empty() || rest.contains(&"command") {
+                run(&mut cargo(["build", "--release", "--package", "tenure-cli"]))?;
+            }
             let bench = ["run", "--release", "--package", "tenure-bench", "--"];
             run(cargo(bench).args(rest)).map(|()| ExitCode::SUCCESS)
         }
