@@ -68,7 +68,7 @@ impl Patience {
             };
             if !told && (Screen::of_errors().is_some() || self.began.elapsed() >= LONG) {
                 told = true;
-                say(&format!("{}; trying again for {}", failure.sentence(), brief(left)));
+                say(&format!("trying again for {}: {}", brief(left), failure.sentence()));
             }
             if let Err(signal) = signals.within(pause.min(left), pending::<()>())? {
                 return Err(Failure::asked(signal));

@@ -54,7 +54,7 @@ pub(crate) fn watch(at: &Address, json: bool, args: &Args) -> Result<u8, Failure
             Ok(Seen::Event(event)) => show(&event, json, screen),
             Err(error) if error.is_unknown() => {
                 if trouble.is_none_or(|last| last.elapsed() > SAME_TROUBLE) {
-                    say(&format!("{error}; looking again until it answers"));
+                    say(&format!("looking again until the store answers: {error}"));
                 }
                 trouble = Some(Instant::now());
                 thread::sleep(LOOK_AGAIN);

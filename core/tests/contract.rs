@@ -109,7 +109,7 @@ fn a_need_is_met_by_what_promises_it_and_by_nothing_else() {
     };
     for (need, promise) in needs {
         let mut profile = nothing();
-        assert!(!profile.meets(need), "{need:?}");
+        assert!(!profile.meets(need) && need.to_string().len() > 10, "{need:?}");
         let refused = profile.require(&[need]).unwrap_err().to_string();
         assert!(refused.contains(&format!("does not promise {need}: ")), "{refused}");
         promise(&mut profile);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tenure_core::blocking::block_on;
+use tenure_core::event::{Cursor, Scope};
 use tenure_core::wrap::{AnyEngine, Around, Hosted, Question, Quorum, Retry};
 use tenure_core::{
     Engine, Error, Host, Key, Kind, Leave, Left, Locks, Memory, Need, Patience, PrivateThread,
@@ -121,8 +122,12 @@ fn all_attempts_together_have_one_time_and_the_last_reason_is_told() {
     let key = Key::new("a").unwrap();
     let error = block_on(retry.line(&key)).unwrap_err();
     assert_eq!(error.to_string(), "nobody answers");
-    let attempts = retry.inner().asked.load(Ordering::Relaxed);
+    let attempts = retry.inner().asked.swap(0, Ordering::Relaxed);
     assert!(attempts <= 2, "{attempts} attempts");
+    let error = block_on(retry.events(&Scope::Key(key), Some(Cursor(0)))).unwrap_err();
+    assert_eq!(error.to_string(), "nobody answers");
+    let attempts = retry.inner().asked.load(Ordering::Relaxed);
+    assert!((2..=3).contains(&attempts), "the first may wait for news: {attempts} attempts");
 }
 
 #[test]

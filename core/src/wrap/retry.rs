@@ -68,20 +68,12 @@ impl<E: Engine> Retry<E> {
         &self.engine
     }
 
+    /// The first attempt has a time of its own, which the engine keeps. Those that follow share what is left.
     async fn again<T, F: Future<Output = Result<T>>>(
         &self,
-        attempt: impl FnMut(u32) -> F,
-    ) -> Result<T> {
-        let over = self.host.now().plus(self.within.saturating_sub(self.within / TELLING));
-        self.again_until(over, attempt).await
-    }
-
-    /// The first attempt has a time of its own, which the engine keeps. Those that follow share what is left.
-    async fn again_until<T, F: Future<Output = Result<T>>>(
-        &self,
-        over: Time,
         mut attempt: impl FnMut(u32) -> F,
     ) -> Result<T> {
+        let over = self.host.now().plus(self.within.saturating_sub(self.within / TELLING));
         let mut outcome = attempt(0).await;
         let mut pause = self.pause;
         for before in 1..=self.times {
@@ -190,7 +182,14 @@ impl<E: Engine> Engine for Retry<E> {
     }
 
     async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
-        self.again_until(Time::NEVER, |_| self.engine.events(scope, after)).await
+        match self.engine.events(scope, after).await {
+            // It may have waited for news until then: the time for an answer begins now.
+            Err(error) if error.is_unknown() => {
+                self.host.sleep(self.pause).await;
+                self.again(|_| self.engine.events(scope, after)).await
+            }
+            news => news,
+        }
     }
 
     async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {

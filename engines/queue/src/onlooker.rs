@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -36,6 +37,8 @@ struct Following {
     news: Notify,
     stop: Notify,
     asked: Notify,
+    /// The store did not answer when it was asked last.
+    silent: AtomicBool,
 }
 
 #[derive(Default)]
@@ -59,7 +62,7 @@ impl Onlooker {
     ) -> Result<Option<News>> {
         let Some(following) = self.following(parts).await? else { return Ok(None) };
         let Some(Cursor(after)) = after else {
-            let cursor = Cursor(parts.store.now().await?);
+            let cursor = Cursor(parts.in_time(parts.store.now()).await?);
             return Ok(Some(News { events: Vec::new(), cursor, missed: false }));
         };
         loop {
@@ -69,8 +72,13 @@ impl Onlooker {
             if let Some(news) = following.seen().since(after, scope) {
                 return Ok(Some(news));
             }
-            if let Either::Right(_) = select(news, parts.host.sleep(SILENT)).await {
-                parts.store.now().await?;
+            // Where it was silent before, it is asked at once.
+            let pause =
+                if following.silent.load(Ordering::Relaxed) { Duration::ZERO } else { SILENT };
+            if let Either::Right(_) = select(news, parts.host.sleep(pause)).await {
+                let there = parts.in_time(parts.store.now()).await;
+                following.silent.store(there.is_err(), Ordering::Relaxed);
+                there?;
             }
         }
     }
@@ -90,7 +98,7 @@ impl Onlooker {
             return Ok(Some(following));
         }
         let (this, begins) = (self.clone(), parts.clone());
-        parts.errand(async move { this.follow(&begins).await }).await
+        parts.in_time(parts.errand(async move { this.follow(&begins).await })).await
     }
 
     fn begun(&self) -> Option<Arc<Following>> {

@@ -43,6 +43,21 @@ impl<S: Store> Parts<S> {
         errand(&*self.host, work).await.unwrap_or_else(|| Err(self.store.silence()))
     }
 
+    /// One time for a whole verb, however many requests it takes. The verb stands in a box: whatever takes a future by value
+    /// becomes larger by as much, and those between here and the caller would multiply it.
+    pub(crate) fn in_time<'a, T: 'a>(
+        &'a self,
+        verb: impl Future<Output = Result<T>> + Send + 'a,
+    ) -> impl Future<Output = Result<T>> + Send + 'a {
+        let verb = Box::pin(verb);
+        async move {
+            match select(verb, self.host.sleep(self.store.profile().answers_within)).await {
+                Either::Left((answer, _)) => answer,
+                Either::Right(_) => Err(self.store.silence()),
+            }
+        }
+    }
+
     /// Between two signs of life of a session: its tickets are told when it is over, and those are taken out whose owners have
     /// given them up, or were told to leave and did not.
     pub(crate) fn beat(self: &Arc<Self>, session: &Session) {

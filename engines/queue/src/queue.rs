@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{Either, select};
 use tenure_core::{Host, Result, Sampler};
 
 use crate::contract::Store;
@@ -57,20 +56,12 @@ impl<S: Store> Queue<S> {
         self.parts.errand(opening).await
     }
 
-    /// One time for a whole verb, however many requests it takes. The verb stands in a box: whatever takes a future by value
-    /// becomes larger by as much, and those between here and the caller would multiply it.
+    /// See [`Parts::in_time`].
     pub(crate) fn in_time<'a, T: 'a>(
         &'a self,
         verb: impl Future<Output = Result<T>> + Send + 'a,
     ) -> impl Future<Output = Result<T>> + Send + 'a {
-        let verb = Box::pin(verb);
-        async move {
-            let Parts { store, host, .. } = &*self.parts;
-            match select(verb, host.sleep(store.profile().answers_within)).await {
-                Either::Left((answer, _)) => answer,
-                Either::Right(_) => Err(store.silence()),
-            }
-        }
+        self.parts.in_time(verb)
     }
 }
 

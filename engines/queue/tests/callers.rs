@@ -119,6 +119,10 @@ fn an_onlooker_is_told_that_the_store_is_silent() {
     let queue = Queue::new(Map::connect(&store), host);
     let scope = Scope::Prefix(String::new());
     block_on(async {
+        store.be_deaf(true);
+        let error = queue.events(&scope, None).await.unwrap_err();
+        assert!(error.is_unknown(), "{error}");
+        store.be_deaf(false);
         let cursor = queue.events(&scope, None).await.unwrap().cursor;
         store.be_deaf(true);
         let error = queue.events(&scope, Some(cursor)).await.unwrap_err();

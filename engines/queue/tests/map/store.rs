@@ -75,6 +75,13 @@ impl Shared {
         self.takes_steps.store(take, Ordering::Relaxed);
     }
 
+    /// What it does not hear it never answers.
+    async fn hear(&self) {
+        if self.deaf.load(Ordering::Relaxed) {
+            pending::<()>().await;
+        }
+    }
+
     /// The way of a request to the store, or of its answer.
     async fn travel(&self) {
         if self.takes_steps.load(Ordering::Relaxed) {
@@ -138,9 +145,7 @@ impl Store for Map {
     }
 
     async fn keep(&self, session: SessionId) -> Result<Option<Duration>> {
-        if self.0.deaf.load(Ordering::Relaxed) {
-            return pending().await;
-        }
+        self.0.hear().await;
         Ok(self.0.step(|nodes, now| nodes.keep(session, now)))
     }
 
@@ -290,6 +295,7 @@ impl Store for Map {
     }
 
     async fn follow(&self) -> Result<Option<Followed>> {
+        self.0.hear().await;
         let (tell, changes) = mpsc::channel(1024);
         let followed = self.0.step(|nodes, _| {
             nodes.tell(tell);
@@ -299,9 +305,7 @@ impl Store for Map {
     }
 
     async fn now(&self) -> Result<u64> {
-        if self.0.deaf.load(Ordering::Relaxed) {
-            return Err(self.silence());
-        }
+        self.0.hear().await;
         Ok(self.0.step(|nodes, _| nodes.at()))
     }
 
