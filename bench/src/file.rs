@@ -137,7 +137,9 @@ fn longest(table: &mut Table, folder: &Path) {
     let mutex = locks.mutex("invoices/42");
     let (mut floor, mut ours) = (Duration::ZERO, Duration::ZERO);
     for _ in 0..VERBS / 2 {
-        floor = floor.max(timed(|| self::floor(&path)).0);
+        for _ in 0..2 {
+            floor = floor.max(timed(|| self::floor(&path)).0);
+        }
         let (took, guard) = timed(|| block_on(mutex.lock()).unwrap());
         let (let_go, ()) = timed(|| block_on(guard.release()).unwrap());
         ours = ours.max(took).max(let_go);

@@ -58,7 +58,7 @@ impl Address {
         }
         match env::var_os(VARIABLE).filter(|url| !url.is_empty()) {
             Some(url) => match url.into_string() {
-                Ok(url) => named(&url),
+                Ok(url) => named(&url).map_err(|failure| self.explained(failure)),
                 Err(_) => Err(Failure::usage(format!("the URL in {VARIABLE} is not UTF-8"))),
             },
             None => own(),
@@ -105,7 +105,7 @@ impl Address {
         Err(Failure::new(
             REFUSED,
             format!(
-                "{}: is seen by one process alone, and excludes nobody here: use file:DIR, or leave --on out",
+                "{}: is seen by one process alone, and excludes nobody here: use file:DIR, or name no store",
                 engine.name
             ),
         ))

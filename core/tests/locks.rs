@@ -181,6 +181,7 @@ fn nothing_is_taken_where_nothing_could_renew_it() {
             locks.mutex("a").try_lock().await.unwrap_err(),
             locks.mutex("a").lock_within(Duration::from_secs(1)).await.unwrap_err(),
             locks.watch("a").await.unwrap_err(),
+            locks.election("a").observe().await.err().unwrap(),
             Hosted::make(Arc::new(Full), async { Ok(Memory::new()) }).await.err().unwrap(),
         ];
         assert!(errors.iter().all(|error| error.kind() == Kind::Rejected), "{errors:?}");

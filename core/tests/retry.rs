@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tenure_core::blocking::{Blocking, block_on};
+use tenure_core::event::{Cursor, News, Scope};
 use tenure_core::wrap::{Around, Question, Retry};
 use tenure_core::*;
 
@@ -180,6 +181,48 @@ fn a_holder_that_is_told_to_leave_is_not_taken_out_because_its_first_join_was_no
     stage.locks.settled();
     assert_eq!(stage.other.line("a").unwrap().len(), 1, "it has not stopped yet");
     drop(guard);
+}
+
+/// A store that does not answer twice, and then has nothing to tell for longer than an answer may take.
+struct Quiet {
+    memory: Memory,
+    silent: AtomicU32,
+    host: Arc<dyn Host>,
+}
+
+const WITHIN: Duration = Duration::from_millis(50);
+
+impl Around for Quiet {
+    type Inner = Memory;
+
+    fn inner(&self) -> &Memory {
+        &self.memory
+    }
+
+    fn profile(&self) -> Profile {
+        let mut profile = self.memory.profile();
+        profile.answers_within = WITHIN;
+        profile
+    }
+
+    async fn events(&self, _: &Scope, _: Option<Cursor>) -> Result<News> {
+        let less = |silent: u32| silent.checked_sub(1);
+        if self.silent.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok() {
+            return Err(Error::unavailable("nobody answers"));
+        }
+        self.host.sleep(WITHIN * 6).await;
+        Ok(News { events: Vec::new(), cursor: Cursor(7), missed: false })
+    }
+}
+
+#[test]
+fn who_waits_for_news_of_a_store_that_answers_again_is_not_told_of_an_outage() {
+    let host: Arc<dyn Host> = Arc::new(PrivateThread::for_timers());
+    let (memory, silent) = (Memory::new(), AtomicU32::new(2));
+    let quiet = Quiet { memory, silent, host: host.clone() };
+    let retry = Retry::new(quiet, host, 4, Duration::from_millis(1));
+    let news = block_on(retry.events(&Scope::Prefix(String::new()), Some(Cursor(0)))).unwrap();
+    assert_eq!(news.cursor, Cursor(7));
 }
 
 #[test]

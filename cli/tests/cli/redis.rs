@@ -220,8 +220,8 @@ fn who_looks_on_is_told_at_once_that_a_server_is_gone() {
     let Some((server, store)) = redis(Setup::new()) else { return };
     server.kill().unwrap();
     let mut pty = Pty::start(&store.tenure(&["run", "k", "--wait", "1h", "--", "true"]), 80);
-    pty.shows(&format!("nobody listens at 127.0.0.1:{}", server.port()));
     pty.shows("trying again for ");
+    pty.shows(&format!("nobody listens at 127.0.0.1:{}", server.port()));
     pty.write("\u{3}");
     assert_eq!(pty.end().0, 1002);
 }

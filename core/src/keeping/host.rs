@@ -44,8 +44,9 @@ pub type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// # drop(locks);
 /// ```
 pub trait Host: Clock {
-    /// Makes sure that tasks and timers can run here, or says why they cannot. It is asked before a store is connected and
-    /// before a lock is taken, so that nobody holds what cannot be renewed; whatever else is called may panic where it fails.
+    /// Makes sure that tasks and timers can run here, or says why they cannot. It is asked before a store is connected, before a
+    /// lock is taken and before anybody looks on, so that nobody holds what cannot be renewed; whatever else is called may panic
+    /// where it fails.
     fn ready(&self) -> Result<()> {
         Ok(())
     }
@@ -60,8 +61,8 @@ pub trait Host: Clock {
     fn spawn(&self, task: Boxed<()>);
 }
 
-/// One thread with a runtime of its own. It starts with the first task or timer, and ends when it
-/// has been dropped and its last task is done.
+/// One thread with a runtime of its own. It starts when it is first asked whether it is ready, or for a task or a timer, and
+/// ends when it has been dropped and its last task is done.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -107,13 +108,11 @@ impl PrivateThread {
         if let Some(running) = self.running.get() {
             return Ok(running);
         }
-        // Of two who start it at the same time, one drops its own again, which then ends.
-        let started = Running::start(self.drivers).map_err(|error| {
-            Error::rejected(format!(
-                "no thread can be started for renewals and timers, so no lock is taken: allow this process more threads ({error})"
-            ))
-        })?;
-        Ok(self.running.get_or_init(|| started))
+        // Of two who start it at the same time, one drops its own again, which then ends; or there is room for one alone.
+        match Running::start(self.drivers) {
+            Ok(started) => Ok(self.running.get_or_init(|| started)),
+            Err(error) => self.running.get().ok_or(error),
+        }
     }
 
     fn running(&self) -> &Running {
@@ -122,20 +121,27 @@ impl PrivateThread {
 }
 
 impl Running {
-    fn start(drivers: bool) -> io::Result<Self> {
+    fn start(drivers: bool) -> Result<Self> {
         let mut builder = Builder::new_current_thread();
         if drivers {
             builder.enable_all()
         } else {
             builder.enable_time()
         };
-        let runtime = Droppable(Some(builder.build()?));
+        let no_room = |of: &str, more: &str, error: io::Error| {
+            Error::rejected(format!(
+                "this process has no room for {of}, which renewals and timers need: allow it more {more} ({error})"
+            ))
+        };
+        let runtime = builder.build().map_err(|error| no_room("a runtime", "open files", error))?;
+        let runtime = Droppable(Some(runtime));
         let state = Arc::new(State::default());
         let running = Self { handle: runtime.get().handle().clone(), state: state.clone() };
         state.users.fetch_add(1, Ordering::Relaxed);
         thread::Builder::new()
             .name("tenure".to_owned())
-            .spawn(move || runtime.get().block_on(state.last_left.notified()))?;
+            .spawn(move || runtime.get().block_on(state.last_left.notified()))
+            .map_err(|error| no_room("a thread", "threads", error))?;
         Ok(running)
     }
 }

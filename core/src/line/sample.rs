@@ -111,6 +111,7 @@ impl Sampler {
         scope: &Scope,
         after: Option<Cursor>,
     ) -> Result<News> {
+        host.ready()?;
         let known = after.and_then(|cursor| self.seen().recall(cursor));
         let Some(before) = known else {
             let now = self.look(engine, host, scope).await?;

@@ -108,6 +108,7 @@ impl Quorum {
         host: Arc<dyn Host>,
         patience: Duration,
     ) -> Result<Self> {
+        host.ready()?;
         let rest = Rest::new(host.clone(), patience);
         let stores = Stores::new(nodes, &host, &rest);
         if stores.nodes.len() < NODES_MIN {

@@ -82,6 +82,7 @@ impl<E: Engine> Retry<E> {
                 break;
             }
             tracing::debug!(%error, "asking again");
+            self.host.ready()?;
             self.host.sleep(pause).await;
             pause = pause.saturating_mul(2);
             let late = self.host.sleep(self.host.now().until(over));
@@ -182,13 +183,24 @@ impl<E: Engine> Engine for Retry<E> {
     }
 
     async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
-        match self.engine.events(scope, after).await {
-            // It may have waited for news until then: the time for an answer begins now.
-            Err(error) if error.is_unknown() => {
-                self.host.sleep(self.pause).await;
-                self.again(|_| self.engine.events(scope, after)).await
+        let (mut over, mut pause) = (Time::NEVER, self.pause);
+        loop {
+            let asked = self.host.now();
+            let error = match self.engine.events(scope, after).await {
+                Err(error) if error.is_unknown() => error,
+                news => return news,
+            };
+            // None is cut, because it may wait for news. One that did so long has ended an outage.
+            let failed = self.host.now();
+            if over == Time::NEVER || asked.until(failed) > self.within {
+                (over, pause) = (failed.plus(self.within), self.pause);
             }
-            news => news,
+            self.host.ready()?;
+            if failed.plus(pause).has_reached(over) {
+                return Err(error);
+            }
+            self.host.sleep(pause).await;
+            pause = pause.saturating_mul(2);
         }
     }
 
@@ -197,6 +209,7 @@ impl<E: Engine> Engine for Retry<E> {
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
+        self.host.ready()?;
         // A listing has many steps, each of which may be in time.
         let listed = self.again(|_| self.engine.keys(prefix));
         match select(pin!(listed), self.host.sleep(self.within)).await {

@@ -92,7 +92,8 @@ pub trait Store: Send + Sync + 'static {
         version: u64,
     ) -> impl Future<Output = Result<(Written, bool)>> + Send;
 
-    /// Everything that happens to all nodes from now on; `None` if the store cannot tell.
+    /// Everything that happens to all nodes from now on; `None` if the store cannot tell. It may take long, because all nodes are
+    /// listed first: each of its requests has a time limit of its own.
     fn follow(&self) -> impl Future<Output = Result<Option<Followed>>> + Send;
 
     /// A moment that is not before the end of anything that was answered already.

@@ -2,15 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use tenure_core::event::{Cursor, Event, News, Scope};
 use tenure_core::line::{Seat, Told};
-use tenure_core::{Leave, Line, Result, TicketId};
-use tokio::sync::Notify;
+use tenure_core::{Error, Leave, Line, Result, TicketId};
+use tokio::sync::{Notify, mpsc};
 
 use crate::contract::{Change, Followed, Store, Why};
 use crate::node::{LineId, Node};
@@ -18,10 +17,14 @@ use crate::parts::Parts;
 
 /// Onlookers who fall behind by more events than this miss some.
 const EVENTS_MAX: usize = 4096;
-/// After so long without news the store is asked whether it is there: nothing else tells silence from an outage.
-const SILENT: Duration = Duration::from_secs(10);
+/// After so long without news the store is asked whether it is there: nothing else tells peace from an outage.
+const QUIET: Duration = Duration::from_secs(10);
+/// In an outage it is asked again after so long.
+const OUTAGE: Duration = Duration::from_secs(1);
 /// The store is no longer followed when nobody has asked for so long.
 const IDLE: Duration = Duration::from_secs(120);
+
+type Moment = (u64, Vec<Change>);
 
 /// Follows the store for as long as somebody looks on.
 #[derive(Default)]
@@ -37,8 +40,6 @@ struct Following {
     news: Notify,
     stop: Notify,
     asked: Notify,
-    /// The store did not answer when it was asked last.
-    silent: AtomicBool,
 }
 
 #[derive(Default)]
@@ -49,6 +50,8 @@ struct Past {
     before: u64,
     /// What happened up to this moment is here.
     at: u64,
+    /// Why the store did not answer when it was asked last.
+    trouble: Option<Error>,
     ended: bool,
 }
 
@@ -69,16 +72,17 @@ impl Onlooker {
             let mut news = pin!(following.news.notified());
             news.as_mut().enable();
             following.asked.notify_one();
-            if let Some(news) = following.seen().since(after, scope) {
-                return Ok(Some(news));
+            {
+                let seen = following.seen();
+                if let Some(news) = seen.since(after, scope) {
+                    return Ok(Some(news));
+                }
+                if let Some(trouble) = &seen.trouble {
+                    return Err(trouble.clone());
+                }
             }
-            // Where it was silent before, it is asked at once.
-            let pause =
-                if following.silent.load(Ordering::Relaxed) { Duration::ZERO } else { SILENT };
-            if let Either::Right(_) = select(news, parts.host.sleep(pause)).await {
-                let there = parts.in_time(parts.store.now()).await;
-                following.silent.store(there.is_err(), Ordering::Relaxed);
-                there?;
+            match select(news, parts.host.sleep(IDLE / 4)).await {
+                Either::Left(_) | Either::Right(_) => {}
             }
         }
     }
@@ -98,7 +102,7 @@ impl Onlooker {
             return Ok(Some(following));
         }
         let (this, begins) = (self.clone(), parts.clone());
-        parts.in_time(parts.errand(async move { this.follow(&begins).await })).await
+        parts.errand(async move { this.follow(&begins).await }).await
     }
 
     fn begun(&self) -> Option<Arc<Following>> {
@@ -113,9 +117,8 @@ impl Onlooker {
         let Some(followed) = parts.store.follow().await? else { return Ok(None) };
         let following = Arc::new(Following::default());
         following.seen().begin(followed.at);
-        let (task, host) = (following.clone(), parts.host.clone());
-        let pace = parts.host.clone();
-        host.spawn(Box::pin(async move { task.run(followed, &*pace).await }));
+        let (task, asks) = (following.clone(), parts.clone());
+        parts.host.spawn(Box::pin(async move { task.run(followed, &asks).await }));
         *self.slot() = Some(following.clone());
         Ok(Some(following))
     }
@@ -132,7 +135,8 @@ impl Drop for Onlooker {
 }
 
 impl Following {
-    async fn run(&self, followed: Followed, host: &dyn tenure_core::Host) {
+    async fn run<S: Store>(&self, followed: Followed, parts: &Parts<S>) {
+        let host = &*parts.host;
         let Followed { nodes, at, mut changes } = followed;
         let mut lines = Lines::default();
         for node in nodes {
@@ -142,8 +146,8 @@ impl Following {
         debug_assert_eq!(self.seen().at, at, "it was begun at the moment of the nodes");
         loop {
             let unwanted = pin!(self.unwanted(host));
-            let Either::Left((Some((at, some)), _)) = select(pin!(changes.recv()), unwanted).await
-            else {
+            let next = pin!(self.next(&mut changes, parts));
+            let Either::Left((Some((at, some)), _)) = select(next, unwanted).await else {
                 break;
             };
             wall = wall.max(host.wall_us());
@@ -154,6 +158,35 @@ impl Following {
         }
         self.seen().ended = true;
         self.news.notify_waiters();
+    }
+
+    /// The next moment. The store is asked now and then whether it is there, and those who look on are told if it is not.
+    async fn next<S: Store>(
+        &self,
+        changes: &mut mpsc::Receiver<Moment>,
+        parts: &Parts<S>,
+    ) -> Option<Moment> {
+        loop {
+            let pause = if self.seen().trouble.is_some() { OUTAGE } else { QUIET };
+            let there = async {
+                parts.host.sleep(pause).await;
+                parts.in_time(parts.store.now()).await
+            };
+            match select(pin!(changes.recv()), pin!(there)).await {
+                Either::Left((moment, _)) => {
+                    self.seen().trouble = None;
+                    return moment;
+                }
+                Either::Right((there, _)) => {
+                    let trouble = there.err();
+                    let is_away = trouble.is_some();
+                    self.seen().trouble = trouble;
+                    if is_away {
+                        self.news.notify_waiters();
+                    }
+                }
+            }
+        }
     }
 
     /// Ready when nobody looks on any more.

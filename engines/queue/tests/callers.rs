@@ -24,7 +24,7 @@ const KEYS: usize = 3;
 const CALLERS: usize = 16;
 const ROUNDS: usize = 60;
 
-/// A host whose time goes by a hundred times as fast for who sleeps.
+/// A host on which what should take ten seconds takes a tenth of one.
 struct Hasty(PrivateThread);
 
 impl Clock for Hasty {
@@ -39,7 +39,7 @@ impl Clock for Hasty {
 
 impl Host for Hasty {
     fn sleep(&self, duration: Duration) -> Boxed<()> {
-        self.0.sleep(duration / 100)
+        self.0.sleep(if duration == Duration::from_secs(10) { duration / 100 } else { duration })
     }
 
     fn random(&self) -> u64 {

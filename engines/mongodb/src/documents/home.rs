@@ -102,6 +102,11 @@ impl Home {
         }
     }
 
+    pub(super) fn ready(&self) -> Result<()> {
+        let (Self::Memory { host, .. } | Self::Mongo { host, .. }) = self;
+        host.ready()
+    }
+
     pub(super) fn sleep(&self, time: Duration) -> Boxed<()> {
         let (Self::Mongo { host, .. } | Self::Memory { host, .. }) = self;
         host.sleep(time)

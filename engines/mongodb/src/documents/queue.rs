@@ -183,6 +183,7 @@ impl<T: DeserializeOwned> Queue<T> {
 
     /// The same for so long, and answers `None` if that was in vain.
     pub async fn next_within(&self, time: Duration) -> Result<Option<Job<T>>> {
+        self.shelf.home.ready()?;
         let began = Instant::now();
         let nap = self.shelf.home.sleep(time);
         let next = std::pin::pin!(self.next());

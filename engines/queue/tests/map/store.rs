@@ -295,7 +295,9 @@ impl Store for Map {
     }
 
     async fn follow(&self) -> Result<Option<Followed>> {
-        self.0.hear().await;
+        if self.0.deaf.load(Ordering::Relaxed) {
+            return Err(self.silence());
+        }
         let (tell, changes) = mpsc::channel(1024);
         let followed = self.0.step(|nodes, _| {
             nodes.tell(tell);
