@@ -22,17 +22,17 @@ impl<S: Store> Engine for Queue<S> {
     }
 
     async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
-        self.in_time(self.join_line(ticket, patience)).await
+        self.parts.in_time(self.join_line(ticket, patience)).await
     }
 
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        self.in_time(self.renew_in_line(ticket)).await
+        self.parts.in_time(self.renew_in_line(ticket)).await
     }
 
     async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
         match how {
-            Leave::Now => self.in_time(self.leave_now(ticket)).await,
-            Leave::Soon => self.in_time(self.leave_soon(ticket)).await,
+            Leave::Now => self.parts.in_time(self.leave_now(ticket)).await,
+            Leave::Soon => self.parts.in_time(self.leave_soon(ticket)).await,
         }
     }
 
@@ -48,8 +48,8 @@ impl<S: Store> Engine for Queue<S> {
     }
 
     async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
-        let front = self.in_time(self.whole_line(&LineId::of(key))).await?;
-        let lives = self.in_time(self.lives(&front)).await.unwrap_or_default();
+        let front = self.parts.in_time(self.whole_line(&LineId::of(key))).await?;
+        let lives = self.parts.in_time(self.lives(&front)).await.unwrap_or_default();
         let (mut ahead, mut tickets) = (0, Vec::with_capacity(front.nodes.len()));
         for node in front.nodes {
             let holds = served(ahead, node.ticket.share);
@@ -64,7 +64,7 @@ impl<S: Store> Engine for Queue<S> {
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
-        self.in_time(self.parts.store.keys(prefix)).await
+        self.parts.in_time(self.parts.store.keys(prefix)).await
     }
 
     async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
@@ -74,7 +74,7 @@ impl<S: Store> Engine for Queue<S> {
                 self.parts.store.profile().name
             )));
         }
-        self.in_time(self.next(key, by)).await
+        self.parts.in_time(self.next(key, by)).await
     }
 
     async fn close(&self) {
@@ -82,7 +82,7 @@ impl<S: Store> Engine for Queue<S> {
         for session in self.sessions.take() {
             session.finish();
             // A session that cannot be ended ends by itself.
-            let _ended = self.in_time(store.end(session.id)).await;
+            let _ended = self.parts.in_time(store.end(session.id)).await;
         }
         self.onlooker.stop();
         store.close().await;

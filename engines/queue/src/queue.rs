@@ -55,14 +55,6 @@ impl<S: Store> Queue<S> {
         };
         self.parts.errand(opening).await
     }
-
-    /// See [`Parts::in_time`].
-    pub(crate) fn in_time<'a, T: 'a>(
-        &'a self,
-        verb: impl Future<Output = Result<T>> + Send + 'a,
-    ) -> impl Future<Output = Result<T>> + Send + 'a {
-        self.parts.in_time(verb)
-    }
 }
 
 async fn open_session<S: Store>(

@@ -50,7 +50,7 @@ impl<S: Store> Queue<S> {
                 }
             };
             if listened.at() > seen.at {
-                let Some(now) = self.in_time(self.parts.see(&mine)).await? else {
+                let Some(now) = self.parts.in_time(self.parts.see(&mine)).await? else {
                     return Ok(Wake::Look);
                 };
                 match changes(&seen, &now, standing) {
@@ -99,7 +99,7 @@ impl<S: Store> Queue<S> {
             // The next round of the loop says what there is to say.
             return Ok(None);
         }
-        let Some(now) = self.in_time(self.parts.see(mine)).await? else {
+        let Some(now) = self.parts.in_time(self.parts.see(mine)).await? else {
             return Ok(Some(Wake::Look));
         };
         Ok(changes(seen, &now, standing))
@@ -107,10 +107,10 @@ impl<S: Store> Queue<S> {
 
     /// A ticket of another client: its node is watched, once.
     async fn wake_stranger(&self, ticket: &Ticket) -> Result<Wake> {
-        let found = self.in_time(self.find(&ticket.key, ticket.id)).await?;
+        let found = self.parts.in_time(self.find(&ticket.key, ticket.id)).await?;
         let Some((front, node)) = found else { return Ok(Wake::Look) };
-        let seen = self.in_time(self.parts.judge(front, node)).await?;
-        let watching = self.in_time(self.parts.store.watch(&watched(&seen))).await?;
+        let seen = self.parts.in_time(self.parts.judge(front, node)).await?;
+        let watching = self.parts.in_time(self.parts.store.watch(&watched(&seen))).await?;
         if watching.at <= seen.at {
             watching.changed.await;
         }
