@@ -122,7 +122,7 @@ impl Holder {
     /// Has something done, while it is held. It takes no longer than any other question may.
     pub(super) async fn act(&self, act: Act) -> Result<()> {
         let within = self.shelf.locks.guarantees().answers_within;
-        let late = self.shelf.home.sleep(within);
+        let late = self.shelf.home.host().sleep(within);
         match select(pin!(self.act_in_turn(act)), late).await {
             Either::Left((outcome, _)) => outcome,
             Either::Right(_) => Err(Error::unavailable(format!(

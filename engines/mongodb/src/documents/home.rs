@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::Document;
-use tenure_core::{Boxed, Error, Host, Key, Result, TicketId};
+use tenure_core::{Error, Host, Key, Result, TicketId};
 use tokio::sync::oneshot;
 
 use super::arrivals::Arrivals;
@@ -102,14 +102,9 @@ impl Home {
         }
     }
 
-    pub(super) fn ready(&self) -> Result<()> {
-        let (Self::Memory { host, .. } | Self::Mongo { host, .. }) = self;
-        host.ready()
-    }
-
-    pub(super) fn sleep(&self, time: Duration) -> Boxed<()> {
+    pub(super) fn host(&self) -> &dyn Host {
         let (Self::Mongo { host, .. } | Self::Memory { host, .. }) = self;
-        host.sleep(time)
+        &**host
     }
 }
 

@@ -170,7 +170,7 @@ impl<T: DeserializeOwned> Queue<T> {
                 None => LOOK_AGAIN,
             };
             let pause = if can_push { pause } else { pause.min(Duration::from_secs(1)) };
-            let nap = self.shelf.home.sleep(pause);
+            let nap = self.shelf.home.host().sleep(pause);
             match &mut arrivals {
                 Some(arrivals) => {
                     let rung = std::pin::pin!(arrivals.rung());
@@ -183,9 +183,9 @@ impl<T: DeserializeOwned> Queue<T> {
 
     /// The same for so long, and answers `None` if that was in vain.
     pub async fn next_within(&self, time: Duration) -> Result<Option<Job<T>>> {
-        self.shelf.home.ready()?;
+        self.shelf.home.host().ready()?;
         let began = Instant::now();
-        let nap = self.shelf.home.sleep(time);
+        let nap = self.shelf.home.host().sleep(time);
         let next = std::pin::pin!(self.next());
         match futures_util::future::select(next, nap).await {
             futures_util::future::Either::Left((job, _)) => job.map(Some),
