@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tenure_core::blocking::{Blocking, block_on};
 use tenure_core::event::{Cursor, News, Scope};
-use tenure_core::wrap::{Around, Question, Retry};
+use tenure_core::wrap::{Around, Retry};
 use tenure_core::*;
 
 /// What becomes of the next join.
@@ -28,8 +28,6 @@ struct Shared {
     acts: Mutex<VecDeque<Act>>,
     late: Mutex<Option<Ticket>>,
     leaves: AtomicU32,
-    /// So many answers to other verbs are lost.
-    losses: AtomicU32,
 }
 
 impl Shared {
@@ -54,19 +52,6 @@ impl Around for Store {
 
     fn inner(&self) -> &Memory {
         &self.0.memory
-    }
-
-    async fn pass<T: Send>(
-        &self,
-        _: Question<'_>,
-        ask: impl Future<Output = Result<T>> + Send,
-    ) -> Result<T> {
-        let answer = ask.await;
-        let less = |losses: u32| losses.checked_sub(1);
-        match self.0.losses.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less) {
-            Ok(_) => Err(Error::unavailable("the answer is lost")),
-            Err(_) => answer,
-        }
     }
 
     async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
@@ -109,10 +94,6 @@ impl Stage {
         let other = Locks::new(store.memory.clone()).blocking();
         let retry = Retry::new(Store(store.clone()), host.clone(), 2, Duration::from_millis(1));
         Self { store, locks: Locks::on(retry, host).blocking(), other }
-    }
-
-    fn lose_answers(&self, count: u32) {
-        self.store.losses.store(count, Ordering::SeqCst);
     }
 
     /// What was on its way arrives at last, and leaves again.
@@ -223,21 +204,4 @@ fn who_waits_for_news_of_a_store_that_answers_again_is_not_told_of_an_outage() {
     let retry = Retry::new(quiet, host, 4, Duration::from_millis(1));
     let news = block_on(retry.events(&Scope::Prefix(String::new()), Some(Cursor(0)))).unwrap();
     assert_eq!(news.cursor, Cursor(7));
-}
-
-#[test]
-fn every_question_is_asked_again() {
-    let stage = Stage::new([]);
-    let guard = stage.locks.mutex("a").lock().unwrap();
-    stage.lose_answers(2);
-    guard.extend().unwrap();
-    stage.lose_answers(2);
-    assert_eq!(stage.locks.keys("").unwrap().len(), 1);
-    stage.lose_answers(2);
-    assert_eq!(stage.locks.line("a").unwrap().len(), 1);
-    stage.lose_answers(2);
-    assert_eq!(stage.locks.sequence("s").next().unwrap(), 3, "two numbers are lost");
-    stage.lose_answers(3);
-    assert_eq!(stage.locks.keys("").unwrap_err().kind(), Kind::Unavailable);
-    guard.release().unwrap();
 }

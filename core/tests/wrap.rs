@@ -139,6 +139,19 @@ fn a_lost_answer_is_asked_for_again_and_counts_once() {
 }
 
 #[test]
+fn every_question_is_asked_again() {
+    let locks = patient([vec![true], [false, false, true].repeat(4), vec![false; 3]].concat());
+    let locks = locks.blocking();
+    let guard = locks.mutex("a").lock().unwrap();
+    guard.extend().unwrap();
+    assert_eq!(locks.keys("").unwrap().len(), 1);
+    assert_eq!(locks.line("a").unwrap().len(), 1);
+    assert_eq!(locks.sequence("s").next().unwrap(), 3, "two numbers are lost");
+    assert_eq!(locks.keys("").unwrap_err().kind(), Kind::Unavailable);
+    guard.release().unwrap();
+}
+
+#[test]
 fn a_release_whose_answer_was_lost_is_no_loss() {
     let locks = patient([true, false, true]).blocking();
     let guard = locks.mutex("a").lock().unwrap();
