@@ -28,7 +28,7 @@ use crate::failure::{USAGE, say};
 use crate::family::Family;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use crate::fork::Deaf;
-use crate::job::never_stopped_by_a_terminal;
+use crate::job::NeverStopped;
 use crate::leash::{Ending, Heard, Leash, Said};
 use crate::process::{myself, pid_of};
 use crate::screen::quoted;
@@ -133,7 +133,7 @@ impl Keeper {
         // Signals to a whole group or unit are the command's and its `tenure`'s; they only wake this process.
         let mut signals = Signals::hear()?;
         hears();
-        never_stopped_by_a_terminal();
+        let never_stopped = NeverStopped::by_a_terminal();
         let leash = Leash::of_keeper()?;
         let Some((parts, files)) = leash.take_over()? else { return Ok(None) };
         let mut files = files.into_iter();
@@ -150,10 +150,12 @@ impl Keeper {
         let (key, phase) = (quoted(task.key()), Phase::Watching);
         let group = match task.what {
             What::Adopt(group) => group,
-            What::Run { .. } => match start(&task, stdin, &leash, lifeline.as_ref())? {
-                None => return Ok(None),
-                started => started,
-            },
+            What::Run { .. } => {
+                match start(&task, stdin, &leash, lifeline.as_ref(), &never_stopped)? {
+                    None => return Ok(None),
+                    started => started,
+                }
+            }
         };
         Ok(Some(Self {
             leash,
@@ -348,10 +350,11 @@ fn start(
     stdin: Option<OwnedFd>,
     leash: &Leash,
     lifeline: Option<&OwnedFd>,
+    never_stopped: &NeverStopped,
 ) -> io::Result<Option<Pid>> {
     let stdin = stdin.ok_or(io::ErrorKind::InvalidData)?;
     let _inherited = lifeline.map(inheritable).transpose()?;
-    match task.spawn(stdin) {
+    match never_stopped.but_for(|| task.spawn(stdin)) {
         Ok(child) => {
             let group = pid_of(&child)?;
             leash.say(Said::Started(group));

@@ -18,6 +18,7 @@ mod job;
 mod json;
 mod keeper;
 mod keys;
+mod late;
 mod lead;
 mod lease;
 mod leash;

@@ -121,7 +121,8 @@ pub(crate) fn run(at: &Address, args: &Args) -> Result<u8, Failure> {
     // Who does not wait may get nothing, and ask again and again.
     let idle = (!args.no_wait).then(forked_keeper).transpose()?;
     let mut signals = Signals::hear()?;
-    let opened = open(at, &url, &patience, &mut signals)?;
+    let mut opened = open(at, &url, &patience, &mut signals)?;
+    signals.look_after_late(&mut opened.locks);
     let locks = &opened.locks;
     let claim = Claim {
         key: &args.key,

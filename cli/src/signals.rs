@@ -14,8 +14,10 @@ use nix::sys::signal::{SigSet, Signal as Blocked};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionbio;
 use rustix::process::Signal;
+use tenure::Locks;
 
 use crate::job::stop_with_the_job;
+use crate::late::LateThread;
 use crate::process::bury_the_dead;
 
 /// Whoever gets one of these is to end, unless it has been told otherwise.
@@ -30,6 +32,7 @@ pub(crate) struct Signals {
     others: Vec<OwnedFd>,
     heard: Vec<(Signal, Arc<AtomicBool>)>,
     waker: Waker,
+    late: Option<LateThread>,
 }
 
 struct Pipe(OwnedFd);
@@ -71,6 +74,7 @@ impl Signals {
             others: Vec::new(),
             heard,
             waker: Waker::from(Arc::new(Pipe(write))),
+            late: None,
         })
     }
 
@@ -123,6 +127,18 @@ impl Signals {
         Ok(())
     }
 
+    /// Has locks looked after once this process waits for them, if they can be left alone until then.
+    pub(crate) fn look_after_late(&mut self, locks: &mut Locks) {
+        if let Some((kept, late)) = LateThread::of(locks) {
+            (*locks, self.late) = (kept, Some(late));
+        }
+    }
+
+    /// Whatever was to be done late is done from now on.
+    pub(crate) fn begin_late(&self) -> io::Result<()> {
+        self.late.as_ref().map_or(Ok(()), LateThread::begin)
+    }
+
     /// Looks whether a future is ready; if it is not, it wakes this process once it may be.
     pub(crate) fn look<F: Future + ?Sized>(&self, future: Pin<&mut F>) -> Option<F::Output> {
         match future.poll(&mut Context::from_waker(&self.waker)) {
@@ -145,6 +161,7 @@ impl Signals {
             if let Some(output) = self.look(future.as_mut()) {
                 return Ok(Ok(output));
             }
+            self.begin_late()?;
             for signal in self.heard() {
                 if ENDING.contains(&signal) {
                     return Ok(Err(signal));
@@ -182,10 +199,16 @@ pub(crate) fn is_ending(signal: Signal) -> bool {
     ENDING.contains(&signal)
 }
 
+/// What the kernel tells of most processes fits into that, and is read in one go.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const STATUS_BYTES: usize = 4096;
+
 /// The signals that this process was started to ignore, a bit for each.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn ignored() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mut status = String::with_capacity(STATUS_BYTES);
+    let _then_none_is_known = std::fs::File::open("/proc/self/status")
+        .and_then(|mut file| file.read_to_string(&mut status));
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
+use std::process::exit;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -96,10 +97,11 @@ pub(crate) fn supervise(
         Ok(Verdict::Done(ending)) => Ok(End::Done(ending, child.let_go())),
         Ok(Verdict::Lost { asked }) => Ok(End::Lost { asked }),
         Ok(Verdict::NeverRan { asked }) => Ok(End::NeverRan { asked }),
-        // The leash ends with this process, and the keeper ends the command.
         Err(error) => {
-            let sentence = format!("the command can no longer be watched: {error}");
-            Err(Failure::new(REFUSED, sentence))
+            say(&format!("the command can no longer be watched, and is killed: {error}"));
+            // With this process the leash ends, and the keeper kills the command. Nothing is given back on the way: the lock
+            // stays until the keeper has ended, or until its life in the store is over.
+            exit(REFUSED.into())
         }
     }
 }
@@ -187,7 +189,7 @@ impl<'a> Supervision<'a> {
                     self.lease.patience(),
                 );
             }
-            let pause = self.look_after();
+            let pause = self.look_after(signals)?;
             signals.wait(pause)?;
         }
     }
@@ -257,23 +259,24 @@ impl<'a> Supervision<'a> {
     }
 
     /// Does what a longer command needs, and says when to look again.
-    fn look_after(&mut self) -> Option<Duration> {
+    fn look_after(&mut self, signals: &Signals) -> io::Result<Option<Duration>> {
         let age = self.started.elapsed();
         self.child.tell(self.deadline());
         if self.warned {
-            return None;
+            return Ok(None);
         }
         if self.lost.is_none() {
             let rest = SETTLE.checked_sub(age).filter(|rest| !rest.is_zero());
             if let Some(rest) = rest.filter(|_| !self.lease.is_one()) {
-                return Some(rest);
+                return Ok(Some(rest));
             }
+            signals.begin_late()?;
             let held = self.guard.held();
             self.lost = Some(Box::pin(async move { held.lost().await }));
             // Once more around: nobody waits for it yet.
-            return Some(Duration::ZERO);
+            return Ok(Some(Duration::ZERO));
         }
-        self.lease.is_one().then(|| self.lease.next_look())
+        Ok(self.lease.is_one().then(|| self.lease.next_look()))
     }
 
     /// When the keeper is to kill, if it has heard nothing else.

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::kit::{End, Store, end, write};
 
@@ -399,14 +399,50 @@ fn whoever_keeps_a_file_of_the_store_locked_is_named() {
     }
 }
 
-/// The system has no room for a thread with such a stack.
 #[test]
 fn who_gets_no_thread_says_so() {
     let store = Store::new();
     let (word, server) = (["run", "k", "--", "true"], "redis://127.0.0.1:1");
-    for on in [store.url().as_str(), server] {
-        let mut command = store.tenure(&word);
-        command.env("RUST_MIN_STACK", (1_u64 << 62).to_string()).env("TENURE_ON", on);
-        is_refused(&end(&mut command), 77, "no room for a thread");
+    is_refused(
+        &end(without_threads(&mut store.tenure(&word)).env("TENURE_ON", server)),
+        77,
+        NO_ROOM,
+    );
+    // Nobody needs one for a lock of files that is free, and a command that is over soon.
+    assert_eq!(end(without_threads(&mut store.tenure(&word))).code, 0);
+    let holder = store.start(&["run", "k", "--", "sleep", "60"]);
+    store.line_has("k", 1);
+    for wait in [&["--wait", "50s"][..], &[]] {
+        let words = [&["run"], wait, &["k", "--", "true"]].concat();
+        is_refused(&end(without_threads(&mut store.tenure(&words))), 77, NO_ROOM);
     }
+    drop(holder);
+}
+
+/// Nobody could tell it of the loss of its lock.
+#[test]
+fn a_longer_command_is_killed_where_no_thread_can_be_started_and_its_lock_kept_until_then() {
+    let store = Store::new();
+    // The command stops its keeper, so that its end takes a while. Another run adopts that keeper: the kernel wakes who is
+    // stopped and an orphan.
+    let script = r#"
+        stops='exec >/dev/null 2>&1; echo $PPID >$LOG; kill -STOP $PPID; exec sleep 60'
+        RUST_MIN_STACK=4611686018427387904 "$0" run k -- sh -c "$stops"
+        echo $?
+        "$0" --quiet run --no-wait k -- true
+        echo $?
+        kill -CONT "$(cat $LOG)"
+        "$0" run --wait 60s k -- true
+        echo $?"#;
+    let tenure = env!("CARGO_BIN_EXE_tenure");
+    let end = store.end(&["run", "around", "--", "sh", "-c", script, tenure]);
+    assert_eq!((end.code, end.out.as_str()), (0, "77\n75\n0\n"), "{end:?}");
+    assert!(end.err.contains(NO_ROOM), "{end:?}");
+}
+
+const NO_ROOM: &str = "no room for a thread";
+
+/// The system has no room for threads with such a stack.
+fn without_threads(command: &mut Command) -> &mut Command {
+    command.env("RUST_MIN_STACK", (1_u64 << 62).to_string())
 }

@@ -381,3 +381,13 @@ fn a_command_that_must_not_be_killed_is_not() {
     assert_eq!(next.end().code, 0);
     assert!(store.log().ends_with("done\nnext\n"), "{}", store.log());
 }
+
+/// The keeper writes to its terminal from the background; that is no reason for the command to.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_command_blocks_no_signals_that_its_starter_does_not() {
+    let words = ["grep", "SigBlk", "/proc/self/status"];
+    let alone = end(Command::new(words[0]).args(&words[1..]));
+    let under_a_lock = Store::new().says(&[&["run", "k", "--"], &words[..]].concat());
+    assert_eq!(under_a_lock, alone.out);
+}

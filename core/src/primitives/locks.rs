@@ -78,6 +78,12 @@ impl Locks {
         Self { inner, owner: this_process() }
     }
 
+    /// The same locks, with a keeper and a sweeper of their own on this host. The engine stays where it was made.
+    #[must_use]
+    pub fn kept_on(&self, host: Arc<dyn Host>) -> Self {
+        Self { owner: self.owner.clone(), ..Self::on(self.inner.engine.clone(), host) }
+    }
+
     /// The same locks, telling `tracing` what they do, and `metrics` with that feature. See
     /// [`Traced`](crate::wrap::Traced).
     #[must_use]

@@ -32,6 +32,13 @@ pub(crate) fn refused(doing: &str, path: &Path, error: IoError) -> Error {
     Error::rejected(format!("cannot {doing} {path}: {way_out}")).caused_by(error)
 }
 
+/// No thread can be started for this.
+pub(crate) fn no_thread(task: &str, error: IoError) -> Error {
+    let sentence =
+        format!("this process has no room for a thread, which {task} needs: allow it more threads");
+    Error::rejected(sentence).caused_by(error)
+}
+
 /// Somebody else has locked what a verb needs, and does not let go of it.
 pub(crate) fn held(path: &Path, file: Option<FileId>) -> Error {
     let who = file.and_then(holder_of);

@@ -10,7 +10,7 @@ use crate::log::record::SessionId;
 use crate::log::shelf::{self, BOOKS};
 use crate::os::dir::Dir;
 use crate::os::flock::Haste;
-use crate::trouble::{held, refused};
+use crate::trouble::held;
 use crate::visits::ground::{Ground, TRIES_FOR};
 use crate::visits::helper::{Answer, Helper};
 use crate::visits::slot::Slot;
@@ -165,13 +165,11 @@ impl Store {
     /// Sees to it that others can tell this session.
     pub(crate) fn listen(&self) -> Result<()> {
         let me = self.me.clone();
-        let listening = self.fifos.listen(move |heard| {
+        self.fifos.listen(move |heard| {
             if let Some(store) = me.upgrade() {
                 store.heed(heard);
             }
-        });
-        let sessions = self.ground.sessions.path();
-        listening.map_err(|error| refused("make a FIFO, which waiting needs, in", sessions, error))
+        })
     }
 
     fn heed(&self, heard: Heard) {

@@ -7,18 +7,19 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use tenure_core::TicketId;
+use tenure_core::{Result, TicketId};
 
 use crate::log::herald::{Notice, Tidings};
 use crate::log::record::SessionId;
 use crate::os::dir::{Dir, block};
 use crate::sessions::session::fifo_name;
 use crate::sync::lock;
+use crate::trouble::{no_thread, refused};
 
 /// Divides a page, so that a FIFO is filled to the last byte and never with half a message.
 const MESSAGE_BYTES: usize = 32;
@@ -55,19 +56,22 @@ impl Fifos {
 
     /// Sees to it that this session can be told. `hear` is called from a thread of its own, until
     /// the FIFO is closed.
-    pub(crate) fn listen(&self, hear: impl FnMut(Heard) + Send + 'static) -> io::Result<()> {
+    pub(crate) fn listen(&self, hear: impl FnMut(Heard) + Send + 'static) -> Result<()> {
+        let refused =
+            |error| refused("make a FIFO, which waiting needs, in", self.dir.path(), error);
         let mut fifo = lock(&self.to_itself);
         if fifo.is_none() && !self.closed.load(Ordering::SeqCst) {
             let name = fifo_name(self.own);
             let _of_an_attempt_that_failed = self.dir.remove(&name);
-            let source = self.dir.create_fifo(&name)?;
+            let source = self.dir.create_fifo(&name).map_err(refused)?;
             // To write never blocks, and to listen does: they are opened each for itself.
-            let to_itself = self.dir.open_fifo(&name)?;
-            block(&source)?;
+            let to_itself = self.dir.open_fifo(&name).map_err(refused)?;
+            block(&source).map_err(refused)?;
             let closed = self.closed.clone();
             thread::Builder::new()
                 .name("tenure-file-fifo".to_owned())
-                .spawn(move || read(source, &closed, hear))?;
+                .spawn(move || read(source, &closed, hear))
+                .map_err(|error| no_thread("waiting", error))?;
             *fifo = Some(to_itself);
         }
         Ok(())
@@ -109,7 +113,7 @@ fn read(mut source: File, closed: &AtomicBool, mut hear: impl FnMut(Heard)) {
     loop {
         let length = match source.read(&mut buffer) {
             Ok(length) => length,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) => {
                 tracing::warn!(%error, "the FIFO cannot be read any more; heartbeats will look");
                 return;

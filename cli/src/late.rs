@@ -1,0 +1,92 @@
+//! A thread that starts late: most commands are over before it is worth while.
+//!
+//! A lock of the file store needs no renewals, and its verbs are called in place. Its keeper and its sweeper have nothing to
+//! do until a command has run for a while, or somebody waits; and a thread costs a tenth of the whole run of a small command.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tenure::Locks;
+use tenure::engine::{Boxed, Clock, PrivateThread, SystemClock, Time};
+use tenure::{Host, Liveness};
+
+/// Where locks are looked after once it has begun. Whoever waits has it begin first.
+pub(crate) struct LateThread(Arc<Late>);
+
+struct Late {
+    thread: PrivateThread,
+    /// What there is to do then; `None` once it has begun.
+    tasks: Mutex<Option<Vec<Boxed<()>>>>,
+}
+
+impl LateThread {
+    /// The same locks, looked after by such a thread; `None` if they cannot be left alone until then.
+    pub(crate) fn of(locks: &Locks) -> Option<(Locks, Self)> {
+        let profile = locks.guarantees();
+        if !profile.quick || profile.liveness != Liveness::Kernel {
+            return None;
+        }
+        let tasks = Mutex::new(Some(Vec::new()));
+        let late = Arc::new(Late { thread: PrivateThread::for_timers(), tasks });
+        Some((locks.kept_on(late.clone()), Self(late)))
+    }
+
+    /// It is there from now on, if there is room for it.
+    pub(crate) fn begin(&self) -> io::Result<()> {
+        self.0.begin().map_err(io::Error::other)
+    }
+}
+
+impl Drop for LateThread {
+    /// What was never begun is dropped, and with it the store: its session ends with that.
+    fn drop(&mut self) {
+        drop(self.0.take());
+    }
+}
+
+impl Late {
+    fn begin(&self) -> tenure::Result<()> {
+        self.thread.ready()?;
+        for task in self.take().into_iter().flatten() {
+            self.thread.spawn(task);
+        }
+        Ok(())
+    }
+
+    fn take(&self) -> Option<Vec<Boxed<()>>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Clock for Late {
+    fn now(&self) -> Time {
+        SystemClock.now()
+    }
+
+    fn wall_us(&self) -> u64 {
+        SystemClock.wall_us()
+    }
+}
+
+impl Host for Late {
+    fn sleep(&self, duration: Duration) -> Boxed<()> {
+        match self.begin() {
+            Ok(()) => self.thread.sleep(duration),
+            // Whoever waits for it is told so at once.
+            Err(_) => Box::pin(std::future::pending()),
+        }
+    }
+
+    fn random(&self) -> u64 {
+        self.thread.random()
+    }
+
+    fn spawn(&self, task: Boxed<()>) {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        match tasks.as_mut() {
+            Some(tasks) => tasks.push(task),
+            None => self.thread.spawn(task),
+        }
+    }
+}
