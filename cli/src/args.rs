@@ -60,7 +60,6 @@ pub(crate) struct Cli {
 }
 
 #[derive(Subcommand)]
-#[command(defer = true)]
 pub(crate) enum Command {
     Run(run::Args),
     Lead(lead::Args),

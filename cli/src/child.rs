@@ -11,7 +11,7 @@ use rustix::process::{
     waitid, waitpid,
 };
 
-use crate::family::first_adopted;
+use crate::family::{Family, first_adopted};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use crate::fork::{self, Fork};
 use crate::keeper::{self, ADOPTS, has_no_child};
@@ -118,6 +118,8 @@ pub(crate) struct Child {
     early: Vec<Signal>,
     /// How many keepers died before they had started it.
     restarts: u32,
+    /// Its keeper has died, and there is no other.
+    unkept: bool,
 }
 
 impl Child {
@@ -134,8 +136,17 @@ impl Child {
             Some(begun) => begun,
             None => begin(&task, lifeline.as_ref())?,
         };
-        let (leader, has_ended, early, restarts) = (None, false, Vec::new(), 0);
-        Ok(Self { task, lifeline, leash, keeper, leader, has_ended, early, restarts })
+        Ok(Self {
+            task,
+            lifeline,
+            leash,
+            keeper,
+            leader: None,
+            has_ended: false,
+            early: Vec::new(),
+            restarts: 0,
+            unkept: false,
+        })
     }
 
     /// Its keeper has died, before it had started anything: nobody has become this process's child by that. Where orphans
@@ -225,11 +236,27 @@ impl Child {
     pub(crate) fn adopt(&mut self, until: u64) -> io::Result<bool> {
         // Its files are closed first, and only then have its children another parent.
         self.bury_keeper();
+        self.unkept = true;
         self.leader = self.leader.or_else(|| first_adopted(self.task.marks()));
         let task = Task { what: What::Adopt(self.leader), until, ..self.task.clone() };
         (self.leash, self.keeper) = begin(&task, self.lifeline.as_ref())?;
+        self.unkept = false;
         let look = WaitIdOptions::NOHANG | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         Ok(self.group().is_some_and(|group| waitid(WaitId::Pid(group), look).is_ok()))
+    }
+
+    /// Kills what nobody else would, where its keeper has died and no other can be started: its group, and whoever else can
+    /// be found where so little can be opened.
+    pub(crate) fn kill_unkept(&self) {
+        if !self.unkept {
+            return;
+        }
+        if let Some(group) = self.group() {
+            let _all_gone = kill_process_group(group, Signal::KILL);
+        }
+        for member in Family::Own.members().unwrap_or_default() {
+            let _gone_or_not_allowed = member.signal(Signal::KILL);
+        }
     }
 
     /// What a child without its first keeper has done. Whoever else has become this process's child is buried.

@@ -3,18 +3,22 @@
 //! A lock of the file store needs no renewals, and its verbs are called in place. Its keeper and its sweeper have nothing to
 //! do until a command has run for a while, or somebody waits; and a thread costs a tenth of the whole run of a small command.
 
+use std::future::pending;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tenure::Locks;
 use tenure::engine::{Boxed, Clock, PrivateThread, SystemClock, Time};
 use tenure::{Host, Liveness};
 
 /// Where locks are looked after once it has begun. Whoever waits has it begin first.
-pub(crate) struct LateThread(Arc<Late>);
+pub(crate) struct LateThread(Late);
 
-struct Late {
+#[derive(Clone)]
+struct Late(Arc<Inner>);
+
+struct Inner {
     thread: PrivateThread,
     /// What there is to do then; `None` once it has begun.
     tasks: Mutex<Option<Vec<Boxed<()>>>>,
@@ -28,8 +32,8 @@ impl LateThread {
             return None;
         }
         let tasks = Mutex::new(Some(Vec::new()));
-        let late = Arc::new(Late { thread: PrivateThread::for_timers(), tasks });
-        Some((locks.kept_on(late.clone()), Self(late)))
+        let late = Late(Arc::new(Inner { thread: PrivateThread::for_timers(), tasks }));
+        Some((locks.kept_on(Arc::new(late.clone())), Self(late)))
     }
 
     /// It is there from now on, if there is room for it.
@@ -47,15 +51,15 @@ impl Drop for LateThread {
 
 impl Late {
     fn begin(&self) -> tenure::Result<()> {
-        self.thread.ready()?;
+        self.0.thread.ready()?;
         for task in self.take().into_iter().flatten() {
-            self.thread.spawn(task);
+            self.0.thread.spawn(task);
         }
         Ok(())
     }
 
     fn take(&self) -> Option<Vec<Boxed<()>>> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -71,22 +75,26 @@ impl Clock for Late {
 
 impl Host for Late {
     fn sleep(&self, duration: Duration) -> Boxed<()> {
-        match self.begin() {
-            Ok(()) => self.thread.sleep(duration),
-            // Whoever waits for it is told so at once.
-            Err(_) => Box::pin(std::future::pending()),
-        }
+        let (late, asked) = (self.clone(), Instant::now());
+        // A time limit costs nothing until somebody waits.
+        Box::pin(async move {
+            match late.begin() {
+                Ok(()) => late.0.thread.sleep(duration.saturating_sub(asked.elapsed())).await,
+                // Whoever waits for it is told so at once.
+                Err(_) => pending().await,
+            }
+        })
     }
 
     fn random(&self) -> u64 {
-        self.thread.random()
+        self.0.thread.random()
     }
 
     fn spawn(&self, task: Boxed<()>) {
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         match tasks.as_mut() {
             Some(tasks) => tasks.push(task),
-            None => self.thread.spawn(task),
+            None => self.0.thread.spawn(task),
         }
     }
 }

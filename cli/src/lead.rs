@@ -107,7 +107,7 @@ fn serve(
                 seat.release(signals)?;
                 return Err(Failure::asked(asked));
             }
-            End::Lost { asked } => {
+            End::Lost { asked, code: _ } => {
                 // Nothing of the command is left: now another may lead.
                 seat.let_go(signals);
                 if let Some(signal) = asked {

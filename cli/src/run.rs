@@ -8,7 +8,7 @@ use tenure_kit::register::Opened;
 
 use crate::child::Idle;
 use crate::claim::{Claim, Share};
-use crate::failure::{Failure, LOST, tell};
+use crate::failure::{Failure, tell};
 use crate::look_up;
 use crate::nested;
 use crate::outage::Patience;
@@ -172,10 +172,10 @@ fn hold(
             held.release(signals)?;
             Err(Failure::asked(asked))
         }
-        End::Lost { asked: _ } => {
+        End::Lost { asked: _, code } => {
             // Nothing of the command is left: now another may begin.
             held.let_go(signals);
-            Err(Failure::silent(LOST))
+            Err(Failure::silent(code))
         }
     }
 }

@@ -12,7 +12,7 @@ use tenure::{Error, Guard, Loss};
 
 use crate::alarm::NEVER;
 use crate::child::{Burial, Child, Idle, News};
-use crate::failure::{Failure, REFUSED, say};
+use crate::failure::{Failure, LOST, REFUSED, say};
 use crate::lease::{Lease, until};
 use crate::leash::Ending;
 use crate::nested;
@@ -51,8 +51,9 @@ pub(crate) struct Work<'a> {
 pub(crate) enum End {
     /// The command ended by itself. Its keeper does so, too, which need not be waited for at once.
     Done(Ending, Burial),
-    /// The lock was lost, and nothing of the command is left. Somebody may have asked to end, too.
-    Lost { asked: Option<Signal> },
+    /// The lock was lost, or its loss could not be told, as this exit code says; and nothing of the command is left.
+    /// Somebody may have asked to end, too.
+    Lost { asked: Option<Signal>, code: u8 },
     /// Somebody asked to end before the command had begun.
     NeverRan { asked: Signal },
 }
@@ -83,8 +84,10 @@ pub(crate) fn supervise(
     let task = work.task(guard, terminal.lend_at_start());
     let lifeline = work.lifeline.map(OwnedFd::try_clone).transpose()?;
     let mut child = Child::start(idle, task, lifeline).map_err(|error| no_process(&error))?;
-    signals.listen_only(&child)?;
-    let end = Supervision::new(guard, work, &mut child).run(signals, &mut terminal);
+    // From here on the command may run: nothing may give the lock back on the way out before it has ended.
+    let end = signals
+        .listen_only(&child)
+        .and_then(|()| Supervision::new(guard, work, &mut child).run(signals, &mut terminal));
     signals.listen_to_nothing_else();
     if let Some(group) = child.leader() {
         let by = match &end {
@@ -95,12 +98,19 @@ pub(crate) fn supervise(
     }
     match end {
         Ok(Verdict::Done(ending)) => Ok(End::Done(ending, child.let_go())),
-        Ok(Verdict::Lost { asked }) => Ok(End::Lost { asked }),
+        Ok(Verdict::Lost { asked, code }) => Ok(End::Lost { asked, code }),
         Ok(Verdict::NeverRan { asked }) => Ok(End::NeverRan { asked }),
+        Ok(Verdict::NeverStarted(error)) => {
+            Err(Failure::new(REFUSED, format!("the command cannot be started: {error}")))
+        }
         Err(error) => {
-            say(&format!("the command can no longer be watched, and is killed: {error}"));
-            // With this process the leash ends, and the keeper kills the command. Nothing is given back on the way: the lock
-            // stays until the keeper has ended, or until its life in the store is over.
+            let what = if work.on_lost == OnLost::Warn { "works on" } else { "is killed" };
+            say(&format!("the command can no longer be watched, and {what}: {error}"));
+            if work.on_lost == OnLost::Stop {
+                child.kill_unkept();
+            }
+            // With this process the leash ends, and the keeper kills the command, or waits for it. Nothing is given back on the
+            // way: the lock stays until the keeper has ended, or until its life in the store is over.
             exit(REFUSED.into())
         }
     }
@@ -125,8 +135,9 @@ impl Work<'_> {
 
 enum Verdict {
     Done(Ending),
-    Lost { asked: Option<Signal> },
+    Lost { asked: Option<Signal>, code: u8 },
     NeverRan { asked: Signal },
+    NeverStarted(io::Error),
 }
 
 struct Supervision<'a> {
@@ -140,12 +151,24 @@ struct Supervision<'a> {
     asked: Option<Signal>,
     /// A loss was told, and the command works on.
     warned: bool,
+    /// Why nobody would tell a loss.
+    deaf: Option<io::Error>,
 }
 
 impl<'a> Supervision<'a> {
     fn new(guard: &'a Guard, work: &'a Work<'a>, child: &'a mut Child) -> Self {
         let (started, lease) = (Instant::now(), Lease::of(guard, work.kill_after));
-        Self { guard, work, child, started, lease, lost: None, asked: None, warned: false }
+        Self {
+            guard,
+            work,
+            child,
+            started,
+            lease,
+            lost: None,
+            asked: None,
+            warned: false,
+            deaf: None,
+        }
     }
 
     fn run(&mut self, signals: &mut Signals, terminal: &mut Terminal) -> io::Result<Verdict> {
@@ -166,7 +189,9 @@ impl<'a> Supervision<'a> {
                         if let Some(signal) = self.asked {
                             return Ok(Verdict::NeverRan { asked: signal });
                         }
-                        self.child.restart(self.deadline())?;
+                        if let Err(error) = self.child.restart(self.deadline()) {
+                            return Ok(Verdict::NeverStarted(error));
+                        }
                         signals.listen_only(&*self.child)?;
                     }
                     News::Orphaned | News::Gone => {
@@ -189,7 +214,7 @@ impl<'a> Supervision<'a> {
                     self.lease.patience(),
                 );
             }
-            let pause = self.look_after(signals)?;
+            let pause = self.look_after(signals);
             signals.wait(pause)?;
         }
     }
@@ -198,6 +223,12 @@ impl<'a> Supervision<'a> {
     fn warn(&mut self, signals: &Signals) {
         if self.warned {
             return;
+        }
+        if let Some(why) = &self.deaf {
+            self.warned = true;
+            return say(&format!(
+                "a loss of the lock will not be told: {why}; the command works on"
+            ));
         }
         let checked = self.guard.check();
         if checked.is_ok() {
@@ -221,7 +252,8 @@ impl<'a> Supervision<'a> {
     ) -> io::Result<Verdict> {
         say(sentence);
         let asked = stop(signals, self.child, patience, self.lease.is_one())?;
-        Ok(Verdict::Lost { asked: asked.or(self.asked) })
+        let code = if self.deaf.is_some() { REFUSED } else { LOST };
+        Ok(Verdict::Lost { asked: asked.or(self.asked), code })
     }
 
     fn pass_on(&mut self, signal: Signal) {
@@ -243,6 +275,9 @@ impl<'a> Supervision<'a> {
         if let Some(loss) = lost {
             return Some(self.sentence(&Error::lost(loss)));
         }
+        if let Some(why) = &self.deaf {
+            return Some(format!("a loss of the lock could not be told: {why}"));
+        }
         self.lease.is_short().then(|| {
             "the lock is about to be lost: the store has not confirmed it for too long".to_owned()
         })
@@ -259,24 +294,27 @@ impl<'a> Supervision<'a> {
     }
 
     /// Does what a longer command needs, and says when to look again.
-    fn look_after(&mut self, signals: &Signals) -> io::Result<Option<Duration>> {
+    fn look_after(&mut self, signals: &Signals) -> Option<Duration> {
         let age = self.started.elapsed();
         self.child.tell(self.deadline());
         if self.warned {
-            return Ok(None);
+            return None;
         }
         if self.lost.is_none() {
             let rest = SETTLE.checked_sub(age).filter(|rest| !rest.is_zero());
             if let Some(rest) = rest.filter(|_| !self.lease.is_one()) {
-                return Ok(Some(rest));
+                return Some(rest);
             }
-            signals.begin_late()?;
+            if let Err(error) = signals.begin_late() {
+                self.deaf = Some(error);
+                return Some(Duration::ZERO);
+            }
             let held = self.guard.held();
             self.lost = Some(Box::pin(async move { held.lost().await }));
             // Once more around: nobody waits for it yet.
-            return Ok(Some(Duration::ZERO));
+            return Some(Duration::ZERO);
         }
-        Ok(self.lease.is_one().then(|| self.lease.next_look()))
+        self.lease.is_one().then(|| self.lease.next_look())
     }
 
     /// When the keeper is to kill, if it has heard nothing else.

@@ -281,6 +281,11 @@ fn a_short_help_fits_a_screen() {
         assert!(lines.len() <= 24, "{words:?} has {} lines: {shown}", lines.len());
         assert!(lines.iter().all(|line| line.chars().count() <= 80), "{words:?}: {shown}");
     }
+    let help = store.says(&["-h"]);
+    for verb in verbs {
+        let line = help.lines().find(|line| line.split_whitespace().next() == Some(verb)).unwrap();
+        assert!(line.split_whitespace().count() > 2, "nothing is said of {verb}: {help}");
+    }
 }
 
 #[test]

@@ -7,6 +7,8 @@ use std::process::Command;
 use crate::kit::{End, Running, Store, children, end, eventually, is_alive, parent, redis};
 use crate::run::{begins_when_nobody_is_left, pids};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
+#[cfg(target_os = "linux")]
+use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
 use tenure_servers::redis::Setup;
 use tenure_servers::{Tool, have};
 
@@ -369,4 +371,48 @@ fn a_keeper_of_a_lease_wakes_by_a_clock_that_goes_on_in_a_suspend() {
         files.filter_map(|file| fs::read_to_string(file.path()).ok()).any(is_set)
     });
     drop(run);
+}
+
+/// Before, it was given back on the way out, while the keeper was still about to kill the command.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_run_that_can_watch_no_longer_leaves_its_lock_to_the_keeper() {
+    let store = Store::new();
+    // The kernel refuses to wait for two files where one may be open. Another run adopts the keeper, which is stopped for a
+    // while: the kernel wakes who is stopped and an orphan.
+    let script = r#"
+        "$0" run k -- sh -c 'echo $PPID >$LOG; exec sleep 60 >/dev/null 2>&1' &
+        until [ -s "$LOG" ]; do sleep 0.01; done
+        keeper=$(cat "$LOG")
+        kill -STOP $keeper
+        prlimit --pid $! --nofile=1:
+        kill -WINCH $!
+        wait $!
+        echo $?
+        "$0" --quiet run --no-wait k -- true
+        echo $?
+        kill -CONT $keeper
+        "$0" run --wait 60s k -- true
+        echo $?"#;
+    let tenure = env!("CARGO_BIN_EXE_tenure");
+    let end = store.end(&["run", "around", "--", "sh", "-c", script, tenure]);
+    assert_eq!((end.code, end.out.as_str()), (0, "77\n75\n0\n"), "{end:?}");
+    assert!(end.err.contains("can no longer be watched, and is killed"), "{end:?}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_command_that_can_have_no_other_keeper_is_killed() {
+    let store = Store::new();
+    let run = store.start(&["run", "k", "--", "sh", "-c", "echo pid $$ >>$LOG; exec sleep 600"]);
+    eventually("a process", || pids(&store.log()).len() == 1);
+    let leader = pids(&store.log())[0];
+    // A keeper needs files of its own.
+    let few = Rlimit { current: Some(6), ..getrlimit(Resource::Nofile) };
+    prlimit(Pid::from_raw(run.pid()), Resource::Nofile, few).unwrap();
+    kill_process(keeper(leader), Signal::KILL).unwrap();
+    eventually("its end", || !is_alive(leader));
+    let end = run.end();
+    assert!(end.code == 77 && end.err.contains("is killed"), "{end:?}");
+    store.says(&["run", "--wait", "60s", "k", "--", "true"]);
 }
