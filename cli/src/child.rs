@@ -246,7 +246,7 @@ impl Child {
     }
 
     /// Kills what nobody else would, where its keeper has died and no other can be started: its group, and whoever else can
-    /// be found where so little can be opened.
+    /// be found where so little can be opened. What cannot be found works on; its lifeline keeps a lock of files.
     pub(crate) fn kill_unkept(&self) {
         if !self.unkept {
             return;

@@ -409,23 +409,31 @@ fn who_gets_no_thread_says_so() {
     for wait in [&["--wait", "50s"][..], &[]] {
         let words = [&["run"], wait, &["k", "--", "true"]].concat();
         is_refused(&end(without_threads(&mut store.tenure(&words))), 77, NO_ROOM);
-        // Nobody needs one for a lock of files that is free, and a command that is over soon.
+        // Nobody needs one to get a lock of files that is free. A busy machine may not be done with the command soon.
         let words = [&["run"], wait, &["other", "--", "true"]].concat();
-        assert_eq!(end(without_threads(&mut store.tenure(&words))).code, 0);
+        let free = end(without_threads(&mut store.tenure(&words)));
+        assert!(
+            free.code == 0 || free.err.contains("loss of the lock could not be told"),
+            "{free:?}"
+        );
     }
 }
 
 /// Nobody could tell it of the loss of its lock.
 #[test]
-fn a_longer_command_is_stopped_where_no_thread_can_be_started() {
+fn a_longer_command_is_asked_to_end_where_no_thread_can_be_started() {
     let store = Store::new();
-    let script = "trap 'echo asked >$LOG; exit' TERM; sleep 60 >/dev/null 2>&1 & wait";
-    let stopped = &mut store.tenure(&["run", "k", "--", "sh", "-c", script]);
-    is_refused(&end(without_threads(stopped)), 77, NO_ROOM);
-    assert_eq!(store.log(), "asked\n");
-    let spared = ["run", "--on-lost", "warn", "k", "--", "sh", "-c", "sleep 0.1; echo worked"];
+    // It is deaf to that, and so has the time that it is given.
+    let script =
+        r#"trap '' TERM; exec "$0" run --kill-after 60s k -- sh -c 'sleep 0.1; echo done'"#;
+    let mut asked = Command::new("sh");
+    store.dress(asked.args(["-c", script, env!("CARGO_BIN_EXE_tenure")]));
+    let asked = end(without_threads(&mut asked));
+    assert_eq!((asked.code, asked.out.as_str()), (77, "done\n"), "{asked:?}");
+    assert!(asked.err.contains(NO_ROOM) && asked.err.contains("is stopped"), "{asked:?}");
+    let spared = ["run", "--on-lost", "warn", "k", "--", "sh", "-c", "sleep 0.1; echo done"];
     let spared = end(without_threads(&mut store.tenure(&spared)));
-    assert_eq!((spared.code, spared.out.as_str()), (0, "worked\n"), "{spared:?}");
+    assert_eq!((spared.code, spared.out.as_str()), (0, "done\n"), "{spared:?}");
     assert!(spared.err.contains(NO_ROOM) && spared.err.contains("works on"), "{spared:?}");
 }
 

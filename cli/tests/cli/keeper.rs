@@ -404,9 +404,13 @@ fn a_run_that_can_watch_no_longer_leaves_its_lock_to_the_keeper() {
 #[test]
 fn a_command_that_can_have_no_other_keeper_is_killed() {
     let store = Store::new();
-    let run = store.start(&["run", "k", "--", "sh", "-c", "echo pid $$ >>$LOG; exec sleep 600"]);
-    eventually("a process", || pids(&store.log()).len() == 1);
+    let script = "trap 'echo heard >>$LOG' WINCH; echo pid $$ >>$LOG; while :; do sleep 0.01; done";
+    let run = store.start(&["run", "k", "--", "sh", "-c", script]);
+    store.log_has("pid");
     let leader = pids(&store.log())[0];
+    // What is passed on shows that it knows its command.
+    run.signal(Signal::WINCH);
+    store.log_has("heard");
     // A keeper needs files of its own.
     let few = Rlimit { current: Some(6), ..getrlimit(Resource::Nofile) };
     prlimit(Pid::from_raw(run.pid()), Resource::Nofile, few).unwrap();
