@@ -18,6 +18,7 @@ pub mod register;
 pub mod rooms;
 pub mod secret;
 mod server;
+pub mod tls;
 pub mod url;
 
 pub use call::Call;

@@ -1,16 +1,15 @@
 //! How a connection to a member is opened: its address, TLS, and who one is.
 
-use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 use tenure_core::{Error, Result};
+use tenure_kit::tls::{self, Files};
 use tenure_kit::url::Address;
 use tokio::time::timeout;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
 use crate::calls::{Token, Wire, unary};
-use crate::settings::{Settings, Tls};
+use crate::settings::Settings;
 use crate::socket::Socket;
 use crate::trouble;
 use crate::wire::{AuthenticateRequest, AuthenticateResponse, StatusRequest, StatusResponse};
@@ -78,8 +77,9 @@ async fn channel(settings: &Settings, member: &Address) -> Result<Channel> {
         .http2_keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(settings.timeout)
         .keep_alive_while_idle(true);
-    if let Some(tls) = &settings.tls {
-        endpoint = endpoint.tls_config(tls_config(tls)?).map_err(|error| unusable(tls, &error))?;
+    if let Some(files) = &settings.tls {
+        let config = endpoint.tls_config(tls_config(files)?);
+        endpoint = config.map_err(|error| files.unusable(root(&error)))?;
     }
     let out_of_reach = |error: &dyn std::error::Error| unreached(member, error);
     let socket = Socket::open(member).await.map_err(|error| out_of_reach(&error))?;
@@ -87,9 +87,8 @@ async fn channel(settings: &Settings, member: &Address) -> Result<Channel> {
 }
 
 fn unreached(member: &Address, error: &dyn std::error::Error) -> Error {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    let why = causes.last().unwrap_or(error).to_string();
-    trouble::distrust(&format!("the member {member} of etcd"), &why).unwrap_or_else(|| {
+    let why = root(error);
+    tls::distrust(&format!("the member {member} of etcd"), &why).unwrap_or_else(|| {
         let hint = if why.contains("handshake") {
             "does it speak TLS? without it, write etcd://"
         } else {
@@ -99,62 +98,24 @@ fn unreached(member: &Address, error: &dyn std::error::Error) -> Error {
     })
 }
 
-fn tls_config(tls: &Tls) -> Result<ClientTlsConfig> {
+fn tls_config(files: &Files) -> Result<ClientTlsConfig> {
     // Another crate may have chosen one already.
     let _chosen = rustls::crypto::ring::default_provider().install_default();
     let mut config = ClientTlsConfig::new();
-    config = match &tls.ca {
-        Some(ca) => config.ca_certificate(Certificate::from_pem(read("ca", ca, CERTIFICATE)?)),
+    config = match files.authorities()? {
+        Some(authorities) => config.ca_certificate(Certificate::from_pem(authorities)),
         None => config.with_native_roots(),
     };
-    if let (Some(cert), Some(key)) = (&tls.cert, &tls.key) {
-        let (cert, key) = (read("cert", cert, CERTIFICATE)?, read("key", key, KEY)?);
+    if let Some(tls::Identity { cert, key }) = files.identity()? {
         config = config.identity(Identity::from_pem(cert, key));
     }
     Ok(config)
 }
 
-/// A file in PEM, which has such a part.
-fn read(option: &str, path: &Path, wanted: Part) -> Result<Vec<u8>> {
-    let shown = path.display();
-    let pem = fs::read(path)
-        .map_err(|error| Error::invalid(format!("`{option}`: {shown} cannot be read: {error}")))?;
-    if wanted.is_in(&pem) {
-        return Ok(pem);
-    }
-    let others = [CERTIFICATE, KEY].into_iter().find(|other| other.is_in(&pem));
-    let has = others.map_or(String::new(), |other| format!(", but a {}", other.name));
-    Err(Error::invalid(format!("`{option}`: {shown} has no {} in PEM{has}", wanted.name)))
-}
-
-/// Files that have what they must, and do not belong together.
-fn unusable(tls: &Tls, error: &dyn std::error::Error) -> Error {
-    let files = [("ca", &tls.ca), ("cert", &tls.cert), ("key", &tls.key)];
-    let named = files.iter().filter_map(|(option, file)| {
-        file.as_ref().map(|file| format!("`{option}` {}", file.display()))
-    });
-    let named: Vec<String> = named.collect();
-    let why = std::iter::successors(Some(error), |error| error.source()).last();
-    let why = why.map_or(String::new(), ToString::to_string);
-    Error::invalid(format!("{} cannot be used for TLS: {why}", named.join(", ")))
-}
-
-/// What a file in PEM may have.
-#[derive(Clone, Copy)]
-struct Part {
-    name: &'static str,
-    begins: &'static str,
-}
-
-const CERTIFICATE: Part = Part { name: "certificate", begins: "CERTIFICATE-----" };
-const KEY: Part = Part { name: "private key", begins: "PRIVATE KEY-----" };
-
-impl Part {
-    fn is_in(self, pem: &[u8]) -> bool {
-        let text = String::from_utf8_lossy(pem);
-        let mut lines = text.lines().filter_map(|line| line.trim().strip_prefix("-----BEGIN "));
-        lines.any(|line| line.ends_with(self.begins))
-    }
+/// The last of the causes of an error.
+fn root(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.last().unwrap_or(error).to_string()
 }
 
 /// Who one is, for as long as the members remember it.

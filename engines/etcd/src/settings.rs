@@ -1,8 +1,8 @@
 //! Which members keep the lines, and on what terms they are spoken to: what a URL says.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
+use tenure_kit::tls::Files;
 use tenure_kit::url::{Address, Login};
 
 /// What the names of all keys begin with where a URL says nothing.
@@ -16,19 +16,11 @@ pub(crate) struct Settings {
     pub(crate) login: Login,
     /// What the names of all keys begin with.
     pub(crate) prefix: String,
-    pub(crate) tls: Option<Tls>,
+    pub(crate) tls: Option<Files>,
     pub(crate) connect_timeout: Duration,
     pub(crate) timeout: Duration,
     /// No session lives shorter without a sign of life.
     pub(crate) session_ttl: Duration,
-}
-
-/// Files in PEM: whom to trust, and who one is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tls {
-    pub(crate) ca: Option<PathBuf>,
-    pub(crate) cert: Option<PathBuf>,
-    pub(crate) key: Option<PathBuf>,
 }
 
 impl Settings {

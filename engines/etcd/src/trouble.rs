@@ -2,6 +2,7 @@
 
 use tenure_core::{Error, Loss};
 use tenure_kit::secret::without;
+use tenure_kit::tls::distrust;
 use tonic::{Code, Status};
 
 use crate::settings::Settings;
@@ -67,16 +68,6 @@ fn causes(status: &Status) -> String {
     let first = std::error::Error::source(status);
     let all = std::iter::successors(first, |error| error.source());
     all.last().map_or(String::new(), ToString::to_string)
-}
-
-/// What it means if this is said of certificates.
-pub(crate) fn distrust(whom: &str, said: &str) -> Option<Error> {
-    let is_distrust = said.to_ascii_lowercase().contains("certificate");
-    is_distrust.then(|| {
-        Error::rejected(format!(
-            "{whom} and this client do not trust each other's certificates: name the authority that signed the members' as `ca=FILE`, and a certificate of the client's own, if they want one, as `cert=FILE` and `key=FILE` (it says: {said})"
-        ))
-    })
 }
 
 /// What is said when there is no answer in time.

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use tenure_core::{Error, Result};
 use tenure_kit::options::Value;
+use tenure_kit::tls::Files;
 use tenure_kit::url::Servers;
 
 use crate::description::{DESCRIPTION, OPTIONS};
-use crate::settings::{Settings, Tls};
+use crate::settings::Settings;
 
 const PORT: u16 = 2379;
 const TIMES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3600);
@@ -29,17 +30,13 @@ pub(crate) fn read(url: &str) -> Result<Settings> {
     }
     let mut settings = Settings::of(addresses, login);
     if url.scheme() == "etcds" {
-        settings.tls = Some(Tls::default());
+        settings.tls = Some(Files::default());
     }
     for (name, value) in url.options(OPTIONS)? {
         settings.set(name, value)?;
     }
-    match &settings.tls {
-        Some(Tls { cert, key, .. }) if cert.is_some() != key.is_some() => Err(Error::invalid(
-            "a client's certificate needs its key, and the other way round: give both `cert` and `key`",
-        )),
-        _ => Ok(settings),
-    }
+    settings.tls.as_ref().map_or(Ok(()), Files::agree)?;
+    Ok(settings)
 }
 
 impl Settings {
@@ -57,7 +54,7 @@ impl Settings {
         Ok(())
     }
 
-    fn tls(&mut self) -> Result<&mut Tls> {
+    fn tls(&mut self) -> Result<&mut Files> {
         self.tls.as_mut().ok_or_else(|| {
             Error::invalid("`ca`, `cert` and `key` are for TLS: write etcds:// for it")
         })

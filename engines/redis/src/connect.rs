@@ -1,7 +1,5 @@
 //! How a connection to a server is opened: its address, TLS, and who one is.
 
-use std::fs;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use redis::io::tcp::TcpSettings;
@@ -9,14 +7,12 @@ use redis::{
     Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _,
     ProtocolVersion, RedisConnectionInfo, TlsCertificates,
 };
-use tenure_core::{Error, Result};
+use tenure_core::Result;
+use tenure_kit::tls::Identity;
 use tenure_kit::url::{Address, Login};
 
-use crate::settings::{Settings, Tls};
+use crate::settings::Settings;
 use crate::trouble;
-
-/// How a certificate in PEM begins.
-const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----";
 
 /// A client of the server at this address.
 pub(crate) fn client(settings: &Settings, address: ConnectionAddr) -> Result<Client> {
@@ -63,22 +59,11 @@ fn terms(settings: &Settings) -> RedisConnectionInfo {
 
 /// Whom to trust and who one is, read from the files; `None` without TLS.
 pub(crate) fn certificates(settings: &Settings) -> Result<Option<TlsCertificates>> {
-    let Some(Tls { ca, cert, key }) = &settings.tls else { return Ok(None) };
+    let Some(files) = &settings.tls else { return Ok(None) };
     // Whoever came first has chosen for the whole process, and that is as good.
     let _chosen = rustls::crypto::ring::default_provider().install_default();
-    let read = |path: &Option<PathBuf>| match path {
-        None => Ok(None),
-        Some(path) => fs::read(path).map(Some).map_err(|error| trouble::file(path, &error)),
-    };
-    let client_tls = match (read(cert)?, read(key)?) {
-        (Some(client_cert), Some(client_key)) => Some(ClientTlsConfig { client_cert, client_key }),
-        _ => None,
-    };
-    let root_cert = read(ca)?;
-    if let (Some(path), Some(bytes)) = (ca, &root_cert)
-        && !bytes.windows(CERTIFICATE.len()).any(|part| part == CERTIFICATE)
-    {
-        return Err(Error::invalid(format!("{} has no certificate in PEM", path.display())));
-    }
-    Ok(Some(TlsCertificates { client_tls, root_cert }))
+    let identity = files.identity()?;
+    let client_tls = identity
+        .map(|Identity { cert, key }| ClientTlsConfig { client_cert: cert, client_key: key });
+    Ok(Some(TlsCertificates { client_tls, root_cert: files.authorities()? }))
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tenure_core::TTL_DEFAULT;
 use tenure_kit::secret::Secret;
+use tenure_kit::tls::Files;
 use tenure_kit::url::{Address, Login};
 
 /// On what terms the servers are spoken to. Every part has a default.
@@ -17,7 +18,7 @@ pub struct Settings {
     pub(crate) db: u16,
     /// What the names of all keys and channels begin with.
     pub(crate) prefix: String,
-    pub(crate) tls: Option<Tls>,
+    pub(crate) tls: Option<Files>,
     pub(crate) connect_timeout: Duration,
     pub(crate) timeout: Duration,
     /// How many replicas must have a ticket before it counts.
@@ -57,14 +58,6 @@ pub(crate) enum Name {
     Service(String),
     Cluster(String),
     Redlock(String),
-}
-
-/// Files in PEM: whom to trust, and who one is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tls {
-    pub(crate) ca: Option<PathBuf>,
-    pub(crate) cert: Option<PathBuf>,
-    pub(crate) key: Option<PathBuf>,
 }
 
 /// What to do with a server that started so short a time ago that it may have forgotten locks.

@@ -185,11 +185,6 @@ pub(crate) fn strange(name: &Name) -> Error {
     Error::rejected(format!("the server {name} gave an answer that Tenure's scripts do not give"))
 }
 
-/// Files that TLS needs and that cannot be read, and the like.
-pub(crate) fn file(path: &std::path::Path, trouble: &std::io::Error) -> Error {
-    Error::invalid(format!("{} cannot be read: {trouble}", path.display()))
-}
-
 /// Whether the connection is of no more use.
 pub(crate) fn ends_connection(trouble: &RedisError) -> bool {
     match trouble.kind() {

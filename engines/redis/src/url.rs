@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use tenure_core::{Error, Result};
 use tenure_kit::options::Value;
+use tenure_kit::tls::Files;
 use tenure_kit::url::{Address, Login, Servers, Url};
 
 use crate::description::{DESCRIPTION, OPTIONS};
-use crate::settings::{At, Deployment, Settings, Tls, Young};
+use crate::settings::{At, Deployment, Settings, Young};
 
 const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
@@ -52,7 +53,7 @@ pub(crate) fn read(url: &str) -> Result<(Deployment, Settings)> {
         _ => with_servers(&url)?,
     };
     if url.scheme() == "rediss" {
-        settings.tls = Some(Tls::default());
+        settings.tls = Some(Files::default());
     }
     for (name, value) in url.options(OPTIONS)? {
         settings.set(name, value)?;
@@ -109,12 +110,8 @@ fn agree(deployment: &Deployment, settings: &Settings) -> Result<()> {
             "the URL has a user and no password: write user:password@ before the server, or for a socket give `user` and `password`",
         );
     }
-    if let Some(Tls { cert, key, .. }) = &settings.tls {
-        if cert.is_some() != key.is_some() {
-            return refuse(
-                "a client's certificate needs its key, and the other way round: give both `cert` and `key`",
-            );
-        }
+    if let Some(files) = &settings.tls {
+        files.agree()?;
         if matches!(deployment, Deployment::One(At::Socket(_))) {
             return refuse("a socket of this machine has no TLS: leave out the options for it");
         }
