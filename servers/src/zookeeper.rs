@@ -11,15 +11,15 @@ use crate::folder::Folder;
 use crate::patience::until;
 use crate::port::Port;
 use crate::process::Process;
-use crate::{Deployment, Result, Store, Tool};
+use crate::{Certificates, Deployment, Result, Store, Tool};
 
 /// What runs it.
 pub const JAVA: Tool = Tool::program("java", "default-jre-headless");
 /// The server, 3.8 in Debian 12.
 pub const ZOOKEEPER: Tool = Tool::file("/usr/share/java/zookeeper.jar", "zookeeper");
 
-/// Everything that the server's own archive needs is named in it, but for what it logs with.
-const CLASSES: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar";
+/// Everything that the server's own archive needs is named in it, but for what it logs with, and a part of what speaks TLS.
+const CLASSES: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar:/usr/share/java/netty-codec.jar";
 /// How long a server may take to say what it is.
 const ANSWER_MAX: Duration = Duration::from_millis(500);
 /// A server's unit of time. A session lives at least this long.
@@ -28,7 +28,7 @@ const TICK_MS: &str = "500";
 const SESSION_MAX_MS: &str = "40000";
 
 /// Each with its variable.
-pub(crate) const DEPLOYMENTS: [Deployment; 2] = [
+pub(crate) const DEPLOYMENTS: [Deployment; 3] = [
     Deployment {
         name: "zookeeper",
         variable: "TENURE_TEST_ZOOKEEPER_URL",
@@ -41,12 +41,19 @@ pub(crate) const DEPLOYMENTS: [Deployment; 2] = [
         needs: &[JAVA, ZOOKEEPER],
         start: || Ok(Box::new(Ensemble::of(3)?)),
     },
+    Deployment {
+        name: "zookeeper-tls",
+        variable: "TENURE_TEST_ZOOKEEPER_TLS_URL",
+        needs: &[JAVA, ZOOKEEPER],
+        start: || Ok(Box::new(Ensemble::with_tls()?)),
+    },
 ];
 
 /// Servers that are one ensemble. Dropping it kills them and removes their folders.
 #[derive(Debug)]
 pub struct Ensemble {
     servers: Vec<Server>,
+    certificates: Option<Certificates>,
 }
 
 /// One process of ZooKeeper.
@@ -54,6 +61,8 @@ pub struct Ensemble {
 pub struct Server {
     process: Process,
     client: Port,
+    /// Where clients speak TLS.
+    secure: Option<Port>,
     _peers: Option<[Port; 2]>,
     folder: Folder,
 }
@@ -72,6 +81,15 @@ pub enum Role {
 impl Ensemble {
     /// So many servers.
     pub fn of(count: usize) -> Result<Self> {
+        Self::start(count, None)
+    }
+
+    /// One server that speaks TLS, too, and wants to see a certificate there.
+    pub fn with_tls() -> Result<Self> {
+        Self::start(1, Some(Certificates::new()?))
+    }
+
+    fn start(count: usize, certificates: Option<Certificates>) -> Result<Self> {
         let mut made = Vec::with_capacity(count);
         for _ in 0..count {
             let peers = if count > 1 { Some([Port::claim()?, Port::claim()?]) } else { None };
@@ -87,12 +105,17 @@ impl Ensemble {
             .collect();
         let peers = peers.concat();
         let servers = (1..).zip(made).map(|(id, (client, its, folder))| {
-            let command = command(id, &client, &folder, &peers)?;
+            let (mut secure, mut more) = (None, peers.clone());
+            if let Some(certificates) = &certificates {
+                more += &speak_tls(secure.insert(Port::claim()?), certificates, &folder)?;
+            }
+            let command = command(id, &client, &folder, &more)?;
             let name = format!("zookeeper at 127.0.0.1:{}", client.number());
             let process = Process::new(name, command, folder.path().join("log"))?;
-            Ok(Server { process, client, _peers: its, folder })
+            Ok(Server { process, client, secure, _peers: its, folder })
         });
-        let ensemble = Self { servers: servers.collect::<Result<_>>()? };
+        let servers = servers.collect::<Result<_>>()?;
+        let ensemble = Self { servers, certificates };
         // Servers of an ensemble wait for each other.
         thread::scope(|scope| {
             let starting: Vec<_> =
@@ -123,6 +146,17 @@ impl Ensemble {
 
 impl Store for Ensemble {
     fn url(&self) -> String {
+        if let Some(certificates) = &self.certificates {
+            let servers = self.servers.iter().filter_map(Server::secure_port);
+            let servers: Vec<_> = servers.map(|port| format!("127.0.0.1:{port}")).collect();
+            return format!(
+                "zookeepers://{}?ca={}&cert={}&key={}",
+                servers.join(","),
+                certificates.ca().display(),
+                certificates.client().display(),
+                certificates.client_key().display(),
+            );
+        }
         let servers = self.servers.iter().map(|server| format!("127.0.0.1:{}", server.port()));
         format!("zookeeper://{}", servers.collect::<Vec<_>>().join(","))
     }
@@ -132,6 +166,11 @@ impl Server {
     /// Where clients find it.
     pub fn port(&self) -> u16 {
         self.client.number()
+    }
+
+    /// Where clients that speak TLS find it.
+    pub fn secure_port(&self) -> Option<u16> {
+        self.secure.as_ref().map(Port::number)
     }
 
     /// Where everything is that it writes.
@@ -195,12 +234,12 @@ impl Server {
 }
 
 /// A small server that forgets nothing a crash of its process does, and flushes nothing to its disk.
-fn command(id: usize, client: &Port, folder: &Folder, peers: &str) -> Result<Command> {
+fn command(id: usize, client: &Port, folder: &Folder, more: &str) -> Result<Command> {
     let data = folder.path().display();
     let settings = format!(
         "tickTime={TICK_MS}\nminSessionTimeout={TICK_MS}\nmaxSessionTimeout={SESSION_MAX_MS}\ninitLimit=20\nsyncLimit=10\n\
          dataDir={data}\nclientPort={}\nclientPortAddress=127.0.0.1\nmaxClientCnxns=0\n\
-         admin.enableServer=false\n4lw.commands.whitelist=*\n{peers}",
+         admin.enableServer=false\n4lw.commands.whitelist=*\n{more}",
         client.number()
     );
     folder.write("myid", &id.to_string())?;
@@ -213,4 +252,23 @@ fn command(id: usize, client: &Port, folder: &Folder, peers: &str) -> Result<Com
     command.args(["-cp", CLASSES, "org.apache.zookeeper.server.quorum.QuorumPeerMain"]);
     command.arg(settings);
     Ok(command)
+}
+
+/// The settings for a port where it speaks TLS and wants to see a certificate that its authority signed.
+fn speak_tls(port: &Port, certificates: &Certificates, folder: &Folder) -> Result<String> {
+    let read = |path: &Path| {
+        std::fs::read_to_string(path)
+            .map_err(|error| format!("{} cannot be read: {error}.", path.display()))
+    };
+    // It wants both in one file.
+    let own = read(&certificates.server_key())? + &read(&certificates.server())?;
+    let own = folder.write("server-and-key.pem", &own)?;
+    Ok(format!(
+        "secureClientPort={}\nsecureClientPortAddress=127.0.0.1\n\
+         serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n\
+         ssl.keyStore.location={}\nssl.keyStore.type=PEM\nssl.trustStore.location={}\nssl.trustStore.type=PEM\n",
+        port.number(),
+        own.display(),
+        certificates.ca().display(),
+    ))
 }

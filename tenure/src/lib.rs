@@ -42,6 +42,8 @@
 //!
 //! * `file`, `redis`: the engines; both are on by default.
 //! * `mongodb`, `etcd`, `zookeeper`: their engines, which bring clients of some size.
+//! * `zookeeper-tls`: `zookeepers://`, for which ZooKeeper's client brings a second provider of cryptography (aws-lc) beside ring.
+//!   A program that makes rustls configurations of its own then has to say which provider they use.
 //! * `all`: every engine, as the command `tenure` has them.
 //! * `fence-redis`: [fences](mod@fence) for data in Redis; on by default.
 //! * `fence-mongodb`: [fences](mod@fence) for documents in MongoDB.

@@ -26,7 +26,7 @@ engines! {
     "mongodb" tenure_mongodb "mongodb" "mongodb+srv";
     "redis" tenure_redis "redis" "rediss" "redis+unix" "redis+sentinel" "redis+cluster" "redlock";
     "etcd" tenure_etcd "etcd" "etcds";
-    "zookeeper" tenure_zookeeper "zookeeper";
+    "zookeeper" tenure_zookeeper "zookeeper" "zookeepers";
 }
 
 /// The engine that a URL is for.

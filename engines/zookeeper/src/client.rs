@@ -12,7 +12,7 @@ use tenure_queue::{Ahead, Front, LineId, Name, Node, SessionId, blockers};
 use tokio::time::sleep;
 use zookeeper_client::{Acl, Acls, CreateMode, Error as Said, Stat};
 
-use crate::facts::{self, Facts};
+use crate::facts::{self, Facts, Presence};
 use crate::keys::{Child, Keys, Listing, taken, zxid};
 use crate::link::Servers;
 use crate::roll::{Read, Roll};
@@ -292,8 +292,7 @@ impl ZooKeeper {
         // Where this one has no connection, another would not have one either.
         let base = self.wire().await?;
         drop(base.turn().await.map_err(|said| self.said(&said))?);
-        let wire =
-            Wire::open(&self.settings, ttl.min(TTL_MAX)).await.map_err(|said| self.said(&said))?;
+        let wire = Wire::open(&self.settings, ttl.min(TTL_MAX)).await?;
         if wire.granted() != ttl {
             tracing::info!(asked = ?ttl, granted = ?wire.granted(), "ZooKeeper grants another life than was asked for");
         }
@@ -309,12 +308,17 @@ async fn first_connection(
 ) -> Result<Arc<Connection<Arc<Wire>>>> {
     let began = Instant::now();
     loop {
-        match base.connection().await {
-            Err(error)
-                if error.is_unknown()
-                    && began.elapsed() < settings.answers_within()
-                    && facts::is_anybody_there(settings).await => {}
+        let error = match base.connection().await {
+            Err(error) if error.is_unknown() => error,
             answer => return answer,
+        };
+        let told = match facts::presence(settings).await? {
+            Presence::Absent => return Err(error),
+            Presence::Mute => trouble::mute(settings),
+            Presence::There => error,
+        };
+        if began.elapsed() >= settings.answers_within() {
+            return Err(told);
         }
         sleep(ELECTION_PAUSE).await;
     }

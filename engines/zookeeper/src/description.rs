@@ -3,13 +3,20 @@
 use tenure_kit::options::Known;
 use tenure_kit::register::{Description, Opened, Reach, Scheme};
 
-const SCHEMES: &[Scheme] = &[Scheme {
-    name: "zookeeper",
-    form: "zookeeper://S1,S2,S3/CHROOT",
-    example: "zookeeper://localhost",
-    about: "an ensemble of ZooKeeper, by any of its servers",
-    is_path: false,
-}];
+const SCHEMES: &[Scheme] = &[
+    scheme(
+        "zookeeper",
+        "zookeeper://S1,S2,S3/CHROOT",
+        "zookeeper://localhost",
+        "an ensemble of ZooKeeper, by any of its servers",
+    ),
+    scheme(
+        "zookeepers",
+        "zookeepers://S1,S2,S3/CHROOT",
+        "zookeepers://localhost?ca=ca.pem",
+        "the same, with TLS, in a program with the feature `zookeeper-tls`",
+    ),
+];
 
 pub(crate) const OPTIONS: &[Known] = &[
     Known::new("prefix", "TEXT", "The node below which all locks are kept"),
@@ -20,6 +27,9 @@ pub(crate) const OPTIONS: &[Known] = &[
         "WHO",
         "Who may see and change what is kept: open, creator, or digest:USER:HASH",
     ),
+    Known::file("ca", "Whom to trust, in PEM"),
+    Known::file("cert", "The certificate of this client, in PEM"),
+    Known::file("key", "The key of that certificate, in PEM"),
 ];
 
 /// What the engine for ZooKeeper is.
@@ -31,3 +41,12 @@ pub const DESCRIPTION: Description = Description {
     open: |url| Box::pin(async move { crate::connect(url).await.map(Opened::from) }),
     look: |url| Box::pin(async move { crate::connect(url).await.map(Some) }),
 };
+
+const fn scheme(
+    name: &'static str,
+    form: &'static str,
+    example: &'static str,
+    about: &'static str,
+) -> Scheme {
+    Scheme { name, form, example, about, is_path: false }
+}

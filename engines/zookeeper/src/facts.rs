@@ -1,21 +1,25 @@
 //! What a start-up check finds: which servers these are, what they promise, and what their operator should know.
 
+use std::io;
 use std::time::Duration;
 
 use tenure_core::{Error, Fencing, Liveness, Profile, Result, Sight};
 use tenure_kit::url::Address;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use zookeeper_client::Client;
 
 use crate::settings::Settings;
+use crate::{tls, trouble};
 
 /// How long a server may take to say what it is; some are told not to.
 const WORD_MAX: Duration = Duration::from_millis(500);
 /// What a server is, and what it is set to.
 const SRVR: &[u8] = b"srvr";
 const CONF: &[u8] = b"conf";
+/// The same as the first, and one letter more: of fewer than five, a server does not see whether they are TLS.
+const KNOCK: &[u8] = b"srvr\n";
 /// The shortest ttl that tickets have.
 const TTL_MIN: Duration = Duration::from_secs(1);
 /// More than this nobody says of himself.
@@ -38,7 +42,7 @@ pub(crate) async fn find(settings: &Settings, client: &Client) -> Result<Facts> 
     let config = client.get_config().await;
     let is_ensemble = config.map_or(true, |(config, _)| has_servers(&config));
     for server in &settings.servers {
-        let Ok(Some(said)) = timeout(WORD_MAX, ask(server, SRVR)).await else { continue };
+        let Ok(Ok(said)) = timeout(WORD_MAX, ask(settings, server, SRVR)).await else { continue };
         if said.contains("ClickHouse") {
             return Err(Error::rejected(format!(
                 "{} is ClickHouse Keeper, which may change a client's session without a word: locks need ZooKeeper itself",
@@ -46,7 +50,8 @@ pub(crate) async fn find(settings: &Settings, client: &Client) -> Result<Facts> 
             )));
         }
         if let Some(version) = version(&said) {
-            let conf = timeout(WORD_MAX, ask(server, CONF)).await.ok().flatten();
+            let conf =
+                timeout(WORD_MAX, ask(settings, server, CONF)).await.ok().and_then(io::Result::ok);
             let session_min = conf.as_deref().and_then(session_min);
             return Ok(Facts { version: Some(version.to_owned()), is_ensemble, session_min });
         }
@@ -54,14 +59,36 @@ pub(crate) async fn find(settings: &Settings, client: &Client) -> Result<Facts> 
     Ok(Facts { version: None, is_ensemble, session_min: None })
 }
 
-/// Whether one of the servers says anything. Then they choose who leads, where they let no client in.
-pub(crate) async fn is_anybody_there(settings: &Settings) -> bool {
+/// What is known of servers that let no client in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Presence {
+    /// Nobody answers.
+    Absent,
+    /// Somebody takes connections, and ends them without a word of `ZooKeeper`.
+    Mute,
+    /// One says something: they choose who leads.
+    There,
+}
+
+/// Whether one of the servers says anything. Where TLS is why nobody does, that is told.
+pub(crate) async fn presence(settings: &Settings) -> Result<Presence> {
+    let mut presence = Presence::Absent;
     for server in &settings.servers {
-        if let Ok(Some(_)) = timeout(WORD_MAX, ask(server, SRVR)).await {
-            return true;
-        }
+        let knock = async {
+            let Ok(stream) = reach(server).await else { return Ok(Presence::Absent) };
+            match said(settings, server, stream, KNOCK).await {
+                // What is no text is what TLS says of words that are none of its own.
+                Ok(said) if said.is_empty() || said.starts_with(char::is_control) => {
+                    Ok(Presence::Mute)
+                }
+                Ok(_) => Ok(Presence::There),
+                Err(error) => trouble::by_tls(settings, &error).map(|()| Presence::Mute),
+            }
+        };
+        let one = timeout(WORD_MAX, knock).await.unwrap_or(Ok(Presence::Absent))?;
+        presence = presence.max(one);
     }
-    false
+    Ok(presence)
 }
 
 /// What these servers promise.
@@ -115,12 +142,39 @@ fn has_servers(config: &[u8]) -> bool {
 }
 
 /// One of the words of four letters that servers answer on their own port.
-async fn ask(server: &Address, word: &[u8]) -> Option<String> {
-    let mut stream = TcpStream::connect((server.name.as_str(), server.port)).await.ok()?;
-    stream.write_all(word).await.ok()?;
+async fn ask(settings: &Settings, server: &Address, word: &[u8]) -> io::Result<String> {
+    said(settings, server, reach(server).await?, word).await
+}
+
+async fn reach(server: &Address) -> io::Result<TcpStream> {
+    TcpStream::connect((server.name.as_str(), server.port)).await
+}
+
+async fn said(
+    settings: &Settings,
+    server: &Address,
+    stream: TcpStream,
+    word: &[u8],
+) -> io::Result<String> {
+    match &settings.tls {
+        None => answered(stream, word).await,
+        Some(files) => answered(tls::secured(stream, files, server).await?, word).await,
+    }
+}
+
+async fn answered(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    word: &[u8],
+) -> io::Result<String> {
+    stream.write_all(word).await?;
+    stream.flush().await?;
     let mut said = Vec::new();
-    stream.take(BYTES_MAX).read_to_end(&mut said).await.ok()?;
-    String::from_utf8(said).ok()
+    match stream.take(BYTES_MAX).read_to_end(&mut said).await {
+        // Servers end a connection of TLS without the word that ends it.
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && !said.is_empty() => {}
+        read => drop(read?),
+    }
+    String::from_utf8(said).map_err(io::Error::other)
 }
 
 fn version(said: &str) -> Option<&str> {

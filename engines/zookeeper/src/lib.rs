@@ -32,6 +32,7 @@
 //! | `lib` | how to get locks; nothing else is needed to use the engine |
 //! | `description`, `url`, `settings` | what the engine says of itself, how its URLs are read, and what they mean |
 //! | `wire`, `signs`, `link` | a session, its signs of life, and the session that is not for tickets |
+//! | `tls`, `no_tls` | the way to the servers by TLS, and what is said where that was left out |
 //! | `looks`, `watches` | what those who ask over one session share |
 //! | `client`, `store`, `entry` | one client, and the contract of a queue, filled in |
 //! | `keys`, `roll` | the names of nodes, and what was read of them |
@@ -51,6 +52,11 @@ mod settings;
 mod signs;
 mod still_held;
 mod store;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "no_tls.rs"]
+mod tls;
 mod trouble;
 mod url;
 mod watches;

@@ -25,8 +25,7 @@ impl Server for Servers {
     type Open = Arc<Wire>;
 
     async fn open(&self, _opening: &Opening) -> Result<Arc<Wire>> {
-        let wire = Wire::open(&self.settings, self.settings.timeout * LIVES).await;
-        wire.map_err(|said| trouble::error(&self.settings, &said))
+        Wire::open(&self.settings, self.settings.timeout * LIVES).await
     }
 
     async fn ping(&self, open: &Arc<Wire>) -> Result<(), Ended> {

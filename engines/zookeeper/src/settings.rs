@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tenure_kit::tls::Files;
 use tenure_kit::url::{Address, Login};
 use zookeeper_client::{Acl, AuthId, Permission};
 
@@ -20,6 +21,7 @@ pub(crate) struct Settings {
     pub(crate) prefix: String,
     /// Who may see and change what is kept; whoever made it, if somebody is logged in, or else everybody.
     pub(crate) acl: Option<Whom>,
+    pub(crate) tls: Option<Files>,
     pub(crate) connect_timeout: Duration,
     pub(crate) timeout: Duration,
 }
@@ -43,6 +45,7 @@ impl Settings {
             chroot: String::new(),
             prefix: PREFIX.to_owned(),
             acl: None,
+            tls: None,
             connect_timeout: Duration::from_secs(2),
             timeout: Duration::from_secs(2),
         }

@@ -1,6 +1,9 @@
 //! What went wrong, in the words of this project: what to do now, and no passwords.
 
-use tenure_core::{Error, Loss};
+use std::io;
+
+use tenure_core::{Error, Loss, Result};
+use tenure_kit::tls::distrust;
 use zookeeper_client::Error as Said;
 
 use crate::settings::Settings;
@@ -41,6 +44,37 @@ pub(crate) fn error(settings: &Settings, said: &Said) -> Error {
 /// What is said when there is no answer in time.
 pub(crate) fn silence(settings: &Settings) -> Error {
     Error::unavailable(format!("{} did not answer within {:?}", settings.whom(), settings.timeout))
+}
+
+/// What is said of servers that end each connection without a word.
+pub(crate) fn mute(settings: &Settings) -> Error {
+    let hint = match settings.tls {
+        None => "is it running? if it wants TLS there, write zookeepers://",
+        Some(_) => "is it running?",
+    };
+    Error::unavailable(format!(
+        "{} ended the connection before it answered: {hint}",
+        settings.whom()
+    ))
+}
+
+/// Refuses what TLS will not mend by itself.
+pub(crate) fn by_tls(settings: &Settings, error: &io::Error) -> Result<()> {
+    if settings.tls.is_none() {
+        return Ok(());
+    }
+    let (whom, heard) = (settings.whom(), error.to_string());
+    if let Some(distrust) = distrust(&whom, &heard) {
+        return Err(distrust);
+    }
+    match error.kind() {
+        io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
+            Err(Error::unavailable(format!(
+                "{whom} did not answer by TLS ({heard}): is it their secureClientPort? without TLS, write zookeeper://"
+            )))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What is said of a chroot that is not there.

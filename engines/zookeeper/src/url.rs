@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use tenure_core::{Error, Result};
 use tenure_kit::options::Value;
+use tenure_kit::tls::Files;
 use tenure_kit::url::Servers;
 
 use crate::description::{DESCRIPTION, OPTIONS};
 use crate::settings::{Settings, Whom};
+use crate::tls;
 
 const PORT: u16 = 2181;
 const TIMES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3600);
@@ -28,6 +30,10 @@ pub(crate) fn read(url: &str) -> Result<Settings> {
         ));
     }
     let mut settings = Settings::of(addresses, login);
+    if url.scheme() == "zookeepers" {
+        tls::check(&settings.servers)?;
+        settings.tls = Some(Files::default());
+    }
     for part in path {
         if !is_plain(&part) {
             return Err(Error::invalid(
@@ -39,9 +45,18 @@ pub(crate) fn read(url: &str) -> Result<Settings> {
     for (name, value) in url.options(OPTIONS)? {
         settings.set(name, value)?;
     }
-    if settings.acl == Some(Whom::Creator) && settings.login.user.is_none() {
+    if let Some(files) = &settings.tls {
+        files.agree()?;
+        if files.ca.is_none() {
+            return Err(Error::invalid(
+                "zookeepers:// wants to know whom to trust: name the authority that signed the servers' certificates as `ca=FILE`",
+            ));
+        }
+    }
+    let has_certificate = settings.tls.as_ref().is_some_and(|files| files.cert.is_some());
+    if settings.acl == Some(Whom::Creator) && settings.login.user.is_none() && !has_certificate {
         return Err(Error::invalid(
-            "`acl=creator` is for somebody who logs in: write user:password@ before the servers",
+            "`acl=creator` is for somebody whom the servers know: write user:password@ before them, or name a certificate as `cert` and `key`",
         ));
     }
     Ok(settings)
@@ -54,9 +69,18 @@ impl Settings {
             "timeout" => self.timeout = value.time(TIMES)?,
             "connect_timeout" => self.connect_timeout = value.time(TIMES)?,
             "acl" => self.acl = Some(whom(value)?),
+            "ca" => self.files()?.ca = Some(value.file()?),
+            "cert" => self.files()?.cert = Some(value.file()?),
+            "key" => self.files()?.key = Some(value.file()?),
             _ => unreachable!("`{name}` is an option of the engine's, and is not read"),
         }
         Ok(())
+    }
+
+    fn files(&mut self) -> Result<&mut Files> {
+        self.tls.as_mut().ok_or_else(|| {
+            Error::invalid("`ca`, `cert` and `key` are for TLS: write zookeepers:// for it")
+        })
     }
 }
 
@@ -118,6 +142,7 @@ mod tests {
     fn every_option_is_read() {
         for option in OPTIONS {
             let mut settings = read("zookeeper://h").unwrap();
+            settings.tls = Some(Files::default());
             let words = ["1s", "a", "open"];
             let read = words.map(|word| settings.set(option.name, Value::new("it", word)).is_ok());
             assert!(read.contains(&true), "{}", option.name);
@@ -139,10 +164,34 @@ mod tests {
                 "zookeeper://h?prefix=a//b",
                 "`prefix` takes 1 to 128 letters, digits and the signs . _ - :, with slashes between",
             ),
+            (
+                "zookeeper://h?ca=secret",
+                "`ca`, `cert` and `key` are for TLS: write zookeepers:// for it",
+            ),
+            #[cfg(feature = "tls")]
+            (
+                "zookeepers://h",
+                "zookeepers:// wants to know whom to trust: name the authority that signed the servers' certificates as `ca=FILE`",
+            ),
+            #[cfg(feature = "tls")]
+            (
+                "zookeepers://h?ca=ca.pem&cert=secret",
+                "a client's certificate needs its key, and the other way round: give both `cert` and `key`",
+            ),
+            #[cfg(feature = "tls")]
+            (
+                "zookeepers://a..b?ca=ca.pem",
+                "\"a..b\" can be no name in a certificate: write the servers as their certificates name them",
+            ),
+            #[cfg(not(feature = "tls"))]
+            (
+                "zookeepers://h?ca=ca.pem",
+                "TLS to ZooKeeper is not a part of this program: build it with the feature `zookeeper-tls`, which is `tls` in the crate tenure-zookeeper",
+            ),
             ("zookeeper://h?acl=secret", "`acl` takes open, creator or digest:USER:HASH"),
             (
                 "zookeeper://h?acl=creator",
-                "`acl=creator` is for somebody who logs in: write user:password@ before the servers",
+                "`acl=creator` is for somebody whom the servers know: write user:password@ before them, or name a certificate as `cert` and `key`",
             ),
         ] {
             let error = read(url).err().unwrap_or_else(|| panic!("{url} is taken"));

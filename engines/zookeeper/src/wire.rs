@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tenure_core::{Clock as _, SystemClock};
+use tenure_core::{Clock as _, Result, SystemClock};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use zookeeper_client::{Client, Error as Said, SessionState, StateWatcher};
@@ -16,10 +16,15 @@ use zookeeper_client::{Client, Error as Said, SessionState, StateWatcher};
 use crate::looks::Looks;
 use crate::settings::Settings;
 use crate::signs::Signs;
+use crate::tls;
+use crate::trouble;
 use crate::watches::Watches;
 
 /// So many who ask may wait for answers of one session.
 const UNDER_WAY_MAX: usize = 1024;
+
+/// How users log in.
+const DIGEST: &str = "digest";
 
 /// A session, until it is dropped: then it is closed.
 pub(crate) struct Wire {
@@ -49,19 +54,13 @@ impl Deref for Turn<'_> {
 
 impl Wire {
     /// Opens a session that lives for about `ttl` without a sign of life.
-    pub(crate) async fn open(settings: &Arc<Settings>, ttl: Duration) -> Result<Arc<Self>, Said> {
-        let mut connector = Client::connector()
-            .with_session_timeout(ttl)
-            .with_connection_timeout(settings.timeout)
-            .with_fail_eagerly();
-        if let (Some(user), Some(password)) = (&settings.login.user, &settings.login.password) {
-            let login = format!("{user}:{}", password.reveal());
-            connector = connector.with_auth("digest", login.as_bytes());
-        }
+    pub(crate) async fn open(settings: &Arc<Settings>, ttl: Duration) -> Result<Arc<Self>> {
         let signs = Mutex::new(Signs::since(SystemClock.now()));
-        let ensemble = settings.ensemble();
-        let connecting = timeout(settings.connect_timeout, connector.connect(&ensemble));
-        let client = connecting.await.map_err(|_| Said::Timeout)??;
+        let client = match timeout(settings.connect_timeout, log_in(settings, ttl)).await {
+            Ok(connected) => connected?,
+            Err(_) => Err(Said::Timeout),
+        };
+        let client = client.map_err(|said| trouble::error(settings, &said))?;
         let (watches, looks, settings) = (Watches::default(), Looks::default(), settings.clone());
         let room = Semaphore::new(UNDER_WAY_MAX);
         let wire = Arc::new(Self {
@@ -165,6 +164,45 @@ impl Wire {
         while !state.is_terminated() {
             state = states.changed().await;
         }
+    }
+}
+
+/// A client of a new session, logged in where the URL has a user.
+async fn log_in(settings: &Settings, ttl: Duration) -> Result<Result<Client, Said>> {
+    let (Some(user), Some(password)) = (&settings.login.user, &settings.login.password) else {
+        return connect(settings, ttl, None).await;
+    };
+    let login = format!("{user}:{}", password.reveal());
+    let connected = connect(settings, ttl, Some(&login)).await?;
+    if !matches!(connected, Err(Said::NoHosts)) {
+        return Ok(connected);
+    }
+    // The login travels with the first request. Servers that use Netty, as all do for TLS, may answer it before the first
+    // request, and the client takes that for a broken connection. So the login goes alone now.
+    let client = match connect(settings, ttl, None).await? {
+        Ok(client) => client,
+        Err(said) => return Ok(Err(said)),
+    };
+    let known = client.auth(DIGEST, login.as_bytes()).await;
+    Ok(known.map(|()| client))
+}
+
+async fn connect(
+    settings: &Settings,
+    ttl: Duration,
+    login: Option<&str>,
+) -> Result<Result<Client, Said>> {
+    let mut connector = Client::connector()
+        .with_session_timeout(ttl)
+        .with_connection_timeout(settings.timeout)
+        .with_fail_eagerly();
+    if let Some(login) = login {
+        connector = connector.with_auth(DIGEST, login.as_bytes());
+    }
+    let ensemble = settings.ensemble();
+    match &settings.tls {
+        Some(files) => tls::connect(connector, files, &ensemble).await,
+        None => Ok(connector.connect(&ensemble).await),
     }
 }
 

@@ -54,12 +54,13 @@ mod three {
     tenure_conformance::suite!(async || arena("TENURE_TEST_ZOOKEEPER_THREE_URL"), shared: locks);
 }
 
-/// Everything belongs to a user who logs in.
-mod digest {
+/// Everything belongs to a user who logs in, by TLS.
+#[cfg(feature = "tls")]
+mod tls_and_digest {
     use super::*;
 
     tenure_conformance::suite!(
-        async || arena_of(user("TENURE_TEST_ZOOKEEPER_URL"), "TENURE_TEST_ZOOKEEPER_URL"),
+        async || arena_of(user("TENURE_TEST_ZOOKEEPER_TLS_URL"), "TENURE_TEST_ZOOKEEPER_TLS_URL"),
         shared: locks
     );
 

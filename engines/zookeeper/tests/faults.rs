@@ -27,3 +27,6 @@ mod silence;
 mod stage;
 #[path = "faults/strangers.rs"]
 mod strangers;
+#[cfg(feature = "tls")]
+#[path = "faults/tls.rs"]
+mod tls;

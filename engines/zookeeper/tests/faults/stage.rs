@@ -16,10 +16,18 @@ pub(super) const LINES: &str = "/tenure/v1/t";
 
 /// Plays a story on an ensemble of its own, if there is `ZooKeeper` here.
 pub(super) fn play(servers: usize, story: impl AsyncFnOnce(Ensemble)) {
+    play_on(|| Ensemble::of(servers), story);
+}
+
+/// Plays a story on this ensemble.
+pub(super) fn play_on(
+    start: impl FnOnce() -> tenure_servers::Result<Ensemble>,
+    story: impl AsyncFnOnce(Ensemble),
+) {
     if !have(&[JAVA, ZOOKEEPER]) {
         return;
     }
-    let ensemble = Ensemble::of(servers).expect("the ensemble starts");
+    let ensemble = start().expect("the ensemble starts");
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {

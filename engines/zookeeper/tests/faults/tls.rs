@@ -1,0 +1,102 @@
+//! TLS: who is not trusted is told so, with the way out, and what is held outlives the server.
+
+use tenure_core::Kind;
+use tenure_servers::Store as _;
+use tenure_servers::zookeeper::Ensemble;
+
+use super::stage::{TTL, at_last, connect, play_on, until_line};
+
+/// The servers of a URL, and its options.
+fn parts(url: &str) -> (&str, Vec<&str>) {
+    let (servers, options) = url.split_once('?').unwrap();
+    (servers, options.split('&').collect())
+}
+
+async fn refused(url: &str) -> (Kind, String) {
+    let error = tenure_zookeeper::connect(url).await.map(drop).unwrap_err();
+    (error.kind(), error.to_string())
+}
+
+#[test]
+fn certificates_that_nobody_trusts_are_told_with_the_way_out() {
+    play_on(Ensemble::with_tls, async |ensemble| {
+        let (url, other) = (ensemble.url(), Ensemble::with_tls().unwrap());
+        let (servers, ours) = parts(&url);
+        let theirs = other.url();
+        let (_, theirs) = parts(&theirs);
+        for options in [
+            // Another authority, by which the server is not known; no certificate of the client's own; and one of another authority.
+            vec![theirs[0], ours[1], ours[2]],
+            vec![ours[0]],
+            vec![ours[0], theirs[1], theirs[2]],
+        ] {
+            let (kind, said) = refused(&format!("{servers}?{}", options.join("&"))).await;
+            assert_eq!(kind, Kind::Rejected, "{said}");
+            assert!(said.contains("do not trust") && said.contains("`ca=FILE`"), "{said}");
+        }
+        // A key that is not the certificate's is noticed before anybody is asked.
+        let (kind, said) =
+            refused(&format!("{servers}?{}&{}&{}", ours[0], ours[1], theirs[2])).await;
+        assert_eq!(kind, Kind::Invalid, "{said}");
+        assert!(said.contains("cannot be used for TLS"), "{said}");
+    });
+}
+
+#[test]
+fn a_port_without_tls_is_told_from_one_with_it() {
+    play_on(Ensemble::with_tls, async |ensemble| {
+        let url = ensemble.url();
+        let (_, options) = parts(&url);
+        let [plain, secure] =
+            [ensemble.servers()[0].port(), ensemble.servers()[0].secure_port().unwrap()];
+        let (_, said) =
+            refused(&format!("zookeepers://127.0.0.1:{plain}?{}", options.join("&"))).await;
+        assert!(said.contains("write zookeeper://"), "{said}");
+        let (_, said) = refused(&format!("zookeeper://127.0.0.1:{secure}")).await;
+        assert!(said.contains("write zookeepers://"), "{said}");
+    });
+}
+
+#[test]
+fn what_is_held_by_tls_outlives_the_server_and_is_handed_over() {
+    play_on(Ensemble::with_tls, async |ensemble| {
+        let (one, two) = (connect(&ensemble).await, connect(&ensemble).await);
+        assert!(
+            !one.guarantees().warnings.iter().any(|said| said.contains("version")),
+            "it is asked by TLS, too"
+        );
+        let held = one.mutex("k").ttl(TTL * 8).lock().await.unwrap();
+        let waits = tokio::spawn(async move { two.mutex("k").ttl(TTL * 8).lock().await });
+        until_line(&one, "k", 2).await;
+        ensemble.servers()[0].kill().unwrap();
+        ensemble.servers()[0].restart().unwrap();
+        at_last("it is still held", async || one.line("k").await).await;
+        held.check().unwrap();
+        let token = held.token();
+        held.release().await.unwrap();
+        let next = waits.await.unwrap().unwrap();
+        assert!(next.token() > token);
+        next.release().await.unwrap();
+    });
+}
+
+#[test]
+fn many_who_log_in_at_once_are_let_in_however_the_server_orders_its_answers() {
+    play_on(Ensemble::with_tls, async |ensemble| {
+        let url = ensemble.url();
+        let plain = format!("zookeeper://127.0.0.1:{}", ensemble.servers()[0].port());
+        for (place, options) in [url.split_once('?').unwrap(), (plain.as_str(), "prefix=plain")] {
+            let url = format!("{}?{options}", place.replacen("://", "://locks:hunter2@", 1));
+            let one = |_| {
+                let url = url.clone();
+                tokio::spawn(async move {
+                    let locks = tenure_zookeeper::connect(url).await?;
+                    locks.mutex("k").lock().await?.release().await
+                })
+            };
+            for (caller, ended) in (0..40).map(one).collect::<Vec<_>>().into_iter().enumerate() {
+                ended.await.unwrap().unwrap_or_else(|error| panic!("{caller} at {place}: {error}"));
+            }
+        }
+    });
+}
