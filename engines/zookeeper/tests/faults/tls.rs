@@ -4,7 +4,7 @@ use tenure_core::Kind;
 use tenure_servers::Store as _;
 use tenure_servers::zookeeper::Ensemble;
 
-use super::stage::{TTL, at_last, connect, play_on, until_line};
+use super::stage::{TTL, at_last, play_on, until_line};
 
 /// The servers of a URL, and its options.
 fn parts(url: &str) -> (&str, Vec<&str>) {
@@ -60,7 +60,10 @@ fn a_port_without_tls_is_told_from_one_with_it() {
 #[test]
 fn what_is_held_by_tls_outlives_the_server_and_is_handed_over() {
     play_on(Ensemble::with_tls, async |ensemble| {
-        let (one, two) = (connect(&ensemble).await, connect(&ensemble).await);
+        // The login goes with each new connection.
+        let url = ensemble.url().replacen("://", "://locks:hunter2@", 1);
+        let [one, two] = [&url, &url].map(tenure_zookeeper::connect);
+        let (one, two) = (one.await.unwrap(), two.await.unwrap());
         assert!(
             !one.guarantees().warnings.iter().any(|said| said.contains("version")),
             "it is asked by TLS, too"
