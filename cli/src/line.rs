@@ -19,8 +19,8 @@ use crate::table::{Column, Table};
 ///
 /// With --json, a ticket is an object with `key`, `id`, `token`, `standing` (holding or waiting), `kind` (exclusive,
 /// shared or permits), `take` and `of` (its share), `ahead` (what all those before it take, in the same unit), `owner`,
-/// `note`, `leaving`, and `expires_in_ms` where the store keeps leases. The token of one that waits is the one that
-/// it will have.
+/// `note`, `leaving`, `expires_in_ms` where the store keeps leases, and `since_ms` where its numbers tell how long ago the
+/// ticket came. The token of one that waits is the one that it will have.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  tenure line nightly")]
 pub(crate) struct Args {
@@ -64,7 +64,7 @@ pub(crate) fn word(standing: Standing) -> &'static str {
 }
 
 fn object(ticket: &Ticket, place: &Place) -> String {
-    let life_ms = place.life.map(|life| u64::try_from(life.as_millis()).unwrap_or(u64::MAX));
+    let life_ms = place.life.map(millis);
     Object::new()
         .text("key", ticket.key.as_str())
         .text("id", &ticket.id.to_string())
@@ -78,6 +78,7 @@ fn object(ticket: &Ticket, place: &Place) -> String {
         .maybe("expires_in_ms", life_ms)
         .text("kind", kind(ticket.share))
         .plain("leaving", place.leaving)
+        .maybe("since_ms", since(place.number).map(millis))
         .line()
 }
 
@@ -101,6 +102,10 @@ fn table(line: &[(Ticket, Place)]) -> String {
         ]);
     }
     table.render(screen)
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The word for what a ticket takes: alone and shared are told in numbers that say nothing.

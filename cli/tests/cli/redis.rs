@@ -70,6 +70,7 @@ fn a_line_tells_when_its_leases_end() {
         "expires_in_ms",
         "kind",
         "leaving",
+        "since_ms",
     ];
     assert_eq!(fields(&line[0]), names);
     assert_eq!((field(&line[0], "standing"), field(&line[0], "note")), ("holding", "mine"));

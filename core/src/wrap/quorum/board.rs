@@ -98,6 +98,17 @@ impl Board {
         sentence(&self.0[store].name, error)
     }
 
+    /// The same without what tells one store from another: its name, and how much or how long.
+    pub(super) fn gist(&self, store: usize, error: &Error) -> String {
+        let text = error.to_string().replace(&*self.0[store].name, "");
+        text.chars().filter(|letter| !letter.is_ascii_digit()).collect()
+    }
+
+    /// What a store is called.
+    pub(super) fn name(&self, store: usize) -> &str {
+        &self.0[store].name
+    }
+
     pub(super) fn write(&self, store: usize, trouble: Option<&Error>) {
         let last = trouble.map_or(Ok(()), |error| Err(error.clone()));
         self.0[store].seen().last = Some(last);

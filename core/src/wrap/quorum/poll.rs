@@ -1,6 +1,5 @@
 //! One question to every store at once, and how each of them answered.
 
-use std::fmt::Write as _;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -169,11 +168,25 @@ impl<T> Poll<T> {
         Error::unavailable(self.sentence(did, majority))
     }
 
+    /// What went wrong, once for all of whom it is true.
     fn sentence(&self, did: &str, majority: usize) -> String {
-        let mut sentence = format!("fewer than {majority} of {} stores {did}", self.outcomes.len());
+        let mut troubles: Vec<(String, String, Vec<&str>)> = Vec::new();
         for (node, outcome) in self.outcomes().enumerate() {
-            if let Some(Err(error)) = outcome {
-                let _infallible = write!(sentence, "; {}", self.board.sentence(node, error));
+            let Some(Err(error)) = outcome else { continue };
+            let gist = self.board.gist(node, error);
+            match troubles.iter_mut().find(|(known, ..)| *known == gist) {
+                Some((.., others)) => others.push(self.board.name(node)),
+                None => troubles.push((gist, self.board.sentence(node, error), Vec::new())),
+            }
+        }
+        let mut sentence = format!("fewer than {majority} of {} stores {did}", self.outcomes.len());
+        for (_, first, others) in troubles {
+            sentence.push_str("; ");
+            sentence.push_str(&first);
+            if !others.is_empty() {
+                sentence.push_str(" (and so with ");
+                sentence.push_str(&others.join(", "));
+                sentence.push(')');
             }
         }
         sentence
@@ -219,6 +232,20 @@ mod tests {
             assert_eq!(error.kind(), kind);
             assert_eq!(error.to_string(), "fewer than 2 of 3 stores let it in; s0: one; s1: other");
         }
+    }
+
+    #[test]
+    fn what_is_wrong_with_several_is_told_once() {
+        let young = |store: u32| {
+            let sentence = format!("s{store} has just started: wait another {}s", 20 + store);
+            Some(Err(Error::unavailable(sentence)))
+        };
+        let full = Some(Err(Error::unavailable("full")));
+        let error = poll([young(0), full, young(2), young(3)]).too_few("answered", 3);
+        assert_eq!(
+            error.to_string(),
+            "fewer than 3 of 4 stores answered; s0 has just started: wait another 20s (and so with s2, s3); s1: full"
+        );
     }
 
     #[test]
