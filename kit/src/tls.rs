@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::fs;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use tenure_core::{Error, Result};
@@ -45,13 +46,13 @@ impl Files {
 
     /// Whom to trust, if that is named.
     pub fn authorities(&self) -> Result<Option<Vec<u8>>> {
-        self.ca.as_deref().map(|ca| read("ca", ca, CERTIFICATE)).transpose()
+        self.ca.as_deref().map(|ca| read("ca", ca, &CERTIFICATE)).transpose()
     }
 
     /// Who one is, if that is named.
     pub fn identity(&self) -> Result<Option<Identity>> {
         let (Some(cert), Some(key)) = (&self.cert, &self.key) else { return Ok(None) };
-        let (cert, key) = (read("cert", cert, CERTIFICATE)?, read("key", key, KEY)?);
+        let (cert, key) = (read("cert", cert, &CERTIFICATE)?, read("key", key, &KEY)?);
         Ok(Some(Identity { cert, key }))
     }
 
@@ -68,41 +69,85 @@ impl Files {
 
 /// What is said of servers whose TLS ended because of a certificate, if that is what was heard: to ask again does not help.
 pub fn distrust(whom: &str, heard: &str) -> Option<Error> {
-    let is_distrust = heard.to_ascii_lowercase().contains("certificate");
-    is_distrust.then(|| {
-        Error::rejected(format!(
-            "{whom} and this client do not trust each other's certificates: name the authority that signed the servers' as `ca=FILE`, and a certificate of the client's own, if they want one, as `cert=FILE` and `key=FILE` (it says: {heard})"
-        ))
-    })
+    let words = heard.to_ascii_lowercase();
+    if !words.contains("certificate") {
+        return None;
+    }
+    let sentence = if words.contains("not valid for name") {
+        format!("the certificate of {whom} is for other names: write the servers as it names them")
+    } else if words.contains("expired") {
+        format!("a certificate between {whom} and this client has expired: renew it")
+    } else {
+        format!(
+            "{whom} and this client do not trust each other's certificates: name the authority that signed the servers' as `ca=FILE`, and a certificate of the client's own, if they want one, as `cert=FILE` and `key=FILE`"
+        )
+    };
+    Some(Error::rejected(format!("{sentence} (it says: {heard})")))
 }
 
-/// A file in PEM, which has such a part.
-fn read(option: &str, path: &Path, wanted: Part) -> Result<Vec<u8>> {
-    let shown = path.display();
-    let pem = fs::read(path)
-        .map_err(|error| Error::invalid(format!("`{option}`: {shown} cannot be read: {error}")))?;
-    if wanted.is_in(&pem) {
+/// A file in PEM that has such a part, and whose parts are all whole: a parser would show what it trips over, which may be a key.
+fn read(option: &str, path: &Path, wanted: &Part) -> Result<Vec<u8>> {
+    let file = format!("`{option}`: {}", path.display());
+    let unread = |error: io::Error| Error::invalid(format!("{file} cannot be read: {error}"));
+    let mut pem = Vec::new();
+    fs::File::open(path)
+        .and_then(|open| open.take(BYTES_MAX + 1).read_to_end(&mut pem))
+        .map_err(unread)?;
+    if pem.len() as u64 > BYTES_MAX {
+        return Err(Error::invalid(format!(
+            "{file} has more than a megabyte: that is no file of certificates or of a key"
+        )));
+    }
+    let Some(labels) = labels(&pem) else {
+        return Err(Error::invalid(format!(
+            "{file} has a part in PEM that does not begin or end on a line of its own: were its lines joined, or its end cut off?"
+        )));
+    };
+    if labels.iter().any(|label| wanted.labels.contains(label)) {
         return Ok(pem);
     }
-    let others = [CERTIFICATE, KEY].into_iter().find(|other| other.is_in(&pem));
-    let has = others.map_or(String::new(), |other| format!(", but a {}", other.name));
-    Err(Error::invalid(format!("`{option}`: {shown} has no {} in PEM{has}", wanted.name)))
+    if labels.contains(&ENCRYPTED) {
+        return Err(Error::invalid(format!(
+            "{file} has a private key that is locked with a password: write one without, with `openssl pkey`"
+        )));
+    }
+    let others = [&CERTIFICATE, &KEY].into_iter();
+    let mut others = others.filter(|other| labels.iter().any(|it| other.labels.contains(it)));
+    let has = others.next().map_or(String::new(), |other| format!(", but a {}", other.name));
+    Err(Error::invalid(format!("{file} has no {} in PEM{has}", wanted.name)))
 }
+
+/// No file of certificates is larger.
+const BYTES_MAX: u64 = 1024 * 1024;
 
 /// What a file in PEM may have.
-#[derive(Clone, Copy)]
 struct Part {
     name: &'static str,
-    begins: &'static str,
+    labels: &'static [&'static str],
 }
 
-const CERTIFICATE: Part = Part { name: "certificate", begins: "CERTIFICATE-----" };
-const KEY: Part = Part { name: "private key", begins: "PRIVATE KEY-----" };
+const CERTIFICATE: Part = Part { name: "certificate", labels: &["CERTIFICATE"] };
+const KEY: Part =
+    Part { name: "private key", labels: &["PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY"] };
+const ENCRYPTED: &str = "ENCRYPTED PRIVATE KEY";
 
-impl Part {
-    fn is_in(self, pem: &[u8]) -> bool {
-        let text = String::from_utf8_lossy(pem);
-        let mut lines = text.lines().filter_map(|line| line.trim().strip_prefix("-----BEGIN "));
-        lines.any(|line| line.ends_with(self.begins))
+/// What the parts of a file in PEM are; `None` if one of them is not whole.
+fn labels(pem: &[u8]) -> Option<Vec<&str>> {
+    let mut labels = Vec::new();
+    let mut open: Option<&str> = None;
+    for line in pem.split(|byte| *byte == b'\n') {
+        let Ok(line) = std::str::from_utf8(line.trim_ascii_end()) else { continue };
+        if let Some(label) = line.strip_prefix("-----BEGIN ") {
+            let label = label.strip_suffix("-----")?;
+            if open.replace(label).is_some() || label.contains("-----") {
+                return None;
+            }
+        } else if let Some(label) = line.strip_prefix("-----END ") {
+            if open.take() != Some(label.strip_suffix("-----")?) {
+                return None;
+            }
+            labels.push(label.strip_suffix("-----")?);
+        }
     }
+    open.is_none().then_some(labels)
 }

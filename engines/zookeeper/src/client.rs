@@ -47,7 +47,7 @@ impl ZooKeeper {
     pub(crate) async fn open(settings: Settings) -> Result<Self> {
         let (keys, acls) = (Keys::of(&settings.prefix), settings.acls());
         let settings = Arc::new(settings);
-        let servers = Servers { settings: settings.clone(), keys: keys.clone() };
+        let servers = Servers::new(settings.clone(), keys.clone());
         let base = Link::kept(Client::new(servers));
         let facts = {
             let connection = first_connection(&base, &settings).await?;
@@ -292,7 +292,7 @@ impl ZooKeeper {
         // Where this one has no connection, another would not have one either.
         let base = self.wire().await?;
         drop(base.turn().await.map_err(|said| self.said(&said))?);
-        let wire = Wire::open(&self.settings, ttl.min(TTL_MAX)).await?;
+        let wire = Wire::open(&self.settings, ttl.min(TTL_MAX)).await.map_err(trouble::for_now)?;
         if wire.granted() != ttl {
             tracing::info!(asked = ?ttl, granted = ?wire.granted(), "ZooKeeper grants another life than was asked for");
         }

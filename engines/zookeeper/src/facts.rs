@@ -70,9 +70,9 @@ pub(crate) enum Presence {
     There,
 }
 
-/// Whether one of the servers says anything. Where TLS is why nobody does, that is told.
+/// Whether one of the servers says anything. Where TLS keeps all of them from it, that is refused; where some, it is told.
 pub(crate) async fn presence(settings: &Settings) -> Result<Presence> {
-    let mut presence = Presence::Absent;
+    let (mut presence, mut refusals) = (Presence::Absent, Vec::new());
     for server in &settings.servers {
         let knock = async {
             let Ok(stream) = reach(server).await else { return Ok(Presence::Absent) };
@@ -82,13 +82,21 @@ pub(crate) async fn presence(settings: &Settings) -> Result<Presence> {
                     Ok(Presence::Mute)
                 }
                 Ok(_) => Ok(Presence::There),
-                Err(error) => trouble::by_tls(settings, &error).map(|()| Presence::Mute),
+                Err(error) => trouble::by_tls(settings, server, &error).map(|()| Presence::Mute),
             }
         };
-        let one = timeout(WORD_MAX, knock).await.unwrap_or(Ok(Presence::Absent))?;
-        presence = presence.max(one);
+        match timeout(WORD_MAX, knock).await.unwrap_or(Ok(Presence::Absent)) {
+            Ok(one) => presence = presence.max(one),
+            Err(refusal) => refusals.push(refusal),
+        }
     }
-    Ok(presence)
+    let is_refused = refusals.len() == settings.servers.len();
+    match refusals.into_iter().next() {
+        Some(refusal) if is_refused => Err(refusal),
+        // Another one may answer in a while.
+        Some(refusal) if presence < Presence::There => Err(Error::unavailable(refusal.to_string())),
+        _ => Ok(presence),
+    }
 }
 
 /// What these servers promise.

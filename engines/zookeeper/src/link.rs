@@ -2,6 +2,7 @@
 //! when it is over.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tenure_core::{Error, Result};
@@ -17,15 +18,28 @@ const LIVES: u32 = 5;
 
 /// The servers of an ensemble, for the kit's link.
 pub(crate) struct Servers {
-    pub(crate) settings: Arc<Settings>,
-    pub(crate) keys: Keys,
+    settings: Arc<Settings>,
+    keys: Keys,
+    /// They were reached once.
+    are_met: AtomicBool,
+}
+
+impl Servers {
+    pub(crate) fn new(settings: Arc<Settings>, keys: Keys) -> Self {
+        Self { settings, keys, are_met: AtomicBool::new(false) }
+    }
 }
 
 impl Server for Servers {
     type Open = Arc<Wire>;
 
     async fn open(&self, _opening: &Opening) -> Result<Arc<Wire>> {
-        Wire::open(&self.settings, self.settings.timeout * LIVES).await
+        let opened = Wire::open(&self.settings, self.settings.timeout * LIVES).await;
+        if opened.is_ok() {
+            self.are_met.store(true, Ordering::Release);
+        }
+        let were_met = self.are_met.load(Ordering::Acquire);
+        opened.map_err(|error| if were_met { trouble::for_now(error) } else { error })
     }
 
     async fn ping(&self, open: &Arc<Wire>) -> Result<(), Ended> {

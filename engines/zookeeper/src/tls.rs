@@ -25,30 +25,38 @@ pub(crate) fn check(servers: &[Address]) -> Result<()> {
     }
 }
 
-/// Opens a session by TLS. The files are read each time, so that new certificates count from the next connection on.
+/// What the files say, read once: one of them may be a pipe.
+struct Pem {
+    authorities: Vec<u8>,
+    identity: Option<Identity>,
+}
+
+impl Pem {
+    fn read(files: &Files) -> Result<Self> {
+        let authorities = files.authorities()?.unwrap_or_default();
+        Ok(Self { authorities, identity: files.identity()? })
+    }
+}
+
+/// Opens a session by TLS. The files are read each time, so that new certificates count from the next session on.
 pub(crate) async fn connect(
     connector: Connector,
     files: &Files,
     ensemble: &str,
 ) -> Result<Result<Client, Said>> {
+    let pem = Pem::read(files)?;
     // What the client would say of them later, it says less well.
-    config(files)?;
-    let options = options(files)?;
+    config(files, &pem)?;
+    let options = options(files, &pem)?;
     Ok(connector.with_tls(options).secure_connect(ensemble).await)
 }
 
-fn options(files: &Files) -> Result<TlsOptions> {
+fn options(files: &Files, pem: &Pem) -> Result<TlsOptions> {
     let text = |pem: &[u8]| String::from_utf8_lossy(pem).into_owned();
-    let mut options = TlsOptions::new();
-    if let Some(authorities) = files.authorities()? {
-        let with = options.with_pem_ca(&text(&authorities));
-        options = with.map_err(|said| files.unusable(said))?;
-    }
-    if let Some(Identity { cert, key }) = files.identity()? {
-        let with = options.with_pem_identity(&text(&cert), &text(&key));
-        options = with.map_err(|said| files.unusable(said))?;
-    }
-    Ok(options)
+    let unusable = |_: Said| files.unusable(UNREADABLE);
+    let options = TlsOptions::new().with_pem_ca(&text(&pem.authorities)).map_err(unusable)?;
+    let Some(Identity { cert, key }) = &pem.identity else { return Ok(options) };
+    options.with_pem_identity(&text(cert), &text(key)).map_err(unusable)
 }
 
 /// The same terms for a connection of the engine's own, over which a server is asked what it is.
@@ -57,7 +65,8 @@ pub(crate) async fn secured(
     files: &Files,
     server: &Address,
 ) -> io::Result<TlsStream<TcpStream>> {
-    let config = config(files).map_err(io::Error::other)?;
+    let config = Pem::read(files).and_then(|pem| config(files, &pem));
+    let config = config.map_err(io::Error::other)?;
     let name = named(server).map_err(io::Error::other)?;
     TlsConnector::from(config).connect(name, stream).await
 }
@@ -66,30 +75,29 @@ fn named(server: &Address) -> Result<ServerName<'static>, InvalidDnsNameError> {
     ServerName::try_from(server.name.clone())
 }
 
-fn config(files: &Files) -> Result<Arc<ClientConfig>> {
+/// A parser may repeat a key in what it says, so that this is said instead.
+const UNREADABLE: &str = "one of them is damaged, or of a kind that is not known";
+
+fn config(files: &Files, pem: &Pem) -> Result<Arc<ClientConfig>> {
     // The client brings a second provider of cryptography, and asks which one the process has chosen. Another crate may have
     // chosen already.
     let _chosen = rustls::crypto::ring::default_provider().install_default();
-    let unusable = |error: &dyn std::error::Error| files.unusable(error);
+    let unreadable = |_: rustls::pki_types::pem::Error| files.unusable(UNREADABLE);
     let certificates = |pem: &[u8]| -> Result<Vec<CertificateDer<'static>>> {
-        CertificateDer::pem_slice_iter(pem)
-            .collect::<Result<_, _>>()
-            .map_err(|error| unusable(&error))
+        CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(unreadable)
     };
     let mut roots = RootCertStore::empty();
-    if let Some(authorities) = files.authorities()? {
-        let (added, _) = roots.add_parsable_certificates(certificates(&authorities)?);
-        if added == 0 {
-            return Err(files.unusable("none of the certificates in `ca` is an authority's"));
-        }
+    let (added, _) = roots.add_parsable_certificates(certificates(&pem.authorities)?);
+    if added == 0 {
+        return Err(files.unusable("none of the certificates in `ca` is an authority's"));
     }
     let builder = ClientConfig::builder().with_root_certificates(roots);
-    let config = match files.identity()? {
+    let config = match &pem.identity {
         None => builder.with_no_client_auth(),
         Some(Identity { cert, key }) => {
-            let key = PrivateKeyDer::from_pem_slice(&key).map_err(|error| unusable(&error))?;
-            let chain = certificates(&cert)?;
-            builder.with_client_auth_cert(chain, key).map_err(|error| unusable(&error))?
+            let (chain, key) = (certificates(cert)?, PrivateKeyDer::from_pem_slice(key));
+            let with = builder.with_client_auth_cert(chain, key.map_err(unreadable)?);
+            with.map_err(|error| files.unusable(error))?
         }
     };
     Ok(Arc::new(config))

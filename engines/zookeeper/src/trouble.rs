@@ -2,8 +2,9 @@
 
 use std::io;
 
-use tenure_core::{Error, Loss, Result};
+use tenure_core::{Error, Kind, Loss, Result};
 use tenure_kit::tls::distrust;
+use tenure_kit::url::Address;
 use zookeeper_client::Error as Said;
 
 use crate::settings::Settings;
@@ -46,11 +47,13 @@ pub(crate) fn silence(settings: &Settings) -> Error {
     Error::unavailable(format!("{} did not answer within {:?}", settings.whom(), settings.timeout))
 }
 
-/// What is said of servers that end each connection without a word.
+/// What is said of servers that end each connection without a word. Those that choose who leads may do that, too.
 pub(crate) fn mute(settings: &Settings) -> Error {
     let hint = match settings.tls {
         None => "is it running? if it wants TLS there, write zookeepers://",
-        Some(_) => "is it running?",
+        Some(_) => {
+            "is it running, and is that its secureClientPort? if it has no TLS there, write zookeeper://"
+        }
     };
     Error::unavailable(format!(
         "{} ended the connection before it answered: {hint}",
@@ -59,22 +62,22 @@ pub(crate) fn mute(settings: &Settings) -> Error {
 }
 
 /// Refuses what TLS will not mend by itself.
-pub(crate) fn by_tls(settings: &Settings, error: &io::Error) -> Result<()> {
+pub(crate) fn by_tls(settings: &Settings, server: &Address, error: &io::Error) -> Result<()> {
     if settings.tls.is_none() {
         return Ok(());
     }
-    let (whom, heard) = (settings.whom(), error.to_string());
-    if let Some(distrust) = distrust(&whom, &heard) {
-        return Err(distrust);
+    let (whom, heard) = (format!("ZooKeeper at {server}"), error.to_string());
+    if heard.contains("ProtocolVersion") {
+        return Err(Error::rejected(format!(
+            "{whom} speaks neither TLS 1.2 nor 1.3: let it, with `ssl.enabledProtocols`"
+        )));
     }
-    match error.kind() {
-        io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
-            Err(Error::unavailable(format!(
-                "{whom} did not answer by TLS ({heard}): is it their secureClientPort? without TLS, write zookeeper://"
-            )))
-        }
-        _ => Ok(()),
-    }
+    distrust(&whom, &heard).map_or(Ok(()), Err)
+}
+
+/// What files say that were good once may be good again in a moment: they are being replaced.
+pub(crate) fn for_now(error: Error) -> Error {
+    if error.kind() == Kind::Invalid { Error::unavailable(error.to_string()) } else { error }
 }
 
 /// What is said of a chroot that is not there.

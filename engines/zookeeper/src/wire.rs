@@ -23,6 +23,8 @@ use crate::watches::Watches;
 /// So many who ask may wait for answers of one session.
 const UNDER_WAY_MAX: usize = 1024;
 
+/// So often a session is asked for together with the login.
+const TOGETHER_MAX: usize = 3;
 /// How users log in.
 const DIGEST: &str = "digest";
 
@@ -173,12 +175,15 @@ async fn log_in(settings: &Settings, ttl: Duration) -> Result<Result<Client, Sai
         return connect(settings, ttl, None).await;
     };
     let login = format!("{user}:{}", password.reveal());
-    let connected = connect(settings, ttl, Some(&login)).await?;
-    if !matches!(connected, Err(Said::NoHosts)) {
-        return Ok(connected);
-    }
     // The login travels with the first request. Servers that use Netty, as all do for TLS, may answer it before the first
-    // request, and the client takes that for a broken connection. So the login goes alone now.
+    // request, and the client takes that for a broken connection. At last the login goes alone, which servers refuse that are
+    // told to speak to nobody who has not logged in (`enforce.auth.enabled`).
+    for _ in 0..TOGETHER_MAX {
+        let connected = connect(settings, ttl, Some(&login)).await?;
+        if !matches!(connected, Err(Said::NoHosts)) {
+            return Ok(connected);
+        }
+    }
     let client = match connect(settings, ttl, None).await? {
         Ok(client) => client,
         Err(said) => return Ok(Err(said)),

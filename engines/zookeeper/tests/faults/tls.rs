@@ -103,3 +103,43 @@ fn many_who_log_in_at_once_are_let_in_however_the_server_orders_its_answers() {
         }
     });
 }
+
+#[test]
+fn one_server_whose_certificate_is_wrong_refuses_nobody_for_the_others() {
+    play_on(Ensemble::with_tls, async |ensemble| {
+        let (url, other) = (ensemble.url(), Ensemble::with_tls().unwrap());
+        let stranger = other.servers()[0].secure_port().unwrap();
+        let server = &ensemble.servers()[0];
+        let url = url.replacen("://", &format!("://127.0.0.1:{stranger},"), 1);
+        server.freeze().unwrap();
+        let (kind, said) = refused(&url).await;
+        assert_eq!(kind, Kind::Unavailable, "the other one may come back: {said}");
+        assert!(said.contains(&stranger.to_string()), "{said}");
+        server.thaw().unwrap();
+        let locks = at_last("one answers", async || tenure_zookeeper::connect(&url).await).await;
+        at_last("it locks", async || locks.mutex("k").lock().await?.release().await).await;
+    });
+}
+
+#[test]
+fn files_that_are_being_replaced_keep_nobody_out_for_good() {
+    play_on(Ensemble::with_tls, async |ensemble| {
+        let url = ensemble.url();
+        let (servers, options) = parts(&url);
+        let file = |option: &str| std::path::PathBuf::from(option.split_once('=').unwrap().1);
+        let (cert, key) = (file(options[1]), file(options[2]));
+        let mine = key.with_extension("mine");
+        std::fs::copy(&key, &mine).unwrap();
+        let options = format!("{}&cert={}&key={}", options[0], cert.display(), mine.display());
+        let locks = tenure_zookeeper::connect(format!("{servers}?{options}")).await.unwrap();
+        // Each ttl has a session of its own.
+        let gone = key.with_extension("gone");
+        std::fs::rename(&mine, &gone).unwrap();
+        let error = locks.mutex("k").ttl(TTL * 2).lock().await.map(drop).unwrap_err();
+        assert!(error.is_unknown() && error.to_string().contains("cannot be read"), "{error}");
+        std::fs::rename(&gone, &mine).unwrap();
+        let guard =
+            at_last("it is there again", async || locks.mutex("k").ttl(TTL * 2).lock().await);
+        guard.await.release().await.unwrap();
+    });
+}

@@ -1,0 +1,94 @@
+//! The files of TLS: each of them is what it should be, or is named with what it is, and no key is ever shown.
+
+use std::fs;
+
+use tenure_core::{Error, Kind};
+use tenure_kit::tls::{Files, distrust};
+
+const SECRET: &str = "MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg";
+
+fn pem(label: &str) -> String {
+    format!("-----BEGIN {label}-----\n{SECRET}\n-----END {label}-----\n")
+}
+
+/// What is said of a key that stands in such a file.
+fn said_of_key(name: &str, text: &[u8]) -> Result<(), String> {
+    let folder = tempfile::tempdir().unwrap();
+    let (cert, path) = (folder.path().join("cert.pem"), folder.path().join(name));
+    fs::write(&cert, pem("CERTIFICATE")).unwrap();
+    fs::write(&path, text).unwrap();
+    let read = Files { ca: None, cert: Some(cert), key: Some(path.clone()) }.identity();
+    let said = read.map(drop).map_err(|error: Error| {
+        assert_eq!(error.kind(), Kind::Invalid);
+        error.to_string()
+    });
+    let start = format!("`key`: {}", path.display());
+    said.map_err(|said| {
+        assert!(!said.contains(SECRET) && !said.contains("[77, 73"), "{said}");
+        said.strip_prefix(&start).unwrap_or_else(|| panic!("{said}")).trim().to_owned()
+    })
+}
+
+#[test]
+fn keys_are_taken_however_they_are_written() {
+    for label in ["PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY"] {
+        said_of_key("usual", pem(label).as_bytes()).unwrap();
+    }
+    let lines = pem("PRIVATE KEY").replace('\n', "\r\n");
+    said_of_key("windows", lines.as_bytes()).unwrap();
+    let both = format!("words about it\n{}{}", pem("CERTIFICATE"), pem("PRIVATE KEY"));
+    said_of_key("both", both.as_bytes()).unwrap();
+}
+
+#[test]
+fn a_file_that_is_not_what_it_should_be_is_named_and_no_key_is_shown() {
+    let key = pem("PRIVATE KEY");
+    let broken = "has a part in PEM that does not begin or end on a line of its own: were its lines joined, or its end cut off?";
+    let locked =
+        "has a private key that is locked with a password: write one without, with `openssl pkey`";
+    for (name, text, sentence) in [
+        ("joined", key.replace('\n', " "), broken),
+        ("joined-wholly", key.replace('\n', ""), broken),
+        ("cut", key[..key.len() - 10].to_owned(), broken),
+        ("cut-before-the-end", key[..60].to_owned(), broken),
+        ("crossed", key.replace("END PRIVATE", "END PUBLIC"), broken),
+        ("twice-begun", format!("-----BEGIN PRIVATE KEY-----\n{key}"), broken),
+        ("locked", pem("ENCRYPTED PRIVATE KEY"), locked),
+        ("certificate", pem("CERTIFICATE"), "has no private key in PEM, but a certificate"),
+        (
+            "indented",
+            key.replace("-----BEGIN", " -----BEGIN").replace("-----END", " -----END"),
+            "has no private key in PEM",
+        ),
+        ("empty", String::new(), "has no private key in PEM"),
+        (
+            "large",
+            "a line of what is no key\n".repeat(50_000),
+            "has more than a megabyte: that is no file of certificates or of a key",
+        ),
+    ] {
+        assert_eq!(said_of_key(name, text.as_bytes()).unwrap_err(), sentence, "{name}");
+    }
+    let absent = Files { ca: Some("/nowhere/ca.pem".into()), ..Files::default() };
+    let error = absent.authorities().map(drop).unwrap_err();
+    assert!(error.to_string().starts_with("`ca`: /nowhere/ca.pem cannot be read"), "{error}");
+}
+
+#[test]
+fn what_is_wrong_with_a_certificate_is_told_with_its_own_way_out() {
+    for (heard, way_out) in [
+        ("invalid peer certificate: UnknownIssuer", "`ca=FILE`"),
+        ("received fatal alert: CertificateRequired", "`cert=FILE` and `key=FILE`"),
+        (
+            "invalid peer certificate: certificate not valid for name \"h\"",
+            "write the servers as it names them",
+        ),
+        ("invalid peer certificate: certificate expired: verification time", "renew it"),
+        ("received fatal alert: CertificateExpired", "renew it"),
+    ] {
+        let error = distrust("etcd at h", heard).expect("it is about a certificate");
+        let said = error.to_string();
+        assert!(error.kind() == Kind::Rejected && said.contains(way_out), "{said}");
+    }
+    assert!(distrust("etcd at h", "tls handshake eof").is_none());
+}
