@@ -47,6 +47,18 @@ pub struct Scheme {
     pub is_path: bool,
 }
 
+impl Scheme {
+    /// One whose URLs name servers.
+    pub const fn of_servers(
+        name: &'static str,
+        form: &'static str,
+        example: &'static str,
+        about: &'static str,
+    ) -> Self {
+        Self { name, form, example, about, is_path: false }
+    }
+}
+
 /// Who can meet in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {

@@ -103,10 +103,11 @@ fn read(option: &str, path: &Path, wanted: &Part) -> Result<Vec<u8>> {
             "{file} has a part in PEM that does not begin or end on a line of its own: were its lines joined, or its end cut off?"
         )));
     };
-    if labels.iter().any(|label| wanted.labels.contains(label)) {
+    let is_locked = wanted.name == KEY.name && labels.contains(&ENCRYPTED);
+    if !is_locked && labels.iter().any(|label| wanted.labels.contains(label)) {
         return Ok(pem);
     }
-    if labels.contains(&ENCRYPTED) {
+    if is_locked {
         return Err(Error::invalid(format!(
             "{file} has a private key that is locked with a password: write one without, with `openssl pkey`"
         )));
@@ -136,18 +137,30 @@ fn labels(pem: &[u8]) -> Option<Vec<&str>> {
     let mut labels = Vec::new();
     let mut open: Option<&str> = None;
     for line in pem.split(|byte| *byte == b'\n') {
-        let Ok(line) = std::str::from_utf8(line.trim_ascii_end()) else { continue };
-        if let Some(label) = line.strip_prefix("-----BEGIN ") {
-            let label = label.strip_suffix("-----")?;
-            if open.replace(label).is_some() || label.contains("-----") {
-                return None;
+        let line = line.trim_ascii_end();
+        let begins = label(line, b"-----BEGIN ");
+        let ends = label(line, b"-----END ");
+        match (begins, ends, open) {
+            (Some(""), ..) | (_, Some(""), _) => return None,
+            (Some(label), _, None) => open = Some(label),
+            (_, Some(label), Some(begun)) if label == begun => {
+                labels.push(begun);
+                open = None;
             }
-        } else if let Some(label) = line.strip_prefix("-----END ") {
-            if open.take() != Some(label.strip_suffix("-----")?) {
-                return None;
-            }
-            labels.push(label.strip_suffix("-----")?);
+            (None, None, Some(_)) if line == LOCKED => labels.push(ENCRYPTED),
+            (None, None, _) => {}
+            _ => return None,
         }
     }
     open.is_none().then_some(labels)
+}
+
+/// How older keys say that they are locked with a password.
+const LOCKED: &[u8] = b"Proc-Type: 4,ENCRYPTED";
+
+/// What a line that begins a part, or ends one, is about: nothing that is known, if there is more on it than that.
+fn label<'a>(line: &'a [u8], start: &[u8]) -> Option<&'a str> {
+    let rest = line.strip_prefix(start)?;
+    let label = rest.strip_suffix(b"-----").and_then(|label| std::str::from_utf8(label).ok());
+    Some(label.filter(|label| !label.contains("-----")).unwrap_or_default())
 }

@@ -54,6 +54,12 @@ fn a_file_that_is_not_what_it_should_be_is_named_and_no_key_is_shown() {
         ("crossed", key.replace("END PRIVATE", "END PUBLIC"), broken),
         ("twice-begun", format!("-----BEGIN PRIVATE KEY-----\n{key}"), broken),
         ("locked", pem("ENCRYPTED PRIVATE KEY"), locked),
+        (
+            "locked-of-old",
+            key.replace(SECRET, &format!("Proc-Type: 4,ENCRYPTED\n\n{SECRET}")),
+            locked,
+        ),
+        ("old-lines", key.replace('\n', "\r"), broken),
         ("certificate", pem("CERTIFICATE"), "has no private key in PEM, but a certificate"),
         (
             "indented",
@@ -69,6 +75,8 @@ fn a_file_that_is_not_what_it_should_be_is_named_and_no_key_is_shown() {
     ] {
         assert_eq!(said_of_key(name, text.as_bytes()).unwrap_err(), sentence, "{name}");
     }
+    let strange = [&b"-----BEGIN \xff"[..], key.replace('\n', " ").as_bytes()].concat();
+    assert_eq!(said_of_key("strange", &strange).unwrap_err(), broken);
     let absent = Files { ca: Some("/nowhere/ca.pem".into()), ..Files::default() };
     let error = absent.authorities().map(drop).unwrap_err();
     assert!(error.to_string().starts_with("`ca`: /nowhere/ca.pem cannot be read"), "{error}");

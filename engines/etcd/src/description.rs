@@ -4,13 +4,13 @@ use tenure_kit::options::Known;
 use tenure_kit::register::{Description, Opened, Reach, Scheme};
 
 const SCHEMES: &[Scheme] = &[
-    scheme(
+    Scheme::of_servers(
         "etcd",
         "etcd://M1,M2,M3",
         "etcd://localhost",
         "a cluster of etcd, by any of its members",
     ),
-    scheme("etcds", "etcds://M1,M2,M3", "etcds://localhost", "the same, with TLS"),
+    Scheme::of_servers("etcds", "etcds://M1,M2,M3", "etcds://localhost", "the same, with TLS"),
 ];
 
 pub(crate) const OPTIONS: &[Known] = &[
@@ -32,12 +32,3 @@ pub const DESCRIPTION: Description = Description {
     open: |url| Box::pin(async move { crate::connect(url).await.map(Opened::from) }),
     look: |url| Box::pin(async move { crate::connect(url).await.map(Some) }),
 };
-
-const fn scheme(
-    name: &'static str,
-    form: &'static str,
-    example: &'static str,
-    about: &'static str,
-) -> Scheme {
-    Scheme { name, form, example, about, is_path: false }
-}

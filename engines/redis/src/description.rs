@@ -4,30 +4,35 @@ use tenure_kit::options::Known;
 use tenure_kit::register::{Description, Opened, Reach, Scheme};
 
 const SCHEMES: &[Scheme] = &[
-    scheme("redis", "redis://SERVER/DB", "redis://localhost", "one server of Redis or Valkey"),
-    scheme("rediss", "rediss://SERVER/DB", "rediss://localhost", "the same, with TLS"),
+    Scheme::of_servers(
+        "redis",
+        "redis://SERVER/DB",
+        "redis://localhost",
+        "one server of Redis or Valkey",
+    ),
+    Scheme::of_servers("rediss", "rediss://SERVER/DB", "rediss://localhost", "the same, with TLS"),
     Scheme {
         is_path: true,
-        ..scheme(
+        ..Scheme::of_servers(
             "redis+unix",
             "redis+unix:///PATH",
             "redis+unix:///run/redis.sock",
             "the same, by its socket on this machine",
         )
     },
-    scheme(
+    Scheme::of_servers(
         "redis+sentinel",
         "redis+sentinel://S1,S2,S3/SERVICE/DB",
         "redis+sentinel://a,b,c/main",
         "whichever server the sentinels call the master",
     ),
-    scheme(
+    Scheme::of_servers(
         "redis+cluster",
         "redis+cluster://S1,S2,S3",
         "redis+cluster://a,b,c",
         "a cluster, found through any of these servers",
     ),
-    scheme(
+    Scheme::of_servers(
         "redlock",
         "redlock://S1,S2,S3",
         "redlock://a,b,c",
@@ -66,12 +71,3 @@ pub const DESCRIPTION: Description = Description {
     open: |url| Box::pin(async move { crate::connect(url).await.map(Opened::from) }),
     look: |url| Box::pin(async move { crate::connect(url).await.map(Some) }),
 };
-
-const fn scheme(
-    name: &'static str,
-    form: &'static str,
-    example: &'static str,
-    about: &'static str,
-) -> Scheme {
-    Scheme { name, form, example, about, is_path: false }
-}

@@ -133,9 +133,14 @@ fn unanswered(settings: &Settings, trouble: &RedisError) -> Error {
         ErrorKind::RESP3NotSupported => Error::rejected(format!(
             "{whom} does not speak RESP3: Tenure needs Redis 6.2 or later, or Valkey"
         )),
-        ErrorKind::InvalidClientConfig => {
-            Error::invalid(format!("the way to {name} is wrong{}", because(settings, trouble)))
-        }
+        ErrorKind::InvalidClientConfig => match &settings.tls {
+            Some(files) if files.cert.is_some() || files.ca.is_some() => {
+                files.unusable(said(settings, trouble).unwrap_or_default())
+            }
+            _ => {
+                Error::invalid(format!("the way to {name} is wrong{}", because(settings, trouble)))
+            }
+        },
         ErrorKind::MasterNameNotFoundBySentinel => Error::unavailable(format!(
             "no sentinel names a master for {name}: the name is wrong, or a fail-over is under way"
         )),

@@ -4,13 +4,13 @@ use tenure_kit::options::Known;
 use tenure_kit::register::{Description, Opened, Reach, Scheme};
 
 const SCHEMES: &[Scheme] = &[
-    scheme(
+    Scheme::of_servers(
         "zookeeper",
         "zookeeper://S1,S2,S3/CHROOT",
         "zookeeper://localhost",
         "an ensemble of ZooKeeper, by any of its servers",
     ),
-    scheme(
+    Scheme::of_servers(
         "zookeepers",
         "zookeepers://S1,S2,S3/CHROOT",
         "zookeepers://localhost?ca=ca.pem",
@@ -41,12 +41,3 @@ pub const DESCRIPTION: Description = Description {
     open: |url| Box::pin(async move { crate::connect(url).await.map(Opened::from) }),
     look: |url| Box::pin(async move { crate::connect(url).await.map(Some) }),
 };
-
-const fn scheme(
-    name: &'static str,
-    form: &'static str,
-    example: &'static str,
-    about: &'static str,
-) -> Scheme {
-    Scheme { name, form, example, about, is_path: false }
-}

@@ -25,7 +25,7 @@ pub(crate) fn check(servers: &[Address]) -> Result<()> {
     }
 }
 
-/// What the files say, read once: one of them may be a pipe.
+/// What the files say, read once: what was found good is what is used.
 struct Pem {
     authorities: Vec<u8>,
     identity: Option<Identity>,

@@ -110,6 +110,10 @@ fn tls_is_spoken_by_both_or_by_none() {
         let key = both.certificates().unwrap().client_key().display().to_string();
         let url = format!("rediss://:{SECRET}@{at}?ca={key}");
         assert_closed(&url, Kind::Invalid, &[&key, "no certificate"]).await;
+        let cert = strangers.client().display().to_string();
+        let ca = ca(both.certificates().unwrap());
+        let url = format!("rediss://:{SECRET}@{at}?ca={ca}&cert={cert}&key={key}");
+        assert_closed(&url, Kind::Invalid, &[&cert, &key, "cannot be used for TLS"]).await;
     });
 }
 
