@@ -103,14 +103,13 @@ fn read(option: &str, path: &Path, wanted: &Part) -> Result<Vec<u8>> {
             "{file} has a part in PEM that does not begin or end on a line of its own: were its lines joined, or its end cut off?"
         )));
     };
-    let is_locked = wanted.name == KEY.name && labels.contains(&ENCRYPTED);
-    if !is_locked && labels.iter().any(|label| wanted.labels.contains(label)) {
-        return Ok(pem);
-    }
-    if is_locked {
+    if wanted.name == KEY.name && labels.contains(&ENCRYPTED) {
         return Err(Error::invalid(format!(
             "{file} has a private key that is locked with a password: write one without, with `openssl pkey`"
         )));
+    }
+    if labels.iter().any(|label| wanted.labels.contains(label)) {
+        return Ok(pem);
     }
     let others = [&CERTIFICATE, &KEY].into_iter();
     let mut others = others.filter(|other| labels.iter().any(|it| other.labels.contains(it)));

@@ -4,6 +4,7 @@ use std::io;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 use tenure_core::{Error, Result};
+use tenure_kit::tls::distrust;
 
 use crate::secret::said;
 use crate::settings::{Name, Settings};
@@ -135,7 +136,9 @@ fn unanswered(settings: &Settings, trouble: &RedisError) -> Error {
         )),
         ErrorKind::InvalidClientConfig => match &settings.tls {
             Some(files) if files.cert.is_some() || files.ca.is_some() => {
-                files.unusable(said(settings, trouble).unwrap_or_default())
+                // What would repeat a password is not said.
+                let why = said(settings, trouble);
+                files.unusable(why.as_deref().unwrap_or("the client refuses them"))
             }
             _ => {
                 Error::invalid(format!("the way to {name} is wrong{}", because(settings, trouble)))
@@ -147,10 +150,19 @@ fn unanswered(settings: &Settings, trouble: &RedisError) -> Error {
         ErrorKind::Parse | ErrorKind::UnexpectedReturnType => Error::unavailable(format!(
             "somebody answers at {name}, and not as Redis does: is it another service's port?"
         )),
-        _ if is_distrust(trouble) => Error::rejected(format!(
-            "{whom} and this client do not trust each other's certificates: name the authority that signed the server's as `ca=FILE`, and a certificate of the client's own, if the server wants one, as `cert=FILE` and `key=FILE`{}",
-            because(settings, trouble)
-        )),
+        _ => distrusted(settings, trouble).unwrap_or_else(|| unreached(settings, trouble)),
+    }
+}
+
+/// TLS ended because of a certificate: asking again does not help.
+fn distrusted(settings: &Settings, trouble: &RedisError) -> Option<Error> {
+    let heard = said(settings, trouble).filter(|_| trouble.is_io_error())?;
+    distrust(&settings.name.whom(), &heard)
+}
+
+fn unreached(settings: &Settings, trouble: &RedisError) -> Error {
+    let name = &settings.name;
+    match trouble {
         _ if trouble.is_timeout() => late(name),
         _ if trouble.is_connection_refusal() => {
             Error::unavailable(format!("nobody listens at {name}: is the server running?"))
@@ -165,12 +177,6 @@ fn unanswered(settings: &Settings, trouble: &RedisError) -> Error {
 /// Nobody answered in the time that one attempt has.
 pub(crate) fn late(name: &Name) -> Error {
     Error::unavailable(format!("{} did not answer in time", name.whom()))
-}
-
-/// Whether TLS ended because of a certificate: asking again does not help.
-fn is_distrust(trouble: &RedisError) -> bool {
-    let said = trouble.to_string();
-    trouble.is_io_error() && (said.contains("certificate") || said.contains("Certificate"))
 }
 
 /// No connection came about: what is often the reason is asked for.

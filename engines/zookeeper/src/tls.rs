@@ -33,6 +33,7 @@ struct Pem {
 
 impl Pem {
     fn read(files: &Files) -> Result<Self> {
+        // A URL that names none is refused before.
         let authorities = files.authorities()?.unwrap_or_default();
         Ok(Self { authorities, identity: files.identity()? })
     }
