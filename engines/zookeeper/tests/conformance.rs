@@ -54,19 +54,27 @@ mod three {
     tenure_conformance::suite!(async || arena("TENURE_TEST_ZOOKEEPER_THREE_URL"), shared: locks);
 }
 
-/// Everything belongs to a user who logs in, by TLS.
+/// Everything belongs to a user who logs in.
+mod digest {
+    use super::*;
+
+    const VARIABLE: &str = "TENURE_TEST_ZOOKEEPER_URL";
+
+    tenure_conformance::suite!(async || arena_of(user(VARIABLE), VARIABLE), shared: locks);
+}
+
+/// The same, by TLS.
 #[cfg(feature = "tls")]
 mod tls_and_digest {
     use super::*;
 
-    tenure_conformance::suite!(
-        async || arena_of(user("TENURE_TEST_ZOOKEEPER_TLS_URL"), "TENURE_TEST_ZOOKEEPER_TLS_URL"),
-        shared: locks
-    );
+    const VARIABLE: &str = "TENURE_TEST_ZOOKEEPER_TLS_URL";
 
-    /// What a user makes is its own, and so is the node that all of it is below.
-    fn user(variable: &str) -> Option<String> {
-        let url = fresh_url(variable)?.replacen("prefix=tenure/", "prefix=of-a-user/", 1);
-        Some(url.replacen("://", "://locks:hunter2@", 1))
-    }
+    tenure_conformance::suite!(async || arena_of(user(VARIABLE), VARIABLE), shared: locks);
+}
+
+/// What a user makes is its own, and so is the node that all of it is below.
+fn user(variable: &str) -> Option<String> {
+    let url = fresh_url(variable)?.replacen("prefix=tenure/", "prefix=of-a-user/", 1);
+    Some(url.replacen("://", "://locks:hunter2@", 1))
 }
