@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use futures_util::future::{join, join_all};
 use tenure_conformance::fault::{Distant, Network, Spied, Verb, Weather};
 use tenure_conformance::sim::{SimHost, World};
 use tenure_core::wrap::{AnyEngine, Quorum};
@@ -15,26 +16,30 @@ const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Three stores, and as many lines of those who wait, each behind a network of its own.
 struct Stage {
+    /// Of the first client.
     quorum: Quorum,
+    stores: Vec<Memory>,
     /// How often a store was asked to let somebody in.
     joins: Arc<AtomicUsize>,
+    /// How often a line was looked at.
+    looks: Arc<AtomicUsize>,
     turns: Vec<(Memory, Network)>,
 }
 
 impl Stage {
     fn new(world: &World) -> Self {
-        let (host, joins) = (world.process(), Arc::new(AtomicUsize::new(0)));
+        let (joins, looks) = Default::default();
         let memory = || Memory::with_clock((*world.store()).clone());
+        let stores: Vec<_> = (0..STORES).map(|_| memory()).collect();
         let turns: Vec<_> = (0..STORES).map(|_| (memory(), Network::new(Weather::STILL))).collect();
-        let stores = (0..STORES).map(|_| {
-            let joins = joins.clone();
-            AnyEngine::new(Spied::new(memory(), move |asked| {
-                joins.fetch_add(usize::from(asked.verb == Verb::Join), Ordering::Relaxed);
-            }))
-        });
-        let quorum = Quorum::new(stores, host.clone(), PATIENCE).unwrap();
-        let lines = turns.iter().map(|(memory, network)| far(world, &host, memory, network));
-        Self { quorum: quorum.with_turns(lines), joins, turns }
+        let quorum = quorum(world, &world.process(), (&stores, &joins), (&turns, &looks));
+        Self { quorum, stores, joins, looks, turns }
+    }
+
+    /// Another client of the same stores.
+    fn client(&self, world: &World) -> Locks {
+        let (host, turns) = (world.process(), (&self.turns[..], &self.looks));
+        Locks::on(quorum(world, &host, (&self.stores, &self.joins), turns), host)
     }
 
     async fn wait(&self, ticket: &Ticket) {
@@ -66,6 +71,28 @@ impl Stage {
     async fn stand_in(&self, store: usize) -> usize {
         self.turns[store].0.line(&key()).await.unwrap().len()
     }
+}
+
+type Count = Arc<AtomicUsize>;
+
+fn quorum(
+    world: &World,
+    host: &Arc<SimHost>,
+    (stores, joins): (&[Memory], &Count),
+    (turns, looks): (&[(Memory, Network)], &Count),
+) -> Quorum {
+    let counting = |engine: AnyEngine, verb: Verb, count: &Count| {
+        let count = count.clone();
+        AnyEngine::new(Spied::new(engine, move |asked| {
+            count.fetch_add(usize::from(asked.verb == verb), Ordering::Relaxed);
+        }))
+    };
+    let stores =
+        stores.iter().map(|memory| counting(AnyEngine::new(memory.clone()), Verb::Join, joins));
+    let lines = turns
+        .iter()
+        .map(|(memory, network)| counting(far(world, host, memory, network), Verb::Line, looks));
+    Quorum::new(stores, host.clone(), PATIENCE).unwrap().with_turns(lines)
 }
 
 fn far(world: &World, host: &Arc<SimHost>, memory: &Memory, network: &Network) -> AnyEngine {
@@ -195,5 +222,97 @@ fn where_a_line_cannot_be_reached_they_stand_in_another() {
         stage.quorum.watch(&waiter, Standing::Waiting).await.unwrap();
         stage.quorum.leave(&holder, Leave::Now).await.unwrap();
         assert_eq!(stage.renewed(&waiter).await, Standing::Holding);
+    });
+}
+
+/// Locks, holds and releases for so long, and says how often.
+async fn come_back(world: &World, locks: &Locks, held: Duration, until: Duration) -> u32 {
+    let (mutex, mut turns) = (locks.mutex("k"), 0);
+    while world.passed() < until {
+        let guard = mutex.lock().await.unwrap();
+        world.process().sleep(held).await;
+        guard.release().await.unwrap();
+        turns += 1;
+    }
+    turns
+}
+
+#[test]
+fn whoever_comes_back_at_once_lets_those_who_wait_go_first() {
+    for held in [1, 20, 200, 5_000].map(Duration::from_millis) {
+        World::run(1, |world| async move {
+            let stage = Stage::new(&world);
+            let clients: Vec<_> = (0..6).map(|_| stage.client(&world)).collect();
+            let all = clients.iter().map(|locks| come_back(&world, locks, held, held * 600));
+            let mut turns = join_all(all).await;
+            turns.sort_unstable();
+            assert!(turns[0] * 2 >= turns[5], "{turns:?} of {held:?}");
+        });
+    }
+}
+
+/// Of two clients that wanted it at the same time, the first has seen the second wait, and both have given it back.
+async fn has_seen_a_crowd(world: &World, stage: &Stage) -> Locks {
+    let (locks, other) = (stage.client(world), stage.client(world));
+    let guard = other.mutex("k").lock().await.unwrap();
+    let behind = async {
+        world.process().sleep(PATIENCE).await;
+        assert!(locks.mutex("k").lock_within(PATIENCE * 4).await.unwrap().is_none());
+    };
+    let ahead = async {
+        assert!(stage.client(world).mutex("k").lock_within(PATIENCE * 6).await.unwrap().is_none());
+    };
+    join(ahead, behind).await;
+    guard.release().await.unwrap();
+    locks
+}
+
+#[test]
+fn a_waiter_that_died_keeps_nobody_from_a_free_lock_who_once_saw_a_crowd() {
+    World::run(1, |world| async move {
+        let stage = Stage::new(&world);
+        let locks = has_seen_a_crowd(&world, &stage).await;
+        for (line, _) in &stage.turns {
+            let dead = Ticket { ttl: Duration::from_secs(3600), ..ticket() };
+            line.join(&dead, Patience::Wait).await.unwrap().unwrap();
+        }
+        world.process().sleep(Duration::from_secs(2)).await;
+        assert!(locks.mutex("k").lock_within(PATIENCE).await.unwrap().is_some());
+    });
+}
+
+#[test]
+fn lines_that_are_silent_cost_who_saw_a_crowd_one_wait_at_most() {
+    World::run(1, |world| async move {
+        let stage = Stage::new(&world);
+        let locks = has_seen_a_crowd(&world, &stage).await;
+        for (_, network) in &stage.turns {
+            network.set(Weather::DEAD);
+        }
+        let mut got = 0;
+        for _ in 0..4 {
+            if let Ok(Some(guard)) = locks.mutex("k").lock_within(PATIENCE).await {
+                guard.release().await.unwrap();
+                got += 1;
+            }
+        }
+        assert!(got >= 3, "{got} of 4");
+    });
+}
+
+#[test]
+fn nobody_looks_for_others_but_who_comes_back_and_then_rarely() {
+    World::run(1, |world| async move {
+        let stage = Stage::new(&world);
+        let locks = stage.client(&world);
+        let so_far = || stage.looks.load(Ordering::Relaxed);
+        locks.mutex("k").lock().await.unwrap().release().await.unwrap();
+        locks.mutex("other").lock().await.unwrap().release().await.unwrap();
+        world.process().sleep(PATIENCE * 3).await;
+        locks.mutex("k").lock().await.unwrap().release().await.unwrap();
+        assert_eq!(so_far(), 0);
+        let began = world.passed();
+        let turns = come_back(&world, &locks, PATIENCE / 50, began + PATIENCE * 20).await;
+        assert!(turns > 500 && so_far() <= 21, "{} looks for {turns} turns", so_far());
     });
 }

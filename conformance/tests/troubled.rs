@@ -199,13 +199,80 @@ fn an_outage_with_many_dropped_guards_costs_a_few_questions() {
         }
         stage.feels([(Verb::Leave, Mood::Unreachable)]);
         drop(guards);
+        // Sixteen at once, and then one after pauses that grow to a second.
         let (asked, ()) = stage.asked_by(stage.host.sleep(TTL / 2)).await;
-        assert!(asked > 0 && asked < 20, "asked {asked} times in half a ttl");
+        assert!(asked > 0 && asked < 16 + 10, "asked {asked} times in half a ttl");
         stage.feels([]);
         let (asked, ()) = stage.asked_by(stage.locks.settled()).await;
         assert!(asked <= GUARDS + 1, "each is given back once: {asked}");
         assert_eq!(stage.memory.keys("").await.unwrap(), []);
     });
+}
+
+#[test]
+fn what_failed_together_rests_once_and_is_given_back_as_soon_as_the_store_answers() {
+    play(|stage| async move {
+        let mut guards = Vec::new();
+        for at in 0..40 {
+            guards.push(stage.mutex(&format!("k/{at}")).lock().await.unwrap());
+        }
+        stage.feels([(Verb::Leave, Mood::Silent)]);
+        drop(guards);
+        let patience = stage.locks.guarantees().answers_within;
+        stage.host.sleep(patience + Duration::from_millis(1)).await;
+        stage.feels([]);
+        let back = stage.host.now();
+        stage.locks.settled().await;
+        let took = back.until(stage.host.now());
+        assert!(took < Duration::from_millis(100), "the store was left alone for {took:?}");
+        assert_eq!(stage.memory.keys("").await.unwrap(), []);
+    });
+}
+
+/// A store whose tickets live by their client's session.
+struct BySession(Memory);
+
+impl Around for BySession {
+    type Inner = Memory;
+
+    fn inner(&self) -> &Memory {
+        &self.0
+    }
+
+    fn profile(&self) -> Profile {
+        let mut profile = self.0.profile();
+        profile.liveness = Liveness::Session;
+        profile
+    }
+}
+
+#[test]
+fn a_store_of_sessions_that_is_gone_keeps_nobody_from_closing() {
+    for mood in [Mood::Unreachable, Mood::Silent] {
+        World::run(1, |world| async move {
+            let (host, asked) = (world.process(), Arc::<AtomicUsize>::default());
+            let counted = asked.clone();
+            let engine =
+                Moody::new(BySession(Memory::with_clock((*world.store()).clone())), move |it| {
+                    if it.verb == Verb::Leave {
+                        counted.fetch_add(1, Ordering::Relaxed);
+                        return mood;
+                    }
+                    Mood::Well
+                });
+            let locks = Locks::on(engine, host.clone());
+            for at in 0..40 {
+                drop(locks.mutex(format!("k/{at}")).ttl(TTL).lock().await.unwrap());
+            }
+            let (began, most) = (host.now(), locks.guarantees().answers_within * 3);
+            locks.close().await;
+            assert!(!host.now().has_reached(began.plus(most)), "it outlives two answers by far");
+            host.sleep(most).await;
+            let before = asked.load(Ordering::Relaxed);
+            host.sleep(TTL * 4).await;
+            assert_eq!(asked.load(Ordering::Relaxed), before, "nobody is asked any more");
+        });
+    }
 }
 
 #[test]

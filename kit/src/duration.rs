@@ -20,7 +20,10 @@ pub fn parse(text: &str) -> Result<Duration, String> {
         let (digits, tail) = split_at(rest, |letter| !letter.is_ascii_digit());
         let (unit, tail) = split_at(tail, |letter| letter.is_ascii_digit());
         if unit.is_empty() && !digits.is_empty() {
-            return Err(format!("`{text}` lacks a unit: write {digits}s for seconds"));
+            return Err(match digits.parse::<u32>() {
+                Ok(_) => format!("`{text}` lacks a unit: write {digits}s for seconds"),
+                Err(_) => too_long(text),
+            });
         }
         let (_, unit_ms) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(wrong)?;
         if digits.is_empty() {
@@ -28,10 +31,14 @@ pub fn parse(text: &str) -> Result<Duration, String> {
         }
         let part = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(*unit_ms));
         let sum = part.and_then(|part| total_ms.checked_add(part));
-        total_ms = sum.ok_or_else(|| format!("`{text}` is longer than can be counted"))?;
+        total_ms = sum.ok_or_else(|| too_long(text))?;
         rest = tail;
     }
     Ok(Duration::from_millis(total_ms))
+}
+
+fn too_long(text: &str) -> String {
+    format!("`{text}` is longer than can be counted")
 }
 
 /// The same, and a bare number is one of seconds, with a point if it must be: as `flock` and `timeout` have it.

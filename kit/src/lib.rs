@@ -24,5 +24,5 @@ pub mod url;
 pub use call::Call;
 pub use calls::Room;
 pub use home::Home;
-pub use link::{Client, Connection, Link};
+pub use link::{Client, Connection, Link, for_now};
 pub use server::{Ended, Lost, Opening, Server, Side};

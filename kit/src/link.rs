@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use tenure_core::{Error, Result};
+use tenure_core::{Error, Kind, Result};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
@@ -30,6 +30,8 @@ pub struct Client<S> {
     attempts: Arc<Attempts>,
     /// How often the server was replaced by another one.
     generation: AtomicU64,
+    /// It was reached once.
+    is_met: AtomicBool,
 }
 
 /// One connection at a time.
@@ -65,7 +67,8 @@ pub struct Connection<O> {
 impl<S: Server> Client<S> {
     /// A client of this server.
     pub fn new(server: S) -> Arc<Self> {
-        Arc::new(Self { server, attempts: Arc::default(), generation: AtomicU64::new(0) })
+        let (attempts, generation) = (Arc::default(), AtomicU64::new(0));
+        Arc::new(Self { server, attempts, generation, is_met: AtomicBool::new(false) })
     }
 
     /// The server.
@@ -233,11 +236,14 @@ impl<S: Server> Link<S> {
         let open = match self.server().open(&opening).await {
             Ok(open) => open,
             Err(error) => {
+                let is_met = self.client.is_met.load(Ordering::Relaxed);
+                let error = if is_met { for_now(error) } else { error };
                 attempt.failed(&error);
                 return Err(error);
             }
         };
         attempt.succeeded();
+        self.client.is_met.store(true, Ordering::Relaxed);
         let generation = opening.generation();
         let connection = Connection { open, calls: Calls::new(), generation, of_client };
         let connection = Arc::new(connection);
@@ -283,6 +289,12 @@ impl<O> Deref for Connection<O> {
     fn deref(&self) -> &O {
         &self.open
     }
+}
+
+/// What is said of a server that was reached before: settings that were good once may be good again in a moment, because files
+/// that they name are being replaced.
+pub fn for_now(error: Error) -> Error {
+    if error.kind() == Kind::Invalid { Error::unavailable(error.to_string()) } else { error }
 }
 
 /// Makes the connection anew whenever it is lost, for as long as the link is wanted.

@@ -5,7 +5,7 @@
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -76,7 +76,13 @@ impl Value {
         if self.text.is_empty() {
             return Err(self.wrong("the path of a file"));
         }
-        Ok(PathBuf::from(self.text))
+        let path = PathBuf::from(&self.text);
+        if begins_at_home(&path) {
+            return Err(self.wrong(
+                "the path of a file, and `~` is a home only where a shell expands it: write $HOME/PATH, or ./~ for what has that name",
+            ));
+        }
+        Ok(path)
     }
 
     /// A duration within these bounds.
@@ -112,6 +118,11 @@ impl Value {
             self.wrong(&listed(&words, "or"))
         })
     }
+}
+
+/// Whether a shell would have put a home in the place of what a path begins with.
+pub(crate) fn begins_at_home(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().starts_with(b"~")
 }
 
 /// Finds an option among the known ones.

@@ -131,9 +131,11 @@ impl Description {
     }
 }
 
-/// Whether a path, as a URL has it, begins where this process happens to be.
+/// Whether a path, as a URL has it, begins where this process happens to be. One that seems to begin in a home is left as it is, and
+/// refused when it is read.
 fn is_relative(path: &str) -> bool {
-    !path.is_empty() && !path.starts_with('/') && !path.to_ascii_uppercase().starts_with("%2F")
+    let begin = path.get(..3).unwrap_or(path).to_ascii_uppercase();
+    !path.is_empty() && !path.starts_with(['/', '~']) && !matches!(&*begin, "%2F" | "%7E")
 }
 
 impl fmt::Debug for Description {
@@ -167,6 +169,8 @@ mod tests {
             ),
             ("dir:/var/locks", "dir:/var/locks"),
             ("dir:", "dir:"),
+            ("dir:~/locks", "dir:~/locks"),
+            ("net://h?ca=%7e/a.pem", "net://h?ca=%7e/a.pem"),
             ("net://user:secret@host", "net://user:secret@host"),
             ("net://h?ca=", "net://h?ca="),
         ] {

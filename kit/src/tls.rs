@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use tenure_core::{Error, Result};
 
+use crate::options::Value;
+
 /// Files in PEM: whom to trust, and who one is.
 ///
 /// ```
@@ -34,6 +36,25 @@ pub struct Identity {
 }
 
 impl Files {
+    /// The files of URLs whose scheme says TLS; other URLs have no options for it.
+    pub fn wanted<'a>(tls: &'a mut Option<Self>, scheme: &str) -> Result<&'a mut Self> {
+        tls.as_mut().ok_or_else(|| {
+            Error::invalid(format!("`ca`, `cert` and `key` are for TLS: write {scheme}:// for it"))
+        })
+    }
+
+    /// What the option `ca`, `cert` or `key` says.
+    pub fn set(&mut self, option: &str, value: Value) -> Result<()> {
+        let file = match option {
+            "ca" => &mut self.ca,
+            "cert" => &mut self.cert,
+            "key" => &mut self.key,
+            _ => unreachable!("`{option}` is no option of TLS"),
+        };
+        *file = Some(value.file()?);
+        Ok(())
+    }
+
     /// Refuses a certificate without its key, and a key without its certificate.
     pub fn agree(&self) -> Result<()> {
         if self.cert.is_some() == self.key.is_some() {
@@ -89,6 +110,12 @@ pub fn distrust(whom: &str, heard: &str) -> Option<Error> {
 fn read(option: &str, path: &Path, wanted: &Part) -> Result<Vec<u8>> {
     let file = format!("`{option}`: {}", path.display());
     let unread = |error: io::Error| Error::invalid(format!("{file} cannot be read: {error}"));
+    // To open a pipe waits for whoever writes into it, and what it gave once it does not give to the next connection.
+    if !fs::metadata(path).map_err(unread)?.is_file() {
+        return Err(Error::invalid(format!(
+            "{file} is no regular file: it is read again for each connection, which a pipe or a directory cannot be"
+        )));
+    }
     let mut pem = Vec::new();
     fs::File::open(path)
         .and_then(|open| open.take(BYTES_MAX + 1).read_to_end(&mut pem))

@@ -15,7 +15,7 @@ use percent_encoding::{
 };
 use tenure_core::{Error, Result};
 
-use crate::options::{self, Known, Value};
+use crate::options::{self, Known, Value, begins_at_home};
 use crate::secret::Secret;
 
 /// More servers than these are not meant.
@@ -65,6 +65,11 @@ pub struct Login {
 impl<'a> Url<'a> {
     /// Finds the scheme and the options.
     pub fn parse(text: &'a str) -> Result<Self> {
+        if text.trim() != text {
+            return Err(Error::invalid(
+                "the URL of a store begins or ends with a blank or a line's end: leave that out",
+            ));
+        }
         let Some((scheme, rest)) = text.split_once(':').filter(|(scheme, _)| is_scheme(scheme))
         else {
             // A text with an @ may have a password in it.
@@ -168,7 +173,14 @@ impl<'a> Url<'a> {
         if path.is_empty() {
             return Err(Error::invalid(format!("the URL has no path: write {scheme}:PATH")));
         }
-        decode_path(path)
+        let path = decode_path(path)?;
+        if begins_at_home(&path) {
+            return Err(Error::invalid(format!(
+                "`~` is a home only where a shell expands it, and not behind `{scheme}:`: write {scheme}:$HOME/PATH, or {scheme}:./~ for \
+                 what has that name"
+            )));
+        }
+        Ok(path)
     }
 }
 

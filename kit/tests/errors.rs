@@ -44,9 +44,19 @@ fn without_options(url: &str) -> Error {
     Url::parse(url).and_then(|url| url.options(&[])).map(drop).unwrap_err()
 }
 
+type Read = fn(&str) -> Error;
+
+fn each_is_said(rows: &[(Read, &str, &str)]) {
+    for (read, url, sentence) in rows {
+        let error = read(url);
+        assert_eq!(error.to_string(), *sentence, "{url}");
+        assert_eq!(error.kind(), Kind::Invalid, "{url}");
+        assert!(!format!("{error:?}").contains("secret"), "{error:?}");
+    }
+}
+
 #[test]
 fn each_mistake_has_its_sentence() {
-    type Read = fn(&str) -> Error;
     let rows: &[(Read, &str, &str)] = &[
         (
             servers,
@@ -89,7 +99,29 @@ fn each_mistake_has_its_sentence() {
             "x://:secret%ff@h",
             "the password is not UTF-8 where the URL has it behind % signs",
         ),
+        (
+            servers,
+            "x://h ",
+            "the URL of a store begins or ends with a blank or a line's end: leave that out",
+        ),
+        (
+            servers,
+            "x://:secret@h\n",
+            "the URL of a store begins or ends with a blank or a line's end: leave that out",
+        ),
+    ];
+    each_is_said(rows);
+}
+
+#[test]
+fn each_wrong_path_and_option_has_its_sentence() {
+    let rows: &[(Read, &str, &str)] = &[
         (path, "x:", "the URL has no path: write x:PATH"),
+        (
+            path,
+            "x:%7E/a",
+            "`~` is a home only where a shell expands it, and not behind `x:`: write x:$HOME/PATH, or x:./~ for what has that name",
+        ),
         (
             path,
             "x://user:secret@h/a",
@@ -121,17 +153,17 @@ fn each_mistake_has_its_sentence() {
         (option, "young=secret", "`young` takes `trust` or `refuse`"),
         (option, "ca=", "`ca` takes the path of a file"),
         (
+            option,
+            "ca=~/ca.pem",
+            "`ca` takes the path of a file, and `~` is a home only where a shell expands it: write $HOME/PATH, or ./~ for what has that name",
+        ),
+        (
             without_options,
             "x:?secret=1",
             "a URL of x: has no options: leave out the question mark and what stands behind it",
         ),
     ];
-    for (read, url, sentence) in rows {
-        let error = read(url);
-        assert_eq!(error.to_string(), *sentence, "{url}");
-        assert_eq!(error.kind(), Kind::Invalid, "{url}");
-        assert!(!format!("{error:?}").contains("secret"), "{error:?}");
-    }
+    each_is_said(rows);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use tenure_core::{Error, Result};
+use tenure_core::{Error, Kind, Result};
 use tenure_kit::{Client, Connection, Ended, Home, Link, Lost, Opening, Room, Server, Side};
 use tokio::runtime::Runtime;
 use tokio::sync::{Notify, Semaphore};
@@ -19,6 +19,8 @@ struct Stand {
     doors: Semaphore,
     opened: AtomicU64,
     is_down: AtomicBool,
+    /// What it was told about the server cannot be used.
+    is_misled: AtomicBool,
     panics: AtomicBool,
     /// It has an earlier try for each connection, which is lost at once.
     tries_twice: AtomicBool,
@@ -40,6 +42,9 @@ impl Server for Stand {
         self.doors.acquire().await.unwrap().forget();
         if self.is_down.load(Ordering::Relaxed) {
             return Err(Error::unavailable("it is down"));
+        }
+        if self.is_misled.load(Ordering::Relaxed) {
+            return Err(Error::invalid("a file is gone"));
         }
         if self.tries_twice.load(Ordering::Relaxed) {
             let earlier = opening.lost();
@@ -79,6 +84,7 @@ impl Stand {
             doors: Semaphore::new(1000),
             opened: AtomicU64::default(),
             is_down: AtomicBool::default(),
+            is_misled: AtomicBool::default(),
             panics: AtomicBool::default(),
             tries_twice: AtomicBool::default(),
             is_silent: AtomicBool::default(),
@@ -182,6 +188,23 @@ async fn a_server_that_was_replaced_is_left_by_every_link() {
         soon(link.connection()).await.unwrap();
     }
     assert_eq!(client.server().opened(), 4);
+}
+
+#[tokio::test]
+async fn settings_that_were_good_once_are_asked_for_again() {
+    let client = Stand::client();
+    let link = Link::on_demand(client.clone());
+    client.server().is_misled.store(true, Ordering::Relaxed);
+    let error = soon(link.connection()).await.err().unwrap();
+    assert_eq!((error.kind(), error.to_string().as_str()), (Kind::Invalid, "a file is gone"));
+    client.server().is_misled.store(false, Ordering::Relaxed);
+    while soon(link.connection()).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    client.server().is_misled.store(true, Ordering::Relaxed);
+    client.server().lose_the_last();
+    let error = soon(link.connection()).await.err().unwrap();
+    assert_eq!((error.kind(), error.to_string().as_str()), (Kind::Unavailable, "a file is gone"));
 }
 
 #[tokio::test]

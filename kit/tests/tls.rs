@@ -83,6 +83,23 @@ fn a_file_that_is_not_what_it_should_be_is_named_and_no_key_is_shown() {
 }
 
 #[test]
+#[cfg(unix)]
+fn a_pipe_that_nobody_writes_into_keeps_nobody_waiting() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let (told, hears) = std::sync::mpsc::channel();
+    for path in [pipe, folder.path().to_owned()] {
+        let (files, told) = (Files { ca: Some(path), ..Files::default() }, told.clone());
+        std::thread::spawn(move || told.send(files.authorities().unwrap_err().to_string()));
+    }
+    for _ in 0..2 {
+        let said = hears.recv_timeout(std::time::Duration::from_secs(60)).expect("it is refused");
+        assert!(said.contains("is no regular file"), "{said}");
+    }
+}
+
+#[test]
 fn what_is_wrong_with_a_certificate_is_told_with_its_own_way_out() {
     for (heard, way_out) in [
         ("invalid peer certificate: UnknownIssuer", "`ca=FILE`"),

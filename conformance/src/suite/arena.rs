@@ -240,6 +240,23 @@ impl Arena {
         }
     }
 
+    /// Waits until so many stand in the line of a key, the last of whom is on its way there and must not be served.
+    pub async fn stands_in_line<F>(&self, key: &str, length: usize, waiting: &mut F)
+    where
+        F: Future<Output: Debug> + Unpin,
+    {
+        let onlooker = self.locks().await;
+        let grown = async {
+            while onlooker.line(key).await.expect("the line can be seen").len() < length {
+                self.pass(self.beat() / 4).await;
+            }
+        };
+        let grown = self.soon("who waits stands in line", grown);
+        if let Either::Left((came, _)) = select(waiting, std::pin::pin!(grown)).await {
+            panic!("who waits behind others is served: {came:?}");
+        }
+    }
+
     /// Carries out all tasks at the same time: on threads, or as the seed wants it.
     pub async fn together(&self, tasks: impl IntoIterator<Item = Boxed<()>>) {
         let tasks = tasks.into_iter().collect();

@@ -92,6 +92,7 @@ macro_rules! each_case {
                 a_dead_waiter_does_not_block_the_line,
                 a_waiter_who_dies_when_its_turn_comes_does_not_block_the_line,
                 a_waiter_who_gives_no_sign_of_life_leaves_by_itself,
+                who_follows_the_dead_is_served_though_it_leaves_at_once,
                 a_place_says_how_much_life_is_left,
                 a_waiter_is_told_when_to_look_again,
                 who_lives_by_the_kernel_needs_no_ttl,
@@ -131,6 +132,8 @@ macro_rules! each_case {
                 a_limit_holds_for_all_who_count_at_once,
                 a_count_starts_anew_after_its_window,
                 counting_does_not_prolong_a_window,
+                whoever_asks_for_another_window_counts_in_the_one_that_runs,
+                who_is_refused_opens_no_window,
                 looking_at_a_count_opens_no_window,
                 locks_sequences_and_counts_of_one_name_are_strangers,
             ]

@@ -80,7 +80,7 @@ impl FromStr for TicketId {
         match u128::from_str_radix(text, 16) {
             Ok(id) if digits => Ok(Self(id)),
             _ => Err(Error::invalid(format!(
-                "`{text}` is not a ticket's id: it is 32 hexadecimal digits, as `line` shows them"
+                "`{text}` is not a ticket's id: it is 32 hexadecimal digits, as `tenure line --json` shows them"
             ))),
         }
     }

@@ -26,6 +26,8 @@ use crate::{Error, Result};
 pub struct Profile {
     /// The engine's name, which is its URL's scheme.
     pub name: &'static str,
+    /// What a sentence calls this store, as its subject and without a password: `etcd at 10.0.0.1:2379`.
+    pub store: String,
     /// What counts as a sign of life.
     pub liveness: Liveness,
     /// Whether tickets are served in the order in which they joined.
@@ -191,6 +193,7 @@ impl Profile {
     pub fn new(name: &'static str, liveness: Liveness) -> Self {
         Self {
             name,
+            store: format!("the store ({name})"),
             liveness,
             fair: false,
             push: false,

@@ -45,6 +45,33 @@ pub fn count_is_full(key: &Key, value: u64, by: u64) -> Error {
     ))
 }
 
+/// What is wrong with several servers, once for all of whom the same is true but for their names and for how much or how long.
+pub fn once_for_all<'a>(troubles: impl IntoIterator<Item = (&'a str, &'a Error)>) -> String {
+    let mut told: Vec<(String, String, Vec<&str>)> = Vec::new();
+    for (name, error) in troubles {
+        let text = error.to_string();
+        let gist: String =
+            text.replace(name, "").chars().filter(|letter| !letter.is_ascii_digit()).collect();
+        match told.iter_mut().find(|(known, ..)| *known == gist) {
+            Some((.., others)) => others.push(name),
+            None => told.push((gist, named(name, text), Vec::new())),
+        }
+    }
+    let sentence = |(_, first, others): (String, String, Vec<&str>)| {
+        if others.is_empty() {
+            first
+        } else {
+            format!("{first} (and so with {})", others.join(", "))
+        }
+    };
+    told.into_iter().map(sentence).collect::<Vec<_>>().join("; ")
+}
+
+/// Says which server it was, unless the text does.
+pub(crate) fn named(name: &str, text: String) -> String {
+    if text.contains(name) { text } else { format!("{name}: {text}") }
+}
+
 /// The count after adding to it, unless it would become too large.
 pub fn checked_sum(key: &Key, value: u64, by: u64) -> Result<u64> {
     let sum = value.checked_add(by).filter(|sum| *sum <= NUMBER_MAX);

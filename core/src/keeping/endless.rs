@@ -9,7 +9,8 @@ use std::time::Duration;
 use futures_core::Stream;
 use futures_util::stream::{StreamExt as _, unfold};
 
-use crate::{Host, Result, Time, uneven};
+use crate::keeping::uneven::growing;
+use crate::{Host, Result, Time};
 
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
@@ -69,9 +70,9 @@ impl Rest {
         if outcome.is_ok() {
             *self = Self::default();
         } else {
-            let grown = PAUSE_FIRST.saturating_mul(1 << self.failed.min(10)).min(PAUSE_MAX);
+            let pause = growing(PAUSE_FIRST, PAUSE_MAX, self.failed, host.random());
             self.failed += 1;
-            self.until = Some(host.now().plus(uneven(grown, host.random())));
+            self.until = Some(host.now().plus(pause));
         }
         outcome
     }

@@ -199,7 +199,8 @@ impl Keeper {
         self.host.spawn(Box::pin(async move { drop(select(renewal, late).await) }));
         let now = self.host.now();
         let error = Error::unavailable(format!(
-            "the store did not answer a renewal of {:?} within {}",
+            "{} did not answer a renewal of {:?} within {}",
+            self.engine.profile().store,
             kept.key,
             shown(patience)
         ));
@@ -210,8 +211,9 @@ impl Keeper {
     /// Something about it has changed: when it has to be looked at next?
     pub(crate) fn reschedule(&self, kept: &Kept) {
         let now = self.host.now();
-        let next = kept.with(|hold| hold.next(now));
         let mut roster = self.roster();
+        // Of two who reschedule it at once, the later one knows what the earlier one knew.
+        let next = kept.with(|hold| hold.next(now));
         let Some(slot) = kept.move_to(None) else { return };
         if let (Some(kept), Some(next)) = (roster.entries.remove(&slot), next)
             && roster.write(&kept, now, next)

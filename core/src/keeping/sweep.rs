@@ -1,7 +1,7 @@
 //! The sweeper gives back what was dropped: it outlives the futures that were.
 //!
 //! It is one queue for each engine. A store that does not answer is asked by one leave at a time,
-//! after pauses that grow and that all tickets share; a store that answers, by a few at once. So
+//! after pauses that grow to a second and that all tickets share; a store that answers, by a few at once. So
 //! what an outage leaves behind costs neither the store nor this process more than it can bear.
 
 use std::collections::BTreeMap;
@@ -17,16 +17,17 @@ use tokio::sync::Notify;
 
 use crate::belief::span::shown;
 use crate::bell::wake_all;
+use crate::keeping::uneven::growing;
 use crate::wrap::AnyEngine;
-use crate::{
-    Boxed, Engine as _, Error, Host, Kind, Leave, Left, Liveness, Result, Ticket, Time, uneven,
-};
+use crate::{Boxed, Engine as _, Error, Host, Kind, Leave, Left, Liveness, Result, Ticket, Time};
 
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
-const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// A store that is back is found to be within this time: what was dropped while it was away keeps others out until then.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// How many tickets are given back at a time.
 const LEAVES_AT_ONCE_MAX: usize = 16;
-/// How many tickets wait to be given back. Beyond that the oldest is left to end by itself.
+/// How many tickets wait to be given back. Beyond that the oldest is left to end by itself, or, where tickets live as long as their
+/// session, no new one is asked for.
 const QUEUE_TICKETS_MAX: usize = 65_536;
 
 /// What is known of a ticket that is given back.
@@ -72,8 +73,12 @@ struct Queue {
     count: u64,
     /// How many leaves are on their way.
     under_way: usize,
-    /// How many have failed since the last that was answered.
+    /// How many have failed since the last that was answered, and when the last of them did. Those that were on their way together
+    /// failed once.
     failed: u32,
+    failed_at: u64,
+    /// How often the rest was left behind.
+    generation: u64,
     /// The store is left alone until then.
     rests_until: u64,
     runs: bool,
@@ -87,6 +92,13 @@ struct Sweep {
     ends: Time,
     /// How often the store has been asked.
     asked: u32,
+}
+
+impl Sweep {
+    /// Whether nothing of the ticket can be left by now.
+    fn is_over(&self, leased: bool, now: Time) -> bool {
+        (leased || self.trace == Trace::Joining) && now.has_reached(self.ends)
+    }
 }
 
 /// What the queue wants done next.
@@ -136,6 +148,17 @@ impl Sweeper {
         }
     }
 
+    /// Refuses one more ticket where each has to be given back, and too many wait for that already.
+    pub(crate) fn room(&self) -> Result<()> {
+        if self.leased || self.queue().waiting.len() < QUEUE_TICKETS_MAX {
+            return Ok(());
+        }
+        Err(Error::unavailable(format!(
+            "{QUEUE_TICKETS_MAX} tickets of this program wait to be given back to {}, which does not take them: no more are asked for until it does",
+            self.engine.profile().store
+        )))
+    }
+
     /// Returns once nothing is being given back.
     pub(crate) async fn settled(&self) {
         loop {
@@ -146,6 +169,15 @@ impl Sweeper {
             }
             swept.await;
         }
+    }
+
+    /// Nothing more is given back: what is left goes with the sessions that it lives by.
+    pub(crate) fn leave_the_rest(&self) {
+        let mut queue = self.queue();
+        queue.waiting.clear();
+        queue.generation += 1;
+        drop(queue);
+        self.filled.notify_one();
     }
 
     fn next(&self) -> Next {
@@ -171,11 +203,12 @@ impl Sweeper {
 
     /// Asks once for the ticket to leave. It goes back into the queue unless that settled it.
     async fn ask(self: Arc<Self>, mut sweep: Sweep) {
+        let (began, generation) = (self.host.now().boot_ns, self.queue().generation);
         let left = self.leave(&sweep.ticket).await;
         let now = self.host.now();
         let settled = sweep.trace.is_settled_by(&left)
             || is_hopeless(&sweep.ticket, &left)
-            || (self.leased || sweep.trace == Trace::Joining) && now.has_reached(sweep.ends);
+            || sweep.is_over(self.leased, now);
         let pause = pause(sweep.asked, self.host.random());
         sweep.asked += 1;
         let mut queue = self.queue();
@@ -184,14 +217,15 @@ impl Sweeper {
             queue.failed = 0;
             queue.rests_until = 0;
         } else {
-            let rest = self::pause(queue.failed, self.host.random());
-            queue.failed += 1;
-            queue.rests_until = now.plus(rest).boot_ns;
-            if self.leased {
-                queue.waiting.retain(|_, sweep| !now.has_reached(sweep.ends));
+            if queue.failed == 0 || began >= queue.failed_at {
+                let rest = self::pause(queue.failed, self.host.random());
+                queue.failed += 1;
+                queue.failed_at = now.boot_ns;
+                queue.rests_until = now.plus(rest).boot_ns;
             }
+            queue.waiting.retain(|_, sweep| !sweep.is_over(self.leased, now));
         }
-        if !settled {
+        if !settled && queue.generation == generation {
             // A store that does not answer is left alone by all tickets together; only one that
             // says that this ticket has not come yet is left alone by this ticket.
             let due = if left.is_ok() { now.plus(pause).boot_ns } else { now.boot_ns };
@@ -207,7 +241,8 @@ impl Sweeper {
                 Err(Error::unavailable("the engine panicked while a ticket was given back"))
             }
             Either::Right(_) => Err(Error::unavailable(format!(
-                "the store did not take back a ticket of {:?} within {}",
+                "{} did not take back a ticket of {:?} within {}",
+                self.engine.profile().store,
                 ticket.key,
                 shown(self.patience)
             ))),
@@ -279,6 +314,5 @@ fn is_hopeless(ticket: &Ticket, left: &Result<Left>) -> bool {
 
 /// Grows with what has failed before, and differs from one client to the next.
 fn pause(failed: u32, random: u64) -> Duration {
-    let grown = PAUSE_FIRST.saturating_mul(1 << failed.min(16)).min(PAUSE_MAX);
-    uneven(grown, random)
+    growing(PAUSE_FIRST, PAUSE_MAX, failed, random)
 }

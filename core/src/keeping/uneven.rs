@@ -18,3 +18,8 @@ pub fn uneven(pause: Duration, random: u64) -> Duration {
     let part = u32::try_from(random % 512).unwrap_or(0);
     pause / 2 + pause / 1024 * part
 }
+
+/// An uneven pause that doubles with each failure before it, up to the longest.
+pub(crate) fn growing(first: Duration, longest: Duration, failed: u32, random: u64) -> Duration {
+    uneven(first.saturating_mul(1 << failed.min(16)).min(longest), random)
+}

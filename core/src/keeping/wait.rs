@@ -11,9 +11,14 @@ use crate::belief::kept::Kept;
 use crate::belief::span::shown;
 use crate::belief::terms::Rhythm;
 use crate::keeping::listen::Listener;
+use crate::keeping::uneven::growing;
 use crate::primitives::guard::{Entry, Guard};
 use crate::primitives::locks::Inner;
 use crate::{Engine as _, Error, Key, Loss, Patience, Result, Standing, Ticket, TicketId, Time};
+
+/// Before another ticket stands in line: a store may take each out as soon as it stands there.
+const PAUSE_FIRST: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// How long a caller is willing to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,17 +41,17 @@ enum Outcome {
 struct InLine(Mutex<Option<Arc<Kept>>>);
 
 impl InLine {
-    fn set(&self, kept: &Arc<Kept>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept.clone());
+    fn set(&self, kept: Option<&Arc<Kept>>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = kept.cloned();
     }
 
     /// What it means that nobody was served within this time: somebody else was, or nothing is known.
-    fn in_vain(&self, key: &Key, time: Duration) -> Result<()> {
+    fn in_vain(&self, store: &str, key: &Key, time: Duration) -> Result<()> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         match kept {
             Some(kept) => kept.with(|hold| hold.trouble_since(0)).map_or(Ok(()), Err),
             None => Err(Error::unavailable(format!(
-                "the store did not answer within {} whether {key:?} is free",
+                "{store} did not answer within {} whether {key:?} is free",
                 shown(time)
             ))),
         }
@@ -62,6 +67,7 @@ pub(crate) async fn acquire(
     wait: Wait,
 ) -> Result<Option<Guard>> {
     inner.host.ready()?;
+    inner.sweeper.room()?;
     let in_line = InLine::default();
     match wait {
         Wait::Never | Wait::For(Duration::ZERO) => {
@@ -72,7 +78,9 @@ pub(crate) async fn acquire(
             let acquired = pin!(acquire_with(inner, ticket, rhythm, Patience::Wait, &in_line));
             match select(acquired, inner.host.sleep(time)).await {
                 Either::Left((acquired, _)) => acquired,
-                Either::Right(((), _)) => in_line.in_vain(&ticket.key, time).map(|()| None),
+                Either::Right(((), _)) => {
+                    in_line.in_vain(&inner.profile.store, &ticket.key, time).map(|()| None)
+                }
             }
         }
     }
@@ -85,13 +93,19 @@ async fn acquire_with(
     patience: Patience,
     in_line: &InLine,
 ) -> Result<Option<Guard>> {
-    let mut ticket = ticket.clone();
+    let (mut ticket, mut slept) = (ticket.clone(), 0);
     loop {
         match attempt(inner, ticket.clone(), rhythm, patience, in_line).await? {
             Outcome::Held(guard) => return Ok(Some(guard)),
             Outcome::Busy => return Ok(None),
             // Every attempt has an id of its own; the ticket came with a fresh one for the first.
-            Outcome::Slept => ticket.id = TicketId::fresh(),
+            Outcome::Slept => {
+                in_line.set(None);
+                let pause = growing(PAUSE_FIRST, PAUSE_MAX, slept, inner.host.random());
+                inner.host.sleep(pause).await;
+                slept = slept.saturating_add(1);
+                ticket.id = TicketId::fresh();
+            }
         }
     }
 }
@@ -109,7 +123,7 @@ async fn attempt(
     match joined {
         Ok(Some(_)) => {
             entry.has_joined();
-            in_line.set(&entry.kept);
+            in_line.set(Some(&entry.kept));
         }
         Ok(None) => {
             entry.has_left();
@@ -125,8 +139,8 @@ async fn attempt(
     let state = entry.kept.hear(sent, inner.host.now(), joined);
     if patience == Patience::NoWait && !matches!(state, State::Holding(_)) {
         return Err(Error::unavailable(format!(
-            "the store answered so late that the lock {:?} it gave is over already",
-            ticket.key
+            "{} answered so late that the lock {:?} it gave is over already",
+            inner.profile.store, ticket.key
         )));
     }
     inner.keeper.keep(&entry.kept);

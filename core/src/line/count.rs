@@ -27,6 +27,8 @@ pub struct Count {
     pub value: u64,
     /// When the window is over, by the store's clock in microseconds.
     pub ends_us: u64,
+    /// How long the window was asked to be by whoever began it. Who asks for another length counts in this one.
+    pub per_us: u64,
 }
 
 impl Count {
@@ -39,17 +41,40 @@ impl Count {
         window: Window,
         now_us: u64,
     ) -> Result<(Tally, Option<Self>)> {
-        let latest = now_us.saturating_add(micros(window.per));
         let running = stored.filter(|count| count.ends_us > now_us);
-        // A clock that was set back must not make a window longer than it is.
+        let per_us = running.map_or(micros(window.per), |count| count.per_us);
+        let latest = now_us.saturating_add(per_us);
+        // A clock that was set back must not make a window longer than it is: whoever finds it so stores an earlier end, or the end
+        // would move on with the clock.
         let ends_us = running.map_or(latest, |count| count.ends_us.min(latest));
         let before = running.map_or(0, |count| count.value);
+        let is_shorter = running.is_some_and(|count| count.ends_us != ends_us);
         let resets_in = Some(Duration::from_micros(ends_us - now_us));
         let wanted = checked_sum(key, before, by)?;
-        if window.limit.is_some_and(|limit| wanted > limit) {
-            return Ok((Tally { value: before, allowed: false, resets_in }, None));
+        let allowed = window.limit.is_none_or(|limit| wanted <= limit);
+        let value = if allowed { wanted } else { before };
+        let changed = (allowed && by > 0 || is_shorter).then_some(Self { value, ends_us, per_us });
+        Ok((Tally { value, allowed, resets_in }, changed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_set_back_makes_no_window_longer() {
+        let (key, s) = (Key::new("k").unwrap(), 1_000_000);
+        let window = Window { per: Duration::from_secs(5), limit: Some(3) };
+        for by in [1, 0] {
+            let (_, mut stored) = Count::add(None, &key, 3, window, 3_600 * s).unwrap();
+            let mut seconds = 100..200;
+            let opened = seconds.find(|now| {
+                let (tally, changed) = Count::add(stored, &key, by, window, now * s).unwrap();
+                stored = changed.or(stored);
+                tally.value < 3
+            });
+            assert_eq!(opened, Some(105), "by {by}");
         }
-        let changed = (by > 0).then_some(Self { value: wanted, ends_us });
-        Ok((Tally { value: wanted, allowed: true, resets_in }, changed))
     }
 }

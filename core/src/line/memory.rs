@@ -152,6 +152,7 @@ impl Default for Memory {
 impl Engine for Memory {
     fn profile(&self) -> Profile {
         let mut profile = Profile::new("memory", Liveness::Process);
+        profile.store = "the memory of this program".into();
         profile.fair = true;
         profile.push = true;
         profile.events = Sight::Every;

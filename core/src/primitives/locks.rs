@@ -2,15 +2,18 @@
 
 use std::fmt;
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
+
+use futures_util::future::select;
 
 use crate::contract::owner::{self, this_process};
 use crate::keeping::keep::Keeper;
 use crate::keeping::sweep::Sweeper;
 use crate::wrap::{AnyEngine, Hosted, Traced};
 use crate::{
-    Engine, Host, Key, Leave, Left, Need, Place, PrivateThread, Profile, Result, Share, Ticket,
-    TicketId,
+    Engine, Host, Key, Leave, Left, Liveness, Need, Place, PrivateThread, Profile, Result, Share,
+    Ticket, TicketId,
 };
 
 /// The locks of one store. Clones share everything.
@@ -133,7 +136,8 @@ impl Locks {
         self.take_out(key.as_ref(), id, Leave::Now).await
     }
 
-    /// Returns once everything that was dropped has been given back to the store, as far as it could be.
+    /// Returns once everything that was dropped has been given back to the store, as far as it could be. While a store is away whose
+    /// tickets live by a session, this waits for it: put a time-out around it.
     pub async fn settled(&self) {
         self.inner.sweeper.settled().await;
     }
@@ -142,11 +146,22 @@ impl Locks {
     /// of. Call it before a program ends: a guard that is dropped on the way out of `main` is given back in
     /// the background, and the process may end sooner, so that its lock stays until its ttl is over.
     ///
+    /// A store that does not answer is not waited for longer than the ttls of what was dropped; or, where that lives by a session, which
+    /// ends here, for twice the time that an answer may take ([`Profile::answers_within`]).
+    ///
     /// Guards should be released first. What is asked of these locks later may be
     /// [`Unavailable`](crate::Kind::Unavailable).
     pub async fn close(&self) {
-        self.settled().await;
-        self.inner.engine.close().await;
+        let Inner { engine, host, sweeper, profile, .. } = &*self.inner;
+        if profile.liveness == Liveness::Session {
+            let _settled =
+                select(pin!(sweeper.settled()), host.sleep(profile.answers_within)).await;
+            let _closed = select(pin!(engine.close()), host.sleep(profile.answers_within)).await;
+            sweeper.leave_the_rest();
+        } else {
+            sweeper.settled().await;
+            engine.close().await;
+        }
     }
 
     async fn take_out(&self, key: &str, id: TicketId, how: Leave) -> Result<Left> {

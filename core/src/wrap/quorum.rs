@@ -4,6 +4,7 @@ mod ask;
 mod attempt;
 mod board;
 mod breaking;
+mod crowds;
 mod known;
 mod node;
 mod numbers;
@@ -26,6 +27,7 @@ use futures_util::stream::FuturesUnordered;
 
 use self::ask::kept;
 pub use self::board::{Answered, Board};
+use self::crowds::Crowds;
 use self::known::{Known, Stage};
 use self::node::Node;
 use self::numbers::Numbers;
@@ -60,8 +62,9 @@ const LOOK_PAUSE: Duration = Duration::from_millis(100);
 /// used, so that the next majority knows it.
 ///
 /// Who tries when is seen to by a line of its own, where there are [places for it](Quorum::with_turns),
-/// and else by uneven pauses. It decides nothing. Who stands there is seen in the line behind those who hold,
-/// and can be broken; who waits without a place is not seen.
+/// and else by uneven pauses. It decides nothing. The first try of a ticket goes past it, unless its client knows that
+/// others wait; whoever gives a lock back and wants it again looks. Who stands there is seen in the line behind those who
+/// hold, and can be broken; who waits without a place is not seen.
 ///
 /// **Not promised**: an order among those who wait; a push; counters; capacities other than those of a
 /// mutex and a reader-writer lock (three holders of "2 of 2" could each have two of three stores); that
@@ -98,6 +101,7 @@ pub struct Quorum {
     /// late it gets there, must not take out the next.
     attempts: AtomicU32,
     numbers: Numbers,
+    crowds: Arc<Crowds>,
     sampler: Sampler,
 }
 
@@ -130,6 +134,7 @@ impl Quorum {
             tickets: Mutex::default(),
             attempts: AtomicU32::new(0),
             numbers: Numbers::default(),
+            crowds: Arc::default(),
             sampler: Sampler::new(LOOK_PAUSE),
         })
     }
@@ -253,6 +258,7 @@ impl Engine for Quorum {
         let all = |holds: fn(&Survives) -> bool| nodes.iter().all(|node| holds(&node.survives));
         Profile {
             name: self.name,
+            store: self.stores.board.whom(),
             liveness: Liveness::Lease,
             fair: false,
             push: false,
@@ -284,14 +290,18 @@ impl Engine for Quorum {
         if let Some(Known { stage: Stage::Holding { .. }, .. }) = self.known(ticket.id) {
             return self.renew(ticket).await;
         }
+        let waits = patience == Patience::Wait;
         let fresh = Known { stage: Stage::Trying(0), turn: None };
         self.tickets().entry(ticket.id).or_insert(fresh);
-        let mut joined = self.try_join(ticket, 0).await;
-        if let Ok(None) = joined
-            && patience == Patience::Wait
-        {
-            joined = Ok(Some(trying(self.stand_in_line(ticket).await)));
-        }
+        let joined = if waits && self.goes_to_the_line(&ticket.key) {
+            let place = self.stand_in_line(ticket).await;
+            self.try_in_turn(ticket, place).await
+        } else {
+            match self.try_join(ticket, 0).await {
+                Ok(None) if waits => Ok(Some(trying(self.stand_in_line(ticket).await))),
+                joined => joined,
+            }
+        };
         // Where it is in, or may be, its owner goes on with it, or gives it back.
         if !matches!(&joined, Ok(Some(_))) && !joined.as_ref().is_err_and(Error::is_unknown) {
             self.forget(ticket);
@@ -326,6 +336,7 @@ impl Engine for Quorum {
             }
             // The next one is let in right behind, and finds the stores free.
             Stage::Holding { attempt, .. } => {
+                self.crowds.note_left(&ticket.key, self.host.now());
                 join(self.give_up(attempt), self.pass_turn(known.turn)).await.0
             }
         }

@@ -215,7 +215,8 @@ impl<E: Engine> Engine for Retry<E> {
         match select(pin!(listed), self.host.sleep(self.within)).await {
             Either::Left((keys, _)) => keys,
             Either::Right(_) => Err(Error::unavailable(format!(
-                "the store did not list its keys within {}: it keeps too much, or give it more time",
+                "{} did not list its keys within {}: it keeps too much, or give it more time",
+                self.profile().store,
                 shown(self.within)
             ))),
         }

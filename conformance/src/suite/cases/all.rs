@@ -99,7 +99,7 @@ pub(crate) async fn a_wait_for_all_that_is_dropped_gives_back_what_it_had(arena:
     let taken = others.mutex("b").lock().await.unwrap();
     let all = locks.all(["a", "b"]).renew_every(arena.beat());
     let mut waiting = Box::pin(all.lock());
-    arena.not_now("it is held by two", &mut waiting).await;
+    arena.stands_in_line("a", 1, &mut waiting).await;
     assert!(others.mutex("a").try_lock().await.unwrap().is_none(), "the first is taken");
     drop(waiting);
     arena.soon("what was taken is given back", locks.settled()).await;

@@ -43,9 +43,9 @@ pub(crate) async fn a_line_shows_who_waits_and_for_what(arena: &Arena) {
     let guard = semaphore("one").acquire_many(4).await.unwrap();
     let (two, three) = (semaphore("two"), semaphore("three"));
     let mut second = Box::pin(two.acquire_many(3));
-    arena.not_now("too many are out", &mut second).await;
+    arena.stands_in_line("k", 2, &mut second).await;
     let mut third = Box::pin(three.acquire_many(1));
-    arena.not_now("who asks for few overtakes", &mut third).await;
+    arena.stands_in_line("k", 3, &mut third).await;
     let line = line(&onlooker, 3, arena).await;
     let seen: Vec<_> = line
         .iter()

@@ -145,6 +145,23 @@ pub(crate) async fn a_waiter_who_gives_no_sign_of_life_leaves_by_itself(arena: &
     assert_eq!(client.stands(&silent).await, None);
 }
 
+pub(crate) async fn who_follows_the_dead_is_served_though_it_leaves_at_once(arena: &Arena) {
+    needs!(arena, arena.lives_by_ttl().await, "tickets do not end by a ttl here");
+    needs!(arena, arena.profile().await.fair, "waiters stand in no line here");
+    let client = arena.client().await;
+    let (first, next) = (arena.ticket("first", MUTEX), arena.ticket("next", MUTEX));
+    for waiter in [&first, &next] {
+        client.holds(&arena.brief(waiter.key.as_str(), MUTEX)).await;
+        client.waits(waiter).await;
+    }
+    arena.pass(arena.ttl() * 2).await;
+    assert_eq!(client.is_told(&first).await, Left::Told, "it keeps its place until it stops");
+    assert_eq!(client.ids("first").await, [first.id]);
+    assert_eq!(client.leaves(&first).await, Left::Holding);
+    assert_eq!(client.leaves(&next).await, Left::Holding);
+    assert_eq!(client.ids("next").await, []);
+}
+
 pub(crate) async fn a_place_says_how_much_life_is_left(arena: &Arena) {
     needs!(arena, arena.lives_by_ttl().await, "tickets do not end by a ttl here");
     let client = arena.client().await;

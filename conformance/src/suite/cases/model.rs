@@ -119,14 +119,13 @@ async fn play(
     let mut both = Both::new(arena, client, field, name);
     for (at, step) in steps.iter().enumerate() {
         let before = both.calm;
-        if let Err(difference) = both.step(*step).await {
-            return Verdict::Differed(format!("after step {}: {difference}", at + 1));
-        }
-        if field.passing
-            && before.until(arena.now()) > arena.ttl() / 2
-            && !matches!(step, Step::Pass)
-        {
+        let told = both.step(*step).await;
+        let lingered = before.until(arena.now()) > arena.ttl() / 2;
+        if field.passing && lingered && !matches!(step, Step::Pass) {
             return Verdict::Unclear;
+        }
+        if let Err(difference) = told {
+            return Verdict::Differed(format!("after step {}: {difference}", at + 1));
         }
     }
     Verdict::Agreed

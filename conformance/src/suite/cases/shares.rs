@@ -53,10 +53,10 @@ pub(crate) async fn a_writer_is_not_starved_by_readers(arena: &Arena) {
     let (one, two) = (rwlock(arena).await, rwlock(arena).await);
     let first = one.read().await.unwrap();
     let mut writing = Box::pin(two.write());
-    arena.not_now("somebody writes while another reads", &mut writing).await;
+    arena.stands_in_line("k", 2, &mut writing).await;
     assert!(one.try_read().await.unwrap().is_none(), "a writer waits");
     let mut reading = Box::pin(one.read());
-    arena.not_now("a reader overtakes a writer", &mut reading).await;
+    arena.stands_in_line("k", 3, &mut reading).await;
     first.release().await.unwrap();
     let writer = arena.soon("the writer writes", writing).await.unwrap();
     arena.not_now("somebody reads while another writes", &mut reading).await;
@@ -68,10 +68,12 @@ pub(crate) async fn a_writer_who_gives_up_lets_the_readers_behind_it_in(arena: &
     let (one, two) = (rwlock(arena).await, rwlock(arena).await);
     let first = one.read().await.unwrap();
     let mut writing = Box::pin(two.write());
-    arena.not_now("somebody writes while another reads", &mut writing).await;
     let mut reading = Box::pin(one.read());
     if arena.profile().await.fair {
-        arena.not_now("a reader overtakes a writer", &mut reading).await;
+        arena.stands_in_line("k", 2, &mut writing).await;
+        arena.stands_in_line("k", 3, &mut reading).await;
+    } else {
+        arena.not_now("somebody writes while another reads", &mut writing).await;
     }
     drop(writing);
     let second = arena.soon("the reader reads", reading).await.unwrap();
@@ -211,10 +213,10 @@ pub(crate) async fn who_asks_for_many_is_not_overtaken(arena: &Arena) {
     let (one, two) = (semaphore(arena, 3).await, semaphore(arena, 3).await);
     let first = one.acquire_many(2).await.unwrap();
     let mut many = Box::pin(two.acquire_many(3));
-    arena.not_now("too many are out", &mut many).await;
+    arena.stands_in_line("k", 2, &mut many).await;
     assert!(one.try_acquire().await.unwrap().is_none(), "somebody waits for it");
     let mut few = Box::pin(one.acquire());
-    arena.not_now("who asks for few overtakes", &mut few).await;
+    arena.stands_in_line("k", 3, &mut few).await;
     first.release().await.unwrap();
     let many = arena.soon("the permits come together", many).await.unwrap();
     arena.not_now("too many are out", &mut few).await;

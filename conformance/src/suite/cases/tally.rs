@@ -134,6 +134,37 @@ pub(crate) async fn counting_does_not_prolong_a_window(arena: &Arena) {
     assert!(last < 8, "the window of the first count is over");
 }
 
+pub(crate) async fn whoever_asks_for_another_window_counts_in_the_one_that_runs(arena: &Arena) {
+    needs!(arena, arena.counts_by_window().await, NO_WINDOWS);
+    let (client, brief) = (arena.client().await, Duration::from_millis(1));
+    let long = Duration::from_secs(7200);
+    assert_eq!(count(&client, "k", 1, Some(hour(None))).await.value, 1);
+    for (per, by, limit, value) in [
+        (brief, 0, None, 1),
+        (brief, 1, Some(1), 1),
+        (long, 1, Some(1), 1),
+        (brief, 1, None, 2),
+        (long, 1, None, 3),
+    ] {
+        let tally = count(&client, "k", by, Some(Window { per, limit })).await;
+        let left = tally.resets_in.expect("a window ends");
+        assert_eq!(tally.value, value, "{by} in {per:?}");
+        assert!(left <= Duration::from_secs(3600) && left > Duration::from_secs(1800), "{left:?}");
+    }
+}
+
+pub(crate) async fn who_is_refused_opens_no_window(arena: &Arena) {
+    needs!(arena, arena.counts_by_window().await, NO_WINDOWS);
+    let (client, per) = (arena.client().await, arena.ttl() * 4);
+    let limited = Some(Window { per, limit: Some(1) });
+    for _ in 0..6 {
+        assert!(!count(&client, "k", 2, limited).await.allowed);
+        arena.pass(arena.ttl()).await;
+    }
+    let left = count(&client, "k", 1, limited).await.resets_in.expect("a window ends");
+    assert!(left > arena.ttl() * 3, "the window begins with the first count");
+}
+
 pub(crate) async fn looking_at_a_count_opens_no_window(arena: &Arena) {
     needs!(arena, arena.counts_by_window().await, NO_WINDOWS);
     let counter = arena.locks().await.counter("k").window(arena.ttl() * 4).limit(1);

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::refusal::named;
 use crate::{Error, Result};
 
 /// A store whose numbers are further ahead than this has a clock that needs mending.
@@ -78,6 +79,12 @@ impl Board {
         Self(names.into_iter().map(store).collect())
     }
 
+    /// All the stores, as the subject of a sentence.
+    pub(super) fn whom(&self) -> String {
+        let names: Vec<&str> = self.0.iter().map(|store| &*store.name).collect();
+        format!("the quorum of {}", names.join(", "))
+    }
+
     /// How each store answered, in their order.
     pub fn answers(&self) -> Vec<Answered> {
         let answered = |store: &Store| {
@@ -91,17 +98,6 @@ impl Board {
     pub(super) fn warnings(&self) -> Vec<String> {
         let ahead = self.answers().into_iter().filter_map(|store| Some((store.name, store.ahead?)));
         ahead.map(|(name, ahead)| format!("{name}: {}; set it", clock_is_ahead(ahead))).collect()
-    }
-
-    /// What went wrong, and where.
-    pub(super) fn sentence(&self, store: usize, error: &Error) -> String {
-        sentence(&self.0[store].name, error)
-    }
-
-    /// The same without what tells one store from another: its name, and how much or how long.
-    pub(super) fn gist(&self, store: usize, error: &Error) -> String {
-        let text = error.to_string().replace(&*self.0[store].name, "");
-        text.chars().filter(|letter| !letter.is_ascii_digit()).collect()
     }
 
     /// What a store is called.
@@ -146,7 +142,7 @@ impl fmt::Display for Board {
             match store.last {
                 None => write!(f, "{end}{}: not asked yet", store.name)?,
                 Some(Ok(())) => write!(f, "{end}{}: answers", store.name)?,
-                Some(Err(error)) => write!(f, "{end}{}", sentence(&store.name, &error))?,
+                Some(Err(error)) => write!(f, "{end}{}", named(&store.name, error.to_string()))?,
             }
             if let Some(ahead) = store.ahead {
                 write!(f, "; {}", clock_is_ahead(ahead))?;
@@ -154,12 +150,6 @@ impl fmt::Display for Board {
         }
         Ok(())
     }
-}
-
-/// Says which store it was, unless the error does.
-fn sentence(name: &str, error: &Error) -> String {
-    let error = error.to_string();
-    if error.contains(name) { error } else { format!("{name}: {error}") }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use super::board::Board;
 use super::rest::Rest;
 use crate::belief::span::shown;
-use crate::{Boxed, Error, Kind, Result};
+use crate::{Boxed, Error, Kind, Result, refusal};
 
 /// The outcomes, one for each store; `None`: it had not answered when enough others had.
 pub(super) struct Poll<T> {
@@ -170,26 +170,13 @@ impl<T> Poll<T> {
 
     /// What went wrong, once for all of whom it is true.
     fn sentence(&self, did: &str, majority: usize) -> String {
-        let mut troubles: Vec<(String, String, Vec<&str>)> = Vec::new();
-        for (node, outcome) in self.outcomes().enumerate() {
-            let Some(Err(error)) = outcome else { continue };
-            let gist = self.board.gist(node, error);
-            match troubles.iter_mut().find(|(known, ..)| *known == gist) {
-                Some((.., others)) => others.push(self.board.name(node)),
-                None => troubles.push((gist, self.board.sentence(node, error), Vec::new())),
-            }
-        }
-        let mut sentence = format!("fewer than {majority} of {} stores {did}", self.outcomes.len());
-        for (_, first, others) in troubles {
-            sentence.push_str("; ");
-            sentence.push_str(&first);
-            if !others.is_empty() {
-                sentence.push_str(" (and so with ");
-                sentence.push_str(&others.join(", "));
-                sentence.push(')');
-            }
-        }
-        sentence
+        let too_few = format!("fewer than {majority} of {} stores {did}", self.outcomes.len());
+        let errors = self
+            .outcomes()
+            .enumerate()
+            .filter_map(|(node, outcome)| Some((self.board.name(node), outcome?.as_ref().err()?)));
+        let why = refusal::once_for_all(errors);
+        if why.is_empty() { too_few } else { format!("{too_few}; {why}") }
     }
 }
 

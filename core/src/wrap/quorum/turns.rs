@@ -5,16 +5,18 @@
 //! in no line, because no store has one, tries now and then. It spares the stores the tries of all but the
 //! first, and since a holder who came through it stays in it, its leaving brings the next one a push.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
 
 use super::known::Known;
+use super::node::Node;
 use super::owed::Owed;
 use super::poll::{contained, late};
 use super::turn::{Sign, Turn};
 use super::{Quorum, trying};
-use crate::{Engine as _, Patience, Place, Result, Standing, Ticket, TicketId, Wake};
+use crate::{Engine as _, Key, Patience, Place, Result, Standing, Ticket, TicketId, Wake};
 
 impl Quorum {
     /// Where it is no ticket's turn, one that waits stands in line, and tries when its turn has come.
@@ -31,6 +33,15 @@ impl Quorum {
             },
             None => self.stand_in_line(ticket).await,
         };
+        self.try_in_turn(ticket, place).await
+    }
+
+    /// Tries, unless this place says that somebody is ahead.
+    pub(super) async fn try_in_turn(
+        &self,
+        ticket: &Ticket,
+        place: Option<Place>,
+    ) -> Result<Option<Place>> {
         if place.is_some_and(|place| place.standing == Standing::Waiting) {
             return Ok(Some(trying(place)));
         }
@@ -41,21 +52,27 @@ impl Quorum {
 
     /// Stands in line, in the first store that answers. `None`: in none of them.
     pub(super) async fn stand_in_line(&self, ticket: &Ticket) -> Option<Place> {
-        let lines = &self.turns.nodes;
-        let first = usize::from(ticket.key.hash_in("turn")[0]);
-        for step in 0..lines.len() {
+        for node in self.lines_for(&ticket.key) {
             let (id, signed) = (self.next_attempt(ticket.id), self.host.now());
             let floor = self.numbers.proposal(&*self.host);
-            let node = &lines[(first + step) % lines.len()];
             let owed = Owed::new(node, Ticket { id, floor, ..ticket.clone() });
             let joined = self.in_time(owed.clone().join(Patience::Wait)).await;
             if let Ok(Some(place)) = joined {
+                let is_crowded = place.standing == Standing::Waiting;
+                self.crowds.note(&ticket.key, is_crowded, self.host.now());
                 self.take_turn(ticket.id, Some(Turn { owed, place, signed }));
                 return Some(place);
             }
         }
         self.take_turn(ticket.id, None);
         None
+    }
+
+    /// The lines in which those stand who wait for this key: the first that answers counts.
+    pub(super) fn lines_for(&self, key: &Key) -> impl Iterator<Item = &Arc<Node>> {
+        let lines = &self.turns.nodes;
+        let first = usize::from(key.hash_in("turn")[0]) % lines.len().max(1);
+        lines.iter().cycle().skip(first).take(lines.len())
     }
 
     /// A sign of life in that line.

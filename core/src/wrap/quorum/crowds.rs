@@ -1,0 +1,123 @@
+//! Crowds: the keys that others wait for, as far as this client has seen.
+//!
+//! The first try of a ticket goes past the line of those who wait: a free lock costs no request more for it. Whoever gives the lock
+//! back and wants it again at once would go past that line each time, since those whose turn has come pause between two tries. So
+//! it looks at the line, beside its try, and stands in line itself from then on, until nobody is ahead of it there.
+//!
+//! What was seen is believed for a moment, and once: a waiter that died, or a line that is silent, would keep its believers from a
+//! lock that is free.
+
+use std::collections::HashMap;
+use std::pin::pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::select;
+
+use super::Quorum;
+use super::poll::contained;
+use crate::{Engine as _, Key, Time};
+
+/// One look is enough for so long.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// So long after somebody was seen there, or after this client gave the lock back, they still wait.
+const SEEN_LASTS: Duration = Duration::from_secs(1);
+/// With so many keys all is forgotten. Those who wait for one of them lose a turn by that.
+const KEYS_MAX: usize = 1024;
+
+#[derive(Default)]
+pub(super) struct Crowds(Mutex<HashMap<Key, Crowd>>);
+
+#[derive(Default)]
+struct Crowd {
+    /// When this client gave it back.
+    left: Option<Time>,
+    /// When it looked at the line last.
+    looked: Option<Time>,
+    /// When somebody stood there, unless that was believed since.
+    seen: Option<Time>,
+}
+
+impl Crowds {
+    /// Whether others wait for it, as far as this client has seen. Whoever asks stands in their line, and sees.
+    fn take(&self, key: &Key, now: Time) -> bool {
+        let mut keys = self.keys();
+        let Some(crowd) = keys.get_mut(key) else { return false };
+        let seen = crowd.seen.take();
+        let last = seen.map(|seen| seen.max(crowd.left.unwrap_or(seen)));
+        last.is_some_and(|last| !now.has_reached(last.plus(SEEN_LASTS)))
+    }
+
+    /// Whether somebody waits, or nobody.
+    pub(super) fn note(&self, key: &Key, is_crowded: bool, now: Time) {
+        let mut keys = self.keys();
+        if is_crowded {
+            entry(&mut keys, key).seen = Some(now);
+        } else if let Some(crowd) = keys.get_mut(key) {
+            crowd.seen = None;
+        }
+    }
+
+    /// This client gave it back.
+    pub(super) fn note_left(&self, key: &Key, now: Time) {
+        entry(&mut self.keys(), key).left = Some(now);
+    }
+
+    /// Whether it is time to look: this client had it within this time, and has not looked since a while.
+    fn is_due(&self, key: &Key, now: Time, within: Duration) -> bool {
+        let mut keys = self.keys();
+        let Some(crowd) = keys.get_mut(key) else { return false };
+        let is_over = |at: Option<Time>, after| at.is_none_or(|at| now.has_reached(at.plus(after)));
+        let is_due = !is_over(crowd.left, within) && is_over(crowd.looked, LOOK_AGAIN);
+        if is_due {
+            crowd.looked = Some(now);
+        }
+        is_due
+    }
+
+    fn keys(&self) -> MutexGuard<'_, HashMap<Key, Crowd>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn entry<'a>(keys: &'a mut HashMap<Key, Crowd>, key: &Key) -> &'a mut Crowd {
+    if keys.len() >= KEYS_MAX && !keys.contains_key(key) {
+        keys.clear();
+    }
+    keys.entry(key.clone()).or_default()
+}
+
+impl Quorum {
+    /// Whether a ticket that waits goes to the line before it tries. If it need not, it may look at the line meanwhile.
+    pub(super) fn goes_to_the_line(&self, key: &Key) -> bool {
+        if self.turns.nodes.is_empty() {
+            return false;
+        }
+        let now = self.host.now();
+        if self.crowds.take(key, now) {
+            return true;
+        }
+        // Whose turn has come pauses for less than this.
+        if self.crowds.is_due(key, now, self.patience * 2) {
+            self.look_at_line(key.clone());
+        }
+        false
+    }
+
+    /// Nobody waits for what the look finds.
+    fn look_at_line(&self, key: Key) {
+        let lines: Vec<_> = self.lines_for(&key).cloned().collect();
+        let (crowds, host) = (self.crowds.clone(), self.host.clone());
+        let late = host.sleep(self.patience);
+        self.rest.add(Box::pin(async move {
+            let looking = pin!(async {
+                for node in lines {
+                    if let Ok(line) = contained(node.engine.line(&key)).await {
+                        return crowds.note(&key, !line.is_empty(), host.now());
+                    }
+                }
+            });
+            select(looking, late).await;
+        }));
+    }
+}
