@@ -19,7 +19,8 @@ use crate::visits::visit::Visit;
 
 impl Engine for FileStore {
     fn profile(&self) -> Profile {
-        facts::profile(self.store.ground.peers.unseen())
+        let ground = &self.store.ground;
+        facts::profile(ground.root.path(), ground.peers.unseen())
     }
 
     async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {

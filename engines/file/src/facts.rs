@@ -1,5 +1,6 @@
 //! What this engine promises, and what an operator should know of a store.
 
+use std::path::Path;
 use std::time::Duration;
 
 use tenure_core::{Fencing, Liveness, Profile, Sight};
@@ -8,8 +9,9 @@ use tenure_core::{Fencing, Liveness, Profile, Sight};
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 
 /// The promises, which hold for every store, and the warnings of this one.
-pub(crate) fn profile(warnings: Vec<String>) -> Profile {
+pub(crate) fn profile(dir: &Path, warnings: Vec<String>) -> Profile {
     let mut profile = Profile::new("file", Liveness::Kernel);
+    profile.store = format!("the store in {}", dir.display());
     profile.fair = true;
     profile.push = true;
     profile.events = Sight::Every;

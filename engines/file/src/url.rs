@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tenure_core::{Error, Result};
+use tenure_core::Result;
 
 use crate::Settings;
 use crate::description::{DESCRIPTION, OPTIONS};
@@ -18,14 +18,7 @@ pub(crate) fn parse(url: &str) -> Result<(PathBuf, Settings)> {
             _ => settings.allow_others = allowed,
         }
     }
-    let path = url.path()?;
-    if path.starts_with("~") {
-        return Err(Error::invalid(
-            "`~` is your home only where a shell expands it, and not behind `file:`: write file:$HOME/PATH, or file:./~ for a \
-             directory of that name",
-        ));
-    }
-    Ok((path, settings))
+    Ok((url.path()?, settings))
 }
 
 #[cfg(test)]
@@ -59,8 +52,8 @@ mod tests {
             ),
             (
                 "file:~/locks",
-                "`~` is your home only where a shell expands it, and not behind `file:`: write file:$HOME/PATH, or file:./~ \
-                 for a directory of that name",
+                "`~` is a home only where a shell expands it, and not behind `file:`: write file:$HOME/PATH, or file:./~ for \
+                 what has that name",
             ),
             ("file:/x?others=yes", "`others` takes `allow` or `refuse`"),
             (

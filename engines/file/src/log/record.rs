@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tenure_core::line::Count;
 use tenure_core::{Key, Leave, Share, Ticket, TicketId};
 
 /// Whose ticket it is: 128 random bits for every engine value.
@@ -35,7 +36,7 @@ pub(crate) enum Record<'a> {
     /// A sequence has come to this value.
     Sequence { key: Cow<'a, Key>, value: u64 },
     /// A windowed count has come to this value, and its window ends then.
-    Count { key: Cow<'a, Key>, value: u64, ends_us: u64 },
+    Count { key: Cow<'a, Key>, count: Count },
     /// The book was damaged while these sessions lived, who may hold what nobody knows of.
     Embargo { aside: Cow<'a, str>, sessions: Cow<'a, [SessionId]> },
     /// This log has been written anew, in another file of the same name.
@@ -70,10 +71,11 @@ impl Record<'_> {
                 text(out, key.as_str());
                 word(out, *value);
             }
-            Self::Count { key, value, ends_us } => {
+            Self::Count { key, count: Count { value, ends_us, per_us } } => {
                 text(out, key.as_str());
-                word(out, *value);
-                word(out, *ends_us);
+                for number in [value, ends_us, per_us] {
+                    word(out, *number);
+                }
             }
             Self::Embargo { aside, sessions } => {
                 text(out, aside);
@@ -124,7 +126,10 @@ impl Record<'_> {
             5 => Record::Gone { session: SessionId(from.long()?) },
             6 => Record::Above { key: from.key()?, number: from.word()? },
             7 => Record::Sequence { key: from.key()?, value: from.word()? },
-            8 => Record::Count { key: from.key()?, value: from.word()?, ends_us: from.word()? },
+            8 => Record::Count {
+                key: from.key()?,
+                count: Count { value: from.word()?, ends_us: from.word()?, per_us: from.word()? },
+            },
             9 => Record::Embargo {
                 aside: Cow::Owned(from.text()?.to_owned()),
                 sessions: from.sessions()?,
@@ -296,7 +301,7 @@ mod tests {
             Record::Gone { session },
             Record::Above { key: key.clone(), number: 6 },
             Record::Sequence { key: key.clone(), value: 7 },
-            Record::Count { key, value: 8, ends_us: 9 },
+            Record::Count { key, count: Count { value: 8, ends_us: 9, per_us: 10 } },
             Record::Embargo { aside: "aside".into(), sessions: vec![session, session].into() },
             Record::Retired,
         ];

@@ -90,8 +90,8 @@ impl State {
             Record::Sequence { key, value } => {
                 self.sequences.insert(key.into_owned(), value);
             }
-            Record::Count { key, value, ends_us } => {
-                self.counts.insert(key.into_owned(), Count { value, ends_us });
+            Record::Count { key, count } => {
+                self.counts.insert(key.into_owned(), count);
             }
             Record::Embargo { aside, sessions } => {
                 let (aside, sessions) = (aside.into_owned(), sessions.into_owned());
@@ -137,10 +137,10 @@ impl State {
         for (key, value) in &self.sequences {
             records.push((Record::Sequence { key: Cow::Borrowed(key), value: *value }, now_us));
         }
-        for (key, Count { value, ends_us }) in &self.counts {
-            if *ends_us > now_us {
-                let (value, ends_us) = (*value, *ends_us);
-                records.push((Record::Count { key: Cow::Borrowed(key), value, ends_us }, now_us));
+        for (key, count) in &self.counts {
+            if count.ends_us > now_us {
+                let (key, count) = (Cow::Borrowed(key), *count);
+                records.push((Record::Count { key, count }, now_us));
             }
         }
         if let Some(Scar { at_us, aside, sessions }) = &self.scar {
@@ -272,7 +272,7 @@ mod tests {
     fn windows_that_are_over_are_left_out_and_sequences_never() {
         let mut state = State::default();
         let key = Key::new("k").unwrap();
-        state.counts.insert(key.clone(), Count { value: 3, ends_us: 100 });
+        state.counts.insert(key.clone(), Count { value: 3, ends_us: 100, per_us: 100 });
         state.sequences.insert(key.clone(), 7);
         assert_eq!(rewritten(&state, 99).counts.len(), 1);
         assert_eq!(rewritten(&state, 100).counts.len(), 0);

@@ -59,8 +59,7 @@ fn count(visit: &mut Visit<'_>, key: &Key, by: u64, window: Window) -> Result<Ta
     let (tally, changed) = Count::add(stored, key, by, window, visit.now_us)?;
     if let Some(count) = changed {
         visit.change(|state, _| state.counts.insert(key.clone(), count));
-        let (value, ends_us) = (count.value, count.ends_us);
-        visit.record(&Record::Count { key: Cow::Borrowed(key), value, ends_us });
+        visit.record(&Record::Count { key: Cow::Borrowed(key), count });
     }
     Ok(tally)
 }

@@ -9,13 +9,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use tenure_core::{Error, Result};
 
+use crate::os::flock::Haste;
 use crate::sync::{lock, wake};
 
 /// More than these do not wait for one book: nobody is helped by a longer queue.
 const JOBS_MAX: usize = 4096;
+
+/// Whoever asks just after somebody tried in vain is told sooner than that one was.
+const TRIES_AGAIN_FOR: Duration = Duration::from_millis(100);
+/// For so long it is just after.
+const IN_VAIN_LASTS: Duration = Duration::from_secs(1);
 
 /// What is left to do in one book, one after another, by one thread.
 #[derive(Clone, Default)]
@@ -27,6 +34,8 @@ type Job = Box<dyn FnOnce() + Send>;
 struct Work {
     jobs: VecDeque<Job>,
     running: bool,
+    /// When the last one who tried to get in gave up, unless it got in.
+    kept_out: Option<Instant>,
 }
 
 /// What comes of it. If nobody waits any more when its turn comes, it is not done at all.
@@ -80,6 +89,20 @@ impl Helper {
             }
         }
         Ok(())
+    }
+
+    /// Tries to get in, until then at most. Others have done so in vain just before? Then for less time.
+    pub(crate) fn get_in<T>(
+        &self,
+        until: Instant,
+        visit: impl FnOnce(Haste) -> Option<T>,
+    ) -> Option<T> {
+        let now = Instant::now();
+        let is_kept_out = lock(&self.0).kept_out.is_some_and(|at| now < at + IN_VAIN_LASTS);
+        let again = now + TRIES_AGAIN_FOR;
+        let visited = visit(Haste::Until(if is_kept_out { until.min(again) } else { until }));
+        lock(&self.0).kept_out = visited.is_none().then(Instant::now);
+        visited
     }
 
     fn work(&self) {
@@ -148,5 +171,29 @@ mod tests {
         });
         let next = || told.recv_timeout(Duration::from_secs(60)).expect("it has an answer");
         assert_eq!([next(), next()], [Err(true), Ok(())]);
+    }
+
+    #[test]
+    fn who_comes_after_somebody_who_tried_in_vain_tries_for_less_time() {
+        let helper = Helper::default();
+        let far = Instant::now() + Duration::from_secs(60);
+        let asked = |visited: Option<()>| {
+            let mut given = None;
+            helper.get_in(far, |haste| {
+                given = Some(haste);
+                visited
+            });
+            given.expect("it is tried")
+        };
+        let less = |haste| matches!(haste, Haste::Until(end) if end < far);
+        assert_eq!([asked(Some(())), asked(None)], [Haste::Until(far); 2]);
+        assert!(less(asked(None)) && less(asked(Some(()))), "somebody tried in vain before");
+        assert_eq!(asked(Some(())), Haste::Until(far), "it can be entered again");
+        let soon = Instant::now();
+        helper.get_in(soon, |_| None::<()>);
+        assert!(less(asked(None)));
+        lock(&helper.0).kept_out = Instant::now().checked_sub(IN_VAIN_LASTS);
+        assert_eq!(asked(None), Haste::Until(far), "that was long ago");
+        assert_eq!(helper.get_in(soon, Some), Some(Haste::Until(soon)), "never longer than asked");
     }
 }

@@ -128,7 +128,8 @@ impl Store {
             let unwanted = || Error::unavailable("nobody waits for this any more");
             let store = me.upgrade().ok_or_else(unwanted)?;
             let act = |visit: &mut Visit<'_>| if wanted() { act(visit) } else { Err(unwanted()) };
-            let visited = store.visit(index, Haste::Until(until), act);
+            let visited =
+                store.helpers[index].get_in(until, |haste| store.visit(index, haste, act));
             visited.unwrap_or_else(|| Err(store.held(index)))
         })
     }
@@ -212,9 +213,11 @@ impl Store {
         let (me, until) = (self.me.clone(), Instant::now() + TRIES_FOR);
         let told = self.helpers[index].tell(move || {
             let Some(store) = me.upgrade() else { return };
-            let looked = store.visit(index, Haste::Until(until), |visit| {
-                look(visit);
-                Ok(())
+            let looked = store.helpers[index].get_in(until, |haste| {
+                store.visit(index, haste, |visit| {
+                    look(visit);
+                    Ok(())
+                })
             });
             if !matches!(looked, Some(Ok(()))) {
                 store.ground.watchers.notify_all();

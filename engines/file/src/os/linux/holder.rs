@@ -2,14 +2,21 @@
 
 use crate::os::dir::FileId;
 
+/// The system hands its table over in pieces of a page, and who unlocks a file between two pieces moves what comes after: a lock that
+/// was there all the time may then be in none of them. So whoever is not found is looked for again.
+const LOOKS_MAX: u32 = 20;
+
 /// The processes that have this file locked, with what they run.
 pub(crate) fn of(id: FileId) -> Option<String> {
-    let table = std::fs::read_to_string("/proc/locks").ok()?;
-    let mut processes: Vec<u32> = holders(&table, id);
+    let mut looks = (0..LOOKS_MAX).map_while(|_| std::fs::read_to_string("/proc/locks").ok());
+    let mut processes = looks.find_map(|table| {
+        let found = holders(&table, id);
+        (!found.is_empty()).then_some(found)
+    })?;
     processes.sort_unstable();
     processes.dedup();
     let named: Vec<String> = processes.into_iter().map(describe).collect();
-    (!named.is_empty()).then(|| named.join(", "))
+    Some(named.join(", "))
 }
 
 fn holders(table: &str, id: FileId) -> Vec<u32> {
@@ -20,8 +27,11 @@ fn holders(table: &str, id: FileId) -> Vec<u32> {
         found.map(|(process, ..)| process).collect()
     };
     let exactly = on(&|major, minor| rustix::fs::makedev(major, minor) == id.device);
-    // Btrfs tells another device here than everywhere else, without a major number as well.
-    if exactly.is_empty() { on(&|major, _| major == 0) } else { exactly }
+    // Btrfs tells another device here than everywhere else. Both are without a major number.
+    if exactly.is_empty() && rustix::fs::major(id.device) == 0 {
+        return on(&|major, _| major == 0);
+    }
+    exactly
 }
 
 /// A line is `1: FLOCK  ADVISORY  WRITE 4711 fe:00:5366844 0 EOF`, with `->` behind the number for
@@ -46,6 +56,11 @@ fn describe(process: u32) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::io;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
     use super::*;
 
     #[test]
@@ -60,7 +75,42 @@ of another system";
         let device = rustix::fs::makedev(0xfe, 0);
         assert_eq!(holders(table, FileId { device, inode: 5_366_844 }), [4711]);
         assert_eq!(holders(table, FileId { device, inode: 99 }), []);
+        assert_eq!(holders(table, FileId { device, inode: 88 }), [], "of another file system");
         let device = rustix::fs::makedev(0, 0x30);
         assert_eq!(holders(table, FileId { device, inode: 88 }), [4716], "as on Btrfs");
+    }
+
+    fn each(files: &[File], act: fn(&File) -> io::Result<()>) {
+        for file in files {
+            act(file).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_holder_is_found_though_others_lock_and_unlock() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = |name: &str| -> Vec<File> {
+            (0..100)
+                .map(|count| File::create(dir.path().join(format!("{name}{count}"))))
+                .collect::<Result<_, _>>()
+                .unwrap()
+        };
+        let (kept, others) = (files("kept"), files("other"));
+        each(&kept, File::lock);
+        let over = AtomicBool::new(false);
+        let missed = thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    each(&others, File::lock);
+                    each(&others, File::unlock);
+                }
+            });
+            let looks = kept.iter().cycle().take(500);
+            let missed =
+                looks.filter(|file| of(FileId::of(&file.metadata().unwrap())).is_none()).count();
+            over.store(true, Ordering::Relaxed);
+            missed
+        });
+        assert_eq!(missed, 0);
     }
 }
