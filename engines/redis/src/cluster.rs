@@ -1,6 +1,7 @@
 //! A cluster: the driver finds the server of each line, and each line has a channel of its own.
 
 mod channels;
+mod driver;
 mod nodes;
 mod once;
 mod route;
@@ -30,7 +31,7 @@ use crate::settings::Settings;
 use crate::told::Told;
 use crate::trouble;
 use channels::Channels;
-use once::Once;
+use driver::Driver;
 use tries::Tries;
 
 /// The first version with sharded channels.
@@ -42,8 +43,10 @@ const PART_CALLS_MAX: usize = 8;
 
 /// One client of a cluster.
 pub struct Cluster {
-    connection: ClusterConnection,
-    once: Arc<Once>,
+    /// For calls that may be sent again.
+    driver: Arc<Driver>,
+    /// For those that may not.
+    once: Arc<Driver>,
     settings: Settings,
     scripts: Scripts,
     told: Told,
@@ -97,8 +100,8 @@ impl Cluster {
         let channels = Arc::new(Channels::new(ears, are_sharded, mail, inbox));
         *whom.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&channels);
         Ok(Self {
-            connection,
-            once: Arc::new(Once::new(seeds, settings, &tries)),
+            driver: Driver::of(connection, seeds, settings, &tries),
+            once: Driver::once(seeds, settings, &tries),
             settings: settings.clone(),
             scripts: Scripts::new(if are_sharded { Post::Shard } else { Post::Channel }),
             told: Told::default(),
@@ -156,34 +159,44 @@ impl Cluster {
     }
 
     async fn send_once(&self, call: &Cmd) -> RedisResult<Value> {
-        let (once, own) = (self.once.clone(), call.clone());
-        self.carry(key_of(call), async move { once.call(&own).await }).await
+        let own = call.clone();
+        self.carry(key_of(call), &self.once, |connection| once::send(connection, own)).await
     }
 
     async fn send_both(&self, name: &str, call: &Cmd, wait: &Cmd) -> RedisResult<(Value, Value)> {
         let master = SingleNodeRoutingInfo::SpecificNode(Route::with_key(name, SlotAddr::Master));
-        let (connection, both) = (self.connection.clone(), [call.clone(), wait.clone()]);
-        let answers = async move { once::in_one_piece(&connection, both, master).await };
-        let [answer, count] = self.carry(name.as_bytes(), answers).await?;
+        let both = [call.clone(), wait.clone()];
+        let ask = |connection| once::in_one_piece(connection, both, master);
+        let [answer, count] = self.carry(name.as_bytes(), &self.driver, ask).await?;
         Ok((answer.extract_error()?, count.extract_error()?))
     }
 
     async fn send(&self, call: &Cmd) -> RedisResult<Value> {
-        let (mut connection, own) = (self.connection.clone(), call.clone());
-        let answer = async move { own.query_async(&mut connection).await };
-        self.carry(key_of(call), answer).await
+        let own = call.clone();
+        let ask = |mut connection| async move { own.query_async(&mut connection).await };
+        self.carry(key_of(call), &self.driver, ask).await
     }
 
     /// Sends what is for this key, once there is room for it in its part of the slots. The driver sees to it even
     /// if nobody waits any more, so its room is taken until then.
-    async fn carry<T: Send + 'static>(
+    async fn carry<T, F>(
         &self,
         key: &[u8],
-        answer: impl Future<Output = RedisResult<T>> + Send + 'static,
-    ) -> RedisResult<T> {
+        driver: &Arc<Driver>,
+        question: impl FnOnce(ClusterConnection) -> F + Send + 'static,
+    ) -> RedisResult<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = RedisResult<T>> + Send,
+    {
         let entry = self.rooms.enter(slot::part(key)).await.map_err(|_| trouble::silence())?;
         let (tell, told) = oneshot::channel();
         let (patience, silence) = (self.settings.timeout, trouble::late(&self.settings.name));
+        let open = driver.now();
+        let answer = {
+            let (driver, open) = (driver.clone(), open.clone());
+            async move { driver.ask_over(&open, question).await }
+        };
         self.home.spawn(async move {
             let answer = timeout(patience, answer).await;
             if answer.is_ok() {
@@ -193,7 +206,8 @@ impl Cluster {
             }
             let _nobody_waits = tell.send(answer.unwrap_or_else(|_| Err(trouble::silence())));
         });
-        told.await.unwrap_or_else(|_| Err(trouble::over()))
+        // Of two answers that came together, whoever has read the first may have found it strange meanwhile.
+        driver.known(&open, told.await.unwrap_or_else(|_| Err(trouble::over())))
     }
 
     /// Tells all masters the scripts. One that is silent is not waited for, nor one that cannot be reached: the
@@ -202,8 +216,10 @@ impl Cluster {
         let all = MultipleNodeRoutingInfo::AllMasters;
         let to = RoutingInfo::MultiNode((all, Some(ResponsePolicy::AllSucceeded)));
         let tell = async |script: &Script| {
-            let told = self.connection.clone().route_command(script.load(), to.clone()).await;
-            told?.extract_error()
+            let load = async |mut connection: ClusterConnection| {
+                connection.route_command(script.load(), to.clone()).await?.extract_error()
+            };
+            self.driver.ask(load).await
         };
         let told = try_join_all(self.scripts.all().map(tell));
         match timeout(self.settings.timeout / 4, told).await {

@@ -1,7 +1,7 @@
 //! The engine: each of the nine verbs is one script, sent to whoever keeps the line.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
 use redis::{Cmd, FromRedisValue as _, RedisResult, Value};
@@ -54,11 +54,20 @@ impl<D: Deployment> Store<D> {
     }
 
     fn answered<T>(&self, answer: RedisResult<T>) -> Result<T> {
+        if answer.as_ref().is_err_and(trouble::is_strange) {
+            self.deployment.distrust();
+        }
         trouble::answered(self.settings(), answer)
     }
 
     fn known<T>(&self, answer: Option<T>) -> Result<T> {
-        answer.ok_or_else(|| trouble::strange(&self.settings().name))
+        answer.ok_or_else(|| self.strange())
+    }
+
+    /// An answer that no script of Tenure's gives. What it was the answer to is not known, nor what became of what was asked.
+    fn strange(&self) -> Error {
+        self.deployment.distrust();
+        trouble::strange(&self.settings().name)
     }
 
     /// The ticket is out of its line, as far as this client is concerned.
@@ -75,7 +84,7 @@ impl<D: Deployment> Store<D> {
         match seen {
             Value::Nil => Ok(None),
             Value::BulkString(body) => Ok(Some(body::decode(&body)?.key)),
-            _ => Err(trouble::strange(&self.settings().name)),
+            _ => Err(self.strange()),
         }
     }
 
@@ -85,17 +94,21 @@ impl<D: Deployment> Store<D> {
         let script = self.script(|scripts| &scripts.keys);
         let mut call = script.on_none();
         call.arg(cursor).arg(heads).arg(SCAN_STEP);
+        let mut asked = Instant::now();
         let answer = match self.deployment.ask(master, &call).await? {
             Err(trouble) if trouble::wants_scripts(&trouble) => {
                 self.answered(self.deployment.ask(master, &script.load()).await?)?;
+                asked = Instant::now();
                 self.deployment.ask(master, &call).await?
             }
             answer => answer,
         };
         let step = StepAnswer::from_redis_value(self.answered(answer)?);
-        let step = step.map_err(|_| trouble::strange(&self.settings().name))?;
+        let step = step.map_err(|_| self.strange())?;
         let (next, seen, elsewhere, took_us) = step;
-        self.cost.add(CALL_COST + Duration::from_micros(took_us));
+        // A server that cannot tell how long it took was not busy with it for longer than its answer was waited for.
+        let took = if took_us == 0 { asked.elapsed() } else { Duration::from_micros(took_us) };
+        self.cost.add(CALL_COST + took);
         let mut keys = Vec::with_capacity(seen.len());
         for body in seen {
             keys.push(body::decode(&body)?.key);

@@ -24,6 +24,7 @@ const REDIS: Product = Product {
 pub struct Facts {
     findings: Findings,
     is_clustered: bool,
+    is_sentinel: bool,
     replicas: u32,
 }
 
@@ -48,6 +49,7 @@ impl Facts {
     pub(crate) fn worst(all: Vec<Self>) -> Self {
         Self {
             is_clustered: !all.is_empty() && all.iter().all(|facts| facts.is_clustered),
+            is_sentinel: all.iter().any(|facts| facts.is_sentinel),
             replicas: all.iter().map(|facts| facts.replicas).min().unwrap_or(0),
             findings: Findings::worst(all.into_iter().map(|facts| facts.findings)),
         }
@@ -77,6 +79,7 @@ impl Facts {
         Self {
             findings,
             is_clustered: field("cluster_enabled") == Some("1"),
+            is_sentinel: field("redis_mode") == Some("sentinel"),
             replicas: replicas.unwrap_or(0),
         }
     }
@@ -92,6 +95,11 @@ impl Facts {
         // The sentinels may not have agreed yet.
         let named_by =
             if by_url { NamedBy::Url("name that, or the sentinels") } else { NamedBy::Servers };
+        if by_url && self.is_sentinel {
+            return Err(Error::invalid(format!(
+                "the server {name} is a sentinel, and keeps no locks: write redis+sentinel://{name}/NAME, with the name of the service that it looks after"
+            )));
+        }
         if by_url && self.is_clustered && !self.findings.is_loading {
             return Err(Error::invalid(format!(
                 "the server {name} is a part of a cluster: write redis+cluster:// for it"
@@ -115,6 +123,7 @@ impl Facts {
         let refuses_young = settings.young == Young::Refuse && !sentinel;
         let mut profile = self.findings.profile("redis", refuses_young);
         profile.warnings = self.warnings(settings);
+        profile.store = settings.name.whom();
         profile.rounding = Duration::from_millis(1);
         profile.answers_within = settings.timeout;
         profile

@@ -106,6 +106,13 @@ impl Deployment for OneServer {
     }
 
     fn hear_no_more_of(&self, _name: &str, _id: TicketId) {}
+
+    fn distrust(&self) {
+        let link = self.home.link();
+        if let Some(connection) = link.current() {
+            link.was_replaced(connection.generation());
+        }
+    }
 }
 
 impl Route for OneRoute<'_> {
@@ -138,7 +145,7 @@ impl Route for OneRoute<'_> {
         }
         if ticket.ttl > settings.ttl_max {
             return Err(Error::invalid(format!(
-                "a ttl of {:?} is longer than these servers are set up for: ask for less than {:?}, or say a longer `ttl_max` in every URL",
+                "a ttl of {:?} is longer than these servers are set up for: ask for {:?} at most, or say a longer `ttl_max` in every URL",
                 ticket.ttl, settings.ttl_max
             )));
         }

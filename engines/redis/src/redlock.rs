@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 use tenure_core::wrap::{AnyEngine, Board, Hosted, Quorum};
-use tenure_core::{Error, Host as Home, Locks, PrivateThread, Result};
+use tenure_core::{Error, Host as Home, Locks, PrivateThread, Result, refusal};
 use tenure_kit::url::Address;
 
 use crate::settings::{At, Settings};
@@ -55,13 +55,18 @@ impl RedLock {
 async fn quorum(servers: &[Address], settings: &Settings, home: Arc<dyn Home>) -> Result<Quorum> {
     let stores = servers.iter().map(|server| store(&home, settings, server));
     let stores = try_join_all(stores).await?;
-    let far: Vec<&Error> = stores.iter().filter_map(|store| store.inner().trouble()).collect();
+    let names: Vec<String> = servers.iter().map(Address::to_string).collect();
+    let troubles = stores.iter().map(|store| store.inner().trouble());
+    let far: Vec<(&str, &Error)> = names
+        .iter()
+        .zip(troubles)
+        .filter_map(|(name, trouble)| Some((name.as_str(), trouble?)))
+        .collect();
     if stores.len() - far.len() <= stores.len() / 2 {
-        let why: Vec<String> = far.iter().map(ToString::to_string).collect();
         return Err(Error::unavailable(format!(
             "no majority of {} can be reached: {}",
             settings.name,
-            why.join("; ")
+            refusal::once_for_all(far)
         )));
     }
     let realm = |name| -> Vec<AnyEngine> {
@@ -70,7 +75,6 @@ async fn quorum(servers: &[Address], settings: &Settings, home: Arc<dyn Home>) -
     };
     let (turns, clocks) = (realm("turn."), realm("clock."));
     let engines = stores.into_iter().map(on_its_links);
-    let names = servers.iter().map(Address::to_string);
     let quorum = Quorum::new(engines, home, settings.timeout)?.named("redlock", names);
     quorum.compare_clocks(clocks).await;
     Ok(quorum.with_turns(turns))

@@ -19,10 +19,13 @@ pub(crate) fn tallied(answer: &Value) -> Option<(i64, Tally)> {
     Some((verdict, Tally { value: u64::try_from(value).ok()?, allowed: verdict == 1, resets_in }))
 }
 
+/// Numbers are microseconds of a clock. What is smaller is the answer to something else, however the clock is set.
+const NUMBER_MIN: u64 = 1_000;
+
 /// The place of a ticket that is the whole line, of which only the number is told.
 pub(crate) fn alone(number: i64, ttl: Duration) -> Option<Place> {
     Some(Place {
-        number: u64::try_from(number).ok()?,
+        number: u64::try_from(number).ok().filter(|number| *number >= NUMBER_MIN)?,
         standing: Standing::Holding,
         ahead: 0,
         life: Some(ttl),

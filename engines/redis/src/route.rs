@@ -53,6 +53,10 @@ pub trait Deployment: Send + Sync + 'static {
 
     /// The ticket hears no more of its line.
     fn hear_no_more_of(&self, name: &str, id: TicketId);
+
+    /// An answer came that answers nothing that was asked: those behind it on its connection may be the answers to something else.
+    /// No connection that is open now is used again.
+    fn distrust(&self);
 }
 
 /// The route of one verb, until its time is over.

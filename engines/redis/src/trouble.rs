@@ -12,11 +12,14 @@ use crate::settings::{Name, Settings};
 /// What a script may run into.
 const IN_SCRIPTS: [&str; 5] = ["OOM", "READONLY", "MISCONF", "NOREPLICAS", "WRONGTYPE"];
 
+/// Codes that stand in the words of an error without a code.
+const IN_WORDS: [&str; 3] = ["NOAUTH", "WRONGPASS", "NOPERM"];
+
 /// A server that is asked about its cluster has none; Redis has no code for it.
 const CLUSTERLESS: &str = "CLUSTERLESS";
 
 /// Words in place of a code: Redis 7 and 8, Valkey 8 and 9 each have their own for the same thing.
-const WITHOUT_CODE: [(&str, &str); 7] = [
+const WITHOUT_CODE: [(&str, &str); 8] = [
     // A script of Tenure's says so.
     ("this server is a replica now", "READONLY"),
     ("The user executing the script can't", "NOPERM"),
@@ -25,6 +28,8 @@ const WITHOUT_CODE: [(&str, &str); 7] = [
     ("Attempted to access a non local key", "TRYAGAIN"),
     ("undeclared keys were accessed during rehashing", "TRYAGAIN"),
     ("cluster support disabled", CLUSTERLESS),
+    // So does a sentinel.
+    ("unknown command 'CLUSTER'", CLUSTERLESS),
 ];
 
 /// What the server of these settings, or the way to it, answered. The driver's own error is not kept: it may
@@ -100,7 +105,11 @@ pub(crate) fn of_sentinels(settings: &Settings, trouble: &RedisError) -> Error {
 
 /// What a server refuses with; what a script runs into may be told inside of another refusal.
 fn code(trouble: &RedisError) -> Option<&str> {
-    let (code, detail) = (trouble.code()?, trouble.detail().unwrap_or(""));
+    let detail = trouble.detail().unwrap_or("");
+    let Some(code) = trouble.code() else {
+        // The driver tells why no server of a cluster lets it in, and not with its code.
+        return IN_WORDS.iter().copied().find(|code| detail.contains(&format!("\"{code}\"")));
+    };
     if code != "ERR" {
         return Some(code);
     }
@@ -164,7 +173,7 @@ fn unreached(settings: &Settings, trouble: &RedisError) -> Error {
     let name = &settings.name;
     match trouble {
         _ if trouble.is_timeout() => late(name),
-        _ if trouble.is_connection_refusal() => {
+        _ if is_refusal(trouble) => {
             Error::unavailable(format!("nobody listens at {name}: is the server running?"))
         }
         _ => Error::unavailable(format!(
@@ -172,6 +181,12 @@ fn unreached(settings: &Settings, trouble: &RedisError) -> Error {
             because(settings, trouble)
         )),
     }
+}
+
+/// Whether nobody listens there; of a cluster, the driver tells it in words.
+fn is_refusal(trouble: &RedisError) -> bool {
+    trouble.is_connection_refusal()
+        || trouble.detail().is_some_and(|words| words.contains("Connection refused"))
 }
 
 /// Nobody answered in the time that one attempt has.
@@ -183,7 +198,7 @@ pub(crate) fn late(name: &Name) -> Error {
 pub(crate) fn no_way_in(settings: &Settings, trouble: &RedisError) -> Error {
     let hint = match (settings.tls.is_some(), trouble.is_connection_dropped(), trouble.is_timeout())
     {
-        _ if trouble.is_connection_refusal() => return error(settings, trouble),
+        _ if is_refusal(trouble) => return error(settings, trouble),
         (true, dropped, silent) if dropped || silent => "does it speak TLS?",
         (false, true, _) => "does it want TLS?",
         _ => return error(settings, trouble),
@@ -193,7 +208,14 @@ pub(crate) fn no_way_in(settings: &Settings, trouble: &RedisError) -> Error {
 
 /// An answer that no script of Tenure's gives.
 pub(crate) fn strange(name: &Name) -> Error {
-    Error::rejected(format!("the server {name} gave an answer that Tenure's scripts do not give"))
+    Error::unavailable(format!(
+        "the server {name} gave an answer that Tenure's scripts do not give"
+    ))
+}
+
+/// Whether an answer has another shape than whatever was asked for.
+pub(crate) fn is_strange(trouble: &RedisError) -> bool {
+    trouble.kind() == ErrorKind::UnexpectedReturnType
 }
 
 /// Whether the connection is of no more use.

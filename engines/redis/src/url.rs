@@ -84,9 +84,7 @@ impl Settings {
                     ));
                 }
             },
-            "ca" => self.tls.get_or_insert_default().ca = Some(value.file()?),
-            "cert" => self.tls.get_or_insert_default().cert = Some(value.file()?),
-            "key" => self.tls.get_or_insert_default().key = Some(value.file()?),
+            "ca" | "cert" | "key" => self.tls.get_or_insert_default().set(name, value)?,
             "acks" => self.acks = value.number(0..=u16::MAX)?,
             "young" => {
                 self.young = value.one_of(&[("trust", Young::Trust), ("refuse", Young::Refuse)])?;

@@ -43,9 +43,9 @@ pub(super) fn client(
 }
 
 /// The addresses of all masters.
-pub(super) async fn masters(connection: &ClusterConnection) -> RedisResult<Vec<Address>> {
+pub(super) async fn masters(mut connection: ClusterConnection) -> RedisResult<Vec<Address>> {
     let all = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, None));
-    let answers = connection.clone().route_command(cmd("PING"), all).await?;
+    let answers = connection.route_command(cmd("PING"), all).await?;
     let Value::Map(answers) = answers else { return Ok(Vec::new()) };
     let address = |(address, _): (Value, Value)| {
         let address: String = redis::from_redis_value(address).ok()?;
@@ -57,13 +57,13 @@ pub(super) async fn masters(connection: &ClusterConnection) -> RedisResult<Vec<A
 
 /// Sends a command to this one server.
 pub(super) async fn ask(
-    connection: &ClusterConnection,
+    mut connection: ClusterConnection,
     master: &Address,
     command: &Cmd,
 ) -> RedisResult<Value> {
     let (host, port) = (master.name.clone(), master.port);
     let one = RoutingInfo::SingleNode(SingleNodeRoutingInfo::ByAddress { host, port });
-    connection.clone().route_command(command.clone(), one).await?.extract_error()
+    connection.route_command(command.clone(), one).await?.extract_error()
 }
 
 /// What the masters say of themselves, taken together.
@@ -71,9 +71,9 @@ pub(super) async fn facts_of_all(connection: &ClusterConnection) -> Facts {
     let (info, config) = Facts::questions();
     let mut all = Vec::new();
     // Whoever may not ask knows nothing of them, which is the worst.
-    for master in masters(connection).await.unwrap_or_default() {
-        let info = ask(connection, &master, &info).await;
-        let config = ask(connection, &master, &config).await;
+    for master in masters(connection.clone()).await.unwrap_or_default() {
+        let info = ask(connection.clone(), &master, &info).await;
+        let config = ask(connection.clone(), &master, &config).await;
         all.push(Facts::of(info, config));
     }
     Facts::worst(all)

@@ -58,12 +58,14 @@ impl Deployment for Cluster {
     }
 
     async fn masters(&self) -> RedisResult<Vec<Address>> {
-        let masters = timeout(self.settings.timeout, nodes::masters(&self.connection)).await;
+        let asked = self.driver.ask(nodes::masters);
+        let masters = timeout(self.settings.timeout, asked).await;
         masters.unwrap_or_else(|_| Err(trouble::silence()))
     }
 
     async fn ask(&self, master: &Address, command: &Cmd) -> Result<RedisResult<Value>> {
-        let asked = timeout(self.settings.timeout, nodes::ask(&self.connection, master, command));
+        let asked = self.driver.ask(|connection| nodes::ask(connection, master, command));
+        let asked = timeout(self.settings.timeout, asked);
         Ok(asked.await.unwrap_or_else(|_| Err(trouble::silence())))
     }
 
@@ -77,6 +79,12 @@ impl Deployment for Cluster {
 
     fn hear_no_more_of(&self, name: &str, id: TicketId) {
         self.channels.hear_no_more_of(name, id);
+    }
+
+    /// The driver keeps the connections to all servers as one.
+    fn distrust(&self) {
+        self.driver.distrust();
+        self.once.distrust();
     }
 }
 

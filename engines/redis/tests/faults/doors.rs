@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 use tenure_core::{Kind, Locks, Result};
 use tenure_servers::Certificates;
-use tenure_servers::redis::{Cluster, Server, Setup};
+use tenure_servers::redis::{Cluster, Sentinels, Server, Setup};
 
 use super::stage::{assert_refused, connect, play, soon, until_line};
 
@@ -35,6 +35,21 @@ fn a_wrong_password_is_told_and_not_repeated() {
         let url = format!("redis://:right@{at}/99");
         assert_closed(&url, Kind::Rejected, &[&at, "DB index is out of range"]).await;
         connect(server.url()).await;
+    });
+}
+
+#[test]
+fn a_cluster_tells_a_wrong_password_as_one_server_does() {
+    play(async || {
+        let cluster = Cluster::start().unwrap();
+        for node in cluster.nodes() {
+            node.command(&["CONFIG", "SET", "requirepass", "right"]).unwrap();
+        }
+        let at = format!("127.0.0.1:{}", cluster.nodes()[0].port());
+        let url = format!("redis+cluster://:{SECRET}@{at}");
+        assert_closed(&url, Kind::Rejected, &[&at, "user and password"]).await;
+        let url = format!("redis+cluster://{at}");
+        assert_closed(&url, Kind::Rejected, &[&at, "wants a password"]).await;
     });
 }
 
@@ -134,7 +149,7 @@ fn nobody_is_there() {
         let url = format!("redis+sentinel://:{SECRET}@{at}/main");
         assert_closed(&url, Kind::Unavailable, &["main", &at]).await;
         let url = format!("redis+cluster://:{SECRET}@{at}");
-        assert_closed(&url, Kind::Unavailable, &[&at]).await;
+        assert_closed(&url, Kind::Unavailable, &["nobody listens at", &at]).await;
     });
 }
 
@@ -148,6 +163,22 @@ fn a_server_and_a_cluster_are_not_taken_for_each_other() {
         let at = format!("127.0.0.1:{}", cluster.nodes()[0].port());
         let url = format!("redis://{at}");
         assert_closed(&url, Kind::Invalid, &[&at, "write redis+cluster://"]).await;
+    });
+}
+
+#[test]
+fn a_sentinel_keeps_no_locks() {
+    play(async || {
+        let set = Sentinels::start().unwrap();
+        let at = format!("127.0.0.1:{}", set.sentinels()[0].port());
+        let way_out = format!("write redis+sentinel://{at}/NAME");
+        assert_closed(&format!("redis://{at}"), Kind::Invalid, &["is a sentinel", &way_out]).await;
+        let others: Vec<_> =
+            set.servers().iter().map(|it| format!("127.0.0.1:{}", it.port())).collect();
+        let url = format!("redlock://{at},{}", others[..2].join(","));
+        assert_closed(&url, Kind::Invalid, &["is a sentinel", &way_out]).await;
+        let url = format!("redis+cluster://{at}");
+        assert_closed(&url, Kind::Invalid, &[&at, "write redis://"]).await;
     });
 }
 

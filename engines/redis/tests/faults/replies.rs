@@ -1,13 +1,20 @@
 //! A connection is cut before a verb arrives, or after it was carried out: twice is once.
 
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tenure_conformance::fault::{Act, Match, Proxy};
-use tenure_core::{Engine as _, Kind, Leave, Left, Patience, Standing, Window};
+use tenure_core::{Engine, Kind, Leave, Left, Patience, Standing, Ticket, Window};
 use tenure_redis::RedisStore;
-use tenure_servers::redis::Server;
+use tenure_servers::redis::{Cluster, Server};
 
-use super::stage::{LONG, assert_refused, connect, play, proxy_to, soon, store, ticket};
+use super::stage::{
+    LONG, assert_refused, cluster_store, connect, head, play, proxy_to, soon, store,
+    tell_clients_of, ticket,
+};
 
 /// An engine behind a proxy, and an honest one to look with.
 struct Wire {
@@ -240,4 +247,105 @@ fn a_lock_that_is_given_too_late_is_not_a_lock() {
         }
         assert!(wire.server.pid().is_ok());
     });
+}
+
+/// A way to a server that says something of its own before the next answer.
+struct Relay {
+    port: u16,
+    stray: Arc<Mutex<Option<&'static [u8]>>>,
+    /// How many there were.
+    connections: Arc<AtomicUsize>,
+}
+
+impl Relay {
+    fn to(server: &Server) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let (port, server) = (listener.local_addr().unwrap().port(), server.port());
+        let stray: Arc<Mutex<Option<&'static [u8]>>> = Arc::default();
+        let (said, connections) = (stray.clone(), Arc::new(AtomicUsize::new(0)));
+        let count = connections.clone();
+        std::thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                count.fetch_add(1, Ordering::Relaxed);
+                let Ok(there) = TcpStream::connect((Ipv4Addr::LOCALHOST, server)) else { return };
+                let (mut asks, mut server) =
+                    (client.try_clone().unwrap(), there.try_clone().unwrap());
+                std::thread::spawn(move || std::io::copy(&mut asks, &mut server));
+                let said = said.clone();
+                std::thread::spawn(move || answer(there, client, &said));
+            }
+        });
+        Self { port, stray, connections }
+    }
+
+    fn say_before_the_next_answer(&self, stray: &'static [u8]) {
+        *self.stray.lock().unwrap() = Some(stray);
+    }
+}
+
+fn answer(mut server: TcpStream, mut client: TcpStream, said: &Mutex<Option<&'static [u8]>>) {
+    let mut answer = [0; 4096];
+    while let Ok(length @ 1..) = server.read(&mut answer) {
+        let stray = said.lock().unwrap().take().unwrap_or_default();
+        if client.write_all(&[stray, &answer[..length]].concat()).is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn what_answers_nothing_is_no_token_and_ends_its_connection() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let relay = Relay::to(&server);
+        let store = store(&format!("redis://127.0.0.1:{}", relay.port)).await;
+        hear_strays(&relay, &store, "b").await;
+    });
+}
+
+#[test]
+fn what_answers_nothing_in_a_cluster_ends_its_connections() {
+    play(async || {
+        let cluster = Cluster::start().unwrap();
+        let port_of = |key: &str| {
+            cluster.owner_of(cluster.slot_of(&head(key)).unwrap()).map(Server::port).unwrap()
+        };
+        let owner = cluster.owner_of(cluster.slot_of(&head("a")).unwrap()).unwrap();
+        let mut others = (0..).map(|count| format!("b{count}"));
+        let beside = others.find(|other| port_of(other) == owner.port()).unwrap();
+        let relay = Relay::to(owner);
+        tell_clients_of(&cluster, owner, relay.port).await;
+        let store = cluster_store(&format!("redis+cluster://127.0.0.1:{}", relay.port)).await;
+        hear_strays(&relay, &store, &beside).await;
+    });
+}
+
+/// `beside` is another key of the server behind the relay.
+async fn hear_strays(relay: &Relay, store: &impl Engine, beside: &str) {
+    let held = ticket(beside, LONG);
+    store.join(&held, Patience::Wait).await.unwrap();
+    let mut last = 0;
+    for stray in [&b"+OK\r\n"[..], b":2\r\n", b":0\r\n", b"*1\r\n:7\r\n"] {
+        let own = ticket("a", LONG);
+        let connections = relay.connections.load(Ordering::Relaxed);
+        relay.say_before_the_next_answer(stray);
+        let error = store.join(&own, Patience::Wait).await.unwrap_err();
+        assert!(error.is_unknown(), "it may be in its line: {error}");
+        assert!(error.to_string().contains("do not give"), "{error}");
+        // The answer to that join is still on its way, over a connection that nobody listens to any more.
+        let join = async |ticket: &Ticket, patience| loop {
+            match store.join(ticket, patience).await {
+                Ok(place) => return place,
+                Err(error) => assert!(error.is_unknown(), "{error}"),
+            }
+        };
+        let other = ticket(beside, LONG);
+        let beside = soon("it is answered", join(&other, Patience::NoWait)).await;
+        assert!(beside.is_none(), "what another ticket was told is no place of this one");
+        assert!(relay.connections.load(Ordering::Relaxed) > connections, "it goes another way");
+        let place = soon("it is answered", join(&own, Patience::Wait)).await.unwrap();
+        assert!(place.number > last && place.standing == Standing::Holding, "{place:?}");
+        last = place.number;
+        assert_eq!(store.leave(&own, Leave::Now).await.unwrap(), Left::Holding);
+    }
 }

@@ -6,7 +6,9 @@ use tenure_conformance::fault::{Act, Match, Proxy};
 use tenure_core::{Engine as _, Key, Kind, Patience, Window};
 use tenure_servers::redis::{Cluster, Server};
 
-use super::stage::{LONG, assert_refused, cluster_store, head, play, proxy_to, ticket, until};
+use super::stage::{
+    LONG, assert_refused, cluster_store, head, play, proxy_to, tell_clients_of, ticket, until,
+};
 
 /// A cluster whose clients reach one of its masters by a way that can be spoiled.
 struct Wire {
@@ -23,17 +25,7 @@ impl Wire {
             replica.freeze().unwrap();
         }
         let proxy = proxy_to(owner);
-        let port = proxy.port().to_string();
-        owner.command(&["CONFIG", "SET", "cluster-announce-port", &port]).unwrap();
-        until("all nodes tell clients of the way", async || {
-            let nodes = cluster.nodes().iter().filter(|node| node.port() != owner.port());
-            let mut masters = nodes.take(2);
-            masters.all(|node| {
-                let shown = node.command(&["CLUSTER", "NODES"]).unwrap().text().unwrap();
-                shown.contains(&format!("127.0.0.1:{port}@"))
-            })
-        })
-        .await;
+        tell_clients_of(&cluster, owner, proxy.port()).await;
         Self { cluster, proxy }
     }
 

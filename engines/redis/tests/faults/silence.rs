@@ -5,11 +5,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tenure_conformance::fault::{Outage, Proxy};
-use tenure_core::{Engine as _, Kind, Leave, Patience};
+use tenure_core::{Engine as _, Key, Kind, Leave, Patience, Window};
 use tenure_servers::redis::{Cluster, Server, Setup};
+use tokio::runtime::Handle;
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 
-use super::stage::{LONG, connect, play, proxy_to, script_calls, soon, store, ticket, until};
+use super::stage::{
+    LONG, cluster_store, connect, play, proxy_to, script_calls, soon, store, ticket, until,
+};
 
 /// The most that may be written to a connection and not be answered, in calls.
 const UNDER_WAY_MAX: u64 = 128;
@@ -157,6 +161,38 @@ fn memory_is_flat_while_a_node_of_a_cluster_stands_still() {
         let cluster = Cluster::start().unwrap();
         let freeze = || cluster.nodes()[0].freeze().unwrap();
         Outage::of(&cluster.url()).runs("a node of a cluster frozen", freeze);
+    });
+}
+
+#[test]
+fn calls_of_a_silent_cluster_that_connect_first_leave_no_tasks_behind() {
+    play(async || {
+        let cluster = Cluster::start().unwrap();
+        let store = Arc::new(cluster_store(&format!("{}?timeout=1s", cluster.url())).await);
+        for node in cluster.nodes() {
+            node.freeze().unwrap();
+        }
+        // Counts have a connection of their own, which is made for the first of them.
+        let window = Some(Window { per: LONG, limit: None });
+        let mut callers = JoinSet::new();
+        for caller in 0..100 {
+            let store = store.clone();
+            callers.spawn(async move {
+                let key = Key::new(format!("mails/{caller}")).unwrap();
+                loop {
+                    let counted = store.tally(&key, 1, window).await;
+                    assert_eq!(counted.unwrap_err().kind(), Kind::Unavailable);
+                    sleep(Duration::from_millis(100)).await;
+                }
+            });
+        }
+        let tasks = || Handle::current().metrics().num_alive_tasks();
+        sleep(Duration::from_secs(5)).await;
+        let before = tasks();
+        sleep(Duration::from_secs(10)).await;
+        let after = tasks();
+        println!("{before} tasks after 5 s, {after} after 15 s");
+        assert!(after <= before + 50, "{before} tasks after 5 s, {after} after 15 s");
     });
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tenure_conformance::fault::{Protocol, Proxy};
 use tenure_core::{Key, Kind, Locks, Result, Share, Ticket, TicketId};
 use tenure_redis::{RedisCluster, RedisStore};
-use tenure_servers::redis::{Client, REDIS, Reply, Server};
+use tenure_servers::redis::{Client, Cluster, REDIS, Reply, Server};
 use tenure_servers::{Tool, have};
 
 /// How long anything may take that must happen: the machine may be busy.
@@ -65,6 +65,20 @@ pub(super) async fn store(url: &str) -> RedisStore {
 /// The same of a cluster.
 pub(super) async fn cluster_store(url: &str) -> RedisCluster {
     RedisCluster::open(url).await.expect("the cluster can be reached")
+}
+
+/// The servers of a cluster tell clients that this one of its masters is reached by another port.
+pub(super) async fn tell_clients_of(cluster: &Cluster, owner: &Server, port: u16) {
+    owner.command(&["CONFIG", "SET", "cluster-announce-port", &port.to_string()]).unwrap();
+    until("all nodes tell clients of the way", async || {
+        let nodes = cluster.nodes().iter().filter(|node| node.port() != owner.port());
+        let mut masters = nodes.take(2);
+        masters.all(|node| {
+            let shown = node.command(&["CLUSTER", "NODES"]).unwrap().text().unwrap();
+            shown.contains(&format!("127.0.0.1:{port}@"))
+        })
+    })
+    .await;
 }
 
 /// A ticket for the whole of this key.

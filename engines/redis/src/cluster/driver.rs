@@ -1,0 +1,149 @@
+//! The driver's connection to a cluster: made where it is needed, and made anew once its answers cannot be told apart.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared};
+use redis::RedisResult;
+use redis::cluster::ClusterClientBuilder;
+use redis::cluster_async::ClusterConnection;
+use tenure_kit::url::Address;
+use tokio::runtime::Handle;
+
+use super::nodes;
+use super::tries::Tries;
+use crate::settings::Settings;
+use crate::trouble;
+
+/// One connection to all servers of a cluster.
+pub(super) struct Driver {
+    seeds: Vec<Address>,
+    settings: Settings,
+    tries: Tries,
+    sends_again: bool,
+    /// On which the connection lives, whoever asks first.
+    home: Handle,
+    open: Mutex<Open>,
+}
+
+/// The connection, or the way to it, until its answers cannot be told apart.
+pub(super) type Open = Arc<Way>;
+
+#[derive(Default)]
+pub(super) struct Way {
+    connection: OnceLock<ClusterConnection>,
+    /// However many calls wait for the connection, one attempt at a time is made.
+    attempt: Mutex<Option<Attempt>>,
+}
+
+type Attempt = Shared<BoxFuture<'static, RedisResult<ClusterConnection>>>;
+
+impl Driver {
+    /// A call whose answer is lost is sent again by the driver. It goes on with this connection.
+    pub(super) fn of(
+        connection: ClusterConnection,
+        seeds: &[Address],
+        settings: &Settings,
+        tries: &Tries,
+    ) -> Arc<Self> {
+        let way = Way { connection: connection.into(), attempt: Mutex::default() };
+        Self::with(seeds, settings, tries, true, Arc::new(way))
+    }
+
+    /// No call is sent again. It connects for the first call.
+    pub(super) fn once(seeds: &[Address], settings: &Settings, tries: &Tries) -> Arc<Self> {
+        Self::with(seeds, settings, tries, false, Open::default())
+    }
+
+    fn with(
+        seeds: &[Address],
+        settings: &Settings,
+        tries: &Tries,
+        sends_again: bool,
+        open: Open,
+    ) -> Arc<Self> {
+        let (seeds, settings, tries) = (seeds.to_vec(), settings.clone(), tries.clone());
+        let (home, open) = (Handle::current(), Mutex::new(open));
+        Arc::new(Self { seeds, settings, tries, sends_again, home, open })
+    }
+
+    /// What a question over the connection comes to.
+    pub(super) async fn ask<T, F>(
+        self: &Arc<Self>,
+        question: impl FnOnce(ClusterConnection) -> F,
+    ) -> RedisResult<T>
+    where
+        F: Future<Output = RedisResult<T>>,
+    {
+        let open = self.now();
+        let answer = self.ask_over(&open, question).await;
+        self.known(&open, answer)
+    }
+
+    /// The same over this connection, for whoever asks whether the answer can be [known](Self::known) when it has come to them.
+    pub(super) async fn ask_over<T, F>(
+        self: &Arc<Self>,
+        open: &Open,
+        question: impl FnOnce(ClusterConnection) -> F,
+    ) -> RedisResult<T>
+    where
+        F: Future<Output = RedisResult<T>>,
+    {
+        question(self.connected(open).await?).await
+    }
+
+    /// Nothing is known, if the answers of this connection could not be told apart meanwhile.
+    pub(super) fn known<T>(&self, open: &Open, answer: RedisResult<T>) -> RedisResult<T> {
+        if Arc::ptr_eq(open, &self.open()) { answer } else { Err(trouble::over()) }
+    }
+
+    /// The connection for a call that begins now.
+    pub(super) fn now(&self) -> Open {
+        self.open().clone()
+    }
+
+    /// The next question goes over another connection. The driver ends this one when nobody waits for its answers any more.
+    pub(super) fn distrust(&self) {
+        let mut open = self.open();
+        if open.connection.get().is_some() {
+            *open = Open::default();
+        }
+    }
+
+    /// The connection. It is made in a task of its own, so that a call whose time is over does not end it, and the
+    /// next call finds it.
+    async fn connected(self: &Arc<Self>, open: &Open) -> RedisResult<ClusterConnection> {
+        if let Some(connection) = open.connection.get() {
+            return Ok(connection.clone());
+        }
+        let attempt = {
+            let mut attempt = open.attempt.lock().unwrap_or_else(PoisonError::into_inner);
+            let under_way = attempt.take().filter(|attempt| attempt.peek().is_none());
+            attempt.insert(under_way.unwrap_or_else(|| self.connect(open))).clone()
+        };
+        attempt.await
+    }
+
+    fn connect(self: &Arc<Self>, open: &Open) -> Attempt {
+        let (this, open) = (self.clone(), open.clone());
+        let made = self.home.spawn(async move {
+            let connection = nodes::connect(this.client()?).await?;
+            Ok(open.connection.get_or_init(|| connection).clone())
+        });
+        made.map(|made| made.unwrap_or_else(|_| Err(trouble::over()))).boxed().shared()
+    }
+
+    fn client(&self) -> RedisResult<ClusterClientBuilder> {
+        let Self { seeds, settings, tries, .. } = self;
+        let client = nodes::client(seeds, settings, tries).map_err(io::Error::other)?;
+        // The driver waits for every node, replicas too. One that stands still must leave time for the call.
+        let connect_timeout = settings.connect_timeout.min(settings.timeout / 2);
+        let client = client.connection_timeout(connect_timeout);
+        Ok(if self.sends_again { client } else { client.retries(0) })
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
