@@ -9,6 +9,9 @@ use crate::wire::{
     Compare, DeleteRangeRequest, PutRequest, RangeRequest, RangeResponse, RequestOp, TxnResponse,
 };
 
+/// How keys are asked for.
+pub(crate) const RANGE: &str = "/etcdserverpb.KV/Range";
+
 /// One key.
 pub(crate) fn get(key: Vec<u8>) -> RangeRequest {
     RangeRequest { key, ..RangeRequest::default() }

@@ -24,7 +24,6 @@ use crate::wire::{
 };
 use crate::{ask, entry, facts, trouble};
 
-const RANGE: &str = "/etcdserverpb.KV/Range";
 const TXN: &str = "/etcdserverpb.KV/Txn";
 const GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
 
@@ -61,7 +60,7 @@ impl Etcd {
         let home = Home::new(link.clone());
         let connection = patiently(&link, || link.connection()).await?;
         let version = connection.version.clone();
-        let profile = facts::profile(&settings, &version);
+        let profile = facts::profile(&settings, version.as_deref());
         let (seen, rewound) = (AtomicU64::new(0), AtomicBool::new(false));
         let (berths, free, grave) = (Berths::new(), Free::new(), Mutex::default());
         let etcd = Self { link, home, keys, profile, berths, free, seen, rewound, grave };
@@ -135,7 +134,7 @@ impl Etcd {
     }
 
     pub(crate) async fn range(&self, range: RangeRequest) -> Result<(RangeResponse, u64)> {
-        let answer: RangeResponse = self.ask(RANGE, range).await?;
+        let answer: RangeResponse = self.ask(ask::RANGE, range).await?;
         let at = answer.header.map_or(0, |header| revision(header.revision));
         Ok((answer, at))
     }

@@ -7,19 +7,33 @@ use tenure_kit::tls::{self, Files};
 use tenure_kit::url::Address;
 use tokio::time::timeout;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tonic::{Code, Status};
 
+use crate::ask;
 use crate::calls::{Token, Wire, unary};
+use crate::keys::Keys;
 use crate::settings::Settings;
 use crate::socket::Socket;
 use crate::trouble;
-use crate::wire::{AuthenticateRequest, AuthenticateResponse, StatusRequest, StatusResponse};
+use crate::wire::{
+    AuthenticateRequest, AuthenticateResponse, RangeRequest, RangeResponse, ResponseHeader,
+    StatusRequest, StatusResponse,
+};
 
 /// What a member is asked first.
-pub(crate) const STATUS: &str = "/etcdserverpb.Maintenance/Status";
+const STATUS: &str = "/etcdserverpb.Maintenance/Status";
 const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
 
 /// Members turn clients away that ping them more often than every five seconds.
 const PING_EVERY: Duration = Duration::from_secs(10);
+
+/// What a member says of itself.
+pub(crate) struct Greeting {
+    pub(crate) cluster: u64,
+    pub(crate) has_leader: bool,
+    /// `None`: it tells that to root alone, as 3.5.28 to 3.5.30 do, and those of 3.6.
+    pub(crate) version: Option<String>,
+}
 
 /// A connection to this member, and what the member says of itself. A token that is known already is
 /// used again, because to check a password costs a member much.
@@ -27,7 +41,7 @@ pub(crate) async fn connect(
     settings: &Settings,
     member: &Address,
     known: Option<Token>,
-) -> Result<(Wire, StatusResponse)> {
+) -> Result<(Wire, Greeting)> {
     let within = settings.connect_timeout;
     let late = || {
         Error::unavailable(format!(
@@ -44,19 +58,19 @@ async fn open(
     settings: &Settings,
     member: &Address,
     known: Option<Token>,
-) -> Result<(Wire, StatusResponse)> {
+) -> Result<(Wire, Greeting)> {
     let channel = channel(settings, member).await?;
     let is_known = known.is_some();
     let mut wire = Wire { channel, token: known };
     if !is_known {
-        wire.token = token(settings, &wire).await?;
+        wire = signed_in(settings, wire).await?;
     }
-    let mut status = unary(&wire, STATUS, StatusRequest {}).await;
-    if is_known && status.as_ref().is_err_and(trouble::is_stranger) {
-        wire.token = token(settings, &wire).await?;
-        status = unary(&wire, STATUS, StatusRequest {}).await;
+    let mut greeting = greet(settings, &wire).await;
+    if is_known && greeting.as_ref().is_err_and(trouble::is_stranger) {
+        wire = signed_in(settings, wire).await?;
+        greeting = greet(settings, &wire).await;
     }
-    let status = status.map_err(|status| match &settings.tls {
+    let greeting = greeting.map_err(|status| match &settings.tls {
         // A member does not say why it lets nobody in.
         Some(tls) if tls.cert.is_none() && trouble::ends_connection(&status) => {
             Error::unavailable(format!(
@@ -65,7 +79,34 @@ async fn open(
         }
         _ => trouble::error(settings, &status),
     });
-    Ok((wire, status?))
+    Ok((wire, greeting?))
+}
+
+async fn greet(settings: &Settings, wire: &Wire) -> Result<Greeting, Status> {
+    match unary(wire, STATUS, StatusRequest {}).await {
+        Ok(StatusResponse { header, version, leader, .. }) => {
+            let (has_leader, version) = (leader != 0, Some(version));
+            Ok(Greeting { cluster: cluster(header), has_leader, version })
+        }
+        Err(status) if status.code() == Code::PermissionDenied => {
+            // A key that is never there: what the role is for may be read, if there is a leader.
+            let key = Keys::of(&settings.prefix).session(u32::MAX);
+            let read = RangeRequest { serializable: true, ..ask::get(key) };
+            let answer: RangeResponse = unary(wire, ask::RANGE, read).await?;
+            Ok(Greeting { cluster: cluster(answer.header), has_leader: true, version: None })
+        }
+        Err(status) => Err(status),
+    }
+}
+
+fn cluster(header: Option<ResponseHeader>) -> u64 {
+    header.map_or(0, |header| header.cluster_id)
+}
+
+/// Whether a member lives: one that does not tell what it is says that, too.
+pub(crate) async fn answers(wire: &Wire) -> bool {
+    let status: Result<StatusResponse, _> = unary(wire, STATUS, StatusRequest {}).await;
+    status.is_ok() || status.is_err_and(|status| status.code() == Code::PermissionDenied)
 }
 
 async fn channel(settings: &Settings, member: &Address) -> Result<Channel> {
@@ -118,16 +159,19 @@ fn root(error: &dyn std::error::Error) -> String {
     causes.last().unwrap_or(error).to_string()
 }
 
-/// Who one is, for as long as the members remember it.
-async fn token(settings: &Settings, wire: &Wire) -> Result<Option<Token>> {
+/// The connection of who has just said who one is, which the members remember for a while.
+async fn signed_in(settings: &Settings, wire: Wire) -> Result<Wire> {
+    // A member that forgot a token refuses whoever comes with it, though it were to ask for another.
+    let stranger = Wire { token: None, ..wire };
     let (Some(user), Some(password)) = (&settings.login.user, &settings.login.password) else {
-        return Ok(None);
+        return Ok(stranger);
     };
     let request =
         AuthenticateRequest { name: user.clone(), password: password.reveal().to_owned() };
-    let answer: AuthenticateResponse = unary(wire, AUTHENTICATE, request)
+    let answer: AuthenticateResponse = unary(&stranger, AUTHENTICATE, request)
         .await
         .map_err(|status| trouble::error(settings, &status))?;
-    let token = Token::try_from(answer.token);
-    token.map(Some).map_err(|_| Error::rejected("etcd gave a token that cannot be sent"))
+    let token = Token::try_from(answer.token)
+        .map_err(|_| Error::rejected("etcd gave a token that cannot be sent"))?;
+    Ok(Wire { token: Some(token), ..stranger })
 }

@@ -31,8 +31,10 @@ const FAULTS: [([Option<u32>; 3], &str); 6] = [
 /// issues 14110 and 14891).
 const LOST_READERS: [Option<u32>; 3] = [Some(23), Some(7), None];
 
-/// Whether a member of this version does. One that is not known is taken for an old one.
-pub(crate) fn survives_lost_readers(version: &str) -> bool {
+/// Whether a member of this version does. One that is not known is taken for an old one; one that tells its version to root alone
+/// is none.
+pub(crate) fn survives_lost_readers(version: Option<&str>) -> bool {
+    let Some(version) = version else { return true };
     match parse(version) {
         Some((3, minor @ 4..=6, patch)) => {
             fixed_in(LOST_READERS, minor).is_none_or(|fixed| patch >= fixed)
@@ -43,8 +45,9 @@ pub(crate) fn survives_lost_readers(version: &str) -> bool {
 }
 
 /// What a member of this version promises.
-pub(crate) fn profile(settings: &Settings, version: &str) -> Profile {
+pub(crate) fn profile(settings: &Settings, version: Option<&str>) -> Profile {
     let mut profile = Profile::new("etcd", Liveness::Session);
+    profile.store = settings.whom();
     profile.events = Sight::Every;
     profile.fencing = Fencing::Volatile;
     profile.survives.store_crash = true;
@@ -56,12 +59,16 @@ pub(crate) fn profile(settings: &Settings, version: &str) -> Profile {
     profile
 }
 
-fn warnings(settings: &Settings, version: &str) -> Vec<String> {
+fn warnings(settings: &Settings, version: Option<&str>) -> Vec<String> {
     let mut warnings = Vec::new();
-    match parse(version) {
-        Some((3, minor @ 4..=6, patch)) => warnings.extend(of_branch(version, minor, patch)),
-        Some((3, minor, _)) if minor > 6 => {}
-        _ => warnings.push(format!(
+    // Those that tell it to root alone have only faults that this engine makes up for.
+    match version.map(|version| (version, parse(version))) {
+        None => {}
+        Some((version, Some((3, minor @ 4..=6, patch)))) => {
+            warnings.extend(of_branch(version, minor, patch));
+        }
+        Some((_, Some((3, minor, _)))) if minor > 6 => {}
+        Some((version, _)) => warnings.push(format!(
             "etcd {version} is not known to Tenure, which is tested with 3.4 and 3.5"
         )),
     }
@@ -111,7 +118,7 @@ mod tests {
     use super::*;
 
     fn warned(version: &str) -> Vec<String> {
-        warnings(&crate::url::read("etcd://a,b,c").unwrap(), version)
+        warnings(&crate::url::read("etcd://a,b,c").unwrap(), Some(version))
     }
 
     #[test]
@@ -138,17 +145,18 @@ mod tests {
     #[test]
     fn an_old_member_is_not_asked_in_transactions_that_only_read() {
         for version in ["3.3.27", "3.4.22", "3.5.1", "3.5.6", "x"] {
-            assert!(!survives_lost_readers(version), "{version}");
+            assert!(!survives_lost_readers(Some(version)), "{version}");
         }
         for version in ["3.4.23", "3.5.7", "3.6.0", "3.7.1", "4.0.0"] {
-            assert!(survives_lost_readers(version), "{version}");
+            assert!(survives_lost_readers(Some(version)), "{version}");
         }
+        assert!(survives_lost_readers(None));
     }
 
     #[test]
     fn one_member_is_not_enough() {
         for url in ["etcd://a", "etcd://a,a:2379"] {
-            let warned = warnings(&crate::url::read(url).unwrap(), "3.5.23");
+            let warned = warnings(&crate::url::read(url).unwrap(), Some("3.5.23"));
             assert!(warned.len() == 1 && warned[0].contains("one member"), "{url}: {warned:?}");
         }
     }

@@ -3,18 +3,17 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tenure_core::{Error, Result};
+use tenure_core::{Error, Result, refusal};
 use tenure_kit::url::Address;
 use tenure_kit::{Connection, Ended, Link, Opening, Server, Side};
 use tonic::Status;
 
 use crate::beats::Beats;
-use crate::calls::{Token, Wire, unary};
-use crate::connect::{STATUS, connect};
+use crate::calls::{Token, Wire};
+use crate::connect::{answers, connect};
 use crate::settings::Settings;
 use crate::trouble;
 use crate::watches::Watches;
-use crate::wire::{StatusRequest, StatusResponse};
 
 /// The members of a cluster: a connection leads to one of them, and the next connection to the next.
 pub(crate) struct Members {
@@ -31,7 +30,7 @@ pub(crate) struct Members {
 /// What is open to one member.
 pub(crate) struct Open {
     pub(crate) wire: Wire,
-    pub(crate) version: String,
+    pub(crate) version: Option<String>,
     pub(crate) beats: Beats,
     pub(crate) watches: Watches,
     /// How many answers came.
@@ -77,8 +76,7 @@ impl Members {
     }
 
     /// Two clusters behind one URL would keep two lines for each key.
-    fn refuse_other(&self, status: &StatusResponse) -> Result<()> {
-        let met = status.header.map_or(0, |header| header.cluster_id);
+    fn refuse_other(&self, met: u64) -> Result<()> {
         let known = self.cluster.compare_exchange(0, met, Ordering::AcqRel, Ordering::Acquire);
         match known {
             Err(known) if known != met => Err(Error::rejected(format!(
@@ -104,36 +102,37 @@ impl Server for Members {
         } else {
             self.at_home.load(Ordering::Relaxed)
         };
-        let mut trouble = None;
+        let mut troubles = Vec::new();
         for at in first..first + members.len() {
             let at = at % members.len();
             let known = self.token().clone();
             match connect(&self.settings, &members[at], known).await {
-                Ok((_, status)) if status.leader == 0 => {
-                    self.refuse_other(&status)?;
-                    trouble = Some(without_leader(&members[at]));
+                Ok((_, greeting)) if !greeting.has_leader => {
+                    self.refuse_other(greeting.cluster)?;
+                    troubles.push((at, without_leader(&members[at])));
                 }
-                Ok((wire, status)) => {
-                    self.refuse_other(&status)?;
+                Ok((wire, greeting)) => {
+                    self.refuse_other(greeting.cluster)?;
                     self.token().clone_from(&wire.token);
                     if is_home {
                         self.next.store(at + 1, Ordering::Relaxed);
                         self.at_home.store(at, Ordering::Relaxed);
                     }
                     let (beats, watches) = (Beats::on(wire.clone()), Watches::on(wire.clone()));
-                    let (version, heard) = (status.version, AtomicU64::new(0));
+                    let (version, heard) = (greeting.version, AtomicU64::new(0));
                     return Ok(Open { wire, version, beats, watches, heard });
                 }
-                Err(error) if error.is_unknown() => trouble = Some(error),
+                Err(error) if error.is_unknown() => troubles.push((at, error)),
                 Err(error) => return Err(error),
             }
         }
-        Err(trouble.unwrap_or_else(|| self.silence()))
+        let names: Vec<String> = members.iter().map(Address::to_string).collect();
+        let troubles = troubles.iter().map(|(at, error)| (names[*at].as_str(), error));
+        Err(Error::unavailable(refusal::once_for_all(troubles)))
     }
 
     async fn ping(&self, open: &Open) -> Result<(), Ended> {
-        let status: Result<StatusResponse, _> = unary(&open.wire, STATUS, StatusRequest {}).await;
-        status.map(drop).map_err(|_| Ended)
+        if answers(&open.wire).await { Ok(()) } else { Err(Ended) }
     }
 
     fn patience(&self) -> std::time::Duration {

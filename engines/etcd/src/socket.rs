@@ -24,6 +24,9 @@ impl Socket {
     }
 }
 
+/// What is said of a connection that is gone: it is not opened anew in here.
+pub(crate) const ENDED: &str = "the connection has ended";
+
 impl Service<Uri> for Socket {
     type Response = TokioIo<TcpStream>;
     type Error = Error;
@@ -34,7 +37,7 @@ impl Service<Uri> for Socket {
     }
 
     fn call(&mut self, _: Uri) -> Self::Future {
-        let ended = || Error::new(ErrorKind::NotConnected, "the connection has ended");
+        let ended = || Error::new(ErrorKind::NotConnected, ENDED);
         ready(self.0.take().map(TokioIo::new).ok_or_else(ended))
     }
 }

@@ -211,7 +211,7 @@ impl Etcd {
     /// These keys, each as it was at a moment after the call, and the first of these moments: in one transaction, unless the
     /// member could end by that.
     async fn gets(&self, keys: impl Iterator<Item = Vec<u8>>) -> Result<(Vec<RangeResponse>, u64)> {
-        if facts::survives_lost_readers(&self.link.connection().await?.version) {
+        if facts::survives_lost_readers(self.link.connection().await?.version.as_deref()) {
             let answer = self.txn(entry::look(keys)).await?;
             let at = answer.header.map_or(0, |header| revision(header.revision));
             return Ok((ask::ranges(answer).collect(), at));

@@ -6,6 +6,7 @@ use tenure_kit::tls::distrust;
 use tonic::{Code, Status};
 
 use crate::settings::Settings;
+use crate::socket::ENDED;
 
 /// What etcd says of a lease that is not there.
 const NO_LEASE: &str = "requested lease not found";
@@ -33,7 +34,8 @@ pub(crate) fn error(settings: &Settings, status: &Status) -> Error {
             Error::unavailable(format!("{whom} has more to do than it can{says}"))
         }
         Code::PermissionDenied => Error::rejected(format!(
-            "{whom} does not let this user do what a lock needs: see the engine's README for the role"
+            "{whom} does not let this user read and write the keys of `{prefix}/`: let its role, with `etcdctl role grant-permission ROLE --prefix=true readwrite {prefix}/`",
+            prefix = settings.prefix
         )),
         _ if is_stranger(status) => {
             Error::unavailable(format!("{whom} no longer knows who this client is{says}"))
@@ -53,7 +55,7 @@ pub(crate) fn error(settings: &Settings, status: &Status) -> Error {
         | Code::ResourceExhausted
         | Code::FailedPrecondition
         | Code::Unimplemented => Error::rejected(format!("{whom} refused{says}")),
-        _ if told == NO_HTTP2 => distrust(&whom, &causes(status)).unwrap_or_else(|| {
+        _ if [NO_HTTP2, ENDED].contains(&told) => distrust(&whom, &causes(status)).unwrap_or_else(|| {
             Error::unavailable(format!(
                 "{whom} did not answer as etcd does: the connection ended, or another service listens there, or etcd that wants etcds://"
             ))

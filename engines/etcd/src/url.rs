@@ -46,18 +46,10 @@ impl Settings {
             "timeout" => self.timeout = value.time(TIMES)?,
             "connect_timeout" => self.connect_timeout = value.time(TIMES)?,
             "session_ttl" => self.session_ttl = value.time(TIMES)?,
-            "ca" => self.tls()?.ca = Some(value.file()?),
-            "cert" => self.tls()?.cert = Some(value.file()?),
-            "key" => self.tls()?.key = Some(value.file()?),
+            "ca" | "cert" | "key" => Files::wanted(&mut self.tls, "etcds")?.set(name, value)?,
             _ => unreachable!("`{name}` is an option of the engine's, and is not read"),
         }
         Ok(())
-    }
-
-    fn tls(&mut self) -> Result<&mut Files> {
-        self.tls.as_mut().ok_or_else(|| {
-            Error::invalid("`ca`, `cert` and `key` are for TLS: write etcds:// for it")
-        })
     }
 }
 

@@ -31,5 +31,7 @@ mod runtimes;
 mod silence;
 #[path = "faults/stage.rs"]
 mod stage;
+#[path = "faults/tls.rs"]
+mod tls;
 #[path = "faults/users.rs"]
 mod users;

@@ -37,16 +37,19 @@ impl Count {
     }
 
     fn new(is_windowed: bool) -> Self {
-        let now = bson!({ "$max": ["$at", { "$toLong": "$$NOW" }] });
+        let now = bson!({ "$toLong": "$$NOW" });
         let step = bson!({ "$add": [{ "$ifNull": ["$step", 0_i64] }, 1_i64] });
         let clock = doc! { "$set": { "at": now, "step": step, "bell": "" } };
-        let latest = bson!({ "$add": ["$at", "$ask.per"] });
-        // A clock that was set back must not make a window longer than it is.
         let runs = bson!({ "$gt": ["$ends", "$at"] });
         let before = if is_windowed {
+            let per = bson!({ "$ifNull": ["$per", "$ask.per"] });
+            // A clock that was set back, or is that of another member, makes no window longer.
+            let rest = bson!({ "$min": ["$ends", { "$add": ["$at", per.clone()] }] });
+            let anew = bson!({ "$add": ["$at", "$ask.per"] });
             doc! { "$set": {
                 "value": { "$cond": [runs.clone(), "$value", 0_i64] },
-                "ends": { "$cond": [runs, { "$min": ["$ends", latest.clone()] }, latest] },
+                "per": { "$cond": [runs.clone(), per, "$ask.per"] },
+                "resets": { "$cond": [runs.clone(), rest, anew] },
             } }
         } else {
             doc! { "$set": { "value": { "$ifNull": ["$value", 0_i64] } } }
@@ -56,16 +59,21 @@ impl Count {
         let allowed = bson!({ "$and": [fits.clone(), { "$lte": [sum.clone(), "$ask.limit"] }] });
         // A date is what the TTL index goes by; a sequence has none.
         let reap = if is_windowed {
-            bson!({ "$toDate": { "$add": ["$ends", KEEP_MS] } })
+            bson!({ "$toDate": { "$add": ["$resets", KEEP_MS] } })
         } else {
             Bson::Boolean(false)
         };
+        // Who looks, and who is refused, opens no window, and may find the end of one that runs.
+        let counts = bson!({ "$and": [allowed.clone(), { "$gt": ["$ask.by", 0_i64] }] });
+        let ends = bson!({ "$cond": [{ "$or": [counts, runs] }, "$resets", "$ends"] });
         let add = doc! { "$set": {
             "value": { "$cond": [allowed.clone(), sum, "$value"] },
+            "ends": ends,
             "fits": fits, "allowed": allowed, "reap": reap, "ask": "$$REMOVE",
         } };
         let raw = |stage| RawDocumentBuf::try_from(&stage).expect("a stage is a document");
-        let fields = rawdoc! { "_id": 0, "value": 1, "fits": 1, "allowed": 1, "at": 1, "ends": 1 };
+        let fields =
+            rawdoc! { "_id": 0, "value": 1, "fits": 1, "allowed": 1, "at": 1, "ends": "$resets" };
         Self { stages: [clock, before, add].map(raw).into(), fields }
     }
 }

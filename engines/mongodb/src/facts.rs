@@ -9,6 +9,7 @@ use crate::answer::whole;
 use crate::call::Calls;
 use crate::clocks;
 use crate::settings::Settings;
+use crate::trouble;
 
 /// The first version of the protocol that knows pipelines with `$$NOW`, and projections that compute: MongoDB 4.4.
 const WIRE_VERSION_MIN: i64 = 9;
@@ -45,7 +46,11 @@ impl Facts {
         facts.is_deaf = is_deaf(calls).await;
         facts.clocks = clocks::warning(calls, &hello).await;
         if reaps {
-            facts.unreaped = calls.reap().await.err().map(|error| error.to_string());
+            facts.unreaped = match calls.reap().await {
+                Ok(()) => None,
+                Err(error) if trouble::wants_user(&error) => return Err(error),
+                Err(error) => Some(error.to_string()),
+            };
         }
         Ok(facts)
     }
@@ -108,7 +113,7 @@ impl Facts {
         let mut warnings = Vec::new();
         match self.topology {
             Topology::Alone => warnings.push(
-                "this MongoDB is one server without a replica set: waiting tickets are not told when they are served, and find out by their heartbeats; start it with --replSet, one member is enough".to_owned(),
+                "this MongoDB is one server without a replica set: waiting tickets are not told when they are served, and look for themselves, at last once a second; start it with --replSet, one member is enough".to_owned(),
             ),
             Topology::Sharded => warnings.push(
                 "on a sharded cluster a hand-over is told as late as the quietest shard writes, which is every ten seconds by default: set periodicNoopIntervalSecs to 1".to_owned(),
@@ -123,7 +128,7 @@ impl Facts {
         }
         warnings.extend(self.clocks.clone());
         if self.is_deaf {
-            warnings.push("this user may not listen to changes, so waiting tickets find out by their heartbeats: allow `changeStream` and `find` on the collection".to_owned());
+            warnings.push("this user may not listen to changes, so waiting tickets look for themselves, at last once a second: allow `changeStream` and `find` on the collection".to_owned());
         }
         if let Some(why) = &self.unreaped {
             warnings.push(format!("idle records are kept for ever, because their index cannot be made: allow `createIndex` on the collection ({why})"));

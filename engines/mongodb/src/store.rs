@@ -84,6 +84,7 @@ impl MongoStore {
         refuse_private(calls.database.name())?;
         let facts = Facts::ask(&calls, spots.reaps()).await?;
         let mut profile = facts.profile(settings);
+        profile.store.clone_from(&calls.name.servers);
         if !spots.reaps() {
             // Onlookers of documents look for themselves.
             profile.events = Sight::Sampled;

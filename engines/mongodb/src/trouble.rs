@@ -16,6 +16,9 @@ const NOT_PRIMARY: [i32; 7] = [11_600, 11_602, 91, 189, 10_107, 13_435, 13_436];
 /// `WriteConcernTimeout`, `LockTimeout`, `SocketException`, `StaleConfig`, `FailedToSatisfyReadPreference`.
 const UNKNOWN: [i32; 13] = [50, 262, 89, 6, 7, 112, 11_601, 202, 64, 24, 9001, 13_388, 133];
 
+/// So the driver says of an answer whose length makes no sense.
+const GARBLED: &str = "out of range integral type conversion";
+
 /// So many letters of what a server says are repeated.
 const WORDS_MAX: usize = 160;
 
@@ -32,6 +35,11 @@ pub(crate) fn error(name: &Name, trouble: &mongodb::error::Error) -> Error {
             "{servers} does not know this user and password: write user:password@ before the servers, and name the database of the user as `authSource`{}",
             it_says(name, message)
         )),
+        ErrorKind::InvalidArgument { message, .. } if message.contains(GARBLED) => {
+            Error::unavailable(format!(
+                "somebody answers at {servers}, and not as MongoDB does: is it another service's port?"
+            ))
+        }
         ErrorKind::InvalidArgument { message, .. }
         | ErrorKind::InvalidTlsConfig { message, .. } => {
             Error::invalid(format!("the way to {servers} is wrong{}", it_says(name, message)))
@@ -56,13 +64,20 @@ pub(crate) fn error(name: &Name, trouble: &mongodb::error::Error) -> Error {
     }
 }
 
+const WANTS_USER: &str = "wants a user";
+
+/// Whether a server refused whoever is not logged in: it refuses everything else, too.
+pub(crate) fn wants_user(error: &Error) -> bool {
+    error.to_string().contains(WANTS_USER)
+}
+
 fn refused(name: &Name, command: &CommandError) -> Error {
     let servers = &name.servers;
     let says = it_says(name, &command.message);
     match command.code {
         18 => Error::rejected(format!("{servers} does not know this user and password{says}")),
         13 if command.message.contains("requires authentication") => Error::rejected(format!(
-            "{servers} wants a user: write user:password@ before the servers, and name the user's database as `authSource`"
+            "{servers} {WANTS_USER}: write user:password@ before the servers, and name the user's database as `authSource`"
         )),
         13 => Error::rejected(format!(
             "{servers} does not let this user do what a lock needs: see the engine's README for the role{says}"
@@ -87,6 +102,28 @@ fn refused(name: &Name, command: &CommandError) -> Error {
     }
 }
 
+/// What the driver says of a server, and what it means; what a person can do most about comes first.
+const HINTS: [(&str, &str); 9] = [
+    ("Connection refused", "nobody listens there: is the server running?"),
+    (
+        "tls handshake eof",
+        "the connection ended before TLS came about: does the server speak it? `tls=false` goes without",
+    ),
+    ("unexpected end of file", RUDE),
+    ("Connection reset", RUDE),
+    ("roken pipe", RUDE),
+    ("invalid reply", "somebody answers, and not as MongoDB does: is it another service's port?"),
+    ("RsPrimary", NOT_AGAIN),
+    ("ReplicaSetWithPrimary", NOT_AGAIN),
+    ("timed out", SILENT),
+];
+
+const RUDE: &str = "the connection ended before a word: does the server want `tls=true`, or is it another service's port?";
+
+const SILENT: &str = "whoever listens there says nothing: is the server stopped or overloaded, or is it another service's port?";
+
+const NOT_AGAIN: &str = "it was not found again in time";
+
 /// No server was found that takes writes: what the driver knows of each is told in short.
 fn unreached(name: &Name, message: &str) -> Error {
     let servers = &name.servers;
@@ -100,14 +137,32 @@ fn unreached(name: &Name, message: &str) -> Error {
         ));
     } else if message.contains("RsSecondary") && !message.contains("RsPrimary") {
         "members of it are there and have none: an election takes some ten seconds, and `timeout=20s` in the URL lets a call wait for it"
-    } else if message.contains("Connection refused") {
-        "nobody listens there: is the server running?"
-    } else if message.contains("RsPrimary") || message.contains("ReplicaSetWithPrimary") {
-        "it was not found again in time"
+    } else if let Some(name) = unknown_name(message) {
+        return Error::unavailable(format!(
+            "nobody here knows the name of {name}: is it spelt right?"
+        ));
+    } else if !message.contains("Servers: [") {
+        "none of them is in the replica set that `replicaSet` names"
+    } else if let Some((_, hint)) = HINTS.iter().find(|(words, _)| message.contains(words)) {
+        hint
+    } else if told_of(message).all(|server| server.contains("Type: Unknown"))
+        && !message.contains("Error: ")
+    {
+        SILENT
     } else {
         "none of them takes writes, or none answers as MongoDB: are the addresses, `replicaSet` and `tls` right?"
     };
     Error::unavailable(format!("no primary was found among {servers}: {why}"))
+}
+
+/// The first server whose name could not be looked up.
+fn unknown_name(message: &str) -> Option<&str> {
+    told_of(message).find(|server| server.contains("failed to lookup"))?.split(',').next()
+}
+
+/// What the driver knows of each server, from its address on.
+fn told_of(message: &str) -> impl Iterator<Item = &str> {
+    message.split("Address: ").skip(1)
 }
 
 /// A write was carried out by the primary, and is not known to last.
@@ -159,6 +214,8 @@ pub(crate) fn strange(name: &Name) -> Error {
 
 /// The driver's or the server's own words, at the end of a sentence, unless a part of a password is in them.
 fn it_says(name: &Name, words: &str) -> String {
+    // The driver puts an error into another one with all its fields.
+    let words = words.split(", labels: {").next().unwrap_or(words).replace("Kind: ", "");
     let words: Vec<&str> = words.split_whitespace().collect();
     match without(name.secrets.iter(), words.join(" ")) {
         // A server may repeat the whole command.

@@ -13,8 +13,14 @@ use crate::settings::Settings;
 pub(crate) async fn read(url: &str) -> Result<(ClientOptions, Settings)> {
     let (rest, settings) = split(url)?;
     match ClientOptions::parse(&rest).await {
-        Ok(options) => Ok((options, settings)),
-        Err(error) => Err(unread(&rest, &error)),
+        Ok(options) => {
+            // The name of a database in the path is one like any other.
+            if let Some(name) = &options.default_database {
+                let _proper = Settings::new().database(name)?;
+            }
+            Ok((options, settings))
+        }
+        Err(error) => Err(unread(url, &error)),
     }
 }
 
@@ -56,7 +62,8 @@ fn unread(url: &str, error: &mongodb::error::Error) -> Error {
             host(url)
         ));
     }
-    let sentence = match without(secrets.iter(), words.to_owned()) {
+    let harmless = without(secrets.iter(), words.to_owned()).filter(|_| !hides_its_login(url));
+    let sentence = match harmless {
         Some(_) if !url.contains("://") => {
             "two slashes follow the scheme: write mongodb://SERVER".to_owned()
         }
@@ -64,6 +71,12 @@ fn unread(url: &str, error: &mongodb::error::Error) -> Error {
         None => "MongoDB's driver does not take this URL: a user and a password stand before the servers with %40 for an @, %3A for a colon, %2F for a slash and %3F for a question mark".to_owned(),
     };
     Error::invalid(sentence)
+}
+
+/// Whether what the driver takes for servers may be a part of a password: an `@` stands behind the first slash or question mark.
+fn hides_its_login(url: &str) -> bool {
+    let body = url.split_once("://").map_or(url, |(_, body)| body);
+    body.split_once(['/', '?']).is_some_and(|(_, rest)| rest.contains('@'))
 }
 
 /// The name behind the login.
@@ -147,6 +160,9 @@ mod tests {
             ("mongodb://u:s3cret@h/?tls=maybe", "does not take this URL"),
             ("mongodb://u:s3c@ret@h/", "does not take this URL"),
             ("mongodb://u:s3cret@/", "does not take this URL"),
+            ("mongodb://u:s3c/x?collection=foo@h", "with %40 for an @"),
+            ("mongodb://u:s3c/x?y@127.0.0.1:1", "with %40 for an @"),
+            ("mongodb://u:s3cret@h/a.b", "`database` takes the name of a database"),
             ("redis://u:s3cret@h/", "write mongodb://"),
             ("mongodb:h", "two slashes follow the scheme"),
             ("mongodb://u:s3cret@h/?compressors=zlib", "leave out `compressors`"),

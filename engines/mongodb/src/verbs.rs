@@ -61,28 +61,37 @@ impl Writer<'_> {
             bson!({ "case": case, "then": { "$mergeObjects": [seat, { "did": did, "soon": "$$this.soon" }] } })
         };
         let how = bson!({ "$cond": ["$$this.soon", did::TOLD, did::HOLDING] });
+        let of_waiting = bson!({ "$cond": [self.follows_the_dead(), how.clone(), did::WAITING] });
         let found = bson!({ "$let": {
             "vars": { "h": self.index_in("held", "$$this.id"), "w": self.index_in("waiting", "$$this.id") },
             "in": { "$switch": {
-                "branches": [seat("held", "$$h", how), seat("waiting", "$$w", Bson::Int64(did::WAITING))],
-                "default": { "did": did::ABSENT },
+                "branches": [seat("held", "$$h", how), seat("waiting", "$$w", of_waiting)],
+                "default": { "id": "$$this.id", "did": did::ABSENT },
             } },
         } });
         let found =
             bson!({ "$map": { "input": self.value("ask.leave"), "as": "this", "in": found } });
         let told = bson!([{ "$mergeObjects": ["$$it", { "told": true }] }]);
-        let leave = self.value("ask.leave");
-        let held =
-            self.each_in("held", &leave, &bson!({ "$cond": ["$$this.soon", told, bson!([])] }));
-        let waiting = self.each_in("waiting", &leave, &bson!([]));
+        let stays = bson!({ "$eq": ["$$this.did", did::TOLD] });
+        let told_or_out = bson!({ "$cond": [stays, told, bson!([])] });
+        let left = |array: &str| self.each_in(array, &self.value("ask.found"), &told_or_out);
         [
             self.set([("ask.found", found)]),
-            self.set([("held", held), ("waiting", waiting)]),
+            self.set([("held", left("held")), ("waiting", left("waiting"))]),
             self.set([
                 ("did", self.value("ask.found.did")),
                 ("bell", bson!({ "$concat": [self.value("bell"), self.letters_of_leave()] })),
             ]),
         ]
+    }
+
+    /// Whether the ticket at `w` of those who wait fits, now that the dead are out. It is served then, though the stage
+    /// that serves comes behind the verbs.
+    fn follows_the_dead(&self) -> Bson {
+        let up_to_it =
+            bson!({ "$slice": [self.value("waiting.take"), { "$add": ["$$w", 1_i64] }] });
+        let sum = bson!({ "$add": [self.sum_held(), { "$sum": up_to_it }] });
+        bson!({ "$lte": [sum, self.value("of")] })
     }
 
     /// Whoever is told or taken out by another client hears of it. Whoever asks for a ticket that has left already may

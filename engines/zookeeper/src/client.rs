@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::{OptionFuture, join, join_all};
 use tenure_core::{Error, Profile, Result, Share, TicketId, served};
-use tenure_kit::{Client, Connection, Link};
+use tenure_kit::{Client, Connection, Link, for_now};
 use tenure_queue::{Ahead, Front, LineId, Name, Node, SessionId, blockers};
 use tokio::time::sleep;
 use zookeeper_client::{Acl, Acls, CreateMode, Error as Said, Stat};
@@ -24,6 +24,8 @@ use crate::wire::Wire;
 const TTL_MAX: Duration = Duration::from_millis(i32::MAX as u64);
 /// Between two attempts to connect to servers that choose who leads.
 const ELECTION_PAUSE: Duration = Duration::from_millis(250);
+/// A session that is not for tickets is replaced when it has had no connection for so long.
+const CUT_OFF_MAX: Duration = Duration::from_secs(1);
 /// So many nodes are asked for at once.
 const AT_ONCE: usize = 256;
 
@@ -68,7 +70,8 @@ impl ZooKeeper {
     /// The session that is not for tickets.
     pub(crate) async fn wire(&self) -> Result<Arc<Wire>> {
         let mut connection = self.base.connection().await?;
-        if connection.is_over() {
+        // No ticket lives by it, so that another one is as good, and comes about sooner.
+        if connection.is_over() || connection.cut_off_for() > CUT_OFF_MAX {
             self.base.give_up(connection.generation());
             connection = self.base.connection().await?;
         }
@@ -292,7 +295,7 @@ impl ZooKeeper {
         // Where this one has no connection, another would not have one either.
         let base = self.wire().await?;
         drop(base.turn().await.map_err(|said| self.said(&said))?);
-        let wire = Wire::open(&self.settings, ttl.min(TTL_MAX)).await.map_err(trouble::for_now)?;
+        let wire = Wire::open(&self.settings, ttl.min(TTL_MAX)).await.map_err(for_now)?;
         if wire.granted() != ttl {
             tracing::info!(asked = ?ttl, granted = ?wire.granted(), "ZooKeeper grants another life than was asked for");
         }

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use tenure_core::{Error, Fencing, Liveness, Profile, Result, Sight};
+use tenure_core::{Error, Fencing, Liveness, Profile, Result, Sight, refusal};
 use tenure_kit::url::Address;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -25,6 +25,11 @@ const TTL_MIN: Duration = Duration::from_secs(1);
 /// More than this nobody says of himself.
 const BYTES_MAX: u64 = 64 * 1024;
 
+/// How long it may take: by TLS as long as any connection: a server that has just started takes a second over its first one.
+fn word_max(settings: &Settings) -> Duration {
+    if settings.tls.is_some() { settings.connect_timeout } else { WORD_MAX }
+}
+
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Facts {
@@ -41,8 +46,9 @@ pub(crate) async fn find(settings: &Settings, client: &Client) -> Result<Facts> 
     // A server alone has no list of servers.
     let config = client.get_config().await;
     let is_ensemble = config.map_or(true, |(config, _)| has_servers(&config));
+    let within = word_max(settings);
     for server in &settings.servers {
-        let Ok(Ok(said)) = timeout(WORD_MAX, ask(settings, server, SRVR)).await else { continue };
+        let Ok(Ok(said)) = timeout(within, ask(settings, server, SRVR)).await else { continue };
         if said.contains("ClickHouse") {
             return Err(Error::rejected(format!(
                 "{} is ClickHouse Keeper, which may change a client's session without a word: locks need ZooKeeper itself",
@@ -51,7 +57,7 @@ pub(crate) async fn find(settings: &Settings, client: &Client) -> Result<Facts> 
         }
         if let Some(version) = version(&said) {
             let conf =
-                timeout(WORD_MAX, ask(settings, server, CONF)).await.ok().and_then(io::Result::ok);
+                timeout(within, ask(settings, server, CONF)).await.ok().and_then(io::Result::ok);
             let session_min = conf.as_deref().and_then(session_min);
             return Ok(Facts { version: Some(version.to_owned()), is_ensemble, session_min });
         }
@@ -70,12 +76,19 @@ pub(crate) enum Presence {
     There,
 }
 
-/// Whether one of the servers says anything. Where TLS keeps all of them from it, that is refused; where some, it is told.
+/// Whether one of the servers says anything. Where TLS keeps all of them from it, that is refused; where some, it is told. Where
+/// none can be reached, it is told why.
 pub(crate) async fn presence(settings: &Settings) -> Result<Presence> {
-    let (mut presence, mut refusals) = (Presence::Absent, Vec::new());
+    let (mut presence, mut refusals, mut out_of_reach) = (Presence::Absent, Vec::new(), Vec::new());
     for server in &settings.servers {
         let knock = async {
-            let Ok(stream) = reach(server).await else { return Ok(Presence::Absent) };
+            let stream = match reach(server).await {
+                Ok(stream) => stream,
+                Err(error) => {
+                    out_of_reach.push((server.to_string(), trouble::out_of_reach(server, &error)));
+                    return Ok(Presence::Absent);
+                }
+            };
             match said(settings, server, stream, KNOCK).await {
                 // What is no text is what TLS says of words that are none of its own.
                 Ok(said) if said.is_empty() || said.starts_with(char::is_control) => {
@@ -85,7 +98,7 @@ pub(crate) async fn presence(settings: &Settings) -> Result<Presence> {
                 Err(error) => trouble::by_tls(settings, server, &error).map(|()| Presence::Mute),
             }
         };
-        match timeout(WORD_MAX, knock).await.unwrap_or(Ok(Presence::Absent)) {
+        match timeout(word_max(settings), knock).await.unwrap_or(Ok(Presence::Absent)) {
             Ok(one) => presence = presence.max(one),
             Err(refusal) => refusals.push(refusal),
         }
@@ -95,6 +108,10 @@ pub(crate) async fn presence(settings: &Settings) -> Result<Presence> {
         Some(refusal) if is_refused => Err(refusal),
         // Another one may answer in a while.
         Some(refusal) if presence < Presence::There => Err(Error::unavailable(refusal.to_string())),
+        _ if presence == Presence::Absent && !out_of_reach.is_empty() => {
+            let each = out_of_reach.iter().map(|(server, error)| (server.as_str(), error));
+            Err(Error::unavailable(refusal::once_for_all(each)))
+        }
         _ => Ok(presence),
     }
 }
@@ -102,6 +119,7 @@ pub(crate) async fn presence(settings: &Settings) -> Result<Presence> {
 /// What these servers promise.
 pub(crate) fn profile(settings: &Settings, facts: &Facts) -> Profile {
     let mut profile = Profile::new("zookeeper", Liveness::Session);
+    profile.store = settings.whom();
     profile.events = Sight::Sampled;
     profile.fencing = Fencing::Volatile;
     profile.survives.store_crash = true;

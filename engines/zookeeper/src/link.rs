@@ -2,7 +2,6 @@
 //! when it is over.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tenure_core::{Error, Result};
@@ -20,13 +19,11 @@ const LIVES: u32 = 5;
 pub(crate) struct Servers {
     settings: Arc<Settings>,
     keys: Keys,
-    /// They were reached once.
-    are_met: AtomicBool,
 }
 
 impl Servers {
     pub(crate) fn new(settings: Arc<Settings>, keys: Keys) -> Self {
-        Self { settings, keys, are_met: AtomicBool::new(false) }
+        Self { settings, keys }
     }
 }
 
@@ -34,12 +31,7 @@ impl Server for Servers {
     type Open = Arc<Wire>;
 
     async fn open(&self, _opening: &Opening) -> Result<Arc<Wire>> {
-        let opened = Wire::open(&self.settings, self.settings.timeout * LIVES).await;
-        if opened.is_ok() {
-            self.are_met.store(true, Ordering::Release);
-        }
-        let were_met = self.are_met.load(Ordering::Acquire);
-        opened.map_err(|error| if were_met { trouble::for_now(error) } else { error })
+        Wire::open(&self.settings, self.settings.timeout * LIVES).await
     }
 
     async fn ping(&self, open: &Arc<Wire>) -> Result<(), Ended> {

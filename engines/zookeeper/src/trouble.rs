@@ -1,8 +1,8 @@
 //! What went wrong, in the words of this project: what to do now, and no passwords.
 
-use std::io;
+use std::io::{self, ErrorKind};
 
-use tenure_core::{Error, Kind, Loss, Result};
+use tenure_core::{Error, Loss, Result};
 use tenure_kit::tls::distrust;
 use tenure_kit::url::Address;
 use zookeeper_client::Error as Said;
@@ -30,6 +30,9 @@ pub(crate) fn error(settings: &Settings, said: &Said) -> Error {
         Said::Unimplemented => Error::rejected(format!(
             "{whom} cannot do what a lock needs: ZooKeeper 3.5 or later is wanted"
         )),
+        Said::NoHosts => Error::unavailable(format!(
+            "{whom} let nobody in: is it running, and is that not another service's port?"
+        )),
         Said::NotReadOnly => Error::unavailable(format!("{whom} is cut off from its majority")),
         Said::Throttled => Error::unavailable(format!("{whom} has more to do than it can")),
         Said::NodeExists
@@ -45,6 +48,21 @@ pub(crate) fn error(settings: &Settings, said: &Said) -> Error {
 /// What is said when there is no answer in time.
 pub(crate) fn silence(settings: &Settings) -> Error {
     Error::unavailable(format!("{} did not answer within {:?}", settings.whom(), settings.timeout))
+}
+
+/// No session was opened in the time that a connection has.
+pub(crate) fn late(settings: &Settings) -> Error {
+    let (whom, within) = (settings.whom(), settings.connect_timeout);
+    Error::unavailable(format!("{whom} let nobody in within {within:?}: is it running?"))
+}
+
+/// No connection to this server comes about.
+pub(crate) fn out_of_reach(server: &Address, error: &io::Error) -> Error {
+    let hint = match error.kind() {
+        ErrorKind::ConnectionRefused => "is it running?",
+        _ => "is the address right, and is it running?",
+    };
+    Error::unavailable(format!("ZooKeeper at {server} cannot be reached ({error}): {hint}"))
 }
 
 /// What is said of servers that end each connection without a word. Those that choose who leads may do that, too.
@@ -73,11 +91,6 @@ pub(crate) fn by_tls(settings: &Settings, server: &Address, error: &io::Error) -
         )));
     }
     distrust(&whom, &heard).map_or(Ok(()), Err)
-}
-
-/// What files say that were good once may be good again in a moment: they are being replaced.
-pub(crate) fn for_now(error: Error) -> Error {
-    if error.kind() == Kind::Invalid { Error::unavailable(error.to_string()) } else { error }
 }
 
 /// What is said of a chroot that is not there.

@@ -69,18 +69,12 @@ impl Settings {
             "timeout" => self.timeout = value.time(TIMES)?,
             "connect_timeout" => self.connect_timeout = value.time(TIMES)?,
             "acl" => self.acl = Some(whom(value)?),
-            "ca" => self.files()?.ca = Some(value.file()?),
-            "cert" => self.files()?.cert = Some(value.file()?),
-            "key" => self.files()?.key = Some(value.file()?),
+            "ca" | "cert" | "key" => {
+                Files::wanted(&mut self.tls, "zookeepers")?.set(name, value)?;
+            }
             _ => unreachable!("`{name}` is an option of the engine's, and is not read"),
         }
         Ok(())
-    }
-
-    fn files(&mut self) -> Result<&mut Files> {
-        self.tls.as_mut().ok_or_else(|| {
-            Error::invalid("`ca`, `cert` and `key` are for TLS: write zookeepers:// for it")
-        })
     }
 }
 

@@ -6,7 +6,7 @@
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tenure_core::{Clock as _, Result, SystemClock};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -36,6 +36,8 @@ pub(crate) struct Wire {
     settings: Arc<Settings>,
     room: Semaphore,
     signs: Mutex<Signs>,
+    /// Since when it has no connection.
+    cut_off: Arc<Mutex<Option<Instant>>>,
     /// How many nodes live by it; some of them may be gone without this client's doing.
     nodes: AtomicUsize,
 }
@@ -60,7 +62,7 @@ impl Wire {
         let signs = Mutex::new(Signs::since(SystemClock.now()));
         let client = match timeout(settings.connect_timeout, log_in(settings, ttl)).await {
             Ok(connected) => connected?,
-            Err(_) => Err(Said::Timeout),
+            Err(_) => return Err(trouble::late(settings)),
         };
         let client = client.map_err(|said| trouble::error(settings, &said))?;
         let (watches, looks, settings) = (Watches::default(), Looks::default(), settings.clone());
@@ -72,9 +74,11 @@ impl Wire {
             settings,
             room,
             signs,
+            cut_off: Arc::default(),
             nodes: AtomicUsize::new(0),
         });
-        tokio::spawn(stir(wire.watches.clone(), wire.client.state_watcher()));
+        let (watches, cut_off) = (wire.watches.clone(), wire.cut_off.clone());
+        tokio::spawn(stir(watches, cut_off, wire.client.state_watcher()));
         Ok(wire)
     }
 
@@ -91,6 +95,12 @@ impl Wire {
     /// It is over, for good.
     pub(crate) fn is_over(&self) -> bool {
         self.client.state().is_terminated()
+    }
+
+    /// For how long it has had no connection. The client tries again after pauses that grow for as long as the session may live.
+    pub(crate) fn cut_off_for(&self) -> Duration {
+        let since = *self.cut_off.lock().unwrap_or_else(PoisonError::into_inner);
+        since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// Waits for a connection, and for room. What is asked while there is no connection would be carried out later, when
@@ -212,10 +222,12 @@ async fn connect(
 }
 
 /// Whoever watches looks again when the connection was another one meanwhile, and when the session is over.
-async fn stir(watches: Watches, mut states: StateWatcher) {
+async fn stir(watches: Watches, cut_off: Arc<Mutex<Option<Instant>>>, mut states: StateWatcher) {
     loop {
         let state = states.changed().await;
-        if state != SessionState::Disconnected {
+        let is_cut_off = state == SessionState::Disconnected;
+        *cut_off.lock().unwrap_or_else(PoisonError::into_inner) = is_cut_off.then(Instant::now);
+        if !is_cut_off {
             watches.stir();
         }
         if state.is_terminated() {

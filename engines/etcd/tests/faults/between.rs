@@ -1,7 +1,7 @@
 //! A member that lies: it stands between a client and a member, and changes what the member answers, message by message. It can
 //! hold a request back, too, which arrives after whoever sent it has given it up.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -32,6 +32,8 @@ pub(super) struct Between {
 struct Said {
     lies: Mutex<HashMap<String, Lie>>,
     streams: Mutex<HashMap<String, u64>>,
+    /// These methods are for nobody.
+    forbidden: Mutex<HashSet<String>>,
     /// The next request of this method is held back.
     holds: Mutex<Option<String>>,
     /// Where it waits.
@@ -73,6 +75,11 @@ impl Between {
         lie: impl Fn(u64, &[u8]) -> Vec<Vec<u8>> + Send + Sync + 'static,
     ) {
         lock(&self.said.lies).insert(method.to_owned(), Arc::new(lie));
+    }
+
+    /// From now on, nobody may ask this.
+    pub(super) fn forbid(&self, method: &str) {
+        lock(&self.said.forbidden).insert(method.to_owned());
     }
 
     /// The next request of this method is held back, once it has come.
@@ -142,6 +149,7 @@ async fn pass(
         *count += 1;
         *count
     };
+    let is_forbidden = lock(&said.forbidden).contains(&method);
     let is_held = lock(&said.holds).take_if(|held| *held == method).is_some();
     let answer = if is_held {
         // It is sent although its client gives it up.
@@ -150,7 +158,20 @@ async fn pass(
     } else {
         sender.send_request(request.map(http_body_util::BodyExt::boxed)).await?
     };
+    // A member that is gone forbids nothing.
+    if is_forbidden {
+        return Ok(permission_denied());
+    }
     Ok(answer.map(|body| StreamBody::new(Box::pin(changed(body, method, number, said)) as _)))
+}
+
+fn permission_denied() -> Response<Answer> {
+    let body: stream::BoxStream<'_, _> = Box::pin(stream::empty());
+    let answer = Response::builder()
+        .header("content-type", "application/grpc")
+        .header("grpc-status", "7")
+        .header("grpc-message", "etcdserver: permission denied");
+    answer.body(StreamBody::new(body)).expect("these are headers")
 }
 
 async fn arrive_late(

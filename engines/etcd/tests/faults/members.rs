@@ -1,30 +1,30 @@
 //! Members die, stand still, and come back.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tenure_core::event::What;
-use tenure_core::{Kind, Loss, Seen};
+use tenure_core::{Kind, Locks, Loss, Seen};
 use tenure_servers::Store as _;
 use tenure_servers::etcd::Cluster;
 
-use super::stage::{PATIENCE, TTL, at_last, connect, play, soon, until_line};
+use super::stage::{TTL, at_last, connect, play, soon, until_line};
+
+/// Waits in line for as long as the members may not answer.
+async fn wait(locks: Locks) -> tenure_core::Guard {
+    loop {
+        match locks.mutex("k").lock().await {
+            Ok(guard) => return guard,
+            Err(error) => assert!(error.is_unknown(), "{error}"),
+        }
+    }
+}
 
 /// A lock outlives what is done to a member, and its waiter is served afterwards.
 fn a_lock_outlives(act: impl FnOnce(&Cluster)) {
     play(3, async |cluster| {
         let (one, two) = (connect(&cluster).await, connect(&cluster).await);
         let guard = one.mutex("k").ttl(TTL * 10).lock().await.unwrap();
-        let waiter = tokio::spawn({
-            let two = two.clone();
-            async move {
-                loop {
-                    match two.mutex("k").lock().await {
-                        Ok(guard) => return guard,
-                        Err(error) => assert!(error.is_unknown(), "{error}"),
-                    }
-                }
-            }
-        });
+        let waiter = tokio::spawn(wait(two.clone()));
         until_line(&one, "k", 2).await;
         act(&cluster);
         let others = at_last("others are answered", async || two.mutex("k").try_lock().await).await;
@@ -98,10 +98,8 @@ fn without_a_majority_holders_are_told_and_with_it_again_locks_are_given_with_hi
         let (one, two) = (cluster.leader().unwrap(), cluster.follower().unwrap());
         one.freeze().unwrap();
         two.freeze().unwrap();
-        let frozen = Instant::now();
         let loss = soon("the holder is told", guard.lost()).await;
         assert!(matches!(loss, Loss::Unreachable | Loss::Expired | Loss::SessionGone), "{loss}");
-        assert!(frozen.elapsed() < PATIENCE);
         one.thaw().unwrap();
         two.thaw().unwrap();
         assert_eq!(guard.check().unwrap_err().kind(), Kind::Lost);
@@ -117,11 +115,8 @@ fn without_a_majority_holders_are_told_and_with_it_again_locks_are_given_with_hi
 fn a_holder_is_told_before_the_cluster_could_give_its_lock_away() {
     play(1, async |cluster| {
         let (holder, other) = (connect(&cluster).await, connect(&cluster).await);
-        // What the holder cannot reach, the other can: its signs of life end, and the server counts on.
         let guard = holder.mutex("k").ttl(TTL).lock().await.unwrap();
-        let proxied = guard.token();
-        let waits = other.mutex("k").ttl(TTL);
-        let waiter = tokio::spawn(async move { (waits.lock().await, Instant::now()) });
+        let waiter = tokio::spawn(async move { (wait(other).await, Instant::now()) });
         until_line(&holder, "k", 2).await;
         // The whole process of the holder cannot be stopped here, but its member can be: nothing is answered any more.
         cluster.members()[0].freeze().unwrap();
@@ -129,12 +124,8 @@ fn a_holder_is_told_before_the_cluster_could_give_its_lock_away() {
         let told = Instant::now();
         cluster.members()[0].thaw().unwrap();
         let (next, served) = soon("the waiter is served", waiter).await.unwrap();
-        if let Ok(next) = next {
-            assert!(next.token() > proxied);
-            assert!(served > told, "told {:?} after the next was served", told - served);
-            println!("told {:?} before the next was served", served - told);
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        assert!(next.token() > guard.token());
+        assert!(served > told, "the next was served {:?} too soon", told - served);
         assert!(guard.check().is_err(), "no late answer revives it");
     });
 }

@@ -12,6 +12,7 @@ use tenure_servers::Store as _;
 use tenure_servers::etcd::{Cluster, Member};
 use tokio::net::TcpListener;
 
+use super::between::Between;
 use super::network::proxy_to;
 use super::stage::{at_last, play_on};
 
@@ -76,6 +77,29 @@ fn who_is_known_goes_on_when_users_and_roles_change() {
             taken.expect("it is free").release().await.unwrap();
         }
         guard.release().await.unwrap();
+    });
+}
+
+#[test]
+fn a_member_that_tells_root_alone_what_it_is_serves_whoever_may_write() {
+    play_on(with_users, async |cluster| {
+        let between = Between::of(&cluster).await;
+        between.forbid("Status");
+        let url = |secret: &str| between.url().replace("://", &format!("://locks:{secret}@"));
+        let locks = tenure_etcd::connect(url(SECRET)).await.unwrap();
+        let told = &locks.guarantees().warnings;
+        assert!(!told.iter().any(|warning| warning.contains("not known")), "{told:?}");
+        let guard = locks.mutex("k").lock().await.unwrap();
+        // A member that starts anew may have forgotten who the client is, which hears of that when it is let in.
+        cluster.members()[0].kill().unwrap();
+        cluster.members()[0].restart().unwrap();
+        let others = at_last("it goes on", async || locks.mutex("k").try_lock().await).await;
+        assert!(others.is_none(), "it is held");
+        guard.release().await.unwrap();
+        // Who may not write is told so all the same.
+        let elsewhere = format!("{}?prefix=elsewhere", url(SECRET));
+        let error = tenure_etcd::connect(elsewhere).await.map(drop).unwrap_err();
+        assert!(error.to_string().contains("does not let this user"), "{error}");
     });
 }
 

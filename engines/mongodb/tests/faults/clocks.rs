@@ -1,6 +1,6 @@
 //! Clocks: one that is set, or that is not the others', is told, and moves no number back.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tenure_core::{Engine as _, Leave, Standing};
 use tenure_servers::mongodb::{FAKETIME, Members, Setup, doc};
@@ -22,6 +22,28 @@ fn a_clock_that_is_set_back_ends_no_life_early_and_numbers_grow() {
         assert!(join(&store, &ticket("idle", LONG)).await.number > last_idle);
         let behind = join(&store, &ticket("a", LONG)).await;
         assert!(behind.number > before.number && behind.standing == Standing::Waiting);
+    });
+}
+
+#[test]
+fn a_clock_that_is_set_back_makes_no_window_longer() {
+    play_with(&[FAKETIME], async || {
+        let server = Setup::new().settable_clock().start().unwrap();
+        let locks = connect(server.url()).await;
+        let per = Duration::from_secs(3);
+        let counter = || locks.counter("mails").window(per).limit(2);
+        assert!(counter().add(2).await.unwrap().allowed);
+        server.set_clock(-3600).unwrap();
+        let began = Instant::now();
+        let refused = counter().add(1).await.unwrap();
+        assert!(
+            !refused.allowed && refused.resets_in.is_some_and(|left| left <= per),
+            "{refused:?}"
+        );
+        // The driver may take a server whose clock jumps for one that is silent, and connect anew.
+        let is_open = async || counter().add(1).await.is_ok_and(|tally| tally.allowed);
+        until("the window is over", is_open).await;
+        assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     });
 }
 

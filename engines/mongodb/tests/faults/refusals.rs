@@ -1,5 +1,8 @@
 //! Refusals: each is one sentence that names the server and the way out, and no password.
 
+use std::io::Write as _;
+use std::net::{Ipv4Addr, TcpListener};
+use std::thread;
 use std::time::Duration;
 
 use mongodb::Client;
@@ -33,6 +36,42 @@ fn a_server_that_is_not_there_is_told_in_time() {
             assert!(error.to_string().contains(part), "{error}");
         }
         assert!(!format!("{error:?}").contains("s3c"), "{error:?}");
+    });
+}
+
+#[test]
+fn whoever_answers_in_the_place_of_a_primary_is_told_as_what_it_is() {
+    play(async || {
+        let told = async |server: &str, options: &str| {
+            let url = format!("mongodb://{server}/?timeout=1s&{options}");
+            let error = tenure_mongodb::connect(url).await.expect_err("it is no primary");
+            assert_eq!(error.kind(), Kind::Unavailable, "{error:?}");
+            assert!(error.to_string().contains(server), "{error}");
+            error.to_string()
+        };
+        let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let silent = listen();
+        let said = told(&silent.local_addr().unwrap().to_string(), "").await;
+        assert!(said.contains("says nothing"), "{said}");
+        let (rude, web) = (listen(), listen());
+        let at = [&rude, &web].map(|listener| listener.local_addr().unwrap().to_string());
+        thread::spawn(move || rude.incoming().for_each(drop));
+        thread::spawn(move || {
+            for client in web.incoming() {
+                // Whoever is gone does not hear it.
+                let _said = client.unwrap().write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+            }
+        });
+        for at in at {
+            let said = told(&at, "").await;
+            assert!(said.contains("another service's port"), "{said}");
+        }
+        let server = Setup::new().start().unwrap();
+        let at = format!("127.0.0.1:{}", server.port());
+        let said = told(&at, "replicaSet=another").await;
+        assert!(said.contains("in the replica set that `replicaSet` names"), "{said}");
+        let said = told(&at, "tls=true").await;
+        assert!(said.contains("`tls=false`"), "{said}");
     });
 }
 

@@ -1,12 +1,16 @@
 //! Servers die, stand still, and come back.
 
-use std::time::Instant;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use tenure_core::{Kind, Locks, Loss};
 use tenure_servers::Store as _;
 use tenure_servers::zookeeper::Ensemble;
 
 use super::stage::{TTL, at_last, connect, play, soon, until_line};
+
+/// A session that is not for tickets is replaced after being cut off for so long.
+const CUT_OFF: Duration = Duration::from_secs(1);
 
 /// Waits in line for as long as the ensemble may not answer.
 async fn wait(locks: Locks) -> tenure_core::Guard {
@@ -113,5 +117,31 @@ fn a_holder_of_a_server_that_stands_still_is_told_before_its_lock_is_given_away(
         assert!(next.token() > guard.token());
         assert!(served > told, "the next was served {:?} too soon", told - served);
         assert!(guard.check().is_err(), "no late answer revives it");
+    });
+}
+
+/// The sessions that are connected to a server.
+fn sessions(ensemble: &Ensemble) -> BTreeSet<String> {
+    let said = ensemble.servers()[0].ask("cons").expect("it answers");
+    let parts = said.split(['(', ',', ')']);
+    parts.filter_map(|part| part.strip_prefix("sid=")).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_session_without_tickets_that_was_cut_off_is_replaced_as_soon_as_a_server_answers() {
+    play(1, async |ensemble| {
+        let locks = connect(&ensemble).await;
+        locks.keys("").await.unwrap();
+        let before = sessions(&ensemble);
+        assert_eq!(before.len(), 1, "it has no tickets: {before:?}");
+        ensemble.servers()[0].kill().unwrap();
+        let killed = Instant::now();
+        while killed.elapsed() < CUT_OFF * 2 {
+            assert!(locks.keys("").await.is_err_and(|error| error.is_unknown()));
+        }
+        // The old session would live on, and try again after a pause as long as it was cut off.
+        ensemble.servers()[0].restart().unwrap();
+        at_last("it is answered", async || locks.keys("").await).await;
+        assert!(sessions(&ensemble).is_disjoint(&before), "the session is another one");
     });
 }

@@ -46,6 +46,20 @@ fn what_only_speaks_the_language_is_refused_by_name() {
 }
 
 #[test]
+fn whoever_listens_and_says_nothing_is_told_to_let_nobody_in() {
+    play(1, async |_| {
+        let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let at = silent.local_addr().unwrap();
+        let url = format!("zookeeper://{at}?timeout=500ms&connect_timeout=500ms");
+        let refused = soon("it is answered", tenure_zookeeper::connect(&url)).await;
+        let refused = refused.map(drop).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Unavailable, "{refused}");
+        let said = refused.to_string();
+        assert!(said.contains(&at.to_string()) && said.contains("let nobody in"), "{said}");
+    });
+}
+
+#[test]
 fn a_server_that_says_nothing_of_itself_is_a_warning() {
     play(1, async |ensemble| {
         let said = "srvr is not executed because it is not in the whitelist.\n";

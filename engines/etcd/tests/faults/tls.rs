@@ -1,0 +1,40 @@
+//! TLS: what the files say counts from the next connection on.
+
+use std::fs;
+
+use tenure_servers::Store as _;
+use tenure_servers::etcd::Cluster;
+
+use super::stage::{at_last, play_on, soon};
+
+#[test]
+fn files_that_are_being_replaced_keep_nobody_out_for_good() {
+    play_on(
+        || Cluster::with_tls(1),
+        async |cluster| {
+            let (url, member) = (cluster.url(), &cluster.members()[0]);
+            let authority =
+                url.split(['?', '&']).find_map(|part| part.strip_prefix("ca=")).unwrap();
+            let mine = format!("{authority}.mine");
+            fs::copy(authority, &mine).unwrap();
+            let locks = tenure_etcd::connect(url.replace(authority, &mine)).await.unwrap();
+            fs::rename(&mine, format!("{mine}.gone")).unwrap();
+            member.kill().unwrap();
+            member.restart().unwrap();
+            let said = soon("the file is missed", async {
+                loop {
+                    match locks.mutex("k").try_lock().await {
+                        Err(error) if error.to_string().contains("cannot be read") => return error,
+                        Err(error) => assert!(error.is_unknown(), "{error}"),
+                        Ok(_) => panic!("there is no connection"),
+                    }
+                }
+            });
+            assert!(said.await.is_unknown(), "it may be there again in a moment");
+            fs::rename(format!("{mine}.gone"), &mine).unwrap();
+            let taken =
+                at_last("it is there again", async || locks.mutex("k").try_lock().await).await;
+            taken.expect("it is free").release().await.unwrap();
+        },
+    );
+}
