@@ -52,20 +52,25 @@ pub(crate) struct Claim<'a> {
 }
 
 /// What was got.
-pub(crate) struct Held(Guard);
+pub(crate) struct Held {
+    guard: Guard,
+    /// What a sentence calls where it is held.
+    store: String,
+}
 
 impl Deref for Held {
     type Target = Guard;
 
     fn deref(&self) -> &Guard {
-        &self.0
+        &self.guard
     }
 }
 
 impl Held {
     /// Gives it back. Fails if it was lost before.
     pub(crate) fn release(self, signals: &mut Signals) -> Result<(), Failure> {
-        let trouble = match signals.within(RELEASE_MAX, self.0.release())? {
+        let key = quoted(self.guard.key().as_str());
+        let trouble = match signals.within(RELEASE_MAX, self.guard.release())? {
             Ok(Some(Err(error))) if error.kind() == Kind::Lost => {
                 return Err(Failure::new(
                     LOST,
@@ -73,17 +78,17 @@ impl Held {
                 ));
             }
             Ok(Some(Err(error))) => error.to_string(),
-            Ok(None) => "the store does not answer".to_owned(),
+            Ok(None) => format!("{} does not answer", self.store),
             // Or somebody does not want to wait for a store that does not answer.
             Ok(Some(Ok(()))) | Err(_) => return Ok(()),
         };
-        say(&format!("{trouble}; the lock is free once its life in the store is over"));
+        say(&format!("{key}: {trouble}; the lock is free once its life in the store is over"));
         Ok(())
     }
 
     /// Gives back what is lost: if the store still has it, the next need not wait for its end.
     pub(crate) fn let_go(self, signals: &mut Signals) {
-        let _as_was_said = signals.within(SETTLE_MAX, self.0.release());
+        let _as_was_said = signals.within(SETTLE_MAX, self.guard.release());
     }
 }
 
@@ -116,7 +121,7 @@ impl Claim<'_> {
     }
 
     /// While the ticket is on its way out, the store is asked once more: it may tell what the time was too short to hear,
-    /// for example who keeps a file locked.
+    /// for example who keeps a file locked. Then it does not let the ticket out, either.
     fn unanswered<T>(
         &self,
         signals: &mut Signals,
@@ -125,10 +130,10 @@ impl Claim<'_> {
     ) -> Result<T, Failure> {
         let mut reason = error;
         let _out_or_interrupted_again = signals.within(SETTLE_MAX, async {
-            if let Err(error) = locks.line(self.key).await {
-                reason = error;
+            match locks.line(self.key).await {
+                Ok(_) => locks.settled().await,
+                Err(error) => reason = error,
             }
-            locks.settled().await;
         })?;
         Err(reason.into())
     }
@@ -154,7 +159,7 @@ impl Claim<'_> {
                 permits.acquire_many_within(take, time).await?
             }
         };
-        Ok(guard.map(Held))
+        Ok(guard.map(|guard| Held { guard, store: locks.guarantees().store.clone() }))
     }
 
     /// Says who holds it, if that can be known. Time also passes while a store says nothing.
@@ -173,8 +178,9 @@ impl Claim<'_> {
             }
             Ok(None) if let Some(wait) = self.patience.wait().filter(|wait| !wait.is_zero()) => {
                 let (key, waited) = (quoted(self.key), brief(wait));
+                let store = &locks.guarantees().store;
                 let sentence =
-                    format!("waited {waited} in vain for {key}: the store does not answer");
+                    format!("waited {waited} in vain for {key}: {store} does not answer");
                 return Ok(Failure::new(UNREACHABLE, sentence));
             }
             _ => Vec::new(),

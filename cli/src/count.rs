@@ -70,13 +70,16 @@ pub(crate) fn count(at: &Address, json: bool, args: &Args) -> Result<u8, Failure
     if tally.allowed {
         return Ok(0);
     }
+    let refused = match args.by {
+        0 => "is above the limit".to_owned(),
+        by => format!("cannot grow by {by} now"),
+    };
     Err(Failure::new(
         BUSY,
         format!(
-            "the count of {} is at {} and cannot grow by {} now: it starts anew in {}",
+            "the count of {} is at {} and {refused}: it starts anew in {}",
             quoted(&args.key),
             tally.value,
-            args.by,
             brief(resets_in)
         ),
     ))

@@ -20,7 +20,8 @@ use crate::table::{Column, Table};
 /// With --json, a ticket is an object with `key`, `id`, `token`, `standing` (holding or waiting), `kind` (exclusive,
 /// shared or permits), `take` and `of` (its share), `ahead` (what all those before it take, in the same unit), `owner`,
 /// `note`, `leaving`, `expires_in_ms` where the store keeps leases, and `since_ms` where its numbers tell how long ago the
-/// ticket came. The token of one that waits is the one that it will have.
+/// ticket came. The token of one that waits is the one that it will have. On a RedLock, whose servers do not count together, a token may
+/// be shown above the ticket's own, never below it.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  tenure line nightly")]
 pub(crate) struct Args {

@@ -3,22 +3,30 @@
 use std::env;
 use std::fmt::Write as _;
 
-use tenure::{Locks, Place, Share, Standing, Ticket};
+use tenure::{Guard, Locks, Place, Share, Standing, Ticket, TicketId};
 
 use crate::failure::{Failure, USAGE};
 use crate::screen::quoted;
 use crate::signals::Signals;
 
-/// What all the runs around this one hold: a token and a key in hexadecimal for each.
+/// What all the runs around this one hold: a ticket, its token and its key in hexadecimal for each.
 pub(crate) const VARIABLE: &str = "TENURE_HELD";
 
+/// A ticket of a run around this one. It is known by its id: a line may show another number than its token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Outer {
+    id: TicketId,
+    token: u64,
+}
+
 /// What a command that runs under this lock, and under those around it, finds in its environment.
-pub(crate) fn held(key: &str, token: u64) -> String {
+pub(crate) fn held(guard: &Guard) -> String {
     let mut held = env::var(VARIABLE).unwrap_or_default();
     if !held.is_empty() {
         held.push(' ');
     }
-    let _infallible = write!(held, "{token}:{}", hex(key));
+    let (id, token, key) = (guard.id(), guard.token(), hex(guard.key().as_str()));
+    let _infallible = write!(held, "{id}:{token}:{key}");
     held
 }
 
@@ -36,17 +44,17 @@ pub(crate) fn refuse(
     key: &str,
     share: Share,
 ) -> Result<(), Failure> {
-    let tokens = tokens(&env::var(VARIABLE).unwrap_or_default(), key);
-    if tokens.is_empty() {
+    let outer = outer(&env::var(VARIABLE).unwrap_or_default(), key);
+    if outer.is_empty() {
         return Ok(());
     }
     let line = match signals.until(locks.line(key), |_| None)? {
         Ok(line) => line?,
         Err(signal) => return Err(Failure::asked(signal)),
     };
-    match blocking(&line, &tokens, share) {
+    match blocking(&line, &outer, share) {
         None => Ok(()),
-        Some(token) => {
+        Some(Outer { token, .. }) => {
             let key = quoted(key);
             Err(Failure::new(
                 USAGE,
@@ -58,38 +66,64 @@ pub(crate) fn refuse(
     }
 }
 
-/// The tokens under which a key is held.
-fn tokens(held: &str, key: &str) -> Vec<u64> {
+/// The tickets by which a key is held.
+fn outer(held: &str, key: &str) -> Vec<Outer> {
     let hex = hex(key);
-    let entries = held.split(' ').filter_map(|entry| entry.split_once(':'));
-    entries.filter(|(_, of)| *of == hex).filter_map(|(token, _)| token.parse().ok()).collect()
+    let ticket = |entry: &str| {
+        let (ticket, of) = entry.rsplit_once(':')?;
+        let (id, token) = ticket.split_once(':')?;
+        (of == hex).then_some(Outer { id: id.parse().ok()?, token: token.parse().ok()? })
+    };
+    held.split(' ').filter_map(ticket).collect()
 }
 
-/// The token of an outer ticket that keeps out such a share, or somebody who would be ahead of it.
-fn blocking(line: &[(Ticket, Place)], tokens: &[u64], share: Share) -> Option<u64> {
+/// An outer ticket that keeps out such a share, or somebody who would be ahead of it.
+fn blocking(line: &[(Ticket, Place)], outer: &[Outer], share: Share) -> Option<Outer> {
     let fits = |one: Share, other: Share| {
         one.of() != other.of() || u64::from(one.take()) + u64::from(other.take()) <= one.of().into()
     };
-    let outer = line
-        .iter()
-        .filter(|(_, place)| place.standing == Standing::Holding && tokens.contains(&place.number));
-    let waiting = || line.iter().filter(|(_, place)| place.standing == Standing::Waiting);
-    let keeps_out = |(outer, _): &&(Ticket, Place)| {
-        !fits(outer.share, share) || waiting().any(|(ticket, _)| !fits(outer.share, ticket.share))
+    let holding = line.iter().filter(|(_, place)| place.standing == Standing::Holding);
+    let known = |(ticket, _): &(Ticket, Place)| {
+        outer.iter().find(|outer| outer.id == ticket.id).map(|outer| (ticket.share, *outer))
     };
-    outer.into_iter().find(keeps_out).map(|(_, place)| place.number)
+    let waiting = || line.iter().filter(|(_, place)| place.standing == Standing::Waiting);
+    let keeps_out = |(held, _): &(Share, Outer)| {
+        !fits(*held, share) || waiting().any(|(ticket, _)| !fits(*held, ticket.share))
+    };
+    holding.filter_map(known).find(keeps_out).map(|(_, outer)| outer)
 }
 
 #[cfg(test)]
 mod tests {
+    use tenure::Key;
+
     use super::*;
 
     #[test]
     fn what_is_held_is_known_by_the_innermost() {
-        let held = "7:6b 9:c3bc20 11:6b";
-        assert_eq!(tokens(held, "k"), [7, 11]);
-        assert_eq!(tokens(held, "ü "), [9]);
-        assert_eq!(tokens(held, "other"), []);
-        assert_eq!(tokens("", "k"), []);
+        let [one, two, three] = [7, 9, 11].map(|token| Outer { id: TicketId::fresh(), token });
+        let entry = |outer: Outer, key| format!("{}:{}:{}", outer.id, outer.token, hex(key));
+        let held = [entry(one, "k"), entry(two, "ü "), entry(three, "k")].join(" ");
+        assert_eq!(outer(&held, "k"), [one, three]);
+        assert_eq!(outer(&held, "ü "), [two]);
+        assert_eq!(outer(&held, "other"), []);
+        assert_eq!(outer("", "k"), []);
+    }
+
+    #[test]
+    fn a_ticket_whose_number_is_shown_otherwise_is_known() {
+        let own = Outer { id: TicketId::fresh(), token: 7 };
+        let mut ticket = Ticket::new(Key::new("k").unwrap(), Share::WHOLE);
+        let place = Place {
+            number: 8,
+            standing: Standing::Holding,
+            ahead: 0,
+            life: None,
+            look: None,
+            leaving: false,
+        };
+        assert_eq!(blocking(&[(ticket.clone(), place)], &[own], Share::WHOLE), None);
+        ticket.id = own.id;
+        assert_eq!(blocking(&[(ticket, place)], &[own], Share::WHOLE), Some(own));
     }
 }

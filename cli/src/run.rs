@@ -74,8 +74,9 @@ pub(crate) struct Args {
     no_wait: bool,
     /// Exits with 75 after so long [default: never].
     ///
-    /// Meanwhile a store that cannot be reached is tried again, at last with exit code 69; without --wait that ends
-    /// it at once. A number without a unit is one of seconds.
+    /// Meanwhile a store that cannot be reached is tried again, at last with exit code 69. Without --wait that ends
+    /// it at once, or, where it stands in line already, when its place there has ended. What a store was asked last
+    /// has its time for an answer beyond TIME. A number without a unit is one of seconds.
     #[arg(short, long, value_name = "TIME", value_parser = duration::or_seconds, alias = "timeout",
         conflicts_with = "no_wait")]
     wait: Option<Duration>,

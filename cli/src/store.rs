@@ -12,6 +12,7 @@ use rustix::process::geteuid;
 use tenure::Locks;
 use tenure::blocking::block_on;
 use tenure::register;
+use tenure_kit::options::nearest;
 use tenure_kit::register::{Opened, Reach, Scheme};
 use tenure_kit::url::encode;
 
@@ -69,6 +70,7 @@ impl Address {
     /// that is not, `nothing` is told.
     pub(crate) fn look(&self, nothing: impl FnOnce() -> Failure) -> Result<Locks, Failure> {
         let url = self.url()?;
+        self.refuse_private(&url)?;
         match block_on(register::look(&url)).map_err(|error| self.explained(error))? {
             Some(locks) => Ok(locks),
             None if self.is_named() => Err(Failure::new(
@@ -172,6 +174,11 @@ pub(crate) fn owner() -> String {
 /// The URL that somebody has named.
 fn named(url: &str) -> Result<String, Failure> {
     match url.strip_prefix(MACHINE.form) {
+        None if is_nearly_machine(url) => {
+            return Err(Failure::usage(
+                "no engine answers to this scheme: did you mean `machine:`?",
+            ));
+        }
         None => return Ok(settled(url)),
         Some("") => {}
         Some(_) => {
@@ -194,6 +201,12 @@ fn named(url: &str) -> Result<String, Failure> {
         ),
     };
     Err(Failure::new(REFUSED, refused))
+}
+
+/// Whether only a typing error is between this and the store of the machine.
+fn is_nearly_machine(url: &str) -> bool {
+    let Some((scheme, _)) = url.split_once(':') else { return false };
+    register::engine_of(url).is_err() && nearest(scheme, iter::once(MACHINE.name)).is_some()
 }
 
 /// The same URL, however the current directory changes: a command that is run may change it, and must find the same

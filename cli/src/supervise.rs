@@ -16,6 +16,7 @@ use crate::failure::{Failure, LOST, REFUSED, say};
 use crate::lease::{Lease, until};
 use crate::leash::Ending;
 use crate::nested;
+use crate::screen::quoted;
 use crate::signals::{Signals, is_ending};
 use crate::stop::stop;
 use crate::store::VARIABLE;
@@ -122,7 +123,7 @@ impl Work<'_> {
             (KEY, guard.key().as_str()),
             (TOKEN, &guard.token().to_string()),
             (VARIABLE, self.url),
-            (nested::VARIABLE, &nested::held(guard.key().as_str(), guard.token())),
+            (nested::VARIABLE, &nested::held(guard)),
         ];
         Task {
             what: What::Run { words: self.command.to_vec(), with_terminal },
@@ -182,7 +183,8 @@ impl<'a> Supervision<'a> {
                     News::Paused(signal) => terminal.stopped(self.child, signal, signals),
                     News::Late => {
                         let why = self.why_stop(signals).unwrap_or_else(|| LATE.to_owned());
-                        let sentence = format!("{why}; its keeper has killed the command");
+                        let key = self.key();
+                        let sentence = format!("{key}: {why}; its keeper has killed the command");
                         return self.stop(signals, &sentence, Duration::ZERO);
                     }
                     News::Orphaned if self.child.has_never_run() => {
@@ -210,7 +212,7 @@ impl<'a> Supervision<'a> {
             } else if let Some(why) = self.why_stop(signals) {
                 return self.stop(
                     signals,
-                    &format!("{why}; the command is stopped"),
+                    &format!("{}: {why}; the command is stopped", self.key()),
                     self.lease.patience(),
                 );
             }
@@ -227,7 +229,8 @@ impl<'a> Supervision<'a> {
         if let Some(why) = &self.deaf {
             self.warned = true;
             return say(&format!(
-                "a loss of the lock will not be told: {why}; the command works on"
+                "{}: a loss of the lock will not be told: {why}; the command works on",
+                self.key()
             ));
         }
         let checked = self.guard.check();
@@ -238,7 +241,8 @@ impl<'a> Supervision<'a> {
         if let Some(error) = checked.err().or(lost) {
             self.warned = true;
             say(&format!(
-                "{}; the command works on, and others may work beside it",
+                "{}: {}; the command works on, and others may work beside it",
+                self.key(),
                 self.sentence(&error)
             ));
         }
@@ -263,6 +267,11 @@ impl<'a> Supervision<'a> {
         if signal != Signal::CHILD {
             self.child.signal(signal);
         }
+    }
+
+    /// The key, as a sentence about its lock begins.
+    fn key(&self) -> String {
+        quoted(self.guard.key().as_str())
     }
 
     /// Whether the lock is lost, or so close to it that the command needs what is left to end.

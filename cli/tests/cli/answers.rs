@@ -29,6 +29,9 @@ fn a_count_stops_at_its_limit() {
     assert_eq!(fields(&json.out), ["key", "value", "resets_in_ms", "allowed"]);
     assert_eq!((field(&json.out, "value"), field(&json.out, "allowed")), ("2", "false"));
     assert_eq!(store.says(&["count", "k", "--per", "1h", "--by", "0"]), "2\n");
+    let above = store.end(&["count", "k", "--per", "1h", "--by", "0", "--limit", "1"]);
+    assert_eq!((above.code, above.out.as_str()), (75, "2\n"));
+    assert!(above.err.contains("is at 2 and is above the limit"), "{}", above.err);
 }
 
 #[test]

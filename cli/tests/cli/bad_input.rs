@@ -1,7 +1,7 @@
 //! Bad input: one clear sentence, the right exit code, and the line is left clean.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::{Command, Stdio};
@@ -15,7 +15,7 @@ fn fails(words: &[&str], code: i32, with: &str) {
     assert_eq!(store.end(&["keys"]).out, "", "{words:?}");
 }
 
-fn is_refused(end: &End, code: i32, with: &str) {
+pub(crate) fn is_refused(end: &End, code: i32, with: &str) {
     assert_eq!(end.code, code, "{end:?}");
     assert_eq!(end.out, "", "{end:?}");
     assert!(end.err.starts_with("tenure: ") && end.err.contains(with), "{end:?}");
@@ -118,7 +118,7 @@ const SENTENCES: &[(&[&str], &str)] = &[
     (&["next", "k", "--count", "0"], "`--count` takes a number from 1 to 1000000"),
     (
         &["break", "k", "--ticket", "12"],
-        "`12` is not a ticket's id: it is 32 hexadecimal digits, as `line` shows them",
+        "`12` is not a ticket's id: it is 32 hexadecimal digits, as `tenure line --json` shows them",
     ),
     (&["break", "k", "--ticket", "12", "--holder"], "`--ticket` cannot be used with `--holder`"),
     (&["bench", "x"], "`CASE` takes `free`, `parallel`, `handover` or `crowd`"),
@@ -150,31 +150,6 @@ fn keys_that_are_none() {
             &["count", key, "--per", "1s"],
         ] {
             fails(words, 64, with);
-        }
-    }
-}
-
-#[test]
-fn a_store_that_nobody_else_sees() {
-    let store = Store::new();
-    for words in [
-        &["run", "k", "--", "true"][..],
-        &["lead", "k", "--", "true"],
-        &["next", "k"],
-        &["count", "k", "--per", "1s"],
-    ] {
-        let words = [&["--on", "memory:"], words].concat();
-        is_refused(&store.end(&words), 77, "seen by one process alone");
-    }
-}
-
-#[test]
-fn a_url_that_nobody_typed_is_looked_for_where_it_stands() {
-    let store = Store::new();
-    for words in [&["keys"][..], &["run", "k", "--", "true"], &["lead", "k", "--", "true"]] {
-        for url in [" redis://h", "machine:x"] {
-            let mut command = store.tenure(words);
-            is_refused(&end(command.env("TENURE_ON", url)), 64, "(the URL stands in TENURE_ON)");
         }
     }
 }
@@ -243,71 +218,6 @@ fn commands_that_do_not_run() {
 }
 
 #[test]
-fn stores_that_are_none() {
-    let store = Store::new();
-    let file = store.path("file");
-    fs::write(&file, "in the way").unwrap();
-    let blocked = format!("file:{}/store", file.display());
-    for (url, code, with) in [
-        (blocked.as_str(), 77, "is a file and no directory"),
-        ("gopher://x", 64, "no engine answers to the scheme `gopher:`"),
-        ("/var/locks", 64, "file:"),
-        ("file:", 64, "no path"),
-        ("redis", 64, "scheme"),
-        ("machine:x", 64, "nothing stands behind machine:"),
-    ] {
-        for words in [&["keys"][..], &["run", "k", "--", "true"], &["next", "k"]] {
-            is_refused(&store.end(&[&["--on", url], words].concat()), code, with);
-        }
-    }
-    let secret = store.end(&["--on", "gopher://me:secret@host/", "keys"]);
-    assert!(!secret.err.contains("secret"), "{}", secret.err);
-}
-
-#[test]
-fn a_directory_that_is_something_else() {
-    let store = Store::new();
-    fs::create_dir(store.path("store")).unwrap();
-    fs::write(store.path("store").join("letter"), "not a lock").unwrap();
-    for words in [
-        &["run", "k", "--", "true"][..],
-        &["keys"],
-        &["line", "k"],
-        &["watch"],
-        &["break", "k"],
-        &["next", "k"],
-    ] {
-        is_refused(&store.end(words), 77, "is no store, and not empty (letter is in it)");
-    }
-}
-
-#[test]
-fn a_home_that_cannot_be_written_to() {
-    for words in [&["run", "k", "--", "true"][..], &["next", "k"]] {
-        let store = Store::new();
-        let mut command = store.tenure(words);
-        command.env_remove("TENURE_ON").env("XDG_STATE_HOME", "/proc/nowhere");
-        is_refused(&end(&mut command), 77, "; name another store with --on, or in TENURE_ON");
-    }
-}
-
-#[test]
-fn no_home_for_a_store() {
-    let mut keys = Store::new().tenure(&["keys"]);
-    keys.env("TENURE_ON", "").env_remove("XDG_STATE_HOME").env("HOME", "relative");
-    is_refused(&end(&mut keys), 64, "name a store with --on");
-}
-
-#[test]
-fn a_store_of_ones_own_is_in_the_state_directory() {
-    let store = Store::new();
-    let state = store.path("state directory");
-    let mut next = store.tenure(&["next", "k"]);
-    assert_eq!(end(next.env_remove("TENURE_ON").env("XDG_STATE_HOME", &state)).out, "1\n");
-    assert!(state.join("tenure/store").exists());
-}
-
-#[test]
 fn an_output_that_is_closed_early_ends_quietly() {
     let store = Store::new();
     let mut next = store.tenure(&["next", "k", "--count", "1000000"]).spawn().unwrap();
@@ -345,58 +255,10 @@ fn an_output_that_is_full_is_told() {
 }
 
 #[test]
-fn a_look_makes_no_store() {
-    let store = Store::new();
-    for words in [&["line", "k"][..], &["keys"], &["watch"], &["break", "k"]] {
-        let end = store.end(words);
-        assert_eq!((end.code, end.out.as_str()), (69, ""), "{words:?}");
-        assert!(end.err.contains("there is no store at file:"), "{words:?}: {}", end.err);
-        assert!(!store.path("store").exists(), "{words:?}");
-    }
-    // Who names no store has one as soon as something is locked there.
-    for (words, code) in
-        [(&["line", "k"][..], 0), (&["keys"], 0), (&["watch"], 69), (&["break", "k"], 1)]
-    {
-        let mut command = store.tenure(words);
-        command.env_remove("TENURE_ON").env("XDG_STATE_HOME", store.path("state"));
-        let end = end(&mut command);
-        assert_eq!((end.code, end.out.as_str()), (code, ""), "{words:?}: {}", end.err);
-        assert!(!store.path("state").exists(), "{words:?}");
-    }
-}
-
-#[test]
 fn an_open_descriptor_cannot_be_locked() {
     let end = Store::new().end(&["run", "9"]);
     assert_eq!(end.code, 64);
     assert!(end.err.contains("put the commands behind `--`"), "{}", end.err);
-}
-
-#[test]
-#[cfg(target_os = "linux")]
-fn a_store_where_no_directory_can_be_made() {
-    let words = ["--on", "file:/proc/none/locks", "run", "k", "--", "true"];
-    is_refused(&Store::new().end(&words), 77, "name another directory");
-}
-
-#[test]
-fn whoever_keeps_a_file_of_the_store_locked_is_named() {
-    let store = Store::new();
-    store.says(&["run", "k", "--", "true"]);
-    let books = fs::read_dir(store.path("store").join("books")).unwrap();
-    let books: Vec<File> = books.map(|book| File::open(book.unwrap().path()).unwrap()).collect();
-    for book in &books {
-        book.lock().unwrap();
-    }
-    for words in [
-        &["run", "--wait", "500ms", "k", "--", "true"][..],
-        &["run", "--no-wait", "k", "--", "true"],
-        &["line", "k"],
-    ] {
-        let end = store.end(words);
-        let who = format!("is kept locked by process {}", std::process::id());
-        assert!(end.code == 69 && end.err.contains(&who), "{words:?}: {end:?}");
-    }
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn is_alone(store: &Store, next: Running, others: &[i32]) -> Duration {
 fn is_lost(end: &End) {
     assert_eq!(end.code, 79, "{end:?}");
     assert!(
-        end.err.starts_with("tenure: the lock is ") && end.err.contains("lost: the "),
+        end.err.starts_with("tenure: `k`: the lock is ") && end.err.contains("lost: the "),
         "{end:?}"
     );
     assert!(end.err.contains("command"), "{end:?}");
@@ -85,7 +85,7 @@ fn a_store_that_forgets_ends_the_command() {
     server.command(&["FLUSHALL"]).unwrap();
     let end = run.end();
     assert_eq!(end.code, 79, "{end:?}");
-    let sentence = "tenure: the lock is lost: it was taken out of its line, by a break or by a store that has \
+    let sentence = "tenure: `k`: the lock is lost: it was taken out of its line, by a break or by a store that has \
         lost its data; the command is stopped\n";
     assert!(end.err.starts_with(sentence), "{}", end.err);
     assert!(!pids.iter().any(|pid| is_alive(*pid)));
@@ -160,7 +160,7 @@ fn a_paused_tenure_has_its_command_ended_by_the_keeper() {
     run.signal(Signal::CONT);
     let end = run.end();
     assert_eq!(end.code, 79, "{end:?}");
-    let sentence = "tenure: the lock is lost: its life ended before it was renewed; \
+    let sentence = "tenure: `k`: the lock is lost: its life ended before it was renewed; \
         its keeper has killed the command\n";
     assert_eq!(end.err, sentence);
 }

@@ -9,5 +9,6 @@ mod loss;
 mod pty;
 mod redis;
 mod run;
+mod stores;
 mod terminal;
 mod users;

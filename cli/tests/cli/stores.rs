@@ -1,0 +1,172 @@
+//! Stores that are none, or that nobody can use: which one, and the way out.
+
+use std::fs::{self, File};
+
+use super::bad_input::is_refused;
+use crate::kit::{Store, end};
+
+#[test]
+fn a_store_that_nobody_else_sees() {
+    let store = Store::new();
+    for words in [
+        &["run", "k", "--", "true"][..],
+        &["lead", "k", "--", "true"],
+        &["next", "k"],
+        &["count", "k", "--per", "1s"],
+        &["line", "k"],
+        &["keys"],
+        &["watch"],
+    ] {
+        let words = [&["--on", "memory:"], words].concat();
+        is_refused(&store.end(&words), 77, "seen by one process alone");
+    }
+}
+
+#[test]
+fn a_url_that_nobody_typed_is_looked_for_where_it_stands() {
+    let store = Store::new();
+    for words in [&["keys"][..], &["run", "k", "--", "true"], &["lead", "k", "--", "true"]] {
+        for url in [" redis://h", "machine:x"] {
+            let mut command = store.tenure(words);
+            is_refused(&end(command.env("TENURE_ON", url)), 64, "(the URL stands in TENURE_ON)");
+        }
+    }
+}
+
+#[test]
+fn stores_that_are_none() {
+    let store = Store::new();
+    let file = store.path("file");
+    fs::write(&file, "in the way").unwrap();
+    let blocked = format!("file:{}/store", file.display());
+    for (url, code, with) in [
+        (blocked.as_str(), 77, "is a file and no directory"),
+        ("gopher://x", 64, "no engine answers to the scheme `gopher:`"),
+        ("/var/locks", 64, "file:"),
+        ("file:", 64, "no path"),
+        ("redis", 64, "scheme"),
+        ("machine:x", 64, "nothing stands behind machine:"),
+        ("machin:", 64, "did you mean `machine:`?"),
+        ("http://127.0.0.1:2379", 64, "did you mean `etcd:`?"),
+        ("file:~/locks", 64, "`~` is a home only where a shell expands it"),
+        ("redis+unix:~/locks", 64, "`~` is a home only where a shell expands it"),
+        ("etcds://h?ca=~/ca.pem", 64, "`~` is a home only where a shell expands it"),
+        ("redis://h ", 64, "leave that out"),
+    ] {
+        for words in [&["keys"][..], &["run", "k", "--", "true"], &["next", "k"]] {
+            is_refused(&store.end(&[&["--on", url], words].concat()), code, with);
+        }
+    }
+    let secret = store.end(&["--on", "gopher://me:secret@host/", "keys"]);
+    assert!(!secret.err.contains("secret"), "{}", secret.err);
+}
+
+#[test]
+fn servers_that_cannot_be_reached_are_named() {
+    let store = Store::new();
+    // A name of so many letters is looked up nowhere.
+    let name = "a".repeat(70);
+    for scheme in ["redis", "etcd", "zookeeper", "mongodb"] {
+        let url = format!("{scheme}://{name}");
+        is_refused(&store.end(&["--on", &url, "keys"]), 69, &name);
+    }
+    for scheme in ["redlock", "etcd", "zookeeper"] {
+        let url = format!("{scheme}://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3");
+        let end = store.end(&["--on", &url, "keys"]);
+        is_refused(&end, 69, "(and so with 127.0.0.1:");
+        for port in 1..=3 {
+            assert!(end.err.contains(&format!("127.0.0.1:{port}")), "{}", end.err);
+        }
+    }
+}
+
+#[test]
+fn a_directory_that_is_something_else() {
+    let store = Store::new();
+    fs::create_dir(store.path("store")).unwrap();
+    fs::write(store.path("store").join("letter"), "not a lock").unwrap();
+    for words in [
+        &["run", "k", "--", "true"][..],
+        &["keys"],
+        &["line", "k"],
+        &["watch"],
+        &["break", "k"],
+        &["next", "k"],
+    ] {
+        is_refused(&store.end(words), 77, "is no store, and not empty (letter is in it)");
+    }
+}
+
+#[test]
+fn a_home_that_cannot_be_written_to() {
+    for words in [&["run", "k", "--", "true"][..], &["next", "k"]] {
+        let store = Store::new();
+        let mut command = store.tenure(words);
+        command.env_remove("TENURE_ON").env("XDG_STATE_HOME", "/proc/nowhere");
+        is_refused(&end(&mut command), 77, "; name another store with --on, or in TENURE_ON");
+    }
+}
+
+#[test]
+fn no_home_for_a_store() {
+    let mut keys = Store::new().tenure(&["keys"]);
+    keys.env("TENURE_ON", "").env_remove("XDG_STATE_HOME").env("HOME", "relative");
+    is_refused(&end(&mut keys), 64, "name a store with --on");
+}
+
+#[test]
+fn a_store_of_ones_own_is_in_the_state_directory() {
+    let store = Store::new();
+    let state = store.path("state directory");
+    let mut next = store.tenure(&["next", "k"]);
+    assert_eq!(end(next.env_remove("TENURE_ON").env("XDG_STATE_HOME", &state)).out, "1\n");
+    assert!(state.join("tenure/store").exists());
+}
+
+#[test]
+fn a_look_makes_no_store() {
+    let store = Store::new();
+    for words in [&["line", "k"][..], &["keys"], &["watch"], &["break", "k"]] {
+        let end = store.end(words);
+        assert_eq!((end.code, end.out.as_str()), (69, ""), "{words:?}");
+        assert!(end.err.contains("there is no store at file:"), "{words:?}: {}", end.err);
+        assert!(!store.path("store").exists(), "{words:?}");
+    }
+    // Who names no store has one as soon as something is locked there.
+    for (words, code) in
+        [(&["line", "k"][..], 0), (&["keys"], 0), (&["watch"], 69), (&["break", "k"], 1)]
+    {
+        let mut command = store.tenure(words);
+        command.env_remove("TENURE_ON").env("XDG_STATE_HOME", store.path("state"));
+        let end = end(&mut command);
+        assert_eq!((end.code, end.out.as_str()), (code, ""), "{words:?}: {}", end.err);
+        assert!(!store.path("state").exists(), "{words:?}");
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_store_where_no_directory_can_be_made() {
+    let words = ["--on", "file:/proc/none/locks", "run", "k", "--", "true"];
+    is_refused(&Store::new().end(&words), 77, "name another directory");
+}
+
+#[test]
+fn whoever_keeps_a_file_of_the_store_locked_is_named() {
+    let store = Store::new();
+    store.says(&["run", "k", "--", "true"]);
+    let books = fs::read_dir(store.path("store").join("books")).unwrap();
+    let books: Vec<File> = books.map(|book| File::open(book.unwrap().path()).unwrap()).collect();
+    for book in &books {
+        book.lock().unwrap();
+    }
+    for words in [
+        &["run", "--wait", "500ms", "k", "--", "true"][..],
+        &["run", "--no-wait", "k", "--", "true"],
+        &["line", "k"],
+    ] {
+        let end = store.end(words);
+        let who = format!("is kept locked by process {}", std::process::id());
+        assert!(end.code == 69 && end.err.contains(&who), "{words:?}: {end:?}");
+    }
+}
