@@ -12,7 +12,7 @@ use crate::contest::stores::Stores;
 use crate::contest::{crowd as anyones, free, handover, on_both};
 use crate::figures::Table;
 pub(crate) use kinds::KINDS;
-use kinds::{CRATE, ELSEWHERE, FIELD, OURS, TOLD};
+use kinds::{CRATE, DROPPED, ELSEWHERE, FIELD, OURS, TOLD};
 
 /// The rows of one server.
 pub(crate) fn run(table: &mut Table) {
@@ -36,6 +36,7 @@ fn on_servers(table: &mut Table, suite: &str, count: usize) {
     };
     on_both(table, stores(), |table, stores| {
         free::run(table, stores, &FIELD);
+        free::run_beside(table, stores, "lock, and drop it", &[DROPPED, CRATE]);
         anyones::few(table, stores, &[OURS, CRATE], ELSEWHERE);
     });
     handover::run(table, &stores(), &TOLD, &[CRATE], ELSEWHERE);

@@ -190,7 +190,13 @@ impl Server {
 
     /// Starts it, and waits until it serves, which it does when a majority of its ensemble runs.
     pub fn restart(&self) -> Result<()> {
-        self.process.start(|| self.role().map(drop))
+        self.process.start(|| {
+            self.role()?;
+            // The port for TLS is opened behind the other one.
+            let Some(secure) = &self.secure else { return Ok(()) };
+            let open = TcpStream::connect((Ipv4Addr::LOCALHOST, secure.number()));
+            open.map(drop).map_err(|error| format!("Its port for TLS is not open: {error}."))
+        })
     }
 
     /// Starts it, without waiting for its ensemble.

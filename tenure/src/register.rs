@@ -46,6 +46,10 @@ pub async fn look(url: &str) -> Result<Option<Locks>> {
     (engine_of(url)?.look)(url.to_owned()).await
 }
 
+/// What other clients call these stores.
+const ELSEWHERE: [(&str, &str); 4] =
+    [("http", "etcd"), ("https", "etcds"), ("valkey", "redis"), ("valkeys", "rediss")];
+
 fn unknown(scheme: &str) -> Error {
     if let Some((feature, _)) = FEATURES.iter().find(|(_, schemes)| schemes.contains(&scheme)) {
         return Error::unsupported(format!(
@@ -54,7 +58,10 @@ fn unknown(scheme: &str) -> Error {
     }
     let schemes = || REGISTER.iter().flat_map(|engine| engine.schemes);
     let known: Vec<String> = schemes().map(|scheme| format!("{}:", scheme.name)).collect();
-    let meant = nearest(&scheme.to_ascii_lowercase(), schemes().map(|scheme| scheme.name));
+    let scheme_is = |other: &&(&str, &'static str)| other.0.eq_ignore_ascii_case(scheme);
+    let elsewhere = ELSEWHERE.iter().find(scheme_is).map(|(_, here)| *here);
+    let near = || nearest(&scheme.to_ascii_lowercase(), schemes().map(|scheme| scheme.name));
+    let meant = elsewhere.or_else(near);
     let meant = meant.map_or(String::new(), |name| format!(" (did you mean `{name}:`?)"));
     Error::invalid(format!(
         "no engine answers to the scheme `{scheme}:`{meant}; there are {}",

@@ -19,3 +19,16 @@ impl Contender for Tenure {
         Box::pin(async move { Some(self.0.line(key).await.unwrap().len() as u64) })
     }
 }
+
+/// The same for who drops the guard, as users of locks do that have no other release: nobody waits until it is done.
+pub(crate) struct Dropped(pub(crate) Locks);
+
+impl Contender for Dropped {
+    fn lock<'a>(&'a self, key: &'a str) -> Later<'a, Result<Held, String>> {
+        Box::pin(async move {
+            let guard = self.0.mutex(key).lock().await.map_err(|error| error.to_string())?;
+            let token = Some(guard.token());
+            Ok(Held { token, release: Box::pin(async move { drop(guard) }) })
+        })
+    }
+}

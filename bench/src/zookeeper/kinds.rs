@@ -9,7 +9,7 @@ use crate::contest::elsewhere::{Elsewhere, Java, Python, Runs};
 use crate::contest::field::Field;
 use crate::contest::handover::Told;
 use crate::contest::kind::Kind;
-use crate::contest::ours::Tenure;
+use crate::contest::ours::{Dropped, Tenure};
 
 /// A create and a listing in one round trip, and a delete.
 const FLOOR: Kind = Kind::told("zookeeper floor", "the floor", |urls, _| {
@@ -22,6 +22,12 @@ const HOP: Kind = Kind::told("zookeeper hop", "a bare write to its watch", |urls
 pub(super) const OURS: Kind = Kind::told("zookeeper tenure", "`tenure`", |urls, _| {
     Box::pin(
         async move { Arc::new(Tenure(tenure_zookeeper::connect(&urls[0]).await.unwrap())) as _ },
+    )
+});
+/// Released as the crate's lock is, which has no release that can be waited for.
+pub(super) const DROPPED: Kind = Kind::told("zookeeper dropped", "`tenure`, dropped", |urls, _| {
+    Box::pin(
+        async move { Arc::new(Dropped(tenure_zookeeper::connect(&urls[0]).await.unwrap())) as _ },
     )
 });
 pub(super) const CRATE: Kind =

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use futures_util::future::{Either, select};
+use futures_util::future::{Either, join, select};
 use tenure_core::{Host, Loss, Result, Time};
 use tokio::sync::Mutex as AsyncMutex;
 
@@ -96,6 +96,22 @@ impl Session {
     }
 }
 
+/// What the server still keeps of a session is of no use to anybody: a store that comes back may let it live for once more as long. So
+/// it is asked until it answers, or nobody uses it any more.
+async fn end<S: Store>(store: &Weak<S>, id: SessionId, granted: Duration, host: &dyn Host) {
+    while let Some(asked) = store.upgrade() {
+        let is_ended = {
+            let end = pin!(asked.end(id));
+            matches!(select(end, host.sleep(granted)).await, Either::Left((Ok(()), _)))
+        };
+        drop(asked);
+        if is_ended {
+            return;
+        }
+        host.sleep(granted / HURRIES).await;
+    }
+}
+
 /// Gives signs of life until the session is over or nobody has it any more; then tells whoever must know.
 pub(crate) async fn keep_alive<S: Store>(
     session: Weak<Session>,
@@ -111,13 +127,13 @@ pub(crate) async fn keep_alive<S: Store>(
         if life.is_zero() {
             held.finish();
             beat(&held);
-            let Some(store) = store.upgrade() else { return };
-            // What the server still keeps of it is of no use to anybody.
-            let _ended = select(pin!(store.end(id)), host.sleep(granted)).await;
-            drop(store);
             // Whoever lived by it asks meanwhile, and is told.
-            host.sleep(granted).await;
-            beat(&held);
+            let told = async {
+                host.sleep(granted).await;
+                beat(&held);
+                drop(held);
+            };
+            join(end(&store, id, granted, &*host), told).await;
             return;
         }
         drop(held);
