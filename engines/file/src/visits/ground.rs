@@ -2,12 +2,11 @@
 //! the others that it has met, and who waits in this process.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use tenure_core::{Error, Result};
 
 use crate::os::dir::Dir;
-use crate::os::flock::Haste;
 use crate::sessions::peers::Peers;
 use crate::sessions::session::{self, Session};
 use crate::trouble::{self, refused};
@@ -31,7 +30,7 @@ pub(crate) struct Ground {
 impl Ground {
     /// The store in this directory, with a new session in it.
     pub(crate) fn open(root: Dir) -> Result<Self> {
-        let (books, sessions) = mark::make(&root, Haste::Until(Instant::now() + TRIES_FOR))?;
+        let (books, sessions) = mark::make(&root, TRIES_FOR)?;
         let sessions = Arc::new(sessions);
         let path = sessions.path().to_owned();
         let peers = Peers::new(sessions.clone());

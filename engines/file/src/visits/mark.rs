@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
+use std::time::{Duration, Instant};
 
 use tenure_core::{Error, Result};
 
@@ -20,8 +21,9 @@ const MARK: &str = "a store of locks, kept by Tenure: form 1\n";
 /// More than any mark has, in bytes.
 const MARK_BYTES_MAX: u64 = 4096;
 
-/// Makes whatever is missing of a store, and gives its books and its sessions.
-pub(crate) fn make(root: &Dir, haste: Haste) -> Result<(Dir, Dir)> {
+/// Makes whatever is missing of a store, and gives its books and its sessions. Who makes it at the same time is waited for
+/// so long, and anew while it gets on.
+pub(crate) fn make(root: &Dir, tries_for: Duration) -> Result<(Dir, Dir)> {
     let path = root.path_of(NAME);
     let failed = |error| refused("write to", &path, error);
     let file = open(root).map_err(|error| refused("open", &path, error))?;
@@ -30,7 +32,8 @@ pub(crate) fn make(root: &Dir, haste: Haste) -> Result<(Dir, Dir)> {
     {
         return Ok((books, sessions));
     }
-    if !flock::lock(&file, haste).map_err(failed)? {
+    let lock = || flock::lock(&file, Haste::Until(Instant::now() + tries_for));
+    if !lock_behind_a_maker(lock, || made(root)).map_err(failed)? {
         return Err(held(&path, root.look(NAME).ok().flatten().map(|look| look.id)));
     }
     let text = read(&file).map_err(failed)?;
@@ -52,6 +55,30 @@ pub(crate) fn make(root: &Dir, haste: Haste) -> Result<(Dir, Dir)> {
     write_at(&file, MARK.as_bytes(), 0).map_err(failed)?;
     file.set_len(MARK.len() as u64).map_err(failed)?;
     Ok((books, sessions))
+}
+
+/// Tries again after a vain try during which more was made: a busy disk may need seconds for all books. Whoever has been stopped
+/// makes nothing, and there is an end to what can be made.
+fn lock_behind_a_maker(
+    lock: impl Fn() -> io::Result<bool>,
+    made: impl Fn() -> usize,
+) -> io::Result<bool> {
+    let mut before = made();
+    loop {
+        if lock()? {
+            return Ok(true);
+        }
+        let now = made();
+        if now <= before {
+            return Ok(false);
+        }
+        before = now;
+    }
+}
+
+/// How much of a store is there: names of books and of drafts.
+fn made(root: &Dir) -> usize {
+    root.below("books").and_then(|books| books.names()).map_or(0, |names| names.len())
 }
 
 fn open(root: &Dir) -> io::Result<File> {
@@ -84,4 +111,30 @@ fn fill(books: &Dir) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::lock_behind_a_maker;
+
+    /// Tries to lock behind somebody who has made so much after each try, and lets go after so many.
+    fn tries(made: &[usize], lets_go_after: usize) -> (bool, usize) {
+        let tried = Cell::new(0);
+        let lock = || {
+            tried.set(tried.get() + 1);
+            Ok(tried.get() > lets_go_after)
+        };
+        let locked = lock_behind_a_maker(lock, || made[tried.get().min(made.len() - 1)]).unwrap();
+        (locked, tried.get())
+    }
+
+    #[test]
+    fn a_slow_maker_of_a_store_is_waited_for_while_it_gets_on() {
+        assert_eq!(tries(&[0, 20, 40, 64], 3), (true, 4));
+        assert_eq!(tries(&[0, 20, 20, 64], 3), (false, 2), "it was stopped");
+        assert_eq!(tries(&[64], 9), (false, 1), "all was made before");
+        assert_eq!(tries(&[0, 64], 9), (false, 2), "no more can be made");
+    }
 }
