@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use futures_util::future::{Either, pending, select};
+use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::Notify;
 
@@ -21,16 +21,9 @@ use crate::{Boxed, Engine as _, Error, Host, Time};
 /// A timer may stand still while the machine sleeps; the keeper looks at the clock this often.
 const NAP_MAX: Duration = Duration::from_secs(1);
 
-/// So many renewals are waited for at a time; the others wait for one of them to end. A renewal has its time from
+/// So many renewals are under way at a time; the others wait for one of them to end. A renewal has its time from
 /// when it is sent, so that many that are due together do not all run out of time in a queue, and are not sent twice.
 const UNDER_WAY_MAX: usize = 512;
-
-/// So many of them, at most, are of tickets whose last renewal failed, and these come after all others: where one of a
-/// store's servers is silent, the tickets that it keeps hold up nobody else's.
-const TROUBLED_MAX: usize = UNDER_WAY_MAX / 2;
-
-/// This part of its time a renewal may keep others waiting; then it hangs, and one of the others begins.
-const HANGS_AFTER: u32 = 8;
 
 /// For so many heartbeats the answer to a renewal is waited for.
 const LATE_BEATS: u32 = 3;
@@ -159,29 +152,31 @@ impl Keeper {
         let now = self.host.now();
         let due = self.roster().due(now);
         for kept in due {
-            let (state, due, troubled) = kept.with(|hold| {
+            let (state, due) = kept.with(|hold| {
                 let (state, due) = (hold.judge(now), hold.is_due(now));
                 if due {
                     hold.begin_renewal();
                 }
-                (state, due, hold.failed() > 0)
+                (state, due)
             });
             if state == State::Waiting {
                 kept.ring();
             }
             self.reschedule(&kept);
             if due {
-                renewals.add(Box::pin(self.clone().attempt(kept)), troubled);
+                renewals.begin(Box::pin(self.clone().attempt(kept)));
             }
         }
     }
 
-    /// One renewal, and what is left to do where it hangs.
-    async fn attempt(self: Arc<Self>, kept: Arc<Kept>) -> Option<Boxed<()>> {
+    /// One renewal, which may hang without keeping others waiting. What is answered late still counts
+    /// from when it was asked, so it is heard even so, for as long as the ticket could live.
+    async fn attempt(self: Arc<Self>, kept: Arc<Kept>) {
         if kept.with(|hold| hold.is_over()) {
-            return None;
+            return;
         }
-        let patience = kept.with(|hold| hold.rhythm().every) / 4;
+        let every = kept.with(|hold| hold.rhythm().every);
+        let patience = every / 4;
         let mut renewal: Boxed<()> = {
             let (keeper, kept) = (self.clone(), kept.clone());
             Box::pin(async move {
@@ -189,27 +184,14 @@ impl Keeper {
                 keeper.reschedule(&kept);
             })
         };
-        let answered = select(&mut renewal, self.host.sleep(patience / HANGS_AFTER)).await;
-        match answered {
-            Either::Left(_) => None,
-            Either::Right(_) => Some(Box::pin(self.hang(kept, renewal))),
-        }
-    }
-
-    /// A renewal that hangs keeps no other waiting. What is answered late still counts
-    /// from when it was asked, so it is heard even so, for as long as the ticket could live.
-    async fn hang(self: Arc<Self>, kept: Arc<Kept>, mut renewal: Boxed<()>) {
-        let every = kept.with(|hold| hold.rhythm().every);
-        let patience = every / 4;
-        let rest = patience.saturating_sub(patience / HANGS_AFTER);
         loop {
             let asked = self.host.now();
-            match select(&mut renewal, self.host.sleep(rest)).await {
+            match select(&mut renewal, self.host.sleep(patience)).await {
                 Either::Left(_) => return,
                 // It was lost or released meanwhile: an answer is no use to anybody.
                 Either::Right(_) if kept.with(|hold| hold.is_over()) => return,
                 // It was this process that stood still: the store's answer may lie here already.
-                Either::Right(_) if self.host.now().has_reached(asked.plus(rest * 2)) => {}
+                Either::Right(_) if self.host.now().has_reached(asked.plus(patience * 2)) => {}
                 Either::Right(_) => break,
             }
         }
@@ -245,88 +227,34 @@ impl Keeper {
     }
 }
 
-/// Tells what is left to do of a renewal that hangs.
-type Attempt = Boxed<Option<Boxed<()>>>;
-
 /// The renewals that are under way, and those that wait for room.
 #[derive(Default)]
 struct Renewals {
-    first: Class,
-    /// Those of tickets whose last renewal failed.
-    troubled: Class,
-    /// What is left of those that hang: of each ticket one at most.
-    hanging: FuturesUnordered<Boxed<()>>,
-}
-
-#[derive(Default)]
-struct Class {
-    under_way: FuturesUnordered<Attempt>,
+    under_way: FuturesUnordered<Boxed<()>>,
     /// In the order in which they were due.
-    waiting: VecDeque<Attempt>,
+    waiting: VecDeque<Boxed<()>>,
 }
 
 impl Renewals {
-    fn add(&mut self, attempt: Attempt, troubled: bool) {
-        let class = if troubled { &mut self.troubled } else { &mut self.first };
-        class.waiting.push_back(attempt);
-        self.begin();
-    }
-
-    /// Begins what there is room for.
-    fn begin(&mut self) {
-        while self.has_room()
-            && let Some(attempt) = self.first.waiting.pop_front()
-        {
-            self.first.begin(attempt, &self.hanging);
-        }
-        while self.has_room()
-            && self.troubled.under_way.len() < TROUBLED_MAX
-            && let Some(attempt) = self.troubled.waiting.pop_front()
-        {
-            self.troubled.begin(attempt, &self.hanging);
-        }
-    }
-
-    fn has_room(&self) -> bool {
-        self.first.under_way.len() + self.troubled.under_way.len() < UNDER_WAY_MAX
-    }
-
-    /// One of them has ended or hangs, and the next one begins.
-    async fn next(&mut self) {
-        if let Some(hangs) = self.one_ended().await {
-            self.hanging.push(hangs);
-        }
-        self.begin();
-    }
-
-    /// One of them has ended: what is left to do, if it hangs.
-    async fn one_ended(&mut self) -> Option<Boxed<()>> {
-        let Self { first, troubled, hanging } = self;
-        let first = pin!(ended(&mut first.under_way));
-        let troubled = pin!(ended(&mut troubled.under_way));
-        match select(select(first, troubled), pin!(ended(hanging))).await {
-            Either::Left((either, _)) => either.factor_first().0,
-            Either::Right(((), _)) => None,
-        }
-    }
-}
-
-impl Class {
-    fn begin(&self, mut attempt: Attempt, hanging: &FuturesUnordered<Boxed<()>>) {
-        match (&mut attempt).now_or_never() {
-            None => self.under_way.push(attempt),
-            Some(Some(hangs)) => hanging.push(hangs),
+    fn begin(&mut self, mut attempt: Boxed<()>) {
+        if self.under_way.len() >= UNDER_WAY_MAX {
+            self.waiting.push_back(attempt);
+        } else if (&mut attempt).now_or_never().is_none() {
             // What a quick engine answers at once is not queued.
-            Some(None) => {}
+            self.under_way.push(attempt);
         }
     }
-}
 
-/// What the next of them comes to; pending where there is none.
-async fn ended<T>(all: &mut FuturesUnordered<Boxed<T>>) -> T {
-    match all.next().await {
-        Some(outcome) => outcome,
-        None => pending().await,
+    /// One of them has ended, and the next one begins.
+    async fn next(&mut self) {
+        if self.under_way.next().await.is_none() {
+            std::future::pending::<()>().await;
+        }
+        while self.under_way.len() < UNDER_WAY_MAX
+            && let Some(attempt) = self.waiting.pop_front()
+        {
+            self.begin(attempt);
+        }
     }
 }
 
