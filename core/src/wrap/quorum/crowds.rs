@@ -32,7 +32,7 @@ pub(super) struct Crowds(Mutex<HashMap<Key, Crowd>>);
 struct Crowd {
     /// When this client gave it back.
     left: Option<Time>,
-    /// When it looked at the line last.
+    /// When its last look at the line has ended, or will have ended at the latest.
     looked: Option<Time>,
     /// When somebody stood there, unless that was believed since.
     seen: Option<Time>,
@@ -58,19 +58,27 @@ impl Crowds {
         }
     }
 
+    /// A look at its line has ended.
+    fn note_looked(&self, key: &Key, now: Time) {
+        if let Some(crowd) = self.keys().get_mut(key) {
+            crowd.looked = Some(now);
+        }
+    }
+
     /// This client gave it back.
     pub(super) fn note_left(&self, key: &Key, now: Time) {
         entry(&mut self.keys(), key).left = Some(now);
     }
 
-    /// Whether it is time to look: this client had it within this time, and has not looked since a while.
-    fn is_due(&self, key: &Key, now: Time, within: Duration) -> bool {
+    /// Whether it is time to look: this client had it within this time, and has not looked since a while. One look, which takes
+    /// so long at most, is under way at a time.
+    fn is_due(&self, key: &Key, now: Time, within: Duration, takes: Duration) -> bool {
         let mut keys = self.keys();
         let Some(crowd) = keys.get_mut(key) else { return false };
         let is_over = |at: Option<Time>, after| at.is_none_or(|at| now.has_reached(at.plus(after)));
         let is_due = !is_over(crowd.left, within) && is_over(crowd.looked, LOOK_AGAIN);
         if is_due {
-            crowd.looked = Some(now);
+            crowd.looked = Some(now.plus(takes));
         }
         is_due
     }
@@ -98,7 +106,7 @@ impl Quorum {
             return true;
         }
         // Whose turn has come pauses for less than this.
-        if self.crowds.is_due(key, now, self.patience * 2) {
+        if self.crowds.is_due(key, now, self.patience * 2, self.patience) {
             self.look_at_line(key.clone());
         }
         false
@@ -113,11 +121,37 @@ impl Quorum {
             let looking = pin!(async {
                 for node in lines {
                     if let Ok(line) = contained(node.engine.line(&key)).await {
-                        return crowds.note(&key, !line.is_empty(), host.now());
+                        crowds.note(&key, !line.is_empty(), host.now());
+                        break;
                     }
                 }
+                crowds.note_looked(&key, host.now());
             });
             select(looking, late).await;
         }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::Crowds;
+    use crate::{Key, Time};
+
+    #[test]
+    fn one_look_at_a_line_is_under_way_at_a_time() {
+        let (crowds, key) = (Crowds::default(), Key::new("a").unwrap());
+        let at = |ms| Time { boot_ns: 0, raw_ns: 0 }.plus(Duration::from_millis(ms));
+        let (within, takes) = (Duration::from_secs(9), Duration::from_secs(1));
+        let is_due = |ms| crowds.is_due(&key, at(ms), within, takes);
+        assert!(!is_due(0), "this client never had it");
+        crowds.note_left(&key, at(0));
+        assert!(is_due(10));
+        assert!(!is_due(900), "it has not ended");
+        crowds.note_looked(&key, at(910));
+        assert!(!is_due(950), "it has just ended");
+        assert!(is_due(960));
+        assert!(is_due(2_100), "the last was dropped before its end");
     }
 }
