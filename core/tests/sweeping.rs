@@ -50,7 +50,8 @@ fn tickets_that_cannot_be_given_back_are_bounded_and_what_is_over_is_forgotten()
     let locks = Locks::on(session, host.clone());
     block_on(async {
         is_silent.store(true, Ordering::SeqCst);
-        let ttl = Duration::from_secs(2);
+        // On a busy machine, too, none of them is over before the last is asked for.
+        let ttl = Duration::from_secs(20);
         let mut refused = None;
         for _ in 0..100_000 {
             let error = locks.mutex("a").ttl(ttl).try_lock().await.unwrap_err();
@@ -126,7 +127,7 @@ fn a_store_that_takes_out_whoever_stands_in_line_is_asked_after_pauses() {
         let locks = Locks::on(gone, host);
         let mutex = locks.mutex("a").ttl(Duration::from_millis(400));
         let waited = mutex.lock_within(Duration::from_secs(3)).await;
-        assert!(waited.map_or_else(|error| error.is_unknown(), |guard| guard.is_none()));
+        assert!(waited.unwrap().is_none(), "it was answered each time");
         let joined = joins.load(Ordering::SeqCst);
         assert!((2..=16).contains(&joined), "{joined} joins in three seconds");
     });

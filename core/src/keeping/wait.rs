@@ -100,9 +100,10 @@ async fn acquire_with(
             Outcome::Busy => return Ok(None),
             // Every attempt has an id of its own; the ticket came with a fresh one for the first.
             Outcome::Slept => {
-                in_line.set(None);
                 let pause = growing(PAUSE_FIRST, PAUSE_MAX, slept, inner.host.random());
                 inner.host.sleep(pause).await;
+                // Whoever gives up in that pause has been answered.
+                in_line.set(None);
                 slept = slept.saturating_add(1);
                 ticket.id = TicketId::fresh();
             }
