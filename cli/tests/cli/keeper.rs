@@ -157,7 +157,7 @@ fn a_waiters_keeper_ends_with_it() {
     eventually("its end", || !is_alive(keeper.as_raw_nonzero().get()));
 
     // One that hears nothing keeps nobody from ending.
-    let (store_b, wait) = (Store::new(), ["--wait", "1s"]);
+    let (store_b, wait) = (Store::new(), ["--wait", "5s"]);
     let (hold_b, waiter, keeper) = holder_and_waiter(&store_b, &wait);
     kill_process(keeper, Signal::STOP).unwrap();
     let end = waiter.end();

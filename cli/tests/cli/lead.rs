@@ -61,6 +61,8 @@ fn a_broken_leader_campaigns_again() {
     for term in 1..=6 {
         let now = leader(&store, term);
         assert_eq!(now, candidates[(term - 1) % 3].pid());
+        // Whoever led before stands behind the others again.
+        store.line_has("k", 3);
         assert!(store.says(&["break", "k", "--holder"]).contains("was told to leave"));
     }
     leader(&store, 7);

@@ -207,13 +207,14 @@ fn leaders_campaign_again_when_their_store_is_back() {
     let Some((server, store)) = redis(Setup::new()) else { return };
     let candidates = candidates(&store);
     for term in 1..=2 {
-        eventually(&format!("term {term}"), || pids(&store.log()).len() == term);
-        let work = pids(&store.log())[term - 1];
+        // A busy machine may see a term more: a leader that is held up for longer than its ttl.
+        eventually(&format!("term {term}"), || pids(&store.log()).len() >= term);
+        let work = *pids(&store.log()).last().unwrap();
         server.kill().unwrap();
         eventually("the end of the leader's command", || !is_alive(work));
         server.restart().unwrap();
     }
-    eventually("another term", || pids(&store.log()).len() == 3);
+    eventually("another term", || pids(&store.log()).len() >= 3);
     store.line_has("k", 2);
     for candidate in &candidates {
         candidate.signal(Signal::TERM);
