@@ -4,7 +4,9 @@ use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::process::Command;
 
-use crate::kit::{End, Running, Store, children, end, eventually, is_alive, parent, redis};
+use crate::kit::{
+    End, Running, Store, children, end, eventually, is_alive, parent, redis, stands_still,
+};
 use crate::run::{begins_when_nobody_is_left, pids};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 #[cfg(target_os = "linux")]
@@ -64,15 +66,6 @@ fn successor(tenure: &Running, keeper: Pid) -> Pid {
     };
     eventually("another keeper", || find().is_some());
     find().and_then(Pid::from_raw).unwrap()
-}
-
-/// Whether each thread of a process is stopped.
-fn stands_still(pid: i32) -> bool {
-    let mut threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
-    threads.all(|thread| {
-        let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-        stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
-    })
 }
 
 /// Kills the keeper of a command, and waits for its successor.

@@ -181,15 +181,26 @@ pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// Whether a process works; a zombie does not.
 pub(crate) fn is_alive(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))
+    let stat = stat(format!("/proc/{pid}"));
+    !stat.is_empty() && !stat.starts_with(['Z', 'X'])
+}
+
+/// Whether each thread of a process is stopped.
+pub(crate) fn stands_still(pid: i32) -> bool {
+    let mut threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    threads.all(|thread| stat(thread.path()).starts_with('T'))
 }
 
 /// The parent of a process; zero if that is gone.
 pub(crate) fn parent(pid: i32) -> i32 {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let field = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)?.parse().ok());
+    let field = stat(format!("/proc/{pid}")).split(' ').nth(1).and_then(|pid| pid.parse().ok());
     field.unwrap_or(0)
+}
+
+/// What the system says of a process, or of a thread, behind its name: its state comes first. Nothing if it is gone.
+fn stat(directory: impl AsRef<Path>) -> String {
+    let stat = fs::read_to_string(directory.as_ref().join("stat")).unwrap_or_default();
+    stat.rsplit(") ").next().unwrap_or_default().to_owned()
 }
 
 /// The children of a process.
