@@ -4,16 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures_util::stream::{self, StreamExt as _};
 use tenure_etcd::wire_only::{
-    self as calls, Compare, DeleteRangeRequest, LeaseGrantRequest, LeaseGrantResponse,
-    LeaseKeepAliveRequest, LeaseKeepAliveResponse, PutRequest, PutResponse, RequestOp, TxnRequest,
-    TxnResponse, WatchCreateRequest, WatchRequest, WatchResponse, Wire, compare, request_op,
-    watch_request,
+    self as calls, Answers, Channel, Compare, DeleteRangeRequest, LeaseGrantRequest,
+    LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse, PutRequest, PutResponse,
+    RequestOp, Requests, TxnRequest, TxnResponse, WatchCreateRequest, WatchRequest, WatchResponse,
+    Wire, compare, request_op, watch_request,
 };
+use tenure_kit::url::Address;
 use tokio::sync::Mutex;
-use tonic::transport::Endpoint;
-use tonic::{Status, Streaming};
 
 use crate::contest::contender::{Contender, FAILS, Held, Later, TTL};
 
@@ -23,11 +21,17 @@ const GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
 const KEEP: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
 const WATCH: &str = "/etcdserverpb.Watch/Watch";
 
-/// A connection to the first member that a URL names.
+/// A connection to the first member that a URL names, as the engine opens it.
 pub(super) async fn wire(url: &str) -> Wire {
-    let host = url.trim_start_matches("etcd://").split(',').next().unwrap();
-    let endpoint = Endpoint::from_shared(format!("http://{host}")).unwrap().tcp_nodelay(true);
-    Wire { channel: endpoint.connect().await.unwrap(), token: None }
+    let (name, port) = member(url).split_once(':').unwrap();
+    let address = Address { name: name.to_owned(), port: port.parse().unwrap() };
+    let channel = Channel::open(&address, None, Duration::from_secs(10)).await.unwrap();
+    Wire { channel, token: None }
+}
+
+/// The first member that a URL names.
+pub(super) fn member(url: &str) -> &str {
+    url.trim_start_matches("etcd://").split(',').next().unwrap()
 }
 
 pub(super) async fn grant(wire: &Wire, ttl: Duration) -> i64 {
@@ -54,15 +58,13 @@ impl Floor {
 
 /// Keeps a lease alive.
 async fn keep(wire: Arc<Wire>, lease: i64) {
-    let beats = stream::unfold((), move |()| async move {
+    let opened = calls::stream(&wire, KEEP).await.unwrap();
+    let (mut beats, mut answers): (Requests<_>, Answers<LeaseKeepAliveResponse>) = opened;
+    loop {
+        beats.say(&LeaseKeepAliveRequest { id: lease }).await.unwrap();
+        answers.message().await.unwrap().unwrap();
         tokio::time::sleep(TTL / 3).await;
-        Some((LeaseKeepAliveRequest { id: lease }, ()))
-    });
-    let beats = stream::iter([LeaseKeepAliveRequest { id: lease }]).chain(beats);
-    let answers: Result<Streaming<LeaseKeepAliveResponse>, Status> =
-        calls::stream(&wire, KEEP, beats).await;
-    let mut answers = answers.unwrap();
-    while answers.next().await.is_some() {}
+    }
 }
 
 impl Contender for Floor {
@@ -103,7 +105,9 @@ impl Contender for Floor {
 /// A put that two processes make for each other: whom its watch tells, holds.
 pub(crate) struct Hop {
     wire: Arc<Wire>,
-    inbox: Mutex<Streaming<WatchResponse>>,
+    inbox: Mutex<Answers<WatchResponse>>,
+    /// The stream stays open as long as its requests may go on.
+    _watch: Requests<WatchRequest>,
     other: &'static str,
     /// Whether this side has it from the start.
     first: AtomicBool,
@@ -115,14 +119,11 @@ impl Hop {
         let wire = Arc::new(wire(url).await);
         let create = WatchCreateRequest { key: own.into(), ..Default::default() };
         let create = watch_request::RequestUnion::CreateRequest(create);
-        // The stream stays open as long as its requests may go on.
-        let requests = stream::iter([WatchRequest { request_union: Some(create) }]);
-        let requests = requests.chain(stream::pending());
-        let mut inbox: Streaming<WatchResponse> =
-            calls::stream(&wire, WATCH, requests).await.unwrap();
-        assert!(inbox.message().await.unwrap().is_some_and(|answer| answer.created));
+        let (mut watch, mut inbox) = calls::stream(&wire, WATCH).await.unwrap();
+        watch.say(&WatchRequest { request_union: Some(create) }).await.unwrap();
+        assert!(inbox.message().await.unwrap().is_some_and(|answer: WatchResponse| answer.created));
         let first = AtomicBool::new(side == 0);
-        Self { wire, inbox: Mutex::new(inbox), other, first }
+        Self { wire, inbox: Mutex::new(inbox), _watch: watch, other, first }
     }
 }
 

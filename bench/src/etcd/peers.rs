@@ -7,9 +7,13 @@ use std::time::Duration;
 
 use prost::Message;
 use rustix::process::{Pid, Signal, kill_process};
-use tenure_etcd::wire_only::{self as calls, Wire};
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status};
+use tonic_prost::ProstCodec;
 
-use super::floor::{grant, wire};
+use super::floor::{grant, member, wire};
 use crate::contest::contender::{Contender, Held, Later};
 
 const LOCK: &str = "/v3lockpb.Lock/Lock";
@@ -40,17 +44,31 @@ struct UnlockRequest {
 #[derive(Clone, PartialEq, Message)]
 struct UnlockResponse {}
 
-/// It waits in the server.
+/// It waits in the server. It is asked over a client of tonic, as the crates for etcd do.
 pub(crate) struct Service {
-    wire: Arc<Wire>,
+    channel: Channel,
+    url: String,
     /// The leases that nobody holds by. Two who held by one would hold at once: the service takes them for the same.
     leases: Arc<Mutex<Vec<i64>>>,
 }
 
 impl Service {
     pub(crate) async fn connect(url: &str) -> Self {
-        Self { wire: Arc::new(wire(url).await), leases: Arc::default() }
+        let endpoint = Endpoint::from_shared(format!("http://{}", member(url))).unwrap();
+        let channel = endpoint.tcp_nodelay(true).connect().await.unwrap();
+        Self { channel, url: url.to_owned(), leases: Arc::default() }
     }
+}
+
+async fn ask<Q, A>(channel: &Channel, path: &'static str, request: Q) -> Result<A, Status>
+where
+    Q: Message + Send + Sync + 'static,
+    A: Message + Default + Send + Sync + 'static,
+{
+    let mut grpc = Grpc::new(channel.clone());
+    grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
+    let (request, path) = (Request::new(request), PathAndQuery::from_static(path));
+    Ok(grpc.unary(request, path, ProstCodec::<Q, A>::default()).await?.into_inner())
 }
 
 impl Contender for Service {
@@ -59,15 +77,14 @@ impl Contender for Service {
             let free = self.leases.lock().unwrap().pop();
             let lease = match free {
                 Some(lease) => lease,
-                None => grant(&self.wire, LEASE).await,
+                None => grant(&wire(&self.url).await, LEASE).await,
             };
             let request = LockRequest { name: format!("service/{key}").into(), lease };
-            let answer: Result<LockResponse, _> = calls::unary(&self.wire, LOCK, request).await;
+            let answer: Result<LockResponse, _> = ask(&self.channel, LOCK, request).await;
             let key = answer.map_err(|status| status.message().to_owned())?.key;
-            let (wire, leases) = (self.wire.clone(), self.leases.clone());
+            let (channel, leases) = (self.channel.clone(), self.leases.clone());
             let release = Box::pin(async move {
-                let _: UnlockResponse =
-                    calls::unary(&wire, UNLOCK, UnlockRequest { key }).await.unwrap();
+                let _: UnlockResponse = ask(&channel, UNLOCK, UnlockRequest { key }).await.unwrap();
                 leases.lock().unwrap().push(lease);
             });
             Ok(Held { token: None, release })

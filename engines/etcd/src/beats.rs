@@ -3,12 +3,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use futures_util::stream::unfold;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
-use tonic::Status;
 
-use crate::calls::{Wire, stream};
+use crate::calls::{Answers, Wire, stream};
+use crate::status::Status;
 use crate::wire::{LeaseKeepAliveRequest, LeaseKeepAliveResponse};
 
 const KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
@@ -77,21 +76,24 @@ impl Drop for Silent<'_> {
 }
 
 /// Ends when the stream does, and with the last who could send.
-async fn run(wire: Wire, requests: mpsc::Receiver<LeaseKeepAliveRequest>, waiting: Waiting) {
-    let requests = unfold(requests, async |mut requests| {
-        requests.recv().await.map(|request| (request, requests))
-    });
-    let opened = stream::<_, LeaseKeepAliveResponse>(&wire, KEEP_ALIVE, requests).await;
-    if let Ok(mut answers) = opened {
-        while let Ok(Some(answer)) = answers.message().await {
-            let tell = lock(&waiting).get_mut(&answer.id).and_then(VecDeque::pop_front);
-            if let Some(tell) = tell {
-                // Who asked may have given up.
-                let _gone = tell.send(answer.ttl);
-            }
+async fn run(wire: Wire, mut requests: mpsc::Receiver<LeaseKeepAliveRequest>, waiting: Waiting) {
+    if let Ok((send, answers)) = stream(&wire, KEEP_ALIVE).await {
+        tokio::select! {
+            () = send.say_all(&mut requests) => {}
+            () = hear(answers, &waiting) => {}
         }
     }
     lock(&waiting).clear();
+}
+
+async fn hear(mut answers: Answers<LeaseKeepAliveResponse>, waiting: &Waiting) {
+    while let Ok(Some(answer)) = answers.message().await {
+        let tell = lock(waiting).get_mut(&answer.id).and_then(VecDeque::pop_front);
+        if let Some(tell) = tell {
+            // Who asked may have given up.
+            let _gone = tell.send(answer.ttl);
+        }
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,21 +1,34 @@
-//! Requests and streams over one connection.
+//! Requests and streams over one connection, as gRPC writes them.
+//!
+//! They are written with h2 itself. A client of tonic hands a request on through four tasks, and sends its head, its message and
+//! its end each by a write of its own; each write wakes the member, which costs both of them more than the request does.
 
 #![allow(unreachable_pub, reason = "the feature `wire` makes it public")]
 
-use futures_util::Stream;
+use std::future::poll_fn;
+use std::marker::PhantomData;
+
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use h2::client::ResponseFuture;
+use h2::{RecvStream, SendStream};
+use http::header::{CONTENT_TYPE, TE, USER_AGENT};
 use http::uri::PathAndQuery;
+use http::{HeaderValue, Method, Request, Response, Uri, Version};
 use prost::Message;
-use tonic::client::Grpc;
-use tonic::metadata::{Ascii, MetadataValue};
-use tonic::transport::Channel;
-use tonic::{Request, Status, Streaming};
-use tonic_prost::ProstCodec;
+use tokio::sync::mpsc;
+
+use crate::channel::Channel;
+use crate::status::{ENDED, Status};
 
 /// A member without a leader is to say so, and not to wait for one.
 const HAS_LEADER: &str = "hasleader";
+/// Before each message: whether it is compressed, and its length.
+const FRAME_HEAD_BYTES: usize = 5;
+/// No member answers more at once: a listing comes in pages.
+const MESSAGE_BYTES_MAX: usize = 4 << 20;
 
 /// Who one is, as members know it.
-pub type Token = MetadataValue<Ascii>;
+pub type Token = HeaderValue;
 
 /// An open connection, and who one is there.
 #[derive(Clone)]
@@ -29,44 +42,175 @@ pub struct Wire {
 /// One request, one answer.
 pub async fn unary<Q, A>(wire: &Wire, path: &'static str, request: Q) -> Result<A, Status>
 where
-    Q: Message + Send + Sync + 'static,
-    A: Message + Default + Send + Sync + 'static,
+    Q: Message,
+    A: Message + Default,
 {
-    let mut grpc = ready(wire).await?;
-    let request = signed(wire, request);
-    let path = PathAndQuery::from_static(path);
-    Ok(grpc.unary(request, path, ProstCodec::<Q, A>::default()).await?.into_inner())
+    let (mut send, mut answers) = begin(wire, path).await?;
+    // Whatever its length, it is sent with its head: a frame is only cut where the member's window ends.
+    send.send_data(framed(&request)?, true).map_err(lost)?;
+    let answer = answers.message().await?;
+    // What follows an answer is how the request ended.
+    while answers.message().await?.is_some() {}
+    answer.ok_or_else(|| Status::unavailable("an end without an answer"))
 }
 
 /// A stream of requests, and one of answers.
 pub async fn stream<Q, A>(
     wire: &Wire,
     path: &'static str,
-    requests: impl Stream<Item = Q> + Send + 'static,
-) -> Result<Streaming<A>, Status>
+) -> Result<(Requests<Q>, Answers<A>), Status>
 where
-    Q: Message + Send + Sync + 'static,
-    A: Message + Default + Send + Sync + 'static,
+    Q: Message,
+    A: Message + Default,
 {
-    let mut grpc = ready(wire).await?;
-    let request = signed(wire, requests);
-    let path = PathAndQuery::from_static(path);
-    Ok(grpc.streaming(request, path, ProstCodec::<Q, A>::default()).await?.into_inner())
+    let (send, answers) = begin(wire, path).await?;
+    Ok((Requests { send, what: PhantomData }, answers))
 }
 
-async fn ready(wire: &Wire) -> Result<Grpc<Channel>, Status> {
-    let mut grpc = Grpc::new(wire.channel.clone());
-    let ready = grpc.ready().await;
-    ready.map_err(|error| Status::unavailable(format!("the connection was lost: {error}")))?;
-    Ok(grpc)
+async fn begin<A>(
+    wire: &Wire,
+    path: &'static str,
+) -> Result<(SendStream<Bytes>, Answers<A>), Status> {
+    let head = head(wire, path)?;
+    let mut send = wire.channel.send.clone().ready().await.map_err(lost)?;
+    let (response, send) = send.send_request(head, false).map_err(lost)?;
+    let (state, buffer) = (State::Asked(response), BytesMut::new());
+    Ok((send, Answers { state, buffer, what: PhantomData }))
 }
 
-fn signed<T>(wire: &Wire, message: T) -> Request<T> {
-    let mut request = Request::new(message);
-    let metadata = request.metadata_mut();
-    metadata.insert(HAS_LEADER, MetadataValue::from_static("true"));
+fn head(wire: &Wire, path: &'static str) -> Result<Request<()>, Status> {
+    let Channel { scheme, authority, .. } = &wire.channel;
+    let uri = Uri::builder()
+        .scheme(scheme.clone())
+        .authority(authority.clone())
+        .path_and_query(PathAndQuery::from_static(path))
+        .build()
+        .map_err(|error| Status::unavailable(error.to_string()))?;
+    let mut head = Request::new(());
+    *head.method_mut() = Method::POST;
+    *head.uri_mut() = uri;
+    *head.version_mut() = Version::HTTP_2;
+    let headers = head.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    headers.insert(TE, HeaderValue::from_static("trailers"));
+    headers.insert(USER_AGENT, HeaderValue::from_static("tenure"));
+    headers.insert(HAS_LEADER, HeaderValue::from_static("true"));
     if let Some(token) = &wire.token {
-        metadata.insert("token", token.clone());
+        headers.insert("token", token.clone());
     }
-    request
+    Ok(head)
+}
+
+fn framed(message: &impl Message) -> Result<Bytes, Status> {
+    let length = message.encoded_len();
+    let told =
+        u32::try_from(length).map_err(|_| Status::unavailable("a request without an end"))?;
+    let mut frame = BytesMut::with_capacity(FRAME_HEAD_BYTES + length);
+    frame.put_u8(0);
+    frame.put_u32(told);
+    message.encode(&mut frame).map_err(|error| Status::unavailable(error.to_string()))?;
+    Ok(frame.freeze())
+}
+
+/// The requests of a stream, which ends when this is dropped.
+pub struct Requests<Q> {
+    send: SendStream<Bytes>,
+    what: PhantomData<fn(Q)>,
+}
+
+impl<Q: Message> Requests<Q> {
+    /// Sends one when the member has room for it: what it does not take waits here, and nothing heaps up behind it.
+    pub async fn say(&mut self, request: &Q) -> Result<(), Status> {
+        let frame = framed(request)?;
+        self.send.reserve_capacity(frame.len());
+        while self.send.capacity() < frame.len() {
+            let more = poll_fn(|context| self.send.poll_capacity(context)).await;
+            more.ok_or_else(|| Status::unavailable(ENDED))?.map_err(lost)?;
+        }
+        self.send.send_data(frame, false).map_err(lost)
+    }
+
+    /// Sends all of these, one after the other; it ends with them, and with the stream.
+    pub(crate) async fn say_all(mut self, requests: &mut mpsc::Receiver<Q>) {
+        while let Some(request) = requests.recv().await {
+            if self.say(&request).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// The answers of a stream.
+pub struct Answers<A> {
+    state: State,
+    /// What came of the next one.
+    buffer: BytesMut,
+    what: PhantomData<fn() -> A>,
+}
+
+enum State {
+    Asked(ResponseFuture),
+    Told(RecvStream),
+    Over,
+}
+
+impl<A: Message + Default> Answers<A> {
+    /// The next answer; `None` after the last one. Nothing is lost if the future is dropped.
+    pub async fn message(&mut self) -> Result<Option<A>, Status> {
+        loop {
+            match &mut self.state {
+                State::Asked(response) => {
+                    let response = response.await.map_err(lost)?;
+                    refuse(&response)?;
+                    self.state = State::Told(response.into_body());
+                }
+                State::Told(body) => {
+                    if let Some(message) = cut(&mut self.buffer)? {
+                        let answer = A::decode(message);
+                        let strange = |error| Status::unavailable(format!("{error}"));
+                        return Ok(Some(answer.map_err(strange)?));
+                    }
+                    if let Some(some) = body.data().await {
+                        let some = some.map_err(lost)?;
+                        body.flow_control().release_capacity(some.len()).map_err(lost)?;
+                        self.buffer.extend_from_slice(&some);
+                        continue;
+                    }
+                    let ending = body.trailers().await.map_err(lost)?;
+                    self.state = State::Over;
+                    // Without a word on how it ended, it was cut off.
+                    let told = ending.as_ref().and_then(Status::told);
+                    return told.unwrap_or_else(|| Err(Status::unavailable(ENDED))).map(|()| None);
+                }
+                State::Over => return Ok(None),
+            }
+        }
+    }
+}
+
+/// The next message, if it is whole.
+fn cut(buffer: &mut BytesMut) -> Result<Option<Bytes>, Status> {
+    let Some((head, _)) = buffer.split_at_checked(FRAME_HEAD_BYTES) else { return Ok(None) };
+    let length = (&head[1..]).get_u32() as usize;
+    if head[0] != 0 || length > MESSAGE_BYTES_MAX {
+        return Err(Status::unavailable(format!(
+            "an answer of {length} bytes, or a compressed one"
+        )));
+    }
+    if buffer.len() < FRAME_HEAD_BYTES + length {
+        return Ok(None);
+    }
+    buffer.advance(FRAME_HEAD_BYTES);
+    Ok(Some(buffer.split_to(length).freeze()))
+}
+
+/// A request that ended without an answer, or another service than etcd, ends here.
+fn refuse(response: &Response<RecvStream>) -> Result<(), Status> {
+    Status::told(response.headers()).unwrap_or(Ok(()))?;
+    if response.status().is_success() { Ok(()) } else { Err(Status::unavailable(ENDED)) }
+}
+
+/// The connection ended, or the request on it, with or without an answer.
+fn lost(error: h2::Error) -> Status {
+    Status::ended(error.to_string())
 }

@@ -1,19 +1,21 @@
 //! How a connection to a member is opened: its address, TLS, and who one is.
 
-use std::time::Duration;
+use std::sync::Arc;
 
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
 use tenure_core::{Error, Result};
 use tenure_kit::tls::{self, Files};
 use tenure_kit::url::Address;
 use tokio::time::timeout;
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
-use tonic::{Code, Status};
 
 use crate::ask;
 use crate::calls::{Token, Wire, unary};
+use crate::channel::{Channel, HTTP2};
 use crate::keys::Keys;
 use crate::settings::Settings;
-use crate::socket::Socket;
+use crate::status::{Code, Status};
 use crate::trouble;
 use crate::wire::{
     AuthenticateRequest, AuthenticateResponse, RangeRequest, RangeResponse, ResponseHeader,
@@ -23,9 +25,8 @@ use crate::wire::{
 /// What a member is asked first.
 const STATUS: &str = "/etcdserverpb.Maintenance/Status";
 const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
-
-/// Members turn clients away that ping them more often than every five seconds.
-const PING_EVERY: Duration = Duration::from_secs(10);
+/// What is said of a part in PEM that is none. A parser would show what it trips over, which may be a key.
+const UNREAD: &str = "a part of them is not in PEM";
 
 /// What a member says of itself.
 pub(crate) struct Greeting {
@@ -110,21 +111,9 @@ pub(crate) async fn answers(wire: &Wire) -> bool {
 }
 
 async fn channel(settings: &Settings, member: &Address) -> Result<Channel> {
-    let scheme = if settings.tls.is_some() { "https" } else { "http" };
-    let endpoint = Endpoint::from_shared(format!("{scheme}://{member}"))
-        .map_err(|_| Error::invalid(format!("{member} is no address of a member of etcd")))?;
-    let mut endpoint = endpoint
-        .connect_timeout(settings.connect_timeout)
-        .http2_keep_alive_interval(PING_EVERY)
-        .keep_alive_timeout(settings.timeout)
-        .keep_alive_while_idle(true);
-    if let Some(files) = &settings.tls {
-        let config = endpoint.tls_config(tls_config(files)?);
-        endpoint = config.map_err(|error| files.unusable(root(&error)))?;
-    }
-    let out_of_reach = |error: &dyn std::error::Error| unreached(member, error);
-    let socket = Socket::open(member).await.map_err(|error| out_of_reach(&error))?;
-    endpoint.connect_with_connector(socket).await.map_err(|error| out_of_reach(&error))
+    let tls = settings.tls.as_ref().map(tls_config).transpose()?;
+    let opened = Channel::open(member, tls, settings.timeout).await;
+    opened.map_err(|error| unreached(member, &error))
 }
 
 fn unreached(member: &Address, error: &dyn std::error::Error) -> Error {
@@ -139,18 +128,39 @@ fn unreached(member: &Address, error: &dyn std::error::Error) -> Error {
     })
 }
 
-fn tls_config(files: &Files) -> Result<ClientTlsConfig> {
-    // Another crate may have chosen one already.
-    let _chosen = rustls::crypto::ring::default_provider().install_default();
-    let mut config = ClientTlsConfig::new();
-    config = match files.authorities()? {
-        Some(authorities) => config.ca_certificate(Certificate::from_pem(authorities)),
-        None => config.with_native_roots(),
-    };
-    if let Some(tls::Identity { cert, key }) = files.identity()? {
-        config = config.identity(Identity::from_pem(cert, key));
+fn tls_config(files: &Files) -> Result<Arc<ClientConfig>> {
+    // It is named, because another crate may have chosen another one for the process.
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut roots = RootCertStore::empty();
+    match files.authorities()? {
+        Some(pem) => {
+            for authority in certificates(files, &pem)? {
+                roots.add(authority).map_err(|error| files.unusable(error))?;
+            }
+        }
+        None => {
+            drop(roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs))
+        }
     }
-    Ok(config)
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| files.unusable(error))?
+        .with_root_certificates(roots);
+    let mut config = match files.identity()? {
+        Some(tls::Identity { cert, key }) => {
+            let key = PrivateKeyDer::from_pem_slice(&key).map_err(|_| files.unusable(UNREAD))?;
+            let own = config.with_client_auth_cert(certificates(files, &cert)?, key);
+            own.map_err(|error| files.unusable(error))?
+        }
+        None => config.with_no_client_auth(),
+    };
+    config.alpn_protocols = vec![HTTP2.to_vec()];
+    Ok(Arc::new(config))
+}
+
+fn certificates(files: &Files, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>> {
+    let all: Result<_, _> = CertificateDer::pem_slice_iter(pem).collect();
+    all.map_err(|_| files.unusable(UNREAD))
 }
 
 /// The last of the causes of an error.

@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use crate::client::Etcd;
 use crate::keys::{Keys, revision};
 use crate::link::{self, Members};
+use crate::status::Code;
 use crate::watches::News;
 use crate::wire::event::EventType;
 use crate::wire::{Event, KeyValue};
@@ -86,7 +87,7 @@ async fn resume(
         match connection.watches.span(keys.all(), at + 1).await {
             Ok(news) => return Some(news),
             Err(status) if status.message().contains("compacted") => return None,
-            Err(status) if status.code() == tonic::Code::PermissionDenied => return None,
+            Err(status) if status.code() == Code::PermissionDenied => return None,
             Err(status) => {
                 // Nobody else may use the connection, and find out that it is lost.
                 let error = link::failed(&*link.upgrade()?, &connection, &status);

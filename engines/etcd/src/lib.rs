@@ -19,12 +19,13 @@
 //! |---|---|
 //! | `lib` | how to get locks; nothing else is needed to use the engine |
 //! | `description`, `url`, `settings` | what the engine says of itself, how its URLs are read, and what they mean |
-//! | `connect`, `socket`, `link` | how a connection to a member is opened, and what belongs to it |
+//! | `connect`, `channel`, `link` | how a connection to a member is opened, and what belongs to it |
 //! | `calls`, `beats`, `watches` | requests, the one stream of keep-alives, the one stream of watches |
 //! | `client`, `store`, `entry` | one client, and the contract of a queue, filled in |
 //! | `keys`, `ask` | the names of keys, and requests as data |
 //! | `berths` | the names of ticket keys, used again |
 //! | `free` | which lines seem to be free |
+//! | `neighbours` | who stands next to a ticket in a short line, so that a release tells the next one all it must know |
 //! | `journal` | what happens to all tickets, from a watch |
 //! | `still_held` | guarded writes: a comparison for a transaction of one's own |
 //! | `facts` | what a start-up check finds: profile, warnings |
@@ -35,6 +36,7 @@ mod ask;
 mod beats;
 mod berths;
 mod calls;
+mod channel;
 mod client;
 mod connect;
 mod description;
@@ -44,8 +46,9 @@ mod free;
 mod journal;
 mod keys;
 mod link;
+mod neighbours;
 mod settings;
-mod socket;
+mod status;
 mod still_held;
 mod store;
 mod trouble;
@@ -69,6 +72,8 @@ pub use still_held::StillHeld;
 #[doc(hidden)]
 pub mod wire_only {
     pub use crate::calls::*;
+    pub use crate::channel::*;
+    pub use crate::status::*;
     pub use crate::wire::*;
 }
 

@@ -6,12 +6,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tenure_core::{Error, Result, refusal};
 use tenure_kit::url::Address;
 use tenure_kit::{Connection, Ended, Link, Opening, Server, Side};
-use tonic::Status;
 
 use crate::beats::Beats;
 use crate::calls::{Token, Wire};
 use crate::connect::{answers, connect};
 use crate::settings::Settings;
+use crate::status::Status;
 use crate::trouble;
 use crate::watches::Watches;
 

@@ -3,16 +3,12 @@
 use tenure_core::{Error, Loss};
 use tenure_kit::secret::without;
 use tenure_kit::tls::distrust;
-use tonic::{Code, Status};
 
 use crate::settings::Settings;
-use crate::socket::ENDED;
+use crate::status::{Code, ENDED, Status};
 
 /// What etcd says of a lease that is not there.
 const NO_LEASE: &str = "requested lease not found";
-
-/// What the transport says of a connection that ended, or never spoke as it should.
-const NO_HTTP2: &str = "transport error";
 
 /// What etcd says of a token that is older than the last change of its users and roles.
 const OLD_TOKEN: &str = "revision of auth store is old";
@@ -50,26 +46,16 @@ pub(crate) fn error(settings: &Settings, status: &Status) -> Error {
             Error::rejected(format!("{whom} has no users: leave user and password out of the URL"))
         }
         Code::InvalidArgument
-        | Code::OutOfRange
-        | Code::NotFound
         | Code::ResourceExhausted
         | Code::FailedPrecondition
-        | Code::Unimplemented => Error::rejected(format!("{whom} refused{says}")),
-        _ if [NO_HTTP2, ENDED].contains(&told) => distrust(&whom, &causes(status)).unwrap_or_else(|| {
+        | Code::Refused => Error::rejected(format!("{whom} refused{says}")),
+        _ if told == ENDED => distrust(&whom, status.cause()).unwrap_or_else(|| {
             Error::unavailable(format!(
                 "{whom} did not answer as etcd does: the connection ended, or another service listens there, or etcd that wants etcds://"
             ))
         }),
-        _ => distrust(&whom, &causes(status))
-            .unwrap_or_else(|| Error::unavailable(format!("{whom} did not answer{says}"))),
+        _ => Error::unavailable(format!("{whom} did not answer{says}")),
     }
-}
-
-/// What stands behind what the transport says.
-fn causes(status: &Status) -> String {
-    let first = std::error::Error::source(status);
-    let all = std::iter::successors(first, |error| error.source());
-    all.last().map_or(String::new(), ToString::to_string)
 }
 
 /// What is said when there is no answer in time.
@@ -79,8 +65,7 @@ pub(crate) fn silence(settings: &Settings) -> Error {
 
 /// Whether the connection is of no more use after this answer.
 pub(crate) fn ends_connection(status: &Status) -> bool {
-    is_stranger(status)
-        || matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Internal)
+    is_stranger(status) || status.code() == Code::Unavailable
 }
 
 /// Whether the member does not know any more who this client is, which another token mends.

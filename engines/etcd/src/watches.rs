@@ -4,15 +4,14 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use futures_util::stream::unfold;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
-use tonic::Status;
 
-use crate::calls::{Wire, stream};
+use crate::calls::{Answers, Wire, stream};
 use crate::keys::Span;
+use crate::status::{Code, Status};
 use crate::wire::watch_request::RequestUnion;
-use crate::wire::{WatchCancelRequest, WatchCreateRequest, WatchRequest, WatchResponse};
+use crate::wire::{Event, WatchCancelRequest, WatchCreateRequest, WatchRequest, WatchResponse};
 
 const WATCH: &str = "/etcdserverpb.Watch/Watch";
 /// So many requests may be on their way to the member.
@@ -43,7 +42,7 @@ impl Open {
 
 /// What is watched over one stream.
 #[derive(Clone)]
-struct Watched(Arc<Mutex<Option<HashMap<i64, Watch>>>>);
+struct Watched(Arc<Mutex<Option<HashMap<i64, Listener>>>>);
 
 impl Watched {
     fn new() -> Self {
@@ -52,14 +51,14 @@ impl Watched {
 
     /// Not if the stream has ended: nobody would be told of anything.
     #[must_use]
-    fn insert(&self, id: i64, watch: Watch) -> bool {
-        lock(&self.0).as_mut().is_some_and(|all| all.insert(id, watch).is_none())
+    fn insert(&self, id: i64, listener: Listener) -> bool {
+        lock(&self.0).as_mut().is_some_and(|all| all.insert(id, listener).is_none())
     }
 
     fn remove(&self, id: i64) {
-        if let Some(all) = &mut *lock(&self.0) {
-            all.remove(&id);
-        }
+        let removed = lock(&self.0).as_mut().and_then(|all| all.remove(&id));
+        // What it would have told goes outside of the lock.
+        drop(removed);
     }
 
     /// The stream has ended: whoever waits looks again.
@@ -74,40 +73,66 @@ impl Watched {
     fn hear(&self, mut answer: WatchResponse) {
         let mut all = lock(&self.0);
         let Some(all) = &mut *all else { return };
-        let Some(watch) = all.get_mut(&answer.watch_id) else { return };
-        if let Some(begun) = watch.begun.take() {
+        let Some(listener) = all.get_mut(&answer.watch_id) else { return };
+        if let Some(begun) = listener.begun.take() {
             let at = answer.header.map_or(0, |header| header.revision);
             let outcome = if answer.canceled { Err(answer.cancel_reason.clone()) } else { Ok(at) };
             // Who asked may have given up.
             let _gone = begun.send(outcome);
         }
-        let after = watch.after;
+        let after = listener.after;
         answer.events.retain(|event| event.kv.as_ref().is_some_and(|kv| kv.mod_revision > after));
         let id = answer.watch_id;
         let is_over = answer.canceled || answer.compact_revision > 0;
         // That it is over is news, too.
         let is_news = !answer.events.is_empty() || is_over;
-        let is_full = is_news && watch.sink.try_send(answer).is_err();
+        let is_full = is_news && !listener.sink.take(answer);
         if is_over || is_full {
             all.remove(&id);
         }
     }
 }
 
+/// Where answers go.
+enum Sink {
+    /// To whoever asks for them.
+    Queue(mpsc::Sender<WatchResponse>),
+    /// To a call, which is quick and is dropped with the watch.
+    Call(Box<dyn FnMut(&[Event]) + Send>),
+}
+
+impl Sink {
+    /// Whether it took the answer.
+    fn take(&mut self, answer: WatchResponse) -> bool {
+        match self {
+            Self::Queue(queue) => queue.try_send(answer).is_ok(),
+            Self::Call(call) => {
+                call(&answer.events);
+                true
+            }
+        }
+    }
+}
+
 /// One key or span that is watched.
-struct Watch {
+struct Listener {
     /// Told when the member has begun to watch, and at which revision.
     begun: Option<oneshot::Sender<Result<i64, String>>>,
-    sink: mpsc::Sender<WatchResponse>,
+    sink: Sink,
     /// What is older than this is no news: members were seen to replay the past.
     after: i64,
 }
 
 /// What is watched, until this is dropped.
-pub(crate) struct News {
+pub(crate) struct Watch {
     pub(crate) at: i64,
     id: i64,
     open: Open,
+}
+
+/// A watch, and what it tells.
+pub(crate) struct News {
+    pub(crate) watch: Watch,
     answers: mpsc::Receiver<WatchResponse>,
 }
 
@@ -118,7 +143,7 @@ impl News {
     }
 }
 
-impl Drop for News {
+impl Drop for Watch {
     fn drop(&mut self) {
         self.open.watched.remove(self.id);
         let cancel = WatchCancelRequest { watch_id: self.id };
@@ -137,7 +162,20 @@ impl Watches {
     /// Watches one key from now on, for a change after the revision `after`.
     pub(crate) async fn key(&self, key: Vec<u8>, after: u64) -> Result<News, Status> {
         let request = WatchCreateRequest { key, ..WatchCreateRequest::default() };
-        self.watch(request, crate::keys::number(after), 1).await
+        self.news(request, crate::keys::number(after), 1).await
+    }
+
+    /// Watches a span from now on, and passes on what happens in it after the revision `after`, in order. The call is dropped
+    /// when something may be missed from there on.
+    pub(crate) async fn tell(
+        &self,
+        span: Span,
+        after: u64,
+        call: impl FnMut(&[Event]) + Send + 'static,
+    ) -> Result<Watch, Status> {
+        let (key, range_end) = (span.from, span.end);
+        let request = WatchCreateRequest { key, range_end, ..WatchCreateRequest::default() };
+        self.watch(request, crate::keys::number(after), Sink::Call(Box::new(call))).await
     }
 
     /// Watches a span from this revision on, with what each key was before.
@@ -146,33 +184,46 @@ impl Watches {
         let (key, range_end, prev_kv) = (span.from, span.end, true);
         let request =
             WatchCreateRequest { key, range_end, start_revision, prev_kv, ..Default::default() };
-        self.watch(request, start_revision - 1, BEHIND_MAX).await
+        self.news(request, start_revision - 1, BEHIND_MAX).await
+    }
+
+    async fn news(
+        &self,
+        create: WatchCreateRequest,
+        after: i64,
+        most: usize,
+    ) -> Result<News, Status> {
+        let (queue, answers) = mpsc::channel(most);
+        let watch = self.watch(create, after, Sink::Queue(queue)).await?;
+        Ok(News { watch, answers })
     }
 
     async fn watch(
         &self,
         mut create: WatchCreateRequest,
         after: i64,
-        most: usize,
-    ) -> Result<News, Status> {
+        sink: Sink,
+    ) -> Result<Watch, Status> {
         let open = self.open();
         let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        let ((begun, has_begun), (sink, answers)) = (oneshot::channel(), mpsc::channel(most));
-        let watch = Watch { begun: Some(begun), sink, after };
+        let (begun, has_begun) = oneshot::channel();
+        let listener = Listener { begun: Some(begun), sink, after };
         let broken = || Status::unavailable("the stream of watches ended");
-        if !open.watched.insert(id, watch) {
+        if !open.watched.insert(id, listener) {
             return Err(broken());
         }
-        let mut news = News { at: 0, id, open, answers };
+        let mut watch = Watch { at: 0, id, open };
         create.watch_id = id;
         let request = WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) };
-        news.open.send.send(request).await.map_err(|_| broken())?;
+        watch.open.send.send(request).await.map_err(|_| broken())?;
         match has_begun.await.map_err(|_| broken())? {
             Ok(at) => {
-                news.at = at;
-                Ok(news)
+                watch.at = at;
+                Ok(watch)
             }
-            Err(why) if why.contains("permission denied") => Err(Status::permission_denied(why)),
+            Err(why) if why.contains("permission denied") => {
+                Err(Status::new(Code::PermissionDenied, why))
+            }
             Err(why) => Err(Status::unavailable(why)),
         }
     }
@@ -189,16 +240,20 @@ impl Watches {
     }
 }
 
-async fn run(wire: Wire, requests: mpsc::Receiver<WatchRequest>, watched: Watched) {
-    let requests = unfold(requests, async |mut requests| {
-        requests.recv().await.map(|request| (request, requests))
-    });
-    if let Ok(mut answers) = stream::<_, WatchResponse>(&wire, WATCH, requests).await {
-        while let Ok(Some(answer)) = answers.message().await {
-            watched.hear(answer);
+async fn run(wire: Wire, mut requests: mpsc::Receiver<WatchRequest>, watched: Watched) {
+    if let Ok((send, answers)) = stream(&wire, WATCH).await {
+        tokio::select! {
+            () = send.say_all(&mut requests) => {}
+            () = hear(answers, &watched) => {}
         }
     }
     watched.end();
+}
+
+async fn hear(mut answers: Answers<WatchResponse>, watched: &Watched) {
+    while let Ok(Some(answer)) = answers.message().await {
+        watched.hear(answer);
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -212,11 +267,12 @@ mod tests {
     #[test]
     fn who_comes_when_the_stream_has_ended_is_told_so() {
         let watched = Watched::new();
-        let watch = || {
-            let ((begun, has_begun), (sink, _)) = (oneshot::channel(), mpsc::channel(1));
-            (Watch { begun: Some(begun), sink, after: 0 }, has_begun)
+        let listener = || {
+            let (begun, has_begun) = oneshot::channel();
+            let sink = Sink::Call(Box::new(|_| {}));
+            (Listener { begun: Some(begun), sink, after: 0 }, has_begun)
         };
-        let ((one, mut has_begun), (late, _)) = (watch(), watch());
+        let ((one, mut has_begun), (late, _)) = (listener(), listener());
         assert!(watched.insert(1, one));
         watched.end();
         assert!(
