@@ -40,7 +40,12 @@ fn sorted(span: Span, most: usize, order: SortOrder) -> RangeRequest {
 }
 
 pub(crate) fn put(key: Vec<u8>, value: Vec<u8>, lease: i64) -> PutRequest {
-    PutRequest { key, value, lease, ignore_lease: false }
+    PutRequest { key, value, lease, ..PutRequest::default() }
+}
+
+/// A key that is there is put as it is: with its value, under its lease.
+pub(crate) fn put_again(key: Vec<u8>) -> PutRequest {
+    PutRequest { key, ignore_value: true, ignore_lease: true, ..PutRequest::default() }
 }
 
 pub(crate) fn range_op(range: RangeRequest) -> RequestOp {

@@ -10,14 +10,15 @@ use tenure_kit::{Client, Connection, Ended, Home, Link};
 use tenure_queue::Node;
 use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
-use tonic::Status;
 
 use crate::berths::Berths;
 use crate::calls::unary;
 use crate::free::Free;
 use crate::keys::{Keys, Span, revision};
 use crate::link::{self, Members, Open};
+use crate::neighbours::Neighbours;
 use crate::settings::Settings;
+use crate::status::Status;
 use crate::wire::{
     LeaseGrantRequest, LeaseGrantResponse, LeaseRevokeResponse, LeaseTimeToLiveResponse,
     RangeRequest, RangeResponse, ResponseHeader, TxnRequest, TxnResponse,
@@ -46,6 +47,7 @@ pub struct Etcd {
     pub(crate) profile: Profile,
     pub(crate) berths: Berths,
     pub(crate) free: Free,
+    pub(crate) neighbours: Neighbours,
     /// The largest revision that was answered.
     seen: AtomicU64,
     rewound: AtomicBool,
@@ -63,7 +65,9 @@ impl Etcd {
         let profile = facts::profile(&settings, version.as_deref());
         let (seen, rewound) = (AtomicU64::new(0), AtomicBool::new(false));
         let (berths, free, grave) = (Berths::new(), Free::new(), Mutex::default());
-        let etcd = Self { link, home, keys, profile, berths, free, seen, rewound, grave };
+        let neighbours = Neighbours::default();
+        let etcd =
+            Self { link, home, keys, profile, berths, free, neighbours, seen, rewound, grave };
         // A user without rights is refused now, and not in the middle of the night.
         patiently(&etcd.link, || etcd.now_at()).await?;
         Ok(etcd)

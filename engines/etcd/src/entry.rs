@@ -6,8 +6,8 @@ use tenure_queue::{
 };
 
 use crate::ask::{
-    delete_op, first, get, is_changed, is_empty, is_made, is_unchanged, put, put_op, range_op,
-    ranges,
+    delete_op, first, get, is_changed, is_empty, is_made, is_unchanged, put, put_again, put_op,
+    range_op, ranges,
 };
 use crate::berths::Berth;
 use crate::keys::{Keys, revision, value};
@@ -16,21 +16,17 @@ use crate::wire::{RangeRequest, RangeResponse, RequestOp, TxnRequest, TxnRespons
 /// So much of a line is answered to whoever comes in.
 const PAGE: usize = 128;
 
-/// Puts the ticket's key if nobody is in the line. The answer says only whether it did.
+/// Puts the ticket's key if nothing concerns the line: nobody is in it, nothing is added to its numbers, and no ticket is kept out.
+/// The answer says only whether it did.
 pub(crate) fn enter_alone(keys: &Keys, enter: &Enter<'_>, berth: Berth) -> TxnRequest {
-    let Enter { name, body, session, base_version, .. } = *enter;
-    let base = keys.register(&Register::Base(name.line.clone()));
-    let compare = vec![
-        is_empty(keys.line(&name.line)),
-        is_made(keys.forestalled(name.id), 0),
-        is_changed(base, base_version),
-    ];
+    let Enter { name, body, session, .. } = *enter;
+    let compare = vec![is_empty(keys.all_of(&name.line))];
     let (key, value) = (keys.ticket(name, berth), value(name.id, body));
     let success = vec![put_op(put(key, value, session.cast_signed()))];
     TxnRequest { compare, success, failure: Vec::new() }
 }
 
-/// What came of that; `None` if somebody is in the line.
+/// What came of that; `None` if something concerns the line.
 pub(crate) fn entered_alone(
     enter: &Enter<'_>,
     berth: Berth,
@@ -58,7 +54,7 @@ pub(crate) fn enter(keys: &Keys, enter: &Enter<'_>, berth: Berth) -> TxnRequest 
     let base = keys.register(&Register::Base(name.line.clone()));
     let mut compare = vec![
         is_made(key.clone(), 0),
-        is_made(keys.forestalled(name.id), 0),
+        is_made(keys.forestalled(name), 0),
         is_changed(base.clone(), base_version),
     ];
     match door {
@@ -109,13 +105,23 @@ pub(crate) fn twin(front: &Front, name: &Name, before: u64) -> Option<Node> {
 }
 
 /// Deletes the ticket's key if it and the others are as they are known. With a lease for that, the door is closed to the ticket
-/// for good, either way.
-pub(crate) fn remove(keys: &Keys, remove: &Remove<'_>, closes: Option<i64>) -> TxnRequest {
-    let Remove { node, provided, why, front, next } = *remove;
+/// for good, either way. The key of the one behind is put as it is, if it is still there, so that its owner hears of both at once.
+pub(crate) fn remove(
+    keys: &Keys,
+    remove: &Remove<'_>,
+    closes: Option<i64>,
+    behind: Option<&Node>,
+) -> TxnRequest {
+    let Remove { node, provided, why, front, next, is_all: _ } = *remove;
     let key = keys.seen(node);
     let mut compare = vec![is_made(key.clone(), node.created)];
     compare.extend(provided.iter().map(|node| is_changed(keys.seen(node), node.version)));
     let mut success = vec![delete_op(key)];
+    if let Some(behind) = behind {
+        let key = keys.seen(behind);
+        compare.push(is_made(key.clone(), behind.created));
+        success.push(put_op(put_again(key)));
+    }
     if why == Why::Broken {
         // Onlookers see it in the same revision.
         success.push(put_op(put(keys.broken(), node.name.id.to_string().into_bytes(), 0)));
@@ -130,7 +136,7 @@ pub(crate) fn remove(keys: &Keys, remove: &Remove<'_>, closes: Option<i64>) -> T
 
 /// Puts a key that closes the door to a ticket.
 fn close(keys: &Keys, name: &Name, lease: i64) -> RequestOp {
-    put_op(put(keys.forestalled(name.id), Vec::new(), lease))
+    put_op(put(keys.forestalled(name), Vec::new(), lease))
 }
 
 /// What came of it.

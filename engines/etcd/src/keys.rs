@@ -2,12 +2,15 @@
 //!
 //! ```text
 //! PREFIX/v1/t/LINE/CAPACITY/BERTH   a ticket, bound to its session's lease; which one is said by its value
+//! PREFIX/v1/t/LINE/n               what is added to the line's numbers
+//! PREFIX/v1/t/LINE/x/TICKET        a ticket that is never to come in
 //! PREFIX/v1/s/NUMBER               a session: it goes with its tickets, so that an expiry is told from a release
-//! PREFIX/v1/n/LINE                 what is added to the line's numbers
 //! PREFIX/v1/c/LINE                 the line's sequence
 //! PREFIX/v1/b                      the ticket that was broken last
-//! PREFIX/v1/x/TICKET               a ticket that is never to come in
 //! ```
+//!
+//! A capacity begins with a hexadecimal digit, and `n` and `x` come after all of these. So the tickets of a line are one span, and
+//! everything that concerns a line is another: where that one is empty, whoever comes in need compare nothing else.
 //!
 //! Berths and the numbers of sessions are used again: see `berths`.
 
@@ -62,6 +65,13 @@ impl Keys {
 
     /// The tickets of a line.
     pub(crate) fn line(&self, line: &LineId) -> Span {
+        let from = format!("{}/t/{line}/", self.root).into_bytes();
+        let end = [&from[..], &[b'f' + 1]].concat();
+        Span { from, end }
+    }
+
+    /// The tickets of a line, and whatever else decides who comes into it.
+    pub(crate) fn all_of(&self, line: &LineId) -> Span {
         Span::below(&format!("{}/t/{line}/", self.root))
     }
 
@@ -98,7 +108,7 @@ impl Keys {
 
     pub(crate) fn register(&self, register: &Register) -> Vec<u8> {
         match register {
-            Register::Base(line) => format!("{}/n/{line}", self.root),
+            Register::Base(line) => format!("{}/t/{line}/n", self.root),
             Register::Sequence(line) => format!("{}/c/{line}", self.root),
         }
         .into_bytes()
@@ -108,8 +118,8 @@ impl Keys {
         format!("{}/b", self.root).into_bytes()
     }
 
-    pub(crate) fn forestalled(&self, id: TicketId) -> Vec<u8> {
-        format!("{}/x/{id}", self.root).into_bytes()
+    pub(crate) fn forestalled(&self, name: &Name) -> Vec<u8> {
+        format!("{}/t/{}/x/{}", self.root, name.line, name.id).into_bytes()
     }
 
     /// The line of this key, the capacity and the berth, if it is a ticket's.
@@ -184,5 +194,12 @@ mod tests {
                 && after.end == line.end
         );
         assert!(keys.is_session(&keys.session(7)) && !keys.is_session(&key));
+        let all = keys.all_of(&name.line);
+        for beside in [keys.forestalled(&name), keys.register(&Register::Base(name.line.clone()))] {
+            assert!(line.end <= beside && beside < all.end && !keys.is_ticket(&beside));
+        }
+        assert_eq!(line.from, all.from);
+        let largest = Name { of: u32::MAX, ..name };
+        assert!(keys.ticket(&largest, Berth::MAX) < line.end);
     }
 }

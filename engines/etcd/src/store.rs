@@ -8,12 +8,14 @@ use futures_util::future::{join_all, select_all, try_join_all};
 use tenure_core::{Error, Key, Profile, Result, TicketId};
 use tenure_queue::{
     Door, Enter, Entered, Followed, Front, Granted, LineId, Name, Node, Register, Remove, Removed,
-    SessionId, Sought, Store, Watching, Why, Written,
+    SessionId, Sought, Store, Told, Watching, Written,
 };
+use tokio::sync::oneshot;
 
 use crate::berths::Berth;
 use crate::client::Etcd;
 use crate::keys::{revision, value};
+use crate::neighbours::{Behind, Ear};
 use crate::wire::{
     LeaseRevokeRequest, LeaseRevokeResponse, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
     RangeResponse,
@@ -91,9 +93,13 @@ impl Store for Etcd {
         Err(self.silence())
     }
 
-    async fn front(&self, line: &LineId, most: usize, _: Option<&Name>) -> Result<Front> {
+    async fn front(&self, line: &LineId, most: usize, whose: Option<&Name>) -> Result<Front> {
         let (range, at) = self.range(ask::first(self.keys.line(line), most)).await?;
-        Ok(entry::front(&self.keys, &range, at))
+        let front = entry::front(&self.keys, &range, at);
+        if let Some(name) = whose {
+            self.neighbours.note(name.id, &front.nodes);
+        }
+        Ok(front)
     }
 
     async fn ahead(&self, node: &Node, most: usize) -> Result<Vec<Node>> {
@@ -120,6 +126,7 @@ impl Store for Etcd {
 
     fn forget(&self, ticket: TicketId) {
         self.berths.forget(ticket);
+        self.neighbours.forget(ticket);
     }
 
     async fn change(&self, node: &Node, body: &[u8]) -> Result<Option<Node>> {
@@ -136,7 +143,13 @@ impl Store for Etcd {
     async fn remove(&self, remove: &Remove<'_>) -> Result<Removed> {
         let id = remove.node.name.id;
         let closes = if self.berths.is_doubtful(id) { Some(self.grave().await?) } else { None };
-        let answer = self.txn(entry::remove(&self.keys, remove, closes)).await?;
+        let next = remove.next.is_none() && remove.is_all;
+        let next = next.then(|| self.neighbours.next_of(remove.node)).flatten();
+        let mut answer = self.txn(entry::remove(&self.keys, remove, closes, next.as_ref())).await?;
+        if next.is_some() && !answer.succeeded {
+            // Whoever was thought to be next has gone.
+            answer = self.txn(entry::remove(&self.keys, remove, closes, None)).await?;
+        }
         if closes.is_some() {
             self.berths.forestalled(id);
         }
@@ -152,16 +165,22 @@ impl Store for Etcd {
         Ok(node.filter(|node| node.name == *name))
     }
 
-    async fn watch(&self, nodes: &[Node]) -> Result<Watching> {
+    async fn watch(&self, nodes: &[Node], few: bool) -> Result<Watching> {
+        if let ([own, ahead], true) = (nodes, few) {
+            return self.watch_line(own, ahead).await;
+        }
         let connection = self.link.connection().await?;
         let (mut at, mut all) = (0, Vec::with_capacity(nodes.len()));
         for node in nodes {
             let watch = connection.watches.key(self.keys.seen(node), node.version);
             let mut news = watch.await.map_err(|status| self.failed(&connection, &status))?;
-            at = at.max(revision(news.at));
+            at = at.max(revision(news.watch.at));
             all.push(Box::pin(async move { drop(news.next().await) }));
         }
-        let changed = Box::pin(async move { drop(select_all(all).await) });
+        let changed = Box::pin(async move {
+            select_all(all).await;
+            Told::Change
+        });
         Ok(Watching { at, changed })
     }
 
@@ -208,6 +227,25 @@ impl Store for Etcd {
 }
 
 impl Etcd {
+    /// Watches all of a short line for one of its tickets, and goes on when the ticket is served.
+    async fn watch_line(&self, own: &Node, ahead: &Node) -> Result<Watching> {
+        let connection = self.link.connection().await?;
+        let ((tell, told), behind) = (oneshot::channel(), Behind::default());
+        let (keys, own_now, ahead) = (self.keys.clone(), own.clone(), ahead.clone());
+        let mut ear = Ear::new(keys, own_now, ahead, behind.clone(), tell);
+        let line = self.keys.line(&own.name.line);
+        let watch = connection.watches.tell(line, own.version, move |events| ear.hear(events));
+        let watch = watch.await.map_err(|status| self.failed(&connection, &status))?;
+        let (at, id) = (revision(watch.at), own.name.id);
+        self.neighbours.keep(id, watch, behind);
+        if self.berths.of(id).is_none() {
+            // The ticket was forgotten meanwhile.
+            self.neighbours.forget(id);
+        }
+        let changed = Box::pin(async move { told.await.unwrap_or(Told::Change) });
+        Ok(Watching { at, changed })
+    }
+
     /// These keys, each as it was at a moment after the call, and the first of these moments: in one transaction, unless the
     /// member could end by that.
     async fn gets(&self, keys: impl Iterator<Item = Vec<u8>>) -> Result<(Vec<RangeResponse>, u64)> {
@@ -229,7 +267,8 @@ impl Etcd {
         is_alone: bool,
     ) -> Result<Option<Entered>> {
         let line = &enter.name.line;
-        if enter.door == Door::Open && is_alone && self.free.seems(line) {
+        let is_plain = enter.door == Door::Open && enter.base_version == 0 && is_alone;
+        if is_plain && self.free.seems(line) {
             let answer = self.txn(entry::enter_alone(&self.keys, enter, berth)).await?;
             let entered = entry::entered_alone(enter, berth, &answer)?;
             if entered.is_some() {
@@ -250,8 +289,7 @@ impl Etcd {
     async fn once(&self, entered: Entered) -> Result<Entered> {
         let Entered::In { node, front, fresh: true } = &entered else { return Ok(entered) };
         let Some(twin) = entry::twin(front, &node.name, node.created) else { return Ok(entered) };
-        self.remove(&Remove { node, provided: &[], why: Why::Left, front: None, next: None })
-            .await?;
+        self.remove(&Remove::just(node)).await?;
         Ok(Entered::In { node: twin, front: front.clone(), fresh: false })
     }
 }

@@ -17,6 +17,8 @@ mod guarded;
 mod lies;
 #[path = "faults/members.rs"]
 mod members;
+#[path = "faults/neighbours.rs"]
+mod neighbours;
 #[path = "faults/network.rs"]
 mod network;
 #[path = "faults/operators.rs"]

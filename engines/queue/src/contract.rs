@@ -75,8 +75,9 @@ pub trait Store: Send + Sync + 'static {
     /// ticket is of no more use.
     fn forget(&self, ticket: TicketId);
 
-    /// Watches nodes, of which one is to become other than it is known, or go.
-    fn watch(&self, nodes: &[Node]) -> impl Future<Output = Result<Watching>> + Send;
+    /// Watches nodes, of which one is to become other than it is known, or go. With `few`, hardly more than these are in the line,
+    /// and the store may watch all of it. Then it may tell who is served, too: see [`Told::Served`].
+    fn watch(&self, nodes: &[Node], few: bool) -> impl Future<Output = Result<Watching>> + Send;
 
     /// The keys that begin with `prefix` and have a node, in order.
     fn keys(&self, prefix: &str) -> impl Future<Output = Result<Vec<Key>>> + Send;
@@ -217,6 +218,15 @@ pub struct Remove<'a> {
     pub front: Option<usize>,
     /// Who is the front alone then, if it is still there. A store that answers just that need not look at the line.
     pub next: Option<&'a Node>,
+    /// It is served, and takes all there is: whoever is right behind it is served in its place.
+    pub is_all: bool,
+}
+
+impl<'a> Remove<'a> {
+    /// This node, on no terms, and nothing is asked beside.
+    pub fn just(node: &'a Node) -> Self {
+        Self { node, provided: &[], why: Why::Left, front: None, next: None, is_all: false }
+    }
 }
 
 /// What came of a [`Remove`].
@@ -233,7 +243,19 @@ pub struct Watching {
     /// What happened after this moment is noticed.
     pub at: u64,
     /// Ready once one of them may be otherwise.
-    pub changed: Boxed<()>,
+    pub changed: Boxed<Told>,
+}
+
+/// What a watch tells.
+#[derive(Clone, Debug)]
+pub enum Told {
+    /// One of the nodes may be otherwise: look.
+    Change,
+    /// At this moment the one right ahead of the first node was taken out, [which was served and took all](Remove::is_all), and the
+    /// first node was there as it is here. So it is served, and nothing need be read again.
+    ///
+    /// Only a store says so that read the node in the same step in which the other one was taken out.
+    Served(Node, u64),
 }
 
 /// A number that is kept beside a line for good.

@@ -5,7 +5,7 @@ use tenure_core::{
     served,
 };
 
-use crate::contract::{Door, Enter, Entered, Front, Register, Remove, Sought, Store, Why, Written};
+use crate::contract::{Door, Enter, Entered, Front, Register, Remove, Sought, Store, Written};
 use crate::node::{Name, Node};
 use crate::own::{Mine, Sighting};
 use crate::parts::Parts;
@@ -176,8 +176,7 @@ impl<S: Store> Queue<S> {
 
     /// An earlier attempt of the same ticket, which came in with a session that is over.
     async fn clear(&self, node: &Node) -> Result<()> {
-        let remove = Remove { node, provided: &[], why: Why::Left, front: None, next: None };
-        self.parts.store.remove(&remove).await.map(drop)
+        self.parts.store.remove(&Remove::just(node)).await.map(drop)
     }
 
     /// How many there are is known only when one is in.

@@ -38,8 +38,8 @@ impl<S: Store> Queue<S> {
             let node = &seen.node;
             if seen.stand.standing == Standing::Waiting {
                 let provided = &seen.stand.blockers;
-                let (why, front, next) = (Why::Broken, Some(PAGE), None);
-                let remove = Remove { node, provided, why, front, next };
+                let (why, front) = (Why::Broken, Some(PAGE));
+                let remove = Remove { provided, why, front, ..Remove::just(node) };
                 let removed = self.parts.store.remove(&remove).await?;
                 if removed.gone {
                     self.ring_served(removed.front.as_ref());
@@ -66,7 +66,8 @@ impl<S: Store> Queue<S> {
         let is_alone = self.parts.own.in_line(&node.name.line) < 2;
         let front = (!holds || !is_alone).then_some(PAGE);
         let next = if holds { self.parts.own.next_of(node) } else { None };
-        let remove = Remove { node, provided: &[], why: Why::Left, front, next: next.as_ref() };
+        let (next_known, is_all) = (next.as_ref(), holds && node.takes_all());
+        let remove = Remove { front, next: next_known, is_all, ..Remove::just(node) };
         let Removed { gone, mut front } = self.parts.store.remove(&remove).await?;
         if !gone {
             return Ok(Left::Absent);

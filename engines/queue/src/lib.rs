@@ -40,7 +40,7 @@ mod watched;
 
 pub use contract::{
     Ahead, Change, Door, Enter, Entered, Followed, Front, Granted, Register, Remove, Removed,
-    SessionId, Sought, Store, Watching, Why, Written,
+    SessionId, Sought, Store, Told, Watching, Why, Written,
 };
 pub use node::{LineId, Name, Node};
 pub use queue::Queue;

@@ -9,7 +9,7 @@ use futures_util::stream::{self, StreamExt as _};
 use tenure_core::bell::Bells;
 use tenure_core::{Host, Result, errand};
 
-use crate::contract::{Remove, Store, Why};
+use crate::contract::{Remove, Store};
 use crate::own::{Mine, Own};
 use crate::session::Session;
 
@@ -104,9 +104,7 @@ impl<S: Store> Parts<S> {
             None => self.store.forestall(&mine.name, mine.session.id).await?,
         };
         if let Some(node) = node {
-            let remove =
-                Remove { node: &node, provided: &[], why: Why::Left, front: None, next: None };
-            self.store.remove(&remove).await?;
+            self.store.remove(&Remove::just(&node)).await?;
         }
         Ok(())
     }

@@ -24,6 +24,14 @@ pub(crate) struct Stand {
     pub(crate) far: bool,
 }
 
+impl Stand {
+    /// At the front of a line, with nobody ahead.
+    pub(crate) fn first() -> Self {
+        let (standing, blockers) = (Standing::Holding, Vec::new());
+        Self { standing, ahead: 0, blockers, behind: 0, deep: false, far: false }
+    }
+}
+
 impl Front {
     /// Where the ticket that was made with this number stands; `None` if more of the line must be looked at.
     pub(crate) fn stand(&self, created: u64, share: Share) -> Option<Stand> {

@@ -6,14 +6,17 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use tenure_core::{Result, Standing, Ticket, Wake};
 
-use crate::contract::Store;
+use crate::contract::{Store, Told};
 use crate::node::Node;
 use crate::own::{Mine, Sighting};
 use crate::parts::Parts;
 use crate::queue::Queue;
+use crate::stand::Stand;
 
 /// A ticket behind others of its own client watches nothing for so long.
 const MOMENT: Duration = Duration::from_millis(250);
+/// In a line with no more than so many mutexes ahead, all of it may be watched: whoever comes later is told to few.
+const FEW: u64 = 3;
 
 impl<S: Store> Queue<S> {
     pub(crate) async fn wake(&self, ticket: &Ticket, standing: Standing) -> Result<Wake> {
@@ -39,7 +42,8 @@ impl<S: Store> Queue<S> {
                 None if self.is_near(&seen, &mut rung).await => continue,
                 None => {
                     // It may be told by its own client before the store has answered.
-                    let opening = pin!(mine.watched.open(&nodes, store, host));
+                    let few = seen.stand.ahead <= FEW * u64::from(seen.node.name.of);
+                    let opening = pin!(mine.watched.open(&nodes, few, store, host));
                     match select(rung.as_mut(), opening).await {
                         Either::Left(_) => continue,
                         Either::Right((opened, _)) => match opened? {
@@ -59,11 +63,18 @@ impl<S: Store> Queue<S> {
                     None => {}
                 }
             }
-            let is_rung = {
+            let told = {
                 let changed = pin!(listened.changed());
-                matches!(select(rung.as_mut(), changed).await, Either::Left(_))
+                match select(rung.as_mut(), changed).await {
+                    Either::Left(_) => None,
+                    Either::Right((told, _)) => Some(told),
+                }
             };
-            if !is_rung && own.has_leaving(&seen.stand.blockers) {
+            if let Some(Told::Served(node, at)) = told {
+                if self.believe(&mine, &seen, node, at) {
+                    continue;
+                }
+            } else if told.is_some() && own.has_leaving(&seen.stand.blockers) {
                 // The store tells of a release before it answers it, and the answer says who is served: no look is needed.
                 select(rung, host.sleep(MOMENT)).await;
             }
@@ -84,7 +95,19 @@ impl<S: Store> Queue<S> {
         matches!(select(rung, host.sleep(MOMENT)).await, Either::Left(_))
     }
 
-    /// After every hint the own node is read again.
+    /// The store read the own node in the step in which the one right ahead left: that is as good as a look. Not if the ticket
+    /// lives another life by now, was told to leave, or has none of its session left.
+    fn believe(&self, mine: &Mine, before: &Sighting, node: Node, at: u64) -> bool {
+        let Parts { own, host, .. } = &*self.parts;
+        let is_same = node.created == before.node.created && node.session == mine.session.id;
+        if !is_same || node.told || mine.session.is_over(host.now()) {
+            return false;
+        }
+        own.see(&Sighting { node, stand: Stand::first(), at }, true);
+        true
+    }
+
+    /// After every other hint the own node is read again.
     async fn look_again(
         &self,
         mine: &Mine,
@@ -110,7 +133,7 @@ impl<S: Store> Queue<S> {
         let found = self.parts.in_time(self.find(&ticket.key, ticket.id)).await?;
         let Some((front, node)) = found else { return Ok(Wake::Look) };
         let seen = self.parts.in_time(self.parts.judge(front, node)).await?;
-        let watching = self.parts.in_time(self.parts.store.watch(&watched(&seen))).await?;
+        let watching = self.parts.in_time(self.parts.store.watch(&watched(&seen), false)).await?;
         if watching.at <= seen.at {
             watching.changed.await;
         }

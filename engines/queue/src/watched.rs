@@ -8,7 +8,7 @@ use futures_util::future::{Either, select};
 use tenure_core::{Error, Host, Result};
 use tokio::sync::Notify;
 
-use crate::contract::{Store, Watching};
+use crate::contract::{Store, Told, Watching};
 use crate::node::Node;
 
 /// The watch of one ticket.
@@ -55,13 +55,14 @@ impl Watched {
     pub(crate) async fn open<S: Store>(
         &self,
         nodes: &[Node],
+        few: bool,
         store: &Arc<S>,
         host: &Arc<dyn Host>,
     ) -> Result<Option<Listened>> {
         let mut tried = pin!(self.0.tried.notified());
         tried.as_mut().enable();
         if self.begin(nodes) {
-            self.try_on(host, nodes.to_vec(), store.clone());
+            self.try_on(host, nodes.to_vec(), few, store.clone());
         }
         tried.await;
         let listened = self.listen(nodes);
@@ -71,11 +72,11 @@ impl Watched {
         }
     }
 
-    fn try_on<S: Store>(&self, host: &Arc<dyn Host>, nodes: Vec<Node>, store: Arc<S>) {
+    fn try_on<S: Store>(&self, host: &Arc<dyn Host>, nodes: Vec<Node>, few: bool, store: Arc<S>) {
         let (watched, pause) = (self.clone(), host.clone());
         host.spawn(Box::pin(async move {
             let late = pause.sleep(store.profile().answers_within);
-            let outcome = match select(pin!(store.watch(&nodes)), late).await {
+            let outcome = match select(pin!(store.watch(&nodes, few)), late).await {
                 Either::Left((outcome, _)) => outcome,
                 Either::Right(_) => Err(store.silence()),
             };
@@ -131,11 +132,13 @@ impl Listened {
     }
 
     /// Ready once one of the nodes may be otherwise. Then it is of no more use.
-    pub(crate) async fn changed(&mut self) {
-        if let Some(open) = &mut self.open {
-            open.watching.changed.as_mut().await;
-        }
+    pub(crate) async fn changed(&mut self) -> Told {
+        let told = match &mut self.open {
+            Some(open) => open.watching.changed.as_mut().await,
+            None => Told::Change,
+        };
         self.open = None;
+        told
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 use futures_util::future::{OptionFuture, join};
 use tenure_core::{Error, LINE_TICKETS_MAX, Loss, Result, served};
 use tenure_queue::{
-    Door, Enter, Entered, Name, Node, Register, Remove, Removed, SessionId, Why, Written,
+    Door, Enter, Entered, Name, Node, Register, Remove, Removed, SessionId, Written,
 };
 use zookeeper_client::{Acls, CreateMode, Error as Said, MultiWriteError, MultiWriteResult};
 
@@ -65,8 +65,7 @@ impl ZooKeeper {
             self.hear_of(node.created);
             return Ok(());
         }
-        self.take_out(&Remove { node, provided: &[], why: Why::Left, front: None, next: None })
-            .await?;
+        self.take_out(&Remove::just(node)).await?;
         Err(trouble::went_back(&self.settings))
     }
 

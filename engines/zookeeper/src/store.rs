@@ -7,7 +7,7 @@ use futures_util::future::{join, join_all, select_all};
 use tenure_core::{Boxed, Error, Key, Loss, Profile, Result, TicketId};
 use tenure_queue::{
     Enter, Entered, Followed, Front, Granted, LineId, Name, Node, Register, Remove, Removed,
-    SessionId, Sought, Store, Watching, Written,
+    SessionId, Sought, Store, Told, Watching, Written,
 };
 use zookeeper_client::{Acls, CreateMode, Error as Said};
 
@@ -112,14 +112,18 @@ impl Store for ZooKeeper {
         self.wait_out(name, session).await
     }
 
-    async fn watch(&self, nodes: &[Node]) -> Result<Watching> {
+    async fn watch(&self, nodes: &[Node], _few: bool) -> Result<Watching> {
         let session = nodes.first().map_or(0, |node| node.session);
         let wire = self.wire_of(session).await?;
         let watching = nodes.iter().map(|node| self.watch_one(&wire, node));
         let all: Result<Vec<_>, Said> = join_all(watching).await.into_iter().collect();
         let all = all.map_err(|said| self.said(&said))?;
         // A node that is otherwise than it is known is noticed at once, so that nothing is missed in between.
-        Ok(Watching { at: 0, changed: Box::pin(async move { drop(select_all(all).await) }) })
+        let changed = Box::pin(async move {
+            select_all(all).await;
+            Told::Change
+        });
+        Ok(Watching { at: 0, changed })
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {

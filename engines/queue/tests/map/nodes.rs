@@ -18,6 +18,8 @@ pub(crate) struct Nodes {
     registers: HashMap<Register, Written>,
     forestalled: HashSet<Name>,
     told: Vec<Sender<Moment>>,
+    /// Those who were let in by the release of the one right ahead, by number.
+    served: HashMap<u64, u64>,
 }
 
 impl Nodes {
@@ -105,6 +107,20 @@ impl Nodes {
         self.at += 1;
         let change = self.take_out(name, why);
         self.send(&[change]);
+    }
+
+    /// Whoever is first in this line now is served by the release of the one before.
+    pub(crate) fn serve_next(&mut self, line: &LineId) {
+        let first = self.by_number.values().find(|node| node.name.line == *line);
+        if let Some(first) = first {
+            self.served.insert(first.created, self.at);
+        }
+    }
+
+    /// Whether a node was served so, as it was then, and when.
+    pub(crate) fn served(&self, known: &Node) -> Option<(Node, u64)> {
+        let at = self.served.get(&known.created)?;
+        Some((self.get(&known.name).filter(|now| now.version == known.version)?, *at))
     }
 
     pub(crate) fn is_forestalled(&self, name: &Name) -> bool {

@@ -15,7 +15,7 @@ use tenure_core::{
 };
 use tenure_queue::{
     Change, Door, Enter, Entered, Followed, Front, Granted, LineId, Name, Node, Register, Remove,
-    Removed, SessionId, Sought, Store, Watching, Why, Written,
+    Removed, SessionId, Sought, Store, Told, Watching, Why, Written,
 };
 use tokio::sync::{Notify, mpsc};
 
@@ -229,13 +229,16 @@ impl Store for Map {
     async fn remove(&self, remove: &Remove<'_>) -> Result<Removed> {
         self.0.travel().await;
         let removed = self.0.step(|nodes, _| {
-            let Remove { node, provided, why, front, .. } = remove;
+            let Remove { node, provided, why, front, is_all, .. } = remove;
             let same =
                 |node: &Node| nodes.get(&node.name).is_some_and(|now| now.version == node.version);
             let is_there = nodes.get(&node.name).is_some_and(|now| now.created == node.created);
             let gone = is_there && provided.iter().all(same);
             if gone {
                 nodes.remove(&node.name, *why);
+                if *is_all {
+                    nodes.serve_next(&node.name.line);
+                }
             }
             let front = front.filter(|_| gone).map(|most| nodes.front(&node.name.line, most));
             Removed { gone, front }
@@ -252,7 +255,7 @@ impl Store for Map {
         lock(&self.0.known).remove(&ticket);
     }
 
-    async fn watch(&self, watched: &[Node]) -> Result<Watching> {
+    async fn watch(&self, watched: &[Node], _few: bool) -> Result<Watching> {
         let at = self.0.step(|nodes, _| nodes.at());
         let (shared, watched) = (self.0.clone(), watched.to_vec());
         let changed = async move {
@@ -263,11 +266,11 @@ impl Store for Map {
                     let same = |node: &Node| {
                         nodes.get(&node.name).is_some_and(|it| it.version == node.version)
                     };
-                    (watched.iter().all(same), nodes.next_end(now))
+                    (watched.iter().all(same), nodes.served(&watched[0]), nodes.next_end(now))
                 };
-                let (same, next) = shared.step(look);
+                let (same, served, next) = shared.step(look);
                 if !same {
-                    return;
+                    return served.map_or(Told::Change, |(node, at)| Told::Served(node, at));
                 }
                 match select(changed, shared.host.sleep(next)).await {
                     Either::Left(_) | Either::Right(_) => {}

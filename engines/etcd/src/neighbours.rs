@@ -1,0 +1,315 @@
+//! Who stands next to a ticket in a short line, where one watch hears of the whole line.
+//!
+//! Whoever releases a lock touches the key of the next ticket in the same transaction, if it knows the next one: it puts the key
+//! again as it is. So the owner of that key hears, as one event, that the holder ahead has left and what its own key was at that
+//! moment. That is a read of the own key, which etcd has made in the release; no other is needed before the lock is believed.
+//!
+//! ```text
+//!     revision 70:  delete ahead,  put own      one moment: served, and the own key was there
+//!     revision 70:  delete ahead                the own key is read, as after every other hint
+//! ```
+//!
+//! A release that touches the wrong key does no harm: the owner of that key waits for somebody else to leave.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tenure_core::TicketId;
+use tenure_queue::{Node, Told};
+use tokio::sync::oneshot;
+
+use crate::keys::{Keys, revision};
+use crate::watches::Watch;
+use crate::wire::Event;
+use crate::wire::event::EventType;
+
+/// So many of those behind a ticket are known: the first may leave before it does.
+const BEHIND_MAX: usize = 4;
+
+/// The neighbours of this client's tickets.
+#[derive(Default)]
+pub(crate) struct Neighbours(Mutex<HashMap<TicketId, Neighbour>>);
+
+struct Neighbour {
+    behind: Behind,
+    /// It goes on when its ticket is served, for the sake of those behind.
+    _watch: Watch,
+}
+
+/// Those who came first behind a ticket, as far as they are known, by number.
+#[derive(Clone, Default)]
+pub(crate) struct Behind(Arc<Mutex<BTreeMap<u64, Node>>>);
+
+impl Neighbours {
+    /// A ticket's line is watched, until the ticket is forgotten.
+    pub(crate) fn keep(&self, id: TicketId, watch: Watch, behind: Behind) {
+        lock(&self.0).insert(id, Neighbour { behind, _watch: watch });
+    }
+
+    pub(crate) fn forget(&self, id: TicketId) {
+        let forgotten = lock(&self.0).remove(&id);
+        // Its watch is cancelled outside of the lock.
+        drop(forgotten);
+    }
+
+    /// A part of a ticket's line was listed.
+    pub(crate) fn note(&self, id: TicketId, nodes: &[Node]) {
+        let known = lock(&self.0).get(&id).map(|neighbour| neighbour.behind.clone());
+        let own = nodes.iter().find(|node| node.name.id == id);
+        if let (Some(behind), Some(own)) = (known, own) {
+            nodes.iter().for_each(|node| behind.note(own, node));
+        }
+    }
+
+    /// Who stands right behind a ticket, if that is known.
+    pub(crate) fn next_of(&self, node: &Node) -> Option<Node> {
+        let behind = lock(&self.0).get(&node.name.id)?.behind.clone();
+        let first = lock(&behind.0).first_key_value().map(|(_, node)| node.clone());
+        first.filter(|next| next.created > node.created)
+    }
+}
+
+impl Behind {
+    fn note(&self, own: &Node, node: &Node) {
+        let mut all = lock(&self.0);
+        if node.created > own.created {
+            all.insert(node.created, node.clone());
+        }
+        if all.len() > BEHIND_MAX {
+            all.pop_last();
+        }
+    }
+
+    fn gone(&self, keys: &Keys, key: &[u8]) {
+        lock(&self.0).retain(|_, node| keys.seen(node) != key);
+    }
+}
+
+/// What one ticket hears of its line.
+pub(crate) struct Ear {
+    keys: Keys,
+    own: Node,
+    ahead: Node,
+    behind: Behind,
+    tell: Option<oneshot::Sender<Told>>,
+}
+
+impl Ear {
+    pub(crate) fn new(
+        keys: Keys,
+        own: Node,
+        ahead: Node,
+        behind: Behind,
+        tell: oneshot::Sender<Told>,
+    ) -> Self {
+        Self { keys, own, ahead, behind, tell: Some(tell) }
+    }
+
+    /// What happened in the line, in order. All of one revision comes together: etcd promises that.
+    pub(crate) fn hear(&mut self, events: &[Event]) {
+        for moment in events.chunk_by(|one, other| at(one) == at(other)) {
+            self.note(moment);
+            if let Some(told) = self.told(moment)
+                && let Some(tell) = self.tell.take()
+            {
+                // Who asked may have given up.
+                let _gone = tell.send(told);
+            }
+        }
+    }
+
+    fn note(&self, moment: &[Event]) {
+        for event in moment {
+            let Some(kept) = &event.kv else { continue };
+            if is_deleted(event) {
+                self.behind.gone(&self.keys, &kept.key);
+            } else if let Some(node) = self.keys.node(kept) {
+                self.behind.note(&self.own, &node);
+            }
+        }
+    }
+
+    /// What a moment means for the ticket, if it means anything.
+    fn told(&mut self, moment: &[Event]) -> Option<Told> {
+        let own = event_of(moment, &self.keys.seen(&self.own));
+        let ahead = event_of(moment, &self.keys.seen(&self.ahead));
+        if let Some(ahead) = ahead
+            && !is_deleted(ahead)
+        {
+            match self.still(ahead, &self.ahead) {
+                Some(node) => self.ahead = node,
+                None => return Some(Told::Change),
+            }
+        }
+        let has_left = ahead.is_some_and(is_deleted);
+        let Some(own) = own else { return has_left.then_some(Told::Change) };
+        let Some(node) = self.still(own, &self.own) else { return Some(Told::Change) };
+        if has_left {
+            return Some(Told::Served(node, at(own)));
+        }
+        self.own = node;
+        None
+    }
+
+    /// A node as an event shows it, if nothing has changed that concerns who is served.
+    fn still(&self, event: &Event, before: &Node) -> Option<Node> {
+        let node = event.kv.as_ref().filter(|_| !is_deleted(event));
+        let node = node.and_then(|kept| self.keys.node(kept))?;
+        let is_same = node.name == before.name
+            && (node.created, node.session) == (before.created, before.session)
+            && (node.ticket.share, node.told) == (before.ticket.share, before.told);
+        is_same.then_some(node)
+    }
+}
+
+fn event_of<'a>(moment: &'a [Event], key: &[u8]) -> Option<&'a Event> {
+    moment.iter().find(|event| event.kv.as_ref().is_some_and(|kept| kept.key == key))
+}
+
+fn at(event: &Event) -> u64 {
+    event.kv.as_ref().map_or(0, |kept| revision(kept.mod_revision))
+}
+
+fn is_deleted(event: &Event) -> bool {
+    event.r#type == i32::from(EventType::Delete)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::{Key, Share, Ticket};
+    use tenure_queue::Name;
+
+    use super::*;
+    use crate::keys::{number, value};
+    use crate::wire::KeyValue;
+
+    /// A line of three: one ahead, the own ticket, one behind.
+    struct Line {
+        keys: Keys,
+        nodes: [Node; 3],
+    }
+
+    impl Line {
+        fn new() -> Self {
+            let key = Key::new("k").unwrap();
+            let nodes = [10, 20, 30].map(|created| {
+                let ticket = Ticket::new(key.clone(), Share::new(5, 5).unwrap());
+                let (name, session) = (Name::of(&ticket), created + 1);
+                let (version, base, told, berth) = (created, 0, false, created);
+                Node { name, session, created, version, ticket, base, told, berth }
+            });
+            Self { keys: Keys::of("p"), nodes }
+        }
+
+        fn ear(&self) -> (Ear, Behind, oneshot::Receiver<Told>) {
+            let (tell, told) = oneshot::channel();
+            let (behind, [ahead, own, _]) = (Behind::default(), self.nodes.clone());
+            (Ear::new(self.keys.clone(), own, ahead, behind.clone(), tell), behind, told)
+        }
+
+        fn deleted(&self, at: usize, revision: u64) -> Event {
+            let (key, mod_revision) = (self.keys.seen(&self.nodes[at]), number(revision));
+            let kv = Some(KeyValue { key, mod_revision, ..KeyValue::default() });
+            Event { r#type: EventType::Delete.into(), kv, prev_kv: None }
+        }
+
+        /// The key is put, after something was changed about it.
+        fn put(&self, at: usize, revision: u64, change: impl FnOnce(&mut Node)) -> Event {
+            let mut node = self.nodes[at].clone();
+            change(&mut node);
+            let told = if node.told { "told" } else { "-" };
+            let (take, key) = (node.ticket.share.take(), node.ticket.key.as_str());
+            let owner = &*node.ticket.owner;
+            let ttl = node.ticket.ttl.as_millis();
+            let (key_bytes, owner_bytes) = (key.len(), owner.len());
+            let body =
+                format!("tenure1 {take} {ttl} 0 {told} {key_bytes} {owner_bytes}\n{key}{owner}");
+            let kv = KeyValue {
+                key: self.keys.seen(&node),
+                create_revision: number(node.created),
+                mod_revision: number(revision),
+                version: 1,
+                value: value(node.name.id, body.as_bytes()),
+                lease: node.session.cast_signed(),
+            };
+            Event { r#type: EventType::Put.into(), kv: Some(kv), prev_kv: None }
+        }
+
+        /// What the ticket is told of these events.
+        fn told(&self, events: &[Event]) -> Option<Told> {
+            let (mut ear, _, mut told) = self.ear();
+            ear.hear(events);
+            told.try_recv().ok()
+        }
+    }
+
+    #[test]
+    fn a_release_that_touches_the_own_key_says_that_it_is_served() {
+        let line = Line::new();
+        for events in [
+            [line.deleted(0, 40), line.put(1, 40, |_| {})],
+            [line.put(1, 40, |_| {}), line.deleted(0, 40)],
+        ] {
+            let Some(Told::Served(node, 40)) = line.told(&events) else { panic!("it is served") };
+            assert_eq!((node.created, node.version), (20, 40));
+        }
+    }
+
+    #[test]
+    fn every_other_end_of_the_one_ahead_is_only_a_hint() {
+        let line = Line::new();
+        let is_hint = |events: &[Event]| matches!(line.told(events), Some(Told::Change));
+        assert!(is_hint(&[line.deleted(0, 40)]), "a waiter that left, or a lease that ended");
+        assert!(is_hint(&[line.put(1, 39, |_| {}), line.deleted(0, 40)]), "two moments");
+        assert!(is_hint(&[line.deleted(0, 40), line.put(1, 41, |_| {})]), "two moments");
+        assert!(is_hint(&[line.deleted(0, 40), line.deleted(1, 40)]), "it is out itself");
+        let other = |change: fn(&mut Node)| [line.deleted(0, 40), line.put(1, 40, change)];
+        assert!(is_hint(&other(|node| node.session = 9)), "it lives with another lease");
+        assert!(is_hint(&other(|node| node.created = 39)), "it is another ticket at that berth");
+        assert!(is_hint(&other(|node| node.told = true)), "it was told to leave");
+        let other_id = |node: &mut Node| node.name.id = TicketId::fresh();
+        assert!(is_hint(&[line.deleted(0, 40), line.put(1, 40, other_id)]));
+    }
+
+    #[test]
+    fn what_does_not_concern_a_ticket_is_no_news() {
+        let line = Line::new();
+        let events = [
+            line.put(1, 40, |_| {}),
+            line.put(0, 41, |_| {}),
+            line.put(2, 42, |node| node.told = true),
+            line.deleted(2, 43),
+        ];
+        assert!(line.told(&events).is_none());
+        assert!(matches!(
+            line.told(&[line.put(0, 41, |node| node.told = true)]),
+            Some(Told::Change)
+        ));
+        assert!(matches!(
+            line.told(&[line.put(1, 41, |node| node.told = true)]),
+            Some(Told::Change)
+        ));
+        let shrunk = |node: &mut Node| node.ticket.share = Share::new(1, 5).unwrap();
+        assert!(matches!(line.told(&[line.put(0, 41, shrunk)]), Some(Told::Change)));
+    }
+
+    #[test]
+    fn the_first_ones_behind_a_ticket_are_known_until_they_leave() {
+        let line = Line::new();
+        let (mut ear, behind, _told) = line.ear();
+        let first = || lock(&behind.0).first_key_value().map(|(number, _)| *number);
+        ear.hear(&[line.put(0, 31, |_| {}), line.put(1, 32, |_| {})]);
+        assert_eq!(first(), None, "nobody is behind");
+        for number in 30..40 {
+            let at = |node: &mut Node| (node.created, node.berth) = (number, number);
+            ear.hear(&[line.put(2, number, at)]);
+        }
+        assert_eq!((first(), lock(&behind.0).len()), (Some(30), BEHIND_MAX));
+        ear.hear(&[line.deleted(2, 41)]);
+        assert_eq!(first(), Some(31));
+    }
+}
