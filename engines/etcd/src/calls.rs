@@ -212,5 +212,6 @@ fn refuse(response: &Response<RecvStream>) -> Result<(), Status> {
 
 /// The connection ended, or the request on it, with or without an answer.
 fn lost(error: h2::Error) -> Status {
-    Status::ended(error.to_string())
+    // What a server says as it goes away may be anything, and an error shows none of it.
+    Status::ended(if error.is_io() { error.to_string() } else { String::new() })
 }

@@ -26,6 +26,8 @@ const PING_EVERY: Duration = Duration::from_secs(10);
 /// So much may be on its way to this client that it has not read: over one stream, and over all of a connection.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
+/// What a member says of the end of a request is short.
+const HEADERS_BYTES_MAX: u32 = 64 << 10;
 /// What TLS calls HTTP/2.
 pub(crate) const HTTP2: &[u8] = b"h2";
 
@@ -71,6 +73,7 @@ where
     let mut builder = Builder::new();
     builder
         .enable_push(false)
+        .max_header_list_size(HEADERS_BYTES_MAX)
         .initial_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
     let (send, connection) = builder.handshake(stream).await.map_err(io::Error::other)?;

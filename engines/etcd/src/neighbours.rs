@@ -9,7 +9,8 @@
 //!     revision 70:  delete ahead                the own key is read, as after every other hint
 //! ```
 //!
-//! A release that touches the wrong key does no harm: the owner of that key waits for somebody else to leave.
+//! A release that touches the wrong key does no harm: only whoever stands right behind the one that left, which it knows by itself
+//! and where nobody comes in between, takes it for more than a hint.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -43,7 +44,9 @@ pub(crate) struct Behind(Arc<Mutex<BTreeMap<u64, Node>>>);
 impl Neighbours {
     /// A ticket's line is watched, until the ticket is forgotten.
     pub(crate) fn keep(&self, id: TicketId, watch: Watch, behind: Behind) {
-        lock(&self.0).insert(id, Neighbour { behind, _watch: watch });
+        let before = lock(&self.0).insert(id, Neighbour { behind, _watch: watch });
+        // Its watch is cancelled outside of the lock.
+        drop(before);
     }
 
     pub(crate) fn forget(&self, id: TicketId) {

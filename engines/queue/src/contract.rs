@@ -75,8 +75,9 @@ pub trait Store: Send + Sync + 'static {
     /// ticket is of no more use.
     fn forget(&self, ticket: TicketId);
 
-    /// Watches nodes, of which one is to become other than it is known, or go. With `few`, hardly more than these are in the line,
-    /// and the store may watch all of it. Then it may tell who is served, too: see [`Told::Served`].
+    /// Watches nodes, of which one is to become other than it is known, or go. With `few`, they are two, the
+    /// second is right ahead of the first, and few more are ahead: the store may watch all of the line, and tell that the first
+    /// is served: see [`Told::Served`].
     fn watch(&self, nodes: &[Node], few: bool) -> impl Future<Output = Result<Watching>> + Send;
 
     /// The keys that begin with `prefix` and have a node, in order.

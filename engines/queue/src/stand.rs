@@ -24,7 +24,17 @@ pub(crate) struct Stand {
     pub(crate) far: bool,
 }
 
+/// With more tickets ahead than these, not all of a line is watched: all would hear of whoever comes.
+const FEW: u64 = 3;
+
 impl Stand {
+    /// Whether few are ahead of a ticket of this capacity, and it is kept out by the one right ahead of it alone, so that it is the
+    /// next when that one leaves.
+    pub(crate) fn is_near(&self, of: u32) -> bool {
+        let [blocker] = &self.blockers[..] else { return false };
+        blocker.created == self.behind && self.ahead <= FEW * u64::from(of)
+    }
+
     /// At the front of a line, with nobody ahead.
     pub(crate) fn first() -> Self {
         let (standing, blockers) = (Standing::Holding, Vec::new());
@@ -152,6 +162,22 @@ mod tests {
         assert_eq!([behind(&front, 0), behind(&front, 1), behind(&front, 2)], [0, 1, 2]);
         front.ahead = Some(Ahead { count: 2, taken: 10 });
         assert_eq!(behind(&front, 2), 0, "not all of them were read");
+    }
+
+    #[test]
+    fn near_is_who_is_kept_out_by_the_one_right_ahead() {
+        let near = |shares: &[(u32, u32)]| -> Vec<bool> {
+            let front = line(shares);
+            let all = front.nodes.iter();
+            all.map(|node| {
+                front.stand(node.created, node.ticket.share).unwrap().is_near(node.name.of)
+            })
+            .collect()
+        };
+        assert_eq!(near(&[(9, 9); 6]), [false, true, true, true, false, false]);
+        // When the first one leaves, the third still waits for the second.
+        assert_eq!(near(&[(3, 3), (2, 3), (2, 3)]), [false, true, false]);
+        assert_eq!(near(&[(9, 9), (1, 9), (1, 9)]), [false, true, false]);
     }
 
     #[test]

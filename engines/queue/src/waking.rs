@@ -15,8 +15,6 @@ use crate::stand::Stand;
 
 /// A ticket behind others of its own client watches nothing for so long.
 const MOMENT: Duration = Duration::from_millis(250);
-/// In a line with no more than so many mutexes ahead, all of it may be watched: whoever comes later is told to few.
-const FEW: u64 = 3;
 
 impl<S: Store> Queue<S> {
     pub(crate) async fn wake(&self, ticket: &Ticket, standing: Standing) -> Result<Wake> {
@@ -42,7 +40,7 @@ impl<S: Store> Queue<S> {
                 None if self.is_near(&seen, &mut rung).await => continue,
                 None => {
                     // It may be told by its own client before the store has answered.
-                    let few = seen.stand.ahead <= FEW * u64::from(seen.node.name.of);
+                    let few = seen.stand.is_near(seen.node.name.of);
                     let opening = pin!(mine.watched.open(&nodes, few, store, host));
                     match select(rung.as_mut(), opening).await {
                         Either::Left(_) => continue,
