@@ -211,6 +211,7 @@ fn refuse(response: &Response<RecvStream>) -> Result<(), Status> {
 }
 
 /// The connection ended, or the request on it, with or without an answer.
+#[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
 fn lost(error: h2::Error) -> Status {
     // What a server says as it goes away may be anything, and an error shows none of it.
     Status::ended(if error.is_io() { error.to_string() } else { String::new() })

@@ -138,8 +138,9 @@ fn tls_config(files: &Files) -> Result<Arc<ClientConfig>> {
                 roots.add(authority).map_err(|error| files.unusable(error))?;
             }
         }
+        // One of the system's that cannot be read is not trusted; if none can, no member is.
         None => {
-            drop(roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs))
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         }
     }
     let config = ClientConfig::builder_with_provider(provider)

@@ -60,7 +60,9 @@ impl Neighbours {
         let known = lock(&self.0).get(&id).map(|neighbour| neighbour.behind.clone());
         let own = nodes.iter().find(|node| node.name.id == id);
         if let (Some(behind), Some(own)) = (known, own) {
-            nodes.iter().for_each(|node| behind.note(own, node));
+            for node in nodes {
+                behind.note(own, node);
+            }
         }
     }
 

@@ -97,9 +97,12 @@ impl Watched {
 enum Sink {
     /// To whoever asks for them.
     Queue(mpsc::Sender<WatchResponse>),
-    /// To a call, which is quick and is dropped with the watch.
-    Call(Box<dyn FnMut(&[Event]) + Send>),
+    /// To a call.
+    Call(Call),
 }
+
+/// It is quick, and is dropped with its watch.
+type Call = Box<dyn FnMut(&[Event]) + Send>;
 
 impl Sink {
     /// Whether it took the answer.
