@@ -7,10 +7,11 @@ use tenure_core::{Error, LINE_TICKETS_MAX, Loss, Result, served};
 use tenure_queue::{
     Door, Enter, Entered, Name, Node, Register, Remove, Removed, SessionId, Written,
 };
-use zookeeper_client::{Acls, CreateMode, Error as Said, MultiWriteError, MultiWriteResult};
+use zookeeper_client::{Acls, CreateMode, Error as Said, MultiWriteResult};
 
 use crate::client::ZooKeeper;
 use crate::keys::{Child, Listing, taken, zxid};
+use crate::put::Put;
 use crate::roll::Read;
 use crate::trouble;
 use crate::wire::Wire;
@@ -19,17 +20,8 @@ use crate::wire::Wire;
 const SESSION_BYTES_MAX: usize = 1_000_000;
 /// The end of a name, and what says how long it is.
 const TAIL_BYTES: usize = 15;
-/// So often a line may be taken away from under who comes in.
-const ATTEMPTS_MAX: u32 = 8;
 /// The last tails of a line are not given: behind them ZooKeeper counts from zero again.
 const TAIL_MAX: u32 = u32::MAX - (1 << 20);
-
-/// A node that was made just now, and its line with it.
-struct Put {
-    own: Child,
-    created: u64,
-    listing: Listing,
-}
 
 impl ZooKeeper {
     pub(crate) async fn come_in(&self, enter: &Enter<'_>) -> Result<Entered> {
@@ -169,67 +161,6 @@ impl ZooKeeper {
             return Ok(Written::default());
         }
         self.written(wire, &Register::Base(line.clone())).await
-    }
-
-    /// Makes the node, and lists the line behind that, in one round trip. The line itself is made if it is not there.
-    async fn put(&self, wire: &Wire, enter: &Enter<'_>, ticket: &Node) -> Result<Put, Said> {
-        let (name, asked) = (enter.name, ticket.ticket.share.take());
-        let (line, beginning) = (self.keys.line(&name.line), self.keys.beginning(name, asked));
-        let ephemeral = CreateMode::EphemeralSequential.with_acls(Acls::new(&self.acls));
-        let container = CreateMode::Container.with_acls(Acls::new(&self.acls));
-        let put = |tail, created, (names, stat): (Vec<String>, _)| Put {
-            own: Child { name: name.clone(), asked, takes: asked, tail },
-            created,
-            listing: self.listing(&name.line, &names, &stat),
-        };
-        for _ in 0..ATTEMPTS_MAX {
-            let turn = wire.turn().await?;
-            let both = self.send_for(name, || {
-                let create = turn.create(&beginning, enter.body, &ephemeral);
-                join(create, turn.get_children(&line))
-            });
-            match wire.in_time(both?).await? {
-                (Ok((stat, tail)), listed) => {
-                    return Ok(put(tail_of(tail.into_i64()), zxid(stat.czxid), listed?));
-                }
-                (Err(Said::NoNode), _) => {}
-                (Err(said), _) => return Err(said),
-            }
-            let mut both = turn.new_multi_writer();
-            both.add_create(&line, ticket.ticket.key.as_str().as_bytes(), &container)?;
-            both.add_create(&beginning, enter.body, &ephemeral)?;
-            let both = self.send_for(name, || join(both.commit(), turn.get_children(&line)));
-            let (made, listed) = wire.in_time(both?).await?;
-            match made {
-                Ok(results) => {
-                    let listed = listed?;
-                    let made = match results.get(1) {
-                        Some(MultiWriteResult::Create { path, .. }) => {
-                            path.strip_prefix(&beginning).and_then(|tail| tail.parse().ok())
-                        }
-                        _ => None,
-                    };
-                    let tail = made.ok_or(Said::BadArguments(&"an answer that is no path"))?;
-                    // Line and ticket are of one transaction. Some servers do not tell it of a ticket that is made so.
-                    let created = zxid(listed.1.czxid);
-                    return Ok(put(tail, created, listed));
-                }
-                Err(MultiWriteError::OperationFailed { source: Said::NodeExists, .. }) => {}
-                Err(MultiWriteError::OperationFailed { source: Said::NoNode, .. }) => {
-                    drop(turn);
-                    self.make_roots_over(wire).await?;
-                }
-                Err(said) => return Err(said.into()),
-            }
-        }
-        Err(Said::NoNode)
-    }
-
-    /// Sends what lets a ticket in, unless it was given up. Whoever gives it up looks for it behind what was sent before.
-    fn send_for<T>(&self, name: &Name, send: impl FnOnce() -> T) -> Result<T, Said> {
-        let asked = self.asked();
-        // Nobody waits for this answer.
-        asked.contains_key(&name.id).then(send).ok_or(Said::Timeout)
     }
 
     async fn take_back(&self, wire: &Wire, own: &Child) -> Result<(), Said> {
@@ -396,11 +327,6 @@ impl ZooKeeper {
         self.roll.put(Read { child, node: node.clone(), changes, at });
         Ok(Some(node))
     }
-}
-
-/// What `ZooKeeper` counts for a line has 32 bits.
-fn tail_of(number: i64) -> i32 {
-    i32::try_from(number).unwrap_or(-1)
 }
 
 fn tail_is_used_up(ticket: &Node) -> Error {

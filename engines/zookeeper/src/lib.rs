@@ -16,9 +16,10 @@
 //!
 //! # Why it is right
 //!
-//! * **Who is served** is told by a listing of the line that is asked for behind the ticket's own create. A server may lag, but
-//!   its listing has the create, and everything before it. Who came earlier is therefore in it or gone for good, and an old
-//!   listing can only make a ticket wait too long, which its watch mends.
+//! * **Who is served** is told by the transaction that makes the ticket's node, if nobody else is in the line: it writes to the
+//!   line, and what is answered to that counts the nodes in it. Otherwise a listing tells it that is asked for behind the
+//!   ticket's own create. A server may lag, but its listing has the create, and everything before it. Who came earlier is
+//!   therefore in it or gone for good, and an old listing can only make a ticket wait too long, which its watch mends.
 //! * **Names tell all of that**: capacity, how much is taken, id and tail. What is in a node is read where it is needed.
 //! * **A lost answer**: sequential creates cannot be sent twice. A ticket that was asked for is looked for by its id, on the
 //!   connection of its own session and behind a `sync`, which overtakes nothing that was sent before.
@@ -34,7 +35,7 @@
 //! | `wire`, `signs`, `link` | a session, its signs of life, and the session that is not for tickets |
 //! | `tls`, `no_tls` | the way to the servers by TLS, and what is said where that was left out |
 //! | `looks`, `watches` | what those who ask over one session share |
-//! | `client`, `store`, `entry` | one client, and the contract of a queue, filled in |
+//! | `client`, `store`, `entry`, `put` | one client, and the contract of a queue, filled in |
 //! | `keys`, `roll` | the names of nodes, and what was read of them |
 //! | `still_held` | guarded writes: a check for a `multi` of one's own |
 //! | `facts` | what a start-up check finds: profile, warnings |
@@ -47,6 +48,7 @@ mod facts;
 mod keys;
 mod link;
 mod looks;
+mod put;
 mod roll;
 mod settings;
 mod signs;

@@ -62,6 +62,11 @@ impl Roll {
         self.lock().get(line).map_or(0, |page| page.at)
     }
 
+    /// Whether anybody is known who is in the line.
+    pub(crate) fn knows(&self, line: &LineId) -> bool {
+        self.lock().contains_key(line)
+    }
+
     /// How long the line was when it was listed last.
     pub(crate) fn length(&self, line: &LineId) -> usize {
         self.lock().get(line).map_or(0, |page| page.length)
