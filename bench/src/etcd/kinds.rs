@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::floor::{Floor, Hop};
+use super::floor::{Floor, Hop, member};
 use super::peers::{Etcdctl, Service};
 use crate::contest::field::Field;
 use crate::contest::handover::Told;
@@ -18,8 +18,12 @@ const FLOOR: Kind = Kind::told("etcd floor", "the floor", |urls, _| {
 const HOP: Kind = Kind::told("etcd hop", "a bare put to its watch", |urls, side| {
     Box::pin(async move { Arc::new(Hop::connect(&urls[0], side).await) as _ })
 });
+/// It asks the member that the others ask: of several, one leads, and the way by another one is longer.
 pub(super) const OURS: Kind = Kind::told("etcd tenure", "`tenure`", |urls, _| {
-    Box::pin(async move { Arc::new(Tenure(tenure_etcd::connect(&urls[0]).await.unwrap())) as _ })
+    Box::pin(async move {
+        let url = format!("etcd://{}", member(&urls[0]));
+        Arc::new(Tenure(tenure_etcd::connect(url).await.unwrap())) as _
+    })
 });
 pub(super) const SERVICE: Kind = Kind::told("etcd service", "etcd's lock service", |urls, _| {
     Box::pin(async move { Arc::new(Service::connect(&urls[0]).await) as _ })
