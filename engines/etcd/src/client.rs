@@ -7,13 +7,12 @@ use std::time::{Duration, Instant};
 use prost::Message;
 use tenure_core::{Error, Profile, Result};
 use tenure_kit::{Client, Connection, Ended, Home, Link};
-use tenure_queue::Node;
+use tenure_queue::{Free, Node};
 use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
 
 use crate::berths::Berths;
 use crate::calls::unary;
-use crate::free::Free;
 use crate::keys::{Keys, Span, revision};
 use crate::link::{self, Members, Open};
 use crate::neighbours::Neighbours;

@@ -24,7 +24,6 @@
 //! | `client`, `store`, `entry` | one client, and the contract of a queue, filled in |
 //! | `keys`, `ask` | the names of keys, and requests as data |
 //! | `berths` | the names of ticket keys, used again |
-//! | `free` | which lines seem to be free |
 //! | `neighbours` | who stands next to a ticket in a short line, so that a release tells the next one all it must know |
 //! | `journal` | what happens to all tickets, from a watch |
 //! | `still_held` | guarded writes: a comparison for a transaction of one's own |
@@ -42,7 +41,6 @@ mod connect;
 mod description;
 mod entry;
 mod facts;
-mod free;
 mod journal;
 mod keys;
 mod link;

@@ -49,6 +49,11 @@ impl Neighbours {
         drop(before);
     }
 
+    /// Those behind a ticket, as far as they are known already.
+    pub(crate) fn behind(&self, id: TicketId) -> Behind {
+        lock(&self.0).get(&id).map(|neighbour| neighbour.behind.clone()).unwrap_or_default()
+    }
+
     pub(crate) fn forget(&self, id: TicketId) {
         let forgotten = lock(&self.0).remove(&id);
         // Its watch is cancelled outside of the lock.
@@ -136,35 +141,38 @@ impl Ear {
 
     /// What a moment means for the ticket, if it means anything.
     fn told(&mut self, moment: &[Event]) -> Option<Told> {
-        let own = event_of(moment, &self.keys.seen(&self.own));
-        let ahead = event_of(moment, &self.keys.seen(&self.ahead));
+        // What is known of either already is no news: members were seen to replay the past.
+        let of = |node: &Node| {
+            event_of(moment, &self.keys.seen(node)).filter(|event| at(event) > node.version)
+        };
+        let (own, ahead) = (of(&self.own), of(&self.ahead));
         if let Some(ahead) = ahead
             && !is_deleted(ahead)
         {
-            match self.still(ahead, &self.ahead) {
+            match is_still(&self.keys, ahead, &self.ahead) {
                 Some(node) => self.ahead = node,
                 None => return Some(Told::Change),
             }
         }
         let has_left = ahead.is_some_and(is_deleted);
         let Some(own) = own else { return has_left.then_some(Told::Change) };
-        let Some(node) = self.still(own, &self.own) else { return Some(Told::Change) };
+        let Some(node) = is_still(&self.keys, own, &self.own) else { return Some(Told::Change) };
         if has_left {
             return Some(Told::Served(node, at(own)));
         }
         self.own = node;
         None
     }
+}
 
-    /// A node as an event shows it, if nothing has changed that concerns who is served.
-    fn still(&self, event: &Event, before: &Node) -> Option<Node> {
-        let node = event.kv.as_ref().filter(|_| !is_deleted(event));
-        let node = node.and_then(|kept| self.keys.node(kept))?;
-        let is_same = node.name == before.name
-            && (node.created, node.session) == (before.created, before.session)
-            && (node.ticket.share, node.told) == (before.ticket.share, before.told);
-        is_same.then_some(node)
-    }
+/// A node as an event shows it, if nothing has changed that concerns who is served.
+pub(crate) fn is_still(keys: &Keys, event: &Event, before: &Node) -> Option<Node> {
+    let node = event.kv.as_ref().filter(|_| !is_deleted(event));
+    let node = node.and_then(|kept| keys.node(kept))?;
+    let is_same = node.name == before.name
+        && (node.created, node.session) == (before.created, before.session)
+        && (node.ticket.share, node.told) == (before.ticket.share, before.told);
+    is_same.then_some(node)
 }
 
 fn event_of<'a>(moment: &'a [Event], key: &[u8]) -> Option<&'a Event> {
@@ -300,6 +308,17 @@ mod tests {
         ));
         let shrunk = |node: &mut Node| node.ticket.share = Share::new(1, 5).unwrap();
         assert!(matches!(line.told(&[line.put(0, 41, shrunk)]), Some(Told::Change)));
+    }
+
+    #[test]
+    fn what_is_known_of_a_node_is_no_news_and_what_is_not_known_of_another_is() {
+        let mut line = Line::new();
+        // Its owner has changed its note since the one ahead was seen.
+        line.nodes[1].version = 100;
+        assert!(matches!(line.told(&[line.deleted(0, 95)]), Some(Told::Change)));
+        let past =
+            [line.put(1, 99, |node| node.told = true), line.put(0, 10, |node| node.told = true)];
+        assert!(line.told(&past).is_none(), "members were seen to replay the past");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use crate::berths::Berth;
 use crate::client::Etcd;
 use crate::keys::{revision, value};
-use crate::neighbours::{Behind, Ear};
+use crate::neighbours::{Ear, is_still};
 use crate::wire::{
     LeaseRevokeRequest, LeaseRevokeResponse, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
     RangeResponse,
@@ -175,7 +175,15 @@ impl Store for Etcd {
             let watch = connection.watches.key(self.keys.seen(node), node.version);
             let mut news = watch.await.map_err(|status| self.failed(&connection, &status))?;
             at = at.max(revision(news.watch.at));
-            all.push(Box::pin(async move { drop(news.next().await) }));
+            let (keys, known) = (self.keys.clone(), node.clone());
+            all.push(Box::pin(async move {
+                // A release of the one ahead of it puts a key again: that is no news to whoever is behind.
+                while let Some(answer) = news.next().await
+                    && answer.events.iter().all(|event| is_still(&keys, event, &known).is_some())
+                    && !answer.canceled
+                    && answer.compact_revision == 0
+                {}
+            }));
         }
         let changed = Box::pin(async move {
             select_all(all).await;
@@ -230,13 +238,13 @@ impl Etcd {
     /// Watches all of a short line for one of its tickets, and goes on when the ticket is served.
     async fn watch_line(&self, own: &Node, ahead: &Node) -> Result<Watching> {
         let connection = self.link.connection().await?;
-        let ((tell, told), behind) = (oneshot::channel(), Behind::default());
+        let ((tell, told), behind) = (oneshot::channel(), self.neighbours.behind(own.name.id));
         let (keys, own_now, ahead) = (self.keys.clone(), own.clone(), ahead.clone());
         let mut ear = Ear::new(keys, own_now, ahead, behind.clone(), tell);
-        let line = self.keys.line(&own.name.line);
-        let watch = connection.watches.tell(line, own.version, move |events| ear.hear(events));
+        let (line, id) = (self.keys.line(&own.name.line), own.name.id);
+        let watch = connection.watches.tell(line, own.created, move |events| ear.hear(events));
         let watch = watch.await.map_err(|status| self.failed(&connection, &status))?;
-        let (at, id) = (revision(watch.at), own.name.id);
+        let at = revision(watch.at);
         self.neighbours.keep(id, watch, behind);
         if self.berths.of(id).is_none() {
             // The ticket was forgotten meanwhile.
@@ -268,7 +276,8 @@ impl Etcd {
     ) -> Result<Option<Entered>> {
         let line = &enter.name.line;
         let is_plain = enter.door == Door::Open && enter.base_version == 0 && is_alone;
-        if is_plain && self.free.seems(line) {
+        let asks_alone = is_plain && self.free.seems(line);
+        if asks_alone {
             let answer = self.txn(entry::enter_alone(&self.keys, enter, berth)).await?;
             let entered = entry::entered_alone(enter, berth, &answer)?;
             if entered.is_some() {
@@ -278,7 +287,8 @@ impl Etcd {
         let answer = self.txn(entry::enter(&self.keys, enter, berth)).await?;
         let entered = entry::entered(&self.keys, enter, berth, answer)?;
         match &entered {
-            Some(Entered::In { front, .. }) => self.free.note(line, front.total < 2),
+            // Where nobody else is there, and it was refused alone, a marker is there, and may stay for a while.
+            Some(Entered::In { front, .. }) => self.free.note(line, front.total < 2 && !asks_alone),
             Some(Entered::Out { front, .. }) => self.free.note(line, front.total == 0),
             None => {}
         }

@@ -15,6 +15,7 @@
 //! | `own`, `parts` | the tickets of this client, and what its tasks have of it |
 //! | `pauses` | between tries of which others were quicker |
 //! | `engine` | the nine verbs; `joining`, `seeing`, `leaving`, `waking` and `counting` carry them out |
+//! | `free` | which lines seem to be free |
 //! | `looks` | the looks at one ticket, which callers share |
 //! | `watched` | what a ticket watches, kept between two calls |
 //! | `onlooker` | what happens to all lines, told from what happens to nodes |
@@ -22,6 +23,7 @@
 mod contract;
 mod counting;
 mod engine;
+mod free;
 mod joining;
 mod leaving;
 mod looks;
@@ -42,6 +44,7 @@ pub use contract::{
     Ahead, Change, Door, Enter, Entered, Followed, Front, Granted, Register, Remove, Removed,
     SessionId, Sought, Store, Told, Watching, Why, Written,
 };
+pub use free::Free;
 pub use node::{LineId, Name, Node};
 pub use queue::Queue;
 pub use stand::blockers;

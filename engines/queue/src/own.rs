@@ -303,8 +303,7 @@ mod tests {
             berth: 0,
         };
         let seen = move |session, at, standing| {
-            let stand =
-                Stand { standing, ahead: 0, blockers: vec![], behind: 0, deep: false, far: false };
+            let stand = Stand { standing, ..Stand::first() };
             Sighting { node: Node { session, ..node.clone() }, stand, at }
         };
         (name, seen)

@@ -22,23 +22,25 @@ pub(crate) struct Stand {
     pub(crate) deep: bool,
     /// So many are ahead that only those who keep it out are looked at again.
     pub(crate) far: bool,
+    /// So few are ahead that all of the line may be watched.
+    pub(crate) few: bool,
 }
 
 /// With more tickets ahead than these, not all of a line is watched: all would hear of whoever comes.
-const FEW: u64 = 3;
+const FEW: usize = 3;
 
 impl Stand {
-    /// Whether few are ahead of a ticket of this capacity, and it is kept out by the one right ahead of it alone, so that it is the
-    /// next when that one leaves.
-    pub(crate) fn is_near(&self, of: u32) -> bool {
+    /// Whether few are ahead of a ticket, and it is kept out by the one right ahead of it alone, so that it is the next when that
+    /// one leaves.
+    pub(crate) fn is_near(&self) -> bool {
         let [blocker] = &self.blockers[..] else { return false };
-        blocker.created == self.behind && self.ahead <= FEW * u64::from(of)
+        self.few && blocker.created == self.behind
     }
 
     /// At the front of a line, with nobody ahead.
     pub(crate) fn first() -> Self {
         let (standing, blockers) = (Standing::Holding, Vec::new());
-        Self { standing, ahead: 0, blockers, behind: 0, deep: false, far: false }
+        Self { standing, ahead: 0, blockers, behind: 0, deep: false, far: false, few: true }
     }
 }
 
@@ -53,14 +55,14 @@ impl Front {
         if !whole && !waits {
             return None;
         }
-        let far = waits && count > NEAR;
+        let (far, few) = (waits && count > NEAR, count <= FEW);
         let standing = if waits { Standing::Waiting } else { Standing::Holding };
         let is_told = self.ahead.is_none() && whole;
         let behind = ahead.last().filter(|_| is_told).map_or(0, |node| node.created);
         let nearest = ahead.into_iter().rev().filter(|_| waits);
         let blockers = blockers(nearest, |node| node.take(), share);
         let blockers = blockers.into_iter().cloned().collect();
-        Some(Stand { standing, ahead: taken, blockers, behind, deep: !whole, far })
+        Some(Stand { standing, ahead: taken, blockers, behind, deep: !whole, far, few })
     }
 
     /// How much all of the line take; `None` if it is longer than what was looked at.
@@ -169,10 +171,8 @@ mod tests {
         let near = |shares: &[(u32, u32)]| -> Vec<bool> {
             let front = line(shares);
             let all = front.nodes.iter();
-            all.map(|node| {
-                front.stand(node.created, node.ticket.share).unwrap().is_near(node.name.of)
-            })
-            .collect()
+            all.map(|node| front.stand(node.created, node.ticket.share).unwrap().is_near())
+                .collect()
         };
         assert_eq!(near(&[(9, 9); 6]), [false, true, true, true, false, false]);
         // When the first one leaves, the third still waits for the second.

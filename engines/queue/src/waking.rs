@@ -40,7 +40,7 @@ impl<S: Store> Queue<S> {
                 None if self.is_near(&seen, &mut rung).await => continue,
                 None => {
                     // It may be told by its own client before the store has answered.
-                    let few = seen.stand.is_near(seen.node.name.of);
+                    let few = seen.stand.is_near();
                     let opening = pin!(mine.watched.open(&nodes, few, store, host));
                     match select(rung.as_mut(), opening).await {
                         Either::Left(_) => continue,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::{OptionFuture, join, join_all};
 use tenure_core::{Error, Profile, Result, Share, TicketId, served};
 use tenure_kit::{Client, Connection, Link, for_now};
-use tenure_queue::{Ahead, Front, LineId, Name, Node, SessionId, blockers};
+use tenure_queue::{Ahead, Free, Front, LineId, Name, Node, SessionId, blockers};
 use tokio::time::sleep;
 use zookeeper_client::{Acl, Acls, CreateMode, Error as Said, Stat};
 
@@ -38,6 +38,7 @@ pub struct ZooKeeper {
     pub(crate) profile: Profile,
     pub(crate) facts: Facts,
     pub(crate) roll: Roll,
+    pub(crate) free: Free,
     sessions: Mutex<HashMap<SessionId, Arc<Wire>>>,
     /// Who comes in, or was to and was not answered, with its session. Who is taken off is not sent any more.
     asked: Mutex<HashMap<TicketId, SessionId>>,
@@ -57,10 +58,22 @@ impl ZooKeeper {
             facts::find(&settings, &turn).await?
         };
         let profile = facts::profile(&settings, &facts);
-        let (roll, sessions, asked) = (Roll::default(), Mutex::default(), Mutex::default());
+        let (roll, free) = (Roll::default(), Free::new());
+        let (sessions, asked) = (Mutex::default(), Mutex::default());
         let newest = AtomicU64::new(0);
-        let this =
-            Self { base, settings, keys, acls, profile, facts, roll, sessions, asked, newest };
+        let this = Self {
+            base,
+            settings,
+            keys,
+            acls,
+            profile,
+            facts,
+            roll,
+            free,
+            sessions,
+            asked,
+            newest,
+        };
         this.make_roots().await?;
         // A user without rights is refused now, and not in the middle of the night.
         this.now_at().await?;

@@ -44,8 +44,10 @@ impl ZooKeeper {
         enter: &Enter<'_>,
         ticket: &Node,
     ) -> Result<Put, Said> {
-        // Where others of this client are, the line is listed anyway, and is asked for at once.
-        let mut way = if self.roll.knows(&enter.name.line) { Way::Among } else { Way::Alone };
+        // Where others are, the line is listed anyway, and is asked for at once.
+        let line = &enter.name.line;
+        let is_alone = self.free.seems(line) && !self.roll.knows(line);
+        let mut way = if is_alone { Way::Alone } else { Way::Among };
         for _ in 0..ATTEMPTS_MAX {
             let made = match way {
                 Way::Among => self.put_among(wire, enter, ticket).await,
@@ -54,7 +56,8 @@ impl ZooKeeper {
             match made {
                 Ok(Made { own, created, listed }) => {
                     let (names, stat) = listed?;
-                    let listing = self.listing(&enter.name.line, &names, &stat);
+                    let listing = self.listing(line, &names, &stat);
+                    self.free.note(line, names.len() < 2);
                     return Ok(Put { own, created, listing });
                 }
                 Err(Said::NodeExists) if way == Way::First => way = Way::Alone,

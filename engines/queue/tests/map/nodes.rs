@@ -111,16 +111,20 @@ impl Nodes {
 
     /// Whoever is first in this line now is served by the release of the one before.
     pub(crate) fn serve_next(&mut self, line: &LineId) {
-        let first = self.by_number.values().find(|node| node.name.line == *line);
+        let first = self.by_number.values_mut().find(|node| node.name.line == *line);
         if let Some(first) = first {
+            // As it is, and yet another version, for everybody who knows it.
+            first.version = self.at;
             self.served.insert(first.created, self.at);
+            let change = Change::Is(first.clone());
+            self.send(&[change]);
         }
     }
 
     /// Whether a node was served so, as it was then, and when.
     pub(crate) fn served(&self, known: &Node) -> Option<(Node, u64)> {
         let at = self.served.get(&known.created)?;
-        Some((self.get(&known.name).filter(|now| now.version == known.version)?, *at))
+        Some((self.get(&known.name).filter(|now| now.version == *at)?, *at))
     }
 
     pub(crate) fn is_forestalled(&self, name: &Name) -> bool {

@@ -1,29 +1,36 @@
-//! Lines that seem to be free. Who comes to one asks for it alone, which costs a member less: it need look at nobody else. Who
+//! Lines that seem to be free. Who comes to one may ask for it alone, which costs a store less: it need look at nobody else. Who
 //! was wrong asks once more.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tenure_queue::LineId;
+use crate::node::LineId;
 
 /// Lines that share one of these share what is believed of them.
 const SHARES: usize = 1024;
 
 /// What a client believes of lines.
-pub(crate) struct Free(Box<[AtomicBool]>);
+pub struct Free(Box<[AtomicBool]>);
+
+impl Default for Free {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 impl Free {
-    pub(crate) fn new() -> Self {
+    /// All lines seem to be free.
+    pub fn new() -> Self {
         Self((0..SHARES).map(|_| AtomicBool::new(true)).collect())
     }
 
     /// Whether nobody was there the last time.
-    pub(crate) fn seems(&self, line: &LineId) -> bool {
+    pub fn seems(&self, line: &LineId) -> bool {
         self.of(line).load(Ordering::Relaxed)
     }
 
     /// A join has just seen whether somebody else was there.
-    pub(crate) fn note(&self, line: &LineId, is_free: bool) {
+    pub fn note(&self, line: &LineId, is_free: bool) {
         self.of(line).store(is_free, Ordering::Relaxed);
     }
 
