@@ -17,7 +17,7 @@ use http::{HeaderValue, Method, Request, Response, Uri, Version};
 use prost::Message;
 use tokio::sync::mpsc;
 
-use crate::channel::Channel;
+use crate::channel::{Channel, Stream};
 use crate::status::{ENDED, Status};
 
 /// A member without a leader is to say so, and not to wait for one.
@@ -71,11 +71,11 @@ async fn begin<A>(
     wire: &Wire,
     path: &'static str,
 ) -> Result<(SendStream<Bytes>, Answers<A>), Status> {
-    let head = head(wire, path)?;
+    let (head, stream) = (head(wire, path)?, wire.channel.begin());
     let mut send = wire.channel.send.clone().ready().await.map_err(lost)?;
     let (response, send) = send.send_request(head, false).map_err(lost)?;
     let (state, buffer) = (State::Asked(response), BytesMut::new());
-    Ok((send, Answers { state, buffer, what: PhantomData }))
+    Ok((send, Answers { state, buffer, what: PhantomData, _stream: stream }))
 }
 
 fn head(wire: &Wire, path: &'static str) -> Result<Request<()>, Status> {
@@ -146,6 +146,7 @@ pub struct Answers<A> {
     /// What came of the next one.
     buffer: BytesMut,
     what: PhantomData<fn() -> A>,
+    _stream: Stream,
 }
 
 enum State {

@@ -7,6 +7,7 @@
 use std::io::{self, ErrorKind};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,7 +22,7 @@ use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 
-/// Members turn clients away that ping them more often than every five seconds.
+/// Members turn clients away that ping them more often than every five seconds, or while nothing is asked.
 const PING_EVERY: Duration = Duration::from_secs(10);
 /// So much may be on its way to this client that it has not read: over one stream, and over all of a connection.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
@@ -37,6 +38,26 @@ pub struct Channel {
     pub(crate) send: SendRequest<Bytes>,
     pub(crate) scheme: Scheme,
     pub(crate) authority: Authority,
+    open: Open,
+}
+
+/// How many requests and streams are open on a connection.
+#[derive(Clone, Default)]
+struct Open(Arc<AtomicUsize>);
+
+impl Open {
+    fn is_some(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+}
+
+/// One of them, until this is dropped.
+pub(crate) struct Stream(Open);
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Channel {
@@ -52,8 +73,7 @@ impl Channel {
         // A request is sent at once, however short it is.
         stream.set_nodelay(true)?;
         let Some(tls) = tls else {
-            let send = speak(stream, patience).await?;
-            return Ok(Self { send, scheme: Scheme::HTTP, authority });
+            return Self::over(stream, Scheme::HTTP, authority, patience).await;
         };
         let name = ServerName::try_from(member.name.clone())
             .map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
@@ -61,12 +81,31 @@ impl Channel {
         if stream.get_ref().1.alpn_protocol() != Some(HTTP2) {
             return Err(io::Error::other("it speaks TLS, and not HTTP/2"));
         }
-        let send = speak(stream, patience).await?;
-        Ok(Self { send, scheme: Scheme::HTTPS, authority })
+        Self::over(stream, Scheme::HTTPS, authority, patience).await
+    }
+
+    async fn over<T>(
+        stream: T,
+        scheme: Scheme,
+        authority: Authority,
+        patience: Duration,
+    ) -> io::Result<Self>
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let open = Open::default();
+        let send = speak(stream, patience, open.clone()).await?;
+        Ok(Self { send, scheme, authority, open })
+    }
+
+    /// A request or a stream is about to be opened.
+    pub(crate) fn begin(&self) -> Stream {
+        self.open.0.fetch_add(1, Ordering::Relaxed);
+        Stream(self.open.clone())
     }
 }
 
-async fn speak<T>(stream: T, patience: Duration) -> io::Result<SendRequest<Bytes>>
+async fn speak<T>(stream: T, patience: Duration, open: Open) -> io::Result<SendRequest<Bytes>>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -77,27 +116,73 @@ where
         .initial_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
     let (send, connection) = builder.handshake(stream).await.map_err(io::Error::other)?;
-    tokio::spawn(drive(connection, patience));
+    tokio::spawn(drive(connection, patience, open));
     Ok(send)
 }
 
 /// Ends when the connection does, and ends it when a ping is not answered.
-async fn drive<T>(mut connection: Connection<T, Bytes>, patience: Duration)
+async fn drive<T>(mut connection: Connection<T, Bytes>, patience: Duration, open: Open)
 where
     T: AsyncRead + AsyncWrite + Unpin,
 {
     match connection.ping_pong() {
-        Some(pings) => drop(select(pin!(connection), pin!(unanswered(pings, patience))).await),
+        Some(pings) => {
+            select(pin!(connection), pin!(unanswered(pings, patience, open))).await;
+        }
         // Whoever waits for an answer is told why the connection ended.
         None => drop(connection.await),
     }
 }
 
-async fn unanswered(mut pings: PingPong, patience: Duration) {
+/// Whoever waits for an answer is to hear of a member that is gone. If nobody waits, the next request finds it out.
+async fn unanswered(mut pings: PingPong, patience: Duration, open: Open) {
     loop {
         sleep(PING_EVERY).await;
+        if !open.is_some() {
+            continue;
+        }
         if !matches!(timeout(patience, pings.ping(Ping::opaque())).await, Ok(Ok(_))) {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, DuplexStream, duplex};
+
+    use super::*;
+    use crate::calls::{Wire, stream};
+    use crate::wire::{WatchRequest, WatchResponse};
+
+    const PREFACE_BYTES: usize = 24;
+    const HEAD_BYTES: usize = 9;
+    const PING: u8 = 6;
+
+    /// How many pings came so far.
+    async fn pings(server: &mut DuplexStream, seen: &mut Vec<u8>) -> usize {
+        while timeout(Duration::from_millis(1), server.read_buf(seen)).await.is_ok() {}
+        let (mut rest, mut pings) = (&seen[PREFACE_BYTES..], 0);
+        while let Some((head, more)) = rest.split_at_checked(HEAD_BYTES) {
+            pings += usize::from(head[3] == PING);
+            let length = (usize::from(head[1]) << 8) | usize::from(head[2]);
+            rest = &more[length..];
+        }
+        pings
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_member_is_pinged_only_while_something_is_asked() {
+        let (client, mut server) = duplex(1 << 16);
+        let (authority, mut seen) = (Authority::from_static("m:1"), Vec::new());
+        let channel = Channel::over(client, Scheme::HTTP, authority, PING_EVERY * 9).await.unwrap();
+        sleep(PING_EVERY * 6).await;
+        assert_eq!(pings(&mut server, &mut seen).await, 0);
+        let wire = Wire { channel, token: None };
+        let open = stream::<WatchRequest, WatchResponse>(&wire, "/watch").await.unwrap();
+        sleep(PING_EVERY * 2).await;
+        assert_eq!(pings(&mut server, &mut seen).await, 1, "it is not answered");
+        drop(open);
+        assert!(!wire.channel.open.is_some());
     }
 }
