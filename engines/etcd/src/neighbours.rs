@@ -165,8 +165,13 @@ impl Ear {
     }
 }
 
+/// Whether nothing at all has changed about a node but its version.
+pub(crate) fn is_put_again(keys: &Keys, event: &Event, before: &Node) -> bool {
+    is_still(keys, event, before).is_some_and(|node| node.ticket == before.ticket)
+}
+
 /// A node as an event shows it, if nothing has changed that concerns who is served.
-pub(crate) fn is_still(keys: &Keys, event: &Event, before: &Node) -> Option<Node> {
+fn is_still(keys: &Keys, event: &Event, before: &Node) -> Option<Node> {
     let node = event.kv.as_ref().filter(|_| !is_deleted(event));
     let node = node.and_then(|kept| keys.node(kept))?;
     let is_same = node.name == before.name
@@ -319,6 +324,16 @@ mod tests {
         let past =
             [line.put(1, 99, |node| node.told = true), line.put(0, 10, |node| node.told = true)];
         assert!(line.told(&past).is_none(), "members were seen to replay the past");
+    }
+
+    #[test]
+    fn a_key_that_is_put_again_is_told_from_one_that_says_something_new() {
+        let line = Line::new();
+        let is_again = |event: &Event| is_put_again(&line.keys, event, &line.nodes[0]);
+        assert!(is_again(&line.put(0, 40, |_| {})));
+        assert!(!is_again(&line.put(0, 40, |node| node.told = true)));
+        assert!(!is_again(&line.put(0, 40, |node| node.ticket.ttl *= 2)));
+        assert!(!is_again(&line.deleted(0, 40)));
     }
 
     #[test]

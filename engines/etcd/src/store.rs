@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use crate::berths::Berth;
 use crate::client::Etcd;
 use crate::keys::{revision, value};
-use crate::neighbours::{Ear, is_still};
+use crate::neighbours::{Ear, is_put_again};
 use crate::wire::{
     LeaseRevokeRequest, LeaseRevokeResponse, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
     RangeResponse,
@@ -179,7 +179,7 @@ impl Store for Etcd {
             all.push(Box::pin(async move {
                 // A release of the one ahead of it puts a key again: that is no news to whoever is behind.
                 while let Some(answer) = news.next().await
-                    && answer.events.iter().all(|event| is_still(&keys, event, &known).is_some())
+                    && answer.events.iter().all(|event| is_put_again(&keys, event, &known))
                     && !answer.canceled
                     && answer.compact_revision == 0
                 {}
