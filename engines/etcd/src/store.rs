@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures_util::future::{join_all, select_all, try_join_all};
 use tenure_core::{Error, Key, Profile, Result, TicketId};
 use tenure_queue::{
-    Door, Enter, Entered, Followed, Front, Granted, LineId, Name, Node, Register, Remove, Removed,
-    SessionId, Sought, Store, Told, Watching, Written,
+    Distance, Door, Enter, Entered, Followed, Front, Granted, LineId, Name, Node, Register, Remove,
+    Removed, SessionId, Sought, Store, Told, Watching, Written,
 };
 use tokio::sync::oneshot;
 
@@ -165,8 +165,8 @@ impl Store for Etcd {
         Ok(node.filter(|node| node.name == *name))
     }
 
-    async fn watch(&self, nodes: &[Node], few: bool) -> Result<Watching> {
-        if let ([own, ahead], true) = (nodes, few) {
+    async fn watch(&self, nodes: &[Node], distance: Distance) -> Result<Watching> {
+        if let ([own, ahead], Distance::Next | Distance::Near) = (nodes, distance) {
             return self.watch_line(own, ahead).await;
         }
         let connection = self.link.connection().await?;

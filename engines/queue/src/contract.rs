@@ -75,10 +75,13 @@ pub trait Store: Send + Sync + 'static {
     /// ticket is of no more use.
     fn forget(&self, ticket: TicketId);
 
-    /// Watches nodes, of which one is to become other than it is known, or go. With `few`, they are two, the
-    /// second is right ahead of the first, and few more are ahead: the store may watch all of the line, and tell that the first
-    /// is served: see [`Told::Served`].
-    fn watch(&self, nodes: &[Node], few: bool) -> impl Future<Output = Result<Watching>> + Send;
+    /// Watches nodes, of which one is to become other than it is known, or go. Where the first is [near](Distance) to its
+    /// front, the store may tell that it is served: see [`Told::Served`].
+    fn watch(
+        &self,
+        nodes: &[Node],
+        distance: Distance,
+    ) -> impl Future<Output = Result<Watching>> + Send;
 
     /// The keys that begin with `prefix` and have a node, in order.
     fn keys(&self, prefix: &str) -> impl Future<Output = Result<Vec<Key>>> + Send;
@@ -239,6 +242,18 @@ pub struct Removed {
     pub front: Option<Front>,
 }
 
+/// How far from the front of its line a node is that is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Distance {
+    /// Two nodes are watched: the first, and the only one that is ahead of it, which keeps it out.
+    Next,
+    /// Two nodes are watched: the first, and the one right ahead, which keeps it out. Few more are ahead, so that all of the line
+    /// may be watched.
+    Near,
+    /// Anything else.
+    Far,
+}
+
 /// Nodes are watched.
 pub struct Watching {
     /// What happened after this moment is noticed.
@@ -252,10 +267,11 @@ pub struct Watching {
 pub enum Told {
     /// One of the nodes may be otherwise: look.
     Change,
-    /// At this moment the one right ahead of the first node was taken out, [which was served and took all](Remove::is_all), and the
-    /// first node was there as it is here. So it is served, and nothing need be read again.
+    /// The one right ahead of the first node was taken out, which was served and kept it out, and the first node was there
+    /// then as it is here. So it is served, and nothing need be read again. If the store cannot tell the moment, it is 0.
     ///
-    /// Only a store says so that read the node in the same step in which the other one was taken out.
+    /// Only a store says so that read the node in the same step in which the other one was taken out, or that tells of changes in
+    /// the order in which they happened, and told of none of this node.
     Served(Node, u64),
 }
 

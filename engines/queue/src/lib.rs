@@ -41,8 +41,8 @@ mod waking;
 mod watched;
 
 pub use contract::{
-    Ahead, Change, Door, Enter, Entered, Followed, Front, Granted, Register, Remove, Removed,
-    SessionId, Sought, Store, Told, Watching, Why, Written,
+    Ahead, Change, Distance, Door, Enter, Entered, Followed, Front, Granted, Register, Remove,
+    Removed, SessionId, Sought, Store, Told, Watching, Why, Written,
 };
 pub use free::Free;
 pub use node::{LineId, Name, Node};

@@ -2,7 +2,7 @@
 
 use tenure_core::{Share, Standing, served};
 
-use crate::contract::{Ahead, Front};
+use crate::contract::{Ahead, Distance, Front};
 use crate::node::Node;
 
 /// Behind more tickets than these, a renewal does not ask how many there still are.
@@ -22,25 +22,27 @@ pub(crate) struct Stand {
     pub(crate) deep: bool,
     /// So many are ahead that only those who keep it out are looked at again.
     pub(crate) far: bool,
-    /// So few are ahead that all of the line may be watched.
-    pub(crate) few: bool,
+    /// How many are ahead; at least so many, where the line is longer than what was looked at.
+    pub(crate) count: usize,
 }
 
 /// With more tickets ahead than these, not all of a line is watched: all would hear of whoever comes.
 const FEW: usize = 3;
 
 impl Stand {
-    /// Whether few are ahead of a ticket, and it is kept out by the one right ahead of it alone, so that it is the next when that
-    /// one leaves.
-    pub(crate) fn is_near(&self) -> bool {
-        let [blocker] = &self.blockers[..] else { return false };
-        self.few && blocker.created == self.behind
+    /// How far it is from the front of its line.
+    pub(crate) fn distance(&self) -> Distance {
+        match &self.blockers[..] {
+            [_] if self.count == 1 && !self.deep => Distance::Next,
+            [blocker] if self.count <= FEW && blocker.created == self.behind => Distance::Near,
+            _ => Distance::Far,
+        }
     }
 
     /// At the front of a line, with nobody ahead.
     pub(crate) fn first() -> Self {
         let (standing, blockers) = (Standing::Holding, Vec::new());
-        Self { standing, ahead: 0, blockers, behind: 0, deep: false, far: false, few: true }
+        Self { standing, ahead: 0, blockers, behind: 0, deep: false, far: false, count: 0 }
     }
 }
 
@@ -55,14 +57,14 @@ impl Front {
         if !whole && !waits {
             return None;
         }
-        let (far, few) = (waits && count > NEAR, count <= FEW);
+        let far = waits && count > NEAR;
         let standing = if waits { Standing::Waiting } else { Standing::Holding };
         let is_told = self.ahead.is_none() && whole;
         let behind = ahead.last().filter(|_| is_told).map_or(0, |node| node.created);
         let nearest = ahead.into_iter().rev().filter(|_| waits);
         let blockers = blockers(nearest, |node| node.take(), share);
         let blockers = blockers.into_iter().cloned().collect();
-        Some(Stand { standing, ahead: taken, blockers, behind, deep: !whole, far, few })
+        Some(Stand { standing, ahead: taken, blockers, behind, deep: !whole, far, count })
     }
 
     /// How much all of the line take; `None` if it is longer than what was looked at.
@@ -168,16 +170,29 @@ mod tests {
 
     #[test]
     fn near_is_who_is_kept_out_by_the_one_right_ahead() {
-        let near = |shares: &[(u32, u32)]| -> Vec<bool> {
+        use Distance::{Far, Near, Next};
+        let distances = |shares: &[(u32, u32)]| -> Vec<Distance> {
             let front = line(shares);
-            let all = front.nodes.iter();
-            all.map(|node| front.stand(node.created, node.ticket.share).unwrap().is_near())
-                .collect()
+            let stand = |node: &Node| front.stand(node.created, node.ticket.share).unwrap();
+            front.nodes.iter().map(|node| stand(node).distance()).collect()
         };
-        assert_eq!(near(&[(9, 9); 6]), [false, true, true, true, false, false]);
+        assert_eq!(distances(&[(9, 9); 6]), [Far, Next, Near, Near, Far, Far]);
         // When the first one leaves, the third still waits for the second.
-        assert_eq!(near(&[(3, 3), (2, 3), (2, 3)]), [false, true, false]);
-        assert_eq!(near(&[(9, 9), (1, 9), (1, 9)]), [false, true, false]);
+        assert_eq!(distances(&[(3, 3), (2, 3), (2, 3)]), [Far, Next, Far]);
+        assert_eq!(distances(&[(9, 9), (1, 9), (1, 9)]), [Far, Next, Far]);
+    }
+
+    #[test]
+    fn next_is_who_has_one_ahead_though_more_may_be_there() {
+        let mut front = line(&[(9, 9), (9, 9)]);
+        let share = Share::new(9, 9).unwrap();
+        let distance = |front: &Front, created| front.stand(created, share).unwrap().distance();
+        front.total = 5;
+        assert_eq!(distance(&front, 2), Distance::Next, "those who are left out came later");
+        front.nodes.pop();
+        assert_eq!(distance(&front, 5), Distance::Far, "others may be between them");
+        front.ahead = Some(Ahead { count: 1, taken: 9 });
+        assert_eq!(distance(&front, 5), Distance::Next, "the store knows of nobody else");
     }
 
     #[test]

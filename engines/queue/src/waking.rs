@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use tenure_core::{Result, Standing, Ticket, Wake};
 
-use crate::contract::{Store, Told};
+use crate::contract::{Distance, Store, Told};
 use crate::node::Node;
 use crate::own::{Mine, Sighting};
 use crate::parts::Parts;
@@ -40,8 +40,8 @@ impl<S: Store> Queue<S> {
                 None if self.is_near(&seen, &mut rung).await => continue,
                 None => {
                     // It may be told by its own client before the store has answered.
-                    let few = seen.stand.is_near();
-                    let opening = pin!(mine.watched.open(&nodes, few, store, host));
+                    let distance = seen.stand.distance();
+                    let opening = pin!(mine.watched.open(&nodes, distance, store, host));
                     match select(rung.as_mut(), opening).await {
                         Either::Left(_) => continue,
                         Either::Right((opened, _)) => match opened? {
@@ -93,7 +93,7 @@ impl<S: Store> Queue<S> {
         matches!(select(rung, host.sleep(MOMENT)).await, Either::Left(_))
     }
 
-    /// The store read the own node in the step in which the one right ahead left: that is as good as a look. Not if the ticket
+    /// The store knows of the own node what it was when the one right ahead left: that is as good as a look. Not if the ticket
     /// lives another life by now, was told to leave, or has none of its session left.
     fn believe(&self, mine: &Mine, before: &Sighting, node: Node, at: u64) -> bool {
         let Parts { own, host, .. } = &*self.parts;
@@ -101,6 +101,7 @@ impl<S: Store> Queue<S> {
         if !is_same || node.told || mine.session.is_over(host.now()) {
             return false;
         }
+        let at = at.max(before.at);
         own.see(&Sighting { node, stand: Stand::first(), at }, true);
         true
     }
@@ -131,7 +132,8 @@ impl<S: Store> Queue<S> {
         let found = self.parts.in_time(self.find(&ticket.key, ticket.id)).await?;
         let Some((front, node)) = found else { return Ok(Wake::Look) };
         let seen = self.parts.in_time(self.parts.judge(front, node)).await?;
-        let watching = self.parts.in_time(self.parts.store.watch(&watched(&seen), false)).await?;
+        let watching =
+            self.parts.in_time(self.parts.store.watch(&watched(&seen), Distance::Far)).await?;
         if watching.at <= seen.at {
             watching.changed.await;
         }

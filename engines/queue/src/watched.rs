@@ -8,7 +8,7 @@ use futures_util::future::{Either, select};
 use tenure_core::{Error, Host, Result};
 use tokio::sync::Notify;
 
-use crate::contract::{Store, Told, Watching};
+use crate::contract::{Distance, Store, Told, Watching};
 use crate::node::Node;
 
 /// The watch of one ticket.
@@ -55,14 +55,14 @@ impl Watched {
     pub(crate) async fn open<S: Store>(
         &self,
         nodes: &[Node],
-        few: bool,
+        distance: Distance,
         store: &Arc<S>,
         host: &Arc<dyn Host>,
     ) -> Result<Option<Listened>> {
         let mut tried = pin!(self.0.tried.notified());
         tried.as_mut().enable();
         if self.begin(nodes) {
-            self.try_on(host, nodes.to_vec(), few, store.clone());
+            self.try_on(host, nodes.to_vec(), distance, store.clone());
         }
         tried.await;
         let listened = self.listen(nodes);
@@ -72,11 +72,17 @@ impl Watched {
         }
     }
 
-    fn try_on<S: Store>(&self, host: &Arc<dyn Host>, nodes: Vec<Node>, few: bool, store: Arc<S>) {
+    fn try_on<S: Store>(
+        &self,
+        host: &Arc<dyn Host>,
+        nodes: Vec<Node>,
+        distance: Distance,
+        store: Arc<S>,
+    ) {
         let (watched, pause) = (self.clone(), host.clone());
         host.spawn(Box::pin(async move {
             let late = pause.sleep(store.profile().answers_within);
-            let outcome = match select(pin!(store.watch(&nodes, few)), late).await {
+            let outcome = match select(pin!(store.watch(&nodes, distance)), late).await {
                 Either::Left((outcome, _)) => outcome,
                 Either::Right(_) => Err(store.silence()),
             };

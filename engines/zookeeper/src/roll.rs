@@ -2,7 +2,7 @@
 //! a listing and what is on the roll tell a line; only what may have changed is read again.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tenure_core::{Share, TicketId};
@@ -16,8 +16,8 @@ const FRESH: Duration = Duration::from_secs(1);
 const LINES_MAX: usize = 16_384;
 
 /// What one client has read.
-#[derive(Default)]
-pub(crate) struct Roll(Mutex<HashMap<LineId, Page>>);
+#[derive(Clone, Default)]
+pub(crate) struct Roll(Arc<Mutex<HashMap<LineId, Page>>>);
 
 #[derive(Default)]
 struct Page {

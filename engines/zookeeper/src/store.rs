@@ -3,17 +3,20 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::future::{join, join_all, select_all};
-use tenure_core::{Boxed, Error, Key, Loss, Profile, Result, TicketId};
+use tenure_core::{Error, Key, Loss, Profile, Result, TicketId};
 use tenure_queue::{
-    Enter, Entered, Followed, Front, Granted, LineId, Name, Node, Register, Remove, Removed,
-    SessionId, Sought, Store, Told, Watching, Written,
+    Distance, Enter, Entered, Followed, Front, Granted, LineId, Name, Node, Register, Remove,
+    Removed, SessionId, Sought, Store, Told, Watching, Written,
 };
-use zookeeper_client::{Acls, CreateMode, Error as Said};
+use zookeeper_client::{Acls, CreateMode, Error as Said, StateWatcher};
 
 use crate::client::ZooKeeper;
 use crate::keys::{Child, zxid};
+use crate::roll::Roll;
 use crate::trouble;
+use crate::watches::Watch;
 use crate::wire::Wire;
 
 /// A line with more tickets than these is listed no more than it must be.
@@ -112,16 +115,24 @@ impl Store for ZooKeeper {
         self.wait_out(name, session).await
     }
 
-    async fn watch(&self, nodes: &[Node], _few: bool) -> Result<Watching> {
+    async fn watch(&self, nodes: &[Node], distance: Distance) -> Result<Watching> {
         let session = nodes.first().map_or(0, |node| node.session);
         let wire = self.wire_of(session).await?;
+        let mut states = wire.states();
         let watching = nodes.iter().map(|node| self.watch_one(&wire, node));
         let all: Result<Vec<_>, Said> = join_all(watching).await.into_iter().collect();
-        let all = all.map_err(|said| self.said(&said))?;
-        // A node that is otherwise than it is known is noticed at once, so that nothing is missed in between.
+        let all: Option<Vec<Watch>> = all.map_err(|said| self.said(&said))?.into_iter().collect();
+        let (nodes, roll) = (nodes.to_vec(), self.roll.clone());
         let changed = Box::pin(async move {
-            select_all(all).await;
-            Told::Change
+            // A node that is otherwise than it is known is noticed at once, so that nothing is missed in between.
+            let Some(mut all) = all else { return Told::Change };
+            select_all(all.iter_mut().map(|watch| watch.changed().boxed())).await;
+            match (&nodes[..], &all[..]) {
+                ([own, ahead], watches) if distance == Distance::Next => {
+                    served(own, ahead, watches, &mut states, &roll).unwrap_or(Told::Change)
+                }
+                _ => Told::Change,
+            }
         });
         Ok(Watching { at: 0, changed })
     }
@@ -207,13 +218,12 @@ impl ZooKeeper {
         Ok(nodes)
     }
 
-    /// Ready once this node may be otherwise than it is known.
-    async fn watch_one(&self, wire: &Wire, node: &Node) -> Result<Boxed<()>, Said> {
-        let at_once = || -> Boxed<()> { Box::pin(async {}) };
-        let Some(known) = self.find(wire, &node.name).await? else { return Ok(at_once()) };
+    /// Watches a node; `None` if it is otherwise than it is known.
+    async fn watch_one(&self, wire: &Wire, node: &Node) -> Result<Option<Watch>, Said> {
+        let Some(known) = self.find(wire, &node.name).await? else { return Ok(None) };
         let path = self.keys.ticket(&known.child);
-        if let Some(changed) = wire.watches.join(&path, node.version) {
-            return Ok(changed);
+        if let Some(watch) = wire.watches.join(&path, node.version) {
+            return Ok(Some(watch));
         }
         let turn = wire.turn().await?;
         let set = wire.in_time(turn.get_and_watch_data(&path)).await?;
@@ -221,16 +231,16 @@ impl ZooKeeper {
             Ok(set) => set,
             Err(Said::NoNode) => {
                 self.roll.forget(&node.name.line, node.name.id);
-                return Ok(at_once());
+                return Ok(None);
             }
             Err(said) => return Err(said),
         };
-        let changed = wire.watches.set(path, zxid(stat.mzxid), watcher);
+        let watch = wire.watches.set(path, zxid(stat.mzxid), watcher);
         if let Some(read) = crate::client::read_node(&known.child, &body, &stat) {
             self.roll.put(read);
         }
         let same = (zxid(stat.czxid), zxid(stat.mzxid)) == (node.created, node.version);
-        Ok(if same { changed } else { at_once() })
+        Ok(same.then_some(watch))
     }
 
     async fn keys_of(&self, wire: &Wire, prefix: &str) -> Result<Vec<Key>, Said> {
@@ -327,6 +337,27 @@ impl ZooKeeper {
         drop(turn);
         Ok((self.written(wire, register).await?, false))
     }
+}
+
+/// Whether a ticket is served by now, because the only one ahead of it is gone. A server tells of changes in the order in which they
+/// happened: if it told of none of the ticket's own node, that was there when the other one went.
+///
+/// Not on another connection than the one on which both watches were set: there, what happened in between is told in no order.
+/// And not if both live by one session, whose end takes them out in one transaction.
+fn served(
+    own: &Node,
+    ahead: &Node,
+    watches: &[Watch],
+    states: &mut StateWatcher,
+    roll: &Roll,
+) -> Option<Told> {
+    let [of_own, of_ahead] = watches else { return None };
+    // What is asked last was told first.
+    let at = of_ahead.gone()?;
+    let is_alive = !of_own.has_told() && own.session != ahead.session;
+    let is_same_connection = states.changed().now_or_never().is_none();
+    roll.forget(&ahead.name.line, ahead.name.id);
+    (is_alive && is_same_connection).then(|| Told::Served(own.clone(), at))
 }
 
 /// A number in a node that was changed so often since it was made.

@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures_util::FutureExt as _;
+use futures_util::future::{Shared, poll_fn};
 use tenure_core::Boxed;
 use tokio::sync::watch;
-use zookeeper_client::OneshotWatcher;
+use zookeeper_client::{EventType, OneshotWatcher};
 
 /// What is watched over one session.
 #[derive(Clone, Default)]
@@ -16,14 +18,24 @@ struct Watched {
     /// The transaction that changed it last, when the watch was set.
     version: u64,
     stirred: watch::Sender<()>,
+    event: Event,
 }
 
+/// One who waits for a change of a node.
+pub(crate) struct Watch {
+    stirred: watch::Receiver<()>,
+    event: Event,
+}
+
+/// What the server tells of a node, once it does, and in which transaction; 0 if that is not said.
+#[derive(Clone)]
+struct Event(Arc<Mutex<Shared<Boxed<(EventType, u64)>>>>);
+
 impl Watches {
-    /// Ready once a node that is watched already may be otherwise; `None` if it is not watched, or is not as it is known.
-    pub(crate) fn join(&self, path: &str, version: u64) -> Option<Boxed<()>> {
+    /// Waits with others for a change of a node; `None` if it is not watched, or is not as it is known.
+    pub(crate) fn join(&self, path: &str, version: u64) -> Option<Watch> {
         let all = self.lock();
-        let watched = all.get(path).filter(|watched| watched.version == version)?;
-        Some(stirs(watched.stirred.subscribe()))
+        all.get(path).filter(|watched| watched.version == version).map(Watched::watch)
     }
 
     /// Whether a node is watched, and was at this version when the watch was set.
@@ -32,16 +44,18 @@ impl Watches {
     }
 
     /// A watch was set on a node, which was at this version then.
-    pub(crate) fn set(&self, path: String, version: u64, watcher: OneshotWatcher) -> Boxed<()> {
-        let (stirred, seen) = watch::channel(());
-        self.lock().insert(path.clone(), Watched { version, stirred });
+    pub(crate) fn set(&self, path: String, version: u64, watcher: OneshotWatcher) -> Watch {
+        let event = Event::of(watcher);
+        let watched = Watched { version, stirred: watch::Sender::new(()), event: event.clone() };
+        let watch = watched.watch();
+        self.lock().insert(path.clone(), watched);
         let all = self.clone();
         tokio::spawn(async move {
             // It comes, at the latest when the node or the session ends.
-            let _event = watcher.changed().await;
+            event.come().await;
             all.fire(&path, version);
         });
-        stirs(seen)
+        watch
     }
 
     /// All who wait look again.
@@ -66,9 +80,55 @@ impl Watches {
     }
 }
 
-fn stirs(mut seen: watch::Receiver<()>) -> Boxed<()> {
-    Box::pin(async move {
+impl Watched {
+    fn watch(&self) -> Watch {
+        Watch { stirred: self.stirred.subscribe(), event: self.event.clone() }
+    }
+}
+
+impl Watch {
+    /// Ready once the node may be otherwise.
+    pub(crate) async fn changed(&mut self) {
         // If the sender is gone, something happened, too.
-        let _stirred = seen.changed().await;
-    })
+        let _stirred = self.stirred.changed().await;
+    }
+
+    /// Whether the server has told that the node is gone, and in which transaction.
+    pub(crate) fn gone(&self) -> Option<u64> {
+        self.event.now().filter(|(what, _)| *what == EventType::NodeDeleted).map(|(_, at)| at)
+    }
+
+    /// Whether the server has told anything of the node.
+    pub(crate) fn has_told(&self) -> bool {
+        self.event.now().is_some()
+    }
+}
+
+impl Event {
+    fn of(watcher: OneshotWatcher) -> Self {
+        let event = watcher.changed().map(|event| {
+            let at = u64::try_from(event.zxid).unwrap_or(0);
+            (event.event_type, at)
+        });
+        Self(Arc::new(Mutex::new(event.boxed().shared())))
+    }
+
+    async fn come(&self) {
+        let mut event = self.lock().clone();
+        // Only one looks at a time: who looks beside another one would not be told what that one finds.
+        poll_fn(|cx| {
+            let _alone = self.lock();
+            event.poll_unpin(cx)
+        })
+        .await;
+    }
+
+    fn now(&self) -> Option<(EventType, u64)> {
+        let alone = self.lock();
+        alone.clone().now_or_never()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared<Boxed<(EventType, u64)>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }

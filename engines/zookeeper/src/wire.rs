@@ -103,6 +103,13 @@ impl Wire {
         since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
+    /// What its connection is from now on.
+    pub(crate) fn states(&self) -> StateWatcher {
+        let mut states = self.client.state_watcher();
+        let _now = states.state();
+        states
+    }
+
     /// Waits for a connection, and for room. What is asked while there is no connection would be carried out later, when
     /// nobody waits for it any more.
     pub(crate) async fn turn(&self) -> Result<Turn<'_>, Said> {

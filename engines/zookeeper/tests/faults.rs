@@ -11,6 +11,8 @@ mod crowds;
 mod guarded;
 #[path = "faults/members.rs"]
 mod members;
+#[path = "faults/neighbours.rs"]
+mod neighbours;
 #[path = "faults/network.rs"]
 mod network;
 #[path = "faults/operators.rs"]

@@ -14,8 +14,8 @@ use tenure_core::{
     Error, Fencing, Host, Key, Liveness, Loss, Profile, Result, Sight, TicketId, Time,
 };
 use tenure_queue::{
-    Change, Door, Enter, Entered, Followed, Front, Granted, LineId, Name, Node, Register, Remove,
-    Removed, SessionId, Sought, Store, Told, Watching, Why, Written,
+    Change, Distance, Door, Enter, Entered, Followed, Front, Granted, LineId, Name, Node, Register,
+    Remove, Removed, SessionId, Sought, Store, Told, Watching, Why, Written,
 };
 use tokio::sync::{Notify, mpsc};
 
@@ -255,7 +255,7 @@ impl Store for Map {
         lock(&self.0.known).remove(&ticket);
     }
 
-    async fn watch(&self, watched: &[Node], _few: bool) -> Result<Watching> {
+    async fn watch(&self, watched: &[Node], _distance: Distance) -> Result<Watching> {
         let at = self.0.step(|nodes, _| nodes.at());
         let (shared, watched) = (self.0.clone(), watched.to_vec());
         let changed = async move {
