@@ -148,19 +148,28 @@ impl<S: Server> Link<S> {
                     };
                     match &trouble {
                         None => come.await,
-                        Some(trouble) => timeout(BRIEF, come)
-                            .await
-                            .unwrap_or_else(|_| Some(Err(trouble.clone()))),
+                        Some(trouble) => {
+                            self.briefly(come).await.unwrap_or_else(|| Some(Err(trouble.clone())))
+                        }
                     }
                 }
-                Err(NotNow::Tried(trouble)) => match timeout(BRIEF, attempts.tried()).await {
-                    Ok(()) => continue,
-                    Err(_) => Some(Err(trouble)),
+                Err(NotNow::Tried(trouble)) => match self.briefly(attempts.tried()).await {
+                    Some(()) => continue,
+                    None => Some(Err(trouble)),
                 },
                 Err(NotNow::Paused(trouble)) => Some(Err(trouble)),
             };
             return outcome.unwrap_or_else(|| Err(runtime_ended()));
         }
+    }
+
+    /// What comes of this in a moment. Whoever calls may have no runtime, or one without a clock.
+    async fn briefly<T>(&self, come: impl Future<Output = T>) -> Option<T> {
+        let come = {
+            let _at_home = self.home.enter();
+            timeout(BRIEF, come)
+        };
+        come.await.ok()
     }
 
     /// The connection, if there is one and it leads where it should.

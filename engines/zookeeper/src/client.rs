@@ -12,6 +12,7 @@ use tenure_queue::{Ahead, Free, Front, LineId, Name, Node, SessionId, blockers};
 use tokio::time::sleep;
 use zookeeper_client::{Acl, Acls, CreateMode, Error as Said, Stat};
 
+use crate::driven::together;
 use crate::facts::{self, Facts, Presence};
 use crate::keys::{Child, Keys, Listing, taken, zxid};
 use crate::link::Servers;
@@ -170,15 +171,19 @@ impl ZooKeeper {
 
     /// Who is in a line. Behind whatever was sent before over this session; and behind whatever was answered to anybody.
     pub(crate) async fn list(&self, wire: &Wire, line: &LineId) -> Result<Arc<Listing>, Said> {
-        wire.looks.share(line, self.list_alone(wire, line)).await
+        if wire.is_home() {
+            wire.looks.share(line, self.list_alone(wire, line)).await
+        } else {
+            // Callers stand still with their runtimes, and others would wait for their looks.
+            self.list_alone(wire, line).await.map(Arc::new)
+        }
     }
 
     async fn list_alone(&self, wire: &Wire, line: &LineId) -> Result<Listing, Said> {
         let path = self.keys.line(line);
         let turn = wire.turn().await?;
-        let sync = self.sync_over(&turn);
-        let children = turn.get_children(&path);
-        let (synced, listed) = wire.in_time(join(sync, children)).await?;
+        let both = together(|| join(self.sync_over(&turn), turn.get_children(&path)));
+        let (synced, listed) = wire.in_time(both).await?;
         synced.transpose()?;
         match listed {
             Ok((names, stat)) => Ok(self.listing(line, &names, &stat)),
@@ -211,8 +216,8 @@ impl ZooKeeper {
         for some in children.chunks(AT_ONCE) {
             let turn = wire.turn().await?;
             let paths: Vec<_> = some.iter().map(|child| self.keys.ticket(child)).collect();
-            let asked: Vec<_> = paths.iter().map(|path| turn.get_data(path)).collect();
-            let answers = wire.in_time(join_all(asked)).await?;
+            let asked = together(|| join_all(paths.iter().map(|path| turn.get_data(path))));
+            let answers = wire.in_time(asked).await?;
             for (child, answer) in some.iter().zip(answers) {
                 let read = match answer {
                     Ok((body, stat)) => read_node(child, &body, &stat),
@@ -308,7 +313,10 @@ impl ZooKeeper {
         // Where this one has no connection, another would not have one either.
         let base = self.wire().await?;
         drop(base.turn().await.map_err(|said| self.said(&said))?);
-        let wire = Wire::open(&self.settings, ttl.min(TTL_MAX)).await.map_err(for_now)?;
+        let (settings, ttl_max) = (self.settings.clone(), ttl.min(TTL_MAX));
+        let opening = self.base.home().spawn(async move { Wire::open(&settings, ttl_max).await });
+        let opened = opening.await.map_err(|_| trouble::silence(&self.settings))?;
+        let wire = opened.map_err(for_now)?;
         if wire.granted() != ttl {
             tracing::info!(asked = ?ttl, granted = ?wire.granted(), "ZooKeeper grants another life than was asked for");
         }

@@ -10,6 +10,7 @@ use tenure_queue::{
 use zookeeper_client::{Acls, CreateMode, Error as Said, MultiWriteResult};
 
 use crate::client::ZooKeeper;
+use crate::driven::together;
 use crate::keys::{Child, Listing, taken, zxid};
 use crate::put::Put;
 use crate::roll::Read;
@@ -227,10 +228,13 @@ impl ZooKeeper {
         if read.node.ticket.share.take() < read.child.asked {
             both.add_delete(&self.keys.less(&node.name, read.node.ticket.share.take()), None)?;
         }
-        let plain: OptionFuture<_> = is_plain.then(|| turn.delete(&path, None)).into();
-        let several: OptionFuture<_> = (!is_plain).then(|| both.commit()).into();
-        let list: OptionFuture<_> = front.map(|_| turn.get_children(&line_path)).into();
-        let ((plain, several), listed) = wire.in_time(join(join(plain, several), list)).await?;
+        let all = together(|| {
+            let plain: OptionFuture<_> = is_plain.then(|| turn.delete(&path, None)).into();
+            let several: OptionFuture<_> = (!is_plain).then(|| both.commit()).into();
+            let list: OptionFuture<_> = front.map(|_| turn.get_children(&line_path)).into();
+            join(join(plain, several), list)
+        });
+        let ((plain, several), listed) = wire.in_time(all).await?;
         let done = match (plain, several) {
             (Some(done), _) => done,
             (None, Some(done)) => done.map(drop).map_err(Said::from),

@@ -34,6 +34,7 @@
 //! | `description`, `url`, `settings` | what the engine says of itself, how its URLs are read, and what they mean |
 //! | `wire`, `signs`, `link` | a session, its signs of life, and the session that is not for tickets |
 //! | `tls`, `no_tls` | the way to the servers by TLS, and what is said where that was left out |
+//! | `driven` | the task of a session, driven by whoever wakes it |
 //! | `looks`, `watches` | what those who ask over one session share |
 //! | `client`, `store`, `entry`, `put` | one client, and the contract of a queue, filled in |
 //! | `keys`, `roll` | the names of nodes, and what was read of them |
@@ -43,6 +44,7 @@
 
 mod client;
 mod description;
+mod driven;
 mod entry;
 mod facts;
 mod keys;
@@ -94,5 +96,7 @@ pub async fn engine(url: &str, host: Arc<dyn Host>) -> Result<Hosted<Queue<ZooKe
     let settings = url::read(url)?;
     let signs = host.clone();
     let opening = async move { Ok(Queue::new(ZooKeeper::open(settings).await?, signs)) };
-    Hosted::make(host, opening).await
+    let hosted = Hosted::make(host, opening).await?;
+    // Whoever asks sends the request themselves. What is heard is told at home.
+    Ok(hosted.in_place_where(|_| true).waits_on_host())
 }

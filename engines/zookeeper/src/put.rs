@@ -5,6 +5,7 @@ use tenure_queue::{Enter, Name, Node};
 use zookeeper_client::{Acls, CreateMode, Error as Said, MultiWriteResult, Stat};
 
 use crate::client::ZooKeeper;
+use crate::driven::together;
 use crate::keys::{Child, Listing, zxid};
 use crate::wire::Wire;
 
@@ -124,9 +125,11 @@ impl ZooKeeper {
 
     /// Sends what lets a ticket in, unless it was given up. Whoever gives it up looks for it behind what was sent before.
     fn send_for<T>(&self, name: &Name, send: impl FnOnce() -> T) -> Result<T, Said> {
-        let asked = self.asked();
-        // Nobody waits for this answer.
-        asked.contains_key(&name.id).then(send).ok_or(Said::Timeout)
+        together(|| {
+            let asked = self.asked();
+            // Nobody waits for this answer.
+            asked.contains_key(&name.id).then(send).ok_or(Said::Timeout)
+        })
     }
 }
 

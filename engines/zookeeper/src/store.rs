@@ -13,6 +13,7 @@ use tenure_queue::{
 use zookeeper_client::{Acls, CreateMode, Error as Said, StateWatcher};
 
 use crate::client::ZooKeeper;
+use crate::driven::together;
 use crate::keys::{Child, zxid};
 use crate::roll::Roll;
 use crate::trouble;
@@ -235,7 +236,7 @@ impl ZooKeeper {
             }
             Err(said) => return Err(said),
         };
-        let watch = wire.watches.set(path, zxid(stat.mzxid), watcher);
+        let watch = wire.watches.set(path, zxid(stat.mzxid), watcher, wire.home());
         if let Some(read) = crate::client::read_node(&known.child, &body, &stat) {
             self.roll.put(read);
         }
@@ -246,8 +247,8 @@ impl ZooKeeper {
     async fn keys_of(&self, wire: &Wire, prefix: &str) -> Result<Vec<Key>, Said> {
         let turn = wire.turn().await?;
         let lines = self.keys.lines();
-        let (synced, lines) =
-            wire.in_time(join(self.sync_over(&turn), turn.list_children(&lines))).await?;
+        let both = together(|| join(self.sync_over(&turn), turn.list_children(&lines)));
+        let (synced, lines) = wire.in_time(both).await?;
         synced.transpose()?;
         drop(turn);
         let lines: Vec<LineId> = lines?.iter().filter_map(|name| LineId::named(name)).collect();
@@ -269,8 +270,8 @@ impl ZooKeeper {
     async fn used(&self, wire: &Wire, lines: &[LineId], prefix: &str) -> Result<Vec<LineId>, Said> {
         let turn = wire.turn().await?;
         let paths: Vec<String> = lines.iter().map(|line| self.keys.line(line)).collect();
-        let asked: Vec<_> = paths.iter().map(|path| turn.get_data(path)).collect();
-        let answers = wire.in_time(join_all(asked)).await?;
+        let asked = together(|| join_all(paths.iter().map(|path| turn.get_data(path))));
+        let answers = wire.in_time(asked).await?;
         let mut used = Vec::new();
         for (line, answer) in lines.iter().zip(answers) {
             match answer {
@@ -290,8 +291,8 @@ impl ZooKeeper {
     pub(crate) async fn written(&self, wire: &Wire, register: &Register) -> Result<Written, Said> {
         let path = self.keys.register(register);
         let turn = wire.turn().await?;
-        let (synced, read) =
-            wire.in_time(join(self.sync_over(&turn), turn.get_data(&path))).await?;
+        let both = together(|| join(self.sync_over(&turn), turn.get_data(&path)));
+        let (synced, read) = wire.in_time(both).await?;
         synced.transpose()?;
         match read {
             Ok((value, stat)) => Ok(number(&value, stat.version)),

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::FutureExt as _;
 use futures_util::future::{Shared, poll_fn};
 use tenure_core::Boxed;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use zookeeper_client::{EventType, OneshotWatcher};
 
@@ -44,13 +45,19 @@ impl Watches {
     }
 
     /// A watch was set on a node, which was at this version then.
-    pub(crate) fn set(&self, path: String, version: u64, watcher: OneshotWatcher) -> Watch {
+    pub(crate) fn set(
+        &self,
+        path: String,
+        version: u64,
+        watcher: OneshotWatcher,
+        home: &Handle,
+    ) -> Watch {
         let event = Event::of(watcher);
         let watched = Watched { version, stirred: watch::Sender::new(()), event: event.clone() };
         let watch = watched.watch();
         self.lock().insert(path.clone(), watched);
         let all = self.clone();
-        tokio::spawn(async move {
+        home.spawn(async move {
             // It comes, at the latest when the node or the session ends.
             event.come().await;
             all.fire(&path, version);

@@ -9,10 +9,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tenure_core::{Clock as _, Result, SystemClock};
+use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use zookeeper_client::{Client, Error as Said, SessionState, StateWatcher};
 
+use crate::driven::driven;
 use crate::looks::Looks;
 use crate::settings::Settings;
 use crate::signs::Signs;
@@ -20,8 +22,9 @@ use crate::tls;
 use crate::trouble;
 use crate::watches::Watches;
 
-/// So many who ask may wait for answers of one session.
-const UNDER_WAY_MAX: usize = 1024;
+/// So many who ask may wait for answers of one session: callers, and as many at home, so that a runtime that stands still keeps no
+/// sign of life out.
+const UNDER_WAY_MAX: usize = 512;
 
 /// So often a session is asked for together with the login.
 const TOGETHER_MAX: usize = 3;
@@ -34,7 +37,10 @@ pub(crate) struct Wire {
     pub(crate) watches: Watches,
     pub(crate) looks: Looks,
     settings: Arc<Settings>,
+    /// The runtime that this session was opened on.
+    home: Handle,
     room: Semaphore,
+    room_at_home: Semaphore,
     signs: Mutex<Signs>,
     /// Since when it has no connection.
     cut_off: Arc<Mutex<Option<Instant>>>,
@@ -66,13 +72,16 @@ impl Wire {
         };
         let client = client.map_err(|said| trouble::error(settings, &said))?;
         let (watches, looks, settings) = (Watches::default(), Looks::default(), settings.clone());
-        let room = Semaphore::new(UNDER_WAY_MAX);
+        let [room, room_at_home] = [(); 2].map(|()| Semaphore::new(UNDER_WAY_MAX));
+        let home = Handle::current();
         let wire = Arc::new(Self {
             client,
             watches,
             looks,
             settings,
+            home,
             room,
+            room_at_home,
             signs,
             cut_off: Arc::default(),
             nodes: AtomicUsize::new(0),
@@ -113,8 +122,14 @@ impl Wire {
     /// Waits for a connection, and for room. What is asked while there is no connection would be carried out later, when
     /// nobody waits for it any more.
     pub(crate) async fn turn(&self) -> Result<Turn<'_>, Said> {
+        let room = if self.is_home() { &self.room_at_home } else { &self.room };
+        if let Ok(room) = room.try_acquire()
+            && self.client.state() == SessionState::SyncConnected
+        {
+            return Ok(Turn { client: &self.client, _room: room });
+        }
         self.in_time(async {
-            let room = self.room.acquire().await.map_err(|_| Said::ClientClosed)?;
+            let room = room.acquire().await.map_err(|_| Said::ClientClosed)?;
             let mut states = self.client.state_watcher();
             let mut state = self.client.state();
             loop {
@@ -131,9 +146,24 @@ impl Wire {
         .await?
     }
 
+    /// Whether whoever calls is where the session was opened.
+    pub(crate) fn is_home(&self) -> bool {
+        Handle::try_current().is_ok_and(|here| here.id() == self.home.id())
+    }
+
+    /// The runtime that the session was opened on.
+    pub(crate) fn home(&self) -> &Handle {
+        &self.home
+    }
+
     /// The answer, or that there was none in time. A connection that answers nothing at all is given up by the client.
     pub(crate) async fn in_time<T>(&self, answer: impl Future<Output = T>) -> Result<T, Said> {
-        timeout(self.settings.timeout, answer).await.map_err(|_| Said::Timeout)
+        // Whoever calls may have no runtime, or one without a clock.
+        let answer = {
+            let _at_home = self.home.enter();
+            timeout(self.settings.timeout, answer)
+        };
+        answer.await.map_err(|_| Said::Timeout)
     }
 
     /// A sign of life, which goes to the leader and back. Answers how long before it one was sent that the leader has surely heard
@@ -222,10 +252,13 @@ async fn connect(
         connector = connector.with_auth(DIGEST, login.as_bytes());
     }
     let ensemble = settings.ensemble();
-    match &settings.tls {
-        Some(files) => tls::connect(connector, files, &ensemble).await,
-        None => Ok(connector.connect(&ensemble).await),
-    }
+    driven(&Handle::current(), async {
+        match &settings.tls {
+            Some(files) => tls::connect(connector, files, &ensemble).await,
+            None => Ok(connector.connect(&ensemble).await),
+        }
+    })
+    .await
 }
 
 /// Whoever watches looks again when the connection was another one meanwhile, and when the session is over.

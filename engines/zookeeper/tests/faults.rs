@@ -23,6 +23,8 @@ mod peers;
 mod processes;
 #[path = "faults/refusals.rs"]
 mod refusals;
+#[path = "faults/runtimes.rs"]
+mod runtimes;
 #[path = "faults/silence.rs"]
 mod silence;
 #[path = "faults/stage.rs"]

@@ -1,0 +1,277 @@
+//! The task of a session, driven by whoever wakes it: who asks writes the request to the socket, and who hears of an answer
+//! reads it, so that no request waits for another thread. It is short work, and never waits.
+//!
+//! The client crate spawns one task for each session, by way of `spawns`, which lets a scope say where to. If a later version of it
+//! spawns otherwise, the task runs on the home runtime, as everything else does.
+
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+use spawns_core::{Spawn, Task, enter};
+use tenure_core::Boxed;
+use tokio::runtime::Handle;
+
+/// So often in a row somebody drives a task that is woken meanwhile. Then the home runtime goes on, and they have their thread back.
+const ROUNDS_MAX: u32 = 8;
+
+/// Nobody drives it, and it waits for nothing but to be woken.
+const IDLE: u8 = 0;
+/// Somebody drives it.
+const DRIVEN: u8 = 1;
+/// It was woken; somebody drives it, or is about to.
+const WOKEN: u8 = 2;
+
+/// One task.
+struct Driven {
+    task: Mutex<Option<Boxed<()>>>,
+    state: AtomicU8,
+    home: Handle,
+}
+
+thread_local! {
+    /// Tasks that this thread has woken and is to drive later, while it [sends several requests](together).
+    static LATER: RefCell<Option<Vec<Arc<Driven>>>> = const { RefCell::new(None) };
+}
+
+/// Carries this out; the tasks that are spawned in it are driven by whoever wakes them.
+pub(crate) async fn driven<T>(home: &Handle, spawning: impl Future<Output = T>) -> T {
+    let home = Home(home.clone());
+    let mut spawning = pin!(spawning);
+    poll_fn(|cx| {
+        let _scope = enter(&home);
+        spawning.as_mut().poll(cx)
+    })
+    .await
+}
+
+/// Sends several requests, which go out at once when all of them were made. Nothing is driven while it runs, so that it may hold a
+/// lock.
+pub(crate) fn together<T>(send: impl FnOnce() -> T) -> T {
+    let is_outermost = LATER.with_borrow_mut(|later| {
+        let is_outermost = later.is_none();
+        later.get_or_insert_default();
+        is_outermost
+    });
+    let _then = is_outermost.then_some(Then);
+    send()
+}
+
+/// The end of [`together`], also by a panic.
+struct Then;
+
+impl Drop for Then {
+    fn drop(&mut self) {
+        let later = LATER.with_borrow_mut(Option::take);
+        for task in later.into_iter().flatten() {
+            task.drive();
+        }
+    }
+}
+
+/// The runtime that tasks begin on.
+struct Home(Handle);
+
+impl Spawn for Home {
+    fn spawn(&self, task: Task) {
+        let task = Mutex::new(Some(Box::into_pin(task.future)));
+        let (state, home) = (AtomicU8::new(WOKEN), self.0.clone());
+        Arc::new(Driven { task, state, home }).drive_at_home();
+    }
+}
+
+impl Wake for Driven {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        // Whoever drives it goes on.
+        if self.state.swap(WOKEN, Ordering::AcqRel) != IDLE {
+            return;
+        }
+        let is_later = LATER.try_with(|later| {
+            let mut later = later.borrow_mut();
+            later.as_mut().map(|later| later.push(self.clone())).is_some()
+        });
+        // A thread that ends has nothing to send.
+        if !is_later.unwrap_or(false) {
+            self.drive();
+        }
+    }
+}
+
+impl Driven {
+    /// Whoever calls this is the only one, because it was woken by them.
+    fn drive(self: &Arc<Self>) {
+        let waker = Waker::from(self.clone());
+        for _ in 0..ROUNDS_MAX {
+            self.state.swap(DRIVEN, Ordering::AcqRel);
+            if self.poll(&waker).is_ready() {
+                return;
+            }
+            let (before, rest) = (Ordering::AcqRel, Ordering::Acquire);
+            if self.state.compare_exchange(DRIVEN, IDLE, before, rest).is_ok() {
+                return;
+            }
+        }
+        self.drive_at_home();
+    }
+
+    fn drive_at_home(self: &Arc<Self>) {
+        let at_home = AtHome(Some(self.clone()));
+        self.home.spawn(async move { at_home.drive() });
+    }
+
+    fn poll(&self, waker: &Waker) -> Poll<()> {
+        let mut slot = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(task) = slot.as_mut() else { return Poll::Ready(()) };
+        // A panic is the end of the task, as it is on a runtime, and not of whoever drives it.
+        let polled =
+            catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(&mut Context::from_waker(waker))));
+        if matches!(polled, Ok(Poll::Pending)) {
+            return Poll::Pending;
+        }
+        let ended = slot.take();
+        drop(slot);
+        drop(ended);
+        Poll::Ready(())
+    }
+}
+
+/// A task that the home runtime is to drive.
+struct AtHome(Option<Arc<Driven>>);
+
+impl AtHome {
+    fn drive(mut self) {
+        if let Some(task) = self.0.take() {
+            task.drive();
+        }
+    }
+}
+
+impl Drop for AtHome {
+    fn drop(&mut self) {
+        // The home runtime has ended. Whoever wakes the task next drives it, at the latest its own timer.
+        if let Some(task) = self.0.take() {
+            task.state.store(IDLE, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::thread;
+    use std::time::Duration;
+
+    use tokio::sync::{mpsc, oneshot};
+
+    use super::*;
+
+    /// A task that counts what it is sent, and the threads that drive it beside one another.
+    struct Counter {
+        sender: mpsc::UnboundedSender<usize>,
+        polls: Arc<AtomicUsize>,
+        sum: Arc<AtomicUsize>,
+        ended: oneshot::Receiver<()>,
+    }
+
+    async fn spawn_counter() -> Counter {
+        let (sender, mut receiver) = mpsc::unbounded_channel::<usize>();
+        let (polls, sum) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (tell, ended) = oneshot::channel();
+        let (polled, added, driving) = (polls.clone(), sum.clone(), AtomicUsize::new(0));
+        driven(&Handle::current(), async {
+            let mut task = Box::pin(async move {
+                while let Some(number) = receiver.recv().await {
+                    added.fetch_add(number, Ordering::SeqCst);
+                }
+                let _nobody_waits = tell.send(());
+            });
+            drop(spawns_core::spawn(poll_fn(move |cx| {
+                assert_eq!(driving.fetch_add(1, Ordering::SeqCst), 0, "one drives at a time");
+                polled.fetch_add(1, Ordering::SeqCst);
+                let polled = task.as_mut().poll(cx);
+                driving.fetch_sub(1, Ordering::SeqCst);
+                polled
+            })));
+        })
+        .await;
+        // It waits for something to do.
+        while polls.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        Counter { sender, polls, sum, ended }
+    }
+
+    #[tokio::test]
+    async fn who_sends_drives() {
+        let counter = spawn_counter().await;
+        let sender = counter.sender.clone();
+        let sum = counter.sum.clone();
+        let done = move || {
+            sender.send(5).unwrap();
+            assert_eq!(sum.load(Ordering::SeqCst), 5, "it is done when this returns");
+        };
+        // This thread is busy, and another one without a runtime sends.
+        thread::spawn(done).join().unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_is_sent_together_is_driven_once() {
+        let counter = spawn_counter().await;
+        let before = counter.polls.load(Ordering::SeqCst);
+        together(|| {
+            for number in 1..=10 {
+                counter.sender.send(number).unwrap();
+            }
+            assert_eq!(counter.sum.load(Ordering::SeqCst), 0);
+        });
+        assert_eq!(counter.sum.load(Ordering::SeqCst), 55);
+        assert_eq!(counter.polls.load(Ordering::SeqCst) - before, 1);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn nothing_is_lost_between_many_threads() {
+        let counter = spawn_counter().await;
+        let threads: Vec<_> = (0..8)
+            .map(|_| {
+                let sender = counter.sender.clone();
+                thread::spawn(move || {
+                    for _ in 0..2_000 {
+                        sender.send(1).unwrap();
+                    }
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        let Counter { sender, sum, ended, .. } = counter;
+        drop(sender);
+        tokio::time::timeout(Duration::from_secs(60), ended).await.unwrap().unwrap();
+        assert_eq!(sum.load(Ordering::SeqCst), 16_000);
+    }
+
+    #[tokio::test]
+    async fn a_task_that_panics_ends_and_nobody_else_does() {
+        let (sender, mut receiver) = mpsc::unbounded_channel::<()>();
+        let (held, ended) = oneshot::channel::<()>();
+        driven(&Handle::current(), async {
+            drop(spawns_core::spawn(async move {
+                let _held = held;
+                receiver.recv().await;
+                panic!("as a test wants it");
+            }));
+        })
+        .await;
+        tokio::task::yield_now().await;
+        let _gone_or_not = sender.send(());
+        assert!(ended.await.is_err(), "what it had is dropped");
+    }
+}

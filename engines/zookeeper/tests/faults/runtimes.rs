@@ -1,0 +1,137 @@
+//! Callers ask from wherever they are: without a runtime, on one without drivers, on one that stands still or has ended.
+
+use std::pin::pin;
+use std::thread;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tenure_core::Locks;
+use tenure_core::blocking::block_on;
+use tenure_servers::have;
+use tenure_servers::zookeeper::{Ensemble, JAVA, ZOOKEEPER};
+use tokio::runtime::{Builder, Runtime};
+
+use super::stage::{PATIENCE, TTL, connect, until_line};
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// Plays a story on a thread without a runtime, with a client of one server.
+fn with_locks(story: impl FnOnce(&Ensemble, Locks) + Send + 'static) {
+    if !have(&[JAVA, ZOOKEEPER]) {
+        return;
+    }
+    let (done, ended) = std::sync::mpsc::channel();
+    thread::spawn(move || {
+        let ensemble = Ensemble::of(1).expect("the ensemble starts");
+        let locks = runtime().block_on(connect(&ensemble));
+        story(&ensemble, locks);
+        done.send(())
+    });
+    ended.recv_timeout(PATIENCE).expect("the story ends, and in time");
+}
+
+/// Everything that a caller asks for is asked once.
+async fn visit(locks: &Locks) {
+    let guard = locks.mutex("visited").lock().await.unwrap();
+    assert!(locks.mutex("visited").try_lock().await.unwrap().is_none());
+    guard.extend().await.unwrap();
+    assert_eq!(locks.line("visited").await.unwrap().len(), 1);
+    assert!(locks.keys("vis").await.unwrap().iter().any(|key| key.as_str() == "visited"));
+    assert!(locks.sequence("count").next().await.unwrap() > 0);
+    guard.release().await.unwrap();
+}
+
+#[test]
+fn callers_without_a_runtime_or_its_drivers_can_lock() {
+    with_locks(|_, locks| {
+        block_on(visit(&locks));
+        let bare = Builder::new_current_thread().build().unwrap();
+        let timed = Builder::new_current_thread().enable_time().build().unwrap();
+        let wired = Builder::new_current_thread().enable_io().build().unwrap();
+        for runtime in [&bare, &timed, &wired] {
+            runtime.block_on(visit(&locks));
+        }
+        futures_util::future::join_all((0..4).map(|_| visit(&locks))).now_or_never();
+        block_on(locks.settled());
+        block_on(until_empty(&locks));
+    });
+}
+
+async fn until_empty(locks: &Locks) {
+    while !locks.keys("").await.unwrap().is_empty() {}
+}
+
+#[test]
+fn a_runtime_that_stands_still_keeps_its_locks_and_keeps_nobody_else_waiting() {
+    with_locks(|_, locks| {
+        let still = runtime();
+        let guard = still.block_on(locks.mutex("a").ttl(TTL).lock()).unwrap();
+        // Verbs are in the middle of what they do, and stay there.
+        let mut asks = Vec::new();
+        still.block_on(async {
+            for at in 0..600_u64 {
+                let (locks, ttl) = (locks.clone(), TTL + Duration::from_secs(at % 8));
+                asks.push(tokio::spawn(async move {
+                    // Sessions of their own are opened, and one line is looked at by all.
+                    let _held = locks.mutex(format!("b{}", at % 16)).ttl(ttl).lock().await;
+                    let _line = locks.line("c0").await;
+                }));
+            }
+            tokio::task::yield_now().await;
+        });
+        let mut extends = pin!(guard.extend());
+        let _under_way = still.block_on(async { extends.as_mut().now_or_never() });
+        let elsewhere = runtime();
+        for at in 0..8_u64 {
+            let other = locks.mutex(format!("c{at}")).ttl(TTL + Duration::from_secs(at));
+            elsewhere.block_on(async {
+                let first = other.lock().await.expect("it is served");
+                let waits = tokio::spawn({
+                    let other = other.clone();
+                    async move { other.lock().await }
+                });
+                until_line(&locks, &format!("c{at}"), 2).await;
+                first.release().await.unwrap();
+                waits.await.unwrap().expect("it is served").release().await.unwrap();
+            });
+        }
+        thread::sleep(TTL * 2);
+        guard.check().expect("it is kept alive");
+        drop(asks);
+    });
+}
+
+#[test]
+fn a_runtime_that_ends_in_the_middle_leaves_nothing_behind() {
+    with_locks(|ensemble, locks| {
+        for round in 0..20 {
+            let ending = runtime();
+            let (locks, round) = (locks.clone(), round % 5);
+            ending.block_on(async move {
+                for at in 0..20 {
+                    let locks = locks.clone();
+                    tokio::spawn(async move {
+                        let guard = locks.mutex(format!("k{at}")).lock().await;
+                        guard.unwrap().release().await.unwrap();
+                    });
+                }
+                for _ in 0..round {
+                    tokio::task::yield_now().await;
+                }
+            });
+            drop(ending);
+        }
+        let other = runtime();
+        other.block_on(async {
+            locks.settled().await;
+            let again = connect(ensemble).await;
+            for at in 0..20 {
+                until_line(&again, &format!("k{at}"), 0).await;
+            }
+            again.mutex("k0").lock().await.unwrap().release().await.unwrap();
+        });
+        block_on(locks.close());
+    });
+}
