@@ -51,13 +51,11 @@ impl Key {
     /// The name as a store may safely carry it: `v1.` and the hash of namespace, NUL, name in
     /// lower-case hex. Engines never put a user's name into a path, a pattern or a statement.
     pub fn canonical(&self, namespace: &str) -> String {
-        let mut digits = [0; 64];
-        for (pair, byte) in digits.chunks_exact_mut(2).zip(self.hash_in(namespace)) {
-            for (digit, value) in pair.iter_mut().zip([byte >> 4, byte & 15]) {
-                *digit = b"0123456789abcdef"[usize::from(value)];
-            }
+        let mut digits = [[0; 2]; 32];
+        for (pair, byte) in digits.iter_mut().zip(self.hash_in(namespace)) {
+            *pair = [byte >> 4, byte & 15].map(|value| b"0123456789abcdef"[usize::from(value)]);
         }
-        ["v1.", str::from_utf8(&digits).expect("digits are ASCII")].concat()
+        ["v1.", str::from_utf8(digits.as_flattened()).expect("digits are ASCII")].concat()
     }
 
     /// The hash that [`canonical`](Key::canonical) spells out.

@@ -100,10 +100,28 @@ impl<E: Engine> Hosted<E> {
         F: Future<Output = Result<T>> + Send + 'static,
     {
         // The way to the host stands in a box, so that who is asked in place does not carry it along.
-        if (self.in_place)(&self.engine) {
+        if self.is_in_place() {
             return verb(self.engine.clone()).await;
         }
         Box::pin(self.ask_host(verb(self.engine.clone()))).await
+    }
+
+    fn is_in_place(&self) -> bool {
+        (self.in_place)(&self.engine)
+    }
+
+    async fn join_on_host(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+        let (ticket, now) = (ticket.clone(), self.host.now());
+        let join = self.joins.ask(ticket.id, now, now.plus(ticket.ttl));
+        let (state, engine) = (join.state(), self.engine.clone());
+        let verb = async move {
+            if state.begin() { engine.join(&ticket, patience).await } else { Err(gone()) }
+        };
+        let answer = self.ask_host(verb).await;
+        if !answer.as_ref().is_err_and(Error::is_unknown) {
+            join.answered();
+        }
+        answer
     }
 
     async fn ask_host<T: Send + 'static>(
@@ -185,15 +203,13 @@ impl<E: Engine> Engine for Hosted<E> {
     }
 
     async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
-        let (ticket, now) = (ticket.clone(), self.host.now());
-        let join = self.joins.ask(ticket.id, now, now.plus(ticket.ttl));
-        let state = join.state();
-        let verb = |engine: Arc<E>| async move {
-            if state.begin() { engine.join(&ticket, patience).await } else { Err(gone()) }
-        };
-        let answer = self.ask(verb).await;
+        if !self.is_in_place() {
+            return Box::pin(self.join_on_host(ticket, patience)).await;
+        }
+        self.joins.begin_in_place(ticket.id);
+        let answer = self.engine.join(ticket, patience).await;
         if !answer.as_ref().is_err_and(Error::is_unknown) {
-            join.answered();
+            self.joins.forget(ticket.id);
         }
         answer
     }
@@ -204,15 +220,19 @@ impl<E: Engine> Engine for Hosted<E> {
     }
 
     async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
-        let (ticket, id) = (ticket.clone(), ticket.id);
-        let never_began = self.joins.never_began(id);
-        let mut left =
-            self.ask(move |engine| async move { engine.leave(&ticket, how).await }).await?;
+        let never_began = self.joins.never_began(ticket.id);
+        let mut left = if self.is_in_place() {
+            self.engine.leave(ticket, how).await?
+        } else {
+            let leaving = ticket.clone();
+            let verb = |engine: Arc<E>| async move { engine.leave(&leaving, how).await };
+            Box::pin(self.ask_host(verb(self.engine.clone()))).await?
+        };
         if never_began && left == Left::Absent {
             // It waited for the host, and nobody need look whether it comes to the store later.
             left = Left::Waiting;
         }
-        self.joins.forget(id);
+        self.joins.forget(ticket.id);
         Ok(left)
     }
 

@@ -34,7 +34,7 @@ pub(crate) async fn send_in(
         match ask(link, connection, &mut under_way, call).await {
             Err(trouble) if trouble::wants_scripts(&trouble) => {
                 let tell = connection.tell_scripts(&link.server().scripts);
-                connection.told.once_more(told, tell).await?;
+                Box::pin(connection.told.once_more(told, tell)).await?;
             }
             answer => return answer,
         }

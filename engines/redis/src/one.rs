@@ -122,7 +122,7 @@ impl Route for OneRoute<'_> {
     }
 
     async fn call(&self, call: &Cmd) -> RedisResult<Value> {
-        in_time(self.until, calls::send(&self.link, &self.connection, call)).await
+        in_time(self.until, Box::pin(calls::send(&self.link, &self.connection, call))).await
     }
 
     /// Nothing is sent again by itself on a link.
@@ -135,7 +135,9 @@ impl Route for OneRoute<'_> {
         wish: Option<Wish<'_>>,
         call: impl FnOnce() -> Cmd + Send,
     ) -> RedisResult<Value> {
-        in_time(self.until, together::send(&self.link, &self.connection, wish, call)).await
+        // In a box, because each of the futures between here and the caller would move it once.
+        let sent = Box::pin(together::send(&self.link, &self.connection, wish, call));
+        in_time(self.until, sent).await
     }
 
     fn trust(&self, ticket: &Ticket) -> Result<()> {

@@ -71,6 +71,15 @@ impl Joins {
         Join { joins: self, id, until, now, state: Arc::default(), answered: false }
     }
 
+    /// A join of this ticket begins at once, where it was asked for.
+    pub(super) fn begin_in_place(&self, id: TicketId) {
+        if !self.is_empty()
+            && let Some(known) = self.lock().by_id.get_mut(&id)
+        {
+            known.begun = true;
+        }
+    }
+
     /// Whether there was a join of this ticket, and none that has begun.
     pub(super) fn never_began(&self, id: TicketId) -> bool {
         !self.is_empty() && self.lock().by_id.get(&id).is_some_and(|known| !known.begun)
@@ -155,6 +164,11 @@ mod tests {
         assert!(!joins.never_began(id));
         drop(join(&joins, id));
         assert!(!joins.never_began(id), "the second may still come");
+        joins.forget(id);
+        drop(join(&joins, id));
+        assert!(joins.never_began(id));
+        joins.begin_in_place(id);
+        assert!(!joins.never_began(id), "one begins without the host");
         join(&joins, id).answered();
         assert!(!joins.never_began(id) && joins.is_empty());
     }
