@@ -132,7 +132,7 @@ pub(crate) fn find(scheme: &str, name: &str, known: &'static [Known]) -> Result<
     }
     if known.is_empty() {
         return Err(Error::invalid(format!(
-            "a URL of {scheme}: has no options: leave out the question mark and what stands behind it"
+            "a URL of `{scheme}:` has no options: leave out the question mark and what stands behind it"
         )));
     }
     let names: Vec<&str> = known.iter().map(|option| option.name).collect();
@@ -140,10 +140,10 @@ pub(crate) fn find(scheme: &str, name: &str, known: &'static [Known]) -> Result<
     // A name that is like none of the known ones may be a part of a password, and is not repeated.
     Err(Error::invalid(match nearest(name, names) {
         Some(near) => format!(
-            "`{name}` is no option of {scheme}: (did you mean `{near}`?); there are {there_are}"
+            "`{name}` is no option of `{scheme}:` (did you mean `{near}`?): there are {there_are}"
         ),
         None => {
-            format!("the URL has an option that {scheme}: does not have; there are {there_are}")
+            format!("the URL has an option that `{scheme}:` does not have: there are {there_are}")
         }
     }))
 }

@@ -136,12 +136,12 @@ fn each_wrong_path_and_option_has_its_sentence() {
         (
             option,
             "timout=1s",
-            "`timout` is no option of x: (did you mean `timeout`?); there are `timeout`, `acks`, `tls`, `young` and `ca`",
+            "`timout` is no option of `x:` (did you mean `timeout`?): there are `timeout`, `acks`, `tls`, `young` and `ca`",
         ),
         (
             option,
             "secret=1",
-            "the URL has an option that x: does not have; there are `timeout`, `acks`, `tls`, `young` and `ca`",
+            "the URL has an option that `x:` does not have: there are `timeout`, `acks`, `tls`, `young` and `ca`",
         ),
         (option, "acks=1&acks=2", "the URL has `acks` twice: leave one out"),
         (option, "timeout=5", "`timeout` takes a time from 1ms to 1h, such as 500ms, 2s or 1m"),
@@ -160,7 +160,7 @@ fn each_wrong_path_and_option_has_its_sentence() {
         (
             without_options,
             "x:?secret=1",
-            "a URL of x: has no options: leave out the question mark and what stands behind it",
+            "a URL of `x:` has no options: leave out the question mark and what stands behind it",
         ),
     ];
     each_is_said(rows);

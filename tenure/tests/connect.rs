@@ -28,7 +28,7 @@ fn a_url_that_opens_nothing_says_what_would() {
             Kind::Invalid,
             "no engine answers to the scheme `carrier-pigeon:`",
         ),
-        ("memory:?ttl=5", Kind::Invalid, "a URL of memory: has no options"),
+        ("memory:?ttl=5", Kind::Invalid, "a URL of `memory:` has no options"),
         ("locks", Kind::Invalid, "write file:locks for a directory"),
         ("", Kind::Invalid, "write file:PATH for a directory"),
     ] {

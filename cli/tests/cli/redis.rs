@@ -257,7 +257,7 @@ fn what_waiting_does_not_mend_is_told_at_once() {
     is_refused(
         &run(store.url() + "?tiemout=1s", &["k"]),
         64,
-        "`tiemout` is no option of redis: (did you mean `timeout`?)",
+        "`tiemout` is no option of `redis:` (did you mean `timeout`?)",
     );
     is_refused(&run(store.url(), &["k", "--ttl", "1ms"]), 64, "too short");
     assert!(began.elapsed() < Duration::from_secs(600));

@@ -44,11 +44,11 @@ mod tests {
             ("file:", "the URL has no path: write file:PATH"),
             (
                 "file:/x?netwrk=allow",
-                "`netwrk` is no option of file: (did you mean `network`?); there are `network` and `others`",
+                "`netwrk` is no option of `file:` (did you mean `network`?): there are `network` and `others`",
             ),
             (
                 "file:/x?ttl=3",
-                "the URL has an option that file: does not have; there are `network` and `others`",
+                "the URL has an option that `file:` does not have: there are `network` and `others`",
             ),
             (
                 "file:~/locks",

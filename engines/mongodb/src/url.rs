@@ -103,7 +103,7 @@ fn no_option(name: &str) -> Error {
     let meant = near.and_then(|near| names.iter().position(|name| name == near));
     if let Some(near) = meant.map(|at| DESCRIPTION.options[at].name) {
         return Error::invalid(format!(
-            "`{name}` is no option of mongodb: (did you mean `{near}`?)"
+            "`{name}` is no option of `mongodb:` (did you mean `{near}`?)"
         ));
     }
     let names: Vec<&str> = DESCRIPTION.options.iter().map(|option| option.name).collect();
