@@ -1,11 +1,15 @@
 //! TLS as URLs say it: files in PEM, which tell whom to trust and who one is.
 
+mod distrust;
+
 use std::fmt::Display;
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use tenure_core::{Error, Result};
+
+pub use distrust::distrust;
 
 use crate::options::Value;
 
@@ -86,24 +90,6 @@ impl Files {
         let named: Vec<String> = named.collect();
         Error::invalid(format!("{} cannot be used for TLS: {why}", named.join(", ")))
     }
-}
-
-/// What is said of servers whose TLS ended because of a certificate, if that is what was heard: to ask again does not help.
-pub fn distrust(whom: &str, heard: &str) -> Option<Error> {
-    let words = heard.to_ascii_lowercase();
-    if !words.contains("certificate") {
-        return None;
-    }
-    let sentence = if words.contains("not valid for name") {
-        format!("the certificate of {whom} is for other names: write the servers as it names them")
-    } else if words.contains("expired") {
-        format!("a certificate between {whom} and this client has expired: renew it")
-    } else {
-        format!(
-            "{whom} and this client do not trust each other's certificates: name the authority that signed the servers' as `ca=FILE`, and a certificate of the client's own, if they want one, as `cert=FILE` and `key=FILE`"
-        )
-    };
-    Some(Error::rejected(format!("{sentence} (it says: {heard})")))
 }
 
 /// A file in PEM that has such a part, and whose parts are all whole: a parser would show what it trips over, which may be a key.

@@ -117,3 +117,69 @@ fn what_is_wrong_with_a_certificate_is_told_with_its_own_way_out() {
     }
     assert!(distrust("etcd at h", "tls handshake eof").is_none());
 }
+
+#[test]
+fn the_way_out_of_a_wrong_certificate_goes_by_the_files_that_are_named() {
+    const UNKNOWN: &str = "invalid peer certificate: UnknownIssuer";
+    const AUTHORITY: &str = "invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))";
+    const OTHER: &str = "invalid peer certificate: certificate not valid for name \"h\"; certificate is only valid for DnsName(\"a.b\") or IpAddress(10.0.0.1)";
+    let none = Files::default();
+    let ca = Files { ca: Some("ca.pem".into()), ..Files::default() };
+    let cert = Files { cert: Some("me.pem".into()), key: Some("me.key".into()), ..ca.clone() };
+    for (files, heard, sentence) in [
+        (
+            &none,
+            UNKNOWN,
+            "the certificate of etcd at h is signed by no authority that this machine trusts: name the one that signed it as `ca=FILE`",
+        ),
+        (
+            &ca,
+            UNKNOWN,
+            "the certificate of etcd at h is signed by no authority in ca.pem, which `ca` names: name the one that signed it as `ca=FILE`",
+        ),
+        (
+            &ca,
+            "invalid peer certificate: BadSignature",
+            "the certificate of etcd at h is signed by no authority in ca.pem, which `ca` names: name the one that signed it as `ca=FILE`",
+        ),
+        (
+            &ca,
+            AUTHORITY,
+            "the certificate of etcd at h is an authority's, which no server may show: give the server one that says `CA:FALSE`",
+        ),
+        (
+            &ca,
+            OTHER,
+            "the certificate of etcd at h is for other names, which are a.b or 10.0.0.1: write the servers as it names them",
+        ),
+        (
+            &ca,
+            "invalid peer certificate: certificate expired: verification time 9 (UNIX)",
+            "the certificate of etcd at h has expired by the clock of this machine: renew it",
+        ),
+        (
+            &ca,
+            "invalid peer certificate: Expired",
+            "the certificate of etcd at h has expired by the clock of this machine: renew it",
+        ),
+        (
+            &ca,
+            "received fatal alert: CertificateRequired",
+            "etcd at h wants a certificate of this client: name one as `cert=FILE` and `key=FILE`",
+        ),
+        (
+            &cert,
+            "received fatal alert: UnknownCA",
+            "etcd at h refuses the certificate in me.pem, which `cert` names: name one that is signed by an authority that the server trusts",
+        ),
+        (
+            &cert,
+            "received fatal alert: CertificateExpired",
+            "etcd at h refuses the certificate in me.pem, which `cert` names: it has expired, renew it",
+        ),
+    ] {
+        let error = files.distrust("etcd at h", heard).expect("it is about a certificate");
+        assert_eq!((error.kind(), error.to_string()), (Kind::Rejected, sentence.to_owned()));
+    }
+    assert!(cert.distrust("etcd at h", "received fatal alert: ProtocolVersion").is_none());
+}

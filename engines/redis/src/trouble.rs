@@ -4,7 +4,6 @@ use std::io;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 use tenure_core::{Error, Result};
-use tenure_kit::tls::distrust;
 
 use crate::secret::said;
 use crate::settings::{Name, Settings};
@@ -166,7 +165,7 @@ fn unanswered(settings: &Settings, trouble: &RedisError) -> Error {
 /// TLS ended because of a certificate: asking again does not help.
 fn distrusted(settings: &Settings, trouble: &RedisError) -> Option<Error> {
     let heard = said(settings, trouble).filter(|_| trouble.is_io_error())?;
-    distrust(&settings.name.whom(), &heard)
+    settings.tls.as_ref()?.distrust(&settings.name.whom(), &heard)
 }
 
 fn unreached(settings: &Settings, trouble: &RedisError) -> Error {
