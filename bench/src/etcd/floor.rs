@@ -8,7 +8,7 @@ use tenure_etcd::wire_only::{
     self as calls, Answers, Channel, Compare, DeleteRangeRequest, LeaseGrantRequest,
     LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse, PutRequest, PutResponse,
     RequestOp, Requests, TxnRequest, TxnResponse, WatchCreateRequest, WatchRequest, WatchResponse,
-    Wire, compare, request_op, watch_request,
+    Wire, compare, reach, request_op, watch_request,
 };
 use tenure_kit::url::Address;
 use tokio::sync::Mutex;
@@ -25,8 +25,9 @@ const WATCH: &str = "/etcdserverpb.Watch/Watch";
 pub(super) async fn wire(url: &str) -> Wire {
     let (name, port) = member(url).split_once(':').unwrap();
     let address = Address { name: name.to_owned(), port: port.parse().unwrap() };
-    let channel = Channel::open(&address, None, Duration::from_secs(10)).await.unwrap();
-    Wire { channel, token: None }
+    let stream = reach(&address).await.unwrap();
+    let channel = Channel::open(stream, &address, None, Duration::from_secs(10)).await;
+    Wire { channel: channel.unwrap(), token: None }
 }
 
 /// The first member that a URL names.

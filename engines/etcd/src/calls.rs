@@ -18,10 +18,11 @@ use prost::Message;
 use tokio::sync::mpsc;
 
 use crate::channel::{Channel, Stream};
-use crate::status::{ENDED, Status};
+use crate::status::{ENDED, STRANGE, Status};
 
 /// A member without a leader is to say so, and not to wait for one.
 const HAS_LEADER: &str = "hasleader";
+const GRPC: &str = "application/grpc";
 /// Before each message: whether it is compressed, and its length.
 const FRAME_HEAD_BYTES: usize = 5;
 /// No member answers more at once: a listing comes in pages.
@@ -91,7 +92,7 @@ fn head(wire: &Wire, path: &'static str) -> Result<Request<()>, Status> {
     *head.uri_mut() = uri;
     *head.version_mut() = Version::HTTP_2;
     let headers = head.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(GRPC));
     headers.insert(TE, HeaderValue::from_static("trailers"));
     headers.insert(USER_AGENT, HeaderValue::from_static("tenure"));
     headers.insert(HAS_LEADER, HeaderValue::from_static("true"));
@@ -208,12 +209,21 @@ fn cut(buffer: &mut BytesMut) -> Result<Option<Bytes>, Status> {
 /// A request that ended without an answer, or another service than etcd, ends here.
 fn refuse(response: &Response<RecvStream>) -> Result<(), Status> {
     Status::told(response.headers()).unwrap_or(Ok(()))?;
-    if response.status().is_success() { Ok(()) } else { Err(Status::unavailable(ENDED)) }
+    let kind = response.headers().get(CONTENT_TYPE);
+    let is_grpc = kind.is_some_and(|kind| kind.as_bytes().starts_with(GRPC.as_bytes()));
+    if response.status().is_success() && is_grpc {
+        return Ok(());
+    }
+    Err(Status::unavailable(STRANGE))
 }
 
 /// The connection ended, or the request on it, with or without an answer.
 #[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
 fn lost(error: h2::Error) -> Status {
+    if error.is_library() {
+        // It was this side that could make nothing of what came.
+        return Status::unavailable(STRANGE);
+    }
     // What a server says as it goes away may be anything, and an error shows none of it.
     Status::ended(if error.is_io() { error.to_string() } else { String::new() })
 }

@@ -32,6 +32,9 @@ const HEADERS_BYTES_MAX: u32 = 64 << 10;
 /// What TLS calls HTTP/2.
 pub(crate) const HTTP2: &[u8] = b"h2";
 
+/// What is said of a server that speaks TLS, and something else than HTTP/2 by it.
+pub(crate) const NO_HTTP2: &str = "it speaks TLS, and not HTTP/2";
+
 /// A connection that is open. It ends with the last of its copies.
 #[derive(Clone)]
 pub struct Channel {
@@ -61,17 +64,15 @@ impl Drop for Stream {
 }
 
 impl Channel {
-    /// Connects to a member. A member that answers no ping for `patience` is given up.
+    /// Speaks to the member whose port was reached. One that answers no ping for `patience` is given up.
     pub async fn open(
+        stream: TcpStream,
         member: &Address,
         tls: Option<Arc<rustls::ClientConfig>>,
         patience: Duration,
     ) -> io::Result<Self> {
         let authority = Authority::try_from(member.to_string())
             .map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
-        let stream = TcpStream::connect((member.name.as_str(), member.port)).await?;
-        // A request is sent at once, however short it is.
-        stream.set_nodelay(true)?;
         let Some(tls) = tls else {
             return Self::over(stream, Scheme::HTTP, authority, patience).await;
         };
@@ -79,7 +80,7 @@ impl Channel {
             .map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
         let stream = TlsConnector::from(tls).connect(name, stream).await?;
         if stream.get_ref().1.alpn_protocol() != Some(HTTP2) {
-            return Err(io::Error::other("it speaks TLS, and not HTTP/2"));
+            return Err(io::Error::other(NO_HTTP2));
         }
         Self::over(stream, Scheme::HTTPS, authority, patience).await
     }
@@ -103,6 +104,14 @@ impl Channel {
         self.open.0.fetch_add(1, Ordering::Relaxed);
         Stream(self.open.clone())
     }
+}
+
+/// Connects to a member's port, whoever listens there.
+pub async fn reach(member: &Address) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect((member.name.as_str(), member.port)).await?;
+    // A request is sent at once, however short it is.
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 async fn speak<T>(stream: T, patience: Duration, open: Open) -> io::Result<SendRequest<Bytes>>

@@ -6,13 +6,14 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 use tenure_core::{Error, Result};
-use tenure_kit::tls::{self, Files};
+use tenure_kit::tls::{Files, Identity};
 use tenure_kit::url::Address;
-use tokio::time::timeout;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout_at};
 
 use crate::ask;
 use crate::calls::{Token, Wire, unary};
-use crate::channel::{Channel, HTTP2};
+use crate::channel::{Channel, HTTP2, reach};
 use crate::keys::Keys;
 use crate::settings::Settings;
 use crate::status::{Code, Status};
@@ -43,43 +44,35 @@ pub(crate) async fn connect(
     member: &Address,
     known: Option<Token>,
 ) -> Result<(Wire, Greeting)> {
-    let within = settings.connect_timeout;
-    let late = || {
-        Error::unavailable(format!(
-            "the member {member} of etcd cannot be reached within {within:?}"
-        ))
-    };
-    match timeout(within, open(settings, member, known)).await {
-        Ok(opened) => opened,
-        Err(_) => Err(late()),
-    }
+    let tls = settings.tls.as_ref().map(tls_config).transpose()?;
+    let until = Instant::now() + settings.connect_timeout;
+    let reached = timeout_at(until, reach(member)).await;
+    let reached = reached.map_err(|_| trouble::out_of_reach(settings, member))?;
+    let stream = reached.map_err(|error| trouble::unreached(member, &error))?;
+    let opened = timeout_at(until, open(settings, member, stream, tls, known)).await;
+    opened.unwrap_or_else(|_| Err(trouble::mute(settings, member)))
 }
 
 async fn open(
     settings: &Settings,
     member: &Address,
+    stream: TcpStream,
+    tls: Option<Arc<ClientConfig>>,
     known: Option<Token>,
 ) -> Result<(Wire, Greeting)> {
-    let channel = channel(settings, member).await?;
+    let channel = Channel::open(stream, member, tls, settings.timeout).await;
+    let channel = channel.map_err(|error| trouble::unspoken(settings, member, &error))?;
     let is_known = known.is_some();
     let mut wire = Wire { channel, token: known };
     if !is_known {
-        wire = signed_in(settings, wire).await?;
+        wire = signed_in(settings, member, wire).await?;
     }
     let mut greeting = greet(settings, &wire).await;
     if is_known && greeting.as_ref().is_err_and(trouble::is_stranger) {
-        wire = signed_in(settings, wire).await?;
+        wire = signed_in(settings, member, wire).await?;
         greeting = greet(settings, &wire).await;
     }
-    let greeting = greeting.map_err(|status| match &settings.tls {
-        // A member does not say why it lets nobody in.
-        Some(tls) if tls.cert.is_none() && trouble::ends_connection(&status) => {
-            Error::unavailable(format!(
-                "the member {member} of etcd ended the connection before it answered: if it wants a certificate of this client, name one as `cert=FILE` and `key=FILE`"
-            ))
-        }
-        _ => trouble::error(settings, &status),
-    });
+    let greeting = greeting.map_err(|status| trouble::at_the_door(settings, member, &status));
     Ok((wire, greeting?))
 }
 
@@ -110,24 +103,6 @@ pub(crate) async fn answers(wire: &Wire) -> bool {
     status.is_ok() || status.is_err_and(|status| status.code() == Code::PermissionDenied)
 }
 
-async fn channel(settings: &Settings, member: &Address) -> Result<Channel> {
-    let tls = settings.tls.as_ref().map(tls_config).transpose()?;
-    let opened = Channel::open(member, tls, settings.timeout).await;
-    opened.map_err(|error| unreached(member, &error))
-}
-
-fn unreached(member: &Address, error: &dyn std::error::Error) -> Error {
-    let why = root(error);
-    tls::distrust(&format!("the member {member} of etcd"), &why).unwrap_or_else(|| {
-        let hint = if why.contains("handshake") {
-            "does it speak TLS? without it, write etcd://"
-        } else {
-            "is the address right, and is it running?"
-        };
-        Error::unavailable(format!("the member {member} of etcd cannot be reached ({why}): {hint}"))
-    })
-}
-
 fn tls_config(files: &Files) -> Result<Arc<ClientConfig>> {
     // It is named, because another crate may have chosen another one for the process.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -148,7 +123,7 @@ fn tls_config(files: &Files) -> Result<Arc<ClientConfig>> {
         .map_err(|error| files.unusable(error))?
         .with_root_certificates(roots);
     let mut config = match files.identity()? {
-        Some(tls::Identity { cert, key }) => {
+        Some(Identity { cert, key }) => {
             let key = PrivateKeyDer::from_pem_slice(&key).map_err(|_| files.unusable(UNREAD))?;
             let own = config.with_client_auth_cert(certificates(files, &cert)?, key);
             own.map_err(|error| files.unusable(error))?
@@ -164,14 +139,8 @@ fn certificates(files: &Files, pem: &[u8]) -> Result<Vec<CertificateDer<'static>
     all.map_err(|_| files.unusable(UNREAD))
 }
 
-/// The last of the causes of an error.
-fn root(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.last().unwrap_or(error).to_string()
-}
-
 /// The connection of who has just said who one is, which the members remember for a while.
-async fn signed_in(settings: &Settings, wire: Wire) -> Result<Wire> {
+async fn signed_in(settings: &Settings, member: &Address, wire: Wire) -> Result<Wire> {
     // A member that forgot a token refuses whoever comes with it, though it were to ask for another.
     let stranger = Wire { token: None, ..wire };
     let (Some(user), Some(password)) = (&settings.login.user, &settings.login.password) else {
@@ -181,7 +150,7 @@ async fn signed_in(settings: &Settings, wire: Wire) -> Result<Wire> {
         AuthenticateRequest { name: user.clone(), password: password.reveal().to_owned() };
     let answer: AuthenticateResponse = unary(&stranger, AUTHENTICATE, request)
         .await
-        .map_err(|status| trouble::error(settings, &status))?;
+        .map_err(|status| trouble::at_the_door(settings, member, &status))?;
     let token = Token::try_from(answer.token)
         .map_err(|_| Error::rejected("etcd gave a token that cannot be sent"))?;
     Ok(Wire { token: Some(token), ..stranger })

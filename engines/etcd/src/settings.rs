@@ -44,7 +44,12 @@ impl Settings {
 
     /// How an error may name the cluster: without user and password.
     pub(crate) fn whom(&self) -> String {
+        format!("etcd at {}", self.addresses())
+    }
+
+    /// The members' addresses, as a sentence lists them.
+    pub(crate) fn addresses(&self) -> String {
         let members: Vec<_> = self.members.iter().map(Address::to_string).collect();
-        format!("etcd at {}", members.join(", "))
+        members.join(", ")
     }
 }

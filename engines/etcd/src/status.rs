@@ -5,8 +5,10 @@
 use http::HeaderMap;
 use percent_encoding::percent_decode;
 
-/// What is said of a connection that ended, or of a server that never spoke as etcd does.
+/// What is said of a connection that ended.
 pub(crate) const ENDED: &str = "the connection has ended";
+/// What is said of a server that answered, and not as etcd does.
+pub(crate) const STRANGE: &str = "this is no answer of etcd's";
 
 const STATUS: &str = "grpc-status";
 const MESSAGE: &str = "grpc-message";

@@ -1,11 +1,15 @@
 //! What went wrong, in the words of this project: what to do now, and no passwords.
 
+use std::fmt::Display;
+use std::io::{self, ErrorKind};
+
 use tenure_core::{Error, Loss};
 use tenure_kit::secret::without;
-use tenure_kit::tls::distrust;
+use tenure_kit::url::Address;
 
+use crate::channel::NO_HTTP2;
 use crate::settings::Settings;
-use crate::status::{Code, ENDED, Status};
+use crate::status::{Code, ENDED, STRANGE, Status};
 
 /// What etcd says of a lease that is not there.
 const NO_LEASE: &str = "requested lease not found";
@@ -49,9 +53,10 @@ pub(crate) fn error(settings: &Settings, status: &Status) -> Error {
         | Code::ResourceExhausted
         | Code::FailedPrecondition
         | Code::Refused => Error::rejected(format!("{whom} refused{says}")),
-        _ if told == ENDED => distrust(&whom, status.cause()).unwrap_or_else(|| {
+        _ if told == STRANGE => strange(settings, settings.addresses()),
+        _ if told == ENDED => distrust(settings, &whom, status.cause()).unwrap_or_else(|| {
             Error::unavailable(format!(
-                "{whom} did not answer as etcd does: the connection ended, or another service listens there, or etcd that wants etcds://"
+                "{whom} ended the connection before it answered: is the member running?"
             ))
         }),
         _ => Error::unavailable(format!("{whom} did not answer{says}")),
@@ -60,7 +65,116 @@ pub(crate) fn error(settings: &Settings, status: &Status) -> Error {
 
 /// What is said when there is no answer in time.
 pub(crate) fn silence(settings: &Settings) -> Error {
-    Error::unavailable(format!("{} did not answer within {:?}", settings.whom(), settings.timeout))
+    Error::unavailable(format!(
+        "{} did not answer within {:?}: is the member stopped, overloaded or cut off? `timeout=TIME` waits longer",
+        settings.whom(),
+        settings.timeout
+    ))
+}
+
+/// The port of a member cannot be reached in the time that a connection has.
+pub(crate) fn out_of_reach(settings: &Settings, member: &Address) -> Error {
+    Error::unavailable(format!(
+        "no connection to {member} came about within {:?}: is the address right, and does a firewall let it through? `connect_timeout=TIME` waits longer",
+        settings.connect_timeout
+    ))
+}
+
+/// The port of a member can be reached, and nothing comes of it in the time that a connection has.
+pub(crate) fn mute(settings: &Settings, member: &Address) -> Error {
+    Error::unavailable(format!(
+        "something listens at {member}, and does not answer within {:?}: is the member stopped or overloaded, or is it another service's port? `connect_timeout=TIME` waits longer",
+        settings.connect_timeout
+    ))
+}
+
+/// The port of a member cannot be reached.
+pub(crate) fn unreached(member: &Address, error: &io::Error) -> Error {
+    Error::unavailable(format!(
+        "the member {member} of etcd cannot be reached ({error}): is the address right, and is it running?"
+    ))
+}
+
+/// The port of a member can be reached, and whoever listens there does not come to speak with this client.
+pub(crate) fn unspoken(settings: &Settings, member: &Address, error: &io::Error) -> Error {
+    let (whom, why) = (the_member(member), root(error));
+    if let Some(error) = distrust(settings, &whom, &why) {
+        return error;
+    }
+    let heard = |words: &[&str]| words.iter().any(|words| why.contains(words));
+    if heard(&[NO_HTTP2, "NoApplicationProtocol"]) {
+        return strange(settings, member);
+    }
+    if error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<h2::Error>) {
+        return ended(settings, member);
+    }
+    Error::unavailable(if heard(&["corrupt message", "unexpected handshake message"]) {
+        format!(
+            "a server answers at {member}, and not by TLS: write etcd:// for etcd without TLS, or {CLIENTS_PORT}"
+        )
+    } else if is_end(error.kind()) {
+        format!(
+            "{whom} ended the connection before TLS came about: does it speak TLS? without it, write etcd://"
+        )
+    } else {
+        format!(
+            "{whom} cannot be spoken to ({why}): is the address right, and is that the port of etcd's clients?"
+        )
+    })
+}
+
+/// What was heard instead of the first answer over a connection.
+pub(crate) fn at_the_door(settings: &Settings, member: &Address, status: &Status) -> Error {
+    match status.message() {
+        STRANGE => strange(settings, member),
+        ENDED => distrust(settings, &the_member(member), status.cause())
+            .unwrap_or_else(|| ended(settings, member)),
+        _ => error(settings, status),
+    }
+}
+
+/// A member does not say why it lets nobody in: what is often the reason is asked for.
+fn ended(settings: &Settings, member: &Address) -> Error {
+    let hint = match &settings.tls {
+        None => "if it wants TLS, write etcds://; and is that the port of etcd's clients?",
+        Some(tls) if tls.cert.is_none() => {
+            "if it wants a certificate of this client, name one as `cert=FILE` and `key=FILE`"
+        }
+        Some(_) => "is that the port of etcd's clients, and is `cert` one that the member trusts?",
+    };
+    let whom = the_member(member);
+    Error::unavailable(format!("{whom} ended the connection before it answered: {hint}"))
+}
+
+fn is_end(kind: ErrorKind) -> bool {
+    use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(kind, BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
+}
+
+fn the_member(member: &Address) -> String {
+    format!("the member {member} of etcd")
+}
+
+const CLIENTS_PORT: &str = "name the port of etcd's clients, which is 2379 by default";
+
+/// Somebody answers there who is not etcd, or etcd that is spoken to in the wrong way.
+fn strange(settings: &Settings, place: impl Display) -> Error {
+    let or =
+        if settings.tls.is_none() { ", or write etcds:// if it is one that wants TLS" } else { "" };
+    Error::unavailable(format!(
+        "a server answers at {place}, and not as etcd does: {CLIENTS_PORT}{or}"
+    ))
+}
+
+/// TLS ended because of a certificate: asking again does not help.
+fn distrust(settings: &Settings, whom: &str, heard: &str) -> Option<Error> {
+    settings.tls.as_ref()?.distrust(whom, heard)
+}
+
+/// The last of the causes of an error.
+fn root(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.last().unwrap_or(error).to_string()
 }
 
 /// Whether the connection is of no more use after this answer.

@@ -1,8 +1,12 @@
 //! What is refused is told as what it is, and without a password.
 
+use std::net::Ipv4Addr;
+
 use tenure_core::Kind;
 use tenure_servers::etcd::{Cluster, ETCD, ETCDCTL};
 use tenure_servers::{Store as _, have};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
 
 async fn refused(url: &str) -> String {
     let error = tenure_etcd::connect(url).await.map(drop).expect_err("it is refused");
@@ -61,10 +65,20 @@ async fn certificates_that_nobody_trusts_are_told_with_the_way_out() {
     let (members, options) = url.split_once('?').unwrap();
     let ca = options.split('&').find(|option| option.starts_with("ca=")).unwrap();
     let said = refused(members).await;
-    assert!(said.contains("do not trust") && said.contains("`ca=FILE`"), "{said}");
-    // Why it lets nobody in, a member does not say.
+    assert!(said.contains("no authority that this machine trusts"), "{said}");
+    let other = Cluster::with_tls(1).unwrap();
+    let other = other.url();
+    let theirs: Vec<_> = other.split(['?', '&']).skip(1).collect();
+    let their_ca = theirs.iter().find_map(|option| option.strip_prefix("ca=")).unwrap();
+    let said = refused(&format!("{members}?ca={their_ca}")).await;
+    assert!(said.contains(&format!("no authority in {their_ca}")), "{said}");
+    // Why it lets nobody in, a member does not always say.
     let told = tenure_etcd::connect(format!("{members}?{ca}")).await.map(drop).unwrap_err();
     assert!(told.to_string().contains("`cert=FILE` and `key=FILE`"), "{told}");
+    let mine: Vec<_> = theirs.into_iter().filter(|option| !option.starts_with("ca=")).collect();
+    let url = format!("{members}?{ca}&{}", mine.join("&"));
+    let told = tenure_etcd::connect(url).await.map(drop).unwrap_err();
+    assert!(told.to_string().contains("`cert`"), "{told}");
 }
 
 #[tokio::test]
@@ -96,4 +110,97 @@ async fn a_file_that_is_not_what_it_should_be_is_named() {
     assert!(mixed.contains(&cert) && mixed.contains(&theirs), "{mixed}");
     let absent = said("/nowhere/ca.pem", &cert, &key).await;
     assert!(absent.starts_with("`ca`: /nowhere/ca.pem cannot be read"), "{absent}");
+}
+
+async fn unavailable(url: &str) -> String {
+    let error = tenure_etcd::connect(url).await.map(drop).expect_err("nobody is there");
+    assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+    error.to_string()
+}
+
+/// Another service, which does this with each of its clients. It ends with the test's runtime.
+async fn service<F>(serve: impl Fn(TcpStream) -> F + Send + 'static) -> u16
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(serve(stream));
+        }
+    });
+    port
+}
+
+/// Whoever hears something, and then says this.
+async fn says(words: &'static [u8]) -> u16 {
+    let answer = move |mut stream: TcpStream| async move {
+        let _heard = stream.read(&mut [0; 1024]).await;
+        let _said = stream.write_all(words).await;
+        let _to_its_end = stream.read_to_end(&mut Vec::new()).await;
+    };
+    service(answer).await
+}
+
+#[tokio::test]
+async fn another_service_at_the_port_is_told_with_the_way_out() {
+    let echo = service(async |mut stream: TcpStream| {
+        let (mut from, mut to) = stream.split();
+        let _copied = tokio::io::copy(&mut from, &mut to).await;
+    })
+    .await;
+    let http = says(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n").await;
+    let redis = says(b"-ERR unknown command 'PRI'\r\n").await;
+    for port in [echo, http, redis] {
+        let said = unavailable(&format!("etcd://127.0.0.1:{port}")).await;
+        let sentence = format!(
+            "a server answers at 127.0.0.1:{port}, and not as etcd does: name the port of etcd's clients, which is 2379 by default, or write etcds:// if it is one that wants TLS"
+        );
+        assert_eq!(said, sentence);
+        let said = unavailable(&format!("etcds://127.0.0.1:{port}")).await;
+        assert!(said.contains("not by TLS: write etcd://"), "{said}");
+    }
+    let rude = service(async |mut stream: TcpStream| {
+        let _heard = stream.read(&mut [0; 1024]).await;
+    })
+    .await;
+    let said = unavailable(&format!("etcd://127.0.0.1:{rude}")).await;
+    assert!(said.contains("if it wants TLS, write etcds://"), "{said}");
+    let said = unavailable(&format!("etcds://127.0.0.1:{rude}")).await;
+    assert!(said.contains("without it, write etcd://"), "{said}");
+}
+
+#[tokio::test]
+async fn a_member_that_wants_tls_is_told_with_its_scheme() {
+    if !have(&[ETCD]) {
+        return;
+    }
+    let (tls, plain) = (Cluster::with_tls(1).unwrap(), Cluster::of(1).unwrap());
+    let [secure, open] = [&tls, &plain].map(|cluster| cluster.members()[0].port());
+    let said = unavailable(&format!("etcd://127.0.0.1:{secure}")).await;
+    assert!(said.contains("write etcds://"), "{said}");
+    let said = unavailable(&format!("etcds://127.0.0.1:{open}")).await;
+    assert!(said.contains("write etcd://"), "{said}");
+}
+
+#[tokio::test]
+async fn a_member_that_stands_still_is_told_as_one_that_listens() {
+    if !have(&[ETCD]) {
+        return;
+    }
+    let cluster = Cluster::of(1).unwrap();
+    let member = &cluster.members()[0];
+    let url = format!("{}?timeout=300ms&connect_timeout=300ms", cluster.url());
+    let locks = tenure_etcd::connect(&url).await.unwrap();
+    member.freeze().unwrap();
+    let said = unavailable(&url).await;
+    let sentence = format!(
+        "something listens at 127.0.0.1:{}, and does not answer within 300ms: is the member stopped or overloaded, or is it another service's port? `connect_timeout=TIME` waits longer",
+        member.port()
+    );
+    assert_eq!(said, sentence);
+    let said = locks.line("k").await.map(drop).unwrap_err().to_string();
+    assert!(said.contains("connect_timeout=TIME") || said.contains("`timeout=TIME`"), "{said}");
+    member.thaw().unwrap();
 }
