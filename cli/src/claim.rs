@@ -222,7 +222,7 @@ impl Claim<'_> {
             format!("somebody took this ticket out of the line of {key}")
         } else {
             format!(
-                "this ticket was taken out of the line of {key}, by a break or by a store that has lost its data"
+                "this ticket was taken out of the line of {key}, by a break, by an operator of the store, or by a store that has lost its data"
             )
         };
         Failure::new(BUSY, sentence)

@@ -292,11 +292,13 @@ impl<'a> Supervision<'a> {
         })
     }
 
-    /// A store that keeps leases may also have lost its data.
+    /// A store that keeps leases may also have lost its data, or have an operator who takes tickets out.
     fn sentence(&self, error: &Error) -> String {
         match error.loss() {
             Some(Loss::Broken) if self.lease.is_one() => {
-                format!("{error}, by a break or by a store that has lost its data")
+                format!(
+                    "{error}, by a break, by an operator of the store, or by a store that has lost its data"
+                )
             }
             _ => error.to_string(),
         }

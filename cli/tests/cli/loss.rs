@@ -85,8 +85,8 @@ fn a_store_that_forgets_ends_the_command() {
     server.command(&["FLUSHALL"]).unwrap();
     let end = run.end();
     assert_eq!(end.code, 79, "{end:?}");
-    let sentence = "tenure: `k`: the lock is lost: it was taken out of its line, by a break or by a store that has \
-        lost its data; the command is stopped\n";
+    let sentence = "tenure: `k`: the lock is lost: it was taken out of its line, by a break, by an operator of \
+        the store, or by a store that has lost its data; the command is stopped\n";
     assert!(end.err.starts_with(sentence), "{}", end.err);
     assert!(!pids.iter().any(|pid| is_alive(*pid)));
 }

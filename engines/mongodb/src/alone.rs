@@ -14,17 +14,18 @@ use crate::line::{KEEP_MS, Writer, did, raw};
 /// The field of a line in somebody else's document that says before when nobody claims it.
 pub(crate) const NOT_BEFORE: &str = "not_before";
 
-/// A verb that was asked for one ticket: what it expects of the record besides the id, and its stages.
+/// A verb that was asked for one ticket: what it expects of the record besides the id, and its stages, or its plain operators.
 pub(crate) struct Short<'a> {
     pub(crate) expects: Document,
     pub(crate) first: RawDocumentBuf,
+    pub(crate) is_plain: bool,
     pub(crate) stages: &'a [RawDocumentBuf],
 }
 
 /// What of a verb is the same for all tickets.
 struct Plan {
     expects: Document,
-    /// What its first stage sets besides what is asked.
+    /// What its first stage sets besides what is asked; or its operators, if it has no stages.
     sets: RawDocumentBuf,
     /// The stages behind the first.
     stages: Vec<RawDocumentBuf>,
@@ -78,7 +79,7 @@ impl Alone {
         let mut expects = self.leave.expects.clone();
         let [id, _, own] = &self.names;
         expects.extend(doc! { id: ticket.id.to_string(), own: inbox });
-        Short { expects, first: rawdoc! { "$set": self.leave.sets.clone() }, stages: &[] }
+        Short { expects, first: self.leave.sets.clone(), is_plain: true, stages: &[] }
     }
 
     fn asks<'a>(&self, plan: &'a Plan, ticket: &Ticket, inbox: &str) -> Short<'a> {
@@ -87,7 +88,7 @@ impl Alone {
         let mut sets = plan.sets.clone();
         sets.append(&self.ask, rawdoc! { "$literal": ask });
         let first = rawdoc! { "$set": sets };
-        Short { expects: plan.expects.clone(), first, stages: &plan.stages }
+        Short { expects: plan.expects.clone(), first, is_plain: false, stages: &plan.stages }
     }
 }
 
@@ -148,16 +149,17 @@ impl Writer<'_> {
         Plan { expects, sets: raw(&sets), stages: vec![raw(&doc! { "$set": fields })] }
     }
 
-    /// It leaves the date of the record as it is, so that the index is not written.
+    /// It leaves the date of the record as it is, so that the index is not written, and nothing in it must be computed.
     fn leave_alone(&self) -> Plan {
         let expects = doc! {
             self.0.name("held.1"): absent(),
             self.0.name("waiting.0"): absent(),
             "$expr": self.is_calm(),
         };
-        let mut sets = self.said_by_step(Some(did::HOLDING));
+        let mut sets = self.said(Some(did::HOLDING));
         sets.extend(self.fields([("held", bson!([]))]));
-        Plan { expects, sets: raw(&sets), stages: Vec::new() }
+        let step = self.fields([("step", bson!(1_i64))]);
+        Plan { expects, sets: raw(&doc! { "$set": sets, "$inc": step }), stages: Vec::new() }
     }
 
     /// When the record may go. The date is left as it is where that will do.
@@ -174,14 +176,16 @@ impl Writer<'_> {
 
     /// What every step writes.
     fn said_by_step(&self, did: Option<i64>) -> Document {
-        let did: Vec<i64> = did.into_iter().collect();
         let step = bson!({ "$add": [{ "$ifNull": [self.value("step"), 0_i64] }, 1_i64] });
-        self.fields([
-            ("step", step),
-            ("bell", bson!("")),
-            ("did", bson!(did)),
-            ("woken", bson!(0_i64)),
-        ])
+        let mut fields = self.said(did);
+        fields.extend(self.fields([("step", step)]));
+        fields
+    }
+
+    /// The same, but for the number of the step.
+    fn said(&self, did: Option<i64>) -> Document {
+        let did: Vec<i64> = did.into_iter().collect();
+        self.fields([("bell", bson!("")), ("did", bson!(did)), ("woken", bson!(0_i64))])
     }
 
     fn now(&self) -> Bson {

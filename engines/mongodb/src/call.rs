@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mongodb::bson::{Bson, Document, RawArrayBuf, RawDocumentBuf, cstr, rawdoc};
+use mongodb::bson::{Bson, Document, RawArrayBuf, RawBson, RawDocumentBuf, cstr, rawdoc};
 use mongodb::options::{ReadPreference, SelectionCriteria};
 use mongodb::{Client, Database};
 use tenure_core::{Error, Result};
@@ -45,6 +45,8 @@ pub(crate) struct Update<'a> {
     pub(crate) filling: Option<&'a RawDocumentBuf>,
     /// The first stage, which has what the caller asks for.
     pub(crate) first: RawDocumentBuf,
+    /// It is no stage, but all of the change, in MongoDB's plain operators: those are read more quickly.
+    pub(crate) is_plain: bool,
     /// The stages behind it.
     pub(crate) stages: [&'a [RawDocumentBuf]; 3],
     /// What of the record is answered.
@@ -124,14 +126,19 @@ impl Calls {
         let time = self.server_ms();
         let mut query = update.expects.clone();
         query.extend(update.filter.clone());
-        let mut stages = RawArrayBuf::new();
-        for stage in update.pipeline() {
-            stages.push(stage.clone());
-        }
+        let change = if update.is_plain {
+            RawBson::Document(update.first.clone())
+        } else {
+            let mut stages = RawArrayBuf::new();
+            for stage in update.pipeline() {
+                stages.push(stage.clone());
+            }
+            RawBson::Array(stages)
+        };
         let mut command = rawdoc! {
             "findAndModify": self.collection.as_str(),
             "query": raw(&query),
-            "update": stages,
+            "update": change,
             "fields": update.fields.clone(),
             "new": true,
             "upsert": update.makes,

@@ -221,6 +221,7 @@ impl Engine for MongoStore {
             filter: &doc! { "_id": &record },
             filling: None,
             first: count::ask(by, window),
+            is_plain: false,
             stages: [&count.stages, &[], &[]],
             fields: count.fields.clone(),
             // A look opens no window.

@@ -228,6 +228,7 @@ impl Carrier {
             filter: &spot.filter,
             filling: None,
             first: short.first,
+            is_plain: short.is_plain,
             stages: [short.stages, &[], &[]],
             fields: spot.kit.answers.of_alone(&wish.reads),
             // A document that is filled when it is made takes the longer verb.

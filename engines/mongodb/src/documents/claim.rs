@@ -70,6 +70,7 @@ impl MongoStore {
             filter: &any.filter,
             filling: None,
             first: claim.first,
+            is_plain: false,
             stages: [claim.stages, &[], &[]],
             fields: with_id(any.kit.answers.of_alone(&reads)),
             makes: false,
