@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use self::joins::Joins;
 use crate::belief::span::shown;
@@ -45,6 +45,8 @@ pub struct Hosted<E> {
     engine: Arc<E>,
     host: Arc<dyn Host>,
     in_place: fn(&E) -> bool,
+    /// For those who are in place; `None`: for any number.
+    room_in_place: Option<Semaphore>,
     waits_in_place: fn(&E) -> bool,
     room: Arc<Semaphore>,
     joins: Joins,
@@ -69,6 +71,7 @@ impl<E: Engine> Hosted<E> {
             engine: Arc::new(engine),
             host,
             in_place: |_| false,
+            room_in_place: None,
             waits_in_place: |_| false,
             room,
             joins,
@@ -80,6 +83,13 @@ impl<E: Engine> Hosted<E> {
     #[must_use]
     pub fn in_place_where(self, in_place: fn(&E) -> bool) -> Self {
         Self { in_place, waits_in_place: in_place, ..self }
+    }
+
+    /// So many verbs are carried out in place at a time, and more of them on the host: for engines whose callers would keep one
+    /// another out if they stood still.
+    #[must_use]
+    pub fn in_place_at_most(self, verbs: usize) -> Self {
+        Self { room_in_place: Some(Semaphore::new(verbs)), ..self }
     }
 
     /// Verbs that only wait are carried out on the host, whatever the others are: for engines that hear of news on the host, and
@@ -100,20 +110,27 @@ impl<E: Engine> Hosted<E> {
         F: Future<Output = Result<T>> + Send + 'static,
     {
         // The way to the host stands in a box, so that who is asked in place does not carry it along.
-        if self.is_in_place() {
+        if let Some(_here) = self.in_place() {
             return verb(self.engine.clone()).await;
         }
         Box::pin(self.ask_host(verb(self.engine.clone()))).await
     }
 
-    fn is_in_place(&self) -> bool {
-        (self.in_place)(&self.engine)
+    /// A place for whoever calls, if the engine can be called from there.
+    fn in_place(&self) -> Option<Option<SemaphorePermit<'_>>> {
+        if !(self.in_place)(&self.engine) {
+            return None;
+        }
+        match &self.room_in_place {
+            None => Some(None),
+            Some(room) => room.try_acquire().ok().map(Some),
+        }
     }
 
     async fn join_on_host(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
         let (ticket, now) = (ticket.clone(), self.host.now());
-        let join = self.joins.ask(ticket.id, now, now.plus(ticket.ttl));
-        let (state, engine) = (join.state(), self.engine.clone());
+        let (join, state) = self.joins.ask(ticket.id, now, now.plus(ticket.ttl));
+        let engine = self.engine.clone();
         let verb = async move {
             if state.begin() { engine.join(&ticket, patience).await } else { Err(gone()) }
         };
@@ -203,13 +220,14 @@ impl<E: Engine> Engine for Hosted<E> {
     }
 
     async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
-        if !self.is_in_place() {
+        let Some(_here) = self.in_place() else {
             return Box::pin(self.join_on_host(ticket, patience)).await;
-        }
-        self.joins.begin_in_place(ticket.id);
+        };
+        let now = self.host.now();
+        let join = self.joins.begin_in_place(ticket.id, now, now.plus(ticket.ttl));
         let answer = self.engine.join(ticket, patience).await;
         if !answer.as_ref().is_err_and(Error::is_unknown) {
-            self.joins.forget(ticket.id);
+            join.answered();
         }
         answer
     }
@@ -221,7 +239,7 @@ impl<E: Engine> Engine for Hosted<E> {
 
     async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
         let never_began = self.joins.never_began(ticket.id);
-        let mut left = if self.is_in_place() {
+        let mut left = if let Some(_here) = self.in_place() {
             self.engine.leave(ticket, how).await?
         } else {
             let leaving = ticket.clone();

@@ -34,7 +34,7 @@ pub(crate) struct Mine {
 }
 
 impl Mine {
-    fn is_overdue(&self, now: Time) -> bool {
+    pub(crate) fn is_overdue(&self, now: Time) -> bool {
         let ends = self.signed.plus(self.session.granted);
         now.has_reached(self.told.map_or(ends, |told| told.min(ends)))
     }

@@ -86,10 +86,12 @@ impl<S: Store> Parts<S> {
 
     /// A ticket leaves that nobody wants any more, or that must not stay. If the store does not answer, that is done later.
     async fn take_out(&self, mine: Mine) {
-        if mine.session.is_over(self.host.now()) {
+        let (id, now) = (mine.name.id, self.host.now());
+        // Its owner may have given a sign of life meanwhile.
+        let is_overdue = self.own.get(id).is_some_and(|mine| mine.is_overdue(now));
+        if mine.session.is_over(now) || !is_overdue {
             return;
         }
-        let id = mine.name.id;
         let late = self.host.sleep(self.store.profile().answers_within);
         if let Either::Left((Ok(()), _)) = select(pin!(self.remove(mine)), late).await {
             self.own.forget(id);

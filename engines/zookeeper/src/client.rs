@@ -92,6 +92,11 @@ impl ZooKeeper {
         Ok(Arc::clone(&connection))
     }
 
+    /// Whether whoever calls may ask by themselves, and need not ask the home runtime to.
+    pub(crate) fn is_in_place(&self) -> bool {
+        self.base.current().is_some_and(|wire| wire.is_in_place())
+    }
+
     /// The session with this number, if it is one of this client's; or else the one that is not for tickets.
     pub(crate) async fn wire_of(&self, session: SessionId) -> Result<Arc<Wire>> {
         match self.session(session).filter(|wire| !wire.is_over()) {

@@ -1,6 +1,9 @@
 //! The task of a session, driven by whoever wakes it: who asks writes the request to the socket, and who hears of an answer
 //! reads it, so that no request waits for another thread. It is short work, and never waits.
 //!
+//! A session must not outlive the runtime that it was opened on, which gives its signs of life: if that was not seen for a while,
+//! only callers drive the task, and its home as soon as it can. Then no ping goes out, and the session ends.
+//!
 //! The client crate spawns one task for each session, by way of `spawns`, which lets a scope say where to. If a later version of it
 //! spawns otherwise, the task runs on the home runtime, as everything else does.
 
@@ -8,13 +11,16 @@ use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::process;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
 
 use spawns_core::{Spawn, Task, enter};
 use tenure_core::Boxed;
 use tokio::runtime::Handle;
+use tokio::time::sleep;
 
 /// So often in a row somebody drives a task that is woken meanwhile. Then the home runtime goes on, and they have their thread back.
 const ROUNDS_MAX: u32 = 8;
@@ -31,6 +37,51 @@ struct Driven {
     task: Mutex<Option<Boxed<()>>>,
     state: AtomicU8,
     home: Handle,
+    /// The process that it belongs to. A copy of it by `fork` has the same sockets, and must not touch them.
+    process: u32,
+    life: Arc<Life>,
+}
+
+/// Until when the tasks of one session are driven.
+struct Life {
+    began: Instant,
+    /// When the home runtime was seen last, counted from the beginning.
+    seen_ms: AtomicU64,
+    /// For so long it may have been out of sight.
+    patience_ms: AtomicU64,
+    /// The home runtime is no more.
+    has_ended: AtomicBool,
+    stopped: AtomicBool,
+}
+
+/// What a session's owner has of its tasks. Dropped, it lets them come to their end.
+pub(crate) struct Leash {
+    life: Arc<Life>,
+    tasks: Vec<Arc<Driven>>,
+}
+
+/// How often the home runtime is to be seen while it may be out of sight for a while.
+const LOOKS: u32 = 2;
+
+/// Shows that the runtime at hand is there, for as long as anybody has the session. It may be out of sight for so long.
+pub(crate) async fn be_seen(leash: Weak<Leash>, out_of_sight: Duration) {
+    let home = AtHand(leash);
+    while let Some(leash) = home.0.upgrade() {
+        leash.see(out_of_sight);
+        drop(leash);
+        sleep(out_of_sight / LOOKS).await;
+    }
+}
+
+/// The home runtime, until it ends.
+struct AtHand(Weak<Leash>);
+
+impl Drop for AtHand {
+    fn drop(&mut self) {
+        if let Some(leash) = self.0.upgrade() {
+            leash.life.has_ended.store(true, Ordering::Release);
+        }
+    }
 }
 
 thread_local! {
@@ -39,14 +90,76 @@ thread_local! {
 }
 
 /// Carries this out; the tasks that are spawned in it are driven by whoever wakes them.
-pub(crate) async fn driven<T>(home: &Handle, spawning: impl Future<Output = T>) -> T {
-    let home = Home(home.clone());
+pub(crate) async fn driven<T>(home: &Handle, spawning: impl Future<Output = T>) -> (T, Leash) {
+    let life = Arc::new(Life {
+        began: Instant::now(),
+        seen_ms: AtomicU64::new(0),
+        patience_ms: AtomicU64::new(u64::MAX),
+        has_ended: AtomicBool::new(false),
+        stopped: AtomicBool::new(false),
+    });
+    let home = Home { home: home.clone(), life: life.clone(), tasks: Mutex::default() };
     let mut spawning = pin!(spawning);
-    poll_fn(|cx| {
+    let spawned = poll_fn(|cx| {
         let _scope = enter(&home);
         spawning.as_mut().poll(cx)
     })
-    .await
+    .await;
+    let tasks = home.tasks.into_inner().unwrap_or_else(PoisonError::into_inner);
+    (spawned, Leash { life, tasks })
+}
+
+impl Leash {
+    /// The home runtime is there, and may be out of sight for so long from now on.
+    fn see(&self, patience: Duration) {
+        self.life.patience_ms.store(millis(patience), Ordering::Relaxed);
+        self.life.seen_ms.store(millis(self.life.began.elapsed()), Ordering::Relaxed);
+    }
+
+    /// Whether the home runtime was seen lately.
+    pub(crate) fn has_home(&self) -> bool {
+        self.life.has_home()
+    }
+
+    /// Nobody drives the tasks any more: what they keep alive ends, whoever still waits for them.
+    pub(crate) fn stop(&self) {
+        self.life.stopped.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.life.is_stopped()
+    }
+}
+
+impl Drop for Leash {
+    fn drop(&mut self) {
+        let was_stopped = self.life.stopped.swap(false, Ordering::AcqRel);
+        for task in &self.tasks {
+            if !self.life.has_home() {
+                // Nobody drives it to its end.
+                task.give_up();
+            } else if was_stopped {
+                task.wake_by_ref();
+            }
+        }
+    }
+}
+
+impl Life {
+    fn has_home(&self) -> bool {
+        let now = millis(self.began.elapsed());
+        let gone = now.saturating_sub(self.seen_ms.load(Ordering::Relaxed));
+        let is_seen = gone <= self.patience_ms.load(Ordering::Relaxed);
+        is_seen && !self.has_ended.load(Ordering::Acquire)
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Sends several requests, which go out at once when all of them were made. Nothing is driven while it runs, so that it may hold a
@@ -73,14 +186,20 @@ impl Drop for Then {
     }
 }
 
-/// The runtime that tasks begin on.
-struct Home(Handle);
+/// The runtime that tasks begin on, and those that did.
+struct Home {
+    home: Handle,
+    life: Arc<Life>,
+    tasks: Mutex<Vec<Arc<Driven>>>,
+}
 
 impl Spawn for Home {
     fn spawn(&self, task: Task) {
         let task = Mutex::new(Some(Box::into_pin(task.future)));
-        let (state, home) = (AtomicU8::new(WOKEN), self.0.clone());
-        Arc::new(Driven { task, state, home }).drive_at_home();
+        let (state, home, life) = (AtomicU8::new(WOKEN), self.home.clone(), self.life.clone());
+        let task = Arc::new(Driven { task, state, home, process: process::id(), life });
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).push(task.clone());
+        task.drive_at_home();
     }
 }
 
@@ -99,9 +218,10 @@ impl Wake for Driven {
             later.as_mut().map(|later| later.push(self.clone())).is_some()
         });
         // A thread that ends has nothing to send.
-        if !is_later.unwrap_or(false) {
-            self.drive();
+        if is_later.unwrap_or(false) {
+            return;
         }
+        if self.life.has_home() { self.drive() } else { self.drive_at_home() }
     }
 }
 
@@ -127,7 +247,15 @@ impl Driven {
         self.home.spawn(async move { at_home.drive() });
     }
 
+    fn give_up(&self) {
+        let ended = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(ended);
+    }
+
     fn poll(&self, waker: &Waker) -> Poll<()> {
+        if self.life.is_stopped() || self.process != process::id() {
+            return Poll::Pending;
+        }
         let mut slot = self.task.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(task) = slot.as_mut() else { return Poll::Ready(()) };
         // A panic is the end of the task, as it is on a runtime, and not of whoever drives it.
@@ -136,9 +264,8 @@ impl Driven {
         if matches!(polled, Ok(Poll::Pending)) {
             return Poll::Pending;
         }
-        let ended = slot.take();
         drop(slot);
-        drop(ended);
+        self.give_up();
         Poll::Ready(())
     }
 }
@@ -181,12 +308,12 @@ mod tests {
         ended: oneshot::Receiver<()>,
     }
 
-    async fn spawn_counter() -> Counter {
+    async fn spawn_counter() -> (Counter, Leash) {
         let (sender, mut receiver) = mpsc::unbounded_channel::<usize>();
         let (polls, sum) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let (tell, ended) = oneshot::channel();
         let (polled, added, driving) = (polls.clone(), sum.clone(), AtomicUsize::new(0));
-        driven(&Handle::current(), async {
+        let ((), leash) = driven(&Handle::current(), async {
             let mut task = Box::pin(async move {
                 while let Some(number) = receiver.recv().await {
                     added.fetch_add(number, Ordering::SeqCst);
@@ -206,12 +333,12 @@ mod tests {
         while polls.load(Ordering::SeqCst) == 0 {
             tokio::task::yield_now().await;
         }
-        Counter { sender, polls, sum, ended }
+        (Counter { sender, polls, sum, ended }, leash)
     }
 
     #[tokio::test]
     async fn who_sends_drives() {
-        let counter = spawn_counter().await;
+        let (counter, _leash) = spawn_counter().await;
         let sender = counter.sender.clone();
         let sum = counter.sum.clone();
         let done = move || {
@@ -224,7 +351,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_sent_together_is_driven_once() {
-        let counter = spawn_counter().await;
+        let (counter, _leash) = spawn_counter().await;
         let before = counter.polls.load(Ordering::SeqCst);
         together(|| {
             for number in 1..=10 {
@@ -238,7 +365,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn nothing_is_lost_between_many_threads() {
-        let counter = spawn_counter().await;
+        let (counter, _leash) = spawn_counter().await;
         let threads: Vec<_> = (0..8)
             .map(|_| {
                 let sender = counter.sender.clone();
@@ -259,10 +386,43 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn without_a_home_only_callers_drive() {
+        let (counter, leash) = spawn_counter().await;
+        leash.see(Duration::ZERO);
+        thread::sleep(Duration::from_millis(5));
+        assert!(!leash.has_home());
+        let (sender, sum) = (counter.sender.clone(), counter.sum.clone());
+        let send = move || {
+            together(|| sender.send(5).unwrap());
+            assert_eq!(sum.load(Ordering::SeqCst), 5, "a caller drives");
+            sender.send(2).unwrap();
+            assert_eq!(sum.load(Ordering::SeqCst), 5, "and nobody else");
+        };
+        thread::spawn(send).join().unwrap();
+        while counter.sum.load(Ordering::SeqCst) != 7 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_stopped_stands_still_until_its_leash_is_dropped() {
+        let (counter, leash) = spawn_counter().await;
+        leash.stop();
+        together(|| counter.sender.send(5).unwrap());
+        tokio::task::yield_now().await;
+        assert!(leash.is_stopped() && counter.sum.load(Ordering::SeqCst) == 0);
+        let Counter { sender, sum, ended, .. } = counter;
+        drop(sender);
+        drop(leash);
+        ended.await.unwrap();
+        assert_eq!(sum.load(Ordering::SeqCst), 5, "it comes to its end");
+    }
+
+    #[tokio::test]
     async fn a_task_that_panics_ends_and_nobody_else_does() {
         let (sender, mut receiver) = mpsc::unbounded_channel::<()>();
         let (held, ended) = oneshot::channel::<()>();
-        driven(&Handle::current(), async {
+        let ((), _leash) = driven(&Handle::current(), async {
             drop(spawns_core::spawn(async move {
                 let _held = held;
                 receiver.recv().await;

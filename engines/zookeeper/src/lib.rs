@@ -73,6 +73,8 @@ use tenure_core::wrap::{Hosted, Retry};
 use tenure_core::{Host, Locks, PrivateThread, Result};
 use tenure_queue::Queue;
 
+use crate::wire::IN_PLACE_MAX;
+
 pub use client::ZooKeeper;
 pub use description::DESCRIPTION;
 pub use still_held::StillHeld;
@@ -98,5 +100,6 @@ pub async fn engine(url: &str, host: Arc<dyn Host>) -> Result<Hosted<Queue<ZooKe
     let opening = async move { Ok(Queue::new(ZooKeeper::open(settings).await?, signs)) };
     let hosted = Hosted::make(host, opening).await?;
     // Whoever asks sends the request themselves. What is heard is told at home.
-    Ok(hosted.in_place_where(|_| true).waits_on_host())
+    let hosted = hosted.in_place_where(|queue| queue.store().is_in_place());
+    Ok(hosted.in_place_at_most(IN_PLACE_MAX).waits_on_host())
 }

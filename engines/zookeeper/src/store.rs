@@ -10,7 +10,7 @@ use tenure_queue::{
     Distance, Enter, Entered, Followed, Front, Granted, LineId, Name, Node, Register, Remove,
     Removed, SessionId, Sought, Store, Told, Watching, Written,
 };
-use zookeeper_client::{Acls, CreateMode, Error as Said, StateWatcher};
+use zookeeper_client::{Acls, CreateMode, Error as Said};
 
 use crate::client::ZooKeeper;
 use crate::driven::together;
@@ -119,7 +119,6 @@ impl Store for ZooKeeper {
     async fn watch(&self, nodes: &[Node], distance: Distance) -> Result<Watching> {
         let session = nodes.first().map_or(0, |node| node.session);
         let wire = self.wire_of(session).await?;
-        let mut states = wire.states();
         let watching = nodes.iter().map(|node| self.watch_one(&wire, node));
         let all: Result<Vec<_>, Said> = join_all(watching).await.into_iter().collect();
         let all: Option<Vec<Watch>> = all.map_err(|said| self.said(&said))?.into_iter().collect();
@@ -130,7 +129,7 @@ impl Store for ZooKeeper {
             select_all(all.iter_mut().map(|watch| watch.changed().boxed())).await;
             match (&nodes[..], &all[..]) {
                 ([own, ahead], watches) if distance == Distance::Next => {
-                    served(own, ahead, watches, &mut states, &roll).unwrap_or(Told::Change)
+                    served(own, ahead, watches, &roll).unwrap_or(Told::Change)
                 }
                 _ => Told::Change,
             }
@@ -227,6 +226,7 @@ impl ZooKeeper {
             return Ok(Some(watch));
         }
         let turn = wire.turn().await?;
+        let states = wire.states();
         let set = wire.in_time(turn.get_and_watch_data(&path)).await?;
         let (body, stat, watcher) = match set {
             Ok(set) => set,
@@ -236,7 +236,7 @@ impl ZooKeeper {
             }
             Err(said) => return Err(said),
         };
-        let watch = wire.watches.set(path, zxid(stat.mzxid), watcher, wire.home());
+        let watch = wire.watches.set(path, zxid(stat.mzxid), watcher, states, wire.home());
         if let Some(read) = crate::client::read_node(&known.child, &body, &stat) {
             self.roll.put(read);
         }
@@ -345,18 +345,12 @@ impl ZooKeeper {
 ///
 /// Not on another connection than the one on which both watches were set: there, what happened in between is told in no order.
 /// And not if both live by one session, whose end takes them out in one transaction.
-fn served(
-    own: &Node,
-    ahead: &Node,
-    watches: &[Watch],
-    states: &mut StateWatcher,
-    roll: &Roll,
-) -> Option<Told> {
+fn served(own: &Node, ahead: &Node, watches: &[Watch], roll: &Roll) -> Option<Told> {
     let [of_own, of_ahead] = watches else { return None };
     // What is asked last was told first.
     let at = of_ahead.gone()?;
     let is_alive = !of_own.has_told() && own.session != ahead.session;
-    let is_same_connection = states.changed().now_or_never().is_none();
+    let is_same_connection = watches.iter().all(Watch::is_of_this_connection);
     roll.forget(&ahead.name.line, ahead.name.id);
     (is_alive && is_same_connection).then(|| Told::Served(own.clone(), at))
 }

@@ -8,7 +8,7 @@ use futures_util::future::{Shared, poll_fn};
 use tenure_core::Boxed;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use zookeeper_client::{EventType, OneshotWatcher};
+use zookeeper_client::{EventType, OneshotWatcher, StateWatcher};
 
 /// What is watched over one session.
 #[derive(Clone, Default)]
@@ -20,12 +20,15 @@ struct Watched {
     version: u64,
     stirred: watch::Sender<()>,
     event: Event,
+    /// The connection on which the watch was set.
+    states: StateWatcher,
 }
 
 /// One who waits for a change of a node.
 pub(crate) struct Watch {
     stirred: watch::Receiver<()>,
     event: Event,
+    states: StateWatcher,
 }
 
 /// What the server tells of a node, once it does, and in which transaction; 0 if that is not said.
@@ -44,16 +47,17 @@ impl Watches {
         self.lock().get(path).is_some_and(|watched| watched.version == version)
     }
 
-    /// A watch was set on a node, which was at this version then.
+    /// A watch was set on a node, which was at this version then; the connection was so before it was asked for.
     pub(crate) fn set(
         &self,
         path: String,
         version: u64,
         watcher: OneshotWatcher,
+        states: StateWatcher,
         home: &Handle,
     ) -> Watch {
-        let event = Event::of(watcher);
-        let watched = Watched { version, stirred: watch::Sender::new(()), event: event.clone() };
+        let (event, stirred) = (Event::of(watcher), watch::Sender::new(()));
+        let watched = Watched { version, stirred, event: event.clone(), states };
         let watch = watched.watch();
         self.lock().insert(path.clone(), watched);
         let all = self.clone();
@@ -89,7 +93,8 @@ impl Watches {
 
 impl Watched {
     fn watch(&self) -> Watch {
-        Watch { stirred: self.stirred.subscribe(), event: self.event.clone() }
+        let (event, states) = (self.event.clone(), self.states.clone());
+        Watch { stirred: self.stirred.subscribe(), event, states }
     }
 }
 
@@ -103,6 +108,11 @@ impl Watch {
     /// Whether the server has told that the node is gone, and in which transaction.
     pub(crate) fn gone(&self) -> Option<u64> {
         self.event.now().filter(|(what, _)| *what == EventType::NodeDeleted).map(|(_, at)| at)
+    }
+
+    /// Whether the connection is the one on which the watch was set.
+    pub(crate) fn is_of_this_connection(&self) -> bool {
+        self.states.clone().changed().now_or_never().is_none()
     }
 
     /// Whether the server has told anything of the node.

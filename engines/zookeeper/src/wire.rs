@@ -5,7 +5,7 @@
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use tenure_core::{Clock as _, Result, SystemClock};
@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use zookeeper_client::{Client, Error as Said, SessionState, StateWatcher};
 
-use crate::driven::driven;
+use crate::driven::{Leash, be_seen, driven};
 use crate::looks::Looks;
 use crate::settings::Settings;
 use crate::signs::Signs;
@@ -22,9 +22,13 @@ use crate::tls;
 use crate::trouble;
 use crate::watches::Watches;
 
-/// So many who ask may wait for answers of one session: callers, and as many at home, so that a runtime that stands still keeps no
-/// sign of life out.
-const UNDER_WAY_MAX: usize = 512;
+/// So many who ask at home may wait for answers of one session.
+const UNDER_WAY_MAX: usize = 1024;
+/// So many verbs of a client may be under way elsewhere. More of them go by its home, so that a runtime that stands still in the
+/// middle of so many keeps nobody else out.
+pub(crate) const IN_PLACE_MAX: usize = 512;
+/// The home runtime may be out of sight for such a part of a session's life.
+const OUT_OF_SIGHT: u32 = 3;
 
 /// So often a session is asked for together with the login.
 const TOGETHER_MAX: usize = 3;
@@ -34,13 +38,14 @@ const DIGEST: &str = "digest";
 /// A session, until it is dropped: then it is closed.
 pub(crate) struct Wire {
     client: Client,
+    /// After the client, which its drop lets come to its end.
+    leash: Arc<Leash>,
     pub(crate) watches: Watches,
     pub(crate) looks: Looks,
     settings: Arc<Settings>,
     /// The runtime that this session was opened on.
     home: Handle,
     room: Semaphore,
-    room_at_home: Semaphore,
     signs: Mutex<Signs>,
     /// Since when it has no connection.
     cut_off: Arc<Mutex<Option<Instant>>>,
@@ -51,7 +56,7 @@ pub(crate) struct Wire {
 /// May ask.
 pub(crate) struct Turn<'a> {
     client: &'a Client,
-    _room: SemaphorePermit<'a>,
+    _room: Option<SemaphorePermit<'a>>,
 }
 
 impl Deref for Turn<'_> {
@@ -66,28 +71,30 @@ impl Wire {
     /// Opens a session that lives for about `ttl` without a sign of life.
     pub(crate) async fn open(settings: &Arc<Settings>, ttl: Duration) -> Result<Arc<Self>> {
         let signs = Mutex::new(Signs::since(SystemClock.now()));
-        let client = match timeout(settings.connect_timeout, log_in(settings, ttl)).await {
+        let (client, leash) = match timeout(settings.connect_timeout, log_in(settings, ttl)).await {
             Ok(connected) => connected?,
             Err(_) => return Err(trouble::late(settings)),
         };
         let client = client.map_err(|said| trouble::error(settings, &said))?;
+        let leash = Arc::new(leash);
         let (watches, looks, settings) = (Watches::default(), Looks::default(), settings.clone());
-        let [room, room_at_home] = [(); 2].map(|()| Semaphore::new(UNDER_WAY_MAX));
-        let home = Handle::current();
+        let (room, home) = (Semaphore::new(UNDER_WAY_MAX), Handle::current());
         let wire = Arc::new(Self {
             client,
+            leash,
             watches,
             looks,
             settings,
             home,
             room,
-            room_at_home,
             signs,
             cut_off: Arc::default(),
             nodes: AtomicUsize::new(0),
         });
         let (watches, cut_off) = (wire.watches.clone(), wire.cut_off.clone());
-        tokio::spawn(stir(watches, cut_off, wire.client.state_watcher()));
+        let (states, out_of_sight) = (wire.client.state_watcher(), wire.granted() / OUT_OF_SIGHT);
+        tokio::spawn(be_seen(Arc::downgrade(&wire.leash), out_of_sight));
+        tokio::spawn(stir(watches, cut_off, states));
         Ok(wire)
     }
 
@@ -103,7 +110,12 @@ impl Wire {
 
     /// It is over, for good.
     pub(crate) fn is_over(&self) -> bool {
-        self.client.state().is_terminated()
+        self.leash.is_stopped() || self.client.state().is_terminated()
+    }
+
+    /// Whether whoever calls may ask by themselves: the home runtime is elsewhere, and alive.
+    pub(crate) fn is_in_place(&self) -> bool {
+        !self.is_home() && self.leash.has_home()
     }
 
     /// For how long it has had no connection. The client tries again after pauses that grow for as long as the session may live.
@@ -122,14 +134,24 @@ impl Wire {
     /// Waits for a connection, and for room. What is asked while there is no connection would be carried out later, when
     /// nobody waits for it any more.
     pub(crate) async fn turn(&self) -> Result<Turn<'_>, Said> {
-        let room = if self.is_home() { &self.room_at_home } else { &self.room };
-        if let Ok(room) = room.try_acquire()
-            && self.client.state() == SessionState::SyncConnected
-        {
-            return Ok(Turn { client: &self.client, _room: room });
+        if self.leash.is_stopped() {
+            return Err(Said::ClientClosed);
+        }
+        if self.client.state() == SessionState::SyncConnected {
+            // Those who are elsewhere are so many at most.
+            if !self.is_home() {
+                return Ok(Turn { client: &self.client, _room: None });
+            }
+            if let Ok(room) = self.room.try_acquire() {
+                return Ok(Turn { client: &self.client, _room: Some(room) });
+            }
         }
         self.in_time(async {
-            let room = room.acquire().await.map_err(|_| Said::ClientClosed)?;
+            let room = if self.is_home() {
+                Some(self.room.acquire().await.map_err(|_| Said::ClientClosed)?)
+            } else {
+                None
+            };
             let mut states = self.client.state_watcher();
             let mut state = self.client.state();
             loop {
@@ -207,17 +229,23 @@ impl Wire {
     /// Closes the session, and waits until it is.
     pub(crate) async fn close(self: Arc<Self>) {
         let mut states = self.client.state_watcher();
-        let mut state = self.client.state();
-        // Whoever still asks over it has an answer soon.
+        let (mut state, within) = (self.client.state(), self.settings.timeout);
+        let _at_last = Stops(Arc::downgrade(&self.leash));
+        // Whoever still asks over it has an answer soon, but for those who stand still.
         drop(self);
-        while !state.is_terminated() {
-            state = states.changed().await;
+        let closed = timeout(within, async {
+            while !state.is_terminated() {
+                state = states.changed().await;
+            }
+        });
+        if closed.await.is_err() {
+            tracing::debug!("a session is in use, and is left to end by itself");
         }
     }
 }
 
 /// A client of a new session, logged in where the URL has a user.
-async fn log_in(settings: &Settings, ttl: Duration) -> Result<Result<Client, Said>> {
+async fn log_in(settings: &Settings, ttl: Duration) -> Result<(Result<Client, Said>, Leash)> {
     let (Some(user), Some(password)) = (&settings.login.user, &settings.login.password) else {
         return connect(settings, ttl, None).await;
     };
@@ -226,24 +254,24 @@ async fn log_in(settings: &Settings, ttl: Duration) -> Result<Result<Client, Sai
     // request, and the client takes that for a broken connection. At last the login goes alone, which servers refuse that are
     // told to speak to nobody who has not logged in (`enforce.auth.enabled`).
     for _ in 0..TOGETHER_MAX {
-        let connected = connect(settings, ttl, Some(&login)).await?;
+        let (connected, leash) = connect(settings, ttl, Some(&login)).await?;
         if !matches!(connected, Err(Said::NoHosts)) {
-            return Ok(connected);
+            return Ok((connected, leash));
         }
     }
-    let client = match connect(settings, ttl, None).await? {
-        Ok(client) => client,
-        Err(said) => return Ok(Err(said)),
+    let (connected, leash) = connect(settings, ttl, None).await?;
+    let known = match connected {
+        Ok(client) => client.auth(DIGEST, login.as_bytes()).await.map(|()| client),
+        refused => refused,
     };
-    let known = client.auth(DIGEST, login.as_bytes()).await;
-    Ok(known.map(|()| client))
+    Ok((known, leash))
 }
 
 async fn connect(
     settings: &Settings,
     ttl: Duration,
     login: Option<&str>,
-) -> Result<Result<Client, Said>> {
+) -> Result<(Result<Client, Said>, Leash)> {
     let mut connector = Client::connector()
         .with_session_timeout(ttl)
         .with_connection_timeout(settings.timeout)
@@ -252,13 +280,25 @@ async fn connect(
         connector = connector.with_auth(DIGEST, login.as_bytes());
     }
     let ensemble = settings.ensemble();
-    driven(&Handle::current(), async {
+    let (connected, leash) = driven(&Handle::current(), async {
         match &settings.tls {
             Some(files) => tls::connect(connector, files, &ensemble).await,
             None => Ok(connector.connect(&ensemble).await),
         }
     })
-    .await
+    .await;
+    Ok((connected?, leash))
+}
+
+/// Stops a session that was to close, if somebody still has it.
+struct Stops(Weak<Leash>);
+
+impl Drop for Stops {
+    fn drop(&mut self) {
+        if let Some(leash) = self.0.upgrade() {
+            leash.stop();
+        }
+    }
 }
 
 /// Whoever watches looks again when the connection was another one meanwhile, and when the session is over.

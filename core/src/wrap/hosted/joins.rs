@@ -41,7 +41,8 @@ pub(super) struct Join<'a> {
     until: Time,
     /// When the join was asked for.
     now: Time,
-    state: Arc<State>,
+    /// `None`: it began where it was asked for.
+    state: Option<Arc<State>>,
     answered: bool,
 }
 
@@ -66,18 +67,17 @@ impl State {
 }
 
 impl Joins {
-    /// A ticket is about to join, which lives until then.
-    pub(super) fn ask(&self, id: TicketId, now: Time, until: Time) -> Join<'_> {
-        Join { joins: self, id, until, now, state: Arc::default(), answered: false }
+    /// A ticket is about to join, which lives until then; and what the host is to ask before it begins.
+    pub(super) fn ask(&self, id: TicketId, now: Time, until: Time) -> (Join<'_>, Arc<State>) {
+        let state = Arc::<State>::default();
+        let join =
+            Join { joins: self, id, until, now, state: Some(state.clone()), answered: false };
+        (join, state)
     }
 
-    /// A join of this ticket begins at once, where it was asked for.
-    pub(super) fn begin_in_place(&self, id: TicketId) {
-        if !self.is_empty()
-            && let Some(known) = self.lock().by_id.get_mut(&id)
-        {
-            known.begun = true;
-        }
+    /// The same for a join that begins at once, where it was asked for.
+    pub(super) fn begin_in_place(&self, id: TicketId, now: Time, until: Time) -> Join<'_> {
+        Join { joins: self, id, until, now, state: None, answered: false }
     }
 
     /// Whether there was a join of this ticket, and none that has begun.
@@ -116,11 +116,6 @@ impl Joins {
 }
 
 impl Join<'_> {
-    /// What the host is to ask before it begins.
-    pub(super) fn state(&self) -> Arc<State> {
-        self.state.clone()
-    }
-
     /// The store has said where the ticket is.
     pub(super) fn answered(mut self) {
         self.answered = true;
@@ -131,7 +126,8 @@ impl Join<'_> {
 impl Drop for Join<'_> {
     fn drop(&mut self) {
         if !self.answered {
-            self.joins.note(self.id, self.state.give_up(), self.now, self.until);
+            let has_begun = self.state.as_ref().is_none_or(|state| state.give_up());
+            self.joins.note(self.id, has_begun, self.now, self.until);
         }
     }
 }
@@ -144,22 +140,25 @@ mod tests {
 
     const NOW: Time = Time { boot_ns: 1, raw_ns: 1 };
 
-    fn join(joins: &Joins, id: TicketId) -> Join<'_> {
+    fn ask(joins: &Joins, id: TicketId) -> (Join<'_>, Arc<State>) {
         joins.ask(id, NOW, NOW.plus(Duration::from_secs(1)))
+    }
+
+    fn join(joins: &Joins, id: TicketId) -> Join<'_> {
+        ask(joins, id).0
     }
 
     #[test]
     fn a_join_never_began_if_none_before_it_did() {
         let (joins, id) = (Joins::default(), TicketId::fresh());
         assert!(!joins.never_began(id), "there was none");
-        let first = join(&joins, id);
-        let state = first.state();
+        let (first, state) = ask(&joins, id);
         drop(first);
         assert!(joins.never_began(id));
         assert!(!state.begin(), "and it never will");
 
-        let second = join(&joins, id);
-        assert!(second.state().begin());
+        let (second, state) = ask(&joins, id);
+        assert!(state.begin());
         drop(second);
         assert!(!joins.never_began(id));
         drop(join(&joins, id));
@@ -167,8 +166,12 @@ mod tests {
         joins.forget(id);
         drop(join(&joins, id));
         assert!(joins.never_began(id));
-        joins.begin_in_place(id);
-        assert!(!joins.never_began(id), "one begins without the host");
+        drop(joins.begin_in_place(id, NOW, NOW.plus(Duration::from_secs(1))));
+        assert!(!joins.never_began(id), "one began without the host");
+        joins.forget(id);
+        drop(joins.begin_in_place(id, NOW, NOW.plus(Duration::from_secs(1))));
+        drop(join(&joins, id));
+        assert!(!joins.never_began(id), "whatever comes after it");
         join(&joins, id).answered();
         assert!(!joins.never_began(id) && joins.is_empty());
     }

@@ -1,14 +1,15 @@
 //! Callers ask from wherever they are: without a runtime, on one without drivers, on one that stands still or has ended.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use tenure_core::Locks;
 use tenure_core::blocking::block_on;
-use tenure_servers::have;
+use tenure_core::{Locks, ThisRuntime};
 use tenure_servers::zookeeper::{Ensemble, JAVA, ZOOKEEPER};
+use tenure_servers::{Store as _, have};
 use tokio::runtime::{Builder, Runtime};
 
 use super::stage::{PATIENCE, TTL, connect, until_line};
@@ -56,6 +57,95 @@ fn callers_without_a_runtime_or_its_drivers_can_lock() {
         futures_util::future::join_all((0..4).map(|_| visit(&locks))).now_or_never();
         block_on(locks.settled());
         block_on(until_empty(&locks));
+    });
+}
+
+/// Polls this often enough that all of it has begun, and then never again for as long as it is kept.
+fn begun<T>(verbs: impl Iterator<Item = impl Future<Output = T>>) -> Vec<impl Future<Output = T>> {
+    verbs
+        .map(|verb| {
+            let mut verb = Box::pin(verb);
+            assert!(verb.as_mut().now_or_never().is_none(), "it has begun, and is not answered");
+            verb
+        })
+        .collect()
+}
+
+#[test]
+fn verbs_that_stand_still_keep_nobody_out_however_many_they_are() {
+    with_locks(|_, locks| {
+        locks.mutex("warm").ttl(TTL).blocking().lock().unwrap().release().unwrap();
+        let (locking, looking) = (locks.mutex("b").ttl(TTL), locks.clone());
+        let locks_still = begun((0..600).map(|_| locking.lock()));
+        let looks_still = begun((0..600).map(|_| looking.line("b")));
+        let elsewhere = runtime();
+        elsewhere.block_on(async {
+            for _ in 0..5 {
+                let guard = locks.mutex("c").ttl(TTL).lock().await.expect("it is served");
+                assert_eq!(locks.line("c").await.expect("it is answered").len(), 1);
+                guard.release().await.expect("it is answered");
+            }
+        });
+        drop((locks_still, looks_still));
+    });
+}
+
+#[test]
+fn who_closes_locks_is_not_kept_by_a_verb_that_stands_still() {
+    with_locks(|ensemble, locks| {
+        let elsewhere = runtime();
+        elsewhere.block_on(async {
+            let other = connect(ensemble).await;
+            let held = locks.mutex("a").ttl(TTL).lock().await.unwrap();
+            let (mutex, asking) = (locks.mutex("b").ttl(TTL), locks.clone());
+            let still = begun([mutex.try_lock()].into_iter());
+            let looks = begun([asking.line("b")].into_iter());
+            locks.close().await;
+            until_line(&other, "a", 0).await;
+            until_line(&other, "b", 0).await;
+            drop((still, looks, held));
+        });
+    });
+}
+
+/// Locks whose home is a runtime of the user's.
+async fn on_this_runtime(ensemble: &Ensemble) -> Locks {
+    let (url, host) = (ensemble.url(), Arc::new(ThisRuntime::new()));
+    let engine = tenure_zookeeper::engine(&url, host.clone()).await.unwrap();
+    Locks::on(engine, host)
+}
+
+#[test]
+fn callers_on_the_home_runtime_keep_nobody_out_either() {
+    with_locks(|ensemble, _| {
+        runtime().block_on(async {
+            let locks = on_this_runtime(ensemble).await;
+            let looks = begun([locks.line("a")].into_iter());
+            assert!(locks.line("a").await.expect("it is answered").is_empty());
+            locks.mutex("a").lock().await.unwrap().release().await.unwrap();
+            drop(looks);
+        });
+    });
+}
+
+#[test]
+fn a_home_runtime_that_ends_takes_its_locks_along() {
+    with_locks(|ensemble, other| {
+        let home = runtime();
+        let (locks, guard) = home.block_on(async {
+            let locks = on_this_runtime(ensemble).await;
+            let guard = locks.mutex("a").ttl(TTL).lock().await.unwrap();
+            (locks, guard)
+        });
+        drop(home);
+        let elsewhere = runtime();
+        elsewhere.block_on(async {
+            // It is told as an error, if not at once, and not as a panic.
+            let refused = locks.line("a").await.map(drop).expect_err("nobody asks");
+            assert!(refused.is_unknown(), "{refused}");
+            until_line(&other, "a", 0).await;
+        });
+        guard.check().expect_err("it is lost");
     });
 }
 
