@@ -29,7 +29,8 @@ use crate::supervise::{End, OnLost, Work, forked_keeper, supervise};
 /// waits, too, but for --no-wait, so that the command begins as soon as the lock is held. If tenure dies, even by
 /// `kill -9`, the keeper kills all that the command has started, in other process groups and sessions too, and only
 /// then is the lock free. A process that may not be killed, being another user's, keeps the lock, and is named. If
-/// tenure and the keeper are killed in one go, a file lock stays until the command has ended.
+/// tenure and the keeper are killed in one go, a file lock stays until the command has ended; a lease or a session
+/// ends although the command runs on.
 ///
 /// Where the store keeps leases, as Redis does, all of it is gone before the lease ends: TERM comes --kill-after
 /// before that, or a sixth of the lease if that is less. If tenure itself is killed or stopped, the keeper kills in

@@ -199,10 +199,10 @@ impl Keeper {
         self.host.spawn(Box::pin(async move { drop(select(renewal, late).await) }));
         let now = self.host.now();
         let error = Error::unavailable(format!(
-            "{} did not answer a renewal of {:?} within {}",
+            "{} did not answer a renewal of {:?} within {}: is it overloaded or cut off?",
             self.engine.profile().store,
             kept.key,
-            shown(patience)
+            shown(Duration::from_millis(u64::try_from(patience.as_millis()).unwrap_or(u64::MAX)))
         ));
         kept.hear(now, now, Err(error));
         self.reschedule(&kept);

@@ -20,8 +20,8 @@ const SRVR: &[u8] = b"srvr";
 const CONF: &[u8] = b"conf";
 /// The same as the first, and one letter more: of fewer than five, a server does not see whether they are TLS.
 const KNOCK: &[u8] = b"srvr\n";
-/// The shortest ttl that tickets have.
-const TTL_MIN: Duration = Duration::from_secs(1);
+/// The least life of sessions that the README advises; a longer one is worth a warning.
+const ADVISED: Duration = Duration::from_secs(2);
 /// More than this nobody says of himself.
 const BYTES_MAX: u64 = 64 * 1024;
 
@@ -147,7 +147,7 @@ fn warnings(settings: &Settings, facts: &Facts) -> Vec<String> {
             "the URL names one server of an ensemble of ZooKeeper: without it nothing is locked, even if others live".into(),
         );
     }
-    if let Some(least) = facts.session_min.filter(|least| *least > TTL_MIN) {
+    if let Some(least) = facts.session_min.filter(|least| *least > ADVISED) {
         warnings.push(format!(
             "ZooKeeper ends no session within {least:?} (minSessionTimeout): a shorter ttl is raised to that, and a lock whose holder dies is free that much later"
         ));

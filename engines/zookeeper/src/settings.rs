@@ -72,6 +72,12 @@ impl Settings {
         self.timeout * 2
     }
 
+    /// The longest that it takes to open a session: a server that is frozen is tried, too.
+    pub(crate) fn connects_within(&self) -> Duration {
+        let servers = u32::try_from(self.servers.len()).unwrap_or(u32::MAX);
+        self.connect_timeout.saturating_mul(servers)
+    }
+
     /// How an error may name the ensemble: without user and password.
     pub(crate) fn whom(&self) -> String {
         format!("ZooKeeper at {}", self.named_servers().join(", "))

@@ -256,9 +256,10 @@ impl ZooKeeper {
         for some in lines.chunks(LINES_AT_ONCE) {
             for line in self.used(wire, some, prefix).await? {
                 // What its first ticket says is what counts.
-                let listing = self.list(wire, &line).await?;
+                let Some(listing) = allowed(self.list(wire, &line).await)? else { continue };
                 let Some(first) = listing.children.first() else { continue };
-                let read = self.read(wire, std::slice::from_ref(first)).await?;
+                let read = allowed(self.read(wire, std::slice::from_ref(first)).await)?;
+                let read = read.unwrap_or_default();
                 let key = read.into_iter().flatten().map(|read| read.node.ticket.key);
                 keys.extend(key.filter(|key| key.as_str().starts_with(prefix)));
             }
@@ -281,7 +282,7 @@ impl ZooKeeper {
                         used.push(line.clone());
                     }
                 }
-                Err(Said::NoNode) => {}
+                Err(Said::NoNode | Said::NoAuth) => {}
                 Err(said) => return Err(said),
             }
         }
@@ -353,6 +354,14 @@ fn served(own: &Node, ahead: &Node, watches: &[Watch], roll: &Roll) -> Option<To
     let is_same_connection = watches.iter().all(Watch::is_of_this_connection);
     roll.forget(&ahead.name.line, ahead.name.id);
     (is_alive && is_same_connection).then(|| Told::Served(own.clone(), at))
+}
+
+/// What another user keeps to themselves is nothing to this one.
+fn allowed<T>(answer: Result<T, Said>) -> Result<Option<T>, Said> {
+    match answer {
+        Err(Said::NoAuth) => Ok(None),
+        answer => answer.map(Some),
+    }
 }
 
 /// A number in a node that was changed so often since it was made.

@@ -31,7 +31,8 @@ pub(crate) fn error(settings: &Settings, said: &Said) -> Error {
             "{whom} cannot do what a lock needs: ZooKeeper 3.5 or later is wanted"
         )),
         Said::NoHosts => Error::unavailable(format!(
-            "{whom} let nobody in: is it running, and is that not another service's port?"
+            "{whom} let nobody in: {}, has it as many connections from this machine as it takes (maxClientCnxns), or is that another service's port?",
+            is_running(settings)
         )),
         Said::NotReadOnly => Error::unavailable(format!("{whom} is cut off from its majority")),
         Said::Throttled => Error::unavailable(format!("{whom} has more to do than it can")),
@@ -52,8 +53,19 @@ pub(crate) fn silence(settings: &Settings) -> Error {
 
 /// No session was opened in the time that a connection has.
 pub(crate) fn late(settings: &Settings) -> Error {
-    let (whom, within) = (settings.whom(), settings.connect_timeout);
-    Error::unavailable(format!("{whom} let nobody in within {within:?}: is it running?"))
+    let (whom, within) = (settings.whom(), settings.connects_within());
+    let hint = is_running(settings);
+    Error::unavailable(format!(
+        "{whom} let nobody in within {within:?}: {hint}? `connect_timeout=TIME` waits longer for each server"
+    ))
+}
+
+/// What is asked first where nobody is let in. The servers of an ensemble let nobody in without their majority.
+fn is_running(settings: &Settings) -> String {
+    match settings.servers.len() {
+        1 => "is it running".into(),
+        all => format!("are {} of its {all} servers running", all / 2 + 1),
+    }
 }
 
 /// No connection to this server comes about.

@@ -71,7 +71,8 @@ impl Wire {
     /// Opens a session that lives for about `ttl` without a sign of life.
     pub(crate) async fn open(settings: &Arc<Settings>, ttl: Duration) -> Result<Arc<Self>> {
         let signs = Mutex::new(Signs::since(SystemClock.now()));
-        let (client, leash) = match timeout(settings.connect_timeout, log_in(settings, ttl)).await {
+        let (client, leash) = match timeout(settings.connects_within(), log_in(settings, ttl)).await
+        {
             Ok(connected) => connected?,
             Err(_) => return Err(trouble::late(settings)),
         };
