@@ -117,14 +117,12 @@ impl<E: Engine> Hosted<E> {
     }
 
     /// A place for whoever calls, if the engine can be called from there.
-    fn in_place(&self) -> Option<Option<SemaphorePermit<'_>>> {
+    fn in_place(&self) -> Option<InPlace<'_>> {
         if !(self.in_place)(&self.engine) {
             return None;
         }
-        match &self.room_in_place {
-            None => Some(None),
-            Some(room) => room.try_acquire().ok().map(Some),
-        }
+        let room = self.room_in_place.as_ref().map(Semaphore::try_acquire);
+        Some(InPlace { _room: room.transpose().ok()? })
     }
 
     async fn join_on_host(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
@@ -191,6 +189,11 @@ impl<E: Engine> Hosted<E> {
         }
         Box::pin(carry_out(&*self.host, verb(self.engine.clone()))).await
     }
+}
+
+/// A verb that is carried out where it was asked for, and the room for it, if there is no room for any number.
+struct InPlace<'a> {
+    _room: Option<SemaphorePermit<'a>>,
 }
 
 /// Runs a verb on the host for as long as somebody waits for its answer.

@@ -98,7 +98,7 @@ pub(crate) async fn driven<T>(home: &Handle, spawning: impl Future<Output = T>) 
         has_ended: AtomicBool::new(false),
         stopped: AtomicBool::new(false),
     });
-    let home = Home { home: home.clone(), life: life.clone(), tasks: Mutex::default() };
+    let home = Home { runtime: home.clone(), life: life.clone(), tasks: Mutex::default() };
     let mut spawning = pin!(spawning);
     let spawned = poll_fn(|cx| {
         let _scope = enter(&home);
@@ -188,7 +188,7 @@ impl Drop for Then {
 
 /// The runtime that tasks begin on, and those that did.
 struct Home {
-    home: Handle,
+    runtime: Handle,
     life: Arc<Life>,
     tasks: Mutex<Vec<Arc<Driven>>>,
 }
@@ -196,7 +196,7 @@ struct Home {
 impl Spawn for Home {
     fn spawn(&self, task: Task) {
         let task = Mutex::new(Some(Box::into_pin(task.future)));
-        let (state, home, life) = (AtomicU8::new(WOKEN), self.home.clone(), self.life.clone());
+        let (state, home, life) = (AtomicU8::new(WOKEN), self.runtime.clone(), self.life.clone());
         let task = Arc::new(Driven { task, state, home, process: process::id(), life });
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).push(task.clone());
         task.drive_at_home();

@@ -31,9 +31,12 @@ pub(crate) struct Watch {
     states: StateWatcher,
 }
 
-/// What the server tells of a node, once it does, and in which transaction; 0 if that is not said.
+/// What the server tells of a node, and in which transaction; 0 if that is not said.
+type What = (EventType, u64);
+
+/// The same, once it is told.
 #[derive(Clone)]
-struct Event(Arc<Mutex<Shared<Boxed<(EventType, u64)>>>>);
+struct Event(Arc<Mutex<Shared<Boxed<What>>>>);
 
 impl Watches {
     /// Waits with others for a change of a node; `None` if it is not watched, or is not as it is known.
@@ -52,11 +55,11 @@ impl Watches {
         &self,
         path: String,
         version: u64,
-        watcher: OneshotWatcher,
+        news: OneshotWatcher,
         states: StateWatcher,
         home: &Handle,
     ) -> Watch {
-        let (event, stirred) = (Event::of(watcher), watch::Sender::new(()));
+        let (event, stirred) = (Event::of(news), watch::Sender::new(()));
         let watched = Watched { version, stirred, event: event.clone(), states };
         let watch = watched.watch();
         self.lock().insert(path.clone(), watched);
@@ -122,8 +125,8 @@ impl Watch {
 }
 
 impl Event {
-    fn of(watcher: OneshotWatcher) -> Self {
-        let event = watcher.changed().map(|event| {
+    fn of(news: OneshotWatcher) -> Self {
+        let event = news.changed().map(|event| {
             let at = u64::try_from(event.zxid).unwrap_or(0);
             (event.event_type, at)
         });
@@ -140,12 +143,12 @@ impl Event {
         .await;
     }
 
-    fn now(&self) -> Option<(EventType, u64)> {
+    fn now(&self) -> Option<What> {
         let alone = self.lock();
         alone.clone().now_or_never()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shared<Boxed<(EventType, u64)>>> {
+    fn lock(&self) -> MutexGuard<'_, Shared<Boxed<What>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

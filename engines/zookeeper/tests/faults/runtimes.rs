@@ -75,9 +75,9 @@ fn begun<T>(verbs: impl Iterator<Item = impl Future<Output = T>>) -> Vec<impl Fu
 fn verbs_that_stand_still_keep_nobody_out_however_many_they_are() {
     with_locks(|_, locks| {
         locks.mutex("warm").ttl(TTL).blocking().lock().unwrap().release().unwrap();
-        let (locking, looking) = (locks.mutex("b").ttl(TTL), locks.clone());
-        let locks_still = begun((0..600).map(|_| locking.lock()));
-        let looks_still = begun((0..600).map(|_| looking.line("b")));
+        let (mutex, asking) = (locks.mutex("b").ttl(TTL), locks.clone());
+        let joins = begun((0..600).map(|_| mutex.lock()));
+        let listings = begun((0..600).map(|_| asking.line("b")));
         let elsewhere = runtime();
         elsewhere.block_on(async {
             for _ in 0..5 {
@@ -86,7 +86,7 @@ fn verbs_that_stand_still_keep_nobody_out_however_many_they_are() {
                 guard.release().await.expect("it is answered");
             }
         });
-        drop((locks_still, looks_still));
+        drop((joins, listings));
     });
 }
 
@@ -99,11 +99,11 @@ fn who_closes_locks_is_not_kept_by_a_verb_that_stands_still() {
             let held = locks.mutex("a").ttl(TTL).lock().await.unwrap();
             let (mutex, asking) = (locks.mutex("b").ttl(TTL), locks.clone());
             let still = begun([mutex.try_lock()].into_iter());
-            let looks = begun([asking.line("b")].into_iter());
+            let listing = begun([asking.line("b")].into_iter());
             locks.close().await;
             until_line(&other, "a", 0).await;
             until_line(&other, "b", 0).await;
-            drop((still, looks, held));
+            drop((still, listing, held));
         });
     });
 }
@@ -120,10 +120,10 @@ fn callers_on_the_home_runtime_keep_nobody_out_either() {
     with_locks(|ensemble, _| {
         runtime().block_on(async {
             let locks = on_this_runtime(ensemble).await;
-            let looks = begun([locks.line("a")].into_iter());
+            let listing = begun([locks.line("a")].into_iter());
             assert!(locks.line("a").await.expect("it is answered").is_empty());
             locks.mutex("a").lock().await.unwrap().release().await.unwrap();
-            drop(looks);
+            drop(listing);
         });
     });
 }
