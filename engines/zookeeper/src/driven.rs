@@ -135,8 +135,8 @@ impl Drop for Leash {
     fn drop(&mut self) {
         let was_stopped = self.life.stopped.swap(false, Ordering::AcqRel);
         for task in &self.tasks {
-            if !self.life.has_home() {
-                // Nobody drives it to its end.
+            if self.life.has_ended.load(Ordering::Acquire) {
+                // Nobody drives it to its end, and nobody waits for what it would tell.
                 task.give_up();
             } else if was_stopped {
                 task.wake_by_ref();
