@@ -37,7 +37,7 @@ pub(crate) fn read(url: &str) -> Result<Settings> {
     for part in path {
         if !is_plain(&part) {
             return Err(Error::invalid(
-                "a chroot is made of letters, digits and the signs . _ - :, with slashes between, and is not `zookeeper`, `.` or `..`: write zookeeper://SERVER/my/app",
+                "a chroot is made of letters, digits and the signs . _ - :, with slashes between, and none of them is `zookeeper`, `.` or `..`: write zookeeper://SERVER/my/app",
             ));
         }
         settings.chroot = format!("{}/{part}", settings.chroot);
@@ -79,7 +79,7 @@ impl Settings {
 }
 
 fn prefix(value: Value) -> Result<String> {
-    let wrong = value.wrong("1 to 128 letters, digits and the signs . _ - :, with slashes between");
+    let wrong = value.wrong("1 to 128 letters, digits and the signs . _ - :, with slashes between, and none of them is `zookeeper`, `.` or `..`");
     let text = value.text();
     if text.len() > 128 || !text.split('/').all(is_plain) {
         return Err(wrong);
@@ -152,11 +152,11 @@ mod tests {
             ),
             (
                 "zookeeper://h/a/../b",
-                "a chroot is made of letters, digits and the signs . _ - :, with slashes between, and is not `zookeeper`, `.` or `..`: write zookeeper://SERVER/my/app",
+                "a chroot is made of letters, digits and the signs . _ - :, with slashes between, and none of them is `zookeeper`, `.` or `..`: write zookeeper://SERVER/my/app",
             ),
             (
                 "zookeeper://h?prefix=a//b",
-                "`prefix` takes 1 to 128 letters, digits and the signs . _ - :, with slashes between, and is not `zookeeper`, `.` or `..`",
+                "`prefix` takes 1 to 128 letters, digits and the signs . _ - :, with slashes between, and none of them is `zookeeper`, `.` or `..`",
             ),
             (
                 "zookeeper://h?ca=secret",
