@@ -133,9 +133,7 @@ impl<E: Engine> Hosted<E> {
             if state.begin() { engine.join(&ticket, patience).await } else { Err(gone()) }
         };
         let answer = self.ask_host(verb).await;
-        if !answer.as_ref().is_err_and(Error::is_unknown) {
-            join.answered();
-        }
+        join.came_to(&answer);
         answer
     }
 
@@ -229,9 +227,7 @@ impl<E: Engine> Engine for Hosted<E> {
         let now = self.host.now();
         let join = self.joins.begin_in_place(ticket.id, now, now.plus(ticket.ttl));
         let answer = self.engine.join(ticket, patience).await;
-        if !answer.as_ref().is_err_and(Error::is_unknown) {
-            join.answered();
-        }
+        join.came_to(&answer);
         answer
     }
 

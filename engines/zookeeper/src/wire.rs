@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use futures_util::future::OptionFuture;
 use tenure_core::{Clock as _, Result, SystemClock};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -138,21 +139,16 @@ impl Wire {
         if self.leash.is_stopped() {
             return Err(Said::ClientClosed);
         }
-        if self.client.state() == SessionState::SyncConnected {
-            // Those who are elsewhere are so many at most.
-            if !self.is_home() {
-                return Ok(Turn { client: &self.client, _room: None });
-            }
-            if let Ok(room) = self.room.try_acquire() {
-                return Ok(Turn { client: &self.client, _room: Some(room) });
-            }
+        // Those who are elsewhere are so many at most.
+        let room = self.is_home().then_some(&self.room);
+        if self.client.state() == SessionState::SyncConnected
+            && let Ok(room) = room.map(Semaphore::try_acquire).transpose()
+        {
+            return Ok(Turn { client: &self.client, _room: room });
         }
         self.in_time(async {
-            let room = if self.is_home() {
-                Some(self.room.acquire().await.map_err(|_| Said::ClientClosed)?)
-            } else {
-                None
-            };
+            let room = OptionFuture::from(room.map(Semaphore::acquire)).await;
+            let room = room.transpose().map_err(|_| Said::ClientClosed)?;
             let mut states = self.client.state_watcher();
             let mut state = self.client.state();
             loop {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::{TicketId, Time};
+use crate::{Error, Result, TicketId, Time};
 
 /// So many tickets are remembered before those are thrown out that cannot live any more.
 const TICKETS_FULL: usize = 1024;
@@ -116,10 +116,12 @@ impl Joins {
 }
 
 impl Join<'_> {
-    /// The store has said where the ticket is.
-    pub(super) fn answered(mut self) {
-        self.answered = true;
-        self.joins.forget(self.id);
+    /// What it came to. Unless that is unknown, the store has said where the ticket is.
+    pub(super) fn came_to<T>(mut self, answer: &Result<T>) {
+        if !answer.as_ref().is_err_and(Error::is_unknown) {
+            self.answered = true;
+            self.joins.forget(self.id);
+        }
     }
 }
 
@@ -172,7 +174,9 @@ mod tests {
         drop(joins.begin_in_place(id, NOW, NOW.plus(Duration::from_secs(1))));
         drop(join(&joins, id));
         assert!(!joins.never_began(id), "whatever comes after it");
-        join(&joins, id).answered();
+        join(&joins, id).came_to(&Err::<(), _>(Error::unavailable("no answer")));
+        assert!(!joins.never_began(id), "that says nothing of it");
+        join(&joins, id).came_to(&Ok(()));
         assert!(!joins.never_began(id) && joins.is_empty());
     }
 
