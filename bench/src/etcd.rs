@@ -10,7 +10,7 @@ use crate::contest::stores::Stores;
 use crate::contest::{crowd, free, handover, on_both};
 use crate::figures::Table;
 pub(crate) use kinds::KINDS;
-use kinds::{ETCDCTL, FIELD, OURS, SERVICE, TOLD};
+use kinds::{BATON, ETCDCTL, FIELD, OURS, SERVICE, TOLD};
 
 /// The rows of one member.
 pub(crate) fn run(table: &mut Table) {
@@ -37,7 +37,7 @@ fn on_members(table: &mut Table, suite: &str, count: usize) {
     };
     on_both(table, stores(), |table, stores| {
         free::run(table, stores, &FIELD);
-        crowd::few(table, stores, &[OURS, SERVICE], &[]);
+        crowd::few(table, stores, &[OURS, BATON, SERVICE], &[]);
     });
     handover::run(table, &stores(), &TOLD, &[SERVICE, ETCDCTL], &[]);
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::kind::Kind;
 use crate::figures::{median, median_ratio, per_second, us};
 use crate::processor;
 
@@ -18,6 +19,8 @@ pub(crate) struct Entrant<'a> {
     round: Box<dyn FnMut() -> Round + 'a>,
     /// The process that locks and releases, if it is not this one.
     client: Option<u32>,
+    /// How much quicker ours is to be.
+    wanted: &'static str,
     took: Vec<Duration>,
     /// Processor time.
     used: Vec<Usage>,
@@ -33,12 +36,23 @@ struct Usage {
 impl<'a> Entrant<'a> {
     pub(crate) fn new(name: impl Into<String>, round: impl FnMut() -> Round + 'a) -> Self {
         let (took, used) = (Vec::new(), Vec::new());
-        Self { name: name.into(), round: Box::new(round), client: None, took, used }
+        let (name, round, wanted) = (name.into(), Box::new(round), "> 1 ×");
+        Self { name, round, client: None, wanted, took, used }
+    }
+
+    /// Ours is wanted to be ahead of it only where it does what ours does.
+    pub(crate) fn of(kind: Kind, round: impl FnMut() -> Round + 'a) -> Self {
+        let entrant = Self::new(kind.to_string(), round);
+        if kind.renews { entrant } else { Self { wanted: "–", ..entrant } }
     }
 
     /// The same for one whose work is done by another process.
     pub(crate) fn in_process(self, pid: u32) -> Self {
         Self { client: Some(pid), ..self }
+    }
+
+    pub(crate) fn wanted(&self) -> &'static str {
+        self.wanted
     }
 
     pub(crate) fn name(&self) -> &str {

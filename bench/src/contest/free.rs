@@ -27,7 +27,7 @@ fn one_by_one<'a>(
     round: Duration,
 ) -> Entrant<'a> {
     let contender = runtime.block_on(kind.connect(urls, 0));
-    Entrant::new(kind.to_string(), move || {
+    Entrant::of(kind, move || {
         runtime.block_on(runtime.spawn(sequential(contender.clone(), round))).unwrap()
     })
 }
@@ -40,7 +40,7 @@ fn all_at_once<'a>(
 ) -> Entrant<'a> {
     let contender = runtime.block_on(kind.connect(urls, 0));
     let (tasks, round) = (field.tasks, field.round * 2);
-    Entrant::new(kind.to_string(), move || {
+    Entrant::of(kind, move || {
         let turns = turns::take(contender.clone(), tasks, Keys::Own, round);
         runtime.block_on(runtime.spawn(turns)).unwrap().round()
     })
@@ -122,7 +122,7 @@ fn rows(table: &mut Table, case: &str, entrants: &[Entrant<'_>]) {
     table.row(case, us(ours.median()), share(ours, floor), "≥ 0.85");
     for peer in peers {
         let beside = format!("ours is {:.2} × as fast", ours.speed_beside(peer));
-        table.row(format!("{case}, {}", peer.name()), us(peer.median()), beside, "> 1 ×");
+        table.row(format!("{case}, {}", peer.name()), us(peer.median()), beside, peer.wanted());
     }
     usage(table, case, entrants);
 }
@@ -150,7 +150,7 @@ pub(crate) fn run_beside(table: &mut Table, stores: &Stores, case: &str, kinds: 
     table.row(case.as_str(), us(ours.median()), "1", "–");
     for peer in peers {
         let beside = format!("ours is {:.2} × as fast", ours.speed_beside(peer));
-        table.row(format!("{case}, {}", peer.name()), us(peer.median()), beside, "> 1 ×");
+        table.row(format!("{case}, {}", peer.name()), us(peer.median()), beside, peer.wanted());
     }
 }
 

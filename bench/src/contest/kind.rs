@@ -15,6 +15,8 @@ pub(crate) struct Kind {
     pub(crate) title: &'static str,
     /// How long at most a waiter sleeps before it looks again. Zero: somebody tells it.
     pub(crate) poll: Duration,
+    /// Whether it keeps a lock for longer than a time that is said before. One that does not may be quicker.
+    pub(crate) renews: bool,
     /// Over these servers, as the first or the second of two processes.
     pub(crate) connect: Connect,
 }
@@ -24,7 +26,12 @@ pub(crate) type Connect = fn(Vec<String>, usize) -> Later<'static, Arc<dyn Conte
 impl Kind {
     /// Somebody tells its waiters.
     pub(crate) const fn told(name: &'static str, title: &'static str, connect: Connect) -> Self {
-        Self { name, title, poll: Duration::ZERO, connect }
+        Self { name, title, poll: Duration::ZERO, renews: true, connect }
+    }
+
+    /// Nobody renews its locks.
+    pub(crate) const fn never_renewed(self) -> Self {
+        Self { renews: false, ..self }
     }
 
     /// Its waiters look again after so many milliseconds at most.

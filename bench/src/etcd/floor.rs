@@ -1,7 +1,7 @@
 //! The floor: the least that a lock, and the least that a hand-over, asks of the engine's own client.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tenure_etcd::wire_only::{
@@ -72,31 +72,69 @@ impl Contender for Floor {
     fn lock<'a>(&'a self, key: &'a str) -> Later<'a, Result<Held, String>> {
         Box::pin(async move {
             let name = format!("floor/{key}").into_bytes();
-            let is_free = Compare {
-                result: compare::CompareResult::Equal as i32,
-                target: compare::CompareTarget::Create as i32,
-                key: name.clone(),
-                target_union: Some(compare::TargetUnion::CreateRevision(0)),
-                ..Default::default()
-            };
-            let put = PutRequest { key: name.clone(), lease: self.lease, ..Default::default() };
-            let put = request_op::Request::RequestPut(put);
-            let txn = TxnRequest {
-                compare: vec![is_free],
-                success: vec![RequestOp { request: Some(put) }],
-                failure: Vec::new(),
-            };
-            let answer: TxnResponse = calls::unary(&self.wire, TXN, txn).await.unwrap();
-            if !answer.succeeded {
+            if !put(&self.wire, self.lease, name.clone()).await {
                 return Err(FAILS.into());
             }
             let wire = self.wire.clone();
+            Ok(Held { token: None, release: Box::pin(async move { delete(&wire, name).await }) })
+        })
+    }
+}
+
+/// Puts a key where none is, under a lease; `false`: one is there.
+async fn put(wire: &Wire, lease: i64, name: Vec<u8>) -> bool {
+    let is_free = Compare {
+        result: compare::CompareResult::Equal as i32,
+        target: compare::CompareTarget::Create as i32,
+        key: name.clone(),
+        target_union: Some(compare::TargetUnion::CreateRevision(0)),
+        ..Default::default()
+    };
+    let put = PutRequest { key: name, lease, ..Default::default() };
+    let put = request_op::Request::RequestPut(put);
+    let txn = TxnRequest {
+        compare: vec![is_free],
+        success: vec![RequestOp { request: Some(put) }],
+        failure: Vec::new(),
+    };
+    let answer: TxnResponse = calls::unary(wire, TXN, txn).await.unwrap();
+    answer.succeeded
+}
+
+async fn delete(wire: &Wire, name: Vec<u8>) {
+    let delete = DeleteRangeRequest { key: name, ..Default::default() };
+    let delete = request_op::Request::RequestDeleteRange(delete);
+    let success = vec![RequestOp { request: Some(delete) }];
+    let txn = TxnRequest { success, ..Default::default() };
+    let _: TxnResponse = calls::unary(wire, TXN, txn).await.unwrap();
+}
+
+/// The least that turns on one key ask: each has a key of its own in the line, and deletes it before the next one is inside. Who
+/// is next, the process knows without the server.
+pub(crate) struct Baton {
+    floor: Floor,
+    inside: Arc<Mutex<()>>,
+    attempts: AtomicU64,
+}
+
+impl Baton {
+    pub(crate) async fn connect(url: &str) -> Self {
+        let (inside, attempts) = (Arc::default(), AtomicU64::default());
+        Self { floor: Floor::connect(url).await, inside, attempts }
+    }
+}
+
+impl Contender for Baton {
+    fn lock<'a>(&'a self, key: &'a str) -> Later<'a, Result<Held, String>> {
+        Box::pin(async move {
+            let attempt = self.attempts.fetch_add(1, Ordering::Relaxed);
+            let name = format!("baton/{key}/{attempt}").into_bytes();
+            assert!(put(&self.floor.wire, self.floor.lease, name.clone()).await, "it is new");
+            let inside = self.inside.clone().lock_owned().await;
+            let wire = self.floor.wire.clone();
             let release = Box::pin(async move {
-                let delete = DeleteRangeRequest { key: name, ..Default::default() };
-                let delete = request_op::Request::RequestDeleteRange(delete);
-                let success = vec![RequestOp { request: Some(delete) }];
-                let txn = TxnRequest { success, ..Default::default() };
-                let _: TxnResponse = calls::unary(&wire, TXN, txn).await.unwrap();
+                delete(&wire, name).await;
+                drop(inside);
             });
             Ok(Held { token: None, release })
         })

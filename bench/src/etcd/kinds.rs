@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::floor::{Floor, Hop, member};
+use super::floor::{Baton, Floor, Hop, member};
 use super::peers::{Etcdctl, Service};
 use crate::contest::field::Field;
 use crate::contest::handover::Told;
@@ -18,6 +18,11 @@ const FLOOR: Kind = Kind::told("etcd floor", "the floor", |urls, _| {
 const HOP: Kind = Kind::told("etcd hop", "a bare put to its watch", |urls, side| {
     Box::pin(async move { Arc::new(Hop::connect(&urls[0], side).await) as _ })
 });
+/// Both transactions for each turn on one key.
+pub(super) const BATON: Kind =
+    Kind::told("etcd baton", "a bare put and delete for each, the floor", |urls, _| {
+        Box::pin(async move { Arc::new(Baton::connect(&urls[0]).await) as _ })
+    });
 /// It asks the member that the others ask: of several, one leads, and the way by another one is longer.
 pub(super) const OURS: Kind = Kind::told("etcd tenure", "`tenure`", |urls, _| {
     Box::pin(async move {
@@ -32,7 +37,7 @@ pub(super) const ETCDCTL: Kind = Kind::told("etcdctl", "`etcdctl lock`", |urls, 
     Box::pin(async move { Arc::new(Etcdctl::new(&urls[0])) as _ })
 });
 
-pub(crate) const KINDS: &[Kind] = &[FLOOR, HOP, OURS, SERVICE, ETCDCTL];
+pub(crate) const KINDS: &[Kind] = &[FLOOR, HOP, BATON, OURS, SERVICE, ETCDCTL];
 
 pub(super) const FIELD: Field = Field {
     floor: FLOOR,

@@ -47,13 +47,15 @@ pub(super) const REDLOCK: Kind = Kind::told("redlock tenure", "`tenure`", |urls,
 pub(super) const RSLOCK: Kind = Kind::told("rslock", "`rslock`", |urls, _| {
     Box::pin(async move { Arc::new(Rslock::connect(&urls)) as _ })
 })
-.polling(200);
+.polling(200)
+.never_renewed();
 pub(super) const QUICK_RSLOCK: Kind =
     Kind::told("quick rslock", "`rslock`, set to 20 ms", |urls, _| {
         let pause = Duration::from_millis(QUICK_MS);
         Box::pin(async move { Arc::new(Rslock::connect(&urls).polling_within(pause)) as _ })
     })
-    .polling(QUICK_MS);
+    .polling(QUICK_MS)
+    .never_renewed();
 pub(super) const DISTRIBUTED_LOCK: Kind =
     Kind::told("redis distributed-lock", "`distributed-lock`", |urls, _| {
         Box::pin(async move { Arc::new(DistributedLock::connect(&urls).await) as _ })
