@@ -9,8 +9,6 @@ use std::path::{Path, PathBuf};
 
 use tenure_core::{Error, Result};
 
-pub use distrust::distrust;
-
 use crate::options::Value;
 
 /// Files in PEM: whom to trust, and who one is.

@@ -3,7 +3,6 @@
 use std::io::{self, ErrorKind};
 
 use tenure_core::{Error, Loss, Result};
-use tenure_kit::tls::distrust;
 use tenure_kit::url::Address;
 use zookeeper_client::Error as Said;
 
@@ -93,16 +92,14 @@ pub(crate) fn mute(settings: &Settings) -> Error {
 
 /// Refuses what TLS will not mend by itself.
 pub(crate) fn by_tls(settings: &Settings, server: &Address, error: &io::Error) -> Result<()> {
-    if settings.tls.is_none() {
-        return Ok(());
-    }
+    let Some(files) = &settings.tls else { return Ok(()) };
     let (whom, heard) = (format!("ZooKeeper at {server}"), error.to_string());
     if heard.contains("ProtocolVersion") {
         return Err(Error::rejected(format!(
             "{whom} speaks neither TLS 1.2 nor 1.3: let it, with `ssl.enabledProtocols`"
         )));
     }
-    distrust(&whom, &heard).map_or(Ok(()), Err)
+    files.distrust(&whom, &heard).map_or(Ok(()), Err)
 }
 
 /// What is said of a chroot that is not there.

@@ -93,8 +93,8 @@ impl Files {
     }
 }
 
-/// The same, where nobody knows which files are named.
-pub fn distrust(whom: &str, heard: &str) -> Option<Error> {
+/// What is said whichever files are named.
+fn distrust(whom: &str, heard: &str) -> Option<Error> {
     if !heard.to_ascii_lowercase().contains("certificate") {
         return None;
     }
@@ -104,8 +104,6 @@ pub fn distrust(whom: &str, heard: &str) -> Option<Error> {
         format!("the certificate of {whom} {told}")
     } else if is_heard(&OTHER_NAMES) {
         of_other_names(whom, heard)
-    } else if heard.contains("Expired") {
-        format!("a certificate between {whom} and this client has expired: renew it")
     } else {
         format!(
             "{whom} and this client do not trust each other's certificates: name the authority that signed the servers' as `ca=FILE`, and a certificate of the client's own, if they want one, as `cert=FILE` and `key=FILE` (it says: {heard})"
