@@ -119,7 +119,8 @@ fn a_join_that_never_began_is_settled_by_one_leave() {
 #[test]
 fn a_verb_that_waits_may_go_to_the_host_where_the_others_do_not() {
     let idle = Arc::new(Idle(PrivateThread::for_timers(), Mutex::default()));
-    let hosted = Hosted::of(idle.clone(), Memory::new()).in_place_where(|_| true).waits_on_host();
+    let hosted =
+        Hosted::of(idle.clone(), Memory::new()).in_place_where(|_| true, 1).waits_on_host();
     let ticket = Ticket::new(Key::new("a").unwrap(), Share::WHOLE);
     let place = hosted.join(&ticket, Patience::Wait).now_or_never().unwrap().unwrap().unwrap();
     assert_eq!(place.standing, Standing::Holding, "in place");

@@ -359,7 +359,7 @@ impl Around for Large {
 fn a_verb_that_is_asked_in_place_carries_no_copies_of_itself() {
     let ticket = Ticket::new(Key::new("k").unwrap(), Share::WHOLE);
     let alone = Large(Memory::new());
-    let hosted = Hosted::of(host(), Large(Memory::new())).in_place_where(|_| true);
+    let hosted = Hosted::of(host(), Large(Memory::new())).in_place_where(|_| true, 1);
     let engine = Retry::new(hosted, host(), 3, Duration::from_millis(1));
     let join = engine.join(&ticket, Patience::Wait);
     let (size, own) =

@@ -11,6 +11,9 @@ use crate::server::Ended;
 
 /// The most calls that may be under way on one connection: what a server that stood still carries out in vain.
 const CALLS_MAX: usize = 128;
+/// So many verbs may be carried out where their callers are. Each may keep its room on a connection for as long as nobody polls
+/// it, so that half of the room is left for everybody else.
+pub const IN_PLACE_MAX: usize = CALLS_MAX / 2;
 
 /// Room for one call on a connection.
 #[derive(Debug)]

@@ -22,7 +22,7 @@ pub mod tls;
 pub mod url;
 
 pub use call::Call;
-pub use calls::Room;
+pub use calls::{IN_PLACE_MAX, Room};
 pub use home::Home;
 pub use link::{Client, Connection, Link, for_now};
 pub use server::{Ended, Lost, Opening, Server, Side};

@@ -45,8 +45,8 @@ pub struct Hosted<E> {
     engine: Arc<E>,
     host: Arc<dyn Host>,
     in_place: fn(&E) -> bool,
-    /// For those who are in place; `None`: for any number.
-    room_in_place: Option<Semaphore>,
+    /// For those who are in place.
+    room_in_place: Semaphore,
     waits_in_place: fn(&E) -> bool,
     room: Arc<Semaphore>,
     joins: Joins,
@@ -71,7 +71,7 @@ impl<E: Engine> Hosted<E> {
             engine: Arc::new(engine),
             host,
             in_place: |_| false,
-            room_in_place: None,
+            room_in_place: Semaphore::new(0),
             waits_in_place: |_| false,
             room,
             joins,
@@ -80,16 +80,13 @@ impl<E: Engine> Hosted<E> {
 
     /// Verbs are carried out in place whenever the engine answers that it can, which it is asked each
     /// time by whoever calls. Such a verb ends with its future, as the contract allows.
+    ///
+    /// So many of them at a time, and more of them on the host: a verb in place goes on only while somebody polls its future, and
+    /// those that nobody polls must not use up what the engine's other callers need.
     #[must_use]
-    pub fn in_place_where(self, in_place: fn(&E) -> bool) -> Self {
-        Self { in_place, waits_in_place: in_place, ..self }
-    }
-
-    /// So many verbs are carried out in place at a time, and more of them on the host: for engines whose callers would keep one
-    /// another out if they stood still.
-    #[must_use]
-    pub fn in_place_at_most(self, verbs: usize) -> Self {
-        Self { room_in_place: Some(Semaphore::new(verbs)), ..self }
+    pub fn in_place_where(self, in_place: fn(&E) -> bool, at_most: usize) -> Self {
+        let room_in_place = Semaphore::new(at_most);
+        Self { in_place, waits_in_place: in_place, room_in_place, ..self }
     }
 
     /// Verbs that only wait are carried out on the host, whatever the others are: for engines that hear of news on the host, and
@@ -121,8 +118,7 @@ impl<E: Engine> Hosted<E> {
         if !(self.in_place)(&self.engine) {
             return None;
         }
-        let room = self.room_in_place.as_ref().map(Semaphore::try_acquire);
-        Some(InPlace { _room: room.transpose().ok()? })
+        Some(InPlace { _room: self.room_in_place.try_acquire().ok()? })
     }
 
     async fn join_on_host(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
@@ -189,9 +185,9 @@ impl<E: Engine> Hosted<E> {
     }
 }
 
-/// A verb that is carried out where it was asked for, and the room for it, if there is no room for any number.
+/// A verb that is carried out where it was asked for, and the room for it.
 struct InPlace<'a> {
-    _room: Option<SemaphorePermit<'a>>,
+    _room: SemaphorePermit<'a>,
 }
 
 /// Runs a verb on the host for as long as somebody waits for its answer.

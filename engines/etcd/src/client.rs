@@ -8,7 +8,6 @@ use prost::Message;
 use tenure_core::{Error, Profile, Result};
 use tenure_kit::{Client, Connection, Ended, Home, Link};
 use tenure_queue::{Free, Node};
-use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
 
 use crate::berths::Berths;
@@ -27,8 +26,6 @@ use crate::{ask, entry, facts, trouble};
 const TXN: &str = "/etcdserverpb.KV/Txn";
 const GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
 
-/// What was put on the way before so long is over does not come in after it.
-const GRAVE: Duration = Duration::from_secs(120);
 /// Between two questions to members that have no leader.
 const ELECTION_PAUSE: Duration = Duration::from_millis(250);
 /// So often others may be quicker to take the number of a session.
@@ -50,8 +47,6 @@ pub struct Etcd {
     /// The largest revision that was answered.
     seen: AtomicU64,
     rewound: AtomicBool,
-    /// The lease of what is never to come in, and since when it is used.
-    grave: Mutex<Option<(i64, Instant)>>,
 }
 
 impl Etcd {
@@ -63,10 +58,9 @@ impl Etcd {
         let version = connection.version.clone();
         let profile = facts::profile(&settings, version.as_deref());
         let (seen, rewound) = (AtomicU64::new(0), AtomicBool::new(false));
-        let (berths, free, grave) = (Berths::new(), Free::new(), Mutex::default());
+        let (berths, free) = (Berths::new(), Free::new());
         let neighbours = Neighbours::default();
-        let etcd =
-            Self { link, home, keys, profile, berths, free, neighbours, seen, rewound, grave };
+        let etcd = Self { link, home, keys, profile, berths, free, neighbours, seen, rewound };
         // A user without rights is refused now, and not in the middle of the night.
         patiently(&etcd.link, || etcd.now_at()).await?;
         Ok(etcd)
@@ -177,20 +171,6 @@ impl Etcd {
             number = getrandom::u32().unwrap_or(0) % among;
         }
         Err(trouble::silence(self.settings()))
-    }
-
-    /// The lease of those that are never to come in. A few minutes later nobody can come in any more.
-    pub(crate) async fn grave(&self) -> Result<i64> {
-        let Ok(mut grave) = timeout(self.settings().timeout, self.grave.lock()).await else {
-            // Whoever was first stands still in the middle.
-            return Ok(self.grant(GRAVE).await?.id);
-        };
-        if let Some((lease, _)) = grave.filter(|(_, since)| since.elapsed() < GRAVE / 2) {
-            return Ok(lease);
-        }
-        let lease = self.grant(GRAVE).await?.id;
-        *grave = Some((lease, Instant::now()));
-        Ok(lease)
     }
 
     /// Everything in a span at one revision, a page at a time.

@@ -104,8 +104,8 @@ pub(crate) fn twin(front: &Front, name: &Name, before: u64) -> Option<Node> {
     front.nodes.iter().find(is_twin).cloned()
 }
 
-/// Deletes the ticket's key if it and the others are as they are known. With a lease for that, the door is closed to the ticket
-/// for good, either way. The key of the one behind is put as it is, if it is still there, so that its owner hears of both at once.
+/// Deletes the ticket's key if it and the others are as they are known. With the lease of its session, the door is closed to the
+/// ticket for as long as anything may come in with that, either way. The key of the one behind is put as it is, if it is still there, so that its owner hears of both at once.
 pub(crate) fn remove(
     keys: &Keys,
     remove: &Remove<'_>,
@@ -132,6 +132,12 @@ pub(crate) fn remove(
     let close = closes.map(|lease| close(keys, &node.name, lease));
     success.extend(close.clone());
     TxnRequest { compare, success, failure: close.into_iter().collect() }
+}
+
+/// Deletes the ticket's key if it and the others are as they are known, and puts nothing: no mark of what was broken, and nothing
+/// that tells the one behind at once.
+pub(crate) fn remove_only(keys: &Keys, just: &Remove<'_>) -> TxnRequest {
+    remove(keys, &Remove { why: Why::Left, ..*just }, None, None)
 }
 
 /// Puts a key that closes the door to a ticket.

@@ -59,6 +59,7 @@ use std::time::Duration;
 
 use tenure_core::wrap::{Hosted, Retry};
 use tenure_core::{Host, Locks, PrivateThread, Result};
+use tenure_kit::IN_PLACE_MAX;
 use tenure_queue::Queue;
 
 pub use client::Etcd;
@@ -95,5 +96,6 @@ pub async fn engine(url: &str, host: Arc<dyn Host>) -> Result<Hosted<Queue<Etcd>
     let beats = host.clone();
     let opening = async move { Ok(Queue::new(Etcd::open(settings).await?, beats)) };
     let hosted = Hosted::make(host, opening).await?;
-    Ok(hosted.in_place_where(|queue| queue.store().has_link_here()).waits_on_host())
+    let hosted = hosted.in_place_where(|queue| queue.store().has_link_here(), IN_PLACE_MAX);
+    Ok(hosted.waits_on_host())
 }

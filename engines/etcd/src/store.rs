@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::{join_all, select_all, try_join_all};
-use tenure_core::{Error, Key, Profile, Result, TicketId};
+use tenure_core::{Error, Key, Kind, Loss, Profile, Result, TicketId};
 use tenure_queue::{
     Distance, Door, Enter, Entered, Followed, Front, Granted, LineId, Name, Node, Register, Remove,
     Removed, SessionId, Sought, Store, Told, Watching, Written,
@@ -18,7 +18,7 @@ use crate::keys::{revision, value};
 use crate::neighbours::{Ear, is_put_again};
 use crate::wire::{
     LeaseRevokeRequest, LeaseRevokeResponse, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
-    RangeResponse,
+    RangeResponse, TxnResponse,
 };
 use crate::{ask, entry, facts, journal, trouble};
 
@@ -26,6 +26,8 @@ const REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
 const TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
 /// So often another ticket may be at the berth of one that comes in.
 const ELSEWHERE_MAX: usize = 4;
+/// So much is asked in one transaction. A member takes 128 operations, unless it is set up otherwise.
+const OPERATIONS_MAX: usize = 100;
 
 impl Store for Etcd {
     fn profile(&self) -> Profile {
@@ -141,14 +143,23 @@ impl Store for Etcd {
     }
 
     async fn remove(&self, remove: &Remove<'_>) -> Result<Removed> {
-        let id = remove.node.name.id;
-        let closes = if self.berths.is_doubtful(id) { Some(self.grave().await?) } else { None };
+        let (id, lease) = (remove.node.name.id, remove.node.session.cast_signed());
+        let closes = self.berths.is_doubtful(id).then_some(lease);
         let next = remove.next.is_none() && remove.is_all;
         let next = next.then(|| self.neighbours.next_of(remove.node)).flatten();
-        let mut answer = self.txn(entry::remove(&self.keys, remove, closes, next.as_ref())).await?;
+        let send = |next| self.txn(entry::remove(&self.keys, remove, closes, next));
+        let mut answer = match send(next.as_ref()).await {
+            Err(error) if is_over(&error) => TxnResponse::default(),
+            // A member whose space is used up takes nothing that puts a key. Nothing comes in there, either.
+            Err(error) if error.kind() == Kind::Rejected => {
+                let answer = self.txn(entry::remove_only(&self.keys, remove)).await?;
+                return Ok(entry::removed(&self.keys, remove, answer));
+            }
+            answer => answer?,
+        };
         if next.is_some() && !answer.succeeded {
             // Whoever was thought to be next has gone.
-            answer = self.txn(entry::remove(&self.keys, remove, closes, None)).await?;
+            answer = send(None).await?;
         }
         if closes.is_some() {
             self.berths.forestalled(id);
@@ -156,9 +167,13 @@ impl Store for Etcd {
         Ok(entry::removed(&self.keys, remove, answer))
     }
 
-    async fn forestall(&self, name: &Name, _session: SessionId) -> Result<Option<Node>> {
-        let (lease, berth) = (self.grave().await?, self.berths.of(name.id));
-        let answer = self.txn(entry::forestall(&self.keys, name, berth, lease)).await?;
+    async fn forestall(&self, name: &Name, session: SessionId) -> Result<Option<Node>> {
+        let (lease, berth) = (session.cast_signed(), self.berths.of(name.id));
+        let answer = match self.txn(entry::forestall(&self.keys, name, berth, lease)).await {
+            // It would come in with that session, or never.
+            Err(error) if is_over(&error) => TxnResponse::default(),
+            answer => answer?,
+        };
         self.berths.forestalled(name.id);
         let there = ask::ranges(answer).next().and_then(|range| range.kvs.into_iter().next());
         let node = there.and_then(|kept| self.keys.node(&kept));
@@ -234,6 +249,11 @@ impl Store for Etcd {
     async fn close(&self) {}
 }
 
+/// The lease that was named is gone, and all that was bound to it.
+fn is_over(error: &Error) -> bool {
+    error.loss() == Some(Loss::SessionGone)
+}
+
 impl Etcd {
     /// Watches all of a short line for one of its tickets, and goes on when the ticket is served.
     async fn watch_line(&self, own: &Node, ahead: &Node) -> Result<Watching> {
@@ -258,9 +278,13 @@ impl Etcd {
     /// member could end by that.
     async fn gets(&self, keys: impl Iterator<Item = Vec<u8>>) -> Result<(Vec<RangeResponse>, u64)> {
         if facts::survives_lost_readers(self.link.connection().await?.version.as_deref()) {
-            let answer = self.txn(entry::look(keys)).await?;
-            let at = answer.header.map_or(0, |header| revision(header.revision));
-            return Ok((ask::ranges(answer).collect(), at));
+            let (keys, mut all, mut first) = (keys.collect::<Vec<_>>(), Vec::new(), u64::MAX);
+            for some in keys.chunks(OPERATIONS_MAX) {
+                let answer = self.txn(entry::look(some.iter().cloned())).await?;
+                first = first.min(answer.header.map_or(0, |header| revision(header.revision)));
+                all.extend(ask::ranges(answer));
+            }
+            return Ok((all, if keys.is_empty() { 0 } else { first }));
         }
         let answers = try_join_all(keys.map(|key| self.range(ask::get(key)))).await?;
         let at = answers.iter().map(|(_, at)| *at).min().unwrap_or(0);

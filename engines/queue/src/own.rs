@@ -1,6 +1,6 @@
 //! The tickets of this client: with which session each lives, and what was seen of it last.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tenure_core::{Standing, TicketId, Time};
@@ -48,6 +48,9 @@ pub(crate) struct Sighting {
     pub(crate) at: u64,
 }
 
+/// With so many joins that did not come so far, those whose lives are over are thrown out.
+const ASKED_FULL: usize = 1024;
+
 /// All tickets of this client.
 pub(crate) struct Own {
     tickets: Mutex<Tickets>,
@@ -58,10 +61,9 @@ pub(crate) struct Own {
 #[derive(Default)]
 struct Tickets {
     by_id: HashMap<TicketId, Mine>,
-    /// Those whose joins have begun, and did not come so far.
-    asked: HashSet<TicketId>,
-    /// The same, with when their lives are over: nobody asks for them any more then.
-    asked_until: VecDeque<(Time, TicketId)>,
+    /// Those whose joins have begun, and did not come so far; and when their lives are over: nobody asks for them any more then.
+    asked: HashMap<TicketId, Time>,
+    asked_full: usize,
     /// How many there are in each line.
     lines: HashMap<LineId, usize>,
     /// Those who wait, by the number of the one right ahead.
@@ -101,29 +103,24 @@ impl Own {
     /// A join has begun, of a ticket that lives until then without a sign of life.
     pub(crate) fn ask(&self, id: TicketId, now: Time, until: Time) {
         let mut all = self.lock();
-        while let Some((over, id)) = all.asked_until.front().copied()
-            && now.has_reached(over)
-        {
-            all.asked_until.pop_front();
-            if !all.by_id.contains_key(&id) {
-                all.asked.remove(&id);
-            }
+        if all.asked.len() >= all.asked_full.max(ASKED_FULL) {
+            let Tickets { by_id, asked, .. } = &mut *all;
+            asked.retain(|id, until| by_id.contains_key(id) || !now.has_reached(*until));
+            all.asked_full = all.asked.len() * 2;
         }
-        if all.asked.insert(id) {
-            all.asked_until.push_back((until, id));
-        }
+        all.asked.entry(id).or_insert(until);
     }
 
     /// The owner gives a ticket up: a join that has begun goes no further. Answers whether there was one.
     pub(crate) fn give_up(&self, id: TicketId) -> bool {
-        self.lock().asked.remove(&id)
+        self.lock().asked.remove(&id).is_some()
     }
 
     /// A ticket is about to be put into its line; not if its owner has given it up, because nobody would take it out again.
     #[must_use]
     pub(crate) fn begin(&self, name: &Name, session: &Arc<Session>, now: Time) -> bool {
         let mut all = self.lock();
-        if !all.asked.contains(&name.id) {
+        if !all.asked.contains_key(&name.id) {
             return false;
         }
         let (name, session) = (name.clone(), session.clone());
@@ -307,6 +304,18 @@ mod tests {
             Sighting { node: Node { session, ..node.clone() }, stand, at }
         };
         (name, seen)
+    }
+
+    #[test]
+    fn joins_that_nobody_asks_for_any_more_are_thrown_out_whatever_stands_ahead_of_them() {
+        let (own, longest) = (Own::new(|_| {}), TicketId::fresh());
+        own.ask(longest, NOW, NOW.plus(Duration::from_secs(86_400)));
+        for second in 0..u64::try_from(ASKED_FULL * 4).unwrap() {
+            let now = NOW.plus(Duration::from_secs(second));
+            own.ask(TicketId::fresh(), now, now.plus(Duration::from_secs(30)));
+        }
+        assert!(own.lock().asked.len() <= ASKED_FULL);
+        assert!(own.give_up(longest), "it may still come in");
     }
 
     #[test]

@@ -150,6 +150,7 @@ impl<D: Deployment> Engine for Store<D> {
     }
 
     async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+        ticket.check()?;
         let route = self.deployment.here().await?;
         route.trust(ticket)?;
         let name = self.name(&ticket.key);
@@ -176,6 +177,7 @@ impl<D: Deployment> Engine for Store<D> {
     }
 
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
+        ticket.check()?;
         let name = self.name(&ticket.key);
         let route = self.deployment.here().await?.keeping(&name);
         let renewal = Renew::new(&name, ticket, &self.inbox);

@@ -115,7 +115,7 @@ pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
 }
 
 fn locks<D: route::Deployment>(store: Hosted<Store<D>>, host: Arc<dyn Host>) -> Locks {
-    let store = store.in_place_where(Store::has_link_here);
+    let store = store.in_place_where(Store::has_link_here, tenure_kit::IN_PLACE_MAX);
     Locks::on(asking_again(store, &host), host)
 }
 

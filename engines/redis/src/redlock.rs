@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures_util::future::try_join_all;
 use tenure_core::wrap::{AnyEngine, Board, Hosted, Quorum};
 use tenure_core::{Error, Host as Home, Locks, PrivateThread, Result, refusal};
+use tenure_kit::IN_PLACE_MAX;
 use tenure_kit::url::Address;
 
 use crate::settings::{At, Settings};
@@ -92,5 +93,5 @@ async fn store(
 }
 
 fn on_its_links(store: Hosted<RedisStore>) -> AnyEngine {
-    AnyEngine::new(store.in_place_where(RedisStore::has_link_here))
+    AnyEngine::new(store.in_place_where(RedisStore::has_link_here, IN_PLACE_MAX))
 }

@@ -100,6 +100,6 @@ pub async fn engine(url: &str, host: Arc<dyn Host>) -> Result<Hosted<Queue<ZooKe
     let opening = async move { Ok(Queue::new(ZooKeeper::open(settings).await?, signs)) };
     let hosted = Hosted::make(host, opening).await?;
     // Whoever asks sends the request themselves. What is heard is told at home.
-    let hosted = hosted.in_place_where(|queue| queue.store().is_in_place());
-    Ok(hosted.in_place_at_most(IN_PLACE_MAX).waits_on_host())
+    let hosted = hosted.in_place_where(|queue| queue.store().is_in_place(), IN_PLACE_MAX);
+    Ok(hosted.waits_on_host())
 }

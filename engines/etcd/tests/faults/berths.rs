@@ -55,6 +55,28 @@ fn a_release_that_arrives_late_does_not_touch_the_next_ticket_at_its_berth() {
 }
 
 #[test]
+fn what_is_never_to_come_in_is_kept_out_for_as_long_as_its_session() {
+    play(1, async |cluster| {
+        let (between, locks) = through(&cluster, QUICK).await;
+        let all = || cluster.ctl(&["lease", "list"]).unwrap().lines().count();
+        let before = all();
+        between.hold_next(TXN);
+        let joining = tokio::spawn({
+            let mutex = locks.mutex("k").ttl(TTL * 10);
+            async move { mutex.lock().await }
+        });
+        let _never = soon("the join is sent", between.held()).await;
+        let guard = soon("it is sent again", joining).await.unwrap().unwrap();
+        guard.release().await.unwrap();
+        assert_eq!(all(), before, "no other lease says how long");
+        let there = cluster.ctl(&["get", "--prefix", "--keys-only", "tenure/v1/t/"]).unwrap();
+        assert!(there.contains("/x/"), "it is kept out: {there}");
+        // What comes in afterwards is another ticket.
+        locks.mutex("k").lock().await.unwrap().release().await.unwrap();
+    });
+}
+
+#[test]
 fn a_join_that_arrives_after_its_ticket_has_left_lets_nobody_in() {
     play(1, async |cluster| {
         let (between, locks) = through(&cluster, QUICK).await;

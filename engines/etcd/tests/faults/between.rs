@@ -126,12 +126,12 @@ async fn serve(client: TcpStream, member: SocketAddr, said: Arc<Said>) {
     else {
         return;
     };
-    let connected = tokio::spawn(connection);
+    // It goes on until the last request that was held back has arrived.
+    tokio::spawn(connection);
     let service = service_fn(|request| pass(sender.clone(), request, said.clone()));
     let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
     // Whoever is cut off finds out by itself.
     let _ended = server.serve_connection(TokioIo::new(client), service).await;
-    connected.abort();
 }
 
 type Body = BoxBody<Bytes, hyper::Error>;
@@ -186,7 +186,9 @@ async fn arrive_late(
     said.held_now.notify_one();
     let answered = let_go.await;
     let answer = sender.send_request(Request::from_parts(head, body.boxed())).await;
-    if let Ok(answered) = answered {
+    if let Ok(answered) = answered
+        && answer.is_ok()
+    {
         // Nobody may want to know.
         let _gone = answered.send(());
     }

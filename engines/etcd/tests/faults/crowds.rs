@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tenure_core::{Kind, Locks, Result};
+use futures_util::future::{join_all, try_join_all};
+use tenure_core::{Guard, Kind, Locks, Result};
 use tenure_servers::etcd::Cluster;
 use tokio::task::JoinSet;
 
@@ -127,5 +128,25 @@ fn what_forty_callers_gave_up_is_not_carried_out_in_bulk_when_the_member_wakes()
         assert!(locks.keys("").await.unwrap().is_empty(), "nobody came in");
         let guard = locks.mutex("0 0").try_lock().await.unwrap().expect("it is free");
         guard.release().await.unwrap();
+    });
+}
+
+#[test]
+fn who_waits_behind_more_holders_than_one_transaction_may_ask_for_is_served() {
+    const HOLDERS: u32 = 150;
+    play(1, async |cluster| {
+        let (locks, other) = (connect(&cluster).await, connect(&cluster).await);
+        let permits = locks.semaphore("s", HOLDERS);
+        let all = try_join_all((0..HOLDERS).map(|_| permits.acquire())).await.unwrap();
+        let waiting = tokio::spawn({
+            let permits = other.semaphore("s", HOLDERS).ttl(TTL);
+            async move { permits.acquire().await }
+        });
+        until_line(&locks, "s", HOLDERS as usize + 1).await;
+        // It gives several signs of life, and looks at all of them each time.
+        tokio::time::sleep(TTL * 2).await;
+        assert!(!waiting.is_finished(), "{:?}", waiting.await);
+        join_all(all.into_iter().map(Guard::release)).await;
+        soon("it is served", waiting).await.unwrap().unwrap().release().await.unwrap();
     });
 }

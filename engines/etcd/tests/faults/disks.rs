@@ -1,6 +1,6 @@
 //! Disks: one that is full, and one that comes back with older data.
 
-use tenure_core::{Kind, Loss};
+use tenure_core::{Kind, Locks, Loss};
 use tenure_servers::etcd::Cluster;
 
 use super::operators::revision;
@@ -56,6 +56,34 @@ fn a_full_member_takes_no_new_tickets_and_serves_those_it_has() {
             make_room(&cluster);
             let again = locks.mutex("new");
             drop(at_last("there is room again", async || again.lock().await).await);
+        },
+    );
+}
+
+#[test]
+fn a_lock_goes_on_to_whoever_is_behind_although_its_member_is_full() {
+    play_on(
+        || Cluster::with_quota(QUOTA_BYTES),
+        async |cluster| {
+            let [a, b, c] =
+                [connect(&cluster).await, connect(&cluster).await, connect(&cluster).await];
+            let long = TTL * 20;
+            let waits = |locks: &Locks| {
+                let mutex = locks.mutex("k").ttl(long);
+                tokio::spawn(async move { mutex.lock().await })
+            };
+            let first = a.mutex("k").ttl(long).lock().await.unwrap();
+            let second = waits(&b);
+            until_line(&a, "k", 2).await;
+            let third = waits(&c);
+            until_line(&a, "k", 3).await;
+            // By this, the second knows who is behind it.
+            first.release().await.unwrap();
+            let second = soon("the second is served", second).await.unwrap().unwrap();
+            fill(&cluster);
+            second.release().await.expect("it can be given back");
+            let third = soon("the third is served", third).await.unwrap().unwrap();
+            third.release().await.unwrap();
         },
     );
 }

@@ -86,7 +86,7 @@ async fn open(home: Arc<dyn Host>, url: String, from_a_runtime: bool) -> Result<
     }
     let store = Hosted::make(home, async move { RedisStore::open(&url).await }).await?;
     if from_a_runtime {
-        let store = store.in_place_where(RedisStore::has_link_here);
+        let store = store.in_place_where(RedisStore::has_link_here, tenure_kit::IN_PLACE_MAX);
         return Ok(AnyEngine::new(FromRuntime(AnyEngine::new(store))));
     }
     Ok(AnyEngine::new(store))

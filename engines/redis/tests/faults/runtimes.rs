@@ -254,3 +254,28 @@ fn a_runtime_that_stands_still_while_it_connects_keeps_nobody_else_from_the_serv
         }
     });
 }
+
+#[test]
+fn callers_that_stand_still_in_the_middle_keep_nobody_else_out() {
+    let Some(server) = server() else { return };
+    within_patience(move || {
+        runtime().block_on(async {
+            let locks =
+                tenure_redis::connect(format!("{}?young=trust", server.url())).await.unwrap();
+            let story = async move {
+                open_a_link(&locks, &server).await;
+                let mut still: Vec<_> =
+                    (0..300).map(|_| Box::pin(async { locks.line("k").await.map(drop) })).collect();
+                // Each is sent, or waits to be, and goes no further.
+                still.retain_mut(|verb| verb.now_or_never().is_none());
+                assert!(still.len() > 200, "{} were answered at once", 300 - still.len());
+                for _ in 0..10 {
+                    visit(&locks).await;
+                }
+                drop(still);
+                visit(&locks).await;
+            };
+            tokio::spawn(story).await.unwrap();
+        });
+    });
+}
