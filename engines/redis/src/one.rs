@@ -165,13 +165,20 @@ impl Route for OneRoute<'_> {
         if settings.acks == 0 {
             return Ok(());
         }
-        let ask = async {
-            let wait = acks::question(settings);
-            let answer = calls::send(&self.link, &self.connection, &wait).await;
-            let count = acks::counted(&trouble::answered(settings, answer)?);
-            count.ok_or_else(|| trouble::strange(&settings.name))
-        };
-        let counted = timeout_at(self.until, self.connection.acks.count(ask)).await;
-        acks::enough(settings, counted.unwrap_or_else(|_| Err(trouble::late(&settings.name)))?)
+        let (link, connection, until) = (self.link.clone(), self.connection.clone(), self.until);
+        // In a task, because one answer is for all who wait for it, and whoever asks may stand still in the middle.
+        let counting = self.link.home().spawn(async move {
+            let settings = &link.server().settings;
+            let ask = async {
+                let wait = acks::question(settings);
+                let answer = calls::send(&link, &connection, &wait).await;
+                let count = acks::counted(&trouble::answered(settings, answer)?);
+                count.ok_or_else(|| trouble::strange(&settings.name))
+            };
+            let counted = timeout_at(until, connection.acks.count(ask)).await;
+            counted.unwrap_or_else(|_| Err(trouble::late(&settings.name)))
+        });
+        let counted = counting.await.unwrap_or_else(|_| Err(trouble::late(&settings.name)));
+        acks::enough(settings, counted?)
     }
 }

@@ -9,8 +9,9 @@ use futures_util::FutureExt as _;
 use tenure_core::Locks;
 use tenure_core::blocking::block_on;
 use tenure_servers::have;
-use tenure_servers::redis::{REDIS, Server};
+use tenure_servers::redis::{REDIS, Server, Setup};
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
 
 use super::stage::{LONG, PATIENCE, ask, connections};
 
@@ -277,5 +278,31 @@ fn callers_that_stand_still_in_the_middle_keep_nobody_else_out() {
             };
             tokio::spawn(story).await.unwrap();
         });
+    });
+}
+
+#[test]
+fn who_stands_still_while_replicas_are_asked_keeps_nobody_else_waiting() {
+    let Some(server) = server() else { return };
+    let replica = Setup::new().replica_of(&server).start().unwrap();
+    within_patience(move || {
+        let story = async move {
+            let url = format!("{}?acks=1&young=trust&timeout=2s", server.url());
+            let locks = tenure_redis::connect(url).await.unwrap();
+            open_a_link(&locks, &server).await;
+            replica.freeze().unwrap();
+            let mut still = Box::pin({
+                let mutex = locks.mutex("still");
+                async move { mutex.lock().await }
+            });
+            // The ticket is in, and the replica has not confirmed it.
+            let asking = timeout(Duration::from_millis(150), &mut still).await;
+            assert!(asking.is_err(), "{asking:?}");
+            replica.thaw().unwrap();
+            visit(&locks).await;
+            let guard = still.await.unwrap();
+            guard.release().await.unwrap();
+        };
+        runtime().block_on(async { tokio::spawn(story).await.unwrap() });
     });
 }
