@@ -126,6 +126,10 @@ impl Store for Etcd {
         Ok((ranges.into_iter().zip(sought).map(node).collect(), at))
     }
 
+    fn is_doubtful(&self, ticket: TicketId) -> bool {
+        self.berths.is_doubtful(ticket)
+    }
+
     fn forget(&self, ticket: TicketId) {
         self.berths.forget(ticket);
         self.neighbours.forget(ticket);

@@ -71,6 +71,11 @@ pub trait Store: Send + Sync + 'static {
         session: SessionId,
     ) -> impl Future<Output = Result<Option<Node>>> + Send;
 
+    /// Whether an entry of this ticket was not answered, and may still come in although a later one was.
+    fn is_doubtful(&self, _ticket: TicketId) -> bool {
+        false
+    }
+
     /// This client is done with a ticket: its node is out, never came in, or goes with its session. What the store knows of the
     /// ticket is of no more use.
     fn forget(&self, ticket: TicketId);

@@ -36,8 +36,10 @@ impl<S: Store> Queue<S> {
         }
         let name = Name::of(ticket);
         self.ask(&name, ticket);
-        let mut base =
-            self.raise(&name, ticket).await.inspect_err(|error| self.drop_refused(&name, error))?;
+        let mut base = match self.raise(&name, ticket).await {
+            Ok(base) => base,
+            Err(error) => return Err(self.refused(&name, error).await),
+        };
         let mut door = match patience {
             Patience::Wait => Door::Open,
             Patience::NoWait => Door::Unchanged(0),
@@ -53,10 +55,7 @@ impl<S: Store> Queue<S> {
                     }
                     continue;
                 }
-                Err(error) => {
-                    self.drop_refused(&name, &error);
-                    return Err(error);
-                }
+                Err(error) => return Err(self.refused(&name, error).await),
             };
             if !self.parts.own.begin(&name, &session, self.parts.host.now()) {
                 return Err(self.parts.store.silence());
@@ -68,7 +67,7 @@ impl<S: Store> Queue<S> {
                     pauses.rest().await;
                 }
                 Ok(Attempt::Busy) => {
-                    self.parts.own.forget(name.id);
+                    self.stay_out(&name).await;
                     return Ok(None);
                 }
                 Err(error) if error.loss() == Some(Loss::SessionGone) => {
@@ -78,13 +77,10 @@ impl<S: Store> Queue<S> {
                         return Err(self.parts.store.silence());
                     }
                 }
-                Err(error) => {
-                    self.drop_refused(&name, &error);
-                    return Err(error);
-                }
+                Err(error) => return Err(self.refused(&name, error).await),
             }
         }
-        self.parts.own.forget(name.id);
+        self.stay_out(&name).await;
         Err(Error::rejected(format!(
             "the line of {:?} changed {ATTEMPTS_MAX} times while a ticket tried to join it: ask again",
             ticket.key
@@ -99,10 +95,24 @@ impl<S: Store> Queue<S> {
     }
 
     /// What was refused is not in the line. What was not answered may be.
-    fn drop_refused(&self, name: &Name, error: &Error) {
+    async fn refused(&self, name: &Name, error: Error) -> Error {
         if !error.is_unknown() {
-            self.parts.own.forget(name.id);
+            self.stay_out(name).await;
         }
+        error
+    }
+
+    /// A ticket is not in its line. If an earlier join of it was not answered, it is never let in; where that is not answered
+    /// either, the ticket stays known, and is taken out when it is overdue.
+    async fn stay_out(&self, name: &Name) {
+        let Parts { own, store, .. } = &*self.parts;
+        if store.is_doubtful(name.id)
+            && let Some(mine) = own.get(name.id)
+            && self.parts.remove(mine).await.is_err()
+        {
+            return;
+        }
+        own.forget(name.id);
     }
 
     /// A ticket that is in the line already keeps its place.

@@ -100,7 +100,7 @@ impl<S: Store> Parts<S> {
     }
 
     /// One whose join was not answered is never let in.
-    async fn remove(&self, mine: Mine) -> Result<()> {
+    pub(crate) async fn remove(&self, mine: Mine) -> Result<()> {
         let node = match mine.seen {
             Some(seen) => Some(seen.node),
             None => self.store.forestall(&mine.name, mine.session.id).await?,

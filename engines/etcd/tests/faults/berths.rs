@@ -77,6 +77,36 @@ fn what_is_never_to_come_in_is_kept_out_for_as_long_as_its_session() {
 }
 
 #[test]
+fn a_join_that_arrives_after_its_ticket_was_told_to_stay_out_lets_nobody_in() {
+    play(1, async |cluster| {
+        let (between, locks) = through(&cluster, QUICK).await;
+        let other = connect(&cluster).await;
+        let busy = locks.mutex("busy").ttl(TTL * 10);
+        let mixed = locks.mutex("mixed").ttl(TTL * 10);
+        let held = other.mutex("busy").ttl(TTL * 10).lock().await.unwrap();
+        let permit = other.semaphore("mixed", 5).ttl(TTL * 10).acquire().await.unwrap();
+
+        between.hold_next(TXN);
+        let trying =
+            tokio::spawn(async move { busy.try_lock().await.map(|guard| guard.is_some()) });
+        let late = soon("the join is sent", between.held()).await;
+        assert!(!soon("it is sent again", trying).await.unwrap().unwrap(), "it is busy");
+        held.release().await.unwrap();
+        soon("the first one arrives", late.let_go()).await;
+
+        between.hold_next(TXN);
+        let locking = tokio::spawn(async move { mixed.lock().await.map(drop) });
+        let late = soon("the join is sent", between.held()).await;
+        let refused = soon("it is sent again", locking).await.unwrap().unwrap_err();
+        assert!(refused.to_string().contains("is a semaphore of 5"), "{refused}");
+        permit.release().await.unwrap();
+        soon("the first one arrives", late.let_go()).await;
+
+        assert!(keys(&cluster).is_empty(), "{:?}", keys(&cluster));
+    });
+}
+
+#[test]
 fn a_join_that_arrives_after_its_ticket_has_left_lets_nobody_in() {
     play(1, async |cluster| {
         let (between, locks) = through(&cluster, QUICK).await;
