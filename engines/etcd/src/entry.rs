@@ -105,7 +105,8 @@ pub(crate) fn twin(front: &Front, name: &Name, before: u64) -> Option<Node> {
 }
 
 /// Deletes the ticket's key if it and the others are as they are known. With the lease of its session, the door is closed to the
-/// ticket for as long as anything may come in with that, either way. The key of the one behind is put as it is, if it is still there, so that its owner hears of both at once.
+/// ticket for as long as anything may come in with that, either way. The key of the one behind is put as it is, if it is still
+/// there, so that its owner hears of both at once.
 pub(crate) fn remove(
     keys: &Keys,
     remove: &Remove<'_>,

@@ -152,7 +152,12 @@ impl Store for Etcd {
         let next = remove.next.is_none() && remove.is_all;
         let next = next.then(|| self.neighbours.next_of(remove.node)).flatten();
         let send = |next| self.txn(entry::remove(&self.keys, remove, closes, next));
-        let mut answer = match send(next.as_ref()).await {
+        let answer = match send(next.as_ref()).await {
+            // Whoever was thought to be next has gone.
+            Ok(answer) if next.is_some() && !answer.succeeded => send(None).await,
+            answer => answer,
+        };
+        let answer = match answer {
             Err(error) if is_over(&error) => TxnResponse::default(),
             // A member whose space is used up takes nothing that puts a key. Nothing comes in there, either.
             Err(error) if error.kind() == Kind::Rejected => {
@@ -161,10 +166,6 @@ impl Store for Etcd {
             }
             answer => answer?,
         };
-        if next.is_some() && !answer.succeeded {
-            // Whoever was thought to be next has gone.
-            answer = send(None).await?;
-        }
         if closes.is_some() {
             self.berths.forestalled(id);
         }
@@ -278,17 +279,17 @@ impl Etcd {
         Ok(Watching { at, changed })
     }
 
-    /// These keys, each as it was at a moment after the call, and the first of these moments: in one transaction, unless the
-    /// member could end by that.
+    /// These keys, each as it was at a moment after the call, and the first of these moments: in as few transactions as a member
+    /// takes, unless it could end by that.
     async fn gets(&self, keys: impl Iterator<Item = Vec<u8>>) -> Result<(Vec<RangeResponse>, u64)> {
         if facts::survives_lost_readers(self.link.connection().await?.version.as_deref()) {
-            let (keys, mut all, mut first) = (keys.collect::<Vec<_>>(), Vec::new(), u64::MAX);
-            for some in keys.chunks(OPERATIONS_MAX) {
-                let answer = self.txn(entry::look(some.iter().cloned())).await?;
-                first = first.min(answer.header.map_or(0, |header| revision(header.revision)));
-                all.extend(ask::ranges(answer));
-            }
-            return Ok((all, if keys.is_empty() { 0 } else { first }));
+            let keys: Vec<_> = keys.collect();
+            let looks = keys.chunks(OPERATIONS_MAX).map(|some| entry::look(some.iter().cloned()));
+            let answers = try_join_all(looks.map(|look| self.txn(look))).await?;
+            let revision_of =
+                |answer: &TxnResponse| answer.header.map_or(0, |header| revision(header.revision));
+            let at = answers.iter().map(revision_of).min().unwrap_or(0);
+            return Ok((answers.into_iter().flat_map(ask::ranges).collect(), at));
         }
         let answers = try_join_all(keys.map(|key| self.range(ask::get(key)))).await?;
         let at = answers.iter().map(|(_, at)| *at).min().unwrap_or(0);
