@@ -7,7 +7,7 @@
 use std::io::{self, ErrorKind};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,6 +19,7 @@ use rustls::pki_types::ServerName;
 use tenure_kit::url::Address;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 
@@ -42,6 +43,14 @@ pub struct Channel {
     pub(crate) scheme: Scheme,
     pub(crate) authority: Authority,
     open: Open,
+    silence: Arc<Silence>,
+}
+
+/// Whether a member was silent for too long. Then the connection ends, and with it all that waits for an answer.
+#[derive(Default)]
+struct Silence {
+    is_found: AtomicBool,
+    found: Notify,
 }
 
 /// How many requests and streams are open on a connection.
@@ -94,9 +103,20 @@ impl Channel {
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let open = Open::default();
-        let send = speak(stream, patience, open.clone()).await?;
-        Ok(Self { send, scheme, authority, open })
+        let (open, silence) = (Open::default(), Arc::<Silence>::default());
+        let send = speak(stream, patience, open.clone(), silence.clone()).await?;
+        Ok(Self { send, scheme, authority, open, silence })
+    }
+
+    /// The member does not answer: nobody waits for it any longer.
+    pub(crate) fn end(&self) {
+        self.silence.is_found.store(true, Ordering::Release);
+        self.silence.found.notify_one();
+    }
+
+    /// Whether it ended because the member did not answer.
+    pub(crate) fn was_silent(&self) -> bool {
+        self.silence.is_found.load(Ordering::Acquire)
     }
 
     /// A request or a stream is about to be opened.
@@ -114,7 +134,12 @@ pub async fn reach(member: &Address) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-async fn speak<T>(stream: T, patience: Duration, open: Open) -> io::Result<SendRequest<Bytes>>
+async fn speak<T>(
+    stream: T,
+    patience: Duration,
+    open: Open,
+    silence: Arc<Silence>,
+) -> io::Result<SendRequest<Bytes>>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -125,18 +150,29 @@ where
         .initial_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
     let (send, connection) = builder.handshake(stream).await.map_err(io::Error::other)?;
-    tokio::spawn(drive(connection, patience, open));
+    tokio::spawn(async move {
+        select(pin!(drive(connection, patience, open, &silence)), pin!(silence.found.notified()))
+            .await;
+    });
     Ok(send)
 }
 
 /// Ends when the connection does, and ends it when a ping is not answered.
-async fn drive<T>(mut connection: Connection<T, Bytes>, patience: Duration, open: Open)
-where
+async fn drive<T>(
+    mut connection: Connection<T, Bytes>,
+    patience: Duration,
+    open: Open,
+    silence: &Silence,
+) where
     T: AsyncRead + AsyncWrite + Unpin,
 {
     match connection.ping_pong() {
         Some(pings) => {
-            select(pin!(connection), pin!(unanswered(pings, patience, open))).await;
+            let unanswered = async {
+                unanswered(pings, patience, open).await;
+                silence.is_found.store(true, Ordering::Release);
+            };
+            select(pin!(connection), pin!(unanswered)).await;
         }
         // Whoever waits for an answer is told why the connection ended.
         None => drop(connection.await),

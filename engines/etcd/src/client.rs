@@ -104,7 +104,7 @@ impl Etcd {
             return Ok(answer);
         }
         if connection.heard.load(Ordering::Relaxed) == heard {
-            link.give_up(connection.generation());
+            link::leave(&link, &connection);
         }
         Err(trouble::silence(self.settings()))
     }

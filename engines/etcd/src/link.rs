@@ -11,7 +11,7 @@ use crate::beats::Beats;
 use crate::calls::{Token, Wire};
 use crate::connect::{answers, connect};
 use crate::settings::Settings;
-use crate::status::Status;
+use crate::status::{ENDED, Status};
 use crate::trouble;
 use crate::watches::Watches;
 
@@ -50,7 +50,16 @@ pub(crate) fn failed(
     if trouble::ends_connection(status) {
         link.give_up(connection.generation());
     }
+    if status.message() == ENDED && connection.wire.channel.was_silent() {
+        return trouble::left(&members.settings);
+    }
     trouble::error(&members.settings, status)
+}
+
+/// The member does not answer. Whoever waits for it asks the next one.
+pub(crate) fn leave(link: &Link<Members>, connection: &Connection<Open>) {
+    connection.wire.channel.end();
+    link.give_up(connection.generation());
 }
 
 impl Members {

@@ -1,6 +1,7 @@
 //! The contract of a queue, filled in by etcd.
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -11,16 +12,18 @@ use tenure_queue::{
     Removed, SessionId, Sought, Store, Told, Watching, Written,
 };
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use crate::berths::Berth;
 use crate::client::Etcd;
+use crate::connect::answers;
 use crate::keys::{revision, value};
 use crate::neighbours::{Ear, is_put_again};
 use crate::wire::{
     LeaseRevokeRequest, LeaseRevokeResponse, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
     RangeResponse, TxnResponse,
 };
-use crate::{ask, entry, facts, journal, trouble};
+use crate::{ask, entry, facts, journal, link, trouble};
 
 const REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
 const TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
@@ -46,9 +49,20 @@ impl Store for Etcd {
         Ok(Granted { session, ttl, every: ttl / 3 })
     }
 
-    async fn keep(&self, session: SessionId) -> Result<Option<Duration>> {
+    async fn keep(&self, session: SessionId, within: Duration) -> Result<Option<Duration>> {
         let connection = self.link.connection().await?;
-        let answer = connection.beats.beat(session.cast_signed()).await;
+        let mut beat = pin!(connection.beats.beat(session.cast_signed()));
+        let answer = match timeout(within / 2, &mut beat).await {
+            Ok(answer) => answer,
+            // A member whose leader stands still answers other things, and any other member would wait for that leader, too.
+            Err(_) if timeout(within / 3, answers(&connection.wire)).await == Ok(true) => {
+                beat.await
+            }
+            Err(_) => {
+                link::leave(&self.link, &connection);
+                return Err(self.silence());
+            }
+        };
         let ttl = answer.map_err(|status| self.failed(&connection, &status))?;
         connection.heard.fetch_add(1, Ordering::Relaxed);
         Ok((ttl > 0).then(|| Duration::from_secs(ttl.unsigned_abs())))

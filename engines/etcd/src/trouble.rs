@@ -72,6 +72,14 @@ pub(crate) fn silence(settings: &Settings) -> Error {
     ))
 }
 
+/// What is said to those who wait for a member when it is left because it is silent.
+pub(crate) fn left(settings: &Settings) -> Error {
+    let whom = settings.whom();
+    Error::unavailable(format!(
+        "{whom} did not answer, and no sign of life came either: is the member stopped, overloaded or cut off?"
+    ))
+}
+
 /// The port of a member cannot be reached in the time that a connection has.
 pub(crate) fn out_of_reach(settings: &Settings, member: &Address) -> Error {
     Error::unavailable(format!(

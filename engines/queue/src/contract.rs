@@ -26,8 +26,13 @@ pub trait Store: Send + Sync + 'static {
     /// Opens a session that lives for about `ttl` without a sign of life; the store may raise or round it.
     fn open(&self, ttl: Duration) -> impl Future<Output = Result<Granted>> + Send;
 
-    /// A sign of life. Answers for how long the session lives from when the store heard it; `None` if it is over.
-    fn keep(&self, session: SessionId) -> impl Future<Output = Result<Option<Duration>>> + Send;
+    /// A sign of life. Answers for how long the session lives from when the store heard it; `None` if it is over. Nobody waits
+    /// for it longer than `within`: a store with several servers has left one that is silent by then.
+    fn keep(
+        &self,
+        session: SessionId,
+        within: Duration,
+    ) -> impl Future<Output = Result<Option<Duration>>> + Send;
 
     /// Ends a session, and takes out its nodes.
     fn end(&self, session: SessionId) -> impl Future<Output = Result<()>> + Send;

@@ -66,7 +66,7 @@ impl Session {
         if self.is_fresh(sent) {
             return Ok(true);
         }
-        match store.keep(self.id).await {
+        match store.keep(self.id, self.granted / WAITS).await {
             Ok(Some(life)) => self.extend(sent, life, host.now()),
             Ok(None) => self.finish(),
             Err(error) if error.loss() == Some(Loss::SessionGone) => self.finish(),
@@ -140,8 +140,9 @@ pub(crate) async fn keep_alive<S: Store>(
         host.sleep(if hurries { granted / HURRIES } else { every }.min(life)).await;
         let (Some(held), Some(store)) = (session.upgrade(), store.upgrade()) else { return };
         let sent = host.now();
-        let keep = pin!(store.keep(id));
-        hurries = match select(keep, host.sleep(granted / WAITS)).await {
+        let within = granted / WAITS;
+        let keep = pin!(store.keep(id, within));
+        hurries = match select(keep, host.sleep(within)).await {
             Either::Left((Ok(Some(life)), _)) => {
                 held.extend(sent, life, host.now());
                 // After a silence a store may be sure of less, and of the whole life only with the next one.

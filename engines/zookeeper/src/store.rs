@@ -42,7 +42,7 @@ impl Store for ZooKeeper {
         Ok(Granted { session: wire.session(), ttl, every })
     }
 
-    async fn keep(&self, session: SessionId) -> Result<Option<Duration>> {
+    async fn keep(&self, session: SessionId, _within: Duration) -> Result<Option<Duration>> {
         let wire = self.session(session).ok_or_else(|| Error::lost(Loss::SessionGone))?;
         let since = wire.sign(self.keys.root()).await.map_err(|said| self.said(&said))?;
         let unsure = if self.facts.is_ensemble { since } else { Duration::ZERO };

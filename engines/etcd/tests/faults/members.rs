@@ -1,7 +1,8 @@
 //! Members die, stand still, and come back.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use futures_util::future::select_all;
 use tenure_core::event::What;
 use tenure_core::{Kind, Locks, Loss, Seen};
 use tenure_servers::Store as _;
@@ -109,6 +110,38 @@ fn without_a_majority_holders_are_told_and_with_it_again_locks_are_given_with_hi
         assert_eq!(guard.release().await.unwrap_err().kind(), Kind::Lost);
         next.check().unwrap();
     });
+}
+
+/// Many clients, some of which speak to the member that is to stand still, keep their locks.
+fn holders_keep_their_locks(seconds: u64, stand_still: impl FnOnce(&Cluster)) {
+    play(3, async |cluster| {
+        let ttl = Duration::from_secs(seconds);
+        let mut held = Vec::new();
+        for at in 0..12 {
+            let locks = connect(&cluster).await;
+            held.push(locks.mutex(format!("k{at}")).ttl(ttl).lock().await.unwrap());
+        }
+        stand_still(&cluster);
+        let lost = select_all(held.iter().map(|guard| Box::pin(guard.lost())));
+        if let Ok((loss, ..)) = tokio::time::timeout(ttl * 4, lost).await {
+            panic!("two of three members answer, and a holder was told: {loss}");
+        }
+    });
+}
+
+#[test]
+fn holders_with_short_lives_keep_their_locks_while_a_follower_stands_still() {
+    holders_keep_their_locks(3, |cluster| cluster.follower().unwrap().freeze().unwrap());
+}
+
+#[test]
+fn holders_keep_their_locks_while_a_follower_stands_still() {
+    holders_keep_their_locks(6, |cluster| cluster.follower().unwrap().freeze().unwrap());
+}
+
+#[test]
+fn holders_keep_their_locks_while_the_leader_stands_still() {
+    holders_keep_their_locks(6, |cluster| cluster.leader().unwrap().freeze().unwrap());
 }
 
 #[test]

@@ -144,7 +144,7 @@ impl Store for Map {
         Ok(self.0.step(|nodes, now| Granted { session: nodes.open(ttl, now), ttl, every: ttl / 3 }))
     }
 
-    async fn keep(&self, session: SessionId) -> Result<Option<Duration>> {
+    async fn keep(&self, session: SessionId, _within: Duration) -> Result<Option<Duration>> {
         self.0.hear().await;
         Ok(self.0.step(|nodes, now| nodes.keep(session, now)))
     }
