@@ -25,8 +25,8 @@ const HAS_LEADER: &str = "hasleader";
 const GRPC: &str = "application/grpc";
 /// Before each message: whether it is compressed, and its length.
 const FRAME_HEAD_BYTES: usize = 5;
-/// No member answers more at once: a listing comes in pages.
-const MESSAGE_BYTES_MAX: usize = 4 << 20;
+/// No member answers more at once: listings come in pages, and watches in parts of the size of a request, which an operator may raise.
+const MESSAGE_BYTES_MAX: usize = 16 << 20;
 
 /// Who one is, as members know it.
 pub type Token = HeaderValue;

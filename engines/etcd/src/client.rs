@@ -30,8 +30,8 @@ const GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
 const ELECTION_PAUSE: Duration = Duration::from_millis(250);
 /// So often others may be quicker to take the number of a session.
 const CLAIMS_MAX: u32 = 16;
-/// So many tickets are listed at a time.
-const PAGE: usize = 1000;
+/// So many tickets are listed at a time. The largest ones, with their names, are 6 KiB each.
+pub(crate) const PAGE: usize = 512;
 
 /// One client of a cluster of etcd.
 pub struct Etcd {

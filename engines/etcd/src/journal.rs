@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use prost::Message;
 use tenure_core::{Result, TicketId};
 use tenure_kit::Link;
 use tenure_queue::{Change, Followed, Why};
@@ -16,10 +17,12 @@ use crate::link::{self, Members};
 use crate::status::Code;
 use crate::watches::News;
 use crate::wire::event::EventType;
-use crate::wire::{Event, KeyValue};
+use crate::wire::{Event, KeyValue, WatchResponse};
 
 /// An onlooker that is behind by more moments than these begins anew.
 const BEHIND_MAX: usize = 1024;
+/// What happened at one moment may come in parts. An onlooker of more than this begins anew.
+const MOMENT_BYTES_MAX: usize = 64 << 20;
 /// Between two attempts to go on with a watch.
 const PAUSE: Duration = Duration::from_millis(250);
 
@@ -47,6 +50,7 @@ async fn run(
     mut at: u64,
     tell: mpsc::Sender<Moment>,
 ) {
+    let mut parts = Parts::default();
     loop {
         let answer = tokio::select! {
             answer = news.next() => answer,
@@ -54,13 +58,14 @@ async fn run(
         };
         let Some(answer) = answer else {
             let Some(again) = resume(&link, &keys, at, &tell).await else { return };
-            news = again;
+            (news, parts) = (again, Parts::default());
             continue;
         };
         if answer.compact_revision > 0 {
             return;
         }
-        for (revision, changes) in moments(&keys, &answer.events) {
+        let Some(events) = parts.whole(answer) else { return };
+        for (revision, changes) in moments(&keys, &events) {
             // What a key was before it was deleted may be compacted: nobody knows then who left.
             let Some(changes) = changes else { return };
             at = at.max(revision);
@@ -97,11 +102,34 @@ async fn resume(
     }
 }
 
+/// What has come of a moment that is not whole.
+#[derive(Default)]
+struct Parts(Vec<Event>);
+
+impl Parts {
+    /// What is whole now; `None` if the rest is too much to be kept.
+    fn whole(&mut self, answer: WatchResponse) -> Option<Vec<Event>> {
+        self.0.extend(answer.events);
+        let mut whole = self.0.len();
+        if answer.fragment {
+            // The last moment may go on in the next answer.
+            let last = self.0.last().map(at);
+            whole = self.0.iter().position(|event| Some(at(event)) == last).unwrap_or(0);
+        }
+        let rest = self.0.split_off(whole);
+        let events = std::mem::replace(&mut self.0, rest);
+        let bytes: usize = self.0.iter().map(Message::encoded_len).sum();
+        (bytes <= MOMENT_BYTES_MAX).then_some(events)
+    }
+}
+
+fn at(event: &Event) -> u64 {
+    event.kv.as_ref().map_or(0, |kv| revision(kv.mod_revision))
+}
+
 /// What happened, all of one revision together; `None` if that is not told.
 fn moments(keys: &Keys, events: &[Event]) -> Vec<(u64, Option<Vec<Change>>)> {
-    let at = |event: &Event| event.kv.as_ref().map_or(0, |kv| revision(kv.mod_revision));
-    let same = |one: &Event, other: &Event| at(one) == at(other);
-    let parts = events.chunk_by(same);
+    let parts = events.chunk_by(|one, other| at(one) == at(other));
     parts.map(|part| (part.first().map_or(0, at), changes(keys, part))).collect()
 }
 

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::berths::Berth;
-use crate::client::Etcd;
+use crate::client::{Etcd, PAGE};
 use crate::connect::answers;
 use crate::keys::{revision, value};
 use crate::neighbours::{Ear, is_put_again};
@@ -110,8 +110,12 @@ impl Store for Etcd {
     }
 
     async fn front(&self, line: &LineId, most: usize, whose: Option<&Name>) -> Result<Front> {
-        let (range, at) = self.range(ask::first(self.keys.line(line), most)).await?;
-        let front = entry::front(&self.keys, &range, at);
+        let front = if most > PAGE {
+            self.front_in_pages(line, most).await?
+        } else {
+            let (range, at) = self.range(ask::first(self.keys.line(line), most)).await?;
+            entry::front(&self.keys, &range, at)
+        };
         if let Some(name) = whose {
             self.neighbours.note(name.id, &front.nodes);
         }
@@ -274,6 +278,15 @@ fn is_over(error: &Error) -> bool {
 }
 
 impl Etcd {
+    async fn front_in_pages(&self, line: &LineId, most: usize) -> Result<Front> {
+        let mut nodes = Vec::new();
+        let at = self.list(self.keys.line(line), |node| nodes.push(node)).await?;
+        nodes.sort_by_key(|node| node.created);
+        let total = nodes.len();
+        nodes.truncate(most);
+        Ok(Front { nodes, total, at, ahead: None })
+    }
+
     /// Watches all of a short line for one of its tickets, and goes on when the ticket is served.
     async fn watch_line(&self, own: &Node, ahead: &Node) -> Result<Watching> {
         let connection = self.link.connection().await?;

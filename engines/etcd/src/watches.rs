@@ -217,6 +217,8 @@ impl Watches {
         }
         let mut watch = Watch { at: 0, id, open };
         create.watch_id = id;
+        // What happened at once may be more than one message carries: a lease with all its tickets ended.
+        create.fragment = true;
         let request = WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) };
         watch.open.send.send(request).await.map_err(|_| broken())?;
         match has_begun.await.map_err(|_| broken())? {

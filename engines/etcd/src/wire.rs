@@ -254,6 +254,8 @@ pub struct WatchCreateRequest {
     pub prev_kv: bool,
     #[prost(int64, tag = "7")]
     pub watch_id: i64,
+    #[prost(bool, tag = "8")]
+    pub fragment: bool,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WatchCancelRequest {
@@ -274,6 +276,8 @@ pub struct WatchResponse {
     pub compact_revision: i64,
     #[prost(string, tag = "6")]
     pub cancel_reason: ::prost::alloc::string::String,
+    #[prost(bool, tag = "7")]
+    pub fragment: bool,
     #[prost(message, repeated, tag = "11")]
     pub events: ::prost::alloc::vec::Vec<Event>,
 }

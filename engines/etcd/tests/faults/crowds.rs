@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
-use tenure_core::{Guard, Kind, Locks, Result};
+use tenure_core::event::What;
+use tenure_core::{Guard, Kind, Locks, Result, Seen};
 use tenure_servers::etcd::Cluster;
 use tokio::task::JoinSet;
 
 use super::between::Between;
 use super::disks::{QUOTA_BYTES, fill, make_room};
+use super::operators::leases;
 use super::stage::{TTL, at_last, connect, play, play_on, soon, until_line};
 
 const CALLERS: u64 = 40;
@@ -148,5 +150,36 @@ fn who_waits_behind_more_holders_than_one_transaction_may_ask_for_is_served() {
         assert!(!waiting.is_finished(), "{:?}", waiting.await);
         join_all(all.into_iter().map(Guard::release)).await;
         soon("it is served", waiting).await.unwrap().unwrap().release().await.unwrap();
+    });
+}
+
+#[test]
+fn what_is_too_much_for_one_message_is_told_in_parts() {
+    const EACH: usize = 1100;
+    play(1, async |cluster| {
+        let (locks, onlooker) = (connect(&cluster).await, connect(&cluster).await);
+        let note = "n".repeat(4096);
+        let mutex = |at| locks.mutex(format!("{at}")).ttl(LONG).note(note.clone());
+        let readers = locks.rwlock("line").ttl(LONG).note(note.clone());
+        let alone = try_join_all((0..EACH).map(|at| mutex(at).lock())).await.unwrap();
+        let mut together = Vec::new();
+        for _ in 0..EACH {
+            together.push(readers.read().await.unwrap());
+        }
+        assert_eq!(onlooker.keys("").await.unwrap().len(), EACH + 1);
+        assert_eq!(onlooker.line("line").await.unwrap().len(), EACH);
+
+        let mut watch = onlooker.watch("").await.unwrap();
+        for lease in leases(&cluster) {
+            cluster.ctl(&["lease", "revoke", &lease]).unwrap();
+        }
+        for seen in 0..EACH * 2 {
+            let told = soon("it is told", watch.next()).await.unwrap();
+            let Seen::Event(event) = told else { panic!("after {seen} of them: {told:?}") };
+            assert_eq!(event.what, What::Expired);
+        }
+        for guard in alone.iter().chain(&together) {
+            soon("its holder is told", guard.lost()).await;
+        }
     });
 }

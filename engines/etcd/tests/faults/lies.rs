@@ -103,8 +103,8 @@ fn a_stream_of_keep_alives_that_falls_silent_is_replaced_while_other_calls_are_a
         assert!(between.streams(KEEP_ALIVE) >= 2, "another stream was opened");
         assert_eq!(
             between.streams("Status"),
-            2,
-            "the engine's connection and this runtime's are the same"
+            3,
+            "the engine's connection and this runtime's are the same, and the member was asked whether it lives"
         );
         guard.release().await.unwrap();
     });
