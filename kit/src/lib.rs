@@ -4,6 +4,7 @@
 //! Core knows the contract of an engine and no store. An engine knows its store. The kit stands between them, so that
 //! an engine is little more than its verbs.
 
+mod aside;
 mod attempts;
 mod call;
 mod calls;
@@ -21,6 +22,7 @@ mod server;
 pub mod tls;
 pub mod url;
 
+pub use aside::aside;
 pub use call::Call;
 pub use calls::{IN_PLACE_MAX, Room};
 pub use home::Home;

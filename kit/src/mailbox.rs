@@ -139,6 +139,11 @@ impl Mailbox {
         self.boxes().tickets.get(&id).is_some_and(|letters| Instant::now() < letters.ends)
     }
 
+    /// Whether no ticket is watched.
+    pub fn is_quiet(&self) -> bool {
+        self.bells.is_quiet()
+    }
+
     /// The ticket is out of its line: whoever watches it is told.
     pub fn forget(&self, id: TicketId) {
         self.boxes().tickets.remove(&id);

@@ -1,16 +1,18 @@
 //! The engine: each of the nine verbs is one script, sent to whoever keeps the line.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
-use redis::{Cmd, FromRedisValue as _, RedisResult, Value};
+use redis::{Cmd, FromRedisValue as _, Value};
 use tenure_core::event::{Cursor, News, Scope};
 use tenure_core::{
     Engine, Error, Key, Leave, Left, NUMBER_MAX, Patience, Place, Profile, Result, Standing, Tally,
-    Ticket, Wake, Window, refusal,
+    Ticket, TicketId, Wake, Window, refusal,
 };
-
+use tenure_kit::aside;
+use tenure_kit::mailbox::Mailbox;
 use tenure_kit::secret::without;
 
 use crate::body;
@@ -38,53 +40,16 @@ impl<D: Deployment> Store<D> {
         [prefix, ":{", self.realm, &key.canonical(prefix), "}"].concat()
     }
 
-    /// Whether a server's memory is full does not matter to those who make it less so.
-    async fn ask_even_if_full(
-        &self,
-        route: &impl Route,
-        wish: Option<Wish<'_>>,
-        call: impl Fn() -> Cmd + Send + Sync,
-    ) -> Result<Value> {
-        match route.ask(wish, &call).await {
-            Err(trouble) if trouble::is_full(&trouble) => {
-                self.answered(route.call(call().arg("full")).await)
-            }
-            answer => self.answered(answer),
-        }
-    }
-
-    fn answered<T>(&self, answer: RedisResult<T>) -> Result<T> {
-        if answer.as_ref().is_err_and(trouble::is_strange) {
-            self.deployment.distrust();
-        }
-        trouble::answered(self.settings(), answer)
-    }
-
-    fn known<T>(&self, answer: Option<T>) -> Result<T> {
-        answer.ok_or_else(|| self.strange())
-    }
-
-    /// An answer that no script of Tenure's gives. What it was the answer to is not known, nor what became of what was asked.
-    fn strange(&self) -> Error {
-        self.deployment.distrust();
-        trouble::strange(&self.settings().name)
-    }
-
-    /// The ticket is out of its line, as far as this client is concerned.
-    fn forget(&self, ticket: &Ticket, name: &str) {
-        self.deployment.hear_no_more_of(name, ticket.id);
-        self.mail.forget(ticket.id);
-    }
-
     /// What stands in this line may be seen by its first one, if there is anybody.
     async fn look(&self, name: &str) -> Result<Option<Key>> {
         let route = self.deployment.here().await?;
-        let seen =
-            self.answered(route.call(&self.script(|scripts| &scripts.look).on(name)).await)?;
+        let seen = self
+            .deployment
+            .answered(route.call(&self.script(|scripts| &scripts.look).on(name)).await)?;
         match seen {
             Value::Nil => Ok(None),
             Value::BulkString(body) => Ok(Some(body::decode(&body)?.key)),
-            _ => Err(self.strange()),
+            _ => Err(self.deployment.strange()),
         }
     }
 
@@ -97,14 +62,14 @@ impl<D: Deployment> Store<D> {
         let mut asked = Instant::now();
         let answer = match self.deployment.ask(master, &call).await? {
             Err(trouble) if trouble::wants_scripts(&trouble) => {
-                self.answered(self.deployment.ask(master, &script.load()).await?)?;
+                self.deployment.answered(self.deployment.ask(master, &script.load()).await?)?;
                 asked = Instant::now();
                 self.deployment.ask(master, &call).await?
             }
             answer => answer,
         };
-        let step = StepAnswer::from_redis_value(self.answered(answer)?);
-        let step = step.map_err(|_| self.strange())?;
+        let step = StepAnswer::from_redis_value(self.deployment.answered(answer)?);
+        let step = step.map_err(|_| self.deployment.strange())?;
         let (next, seen, elsewhere, took_us) = step;
         // A server that cannot tell how long it took was not busy with it for longer than its answer was waited for.
         let took = if took_us == 0 { asked.elapsed() } else { Duration::from_micros(took_us) };
@@ -158,13 +123,13 @@ impl<D: Deployment> Engine for Store<D> {
         let join = Join::new(&name, ticket, &self.inbox, patience);
         let asking = self.mail.expect_answer(ticket.id, ticket.ttl);
         let call = || join.call(self.deployment.scripts());
-        let answer = self.answered(route.ask(join.wish(), call).await);
-        let joined = answer.and_then(|answer| self.known(join.read(&answer)));
+        let answer = self.deployment.answered(route.ask(join.wish(), call).await);
+        let joined = answer.and_then(|answer| self.deployment.known(join.read(&answer)));
         let place = match joined.and_then(|joined| self.verdict(ticket, joined)) {
             Ok(Some(place)) => place,
             outcome => {
                 if outcome.as_ref().err().is_none_or(|error| !error.is_unknown()) {
-                    self.forget(ticket, &name);
+                    forget(&*self.deployment, &self.mail, ticket.id, &name);
                 }
                 return outcome;
             }
@@ -183,40 +148,35 @@ impl<D: Deployment> Engine for Store<D> {
         let renewal = Renew::new(&name, ticket, &self.inbox);
         self.mail.expect(ticket.id, ticket.ttl);
         let call = || renewal.call(self.deployment.scripts());
-        let answer = self.ask_even_if_full(&route, renewal.wish(), call).await?;
-        match self.known(renewal.read(&answer))? {
+        let answer = ask_even_if_full(&*self.deployment, &route, renewal.wish(), call).await?;
+        match self.deployment.known(renewal.read(&answer))? {
             Renewed::In(place) => {
                 self.mail.learn(ticket.id, &place);
                 route.acknowledged().await?;
                 Ok(Some(place))
             }
             Renewed::Out => {
-                self.forget(ticket, &name);
+                forget(&*self.deployment, &self.mail, ticket.id, &name);
                 Ok(None)
             }
         }
     }
 
     async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
-        let route = self.deployment.here().await?;
-        let name = self.name(&ticket.key);
-        let go = Go::new(&name, ticket, &self.inbox, how, self.mail.lives(ticket.id));
-        let call = || go.call(self.deployment.scripts());
-        let answer = self.ask_even_if_full(&route, go.wish(), call).await?;
-        let (left, letters) = self.known(Go::read(&answer))?;
-        for letter in letters {
-            letter::deliver(&self.mail, letter);
+        let (deployment, mail) = (self.deployment.clone(), self.mail.clone());
+        let go = Go::new(self.name(&ticket.key), ticket, &self.inbox, how, mail.lives(ticket.id));
+        let leaving = take_out(deployment, mail, ticket.id, go);
+        if self.mail.is_quiet() {
+            return leaving.await;
         }
-        if left != Left::Told {
-            self.forget(ticket, &name);
-        }
-        Ok(left)
+        // The answer may say that another ticket of this client is served. Whoever gives back may stand still before it reads that.
+        aside(leaving).await.unwrap_or_else(|| Err(trouble::late(&self.settings().name)))
     }
 
     async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
         if self.mail.expects(ticket.id) {
             let hears = self.deployment.hear_of(|| self.name(&ticket.key), ticket.id);
-            if self.answered(hears.await)? {
+            if self.deployment.answered(hears.await)? {
                 // What was missed is in the answer, which also is in the mail from now on.
                 self.renew(ticket).await?;
             }
@@ -231,8 +191,8 @@ impl<D: Deployment> Engine for Store<D> {
     async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
         let route = self.deployment.here().await?;
         let call = self.script(|scripts| &scripts.list).on(&self.name(key));
-        let answer = self.answered(route.call(&call).await)?;
-        let line = self.known(reply::line(&answer, key))??;
+        let answer = self.deployment.answered(route.call(&call).await)?;
+        let line = self.deployment.known(reply::line(&answer, key))??;
         let tickets = u32::try_from(line.len()).unwrap_or(u32::MAX);
         self.cost.add(CALL_COST + TICKET_COST * tickets);
         Ok(line)
@@ -240,7 +200,7 @@ impl<D: Deployment> Engine for Store<D> {
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
         let mut keys = BTreeSet::new();
-        for master in self.answered(self.deployment.masters().await)? {
+        for master in self.deployment.answered(self.deployment.masters().await)? {
             let mut cursor = "0".to_owned();
             loop {
                 let step = self.some_keys(&master, &cursor).await?;
@@ -263,7 +223,7 @@ impl<D: Deployment> Engine for Store<D> {
                 let mut call = self.script(|scripts| &scripts.sequence).on(&(name + ":n"));
                 call.arg(by_now);
                 // Sent again, it skips numbers.
-                let answer = self.answered(route.call(&call).await)?;
+                let answer = self.deployment.answered(route.call(&call).await)?;
                 if by > 0 {
                     // Where replicas do not have the number, it is skipped.
                     route.acknowledged().await?;
@@ -278,10 +238,10 @@ impl<D: Deployment> Engine for Store<D> {
                     Some(limit) => call.arg(limit.min(NUMBER_MAX)),
                     None => call.arg(-1),
                 };
-                self.answered(route.call_once(&call).await)?
+                self.deployment.answered(route.call_once(&call).await)?
             }
         };
-        let (verdict, tally) = self.known(reply::tallied(&answer))?;
+        let (verdict, tally) = self.deployment.known(reply::tallied(&answer))?;
         if verdict < 0 {
             return Err(refusal::count_is_full(key, tally.value, by));
         }
@@ -289,6 +249,47 @@ impl<D: Deployment> Engine for Store<D> {
     }
 
     async fn close(&self) {}
+}
+
+/// A ticket leaves, and those of this client's that are served now are told.
+async fn take_out<D: Deployment>(
+    deployment: Arc<D>,
+    mail: Arc<Mailbox>,
+    id: TicketId,
+    go: Go,
+) -> Result<Left> {
+    let route = deployment.here().await?;
+    let call = || go.call(deployment.scripts());
+    let answer = ask_even_if_full(&*deployment, &route, go.wish(), call).await?;
+    let (left, letters) = deployment.known(Go::read(&answer))?;
+    for letter in letters {
+        letter::deliver(&mail, letter);
+    }
+    if left != Left::Told {
+        forget(&*deployment, &mail, id, go.name());
+    }
+    Ok(left)
+}
+
+/// Whether a server's memory is full does not matter to those who make it less so.
+async fn ask_even_if_full(
+    deployment: &impl Deployment,
+    route: &impl Route,
+    wish: Option<Wish<'_>>,
+    call: impl Fn() -> Cmd + Send + Sync,
+) -> Result<Value> {
+    match route.ask(wish, &call).await {
+        Err(trouble) if trouble::is_full(&trouble) => {
+            deployment.answered(route.call(call().arg("full")).await)
+        }
+        answer => deployment.answered(answer),
+    }
+}
+
+/// The ticket is out of its line, as far as this client is concerned.
+fn forget(deployment: &impl Deployment, mail: &Mailbox, id: TicketId, name: &str) {
+    deployment.hear_no_more_of(name, id);
+    mail.forget(id);
 }
 
 /// The next cursor, what may be seen of a ticket of each line, heads that were not read, microseconds.

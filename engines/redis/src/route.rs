@@ -2,7 +2,7 @@
 
 use futures_util::FutureExt as _;
 use redis::{Cmd, RedisResult, Value};
-use tenure_core::{Result, Ticket, TicketId};
+use tenure_core::{Error, Result, Ticket, TicketId};
 use tokio::time::{Instant, timeout_at};
 
 use crate::bundle::Wish;
@@ -53,6 +53,25 @@ pub trait Deployment: Send + Sync + 'static {
 
     /// The ticket hears no more of its line.
     fn hear_no_more_of(&self, name: &str, id: TicketId);
+
+    /// What a server answered, or what is to be said of it.
+    fn answered<T>(&self, answer: RedisResult<T>) -> Result<T> {
+        if answer.as_ref().is_err_and(trouble::is_strange) {
+            self.distrust();
+        }
+        trouble::answered(self.settings(), answer)
+    }
+
+    /// An answer that could be read.
+    fn known<T>(&self, answer: Option<T>) -> Result<T> {
+        answer.ok_or_else(|| self.strange())
+    }
+
+    /// An answer that no script of Tenure's gives. What it was the answer to is not known, nor what became of what was asked.
+    fn strange(&self) -> Error {
+        self.distrust();
+        trouble::strange(&self.settings().name)
+    }
 
     /// An answer came that answers nothing that was asked: those behind it on its connection may be the answers to something else.
     /// No connection that is open now is used again.

@@ -121,8 +121,8 @@ impl<'a> Renew<'a> {
 }
 
 /// A ticket leaves its line, or is told to.
-pub(crate) struct Go<'a> {
-    name: &'a str,
+pub(crate) struct Go {
+    name: String,
     asks: Vec<u8>,
     manner: &'static str,
 }
@@ -134,14 +134,8 @@ const NOW: &str = "now";
 const OWN: &str = "";
 const OWN_LONG: &str = "long";
 
-impl<'a> Go<'a> {
-    pub(crate) fn new(
-        name: &'a str,
-        ticket: &Ticket,
-        inbox: &str,
-        how: Leave,
-        lives: bool,
-    ) -> Self {
+impl Go {
+    pub(crate) fn new(name: String, ticket: &Ticket, inbox: &str, how: Leave, lives: bool) -> Self {
         let manner = match how {
             Leave::Soon => SOON,
             Leave::Now if !lives => NOW,
@@ -151,13 +145,17 @@ impl<'a> Go<'a> {
         Self { name, asks: body::asks(ticket, inbox).to_vec(), manner }
     }
 
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     pub(crate) fn wish(&self) -> Option<Wish<'_>> {
         let alone = matches!(self.manner, OWN | OWN_LONG);
-        alone.then(|| Wish::new(Sign::Leave, self.name, &self.asks, self.manner))
+        alone.then(|| Wish::new(Sign::Leave, &self.name, &self.asks, self.manner))
     }
 
     pub(crate) fn call(&self, scripts: &Scripts) -> Cmd {
-        let mut call = scripts.leave.on(self.name);
+        let mut call = scripts.leave.on(&self.name);
         call.arg(&self.asks);
         if self.manner != OWN {
             call.arg(self.manner);

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use tenure_core::Locks;
 use tenure_core::blocking::block_on;
 use tenure_servers::have;
@@ -305,4 +306,44 @@ fn who_stands_still_while_replicas_are_asked_keeps_nobody_else_waiting() {
         };
         runtime().block_on(async { tokio::spawn(story).await.unwrap() });
     });
+}
+
+/// Two tasks of one client: one gives a lock back and is not polled again, the other one waits for it.
+fn who_waits_is_served_though_the_release_before_it(
+    ends: impl FnOnce(BoxFuture<'static, tenure_core::Result<()>>) + Send + 'static,
+) {
+    let Some(server) = server() else { return };
+    within_patience(move || {
+        let story = async move {
+            let locks =
+                tenure_redis::connect(format!("{}?young=trust", server.url())).await.unwrap();
+            open_a_link(&locks, &server).await;
+            let guard = locks.mutex("k").ttl(LONG).lock().await.unwrap();
+            let waiter = tokio::spawn({
+                let mutex = locks.mutex("k").ttl(LONG);
+                async move { mutex.lock().await }
+            });
+            super::stage::until_line(&locks, "k", 2).await;
+            tokio::task::yield_now().await;
+            let mut release = guard.release().boxed();
+            assert!((&mut release).now_or_never().is_none(), "it is on its way");
+            ends(release);
+            // Its next sign of life is due in 20 minutes.
+            let next = timeout(PATIENCE / 4, waiter).await.expect("it is served");
+            next.unwrap().unwrap().release().await.unwrap();
+        };
+        Builder::new_multi_thread().enable_all().build().unwrap().block_on(story);
+    });
+}
+
+#[test]
+fn who_waits_is_served_though_the_release_before_it_is_dropped_on_its_way() {
+    who_waits_is_served_though_the_release_before_it(drop);
+}
+
+#[test]
+fn who_waits_is_served_though_the_release_before_it_stands_still_on_its_way() {
+    let (keep, kept) = std::sync::mpsc::channel();
+    who_waits_is_served_though_the_release_before_it(move |release| keep.send(release).unwrap());
+    drop(kept);
 }
