@@ -9,7 +9,7 @@ use tenure_conformance::Arena;
 use tenure_conformance::sim::World;
 use tenure_core::wrap::{AnyEngine, Quorum};
 use tenure_core::{
-    Engine as _, Host, Key, Leave, Memory, Patience, Share, Standing, Ticket, TicketId,
+    Engine as _, Host, Key, Leave, Memory, Note, Owner, Patience, Share, Standing, Ticket, TicketId,
 };
 
 type Stores = [Memory; 3];
@@ -55,8 +55,8 @@ fn a_try_that_failed_does_not_take_out_the_next() {
                 key: Key::new("k").unwrap(),
                 share: Share::WHOLE,
                 ttl: Duration::from_secs(30),
-                owner: "".into(),
-                note: "".into(),
+                owner: Owner::shortened(""),
+                note: Note::default(),
                 floor: 0,
             };
             let (holder, waiter) = (ticket(), ticket());

@@ -15,8 +15,8 @@ fn ticket(share: Share) -> Ticket {
         key: Key::new("k").unwrap(),
         share,
         ttl: Duration::from_secs(10),
-        owner: "".into(),
-        note: "".into(),
+        owner: Owner::shortened(""),
+        note: Note::default(),
         floor: 0,
     }
 }

@@ -110,8 +110,8 @@ fn ticket() -> Ticket {
         key: key(),
         share: Share::WHOLE,
         ttl: Duration::from_secs(10),
-        owner: "".into(),
-        note: "".into(),
+        owner: Owner::shortened(""),
+        note: Note::default(),
         floor: 0,
     }
 }

@@ -8,7 +8,6 @@ pub(crate) mod error;
 pub mod event;
 pub(crate) mod id;
 pub(crate) mod key;
-pub(crate) mod owner;
 pub(crate) mod profile;
 pub mod refusal;
 #[cfg(feature = "serde")]
@@ -16,3 +15,4 @@ mod serialized;
 pub(crate) mod share;
 pub(crate) mod stale;
 pub(crate) mod ticket;
+pub(crate) mod words;

@@ -36,13 +36,13 @@ pub use contract::engine::{Engine, Tally, Wake, Window};
 pub use contract::error::{Error, Kind, Result};
 pub use contract::id::TicketId;
 pub use contract::key::{KEY_BYTES_MAX, Key};
-pub use contract::owner::OWNER_BYTES_MAX;
 pub use contract::profile::{Fencing, Liveness, Need, Profile, Sight, Survives};
 pub use contract::share::{SHARE_OF_MAX, Share, served};
 pub use contract::stale::{Stale, check_token};
 pub use contract::ticket::{
-    LINE_TICKETS_MAX, Leave, Left, NOTE_BYTES_MAX, NUMBER_MAX, Patience, Place, Standing, Ticket,
+    LINE_TICKETS_MAX, Leave, Left, NUMBER_MAX, Patience, Place, Standing, Ticket,
 };
+pub use contract::words::{NOTE_BYTES_MAX, Note, OWNER_BYTES_MAX, Owner};
 pub use contract::{event, refusal};
 pub use keeping::errand::errand;
 pub use keeping::host::{Boxed, Host, PrivateThread, ThisRuntime};

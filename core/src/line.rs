@@ -119,7 +119,6 @@ impl<S> Line<S> {
         now: u64,
         tell: &mut Tell<'_, S>,
     ) -> Result<Option<Place>> {
-        ticket.check()?;
         self.expire(now, tell);
         if let Some(at) = self.find(ticket.id) {
             let owner = &self.tickets[at].ticket.owner;

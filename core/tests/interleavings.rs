@@ -52,8 +52,8 @@ fn ticket() -> Ticket {
         key: Key::new("k").unwrap(),
         share: Share::WHOLE,
         ttl: Duration::from_secs(30),
-        owner: "".into(),
-        note: "".into(),
+        owner: Owner::shortened(""),
+        note: Note::default(),
         floor: 0,
     }
 }

@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use tenure_core::event::What;
 use tenure_core::line::{Seat, Told};
 use tenure_core::{
-    Key, Leave, Left, Line, Lives, NUMBER_MAX, Patience, Share, Standing, Ticket, TicketId, served,
+    Key, Leave, Left, Line, Lives, NUMBER_MAX, Note, Owner, Patience, Share, Standing, Ticket,
+    TicketId, served,
 };
 
 #[derive(Clone, Debug)]
@@ -115,8 +116,8 @@ fn ticket(id: TicketId, take: u32, ttl_us: u64, floor: u64) -> Ticket {
         key: Key::new("k").unwrap(),
         share: Share::new(take, OF).unwrap(),
         ttl: Duration::from_micros(ttl_us),
-        owner: "o".into(),
-        note: "".into(),
+        owner: Owner::shortened("o"),
+        note: Note::default(),
         floor,
     }
 }

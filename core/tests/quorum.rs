@@ -10,8 +10,8 @@ use futures_util::FutureExt as _;
 use tenure_core::blocking::block_on;
 use tenure_core::wrap::{AnyEngine, Around, Question, Quorum};
 use tenure_core::{
-    Boxed, Clock, Engine as _, Error, Host, Key, Leave, Left, Memory, Patience, PrivateThread,
-    Result, Share, Standing, SystemClock, Ticket, TicketId, Time, Wake,
+    Boxed, Clock, Engine as _, Error, Host, Key, Leave, Left, Memory, Note, Patience,
+    PrivateThread, Result, Share, Standing, SystemClock, Ticket, TicketId, Time, Wake,
 };
 
 const STORES: usize = 3;
@@ -267,7 +267,9 @@ fn the_newest_note_is_shown() {
     let _holder = stage.hold();
     for (store, seat) in stage.seats(2).into_iter().skip(1) {
         let ttl = seat.ttl * 2;
-        block_on(store.renew(&Ticket { note: "new".into(), ttl, ..seat })).unwrap().unwrap();
+        block_on(store.renew(&Ticket { note: Note::shortened("new"), ttl, ..seat }))
+            .unwrap()
+            .unwrap();
     }
     assert_eq!(&*block_on(stage.quorum.line(&key())).unwrap()[0].0.note, "new");
 }

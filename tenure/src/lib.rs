@@ -66,9 +66,9 @@ pub use connect::connect;
 pub use tenure_core::{
     All, AllGuard, Block, Counter, Election, Error, Fencing, Guard, Held, Host, KEY_BYTES_MAX, Key,
     Kind, LINE_TICKETS_MAX, Leader, Leaders, Left, Liveness, Locks, Loss, Mutex, NOTE_BYTES_MAX,
-    NUMBER_MAX, Need, OWNER_BYTES_MAX, PERMITS_MAX, Place, Profile, Result, RwLock, Seen,
-    Semaphore, Sequence, Share, Sight, Standing, Survives, TTL_DEFAULT, TTL_MAX, Tally, Ticket,
-    TicketId, Warning, Watch, Window, WriteGuard, blocking, event,
+    NUMBER_MAX, Need, Note, OWNER_BYTES_MAX, Owner, PERMITS_MAX, Place, Profile, Result, RwLock,
+    Seen, Semaphore, Sequence, Share, Sight, Standing, Survives, TTL_DEFAULT, TTL_MAX, Tally,
+    Ticket, TicketId, Warning, Watch, Window, WriteGuard, blocking, event,
 };
 
 /// Writes that an old holder cannot make, in the stores where users keep their data, for locks of any store.

@@ -10,8 +10,8 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use tenure_core::wrap::{AnyEngine, Hosted};
 use tenure_core::{
-    Boxed, Engine, Host, Key, Kind, Liveness, Locks, PrivateThread, Profile, Result, Share, Ticket,
-    TicketId, Time, Window,
+    Boxed, Engine, Host, Key, Kind, Liveness, Locks, Note, Owner, PrivateThread, Profile, Result,
+    Share, Ticket, TicketId, Time, Window,
 };
 
 use super::helper::Helper;
@@ -274,8 +274,8 @@ impl Arena {
             key: Key::new(key).expect("the case names a key"),
             share,
             ttl: self.ttl * LONG_TTLS,
-            owner: "conformance".into(),
-            note: "".into(),
+            owner: Owner::shortened("conformance"),
+            note: Note::default(),
             floor: 0,
         }
     }

@@ -6,8 +6,8 @@ use tenure_conformance::pause;
 use tenure_core::event::{Cursor, News, Scope, What};
 use tenure_core::wrap::Around;
 use tenure_core::{
-    Engine as _, Key, Leave, Left, Memory, Patience, Place, Result, Standing, Tally, Ticket, Wake,
-    Window,
+    Engine as _, Key, Leave, Left, Memory, Note, Patience, Place, Result, Standing, Tally, Ticket,
+    Wake, Window,
 };
 
 use crate::Store;
@@ -131,7 +131,7 @@ twist! {
     CutsNotes {
         async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
             let note: String = ticket.note.chars().take(200).collect();
-            self.0.memory.join(&Ticket { note: note.into(), ..ticket.clone() }, patience).await
+            self.0.memory.join(&Ticket { note: Note::shortened(&note), ..ticket.clone() }, patience).await
         }
     }
 }

@@ -14,8 +14,8 @@ use futures_util::future::{Either, select};
 use tenure_conformance::sim::holder::{Claim, Client, Holder, Locking};
 use tenure_core::wrap::AnyEngine;
 use tenure_core::{
-    Engine as _, Error, Host, Key, Leave, Left, Patience, Place, Result, Share, Standing, Ticket,
-    TicketId, Time,
+    Engine as _, Error, Host, Key, Leave, Left, Note, Owner, Patience, Place, Result, Share,
+    Standing, Ticket, TicketId, Time,
 };
 
 pub(crate) use sin::Sin;
@@ -124,8 +124,8 @@ impl Stay {
             key: key.clone(),
             share: Share::WHOLE,
             ttl,
-            owner: "naive".into(),
-            note: "".into(),
+            owner: Owner::shortened("naive"),
+            note: Note::default(),
             floor: 0,
         };
         let known = Known { number: None, deadline: Time::NEVER, lost: false, over: false };

@@ -91,8 +91,8 @@ pub(crate) fn ticket() -> Ticket {
         key: key(),
         share: Share::WHOLE,
         ttl: TTL,
-        owner: "".into(),
-        note: "".into(),
+        owner: Owner::shortened(""),
+        note: Note::default(),
         floor: 0,
     }
 }

@@ -183,7 +183,8 @@ fn a_writer_that_becomes_a_reader_is_shown_as_one() {
             stage.pass(Duration::from_secs(1)).await;
             // One store hears nothing of it, and still shows what it knows.
             stage.stores[missed].is_when(Verb::Renew, Mood::Fails);
-            let reader = Ticket { share: sharing(1).share, note: "reads".into(), ..writer };
+            let reader =
+                Ticket { share: sharing(1).share, note: Note::shortened("reads"), ..writer };
             client.renew(&reader).await.unwrap().unwrap();
             for onlooker in [&client, &stage.client()] {
                 let line = onlooker.line(&key()).await.unwrap();

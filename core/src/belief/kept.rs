@@ -9,7 +9,7 @@ use tokio::sync::futures::Notified;
 use crate::belief::hold::{Hold, State};
 use crate::belief::terms::Rhythm;
 use crate::bell::wake_all;
-use crate::{Key, Place, Result, Share, Ticket, TicketId, Time};
+use crate::{Key, Note, Place, Result, Share, Ticket, TicketId, Time};
 
 pub(crate) struct Kept {
     pub(crate) id: TicketId,
@@ -85,7 +85,7 @@ impl Kept {
     }
 
     /// From now on every sign of life carries this note.
-    pub(crate) fn set_note(&self, note: Arc<str>) {
+    pub(crate) fn set_note(&self, note: Note) {
         self.lock().ticket.note = note;
     }
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use crate::belief::deadline::{Caution, usable};
 use crate::belief::span::shown;
-use crate::contract::ticket::check_note;
 use crate::{Error, Liveness, Profile, Result};
 
 /// How long a ticket lives without a sign of life, unless its owner says otherwise.
@@ -69,9 +68,6 @@ impl Terms {
                 "a clock drift of {} ppm leaves no time at all: name less than 1000000",
                 self.drift_ppm
             )));
-        }
-        if let Some(note) = self.note.as_ref() {
-            check_note(note)?;
         }
         if self.max_hold == Some(Duration::ZERO) {
             return Err(Error::invalid("a longest hold of 0 would hold nothing"));

@@ -1,13 +1,10 @@
 //! A ticket is somebody's place in a line: a holder at the front, a waiter behind.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::contract::owner;
-use crate::{Error, Key, Result, Share, TTL_DEFAULT, TicketId};
+use crate::{Key, Note, Owner, Result, Share, TTL_DEFAULT, TicketId};
 
-/// The longest note, in bytes of UTF-8.
-pub const NOTE_BYTES_MAX: usize = 4096;
 /// The most tickets that one line takes.
 pub const LINE_TICKETS_MAX: usize = 16_384;
 /// The largest number of a ticket: exact in Lua and in JSON, and as microseconds the year 2255.
@@ -46,9 +43,9 @@ pub struct Ticket {
     /// How long it lives without a sign of life, where the engine keeps leases.
     pub ttl: Duration,
     /// Who holds or waits, for the eyes of an operator.
-    pub owner: Arc<str>,
+    pub owner: Owner,
     /// What the owner wants others to know. A renewal may change it.
-    pub note: Arc<str>,
+    pub note: Note,
     /// A number that this ticket's own must not be below, and that later ones must be above.
     /// Zero, but where several stores have to agree on one number.
     pub floor: u64,
@@ -57,45 +54,19 @@ pub struct Ticket {
 impl Ticket {
     /// A ticket with a fresh id, of this process, for the default ttl, without a note.
     pub fn new(key: Key, share: Share) -> Self {
-        let (id, ttl, owner) = (TicketId::fresh(), TTL_DEFAULT, owner::this_process());
-        Self { id, key, share, ttl, owner, note: no_note(), floor: 0 }
+        let (id, ttl, owner) = (TicketId::fresh(), TTL_DEFAULT, Owner::this_process());
+        Self { id, key, share, ttl, owner, note: Note::default(), floor: 0 }
     }
 
     /// The same with this owner, unless the name is too long.
     pub fn owned_by(self, owner: impl Into<Arc<str>>) -> Result<Self> {
-        let ticket = Self { owner: owner.into(), ..self };
-        ticket.check().map(|()| ticket)
+        Ok(Self { owner: Owner::new(owner)?, ..self })
     }
 
     /// The same with this note, unless it is too long.
     pub fn with_note(self, note: impl Into<Arc<str>>) -> Result<Self> {
-        let ticket = Self { note: note.into(), ..self };
-        ticket.check().map(|()| ticket)
+        Ok(Self { note: Note::new(note)?, ..self })
     }
-
-    /// Refuses a ticket with more text than a store need keep. Every engine asks before it lets a ticket in or
-    /// renews it, because the fields are open: a ticket is also made out of another.
-    pub fn check(&self) -> Result<()> {
-        owner::check(&self.owner)?;
-        check_note(&self.note)
-    }
-}
-
-/// The empty note, once for all tickets.
-fn no_note() -> Arc<str> {
-    static NONE: OnceLock<Arc<str>> = OnceLock::new();
-    NONE.get_or_init(|| "".into()).clone()
-}
-
-/// Refuses a note that is too long.
-pub(crate) fn check_note(note: &str) -> Result<()> {
-    if note.len() > NOTE_BYTES_MAX {
-        return Err(Error::invalid(format!(
-            "a note of {} bytes is too long: at most {NOTE_BYTES_MAX} bytes are allowed",
-            note.len()
-        )));
-    }
-    Ok(())
 }
 
 /// Whether a ticket is served yet.

@@ -1,11 +1,10 @@
 //! A claim: who wants how much of which key, on what terms. Every primitive is one with another share.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::belief::terms::Terms;
 use crate::keeping::wait::{Wait, acquire};
-use crate::{Error, Guard, Key, Locks, Result, Share, Ticket};
+use crate::{Error, Guard, Key, Locks, Note, Result, Share, Ticket};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
@@ -55,7 +54,7 @@ impl Claim {
         let Self { locks, key, terms } = self;
         let rhythm = terms.rhythm(&locks.inner.profile)?;
         let plain = locks.ticket(key?);
-        let note: Arc<str> = terms.note.unwrap_or_else(|| plain.note.clone());
+        let note = terms.note.map_or(Ok(plain.note.clone()), Note::new)?;
         let ticket = Ticket { share, ttl: terms.ttl, note, ..plain };
         acquire(&locks.inner, &ticket, rhythm, wait).await
     }

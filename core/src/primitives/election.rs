@@ -14,7 +14,8 @@ use crate::keeping::endless::{Endless, Rest, Source};
 use crate::primitives::claim::{Claim, terms};
 use crate::primitives::locks::Inner;
 use crate::{
-    Engine as _, Guard, Held, Key, Kind, Locks, Result, Share, Standing, Ticket, TicketId, Watch,
+    Engine as _, Guard, Held, Key, Kind, Locks, Note, Owner, Result, Share, Standing, Ticket,
+    TicketId, Watch,
 };
 
 /// At most one leader at a time. Made by [`Locks::election`].
@@ -57,9 +58,9 @@ pub struct Leader {
     /// The number of the term: each is above the last.
     pub token: u64,
     /// What the leader wants others to know: its address, say.
-    pub note: Arc<str>,
+    pub note: Note,
     /// Who it is.
-    pub owner: Arc<str>,
+    pub owner: Owner,
     /// The leader's ticket.
     pub id: TicketId,
 }

@@ -12,11 +12,10 @@ use std::time::Duration;
 use crate::belief::hold::State;
 use crate::belief::kept::Kept;
 use crate::blocking::Blocking;
-use crate::contract::ticket::check_note;
 use crate::keeping::listen::Listener;
 use crate::keeping::sweep::Trace;
 use crate::primitives::locks::Inner;
-use crate::{Engine as _, Error, Key, Leave, Left, Loss, Result, Share, Standing, TicketId};
+use crate::{Engine as _, Error, Key, Leave, Left, Loss, Note, Result, Share, Standing, TicketId};
 
 /// A held lock. Dropping it gives it back, and so does [`release`](Guard::release), which also says
 /// whether it was still held.
@@ -278,9 +277,7 @@ impl Held {
     ///
     /// If the future is dropped after it was first polled, the next renewal carries the note.
     pub async fn set_note(&self, note: impl Into<Arc<str>>) -> Result<()> {
-        let note = note.into();
-        check_note(&note)?;
-        self.kept.set_note(note);
+        self.kept.set_note(Note::new(note)?);
         self.extend().await
     }
 }

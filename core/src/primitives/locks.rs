@@ -7,13 +7,12 @@ use std::sync::Arc;
 
 use futures_util::future::select;
 
-use crate::contract::owner::{self, this_process};
 use crate::keeping::keep::Keeper;
 use crate::keeping::sweep::Sweeper;
 use crate::wrap::{AnyEngine, Hosted, Traced};
 use crate::{
-    Engine, Host, Key, Leave, Left, Liveness, Need, Place, PrivateThread, Profile, Result, Share,
-    Ticket, TicketId,
+    Engine, Host, Key, Leave, Left, Liveness, Need, Owner, Place, PrivateThread, Profile, Result,
+    Share, Ticket, TicketId,
 };
 
 /// The locks of one store. Clones share everything.
@@ -33,7 +32,7 @@ use crate::{
 #[derive(Clone)]
 pub struct Locks {
     pub(crate) inner: Arc<Inner>,
-    owner: Arc<str>,
+    owner: Owner,
 }
 
 pub(crate) struct Inner {
@@ -78,7 +77,7 @@ impl Locks {
         let keeper = Keeper::new(engine.clone(), host.clone());
         let sweeper = Sweeper::new(engine.clone(), host.clone());
         let inner = Arc::new(Inner { engine, host, keeper, sweeper, profile });
-        Self { inner, owner: this_process() }
+        Self { inner, owner: Owner::this_process() }
     }
 
     /// The same locks, with a keeper and a sweeper of their own on this host. The engine stays where it was made.
@@ -98,8 +97,7 @@ impl Locks {
 
     /// The same locks, for an owner of this name: what others see in the line.
     pub fn owned_by(&self, owner: &str) -> Result<Self> {
-        owner::check(owner)?;
-        Ok(Self { inner: self.inner.clone(), owner: owner.into() })
+        Ok(Self { inner: self.inner.clone(), owner: Owner::new(owner)? })
     }
 
     /// What this store promises.

@@ -26,7 +26,7 @@ mod unix {
     use std::time::{Duration, Instant, SystemTime};
 
     use rustix::time::{ClockId, clock_gettime};
-    use tenure_core::{Engine, Key, Leave, Patience, Share, Standing, Ticket, TicketId};
+    use tenure_core::{Engine, Key, Leave, Patience, Share, Standing, Ticket};
     use tenure_file::FileStore;
 
     const ROUNDS: u32 = 200_000;
@@ -76,7 +76,6 @@ mod unix {
 
     /// The longest verbs of a million, by the clock and by what they used of a processor.
     fn longest(store: &FileStore) {
-        let owner: Arc<str> = "bench".into();
         let key = Key::new("longest").unwrap();
         let (mut took, mut uses) = (Vec::new(), Vec::new());
         let mut timed = |verb: &mut dyn FnMut()| {
@@ -86,7 +85,7 @@ mod unix {
             uses.push(used(ClockId::ThreadCPUTime).saturating_sub(before));
         };
         for _ in 0..500_000 {
-            let ticket = ticket(key.clone(), owner.clone());
+            let ticket = ticket(key.clone());
             timed(&mut || {
                 block_on(store.join(&ticket, Patience::NoWait)).unwrap().unwrap();
             });
@@ -115,9 +114,8 @@ mod unix {
 
     fn free(store: &FileStore, keys: u32) {
         let keys: Vec<_> = (0..keys).map(|n| Key::new(format!("key {n}")).unwrap()).collect();
-        let owner: Arc<str> = "bench".into();
         for key in keys.iter().cycle().take(ROUNDS as usize) {
-            let ticket = ticket(key.clone(), owner.clone());
+            let ticket = ticket(key.clone());
             let place = block_on(store.join(&ticket, Patience::NoWait)).unwrap().unwrap();
             assert_eq!(place.standing, Standing::Holding);
             block_on(store.leave(&ticket, Leave::Now)).unwrap();
@@ -131,8 +129,8 @@ mod unix {
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false);
         let left = options.open(dir.join("left")).unwrap();
-        let (owner, key): (Arc<str>, _) = ("bench".into(), Key::new("hand-over").unwrap());
-        let mut held = ticket(key.clone(), owner.clone());
+        let key = Key::new("hand-over").unwrap();
+        let mut held = ticket(key.clone());
         let mut place = block_on(store.join(&held, Patience::Wait)).unwrap().unwrap();
         let mut took = Vec::new();
         for _ in 0..HOPS {
@@ -142,7 +140,7 @@ mod unix {
                 left.read_exact_at(&mut then, 0).unwrap();
                 took.push(now_ns() - u64::from_le_bytes(then));
             }
-            let next = ticket(key.clone(), owner.clone());
+            let next = ticket(key.clone());
             place = block_on(store.join(&next, Patience::Wait)).unwrap().unwrap();
             left.write_all_at(&now_ns().to_le_bytes(), 0).unwrap();
             block_on(store.leave(&held, Leave::Now)).unwrap();
@@ -169,7 +167,7 @@ mod unix {
     }
 
     fn with_lock(store: &FileStore, work: impl FnOnce()) {
-        let ticket = ticket(Key::new("hand-over").unwrap(), "bench".into());
+        let ticket = ticket(Key::new("hand-over").unwrap());
         let place = block_on(store.join(&ticket, Patience::Wait)).unwrap().unwrap();
         if place.standing == Standing::Waiting {
             wait(store, &ticket);
@@ -242,9 +240,9 @@ mod unix {
         std::env::current_exe().unwrap()
     }
 
-    fn ticket(key: Key, owner: Arc<str>) -> Ticket {
-        let (id, share, note) = (TicketId::fresh(), Share::WHOLE, "".into());
-        Ticket { id, key, share, ttl: Duration::from_secs(30), owner, note, floor: 0 }
+    fn ticket(key: Key) -> Ticket {
+        let ticket = Ticket::new(key, Share::WHOLE);
+        ticket.owned_by("bench").expect("it is short")
     }
 
     struct Unpark(Thread);

@@ -24,7 +24,6 @@ impl Engine for FileStore {
     }
 
     async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
-        ticket.check()?;
         let store = self.store.clone();
         let join = move |visit: &mut Visit<'_>, ticket: &Ticket| {
             line::join(visit, ticket, patience, || store.listen())
@@ -34,7 +33,6 @@ impl Engine for FileStore {
     }
 
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        ticket.check()?;
         self.store.ground.check_session()?;
         let renew = |visit: &mut Visit<'_>, ticket: &Ticket| Ok(line::renew(visit, ticket));
         self.store.at(book_of(&ticket.key), ticket, renew).await

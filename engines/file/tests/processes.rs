@@ -9,7 +9,7 @@ use std::process::Command;
 
 use support::{Dir, Other, block_on, join, key, leave, part, serve, ticket, wait};
 use tenure_core::event::{Scope, What};
-use tenure_core::{Engine as _, Leave, Left, Patience, Share, Standing, Wake};
+use tenure_core::{Engine as _, Leave, Left, Note, Patience, Share, Standing, Wake};
 
 /// Not a test: what the other processes run.
 #[test]
@@ -271,7 +271,7 @@ fn whoever_is_stopped_inside_a_book_holds_up_no_executor() {
     let mut joining = Box::pin(store.join(&mine, Patience::Wait));
     assert!(support::is_ready(&mut joining).is_none());
     let mut given_up = ticket("k");
-    given_up.note = "given up".into();
+    given_up.note = Note::shortened("given up");
     assert!(support::is_ready(&mut Box::pin(store.join(&given_up, Patience::Wait))).is_none());
     book.unlock().unwrap();
     assert_eq!(block_on(joining).unwrap().unwrap().standing, Standing::Holding);

@@ -12,7 +12,8 @@ use std::time::Duration;
 use support::{Dir, block_on, is_ready, join, key, leave, part, ticket, wait};
 use tenure_core::event::{Scope, What};
 use tenure_core::{
-    Engine as _, Kind, Leave, Left, NUMBER_MAX, Patience, Standing, Tally, Ticket, Wake, Window,
+    Engine as _, Kind, Leave, Left, NUMBER_MAX, Note, Patience, Standing, Tally, Ticket, Wake,
+    Window,
 };
 use tenure_file::{FileStore, Settings};
 
@@ -90,7 +91,8 @@ fn a_renewal_changes_note_share_and_floor() {
     let (store, onlooker) = (dir.open(), dir.open());
     let mine = part("k", 2, 3);
     let number = join(&store, &mine).number;
-    let smaller = Ticket { note: "smaller".into(), floor: number + 5_000_000, ..part("k", 1, 3) };
+    let smaller =
+        Ticket { note: Note::shortened("smaller"), floor: number + 5_000_000, ..part("k", 1, 3) };
     let smaller = Ticket { id: mine.id, ..smaller };
     block_on(store.renew(&smaller)).unwrap().unwrap();
     let (seen, _) = block_on(onlooker.line(&key("k"))).unwrap().pop().unwrap();

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, Document};
 use tenure_core::{
-    Error, Key, Left, NUMBER_MAX, Place, Result, Share, Standing, Tally, Ticket, TicketId, refusal,
-    served,
+    Error, Key, Left, NUMBER_MAX, Note, Owner, Place, Result, Share, Standing, Tally, Ticket,
+    TicketId, refusal, served,
 };
 
 use crate::line::did;
@@ -182,8 +182,8 @@ pub(crate) fn line(answer: &Document, key: &Key) -> Option<Vec<(Ticket, Place)>>
             key: key.clone(),
             share,
             ttl: Duration::from_micros(number(seat, "ttl_us")?),
-            owner: seat.get_str("owner").ok()?.into(),
-            note: seat.get_str("note").ok()?.into(),
+            owner: Owner::shortened(seat.get_str("owner").ok()?),
+            note: Note::shortened(seat.get_str("note").ok()?),
             floor: 0,
         };
         line.push((ticket, place));

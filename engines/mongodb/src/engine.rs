@@ -84,7 +84,6 @@ impl MongoStore {
         patience: Patience,
         reads: Reads,
     ) -> Result<Option<Place>> {
-        ticket.check()?;
         let spot = self.spots.of(ticket)?;
         let asking = self.mail.expect_answer(ticket.id, ticket.ttl);
         self.roll.prepare(&spot.record, ticket.id, self.stream.is_open(), &self.mail);
@@ -130,7 +129,6 @@ impl Engine for MongoStore {
     }
 
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        ticket.check()?;
         let spot = self.spots.of(ticket)?;
         self.mail.expect(ticket.id, ticket.ttl);
         self.roll.enter(&spot.record, ticket.id, self.stream.is_open(), &self.mail);

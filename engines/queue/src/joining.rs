@@ -30,7 +30,6 @@ impl<S: Store> Queue<S> {
         ticket: &Ticket,
         patience: Patience,
     ) -> Result<Option<Place>> {
-        ticket.check()?;
         if let Some(place) = self.join_again(ticket).await? {
             return Ok(Some(place));
         }
@@ -203,7 +202,6 @@ impl<S: Store> Queue<S> {
     }
 
     pub(crate) async fn renew_in_line(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        ticket.check()?;
         let renewed = self.renew_known(ticket).await?;
         if renewed.is_none() {
             self.parts.own.forget(ticket.id);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::{Key, Share, Ticket, TicketId};
+use tenure_core::{Key, Note, Owner, Share, Ticket, TicketId};
 
 /// What a body begins with.
 const FORM: &str = "tenure1";
@@ -89,8 +89,8 @@ impl Node {
             key: Key::new(key).ok()?,
             share: Share::new(take.parse().ok()?, name.of).ok()?,
             ttl: Duration::from_millis(ttl.parse().ok()?),
-            owner: owner.into(),
-            note: note.into(),
+            owner: Owner::shortened(owner),
+            note: Note::shortened(note),
             floor: 0,
         };
         let (base, told) = (base.parse().ok()?, told == "told");
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn a_ticket_is_read_back_as_it_was_written() {
         let ticket = Ticket {
-            note: "a note\nof two lines".into(),
+            note: Note::shortened("a note\nof two lines"),
             ..Ticket::new(Key::new("a\0b\nü/ 7").unwrap(), Share::new(2, 5).unwrap())
         };
         for (base, told) in [(0, false), (7, true)] {

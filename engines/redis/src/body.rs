@@ -99,7 +99,7 @@ pub(crate) fn exact(number: f64) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use tenure_core::{Share, TicketId};
+    use tenure_core::{Note, Owner, Share, TicketId};
 
     use super::*;
 
@@ -110,8 +110,8 @@ mod tests {
             key: Key::new("a\0{b}").unwrap(),
             share: Share::WHOLE,
             ttl: Duration::from_micros(1_500_001),
-            owner: "ö".into(),
-            note: "n".into(),
+            owner: Owner::shortened("ö"),
+            note: Note::shortened("n"),
             floor: 0,
         };
         let card = card(&ticket, "0123456789abcdef");

@@ -115,7 +115,6 @@ impl<D: Deployment> Engine for Store<D> {
     }
 
     async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
-        ticket.check()?;
         let route = self.deployment.here().await?;
         route.trust(ticket)?;
         let name = self.name(&ticket.key);
@@ -142,7 +141,6 @@ impl<D: Deployment> Engine for Store<D> {
     }
 
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        ticket.check()?;
         let name = self.name(&ticket.key);
         let route = self.deployment.here().await?.keeping(&name);
         let renewal = Renew::new(&name, ticket, &self.inbox);

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use redis::Value;
-use tenure_core::{Key, Place, Result, Share, Standing, Tally, Ticket, TicketId, served};
+use tenure_core::{
+    Key, Note, Owner, Place, Result, Share, Standing, Tally, Ticket, TicketId, served,
+};
 
 use crate::body::{self, exact};
 
@@ -95,8 +97,8 @@ pub(crate) fn line(answer: &Value, key: &Key) -> Option<Result<Vec<(Ticket, Plac
             key: key.clone(),
             share,
             ttl: body.ttl,
-            owner: body.owner.into(),
-            note: body.note.into(),
+            owner: Owner::shortened(body.owner),
+            note: Note::shortened(body.note),
             floor: 0,
         };
         line.push((ticket, place));

@@ -1,6 +1,6 @@
 //! The sixth promise: every answer comes from the store's single truth, whichever client asks.
 
-use tenure_core::{Engine as _, Left, Standing, Ticket};
+use tenure_core::{Engine as _, Left, Standing};
 
 use super::acts::{Acts as _, MUTEX, needs};
 use crate::Arena;
@@ -17,7 +17,7 @@ pub(crate) async fn what_one_client_did_every_other_sees_at_once(arena: &Arena) 
         assert_eq!((seen.len(), seen[0].0.id), (1, ticket.id));
         assert!(seen[0].1.number >= place.number);
         assert_eq!(other.names("").await, ["k"]);
-        let noted = Ticket { note: format!("round {round}").into(), ..ticket.clone() };
+        let noted = ticket.clone().with_note(format!("round {round}")).unwrap();
         actor.stands(&noted).await.expect("it is in the line");
         assert_eq!(other.sees("k").await[0].0.note, noted.note);
         assert_eq!(actor.leaves(&ticket).await, Left::Holding);

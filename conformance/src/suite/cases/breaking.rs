@@ -1,6 +1,6 @@
 //! Breaking: a waiter is out at once, a holder is told; and never are there two.
 
-use tenure_core::{Engine as _, Left, Loss, Share, Standing, Ticket, TicketId};
+use tenure_core::{Engine as _, Left, Loss, Note, Owner, Share, Standing, Ticket, TicketId};
 
 use super::acts::{Acts as _, MUTEX, lost, needs};
 use crate::Arena;
@@ -47,7 +47,7 @@ pub(crate) async fn a_renewal_changes_nothing_of_a_holder_who_was_told(arena: &A
     owner.holds(&holder).await;
     operator.is_told(&holder).await;
     let before = owner.stands(&holder).await.expect("it is in the line");
-    let longer = Ticket { ttl: holder.ttl * 4, note: "changed".into(), ..holder.clone() };
+    let longer = Ticket { ttl: holder.ttl * 4, note: Note::shortened("changed"), ..holder.clone() };
     let after = owner.stands(&longer).await.expect("it is in the line");
     assert!(after.leaving && after.number == before.number);
     assert!(after.life <= before.life, "its life ends when it would have");
@@ -74,7 +74,8 @@ pub(crate) async fn an_id_and_a_key_are_enough(arena: &Arena) {
     owner.holds(&holder).await;
     let mut handle: Ticket = arena.brief("k", MUTEX);
     handle.id = TicketId::from_u128(holder.id.to_u128());
-    (handle.owner, handle.note) = ("an operator".into(), "who knows no more".into());
+    handle.owner = Owner::shortened("an operator");
+    handle.note = Note::shortened("who knows no more");
     assert_eq!(operator.is_told(&handle).await, Left::Told);
     assert_eq!(operator.leaves(&handle).await, Left::Holding);
     assert_eq!(owner.ids("k").await, []);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::event::{Scope, What};
-use tenure_core::{Engine as _, Sight, Ticket};
+use tenure_core::{Engine as _, Note, Sight, Ticket};
 
 use super::acts::{Acts as _, MUTEX, events, key, needs, told};
 use crate::Arena;
@@ -75,7 +75,7 @@ pub(crate) async fn what_happens_is_told_by_its_name(arena: &Arena) {
     client.holds(&a).await;
     client.joins(&b).await;
     client.stands(&a).await;
-    client.stands(&Ticket { note: "new".into(), ..a.clone() }).await;
+    client.stands(&Ticket { note: Note::shortened("new"), ..a.clone() }).await;
     client.is_told(&b).await;
     client.is_told(&a).await;
     client.is_told(&a).await;

@@ -53,7 +53,7 @@ pub(crate) async fn a_line_shows_who_waits_and_for_what(arena: &Arena) {
         .collect();
     let (holding, waiting) = (Standing::Holding, Standing::Waiting);
     assert_eq!(seen, [("one", 4, 0, holding), ("two", 3, 4, waiting), ("three", 1, 7, waiting)]);
-    assert!(line.iter().all(|(ticket, _)| ticket.note == ticket.owner && ticket.share.of() == 5));
+    assert!(line.iter().all(|(ticket, _)| *ticket.note == *ticket.owner && ticket.share.of() == 5));
     guard.release().await.unwrap();
 }
 

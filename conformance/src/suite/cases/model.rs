@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use tenure_core::wrap::AnyEngine;
 use tenure_core::{
-    Engine as _, Leave, Left, Line, Lives, Patience, Place, Share, Standing, Ticket, TicketId, Time,
+    Engine as _, Leave, Left, Line, Lives, Note, Patience, Place, Share, Standing, Ticket,
+    TicketId, Time,
 };
 
 use crate::Arena;
@@ -218,7 +219,7 @@ impl<'a> Both<'a> {
             Step::Note { owner } => {
                 self.notes += 1;
                 if let Some(ticket) = &mut self.tickets[owner] {
-                    ticket.note = self.notes.to_string().into();
+                    ticket.note = Note::shortened(&self.notes.to_string());
                     self.renew(owner).await?;
                 }
             }

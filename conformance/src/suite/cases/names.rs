@@ -1,6 +1,6 @@
 //! The seventh promise: every name is its own lock, and comes back as it was given.
 
-use tenure_core::{Engine as _, KEY_BYTES_MAX, Kind, Left};
+use tenure_core::{Engine as _, KEY_BYTES_MAX, Kind, Left, Note, Owner};
 
 use super::acts::{Acts as _, MUTEX, key, needs, refused};
 use crate::Arena;
@@ -192,7 +192,7 @@ pub(crate) async fn owners_and_notes_come_back_as_they_were_given(arena: &Arena)
     let owner = "o".repeat(tenure_core::OWNER_BYTES_MAX);
     for (owner, note) in [(nasty, ""), ("", nasty), (&owner, &long), ("é", "\u{10ffff}")] {
         let mut ticket = arena.ticket("k", MUTEX);
-        (ticket.owner, ticket.note) = (owner.into(), note.into());
+        (ticket.owner, ticket.note) = (Owner::shortened(owner), Note::shortened(note));
         client.holds(&ticket).await;
         let line = client.sees("k").await;
         assert_eq!((&*line[0].0.owner, &*line[0].0.note), (owner, note));

@@ -1,6 +1,6 @@
 //! The fourth promise: twice is once, and a renewal never brings back what is gone.
 
-use tenure_core::{Engine as _, Kind, Left, Patience, Standing, Ticket};
+use tenure_core::{Engine as _, Kind, Left, Owner, Patience, Standing, Ticket};
 
 use super::acts::{Acts as _, MUTEX, needs, refused};
 use crate::Arena;
@@ -136,7 +136,7 @@ pub(crate) async fn an_id_of_another_owner_is_refused(arena: &Arena) {
     let (client, copy) = (arena.client().await, arena.client().await);
     let mine = arena.ticket("k", MUTEX);
     client.holds(&mine).await;
-    let theirs = Ticket { owner: "a copy of the process".into(), ..mine.clone() };
+    let theirs = Ticket { owner: Owner::shortened("a copy of the process"), ..mine.clone() };
     for patience in [Patience::NoWait, Patience::Wait] {
         assert_eq!(refused(copy.join(&theirs, patience).await), Kind::Invalid);
     }

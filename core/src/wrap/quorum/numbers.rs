@@ -7,7 +7,7 @@ use super::Quorum;
 use super::poll::Poll;
 use super::stores::Stores;
 use crate::wrap::AnyEngine;
-use crate::{Host, Key, NUMBER_MAX, Patience, Place, Share, Ticket, TicketId};
+use crate::{Host, Key, NUMBER_MAX, Note, Owner, Patience, Place, Share, Ticket, TicketId};
 
 /// Numbers are proposed this far ahead of what the stores' clocks will say when they are asked. More would
 /// drive the numbers of two clients who alternate away from the clock.
@@ -85,7 +85,7 @@ impl Quorum {
         let stores = Stores::new(stores, &self.host, &self.rest);
         let id = TicketId::fresh();
         let key = Key::new(id.to_string()).expect("an id is a key");
-        let (owner, note) = ("who compares clocks".into(), "".into());
+        let (owner, note) = (Owner::shortened("who compares clocks"), Note::default());
         let asked = Ticket { id, key, share: Share::WHOLE, ttl: CLOCK_TTL, owner, note, floor: 0 };
         let attempt = stores.owe(&asked);
         let joins = attempt.iter().map(|owed| owed.clone().join(Patience::NoWait));

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tenure_core::line::Journal;
-use tenure_core::{Key, Leave, Patience, Place, Share, Ticket, TicketId};
+use tenure_core::{Key, Leave, Note, Owner, Patience, Place, Share, Ticket, TicketId};
 
 use crate::log::book::{Book, Found};
 use crate::log::draft::Draft;
@@ -43,8 +43,8 @@ fn ticket(key: &str) -> Ticket {
         key: Key::new(key).unwrap(),
         share: Share::WHOLE,
         ttl: Duration::from_secs(30),
-        owner: "owner".into(),
-        note: "note".into(),
+        owner: Owner::shortened("owner"),
+        note: Note::shortened("note"),
         floor: 0,
     }
 }
@@ -204,7 +204,8 @@ fn what_later_records_take_out_need_not_be_replayed() {
         let (session, cow) = (SessionId(number.into()), Cow::Borrowed(&ticket));
         happen(&mut book, &Record::Joined { session, number, ticket: cow });
         if number % 5 == 0 {
-            let changed = Ticket { note: "changed".into(), floor: number + 1, ..ticket.clone() };
+            let changed =
+                Ticket { note: Note::shortened("changed"), floor: number + 1, ..ticket.clone() };
             happen(&mut book, &Record::Changed { ticket: Cow::Owned(changed) });
         }
         tickets.push(ticket);

@@ -2,11 +2,10 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::line::Count;
-use tenure_core::{Key, Leave, Share, Ticket, TicketId};
+use tenure_core::{Key, Leave, Note, Owner, Share, Ticket, TicketId};
 
 /// Whose ticket it is: 128 random bits for every engine value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -267,8 +266,8 @@ impl<'a> Reader<'a> {
             ttl: Duration::from_secs(secs).checked_add(Duration::from_nanos(nanos.into()))?,
             floor: self.word()?,
             key: Key::new(self.text()?).ok()?,
-            owner: Arc::from(self.text()?),
-            note: Arc::from(self.text()?),
+            owner: Owner::shortened(self.text()?),
+            note: Note::shortened(self.text()?),
         })
     }
 }
@@ -283,8 +282,8 @@ mod tests {
             key: Key::new("a\0b/ü").unwrap(),
             share: Share::new(2, 5).unwrap(),
             ttl: Duration::from_millis(1500),
-            owner: "host/1".into(),
-            note: "".into(),
+            owner: Owner::shortened("host/1"),
+            note: Note::default(),
             floor: 9,
         }
     }

@@ -155,7 +155,7 @@ impl State {
 mod tests {
     use std::time::Duration;
 
-    use tenure_core::{Leave, NUMBER_MAX, Patience, Share, Standing, TicketId};
+    use tenure_core::{Leave, NUMBER_MAX, Note, Owner, Patience, Share, Standing, TicketId};
 
     use super::*;
 
@@ -168,8 +168,8 @@ mod tests {
             key: Key::new(key).unwrap(),
             share: Share::WHOLE,
             ttl: Duration::from_secs(30),
-            owner: "o".into(),
-            note: "n".into(),
+            owner: Owner::shortened("o"),
+            note: Note::shortened("n"),
             floor: 0,
         }
     }

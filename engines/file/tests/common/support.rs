@@ -19,7 +19,7 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use tenure_core::{
-    Engine as _, Key, Leave, Patience, Place, Share, Standing, Ticket, TicketId, Wake,
+    Engine as _, Key, Leave, Note, Owner, Patience, Place, Share, Standing, Ticket, TicketId, Wake,
 };
 use tenure_file::FileStore;
 
@@ -85,8 +85,8 @@ pub(crate) fn ticket(name: &str) -> Ticket {
         key: key(name),
         share: Share::WHOLE,
         ttl: Duration::from_secs(30),
-        owner: "a test".into(),
-        note: "".into(),
+        owner: Owner::shortened("a test"),
+        note: Note::default(),
         floor: 0,
     }
 }

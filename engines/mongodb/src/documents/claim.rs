@@ -24,7 +24,6 @@ impl MongoStore {
         claiming: &Arc<Claiming>,
         reads: Reads,
     ) -> Result<Option<Place>> {
-        ticket.check()?;
         if self.has_claimed(ticket).await? {
             return Engine::renew(self, ticket).await;
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use mongodb::Client;
-use tenure_core::{Engine as _, Leave, Left, Patience, Standing, Ticket};
+use tenure_core::{Engine as _, Leave, Left, Owner, Patience, Standing, Ticket};
 use tenure_mongodb::{MongoStore, Settings};
 use tenure_servers::mongodb::Server;
 use tokio::runtime::Handle;
@@ -84,7 +84,7 @@ fn one_wish_that_is_refused_spoils_no_other_of_its_command() {
         let first = join(&store, &held).await;
         let mut other = ticket("a", LONG);
         other.share = tenure_core::Share::new(1, 3).unwrap();
-        let stranger = Ticket { owner: "somebody else".into(), ..held.clone() };
+        let stranger = Ticket { owner: Owner::shortened("somebody else"), ..held.clone() };
         let [hasty, late, gone] = [(); 3].map(|()| ticket("a", LONG));
         let (front, mixed, taken, busy, behind, absent) = tokio::join!(
             store.renew(&held),

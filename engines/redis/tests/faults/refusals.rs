@@ -2,31 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use tenure_core::{Engine as _, Key, Kind, Patience, Share, Ticket};
+use tenure_core::{Engine as _, Kind};
 use tenure_redis::RedisStore;
 use tenure_servers::redis::{Server, Setup};
 
 use super::stage::{LONG, all_keys, ask, assert_refused, connect, play, soon, until, until_line};
-
-#[test]
-fn a_ticket_that_says_too_much_is_refused_by_the_engine_itself() {
-    play(async || {
-        let server = Server::start().unwrap();
-        let store = RedisStore::open(&format!("{}?young=trust", server.url())).await.unwrap();
-        let plain = Ticket::new(Key::new("k").unwrap(), Share::WHOLE);
-        let long = |bytes: usize| "o".repeat(bytes);
-        for ticket in [
-            Ticket { owner: long(1_000).into(), ..plain.clone() },
-            Ticket { owner: long(70_000).into(), ..plain.clone() },
-            Ticket { note: long(1 << 20).into(), ..plain.clone() },
-        ] {
-            let joined = store.join(&ticket, Patience::Wait).await.unwrap_err();
-            let renewed = store.renew(&ticket).await.unwrap_err();
-            assert_eq!((joined.kind(), renewed.kind()), (Kind::Invalid, Kind::Invalid), "{joined}");
-        }
-        assert!(store.line(&plain.key).await.unwrap().is_empty());
-    });
-}
 
 #[test]
 fn a_full_server_takes_no_new_tickets_and_serves_those_it_has() {

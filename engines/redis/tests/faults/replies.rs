@@ -81,7 +81,7 @@ fn a_renewal_whose_answer_was_lost_is_a_sign_of_life_all_the_same() {
         wire.store.join(&own, Patience::Wait).await.unwrap();
         for act in CUTS {
             wire.spoil(act);
-            let noted = tenure_core::Ticket { note: format!("{act:?}").into(), ..own.clone() };
+            let noted = own.clone().with_note(format!("{act:?}")).unwrap();
             assert_refused(wire.store.renew(&noted).await, Kind::Unavailable, &["127.0.0.1"]);
             let line = wire.onlooker.line(&own.key).await.unwrap();
             assert_eq!(line[0].0.note == noted.note, act == Act::CutAfter);

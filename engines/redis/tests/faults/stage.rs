@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use tenure_conformance::fault::{Protocol, Proxy};
-use tenure_core::{Key, Kind, Locks, Result, Share, Ticket, TicketId};
+use tenure_core::{Key, Kind, Locks, Note, Owner, Result, Share, Ticket, TicketId};
 use tenure_redis::{RedisCluster, RedisStore};
 use tenure_servers::redis::{Client, Cluster, REDIS, Reply, Server};
 use tenure_servers::{Tool, have};
@@ -88,8 +88,8 @@ pub(super) fn ticket(key: &str, ttl: Duration) -> Ticket {
         key: Key::new(key).unwrap(),
         share: Share::WHOLE,
         ttl,
-        owner: "a test".into(),
-        note: "".into(),
+        owner: Owner::shortened("a test"),
+        note: Note::default(),
         floor: 0,
     }
 }
