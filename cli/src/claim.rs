@@ -17,6 +17,9 @@ use crate::waiting::Waiting;
 /// A store that has not confirmed a release by then is believed to be gone.
 const RELEASE_MAX: Duration = Duration::from_secs(5);
 
+/// A life that is longer by less than this is what was asked for.
+const TTL_ROUNDED: Duration = Duration::from_millis(100);
+
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Share {
@@ -104,7 +107,10 @@ impl Claim<'_> {
         let asked = signals.until(self.ask(locks, left), |waker| waiting.look(waker));
         drop(waiting);
         let failure = match asked? {
-            Ok(Ok(Some(held))) => return Ok(held),
+            Ok(Ok(Some(held))) => {
+                self.tell_of_a_longer_life(&held);
+                return Ok(held);
+            }
             Ok(Ok(None)) => self.in_vain(signals, locks, left)?,
             Ok(Err(error)) if error.is_unknown() && left.is_some() => {
                 return self.unanswered(signals, locks, error);
@@ -118,6 +124,21 @@ impl Claim<'_> {
         // Its ticket is already on its way out: this waits until it is, unless the store is silent.
         let _out_or_interrupted_again = signals.within(SETTLE_MAX, locks.settled())?;
         Err(failure)
+    }
+
+    /// Whoever chose a ttl counts on it that the lock is free so soon after a crash.
+    fn tell_of_a_longer_life(&self, held: &Held) {
+        let (Some(asked), Some(life)) = (self.ttl, held.life()) else { return };
+        if life < asked + TTL_ROUNDED || self.patience.is_quiet() {
+            return;
+        }
+        // A part of it is over.
+        let life = Duration::from_secs(life.as_secs() + u64::from(life.subsec_nanos() > 0));
+        let (key, store) = (quoted(self.key), &held.store);
+        say(&format!(
+            "after a crash {store} keeps {key} for about {}, and not for {asked:?}: it raised the ttl",
+            brief(life)
+        ));
     }
 
     /// While the ticket is on its way out, the store is asked once more: it may tell what the time was too short to hear,

@@ -2,6 +2,7 @@
 
 mod answers;
 mod bad_input;
+mod etcd;
 mod keeper;
 mod kit;
 mod lead;

@@ -2,6 +2,7 @@
 //! wakes whoever waits for news of the hold.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
@@ -22,6 +23,8 @@ pub(crate) struct Kept {
 struct Known {
     ticket: Ticket,
     hold: Hold,
+    /// For how long it lives in the store without another sign of life, as the store said last.
+    life: Option<Duration>,
     /// Where the keeper has it in its roster.
     slot: Option<Slot>,
 }
@@ -34,7 +37,7 @@ impl Kept {
         Arc::new(Self {
             id: ticket.id,
             key: ticket.key.clone(),
-            known: Mutex::new(Known { ticket, hold: Hold::new(rhythm), slot: None }),
+            known: Mutex::new(Known { ticket, hold: Hold::new(rhythm), life: None, slot: None }),
             news: Notify::new(),
         })
     }
@@ -60,6 +63,9 @@ impl Kept {
             let mut known = self.lock();
             // A store whose clock was set back believes in a longer life than anybody asked for.
             let ttl = known.ticket.ttl;
+            if let Ok(Some(Place { life: Some(life), .. })) = &answer {
+                known.life = Some(*life);
+            }
             let answer = answer.map(|place| {
                 place.map(|place| Place { life: place.life.map(|life| life.min(ttl)), ..place })
             });
@@ -82,6 +88,11 @@ impl Kept {
 
     pub(crate) fn ticket(&self) -> Ticket {
         self.lock().ticket.clone()
+    }
+
+    /// What the store said last of how long it lives without another sign of life; `None` if the kernel sees to it.
+    pub(crate) fn life(&self) -> Option<Duration> {
+        self.lock().life
     }
 
     /// From now on every sign of life carries this note.
@@ -117,13 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn a_life_that_is_longer_than_what_was_asked_for_is_not_believed() {
+    fn a_life_that_is_longer_than_what_was_asked_for_is_told_and_not_believed() {
         let (kept, now) = (kept(), Time { boot_ns: 0, raw_ns: 0 });
         let (standing, life) = (Standing::Holding, Some(TTL_DEFAULT * 2));
         let place = Place { number: 1, standing, ahead: 0, life, look: None, leaving: false };
         kept.hear(now, now, Ok(Some(place)));
         let remains = kept.with(|hold| hold.remaining(now)).unwrap();
         assert!(remains < TTL_DEFAULT && remains > TTL_DEFAULT / 2);
+        assert_eq!(kept.life(), life);
     }
 
     #[test]

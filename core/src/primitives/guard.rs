@@ -187,6 +187,13 @@ impl Held {
         self.kept.with(|hold| hold.remaining(self.inner.host.now()))
     }
 
+    /// For how long the store keeps it without another sign of life, as it answered the last one: whoever comes next
+    /// after a crash waits for about so long. More than the ttl that was asked for where a store raises or rounds that. `None` where the
+    /// kernel knows that the holder lives.
+    pub fn life(&self) -> Option<Duration> {
+        self.kept.life()
+    }
+
     /// Returns when the lock is lost, and says why. Never returns if it is released first: a task that
     /// must end in either case awaits [`ended`](Held::ended).
     ///

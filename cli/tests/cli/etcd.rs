@@ -1,0 +1,47 @@
+//! The command on etcd: it hands over, says what a ttl came to, and who holds.
+
+use tenure_servers::Store as _;
+use tenure_servers::etcd::{Cluster, ETCD};
+use tenure_servers::have;
+
+use crate::kit::Store;
+use crate::run::{hands_over, tells_who_holds};
+
+/// One member of a test's own, and the store on it. `None`, aloud, where there is no etcd.
+fn etcd() -> Option<(Cluster, Store)> {
+    if !have(&[ETCD]) {
+        return None;
+    }
+    let cluster = Cluster::of(1).unwrap();
+    let store = Store::at(cluster.url());
+    Some((cluster, store))
+}
+
+#[test]
+fn the_next_is_served_with_a_higher_token() {
+    let Some((_cluster, store)) = etcd() else { return };
+    hands_over(&store);
+}
+
+#[test]
+fn who_does_not_wait_is_told_who_holds() {
+    let Some((_cluster, store)) = etcd() else { return };
+    tells_who_holds(&store);
+}
+
+#[test]
+fn a_ttl_that_etcd_raises_is_told_to_whoever_asked_for_it() {
+    let Some((_cluster, store)) = etcd() else { return };
+    let told = |ttl: &[&str]| {
+        let end = store.end(&[&["run"], ttl, &["k", "--", "true"]].concat());
+        assert_eq!(end.code, 0, "{end:?}");
+        end.err
+    };
+    let raised = told(&["--ttl", "500ms"]);
+    let says = "keeps `k` for about 2s, and not for 500ms: it raised the ttl";
+    assert!(raised.contains(says), "{raised}");
+    for exact in [&["--ttl", "3s"][..], &[]] {
+        assert!(!told(exact).contains("raised"), "{exact:?}");
+    }
+    assert!(!told(&["--ttl", "500ms", "--quiet"]).contains("raised"));
+}
