@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
-use tenure_core::{Error, Result};
+use tenure_core::Result;
 use tenure_kit::tls::{Files, Identity};
 use tenure_kit::url::Address;
 use tokio::net::TcpStream;
@@ -32,18 +32,17 @@ const UNREAD: &str = "a part of them is not in PEM";
 /// What a member says of itself.
 pub(crate) struct Greeting {
     pub(crate) cluster: u64,
-    pub(crate) has_leader: bool,
     /// `None`: it tells that to root alone, as 3.5.28 to 3.5.30 do, and those of 3.6.
     pub(crate) version: Option<String>,
 }
 
-/// A connection to this member, and what the member says of itself. A token that is known already is
-/// used again, because to check a password costs a member much.
+/// A connection to this member, and what the member says of itself; `None` if it has no leader, and so answers nothing. A token
+/// that is known already is used again, because to check a password costs a member much.
 pub(crate) async fn connect(
     settings: &Settings,
     member: &Address,
     known: Option<Token>,
-) -> Result<(Wire, Greeting)> {
+) -> Result<Option<(Wire, Greeting)>> {
     let tls = settings.tls.as_ref().map(tls_config).transpose()?;
     let until = Instant::now() + settings.connect_timeout;
     let reached = timeout_at(until, reach(member)).await;
@@ -59,35 +58,43 @@ async fn open(
     stream: TcpStream,
     tls: Option<Arc<ClientConfig>>,
     known: Option<Token>,
-) -> Result<(Wire, Greeting)> {
+) -> Result<Option<(Wire, Greeting)>> {
     let channel = Channel::open(stream, member, tls, settings.timeout).await;
     let channel = channel.map_err(|error| trouble::unspoken(settings, member, &error))?;
-    let is_known = known.is_some();
-    let mut wire = Wire { channel, token: known };
+    match greeted(settings, Wire { channel, token: known }).await {
+        Ok(met) => Ok(Some(met)),
+        Err(status) if trouble::is_leaderless(&status) => Ok(None),
+        Err(status) => Err(trouble::at_the_door(settings, member, &status)),
+    }
+}
+
+/// The connection, with a token that the member knows.
+async fn greeted(settings: &Settings, mut wire: Wire) -> Result<(Wire, Greeting), Status> {
+    let is_known = wire.token.is_some();
     if !is_known {
-        wire = signed_in(settings, member, wire).await?;
+        wire = signed_in(settings, wire).await?;
     }
     let mut greeting = greet(settings, &wire).await;
     if is_known && greeting.as_ref().is_err_and(trouble::is_stranger) {
-        wire = signed_in(settings, member, wire).await?;
+        wire = signed_in(settings, wire).await?;
         greeting = greet(settings, &wire).await;
     }
-    let greeting = greeting.map_err(|status| trouble::at_the_door(settings, member, &status));
     Ok((wire, greeting?))
 }
 
 async fn greet(settings: &Settings, wire: &Wire) -> Result<Greeting, Status> {
     match unary(wire, STATUS, StatusRequest {}).await {
-        Ok(StatusResponse { header, version, leader, .. }) => {
-            let (has_leader, version) = (leader != 0, Some(version));
-            Ok(Greeting { cluster: cluster(header), has_leader, version })
+        // Every request asks for a member with a leader. A proxy may not pass that on.
+        Ok(StatusResponse { leader: 0, .. }) => Err(Status::unavailable(trouble::NO_LEADER)),
+        Ok(StatusResponse { header, version, .. }) => {
+            Ok(Greeting { cluster: cluster(header), version: Some(version) })
         }
         Err(status) if status.code() == Code::PermissionDenied => {
             // A key that is never there: what the role is for may be read, if there is a leader.
             let key = Keys::of(&settings.prefix).session(u32::MAX);
             let read = RangeRequest { serializable: true, ..ask::get(key) };
             let answer: RangeResponse = unary(wire, ask::RANGE, read).await?;
-            Ok(Greeting { cluster: cluster(answer.header), has_leader: true, version: None })
+            Ok(Greeting { cluster: cluster(answer.header), version: None })
         }
         Err(status) => Err(status),
     }
@@ -140,7 +147,7 @@ fn certificates(files: &Files, pem: &[u8]) -> Result<Vec<CertificateDer<'static>
 }
 
 /// The connection of who has just said who one is, which the members remember for a while.
-async fn signed_in(settings: &Settings, member: &Address, wire: Wire) -> Result<Wire> {
+async fn signed_in(settings: &Settings, wire: Wire) -> Result<Wire, Status> {
     // A member that forgot a token refuses whoever comes with it, though it were to ask for another.
     let stranger = Wire { token: None, ..wire };
     let (Some(user), Some(password)) = (&settings.login.user, &settings.login.password) else {
@@ -148,10 +155,8 @@ async fn signed_in(settings: &Settings, member: &Address, wire: Wire) -> Result<
     };
     let request =
         AuthenticateRequest { name: user.clone(), password: password.reveal().to_owned() };
-    let answer: AuthenticateResponse = unary(&stranger, AUTHENTICATE, request)
-        .await
-        .map_err(|status| trouble::at_the_door(settings, member, &status))?;
+    let answer: AuthenticateResponse = unary(&stranger, AUTHENTICATE, request).await?;
     let token = Token::try_from(answer.token)
-        .map_err(|_| Error::rejected("etcd gave a token that cannot be sent"))?;
+        .map_err(|_| Status::new(Code::Refused, "its token cannot be sent"))?;
     Ok(Wire { token: Some(token), ..stranger })
 }

@@ -1,6 +1,6 @@
 //! What the kit's link must know of the members, and what belongs to one connection.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tenure_core::{Error, Result, refusal};
@@ -23,6 +23,8 @@ pub(crate) struct Members {
     at_home: AtomicUsize,
     /// The cluster that was met first.
     cluster: AtomicU64,
+    /// A member was reached, with a leader or without.
+    is_met: AtomicBool,
     /// Who this client is, which all members know until they forget it.
     token: Mutex<Option<Token>>,
 }
@@ -67,7 +69,8 @@ impl Members {
         // Many clients of one URL do not all begin with its first member.
         let first = getrandom::u32().unwrap_or(0) as usize % settings.members.len();
         let (next, at_home) = (AtomicUsize::new(first), AtomicUsize::new(first));
-        Self { settings, next, at_home, cluster: AtomicU64::new(0), token: Mutex::default() }
+        let (cluster, is_met) = (AtomicU64::new(0), AtomicBool::new(false));
+        Self { settings, next, at_home, cluster, is_met, token: Mutex::default() }
     }
 
     /// The members do not know this token any more: the next connection asks for another.
@@ -81,7 +84,7 @@ impl Members {
 
     /// Whether a member was reached ever.
     pub(crate) fn is_met(&self) -> bool {
-        self.cluster.load(Ordering::Acquire) != 0
+        self.is_met.load(Ordering::Acquire)
     }
 
     /// Two clusters behind one URL would keep two lines for each key.
@@ -97,10 +100,6 @@ impl Members {
     }
 }
 
-fn without_leader(member: &Address) -> Error {
-    Error::unavailable(format!("the member {member} of etcd knows of no leader"))
-}
-
 impl Server for Members {
     type Open = Open;
 
@@ -111,16 +110,17 @@ impl Server for Members {
         } else {
             self.at_home.load(Ordering::Relaxed)
         };
-        let mut troubles = Vec::new();
+        let (mut troubles, mut is_leaderless) = (Vec::new(), false);
         for at in first..first + members.len() {
             let at = at % members.len();
             let known = self.token().clone();
             match connect(&self.settings, &members[at], known).await {
-                Ok((_, greeting)) if !greeting.has_leader => {
-                    self.refuse_other(greeting.cluster)?;
-                    troubles.push((at, without_leader(&members[at])));
+                Ok(None) => {
+                    self.is_met.store(true, Ordering::Release);
+                    is_leaderless = true;
                 }
-                Ok((wire, greeting)) => {
+                Ok(Some((wire, greeting))) => {
+                    self.is_met.store(true, Ordering::Release);
                     self.refuse_other(greeting.cluster)?;
                     self.token().clone_from(&wire.token);
                     if is_home {
@@ -136,8 +136,13 @@ impl Server for Members {
             }
         }
         let names: Vec<String> = members.iter().map(Address::to_string).collect();
-        let troubles = troubles.iter().map(|(at, error)| (names[*at].as_str(), error));
-        Err(Error::unavailable(refusal::once_for_all(troubles)))
+        let others = troubles.iter().map(|(at, error)| (names[*at].as_str(), error));
+        let others = refusal::once_for_all(others);
+        Err(if is_leaderless {
+            trouble::leaderless(&self.settings, &others)
+        } else {
+            Error::unavailable(others)
+        })
     }
 
     async fn ping(&self, open: &Open) -> Result<(), Ended> {

@@ -14,6 +14,15 @@ use crate::status::{Code, ENDED, STRANGE, Status};
 /// What etcd says of a lease that is not there.
 const NO_LEASE: &str = "requested lease not found";
 
+/// What etcd says where a member has no leader.
+pub(crate) const NO_LEADER: &str = "no leader";
+
+/// What etcd says of a request that the other members did not confirm in time.
+const TIMED_OUT: &str = "request timed out";
+
+/// What it takes for a leader.
+const MAJORITY: &str = "more than half of the cluster's members must run and reach each other";
+
 /// What etcd says of a token that is older than the last change of its users and roles.
 const OLD_TOKEN: &str = "revision of auth store is old";
 
@@ -53,6 +62,10 @@ pub(crate) fn error(settings: &Settings, status: &Status) -> Error {
         | Code::ResourceExhausted
         | Code::FailedPrecondition
         | Code::Refused => Error::rejected(format!("{whom} refused{says}")),
+        _ if is_leaderless(status) => leaderless(settings, ""),
+        _ if told.contains(TIMED_OUT) => {
+            Error::unavailable(format!("{whom} found no majority for a request{says}: {MAJORITY}"))
+        }
         _ if told == STRANGE => strange(settings, settings.addresses()),
         _ if told == ENDED => distrust(settings, &whom, status.cause()).unwrap_or_else(|| {
             Error::unavailable(format!(
@@ -63,10 +76,16 @@ pub(crate) fn error(settings: &Settings, status: &Status) -> Error {
     }
 }
 
+/// What is said where a member can be reached, and has no leader; and of the other members what is wrong with them.
+pub(crate) fn leaderless(settings: &Settings, others: &str) -> Error {
+    let others = if others.is_empty() { String::new() } else { format!("; {others}") };
+    Error::unavailable(format!("{} has no leader: {MAJORITY}{others}", settings.whom()))
+}
+
 /// What is said when there is no answer in time.
 pub(crate) fn silence(settings: &Settings) -> Error {
     Error::unavailable(format!(
-        "{} did not answer within {:?}: is the member stopped, overloaded or cut off? `timeout=TIME` waits longer",
+        "{} did not answer within {:?}: is the member stopped, overloaded or cut off, and do more than half of the cluster's members run? `timeout=TIME` waits longer",
         settings.whom(),
         settings.timeout
     ))
@@ -188,6 +207,11 @@ fn root(error: &dyn std::error::Error) -> String {
 /// Whether the connection is of no more use after this answer.
 pub(crate) fn ends_connection(status: &Status) -> bool {
     is_stranger(status) || status.code() == Code::Unavailable
+}
+
+/// Whether the member has no leader, and so answers nothing.
+pub(crate) fn is_leaderless(status: &Status) -> bool {
+    status.message().contains(NO_LEADER)
 }
 
 /// Whether the member does not know any more who this client is, which another token mends.

@@ -15,6 +15,8 @@ mod disks;
 mod guarded;
 #[path = "faults/lies.rs"]
 mod lies;
+#[path = "faults/majority.rs"]
+mod majority;
 #[path = "faults/members.rs"]
 mod members;
 #[path = "faults/neighbours.rs"]
