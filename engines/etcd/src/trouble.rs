@@ -37,7 +37,7 @@ pub(crate) fn error(settings: &Settings, status: &Status) -> Error {
     }
     match status.code() {
         Code::ResourceExhausted if told.contains("space exceeded") => Error::rejected(format!(
-            "{whom} has no space left, and takes no new tickets until it is compacted, defragmented, and its alarm is disarmed"
+            "{whom} has no space left (its alarm is NOSPACE), and takes nothing new: make room with `etcdctl compact REVISION`, `etcdctl defrag` and `etcdctl alarm disarm`"
         )),
         Code::ResourceExhausted if told.contains("too many requests") => {
             Error::unavailable(format!("{whom} has more to do than it can{says}"))
