@@ -81,6 +81,15 @@ impl Files {
 
     /// What is said of files that have what they must, and cannot be used together.
     pub fn unusable(&self, why: impl Display) -> Error {
+        let why = why.to_string();
+        if let (Some(cert), Some(key)) = (&self.cert, &self.key)
+            && why.contains(OF_ANOTHER)
+        {
+            let (cert, key) = (cert.display(), key.display());
+            return Error::invalid(format!(
+                "`key`: {key} does not belong to the certificate in `cert`, {cert}: name the key that the certificate was made with"
+            ));
+        }
         let files = [("ca", &self.ca), ("cert", &self.cert), ("key", &self.key)];
         let named = files.iter().filter_map(|(option, file)| {
             file.as_ref().map(|file| format!("`{option}` {}", file.display()))
@@ -127,6 +136,9 @@ fn read(option: &str, path: &Path, wanted: &Part) -> Result<Vec<u8>> {
     let has = others.next().map_or(String::new(), |other| format!(", but a {}", other.name));
     Err(Error::invalid(format!("{file} has no {} in PEM{has}", wanted.name)))
 }
+
+/// What TLS says of a key that does not belong to the certificate.
+const OF_ANOTHER: &str = "KeyMismatch";
 
 /// No file of certificates is larger.
 const BYTES_MAX: u64 = 1024 * 1024;

@@ -83,6 +83,20 @@ fn a_file_that_is_not_what_it_should_be_is_named_and_no_key_is_shown() {
 }
 
 #[test]
+fn a_key_of_another_certificate_is_told_with_both_files() {
+    let (cert, key) = (Some("me.pem".into()), Some("you.key".into()));
+    let files = Files { ca: Some("ca.pem".into()), cert, key };
+    assert_eq!(
+        files.unusable("keys may not be consistent: KeyMismatch").to_string(),
+        "`key`: you.key does not belong to the certificate in `cert`, me.pem: name the key that the certificate was made with"
+    );
+    assert_eq!(
+        files.unusable("something else").to_string(),
+        "`ca` ca.pem, `cert` me.pem, `key` you.key cannot be used for TLS: something else"
+    );
+}
+
+#[test]
 #[cfg(unix)]
 fn a_pipe_that_nobody_writes_into_keeps_nobody_waiting() {
     let folder = tempfile::tempdir().unwrap();

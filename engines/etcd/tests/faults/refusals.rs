@@ -107,7 +107,10 @@ async fn a_file_that_is_not_what_it_should_be_is_named() {
     assert_eq!(no_ca, "`ca`: /etc/hostname has no certificate in PEM");
     let theirs = file(&stranger, "key");
     let mixed = said(&ca, &cert, &theirs).await;
-    assert!(mixed.contains(&cert) && mixed.contains(&theirs), "{mixed}");
+    let sentence = format!(
+        "`key`: {theirs} does not belong to the certificate in `cert`, {cert}: name the key that the certificate was made with"
+    );
+    assert_eq!(mixed, sentence);
     let absent = said("/nowhere/ca.pem", &cert, &key).await;
     assert!(absent.starts_with("`ca`: /nowhere/ca.pem cannot be read"), "{absent}");
 }
