@@ -97,7 +97,8 @@ impl<'a> Url<'a> {
         let mut given: Vec<(&'static str, Value)> = Vec::new();
         for option in self.options.split('&').filter(|option| !option.is_empty()) {
             let (name, value) = option.split_once('=').unwrap_or((option, ""));
-            let name = options::find(self.scheme, name, known)?.name;
+            let name = options::find(self.scheme, name, known);
+            let name = name.map_err(|error| self.or_escape(&error.to_string()))?.name;
             if given.iter().any(|(other, _)| *other == name) {
                 return Err(Error::invalid(format!("the URL has `{name}` twice: leave one out")));
             }
@@ -143,15 +144,19 @@ impl<'a> Url<'a> {
         if let Some(port) = port.filter(|_| !name.is_empty()) {
             return Ok(Address { name: name.to_owned(), port });
         }
-        // The password began with what was taken for the server's name, and had a question mark in it.
+        Err(self.or_escape(
+            "the URL has a server without a name or with no proper port: write SERVER or SERVER:PORT, and [::1]:PORT for an IPv6 address",
+        ))
+    }
+
+    /// What is wrong with a server or with an option. A password with a question mark in it may be taken for either.
+    fn or_escape(&self, wrong: &str) -> Error {
         let escape = if self.options.contains('@') {
             "; a question mark in a password is written %3F"
         } else {
             ""
         };
-        Err(Error::invalid(format!(
-            "the URL has a server without a name or with no proper port: write SERVER or SERVER:PORT, and [::1]:PORT for an IPv6 address{escape}"
-        )))
+        Error::invalid(format!("{wrong}{escape}"))
     }
 
     /// The path of something on this machine, absolute or not.

@@ -67,6 +67,8 @@ fn prefix(value: Value) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use tenure_kit::secret::Secret;
+
     use super::*;
 
     #[test]
@@ -80,6 +82,15 @@ mod tests {
         assert_eq!(read.session_ttl, Duration::from_secs(9));
         assert_eq!(read.tls.and_then(|tls| tls.ca), Some("/ca.pem".into()));
         assert_eq!(super::read("etcd://h").unwrap().prefix, "tenure");
+    }
+
+    #[test]
+    fn a_password_may_have_any_sign() {
+        let encoded = "etcd://me:%23%40%2F%25%3F%3A%26@h";
+        for (url, password) in [(encoded, "#@/%?:&"), ("etcd://me:#@/:&@h", "#@/:&")] {
+            let login = read(url).unwrap().login;
+            assert_eq!(login.password.as_ref().map(Secret::reveal), Some(password), "{url}");
+        }
     }
 
     #[test]
@@ -107,6 +118,14 @@ mod tests {
             (
                 "etcds://h?cert=a",
                 "a client's certificate needs its key, and the other way round: give both `cert` and `key`",
+            ),
+            (
+                "etcd://me:12%zzsecret@h",
+                "the password has a % that is not followed by two hexadecimal digits: write %25 for the sign itself",
+            ),
+            (
+                "etcd://me:12?secret@h",
+                "the URL has an option that `etcd:` does not have: there are `prefix`, `timeout`, `connect_timeout`, `session_ttl`, `ca`, `cert` and `key`; a question mark in a password is written %3F",
             ),
             (
                 "etcd://h?prefix=*",
