@@ -107,12 +107,10 @@ fn serve(
                 seat.release(signals)?;
                 return Err(Failure::asked(asked));
             }
-            End::Lost { asked, code: _ } => {
-                // Nothing of the command is left: now another may lead.
+            // Nothing of the command is left: now another may lead. Closing the store waits for that.
+            End::Lost { asked: Some(signal), code: _ } => return Err(Failure::asked(signal)),
+            End::Lost { asked: None, code: _ } => {
                 seat.let_go(signals);
-                if let Some(signal) = asked {
-                    return Err(Failure::asked(signal));
-                }
                 say(&format!("campaigning for {} again", quoted(claim.key)));
             }
         }

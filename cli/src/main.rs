@@ -10,6 +10,7 @@ mod break_ticket;
 mod child;
 mod claim;
 mod count;
+mod doubt;
 mod failure;
 mod family;
 #[cfg(any(target_os = "linux", target_os = "android"))]

@@ -175,8 +175,9 @@ fn hold(
             Err(Failure::asked(asked))
         }
         End::Lost { asked: _, code } => {
-            // Nothing of the command is left: now another may begin.
-            held.let_go(signals);
+            // Nothing of the command is left: now another may begin. Closing the store waits for that, and only once for one that
+            // does not answer.
+            drop(held);
             Err(Failure::silent(code))
         }
     }

@@ -12,6 +12,7 @@ use tenure::{Error, Guard, Loss};
 
 use crate::alarm::NEVER;
 use crate::child::{Burial, Child, Idle, News};
+use crate::doubt::Doubt;
 use crate::failure::{Failure, LOST, REFUSED, say};
 use crate::lease::{Lease, until};
 use crate::leash::Ending;
@@ -149,6 +150,7 @@ struct Supervision<'a> {
     lease: Lease,
     /// Once the command has settled.
     lost: Option<Pin<Box<dyn Future<Output = Loss> + 'a>>>,
+    doubt: Doubt,
     asked: Option<Signal>,
     /// A loss was told, and the command works on.
     warned: bool,
@@ -166,6 +168,7 @@ impl<'a> Supervision<'a> {
             started,
             lease,
             lost: None,
+            doubt: Doubt::of(guard),
             asked: None,
             warned: false,
             deaf: None,
@@ -288,7 +291,10 @@ impl<'a> Supervision<'a> {
             return Some(format!("a loss of the lock could not be told: {why}"));
         }
         self.lease.is_short().then(|| {
-            "the lock is about to be lost: the store has not confirmed it for too long".to_owned()
+            let reason = self.doubt.told().unwrap_or_default();
+            format!(
+                "the lock is about to be lost: the store has not confirmed it for too long{reason}"
+            )
         })
     }
 
@@ -298,6 +304,12 @@ impl<'a> Supervision<'a> {
             Some(Loss::Broken) if self.lease.is_one() => {
                 format!(
                     "{error}, by a break, by an operator of the store, or by a store that has lost its data"
+                )
+            }
+            // A store that refuses can be reached.
+            Some(Loss::Unreachable) if let Some(reason) = self.doubt.told() => {
+                format!(
+                    "the lock is lost: the store confirmed no renewal until its life was over{reason}"
                 )
             }
             _ => error.to_string(),
@@ -325,7 +337,11 @@ impl<'a> Supervision<'a> {
             // Once more around: nobody waits for it yet.
             return Some(Duration::ZERO);
         }
-        self.lease.is_one().then(|| self.lease.next_look())
+        if !self.lease.is_one() {
+            return None;
+        }
+        self.doubt.look(signals);
+        Some(self.lease.next_look())
     }
 
     /// When the keeper is to kill, if it has heard nothing else.

@@ -1,7 +1,7 @@
-//! The command on etcd: it hands over, says what a ttl came to, and who holds.
+//! The command on etcd: it hands over, says who holds, what a ttl came to, and why a lock is lost.
 
 use tenure_servers::Store as _;
-use tenure_servers::etcd::{Cluster, ETCD};
+use tenure_servers::etcd::{Cluster, ETCD, ETCDCTL};
 use tenure_servers::have;
 
 use crate::kit::Store;
@@ -44,4 +44,24 @@ fn a_ttl_that_etcd_raises_is_told_to_whoever_asked_for_it() {
         assert!(!told(exact).contains("raised"), "{exact:?}");
     }
     assert!(!told(&["--ttl", "500ms", "--quiet"]).contains("raised"));
+}
+
+#[test]
+fn a_holder_whose_rights_are_taken_away_says_so_when_it_stops_its_command() {
+    if !have(&[ETCD, ETCDCTL]) {
+        return;
+    }
+    let cluster = Cluster::with_users(1, "tenure", "locks", "hunter2").unwrap();
+    let store = Store::at(cluster.url());
+    let words = ["--quiet", "run", "k", "--ttl", "4s", "--", "sleep", "600"];
+    let holder = store.start(&words);
+    store.line_has("k", 1);
+    cluster.ctl(&["role", "revoke-permission", "locks", "--prefix=true", "tenure/"]).unwrap();
+    let end = holder.end();
+    assert_eq!(end.code, 79, "{end:?}");
+    assert!(end.err.starts_with("tenure: `k`: the lock is "), "{end:?}");
+    assert!(end.err.contains("(the last renewal failed: etcd at 127.0.0.1:"), "{end:?}");
+    assert!(end.err.contains("does not let this user read and write the keys"), "{end:?}");
+    assert!(end.err.ends_with("; the command is stopped\n"), "{end:?}");
+    assert!(!end.err.contains("hunter2"), "{end:?}");
 }
