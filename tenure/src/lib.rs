@@ -29,6 +29,7 @@
 //! | so many per second | [`Counter`] |
 //! | who holds, who waits, what happens | [`Locks::line`], [`Locks::keys`], [`Locks::watch`] |
 //! | to end somebody's hold | [`Locks::break_ticket`] |
+//! | writes that an old holder cannot make | [`fencing`]; for data in the lock's own etcd or ZooKeeper `etcd::StillHeld` and `zookeeper::StillHeld` |
 //! | no async | [`Locks::blocking`] |
 //!
 //! Every future that takes a lock can be given to `tokio::spawn`, and dropping one at any point leaves nothing
@@ -81,7 +82,8 @@ pub mod fence {
     pub use tenure_fence_redis as redis;
 }
 
-/// What etcd has beside its locks: transactions of your own that are done only while a lock is held.
+/// What etcd has beside its locks: [`StillHeld`](etcd::StillHeld) makes a transaction of your own one that is done only while a lock
+/// is held.
 #[cfg(feature = "etcd")]
 pub mod etcd {
     pub use tenure_etcd::StillHeld;
@@ -93,7 +95,8 @@ pub mod redis {
     pub use tenure_redis::RedLock;
 }
 
-/// What ZooKeeper has beside its locks: a `multi` of your own that is done only while a lock is held.
+/// What ZooKeeper has beside its locks: [`StillHeld`](zookeeper::StillHeld) makes a `multi` of your own one that is done only while a
+/// lock is held.
 #[cfg(feature = "zookeeper")]
 pub mod zookeeper {
     pub use tenure_zookeeper::StillHeld;

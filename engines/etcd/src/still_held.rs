@@ -44,11 +44,24 @@ pub struct StillHeld {
 
 impl StillHeld {
     /// That this lock is still held, where no `prefix` is in the URL.
+    ///
+    /// A guard does not know the prefix. With one in the URL this is the name of a key that is never there: every transaction is
+    /// refused, also while the lock is held. Use [`within`](StillHeld::within) then.
     pub fn of(held: &Held) -> Self {
         Self::within(PREFIX, held)
     }
 
-    /// That this lock is still held, where `prefix` is in the URL.
+    /// That this lock is still held, where `?prefix=…` is in the URL: the same prefix, letter by letter.
+    ///
+    /// ```no_run
+    /// # async fn write() -> tenure_core::Result<()> {
+    /// let locks = tenure_etcd::connect("etcd://h1,h2,h3?prefix=my/app").await?;
+    /// let guard = locks.mutex("invoices/42").lock().await?;
+    /// let still_held = tenure_etcd::StillHeld::within("my/app", &guard);
+    /// assert!(still_held.key().starts_with(b"my/app/"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn within(prefix: &str, held: &Held) -> Self {
         let name = Name { line: LineId::of(held.key()), of: held.share().of(), id: held.id() };
         let keys = Keys::of(prefix);

@@ -109,10 +109,17 @@ fn who_is_forced_out_or_revoked_may_not_write_and_nobody_may_under_another_prefi
         }
         assert!(!writes(member, "x", &StillHeld::of(&revoked)));
 
-        let elsewhere = format!("{}?prefix=elsewhere", cluster.url());
-        let locks = tenure_etcd::connect(elsewhere).await.unwrap();
-        let guard = locks.mutex("a").lock().await.unwrap();
-        assert!(!writes(member, "x", &StillHeld::of(&guard)));
-        assert!(writes(member, "x", &StillHeld::within("elsewhere", &guard)));
+        for prefix in ["elsewhere", "/my/app:1_x-.y"] {
+            let url = format!("{}?prefix={prefix}", cluster.url());
+            let locks = tenure_etcd::connect(url).await.unwrap();
+            let guard = locks.mutex("a").lock().await.unwrap();
+            assert!(!writes(member, "x", &StillHeld::of(&guard)));
+            let still_held = StillHeld::within(prefix, &guard);
+            assert!(writes(member, "x", &still_held), "{still_held}");
+            let key = still_held.key();
+            assert!(key.starts_with(format!("{prefix}/").as_bytes()), "{still_held}");
+            guard.release().await.unwrap();
+            assert!(!writes(member, "y", &still_held), "{still_held}");
+        }
     });
 }
