@@ -44,7 +44,9 @@ pub(crate) struct Args {
     note: Option<String>,
     /// How long a lease outlives a crash [default: 30s].
     ///
-    /// Only where the store keeps leases: a lead in a file store ends with its keeper.
+    /// Only where the store keeps leases: a lead in a file store ends with its keeper. A store may
+    /// grant another time: etcd and ZooKeeper have a shortest lease of a few seconds. `tenure line` shows
+    /// what is left of it.
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     ttl: Option<Duration>,
     /// How long the command may take to end when the lead is lost.

@@ -89,7 +89,9 @@ pub(crate) struct Args {
     note: Option<String>,
     /// How long a lease outlives a crash [default: 30s].
     ///
-    /// Only where the store keeps leases: the locks of a file store end with their keepers.
+    /// Only where the store keeps leases: the locks of a file store end with their keepers. A store may
+    /// grant another time: etcd and ZooKeeper have a shortest lease of a few seconds. `tenure line` shows
+    /// what is left of it.
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     ttl: Option<Duration>,
     /// What the loss of the lock means: stop or warn.
