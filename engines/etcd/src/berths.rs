@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 use tenure_core::{Error, Loss, Result, TicketId};
 use tenure_queue::{LineId, Name, SessionId};
 
+use crate::keys::Keys;
+
 /// The last part of a key: a session's number, and which of its names in a line.
 pub(crate) type Berth = u64;
 
@@ -20,7 +22,9 @@ pub(crate) type Berth = u64;
 const LATE_MAX: Duration = Duration::from_secs(120);
 
 /// The clients of this process, for who knows a ticket's id only.
-static CLIENTS: LazyLock<Mutex<Vec<Weak<Mutex<Taken>>>>> = LazyLock::new(Mutex::default);
+static CLIENTS: LazyLock<Mutex<Vec<Client>>> = LazyLock::new(Mutex::default);
+
+type Client = (Keys, Weak<Mutex<Taken>>);
 
 /// The berths that one client has taken.
 pub(crate) struct Berths(Arc<Mutex<Taken>>);
@@ -84,18 +88,22 @@ impl Asking<'_> {
 }
 
 impl Berths {
-    pub(crate) fn new() -> Self {
+    /// Those of a client with these keys.
+    pub(crate) fn new(keys: Keys) -> Self {
         let taken = Arc::default();
         let mut clients = lock(&CLIENTS);
-        clients.retain(|client| client.strong_count() > 0);
-        clients.push(Arc::downgrade(&taken));
+        clients.retain(|(_, client)| client.strong_count() > 0);
+        clients.push((keys, Arc::downgrade(&taken)));
         Self(taken)
     }
 
-    /// The berth of a ticket that some client of this process has in a line.
-    pub(crate) fn anywhere(id: TicketId) -> Option<Berth> {
+    /// The key of a ticket that some client of this process has in a line.
+    pub(crate) fn key_of(name: &Name) -> Option<Vec<u8>> {
         let clients = lock(&CLIENTS).clone();
-        clients.iter().filter_map(Weak::upgrade).find_map(|taken| berth_of(&lock(&taken), id))
+        clients.into_iter().find_map(|(keys, taken)| {
+            let berth = berth_of(&lock(&*taken.upgrade()?), name.id)?;
+            Some(keys.ticket(name, berth))
+        })
     }
 
     /// A session has this number, and nobody else has it.
@@ -262,7 +270,7 @@ mod tests {
     }
 
     fn berths() -> Berths {
-        let berths = Berths::new();
+        let berths = Berths::new(Keys::of("p"));
         berths.open(SESSION, 5);
         berths
     }
@@ -352,9 +360,9 @@ mod tests {
         let ticket = name("k");
         comes_in(&one, &name("k"));
         let berth = comes_in(&one, &ticket);
-        assert_eq!(Berths::anywhere(ticket.id), Some(berth));
+        assert_eq!(Berths::key_of(&ticket), Some(Keys::of("p").ticket(&ticket, berth)));
         drop(one);
-        assert_eq!(Berths::anywhere(ticket.id), None);
+        assert_eq!(Berths::key_of(&ticket), None);
         drop(other);
     }
 }

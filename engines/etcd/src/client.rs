@@ -58,7 +58,7 @@ impl Etcd {
         let version = connection.version.clone();
         let profile = facts::profile(&settings, version.as_deref());
         let (seen, rewound) = (AtomicU64::new(0), AtomicBool::new(false));
-        let (berths, free) = (Berths::new(), Free::new());
+        let (berths, free) = (Berths::new(keys.clone()), Free::new());
         let neighbours = Neighbours::default();
         let etcd = Self { link, home, keys, profile, berths, free, neighbours, seen, rewound };
         // A user without rights is refused now, and not in the middle of the night.

@@ -34,8 +34,8 @@ use crate::settings::PREFIX;
 /// It holds for mutexes, readers, writers, permits and leaders alike. A transaction that is refused has changed nothing: stop, the
 /// lock is lost.
 ///
-/// **Not promised**: a lock of another store, of a quorum, of another cluster, or of another [prefix](StillHeld::within) has no such
-/// key here. The transaction is refused then, too.
+/// **Not promised**: a lock of another store, of a quorum, or of another cluster has no such key here. The transaction is refused
+/// then, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StillHeld {
     key: Vec<u8>,
@@ -43,30 +43,11 @@ pub struct StillHeld {
 }
 
 impl StillHeld {
-    /// That this lock is still held, where no `prefix` is in the URL.
-    ///
-    /// A guard does not know the prefix. With one in the URL this is the name of a key that is never there: every transaction is
-    /// refused, also while the lock is held. Use [`within`](StillHeld::within) then.
+    /// That this lock is still held.
     pub fn of(held: &Held) -> Self {
-        Self::within(PREFIX, held)
-    }
-
-    /// That this lock is still held, where `?prefix=…` is in the URL: the same prefix, letter by letter.
-    ///
-    /// ```no_run
-    /// # async fn write() -> tenure_core::Result<()> {
-    /// let locks = tenure_etcd::connect("etcd://h1,h2,h3?prefix=my/app").await?;
-    /// let guard = locks.mutex("invoices/42").lock().await?;
-    /// let still_held = tenure_etcd::StillHeld::within("my/app", &guard);
-    /// assert!(still_held.key().starts_with(b"my/app/"));
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn within(prefix: &str, held: &Held) -> Self {
         let name = Name { line: LineId::of(held.key()), of: held.share().of(), id: held.id() };
-        let keys = Keys::of(prefix);
-        let berth = Berths::anywhere(name.id);
-        let key = berth.map_or_else(|| keys.nowhere(&name), |berth| keys.ticket(&name, berth));
+        // A ticket that no client of this process has is not held: there never is such a key.
+        let key = Berths::key_of(&name).unwrap_or_else(|| Keys::of(PREFIX).nowhere(&name));
         Self { key, token: held.token() }
     }
 
