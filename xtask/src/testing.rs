@@ -33,7 +33,7 @@ pub(crate) fn command(arguments: &[&str]) -> ExitCode {
 fn run_some(arguments: &[&str]) -> Result<Outcome> {
     let servers = servers::prepare()?;
     let mut call = cargo(["test", "--no-fail-fast"]);
-    call.args(program::EVERYTHING).args(arguments).envs(servers.addresses());
+    call.args(program::scope_beside(arguments)).args(arguments).envs(servers.addresses());
     schedule::set_threads(&mut call, schedule::THREADS);
     let mut child =
         call.stdout(Stdio::piped()).spawn().map_err(|error| not_started(&call, &error))?;

@@ -9,7 +9,26 @@ use crate::process::{Result, cargo, read};
 
 /// What is tested: everything, with every feature. The build and the doc tests must agree on it, or the
 /// second would build the first's crates again.
-pub(crate) const EVERYTHING: [&str; 2] = ["--workspace", "--all-features"];
+pub(crate) const EVERYTHING: [&str; 2] = ["--workspace", ALL_FEATURES];
+
+const ALL_FEATURES: &str = "--all-features";
+
+/// What `cargo test` is told before these arguments: everything, less what they choose themselves.
+/// Cargo would let `--workspace` win over `--package`, and `--all-features` over `--features`.
+pub(crate) fn scope_beside(arguments: &[&str]) -> Vec<&'static str> {
+    let (mut scope, mut features) = (Some("--workspace"), Some(ALL_FEATURES));
+    // What follows `--` is for the test programs.
+    for argument in arguments.iter().take_while(|argument| **argument != "--") {
+        match argument.split('=').next().unwrap_or(argument) {
+            "--package" | "--workspace" | "--all" => scope = None,
+            "--features" | ALL_FEATURES | "--no-default-features" => features = None,
+            short if short.starts_with("-p") => scope = None,
+            short if short.starts_with("-F") => features = None,
+            _ => {}
+        }
+    }
+    scope.into_iter().chain(features).collect()
+}
 
 /// One test program.
 #[derive(Debug, PartialEq, Eq)]
@@ -62,7 +81,25 @@ impl Program {
 
 #[cfg(test)]
 mod tests {
-    use super::{Path, Program};
+    use super::{EVERYTHING, Path, Program, scope_beside};
+
+    #[test]
+    fn a_package_that_is_named_is_tested_alone_with_every_feature() {
+        for package in
+            [&["-p", "x"][..], &["-px"], &["-p=x"], &["--package", "x"], &["--package=x"]]
+        {
+            assert_eq!(scope_beside(package), ["--all-features"], "{package:?}");
+        }
+        assert_eq!(scope_beside(&["order::", "--", "-p", "--features"]), EVERYTHING);
+    }
+
+    #[test]
+    fn features_that_are_named_are_not_joined_by_all_others() {
+        for features in [&["--features", "file"][..], &["-Ffile"], &["--no-default-features"]] {
+            assert_eq!(scope_beside(features), ["--workspace"], "{features:?}");
+        }
+        assert_eq!(scope_beside(&["-p", "x", "--features=file"]), [""; 0]);
+    }
 
     fn of(line: &str) -> Option<String> {
         Program::of(line, Path::new("/w")).map(|program| program.source)
