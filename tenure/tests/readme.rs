@@ -9,11 +9,7 @@ use tenure::engine::kit::register::Scheme;
 use tenure::engine::{Engine, FileStore, Memory};
 use tenure::register::REGISTER;
 use tenure::{Fencing, Liveness, Profile};
-use tenure_servers::Tool;
-use tenure_servers::etcd::ETCD;
-use tenure_servers::mongodb::MONGOD;
-use tenure_servers::redis::REDIS;
-use tenure_servers::zookeeper::ZOOKEEPER;
+use tenure_servers::deployments;
 
 const HEAD: &str = "\
 | engine | a ticket lives by | in order | woken by a push | tokens | survives the crash of its holder | the pause of its holder | the crash of the store | a fail-over | a clock that is set | a full memory |
@@ -50,18 +46,19 @@ fn row(profile: &Profile) -> String {
     )
 }
 
-/// Servers, and where one of them is named, in the order of the table.
-const SERVED: [(Tool, &str); 5] = [
-    (MONGOD, "TENURE_TEST_MONGODB_MEMBERS_URL"),
-    (REDIS, "TENURE_TEST_REDIS_URL"),
-    (REDIS, "TENURE_TEST_REDLOCK_URL"),
-    (ETCD, "TENURE_TEST_ETCD_URL"),
-    (ZOOKEEPER, "TENURE_TEST_ZOOKEEPER_THREE_URL"),
+/// The deployments that stand for their engines, in the order of the table.
+const SERVED: [&str; 5] = [
+    "TENURE_TEST_MONGODB_MEMBERS_URL",
+    "TENURE_TEST_REDIS_URL",
+    "TENURE_TEST_REDLOCK_URL",
+    "TENURE_TEST_ETCD_URL",
+    "TENURE_TEST_ZOOKEEPER_THREE_URL",
 ];
 
 /// What servers promise as they come, each on a store of its own; `None` where there are none.
-fn served((program, variable): (Tool, &str)) -> Option<Profile> {
-    if !tenure_servers::have(&[program]) {
+fn served(variable: &str) -> Option<Profile> {
+    let deployment = deployments().into_iter().find(|one| one.variable == variable)?;
+    if !tenure_servers::have(deployment.needs) {
         return None;
     }
     let url = tenure_servers::url_of(variable).expect("the server starts");
@@ -76,6 +73,10 @@ fn the_table_of_engines_is_what_their_profiles_say() {
     let readme = include_str!("../../README.md");
     let shown = readme.split("<!-- engines -->\n").nth(1).unwrap();
     let shown = shown.split("<!-- /engines -->").next().unwrap();
+    for engine in REGISTER {
+        let row = format!("| `{}` |", engine.name);
+        assert!(shown.contains(&row), "the table of engines in README.md lacks {}", engine.name);
+    }
     let Some(served) = SERVED.into_iter().map(served).collect::<Option<Vec<_>>>() else {
         assert!(shown.starts_with(&(HEAD.to_owned() + &row(&file))), "the rest needs servers");
         return;

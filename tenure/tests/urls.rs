@@ -54,7 +54,9 @@ fn an_option_that_is_given_twice_is_refused() {
 
 #[test]
 fn a_scheme_that_is_none_is_told_with_what_was_meant() {
-    let there_are = "there are file:, mongodb:, mongodb+srv:, redis:, rediss:, redis+unix:, redis+sentinel:, redis+cluster:, redlock:, etcd:, etcds:, zookeeper:, zookeepers:, memory:";
+    let schemes = REGISTER.iter().flat_map(|engine| engine.schemes);
+    let known: Vec<String> = schemes.map(|scheme| format!("{}:", scheme.name)).collect();
+    let there_are = format!("there are {}", known.join(", "));
     for (url, sentence) in [
         ("carrier-pigeon://coop", "no engine answers to the scheme `carrier-pigeon:`; "),
         ("reddis://h", "no engine answers to the scheme `reddis:` (did you mean `redis:`?); "),

@@ -2,6 +2,9 @@
 
 use std::fs::{self, File};
 
+use tenure::register::REGISTER;
+use tenure_kit::register::Reach;
+
 use super::bad_input::is_refused;
 use crate::kit::{Store, end};
 
@@ -66,8 +69,8 @@ fn servers_that_cannot_be_reached_are_named() {
     let store = Store::new();
     // A name of so many letters is looked up nowhere.
     let name = "a".repeat(70);
-    for scheme in ["redis", "etcd", "zookeeper", "mongodb"] {
-        let url = format!("{scheme}://{name}");
+    for engine in REGISTER.iter().filter(|engine| engine.reach == Reach::Network) {
+        let url = format!("{}://{name}", engine.schemes[0].name);
         is_refused(&store.end(&["--on", &url, "keys"]), 69, &name);
     }
     for scheme in ["redlock", "etcd", "zookeeper"] {
