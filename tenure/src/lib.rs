@@ -89,9 +89,22 @@ pub mod etcd {
     pub use tenure_etcd::StillHeld;
 }
 
-/// Redis beside its locks: what a `RedLock` knows of its servers.
+/// Settings of the file engine, for [`FileStore`](engine::FileStore).
+#[cfg(feature = "file")]
+pub mod file {
+    pub use tenure_file::Settings;
+}
+
+/// MongoDB beside its locks: locks on [documents](mongodb::documents) of your own, and a client that is there already.
+#[cfg(feature = "mongodb")]
+pub mod mongodb {
+    pub use tenure_mongodb::{ClientOptions, Settings, connect_over, connect_with, documents};
+}
+
+/// Redis beside its locks: a [`RedLock`](redis::RedLock), and its [`Board`](redis::Board), which tells how each server answered last.
 #[cfg(feature = "redis")]
 pub mod redis {
+    pub use tenure_core::wrap::{Answered, Board};
     pub use tenure_redis::RedLock;
 }
 
@@ -104,7 +117,9 @@ pub mod zookeeper {
 
 /// For authors of engines, and for those who put engines together themselves.
 pub mod engine {
-    pub use tenure_core::wrap::{AnyEngine, Hosted, Quorum, Retry, Traced};
+    pub use tenure_core::wrap::{
+        Answered, AnyEngine, Around, Board, Hosted, Question, Quorum, Retry, Traced,
+    };
     pub use tenure_core::{
         Boxed, Clock, Cost, Engine, Leave, Line, Lives, Memory, Patience, PrivateThread, Sampler,
         SystemClock, ThisRuntime, Time, Wake, served,

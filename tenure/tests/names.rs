@@ -1,0 +1,33 @@
+//! What this crate gives can be named by it: in a field, an argument, a signature.
+
+#![cfg(feature = "all")]
+
+use std::path::Path;
+
+use tenure::Result;
+use tenure::engine::{Answered, Board, FileStore, MongoStore, Quorum};
+use tenure::mongodb::documents::Documents;
+use tenure::redis::RedLock;
+
+fn of_a_redlock(redlock: &RedLock) -> (&tenure::redis::Board, Vec<tenure::redis::Answered>) {
+    (redlock.board(), redlock.board().answers())
+}
+
+fn of_a_quorum(quorum: &Quorum) -> (Board, Vec<Answered>) {
+    (quorum.board(), quorum.board().answers())
+}
+
+fn of_files(path: &Path, settings: tenure::file::Settings) -> Result<FileStore> {
+    FileStore::open_with(path, settings)
+}
+
+async fn of_mongodb(url: &str, documents: &Documents) -> Result<MongoStore> {
+    MongoStore::of_documents(url, documents).await
+}
+
+#[test]
+fn what_is_got_can_be_named() {
+    // It compiles, which is all that is asked.
+    let _ = (of_a_redlock, of_a_quorum, of_files);
+    drop(of_mongodb("mongodb://localhost", &Documents::default()));
+}
