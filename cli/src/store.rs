@@ -12,8 +12,7 @@ use rustix::process::geteuid;
 use tenure::Locks;
 use tenure::blocking::block_on;
 use tenure::register;
-use tenure_kit::options::nearest;
-use tenure_kit::register::{Opened, Reach, Scheme};
+use tenure_kit::register::{Description, Opened, Reach, Scheme};
 use tenure_kit::url::encode;
 
 use crate::failure::{Failure, REFUSED, UNREACHABLE, USAGE, say};
@@ -174,12 +173,10 @@ pub(crate) fn owner() -> String {
 /// The URL that somebody has named.
 fn named(url: &str) -> Result<String, Failure> {
     match url.strip_prefix(MACHINE.form) {
-        None if is_nearly_machine(url) => {
-            return Err(Failure::usage(
-                "no engine answers to this scheme: did you mean `machine:`?",
-            ));
+        None => {
+            let engine = register::engine_beside(&[MACHINE], url)?;
+            return Ok(settled(engine, url));
         }
-        None => return Ok(settled(url)),
         Some("") => {}
         Some(_) => {
             return Err(Failure::usage("nothing stands behind machine:, which is one directory"));
@@ -203,19 +200,10 @@ fn named(url: &str) -> Result<String, Failure> {
     Err(Failure::new(REFUSED, refused))
 }
 
-/// Whether only a typing error is between this and the store of the machine.
-fn is_nearly_machine(url: &str) -> bool {
-    let Some((scheme, _)) = url.split_once(':') else { return false };
-    register::engine_of(url).is_err() && nearest(scheme, iter::once(MACHINE.name)).is_some()
-}
-
 /// The same URL, however the current directory changes: a command that is run may change it, and must find the same
-/// store. A URL that no engine answers to is refused by whoever opens it.
-fn settled(url: &str) -> String {
-    match (register::engine_of(url), env::current_dir()) {
-        (Ok(engine), Ok(here)) => engine.settled(url, &here),
-        _ => url.to_owned(),
-    }
+/// store.
+fn settled(engine: &Description, url: &str) -> String {
+    env::current_dir().map_or_else(|_| url.to_owned(), |here| engine.settled(url, &here))
 }
 
 /// A store in the directory where this user's programs keep their state.

@@ -2,7 +2,7 @@
 
 use tenure_core::{Error, Locks, Result};
 use tenure_kit::options::nearest;
-use tenure_kit::register::{Description, Opened};
+use tenure_kit::register::{Description, Opened, Scheme};
 use tenure_kit::url::Url;
 
 use crate::memory;
@@ -31,9 +31,14 @@ engines! {
 
 /// The engine that a URL is for.
 pub fn engine_of(url: &str) -> Result<&'static Description> {
+    engine_beside(&[], url)
+}
+
+/// The same for a program with schemes of its own, which it has read already: if no engine is found, the error names them, too.
+pub fn engine_beside(own: &[Scheme], url: &str) -> Result<&'static Description> {
     let scheme = Url::parse(url)?.scheme();
     let knows = |engine: &&&Description| engine.scheme(scheme).is_some();
-    REGISTER.iter().find(knows).copied().ok_or_else(|| unknown(scheme))
+    REGISTER.iter().find(knows).copied().ok_or_else(|| unknown(own, scheme))
 }
 
 /// Opens the store of a URL, and makes it if its engine makes stores.
@@ -50,13 +55,13 @@ pub async fn look(url: &str) -> Result<Option<Locks>> {
 const ELSEWHERE: [(&str, &str); 4] =
     [("http", "etcd"), ("https", "etcds"), ("valkey", "redis"), ("valkeys", "rediss")];
 
-fn unknown(scheme: &str) -> Error {
+fn unknown(own: &[Scheme], scheme: &str) -> Error {
     if let Some((feature, _)) = FEATURES.iter().find(|(_, schemes)| schemes.contains(&scheme)) {
         return Error::unsupported(format!(
             "this program was built without the {feature} engine: build it with the feature `{feature}`"
         ));
     }
-    let schemes = || REGISTER.iter().flat_map(|engine| engine.schemes);
+    let schemes = || own.iter().chain(REGISTER.iter().flat_map(|engine| engine.schemes));
     let known: Vec<String> = schemes().map(|scheme| format!("{}:", scheme.name)).collect();
     let scheme_is = |other: &&(&str, &'static str)| other.0.eq_ignore_ascii_case(scheme);
     let elsewhere = ELSEWHERE.iter().find(scheme_is).map(|(_, here)| *here);

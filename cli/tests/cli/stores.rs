@@ -44,7 +44,7 @@ fn stores_that_are_none() {
     let blocked = format!("file:{}/store", file.display());
     for (url, code, with) in [
         (blocked.as_str(), 77, "is a file and no directory"),
-        ("gopher://x", 64, "no engine answers to the scheme `gopher:`"),
+        ("gopher://x", 64, "no engine answers to the scheme `gopher:`; there are machine:, file:"),
         ("/var/locks", 64, "file:"),
         ("file:", 64, "no path"),
         ("redis", 64, "scheme"),
@@ -151,7 +151,9 @@ fn a_look_makes_no_store() {
 #[cfg(target_os = "linux")]
 fn a_store_where_no_directory_can_be_made() {
     let words = ["--on", "file:/proc/none/locks", "run", "k", "--", "true"];
-    is_refused(&Store::new().end(&words), 77, "name another directory");
+    let with =
+        "/proc/none/locks cannot be a store: no directory can be made in /proc; name one elsewhere";
+    is_refused(&Store::new().end(&words), 77, with);
 }
 
 #[test]

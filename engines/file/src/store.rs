@@ -112,7 +112,16 @@ fn make_directory(dir: &Path) -> Result<()> {
             ))
             .caused_by(error))
         }
-        Err(error) => Err(refused("make the directory", dir, error)),
+        Err(error) => match dir.ancestors().skip(1).find(|above| above.is_dir()) {
+            // What is missing above a store is made, but for file systems that let nobody make directories.
+            Some(above) if error.kind() == ErrorKind::NotFound => Err(Error::rejected(format!(
+                "{} cannot be a store: no directory can be made in {}; name one elsewhere",
+                dir.display(),
+                above.display()
+            ))
+            .caused_by(error)),
+            _ => Err(refused("make the directory", dir, error)),
+        },
     }
 }
 
