@@ -3,7 +3,7 @@
 use std::error::Error as _;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
-use std::num::ParseIntError;
+use std::num::{IntErrorKind, ParseIntError};
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -13,7 +13,7 @@ use tenure_kit::register::Scheme;
 
 use crate::failure::{Failure, USAGE};
 use crate::screen::quoted;
-use crate::{bench, break_ticket, count, keys, lead, line, next, pages, run, store, watch};
+use crate::{bench, break_ticket, count, dashed, keys, lead, line, next, pages, run, store, watch};
 
 /// Locks for the shell: run a program under a lock, lead, look, break, count.
 ///
@@ -136,7 +136,7 @@ impl TypedValueParser for Urls {
 
 /// Reads this process's own words.
 pub(crate) fn read() -> Result<Cli, Failure> {
-    let words = command().try_get_matches_from(std::env::args_os());
+    let words = dashed::parse(command, std::env::args_os().collect());
     words.and_then(|words| Cli::from_arg_matches(&words)).map_err(|error| explain(&error))
 }
 
@@ -175,16 +175,22 @@ fn explain(error: &clap::Error) -> Failure {
 /// What must be there and is not.
 fn missing(error: &clap::Error) -> Failure {
     let names = named(error, ContextKind::InvalidArg);
+    let (sub, command, _) = asked_for();
+    if let ([key], Some(way_out)) = (&*names, dashed::way_out(&sub)) {
+        return Failure::usage(format!("`{key}` is missing: {way_out}"));
+    }
     let are = if names.len() == 1 { "is" } else { "are" };
     let names = listed(&names.iter().map(String::as_str).collect::<Vec<_>>(), "and");
-    let command = asked_for().0;
     Failure::usage(format!("{names} {are} missing: `{command} -h` shows how it is written"))
 }
 
-/// Two options that contradict each other.
+/// Two options that contradict each other, or one that is given twice.
 fn conflicting(error: &clap::Error) -> Failure {
     let one = named(error, ContextKind::InvalidArg).concat();
     let others = named(error, ContextKind::PriorArg);
+    if others.contains(&one) {
+        return Failure::usage(format!("`{one}` is given twice: leave one out"));
+    }
     let others = listed(&others.iter().map(String::as_str).collect::<Vec<_>>(), "or");
     Failure::usage(format!("`{one}` cannot be used with {others}"))
 }
@@ -202,12 +208,15 @@ fn wrong_value(error: &clap::Error) -> Failure {
     }
     let given = error.get(ContextKind::InvalidValue).map(ToString::to_string).unwrap_or_default();
     let Some(why) = error.source() else {
-        let command = asked_for().0;
+        let command = asked_for().1;
         return Failure::usage(format!(
             "`{option}` lacks its value: `{command} -h` shows what it takes"
         ));
     };
-    if why.is::<ParseIntError>() {
+    if let Some(why) = why.downcast_ref::<ParseIntError>() {
+        if *why.kind() == IntErrorKind::PosOverflow {
+            return Failure::usage(format!("`{option}`: {} is too large", quoted(&given)));
+        }
         return Failure::usage(format!(
             "`{option}`: {} is no number that it takes",
             quoted(&given)
@@ -238,13 +247,15 @@ fn named(error: &clap::Error, kind: ContextKind) -> Vec<String> {
 /// A word that is none of the command's, with the one that was probably meant.
 fn unknown(error: &clap::Error, kind: ContextKind) -> Failure {
     let word = error.get(kind).map_or(String::new(), ToString::to_string);
-    let (command, words) = asked_for();
+    let (sub, command, words) = asked_for();
     let meant = nearest(&word, words.iter().map(String::as_str));
     if meant == Some(word.as_str()) {
         return Failure::usage(format!(
             "`{word}` is an option of `{command}`: write it behind that"
         ));
     }
+    let way_out = dashed::way_out(&sub).filter(|_| meant.is_none());
+    let way_out = way_out.map_or(String::new(), |way_out| format!("; {way_out}"));
     let meant = meant.map_or(String::new(), |meant| format!(" (did you mean `{meant}`?)"));
     if is_below_zero(&word) {
         return Failure::usage(format!(
@@ -255,7 +266,7 @@ fn unknown(error: &clap::Error, kind: ContextKind) -> Failure {
     // The command `help` has no page of its own.
     let page = if command == "tenure help" { "tenure" } else { &command };
     Failure::usage(format!(
-        "`{word}` is no {what} of `{command}`{meant}: `{page} -h` shows what there is"
+        "`{word}` is no {what} of `{command}`{meant}: `{page} -h` shows what there is{way_out}"
     ))
 }
 
@@ -264,24 +275,25 @@ fn is_below_zero(word: &str) -> bool {
     word.strip_prefix('-').is_some_and(|rest| rest.starts_with(|sign: char| sign.is_ascii_digit()))
 }
 
-/// The command that was asked for, and the options or commands that it has.
-fn asked_for() -> (String, Vec<String>) {
+/// The command that was asked for, what it is called, and the options or commands that it has.
+fn asked_for() -> (clap::Command, String, Vec<String>) {
     let mut all = command();
     all.build();
-    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words = dashed::words();
     let sub = words.iter().find_map(|word| all.find_subcommand(word));
     let here = sub.unwrap_or(&all);
     let options = here.get_arguments().filter_map(Arg::get_long).map(|name| format!("--{name}"));
     let commands = here.get_subcommands().filter(|sub| !sub.is_hide_set());
     let known = options.chain(commands.map(|sub| sub.get_name().to_owned())).collect();
     let name = sub.map_or(String::new(), |sub| format!(" {}", sub.get_name()));
-    (format!("tenure{name}"), known)
+    (here.clone(), format!("tenure{name}"), known)
 }
 
 /// `tenure run 9`, in the way of `flock 9`.
 fn wants_a_descriptor() -> bool {
-    let words = std::env::args().skip_while(|word| word != "run").skip(1);
-    let mut keys = words.filter(|word| !word.starts_with('-'));
+    let words = dashed::words();
+    let own = words.iter().skip_while(|word| *word != "run").skip(1);
+    let mut keys = own.filter(|word| !word.starts_with('-'));
     keys.next().is_some_and(|key| key.parse::<u32>().is_ok()) && keys.next().is_none()
 }
 

@@ -37,6 +37,8 @@ Who leads is the front of the line:
   tenure line scheduler")]
 pub(crate) struct Args {
     /// What is led.
+    ///
+    /// A key that begins with `-` stands behind `--`: `tenure lead -- KEY -- CMD`.
     #[arg(hide_short_help = true)]
     key: String,
     /// What others see beside it in the line: an address, say.

@@ -10,6 +10,7 @@ mod break_ticket;
 mod child;
 mod claim;
 mod count;
+mod dashed;
 mod doubt;
 mod failure;
 mod family;

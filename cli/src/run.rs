@@ -59,6 +59,8 @@ Examples:
   tenure run --permits 1/4 downloads -- curl -O https://example.org/big")]
 pub(crate) struct Args {
     /// What is locked.
+    ///
+    /// A key that begins with `-` stands behind `--`: `tenure run -- KEY -- CMD`.
     #[arg(hide_short_help = true)]
     key: String,
     /// Shares it with others who do.

@@ -117,6 +117,29 @@ const SENTENCES: &[(&[&str], &str)] = &[
     ),
     (&["next", "k", "--count", "0"], "`--count` takes a number from 1 to 1000000"),
     (
+        &["next", "k", "--count", "1000000000000000000"],
+        "`--count` takes a number from 1 to 1000000",
+    ),
+    (
+        &["next", "k", "--count", "99999999999999999999"],
+        "`--count`: `99999999999999999999` is too large",
+    ),
+    (&["--on", "file:x", "--on", "file:y", "keys"], "`--on` is given twice: leave one out"),
+    (
+        &["run", "-x", "--", "true"],
+        "`KEY` is missing: a key that begins with `-` stands behind `--`, as in: tenure run -- -x -- CMD",
+    ),
+    (
+        &["lead", "-key", "--", "true"],
+        "`-k` is no option of `tenure lead`: `tenure lead -h` shows what there is; a key that begins with `-` stands \
+         behind `--`, as in: tenure lead -- -key -- CMD",
+    ),
+    (
+        &["line", "-x"],
+        "`-x` is no option of `tenure line`: `tenure line -h` shows what there is; a key that begins with `-` stands \
+         behind `--`, as in: tenure line -- -x",
+    ),
+    (
         &["break", "k", "--ticket", "12"],
         "`12` is not a ticket's id: it is 32 hexadecimal digits, as `tenure line --json` shows them",
     ),
@@ -155,12 +178,26 @@ fn keys_that_are_none() {
 }
 
 #[test]
+fn a_key_that_begins_with_a_dash_stands_behind_two() {
+    let store = Store::new();
+    for verb in ["run", "lead"] {
+        let command = ["sh", "-c", "echo \"$TENURE_KEY $*\"", "sh", "--", "-y"];
+        for (key, options) in [("-x", &["--ttl", "9s"][..]), ("--", &[]), ("plain", &[])] {
+            let words = [&[verb][..], options, &["--", key, "--"], &command].concat();
+            assert_eq!(store.says(&words), format!("{key} -- -y\n"), "{words:?}");
+        }
+    }
+    assert_eq!(store.says(&["next", "--", "-x"]), "1\n");
+}
+
+#[test]
 fn what_is_not_utf8() {
     let store = Store::new();
     let bytes = OsStr::from_bytes(b"k\xff");
     is_refused(&end(store.tenure(&["line"]).arg(bytes)), 64, "not UTF-8");
     is_refused(&end(store.tenure(&["run"]).arg(bytes).args(["--", "true"])), 64, "not UTF-8");
     is_refused(&end(store.tenure(&["keys"]).env("TENURE_ON", bytes)), 64, "not UTF-8");
+    is_refused(&end(store.tenure(&["run", "--"]).arg(bytes)), 64, "`KEY` is missing");
     // The words of the command may be any bytes.
     let mut run = store.tenure(&["run", "k", "--", "sh", "-c", "printf %s \"$1\" | wc -c", "sh"]);
     let end = end(run.arg(bytes));
