@@ -67,7 +67,7 @@ impl Cluster {
         let limit = settings.connect_timeout + settings.timeout;
         let connecting = Box::pin(Self::try_to_connect(seeds, settings, mail, inbox));
         let connected = timeout(limit, connecting).await;
-        connected.unwrap_or_else(|_| Err(trouble::late(&settings.name)))
+        connected.unwrap_or_else(|_| Err(trouble::out_of_reach(settings, limit)))
     }
 
     async fn try_to_connect(
@@ -89,7 +89,8 @@ impl Cluster {
             Ok::<(), ()>(())
         });
         let both = try_join(nodes::connect(asking), nodes::connect(listening));
-        let (connection, mut ears) = trouble::answered(settings, both.await)?;
+        let both = both.await.map_err(|it| trouble::no_way_into_cluster(settings, &it));
+        let (connection, mut ears) = both?;
         let facts = nodes::facts_of_all(&connection).await;
         facts.fit(settings)?;
         let are_sharded = facts.version().is_none_or(|version| version >= SHARDED_SINCE);
@@ -191,7 +192,7 @@ impl Cluster {
     {
         let entry = self.rooms.enter(slot::part(key)).await.map_err(|_| trouble::silence())?;
         let (tell, told) = oneshot::channel();
-        let (patience, silence) = (self.settings.timeout, trouble::late(&self.settings.name));
+        let (patience, silence) = (self.settings.timeout, trouble::late(&self.settings));
         let open = driver.now();
         let answer = {
             let (driver, open) = (driver.clone(), open.clone());

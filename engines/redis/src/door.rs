@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use redis::aio::{AsyncPushSender, MultiplexedConnection};
 use redis::{AsyncConnectionConfig, Client, ConnectionAddr};
-use tenure_core::{Error, Result};
+use tenure_core::Result;
 
 use crate::connect::{address, client};
 use crate::sentinel::Sentinels;
@@ -59,12 +59,7 @@ impl Door {
             let connected = connected.map_err(|it| trouble::no_way_in(&self.settings, &it))?;
             Ok((connected, address))
         });
-        went.await.unwrap_or_else(|_| {
-            Err(Error::unavailable(format!(
-                "the server {} took longer than {limit:?} to take a connection",
-                self.settings.name
-            )))
-        })
+        went.await.unwrap_or_else(|_| Err(trouble::out_of_reach(&self.settings, limit)))
     }
 
     /// Where it led, there is no master. Whether there is another sentinel, who may know better.

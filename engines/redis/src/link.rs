@@ -130,7 +130,7 @@ impl Server for Master {
     }
 
     fn silence(&self) -> Error {
-        trouble::late(&self.settings.name)
+        trouble::late(&self.settings)
     }
 }
 

@@ -79,7 +79,7 @@ impl Deployment for OneServer {
             Some(connection) => connection,
             None => timeout_at(until, link.connection())
                 .await
-                .unwrap_or_else(|_| Err(trouble::late(&settings.name)))?,
+                .unwrap_or_else(|_| Err(trouble::late(settings)))?,
         };
         Ok(OneRoute { settings, link, connection, until })
     }
@@ -176,9 +176,9 @@ impl Route for OneRoute<'_> {
                 count.ok_or_else(|| trouble::strange(&settings.name))
             };
             let counted = timeout_at(until, connection.acks.count(ask)).await;
-            counted.unwrap_or_else(|_| Err(trouble::late(&settings.name)))
+            counted.unwrap_or_else(|_| Err(trouble::late(settings)))
         });
-        let counted = counting.await.unwrap_or_else(|_| Err(trouble::late(&settings.name)));
+        let counted = counting.await.unwrap_or_else(|_| Err(trouble::late(settings)));
         acks::enough(settings, counted?)
     }
 }

@@ -1,11 +1,12 @@
 //! What went wrong, in the words of this project: what to do now, and no passwords.
 
 use std::io;
+use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 use tenure_core::{Error, Result};
 
-use crate::secret::said;
+use crate::secret::{said, words};
 use crate::settings::{Name, Settings};
 
 /// What a script may run into.
@@ -17,8 +18,11 @@ const IN_WORDS: [&str; 3] = ["NOAUTH", "WRONGPASS", "NOPERM"];
 /// A server that is asked about its cluster has none; Redis has no code for it.
 const CLUSTERLESS: &str = "CLUSTERLESS";
 
+/// A server has no database of this number; Redis has no code for it.
+const NO_DATABASE: &str = "NODATABASE";
+
 /// Words in place of a code: Redis 7 and 8, Valkey 8 and 9 each have their own for the same thing.
-const WITHOUT_CODE: [(&str, &str); 8] = [
+const WITHOUT_CODE: [(&str, &str); 10] = [
     // A script of Tenure's says so.
     ("this server is a replica now", "READONLY"),
     ("The user executing the script can't", "NOPERM"),
@@ -26,6 +30,8 @@ const WITHOUT_CODE: [(&str, &str); 8] = [
     ("attempted to access a non local key", "TRYAGAIN"),
     ("Attempted to access a non local key", "TRYAGAIN"),
     ("undeclared keys were accessed during rehashing", "TRYAGAIN"),
+    ("DB index is out of range", NO_DATABASE),
+    ("SELECT is not allowed in cluster mode", "MOVED"),
     ("cluster support disabled", CLUSTERLESS),
     // So does a sentinel.
     ("unknown command 'CLUSTER'", CLUSTERLESS),
@@ -40,10 +46,14 @@ pub(crate) fn error(settings: &Settings, trouble: &RedisError) -> Error {
         Some("OOM") => Error::rejected(server(
             "has no memory left, and takes no new tickets until it is given more or keeps less",
         )),
-        Some("NOAUTH") => Error::rejected(server(
-            "wants a password: write :password@ or user:password@ before the host",
-        )),
-        Some("WRONGPASS") => Error::rejected(server("does not know this user and password")),
+        Some("NOAUTH") => {
+            Error::rejected(format!("{} wants a password: write {}", name.whom(), login(name)))
+        }
+        Some("WRONGPASS") => stranger(name),
+        Some(NO_DATABASE) => Error::rejected(server(&format!(
+            "has no database {db}: name one that is there, as in /0, or raise its setting `databases` above {db}",
+            db = settings.db
+        ))),
         Some("NOPERM") => Error::rejected(server(
             "does not let this user do what a lock needs: see the engine's README for the ACL",
         )),
@@ -77,29 +87,68 @@ pub(crate) fn error(settings: &Settings, trouble: &RedisError) -> Error {
     }
 }
 
+/// Where in a URL a user and a password stand.
+fn login(name: &Name) -> &'static str {
+    if name.to_string().starts_with('/') {
+        "`user=` and `password=` behind the path of the socket"
+    } else {
+        ":password@ or user:password@ before the host, with %40 for an @ in it"
+    }
+}
+
+fn stranger(name: &Name) -> Error {
+    Error::rejected(format!(
+        "{} does not know this user and password: correct {}",
+        name.whom(),
+        login(name)
+    ))
+}
+
 /// So says a server that is no sentinel.
 const NO_SENTINEL: &str = "unknown command 'SENTINEL'";
 
-/// What a sentinel answered. It has a user and a password of its own, which stand elsewhere in the URL.
+/// What a sentinel answered, or the way to it. It has a user and a password of its own, which stand elsewhere in the URL.
 pub(crate) fn of_sentinels(settings: &Settings, trouble: &RedisError) -> Error {
+    let name = &settings.name;
     let is_login = matches!(code(trouble), Some("NOAUTH" | "WRONGPASS"))
         || trouble.kind() == ErrorKind::AuthenticationFailed;
+    let unasked = |why: &str| {
+        Error::unavailable(format!("no sentinel can be asked for {name}, because {why}"))
+    };
+    if is_refusal(trouble) {
+        return unasked(
+            "nobody listens there: are they running, and is that their port, which is 26379 by default?",
+        );
+    }
+    if is_unknown_host(trouble) {
+        return unasked(&format!("a host {}", not_in_dns(settings, trouble)));
+    }
+    if trouble.is_timeout() {
+        return unasked(&format!(
+            "none answered within {:?}: are they stopped, overloaded or cut off? `connect_timeout=TIME` waits longer",
+            settings.connect_timeout
+        ));
+    }
     if trouble.detail().is_some_and(|words| words.contains(NO_SENTINEL)) {
         return Error::invalid(format!(
-            "a server that {} names as a sentinel is none: write redis:// for a single server, or the sentinels' own port, which is 26379 by default{}",
-            settings.name,
+            "a server that {name} names as a sentinel is none: write redis:// for a single server, or the sentinels' own port, which is 26379 by default{}",
             it_says(settings, trouble)
         ));
     }
     if !is_login {
         return error(settings, trouble);
     }
-    Error::rejected(format!(
-        "a sentinel does not let this client ask for {}: write the sentinels' own user and password as \
-         `sentinel_user` and `sentinel_password`{}",
-        settings.name,
-        it_says(settings, trouble)
-    ))
+    Error::rejected(if settings.sentinel_login.password.is_some() {
+        format!(
+            "a sentinel that is asked for {name} does not know its `sentinel_user` and `sentinel_password`: \
+             write those of the sentinels, which need not be the servers'"
+        )
+    } else {
+        format!(
+            "a sentinel does not let this client ask for {name}: write the sentinels' own user and password as \
+             `sentinel_user` and `sentinel_password`"
+        )
+    })
 }
 
 /// What a server refuses with; what a script runs into may be told inside of another refusal.
@@ -123,22 +172,19 @@ fn code(trouble: &RedisError) -> Option<&str> {
 
 /// The server's own words, at the end of a sentence.
 fn it_says(settings: &Settings, trouble: &RedisError) -> String {
-    said(settings, trouble).map_or(String::new(), |words| format!(": it says `{words}`"))
+    said(settings, trouble).map_or(String::new(), |words| format!(" (it says: {words})"))
 }
 
 /// The words of the driver, or of what it uses.
 fn because(settings: &Settings, trouble: &RedisError) -> String {
-    said(settings, trouble).map_or(String::new(), |words| format!(": {words}"))
+    said(settings, trouble).map_or(String::new(), |words| format!(" ({words})"))
 }
 
 fn unanswered(settings: &Settings, trouble: &RedisError) -> Error {
     let name = &settings.name;
     let whom = name.whom();
     match trouble.kind() {
-        ErrorKind::AuthenticationFailed => Error::rejected(format!(
-            "{whom} does not know this user and password{}",
-            it_says(settings, trouble)
-        )),
+        ErrorKind::AuthenticationFailed => stranger(name),
         ErrorKind::RESP3NotSupported => Error::rejected(format!(
             "{whom} does not speak RESP3: Tenure needs Redis 6.2 or later, or Valkey"
         )),
@@ -171,15 +217,33 @@ fn distrusted(settings: &Settings, trouble: &RedisError) -> Option<Error> {
 fn unreached(settings: &Settings, trouble: &RedisError) -> Error {
     let name = &settings.name;
     match trouble {
-        _ if trouble.is_timeout() => late(name),
+        _ if is_silence(trouble) => late(settings),
         _ if is_refusal(trouble) => {
             Error::unavailable(format!("nobody listens at {name}: is the server running?"))
         }
+        _ if is_unknown_host(trouble) => {
+            Error::unavailable(format!("{} {}", name.whom(), not_in_dns(settings, trouble)))
+        }
         _ => Error::unavailable(format!(
-            "the connection to {name} failed{}",
+            "the connection to {name} failed{}: is the server running, and does the network let it through?",
             because(settings, trouble)
         )),
     }
+}
+
+fn not_in_dns(settings: &Settings, trouble: &RedisError) -> String {
+    let because = because(settings, trouble);
+    format!("cannot be looked up{because}: is the name of the host right, and does DNS know it?")
+}
+
+/// Whether the host's name leads nowhere; only words tell it.
+fn is_unknown_host(trouble: &RedisError) -> bool {
+    words(trouble).contains("failed to lookup address")
+}
+
+/// Whether nothing was heard for too long; of a cluster, the driver tells it in words.
+fn is_silence(trouble: &RedisError) -> bool {
+    trouble.is_timeout() || trouble.detail().is_some_and(|words| words.ends_with("timed out"))
 }
 
 /// Whether nobody listens there; of a cluster, the driver tells it in words.
@@ -189,20 +253,49 @@ fn is_refusal(trouble: &RedisError) -> bool {
 }
 
 /// Nobody answered in the time that one attempt has.
-pub(crate) fn late(name: &Name) -> Error {
-    Error::unavailable(format!("{} did not answer in time", name.whom()))
+pub(crate) fn late(settings: &Settings) -> Error {
+    Error::unavailable(format!(
+        "{} did not answer within {:?}: is it stopped, overloaded or cut off? `timeout=TIME` waits longer",
+        settings.name.whom(),
+        settings.timeout
+    ))
+}
+
+/// No connection came about within this time.
+pub(crate) fn out_of_reach(settings: &Settings, time: Duration) -> Error {
+    let or = if settings.tls.is_some() { ", and does it speak TLS" } else { "" };
+    Error::unavailable(format!(
+        "no connection to {} came about within {time:?}: is it stopped, overloaded or cut off{or}? `connect_timeout=TIME` waits longer",
+        settings.name
+    ))
+}
+
+/// No connection to a cluster came about. The driver tells why in words, and with a code that may be of something else.
+pub(crate) fn no_way_into_cluster(settings: &Settings, trouble: &RedisError) -> Error {
+    if is_silence(trouble) {
+        return out_of_reach(settings, settings.connect_timeout);
+    }
+    error(settings, trouble)
 }
 
 /// No connection came about: what is often the reason is asked for.
 pub(crate) fn no_way_in(settings: &Settings, trouble: &RedisError) -> Error {
-    let hint = match (settings.tls.is_some(), trouble.is_connection_dropped(), trouble.is_timeout())
-    {
-        _ if is_refusal(trouble) => return error(settings, trouble),
-        (true, dropped, silent) if dropped || silent => "does it speak TLS?",
-        (false, true, _) => "does it want TLS?",
-        _ => return error(settings, trouble),
+    if is_silence(trouble) {
+        return out_of_reach(settings, settings.connect_timeout);
+    }
+    if is_refusal(trouble) || !trouble.is_connection_dropped() {
+        return error(settings, trouble);
+    }
+    let hint = if settings.tls.is_some() {
+        "does it speak TLS? without it, write redis://, or leave `tls=on` out"
+    } else {
+        "does it want TLS? then write rediss:// or `tls=on`"
     };
-    Error::unavailable(format!("{}: {hint}", error(settings, trouble)))
+    if let Some(error) = distrusted(settings, trouble) {
+        return error;
+    }
+    let whom = settings.name.whom();
+    Error::unavailable(format!("{whom} ended the connection before it answered: {hint}"))
 }
 
 /// An answer that no script of Tenure's gives.

@@ -33,7 +33,12 @@ fn a_wrong_password_is_told_and_not_repeated() {
         let url = format!("redis://nobody:{SECRET}@{at}");
         assert_closed(&url, Kind::Rejected, &[&at, "user and password"]).await;
         let url = format!("redis://:right@{at}/99");
-        assert_closed(&url, Kind::Rejected, &[&at, "DB index is out of range"]).await;
+        assert_closed(
+            &url,
+            Kind::Rejected,
+            &[&at, "has no database 99: name one", "DB index is out of range"],
+        )
+        .await;
         connect(server.url()).await;
     });
 }
@@ -142,12 +147,18 @@ fn nobody_is_there() {
         assert_closed(&url, Kind::Unavailable, &["nobody listens at", &at]).await;
         let at = "no-such-host.invalid:6379";
         let url = format!("redis://:{SECRET}@{at}");
-        assert_closed(&url, Kind::Unavailable, &[at]).await;
+        let unknown = "cannot be looked up";
+        assert_closed(&url, Kind::Unavailable, &[at, unknown, "is the name of the host"]).await;
+        let url = format!("redis+sentinel://:{SECRET}@{at}/main");
+        assert_closed(&url, Kind::Unavailable, &["no sentinel", "main", at, unknown]).await;
+        let url = format!("redis+cluster://:{SECRET}@{at}");
+        assert_closed(&url, Kind::Unavailable, &[at, unknown]).await;
         let url = "redis+unix:///no/such/redis.sock";
         assert_closed(url, Kind::Unavailable, &["/no/such/redis.sock"]).await;
         let at = format!("127.0.0.1:{}", server.port());
         let url = format!("redis+sentinel://:{SECRET}@{at}/main");
-        assert_closed(&url, Kind::Unavailable, &["main", &at]).await;
+        let told = ["no sentinel", "main", &at, "nobody listens there", "26379"];
+        assert_closed(&url, Kind::Unavailable, &told).await;
         let url = format!("redis+cluster://:{SECRET}@{at}");
         assert_closed(&url, Kind::Unavailable, &["nobody listens at", &at]).await;
     });
@@ -220,5 +231,22 @@ fn somebody_else_is_there() {
         }
         let url = format!("redis+sentinel://{silent}/main?{terms}");
         assert_closed(&url, Kind::Unavailable, &[&silent]).await;
+    });
+}
+
+#[test]
+fn whoever_is_silent_is_told_with_the_time_and_the_option() {
+    play(async || {
+        let server = Server::start().unwrap();
+        server.freeze().unwrap();
+        let at = format!("127.0.0.1:{}", server.port());
+        for scheme in ["redis", "redis+cluster"] {
+            let url = format!("{scheme}://:{SECRET}@{at}?connect_timeout=300ms");
+            let told = [&at, "came about within 300ms", "`connect_timeout=TIME`"];
+            assert_closed(&url, Kind::Unavailable, &told).await;
+        }
+        let url = format!("redis+sentinel://:{SECRET}@{at}/main?connect_timeout=300ms");
+        let told = ["no sentinel", &at, "none answered within 300ms", "`connect_timeout=TIME`"];
+        assert_closed(&url, Kind::Unavailable, &told).await;
     });
 }

@@ -42,7 +42,7 @@ fn a_frozen_server_costs_the_lock_at_its_deadline_and_never_makes_two_holders() 
                 tokio::time::sleep(TTL / 10).await;
             }
             let in_vain = locks.mutex("b").ttl(TTL).try_lock().await;
-            assert_refused(in_vain, Kind::Unavailable, &["in time"]);
+            assert_refused(in_vain, Kind::Unavailable, &[" within ", "timeout=TIME` waits longer"]);
             server.thaw().unwrap();
             let next = soon("the waiter is served", waiter).await.unwrap();
             assert_eq!(guard.check().unwrap_err().kind(), Kind::Lost);
