@@ -131,15 +131,16 @@ fn a_refused_share_is_called_by_its_name() {
         |kept: u64, asked: Share| refusal::other_capacity(&key("a"), kept, asked).to_string();
     let permits = Share::new(1, 3).unwrap();
     let whole = u64::from(Share::WHOLE.of());
+    assert!(said(whole, permits).starts_with(
+        "\"a\" is used as a mutex or reader-writer lock, and was asked for as a semaphore of 3: "
+    ));
     assert!(
-        said(whole, permits)
-            .starts_with("\"a\" is a mutex or reader-writer lock; asked for as a semaphore of 3: ")
+        said(3, Share::WHOLE)
+            .starts_with("\"a\" is used as a semaphore of 3, and was asked for as a mutex: ")
     );
-    assert!(said(3, Share::WHOLE).starts_with("\"a\" is a semaphore of 3; asked for as a mutex: "));
-    assert!(
-        said(3, Share::READER)
-            .starts_with("\"a\" is a semaphore of 3; asked for as a reader-writer lock: ")
-    );
+    assert!(said(3, Share::READER).starts_with(
+        "\"a\" is used as a semaphore of 3, and was asked for as a reader-writer lock: "
+    ));
 }
 
 #[test]

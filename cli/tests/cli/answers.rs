@@ -121,7 +121,7 @@ fn who_disagrees_about_a_key_is_refused() {
     store.line_has("k", 1);
     let mixed = store.end(&["run", "k", "--", "true"]);
     assert_eq!(mixed.code, 64);
-    assert!(mixed.err.contains("semaphore of 5; asked for as a mutex"), "{}", mixed.err);
+    assert!(mixed.err.contains("semaphore of 5, and was asked for as a mutex"), "{}", mixed.err);
 }
 
 #[test]

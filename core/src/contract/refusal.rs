@@ -15,7 +15,7 @@ pub fn other_capacity(key: &Key, kept: u64, asked: Share) -> Error {
         (_, permits) => format!("a semaphore of {permits}"),
     };
     Error::invalid(format!(
-        "{key:?} is {kept}; asked for as {asked}: everyone who uses a key must agree on what it is"
+        "{key:?} is used as {kept}, and was asked for as {asked}: use it in the same way everywhere, or take another key"
     ))
 }
 

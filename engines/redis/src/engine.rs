@@ -168,7 +168,7 @@ impl<D: Deployment> Engine for Store<D> {
             return leaving.await;
         }
         // The answer may say that another ticket of this client is served. Whoever gives back may stand still before it reads that.
-        aside(leaving).await.unwrap_or_else(|| Err(trouble::late(&self.settings().name)))
+        aside(leaving).await.unwrap_or_else(|| Err(trouble::late(self.settings())))
     }
 
     async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
