@@ -31,7 +31,6 @@ pub(crate) fn read(url: &str) -> Result<Settings> {
     }
     let mut settings = Settings::of(addresses, login);
     if url.scheme() == "zookeepers" {
-        tls::check(&settings.servers)?;
         settings.tls = Some(Files::default());
     }
     for part in path {
@@ -52,6 +51,9 @@ pub(crate) fn read(url: &str) -> Result<Settings> {
                 "zookeepers:// wants to know whom to trust: name the authority that signed the servers' certificates as `ca=FILE`",
             ));
         }
+    }
+    if settings.tls.is_some() {
+        tls::check(&settings.servers)?;
     }
     let has_certificate = settings.tls.as_ref().is_some_and(|files| files.cert.is_some());
     if settings.acl == Some(Whom::Creator) && settings.login.user.is_none() && !has_certificate {
