@@ -44,7 +44,14 @@ impl Store for Etcd {
     async fn open(&self, ttl: Duration) -> Result<Granted> {
         let granted = self.grant(ttl.max(self.settings().session_ttl)).await?;
         let session = granted.id.cast_unsigned();
-        self.berths.open(session, self.claim(granted.id).await?);
+        match self.claim(granted.id).await {
+            Ok(number) => self.berths.open(session, number),
+            Err(error) => {
+                // It would live for its ttl, with nothing in it. That is all if this is not answered either.
+                let _ended = self.end(session).await;
+                return Err(error);
+            }
+        }
         let ttl = Duration::from_secs(granted.ttl.unsigned_abs());
         Ok(Granted { session, ttl, every: ttl / 3 })
     }

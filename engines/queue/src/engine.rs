@@ -79,7 +79,7 @@ impl<S: Store> Engine for Queue<S> {
 
     async fn close(&self) {
         let store = &self.parts.store;
-        for session in self.sessions.take() {
+        for session in self.sessions.close() {
             session.finish();
             // A session that cannot be ended ends by itself.
             let _ended = self.parts.in_time(store.end(session.id)).await;

@@ -1,10 +1,11 @@
 //! The sessions of one client: a few, of unequal ttl, each opened when it is first asked for.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tenure_core::{Host, Result};
+use tenure_core::{Error, Host, Result};
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::contract::{SessionId, Store};
@@ -19,6 +20,8 @@ pub(crate) struct Sessions {
     open: Mutex<BTreeMap<u64, Arc<Session>>>,
     /// One is opened at a time, so that a thousand who ask at once open one.
     opening: AsyncMutex<()>,
+    /// The client was closed: no session is opened any more, whoever still waits.
+    closed: AtomicBool,
 }
 
 impl Sessions {
@@ -51,10 +54,22 @@ impl Sessions {
         if let Some(session) = self.nearest(seconds) {
             return Ok((session, false));
         }
+        if self.is_closed() {
+            return Err(closed());
+        }
         let sent = host.now();
         let session = Session::new(store.open(Duration::from_secs(seconds)).await?, sent);
-        self.open().insert(seconds, session.clone());
-        Ok((session, true))
+        {
+            let mut open = self.open();
+            if !self.is_closed() {
+                open.insert(seconds, session.clone());
+                return Ok((session, true));
+            }
+        }
+        session.finish();
+        // Its end may fail: then it lives for its ttl, with nothing in it.
+        let _ended = store.end(session.id).await;
+        Err(closed())
     }
 
     /// The session with this number, if it is one of this client's.
@@ -62,9 +77,14 @@ impl Sessions {
         self.open().values().find(|session| session.id == id).cloned()
     }
 
-    /// All that are open. None is any more.
-    pub(crate) fn take(&self) -> Vec<Arc<Session>> {
+    /// All that are open. None is any more, and none will be.
+    pub(crate) fn close(&self) -> Vec<Arc<Session>> {
+        self.closed.store(true, Ordering::Release);
         std::mem::take(&mut *self.open()).into_values().collect()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
     }
 
     fn living(&self, seconds: u64, host: &dyn Host) -> Option<Arc<Session>> {
@@ -99,6 +119,10 @@ impl Sessions {
     fn open(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Session>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn closed() -> Error {
+    Error::unavailable("these locks were closed: connect anew")
 }
 
 fn whole_seconds(ttl: Duration) -> u64 {

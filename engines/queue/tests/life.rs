@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use store::{Map, Shared};
 use tenure_core::{
-    Engine as _, Key, Leave, Patience, PrivateThread, Share, Standing, Ticket, Wake,
+    Engine as _, Key, Kind, Leave, Locks, Patience, PrivateThread, Share, Standing, Ticket, Wake,
     blocking::block_on,
 };
 use tenure_queue::Queue;
@@ -125,5 +125,32 @@ fn nobody_comes_in_by_a_session_that_may_be_over_at_once() {
         store.be_deaf(false);
         let place = queue.join(&next, Patience::Wait).await.unwrap().expect("it waits");
         assert!(place.life.unwrap() > ttl / 2, "{place:?}");
+    });
+}
+
+#[test]
+fn who_waits_while_the_client_is_closed_opens_no_other_session() {
+    let host = Arc::new(PrivateThread::for_timers());
+    let store = Shared::on(host.clone());
+    let (locks, other) = (
+        Locks::on(Queue::new(Map::connect(&store), host.clone()), host.clone()),
+        Locks::on(Queue::new(Map::connect(&store), host.clone()), host),
+    );
+    block_on(async {
+        let guard = other.mutex("k").lock().await.unwrap();
+        let waiter = std::thread::spawn({
+            let mutex = locks.mutex("k");
+            move || block_on(mutex.lock()).map(drop)
+        });
+        while other.line("k").await.unwrap().len() < 2 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        locks.close().await;
+        waiter.join().unwrap().expect_err("its client was closed");
+        let late = locks.mutex("late").try_lock().await.map(drop).unwrap_err();
+        assert_eq!(late.kind(), Kind::Unavailable, "{late}");
+        assert_eq!(other.keys("").await.unwrap(), [Key::new("k").unwrap()]);
+        assert_eq!(other.line("k").await.unwrap().len(), 1);
+        guard.release().await.unwrap();
     });
 }
