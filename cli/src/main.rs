@@ -11,7 +11,6 @@ mod child;
 mod claim;
 mod count;
 mod dashed;
-mod doubt;
 mod failure;
 mod family;
 #[cfg(any(target_os = "linux", target_os = "android"))]

@@ -12,7 +12,6 @@ use tenure::{Error, Guard, Loss};
 
 use crate::alarm::NEVER;
 use crate::child::{Burial, Child, Idle, News};
-use crate::doubt::Doubt;
 use crate::failure::{Failure, LOST, REFUSED, say};
 use crate::lease::{Lease, until};
 use crate::leash::Ending;
@@ -150,7 +149,6 @@ struct Supervision<'a> {
     lease: Lease,
     /// Once the command has settled.
     lost: Option<Pin<Box<dyn Future<Output = Loss> + 'a>>>,
-    doubt: Doubt,
     asked: Option<Signal>,
     /// A loss was told, and the command works on.
     warned: bool,
@@ -168,7 +166,6 @@ impl<'a> Supervision<'a> {
             started,
             lease,
             lost: None,
-            doubt: Doubt::of(guard),
             asked: None,
             warned: false,
             deaf: None,
@@ -291,11 +288,17 @@ impl<'a> Supervision<'a> {
             return Some(format!("a loss of the lock could not be told: {why}"));
         }
         self.lease.is_short().then(|| {
-            let reason = self.doubt.told().unwrap_or_default();
+            let reason = self.reason().unwrap_or_default();
             format!(
                 "the lock is about to be lost: the store has not confirmed it for too long{reason}"
             )
         })
+    }
+
+    /// Why the last renewal failed, as a sentence ends.
+    fn reason(&self) -> Option<String> {
+        let trouble = self.guard.trouble()?;
+        Some(format!(" (the last renewal failed: {trouble})"))
     }
 
     /// A store that keeps leases may also have lost its data, or have an operator who takes tickets out.
@@ -307,7 +310,7 @@ impl<'a> Supervision<'a> {
                 )
             }
             // A store that refuses can be reached.
-            Some(Loss::Unreachable) if let Some(reason) = self.doubt.told() => {
+            Some(Loss::Unreachable) if let Some(reason) = self.reason() => {
                 format!(
                     "the lock is lost: the store confirmed no renewal until its life was over{reason}"
                 )
@@ -340,7 +343,6 @@ impl<'a> Supervision<'a> {
         if !self.lease.is_one() {
             return None;
         }
-        self.doubt.look(signals);
         Some(self.lease.next_look())
     }
 

@@ -1,8 +1,11 @@
 //! Work that others wait for, too, goes on beside whoever asked for it.
 
+use std::panic::resume_unwind;
+
 use futures_util::FutureExt as _;
-use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
+
+use crate::home::driven;
 
 /// A task that ends with whoever waits for it.
 struct Beside<T>(JoinHandle<T>);
@@ -21,9 +24,15 @@ pub async fn aside<T: Send + 'static>(work: impl Future<Output = T> + Send + 'st
     if let Some(outcome) = (&mut work).now_or_never() {
         return Some(outcome);
     }
-    match Handle::try_current() {
-        Ok(here) => (&mut Beside(here.spawn(work)).0).await.ok(),
-        Err(_) => Some(work.await),
+    match driven() {
+        Some(here) => match (&mut Beside(here.spawn(work)).0).await {
+            Ok(outcome) => Some(outcome),
+            Err(ended) => match ended.try_into_panic() {
+                Ok(panic) => resume_unwind(panic),
+                Err(_) => None,
+            },
+        },
+        None => Some(work.await),
     }
 }
 
@@ -35,7 +44,7 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test]
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn it_goes_on_while_nobody_polls_it_and_ends_when_it_is_dropped() {
         let (go, done) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let mut ways = (0..2).map(|_| {
@@ -50,10 +59,12 @@ mod tests {
         });
         let (still, dropped) = (ways.next(), ways.next());
         drop(dropped);
-        tokio::task::yield_now().await;
+        // The task that ends lets go of what it has.
+        while Arc::strong_count(&done) > 2 {
+            tokio::task::yield_now().await;
+        }
         go.notify_waiters();
         done.notified().await;
-        tokio::task::yield_now().await;
         assert!(done.notified().now_or_never().is_none(), "what was dropped has ended");
         assert_eq!(still.unwrap().await, Some(()));
     }
@@ -61,5 +72,29 @@ mod tests {
     #[test]
     fn what_needs_no_runtime_needs_none_here() {
         assert_eq!(aside(async { 46 }).now_or_never(), Some(Some(46)));
+    }
+
+    #[test]
+    fn a_runtime_that_was_only_entered_is_given_nothing_to_do() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let _entered = runtime.enter();
+        let (go, going) = tokio::sync::oneshot::channel();
+        let late = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            go.send(46).unwrap();
+        });
+        let answer = tenure_core::blocking::block_on(aside(going));
+        assert_eq!(answer, Some(Ok(46)));
+        late.join().unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_panic_in_it_is_one_of_whoever_waits() {
+        let work = aside(async {
+            tokio::task::yield_now().await;
+            panic!("it goes wrong");
+        });
+        let outcome = std::panic::AssertUnwindSafe(work).catch_unwind().await;
+        assert!(outcome.is_err());
     }
 }

@@ -86,7 +86,7 @@ impl<S: Server> Home<S> {
 
 /// The runtime of whoever calls, if somebody drives it: one that was only entered moves nothing. A runtime of one
 /// thread is known to be driven by the task that it runs.
-fn driven() -> Option<Handle> {
+pub(crate) fn driven() -> Option<Handle> {
     let here = Handle::try_current().ok()?;
     let by_itself = here.runtime_flavor() != RuntimeFlavor::CurrentThread;
     (by_itself || tokio::task::try_id().is_some()).then_some(here)

@@ -181,6 +181,11 @@ impl Hold {
         self.trouble.clone().filter(|_| self.failed > failed)
     }
 
+    /// Why the last renewal failed, if none has come through since.
+    pub(crate) fn trouble(&self) -> Option<Error> {
+        self.trouble.clone()
+    }
+
     pub(crate) fn state(&self) -> State {
         self.state
     }

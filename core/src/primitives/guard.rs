@@ -262,6 +262,12 @@ impl Held {
         until_lost(|| self.check(), self.lost(), work).await
     }
 
+    /// Why the last renewal failed, if none has come through since: the store was silent, or refused. It is told after a loss, too.
+    /// Nothing is asked for it.
+    pub fn trouble(&self) -> Option<Error> {
+        self.kept.with(|hold| hold.trouble())
+    }
+
     /// Renews now. For locks that are renewed by hand; on others it only comes sooner.
     ///
     /// # Cancel safety

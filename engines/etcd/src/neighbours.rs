@@ -115,7 +115,8 @@ impl Ear {
         Self { keys, own, ahead, behind, tell: Some(tell) }
     }
 
-    /// What happened in the line, in order. All of one revision comes together: etcd promises that.
+    /// What happened in the line, in order. All of one revision comes together, but for what is too much for one
+    /// message: then the parts only say that something has changed.
     pub(crate) fn hear(&mut self, events: &[Event]) {
         for moment in events.chunk_by(|one, other| at(one) == at(other)) {
             self.note(moment);

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures_util::future::{join_all, select_all, try_join_all};
+use futures_util::future::{Either, join_all, select, select_all, try_join_all};
 use tenure_core::{Error, Key, Kind, Loss, Profile, Result, TicketId};
 use tenure_queue::{
     Distance, Door, Enter, Entered, Followed, Front, Granted, LineId, Name, Node, Register, Remove,
@@ -59,15 +59,18 @@ impl Store for Etcd {
     async fn keep(&self, session: SessionId, within: Duration) -> Result<Option<Duration>> {
         let connection = self.link.connection().await?;
         let mut beat = pin!(connection.beats.beat(session.cast_signed()));
-        let answer = match timeout(within / 2, &mut beat).await {
-            Ok(answer) => answer,
-            // A member whose leader stands still answers other things, and any other member would wait for that leader, too.
-            Err(_) if timeout(within / 3, answers(&connection.wire)).await == Ok(true) => {
-                beat.await
-            }
-            Err(_) => {
-                link::leave(&self.link, &connection);
-                return Err(self.silence());
+        let answer = if let Ok(answer) = timeout(within / 2, &mut beat).await {
+            answer
+        } else {
+            let lives = pin!(timeout(within / 3, answers(&connection.wire)));
+            match select(beat, lives).await {
+                Either::Left((answer, _)) => answer,
+                // A member whose leader stands still answers other things, and any other member would wait for that leader, too.
+                Either::Right((Ok(true), beat)) => beat.await,
+                Either::Right(_) => {
+                    link::leave(&self.link, &connection);
+                    return Err(self.silence());
+                }
             }
         };
         let ttl = answer.map_err(|status| self.failed(&connection, &status))?;
