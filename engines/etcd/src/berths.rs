@@ -13,10 +13,7 @@ use std::time::{Duration, Instant};
 use tenure_core::{Error, Loss, Result, TicketId};
 use tenure_queue::{LineId, Name, SessionId};
 
-use crate::keys::Keys;
-
-/// The last part of a key: a session's number, and which of its names in a line.
-pub(crate) type Berth = u64;
+use crate::keys::{Berth, Keys};
 
 /// A request that was not answered comes in no later than this, or never.
 const LATE_MAX: Duration = Duration::from_secs(120);

@@ -9,8 +9,7 @@ use crate::ask::{
     delete_op, first, get, is_changed, is_empty, is_made, is_unchanged, put, put_again, put_op,
     range_op, ranges,
 };
-use crate::berths::Berth;
-use crate::keys::{Keys, revision, value};
+use crate::keys::{Berth, Keys, revision, value};
 use crate::wire::{RangeRequest, RangeResponse, RequestOp, TxnRequest, TxnResponse};
 
 /// So much of a line is answered to whoever comes in.

@@ -17,8 +17,10 @@
 use tenure_core::TicketId;
 use tenure_queue::{LineId, Name, Node, Register};
 
-use crate::berths::Berth;
 use crate::wire::KeyValue;
+
+/// The last part of a key: a session's number, and which of its names in a line.
+pub(crate) type Berth = u64;
 
 /// How long an id is, in digits.
 const ID_BYTES: usize = 32;

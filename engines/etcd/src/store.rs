@@ -14,10 +14,9 @@ use tenure_queue::{
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::berths::Berth;
 use crate::client::{Etcd, PAGE};
 use crate::connect::answers;
-use crate::keys::{revision, value};
+use crate::keys::{Berth, revision, value};
 use crate::neighbours::{Ear, is_put_again};
 use crate::wire::{
     LeaseRevokeRequest, LeaseRevokeResponse, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
