@@ -22,10 +22,15 @@ pub(crate) fn first(span: Span, most: usize) -> RangeRequest {
     sorted(span, most, SortOrder::Ascend)
 }
 
+/// The last keys of a span, the latest first.
+pub(crate) fn last(span: Span, most: usize) -> RangeRequest {
+    sorted(span, most, SortOrder::Descend)
+}
+
 /// The last keys of a span that were made before a revision, the latest first.
 pub(crate) fn last_before(span: Span, created: u64, most: usize) -> RangeRequest {
     let max_create_revision = number(created.saturating_sub(1));
-    RangeRequest { max_create_revision, ..sorted(span, most, SortOrder::Descend) }
+    RangeRequest { max_create_revision, ..last(span, most) }
 }
 
 fn sorted(span: Span, most: usize, order: SortOrder) -> RangeRequest {

@@ -1,19 +1,22 @@
 //! Coming in and going out, each as one transaction.
 
-use tenure_core::{Error, Loss, Result};
+use tenure_core::{Error, Loss, Result, served};
 use tenure_queue::{
-    Door, Enter, Entered, Front, Name, Node, Register, Remove, Removed, Why, Written,
+    Ahead, Door, Enter, Entered, Front, Name, Node, Register, Remove, Removed, Why, Written,
 };
 
 use crate::ask::{
-    delete_op, first, get, is_changed, is_empty, is_made, is_unchanged, put, put_again, put_op,
-    range_op, ranges,
+    delete_op, first, get, is_changed, is_empty, is_made, is_unchanged, last, put, put_again,
+    put_op, range_op, ranges,
 };
 use crate::keys::{Berth, Keys, revision, value};
 use crate::wire::{RangeRequest, RangeResponse, RequestOp, TxnRequest, TxnResponse};
 
-/// So much of a line is answered to whoever comes in.
-const PAGE: usize = 128;
+/// So much of a line is answered to whoever comes in: the last ones, because whoever is far back is kept out by them. A member sorts
+/// the whole line for it, however little it answers.
+pub(crate) const PAGE: usize = 128;
+/// So much is enough for whoever takes all there is: the one right ahead keeps it out.
+const PAGE_OF_ALL: usize = 40;
 
 /// Puts the ticket's key if nothing concerns the line: nobody is in it, nothing is added to its numbers, and no ticket is kept out.
 /// The answer says only whether it did.
@@ -48,7 +51,7 @@ fn made(enter: &Enter<'_>, berth: Berth, at: u64) -> Result<Node> {
 
 /// Puts the ticket's key if the door is open and nobody is at that berth, and asks for the front of the line either way.
 pub(crate) fn enter(keys: &Keys, enter: &Enter<'_>, berth: Berth) -> TxnRequest {
-    let Enter { name, body, session, door, base_version } = *enter;
+    let Enter { name, body, share, session, door, base_version } = *enter;
     let (key, line) = (keys.ticket(name, berth), keys.line(&name.line));
     let base = keys.register(&Register::Base(name.line.clone()));
     let mut compare = vec![
@@ -61,13 +64,35 @@ pub(crate) fn enter(keys: &Keys, enter: &Enter<'_>, berth: Berth) -> TxnRequest 
         Door::Unchanged(0) => compare.push(is_empty(line.clone())),
         Door::Unchanged(at) => compare.push(is_unchanged(line.clone(), at)),
     }
-    let front = range_op(first(line, PAGE));
+    let most = if share.take() == share.of() { PAGE_OF_ALL } else { PAGE };
+    let last = range_op(last(line, most));
     let put = put_op(put(key.clone(), value(name.id, body), session.cast_signed()));
     TxnRequest {
         compare,
-        success: vec![put, front.clone()],
-        failure: vec![front, range_op(get(key)), range_op(get(base))],
+        success: vec![put, last.clone()],
+        failure: vec![last, range_op(get(key)), range_op(get(base))],
     }
+}
+
+/// What whoever came in learns from the last of its line. Where those are not all, and do not keep it out by themselves, that is
+/// less than a front: see [`tells_enough`].
+fn with_ahead(front: Front, own: &Node) -> Front {
+    let ahead = front.nodes.iter().filter(|node| node.created < own.created);
+    let (seen, taken) =
+        ahead.clone().fold((0, 0), |(seen, taken), node| (seen + 1, taken + node.take()));
+    if front.nodes.len() >= front.total || served(taken, own.ticket.share) {
+        return front;
+    }
+    // Whoever was not read takes something, too.
+    let unseen = front.total - front.nodes.len();
+    let taken = taken.saturating_add(u64::try_from(unseen).unwrap_or(u64::MAX));
+    let behind = ahead.last().map_or(0, |node| node.created);
+    Front { ahead: Some(Ahead { count: seen + unseen, taken, behind }), ..front }
+}
+
+/// Whether the last ones of a line tell where a ticket stands.
+pub(crate) fn tells_enough(front: &Front) -> bool {
+    front.ahead.is_some() || front.nodes.len() >= front.total
 }
 
 /// What came of it; `None` if another ticket is at that berth.
@@ -80,9 +105,11 @@ pub(crate) fn entered(
     let at = answer.header.map_or(0, |header| revision(header.revision));
     let succeeded = answer.succeeded;
     let mut ranges = ranges(answer);
-    let front = front(keys, &ranges.next().unwrap_or_default(), at);
+    let mut front = front(keys, &ranges.next().unwrap_or_default(), at);
+    front.nodes.reverse();
     if succeeded {
         let node = made(enter, berth, at)?;
+        let front = with_ahead(front, &node);
         return Ok(Some(Entered::In { node, front, fresh: true }));
     }
     let there = ranges.next().and_then(|range| range.kvs.into_iter().next());
@@ -184,7 +211,7 @@ pub(crate) fn change(key: Vec<u8>, value: Vec<u8>, version: u64) -> TxnRequest {
     }
 }
 
-/// The first tickets of a line.
+/// The tickets of a line that were asked for, in that order.
 pub(crate) fn front(keys: &Keys, range: &RangeResponse, at: u64) -> Front {
     let total = usize::try_from(range.count).unwrap_or(0);
     let nodes: Vec<_> = range.kvs.iter().filter_map(|kept| keys.node(kept)).collect();

@@ -107,7 +107,7 @@ impl Store for Etcd {
             };
             asking.answered();
             if let Some(entered) = answer? {
-                return self.once(entered).await;
+                return self.with_front(self.once(entered).await?).await;
             }
             if was_asked {
                 // It must not come in twice: whoever asked for it takes it out first.
@@ -358,6 +358,18 @@ impl Etcd {
             None => {}
         }
         Ok(entered)
+    }
+
+    /// Where the last ones of a line do not tell where a ticket stands that came in, the first ones are asked for.
+    async fn with_front(&self, entered: Entered) -> Result<Entered> {
+        match entered {
+            Entered::In { node, front, fresh: true } if !entry::tells_enough(&front) => {
+                let name = &node.name;
+                let front = self.front(&name.line, entry::PAGE, Some(name)).await?;
+                Ok(Entered::In { node, front, fresh: true })
+            }
+            entered => Ok(entered),
+        }
     }
 
     /// A ticket that came in although a copy of its process has one of the same id there is out again.

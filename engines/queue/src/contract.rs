@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::{Boxed, Error, Key, Profile, Result, TicketId};
+use tenure_core::{Boxed, Error, Key, Profile, Result, Share, TicketId};
 use tokio::sync::mpsc;
 
 use crate::node::{LineId, Name, Node};
@@ -158,6 +158,8 @@ pub struct Enter<'a> {
     pub name: &'a Name,
     /// What it is to say.
     pub body: &'a [u8],
+    /// How much it takes.
+    pub share: Share,
     /// With what it lives.
     pub session: SessionId,
     /// Who may be there.
@@ -182,7 +184,7 @@ pub enum Entered {
     In {
         /// The node.
         node: Node,
-        /// The front of the line with it, or before it in the same moment.
+        /// The front of the line with it, or before it in the same moment, or later.
         front: Front,
         /// It was made by this call. Otherwise it was there.
         fresh: bool,
@@ -215,8 +217,10 @@ pub struct Front {
 pub struct Ahead {
     /// How many they are.
     pub count: usize,
-    /// How much they take.
+    /// How much they take, or at least so much.
     pub taken: u64,
+    /// The number of the one that is right ahead, if that is known: nobody is between it and the ticket. Otherwise 0.
+    pub behind: u64,
 }
 
 /// Who is to be taken out, and on what terms.

@@ -137,7 +137,8 @@ impl<S: Store> Queue<S> {
     ) -> Result<Attempt> {
         let body = Node::body(ticket, base.value, false);
         let (of, base_version) = (session.id, base.version);
-        let enter = Enter { name, body: &body, session: of, door, base_version };
+        let share = ticket.share;
+        let enter = Enter { name, body: &body, share, session: of, door, base_version };
         match self.parts.store.enter(&enter).await? {
             Entered::In { node, fresh: false, .. } => {
                 refuse_other_owner(&node, ticket)?;

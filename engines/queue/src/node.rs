@@ -112,7 +112,7 @@ impl Node {
     }
 
     /// How much it takes.
-    pub(crate) fn take(&self) -> u64 {
+    pub fn take(&self) -> u64 {
         self.ticket.share.take().into()
     }
 

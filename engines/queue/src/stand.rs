@@ -50,17 +50,20 @@ impl Front {
     /// Where the ticket that was made with this number stands; `None` if more of the line must be looked at.
     pub(crate) fn stand(&self, created: u64, share: Share) -> Option<Stand> {
         let ahead: Vec<&Node> = self.nodes.iter().filter(|node| node.created < created).collect();
-        let seen = Ahead { count: ahead.len(), taken: ahead.iter().map(|node| node.take()).sum() };
-        let Ahead { count, taken } = self.ahead.unwrap_or(seen);
-        let whole = self.ahead.is_some() || self.is_whole() || ahead.len() < self.nodes.len();
+        let all_seen = self.is_whole() || ahead.len() < self.nodes.len();
+        let seen = Ahead {
+            count: ahead.len(),
+            taken: ahead.iter().map(|node| node.take()).sum(),
+            behind: ahead.last().filter(|_| all_seen).map_or(0, |node| node.created),
+        };
+        let Ahead { count, taken, behind } = self.ahead.unwrap_or(seen);
+        let whole = self.ahead.is_some() || all_seen;
         let waits = !served(taken, share);
         if !whole && !waits {
             return None;
         }
         let far = waits && count > NEAR;
         let standing = if waits { Standing::Waiting } else { Standing::Holding };
-        let is_told = self.ahead.is_none() && whole;
-        let behind = ahead.last().filter(|_| is_told).map_or(0, |node| node.created);
         let nearest = ahead.into_iter().rev().filter(|_| waits);
         let blockers = blockers(nearest, |node| node.take(), share);
         let blockers = blockers.into_iter().cloned().collect();
@@ -164,8 +167,10 @@ mod tests {
             front.stand(node.created, node.ticket.share).expect("it waits").behind
         };
         assert_eq!([behind(&front, 0), behind(&front, 1), behind(&front, 2)], [0, 1, 2]);
-        front.ahead = Some(Ahead { count: 2, taken: 10 });
+        front.ahead = Some(Ahead { count: 2, taken: 10, behind: 0 });
         assert_eq!(behind(&front, 2), 0, "not all of them were read");
+        front.ahead = Some(Ahead { count: 200, taken: 1000, behind: 2 });
+        assert_eq!(behind(&front, 2), 2, "the last ones were read");
     }
 
     #[test]
@@ -191,7 +196,7 @@ mod tests {
         assert_eq!(distance(&front, 2), Distance::Next, "those who are left out came later");
         front.nodes.pop();
         assert_eq!(distance(&front, 5), Distance::Far, "others may be between them");
-        front.ahead = Some(Ahead { count: 1, taken: 9 });
+        front.ahead = Some(Ahead { count: 1, taken: 9, behind: 0 });
         assert_eq!(distance(&front, 5), Distance::Next, "the store knows of nobody else");
     }
 

@@ -285,7 +285,9 @@ impl ZooKeeper {
         let mut before: Vec<&Child> = before.iter().collect();
         let (total, at) = (listing.children.len(), listing.at);
         loop {
-            let ahead = Ahead { count: before.len(), taken: taken(before.iter().copied()) };
+            let (count, taken) = (before.len(), taken(before.iter().copied()));
+            // Who is not read may be gone.
+            let ahead = Ahead { count, taken, behind: 0 };
             let mut children = whose.map_or(Vec::new(), |own| keep_out(&before, ahead.taken, own));
             let keepers = children.len();
             children.extend(whose.cloned());

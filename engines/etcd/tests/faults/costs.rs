@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
-use tenure_core::{Guard, Locks, Result, Standing};
+use tenure_core::event::What;
+use tenure_core::{Guard, Locks, Result, Seen, Standing};
 use tenure_servers::etcd::{Cluster, ETCD_3_5, Member};
 use tenure_servers::have;
 use tokio::task::JoinSet;
@@ -202,5 +203,31 @@ fn one_stream_keeps_alive_whatever_is_held() {
         let beats = requests(member)[4] - before;
         assert!((2..=6).contains(&beats), "{beats} signs of life for 50 locks in 4 s");
         assert!(held.iter().all(|guard| guard.check().is_ok()));
+    });
+}
+
+#[test]
+fn whoever_comes_to_a_long_line_asks_once_where_it_stands() {
+    const WAITERS: usize = 300;
+    play(1, async |cluster| {
+        let member = &cluster.members()[0];
+        let (holder, crowd) = (connect(&cluster).await, connect(&cluster).await);
+        let guard = holder.mutex("k").ttl(LONG).lock().await.unwrap();
+        let mut watch = holder.watch("k").await.unwrap();
+        let (before, mut waiters) = (requests(member), JoinSet::new());
+        for _ in 0..WAITERS {
+            let mutex = crowd.mutex("k").ttl(LONG);
+            waiters.spawn(async move { mutex.lock().await?.release().await });
+            let seen = soon("it comes in", watch.next()).await.unwrap();
+            assert!(matches!(&seen, Seen::Event(event) if event.what == What::Joined), "{seen:?}");
+        }
+        guard.release().await.unwrap();
+        while let Some(served) = soon("all are served", waiters.join_next()).await {
+            served.unwrap().unwrap();
+        }
+        let [txn, range, put, ..] = between(before, requests(member));
+        println!("{txn} transactions, {range} ranges and {put} puts for {WAITERS} waiters");
+        // Those near the front look at the line once more when they begin to watch it. Nobody else asks for a part of it.
+        assert!(range <= 64, "{range} ranges for {WAITERS} waiters");
     });
 }
