@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
 use tenure_core::event::What;
-use tenure_core::{Guard, Kind, Locks, Result, Seen};
+use tenure_core::{Guard, Kind, Left, Locks, Loss, Result, Seen};
 use tenure_servers::etcd::Cluster;
 use tokio::task::JoinSet;
 
@@ -150,6 +150,27 @@ fn who_waits_behind_more_holders_than_one_transaction_may_ask_for_is_served() {
         assert!(!waiting.is_finished(), "{:?}", waiting.await);
         join_all(all.into_iter().map(Guard::release)).await;
         soon("it is served", waiting).await.unwrap().unwrap().release().await.unwrap();
+    });
+}
+
+#[test]
+fn who_waits_behind_more_holders_than_one_transaction_may_compare_can_be_broken() {
+    const HOLDERS: u32 = 150;
+    play(1, async |cluster| {
+        let (locks, other) = (connect(&cluster).await, connect(&cluster).await);
+        let permits = locks.semaphore("s", HOLDERS);
+        let all = try_join_all((0..HOLDERS).map(|_| permits.acquire())).await.unwrap();
+        let waiting = tokio::spawn({
+            let permits = other.semaphore("s", HOLDERS).ttl(LONG);
+            async move { permits.acquire().await }
+        });
+        until_line(&locks, "s", HOLDERS as usize + 1).await;
+        let (ticket, _) = locks.line("s").await.unwrap().pop().unwrap();
+        assert_eq!(locks.break_ticket("s", ticket.id).await.unwrap(), Left::Told);
+        let told = soon("it is told", waiting).await.unwrap().unwrap_err();
+        assert_eq!(told.loss(), Some(Loss::Broken), "{told}");
+        until_line(&locks, "s", HOLDERS as usize).await;
+        assert!(all.iter().all(|guard| guard.check().is_ok()), "nobody else is concerned");
     });
 }
 
