@@ -43,7 +43,7 @@ impl Beats {
         lock(&open.waiting).entry(lease).or_default().push_back(tell);
         // Who gives up waiting leaves a stream behind that is silent: the next one opens another.
         let mut silent = Silent { beats: self, is_answered: false };
-        let broken = || Status::unavailable("the stream of keep-alives ended");
+        let broken = || Status::ended(String::new());
         open.send.send(LeaseKeepAliveRequest { id: lease }).await.map_err(|_| broken())?;
         let ttl = told.await.map_err(|_| broken())?;
         silent.is_answered = true;

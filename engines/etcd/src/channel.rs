@@ -53,6 +53,13 @@ struct Silence {
     found: Notify,
 }
 
+impl Silence {
+    fn find(&self) {
+        self.is_found.store(true, Ordering::Release);
+        self.found.notify_one();
+    }
+}
+
 /// How many requests and streams are open on a connection.
 #[derive(Clone, Default)]
 struct Open(Arc<AtomicUsize>);
@@ -110,8 +117,7 @@ impl Channel {
 
     /// The member does not answer: nobody waits for it any longer.
     pub(crate) fn end(&self) {
-        self.silence.is_found.store(true, Ordering::Release);
-        self.silence.found.notify_one();
+        self.silence.find();
     }
 
     /// Whether it ended because the member did not answer.
@@ -170,7 +176,7 @@ async fn drive<T>(
         Some(pings) => {
             let unanswered = async {
                 unanswered(pings, patience, open).await;
-                silence.is_found.store(true, Ordering::Release);
+                silence.find();
             };
             select(pin!(connection), pin!(unanswered)).await;
         }

@@ -93,7 +93,7 @@ impl Etcd {
         let (heard, seen) =
             (connection.heard.load(Ordering::Relaxed), self.seen.load(Ordering::Acquire));
         let asking = async {
-            let lost = |_: Ended| Status::unavailable("the connection was lost");
+            let lost = |_: Ended| Status::ended(String::new());
             let _room = link.room(&connection).await.map_err(lost)?;
             unary(&connection.wire, path, request).await
         };

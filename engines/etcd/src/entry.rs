@@ -77,17 +77,16 @@ pub(crate) fn enter(keys: &Keys, enter: &Enter<'_>, berth: Berth) -> TxnRequest 
 /// What whoever came in learns from the last of its line. Where those are not all, and do not keep it out by themselves, that is
 /// less than a front: see [`tells_enough`].
 fn with_ahead(front: Front, own: &Node) -> Front {
-    let ahead = front.nodes.iter().filter(|node| node.created < own.created);
-    let (seen, taken) =
-        ahead.clone().fold((0, 0), |(seen, taken), node| (seen + 1, taken + node.take()));
-    if front.nodes.len() >= front.total || served(taken, own.ticket.share) {
+    let ahead = &front.nodes[..front.nodes.partition_point(|node| node.created < own.created)];
+    let taken: u64 = ahead.iter().map(Node::take).sum();
+    let unseen = front.total.saturating_sub(front.nodes.len());
+    if unseen == 0 || served(taken, own.ticket.share) {
         return front;
     }
+    let (count, behind) = (ahead.len() + unseen, ahead.last().map_or(0, |node| node.created));
     // Whoever was not read takes something, too.
-    let unseen = front.total - front.nodes.len();
     let taken = taken.saturating_add(u64::try_from(unseen).unwrap_or(u64::MAX));
-    let behind = ahead.last().map_or(0, |node| node.created);
-    Front { ahead: Some(Ahead { count: seen + unseen, taken, behind }), ..front }
+    Front { ahead: Some(Ahead { count, taken, behind }), ..front }
 }
 
 /// Whether the last ones of a line tell where a ticket stands.

@@ -17,7 +17,9 @@ use tokio::time::timeout;
 use crate::client::{Etcd, PAGE};
 use crate::connect::answers;
 use crate::keys::{Berth, revision, value};
+use crate::link::Open;
 use crate::neighbours::{Ear, is_put_again};
+use crate::status::Status;
 use crate::wire::{
     LeaseRevokeRequest, LeaseRevokeResponse, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
     RangeResponse, TxnResponse,
@@ -57,20 +59,9 @@ impl Store for Etcd {
 
     async fn keep(&self, session: SessionId, within: Duration) -> Result<Option<Duration>> {
         let connection = self.link.connection().await?;
-        let mut beat = pin!(connection.beats.beat(session.cast_signed()));
-        let answer = if let Ok(answer) = timeout(within / 2, &mut beat).await {
-            answer
-        } else {
-            let lives = pin!(timeout(within / 3, answers(&connection.wire)));
-            match select(beat, lives).await {
-                Either::Left((answer, _)) => answer,
-                // A member whose leader stands still answers other things, and any other member would wait for that leader, too.
-                Either::Right((Ok(true), beat)) => beat.await,
-                Either::Right(_) => {
-                    link::leave(&self.link, &connection);
-                    return Err(self.silence());
-                }
-            }
+        let Some(answer) = sign(&connection, session, within).await else {
+            link::leave(&self.link, &connection);
+            return Err(self.silence());
         };
         let ttl = answer.map_err(|status| self.failed(&connection, &status))?;
         connection.heard.fetch_add(1, Ordering::Relaxed);
@@ -279,6 +270,21 @@ impl Store for Etcd {
     }
 
     async fn close(&self) {}
+}
+
+/// What a sign of life is answered with; `None` if the member answers neither that nor whether it lives.
+async fn sign(open: &Open, session: SessionId, within: Duration) -> Option<Result<i64, Status>> {
+    let mut beat = pin!(open.beats.beat(session.cast_signed()));
+    if let Ok(answer) = timeout(within / 2, &mut beat).await {
+        return Some(answer);
+    }
+    let lives = pin!(timeout(within / 3, answers(&open.wire)));
+    match select(beat, lives).await {
+        Either::Left((answer, _)) => Some(answer),
+        // A member whose leader stands still answers other things, and any other member would wait for that leader, too.
+        Either::Right((Ok(true), beat)) => Some(beat.await),
+        Either::Right(_) => None,
+    }
 }
 
 /// The lease that was named is gone, and all that was bound to it.

@@ -20,6 +20,9 @@ pub(crate) const NO_LEADER: &str = "no leader";
 /// What etcd says of a request that the other members did not confirm in time.
 const TIMED_OUT: &str = "request timed out";
 
+/// What etcd says of a revision whose history was thrown away.
+const COMPACTED: &str = "has been compacted";
+
 /// What it takes for a leader.
 const MAJORITY: &str = "more than half of the cluster's members must run and reach each other";
 
@@ -58,6 +61,9 @@ pub(crate) fn error(settings: &Settings, status: &Status) -> Error {
         Code::FailedPrecondition if told.contains("authentication is not enabled") => {
             Error::rejected(format!("{whom} has no users: leave user and password out of the URL"))
         }
+        _ if told.contains(COMPACTED) => Error::unavailable(format!(
+            "the history of {whom} was compacted while a list was read from it: ask again"
+        )),
         Code::InvalidArgument
         | Code::ResourceExhausted
         | Code::FailedPrecondition
@@ -95,7 +101,7 @@ pub(crate) fn silence(settings: &Settings) -> Error {
 pub(crate) fn left(settings: &Settings) -> Error {
     let whom = settings.whom();
     Error::unavailable(format!(
-        "{whom} did not answer, and no sign of life came either: is the member stopped, overloaded or cut off?"
+        "{whom} was silent, and the connection to it is given up: is the member stopped, overloaded or cut off?"
     ))
 }
 

@@ -63,7 +63,9 @@ impl Watched {
 
     /// The stream has ended: whoever waits looks again.
     fn end(&self) {
-        *lock(&self.0) = None;
+        let ended = lock(&self.0).take();
+        // What it would have told goes outside of the lock.
+        drop(ended);
     }
 
     fn has_ended(&self) -> bool {
@@ -211,7 +213,7 @@ impl Watches {
         let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let (begun, has_begun) = oneshot::channel();
         let listener = Listener { begun: Some(begun), sink, after };
-        let broken = || Status::unavailable("the stream of watches ended");
+        let broken = || Status::ended(String::new());
         if !open.watched.insert(id, listener) {
             return Err(broken());
         }

@@ -66,7 +66,7 @@ impl Session {
         if self.is_fresh(sent) {
             return Ok(true);
         }
-        match store.keep(self.id, self.granted / WAITS).await {
+        match sign(store, self.id, self.granted, host).await {
             Ok(Some(life)) => self.extend(sent, life, host.now()),
             Ok(None) => self.finish(),
             Err(error) if error.loss() == Some(Loss::SessionGone) => self.finish(),
@@ -93,6 +93,20 @@ impl Session {
 
     fn ends(&self) -> MutexGuard<'_, Time> {
         self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A sign of life, for which nobody waits longer than a part of the session's life.
+async fn sign<S: Store>(
+    store: &S,
+    id: SessionId,
+    granted: Duration,
+    host: &dyn Host,
+) -> Result<Option<Duration>> {
+    let within = granted / WAITS;
+    match select(pin!(store.keep(id, within)), host.sleep(within)).await {
+        Either::Left((answer, _)) => answer,
+        Either::Right(_) => Err(store.silence()),
     }
 }
 
@@ -140,23 +154,21 @@ pub(crate) async fn keep_alive<S: Store>(
         host.sleep(if hurries { granted / HURRIES } else { every }.min(life)).await;
         let (Some(held), Some(store)) = (session.upgrade(), store.upgrade()) else { return };
         let sent = host.now();
-        let within = granted / WAITS;
-        let keep = pin!(store.keep(id, within));
-        hurries = match select(keep, host.sleep(within)).await {
-            Either::Left((Ok(Some(life)), _)) => {
+        hurries = match sign(&*store, id, granted, &*host).await {
+            Ok(Some(life)) => {
                 held.extend(sent, life, host.now());
                 // After a silence a store may be sure of less, and of the whole life only with the next one.
                 life < granted / 2
             }
-            Either::Left((Ok(None), _)) => {
+            Ok(None) => {
                 held.finish();
                 false
             }
-            Either::Left((Err(error), _)) if error.loss() == Some(Loss::SessionGone) => {
+            Err(error) if error.loss() == Some(Loss::SessionGone) => {
                 held.finish();
                 false
             }
-            Either::Left((Err(_), _)) | Either::Right(_) => true,
+            Err(_) => true,
         };
     }
 }
