@@ -31,20 +31,30 @@ fn second_dashes(words: &[OsString]) -> Option<usize> {
     (words.get(second)? == "--" && words.len() > second + 1).then_some(second)
 }
 
-/// The way out, if nothing but options was given to this command, the last of which may have been meant as its key.
+/// The way out, if the key of this command is missing: the last of its options may have been meant as one, or what stands behind
+/// its `--`.
 pub(crate) fn way_out(command: &Command) -> Option<String> {
     let what = command.get_positionals().next()?.get_id().as_str();
     if !matches!(what, "key" | "prefix") {
         return None;
     }
     let (name, words) = (command.get_name(), words());
-    let own = words.iter().skip_while(|word| *word != name).skip(1);
-    let own: Vec<&String> = own.take_while(|word| *word != "--").collect();
-    let last = own.last().filter(|_| own.iter().all(|word| word.starts_with('-')))?;
+    let own: Vec<&String> = words.iter().skip_while(|word| *word != name).skip(1).collect();
+    let dashes = own.iter().position(|word| *word == "--");
+    let (own, behind) = own.split_at(dashes.unwrap_or(own.len()));
+    let is_dashed = |word: &&&String| word.starts_with('-');
     let rest = if matches!(name, "run" | "lead") { " -- CMD" } else { "" };
-    Some(format!(
-        "a {what} that begins with `-` stands behind `--`, as in: tenure {name} -- {last}{rest}"
-    ))
+    let last = own.last().filter(|_| own.iter().all(|word| is_dashed(&word)));
+    let dashed = last.or_else(|| behind.get(1).filter(is_dashed));
+    Some(match (dashed, behind.get(1)) {
+        (Some(dashed), _) => format!(
+            "a {what} that begins with `-` stands behind `--`, as in: tenure {name} -- {dashed}{rest}"
+        ),
+        (None, Some(program)) => format!(
+            "all that stands behind `--` is the command, as in: tenure {name} KEY -- {program}"
+        ),
+        (None, None) => return None,
+    })
 }
 
 /// This process's own words, as far as they are text.

@@ -130,6 +130,14 @@ const SENTENCES: &[(&[&str], &str)] = &[
         "`KEY` is missing: a key that begins with `-` stands behind `--`, as in: tenure run -- -x -- CMD",
     ),
     (
+        &["run", "--", "-x", "true"],
+        "`KEY` is missing: a key that begins with `-` stands behind `--`, as in: tenure run -- -x -- CMD",
+    ),
+    (
+        &["run", "--ttl", "2s", "--", "echo", "hi"],
+        "`KEY` is missing: all that stands behind `--` is the command, as in: tenure run KEY -- echo",
+    ),
+    (
         &["lead", "-key", "--", "true"],
         "`-k` is no option of `tenure lead`: `tenure lead -h` shows what there is; a key that begins with `-` stands \
          behind `--`, as in: tenure lead -- -key -- CMD",
