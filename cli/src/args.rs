@@ -176,8 +176,10 @@ fn explain(error: &clap::Error) -> Failure {
 fn missing(error: &clap::Error) -> Failure {
     let names = named(error, ContextKind::InvalidArg);
     let (sub, command, _) = asked_for();
-    if let ([key], Some(way_out)) = (&*names, dashed::way_out(&sub)) {
-        return Failure::usage(format!("`{key}` is missing: {way_out}"));
+    if names == ["KEY"]
+        && let Some(way_out) = dashed::way_to_key(&sub)
+    {
+        return Failure::usage(format!("`KEY` is missing: {way_out}"));
     }
     let are = if names.len() == 1 { "is" } else { "are" };
     let names = listed(&names.iter().map(String::as_str).collect::<Vec<_>>(), "and");
