@@ -15,8 +15,6 @@ use crate::wire::{RangeRequest, RangeResponse, RequestOp, TxnRequest, TxnRespons
 /// So much of a line is answered to whoever comes in: the last ones, because whoever is far back is kept out by them. A member sorts
 /// the whole line for it, however little it answers.
 pub(crate) const PAGE: usize = 128;
-/// So much is enough for whoever takes all there is: the one right ahead keeps it out.
-const PAGE_OF_ALL: usize = 40;
 
 /// Puts the ticket's key if nothing concerns the line: nobody is in it, nothing is added to its numbers, and no ticket is kept out.
 /// The answer says only whether it did.
@@ -51,7 +49,7 @@ fn made(enter: &Enter<'_>, berth: Berth, at: u64) -> Result<Node> {
 
 /// Puts the ticket's key if the door is open and nobody is at that berth, and asks for the front of the line either way.
 pub(crate) fn enter(keys: &Keys, enter: &Enter<'_>, berth: Berth) -> TxnRequest {
-    let Enter { name, body, share, session, door, base_version } = *enter;
+    let Enter { name, body, session, door, base_version } = *enter;
     let (key, line) = (keys.ticket(name, berth), keys.line(&name.line));
     let base = keys.register(&Register::Base(name.line.clone()));
     let mut compare = vec![
@@ -64,8 +62,7 @@ pub(crate) fn enter(keys: &Keys, enter: &Enter<'_>, berth: Berth) -> TxnRequest 
         Door::Unchanged(0) => compare.push(is_empty(line.clone())),
         Door::Unchanged(at) => compare.push(is_unchanged(line.clone(), at)),
     }
-    let most = if share.take() == share.of() { PAGE_OF_ALL } else { PAGE };
-    let last = range_op(last(line, most));
+    let last = range_op(last(line, PAGE));
     let put = put_op(put(key.clone(), value(name.id, body), session.cast_signed()));
     TxnRequest {
         compare,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::{Boxed, Error, Key, Profile, Result, Share, TicketId};
+use tenure_core::{Boxed, Error, Key, Profile, Result, TicketId};
 use tokio::sync::mpsc;
 
 use crate::node::{LineId, Name, Node};
@@ -158,8 +158,6 @@ pub struct Enter<'a> {
     pub name: &'a Name,
     /// What it is to say.
     pub body: &'a [u8],
-    /// How much it takes.
-    pub share: Share,
     /// With what it lives.
     pub session: SessionId,
     /// Who may be there.

@@ -37,7 +37,7 @@ impl<S: Store> Queue<S> {
         self.ask(&name, ticket);
         let mut base = match self.raise(&name, ticket).await {
             Ok(base) => base,
-            Err(error) => return Err(self.refused(&name, error).await),
+            Err(error) => return Err(self.refused(&name, ticket, error).await),
         };
         let mut door = match patience {
             Patience::Wait => Door::Open,
@@ -54,7 +54,7 @@ impl<S: Store> Queue<S> {
                     }
                     continue;
                 }
-                Err(error) => return Err(self.refused(&name, error).await),
+                Err(error) => return Err(self.refused(&name, ticket, error).await),
             };
             if !self.parts.own.begin(&name, &session, self.parts.host.now()) {
                 return Err(self.parts.store.silence());
@@ -66,7 +66,7 @@ impl<S: Store> Queue<S> {
                     pauses.rest().await;
                 }
                 Ok(Attempt::Busy) => {
-                    self.stay_out(&name).await;
+                    self.stay_out(&name, ticket).await;
                     return Ok(None);
                 }
                 Err(error) if error.loss() == Some(Loss::SessionGone) => {
@@ -76,10 +76,10 @@ impl<S: Store> Queue<S> {
                         return Err(self.parts.store.silence());
                     }
                 }
-                Err(error) => return Err(self.refused(&name, error).await),
+                Err(error) => return Err(self.refused(&name, ticket, error).await),
             }
         }
-        self.stay_out(&name).await;
+        self.stay_out(&name, ticket).await;
         Err(Error::rejected(format!(
             "the line of {:?} changed {ATTEMPTS_MAX} times while a ticket tried to join it: ask again",
             ticket.key
@@ -94,24 +94,24 @@ impl<S: Store> Queue<S> {
     }
 
     /// What was refused is not in the line. What was not answered may be.
-    async fn refused(&self, name: &Name, error: Error) -> Error {
+    async fn refused(&self, name: &Name, ticket: &Ticket, error: Error) -> Error {
         if !error.is_unknown() {
-            self.stay_out(name).await;
+            self.stay_out(name, ticket).await;
         }
         error
     }
 
     /// A ticket is not in its line. If an earlier join of it was not answered, it is never let in; where that is not answered
     /// either, the ticket stays known, and is taken out when it is overdue.
-    async fn stay_out(&self, name: &Name) {
-        let Parts { own, store, .. } = &*self.parts;
+    async fn stay_out(&self, name: &Name, ticket: &Ticket) {
+        let Parts { own, store, host, .. } = &*self.parts;
         if store.is_doubtful(name.id)
             && let Some(mine) = own.get(name.id)
             && self.parts.remove(mine).await.is_err()
         {
             return;
         }
-        own.forget(name.id);
+        own.end(name.id, host.now(), ticket.ttl);
     }
 
     /// A ticket that is in the line already keeps its place.
@@ -120,6 +120,7 @@ impl<S: Store> Queue<S> {
             return Ok(None);
         };
         refuse_other_owner(&seen.node, ticket)?;
+        self.parts.own.ask_again(ticket.id);
         match self.renew_in_line(ticket).await {
             Err(error) if error.loss() == Some(Loss::SessionGone) => Ok(None),
             renewed => renewed,
@@ -137,8 +138,7 @@ impl<S: Store> Queue<S> {
     ) -> Result<Attempt> {
         let body = Node::body(ticket, base.value, false);
         let (of, base_version) = (session.id, base.version);
-        let share = ticket.share;
-        let enter = Enter { name, body: &body, share, session: of, door, base_version };
+        let enter = Enter { name, body: &body, session: of, door, base_version };
         match self.parts.store.enter(&enter).await? {
             Entered::In { node, fresh: false, .. } => {
                 refuse_other_owner(&node, ticket)?;

@@ -16,17 +16,19 @@ const PROVIDED_MAX: usize = 100;
 impl<S: Store> Queue<S> {
     /// Takes a ticket out at once.
     pub(crate) async fn leave_now(&self, ticket: &Ticket) -> Result<Left> {
-        let was_asked = self.parts.own.give_up(ticket.id);
-        self.parts.own.leaves(ticket.id);
-        let mine = self.parts.own.get(ticket.id);
+        let Parts { own, host, bells, .. } = &*self.parts;
+        let was_asked = own.give_up(ticket.id);
+        own.leaves(ticket.id);
+        let mine = own.get(ticket.id);
         let left = match &mine {
             Some(Mine { seen: Some(seen), holds, .. }) => self.take_out(&seen.node, *holds).await,
             Some(Mine { name, session, .. }) => self.take_out_unanswered(name, session.id).await,
             None if was_asked => Ok(Left::Waiting),
+            None if own.has_ended(ticket.id, host.now()) => return Ok(Left::Absent),
             None => self.take_out_stranger(ticket).await,
         }?;
-        self.parts.own.forget(ticket.id);
-        self.parts.bells.ring(ticket.id);
+        own.end(ticket.id, host.now(), ticket.ttl);
+        bells.ring(ticket.id);
         Ok(left)
     }
 
@@ -91,8 +93,8 @@ impl<S: Store> Queue<S> {
     /// Nobody else of this client was in the line when this ticket was to be taken out. Whoever came meanwhile waits for a release
     /// that tells it nothing, and looks again.
     fn tell_latecomers(&self, left: &Node) {
-        let Parts { own, bells, .. } = &*self.parts;
-        own.forget(left.name.id);
+        let Parts { own, bells, host, .. } = &*self.parts;
+        own.end(left.name.id, host.now(), left.ticket.ttl);
         for id in own.all_in(&left.name.line) {
             bells.ring(id);
         }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tenure_core::{Standing, TicketId, Time};
 
@@ -31,6 +32,8 @@ pub(crate) struct Mine {
     pub(crate) watched: Watched,
     /// When its owner gave a sign of life last. A session lives on although the owner of a ticket has long given it up.
     signed: Time,
+    /// It was asked to join more than once.
+    is_asked_again: bool,
 }
 
 impl Mine {
@@ -51,6 +54,9 @@ pub(crate) struct Sighting {
 /// With so many joins that did not come so far, those whose lives are over are thrown out.
 const ASKED_FULL: usize = 1024;
 
+/// Of so many tickets it is known that they have ended.
+const ENDED_MAX: usize = 65_536;
+
 /// All tickets of this client.
 pub(crate) struct Own {
     tickets: Mutex<Tickets>,
@@ -62,12 +68,24 @@ pub(crate) struct Own {
 struct Tickets {
     by_id: HashMap<TicketId, Mine>,
     /// Those whose joins have begun, and did not come so far; and when their lives are over: nobody asks for them any more then.
-    asked: HashMap<TicketId, Time>,
+    asked: HashMap<TicketId, Asked>,
     asked_full: usize,
+    /// Those that were asked to join more than once, and are out for good; and until when somebody may look for what became of the
+    /// first time.
+    ended: HashMap<TicketId, Time>,
+    ended_full: usize,
     /// How many there are in each line.
     lines: HashMap<LineId, usize>,
     /// Those who wait, by the number of the one right ahead.
     behind: HashMap<u64, TicketId>,
+}
+
+/// A join that did not come so far.
+struct Asked {
+    /// When the ticket's life is over.
+    until: Time,
+    /// It was asked for more than once.
+    again: bool,
 }
 
 impl Tickets {
@@ -105,10 +123,19 @@ impl Own {
         let mut all = self.lock();
         if all.asked.len() >= all.asked_full.max(ASKED_FULL) {
             let Tickets { by_id, asked, .. } = &mut *all;
-            asked.retain(|id, until| by_id.contains_key(id) || !now.has_reached(*until));
+            asked.retain(|id, asked| by_id.contains_key(id) || !now.has_reached(asked.until));
             all.asked_full = all.asked.len() * 2;
         }
-        all.asked.entry(id).or_insert(until);
+        all.ended.remove(&id);
+        let joins = all.asked.entry(id).and_modify(|asked| asked.again = true);
+        joins.or_insert(Asked { until, again: false });
+    }
+
+    /// A join is asked for again, of a ticket that is in its line.
+    pub(crate) fn ask_again(&self, id: TicketId) {
+        if let Some(mine) = self.lock().by_id.get_mut(&id) {
+            mine.is_asked_again = true;
+        }
     }
 
     /// The owner gives a ticket up: a join that has begun goes no further. Answers whether there was one.
@@ -120,13 +147,24 @@ impl Own {
     #[must_use]
     pub(crate) fn begin(&self, name: &Name, session: &Arc<Session>, now: Time) -> bool {
         let mut all = self.lock();
-        if !all.asked.contains_key(&name.id) {
+        let Some(&Asked { again: is_asked_again, .. }) = all.asked.get(&name.id) else {
             return false;
-        }
+        };
         let (name, session) = (name.clone(), session.clone());
         let (watched, looks) = (Watched::default(), Arc::default());
         let (seen, holds, leaves, told, signed) = (None, false, false, None, now);
-        let mine = Mine { name, session, seen, holds, leaves, told, looks, watched, signed };
+        let mine = Mine {
+            name,
+            session,
+            seen,
+            holds,
+            leaves,
+            told,
+            looks,
+            watched,
+            signed,
+            is_asked_again,
+        };
         let (id, line) = (mine.name.id, mine.name.line.clone());
         if all.by_id.insert(id, mine).is_none() {
             *all.lines.entry(line).or_default() += 1;
@@ -187,6 +225,30 @@ impl Own {
         let new = known && !mine.holds;
         mine.holds |= new && !node.told;
         new
+    }
+
+    /// A ticket is out, and nothing of it comes in any more. Where it was asked to join more than once, that is known for as long as it
+    /// would live: whoever does not know what became of the first time looks for it until then, and a line may be long.
+    pub(crate) fn end(&self, id: TicketId, now: Time, ttl: Duration) {
+        let mut all = self.lock();
+        let again = all.asked.get(&id).is_some_and(|asked| asked.again)
+            || all.by_id.get(&id).is_some_and(|mine| mine.is_asked_again);
+        if again {
+            if all.ended.len() >= all.ended_full.max(ASKED_FULL) {
+                all.ended.retain(|_, until| !now.has_reached(*until));
+                all.ended_full = all.ended.len() * 2;
+            }
+            if all.ended.len() < ENDED_MAX {
+                all.ended.insert(id, now.plus(ttl));
+            }
+        }
+        drop(all);
+        self.forget(id);
+    }
+
+    /// Whether nothing of this ticket is in a line, or will be.
+    pub(crate) fn has_ended(&self, id: TicketId, now: Time) -> bool {
+        self.lock().ended.get(&id).is_some_and(|until| !now.has_reached(*until))
     }
 
     /// A ticket is out.
@@ -268,8 +330,6 @@ impl Own {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tenure_core::{Key, Share, Ticket};
 
     use super::*;
@@ -316,6 +376,38 @@ mod tests {
         }
         assert!(own.lock().asked.len() <= ASKED_FULL);
         assert!(own.give_up(longest), "it may still come in");
+    }
+
+    #[test]
+    fn a_ticket_that_was_asked_to_join_again_is_known_to_have_ended_until_it_would_live_no_more() {
+        let ttl = Duration::from_secs(30);
+        let later = NOW.plus(ttl);
+        for again in [false, true] {
+            let own = Own::new(|_| {});
+            let (name, _) = joins(&own);
+            if again {
+                own.ask(name.id, NOW, later);
+                assert!(own.begin(&name, &session(SESSION), NOW));
+            }
+            own.end(name.id, NOW, ttl);
+            assert_eq!(own.has_ended(name.id, NOW), again);
+            assert!(!own.has_ended(name.id, later));
+            own.ask(name.id, NOW, later);
+            assert!(!own.has_ended(name.id, NOW), "it joins once more");
+        }
+    }
+
+    #[test]
+    fn those_that_have_ended_are_thrown_out_when_nobody_looks_for_them_any_more() {
+        let own = Own::new(|_| {});
+        for second in 0..u64::try_from(ASKED_FULL * 4).unwrap() {
+            let (id, now) = (TicketId::fresh(), NOW.plus(Duration::from_secs(second)));
+            let ttl = Duration::from_secs(30);
+            own.ask(id, now, now.plus(ttl));
+            own.ask(id, now, now.plus(ttl));
+            own.end(id, now, ttl);
+        }
+        assert!(own.lock().ended.len() <= ASKED_FULL);
     }
 
     #[test]

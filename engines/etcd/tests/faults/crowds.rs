@@ -134,6 +134,34 @@ fn what_forty_callers_gave_up_is_not_carried_out_in_bulk_when_the_member_wakes()
 }
 
 #[test]
+fn tickets_that_were_asked_to_join_twice_are_not_looked_for_in_their_line_when_they_are_out() {
+    play(1, async |cluster| {
+        let (holder, crowd) = (connect(&cluster).await, connect(&cluster).await);
+        let member = &cluster.members()[0];
+        crowd.mutex("warm").ttl(LONG).lock().await.unwrap().release().await.unwrap();
+        let guard = holder.mutex("k").ttl(LONG).lock().await.unwrap();
+        member.freeze().unwrap();
+        let mut waiting = JoinSet::new();
+        for _ in 0..CALLERS {
+            let mutex = crowd.mutex("k").ttl(LONG);
+            waiting.spawn(async move { mutex.lock().await?.release().await });
+        }
+        // Their first attempts end without an answer.
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        member.thaw().unwrap();
+        until_line(&holder, "k", 1 + usize::try_from(CALLERS).unwrap()).await;
+        guard.release().await.unwrap();
+        for served in soon("all are served", waiting.join_all()).await {
+            served.unwrap();
+        }
+        let before = member.requests("Range");
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let looks = member.requests("Range") - before;
+        assert!(looks <= CALLERS / 10, "{looks} looks for {CALLERS} tickets that are out");
+    });
+}
+
+#[test]
 fn who_waits_behind_more_holders_than_one_transaction_may_ask_for_is_served() {
     const HOLDERS: u32 = 150;
     play(1, async |cluster| {
