@@ -117,7 +117,7 @@ fn holders_keep_their_locks(seconds: u64, stand_still: impl FnOnce(&Cluster)) {
     play(3, async |cluster| {
         let ttl = Duration::from_secs(seconds);
         let mut held = Vec::new();
-        for at in 0..12 {
+        for at in 0..40 {
             let locks = connect(&cluster).await;
             held.push(locks.mutex(format!("k{at}")).ttl(ttl).lock().await.unwrap());
         }
