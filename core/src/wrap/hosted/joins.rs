@@ -11,6 +11,8 @@ use crate::{Error, Result, TicketId, Time};
 
 /// So many tickets are remembered before those are thrown out that cannot live any more.
 const TICKETS_FULL: usize = 1024;
+/// More are not remembered, whatever they may live: whoever gives back one of the others looks for it in its line.
+const TICKETS_MAX: usize = 65_536;
 
 /// The tickets whose last join was not answered.
 #[derive(Default)]
@@ -24,6 +26,8 @@ pub(super) struct Joins {
 struct Tickets {
     by_id: HashMap<TicketId, Known>,
     full: usize,
+    /// For some there was no room. One of their joins may have begun, and they live until then.
+    beyond: Option<Time>,
 }
 
 struct Known {
@@ -99,6 +103,16 @@ impl Joins {
         if tickets.by_id.len() >= tickets.full.max(TICKETS_FULL) {
             tickets.by_id.retain(|_, known| !now.has_reached(known.until));
             tickets.full = tickets.by_id.len() * 2;
+        }
+        if !tickets.by_id.contains_key(&id) {
+            if tickets.by_id.len() >= TICKETS_MAX {
+                let beyond = tickets.beyond.map_or(until, |beyond| beyond.max(until));
+                tickets.beyond = Some(beyond);
+                return;
+            }
+            if !begun && tickets.beyond.is_some_and(|beyond| !now.has_reached(beyond)) {
+                return;
+            }
         }
         let known = tickets.by_id.entry(id).or_insert(Known { begun, until });
         known.begun |= begun;
@@ -178,6 +192,28 @@ mod tests {
         assert!(!joins.never_began(id), "that says nothing of it");
         join(&joins, id).came_to(&Ok(()));
         assert!(!joins.never_began(id) && joins.is_empty());
+    }
+
+    #[test]
+    fn those_for_whom_there_is_no_room_are_never_said_not_to_have_begun() {
+        let joins = Joins::default();
+        let ids: Vec<_> = (0..TICKETS_MAX).map(|_| TicketId::fresh()).collect();
+        for id in &ids {
+            drop(join(&joins, *id));
+        }
+        let one = TicketId::fresh();
+        let (first, state) = ask(&joins, one);
+        assert!(state.begin());
+        drop(first);
+        assert_eq!(joins.count.load(Ordering::Relaxed), TICKETS_MAX);
+        for id in ids {
+            joins.forget(id);
+        }
+        drop(join(&joins, one));
+        assert!(!joins.never_began(one), "the first may still come");
+        let later = NOW.plus(Duration::from_secs(1));
+        drop(joins.ask(one, later, later.plus(Duration::from_secs(1))));
+        assert!(joins.never_began(one));
     }
 
     #[test]
