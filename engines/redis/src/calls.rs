@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use redis::{Cmd, RedisResult, Value};
-use tenure_kit::{Call, Ended, Room};
+use tenure_kit::{Call, Ended, Room, aside};
 
 use crate::link::{Connection, Link, Master};
+use crate::script::Script;
 use crate::trouble;
 
 /// A server is told the scripts so often for one call. It may be made to forget them between its being told and the
@@ -33,13 +34,22 @@ pub(crate) async fn send_in(
         let told = connection.told.times();
         match ask(link, connection, &mut under_way, call).await {
             Err(trouble) if trouble::wants_scripts(&trouble) => {
-                let tell = connection.tell_scripts(&link.server().scripts);
-                Box::pin(connection.told.once_more(told, tell)).await?;
+                tell_scripts(link, connection, told).await?;
             }
             answer => return answer,
         }
     }
     ask(link, connection, &mut under_way, call).await
+}
+
+/// Tells the server the scripts, unless somebody has since it was told so often. Others wait for that, too, and whoever asked first may
+/// stand still.
+async fn tell_scripts(link: &Link, connection: &Arc<Connection>, told: u64) -> RedisResult<()> {
+    let loads = link.server().scripts.all().map(Script::load);
+    let connection = connection.clone();
+    let tell = async move { connection.told.once_more(told, connection.load(&loads)).await };
+    // If the runtime has ended, the answer to the call says so.
+    aside(tell).await.unwrap_or(Ok(()))
 }
 
 async fn ask(

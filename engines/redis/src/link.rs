@@ -17,7 +17,7 @@ use crate::bundle::Bundles;
 use crate::door::Door;
 use crate::facts::Facts;
 use crate::letter;
-use crate::script::{Post, Script, Scripts};
+use crate::script::{Post, Scripts};
 use crate::settings::{At, Settings};
 use crate::told::Told;
 use crate::trouble;
@@ -135,9 +135,8 @@ impl Server for Master {
 }
 
 impl Open {
-    /// Tells the server all scripts.
-    pub(crate) async fn tell_scripts(&self, scripts: &Scripts) -> RedisResult<()> {
-        let loads = scripts.all().map(Script::load);
+    /// Tells the server scripts.
+    pub(crate) async fn load(&self, loads: &[Cmd]) -> RedisResult<()> {
         try_join_all(loads.iter().map(|load| say(&self.redis, load))).await.map(drop)
     }
 }

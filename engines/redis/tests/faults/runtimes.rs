@@ -14,7 +14,7 @@ use tenure_servers::redis::{REDIS, Server, Setup};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
-use super::stage::{LONG, PATIENCE, ask, connections};
+use super::stage::{LONG, PATIENCE, ask, connections, script_calls};
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
@@ -303,6 +303,35 @@ fn who_stands_still_while_replicas_are_asked_keeps_nobody_else_waiting() {
             visit(&locks).await;
             let guard = still.await.unwrap();
             guard.release().await.unwrap();
+        };
+        runtime().block_on(async { tokio::spawn(story).await.unwrap() });
+    });
+}
+
+#[test]
+fn who_stands_still_while_the_scripts_are_told_keeps_nobody_else_waiting() {
+    let Some(server) = server() else { return };
+    within_patience(move || {
+        let story = async move {
+            let url = format!("{}?young=trust&timeout=1m", server.url());
+            let locks = tenure_redis::connect(url).await.unwrap();
+            open_a_link(&locks, &server).await;
+            ask(&server, "SCRIPT FLUSH");
+            let before = script_calls(&server);
+            let [mut still, mut next] = ["still", "next"].map(|key| {
+                let mutex = locks.mutex(key).ttl(LONG);
+                async move { mutex.lock().await }.boxed()
+            });
+            assert!((&mut still).now_or_never().is_none() && (&mut next).now_or_never().is_none());
+            // Both hear that the scripts are not there, and the first one begins to tell them.
+            while script_calls(&server) < before + 2 {
+                tokio::task::yield_now().await;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            assert!((&mut still).now_or_never().is_none(), "it is on its way");
+            let guard = timeout(PATIENCE / 4, next).await.expect("it is served").unwrap();
+            guard.release().await.unwrap();
+            still.await.unwrap().release().await.unwrap();
         };
         runtime().block_on(async { tokio::spawn(story).await.unwrap() });
     });
