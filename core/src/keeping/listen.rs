@@ -1,12 +1,18 @@
 //! Listens for one ticket: to the bell where the store rings, and to the keeper in any case.
 
 use std::pin::pin;
+use std::time::Duration;
 
 use futures_util::future::{Either, select};
 
 use crate::belief::kept::Kept;
+use crate::keeping::uneven::growing;
 use crate::primitives::locks::Inner;
 use crate::{Engine as _, Standing, Ticket, Wake};
+
+/// After the bell broke, the store is asked for it again soon: what it rings for may have happened meanwhile.
+const PAUSE_FIRST: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 pub(crate) struct Listener<'a> {
     inner: &'a Inner,
@@ -17,8 +23,10 @@ pub(crate) struct Listener<'a> {
 /// wrong with the bell, the keeper's news ends the wait.
 #[derive(Clone, Copy, Debug)]
 enum Next {
-    /// Wait for the bell.
-    Listen,
+    /// Wait for the bell, which broke so often since the last news.
+    Listen(u32),
+    /// The bell broke, so often by now.
+    Pause(u32),
     /// The bell rang: look at the ticket.
     Look,
     /// The store is in trouble: leave it alone until the next heartbeat.
@@ -33,7 +41,7 @@ impl<'a> Listener<'a> {
     /// Asks `done` whenever something may have changed, until it has an answer.
     pub(crate) async fn until<T>(&self, seen: Standing, mut done: impl FnMut() -> Option<T>) -> T {
         let ticket = self.kept.ticket();
-        let mut next = Next::Listen;
+        let mut next = Next::Listen(0);
         loop {
             let mut news = pin!(self.kept.news());
             news.as_mut().enable();
@@ -45,7 +53,7 @@ impl<'a> Listener<'a> {
                 next = Next::Rest;
             }
             next = match select(news, pin!(self.step(next, &ticket, seen))).await {
-                Either::Left(_) => Next::Listen,
+                Either::Left(_) => Next::Listen(0),
                 Either::Right((next, _)) => next,
             };
         }
@@ -55,13 +63,23 @@ impl<'a> Listener<'a> {
         match next {
             Next::Rest => std::future::pending().await,
             Next::Look => self.look().await,
-            Next::Listen => match self.inner.engine.watch(ticket, seen).await {
+            Next::Pause(broken) => {
+                let host = &self.inner.host;
+                host.sleep(growing(PAUSE_FIRST, PAUSE_MAX, broken, host.random())).await;
+                Next::Listen(broken)
+            }
+            Next::Listen(broken) => match self.inner.engine.watch(ticket, seen).await {
                 Ok(Wake::Served(number)) if seen == Standing::Waiting => {
                     let now = self.inner.host.now();
                     self.kept.with(|hold| hold.hear_served(now, number));
                     Next::Look
                 }
                 Ok(_) => Next::Look,
+                // It is the way to the store that broke, as far as is known: the last heartbeat was answered. While none is, the
+                // heartbeats alone find out whether the store is back.
+                Err(error) if error.is_unknown() && self.kept.with(|hold| hold.failed() == 0) => {
+                    Next::Pause(broken + 1)
+                }
                 Err(_) => Next::Rest,
             },
         }
@@ -73,7 +91,7 @@ impl<'a> Listener<'a> {
         }
         self.inner.keeper.renew(self.kept).await;
         self.inner.keeper.reschedule(self.kept);
-        if self.kept.with(|hold| hold.failed() == 0) { Next::Listen } else { Next::Rest }
+        if self.kept.with(|hold| hold.failed() == 0) { Next::Listen(0) } else { Next::Rest }
     }
 
     /// What its owner renews by hand must not be renewed by a look.
@@ -84,6 +102,6 @@ impl<'a> Listener<'a> {
             let now = self.inner.host.now();
             self.kept.hear(now, now, Ok(None));
         }
-        Next::Listen
+        Next::Listen(0)
     }
 }

@@ -7,8 +7,12 @@ use tenure_core::event::What;
 use tenure_core::{Kind, Locks, Loss, Seen};
 use tenure_servers::Store as _;
 use tenure_servers::etcd::Cluster;
+use tokio::task::JoinSet;
 
 use super::stage::{TTL, at_last, connect, play, soon, until_line};
+
+/// A life so long that no sign of life falls into its story.
+const LONG: Duration = Duration::from_secs(3600);
 
 /// Waits in line for as long as the members may not answer.
 async fn wait(locks: Locks) -> tenure_core::Guard {
@@ -142,6 +146,41 @@ fn holders_keep_their_locks_while_a_follower_stands_still() {
 #[test]
 fn holders_keep_their_locks_while_the_leader_stands_still() {
     holders_keep_their_locks(6, |cluster| cluster.leader().unwrap().freeze().unwrap());
+}
+
+#[test]
+fn who_waits_is_served_and_who_is_broken_is_told_soon_after_a_follower_was_killed() {
+    const CLIENTS: usize = 20;
+    play(3, async |cluster| {
+        let holder = connect(&cluster).await;
+        let (mut held, mut waiting, mut broken) = (Vec::new(), JoinSet::new(), Vec::new());
+        for at in 0..CLIENTS {
+            let locks = connect(&cluster).await;
+            let key = format!("k{at}");
+            held.push(holder.mutex(&*key).ttl(LONG).lock().await.unwrap());
+            broken.push(locks.mutex(format!("b{at}")).ttl(LONG).lock().await.unwrap());
+            waiting.spawn(async move { locks.mutex(&*key).ttl(LONG).lock().await.map(drop) });
+            until_line(&holder, &format!("k{at}"), 2).await;
+        }
+        let told: JoinSet<_> = broken.iter().map(|guard| guard.lost()).collect();
+        cluster.follower().unwrap().kill().unwrap();
+        // Their next signs of life are due in twenty minutes.
+        for guard in held {
+            guard.release().await.unwrap();
+        }
+        for served in soon("all are served", waiting.join_all()).await {
+            served.unwrap();
+        }
+        for (at, guard) in broken.iter().enumerate() {
+            at_last("it is broken", async || {
+                holder.break_ticket(format!("b{at}"), guard.id()).await
+            })
+            .await;
+        }
+        for loss in soon("all are told", told.join_all()).await {
+            assert_eq!(loss, Loss::Broken);
+        }
+    });
 }
 
 #[test]
