@@ -33,7 +33,7 @@ Example:
   tenure run nightly -- ./backup.sh
 
 Exit codes:
-  64  the words make no sense          75  busy, or waited in vain
+  64  the words make no sense          75  busy, waited in vain, or broken while it waited
   69  the store cannot be reached      77  the store refused
   74  the answer cannot be written     1   `break` found nothing to break
   79  the lock was lost while the command ran

@@ -61,6 +61,7 @@ impl Etcd {
         let (berths, free) = (Berths::new(keys.clone()), Free::new());
         let neighbours = Neighbours::default();
         let etcd = Self { link, home, keys, profile, berths, free, neighbours, seen, rewound };
+        etcd.link.server().refuse_others().await?;
         // A user without rights is refused now, and not in the middle of the night.
         patiently(&etcd.link, || etcd.now_at()).await?;
         Ok(etcd)

@@ -2,10 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use futures_util::future::join_all;
 use tenure_core::{Error, Result, refusal};
 use tenure_kit::url::Address;
 use tenure_kit::{Connection, Ended, Link, Opening, Server, Side};
+use tokio::time::timeout;
 
 use crate::beats::Beats;
 use crate::calls::{Token, Wire};
@@ -14,6 +17,9 @@ use crate::settings::Settings;
 use crate::status::{ENDED, Status};
 use crate::trouble;
 use crate::watches::Watches;
+
+/// So long a client that begins waits for the members that it does not speak to.
+const OTHERS_WITHIN: Duration = Duration::from_millis(500);
 
 /// The members of a cluster: a connection leads to one of them, and the next connection to the next.
 pub(crate) struct Members {
@@ -87,6 +93,21 @@ impl Members {
         self.is_met.load(Ordering::Acquire)
     }
 
+    /// Whether the other members are of the same cluster, as far as they answer at once: a client speaks to one of them, and two
+    /// clients of two clusters would both be given the same lock.
+    pub(crate) async fn refuse_others(&self) -> Result<()> {
+        let (home, token) = (self.at_home.load(Ordering::Relaxed), self.token().clone());
+        let members = self.settings.members.iter().enumerate();
+        let others = members.filter(|(at, _)| *at != home).map(|(_, member)| {
+            timeout(OTHERS_WITHIN, connect(&self.settings, member, token.clone()))
+        });
+        // Who cannot be reached now is looked at when it is needed.
+        for (_, greeting) in join_all(others).await.into_iter().flatten().flatten().flatten() {
+            self.refuse_other(greeting.cluster)?;
+        }
+        Ok(())
+    }
+
     /// Two clusters behind one URL would keep two lines for each key.
     fn refuse_other(&self, met: u64) -> Result<()> {
         let known = self.cluster.compare_exchange(0, met, Ordering::AcqRel, Ordering::Acquire);
@@ -149,7 +170,7 @@ impl Server for Members {
         if answers(&open.wire).await { Ok(()) } else { Err(Ended) }
     }
 
-    fn patience(&self) -> std::time::Duration {
+    fn patience(&self) -> Duration {
         self.settings.timeout
     }
 

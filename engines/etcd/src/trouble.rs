@@ -53,7 +53,9 @@ pub(crate) fn error(settings: &Settings, status: &Status) -> Error {
             Error::unavailable(format!("{whom} no longer knows who this client is{says}"))
         }
         Code::InvalidArgument if told.contains("authentication failed") => {
-            Error::rejected(format!("{whom} does not know this user and password"))
+            Error::rejected(format!(
+                "{whom} does not know this user and password: correct them in the URL, where `%` is written `%25` and `?` is written `%3F`"
+            ))
         }
         Code::InvalidArgument if told.contains("user name is empty") => {
             Error::rejected(format!("{whom} wants a user: write user:password@ before the members"))

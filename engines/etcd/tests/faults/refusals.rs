@@ -40,7 +40,12 @@ async fn members_of_two_clusters_are_refused() {
     let (one, two) = (Cluster::of(1).unwrap(), Cluster::of(1).unwrap());
     let ports = [&one, &two].map(|cluster| cluster.members()[0].port());
     let url = format!("etcd://127.0.0.1:{},127.0.0.1:{}", ports[0], ports[1]);
+    let said = refused(&url).await;
+    assert!(said.contains("different clusters: name those of one"), "{said}");
+    // One that cannot be reached when the client begins is looked at later.
+    two.members()[0].kill().unwrap();
     let locks = tenure_etcd::connect(&url).await.unwrap();
+    two.members()[0].restart().unwrap();
     let guard = locks.mutex("k").lock().await.unwrap();
     for cluster in [&one, &two] {
         cluster.members()[0].kill().unwrap();
