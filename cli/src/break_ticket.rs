@@ -4,10 +4,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tenure::blocking::block_on;
-use tenure::{Left, Locks, Place, Standing, Ticket, TicketId};
+use tenure::{Kind, Left, Locks, Place, Standing, Ticket, TicketId};
 use tenure_kit::duration::{self, brief};
 
-use crate::failure::{BUSY, Failure, answer};
+use crate::failure::{BUSY, Failure, answer, say};
 use crate::json::Object;
 use crate::screen::{printable, quoted};
 use crate::store::Address;
@@ -70,7 +70,15 @@ pub(crate) fn break_ticket(at: &Address, json: bool, args: &Args) -> Result<u8, 
     let line = block_on(locks.line(&args.key))?;
     let mut told = Vec::new();
     for (ticket, place) in args.choose(&line, wanted)? {
-        let left = args.take_out(&locks, ticket.id, args.force)?;
+        let left = match args.take_out(&locks, ticket.id, args.force) {
+            // Its owner is not told, and it is taken out at its time all the same.
+            Err(error) if args.force_after.is_some() && error.kind() == Kind::Rejected => {
+                say(&format!("{} cannot be told to leave: {error}", ticket.owner));
+                told.push(ticket);
+                continue;
+            }
+            left => left?,
+        };
         if left == Left::Told && args.waits() {
             if !json {
                 answer(sentence(&ticket, place.life, left, false, false))?;
@@ -184,14 +192,14 @@ impl Args {
         }))
     }
 
-    fn take_out(&self, locks: &Locks, id: TicketId, force: bool) -> Result<Left, Failure> {
-        Ok(block_on(async {
+    fn take_out(&self, locks: &Locks, id: TicketId, force: bool) -> tenure::Result<Left> {
+        block_on(async {
             if force {
                 locks.force_out(&self.key, id).await
             } else {
                 locks.break_ticket(&self.key, id).await
             }
-        })?)
+        })
     }
 }
 

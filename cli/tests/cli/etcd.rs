@@ -65,3 +65,23 @@ fn a_holder_whose_rights_are_taken_away_says_so_when_it_stops_its_command() {
     assert!(end.err.ends_with("; the command is stopped\n"), "{end:?}");
     assert!(!end.err.contains("hunter2"), "{end:?}");
 }
+
+#[test]
+fn a_full_store_keeps_nobody_from_being_taken_out_in_time() {
+    const QUOTA_BYTES: u32 = 2 << 20;
+    if !have(&[ETCD, ETCDCTL]) {
+        return;
+    }
+    let cluster = Cluster::with_quota(QUOTA_BYTES).unwrap();
+    let store = Store::at(cluster.url());
+    let holder = store.start(&["--quiet", "run", "k", "--", "sleep", "600"]);
+    store.line_has("k", 1);
+    let text = "x".repeat(100 << 10);
+    while cluster.ctl(&["put", "stranger", &text]).is_ok() {}
+    let end = store.end(&["break", "k", "--force-after", "200ms"]);
+    assert_eq!(end.code, 0, "{end:?}");
+    assert!(end.err.contains(" cannot be told to leave: etcd at "), "{end:?}");
+    assert!(end.err.contains("has no space left"), "{end:?}");
+    assert!(!end.out.is_empty(), "who is out is named");
+    assert_eq!(holder.end().code, 79);
+}
