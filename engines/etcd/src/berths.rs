@@ -51,6 +51,8 @@ struct Ticket {
     berth: Berth,
     session: SessionId,
     line: LineId,
+    /// The revision with which its key was made; 0 as long as that is not known.
+    created: u64,
     /// A request to let it in was not answered, and may still be on its way.
     is_asked: bool,
     /// Such a request is refused.
@@ -94,12 +96,14 @@ impl Berths {
         Self(taken)
     }
 
-    /// The key of a ticket that some client of this process has in a line.
-    pub(crate) fn key_of(name: &Name) -> Option<Vec<u8>> {
+    /// The key of a ticket that some client of this process has in a line, and the revision with which it was made.
+    pub(crate) fn key_of(name: &Name) -> Option<(Vec<u8>, u64)> {
         let clients = lock(&CLIENTS).clone();
         clients.into_iter().find_map(|(keys, taken)| {
-            let berth = berth_of(&lock(&*taken.upgrade()?), name.id)?;
-            Some(keys.ticket(name, berth))
+            let taken = taken.upgrade()?;
+            let ticket = lock(&*taken).tickets.get(&name.id).map(|own| (own.berth, own.created));
+            let (berth, created) = ticket?;
+            Some((keys.ticket(name, berth), created))
         })
     }
 
@@ -153,6 +157,13 @@ impl Berths {
         self.lock().tickets.get(&id).is_some_and(Ticket::is_doubtful)
     }
 
+    /// A ticket came in with this revision.
+    pub(crate) fn came_in(&self, id: TicketId, created: u64) {
+        if let Some(ticket) = self.lock().tickets.get_mut(&id) {
+            ticket.created = created;
+        }
+    }
+
     /// No request for this ticket lets it in any more.
     pub(crate) fn forestalled(&self, id: TicketId) {
         if let Some(ticket) = self.lock().tickets.get_mut(&id) {
@@ -178,7 +189,7 @@ impl Taken {
         let number = of.number;
         let berth = berth(number, this.unwrap_or_else(line));
         let (line, is_forestalled) = (name.line.clone(), false);
-        let ticket = Ticket { berth, session, line, is_asked: true, is_forestalled };
+        let ticket = Ticket { berth, session, line, created: 0, is_asked: true, is_forestalled };
         self.tickets.insert(name.id, ticket);
         Ok(berth)
     }
@@ -357,7 +368,7 @@ mod tests {
         let ticket = name("k");
         comes_in(&one, &name("k"));
         let berth = comes_in(&one, &ticket);
-        assert_eq!(Berths::key_of(&ticket), Some(Keys::of("p").ticket(&ticket, berth)));
+        assert_eq!(Berths::key_of(&ticket), Some((Keys::of("p").ticket(&ticket, berth), 0)));
         drop(one);
         assert_eq!(Berths::key_of(&ticket), None);
         drop(other);

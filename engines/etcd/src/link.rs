@@ -148,7 +148,8 @@ impl Server for Members {
                         self.next.store(at + 1, Ordering::Relaxed);
                         self.at_home.store(at, Ordering::Relaxed);
                     }
-                    let (beats, watches) = (Beats::on(wire.clone()), Watches::on(wire.clone()));
+                    let (beats, watches) =
+                        (Beats::on(wire.clone()), Watches::on(wire.clone(), self.settings.timeout));
                     let (version, heard) = (greeting.version, AtomicU64::new(0));
                     return Ok(Open { wire, version, beats, watches, heard });
                 }

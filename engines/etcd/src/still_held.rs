@@ -34,12 +34,14 @@ use crate::settings::PREFIX;
 /// It holds for mutexes, readers, writers, permits and leaders alike. A transaction that is refused has changed nothing: stop, the
 /// lock is lost.
 ///
-/// **Not promised**: a lock of another store, of a quorum, or of another cluster has no such key here. The transaction is refused
-/// then, too.
+/// A lock of another store, or of a quorum, has no such key: the transaction is refused.
+///
+/// **Not promised**: keys and revisions of two clusters may be the same. So the transaction belongs into the cluster that keeps the
+/// lock: another one may take it for a lock of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StillHeld {
     key: Vec<u8>,
-    token: u64,
+    created: u64,
 }
 
 impl StillHeld {
@@ -47,8 +49,9 @@ impl StillHeld {
     pub fn of(held: &Held) -> Self {
         let name = Name { line: LineId::of(held.key()), of: held.share().of(), id: held.id() };
         // A ticket that no client of this process has is not held: there never is such a key.
-        let key = Berths::key_of(&name).unwrap_or_else(|| Keys::of(PREFIX).nowhere(&name));
-        Self { key, token: held.token() }
+        let nowhere = || (Keys::of(PREFIX).nowhere(&name), held.token());
+        let (key, created) = Berths::key_of(&name).unwrap_or_else(nowhere);
+        Self { key, created }
     }
 
     /// The key of the ticket.
@@ -56,20 +59,21 @@ impl StillHeld {
         &self.key
     }
 
-    /// The revision with which the key was made, as etcd's clients want it: the lock's token.
+    /// The revision with which the key was made, as etcd's clients want it. It is the lock's token, where nothing was added to the
+    /// numbers of its line.
     pub fn create_revision(&self) -> i64 {
-        number(self.token)
+        number(self.created)
     }
 
     /// The message `etcdserverpb.Compare`, encoded: the generated type of any client decodes it.
     pub fn to_message(&self) -> Vec<u8> {
-        is_made(self.key.clone(), self.token).encode_to_vec()
+        is_made(self.key.clone(), self.created).encode_to_vec()
     }
 }
 
 /// As a line of `etcdctl txn`.
 impl fmt::Display for StillHeld {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "create(\"{}\") = \"{}\"", self.key.escape_ascii(), self.token)
+        write!(f, "create(\"{}\") = \"{}\"", self.key.escape_ascii(), self.created)
     }
 }

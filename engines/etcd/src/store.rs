@@ -98,7 +98,11 @@ impl Store for Etcd {
             };
             asking.answered();
             if let Some(entered) = answer? {
-                return self.with_front(self.once(entered).await?).await;
+                let entered = self.once(entered).await?;
+                if let Entered::In { node, .. } = &entered {
+                    self.berths.came_in(name.id, node.created);
+                }
+                return self.with_front(entered).await;
             }
             if was_asked {
                 // It must not come in twice: whoever asked for it takes it out first.

@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 
 use crate::calls::{Answers, Wire, stream};
 use crate::keys::Span;
@@ -24,6 +26,8 @@ pub(crate) struct Watches {
     wire: Wire,
     /// The runtime of the connection, which lives longer than whoever asks first.
     home: Handle,
+    /// So long a member has to begin.
+    patience: Duration,
     open: Mutex<Option<Open>>,
     last: AtomicI64,
 }
@@ -75,6 +79,16 @@ impl Watched {
     fn hear(&self, mut answer: WatchResponse) {
         let mut all = lock(&self.0);
         let Some(all) = &mut *all else { return };
+        if answer.watch_id < 0 && answer.canceled {
+            // Late versions do not say which watch they refuse: it is one of those that have not begun.
+            for (_, listener) in all.extract_if(|_, listener| listener.begun.is_some()) {
+                if let Some(begun) = listener.begun {
+                    // Who asked may have given up.
+                    let _gone = begun.send(Err(answer.cancel_reason.clone()));
+                }
+            }
+            return;
+        }
         let Some(listener) = all.get_mut(&answer.watch_id) else { return };
         if let Some(begun) = listener.begun.take() {
             let at = answer.header.map_or(0, |header| header.revision);
@@ -159,9 +173,9 @@ impl Drop for Watch {
 }
 
 impl Watches {
-    pub(crate) fn on(wire: Wire) -> Self {
+    pub(crate) fn on(wire: Wire, patience: Duration) -> Self {
         let (home, open) = (Handle::current(), Mutex::default());
-        Self { wire, home, open, last: AtomicI64::new(0) }
+        Self { wire, home, patience, open, last: AtomicI64::new(0) }
     }
 
     /// Watches one key from now on, for a change after the revision `after`.
@@ -223,7 +237,9 @@ impl Watches {
         create.fragment = true;
         let request = WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) };
         watch.open.send.send(request).await.map_err(|_| broken())?;
-        match has_begun.await.map_err(|_| broken())? {
+        let late = || Status::new(Code::GivenUp, "a watch did not begin in time");
+        let begun = timeout(self.patience, has_begun).await.map_err(|_| late())?;
+        match begun.map_err(|_| broken())? {
             Ok(at) => {
                 watch.at = at;
                 Ok(watch)

@@ -10,6 +10,7 @@ use tenure_etcd::StillHeld;
 use tenure_servers::Store as _;
 use tenure_servers::etcd::{Cluster, ETCDCTL};
 
+use super::operators::keys;
 use super::stage::{TTL, connect, play, soon};
 
 /// Writes with etcdctl if the lock is still held, and tells whether it was.
@@ -57,6 +58,25 @@ fn a_holder_that_slept_past_its_lease_cannot_write_any_more() {
         helper.tell("check");
         assert_eq!(helper.hear(), "lost");
         guard.check().unwrap();
+    });
+}
+
+#[test]
+fn a_lock_whose_number_was_raised_may_write() {
+    play(1, async |cluster| {
+        let (locks, member) = (connect(&cluster).await, cluster.members()[0].port());
+        let first = locks.mutex("k").lock().await.unwrap();
+        let key = keys(&cluster).remove(0);
+        let line = key.rsplitn(3, '/').last().unwrap();
+        cluster.ctl(&["put", &format!("{line}/n"), "1000"]).unwrap();
+        first.release().await.unwrap();
+        let guard = locks.mutex("k").lock().await.unwrap();
+        assert!(guard.token() > 1000);
+        let still_held = StillHeld::of(&guard);
+        assert!(writes(member, "held", &still_held));
+        guard.release().await.unwrap();
+        assert!(!writes(member, "lost", &still_held));
+        assert_eq!(state(&cluster), "held");
     });
 }
 

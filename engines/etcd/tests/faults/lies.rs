@@ -251,3 +251,32 @@ fn a_member_that_is_behind_another_when_it_tells_of_a_lease_is_not_taken_for_one
         locks.mutex("k").lock().await.unwrap().release().await.unwrap();
     });
 }
+
+#[test]
+fn an_onlooker_of_a_member_that_begins_no_watch_is_told_so_in_time() {
+    play(1, async |cluster| {
+        let (between, locks) = through(&cluster).await;
+        between.lie(WATCH, |_, _| Vec::new());
+        let refused = soon("it is told", locks.watch("")).await.map(drop).unwrap_err();
+        assert!(refused.is_unknown(), "{refused}");
+    });
+}
+
+#[test]
+fn an_onlooker_whose_watch_is_refused_without_a_name_asks_again() {
+    play(1, async |cluster| {
+        let (between, locks) = through(&cluster).await;
+        let refusals = AtomicU64::new(0);
+        between.lie(WATCH, move |_, said| {
+            let told = Watched::decode(said).expect("it is an answer");
+            if told.created && refusals.fetch_add(1, Ordering::SeqCst) == 0 {
+                let (watch_id, canceled) = (-1, true);
+                return vec![Watched { watch_id, canceled, ..told }.encode_to_vec()];
+            }
+            vec![said.to_vec()]
+        });
+        let mut watch = soon("it looks on", locks.watch("")).await.unwrap();
+        locks.mutex("k").lock().await.unwrap().release().await.unwrap();
+        soon("it hears", watch.next()).await.unwrap();
+    });
+}
