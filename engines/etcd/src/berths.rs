@@ -96,13 +96,14 @@ impl Berths {
         Self(taken)
     }
 
-    /// The key of a ticket that some client of this process has in a line, and the revision with which it was made.
+    /// The key of a ticket that some client of this process has in a line, and the revision with which it was made. Not as long as that
+    /// is not known: a comparison with 0 would say that there is no such key.
     pub(crate) fn key_of(name: &Name) -> Option<(Vec<u8>, u64)> {
         let clients = lock(&CLIENTS).clone();
         clients.into_iter().find_map(|(keys, taken)| {
             let taken = taken.upgrade()?;
             let ticket = lock(&*taken).tickets.get(&name.id).map(|own| (own.berth, own.created));
-            let (berth, created) = ticket?;
+            let (berth, created) = ticket.filter(|(_, created)| *created > 0)?;
             Some((keys.ticket(name, berth), created))
         })
     }
@@ -368,7 +369,9 @@ mod tests {
         let ticket = name("k");
         comes_in(&one, &name("k"));
         let berth = comes_in(&one, &ticket);
-        assert_eq!(Berths::key_of(&ticket), Some((Keys::of("p").ticket(&ticket, berth), 0)));
+        assert_eq!(Berths::key_of(&ticket), None, "its revision is not known");
+        one.came_in(ticket.id, 7);
+        assert_eq!(Berths::key_of(&ticket), Some((Keys::of("p").ticket(&ticket, berth), 7)));
         drop(one);
         assert_eq!(Berths::key_of(&ticket), None);
         drop(other);
