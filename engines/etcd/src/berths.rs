@@ -120,7 +120,7 @@ impl Berths {
 
     /// The berth of this ticket, if it has one.
     pub(crate) fn of(&self, id: TicketId) -> Option<Berth> {
-        berth_of(&self.lock(), id)
+        self.lock().tickets.get(&id).map(|ticket| ticket.berth)
     }
 
     /// The berth at which a ticket is about to come in. A ticket that is asked for again keeps the berth that it has.
@@ -256,10 +256,6 @@ fn berth(number: u32, nth: u32) -> Berth {
 
 fn nth(berth: Berth) -> u32 {
     u32::try_from(berth & u64::from(u32::MAX)).unwrap_or(u32::MAX)
-}
-
-fn berth_of(taken: &Taken, id: TicketId) -> Option<Berth> {
-    taken.tickets.get(&id).map(|ticket| ticket.berth)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

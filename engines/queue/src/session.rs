@@ -69,7 +69,6 @@ impl Session {
         match sign(store, self.id, self.granted, host).await {
             Ok(Some(life)) => self.extend(sent, life, host.now()),
             Ok(None) => self.finish(),
-            Err(error) if error.loss() == Some(Loss::SessionGone) => self.finish(),
             Err(error) => return Err(error),
         }
         Ok(!self.is_over(host.now()))
@@ -96,7 +95,8 @@ impl Session {
     }
 }
 
-/// A sign of life, for which nobody waits longer than a part of the session's life.
+/// A sign of life, for which nobody waits longer than a part of the session's life. Answers for how long that goes on; `None` if it is
+/// over.
 async fn sign<S: Store>(
     store: &S,
     id: SessionId,
@@ -105,6 +105,7 @@ async fn sign<S: Store>(
 ) -> Result<Option<Duration>> {
     let within = granted / WAITS;
     match select(pin!(store.keep(id, within)), host.sleep(within)).await {
+        Either::Left((Err(error), _)) if error.loss() == Some(Loss::SessionGone) => Ok(None),
         Either::Left((answer, _)) => answer,
         Either::Right(_) => Err(store.silence()),
     }
@@ -161,10 +162,6 @@ pub(crate) async fn keep_alive<S: Store>(
                 life < granted / 2
             }
             Ok(None) => {
-                held.finish();
-                false
-            }
-            Err(error) if error.loss() == Some(Loss::SessionGone) => {
                 held.finish();
                 false
             }

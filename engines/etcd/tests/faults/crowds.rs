@@ -6,7 +6,7 @@ use futures_util::future::{join_all, try_join_all};
 use tenure_core::event::What;
 use tenure_core::{Guard, Kind, Left, Locks, Loss, Result, Seen};
 use tenure_servers::etcd::Cluster;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 use super::between::Between;
 use super::disks::{QUOTA_BYTES, fill, make_room};
@@ -161,18 +161,28 @@ fn tickets_that_were_asked_to_join_twice_are_not_looked_for_in_their_line_when_t
     });
 }
 
+/// More than one transaction may ask for, or compare.
+const HOLDERS: u32 = 150;
+
+/// So many holders, and another client's ticket of this ttl that waits behind all of them.
+async fn behind_many(
+    cluster: &Cluster,
+    locks: &Locks,
+    ttl: Duration,
+) -> (Vec<Guard>, JoinHandle<Result<Guard>>) {
+    let permits = locks.semaphore("s", HOLDERS);
+    let all = try_join_all((0..HOLDERS).map(|_| permits.acquire())).await.unwrap();
+    let waiting = connect(cluster).await.semaphore("s", HOLDERS).ttl(ttl);
+    let waiting = tokio::spawn(async move { waiting.acquire().await });
+    until_line(locks, "s", HOLDERS as usize + 1).await;
+    (all, waiting)
+}
+
 #[test]
 fn who_waits_behind_more_holders_than_one_transaction_may_ask_for_is_served() {
-    const HOLDERS: u32 = 150;
     play(1, async |cluster| {
-        let (locks, other) = (connect(&cluster).await, connect(&cluster).await);
-        let permits = locks.semaphore("s", HOLDERS);
-        let all = try_join_all((0..HOLDERS).map(|_| permits.acquire())).await.unwrap();
-        let waiting = tokio::spawn({
-            let permits = other.semaphore("s", HOLDERS).ttl(TTL);
-            async move { permits.acquire().await }
-        });
-        until_line(&locks, "s", HOLDERS as usize + 1).await;
+        let locks = connect(&cluster).await;
+        let (all, waiting) = behind_many(&cluster, &locks, TTL).await;
         // It gives several signs of life, and looks at all of them each time.
         tokio::time::sleep(TTL * 2).await;
         assert!(!waiting.is_finished(), "{:?}", waiting.await);
@@ -183,16 +193,9 @@ fn who_waits_behind_more_holders_than_one_transaction_may_ask_for_is_served() {
 
 #[test]
 fn who_waits_behind_more_holders_than_one_transaction_may_compare_can_be_broken() {
-    const HOLDERS: u32 = 150;
     play(1, async |cluster| {
-        let (locks, other) = (connect(&cluster).await, connect(&cluster).await);
-        let permits = locks.semaphore("s", HOLDERS);
-        let all = try_join_all((0..HOLDERS).map(|_| permits.acquire())).await.unwrap();
-        let waiting = tokio::spawn({
-            let permits = other.semaphore("s", HOLDERS).ttl(LONG);
-            async move { permits.acquire().await }
-        });
-        until_line(&locks, "s", HOLDERS as usize + 1).await;
+        let locks = connect(&cluster).await;
+        let (all, waiting) = behind_many(&cluster, &locks, LONG).await;
         let (ticket, _) = locks.line("s").await.unwrap().pop().unwrap();
         assert_eq!(locks.break_ticket("s", ticket.id).await.unwrap(), Left::Told);
         let told = soon("it is told", waiting).await.unwrap().unwrap_err();
