@@ -55,6 +55,8 @@ struct Ticket {
     created: u64,
     /// A request to let it in was not answered, and may still be on its way.
     is_asked: bool,
+    /// With which revision its latch was known when it was asked for last.
+    latch: u64,
     /// Such a request is refused.
     is_forestalled: bool,
 }
@@ -123,17 +125,25 @@ impl Berths {
         self.lock().tickets.get(&id).map(|ticket| ticket.berth)
     }
 
-    /// The berth at which a ticket is about to come in. A ticket that is asked for again keeps the berth that it has.
-    pub(crate) fn take(&self, name: &Name, session: SessionId) -> Result<(Berth, Asking<'_>)> {
+    /// The berth at which a ticket is about to come in, with a request that names this revision of its latch. A ticket that is asked for
+    /// again keeps the berth that it has.
+    pub(crate) fn take(
+        &self,
+        name: &Name,
+        session: SessionId,
+        latch: u64,
+    ) -> Result<(Berth, Asking<'_>)> {
         let mut taken = self.lock();
         taken.free_late();
         let before = taken.tickets.get(&name.id).is_some_and(|ticket| ticket.is_asked);
         let berth = match taken.tickets.get_mut(&name.id) {
             Some(ticket) => {
                 ticket.is_asked = true;
+                ticket.is_forestalled = false;
+                ticket.latch = latch.max(ticket.latch);
                 ticket.berth
             }
-            None => taken.choose(name, session, None)?,
+            None => taken.choose(name, session, latch, None)?,
         };
         let line = taken.sessions.get(&session).and_then(|own| own.lines.get(&name.line));
         let alone = line.is_some_and(|line| line.taken() == 1);
@@ -145,10 +155,10 @@ impl Berths {
     pub(crate) fn elsewhere(&self, name: &Name, session: SessionId) -> Result<()> {
         let far = u32::MAX / 2 + getrandom::u32().unwrap_or(0) / 2;
         let mut taken = self.lock();
-        if let Some(before) = taken.tickets.remove(&name.id) {
-            taken.doubtful.push_back((Instant::now(), before));
-        }
-        taken.choose(name, session, Some(far)).map(drop)?;
+        let before = taken.tickets.remove(&name.id);
+        let latch = before.as_ref().map_or(0, |before| before.latch);
+        taken.doubtful.extend(before.map(|before| (Instant::now(), before)));
+        taken.choose(name, session, latch, Some(far)).map(drop)?;
         taken.tickets.entry(name.id).and_modify(|ticket| ticket.is_asked = false);
         Ok(())
     }
@@ -165,10 +175,10 @@ impl Berths {
         }
     }
 
-    /// No request for this ticket lets it in any more.
-    pub(crate) fn forestalled(&self, id: TicketId) {
+    /// The latch of this ticket was shut with this revision: no request that named an earlier one lets it in any more.
+    pub(crate) fn forestalled(&self, id: TicketId, at: u64) {
         if let Some(ticket) = self.lock().tickets.get_mut(&id) {
-            ticket.is_forestalled = true;
+            ticket.is_forestalled |= ticket.latch < at;
         }
     }
 
@@ -184,13 +194,20 @@ impl Berths {
 
 impl Taken {
     /// A free name, or this one.
-    fn choose(&mut self, name: &Name, session: SessionId, this: Option<u32>) -> Result<Berth> {
+    fn choose(
+        &mut self,
+        name: &Name,
+        session: SessionId,
+        latch: u64,
+        this: Option<u32>,
+    ) -> Result<Berth> {
         let of = self.sessions.get_mut(&session).ok_or_else(|| Error::lost(Loss::SessionGone))?;
         let line = || of.lines.entry(name.line.clone()).or_default().take();
         let number = of.number;
         let berth = berth(number, this.unwrap_or_else(line));
         let (line, is_forestalled) = (name.line.clone(), false);
-        let ticket = Ticket { berth, session, line, created: 0, is_asked: true, is_forestalled };
+        let ticket =
+            Ticket { berth, session, line, created: 0, is_asked: true, latch, is_forestalled };
         self.tickets.insert(name.id, ticket);
         Ok(berth)
     }
@@ -281,14 +298,14 @@ mod tests {
     }
 
     fn comes_in(berths: &Berths, name: &Name) -> Berth {
-        let (berth, asking) = berths.take(name, SESSION).unwrap();
+        let (berth, asking) = berths.take(name, SESSION, 0).unwrap();
         asking.answered();
         berth
     }
 
     /// A request is sent, and not answered.
     fn is_lost(berths: &Berths, name: &Name) {
-        let _unanswered = berths.take(name, SESSION).unwrap();
+        let _unanswered = berths.take(name, SESSION, 0).unwrap();
     }
 
     #[test]
@@ -319,9 +336,24 @@ mod tests {
         // Once no such request is let in, it is free.
         let lost = name("k");
         is_lost(&berths, &lost);
-        berths.forestalled(lost.id);
+        berths.forestalled(lost.id, 9);
         berths.forget(lost.id);
         assert_eq!(comes_in(&berths, &name("k")), berth(5, 2));
+    }
+
+    #[test]
+    fn a_request_that_was_sent_after_the_latch_was_shut_may_come_in() {
+        let berths = berths();
+        let lost = name("k");
+        is_lost(&berths, &lost);
+        berths.forestalled(lost.id, 9);
+        assert!(!berths.is_doubtful(lost.id));
+        let _unanswered = berths.take(&lost, SESSION, 9).unwrap();
+        assert!(berths.is_doubtful(lost.id));
+        berths.forestalled(lost.id, 9);
+        assert!(berths.is_doubtful(lost.id), "the answer of the first time came late");
+        berths.forestalled(lost.id, 10);
+        assert!(!berths.is_doubtful(lost.id));
     }
 
     #[test]
@@ -329,7 +361,7 @@ mod tests {
         let berths = berths();
         let lost = name("k");
         is_lost(&berths, &lost);
-        let (berth_again, asking) = berths.take(&lost, SESSION).unwrap();
+        let (berth_again, asking) = berths.take(&lost, SESSION, 0).unwrap();
         assert_eq!((berth_again, asking.was_asked_before()), (berth(5, 0), true));
         asking.answered();
         assert!(berths.is_doubtful(lost.id));
@@ -341,10 +373,10 @@ mod tests {
         let one = name("k");
         comes_in(&berths, &one);
         berths.end(SESSION);
-        assert!(berths.take(&name("k"), SESSION).is_err());
+        assert!(berths.take(&name("k"), SESSION, 0).is_err());
         berths.open(SESSION + 1, 6);
         berths.forget(one.id);
-        let (berth_there, _) = berths.take(&name("k"), SESSION + 1).unwrap();
+        let (berth_there, _) = berths.take(&name("k"), SESSION + 1, 0).unwrap();
         assert_eq!(berth_there, berth(6, 0));
     }
 

@@ -13,6 +13,7 @@ use tokio::time::{sleep, timeout};
 use crate::berths::Berths;
 use crate::calls::unary;
 use crate::keys::{Keys, Span, revision};
+use crate::latches::Latches;
 use crate::link::{self, Members, Open};
 use crate::neighbours::Neighbours;
 use crate::settings::Settings;
@@ -42,6 +43,7 @@ pub struct Etcd {
     pub(crate) keys: Keys,
     pub(crate) profile: Profile,
     pub(crate) berths: Berths,
+    pub(crate) latches: Latches,
     pub(crate) free: Free,
     pub(crate) neighbours: Neighbours,
     /// The largest revision that was answered.
@@ -59,8 +61,9 @@ impl Etcd {
         let profile = facts::profile(&settings, version.as_deref());
         let (seen, rewound) = (AtomicU64::new(0), AtomicBool::new(false));
         let (berths, free) = (Berths::new(keys.clone()), Free::new());
-        let neighbours = Neighbours::default();
-        let etcd = Self { link, home, keys, profile, berths, free, neighbours, seen, rewound };
+        let (latches, neighbours) = (Latches::default(), Neighbours::default());
+        let etcd =
+            Self { link, home, keys, profile, berths, latches, free, neighbours, seen, rewound };
         etcd.link.server().refuse_others().await?;
         // A user without rights is refused now, and not in the middle of the night.
         patiently(&etcd.link, || etcd.now_at()).await?;

@@ -10,17 +10,23 @@ use crate::ask::{
     put_op, range_op, ranges,
 };
 use crate::keys::{Berth, Keys, revision, value};
-use crate::wire::{RangeRequest, RangeResponse, RequestOp, TxnRequest, TxnResponse};
+use crate::latches::Latch;
+use crate::wire::{Compare, RangeRequest, RangeResponse, RequestOp, TxnRequest, TxnResponse};
 
 /// So much of a line is answered to whoever comes in: the last ones, because whoever is far back is kept out by them. A member sorts
 /// the whole line for it, however little it answers.
 pub(crate) const PAGE: usize = 128;
 
-/// Puts the ticket's key if nothing concerns the line: nobody is in it, nothing is added to its numbers, and no ticket is kept out.
-/// The answer says only whether it did.
-pub(crate) fn enter_alone(keys: &Keys, enter: &Enter<'_>, berth: Berth) -> TxnRequest {
+/// Puts the ticket's key if it is not kept out and nothing concerns the line: nobody is in it, and nothing is added to its numbers. The
+/// answer says only whether it did.
+pub(crate) fn enter_alone(
+    keys: &Keys,
+    enter: &Enter<'_>,
+    berth: Berth,
+    latch: &Latch,
+) -> TxnRequest {
     let Enter { name, body, session, .. } = *enter;
-    let compare = vec![is_empty(keys.all_of(&name.line))];
+    let compare = vec![is_empty(keys.all_of(&name.line)), is_as_known(keys, latch)];
     let (key, value) = (keys.ticket(name, berth), value(name.id, body));
     let success = vec![put_op(put(key, value, session.cast_signed()))];
     TxnRequest { compare, success, failure: Vec::new() }
@@ -47,14 +53,20 @@ fn made(enter: &Enter<'_>, berth: Berth, at: u64) -> Result<Node> {
     Ok(Node { berth, ..own.ok_or_else(|| Error::lost(Loss::Broken))? })
 }
 
-/// Puts the ticket's key if the door is open and nobody is at that berth, and asks for the front of the line either way.
-pub(crate) fn enter(keys: &Keys, enter: &Enter<'_>, berth: Berth) -> TxnRequest {
+/// The latch was not shut since: what it keeps out was sent earlier.
+fn is_as_known(keys: &Keys, latch: &Latch) -> Compare {
+    is_changed(keys.latch(latch), latch.shut)
+}
+
+/// Puts the ticket's key if it is not kept out, the door is open and nobody is at that berth, and asks for the front of the line either
+/// way.
+pub(crate) fn enter(keys: &Keys, enter: &Enter<'_>, berth: Berth, latch: &Latch) -> TxnRequest {
     let Enter { name, body, session, door, base_version } = *enter;
     let (key, line) = (keys.ticket(name, berth), keys.line(&name.line));
     let base = keys.register(&Register::Base(name.line.clone()));
     let mut compare = vec![
         is_made(key.clone(), 0),
-        is_made(keys.forestalled(name), 0),
+        is_as_known(keys, latch),
         is_changed(base.clone(), base_version),
     ];
     match door {
@@ -67,7 +79,12 @@ pub(crate) fn enter(keys: &Keys, enter: &Enter<'_>, berth: Berth) -> TxnRequest 
     TxnRequest {
         compare,
         success: vec![put, last.clone()],
-        failure: vec![last, range_op(get(key)), range_op(get(base))],
+        failure: vec![
+            last,
+            range_op(get(key)),
+            range_op(get(keys.latch(latch))),
+            range_op(get(base)),
+        ],
     }
 }
 
@@ -91,13 +108,24 @@ pub(crate) fn tells_enough(front: &Front) -> bool {
     front.ahead.is_some() || front.nodes.len() >= front.total
 }
 
-/// What came of it; `None` if another ticket is at that berth.
+/// What came of asking at a berth.
+pub(crate) enum Came {
+    /// The ticket is in its line, or the door was closed to it.
+    To(Entered),
+    /// Another ticket is at that berth.
+    Elsewhere,
+    /// The latch is otherwise than it was known. This is how it was at that moment.
+    Shut(Latch, u64),
+}
+
+/// What came of it.
 pub(crate) fn entered(
     keys: &Keys,
     enter: &Enter<'_>,
     berth: Berth,
+    latch: &Latch,
     answer: TxnResponse,
-) -> Result<Option<Entered>> {
+) -> Result<Came> {
     let at = answer.header.map_or(0, |header| revision(header.revision));
     let succeeded = answer.succeeded;
     let mut ranges = ranges(answer);
@@ -106,18 +134,24 @@ pub(crate) fn entered(
     if succeeded {
         let node = made(enter, berth, at)?;
         let front = with_ahead(front, &node);
-        return Ok(Some(Entered::In { node, front, fresh: true }));
+        return Ok(Came::To(Entered::In { node, front, fresh: true }));
     }
     let there = ranges.next().and_then(|range| range.kvs.into_iter().next());
     if let Some(kept) = there {
         let own = keys.node(&kept).filter(|node| node.name == *enter.name);
-        return Ok(own.map(|node| Entered::In { node, front, fresh: false }));
+        let came = |node| Came::To(Entered::In { node, front, fresh: false });
+        return Ok(own.map_or(Came::Elsewhere, came));
     }
     if let Some(node) = twin(&front, enter.name, at + 1) {
-        return Ok(Some(Entered::In { node, front, fresh: false }));
+        return Ok(Came::To(Entered::In { node, front, fresh: false }));
+    }
+    let kept = ranges.next().and_then(|range| range.kvs.into_iter().next());
+    let shut = kept.map_or(0, |kept| revision(kept.mod_revision));
+    if shut != latch.shut {
+        return Ok(Came::Shut(Latch { shut, ..*latch }, at));
     }
     let base = written(ranges.next().unwrap_or_default());
-    Ok(Some(Entered::Out { front, base }))
+    Ok(Came::To(Entered::Out { front, base }))
 }
 
 /// A ticket of the same id at another berth, which came before this moment: a copy of its process has put it there.
@@ -126,13 +160,13 @@ pub(crate) fn twin(front: &Front, name: &Name, before: u64) -> Option<Node> {
     front.nodes.iter().find(is_twin).cloned()
 }
 
-/// Deletes the ticket's key if it and the others are as they are known. With the lease of its session, the door is closed to the
-/// ticket for as long as anything may come in with that, either way. The key of the one behind is put as it is, if it is still
+/// Deletes the ticket's key if it and the others are as they are known. With a latch, the ticket is kept out from then on, either way. The
+/// key of the one behind is put as it is, if it is still
 /// there, so that its owner hears of both at once.
 pub(crate) fn remove(
     keys: &Keys,
     remove: &Remove<'_>,
-    closes: Option<i64>,
+    latch: Option<&Latch>,
     behind: Option<&Node>,
 ) -> TxnRequest {
     let Remove { node, provided, why, front, next, is_all: _ } = *remove;
@@ -152,9 +186,9 @@ pub(crate) fn remove(
     let line = |most| first(keys.line(&node.name.line), most);
     let look = next.map(|next| get(keys.seen(next))).or_else(|| front.map(line));
     success.extend(look.map(range_op));
-    let close = closes.map(|lease| close(keys, &node.name, lease));
-    success.extend(close.clone());
-    TxnRequest { compare, success, failure: close.into_iter().collect() }
+    let shut = latch.map(|latch| shut(keys, latch));
+    success.extend(shut.clone());
+    TxnRequest { compare, success, failure: shut.into_iter().collect() }
 }
 
 /// Deletes the ticket's key if it and the others are as they are known, and puts nothing: no mark of what was broken, and nothing
@@ -163,9 +197,9 @@ pub(crate) fn remove_only(keys: &Keys, just: &Remove<'_>) -> TxnRequest {
     remove(keys, &Remove { why: Why::Left, ..*just }, None, None)
 }
 
-/// Puts a key that closes the door to a ticket.
-fn close(keys: &Keys, name: &Name, lease: i64) -> RequestOp {
-    put_op(put(keys.forestalled(name), Vec::new(), lease))
+/// Keeps out what was sent with this latch, or with an earlier one.
+fn shut(keys: &Keys, latch: &Latch) -> RequestOp {
+    put_op(put(keys.latch(latch), Vec::new(), latch.session.cast_signed()))
 }
 
 /// What came of it.
@@ -180,10 +214,15 @@ pub(crate) fn removed(keys: &Keys, remove: &Remove<'_>, answer: TxnResponse) -> 
     Removed { gone, front }
 }
 
-/// Closes the door to the ticket for good, and asks for its key, if it has one.
-pub(crate) fn forestall(keys: &Keys, name: &Name, berth: Option<Berth>, lease: i64) -> TxnRequest {
+/// Keeps the ticket out for good, and asks for its key, if it has one.
+pub(crate) fn forestall(
+    keys: &Keys,
+    name: &Name,
+    berth: Option<Berth>,
+    latch: &Latch,
+) -> TxnRequest {
     let own = berth.map(|berth| range_op(get(keys.ticket(name, berth))));
-    let success = [close(keys, name, lease)].into_iter().chain(own).collect();
+    let success = [shut(keys, latch)].into_iter().chain(own).collect();
     TxnRequest { compare: Vec::new(), success, failure: Vec::new() }
 }
 

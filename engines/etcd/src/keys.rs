@@ -3,13 +3,13 @@
 //! ```text
 //! PREFIX/v1/t/LINE/CAPACITY/BERTH   a ticket, bound to its session's lease; which one is said by its value
 //! PREFIX/v1/t/LINE/n               what is added to the line's numbers
-//! PREFIX/v1/t/LINE/x/TICKET        a ticket that is never to come in
 //! PREFIX/v1/s/NUMBER               a session: it goes with its tickets, so that an expiry is told from a release
+//! PREFIX/v1/l/LEASE/LATCH          what keeps out requests that were given up: see `latches`
 //! PREFIX/v1/c/LINE                 the line's sequence
 //! PREFIX/v1/b                      the ticket that was broken last
 //! ```
 //!
-//! A capacity begins with a hexadecimal digit, and `n` and `x` come after all of these. So the tickets of a line are one span, and
+//! A capacity begins with a hexadecimal digit, and `n` comes after all of these. So the tickets of a line are one span, and
 //! everything that concerns a line is another: where that one is empty, whoever comes in need compare nothing else.
 //!
 //! Berths and the numbers of sessions are used again: see `berths`.
@@ -17,6 +17,7 @@
 use tenure_core::TicketId;
 use tenure_queue::{LineId, Name, Node, Register};
 
+use crate::latches::Latch;
 use crate::wire::KeyValue;
 
 /// The last part of a key: a session's number, and which of its names in a line.
@@ -120,8 +121,8 @@ impl Keys {
         format!("{}/b", self.root).into_bytes()
     }
 
-    pub(crate) fn forestalled(&self, name: &Name) -> Vec<u8> {
-        format!("{}/t/{}/x/{}", self.root, name.line, name.id).into_bytes()
+    pub(crate) fn latch(&self, latch: &Latch) -> Vec<u8> {
+        format!("{}/l/{:016x}/{:02x}", self.root, latch.session, latch.nth).into_bytes()
     }
 
     /// The line of this key, the capacity and the berth, if it is a ticket's.
@@ -197,9 +198,10 @@ mod tests {
         );
         assert!(keys.is_session(&keys.session(7)) && !keys.is_session(&key));
         let all = keys.all_of(&name.line);
-        for beside in [keys.forestalled(&name), keys.register(&Register::Base(name.line.clone()))] {
-            assert!(line.end <= beside && beside < all.end && !keys.is_ticket(&beside));
-        }
+        let base = keys.register(&Register::Base(name.line.clone()));
+        assert!(line.end <= base && base < all.end && !keys.is_ticket(&base));
+        let latch = keys.latch(&Latch { session: 7, nth: 9, shut: 0 });
+        assert!(!keys.is_ticket(&latch) && !keys.is_session(&latch));
         assert_eq!(line.from, all.from);
         let largest = Name { of: u32::MAX, ..name };
         assert!(keys.ticket(&largest, Berth::MAX) < line.end);

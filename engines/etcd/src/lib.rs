@@ -43,6 +43,7 @@ mod entry;
 mod facts;
 mod journal;
 mod keys;
+mod latches;
 mod link;
 mod neighbours;
 mod settings;

@@ -16,7 +16,9 @@ use tokio::time::timeout;
 
 use crate::client::{Etcd, PAGE};
 use crate::connect::answers;
+use crate::entry::Came;
 use crate::keys::{Berth, revision, value};
+use crate::latches::Latch;
 use crate::link::Open;
 use crate::neighbours::{Ear, is_put_again};
 use crate::status::Status;
@@ -28,8 +30,8 @@ use crate::{ask, entry, facts, journal, link, trouble};
 
 const REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
 const TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
-/// So often another ticket may be at the berth of one that comes in.
-const ELSEWHERE_MAX: usize = 4;
+/// So often a berth may be another ticket's, and a latch otherwise than it was known, before a join is not waited for.
+const ENTRIES_MAX: usize = 8;
 /// So much is asked in one transaction. A member takes 128 operations, unless it is set up otherwise.
 const OPERATIONS_MAX: usize = 100;
 
@@ -46,7 +48,10 @@ impl Store for Etcd {
         let granted = self.grant(ttl.max(self.settings().session_ttl)).await?;
         let session = granted.id.cast_unsigned();
         match self.claim(granted.id).await {
-            Ok(number) => self.berths.open(session, number),
+            Ok(number) => {
+                self.berths.open(session, number);
+                self.latches.open(session);
+            }
             Err(error) => {
                 // It would live for its ttl, with nothing in it. That is all if this is not answered either.
                 let _ended = self.end(session).await;
@@ -70,6 +75,7 @@ impl Store for Etcd {
 
     async fn end(&self, session: SessionId) -> Result<()> {
         self.berths.end(session);
+        self.latches.end(session);
         let request = LeaseRevokeRequest { id: session.cast_signed() };
         match self.ask::<_, LeaseRevokeResponse>(REVOKE, request).await {
             Err(error) if error.loss().is_none() => Err(error),
@@ -89,26 +95,28 @@ impl Store for Etcd {
 
     async fn enter(&self, enter: &Enter<'_>) -> Result<Entered> {
         let Enter { name, session, .. } = *enter;
-        for _ in 0..ELSEWHERE_MAX {
-            let (berth, asking) = self.berths.take(name, session)?;
+        for _ in 0..ENTRIES_MAX {
+            let latch = self.latches.of(name.id, session);
+            let (berth, asking) = self.berths.take(name, session, latch.shut)?;
             let was_asked = asking.was_asked_before();
-            let answer = match self.enter_at(enter, berth, asking.is_alone()).await {
+            let answer = match self.enter_at(enter, berth, &latch, asking.is_alone()).await {
                 Err(error) if error.is_unknown() => return Err(error),
                 answer => answer,
             };
             asking.answered();
-            if let Some(entered) = answer? {
-                let entered = self.once(entered).await?;
-                if let Entered::In { node, .. } = &entered {
-                    self.berths.came_in(name.id, node.created);
+            match answer? {
+                Came::To(entered) => {
+                    let entered = self.once(entered).await?;
+                    if let Entered::In { node, .. } = &entered {
+                        self.berths.came_in(name.id, node.created);
+                    }
+                    return self.with_front(entered).await;
                 }
-                return self.with_front(entered).await;
-            }
-            if was_asked {
+                Came::Shut(now, at) => self.latches.was_seen(now, at),
                 // It must not come in twice: whoever asked for it takes it out first.
-                break;
+                Came::Elsewhere if was_asked => break,
+                Came::Elsewhere => self.berths.elsewhere(name, session)?,
             }
-            self.berths.elsewhere(name, session)?;
         }
         Err(self.silence())
     }
@@ -169,11 +177,12 @@ impl Store for Etcd {
     }
 
     async fn remove(&self, remove: &Remove<'_>) -> Result<Removed> {
-        let (id, lease) = (remove.node.name.id, remove.node.session.cast_signed());
-        let closes = self.berths.is_doubtful(id).then_some(lease);
+        let id = remove.node.name.id;
+        let is_doubtful = self.berths.is_doubtful(id);
+        let latch = is_doubtful.then(|| self.latches.of(id, remove.node.session));
         let next = remove.next.is_none() && remove.is_all;
         let next = next.then(|| self.neighbours.next_of(remove.node)).flatten();
-        let send = |next| self.txn(entry::remove(&self.keys, remove, closes, next));
+        let send = |next| self.txn(entry::remove(&self.keys, remove, latch.as_ref(), next));
         let answer = match send(next.as_ref()).await {
             // Whoever was thought to be next has gone.
             Ok(answer) if next.is_some() && !answer.succeeded => send(None).await,
@@ -188,20 +197,20 @@ impl Store for Etcd {
             }
             answer => answer?,
         };
-        if closes.is_some() {
-            self.berths.forestalled(id);
+        if let Some(latch) = latch {
+            self.was_shut(id, latch, &answer);
         }
         Ok(entry::removed(&self.keys, remove, answer))
     }
 
     async fn forestall(&self, name: &Name, session: SessionId) -> Result<Option<Node>> {
-        let (lease, berth) = (session.cast_signed(), self.berths.of(name.id));
-        let answer = match self.txn(entry::forestall(&self.keys, name, berth, lease)).await {
+        let (latch, berth) = (self.latches.of(name.id, session), self.berths.of(name.id));
+        let answer = match self.txn(entry::forestall(&self.keys, name, berth, &latch)).await {
             // It would come in with that session, or never.
             Err(error) if is_over(&error) => TxnResponse::default(),
             answer => answer?,
         };
-        self.berths.forestalled(name.id);
+        self.was_shut(name.id, latch, &answer);
         let there = ask::ranges(answer).next().and_then(|range| range.kvs.into_iter().next());
         let node = there.and_then(|kept| self.keys.node(&kept));
         Ok(node.filter(|node| node.name == *name))
@@ -342,32 +351,43 @@ impl Etcd {
         Ok((answers.into_iter().map(|(range, _)| range).collect(), at))
     }
 
-    /// `None` if another ticket is at that berth.
     async fn enter_at(
         &self,
         enter: &Enter<'_>,
         berth: Berth,
+        latch: &Latch,
         is_alone: bool,
-    ) -> Result<Option<Entered>> {
+    ) -> Result<Came> {
         let line = &enter.name.line;
         let is_plain = enter.door == Door::Open && enter.base_version == 0 && is_alone;
         let asks_alone = is_plain && self.free.seems(line);
         if asks_alone {
-            let answer = self.txn(entry::enter_alone(&self.keys, enter, berth)).await?;
-            let entered = entry::entered_alone(enter, berth, &answer)?;
-            if entered.is_some() {
-                return Ok(entered);
+            let answer = self.txn(entry::enter_alone(&self.keys, enter, berth, latch)).await?;
+            if let Some(entered) = entry::entered_alone(enter, berth, &answer)? {
+                return Ok(Came::To(entered));
             }
         }
-        let answer = self.txn(entry::enter(&self.keys, enter, berth)).await?;
-        let entered = entry::entered(&self.keys, enter, berth, answer)?;
-        match &entered {
-            // Where nobody else is there, and it was refused alone, a marker is there, and may stay for a while.
-            Some(Entered::In { front, .. }) => self.free.note(line, front.total < 2 && !asks_alone),
-            Some(Entered::Out { front, .. }) => self.free.note(line, front.total == 0),
-            None => {}
+        let answer = self.txn(entry::enter(&self.keys, enter, berth, latch)).await?;
+        let came = entry::entered(&self.keys, enter, berth, latch, answer)?;
+        match &came {
+            // Where nobody else is there, and it was refused alone, something is added to the numbers, and stays.
+            Came::To(Entered::In { front, .. }) => {
+                self.free.note(line, front.total < 2 && !asks_alone);
+            }
+            Came::To(Entered::Out { front, .. }) => self.free.note(line, front.total == 0),
+            Came::Elsewhere | Came::Shut(..) => {}
         }
-        Ok(entered)
+        Ok(came)
+    }
+
+    /// What was sent for this ticket with the latch, or with an earlier one, never comes in.
+    fn was_shut(&self, id: TicketId, latch: Latch, answer: &TxnResponse) {
+        let at = answer.header.map(|header| revision(header.revision));
+        if let Some(at) = at {
+            self.latches.was_shut(latch, at);
+        }
+        // Where nothing was put, the session is over.
+        self.berths.forestalled(id, at.unwrap_or(u64::MAX));
     }
 
     /// Where the last ones of a line do not tell where a ticket stands that came in, the first ones are asked for.

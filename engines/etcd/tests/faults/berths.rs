@@ -54,6 +54,12 @@ fn a_release_that_arrives_late_does_not_touch_the_next_ticket_at_its_berth() {
     });
 }
 
+/// The keys that keep out what was given up.
+fn latches(cluster: &Cluster) -> Vec<String> {
+    let keys = cluster.ctl(&["get", "--prefix", "--keys-only", "tenure/v1/l/"]).unwrap();
+    keys.lines().filter(|key| !key.is_empty()).map(str::to_owned).collect()
+}
+
 #[test]
 fn what_is_never_to_come_in_is_kept_out_for_as_long_as_its_session() {
     play(1, async |cluster| {
@@ -69,8 +75,7 @@ fn what_is_never_to_come_in_is_kept_out_for_as_long_as_its_session() {
         let guard = soon("it is sent again", joining).await.unwrap().unwrap();
         guard.release().await.unwrap();
         assert_eq!(all(), before, "no other lease says how long");
-        let there = cluster.ctl(&["get", "--prefix", "--keys-only", "tenure/v1/t/"]).unwrap();
-        assert!(there.contains("/x/"), "it is kept out: {there}");
+        assert_eq!(latches(&cluster).len(), 1, "it is kept out");
         // What comes in afterwards is another ticket.
         locks.mutex("k").lock().await.unwrap().release().await.unwrap();
     });
@@ -144,6 +149,70 @@ fn a_join_that_was_given_up_and_arrives_late_lets_nobody_in() {
         assert_eq!(keys(&cluster).len(), 1);
         next.check().unwrap();
         next.release().await.unwrap();
+    });
+}
+
+#[test]
+fn a_join_whose_latch_was_shut_for_another_ticket_comes_in_by_itself() {
+    play(1, async |cluster| {
+        let (between, locks) = through(&cluster, PATIENT).await;
+        between.hold_next(TXN);
+        let joining = tokio::spawn({
+            let mutex = locks.mutex("k").ttl(TTL * 10);
+            async move { mutex.lock().await }
+        });
+        let late = soon("the join is sent", between.held()).await;
+        // The session's latches, whichever the ticket's is.
+        let lease = leases(&cluster).remove(0);
+        for nth in 0..=u8::MAX {
+            let latch = format!("tenure/v1/l/{lease:0>16}/{nth:02x}");
+            cluster.ctl(&["put", "--lease", &lease, &latch, ""]).unwrap();
+        }
+        soon("it arrives", late.let_go()).await;
+        let guard = soon("it is sent again", joining).await.unwrap().unwrap();
+        guard.check().unwrap();
+        guard.release().await.unwrap();
+        // An operator deletes them.
+        cluster.ctl(&["del", "--prefix", "tenure/v1/l/"]).unwrap();
+        let all = (0..40).map(|at| locks.mutex(format!("k{at}")).ttl(TTL * 10));
+        let turns = all.map(async |mutex| mutex.lock().await.unwrap().release().await.unwrap());
+        soon("all come in", join_all(turns)).await;
+    });
+}
+
+#[test]
+fn thousands_of_calls_that_are_given_up_leave_few_keys_and_keep_nobody_out() {
+    const CALLERS: usize = 40;
+    const CALLS: u64 = 50;
+    play(1, async |cluster| {
+        let locks = connect(&cluster).await;
+        locks.mutex("k").lock().await.unwrap().release().await.unwrap();
+        let impatient = (0..CALLERS).map(|at| {
+            let mutex = locks.mutex(format!("k{}", at % 4));
+            tokio::spawn(async move {
+                for call in 0..CALLS {
+                    let patience = Duration::from_micros(call * 37 % 900);
+                    let given_up = tokio::time::timeout(patience, mutex.lock()).await;
+                    drop(given_up.map(|locked| locked.map(drop)));
+                }
+            })
+        });
+        let patient = (0..CALLERS).map(|at| {
+            let mutex = locks.mutex(format!("own {at}"));
+            tokio::spawn(async move {
+                for _ in 0..CALLS / 2 {
+                    mutex.lock().await.unwrap().release().await.unwrap();
+                }
+            })
+        });
+        let all: Vec<_> = impatient.chain(patient).collect();
+        for turns in join_all(all).await {
+            turns.expect("all come in who wait");
+        }
+        soon("nothing is left to do", locks.settled()).await;
+        assert_eq!(keys(&cluster), [""; 0]);
+        let left = latches(&cluster).len();
+        assert!((1..=256).contains(&left), "{left}");
     });
 }
 
