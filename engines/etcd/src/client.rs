@@ -107,8 +107,9 @@ impl Etcd {
             self.refuse_past(seen, &answer)?;
             return Ok(answer);
         }
-        if connection.heard.load(Ordering::Relaxed) == heard {
-            link::leave(&link, &connection);
+        let is_mute = connection.heard.load(Ordering::Relaxed) == heard;
+        if is_mute && link::leave(&link, &connection) {
+            link::doubt(&self.link, &connection);
         }
         Err(trouble::silence(self.settings()))
     }

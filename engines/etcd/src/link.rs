@@ -21,6 +21,9 @@ use crate::watches::Watches;
 /// So long a client that begins waits for the members that it does not speak to.
 const OTHERS_WITHIN: Duration = Duration::from_millis(500);
 
+/// A member that one connection had no answer from has such a part of `timeout` to answer over the other one.
+const DOUBTS: u32 = 4;
+
 /// The members of a cluster: a connection leads to one of them, and the next connection to the next.
 pub(crate) struct Members {
     pub(crate) settings: Settings,
@@ -37,6 +40,8 @@ pub(crate) struct Members {
 
 /// What is open to one member.
 pub(crate) struct Open {
+    /// Which of the members it is.
+    at: usize,
     pub(crate) wire: Wire,
     pub(crate) version: Option<String>,
     pub(crate) beats: Beats,
@@ -64,10 +69,32 @@ pub(crate) fn failed(
     trouble::error(&members.settings, status)
 }
 
-/// The member does not answer. Whoever waits for it asks the next one.
-pub(crate) fn leave(link: &Link<Members>, connection: &Connection<Open>) {
+/// The member does not answer. Whoever waits for it asks the next one. Answers whether the connection was in use until now.
+pub(crate) fn leave(link: &Link<Members>, connection: &Connection<Open>) -> bool {
     connection.wire.channel.end();
-    link.give_up(connection.generation());
+    link.give_up(connection.generation())
+}
+
+/// The member of this connection, which was left, did not answer a caller. The signs of life may go to it as well, and so do requests of
+/// callers without a connection of their own: they leave it, too, unless it answers now that it lives.
+pub(crate) fn doubt(home: &Link<Members>, left: &Connection<Open>) {
+    let (members, Some(link)) = (home.server(), home.this()) else { return };
+    let Some(connection) = home.current().filter(|connection| connection.at == left.at) else {
+        return;
+    };
+    let many = members.settings.members.len();
+    if many == 1 {
+        return;
+    }
+    let (this, next) = (left.at, (left.at + 1) % many);
+    let _moved = members.at_home.compare_exchange(this, next, Ordering::Relaxed, Ordering::Relaxed);
+    let within = members.settings.timeout / DOUBTS;
+    home.home().spawn(async move {
+        // A member whose leader stands still lives, and any other member would wait for that leader, too.
+        if timeout(within, answers(&connection.wire)).await != Ok(true) {
+            leave(&link, &connection);
+        }
+    });
 }
 
 impl Members {
@@ -151,7 +178,7 @@ impl Server for Members {
                     let (beats, watches) =
                         (Beats::on(wire.clone()), Watches::on(wire.clone(), self.settings.timeout));
                     let (version, heard) = (greeting.version, AtomicU64::new(0));
-                    return Ok(Open { wire, version, beats, watches, heard });
+                    return Ok(Open { at, wire, version, beats, watches, heard });
                 }
                 Err(error) if error.is_unknown() => troubles.push((at, error)),
                 Err(error) => return Err(error),

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use futures_util::future::select_all;
+use futures_util::future::{join_all, select_all};
 use tenure_core::event::What;
 use tenure_core::{Kind, Locks, Loss, Seen};
 use tenure_servers::Store as _;
@@ -146,6 +146,38 @@ fn holders_keep_their_locks_while_a_follower_stands_still() {
 #[test]
 fn holders_keep_their_locks_while_the_leader_stands_still() {
     holders_keep_their_locks(6, |cluster| cluster.leader().unwrap().freeze().unwrap());
+}
+
+#[test]
+fn a_follower_that_stands_still_costs_a_caller_one_timeout() {
+    const CLIENTS: usize = 40;
+    const TIMEOUT: Duration = Duration::from_secs(5);
+    play(3, async |cluster| {
+        let url = format!("{}?timeout={}s", cluster.url(), TIMEOUT.as_secs());
+        let visit = async |locks: &Locks, at: usize| {
+            let mutex = locks.mutex(format!("k{at}")).ttl(LONG);
+            let visit = async move { mutex.lock().await.unwrap().release().await.unwrap() };
+            tokio::spawn(visit).await.unwrap();
+        };
+        let mut clients = Vec::new();
+        for at in 0..CLIENTS {
+            let locks = tenure_etcd::connect(&*url).await.unwrap();
+            // This runtime has a connection of its own soon, to the member that hears the signs of life.
+            for _ in 0..10 {
+                visit(&locks, at).await;
+            }
+            clients.push(locks);
+        }
+        cluster.follower().unwrap().freeze().unwrap();
+        let visits = clients.iter().enumerate().map(async |(at, locks)| {
+            let began = Instant::now();
+            visit(locks, at).await;
+            began.elapsed()
+        });
+        let longest = join_all(visits).await.into_iter().max().unwrap();
+        println!("the longest visit of {CLIENTS} clients took {longest:?}");
+        assert!(longest < TIMEOUT * 2, "{longest:?}");
+    });
 }
 
 #[test]
