@@ -6,7 +6,7 @@ use futures_util::future::{join_all, select_all};
 use tenure_core::event::What;
 use tenure_core::{Kind, Locks, Loss, Seen};
 use tenure_servers::Store as _;
-use tenure_servers::etcd::Cluster;
+use tenure_servers::etcd::{Cluster, Member};
 use tokio::task::JoinSet;
 
 use super::stage::{TTL, at_last, connect, play, soon, until_line};
@@ -180,8 +180,8 @@ fn a_follower_that_stands_still_costs_a_caller_one_timeout() {
     });
 }
 
-#[test]
-fn who_waits_is_served_and_who_is_broken_is_told_soon_after_a_follower_was_killed() {
+/// Who waits is served and who is broken is told soon after a follower was lost, long before their next signs of life.
+fn listeners_outlive(lose: impl FnOnce(&Member)) {
     const CLIENTS: usize = 20;
     play(3, async |cluster| {
         let holder = connect(&cluster).await;
@@ -195,8 +195,7 @@ fn who_waits_is_served_and_who_is_broken_is_told_soon_after_a_follower_was_kille
             until_line(&holder, &format!("k{at}"), 2).await;
         }
         let told: JoinSet<_> = broken.iter().map(|guard| guard.lost()).collect();
-        cluster.follower().unwrap().kill().unwrap();
-        // Their next signs of life are due in twenty minutes.
+        lose(cluster.follower().unwrap());
         for guard in held {
             guard.release().await.unwrap();
         }
@@ -213,6 +212,16 @@ fn who_waits_is_served_and_who_is_broken_is_told_soon_after_a_follower_was_kille
             assert_eq!(loss, Loss::Broken);
         }
     });
+}
+
+#[test]
+fn listeners_outlive_a_follower_that_is_killed() {
+    listeners_outlive(|follower| follower.kill().unwrap());
+}
+
+#[test]
+fn listeners_outlive_a_follower_that_stands_still() {
+    listeners_outlive(|follower| follower.freeze().unwrap());
 }
 
 #[test]
