@@ -49,6 +49,7 @@ pub use keeping::host::{Boxed, Host, PrivateThread, ThisRuntime};
 pub use keeping::uneven::uneven;
 pub use line::bell;
 pub use line::memory::Memory;
+pub use line::recent::Recent;
 pub use line::sample::{Cost, Sampler};
 pub use line::{Line, Lives};
 pub use primitives::all::{All, AllGuard};

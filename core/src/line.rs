@@ -5,6 +5,7 @@ pub(crate) mod change;
 mod count;
 mod journal;
 pub(crate) mod memory;
+pub(crate) mod recent;
 pub(crate) mod sample;
 mod seat;
 mod sync;

@@ -233,7 +233,7 @@ impl<E: Engine> Engine for Hosted<E> {
     }
 
     async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
-        let never_began = self.joins.never_began(ticket.id);
+        let never_began = self.joins.never_began(ticket.id, self.host.now());
         let mut left = if let Some(_here) = self.in_place() {
             self.engine.leave(ticket, how).await?
         } else {

@@ -1,6 +1,5 @@
 //! An engine that asks again where the answer was lost: twice is once.
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,14 +12,12 @@ use crate::belief::span::shown;
 use crate::event::{Cursor, News, Scope};
 use crate::keeping::sweep::{Sweeper, Trace};
 use crate::{
-    Engine, Error, Host, Key, Leave, Left, Patience, Place, Profile, Result, Standing, Tally,
-    Ticket, TicketId, Time, Wake, Window,
+    Engine, Error, Host, Key, Leave, Left, Patience, Place, Profile, Recent, Result, Standing,
+    Tally, Ticket, Time, Wake, Window,
 };
 
 /// This part of the time is left for telling that it is over.
 const TELLING: u32 = 16;
-/// So many tickets are remembered of which an earlier attempt may come in yet.
-const DOUBTFUL_MAX: usize = 65_536;
 
 /// Sends a verb again when its outcome is unknown, a few times, with growing pauses, for at most twice the time
 /// that one attempt may take.
@@ -47,7 +44,7 @@ pub struct Retry<E> {
     /// Takes out what an attempt that was not answered may still put into a line.
     sweeper: Arc<Sweeper>,
     /// The tickets that are in, and of which an earlier attempt to join was not answered.
-    doubtful: Mutex<HashMap<TicketId, Time>>,
+    doubtful: Mutex<Recent<()>>,
     times: u32,
     pause: Duration,
     /// The longest that all attempts take together.
@@ -99,17 +96,12 @@ impl<E: Engine> Retry<E> {
     /// would be nobody's.
     fn doubt(&self, ticket: &Ticket) {
         let now = self.host.now();
-        let mut doubtful = self.doubtful();
-        if doubtful.len() >= DOUBTFUL_MAX {
-            // Who comes late comes soon, if at all.
-            doubtful.retain(|_, until| !now.has_reached(*until));
-        }
-        if doubtful.len() < DOUBTFUL_MAX {
-            doubtful.insert(ticket.id, now.plus(self.within.max(ticket.ttl)));
-        }
+        // Who comes late comes soon, if at all.
+        let until = now.plus(self.within.max(ticket.ttl));
+        self.doubtful().note(ticket.id, (), now, until);
     }
 
-    fn doubtful(&self) -> MutexGuard<'_, HashMap<TicketId, Time>> {
+    fn doubtful(&self) -> MutexGuard<'_, Recent<()>> {
         self.doubtful.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -171,7 +163,7 @@ impl<E: Engine> Engine for Retry<E> {
         let left = self.change(attempt).await;
         let is_out =
             matches!(left, Ok(Left::Holding | Left::Waiting | Left::Absent | Left::Unsure));
-        if is_out && self.doubtful().remove(&ticket.id).is_some() {
+        if is_out && self.doubtful().forget(ticket.id).is_some() {
             // It was in by a later attempt, and an earlier one may come in yet.
             self.sweeper.give_back(ticket.clone(), Trace::Joining);
         }
@@ -239,6 +231,7 @@ impl<E: Engine> Engine for Retry<E> {
 mod tests {
     use super::*;
     use crate::keeping::still::Still;
+    use crate::line::recent::MOST;
     use crate::{Memory, Share};
 
     #[test]
@@ -250,15 +243,11 @@ mod tests {
             retry.doubt(&Ticket { ttl, ..Ticket::new(Key::new("a").unwrap(), Share::WHOLE) });
             retry.doubtful().len()
         };
-        for count in 1..DOUBTFUL_MAX {
+        for count in 1..MOST {
             assert_eq!(doubt(Duration::ZERO), count);
         }
-        assert_eq!(doubt(within * 2), DOUBTFUL_MAX);
-        assert_eq!(
-            doubt(within),
-            DOUBTFUL_MAX,
-            "there is no room, and each of them may still come"
-        );
+        assert_eq!(doubt(within * 2), MOST);
+        assert_eq!(doubt(within), MOST, "there is no room, and each of them may still come");
         drop(host.sleep(within));
         assert_eq!(doubt(within), 2, "one lives on, and there is room again");
     }

@@ -88,14 +88,37 @@ async fn run(wire: Wire, mut requests: mpsc::Receiver<LeaseKeepAliveRequest>, wa
 
 async fn hear(mut answers: Answers<LeaseKeepAliveResponse>, waiting: &Waiting) {
     while let Ok(Some(answer)) = answers.message().await {
-        let tell = lock(waiting).get_mut(&answer.id).and_then(VecDeque::pop_front);
-        if let Some(tell) = tell {
+        if let Some(tell) = next(waiting, answer.id) {
             // Who asked may have given up.
             let _gone = tell.send(answer.ttl);
         }
     }
 }
 
+/// Who waits for the next answer for a lease. Of a lease for which nobody waits nothing is kept.
+fn next(waiting: &Waiting, lease: i64) -> Option<oneshot::Sender<i64>> {
+    let mut waiting = lock(waiting);
+    let all = waiting.get_mut(&lease)?;
+    let next = all.pop_front();
+    if all.is_empty() {
+        waiting.remove(&lease);
+    }
+    next
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_kept_of_a_lease_for_which_nobody_waits() {
+        let (waiting, (tell, _told)) = (Waiting::default(), oneshot::channel());
+        lock(&waiting).entry(7).or_default().push_back(tell);
+        assert!(next(&waiting, 7).is_some() && next(&waiting, 7).is_none());
+        assert!(lock(&waiting).is_empty());
+    }
 }

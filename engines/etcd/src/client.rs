@@ -1,7 +1,7 @@
 //! One client of a cluster: how it asks, and what it makes of revisions that go back.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use prost::Message;
@@ -19,13 +19,14 @@ use crate::neighbours::Neighbours;
 use crate::settings::Settings;
 use crate::status::Status;
 use crate::wire::{
-    LeaseGrantRequest, LeaseGrantResponse, LeaseRevokeResponse, LeaseTimeToLiveResponse,
-    RangeRequest, RangeResponse, ResponseHeader, TxnRequest, TxnResponse,
+    LeaseGrantRequest, LeaseGrantResponse, LeaseRevokeRequest, LeaseRevokeResponse,
+    LeaseTimeToLiveResponse, RangeRequest, RangeResponse, ResponseHeader, TxnRequest, TxnResponse,
 };
 use crate::{ask, entry, facts, trouble};
 
 const TXN: &str = "/etcdserverpb.KV/Txn";
 const GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
+const REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
 
 /// Between two questions to members that have no leader.
 const ELECTION_PAUSE: Duration = Duration::from_millis(250);
@@ -46,6 +47,8 @@ pub struct Etcd {
     pub(crate) latches: Latches,
     pub(crate) free: Free,
     pub(crate) neighbours: Neighbours,
+    /// The lease that was asked for last, if it did not become a session.
+    asked_lease: Mutex<Option<i64>>,
     /// The largest revision that was answered.
     seen: AtomicU64,
     rewound: AtomicBool,
@@ -62,8 +65,19 @@ impl Etcd {
         let (seen, rewound) = (AtomicU64::new(0), AtomicBool::new(false));
         let (berths, free) = (Berths::new(keys.clone()), Free::new());
         let (latches, neighbours) = (Latches::default(), Neighbours::default());
-        let etcd =
-            Self { link, home, keys, profile, berths, latches, free, neighbours, seen, rewound };
+        let etcd = Self {
+            link,
+            home,
+            keys,
+            profile,
+            berths,
+            latches,
+            free,
+            neighbours,
+            asked_lease: Mutex::default(),
+            seen,
+            rewound,
+        };
         etcd.link.server().refuse_others().await?;
         // A user without rights is refused now, and not in the middle of the night.
         patiently(&etcd.link, || etcd.now_at()).await?;
@@ -145,9 +159,20 @@ impl Etcd {
         self.ask(TXN, txn).await
     }
 
+    /// A lease for a session. It has a name of this client's, so that one whose grant was not answered, or that was of no use, is
+    /// ended before the next one is asked for: there is one such lease at most.
     pub(crate) async fn grant(&self, ttl: Duration) -> Result<LeaseGrantResponse> {
+        let before = *self.asked_lease();
+        if let Some(before) = before {
+            self.revoke(before).await?;
+        }
         let ttl = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX).max(1);
-        let granted: LeaseGrantResponse = self.ask(GRANT, LeaseGrantRequest { ttl, id: 0 }).await?;
+        let random = || getrandom::u64().map_err(|error| Error::unavailable(error.to_string()));
+        // Names of leases are positive. A grant that comes late is of the one that it was asked for.
+        let id =
+            before.map_or_else(|| Ok::<_, Error>((random()? >> 1).cast_signed().max(1)), Ok)?;
+        *self.asked_lease() = Some(id);
+        let granted: LeaseGrantResponse = self.ask(GRANT, LeaseGrantRequest { ttl, id }).await?;
         if granted.ttl != ttl {
             tracing::info!(
                 asked = ttl,
@@ -159,6 +184,18 @@ impl Etcd {
             return Err(Error::rejected(format!("{} granted no lease", self.settings().whom())));
         }
         Ok(granted)
+    }
+
+    /// Ends a lease, whether it is there or not.
+    pub(crate) async fn revoke(&self, id: i64) -> Result<()> {
+        match self.ask::<_, LeaseRevokeResponse>(REVOKE, LeaseRevokeRequest { id }).await {
+            Err(error) if error.loss().is_none() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn asked_lease(&self) -> MutexGuard<'_, Option<i64>> {
+        self.asked_lease.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A number for the session of this lease that no other session has: 0 if there is none, and else one of about twice as

@@ -22,13 +22,9 @@ use crate::latches::Latch;
 use crate::link::Open;
 use crate::neighbours::{Ear, is_put_again};
 use crate::status::Status;
-use crate::wire::{
-    LeaseRevokeRequest, LeaseRevokeResponse, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
-    RangeResponse, TxnResponse,
-};
+use crate::wire::{LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, RangeResponse, TxnResponse};
 use crate::{ask, entry, facts, journal, link, trouble};
 
-const REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
 const TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
 /// So often a berth may be another ticket's, and a latch otherwise than it was known, before a join is not waited for.
 const ENTRIES_MAX: usize = 8;
@@ -46,18 +42,19 @@ impl Store for Etcd {
 
     async fn open(&self, ttl: Duration) -> Result<Granted> {
         let granted = self.grant(ttl.max(self.settings().session_ttl)).await?;
-        let session = granted.id.cast_unsigned();
-        match self.claim(granted.id).await {
-            Ok(number) => {
-                self.berths.open(session, number);
-                self.latches.open(session);
-            }
+        let number = match self.claim(granted.id).await {
+            Ok(number) => number,
             Err(error) => {
-                // It would live for its ttl, with nothing in it. That is all if this is not answered either.
-                let _ended = self.end(session).await;
+                if self.revoke(granted.id).await.is_ok() {
+                    self.asked_lease().take();
+                }
                 return Err(error);
             }
-        }
+        };
+        let session = granted.id.cast_unsigned();
+        self.berths.open(session, number);
+        self.latches.open(session);
+        self.asked_lease().take();
         let ttl = Duration::from_secs(granted.ttl.unsigned_abs());
         Ok(Granted { session, ttl, every: ttl / 3 })
     }
@@ -76,11 +73,7 @@ impl Store for Etcd {
     async fn end(&self, session: SessionId) -> Result<()> {
         self.berths.end(session);
         self.latches.end(session);
-        let request = LeaseRevokeRequest { id: session.cast_signed() };
-        match self.ask::<_, LeaseRevokeResponse>(REVOKE, request).await {
-            Err(error) if error.loss().is_none() => Err(error),
-            _ => Ok(()),
-        }
+        self.revoke(session.cast_signed()).await
     }
 
     async fn lives(&self, sessions: &[SessionId]) -> Vec<Option<Duration>> {
@@ -208,6 +201,11 @@ impl Store for Etcd {
         let answer = match self.txn(entry::forestall(&self.keys, name, berth, &latch)).await {
             // It would come in with that session, or never.
             Err(error) if is_over(&error) => TxnResponse::default(),
+            // A member whose space is used up shuts no latch. What has come in already can be taken out there all the same.
+            Err(error) if error.kind() == Kind::Rejected => {
+                let node = self.look(&[Sought::Own(name)]).await?.0.pop().flatten();
+                return node.map(Some).ok_or(error);
+            }
             answer => answer?,
         };
         self.was_shut(name.id, latch, &answer);
@@ -221,23 +219,25 @@ impl Store for Etcd {
             return self.watch_line(own, ahead).await;
         }
         let connection = self.link.connection().await?;
-        let (mut at, mut all) = (0, Vec::with_capacity(nodes.len()));
-        for node in nodes {
-            let watch = connection.watches.key(self.keys.seen(node), node.version);
-            let mut news = watch.await.map_err(|status| self.failed(&connection, &status))?;
-            at = at.max(revision(news.watch.at));
+        // All at once: one after the other would take as many ways to the member and back.
+        let begin = |node: &Node| connection.watches.key(self.keys.seen(node), node.version);
+        let begun = try_join_all(nodes.iter().map(begin)).await;
+        let begun = begun.map_err(|status| self.failed(&connection, &status))?;
+        let at = begun.iter().map(|news| revision(news.watch.at)).max().unwrap_or(0);
+        let all = begun.into_iter().zip(nodes).map(|(mut news, node)| {
             let (keys, known) = (self.keys.clone(), node.clone());
-            all.push(Box::pin(async move {
+            Box::pin(async move {
                 // A release of the one ahead of it puts a key again: that is no news to whoever is behind.
                 while let Some(answer) = news.next().await
                     && answer.events.iter().all(|event| is_put_again(&keys, event, &known))
                     && !answer.canceled
                     && answer.compact_revision == 0
                 {}
-            }));
-        }
+            })
+        });
+        let changed = select_all(all);
         let changed = Box::pin(async move {
-            select_all(all).await;
+            changed.await;
             Told::Change
         });
         Ok(Watching { at, changed })

@@ -1,15 +1,15 @@
 //! Watches: one stream for all keys that a connection watches.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::timeout;
 
-use crate::calls::{Answers, Wire, stream};
+use crate::calls::{Answers, Requests, Wire, stream};
 use crate::keys::Span;
 use crate::status::{Code, Status};
 use crate::wire::watch_request::RequestUnion;
@@ -45,40 +45,70 @@ impl Open {
 }
 
 /// What is watched over one stream.
-#[derive(Clone)]
-struct Watched(Arc<Mutex<Option<HashMap<i64, Listener>>>>);
+#[derive(Clone, Default)]
+struct Watched(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    /// `None`: the stream has ended.
+    listeners: Mutex<Option<HashMap<i64, Listener>>>,
+    /// Those of no more use of which the member could not be told at once. They are as many as there were watches, at most.
+    unwanted: Mutex<Vec<i64>>,
+    /// How many answers came.
+    heard: AtomicU64,
+    ended: Notify,
+}
 
 impl Watched {
     fn new() -> Self {
-        Self(Arc::new(Mutex::new(Some(HashMap::new()))))
+        let watched = Self::default();
+        *watched.listeners() = Some(HashMap::new());
+        watched
     }
 
     /// Not if the stream has ended: nobody would be told of anything.
     #[must_use]
     fn insert(&self, id: i64, listener: Listener) -> bool {
-        lock(&self.0).as_mut().is_some_and(|all| all.insert(id, listener).is_none())
+        self.listeners().as_mut().is_some_and(|all| all.insert(id, listener).is_none())
     }
 
     fn remove(&self, id: i64) {
-        let removed = lock(&self.0).as_mut().and_then(|all| all.remove(&id));
+        let removed = self.listeners().as_mut().and_then(|all| all.remove(&id));
         // What it would have told goes outside of the lock.
         drop(removed);
     }
 
     /// The stream has ended: whoever waits looks again.
     fn end(&self) {
-        let ended = lock(&self.0).take();
+        let ended = self.listeners().take();
         // What it would have told goes outside of the lock.
         drop(ended);
+        self.0.ended.notify_one();
     }
 
     fn has_ended(&self) -> bool {
-        lock(&self.0).is_none()
+        self.listeners().is_none()
     }
 
-    fn hear(&self, mut answer: WatchResponse) {
-        let mut all = lock(&self.0);
-        let Some(all) = &mut *all else { return };
+    fn listeners(&self) -> MutexGuard<'_, Option<HashMap<i64, Listener>>> {
+        lock(&self.0.listeners)
+    }
+
+    /// The request that ends the next watch of those of which the member has yet to be told.
+    fn unwanted(&self) -> Option<WatchRequest> {
+        lock(&self.0.unwanted).pop().map(cancel)
+    }
+
+    fn hear(&self, answer: WatchResponse) {
+        self.0.heard.fetch_add(1, Ordering::Relaxed);
+        // What it would have told goes outside of the lock.
+        drop(self.pass_on(answer));
+    }
+
+    /// Answers the listener that hears nothing more.
+    fn pass_on(&self, mut answer: WatchResponse) -> Option<Listener> {
+        let mut all = self.listeners();
+        let all = all.as_mut()?;
         if answer.watch_id < 0 && answer.canceled {
             // Late versions do not say which watch they refuse: it is one of those that have not begun.
             for (_, listener) in all.extract_if(|_, listener| listener.begun.is_some()) {
@@ -87,9 +117,9 @@ impl Watched {
                     let _gone = begun.send(Err(answer.cancel_reason.clone()));
                 }
             }
-            return;
+            return None;
         }
-        let Some(listener) = all.get_mut(&answer.watch_id) else { return };
+        let listener = all.get_mut(&answer.watch_id)?;
         if let Some(begun) = listener.begun.take() {
             let at = answer.header.map_or(0, |header| header.revision);
             let outcome = if answer.canceled { Err(answer.cancel_reason.clone()) } else { Ok(at) };
@@ -103,10 +133,13 @@ impl Watched {
         // That it is over is news, too.
         let is_news = !answer.events.is_empty() || is_over;
         let is_full = is_news && !listener.sink.take(answer);
-        if is_over || is_full {
-            all.remove(&id);
-        }
+        if is_over || is_full { all.remove(&id) } else { None }
     }
+}
+
+fn cancel(watch_id: i64) -> WatchRequest {
+    let cancel = WatchCancelRequest { watch_id };
+    WatchRequest { request_union: Some(RequestUnion::CancelRequest(cancel)) }
 }
 
 /// Where answers go.
@@ -165,10 +198,10 @@ impl News {
 impl Drop for Watch {
     fn drop(&mut self) {
         self.open.watched.remove(self.id);
-        let cancel = WatchCancelRequest { watch_id: self.id };
-        let request = WatchRequest { request_union: Some(RequestUnion::CancelRequest(cancel)) };
-        // If that cannot be sent, what comes is for nobody.
-        let _full = self.open.send.try_send(request);
+        if self.open.send.try_send(cancel(self.id)).is_err() {
+            // Too much is on its way. Whoever sends that tells the member of this watch afterwards.
+            lock(&self.open.watched.0.unwanted).push(self.id);
+        }
     }
 }
 
@@ -224,6 +257,7 @@ impl Watches {
         sink: Sink,
     ) -> Result<Watch, Status> {
         let open = self.open();
+        let heard = open.watched.0.heard.load(Ordering::Relaxed);
         let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let (begun, has_begun) = oneshot::channel();
         let listener = Listener { begun: Some(begun), sink, after };
@@ -237,8 +271,14 @@ impl Watches {
         create.fragment = true;
         let request = WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) };
         watch.open.send.send(request).await.map_err(|_| broken())?;
-        let late = || Status::new(Code::GivenUp, "a watch did not begin in time");
-        let begun = timeout(self.patience, has_begun).await.map_err(|_| late())?;
+        let Ok(begun) = timeout(self.patience, has_begun).await else {
+            let watched = &watch.open.watched;
+            if watched.0.heard.load(Ordering::Relaxed) == heard {
+                // The stream is silent: the next watch opens another, and all who listen to this one look again.
+                watched.end();
+            }
+            return Err(Status::new(Code::GivenUp, "a watch did not begin in time"));
+        };
         match begun.map_err(|_| broken())? {
             Ok(at) => {
                 watch.at = at;
@@ -266,11 +306,32 @@ impl Watches {
 async fn run(wire: Wire, mut requests: mpsc::Receiver<WatchRequest>, watched: Watched) {
     if let Ok((send, answers)) = stream(&wire, WATCH).await {
         tokio::select! {
-            () = send.say_all(&mut requests) => {}
+            () = say(send, &mut requests, &watched) => {}
             () = hear(answers, &watched) => {}
+            () = watched.0.ended.notified() => {}
         }
     }
     watched.end();
+}
+
+/// Ends with the stream, and with the last who could send.
+async fn say(
+    mut send: Requests<WatchRequest>,
+    requests: &mut mpsc::Receiver<WatchRequest>,
+    watched: &Watched,
+) {
+    loop {
+        // What is of no more use was asked for before, and the member must have heard of it first.
+        let next = requests.try_recv().ok().or_else(|| watched.unwanted());
+        let next = match next {
+            Some(next) => Some(next),
+            None => requests.recv().await,
+        };
+        let Some(next) = next else { return };
+        if send.say(&next).await.is_err() {
+            return;
+        }
+    }
 }
 
 async fn hear(mut answers: Answers<WatchResponse>, watched: &Watched) {
@@ -302,5 +363,17 @@ mod tests {
             has_begun.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Closed)
         );
         assert!(watched.has_ended() && !watched.insert(2, late));
+    }
+
+    #[test]
+    fn who_cannot_say_at_once_that_a_watch_is_of_no_more_use_says_it_later() {
+        let (send, mut requests) = mpsc::channel(1);
+        let open = Open { send, watched: Watched::new() };
+        let watch = |id| Watch { at: 0, id, open: open.clone() };
+        let all = [watch(1), watch(2), watch(3)];
+        drop(all);
+        assert_eq!(requests.try_recv(), Ok(cancel(1)));
+        let late = [open.watched.unwanted(), open.watched.unwanted(), open.watched.unwanted()];
+        assert_eq!(late, [Some(cancel(3)), Some(cancel(2)), None]);
     }
 }

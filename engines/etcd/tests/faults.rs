@@ -13,6 +13,8 @@ mod crowds;
 mod disks;
 #[path = "faults/guarded.rs"]
 mod guarded;
+#[path = "faults/hurry.rs"]
+mod hurry;
 #[path = "faults/lies.rs"]
 mod lies;
 #[path = "faults/majority.rs"]

@@ -79,7 +79,11 @@ impl<S: Store> Engine for Queue<S> {
 
     async fn close(&self) {
         let store = &self.parts.store;
-        for session in self.sessions.close() {
+        let open = self.sessions.close();
+        // Whoever opens one just now ends it.
+        let opened = async { Ok(drop(self.sessions.turn().await)) };
+        let _late = self.parts.in_time(opened).await;
+        for session in open {
             session.finish();
             // A session that cannot be ended ends by itself.
             let _ended = self.parts.in_time(store.end(session.id)).await;

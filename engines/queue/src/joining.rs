@@ -101,14 +101,16 @@ impl<S: Store> Queue<S> {
         error
     }
 
-    /// A ticket is not in its line. If an earlier join of it was not answered, it is never let in; where that is not answered
-    /// either, the ticket stays known, and is taken out when it is overdue.
+    /// A ticket is not to be in its line. If an earlier join of it was not answered, it is taken out, or never let in; where that is
+    /// not answered either, the ticket stays known, and is taken out when it is overdue.
     async fn stay_out(&self, name: &Name, ticket: &Ticket) {
         let Parts { own, store, host, .. } = &*self.parts;
-        if store.is_doubtful(name.id)
+        let may_be_in = store.is_doubtful(name.id) || own.was_asked_again(name.id);
+        if may_be_in
             && let Some(mine) = own.get(name.id)
             && self.parts.remove(mine).await.is_err()
         {
+            own.give_up(name.id);
             return;
         }
         own.end(name.id, host.now(), ticket.ttl);
@@ -160,8 +162,16 @@ impl<S: Store> Queue<S> {
                     return Err(Error::lost(Loss::SessionGone));
                 }
                 self.refuse_too_many(ticket, &node, &front).await?;
-                let place = self.place(&self.parts.judge(front, node).await?);
-                if is_over() { Err(Error::lost(Loss::SessionGone)) } else { Ok(Attempt::In(place)) }
+                let seen = self.parts.judge(front, node).await?;
+                if is_over() {
+                    return Err(Error::lost(Loss::SessionGone));
+                }
+                if !self.parts.own.sign(ticket.id, self.parts.host.now()) {
+                    // It was given up meanwhile, and may have been looked for before it came in.
+                    self.clear(&seen.node).await?;
+                    return Err(self.parts.store.silence());
+                }
+                Ok(Attempt::In(self.place(&seen)))
             }
             Entered::Out { front, base: now } => {
                 refuse_mixed(&front, ticket)?;

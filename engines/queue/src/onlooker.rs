@@ -64,7 +64,7 @@ impl Onlooker {
         after: Option<Cursor>,
     ) -> Result<Option<News>> {
         let Some(following) = self.following(parts).await? else { return Ok(None) };
-        let Some(Cursor(after)) = after else {
+        let Some(Cursor(mut after)) = after else {
             let cursor = Cursor(parts.in_time(parts.store.now()).await?);
             return Ok(Some(News { events: Vec::new(), cursor, missed: false }));
         };
@@ -80,6 +80,8 @@ impl Onlooker {
                 if let Some(trouble) = &seen.trouble {
                     return Err(trouble.clone());
                 }
+                // Nothing happened here until then, however much may happen elsewhere.
+                after = after.max(seen.at);
             }
             match select(news, parts.host.sleep(IDLE / 4)).await {
                 Either::Left(_) | Either::Right(_) => {}
@@ -144,10 +146,10 @@ impl Following {
         }
         let mut wall = host.wall_us();
         debug_assert_eq!(self.seen().at, at, "it was begun at the moment of the nodes");
+        let mut unwanted = pin!(self.unwanted(host));
         loop {
-            let unwanted = pin!(self.unwanted(host));
             let next = pin!(self.next(&mut changes, parts));
-            let Either::Left((Some((at, some)), _)) = select(next, unwanted).await else {
+            let Either::Left((Some((at, some)), _)) = select(next, &mut unwanted).await else {
                 break;
             };
             wall = wall.max(host.wall_us());

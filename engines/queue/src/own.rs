@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tenure_core::{Standing, TicketId, Time};
+use tenure_core::{Recent, Standing, TicketId, Time};
 
 use crate::contract::SessionId;
 use crate::looks::Looks;
@@ -37,7 +37,7 @@ pub(crate) struct Mine {
 }
 
 impl Mine {
-    pub(crate) fn is_overdue(&self, now: Time) -> bool {
+    fn is_overdue(&self, now: Time) -> bool {
         let ends = self.signed.plus(self.session.granted);
         now.has_reached(self.told.map_or(ends, |told| told.min(ends)))
     }
@@ -54,9 +54,6 @@ pub(crate) struct Sighting {
 /// With so many joins that did not come so far, those whose lives are over are thrown out.
 const ASKED_FULL: usize = 1024;
 
-/// Of so many tickets it is known that they have ended.
-const ENDED_MAX: usize = 65_536;
-
 /// All tickets of this client.
 pub(crate) struct Own {
     tickets: Mutex<Tickets>,
@@ -70,10 +67,9 @@ struct Tickets {
     /// Those whose joins have begun, and did not come so far; and when their lives are over: nobody asks for them any more then.
     asked: HashMap<TicketId, Asked>,
     asked_full: usize,
-    /// Those that were asked to join more than once, and are out for good; and until when somebody may look for what became of the
+    /// Those that were asked to join more than once, and are out for good, for as long as somebody may look for what became of the
     /// first time.
-    ended: HashMap<TicketId, Time>,
-    ended_full: usize,
+    ended: Recent<()>,
     /// How many there are in each line.
     lines: HashMap<LineId, usize>,
     /// Those who wait, by the number of the one right ahead.
@@ -103,6 +99,12 @@ impl Tickets {
         true
     }
 
+    /// Whether nobody wants a ticket any more, or it must not stay. Whoever waits for its join gives no sign of life meanwhile.
+    fn is_overdue(&self, mine: &Mine, now: Time) -> bool {
+        let asked = self.asked.get(&mine.name.id);
+        mine.is_overdue(now) && asked.is_none_or(|asked| now.has_reached(asked.until))
+    }
+
     /// A ticket is not right behind whom it was behind.
     fn part(&mut self, mine: &Mine) {
         if let Some(seen) = &mine.seen
@@ -126,7 +128,7 @@ impl Own {
             asked.retain(|id, asked| by_id.contains_key(id) || !now.has_reached(asked.until));
             all.asked_full = all.asked.len() * 2;
         }
-        all.ended.remove(&id);
+        all.ended.forget(id);
         let joins = all.asked.entry(id).and_modify(|asked| asked.again = true);
         joins.or_insert(Asked { until, again: false });
     }
@@ -166,17 +168,31 @@ impl Own {
             is_asked_again,
         };
         let (id, line) = (mine.name.id, mine.name.line.clone());
-        if all.by_id.insert(id, mine).is_none() {
-            *all.lines.entry(line).or_default() += 1;
+        match all.by_id.insert(id, mine) {
+            Some(before) => all.part(&before),
+            None => *all.lines.entry(line).or_default() += 1,
         }
         true
     }
 
-    /// Its owner gives a sign of life.
-    pub(crate) fn sign(&self, id: TicketId, now: Time) {
-        if let Some(mine) = self.lock().by_id.get_mut(&id) {
-            mine.signed = now;
-        }
+    /// Its owner gives a sign of life. Answers whether the ticket is known.
+    pub(crate) fn sign(&self, id: TicketId, now: Time) -> bool {
+        let mut all = self.lock();
+        let mine = all.by_id.get_mut(&id);
+        mine.map(|mine| mine.signed = now).is_some()
+    }
+
+    /// Whether nobody wants a ticket of this client any more, or it must not stay.
+    pub(crate) fn is_overdue(&self, id: TicketId, now: Time) -> bool {
+        let all = self.lock();
+        all.by_id.get(&id).is_some_and(|mine| all.is_overdue(mine, now))
+    }
+
+    /// Whether it was asked for more than once that a ticket joins.
+    pub(crate) fn was_asked_again(&self, id: TicketId) -> bool {
+        let all = self.lock();
+        all.asked.get(&id).is_some_and(|asked| asked.again)
+            || all.by_id.get(&id).is_some_and(|mine| mine.is_asked_again)
     }
 
     /// What is known of a ticket.
@@ -230,25 +246,16 @@ impl Own {
     /// A ticket is out, and nothing of it comes in any more. Where it was asked to join more than once, that is known for as long as it
     /// would live: whoever does not know what became of the first time looks for it until then, and a line may be long.
     pub(crate) fn end(&self, id: TicketId, now: Time, ttl: Duration) {
-        let mut all = self.lock();
-        let again = all.asked.get(&id).is_some_and(|asked| asked.again)
-            || all.by_id.get(&id).is_some_and(|mine| mine.is_asked_again);
-        if again {
-            if all.ended.len() >= all.ended_full.max(ASKED_FULL) {
-                all.ended.retain(|_, until| !now.has_reached(*until));
-                all.ended_full = all.ended.len() * 2;
-            }
-            if all.ended.len() < ENDED_MAX {
-                all.ended.insert(id, now.plus(ttl));
-            }
+        if self.was_asked_again(id) {
+            // Who is not noted is looked for.
+            self.lock().ended.note(id, (), now, now.plus(ttl));
         }
-        drop(all);
         self.forget(id);
     }
 
     /// Whether nothing of this ticket is in a line, or will be.
     pub(crate) fn has_ended(&self, id: TicketId, now: Time) -> bool {
-        self.lock().ended.get(&id).is_some_and(|until| !now.has_reached(*until))
+        self.lock().ended.get(id, now).is_some()
     }
 
     /// A ticket is out.
@@ -307,7 +314,7 @@ impl Own {
     pub(crate) fn overstayed(&self, session: SessionId, now: Time) -> Vec<Mine> {
         let all = self.lock();
         let some = all.by_id.values().filter(|mine| mine.session.id == session);
-        some.filter(|mine| mine.is_overdue(now)).cloned().collect()
+        some.filter(|mine| all.is_overdue(mine, now)).cloned().collect()
     }
 
     /// A session is over. Whoever asks for its tickets is told so for a while. A join that is not answered goes on.
@@ -395,19 +402,6 @@ mod tests {
             own.ask(name.id, NOW, later);
             assert!(!own.has_ended(name.id, NOW), "it joins once more");
         }
-    }
-
-    #[test]
-    fn those_that_have_ended_are_thrown_out_when_nobody_looks_for_them_any_more() {
-        let own = Own::new(|_| {});
-        for second in 0..u64::try_from(ASKED_FULL * 4).unwrap() {
-            let (id, now) = (TicketId::fresh(), NOW.plus(Duration::from_secs(second)));
-            let ttl = Duration::from_secs(30);
-            own.ask(id, now, now.plus(ttl));
-            own.ask(id, now, now.plus(ttl));
-            own.end(id, now, ttl);
-        }
-        assert!(own.lock().ended.len() <= ASKED_FULL);
     }
 
     #[test]

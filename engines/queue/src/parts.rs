@@ -88,8 +88,7 @@ impl<S: Store> Parts<S> {
     async fn take_out(&self, mine: Mine) {
         let (id, now) = (mine.name.id, self.host.now());
         // Its owner may have given a sign of life meanwhile.
-        let is_overdue = self.own.get(id).is_some_and(|mine| mine.is_overdue(now));
-        if mine.session.is_over(now) || !is_overdue {
+        if mine.session.is_over(now) || !self.own.is_overdue(id, now) {
             return;
         }
         let late = self.host.sleep(self.store.profile().answers_within);

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::{Host, Result, Sampler};
+use tokio::sync::oneshot;
 
 use crate::contract::Store;
 use crate::onlooker::Onlooker;
 use crate::parts::Parts;
-use crate::session::{Session, keep_alive};
+use crate::session::{Session, end, keep_alive};
 use crate::sessions::Sessions;
 
 /// How long an onlooker rests between two looks, where the store cannot tell what happens.
@@ -40,14 +41,16 @@ impl<S: Store> Queue<S> {
 
     /// The session for tickets of this ttl, which lives on.
     pub(crate) async fn session(&self, ttl: Duration) -> Result<Arc<Session>> {
-        let Parts { host, .. } = &*self.parts;
-        if let Some(session) = self.sessions.sound(ttl, &**host) {
+        let now = self.parts.host.now();
+        if let Some(session) = self.sessions.living(ttl, now)
+            && session.is_fresh(now)
+        {
             return Ok(session);
         }
         let (parts, sessions) = (self.parts.clone(), self.sessions.clone());
         let opening = async move {
             loop {
-                let session = open_session(&parts, &sessions, ttl).await?;
+                let session = living(&parts, &sessions, ttl).await?;
                 if session.is_sound(&*parts.store, &*parts.host).await? {
                     return Ok(session);
                 }
@@ -57,22 +60,59 @@ impl<S: Store> Queue<S> {
     }
 }
 
-async fn open_session<S: Store>(
+/// The session for tickets of this ttl, which is opened if it is not there.
+async fn living<S: Store>(
+    parts: &Arc<Parts<S>>,
+    sessions: &Arc<Sessions>,
+    ttl: Duration,
+) -> Result<Arc<Session>> {
+    let now = || parts.host.now();
+    if let Some(session) = sessions.living(ttl, now()) {
+        return Ok(session);
+    }
+    let turn = sessions.turn().await;
+    if let Some(session) = sessions.living(ttl, now()) {
+        return Ok(session);
+    }
+    // Whoever asks may be in a hurry, and go: the session is opened all the same, and is there for the next one.
+    let (tell, told) = oneshot::channel();
+    let (opens, sessions) = (parts.clone(), sessions.clone());
+    parts.host.spawn(Box::pin(async move {
+        let opened = opens.in_time(open(&opens, &sessions, ttl)).await;
+        drop(turn);
+        // Whoever asked may have gone.
+        let _gone = tell.send(opened);
+    }));
+    told.await.unwrap_or_else(|_| Err(parts.store.silence()))
+}
+
+async fn open<S: Store>(
     parts: &Arc<Parts<S>>,
     sessions: &Sessions,
     ttl: Duration,
 ) -> Result<Arc<Session>> {
     let Parts { store, host, .. } = &**parts;
-    let (session, is_new) = sessions.of(ttl, &**store, &**host).await?;
-    if is_new {
-        let parts = Arc::downgrade(parts);
-        let beat = move |session: &Session| {
-            if let Some(parts) = parts.upgrade() {
-                parts.beat(session);
-            }
-        };
-        let (session, store) = (Arc::downgrade(&session), Arc::downgrade(store));
-        host.spawn(Box::pin(keep_alive(session, store, host.clone(), beat)));
+    for old in sessions.take_out(host.now()) {
+        old.finish();
+        host.spawn(Box::pin(end(Arc::downgrade(store), old, host.clone())));
     }
+    if let Some(session) = sessions.nearest(ttl) {
+        return Ok(session);
+    }
+    let (wanted, sent) = (sessions.wanted(ttl)?, host.now());
+    let session = Session::new(store.open(wanted).await?, sent);
+    if let Err(closed) = sessions.insert(ttl, &session) {
+        session.finish();
+        end(Arc::downgrade(store), session, host.clone()).await;
+        return Err(closed);
+    }
+    let parts = Arc::downgrade(parts);
+    let beat = move |session: &Session| {
+        if let Some(parts) = parts.upgrade() {
+            parts.beat(session);
+        }
+    };
+    let (kept, store) = (Arc::downgrade(&session), Arc::downgrade(store));
+    host.spawn(Box::pin(keep_alive(kept, store, host.clone(), beat)));
     Ok(session)
 }

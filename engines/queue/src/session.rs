@@ -25,6 +25,8 @@ pub(crate) struct Session {
     every: Duration,
     ends: Mutex<Time>,
     over: AtomicBool,
+    /// Somebody sees to it that the store ends it.
+    ends_in_store: AtomicBool,
     /// One asks at a time whether it lives.
     proving: AsyncMutex<()>,
 }
@@ -34,8 +36,9 @@ impl Session {
     pub(crate) fn new(granted: Granted, sent: Time) -> Arc<Self> {
         let ends = Mutex::new(sent.plus(granted.ttl));
         let Granted { session: id, ttl: granted, every } = granted;
-        let (over, proving) = (AtomicBool::new(false), AsyncMutex::default());
-        Arc::new(Self { id, granted, every, ends, over, proving })
+        let (over, ends_in_store) = (AtomicBool::new(false), AtomicBool::new(false));
+        let proving = AsyncMutex::default();
+        Arc::new(Self { id, granted, every, ends, over, ends_in_store, proving })
     }
 
     /// For how long it lives on without another sign of life; nothing, once it is over.
@@ -113,7 +116,12 @@ async fn sign<S: Store>(
 
 /// What the server still keeps of a session is of no use to anybody: a store that comes back may let it live for once more as long. So
 /// it is asked until it answers, or nobody uses it any more.
-async fn end<S: Store>(store: &Weak<S>, id: SessionId, granted: Duration, host: &dyn Host) {
+pub(crate) async fn end<S: Store>(store: Weak<S>, session: Arc<Session>, host: Arc<dyn Host>) {
+    let (id, granted) = (session.id, session.granted);
+    if session.ends_in_store.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    drop(session);
     while let Some(asked) = store.upgrade() {
         let is_ended = {
             let end = pin!(asked.end(id));
@@ -143,12 +151,13 @@ pub(crate) async fn keep_alive<S: Store>(
             held.finish();
             beat(&held);
             // Whoever lived by it asks meanwhile, and is told.
+            let ended = end(store, held.clone(), host.clone());
             let told = async {
                 host.sleep(granted).await;
                 beat(&held);
                 drop(held);
             };
-            join(end(&store, id, granted, &*host), told).await;
+            join(ended, told).await;
             return;
         }
         drop(held);

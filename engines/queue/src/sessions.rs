@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tenure_core::{Error, Host, Result};
-use tokio::sync::Mutex as AsyncMutex;
+use tenure_core::{Error, Result, Time};
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
-use crate::contract::{SessionId, Store};
+use crate::contract::SessionId;
 use crate::session::Session;
 
 /// So many sessions a client has at most at a time.
@@ -19,57 +19,63 @@ const SESSIONS_MAX: usize = 8;
 pub(crate) struct Sessions {
     open: Mutex<BTreeMap<u64, Arc<Session>>>,
     /// One is opened at a time, so that a thousand who ask at once open one.
-    opening: AsyncMutex<()>,
+    opening: Arc<AsyncMutex<()>>,
     /// The client was closed: no session is opened any more, whoever still waits.
     closed: AtomicBool,
 }
 
+/// Whoever has it may open a session.
+pub(crate) type Turn = OwnedMutexGuard<()>;
+
 impl Sessions {
-    /// The session for tickets of this ttl, if one is open by which they may come in at once.
-    pub(crate) fn sound(&self, ttl: Duration, host: &dyn Host) -> Option<Arc<Session>> {
-        let session = self.living(whole_seconds(ttl), host)?;
-        session.is_fresh(host.now()).then_some(session)
+    /// The session for tickets of this ttl, if it is open.
+    pub(crate) fn living(&self, ttl: Duration, now: Time) -> Option<Arc<Session>> {
+        let open = self.open();
+        open.get(&whole_seconds(ttl)).filter(|session| !session.is_over(now)).cloned()
     }
 
-    /// The session for tickets of this ttl, and whether it was opened by this call. If all there may be are in use, it is
-    /// the next longer one that is open, or else the longest.
-    pub(crate) async fn of<S: Store>(
-        &self,
-        ttl: Duration,
-        store: &S,
-        host: &dyn Host,
-    ) -> Result<(Arc<Session>, bool)> {
-        let seconds = whole_seconds(ttl);
-        if let Some(session) = self.living(seconds, host) {
-            return Ok((session, false));
+    /// The turn to open one.
+    pub(crate) async fn turn(&self) -> Turn {
+        self.opening.clone().lock_owned().await
+    }
+
+    /// Takes out those that are over; and one that no ticket lives by, if there is no room for another.
+    pub(crate) fn take_out(&self, now: Time) -> Vec<Arc<Session>> {
+        let mut open = self.open();
+        let over = open.extract_if(.., |_, session| session.is_over(now));
+        let mut out: Vec<_> = over.map(|(_, session)| session).collect();
+        if open.len() >= SESSIONS_MAX {
+            let idle = open.iter().find(|(_, session)| Arc::strong_count(session) == 1);
+            let idle = idle.map(|(seconds, _)| *seconds);
+            out.extend(idle.and_then(|seconds| open.remove(&seconds)));
         }
-        let _alone = self.opening.lock().await;
-        if let Some(session) = self.living(seconds, host) {
-            return Ok((session, false));
+        out
+    }
+
+    /// The session that is used in place of another, if all there may be are in use: the next longer one, or else the longest.
+    pub(crate) fn nearest(&self, ttl: Duration) -> Option<Arc<Session>> {
+        let open = self.open();
+        if open.len() < SESSIONS_MAX {
+            return None;
         }
-        if let Some(idle) = self.make_room() {
-            // Its end may fail: then it lives for its ttl, with nothing in it.
-            let _ended = store.end(idle.id).await;
+        let longer = open.range(whole_seconds(ttl)..).next().or_else(|| open.last_key_value());
+        longer.map(|(_, session)| session.clone())
+    }
+
+    /// How long the session for tickets of this ttl is to live; not if the client was closed.
+    pub(crate) fn wanted(&self, ttl: Duration) -> Result<Duration> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::unavailable("these locks were closed: connect anew"));
         }
-        if let Some(session) = self.nearest(seconds) {
-            return Ok((session, false));
-        }
-        if self.is_closed() {
-            return Err(closed());
-        }
-        let sent = host.now();
-        let session = Session::new(store.open(Duration::from_secs(seconds)).await?, sent);
-        {
-            let mut open = self.open();
-            if !self.is_closed() {
-                open.insert(seconds, session.clone());
-                return Ok((session, true));
-            }
-        }
-        session.finish();
-        // Its end may fail: then it lives for its ttl, with nothing in it.
-        let _ended = store.end(session.id).await;
-        Err(closed())
+        Ok(Duration::from_secs(whole_seconds(ttl)))
+    }
+
+    /// One was opened. The client may have been closed meanwhile.
+    pub(crate) fn insert(&self, ttl: Duration, session: &Arc<Session>) -> Result<()> {
+        let mut open = self.open();
+        let seconds = self.wanted(ttl)?.as_secs();
+        open.insert(seconds, session.clone());
+        Ok(())
     }
 
     /// The session with this number, if it is one of this client's.
@@ -79,50 +85,14 @@ impl Sessions {
 
     /// All that are open. None is any more, and none will be.
     pub(crate) fn close(&self) -> Vec<Arc<Session>> {
+        let mut open = self.open();
         self.closed.store(true, Ordering::Release);
-        std::mem::take(&mut *self.open()).into_values().collect()
-    }
-
-    fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
-    }
-
-    fn living(&self, seconds: u64, host: &dyn Host) -> Option<Arc<Session>> {
-        let mut open = self.open();
-        let now = host.now();
-        open.retain(|_, session| !session.is_over(now));
-        open.get(&seconds).cloned()
-    }
-
-    /// Takes out one that no ticket lives by, if there is no room for another.
-    fn make_room(&self) -> Option<Arc<Session>> {
-        let mut open = self.open();
-        if open.len() < SESSIONS_MAX {
-            return None;
-        }
-        let idle = open.iter().find(|(_, session)| Arc::strong_count(session) == 1);
-        let idle = idle.map(|(seconds, _)| *seconds)?;
-        let session = open.remove(&idle)?;
-        session.finish();
-        Some(session)
-    }
-
-    fn nearest(&self, seconds: u64) -> Option<Arc<Session>> {
-        let open = self.open();
-        if open.len() < SESSIONS_MAX {
-            return None;
-        }
-        let longer = open.range(seconds..).next().or_else(|| open.last_key_value());
-        longer.map(|(_, session)| session.clone())
+        std::mem::take(&mut *open).into_values().collect()
     }
 
     fn open(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Session>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn closed() -> Error {
-    Error::unavailable("these locks were closed: connect anew")
 }
 
 fn whole_seconds(ttl: Duration) -> u64 {

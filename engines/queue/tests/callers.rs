@@ -24,7 +24,7 @@ const KEYS: usize = 3;
 const CALLERS: usize = 16;
 const ROUNDS: usize = 60;
 
-/// A host on which what should take ten seconds takes a tenth of one.
+/// A host on which ten seconds take 100 ms, half a minute as long, and two minutes five times that.
 struct Hasty(PrivateThread);
 
 impl Clock for Hasty {
@@ -39,7 +39,11 @@ impl Clock for Hasty {
 
 impl Host for Hasty {
     fn sleep(&self, duration: Duration) -> Boxed<()> {
-        self.0.sleep(if duration == Duration::from_secs(10) { duration / 100 } else { duration })
+        self.0.sleep(match duration.as_secs() {
+            10 | 30 => Duration::from_millis(100),
+            120 => Duration::from_millis(500),
+            _ => duration,
+        })
     }
 
     fn random(&self) -> u64 {
@@ -139,6 +143,49 @@ fn an_onlooker_is_told_that_the_store_is_silent() {
             pace.sleep(Duration::from_millis(10)).await;
         };
         assert_eq!(news.events[0].ticket.id, joined.id, "nothing was missed meanwhile");
+    });
+}
+
+#[test]
+fn a_store_is_not_followed_for_onlookers_who_have_gone_however_much_happens_in_it() {
+    let host = Arc::new(Hasty(PrivateThread::for_timers()));
+    let store = Shared::on(host.clone());
+    let [queue, other] = [(), ()].map(|()| Queue::new(Map::connect(&store), host.clone()));
+    block_on(async {
+        queue.events(&Scope::Prefix(String::new()), None).await.unwrap();
+        assert_eq!(store.followers(), 1);
+        while store.followers() > 0 {
+            let ticket = ticket();
+            other.join(&ticket, Patience::Wait).await.unwrap().expect("it waits");
+            other.leave(&ticket, Leave::Now).await.unwrap();
+            host.sleep(Duration::from_millis(50)).await;
+        }
+    });
+}
+
+#[test]
+fn an_onlooker_misses_nothing_where_nothing_happens_however_much_happens_elsewhere() {
+    /// More events than are kept.
+    const TURNS: usize = 2_000;
+    let (store, host, queue) = queue();
+    let other = Queue::new(Map::connect(&store), host.clone());
+    let quiet = Scope::Prefix("quiet".into());
+    block_on(async {
+        let cursor = queue.events(&quiet, None).await.unwrap().cursor;
+        let mut looks = pin!(queue.events(&quiet, Some(cursor)));
+        for turn in 0..TURNS {
+            let ticket = ticket();
+            other.join(&ticket, Patience::Wait).await.unwrap().expect("it waits");
+            other.leave(&ticket, Leave::Now).await.unwrap();
+            if turn % 50 == 0 {
+                host.sleep(Duration::from_millis(5)).await;
+                assert!(looks.as_mut().now_or_never().is_none(), "nothing happened there");
+            }
+        }
+        let joined = Ticket { key: Key::new("quiet").unwrap(), ..ticket() };
+        other.join(&joined, Patience::Wait).await.unwrap().expect("it waits");
+        let news = looks.await.unwrap();
+        assert!(!news.missed && news.events[0].ticket.id == joined.id);
     });
 }
 

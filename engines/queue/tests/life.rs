@@ -81,6 +81,27 @@ fn a_join_that_is_answered_when_its_session_is_over_is_made_with_another() {
 }
 
 #[test]
+fn a_join_that_is_answered_later_than_its_ticket_would_live_is_in_its_line() {
+    let host = Arc::new(PrivateThread::for_timers());
+    let store = Shared::on(host.clone());
+    let queue = Queue::new(Map::connect(&store), host);
+    block_on(async {
+        let warm = Ticket { key: Key::new("warm").unwrap(), ..ticket() };
+        queue.join(&warm, Patience::Wait).await.unwrap().expect("it waits");
+        // Its session lives on meanwhile.
+        store.be_late_next(Duration::from_millis(1700));
+        let ticket = ticket();
+        let place = queue.join(&ticket, Patience::Wait).await.unwrap().expect("it waits");
+        assert!(place.life.is_some_and(|life| !life.is_zero()), "{place:?}");
+        for _ in 0..20 {
+            std::thread::sleep(Duration::from_millis(50));
+            let renewed = queue.renew(&ticket).await.unwrap().expect("it is in the line");
+            assert_eq!((renewed.number, renewed.standing), (place.number, Standing::Holding));
+        }
+    });
+}
+
+#[test]
 fn the_store_is_told_of_every_ticket_that_is_done_with() {
     let host = Arc::new(PrivateThread::for_timers());
     let store = Shared::on(host.clone());

@@ -3,16 +3,10 @@
 //! Whoever gives a ticket back must look for it for as long as a join of it may still come to the store. A join that was on
 //! its way to the host when its caller went never does.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::{Error, Result, TicketId, Time};
-
-/// So many tickets are remembered before those are thrown out that cannot live any more.
-const TICKETS_FULL: usize = 1024;
-/// More are not remembered, whatever they may live: whoever gives back one of the others looks for it in its line.
-const TICKETS_MAX: usize = 65_536;
+use crate::{Error, Recent, Result, TicketId, Time};
 
 /// The tickets whose last join was not answered.
 #[derive(Default)]
@@ -24,17 +18,11 @@ pub(super) struct Joins {
 
 #[derive(Default)]
 struct Tickets {
-    by_id: HashMap<TicketId, Known>,
-    full: usize,
-    /// For some there was no room. One of their joins may have begun, and they live until then.
+    /// Whether one of its joins has begun, and may still come to the store; until the ticket cannot live any more.
+    begun: Recent<bool>,
+    /// For some there was no room. One of their joins may have begun, and they live until then. Whoever gives such a ticket back looks for
+    /// it in its line.
     beyond: Option<Time>,
-}
-
-struct Known {
-    /// One of its joins has begun, and may still come to the store.
-    begun: bool,
-    /// It cannot live any more by then.
-    until: Time,
 }
 
 /// One join, from its question to its answer.
@@ -85,39 +73,32 @@ impl Joins {
     }
 
     /// Whether there was a join of this ticket, and none that has begun.
-    pub(super) fn never_began(&self, id: TicketId) -> bool {
-        !self.is_empty() && self.lock().by_id.get(&id).is_some_and(|known| !known.begun)
+    pub(super) fn never_began(&self, id: TicketId, now: Time) -> bool {
+        !self.is_empty() && self.lock().begun.get(id, now).is_some_and(|begun| !begun)
     }
 
     /// The ticket is known to be in its line, or out of it.
     pub(super) fn forget(&self, id: TicketId) {
         if !self.is_empty() {
             let mut tickets = self.lock();
-            tickets.by_id.remove(&id);
-            self.count.store(tickets.by_id.len(), Ordering::Release);
+            tickets.begun.forget(id);
+            self.count.store(tickets.begun.len(), Ordering::Release);
         }
     }
 
     fn note(&self, id: TicketId, begun: bool, now: Time, until: Time) {
         let mut tickets = self.lock();
-        if tickets.by_id.len() >= tickets.full.max(TICKETS_FULL) {
-            tickets.by_id.retain(|_, known| !now.has_reached(known.until));
-            tickets.full = tickets.by_id.len() * 2;
+        let before = tickets.begun.forget(id).filter(|(_, lives)| !now.has_reached(*lives));
+        let (begun, until) = match before {
+            Some((before, lives)) => (begun || before, until.max(lives)),
+            None if tickets.beyond.is_some_and(|beyond| !now.has_reached(beyond)) => (true, until),
+            None => (begun, until),
+        };
+        if !tickets.begun.note(id, begun, now, until) {
+            let beyond = tickets.beyond.map_or(until, |beyond| beyond.max(until));
+            tickets.beyond = Some(beyond);
         }
-        if !tickets.by_id.contains_key(&id) {
-            if tickets.by_id.len() >= TICKETS_MAX {
-                let beyond = tickets.beyond.map_or(until, |beyond| beyond.max(until));
-                tickets.beyond = Some(beyond);
-                return;
-            }
-            if !begun && tickets.beyond.is_some_and(|beyond| !now.has_reached(beyond)) {
-                return;
-            }
-        }
-        let known = tickets.by_id.entry(id).or_insert(Known { begun, until });
-        known.begun |= begun;
-        known.until = known.until.max(until);
-        self.count.store(tickets.by_id.len(), Ordering::Release);
+        self.count.store(tickets.begun.len(), Ordering::Release);
     }
 
     fn is_empty(&self) -> bool {
@@ -153,6 +134,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::line::recent::MOST;
 
     const NOW: Time = Time { boot_ns: 1, raw_ns: 1 };
 
@@ -167,37 +149,37 @@ mod tests {
     #[test]
     fn a_join_never_began_if_none_before_it_did() {
         let (joins, id) = (Joins::default(), TicketId::fresh());
-        assert!(!joins.never_began(id), "there was none");
+        assert!(!joins.never_began(id, NOW), "there was none");
         let (first, state) = ask(&joins, id);
         drop(first);
-        assert!(joins.never_began(id));
+        assert!(joins.never_began(id, NOW));
         assert!(!state.begin(), "and it never will");
 
         let (second, state) = ask(&joins, id);
         assert!(state.begin());
         drop(second);
-        assert!(!joins.never_began(id));
+        assert!(!joins.never_began(id, NOW));
         drop(join(&joins, id));
-        assert!(!joins.never_began(id), "the second may still come");
+        assert!(!joins.never_began(id, NOW), "the second may still come");
         joins.forget(id);
         drop(join(&joins, id));
-        assert!(joins.never_began(id));
+        assert!(joins.never_began(id, NOW));
         drop(joins.begin_in_place(id, NOW, NOW.plus(Duration::from_secs(1))));
-        assert!(!joins.never_began(id), "one began without the host");
+        assert!(!joins.never_began(id, NOW), "one began without the host");
         joins.forget(id);
         drop(joins.begin_in_place(id, NOW, NOW.plus(Duration::from_secs(1))));
         drop(join(&joins, id));
-        assert!(!joins.never_began(id), "whatever comes after it");
+        assert!(!joins.never_began(id, NOW), "whatever comes after it");
         join(&joins, id).came_to(&Err::<(), _>(Error::unavailable("no answer")));
-        assert!(!joins.never_began(id), "that says nothing of it");
+        assert!(!joins.never_began(id, NOW), "that says nothing of it");
         join(&joins, id).came_to(&Ok(()));
-        assert!(!joins.never_began(id) && joins.is_empty());
+        assert!(!joins.never_began(id, NOW) && joins.is_empty());
     }
 
     #[test]
     fn those_for_whom_there_is_no_room_are_never_said_not_to_have_begun() {
         let joins = Joins::default();
-        let ids: Vec<_> = (0..TICKETS_MAX).map(|_| TicketId::fresh()).collect();
+        let ids: Vec<_> = (0..MOST).map(|_| TicketId::fresh()).collect();
         for id in &ids {
             drop(join(&joins, *id));
         }
@@ -205,27 +187,14 @@ mod tests {
         let (first, state) = ask(&joins, one);
         assert!(state.begin());
         drop(first);
-        assert_eq!(joins.count.load(Ordering::Relaxed), TICKETS_MAX);
+        assert_eq!(joins.count.load(Ordering::Relaxed), MOST);
         for id in ids {
             joins.forget(id);
         }
         drop(join(&joins, one));
-        assert!(!joins.never_began(one), "the first may still come");
+        assert!(!joins.never_began(one, NOW), "the first may still come");
         let later = NOW.plus(Duration::from_secs(1));
         drop(joins.ask(one, later, later.plus(Duration::from_secs(1))));
-        assert!(joins.never_began(one));
-    }
-
-    #[test]
-    fn tickets_that_cannot_live_any_more_are_thrown_out() {
-        let joins = Joins::default();
-        let ids: Vec<_> = (0..TICKETS_FULL).map(|_| TicketId::fresh()).collect();
-        for id in &ids {
-            drop(join(&joins, *id));
-        }
-        assert!(ids.iter().all(|id| joins.never_began(*id)));
-        let later = NOW.plus(Duration::from_secs(2));
-        drop(joins.ask(TicketId::fresh(), later, later.plus(Duration::from_secs(1))));
-        assert_eq!(joins.count.load(Ordering::Relaxed), 1);
+        assert!(joins.never_began(one, later));
     }
 }

@@ -1,8 +1,12 @@
 //! Disks: one that is full, and one that comes back with older data.
 
+use futures_util::future::try_join_all;
+use tenure_conformance::fault::Direction;
 use tenure_core::{Kind, Locks, Loss};
 use tenure_servers::etcd::Cluster;
 
+use super::between::Between;
+use super::network::proxy_to;
 use super::operators::revision;
 use super::stage::{TTL, at_last, connect, play, play_on, soon, until_line};
 
@@ -122,4 +126,67 @@ fn a_snapshot_that_is_restored_costs_holders_their_locks_and_is_refused_by_who_l
             assert!(sentence.contains("went back to an older revision"), "{sentence}");
         }
     });
+}
+
+/// A join came in, its answer was lost, and its owner has gone: a full member lets it out, and whoever is behind it is served.
+#[test]
+fn a_full_member_lets_go_of_a_ticket_whose_join_was_not_answered() {
+    play_on(
+        || Cluster::with_quota(QUOTA_BYTES),
+        async |cluster| {
+            let (proxy, ttl) = (proxy_to(&cluster), TTL * 4);
+            let url = format!("etcd://127.0.0.1:{}?timeout=500ms", proxy.port());
+            let locks = soon("it connects", tenure_etcd::connect(url)).await.unwrap();
+            let other = connect(&cluster).await;
+            locks.mutex("warm").ttl(ttl).lock().await.unwrap().release().await.unwrap();
+            proxy.black_hole_for(Direction::Replies);
+            let joining = tokio::spawn({
+                let mutex = locks.mutex("k").ttl(ttl);
+                async move { mutex.lock().await.map(drop) }
+            });
+            until_line(&other, "k", 1).await;
+            joining.abort();
+            joining.await.expect_err("it was given up");
+            let waiting = tokio::spawn({
+                let mutex = other.mutex("k").ttl(TTL * 100);
+                async move { mutex.lock().await }
+            });
+            until_line(&other, "k", 2).await;
+            fill(&cluster);
+            proxy.cut();
+            proxy.heal();
+            soon("the waiter is served", waiting).await.unwrap().unwrap();
+        },
+    );
+}
+
+/// A join came in, what it asked next was not answered, and when it is asked again it is refused: it does not stay in the line.
+#[test]
+fn a_join_that_is_refused_when_it_is_asked_for_again_is_not_in_its_line() {
+    const PERMITS: u32 = 300;
+    const HELD: usize = 200;
+    play_on(
+        || Cluster::with_quota(QUOTA_BYTES),
+        async |cluster| {
+            let between = Between::of(&cluster).await;
+            let url = format!("{}?timeout=5s", between.url());
+            let locks = soon("it connects", tenure_etcd::connect(url)).await.unwrap();
+            let (other, ttl) = (connect(&cluster).await, TTL * 100);
+            locks.mutex("warm").ttl(ttl).lock().await.unwrap().release().await.unwrap();
+            let permits = other.semaphore("s", PERMITS).ttl(ttl);
+            let _held = try_join_all((0..HELD).map(|_| permits.acquire())).await.unwrap();
+            between.hold_next("Range");
+            let joining = tokio::spawn({
+                let permits = locks.semaphore("s", PERMITS).ttl(ttl);
+                async move { permits.acquire().await.map(drop) }
+            });
+            let _never = soon("it came in", between.held()).await;
+            until_line(&other, "s", HELD + 1).await;
+            fill(&cluster);
+            let refused = soon("it is answered", joining).await.unwrap().unwrap_err();
+            assert_eq!(refused.kind(), Kind::Unavailable, "it may be in: {refused}");
+            make_room(&cluster);
+            until_line(&other, "s", HELD).await;
+        },
+    );
 }

@@ -280,3 +280,26 @@ fn an_onlooker_whose_watch_is_refused_without_a_name_asks_again() {
         soon("it hears", watch.next()).await.unwrap();
     });
 }
+
+#[test]
+fn a_stream_of_watches_that_falls_silent_is_opened_again() {
+    play(1, async |cluster| {
+        let between = Between::of(&cluster).await;
+        let locks = soon("it connects", tenure_etcd::connect(between.url())).await.unwrap();
+        let other = connect(&cluster).await;
+        between
+            .lie(WATCH, |stream, said| if stream == 1 { Vec::new() } else { vec![said.to_vec()] });
+        let long = Duration::from_secs(3600);
+        let guard = other.mutex("k").ttl(long).lock().await.unwrap();
+        let waiting = tokio::spawn(async move { locks.mutex("k").ttl(long).lock().await });
+        until_line(&other, "k", 2).await;
+        let is_asked = async {
+            while between.streams(WATCH) < 2 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        soon("another stream is opened", is_asked).await;
+        guard.release().await.unwrap();
+        soon("the waiter is served", waiting).await.unwrap().unwrap();
+    });
+}

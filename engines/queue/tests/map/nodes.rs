@@ -23,6 +23,12 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
+    /// How many follow it.
+    #[allow(dead_code, reason = "of the programs that have this store, one has onlookers")]
+    pub(crate) fn followers(&self) -> usize {
+        self.told.iter().filter(|told| !told.is_closed()).count()
+    }
+
     pub(crate) fn at(&self) -> u64 {
         self.at
     }

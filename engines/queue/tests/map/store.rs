@@ -39,6 +39,8 @@ pub(crate) struct Shared {
     takes_steps: AtomicBool,
     /// Who enters next hears of it so much later, when its session is over.
     outlived_by: Mutex<Option<Duration>>,
+    /// Who enters next hears of it so much later, and its session lives on.
+    late_by: Mutex<Option<Duration>>,
 }
 
 /// One client of it.
@@ -57,6 +59,7 @@ impl Shared {
             deaf,
             takes_steps,
             outlived_by,
+            late_by: Mutex::default(),
         })
     }
 
@@ -92,6 +95,16 @@ impl Shared {
     #[allow(dead_code, reason = "of the programs that have this store, one answers late")]
     pub(crate) fn outlive_next(&self, by: Duration) {
         *lock(&self.outlived_by) = Some(by);
+    }
+
+    #[allow(dead_code, reason = "of the programs that have this store, one answers late")]
+    pub(crate) fn be_late_next(&self, by: Duration) {
+        *lock(&self.late_by) = Some(by);
+    }
+
+    #[allow(dead_code, reason = "of the programs that have this store, one has onlookers")]
+    pub(crate) fn followers(&self) -> usize {
+        lock(&self.nodes).followers()
     }
 
     #[allow(dead_code, reason = "of the programs that have this store, some ask what it knows")]
@@ -191,6 +204,10 @@ impl Store for Map {
         self.0.travel().await;
         if self.0.loses_answers.load(Ordering::Relaxed) {
             return pending().await;
+        }
+        let late = lock(&self.0.late_by).take();
+        if let Some(late) = late {
+            self.0.host.sleep(late).await;
         }
         let late = lock(&self.0.outlived_by).take();
         if let Some(late) = late {

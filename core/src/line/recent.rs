@@ -1,0 +1,113 @@
+//! What is known of tickets that nobody has any more, for as long as somebody may ask for it.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crate::{TicketId, Time};
+
+/// With fewer, nobody looks whose time is over.
+const FEW: usize = 1024;
+/// There are at most so many.
+pub(crate) const MOST: usize = 65_536;
+/// Whoever looks through all of them does it no more often than this.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Something about each of a bounded number of tickets, each until a time of its own.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use tenure_core::{Clock as _, Recent, SystemClock, TicketId};
+///
+/// let (mut recent, id, now) = (Recent::default(), TicketId::fresh(), SystemClock.now());
+/// assert!(recent.note(id, "it has left", now, now.plus(Duration::from_secs(30))));
+/// assert_eq!(recent.get(id, now), Some(&"it has left"));
+/// assert_eq!(recent.get(id, now.plus(Duration::from_secs(30))), None);
+/// ```
+pub struct Recent<T> {
+    all: HashMap<TicketId, (T, Time)>,
+    /// With so many, those are thrown out whose time is over.
+    full: usize,
+    /// Not before then.
+    next: Option<Time>,
+}
+
+impl<T> Default for Recent<T> {
+    fn default() -> Self {
+        Self { all: HashMap::new(), full: FEW, next: None }
+    }
+}
+
+impl<T> Recent<T> {
+    /// Something is known of a ticket until then, whatever was known of it before. Not if there is no room for it: answers whether it is
+    /// noted.
+    pub fn note(&mut self, id: TicketId, what: T, now: Time, until: Time) -> bool {
+        if self.all.len() >= self.full && self.next.is_none_or(|next| now.has_reached(next)) {
+            self.all.retain(|_, (_, until)| !now.has_reached(*until));
+            self.full = (self.all.len() * 2).clamp(FEW, MOST);
+            self.next = Some(now.plus(PAUSE));
+        }
+        let has_room = self.all.len() < MOST || self.all.contains_key(&id);
+        if has_room {
+            self.all.insert(id, (what, until));
+        }
+        has_room
+    }
+
+    /// What is known of a ticket now.
+    pub fn get(&self, id: TicketId, now: Time) -> Option<&T> {
+        let (what, until) = self.all.get(&id)?;
+        (!now.has_reached(*until)).then_some(what)
+    }
+
+    /// Nothing is known of a ticket any more. Answers what was, and until when.
+    pub fn forget(&mut self, id: TicketId) -> Option<(T, Time)> {
+        self.all.remove(&id)
+    }
+
+    /// Of how many tickets something is kept.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether nothing is kept.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Time = Time { boot_ns: 0, raw_ns: 0 };
+    const LIFE: Duration = Duration::from_secs(30);
+
+    fn note(recent: &mut Recent<()>, now: Time) -> bool {
+        recent.note(TicketId::fresh(), (), now, now.plus(LIFE))
+    }
+
+    #[test]
+    fn those_are_thrown_out_whose_time_is_over() {
+        let mut recent = Recent::default();
+        for second in 0..u64::try_from(FEW * 4).unwrap() {
+            assert!(note(&mut recent, NOW.plus(Duration::from_secs(second))));
+        }
+        assert!(recent.len() <= FEW, "{}", recent.len());
+    }
+
+    #[test]
+    fn a_full_one_takes_no_more_and_is_of_use_again_once_those_in_it_are_over() {
+        let (mut recent, id) = (Recent::default(), TicketId::fresh());
+        assert!(recent.note(id, (), NOW, NOW.plus(LIFE)));
+        while note(&mut recent, NOW) {}
+        assert_eq!(recent.len(), MOST);
+        assert!(recent.note(id, (), NOW, NOW.plus(LIFE * 2)), "what is known may change");
+        let later = NOW.plus(LIFE);
+        assert!(note(&mut recent, later));
+        assert_eq!(recent.len(), 2);
+        assert!(recent.get(id, later).is_some());
+        assert_eq!(recent.forget(id), Some(((), NOW.plus(LIFE * 2))));
+        assert_eq!(recent.get(id, later), None);
+    }
+}

@@ -1,0 +1,157 @@
+//! Callers in a hurry, and a way to the member that takes long: what comes of their requests, and what is left of them.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use futures_util::future::try_join_all;
+use tenure_core::Locks;
+use tenure_servers::Store as _;
+use tenure_servers::etcd::Cluster;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::between::Between;
+use super::network::proxy_to;
+use super::stage::{PATIENCE, TTL, connect, play, soon, until_line};
+
+/// A life so long that nothing of a client ends by itself.
+const LONG: Duration = Duration::from_secs(3600);
+/// Sessions of one client.
+const SESSIONS_MAX: usize = 8;
+
+async fn through(url: String) -> Locks {
+    soon("it connects", tenure_etcd::connect(url)).await.unwrap()
+}
+
+/// All leases there are, also those that nobody knows any more.
+fn all_leases(cluster: &Cluster) -> usize {
+    // The first line says how many there are.
+    cluster.ctl(&["lease", "list"]).unwrap().lines().count() - 1
+}
+
+#[test]
+fn callers_who_have_no_time_to_open_a_session_find_it_open_the_next_time() {
+    const TRIES: usize = 40;
+    play(1, async |cluster| {
+        let proxy = proxy_to(&cluster);
+        let locks = through(format!("etcd://127.0.0.1:{}", proxy.port())).await;
+        proxy.delay(Duration::from_millis(15));
+        let mutex = locks.mutex("k").ttl(LONG);
+        let mut got = 0;
+        // A way there and back takes 30 ms, and a session two of them.
+        for _ in 0..TRIES {
+            let locked = timeout(Duration::from_millis(50), mutex.lock()).await;
+            got += usize::from(locked.is_ok_and(|locked| locked.is_ok()));
+        }
+        proxy.heal();
+        soon("nothing is left to do", locks.settled()).await;
+        assert!(got > 0, "nobody had the lock");
+        assert_eq!(all_leases(&cluster), 1);
+    });
+}
+
+#[test]
+fn callers_with_many_ttls_who_give_up_leave_no_leases_behind() {
+    const CALLERS: u64 = 40;
+    const ROUNDS: u64 = 40;
+    play(1, async |cluster| {
+        let locks = connect(&cluster).await;
+        let (mut callers, held) = (JoinSet::new(), std::sync::Arc::new(AtomicUsize::new(0)));
+        for at in 0..CALLERS {
+            let (locks, held) = (locks.clone(), held.clone());
+            callers.spawn(async move {
+                for round in 0..ROUNDS {
+                    let ttl = LONG + Duration::from_secs((at * 7 + round * 13) % 50);
+                    let mutex = locks.mutex(format!("k{}", at % 20)).ttl(ttl);
+                    let patience =
+                        if round % 3 == 0 { Duration::from_millis(round) } else { PATIENCE };
+                    let Ok(guard) = timeout(patience, mutex.lock()).await else { continue };
+                    let guard = guard.unwrap();
+                    held.fetch_add(1, Ordering::Relaxed);
+                    guard.check().unwrap();
+                    guard.release().await.unwrap();
+                }
+            });
+        }
+        while let Some(caller) = soon("all end", callers.join_next()).await {
+            caller.unwrap();
+        }
+        soon("nothing is left to do", locks.settled()).await;
+        println!("{} locks, {} leases", held.load(Ordering::Relaxed), all_leases(&cluster));
+        let few = async {
+            while all_leases(&cluster) > SESSIONS_MAX {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        soon("a client has few leases", few).await;
+    });
+}
+
+#[test]
+fn a_waiter_behind_many_permits_is_served_over_a_slow_way() {
+    const HOLDERS: usize = 100;
+    play(1, async |cluster| {
+        let (proxy, locks) = (proxy_to(&cluster), connect(&cluster).await);
+        let permits = locks.semaphore("s", u32::try_from(HOLDERS).unwrap()).ttl(LONG);
+        let mut held = try_join_all((0..HOLDERS).map(|_| permits.acquire())).await.unwrap();
+        let far = through(format!("etcd://127.0.0.1:{}", proxy.port())).await;
+        far.mutex("warm").ttl(LONG).lock().await.unwrap().release().await.unwrap();
+        proxy.delay(Duration::from_millis(30));
+        let waiting = tokio::spawn({
+            let permits = far.semaphore("s", u32::try_from(HOLDERS).unwrap()).ttl(LONG);
+            async move { permits.acquire().await }
+        });
+        until_line(&locks, "s", HOLDERS + 1).await;
+        // So long all watches may take that are opened one after the other, and longer than a verb may.
+        tokio::time::sleep(Duration::from_secs(8)).await;
+        let watches = cluster.members()[0].requests("Watch");
+        held.pop().unwrap().release().await.unwrap();
+        soon("it is served", waiting).await.unwrap().unwrap();
+        assert!(watches < 200, "{watches} requests for {} watches", HOLDERS + 1);
+    });
+}
+
+/// Answers come late, but for signs of life.
+async fn slow_through(cluster: &Cluster, answers: usize, by: Duration) -> (Between, Locks) {
+    let between = Between::of(cluster).await;
+    let locks = through(format!("{}?timeout=10s", between.url())).await;
+    let slow = AtomicUsize::new(0);
+    // The session is open.
+    locks.mutex("warm").ttl(TTL).lock().await.unwrap().release().await.unwrap();
+    between.lie("Txn", move |_, said| {
+        if slow.fetch_add(1, Ordering::SeqCst) < answers {
+            tokio::task::block_in_place(|| std::thread::sleep(by));
+        }
+        vec![said.to_vec()]
+    });
+    (between, locks)
+}
+
+#[test]
+fn a_lock_whose_answer_takes_longer_than_it_lives_is_held() {
+    play(1, async |cluster| {
+        let (_between, locks) = slow_through(&cluster, 1, TTL * 3 / 2).await;
+        let began = Instant::now();
+        let guard = soon("it is answered", locks.mutex("k").ttl(TTL).lock()).await.unwrap();
+        assert!(began.elapsed() > TTL, "it was not slow");
+        tokio::time::sleep(TTL * 2).await;
+        guard.check().expect("its session lives");
+        assert_eq!(locks.line("k").await.unwrap().len(), 1);
+        guard.release().await.unwrap();
+    });
+}
+
+#[test]
+fn a_join_whose_answers_take_longer_than_its_ticket_lives_waits_in_line() {
+    play(1, async |cluster| {
+        let other = connect(&cluster).await;
+        let held = other.mutex("k").ttl(LONG).lock().await.unwrap();
+        let (_between, locks) = slow_through(&cluster, 2, TTL * 3 / 4).await;
+        let waiting = tokio::spawn(async move { locks.mutex("k").ttl(TTL).lock().await });
+        until_line(&other, "k", 2).await;
+        tokio::time::sleep(TTL * 3).await;
+        assert_eq!(other.line("k").await.unwrap().len(), 2, "it stands there, and is kept alive");
+        held.release().await.unwrap();
+        soon("it is served", waiting).await.unwrap().unwrap().release().await.unwrap();
+    });
+}
