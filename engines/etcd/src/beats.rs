@@ -38,11 +38,20 @@ impl Beats {
 
     /// One sign of life. Answers the ttl in seconds; 0 if the lease is gone.
     pub(crate) async fn beat(&self, lease: i64) -> Result<i64, Status> {
-        let open = self.open();
+        self.beat_on(self.open(), lease).await
+    }
+
+    /// The same on another stream.
+    pub(crate) async fn beat_anew(&self, lease: i64) -> Result<i64, Status> {
+        *lock(&self.open) = None;
+        self.beat(lease).await
+    }
+
+    async fn beat_on(&self, open: Open, lease: i64) -> Result<i64, Status> {
         let (tell, told) = oneshot::channel();
         lock(&open.waiting).entry(lease).or_default().push_back(tell);
         // Who gives up waiting leaves a stream behind that is silent: the next one opens another.
-        let mut silent = Silent { beats: self, is_answered: false };
+        let mut silent = Silent { beats: self, stream: open.waiting.clone(), is_answered: false };
         let broken = || Status::ended(String::new());
         open.send.send(LeaseKeepAliveRequest { id: lease }).await.map_err(|_| broken())?;
         let ttl = told.await.map_err(|_| broken())?;
@@ -64,13 +73,15 @@ impl Beats {
 
 struct Silent<'a> {
     beats: &'a Beats,
+    stream: Waiting,
     is_answered: bool,
 }
 
 impl Drop for Silent<'_> {
     fn drop(&mut self) {
         if !self.is_answered {
-            *lock(&self.beats.open) = None;
+            let is_its = |open: &mut Open| Arc::ptr_eq(&open.waiting, &self.stream);
+            lock(&self.beats.open).take_if(is_its);
         }
     }
 }

@@ -291,11 +291,14 @@ async fn sign(open: &Open, session: SessionId, within: Duration) -> Option<Resul
     if let Ok(answer) = timeout(within / 2, &mut beat).await {
         return Some(answer);
     }
-    let lives = pin!(timeout(within / 3, answers(&open.wire)));
-    match select(beat, lives).await {
-        Either::Left((answer, _)) => Some(answer),
+    // A member that passed it on to a leader who stands still waits for that, and for nobody who was chosen since: another stream is
+    // another try.
+    let again = pin!(open.beats.beat_anew(session.cast_signed()));
+    let (beat, lives) = (select(beat, again), timeout(within / 3, answers(&open.wire)));
+    match select(beat, pin!(lives)).await {
+        Either::Left((answer, _)) => Some(answer.factor_first().0),
         // A member whose leader stands still answers other things, and any other member would wait for that leader, too.
-        Either::Right((Ok(true), beat)) => Some(beat.await),
+        Either::Right((Ok(true), beat)) => Some(beat.await.factor_first().0),
         Either::Right(_) => None,
     }
 }

@@ -232,7 +232,7 @@ impl<S: Store> Queue<S> {
         let mut pauses = Pauses::on(&*self.parts.host);
         for _ in 0..ATTEMPTS_MAX {
             let seen = match &mine {
-                Some(mine) => self.parts.see(mine).await?,
+                Some(mine) => self.parts.see_alive(mine).await?,
                 None => match self.find(&ticket.key, ticket.id).await? {
                     Some((front, node)) => Some(self.parts.judge(front, node).await?),
                     None => None,

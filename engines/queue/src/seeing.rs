@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join;
 use tenure_core::{Key, LINE_TICKETS_MAX, Place, Result, Standing, TicketId};
 
 use crate::contract::{Front, SessionId, Sought, Store};
@@ -27,6 +28,17 @@ impl<S: Store> Parts<S> {
     pub(crate) async fn see(self: &Arc<Self>, mine: &Mine) -> Result<Option<Sighting>> {
         let (parts, mine) = (self.clone(), mine.clone());
         self.errand(async move { mine.looks.share(parts.look_at(&mine)).await }).await
+    }
+
+    /// The same for an owner that counts on the life of its session from now on.
+    pub(crate) async fn see_alive(self: &Arc<Self>, mine: &Mine) -> Result<Option<Sighting>> {
+        let (parts, session) = (self.clone(), mine.session.clone());
+        let signs = self.errand(async move {
+            session.renew(&*parts.store, &*parts.host).await;
+            Ok(())
+        });
+        let (signed, seen) = join(signs, self.see(mine)).await;
+        signed.and(seen)
     }
 
     async fn look_at(&self, mine: &Mine) -> Result<Option<Sighting>> {

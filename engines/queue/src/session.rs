@@ -16,6 +16,13 @@ const WAITS: u32 = 6;
 /// After a failure or a silence, the next one comes after such a part of it.
 const HURRIES: u32 = 12;
 
+/// Until when a session lives, as far as is known.
+struct Life {
+    ends: Time,
+    /// When the last sign of life was sent that was answered.
+    signed: Time,
+}
+
 /// One session of the store, as its owner believes in it.
 pub(crate) struct Session {
     pub(crate) id: SessionId,
@@ -23,7 +30,7 @@ pub(crate) struct Session {
     pub(crate) granted: Duration,
     /// From one sign of life to the next.
     every: Duration,
-    ends: Mutex<Time>,
+    life: Mutex<Life>,
     over: AtomicBool,
     /// Somebody sees to it that the store ends it.
     ends_in_store: AtomicBool,
@@ -34,21 +41,26 @@ pub(crate) struct Session {
 impl Session {
     /// A session that was asked for at `sent`.
     pub(crate) fn new(granted: Granted, sent: Time) -> Arc<Self> {
-        let ends = Mutex::new(sent.plus(granted.ttl));
+        let life = Mutex::new(Life { ends: sent.plus(granted.ttl), signed: sent });
         let Granted { session: id, ttl: granted, every } = granted;
         let (over, ends_in_store) = (AtomicBool::new(false), AtomicBool::new(false));
         let proving = AsyncMutex::default();
-        Arc::new(Self { id, granted, every, ends, over, ends_in_store, proving })
+        Arc::new(Self { id, granted, every, life, over, ends_in_store, proving })
     }
 
     /// For how long it lives on without another sign of life; nothing, once it is over.
     pub(crate) fn life(&self, now: Time) -> Duration {
-        if self.over.load(Ordering::Acquire) { Duration::ZERO } else { now.until(*self.ends()) }
+        if self.over.load(Ordering::Acquire) { Duration::ZERO } else { now.until(self.end()) }
     }
 
     /// When it ends, as far as is known now.
     pub(crate) fn end(&self) -> Time {
-        *self.ends()
+        self.known().ends
+    }
+
+    /// When the next sign of life is due, if all goes well.
+    fn due(&self) -> Time {
+        self.known().signed.plus(self.every)
     }
 
     /// Whether its tickets are lost. Every caller reads the clock: a timer that has not fired proves nothing.
@@ -69,12 +81,37 @@ impl Session {
         if self.is_fresh(sent) {
             return Ok(true);
         }
-        match sign(store, self.id, self.granted, host).await {
-            Ok(Some(life)) => self.extend(sent, life, host.now()),
-            Ok(None) => self.finish(),
-            Err(error) => return Err(error),
-        }
+        self.prove(store, host).await?;
         Ok(!self.is_over(host.now()))
+    }
+
+    /// A ticket is renewed, and its owner counts on what is known of the session's life until it renews the next time: a sign of life that
+    /// is due soon is given now. Whether it was answered is seen by that life.
+    pub(crate) async fn renew<S: Store>(&self, store: &S, host: &dyn Host) {
+        let is_due = || self.known().signed.plus(self.every * 2 / 3);
+        if !host.now().has_reached(is_due()) {
+            return;
+        }
+        let Ok(_alone) = self.proving.try_lock() else {
+            // It is given just now.
+            drop(self.proving.lock().await);
+            return;
+        };
+        if host.now().has_reached(is_due()) {
+            // The next one comes by itself, and soon.
+            let _silent = self.prove(store, host).await;
+        }
+    }
+
+    /// Gives a sign of life. Answers for how long the session lives; `None` if it is over.
+    async fn prove<S: Store>(&self, store: &S, host: &dyn Host) -> Result<Option<Duration>> {
+        let sent = host.now();
+        let life = sign(store, self.id, self.granted, host).await?;
+        match life {
+            Some(life) => self.extend(sent, life, host.now()),
+            None => self.finish(),
+        }
+        Ok(life)
     }
 
     /// It is over, for good.
@@ -84,17 +121,18 @@ impl Session {
 
     /// The store heard a sign of life that was sent at `sent`. An answer that comes too late revives nothing.
     fn extend(&self, sent: Time, life: Duration, now: Time) {
-        let mut ends = self.ends();
-        if now.has_reached(*ends) {
+        let mut known = self.known();
+        if now.has_reached(known.ends) {
             self.over.store(true, Ordering::Release);
         }
         if !self.over.load(Ordering::Acquire) {
-            *ends = ends.max(sent.plus(life));
+            known.ends = known.ends.max(sent.plus(life));
+            known.signed = known.signed.max(sent);
         }
     }
 
-    fn ends(&self) -> MutexGuard<'_, Time> {
-        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> MutexGuard<'_, Life> {
+        self.life.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -146,7 +184,8 @@ pub(crate) async fn keep_alive<S: Store>(
     loop {
         let Some(held) = session.upgrade() else { return };
         beat(&held);
-        let (granted, every, life, id) = (held.granted, held.every, held.life(host.now()), held.id);
+        let now = host.now();
+        let (granted, due, life) = (held.granted, held.due(), held.life(now));
         if life.is_zero() {
             held.finish();
             beat(&held);
@@ -161,19 +200,18 @@ pub(crate) async fn keep_alive<S: Store>(
             return;
         }
         drop(held);
-        host.sleep(if hurries { granted / HURRIES } else { every }.min(life)).await;
+        let pause = if hurries { granted / HURRIES } else { now.until(due) };
+        host.sleep(pause.min(life)).await;
         let (Some(held), Some(store)) = (session.upgrade(), store.upgrade()) else { return };
-        let sent = host.now();
-        hurries = match sign(&*store, id, granted, &*host).await {
-            Ok(Some(life)) => {
-                held.extend(sent, life, host.now());
-                // After a silence a store may be sure of less, and of the whole life only with the next one.
-                life < granted / 2
-            }
-            Ok(None) => {
-                held.finish();
-                false
-            }
+        let _alone = held.proving.lock().await;
+        let now = host.now();
+        if !hurries && !now.has_reached(held.due()) && !held.is_over(now) {
+            // A ticket that was renewed has given one.
+            continue;
+        }
+        hurries = match held.prove(&*store, &*host).await {
+            // After a silence a store may be sure of less, and of the whole life only with the next one.
+            Ok(life) => life.is_some_and(|life| life < granted / 2),
             Err(_) => true,
         };
     }

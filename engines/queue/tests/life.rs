@@ -4,7 +4,7 @@
 mod store;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use store::{Map, Shared};
 use tenure_core::{
@@ -97,6 +97,24 @@ fn a_join_that_is_answered_later_than_its_ticket_would_live_is_in_its_line() {
             std::thread::sleep(Duration::from_millis(50));
             let renewed = queue.renew(&ticket).await.unwrap().expect("it is in the line");
             assert_eq!((renewed.number, renewed.standing), (place.number, Standing::Holding));
+        }
+    });
+}
+
+#[test]
+fn a_renewal_counts_from_a_sign_of_life_that_was_given_lately() {
+    let host = Arc::new(PrivateThread::for_timers());
+    let queue = Queue::new(Map::connect(&Shared::on(host.clone())), host);
+    block_on(async {
+        let ticket = ticket();
+        queue.join(&ticket, Patience::Wait).await.unwrap().expect("it waits");
+        // Signs of life are given every third of a life. Renewals come before them, after them, and in between.
+        for round in 0..40 {
+            std::thread::sleep(Duration::from_millis(round * 37 % 340));
+            let asked = Instant::now();
+            let place = queue.renew(&ticket).await.unwrap().expect("it is in the line");
+            let life = place.life.expect("it is told for how long it lives") + asked.elapsed();
+            assert!(life >= ticket.ttl * 7 / 9, "{life:?} of {:?}", ticket.ttl);
         }
     });
 }
