@@ -36,15 +36,15 @@ pub(crate) struct Greeting {
     pub(crate) version: Option<String>,
 }
 
-/// A connection to this member, and what the member says of itself; `None` if it has no leader, and so answers nothing. A token
-/// that is known already is used again, because to check a password costs a member much.
+/// A connection to this member, made until then, and what the member says of itself; `None` if it has no leader, and so answers nothing. A
+/// token that is known already is used again, because to check a password costs a member much.
 pub(crate) async fn connect(
     settings: &Settings,
     member: &Address,
     known: Option<Token>,
+    until: Instant,
 ) -> Result<Option<(Wire, Greeting)>> {
     let tls = settings.tls.as_ref().map(tls_config).transpose()?;
-    let until = Instant::now() + settings.connect_timeout;
     let reached = timeout_at(until, reach(member)).await;
     let reached = reached.map_err(|_| trouble::out_of_reach(settings, member))?;
     let stream = reached.map_err(|error| trouble::unreached(member, &error))?;

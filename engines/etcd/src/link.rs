@@ -5,14 +5,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tenure_core::{Error, Result, refusal};
 use tenure_kit::url::Address;
 use tenure_kit::{Connection, Ended, Link, Opening, Server, Side};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::beats::Beats;
 use crate::calls::{Token, Wire};
-use crate::connect::{answers, connect};
+use crate::connect::{Greeting, answers, connect};
 use crate::settings::Settings;
 use crate::status::{ENDED, Status};
 use crate::trouble;
@@ -111,6 +112,21 @@ impl Members {
         self.token().take_if(|token| wire.token.as_ref() == Some(token));
     }
 
+    /// A member was reached that has a leader.
+    fn opened(&self, at: usize, wire: Wire, greeting: Greeting, is_home: bool) -> Result<Open> {
+        self.is_met.store(true, Ordering::Release);
+        self.refuse_other(greeting.cluster)?;
+        self.token().clone_from(&wire.token);
+        if is_home {
+            self.next.store(at + 1, Ordering::Relaxed);
+            self.at_home.store(at, Ordering::Relaxed);
+        }
+        let (beats, watches) =
+            (Beats::on(wire.clone()), Watches::on(wire.clone(), self.settings.timeout));
+        let (version, heard) = (greeting.version, AtomicU64::new(0));
+        Ok(Open { at, wire, version, beats, watches, heard })
+    }
+
     fn token(&self) -> MutexGuard<'_, Option<Token>> {
         self.token.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -124,12 +140,13 @@ impl Members {
     /// clients of two clusters would both be given the same lock.
     pub(crate) async fn refuse_others(&self) -> Result<()> {
         let (home, token) = (self.at_home.load(Ordering::Relaxed), self.token().clone());
-        let members = self.settings.members.iter().enumerate();
-        let others = members.filter(|(at, _)| *at != home).map(|(_, member)| {
-            timeout(OTHERS_WITHIN, connect(&self.settings, member, token.clone()))
-        });
+        let (members, until) =
+            (self.settings.members.iter().enumerate(), Instant::now() + OTHERS_WITHIN);
+        let others = members
+            .filter(|(at, _)| *at != home)
+            .map(|(_, member)| connect(&self.settings, member, token.clone(), until));
         // Who cannot be reached now is looked at when it is needed.
-        for (_, greeting) in join_all(others).await.into_iter().flatten().flatten().flatten() {
+        for (_, greeting) in join_all(others).await.into_iter().flatten().flatten() {
             self.refuse_other(greeting.cluster)?;
         }
         Ok(())
@@ -158,32 +175,37 @@ impl Server for Members {
         } else {
             self.at_home.load(Ordering::Relaxed)
         };
-        let (mut troubles, mut is_leaderless) = (Vec::new(), false);
-        for at in first..first + members.len() {
-            let at = at % members.len();
-            let known = self.token().clone();
-            match connect(&self.settings, &members[at], known).await {
+        let until = Instant::now() + self.settings.connect_timeout;
+        // All of them together have that time.
+        let pause =
+            self.settings.connect_timeout / u32::try_from(members.len() + 1).unwrap_or(u32::MAX);
+        let mut others = (first..first + members.len()).map(|at| at % members.len());
+        let (mut tries, mut troubles) = (FuturesUnordered::new(), Vec::new());
+        let (mut is_leaderless, mut next) = (false, others.next());
+        loop {
+            if let Some(at) = next.take() {
+                let known = self.token().clone();
+                let tried = connect(&self.settings, &members[at], known, until);
+                tries.push(async move { (at, tried.await) });
+            }
+            // One that is silent keeps nobody from the others.
+            let Ok(tried) = timeout(pause, tries.next()).await else {
+                next = others.next();
+                continue;
+            };
+            let Some((at, tried)) = tried else { break };
+            match tried {
                 Ok(None) => {
                     self.is_met.store(true, Ordering::Release);
                     is_leaderless = true;
                 }
-                Ok(Some((wire, greeting))) => {
-                    self.is_met.store(true, Ordering::Release);
-                    self.refuse_other(greeting.cluster)?;
-                    self.token().clone_from(&wire.token);
-                    if is_home {
-                        self.next.store(at + 1, Ordering::Relaxed);
-                        self.at_home.store(at, Ordering::Relaxed);
-                    }
-                    let (beats, watches) =
-                        (Beats::on(wire.clone()), Watches::on(wire.clone(), self.settings.timeout));
-                    let (version, heard) = (greeting.version, AtomicU64::new(0));
-                    return Ok(Open { at, wire, version, beats, watches, heard });
-                }
+                Ok(Some((wire, greeting))) => return self.opened(at, wire, greeting, is_home),
                 Err(error) if error.is_unknown() => troubles.push((at, error)),
                 Err(error) => return Err(error),
             }
+            next = others.next();
         }
+        troubles.sort_by_key(|(at, _)| *at);
         let names: Vec<String> = members.iter().map(Address::to_string).collect();
         let others = troubles.iter().map(|(at, error)| (names[*at].as_str(), error));
         let others = refusal::once_for_all(others);

@@ -155,7 +155,7 @@ fn a_full_member_lets_go_of_a_ticket_whose_join_was_not_answered() {
             fill(&cluster);
             proxy.cut();
             proxy.heal();
-            soon("the waiter is served", waiting).await.unwrap().unwrap();
+            drop(soon("the waiter is served", waiting).await.unwrap().unwrap());
         },
     );
 }

@@ -300,6 +300,6 @@ fn a_stream_of_watches_that_falls_silent_is_opened_again() {
         };
         soon("another stream is opened", is_asked).await;
         guard.release().await.unwrap();
-        soon("the waiter is served", waiting).await.unwrap().unwrap();
+        drop(soon("the waiter is served", waiting).await.unwrap().unwrap());
     });
 }

@@ -63,6 +63,25 @@ fn who_connects_while_a_leader_is_chosen_waits_for_it() {
 }
 
 #[test]
+fn who_connects_to_members_that_all_stand_still_waits_once_for_all_of_them() {
+    const PATIENT: Duration = Duration::from_secs(6);
+    play(3, async |cluster| {
+        for member in cluster.members() {
+            member.freeze().unwrap();
+        }
+        let (url, began) =
+            (format!("{}?connect_timeout={}s", cluster.url(), PATIENT.as_secs()), Instant::now());
+        let refused = tenure_etcd::connect(url).await.map(drop).unwrap_err();
+        let took = began.elapsed();
+        assert!(took < PATIENT * 2, "{took:?} is three times {PATIENT:?}");
+        let said = refused.to_string();
+        let all =
+            cluster.members().iter().all(|member| said.contains(&format!(":{}", member.port())));
+        assert!(refused.is_unknown() && all, "{said}");
+    });
+}
+
+#[test]
 fn a_lock_outlives_a_follower() {
     a_lock_outlives(|cluster| cluster.follower().unwrap().kill().unwrap());
 }
