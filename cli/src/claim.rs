@@ -4,7 +4,9 @@ use std::io;
 use std::ops::Deref;
 use std::time::Duration;
 
-use tenure::{Error, Guard, Kind, Liveness, Locks, Place, Result, Standing, TTL_DEFAULT, Ticket};
+use tenure::{
+    Error, Guard, Key, Kind, Liveness, Locks, Note, Place, Result, Standing, TTL_DEFAULT, Ticket,
+};
 use tenure_kit::duration::brief;
 
 use crate::failure::{BUSY, Failure, LOST, UNREACHABLE, say};
@@ -134,11 +136,18 @@ impl Claim<'_> {
         }
         // A part of it is over.
         let life = Duration::from_secs(life.as_secs() + u64::from(life.subsec_nanos() > 0));
-        let (key, store) = (quoted(self.key), &held.store);
+        let (key, store, life) = (quoted(self.key), &held.store, brief(life));
         say(&format!(
-            "after a crash {store} keeps {key} for about {}, and not for {asked:?}: it raised the ttl",
-            brief(life)
+            "after a crash {key} stays locked for about {life}, and not for {asked:?}: {store}, or an option of its URL, allows no shorter ttl"
         ));
+    }
+
+    /// A mistake in the words is told before the store is asked.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        Key::new(self.key)?;
+        Note::new(self.note.unwrap_or_default())?;
+        self.share.of_ticket()?;
+        Ok(())
     }
 
     /// While the ticket is on its way out, the store is asked once more: it may tell what the time was too short to hear,

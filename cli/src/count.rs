@@ -54,11 +54,14 @@ pub(crate) fn count(at: &Address, json: bool, args: &Args) -> Result<u8, Failure
             "`--limit` {limit} never lets a count of {by} through: raise it, or write --by {limit}"
         )));
     }
-    let mut counter = at.open_aloud()?.counter(&args.key).window(args.per);
+    let locks = at.open_shared()?;
+    let mut counter = locks.counter(&args.key).window(args.per);
     if let Some(limit) = args.limit {
         counter = counter.limit(limit);
     }
+    // A store that keeps no such counts says only that.
     let tally = block_on(counter.add(args.by))?;
+    at.warn(&locks);
     let resets_in = tally.resets_in.unwrap_or_default();
     let text = if json {
         let object = Object::new().text("key", &args.key).plain("value", tally.value);

@@ -65,17 +65,17 @@ pub(crate) struct Args {
 pub(crate) fn lead(at: &Address, args: &Args) -> Result<u8, Failure> {
     look_up::check(&args.command[0])?;
     let url = at.url()?;
-    let patience = Patience::new(None, at.quiet);
-    let mut signals = Signals::hear()?;
-    let opened = open(at, &url, &patience, &mut signals)?;
-    let locks = &opened.locks;
     let claim = Claim {
         key: &args.key,
         share: Share::Office,
         ttl: args.ttl,
-        patience,
+        patience: Patience::new(None, at.quiet),
         note: args.note.as_deref(),
     };
+    claim.check()?;
+    let mut signals = Signals::hear()?;
+    let opened = open(at, &url, &claim.patience, &mut signals)?;
+    let locks = &opened.locks;
     let kill_after = args.kill_after;
     let lifeline = opened.lifeline.as_ref();
     let (command, on_lost) = (&args.command, OnLost::Stop);

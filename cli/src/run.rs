@@ -123,20 +123,20 @@ pub(crate) fn run(at: &Address, args: &Args) -> Result<u8, Failure> {
     look_up::check(&args.command[0])?;
     let url = at.url()?;
     let wait = if args.no_wait { Some(Duration::ZERO) } else { args.wait };
-    let patience = Patience::new(wait, at.quiet);
-    // Who does not wait may get nothing, and ask again and again.
-    let idle = (!args.no_wait).then(forked_keeper).transpose()?;
-    let mut signals = Signals::hear()?;
-    let mut opened = open(at, &url, &patience, &mut signals)?;
-    signals.look_after_late(&mut opened.locks);
-    let locks = &opened.locks;
     let claim = Claim {
         key: &args.key,
         share: args.share(),
         ttl: args.ttl,
-        patience,
+        patience: Patience::new(wait, at.quiet),
         note: args.note.as_deref(),
     };
+    claim.check()?;
+    // Who does not wait may get nothing, and ask again and again.
+    let idle = (!args.no_wait).then(forked_keeper).transpose()?;
+    let mut signals = Signals::hear()?;
+    let mut opened = open(at, &url, &claim.patience, &mut signals)?;
+    signals.look_after_late(&mut opened.locks);
+    let locks = &opened.locks;
     if wait != Some(Duration::ZERO) {
         nested::refuse(&mut signals, locks, &args.key, claim.share.of_ticket()?)?;
     }

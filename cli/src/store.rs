@@ -131,10 +131,15 @@ impl Address {
 
     /// The same, for what others will rely on: they should know how far they can.
     pub(crate) fn open_aloud(&self) -> Result<Locks, Failure> {
-        self.refuse_private(&self.url()?)?;
-        let locks = self.open()?;
+        let locks = self.open_shared()?;
         self.warn(&locks);
         Ok(locks)
+    }
+
+    /// The same, and nothing is said of it.
+    pub(crate) fn open_shared(&self) -> Result<Locks, Failure> {
+        self.refuse_private(&self.url()?)?;
+        self.open()
     }
 
     /// Says what the store's operator should know about it.

@@ -51,7 +51,12 @@ pub(crate) fn watch(at: &Address, json: bool, args: &Args) -> Result<u8, Failure
     let mut trouble: Option<Instant> = None;
     loop {
         let seen = match block_on(watch.next()) {
-            Ok(Seen::Event(event)) => show(&event, json, screen),
+            Ok(Seen::Event(event)) => {
+                if trouble.take().is_some() {
+                    say("the store answers again");
+                }
+                show(&event, json, screen)
+            }
             Err(error) if error.is_unknown() => {
                 if trouble.is_none_or(|last| last.elapsed() > SAME_TROUBLE) {
                     say(&format!("looking again until the store answers: {error}"));

@@ -141,11 +141,15 @@ impl<'a> Url<'a> {
             None | Some("") => Some(usual_port),
             Some(port) => port.parse().ok().filter(|port| *port > 0),
         };
+        // What follows it may be a part of a password that was split in the middle, and is not shown.
+        if name.contains(char::is_whitespace) {
+            return Err(self.or_escape("the name of a server has a blank in it: leave that out"));
+        }
         if let Some(port) = port.filter(|_| !name.is_empty()) {
             return Ok(Address { name: name.to_owned(), port });
         }
         Err(self.or_escape(
-            "the URL has a server without a name or with no proper port: write SERVER or SERVER:PORT, and [::1]:PORT for an IPv6 address",
+            "the URL has a server without a name or with no proper port: write SERVER or SERVER:PORT, with one comma between two, and [::1]:PORT for an IPv6 address",
         ))
     }
 
@@ -199,7 +203,7 @@ impl Login {
         let (user, password) = (read(user, "the user")?, read(password, "the password")?);
         if user.is_some() && password.is_none() {
             return Err(Error::invalid(
-                "the URL has a user and no password: write user:password@ before the server",
+                "the URL has a user and no password: write user:password@ before the first server",
             ));
         }
         Ok(Self { user, password: password.map(Secret::new) })

@@ -72,22 +72,23 @@ fn each_mistake_has_its_sentence() {
         (
             servers,
             "x://",
-            "the URL has a server without a name or with no proper port: write SERVER or SERVER:PORT, and [::1]:PORT for an IPv6 address",
+            "the URL has a server without a name or with no proper port: write SERVER or SERVER:PORT, with one comma between two, and [::1]:PORT for an IPv6 address",
         ),
+        (servers, "x://a:s@no secret", "the name of a server has a blank in it: leave that out"),
         (
             servers,
             "x://h:0",
-            "the URL has a server without a name or with no proper port: write SERVER or SERVER:PORT, and [::1]:PORT for an IPv6 address",
+            "the URL has a server without a name or with no proper port: write SERVER or SERVER:PORT, with one comma between two, and [::1]:PORT for an IPv6 address",
         ),
         (
             servers,
             "x://:secret?secret@h",
-            "the URL has a server without a name or with no proper port: write SERVER or SERVER:PORT, and [::1]:PORT for an IPv6 address; a question mark in a password is written %3F",
+            "the URL has a server without a name or with no proper port: write SERVER or SERVER:PORT, with one comma between two, and [::1]:PORT for an IPv6 address; a question mark in a password is written %3F",
         ),
         (
             servers,
             "x://secret@h",
-            "the URL has a user and no password: write user:password@ before the server",
+            "the URL has a user and no password: write user:password@ before the first server",
         ),
         (
             servers,

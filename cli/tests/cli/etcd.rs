@@ -1,10 +1,13 @@
 //! The command on etcd: it hands over, says who holds, what a ttl came to, and why a lock is lost.
 
+use std::io::{BufRead as _, BufReader};
+use std::time::Duration;
+
 use tenure_servers::Store as _;
 use tenure_servers::etcd::{Cluster, ETCD, ETCDCTL};
 use tenure_servers::have;
 
-use crate::kit::Store;
+use crate::kit::{Store, eventually};
 use crate::run::{hands_over, tells_who_holds};
 
 /// One member of a test's own, and the store on it. `None`, aloud, where there is no etcd.
@@ -38,12 +41,12 @@ fn a_ttl_that_etcd_raises_is_told_to_whoever_asked_for_it() {
         end.err
     };
     let raised = told(&["--ttl", "500ms"]);
-    let says = "keeps `k` for about 2s, and not for 500ms: it raised the ttl";
+    let says = "`k` stays locked for about 2s, and not for 500ms";
     assert!(raised.contains(says), "{raised}");
     for exact in [&["--ttl", "3s"][..], &[]] {
-        assert!(!told(exact).contains("raised"), "{exact:?}");
+        assert!(!told(exact).contains("stays locked"), "{exact:?}");
     }
-    assert!(!told(&["--ttl", "500ms", "--quiet"]).contains("raised"));
+    assert!(!told(&["--ttl", "500ms", "--quiet"]).contains("stays locked"));
 }
 
 #[test]
@@ -84,4 +87,33 @@ fn a_full_store_keeps_nobody_from_being_taken_out_in_time() {
     assert!(end.err.contains("has no space left"), "{end:?}");
     assert!(!end.out.is_empty(), "who is out is named");
     assert_eq!(holder.end().code, 79);
+}
+
+#[test]
+fn an_onlooker_is_told_of_an_outage_and_of_its_end() {
+    let Some((cluster, _)) = etcd() else { return };
+    let store = Store::at(format!("{}?timeout=250ms", cluster.url()));
+    let mut watch = store.tenure(&["watch"]).spawn().unwrap();
+    let (send, said) = std::sync::mpsc::channel();
+    let mut lines = BufReader::new(watch.stderr.take().unwrap()).lines();
+    std::thread::spawn(move || {
+        lines.by_ref().map_while(Result::ok).try_for_each(|line| send.send(line))
+    });
+    let says = |text: &str| {
+        eventually(text, || said.recv_timeout(Duration::from_secs(60)).unwrap().contains(text));
+    };
+    let mut seen = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let first = std::thread::spawn(move || seen.next().map(|line| (line.unwrap(), seen)));
+    // It looks on from some moment on.
+    while !first.is_finished() {
+        store.says(&["--quiet", "run", "k", "--", "true"]);
+    }
+    let _seen = first.join().unwrap().unwrap();
+    cluster.members()[0].freeze().unwrap();
+    says("looking again until the store answers: ");
+    cluster.members()[0].thaw().unwrap();
+    store.says(&["--quiet", "run", "k", "--", "true"]);
+    says("the store answers again");
+    watch.kill().unwrap();
+    watch.wait().unwrap();
 }

@@ -127,6 +127,17 @@ fn a_store_of_ones_own_is_in_the_state_directory() {
 }
 
 #[test]
+fn a_mistake_in_the_words_is_told_before_a_store_is_asked_that_does_not_answer() {
+    let (store, long) = (Store::new(), "x".repeat(5_000));
+    for words in [&["", "--", "true"][..], &["k", "--note", &long, "--", "true"]] {
+        for verb in ["run", "lead"] {
+            let end = store.end(&[&["--on", "redis://127.0.0.1:1", verb], words].concat());
+            assert_eq!(end.code, 64, "{verb}: {end:?}");
+        }
+    }
+}
+
+#[test]
 fn a_look_makes_no_store() {
     let store = Store::new();
     for words in [&["line", "k"][..], &["keys"], &["watch"], &["break", "k"]] {

@@ -76,7 +76,7 @@ fn warnings(settings: &Settings, version: Option<&str>) -> Vec<String> {
     let (first, others) = (settings.members.first(), settings.members.iter().skip(1));
     if others.clone().all(|other| Some(other) == first) {
         warnings.push(
-            "the URL names one member of etcd: without it nothing is locked, even if others live"
+            "the URL names only one member of etcd: while that one is down, no lock can be taken. If the cluster has more members, name them all"
                 .into(),
         );
     }

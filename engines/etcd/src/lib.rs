@@ -24,11 +24,12 @@
 //! | `client`, `store`, `entry` | one client, and the contract of a queue, filled in |
 //! | `keys`, `ask` | the names of keys, and requests as data |
 //! | `berths` | the names of ticket keys, used again |
+//! | `latches` | how a request that was given up is kept out for good |
 //! | `neighbours` | who stands next to a ticket in a short line, so that a release tells the next one all it must know |
 //! | `journal` | what happens to all tickets, from a watch |
 //! | `still_held` | guarded writes: a comparison for a transaction of one's own |
 //! | `facts` | what a start-up check finds: profile, warnings |
-//! | `trouble` | what went wrong, as a sentence |
+//! | `status`, `trouble` | how a request ended, as gRPC says it, and as a sentence |
 //! | `wire` | what travels, generated from `wire/etcd.proto` |
 
 mod ask;

@@ -46,7 +46,7 @@ pub(crate) fn error(settings: &Settings, status: &Status) -> Error {
             Error::unavailable(format!("{whom} has more to do than it can{says}"))
         }
         Code::PermissionDenied => Error::rejected(format!(
-            "{whom} does not let this user read and write the keys of `{prefix}/`: let its role, with `etcdctl role grant-permission ROLE --prefix=true readwrite {prefix}/`",
+            "{whom} does not let this user read and write the keys of `{prefix}/`: give a role the right with `etcdctl role grant-permission ROLE --prefix=true readwrite {prefix}/`, and the user that role with `etcdctl user grant-role USER ROLE`",
             prefix = settings.prefix
         )),
         _ if is_stranger(status) => {
@@ -57,9 +57,9 @@ pub(crate) fn error(settings: &Settings, status: &Status) -> Error {
                 "{whom} does not know this user and password: correct them in the URL, where `%` is written `%25` and `?` is written `%3F`"
             ))
         }
-        Code::InvalidArgument if told.contains("user name is empty") => {
-            Error::rejected(format!("{whom} wants a user: write user:password@ before the members"))
-        }
+        Code::InvalidArgument if told.contains("user name is empty") => Error::rejected(format!(
+            "{whom} wants a user: write user:password@ before the first server"
+        )),
         Code::FailedPrecondition if told.contains("authentication is not enabled") => {
             Error::rejected(format!("{whom} has no users: leave user and password out of the URL"))
         }

@@ -25,7 +25,7 @@ pub(crate) fn read(url: &str) -> Result<Settings> {
     }
     if login.password.is_some() && login.user.is_none() {
         return Err(Error::invalid(
-            "the URL has a password and no user: write user:password@ before the members",
+            "the URL has a password and no user: write user:password@ before the first server",
         ));
     }
     let mut settings = Settings::of(addresses, login);
@@ -112,7 +112,7 @@ mod tests {
             ),
             (
                 "etcd://:secret@h",
-                "the URL has a password and no user: write user:password@ before the members",
+                "the URL has a password and no user: write user:password@ before the first server",
             ),
             ("etcd://h?ca=secret", "`ca`, `cert` and `key` are for TLS: write etcds:// for it"),
             (

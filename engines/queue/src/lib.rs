@@ -14,6 +14,7 @@
 //! | `session`, `sessions` | the life of all tickets of one ttl: its end is counted from before the question |
 //! | `own`, `parts` | the tickets of this client, and what its tasks have of it |
 //! | `pauses` | between tries of which others were quicker |
+//! | `queue` | one client: its tickets and its sessions |
 //! | `engine` | the nine verbs; `joining`, `seeing`, `leaving`, `waking` and `counting` carry them out |
 //! | `free` | which lines seem to be free |
 //! | `looks` | the looks at one ticket, which callers share |

@@ -105,7 +105,7 @@ fn agree(deployment: &Deployment, settings: &Settings) -> Result<()> {
     let refuse = |sentence: &str| Err(Error::invalid(sentence));
     if settings.login.user.is_some() && settings.login.password.is_none() {
         return refuse(
-            "the URL has a user and no password: write user:password@ before the server, or for a socket give `user` and `password`",
+            "the URL has a user and no password: write user:password@ before the first server, or for a socket give `user` and `password`",
         );
     }
     if let Some(files) = &settings.tls {
@@ -303,7 +303,7 @@ mod tests {
             ),
             (
                 "redis+unix:///a?user=secret",
-                "the URL has a user and no password: write user:password@ before the server, or for a socket give `user` and `password`",
+                "the URL has a user and no password: write user:password@ before the first server, or for a socket give `user` and `password`",
             ),
             (
                 "redis+sentinel://:secret@a,b",

@@ -144,7 +144,7 @@ fn warnings(settings: &Settings, facts: &Facts) -> Vec<String> {
     }
     if facts.is_ensemble && settings.servers.len() == 1 {
         warnings.push(
-            "the URL names one server of an ensemble of ZooKeeper: without it nothing is locked, even if others live".into(),
+            "the URL names only one server of an ensemble of ZooKeeper: while that one is down, no lock can be taken. Name them all".into(),
         );
     }
     if let Some(least) = facts.session_min.filter(|least| *least > ADVISED) {

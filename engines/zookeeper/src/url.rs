@@ -21,7 +21,7 @@ pub(crate) fn read(url: &str) -> Result<Settings> {
     let Servers { login, addresses, path } = url.servers(PORT)?;
     if login.password.is_some() && login.user.is_none() {
         return Err(Error::invalid(
-            "the URL has a password and no user: write user:password@ before the servers",
+            "the URL has a password and no user: write user:password@ before the first server",
         ));
     }
     if login.user.as_ref().is_some_and(|user| user.contains(':')) {
@@ -150,7 +150,7 @@ mod tests {
         for (url, sentence) in [
             (
                 "zookeeper://:secret@h",
-                "the URL has a password and no user: write user:password@ before the servers",
+                "the URL has a password and no user: write user:password@ before the first server",
             ),
             (
                 "zookeeper://h/a/../b",
