@@ -304,6 +304,10 @@ impl<'a> Supervision<'a> {
     /// A store that keeps leases may also have lost its data, or have an operator who takes tickets out.
     fn sentence(&self, error: &Error) -> String {
         match error.loss() {
+            Some(Loss::Broken) if self.guard.was_told() => {
+                "the lock is lost: somebody told this holder to leave, with `tenure break` or in a program"
+                    .into()
+            }
             Some(Loss::Broken) if self.lease.is_one() => {
                 format!(
                     "{error}, by a break, by an operator of the store, or by a store that has lost its data"

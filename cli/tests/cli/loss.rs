@@ -92,6 +92,19 @@ fn a_store_that_forgets_ends_the_command() {
 }
 
 #[test]
+fn a_holder_that_is_broken_is_told_by_whom() {
+    let Some((_server, store)) = redis(Setup::new()) else { return };
+    let (run, pids) = beating(&store);
+    store.says(&["break", "k"]);
+    let end = run.end();
+    assert_eq!(end.code, 79, "{end:?}");
+    let sentence = "tenure: `k`: the lock is lost: somebody told this holder to leave, with `tenure break` or in a program; \
+        the command is stopped\n";
+    assert!(end.err.starts_with(sentence), "{}", end.err);
+    assert!(!pids.iter().any(|pid| is_alive(*pid)));
+}
+
+#[test]
 fn a_frozen_store_ends_the_command_before_the_lease_is_over() {
     let Some((server, store)) = redis(Setup::new()) else { return };
     let (run, pids) = beating(&store);

@@ -41,6 +41,8 @@ pub(crate) struct Hold {
     trouble: Option<Error>,
     /// When the first of them failed.
     troubled: Time,
+    /// Somebody told it to leave.
+    told: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +67,7 @@ impl Hold {
             failed: 0,
             trouble: None,
             troubled: Time::NEVER,
+            told: false,
         }
     }
 
@@ -186,6 +189,11 @@ impl Hold {
         self.trouble.clone()
     }
 
+    /// Whether it was lost because somebody told it to leave.
+    pub(crate) fn was_told(&self) -> bool {
+        self.told
+    }
+
     pub(crate) fn state(&self) -> State {
         self.state
     }
@@ -196,6 +204,7 @@ impl Hold {
 
     fn hear_place(&mut self, sent: Time, now: Time, place: Place) {
         if place.leaving || self.is_contradicted(sent, place) {
+            self.told = place.leaving;
             self.lose(Loss::Broken);
             return;
         }

@@ -268,6 +268,25 @@ impl Held {
         self.kept.with(|hold| hold.trouble())
     }
 
+    /// Whether it was lost because somebody told it to leave, with [`break_ticket`](crate::Locks::break_ticket): then nobody holds before
+    /// it is released. A ticket that was only found to be gone may have been taken out by force, by an operator of the store, or by
+    /// a store that lost its data.
+    ///
+    /// ```
+    /// use tenure_core::{Locks, Loss, Memory};
+    ///
+    /// # tenure_core::blocking::block_on(async {
+    /// let locks = Locks::new(Memory::new());
+    /// let guard = locks.mutex("invoices/42").lock().await?;
+    /// locks.break_ticket("invoices/42", guard.id()).await?;
+    /// assert_eq!(guard.lost().await, Loss::Broken);
+    /// assert!(guard.was_told());
+    /// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+    /// ```
+    pub fn was_told(&self) -> bool {
+        self.kept.with(|hold| hold.was_told())
+    }
+
     /// Renews now. For locks that are renewed by hand; on others it only comes sooner.
     ///
     /// # Cancel safety
