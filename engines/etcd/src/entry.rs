@@ -111,7 +111,7 @@ pub(crate) fn tells_enough(front: &Front) -> bool {
 /// What came of asking at a berth.
 pub(crate) enum Came {
     /// The ticket is in its line, or the door was closed to it.
-    To(Entered),
+    To(Box<Entered>),
     /// Another ticket is at that berth.
     Elsewhere,
     /// The latch is otherwise than it was known. This is how it was at that moment.
@@ -134,16 +134,16 @@ pub(crate) fn entered(
     if succeeded {
         let node = made(enter, berth, at)?;
         let front = with_ahead(front, &node);
-        return Ok(Came::To(Entered::In { node, front, fresh: true }));
+        return Ok(Came::To(Box::new(Entered::In { node, front, fresh: true })));
     }
     let there = ranges.next().and_then(|range| range.kvs.into_iter().next());
     if let Some(kept) = there {
         let own = keys.node(&kept).filter(|node| node.name == *enter.name);
-        let came = |node| Came::To(Entered::In { node, front, fresh: false });
+        let came = |node| Came::To(Box::new(Entered::In { node, front, fresh: false }));
         return Ok(own.map_or(Came::Elsewhere, came));
     }
     if let Some(node) = twin(&front, enter.name, at + 1) {
-        return Ok(Came::To(Entered::In { node, front, fresh: false }));
+        return Ok(Came::To(Box::new(Entered::In { node, front, fresh: false })));
     }
     let kept = ranges.next().and_then(|range| range.kvs.into_iter().next());
     let shut = kept.map_or(0, |kept| revision(kept.mod_revision));
@@ -151,7 +151,7 @@ pub(crate) fn entered(
         return Ok(Came::Shut(Latch { shut, ..*latch }, at));
     }
     let base = written(ranges.next().unwrap_or_default());
-    Ok(Came::To(Entered::Out { front, base }))
+    Ok(Came::To(Box::new(Entered::Out { front, base })))
 }
 
 /// A ticket of the same id at another berth, which came before this moment: a copy of its process has put it there.

@@ -180,16 +180,16 @@ impl Server for Members {
         let pause =
             self.settings.connect_timeout / u32::try_from(members.len() + 1).unwrap_or(u32::MAX);
         let mut others = (first..first + members.len()).map(|at| at % members.len());
-        let (mut tries, mut troubles) = (FuturesUnordered::new(), Vec::new());
+        let (mut under_way, mut troubles) = (FuturesUnordered::new(), Vec::new());
         let (mut is_leaderless, mut next) = (false, others.next());
         loop {
             if let Some(at) = next.take() {
                 let known = self.token().clone();
                 let tried = connect(&self.settings, &members[at], known, until);
-                tries.push(async move { (at, tried.await) });
+                under_way.push(async move { (at, tried.await) });
             }
             // One that is silent keeps nobody from the others.
-            let Ok(tried) = timeout(pause, tries.next()).await else {
+            let Ok(tried) = timeout(pause, under_way.next()).await else {
                 next = others.next();
                 continue;
             };

@@ -99,7 +99,7 @@ impl Store for Etcd {
             asking.answered();
             match answer? {
                 Came::To(entered) => {
-                    let entered = self.once(entered).await?;
+                    let entered = self.once(*entered).await?;
                     if let Entered::In { node, .. } = &entered {
                         self.berths.came_in(name.id, node.created);
                     }
@@ -220,8 +220,8 @@ impl Store for Etcd {
         }
         let connection = self.link.connection().await?;
         // All at once: one after the other would take as many ways to the member and back.
-        let begin = |node: &Node| connection.watches.key(self.keys.seen(node), node.version);
-        let begun = try_join_all(nodes.iter().map(begin)).await;
+        let watch = |node: &Node| connection.watches.key(self.keys.seen(node), node.version);
+        let begun = try_join_all(nodes.iter().map(watch)).await;
         let begun = begun.map_err(|status| self.failed(&connection, &status))?;
         let at = begun.iter().map(|news| revision(news.watch.at)).max().unwrap_or(0);
         let all = begun.into_iter().zip(nodes).map(|(mut news, node)| {
@@ -367,18 +367,18 @@ impl Etcd {
         if asks_alone {
             let answer = self.txn(entry::enter_alone(&self.keys, enter, berth, latch)).await?;
             if let Some(entered) = entry::entered_alone(enter, berth, &answer)? {
-                return Ok(Came::To(entered));
+                return Ok(Came::To(Box::new(entered)));
             }
         }
         let answer = self.txn(entry::enter(&self.keys, enter, berth, latch)).await?;
         let came = entry::entered(&self.keys, enter, berth, latch, answer)?;
-        match &came {
-            // Where nobody else is there, and it was refused alone, something is added to the numbers, and stays.
-            Came::To(Entered::In { front, .. }) => {
-                self.free.note(line, front.total < 2 && !asks_alone);
-            }
-            Came::To(Entered::Out { front, .. }) => self.free.note(line, front.total == 0),
-            Came::Elsewhere | Came::Shut(..) => {}
+        if let Came::To(entered) = &came {
+            let is_free = match &**entered {
+                // Where nobody else is there, and it was refused alone, something is added to the numbers, and stays.
+                Entered::In { front, .. } => front.total < 2 && !asks_alone,
+                Entered::Out { front, .. } => front.total == 0,
+            };
+            self.free.note(line, is_free);
         }
         Ok(came)
     }

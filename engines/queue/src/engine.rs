@@ -81,7 +81,7 @@ impl<S: Store> Engine for Queue<S> {
         let store = &self.parts.store;
         let open = self.sessions.close();
         // Whoever opens one just now ends it.
-        let opened = async { Ok(drop(self.sessions.turn().await)) };
+        let opened = async { Ok(self.sessions.turn().await) };
         let _late = self.parts.in_time(opened).await;
         for session in open {
             session.finish();

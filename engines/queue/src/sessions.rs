@@ -42,8 +42,9 @@ impl Sessions {
     /// Takes out those that are over; and one that no ticket lives by, if there is no room for another.
     pub(crate) fn take_out(&self, now: Time) -> Vec<Arc<Session>> {
         let mut open = self.open();
-        let over = open.extract_if(.., |_, session| session.is_over(now));
-        let mut out: Vec<_> = over.map(|(_, session)| session).collect();
+        let over = open.values().filter(|session| session.is_over(now));
+        let mut out: Vec<_> = over.cloned().collect();
+        open.retain(|_, session| !session.is_over(now));
         if open.len() >= SESSIONS_MAX {
             let idle = open.iter().find(|(_, session)| Arc::strong_count(session) == 1);
             let idle = idle.map(|(seconds, _)| *seconds);
