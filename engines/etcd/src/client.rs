@@ -159,18 +159,17 @@ impl Etcd {
         self.ask(TXN, txn).await
     }
 
-    /// A lease for a session. It has a name of this client's, so that one whose grant was not answered, or that was of no use, is
-    /// ended before the next one is asked for: there is one such lease at most.
+    /// A lease for a session. This client names it, so that one whose grant was not answered, or that was of no use, is ended before
+    /// the next one is asked for. No name is used twice: a request to end the one before may come late, and must not end this one.
     pub(crate) async fn grant(&self, ttl: Duration) -> Result<LeaseGrantResponse> {
         let before = *self.asked_lease();
         if let Some(before) = before {
             self.revoke(before).await?;
         }
         let ttl = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX).max(1);
-        let random = || getrandom::u64().map_err(|error| Error::unavailable(error.to_string()));
-        // Names of leases are positive. A grant that comes late is of the one that it was asked for.
-        let id =
-            before.map_or_else(|| Ok::<_, Error>((random()? >> 1).cast_signed().max(1)), Ok)?;
+        // Names of leases are positive.
+        let id = getrandom::u64().map_err(|error| Error::unavailable(error.to_string()))?;
+        let id = (id >> 1).cast_signed().max(1);
         *self.asked_lease() = Some(id);
         let granted: LeaseGrantResponse = self.ask(GRANT, LeaseGrantRequest { ttl, id }).await?;
         if granted.ttl != ttl {

@@ -181,7 +181,7 @@ impl Server for Members {
             self.settings.connect_timeout / u32::try_from(members.len() + 1).unwrap_or(u32::MAX);
         let mut others = (first..first + members.len()).map(|at| at % members.len());
         let (mut under_way, mut troubles) = (FuturesUnordered::new(), Vec::new());
-        let (mut is_leaderless, mut next) = (false, others.next());
+        let (mut is_leaderless, mut refused, mut next) = (false, None, others.next());
         loop {
             if let Some(at) = next.take() {
                 let known = self.token().clone();
@@ -201,9 +201,13 @@ impl Server for Members {
                 }
                 Ok(Some((wire, greeting))) => return self.opened(at, wire, greeting, is_home),
                 Err(error) if error.is_unknown() => troubles.push((at, error)),
-                Err(error) => return Err(error),
+                // Another one may take this client, as long as it is tried.
+                Err(error) => refused = Some(error),
             }
             next = others.next();
+        }
+        if let Some(refused) = refused {
+            return Err(refused);
         }
         troubles.sort_by_key(|(at, _)| *at);
         let names: Vec<String> = members.iter().map(Address::to_string).collect();

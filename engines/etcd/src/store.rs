@@ -26,8 +26,8 @@ use crate::wire::{LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, RangeResponse
 use crate::{ask, entry, facts, journal, link, trouble};
 
 const TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
-/// So often a berth may be another ticket's, and a latch otherwise than it was known, before a join is not waited for.
-const ENTRIES_MAX: usize = 8;
+/// So often another ticket may be at the berth of one that comes in.
+const ELSEWHERE_MAX: usize = 4;
 /// So much is asked in one transaction. A member takes 128 operations, unless it is set up otherwise.
 const OPERATIONS_MAX: usize = 100;
 
@@ -88,7 +88,7 @@ impl Store for Etcd {
 
     async fn enter(&self, enter: &Enter<'_>) -> Result<Entered> {
         let Enter { name, session, .. } = *enter;
-        for _ in 0..ENTRIES_MAX {
+        for _ in 0..ELSEWHERE_MAX {
             let latch = self.latches.of(name.id, session);
             let (berth, asking) = self.berths.take(name, session, latch.shut)?;
             let was_asked = asking.was_asked_before();
@@ -105,7 +105,11 @@ impl Store for Etcd {
                     }
                     return self.with_front(entered).await;
                 }
-                Came::Shut(now, at) => self.latches.was_seen(now, at),
+                // It may have been shut for this ticket: only who wants it still may ask again.
+                Came::Shut(now, at) => {
+                    self.latches.was_seen(now, at);
+                    return Ok(Entered::Again);
+                }
                 // It must not come in twice: whoever asked for it takes it out first.
                 Came::Elsewhere if was_asked => break,
                 Came::Elsewhere => self.berths.elsewhere(name, session)?,
@@ -183,7 +187,8 @@ impl Store for Etcd {
         };
         let answer = match answer {
             Err(error) if is_over(&error) => TxnResponse::default(),
-            // A member whose space is used up takes nothing that puts a key. Nothing comes in there, either.
+            // A member whose space is used up takes nothing that puts a key, and shuts no latch: a request that is still on its way may come in
+            // once there is room again. The README says so.
             Err(error) if error.kind() == Kind::Rejected => {
                 let answer = self.txn(entry::remove_only(&self.keys, remove)).await?;
                 return Ok(entry::removed(&self.keys, remove, answer));
@@ -282,7 +287,13 @@ impl Store for Etcd {
         self.now_at().await
     }
 
-    async fn close(&self) {}
+    async fn close(&self) {
+        let asked = self.asked_lease().take();
+        if let Some(id) = asked {
+            // If that is not answered, it ends by itself.
+            let _ended = self.revoke(id).await;
+        }
+    }
 }
 
 /// What a sign of life is answered with; `None` if the member answers neither that nor whether it lives.
@@ -377,6 +388,7 @@ impl Etcd {
                 // Where nobody else is there, and it was refused alone, something is added to the numbers, and stays.
                 Entered::In { front, .. } => front.total < 2 && !asks_alone,
                 Entered::Out { front, .. } => front.total == 0,
+                Entered::Again => false,
             };
             self.free.note(line, is_free);
         }

@@ -194,6 +194,8 @@ pub enum Entered {
         /// What the line's base is.
         base: Written,
     },
+    /// Nothing was changed, for a reason that has passed. Whoever has not been given up meanwhile asks again.
+    Again,
 }
 
 /// The first nodes of a line at one moment.

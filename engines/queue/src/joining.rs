@@ -169,10 +169,12 @@ impl<S: Store> Queue<S> {
                 if !self.parts.own.sign(ticket.id, self.parts.host.now()) {
                     // It was given up meanwhile, and may have been looked for before it came in.
                     self.clear(&seen.node).await?;
+                    self.parts.store.forget(ticket.id);
                     return Err(self.parts.store.silence());
                 }
                 Ok(Attempt::In(self.place(&seen)))
             }
+            Entered::Again => Ok(Attempt::Again(door, base)),
             Entered::Out { front, base: now } => {
                 refuse_mixed(&front, ticket)?;
                 if now != base {

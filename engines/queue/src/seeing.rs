@@ -1,10 +1,11 @@
 //! Seeing: where a ticket stands, read from the store, with as little as will do.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join;
+use futures_util::future::{join, select};
 use tenure_core::{Key, LINE_TICKETS_MAX, Place, Result, Standing, TicketId};
 
 use crate::contract::{Front, SessionId, Sought, Store};
@@ -34,7 +35,9 @@ impl<S: Store> Parts<S> {
     pub(crate) async fn see_alive(self: &Arc<Self>, mine: &Mine) -> Result<Option<Sighting>> {
         let (parts, session) = (self.clone(), mine.session.clone());
         let signs = self.errand(async move {
-            session.renew(&*parts.store, &*parts.host).await;
+            // What was seen is not kept waiting for a sign of life that takes long.
+            let late = parts.host.sleep(parts.store.profile().answers_within / 2);
+            select(pin!(session.renew(&*parts.store, &*parts.host)), late).await;
             Ok(())
         });
         let (signed, seen) = join(signs, self.see(mine)).await;

@@ -1,16 +1,19 @@
 //! Callers in a hurry, and a way to the member that takes long: what comes of their requests, and what is left of them.
 
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
-use tenure_core::Locks;
+use tenure_core::{Engine as _, Host, Key, Leave, Locks, Patience, PrivateThread, Share, Ticket};
 use tenure_servers::etcd::Cluster;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::between::Between;
 use super::network::proxy_to;
+use super::operators::keys;
 use super::stage::{PATIENCE, TTL, connect, play, soon, until_line};
 
 /// A life so long that nothing of a client ends by itself.
@@ -55,7 +58,7 @@ fn callers_with_many_ttls_who_give_up_leave_no_leases_behind() {
     const ROUNDS: u64 = 40;
     play(1, async |cluster| {
         let locks = connect(&cluster).await;
-        let (mut callers, held) = (JoinSet::new(), std::sync::Arc::new(AtomicUsize::new(0)));
+        let (mut callers, held) = (JoinSet::new(), Arc::new(AtomicUsize::new(0)));
         for at in 0..CALLERS {
             let (locks, held) = (locks.clone(), held.clone());
             callers.spawn(async move {
@@ -152,5 +155,75 @@ fn a_join_whose_answers_take_longer_than_its_ticket_lives_waits_in_line() {
         assert_eq!(other.line("k").await.unwrap().len(), 2, "it stands there, and is kept alive");
         held.release().await.unwrap();
         soon("it is served", waiting).await.unwrap().unwrap().release().await.unwrap();
+    });
+}
+
+#[test]
+fn a_request_to_end_a_lease_that_arrives_late_ends_no_other() {
+    play(1, async |cluster| {
+        let (between, other) = (Between::of(&cluster).await, connect(&cluster).await);
+        let locks = through(format!("{}?timeout=500ms", between.url())).await;
+        between.hold_next("LeaseGrant");
+        let mutex = locks.mutex("k").ttl(LONG);
+        let locking = tokio::spawn(async move { mutex.lock().await });
+        let grant = soon("the lease is asked for", between.held()).await;
+        between.hold_next("LeaseRevoke");
+        let revoke = soon("it is to be ended", between.held()).await;
+        let guard = soon("another is asked for", locking).await.unwrap().unwrap();
+        soon("the first request arrives", grant.let_go()).await;
+        soon("and the second", revoke.let_go()).await;
+        assert!(other.mutex("k").ttl(LONG).try_lock().await.unwrap().is_none(), "it is held");
+        guard.check().unwrap();
+        guard.release().await.unwrap();
+    });
+}
+
+#[test]
+fn a_lease_whose_grant_arrives_late_is_ended_when_its_client_is_closed() {
+    play(1, async |cluster| {
+        let between = Between::of(&cluster).await;
+        let locks = through(format!("{}?timeout=500ms", between.url())).await;
+        between.hold_next("LeaseGrant");
+        let mutex = locks.mutex("k").ttl(LONG);
+        let locking = tokio::spawn(async move { mutex.lock().await.map(drop) });
+        let grant = soon("the lease is asked for", between.held()).await;
+        locking.abort();
+        locking.await.expect_err("it was given up");
+        soon("it arrives", grant.let_go()).await;
+        soon("its client is closed", locks.close()).await;
+        assert_eq!(all_leases(&cluster), 0);
+    });
+}
+
+#[test]
+fn a_join_that_is_under_way_when_its_ticket_leaves_asks_no_more() {
+    play(1, async |cluster| {
+        let (between, other) = (Between::of(&cluster).await, connect(&cluster).await);
+        let host: Arc<dyn Host> = Arc::new(PrivateThread::for_drivers());
+        let url = format!("{}?timeout=30s", between.url());
+        let engine = Arc::new(tenure_etcd::engine(&url, host).await.unwrap());
+        let ticket =
+            |key| Ticket { ttl: LONG, ..Ticket::new(Key::new(key).unwrap(), Share::WHOLE) };
+        engine.join(&ticket("warm"), Patience::Wait).await.unwrap().expect("it waits");
+        let mut names = HashSet::new();
+        for _ in 0..5 {
+            let ours = ticket("k");
+            between.hold_next("Txn");
+            let joining = tokio::spawn({
+                let (engine, ours) = (engine.clone(), ours.clone());
+                async move { engine.join(&ours, Patience::Wait).await }
+            });
+            let late = soon("the join is sent", between.held()).await;
+            engine.leave(&ours, Leave::Now).await.unwrap();
+            soon("it arrives", late.let_go()).await;
+            let joined = soon("it is answered", joining).await.unwrap();
+            assert!(joined.is_err(), "{joined:?}");
+            assert!(other.line("k").await.unwrap().is_empty());
+            let next = ticket("k");
+            engine.join(&next, Patience::Wait).await.unwrap().expect("it waits");
+            names.extend(keys(&cluster));
+            engine.leave(&next, Leave::Now).await.unwrap();
+        }
+        assert_eq!(names.len(), 2, "its name is used again: {names:?}");
     });
 }
