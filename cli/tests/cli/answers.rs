@@ -238,7 +238,7 @@ fn tickets_are_broken() {
     assert!(said.contains("was told to leave"), "{said}");
     let held = holder.end();
     assert_eq!(held.code, 79, "{held:?}");
-    assert!(held.err.contains("it was taken out of its line; the command is stopped"), "{held:?}");
+    assert!(held.err.contains("somebody told this holder to leave"), "{held:?}");
     assert_eq!(store.line("k").len(), 0);
 }
 

@@ -150,7 +150,7 @@ impl Sweeper {
 
     /// Refuses one more ticket where each has to be given back, and too many wait for that already.
     pub(crate) fn room(&self) -> Result<()> {
-        if self.leased || self.queue().waiting.len() < QUEUE_TICKETS_MAX {
+        if self.leased || self.queue().len() < QUEUE_TICKETS_MAX {
             return Ok(());
         }
         Err(Error::unavailable(format!(
@@ -255,6 +255,11 @@ impl Sweeper {
 }
 
 impl Queue {
+    /// How many have to be given back, those included that a store is asked for now.
+    fn len(&self) -> usize {
+        self.waiting.len() + self.under_way
+    }
+
     fn put(&mut self, due: u64, sweep: Sweep) {
         self.count += 1;
         self.waiting.insert((due, self.count), sweep);
