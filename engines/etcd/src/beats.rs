@@ -38,16 +38,7 @@ impl Beats {
 
     /// One sign of life. Answers the ttl in seconds; 0 if the lease is gone.
     pub(crate) async fn beat(&self, lease: i64) -> Result<i64, Status> {
-        self.beat_on(self.open(), lease).await
-    }
-
-    /// The same on another stream.
-    pub(crate) async fn beat_anew(&self, lease: i64) -> Result<i64, Status> {
-        *lock(&self.open) = None;
-        self.beat(lease).await
-    }
-
-    async fn beat_on(&self, open: Open, lease: i64) -> Result<i64, Status> {
+        let open = self.open();
         let (tell, told) = oneshot::channel();
         lock(&open.waiting).entry(lease).or_default().push_back(tell);
         // Who gives up waiting leaves a stream behind that is silent: the next one opens another.
@@ -57,6 +48,12 @@ impl Beats {
         let ttl = told.await.map_err(|_| broken())?;
         silent.is_answered = true;
         Ok(ttl)
+    }
+
+    /// The same on another stream.
+    pub(crate) async fn beat_anew(&self, lease: i64) -> Result<i64, Status> {
+        *lock(&self.open) = None;
+        self.beat(lease).await
     }
 
     fn open(&self) -> Open {

@@ -45,7 +45,7 @@ impl Open {
 }
 
 /// What is watched over one stream.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Watched(Arc<Inner>);
 
 #[derive(Default)]
@@ -61,9 +61,8 @@ struct Inner {
 
 impl Watched {
     fn new() -> Self {
-        let watched = Self::default();
-        *watched.listeners() = Some(HashMap::new());
-        watched
+        let listeners = Mutex::new(Some(HashMap::new()));
+        Self(Arc::new(Inner { listeners, ..Inner::default() }))
     }
 
     /// Not if the stream has ended: nobody would be told of anything.

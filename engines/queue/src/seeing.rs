@@ -33,6 +33,9 @@ impl<S: Store> Parts<S> {
 
     /// The same for an owner that counts on the life of its session from now on.
     pub(crate) async fn see_alive(self: &Arc<Self>, mine: &Mine) -> Result<Option<Sighting>> {
+        if !mine.session.is_due_soon(self.host.now()) {
+            return self.see(mine).await;
+        }
         let (parts, session) = (self.clone(), mine.session.clone());
         let signs = self.errand(async move {
             // What was seen is not kept waiting for a sign of life that takes long.

@@ -85,19 +85,20 @@ impl Session {
         Ok(!self.is_over(host.now()))
     }
 
+    /// Whether a sign of life is due so soon that a renewal gives it: see [`renew`](Self::renew).
+    pub(crate) fn is_due_soon(&self, now: Time) -> bool {
+        now.has_reached(self.known().signed.plus(self.every * 2 / 3))
+    }
+
     /// A ticket is renewed, and its owner counts on what is known of the session's life until it renews the next time: a sign of life that
     /// is due soon is given now. Whether it was answered is seen by that life.
     pub(crate) async fn renew<S: Store>(&self, store: &S, host: &dyn Host) {
-        let is_due = || self.known().signed.plus(self.every * 2 / 3);
-        if !host.now().has_reached(is_due()) {
-            return;
-        }
         let Ok(_alone) = self.proving.try_lock() else {
             // It is given just now.
             drop(self.proving.lock().await);
             return;
         };
-        if host.now().has_reached(is_due()) {
+        if self.is_due_soon(host.now()) {
             // The next one comes by itself, and soon.
             let _silent = self.prove(store, host).await;
         }
