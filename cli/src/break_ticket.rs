@@ -7,7 +7,7 @@ use tenure::blocking::block_on;
 use tenure::{Kind, Left, Locks, Place, Standing, Ticket, TicketId};
 use tenure_kit::duration::{self, brief};
 
-use crate::failure::{BUSY, Failure, answer, say};
+use crate::failure::{BUSY, Failure, REFUSED, answer, say};
 use crate::json::Object;
 use crate::screen::{printable, quoted};
 use crate::store::Address;
@@ -71,9 +71,15 @@ pub(crate) fn break_ticket(at: &Address, json: bool, args: &Args) -> Result<u8, 
     let mut told = Vec::new();
     for (ticket, place) in args.choose(&line, wanted)? {
         let left = match args.take_out(&locks, ticket.id, args.force) {
-            // Its owner is not told, and it is taken out at its time all the same.
-            Err(error) if args.force_after.is_some() && error.kind() == Kind::Rejected => {
-                say(&format!("{} cannot be told to leave: {error}", ticket.owner));
+            Err(error) if !args.force && error.kind() == Kind::Rejected => {
+                let untold =
+                    format!("{} cannot be told to leave: {error}", printable(&ticket.owner));
+                if args.force_after.is_none() {
+                    let hint = "--force may take it out all the same, without a word to its owner";
+                    return Err(Failure::new(REFUSED, format!("{untold}; {hint}")));
+                }
+                // It is taken out at its time all the same.
+                say(&untold);
                 told.push(ticket);
                 continue;
             }

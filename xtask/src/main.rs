@@ -60,7 +60,9 @@ fn enter_the_root() -> process::Result<()> {
 fn obey(arguments: &[String]) -> process::Result<ExitCode> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
-        [] | ["help" | "--help" | "-h", ..] => {
+        []
+        | ["help" | "--help" | "-h", ..]
+        | ["servers" | "tidy", "help" | "--help" | "-h", ..] => {
             println!("{HELP}");
             Ok(ExitCode::SUCCESS)
         }

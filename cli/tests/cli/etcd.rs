@@ -81,6 +81,10 @@ fn a_full_store_keeps_nobody_from_being_taken_out_in_time() {
     store.line_has("k", 1);
     let text = "x".repeat(100 << 10);
     while cluster.ctl(&["put", "stranger", &text]).is_ok() {}
+    let end = store.end(&["break", "k"]);
+    assert_eq!(end.code, 77, "{end:?}");
+    assert!(end.err.contains(" cannot be told to leave: etcd at "), "{end:?}");
+    assert!(end.err.contains("; --force may take it out all the same, "), "{end:?}");
     let end = store.end(&["break", "k", "--force-after", "200ms"]);
     assert_eq!(end.code, 0, "{end:?}");
     assert!(end.err.contains(" cannot be told to leave: etcd at "), "{end:?}");

@@ -3,6 +3,7 @@
 mod joins;
 
 use std::future::Future;
+use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use crate::belief::span::shown;
 use crate::event::{Cursor, News, Scope};
 use crate::{
     Engine, Error, Host, Key, Leave, Left, Patience, Place, Profile, Result, Standing, Tally,
-    Ticket, Wake, Window, errand,
+    Ticket, Time, Wake, Window, errand,
 };
 
 /// How many verbs may be on their way to the host at a time, but for those that only wait. A host that has no time
@@ -50,6 +51,8 @@ pub struct Hosted<E> {
     waits_in_place: fn(&E) -> bool,
     room: Arc<Semaphore>,
     joins: Joins,
+    /// What the engine's profile says.
+    answers_within: Duration,
 }
 
 impl<E: Engine> Hosted<E> {
@@ -66,7 +69,7 @@ impl<E: Engine> Hosted<E> {
     /// The same for an engine that was made there.
     pub fn of(host: Arc<dyn Host>, engine: E) -> Self {
         let room = Arc::new(Semaphore::new(VERBS_MAX));
-        let joins = Joins::default();
+        let (joins, answers_within) = (Joins::default(), engine.profile().answers_within);
         Self {
             engine: Arc::new(engine),
             host,
@@ -75,6 +78,7 @@ impl<E: Engine> Hosted<E> {
             waits_in_place: |_| false,
             room,
             joins,
+            answers_within,
         }
     }
 
@@ -122,15 +126,20 @@ impl<E: Engine> Hosted<E> {
     }
 
     async fn join_on_host(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
-        let (ticket, now) = (ticket.clone(), self.host.now());
-        let (join, state) = self.joins.ask(ticket.id, now, now.plus(ticket.ttl));
-        let engine = self.engine.clone();
+        let (join, state) = self.joins.ask(ticket.id, self.goes_on(ticket));
+        let (ticket, engine) = (ticket.clone(), self.engine.clone());
         let verb = async move {
             if state.begin() { engine.join(&ticket, patience).await } else { Err(gone()) }
         };
         let answer = self.ask_host(verb).await;
         join.came_to(&answer);
         answer
+    }
+
+    /// From now until nothing comes of a join of this ticket any more. A join may take longer than its ticket would live.
+    fn goes_on(&self, ticket: &Ticket) -> Range<Time> {
+        let now = self.host.now();
+        now..now.plus(ticket.ttl.max(self.answers_within))
     }
 
     async fn ask_host<T: Send + 'static>(
@@ -142,7 +151,7 @@ impl<E: Engine> Hosted<E> {
         }
         // Whoever has to wait for room has no more time than the others, and is sent while enough of it
         // is left for an answer: half. A verb that is sent later would only keep the next ones out.
-        let within = self.engine.profile().answers_within;
+        let within = self.answers_within;
         let late = self.host.sleep(within);
         let room = match select(
             self.host.sleep(within / 2),
@@ -220,8 +229,7 @@ impl<E: Engine> Engine for Hosted<E> {
         let Some(_here) = self.in_place() else {
             return Box::pin(self.join_on_host(ticket, patience)).await;
         };
-        let now = self.host.now();
-        let join = self.joins.begin_in_place(ticket.id, now, now.plus(ticket.ttl));
+        let join = self.joins.begin_in_place(ticket.id, self.goes_on(ticket));
         let answer = self.engine.join(ticket, patience).await;
         join.came_to(&answer);
         answer

@@ -305,12 +305,24 @@ async fn sign(open: &Open, session: SessionId, within: Duration) -> Option<Resul
     // A member that passed it on to a leader who stands still waits for that, and for nobody who was chosen since: another stream is
     // another try.
     let again = pin!(open.beats.beat_anew(session.cast_signed()));
-    let (beat, lives) = (select(beat, again), timeout(within / 3, answers(&open.wire)));
+    let (beat, lives) = (pin!(either(beat, again)), timeout(within / 3, answers(&open.wire)));
     match select(beat, pin!(lives)).await {
-        Either::Left((answer, _)) => Some(answer.factor_first().0),
+        Either::Left((answer, _)) => Some(answer),
         // A member whose leader stands still answers other things, and any other member would wait for that leader, too.
-        Either::Right((Ok(true), beat)) => Some(beat.await.factor_first().0),
+        Either::Right((Ok(true), beat)) => Some(beat.await),
         Either::Right(_) => None,
+    }
+}
+
+/// What comes first, unless that is a failure: then the other one.
+async fn either<T, E>(
+    one: impl Future<Output = Result<T, E>> + Unpin,
+    other: impl Future<Output = Result<T, E>> + Unpin,
+) -> Result<T, E> {
+    match select(one, other).await {
+        Either::Left((Err(_), other)) => other.await,
+        Either::Right((Err(_), one)) => one.await,
+        Either::Left((answer, _)) | Either::Right((answer, _)) => answer,
     }
 }
 
@@ -423,5 +435,25 @@ impl Etcd {
         let Some(twin) = entry::twin(front, &node.name, node.created) else { return Ok(entered) };
         self.remove(&Remove::just(node)).await?;
         Ok(Entered::In { node: twin, front: front.clone(), fresh: false })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn one_sign_of_life_that_fails_is_no_answer_while_another_is_under_way() {
+        for (one, other, answer) in [
+            (Ok(1), Ok(2), Ok(1)),
+            (Err("broken"), Ok(2), Ok(2)),
+            (Ok(1), Err("broken"), Ok(1)),
+            (Err("broken"), Err("broken, too"), Err("broken, too")),
+        ] {
+            assert_eq!(either(ready(one), ready(other)).await, answer);
+        }
+        assert_eq!(either(pending(), ready(Ok::<_, ()>(2))).await, Ok(2));
     }
 }

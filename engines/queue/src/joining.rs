@@ -88,8 +88,8 @@ impl<S: Store> Queue<S> {
 
     /// A join begins, or goes on: whoever gives the ticket up meanwhile ends it.
     fn ask(&self, name: &Name, ticket: &Ticket) {
-        let Parts { own, host, store, .. } = &*self.parts;
-        let (now, longest) = (host.now(), store.profile().answers_within * 2);
+        let Parts { own, host, answers_within, .. } = &*self.parts;
+        let (now, longest) = (host.now(), *answers_within * 2);
         own.ask(name.id, now, now.plus(ticket.ttl.max(longest)));
     }
 

@@ -3,6 +3,7 @@
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use futures_util::stream::{self, StreamExt as _};
@@ -22,16 +23,20 @@ pub(crate) struct Parts<S> {
     pub(crate) host: Arc<dyn Host>,
     pub(crate) own: Own,
     pub(crate) bells: Bells,
+    /// How long a verb takes at the most.
+    pub(crate) answers_within: Duration,
     /// Those who overstayed are being taken out.
     sweeping: AtomicBool,
 }
 
 impl<S: Store> Parts<S> {
     pub(crate) fn new(store: S, host: Arc<dyn Host>) -> Self {
+        let answers_within = store.profile().answers_within;
         let store = Arc::new(store);
         let forgets = store.clone();
         let own = Own::new(move |id| forgets.forget(id));
-        Self { store, host, own, bells: Bells::default(), sweeping: AtomicBool::new(false) }
+        let (bells, sweeping) = (Bells::default(), AtomicBool::new(false));
+        Self { store, host, own, bells, answers_within, sweeping }
     }
 
     /// Carries this out on the host, for as long as somebody waits for it. Others may wait for it as well, and whoever asks for
@@ -51,7 +56,7 @@ impl<S: Store> Parts<S> {
     ) -> impl Future<Output = Result<T>> + Send + 'a {
         let verb = Box::pin(verb);
         async move {
-            match select(verb, self.host.sleep(self.store.profile().answers_within)).await {
+            match select(verb, self.host.sleep(self.answers_within)).await {
                 Either::Left((answer, _)) => answer,
                 Either::Right(_) => Err(self.store.silence()),
             }
@@ -91,7 +96,7 @@ impl<S: Store> Parts<S> {
         if mine.session.is_over(now) || !self.own.is_overdue(id, now) {
             return;
         }
-        let late = self.host.sleep(self.store.profile().answers_within);
+        let late = self.host.sleep(self.answers_within);
         if let Either::Left((Ok(()), _)) = select(pin!(self.remove(mine)), late).await {
             self.own.forget(id);
         }

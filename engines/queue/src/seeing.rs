@@ -39,7 +39,7 @@ impl<S: Store> Parts<S> {
         let (parts, session) = (self.clone(), mine.session.clone());
         let signs = self.errand(async move {
             // What was seen is not kept waiting for a sign of life that takes long.
-            let late = parts.host.sleep(parts.store.profile().answers_within / 2);
+            let late = parts.host.sleep(parts.answers_within / 2);
             select(pin!(session.renew(&*parts.store, &*parts.host)), late).await;
             Ok(())
         });

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use tenure_core::{Result, Standing, Ticket, Wake};
 
-use crate::contract::{Distance, Store, Told};
+use crate::contract::{Distance, Store, Told, Watching};
 use crate::node::Node;
 use crate::own::{Mine, Sighting};
 use crate::parts::Parts;
@@ -18,7 +18,7 @@ const MOMENT: Duration = Duration::from_millis(250);
 
 impl<S: Store> Queue<S> {
     pub(crate) async fn wake(&self, ticket: &Ticket, standing: Standing) -> Result<Wake> {
-        let Parts { own, bells, host, store, .. } = &*self.parts;
+        let Parts { own, bells, host, .. } = &*self.parts;
         let bell = bells.listen(ticket.id);
         loop {
             // Listen first, and look then: what happens between the two is heard.
@@ -40,8 +40,8 @@ impl<S: Store> Queue<S> {
                 None if self.is_near(&seen, &mut rung).await => continue,
                 None => {
                     // It may be told by its own client before the store has answered.
-                    let distance = seen.stand.distance();
-                    let opening = pin!(mine.watched.open(&nodes, distance, store, host));
+                    let watching = self.watching(nodes.clone(), seen.stand.distance());
+                    let opening = pin!(mine.watched.open(&nodes, &**host, watching));
                     match select(rung.as_mut(), opening).await {
                         Either::Left(_) => continue,
                         Either::Right((opened, _)) => match opened? {
@@ -80,6 +80,16 @@ impl<S: Store> Queue<S> {
                 return Ok(wake);
             }
         }
+    }
+
+    /// These nodes, watched.
+    fn watching(
+        &self,
+        nodes: Vec<Node>,
+        distance: Distance,
+    ) -> impl Future<Output = Result<Watching>> + Send + use<S> {
+        let parts = self.parts.clone();
+        async move { parts.in_time(parts.store.watch(&nodes, distance)).await }
     }
 
     /// If only tickets of this client keep it out, it is served most quickly by the answer to their release: it waits for that a

@@ -4,11 +4,10 @@
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use futures_util::future::{Either, select};
 use tenure_core::{Error, Host, Result};
 use tokio::sync::Notify;
 
-use crate::contract::{Distance, Store, Told, Watching};
+use crate::contract::{Told, Watching};
 use crate::node::Node;
 
 /// The watch of one ticket.
@@ -52,17 +51,20 @@ impl Watched {
     }
 
     /// The same, once these nodes are watched. `None`: somebody else listens to that watch, or wants others to be watched.
-    pub(crate) async fn open<S: Store>(
+    pub(crate) async fn open(
         &self,
         nodes: &[Node],
-        distance: Distance,
-        store: &Arc<S>,
-        host: &Arc<dyn Host>,
+        host: &dyn Host,
+        watching: impl Future<Output = Result<Watching>> + Send + 'static,
     ) -> Result<Option<Listened>> {
         let mut tried = pin!(self.0.tried.notified());
         tried.as_mut().enable();
         if self.begin(nodes) {
-            self.try_on(host, nodes.to_vec(), distance, store.clone());
+            let (watched, nodes) = (self.clone(), nodes.to_vec());
+            host.spawn(Box::pin(async move {
+                let outcome = watching.await;
+                watched.tried(nodes, outcome);
+            }));
         }
         tried.await;
         let listened = self.listen(nodes);
@@ -70,24 +72,6 @@ impl Watched {
             Some(error) if listened.is_none() => Err(error),
             _ => Ok(listened),
         }
-    }
-
-    fn try_on<S: Store>(
-        &self,
-        host: &Arc<dyn Host>,
-        nodes: Vec<Node>,
-        distance: Distance,
-        store: Arc<S>,
-    ) {
-        let (watched, pause) = (self.clone(), host.clone());
-        host.spawn(Box::pin(async move {
-            let late = pause.sleep(store.profile().answers_within);
-            let outcome = match select(pin!(store.watch(&nodes, distance)), late).await {
-                Either::Left((outcome, _)) => outcome,
-                Either::Right(_) => Err(store.silence()),
-            };
-            watched.tried(nodes, outcome);
-        }));
     }
 
     /// Whether the caller is to open it, because nobody does.

@@ -3,6 +3,7 @@
 //! Whoever gives a ticket back must look for it for as long as a join of it may still come to the store. A join that was on
 //! its way to the host when its caller went never does.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -29,10 +30,8 @@ struct Tickets {
 pub(super) struct Join<'a> {
     joins: &'a Joins,
     id: TicketId,
-    /// The ticket cannot live any more by then.
-    until: Time,
-    /// When the join was asked for.
-    now: Time,
+    /// From when it was asked for until nothing comes of it any more.
+    goes_on: Range<Time>,
     /// `None`: it began where it was asked for.
     state: Option<Arc<State>>,
     answered: bool,
@@ -59,17 +58,16 @@ impl State {
 }
 
 impl Joins {
-    /// A ticket is about to join, which lives until then; and what the host is to ask before it begins.
-    pub(super) fn ask(&self, id: TicketId, now: Time, until: Time) -> (Join<'_>, Arc<State>) {
+    /// A ticket is about to join; and what the host is to ask before it begins.
+    pub(super) fn ask(&self, id: TicketId, goes_on: Range<Time>) -> (Join<'_>, Arc<State>) {
         let state = Arc::<State>::default();
-        let join =
-            Join { joins: self, id, until, now, state: Some(state.clone()), answered: false };
+        let join = Join { joins: self, id, goes_on, state: Some(state.clone()), answered: false };
         (join, state)
     }
 
     /// The same for a join that begins at once, where it was asked for.
-    pub(super) fn begin_in_place(&self, id: TicketId, now: Time, until: Time) -> Join<'_> {
-        Join { joins: self, id, until, now, state: None, answered: false }
+    pub(super) fn begin_in_place(&self, id: TicketId, goes_on: Range<Time>) -> Join<'_> {
+        Join { joins: self, id, goes_on, state: None, answered: false }
     }
 
     /// Whether there was a join of this ticket, and none that has begun.
@@ -86,7 +84,7 @@ impl Joins {
         }
     }
 
-    fn note(&self, id: TicketId, begun: bool, now: Time, until: Time) {
+    fn note(&self, id: TicketId, begun: bool, Range { start: now, end: until }: Range<Time>) {
         let mut tickets = self.lock();
         let before = tickets.begun.forget(id).filter(|(_, lives)| !now.has_reached(*lives));
         let (begun, until) = match before {
@@ -124,7 +122,7 @@ impl Drop for Join<'_> {
     fn drop(&mut self) {
         if !self.answered {
             let has_begun = self.state.as_ref().is_none_or(|state| state.give_up());
-            self.joins.note(self.id, has_begun, self.now, self.until);
+            self.joins.note(self.id, has_begun, self.goes_on.clone());
         }
     }
 }
@@ -138,8 +136,12 @@ mod tests {
 
     const NOW: Time = Time { boot_ns: 1, raw_ns: 1 };
 
+    fn from(now: Time) -> Range<Time> {
+        now..now.plus(Duration::from_secs(1))
+    }
+
     fn ask(joins: &Joins, id: TicketId) -> (Join<'_>, Arc<State>) {
-        joins.ask(id, NOW, NOW.plus(Duration::from_secs(1)))
+        joins.ask(id, from(NOW))
     }
 
     fn join(joins: &Joins, id: TicketId) -> Join<'_> {
@@ -164,10 +166,10 @@ mod tests {
         joins.forget(id);
         drop(join(&joins, id));
         assert!(joins.never_began(id, NOW));
-        drop(joins.begin_in_place(id, NOW, NOW.plus(Duration::from_secs(1))));
+        drop(joins.begin_in_place(id, from(NOW)));
         assert!(!joins.never_began(id, NOW), "one began without the host");
         joins.forget(id);
-        drop(joins.begin_in_place(id, NOW, NOW.plus(Duration::from_secs(1))));
+        drop(joins.begin_in_place(id, from(NOW)));
         drop(join(&joins, id));
         assert!(!joins.never_began(id, NOW), "whatever comes after it");
         join(&joins, id).came_to(&Err::<(), _>(Error::unavailable("no answer")));
@@ -193,8 +195,8 @@ mod tests {
         }
         drop(join(&joins, one));
         assert!(!joins.never_began(one, NOW), "the first may still come");
-        let later = NOW.plus(Duration::from_secs(1));
-        drop(joins.ask(one, later, later.plus(Duration::from_secs(1))));
+        let later = from(NOW).end;
+        drop(joins.ask(one, from(later)));
         assert!(joins.never_began(one, later));
     }
 }
