@@ -54,6 +54,8 @@ struct Inner {
     listeners: Mutex<Option<HashMap<i64, Listener>>>,
     /// Those of no more use of which the member could not be told at once. They are as many as there were watches, at most.
     unwanted: Mutex<Vec<i64>>,
+    /// Rung when there is one more.
+    more_unwanted: Notify,
     /// How many answers came.
     heard: AtomicU64,
     ended: Notify,
@@ -199,7 +201,9 @@ impl Drop for Watch {
         self.open.watched.remove(self.id);
         if self.open.send.try_send(cancel(self.id)).is_err() {
             // Too much is on its way. Whoever sends that tells the member of this watch afterwards.
-            lock(&self.open.watched.0.unwanted).push(self.id);
+            let watched = &self.open.watched.0;
+            lock(&watched.unwanted).push(self.id);
+            watched.more_unwanted.notify_one();
         }
     }
 }
@@ -324,7 +328,10 @@ async fn say(
         let next = requests.try_recv().ok().or_else(|| watched.unwanted());
         let next = match next {
             Some(next) => Some(next),
-            None => requests.recv().await,
+            None => tokio::select! {
+                next = requests.recv() => next,
+                () = watched.0.more_unwanted.notified() => continue,
+            },
         };
         let Some(next) = next else { return };
         if send.say(&next).await.is_err() {
