@@ -26,8 +26,6 @@ use crate::wire::{LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, RangeResponse
 use crate::{ask, entry, facts, journal, link, trouble};
 
 const TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
-/// So often another ticket may be at the berth of one that comes in.
-const ELSEWHERE_MAX: usize = 4;
 /// So much is asked in one transaction. A member takes 128 operations, unless it is set up otherwise.
 const OPERATIONS_MAX: usize = 100;
 
@@ -88,34 +86,31 @@ impl Store for Etcd {
 
     async fn enter(&self, enter: &Enter<'_>) -> Result<Entered> {
         let Enter { name, session, .. } = *enter;
-        for _ in 0..ELSEWHERE_MAX {
-            let latch = self.latches.of(name.id, session);
-            let (berth, asking) = self.berths.take(name, session, latch.shut)?;
-            let was_asked = asking.was_asked_before();
-            let answer = match self.enter_at(enter, berth, &latch, asking.is_alone()).await {
-                Err(error) if error.is_unknown() => return Err(error),
-                answer => answer,
-            };
-            asking.answered();
-            match answer? {
-                Came::To(entered) => {
-                    let entered = self.once(*entered).await?;
-                    if let Entered::In { node, .. } = &entered {
-                        self.berths.came_in(name.id, node.created);
-                    }
-                    return self.with_front(entered).await;
-                }
-                // It may have been shut for this ticket: only who wants it still may ask again.
-                Came::Shut(now, at) => {
-                    self.latches.was_seen(now, at);
-                    return Ok(Entered::Again);
-                }
-                // It must not come in twice: whoever asked for it takes it out first.
-                Came::Elsewhere if was_asked => break,
-                Came::Elsewhere => self.berths.elsewhere(name, session)?,
+        let latch = self.latches.of(name.id, session);
+        let (berth, asking) = self.berths.take(name, session, latch.shut)?;
+        let came = match self.enter_at(enter, berth, &latch, asking.is_alone()).await {
+            Err(error) if error.is_unknown() => return Err(error),
+            Err(error) => {
+                asking.answered();
+                return Err(error);
             }
+            Ok(came) => came,
+        };
+        match came {
+            Came::To(entered) => {
+                // A ticket that came in stays in doubt until it is known where it stands: whoever is refused before that takes it out.
+                let entered = self.stands(name, *entered).await?;
+                asking.answered();
+                return Ok(entered);
+            }
+            Came::Shut(now, at) => self.latches.was_seen(now, at),
+            // It must not come in twice: whoever asked for it takes it out first.
+            Came::Elsewhere if asking.was_asked_before() => return Err(self.silence()),
+            Came::Elsewhere => self.berths.elsewhere(name, session)?,
         }
-        Err(self.silence())
+        asking.answered();
+        // The ticket may have been given up meanwhile: only who wants it still may ask again.
+        Ok(Entered::Again)
     }
 
     async fn front(&self, line: &LineId, most: usize, whose: Option<&Name>) -> Result<Front> {
@@ -405,6 +400,15 @@ impl Etcd {
             self.free.note(line, is_free);
         }
         Ok(came)
+    }
+
+    /// Where a ticket stands that is in its line.
+    async fn stands(&self, name: &Name, entered: Entered) -> Result<Entered> {
+        let entered = self.once(entered).await?;
+        if let Entered::In { node, .. } = &entered {
+            self.berths.came_in(name.id, node.created);
+        }
+        self.with_front(entered).await
     }
 
     /// What was sent for this ticket with the latch, or with an earlier one, never comes in.

@@ -37,6 +37,8 @@ mod runtimes;
 mod silence;
 #[path = "faults/stage.rs"]
 mod stage;
+#[path = "faults/swept.rs"]
+mod swept;
 #[path = "faults/tls.rs"]
 mod tls;
 #[path = "faults/users.rs"]

@@ -7,7 +7,7 @@ use tenure_core::{
 
 use crate::contract::{Door, Enter, Entered, Front, Register, Remove, Sought, Store, Written};
 use crate::node::{Name, Node};
-use crate::own::{Mine, Sighting};
+use crate::own::Sighting;
 use crate::parts::Parts;
 use crate::pauses::Pauses;
 use crate::queue::Queue;
@@ -62,8 +62,12 @@ impl<S: Store> Queue<S> {
             match self.attempt(ticket, &name, &session, door, base, patience).await {
                 Ok(Attempt::In(place)) => return Ok(Some(place)),
                 Ok(Attempt::Again(next, now)) => {
+                    // What was seen of the line is of use at once, and of the less use the longer that is ago.
+                    let is_news = matches!(next, Door::Unchanged(at) if at > 0) && next != door;
                     (door, base) = (next, now);
-                    pauses.rest().await;
+                    if !is_news {
+                        pauses.rest().await;
+                    }
                 }
                 Ok(Attempt::Busy) => {
                     self.stay_out(&name, ticket).await;
@@ -80,7 +84,7 @@ impl<S: Store> Queue<S> {
             }
         }
         self.stay_out(&name, ticket).await;
-        Err(Error::rejected(format!(
+        Err(Error::unavailable(format!(
             "the line of {:?} changed {ATTEMPTS_MAX} times while a ticket tried to join it: ask again",
             ticket.key
         )))
@@ -118,10 +122,15 @@ impl<S: Store> Queue<S> {
 
     /// A ticket that is in the line already keeps its place.
     async fn join_again(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        let Some(Mine { seen: Some(seen), .. }) = self.parts.own.get(ticket.id) else {
-            return Ok(None);
-        };
+        let Some(mine) = self.parts.own.get(ticket.id) else { return Ok(None) };
+        let Some(seen) = &mine.seen else { return Ok(None) };
         refuse_other_owner(&seen.node, ticket)?;
+        if mine.is_condemned {
+            // What takes it out may be on its way: it must not find the ticket there once it is in again.
+            self.parts.remove(mine).await?;
+            self.parts.own.forget(ticket.id);
+            return Ok(None);
+        }
         self.parts.own.ask_again(ticket.id);
         match self.renew_in_line(ticket).await {
             Err(error) if error.loss() == Some(Loss::SessionGone) => Ok(None),
@@ -144,16 +153,22 @@ impl<S: Store> Queue<S> {
         match self.parts.store.enter(&enter).await? {
             Entered::In { node, fresh: false, .. } => {
                 refuse_other_owner(&node, ticket)?;
-                match self.sessions.find(node.session) {
+                let now = self.parts.host.now();
+                match self.sessions.find(node.session).filter(|session| !session.is_over(now)) {
                     Some(session) => {
-                        if !self.parts.own.begin(name, &session, self.parts.host.now()) {
+                        if !self.parts.own.begin(name, &session, now) {
                             return Err(self.parts.store.silence());
                         }
                     }
                     None => self.clear(&node).await?,
                 }
-                let renewed = self.renew_known(ticket).await?;
-                Ok(renewed.map_or(Attempt::Again(door, base), Attempt::In))
+                match self.renew_known(ticket).await {
+                    // It is another session than this one that is over.
+                    Err(error) if error.loss() == Some(Loss::SessionGone) => {
+                        Ok(Attempt::Again(door, base))
+                    }
+                    renewed => Ok(renewed?.map_or(Attempt::Again(door, base), Attempt::In)),
+                }
             }
             Entered::In { node, front, fresh: true } => {
                 // A ticket goes with its session, which may be over before the answer comes.
@@ -161,8 +176,12 @@ impl<S: Store> Queue<S> {
                 if is_over() {
                     return Err(Error::lost(Loss::SessionGone));
                 }
-                self.refuse_too_many(ticket, &node, &front).await?;
-                let seen = self.parts.judge(front, node).await?;
+                let judged = async {
+                    self.refuse_too_many(ticket, &node, &front).await?;
+                    self.parts.judge(front, node).await
+                };
+                // Whoever is refused from here on is in the line, and has to be taken out.
+                let seen = judged.await.inspect_err(|_| self.parts.own.ask_again(ticket.id))?;
                 if is_over() {
                     return Err(Error::lost(Loss::SessionGone));
                 }
@@ -216,8 +235,10 @@ impl<S: Store> Queue<S> {
 
     pub(crate) async fn renew_in_line(&self, ticket: &Ticket) -> Result<Option<Place>> {
         let renewed = self.renew_known(ticket).await?;
-        if renewed.is_none() {
-            self.parts.own.forget(ticket.id);
+        let Parts { own, store, .. } = &*self.parts;
+        // What may still come in, or is being taken out, stays known until whoever sees to that has done it.
+        if renewed.is_none() && !store.is_doubtful(ticket.id) && !own.is_condemned(ticket.id) {
+            own.forget(ticket.id);
         }
         Ok(renewed)
     }
@@ -230,6 +251,9 @@ impl<S: Store> Queue<S> {
         if mine.as_ref().is_some_and(|mine| mine.session.is_over(now)) {
             self.parts.own.forget(ticket.id);
             return Err(Error::lost(Loss::SessionGone));
+        }
+        if mine.as_ref().is_some_and(|mine| mine.is_condemned) {
+            return Ok(None);
         }
         let mut pauses = Pauses::on(&*self.parts.host);
         for _ in 0..ATTEMPTS_MAX {
@@ -307,7 +331,7 @@ impl<S: Store> Queue<S> {
         let mut pauses = Pauses::on(&*self.parts.host);
         for _ in 0..ATTEMPTS_MAX {
             // The next number is above what is now.
-            if at + base.value >= ticket.floor {
+            if at.saturating_add(base.value) >= ticket.floor {
                 return Ok(base);
             }
             let (now, written) =

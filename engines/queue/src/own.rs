@@ -34,6 +34,8 @@ pub(crate) struct Mine {
     signed: Time,
     /// It was asked to join more than once.
     is_asked_again: bool,
+    /// It is being taken out, because nobody wanted it any more or it had to leave: a sign of life that comes now comes too late.
+    pub(crate) is_condemned: bool,
 }
 
 impl Mine {
@@ -166,6 +168,7 @@ impl Own {
             watched,
             signed,
             is_asked_again,
+            is_condemned: false,
         };
         let (id, line) = (mine.name.id, mine.name.line.clone());
         match all.by_id.insert(id, mine) {
@@ -175,17 +178,27 @@ impl Own {
         true
     }
 
-    /// Its owner gives a sign of life. Answers whether the ticket is known.
+    /// Its owner gives a sign of life. Answers whether the ticket is known, and is not being taken out.
     pub(crate) fn sign(&self, id: TicketId, now: Time) -> bool {
         let mut all = self.lock();
-        let mine = all.by_id.get_mut(&id);
+        let mine = all.by_id.get_mut(&id).filter(|mine| !mine.is_condemned);
         mine.map(|mine| mine.signed = now).is_some()
     }
 
-    /// Whether nobody wants a ticket of this client any more, or it must not stay.
-    pub(crate) fn is_overdue(&self, id: TicketId, now: Time) -> bool {
-        let all = self.lock();
-        all.by_id.get(&id).is_some_and(|mine| all.is_overdue(mine, now))
+    /// Whether nobody wants a ticket of this client any more, or it must not stay. Then it is condemned: whatever its owner says from now
+    /// on, it is taken out.
+    pub(crate) fn condemn(&self, id: TicketId, now: Time) -> bool {
+        let mut all = self.lock();
+        let is_overdue = all.by_id.get(&id).is_some_and(|mine| all.is_overdue(mine, now));
+        if is_overdue && let Some(mine) = all.by_id.get_mut(&id) {
+            mine.is_condemned = true;
+        }
+        is_overdue
+    }
+
+    /// Whether a ticket is being taken out by its own client.
+    pub(crate) fn is_condemned(&self, id: TicketId) -> bool {
+        self.lock().by_id.get(&id).is_some_and(|mine| mine.is_condemned)
     }
 
     /// Whether it was asked for more than once that a ticket joins.

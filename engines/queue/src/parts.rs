@@ -93,7 +93,7 @@ impl<S: Store> Parts<S> {
     async fn take_out(&self, mine: Mine) {
         let (id, now) = (mine.name.id, self.host.now());
         // Its owner may have given a sign of life meanwhile.
-        if mine.session.is_over(now) || !self.own.is_overdue(id, now) {
+        if mine.session.is_over(now) || !self.own.condemn(id, now) {
             return;
         }
         let late = self.host.sleep(self.answers_within);

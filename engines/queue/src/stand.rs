@@ -62,7 +62,7 @@ impl Front {
         if !whole && !waits {
             return None;
         }
-        let far = waits && count > NEAR;
+        let far = count > NEAR;
         let standing = if waits { Standing::Waiting } else { Standing::Holding };
         let nearest = ahead.into_iter().rev().filter(|_| waits);
         let blockers = blockers(nearest, |node| node.take(), share);

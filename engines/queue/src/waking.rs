@@ -25,7 +25,7 @@ impl<S: Store> Queue<S> {
             let mut rung = pin!(bell.rung());
             rung.as_mut().enable();
             let Some(mine) = own.get(ticket.id) else { return self.wake_stranger(ticket).await };
-            if mine.session.is_over(host.now()) {
+            if mine.is_condemned || mine.session.is_over(host.now()) {
                 return Ok(Wake::Look);
             }
             let Some(seen) = mine.seen.clone().filter(|seen| !seen.node.told) else {
@@ -40,7 +40,9 @@ impl<S: Store> Queue<S> {
                 None if self.is_near(&seen, &mut rung).await => continue,
                 None => {
                     // It may be told by its own client before the store has answered.
-                    let watching = self.watching(nodes.clone(), seen.stand.distance());
+                    let is_second = mine.watched.is_listened_to();
+                    let distance = if is_second { Distance::Far } else { seen.stand.distance() };
+                    let watching = self.watching(nodes.clone(), distance);
                     let opening = pin!(mine.watched.open(&nodes, &**host, watching));
                     match select(rung.as_mut(), opening).await {
                         Either::Left(_) => continue,

@@ -25,6 +25,8 @@ struct Slot {
 struct State {
     /// Nobody listens to it now.
     open: Option<Open>,
+    /// How many listen to others.
+    listened: usize,
     /// These are about to be watched.
     opening: Option<Vec<Node>>,
     /// These could not be watched when somebody tried last.
@@ -46,8 +48,15 @@ impl Watched {
     /// The watch that is open, if it is of these nodes as they are: nothing has happened to them since it was opened, or it
     /// tells so at once. Another one is given up.
     pub(crate) fn listen(&self, nodes: &[Node]) -> Option<Listened> {
-        let open = self.state().open.take().filter(|open| same(&open.nodes, nodes))?;
+        let mut state = self.state();
+        let open = state.open.take().filter(|open| same(&open.nodes, nodes))?;
+        state.listened += 1;
         Some(Listened { watched: self.clone(), open: Some(open) })
+    }
+
+    /// Whether somebody listens already. A store may have one near watch for each ticket.
+    pub(crate) fn is_listened_to(&self) -> bool {
+        self.state().listened > 0
     }
 
     /// The same, once these nodes are watched. `None`: somebody else listens to that watch, or wants others to be watched.
@@ -134,8 +143,10 @@ impl Listened {
 
 impl Drop for Listened {
     fn drop(&mut self) {
+        let mut state = self.watched.state();
+        state.listened -= 1;
         if let Some(open) = self.open.take() {
-            self.watched.state().open = Some(open);
+            state.open = Some(open);
         }
     }
 }

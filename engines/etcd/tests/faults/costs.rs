@@ -231,3 +231,26 @@ fn whoever_comes_to_a_long_line_asks_once_where_it_stands() {
         assert!(range <= 64, "{range} ranges for {WAITERS} waiters");
     });
 }
+
+#[test]
+fn a_renewal_costs_one_request_however_many_hold_the_line() {
+    const READERS: usize = 300;
+    play(1, async |cluster| {
+        let (locks, member) = (connect(&cluster).await, &cluster.members()[0]);
+        let mut held = Vec::new();
+        for _ in 0..READERS {
+            held.push(locks.rwlock("k").ttl(LONG).read().await.unwrap());
+        }
+        let last = &held[READERS - 50..];
+        // What it saw of the line when it came is an hour old by its own clock, and is looked at anew, once.
+        for guard in last {
+            guard.extend().await.unwrap();
+        }
+        let before = requests(member);
+        for guard in last {
+            guard.extend().await.unwrap();
+        }
+        let [txn, range, ..] = between(before, requests(member));
+        assert_eq!(txn + range, 50);
+    });
+}

@@ -227,3 +227,28 @@ fn a_join_that_is_under_way_when_its_ticket_leaves_asks_no_more() {
         assert_eq!(names.len(), 2, "its name is used again: {names:?}");
     });
 }
+
+#[test]
+fn a_try_finds_its_moment_in_a_line_that_never_rests() {
+    const OTHERS: usize = 40;
+    play(1, async |cluster| {
+        let (busy, other) = (connect(&cluster).await, connect(&cluster).await);
+        let mut churn = JoinSet::new();
+        for _ in 0..OTHERS {
+            let permits = busy.semaphore("s", 100).ttl(LONG);
+            churn.spawn(async move {
+                loop {
+                    let guard = permits.acquire().await.unwrap();
+                    tokio::time::sleep(Duration::from_millis(8)).await;
+                    guard.release().await.unwrap();
+                }
+            });
+        }
+        let permits = other.semaphore("s", 100).ttl(LONG);
+        other.mutex("warm").ttl(LONG).lock().await.unwrap().release().await.unwrap();
+        for _ in 0..10 {
+            let tried = soon("it is answered", permits.try_acquire()).await.unwrap();
+            tried.expect("most are free").release().await.unwrap();
+        }
+    });
+}

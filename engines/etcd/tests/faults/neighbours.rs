@@ -1,8 +1,11 @@
 //! A release that tells the next one all it must know, and what becomes of it when that one has gone.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::{Guard, Locks, Result};
+use tenure_core::{Engine as _, Guard, Host, Key, Locks, Patience, PrivateThread};
+use tenure_core::{Result, Share, Standing, Ticket, Wake};
+use tenure_servers::Store as _;
 use tenure_servers::etcd::{Cluster, Member};
 use tokio::task::JoinHandle;
 
@@ -19,12 +22,8 @@ fn requests(member: &Member) -> [u64; 3] {
     [TXN, "Range", "Put"].map(|method| member.requests(method))
 }
 
-/// Somebody comes, stands in line as this one, and has nothing more to ask.
-async fn comes(cluster: &Cluster, locks: &Locks, place: usize) -> JoinHandle<Result<Guard>> {
-    let mutex = locks.mutex("k").ttl(LONG);
-    let waits = tokio::spawn(async move { mutex.lock().await });
-    until_line(locks, "k", place).await;
-    let member = &cluster.members()[0];
+/// Nobody asks a member for anything more.
+async fn is_quiet(member: &Member) {
     soon("nothing more is asked", async {
         let asked = || (requests(member), member.requests("Watch"));
         let mut before = asked();
@@ -38,6 +37,14 @@ async fn comes(cluster: &Cluster, locks: &Locks, place: usize) -> JoinHandle<Res
         }
     })
     .await;
+}
+
+/// Somebody comes, stands in line as this one, and has nothing more to ask.
+async fn comes(cluster: &Cluster, locks: &Locks, place: usize) -> JoinHandle<Result<Guard>> {
+    let mutex = locks.mutex("k").ttl(LONG);
+    let waits = tokio::spawn(async move { mutex.lock().await });
+    until_line(locks, "k", place).await;
+    is_quiet(&cluster.members()[0]).await;
     waits
 }
 
@@ -95,5 +102,34 @@ fn a_release_whose_next_one_has_gone_meanwhile_is_a_release_all_the_same() {
         );
         last.release().await.unwrap();
         assert!(keys(&cluster).is_empty());
+    });
+}
+
+#[test]
+fn two_who_wait_for_the_same_ticket_do_not_disturb_each_other() {
+    play(1, async |cluster| {
+        let (other, member) = (connect(&cluster).await, &cluster.members()[0]);
+        let held = other.mutex("k").ttl(LONG).lock().await.unwrap();
+        let host: Arc<dyn Host> = Arc::new(PrivateThread::for_drivers());
+        let engine = Arc::new(tenure_etcd::engine(&cluster.url(), host).await.unwrap());
+        let ticket = Ticket { ttl: LONG, ..Ticket::new(Key::new("k").unwrap(), Share::WHOLE) };
+        engine.join(&ticket, Patience::Wait).await.unwrap().expect("it waits");
+        let wait = || {
+            let (engine, ticket) = (engine.clone(), ticket.clone());
+            tokio::spawn(async move { engine.watch(&ticket, Standing::Waiting).await })
+        };
+        let (one, two) = (wait(), wait());
+        soon("both watch", async {
+            while member.requests("Watch") == 0 {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        })
+        .await;
+        is_quiet(member).await;
+        held.release().await.unwrap();
+        for waits in [one, two] {
+            let woken = soon("it is told", waits).await.unwrap().unwrap();
+            assert!(matches!(woken, Wake::Served(_)), "{woken:?}");
+        }
     });
 }

@@ -1,0 +1,115 @@
+//! What its own client takes out, or was refused, while something of it is still on its way.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::{Engine as _, Guard, Host, Key, Kind, Locks, Patience, PrivateThread};
+use tenure_core::{Result, Share, Standing, Ticket};
+use tenure_servers::etcd::Cluster;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use super::between::{Between, Held};
+use super::operators::keys;
+use super::stage::{TTL, connect, play, soon, until_line};
+
+const TXN: &str = "Txn";
+
+#[test]
+fn no_renewal_saves_a_ticket_that_its_client_is_taking_out() {
+    play(1, async |cluster| {
+        let (between, other) = (Between::of(&cluster).await, connect(&cluster).await);
+        let host: Arc<dyn Host> = Arc::new(PrivateThread::for_drivers());
+        let url = format!("{}?timeout=60s", between.url());
+        let engine = tenure_etcd::engine(&url, host).await.unwrap();
+        let held = other.mutex("k").ttl(TTL * 10).lock().await.unwrap();
+        let ticket = Ticket { ttl: TTL, ..Ticket::new(Key::new("k").unwrap(), Share::WHOLE) };
+        let joins = || engine.join(&ticket, Patience::Wait);
+        let place = joins().await.unwrap().unwrap();
+        assert_eq!(place.standing, Standing::Waiting);
+        between.hold_next(TXN);
+        // Its owner is silent.
+        let late = soon("it is being taken out", between.held()).await;
+        held.release().await.unwrap();
+        assert_eq!(engine.renew(&ticket).await.unwrap(), None);
+        let place = joins().await.unwrap().unwrap();
+        assert_eq!(place.standing, Standing::Holding, "it may come in again");
+        soon("the first request to take it out arrives", late.let_go()).await;
+        assert!(engine.renew(&ticket).await.unwrap().is_some());
+        assert!(other.mutex("k").ttl(TTL).try_lock().await.unwrap().is_none(), "two hold");
+    });
+}
+
+/// A client that sends a request anew after half a second; the first one that lets it into `k` is held back.
+async fn joins_twice(cluster: &Cluster) -> (Locks, JoinHandle<Result<Guard>>, Held) {
+    let between = Between::of(cluster).await;
+    let locks = tenure_etcd::connect(format!("{}?timeout=500ms", between.url())).await.unwrap();
+    locks.mutex("warm").ttl(TTL).lock().await.unwrap().release().await.unwrap();
+    between.hold_next(TXN);
+    let mutex = locks.mutex("k").ttl(TTL);
+    let joining = tokio::spawn(async move { mutex.lock().await });
+    let late = soon("the join is sent", between.held()).await;
+    (locks, joining, late)
+}
+
+/// The first request arrives when everybody has forgotten it. It lets nobody in.
+async fn arrives(locks: &Locks, other: &Locks, late: Held) {
+    soon("nothing is left to do", locks.settled()).await;
+    sleep(TTL * 2).await;
+    soon("the first one arrives", late.let_go()).await;
+    let line = other.line("k").await.unwrap();
+    assert!(line.is_empty(), "{line:?}");
+}
+
+#[test]
+fn a_join_that_arrives_after_its_holder_was_forced_out_lets_nobody_in() {
+    play(1, async |cluster| {
+        let other = connect(&cluster).await;
+        let (locks, joining, late) = joins_twice(&cluster).await;
+        let guard = soon("it is sent again", joining).await.unwrap().unwrap();
+        other.force_out("k", guard.id()).await.unwrap();
+        soon("it is told", guard.lost()).await;
+        assert_eq!(guard.release().await.unwrap_err().kind(), Kind::Lost);
+        arrives(&locks, &other, late).await;
+    });
+}
+
+#[test]
+fn a_join_that_arrives_after_its_waiter_was_broken_lets_nobody_in() {
+    play(1, async |cluster| {
+        let other = connect(&cluster).await;
+        let held = other.mutex("k").ttl(TTL * 10).lock().await.unwrap();
+        let (locks, joining, late) = joins_twice(&cluster).await;
+        until_line(&other, "k", 2).await;
+        let waits = other.line("k").await.unwrap()[1].0.id;
+        other.break_ticket("k", waits).await.unwrap();
+        assert_eq!(soon("it is told", joining).await.unwrap().unwrap_err().kind(), Kind::Lost);
+        held.release().await.unwrap();
+        arrives(&locks, &other, late).await;
+    });
+}
+
+#[test]
+fn who_is_refused_after_it_came_in_is_taken_out() {
+    /// More than are answered to whoever comes, of which it is asked for the first ones then.
+    const HELD: usize = 130;
+    play(1, async |cluster| {
+        let (between, other) = (Between::of(&cluster).await, connect(&cluster).await);
+        let permits = other.semaphore("s", 1000).ttl(TTL * 30);
+        let mut held = Vec::new();
+        for _ in 0..HELD {
+            held.push(permits.acquire().await.unwrap());
+        }
+        let locks = tenure_etcd::connect(between.url()).await.unwrap();
+        locks.mutex("warm").ttl(TTL).lock().await.unwrap().release().await.unwrap();
+        between.forbid("Range");
+        let refused = locks.semaphore("s", 1000).ttl(TTL).acquire().await.map(drop);
+        assert_eq!(refused.unwrap_err().kind(), Kind::Rejected);
+        soon("it is taken out", async {
+            while keys(&cluster).len() > HELD {
+                sleep(Duration::from_millis(50)).await;
+            }
+        })
+        .await;
+    });
+}
