@@ -1,5 +1,6 @@
 //! The nine verbs.
 
+use futures_util::future::join_all;
 use tenure_core::event::{Cursor, News, Scope};
 use tenure_core::{
     Engine, Error, Key, Leave, Left, Liveness, Patience, Place, Profile, Result, Standing, Tally,
@@ -83,11 +84,12 @@ impl<S: Store> Engine for Queue<S> {
         // Whoever opens one just now ends it.
         let opened = async { Ok(self.sessions.turn().await) };
         let _late = self.parts.in_time(opened).await;
-        for session in open {
+        let ended = open.iter().map(|session| {
             session.finish();
-            // A session that cannot be ended ends by itself.
-            let _ended = self.parts.in_time(store.end(session.id)).await;
-        }
+            self.parts.in_time(store.end(session.id))
+        });
+        // A session that cannot be ended ends by itself.
+        let _ended = join_all(ended).await;
         self.onlooker.stop();
         store.close().await;
     }

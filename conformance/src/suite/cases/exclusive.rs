@@ -1,5 +1,6 @@
 //! Being alone: the stories of a mutex, of the last permit of a semaphore, and of a writer.
 
+use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -191,15 +192,29 @@ pub(crate) async fn a_wait_that_is_dropped_leaves_nothing_behind(arena: &Arena, 
     next.release().await.unwrap();
 }
 
+/// Whoever waits has asked the store, which may be slow, and has nothing to do before the next sign of life is due: its caller may do
+/// something else meanwhile. Where nobody stands in line it has asked once.
+async fn waits<F>(arena: &Arena, length: usize, waiting: &mut F)
+where
+    F: Future<Output: Debug> + Unpin,
+{
+    if arena.profile().await.fair {
+        arena.stands_in_line("k", length, waiting).await;
+    } else {
+        arena.not_now("it is held by two", waiting).await;
+    }
+}
+
 pub(crate) async fn a_waiter_outlives_its_own_ttl(arena: &Arena, kind: Kind) {
     let stage = prepared!(kind, arena);
     let (locks, others) = (arena.locks().await, arena.locks().await);
     let guard = stage.of(&locks).lock().await.unwrap();
     let first = stage.brief(&others);
     let mut waiting = Box::pin(first.lock());
-    arena.not_now("it is held by two", &mut waiting).await;
+    waits(arena, stage.others() + 2, &mut waiting).await;
     let later = stage.of(&locks);
     let mut behind = Box::pin(later.lock());
+    waits(arena, stage.others() + 3, &mut behind).await;
     for _ in 0..3 {
         arena.not_now("it is held by two", &mut waiting).await;
         arena.not_now("it is held by two", &mut behind).await;
