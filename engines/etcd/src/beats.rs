@@ -29,15 +29,15 @@ struct Open {
 }
 
 /// Who waits for an answer, by lease. Answers for one lease come in the order of the questions.
-type Waiting = Arc<Mutex<HashMap<i64, VecDeque<oneshot::Sender<i64>>>>>;
+type Waiting = Arc<Mutex<HashMap<i64, VecDeque<oneshot::Sender<LeaseKeepAliveResponse>>>>>;
 
 impl Beats {
     pub(crate) fn on(wire: Wire) -> Self {
         Self { wire, home: Handle::current(), open: Mutex::default() }
     }
 
-    /// One sign of life. Answers the ttl in seconds; 0 if the lease is gone.
-    pub(crate) async fn beat(&self, lease: i64) -> Result<i64, Status> {
+    /// One sign of life. Its answer has the ttl in seconds; 0 if the lease is gone.
+    pub(crate) async fn beat(&self, lease: i64) -> Result<LeaseKeepAliveResponse, Status> {
         let open = self.open();
         let (tell, told) = oneshot::channel();
         lock(&open.waiting).entry(lease).or_default().push_back(tell);
@@ -45,13 +45,13 @@ impl Beats {
         let mut silent = Silent { beats: self, stream: open.waiting.clone(), is_answered: false };
         let broken = || Status::ended(String::new());
         open.send.send(LeaseKeepAliveRequest { id: lease }).await.map_err(|_| broken())?;
-        let ttl = told.await.map_err(|_| broken())?;
+        let answer = told.await.map_err(|_| broken())?;
         silent.is_answered = true;
-        Ok(ttl)
+        Ok(answer)
     }
 
     /// The same on another stream.
-    pub(crate) async fn beat_anew(&self, lease: i64) -> Result<i64, Status> {
+    pub(crate) async fn beat_anew(&self, lease: i64) -> Result<LeaseKeepAliveResponse, Status> {
         *lock(&self.open) = None;
         self.beat(lease).await
     }
@@ -98,13 +98,13 @@ async fn hear(mut answers: Answers<LeaseKeepAliveResponse>, waiting: &Waiting) {
     while let Ok(Some(answer)) = answers.message().await {
         if let Some(tell) = next(waiting, answer.id) {
             // Who asked may have given up.
-            let _gone = tell.send(answer.ttl);
+            let _gone = tell.send(answer);
         }
     }
 }
 
 /// Who waits for the next answer for a lease. Of a lease for which nobody waits nothing is kept.
-fn next(waiting: &Waiting, lease: i64) -> Option<oneshot::Sender<i64>> {
+fn next(waiting: &Waiting, lease: i64) -> Option<oneshot::Sender<LeaseKeepAliveResponse>> {
     let mut waiting = lock(waiting);
     let all = waiting.get_mut(&lease)?;
     let next = all.pop_front();

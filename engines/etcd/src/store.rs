@@ -14,6 +14,7 @@ use tenure_queue::{
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use crate::calls::unary;
 use crate::client::{Etcd, PAGE};
 use crate::connect::answers;
 use crate::entry::Came;
@@ -21,11 +22,16 @@ use crate::keys::{Berth, revision, value};
 use crate::latches::Latch;
 use crate::link::Open;
 use crate::neighbours::{Ear, is_put_again};
-use crate::status::Status;
-use crate::wire::{LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, RangeResponse, TxnResponse};
+use crate::status::{Code, Status};
+use crate::wire::{
+    LeaseKeepAliveResponse, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, RangeResponse,
+    ResponseHeader, TxnResponse,
+};
 use crate::{ask, entry, facts, journal, link, trouble};
 
 const TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
+/// So often a sign of life is given at once, where the first one met a change of leaders.
+const SIGNS_MAX: usize = 2;
 /// So much is asked in one transaction. A member takes 128 operations, unless it is set up otherwise.
 const OPERATIONS_MAX: usize = 100;
 
@@ -59,13 +65,24 @@ impl Store for Etcd {
 
     async fn keep(&self, session: SessionId, within: Duration) -> Result<Option<Duration>> {
         let connection = self.link.connection().await?;
-        let Some(answer) = sign(&connection, session, within).await else {
-            link::leave(&self.link, &connection);
-            return Err(self.silence());
-        };
-        let ttl = answer.map_err(|status| self.failed(&connection, &status))?;
-        connection.heard.fetch_add(1, Ordering::Relaxed);
-        Ok((ttl > 0).then(|| Duration::from_secs(ttl.unsigned_abs())))
+        let failed = |status: Status| self.failed(&connection, &status);
+        for _ in 0..SIGNS_MAX {
+            let Some(answer) = sign(&connection, session, within).await else {
+                link::leave(&self.link, &connection);
+                return Err(self.silence());
+            };
+            let answer = answer.map_err(failed)?;
+            connection.heard.fetch_add(1, Ordering::Relaxed);
+            if answer.ttl <= 0 {
+                return Ok(None);
+            }
+            let is_confirmed = facts::knows_who_leads(connection.version.as_deref())
+                || self.is_of_now(&connection, &answer).await.map_err(failed)?;
+            if is_confirmed {
+                return Ok(Some(Duration::from_secs(answer.ttl.unsigned_abs())));
+            }
+        }
+        Err(self.silence())
     }
 
     async fn end(&self, session: SessionId) -> Result<()> {
@@ -292,7 +309,11 @@ impl Store for Etcd {
 }
 
 /// What a sign of life is answered with; `None` if the member answers neither that nor whether it lives.
-async fn sign(open: &Open, session: SessionId, within: Duration) -> Option<Result<i64, Status>> {
+async fn sign(
+    open: &Open,
+    session: SessionId,
+    within: Duration,
+) -> Option<Result<LeaseKeepAliveResponse, Status>> {
     let mut beat = pin!(open.beats.beat(session.cast_signed()));
     if let Ok(answer) = timeout(within / 2, &mut beat).await {
         return Some(answer);
@@ -400,6 +421,25 @@ impl Etcd {
             self.free.note(line, is_free);
         }
         Ok(came)
+    }
+
+    /// Whether whoever renewed a lease leads the cluster, and did when it was asked. A leader that is stuck, because its disk stands still,
+    /// renews leases as if nobody else had been chosen since. It has no answer to a read, which a majority has to confirm; and
+    /// once it has one, that is of a later term.
+    async fn is_of_now(
+        &self,
+        open: &Open,
+        answer: &LeaseKeepAliveResponse,
+    ) -> Result<bool, Status> {
+        let read: Result<RangeResponse, _> =
+            unary(&open.wire, ask::RANGE, ask::get(self.keys.broken())).await;
+        let term = |header: Option<ResponseHeader>| header.map(|header| header.raft_term);
+        match read {
+            Ok(read) => Ok(term(answer.header) == term(read.header)),
+            // Another leader is chosen just now.
+            Err(status) if status.code() == Code::Unavailable => Ok(false),
+            Err(status) => Err(status),
+        }
     }
 
     /// Where a ticket stands that is in its line.

@@ -20,10 +20,25 @@ const LIES: u64 = 8;
 /// What a member answers to a sign of life.
 #[derive(Clone, Message)]
 struct KeptAlive {
+    #[prost(message, optional, tag = "1")]
+    header: Option<Header>,
     #[prost(int64, tag = "2")]
     id: i64,
     #[prost(int64, tag = "3")]
     ttl: i64,
+}
+
+/// What a member was when it answered.
+#[derive(Clone, Message)]
+struct Header {
+    #[prost(uint64, tag = "1")]
+    cluster: u64,
+    #[prost(uint64, tag = "2")]
+    member: u64,
+    #[prost(int64, tag = "3")]
+    revision: i64,
+    #[prost(uint64, tag = "4")]
+    term: u64,
 }
 
 /// What a member says on a stream of watches.
@@ -69,12 +84,6 @@ struct Life {
     ttl: i64,
     #[prost(int64, tag = "4")]
     granted: i64,
-}
-
-#[derive(Clone, Message)]
-struct Header {
-    #[prost(int64, tag = "3")]
-    revision: i64,
 }
 
 async fn through(cluster: &Cluster) -> (Between, Locks) {
@@ -163,6 +172,22 @@ fn a_keep_alive_that_is_answered_for_a_lease_that_is_gone_keeps_nobody_believing
     });
 }
 
+#[test]
+fn a_sign_of_life_that_an_old_leader_answers_is_none() {
+    play(1, async |cluster| {
+        let (between, locks) = through(&cluster).await;
+        let guard = locks.mutex("k").ttl(TTL).lock().await.unwrap();
+        // It leads no more, and does not know that: whoever leads now has not heard of the holder since.
+        between.lie(KEEP_ALIVE, |_, said| {
+            let mut said = KeptAlive::decode(said).unwrap();
+            said.header.as_mut().expect("members say what they are").term -= 1;
+            vec![said.encode_to_vec()]
+        });
+        let loss = soon("the holder is told", guard.lost()).await;
+        assert!(matches!(loss, Loss::Unreachable | Loss::Expired | Loss::SessionGone), "{loss}");
+    });
+}
+
 /// The member says this of the first watches, each time one has begun; then it is honest.
 fn lie_about_watches(between: &Between, lie: impl Fn(i64) -> Watched + Send + Sync + 'static) {
     let lies = AtomicU64::new(0);
@@ -241,7 +266,7 @@ fn a_member_that_is_behind_another_when_it_tells_of_a_lease_is_not_taken_for_one
         let held = other.mutex("k").lock().await.unwrap();
         between.lie("LeaseTimeToLive", |_, said| {
             let mut life = Life::decode(said).expect("it is an answer");
-            life.header = Some(Header { revision: 1 });
+            life.header = Some(Header { revision: 1, ..Header::default() });
             vec![life.encode_to_vec()]
         });
         let line = locks.line("k").await.unwrap();
