@@ -48,6 +48,7 @@ mod latches;
 mod link;
 mod neighbours;
 mod settings;
+mod signs;
 mod status;
 mod still_held;
 mod store;

@@ -325,15 +325,17 @@ async fn say(
 ) {
     loop {
         // What is of no more use was asked for before, and the member must have heard of it first.
-        let next = requests.try_recv().ok().or_else(|| watched.unwanted());
-        let next = match next {
-            Some(next) => Some(next),
-            None => tokio::select! {
-                next = requests.recv() => next,
+        let next = if let Some(next) = requests.try_recv().ok().or_else(|| watched.unwanted()) {
+            next
+        } else {
+            tokio::select! {
+                next = requests.recv() => match next {
+                    Some(next) => next,
+                    None => return,
+                },
                 () = watched.0.more_unwanted.notified() => continue,
-            },
+            }
         };
-        let Some(next) = next else { return };
         if send.say(&next).await.is_err() {
             return;
         }

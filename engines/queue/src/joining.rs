@@ -6,8 +6,8 @@ use tenure_core::{
 };
 
 use crate::contract::{Door, Enter, Entered, Front, Register, Remove, Sought, Store, Written};
+use crate::mine::{Mine, Sighting};
 use crate::node::{Name, Node};
-use crate::own::Sighting;
 use crate::parts::Parts;
 use crate::pauses::Pauses;
 use crate::queue::Queue;
@@ -125,7 +125,7 @@ impl<S: Store> Queue<S> {
         let Some(mine) = self.parts.own.get(ticket.id) else { return Ok(None) };
         let Some(seen) = &mine.seen else { return Ok(None) };
         refuse_other_owner(&seen.node, ticket)?;
-        if mine.is_condemned {
+        if mine.is_condemned() {
             // What takes it out may be on its way: it must not find the ticket there once it is in again.
             self.parts.remove(mine).await?;
             self.parts.own.forget(ticket.id);
@@ -252,7 +252,7 @@ impl<S: Store> Queue<S> {
             self.parts.own.forget(ticket.id);
             return Err(Error::lost(Loss::SessionGone));
         }
-        if mine.as_ref().is_some_and(|mine| mine.is_condemned) {
+        if mine.as_ref().is_some_and(Mine::is_condemned) {
             return Ok(None);
         }
         let mut pauses = Pauses::on(&*self.parts.host);

@@ -3,8 +3,8 @@
 use tenure_core::{Left, Result, Standing, Ticket, served};
 
 use crate::contract::{Front, Remove, Removed, SessionId, Store, Why};
+use crate::mine::Mine;
 use crate::node::{Name, Node};
-use crate::own::Mine;
 use crate::parts::Parts;
 use crate::pauses::Pauses;
 use crate::queue::Queue;

@@ -28,6 +28,7 @@ mod free;
 mod joining;
 mod leaving;
 mod looks;
+mod mine;
 mod node;
 mod onlooker;
 mod own;

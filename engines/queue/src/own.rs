@@ -7,51 +7,10 @@ use std::time::Duration;
 use tenure_core::{Recent, Standing, TicketId, Time};
 
 use crate::contract::SessionId;
-use crate::looks::Looks;
+use crate::mine::{Going, Mine, Sighting};
 use crate::node::{LineId, Name, Node};
 use crate::session::Session;
-use crate::stand::Stand;
 use crate::watched::Watched;
-
-/// A ticket that this client put into a line, or asked to.
-#[derive(Clone)]
-pub(crate) struct Mine {
-    pub(crate) name: Name,
-    pub(crate) session: Arc<Session>,
-    /// What was seen of it; nothing, as long as its join is not answered.
-    pub(crate) seen: Option<Sighting>,
-    /// It is served: the store said so, and what is served is served until it leaves.
-    pub(crate) holds: bool,
-    /// It is being taken out, and the answer to that tells who is served in its place.
-    leaves: bool,
-    /// Until when it may keep its place, having been told to leave.
-    pub(crate) told: Option<Time>,
-    /// Who looks at it.
-    pub(crate) looks: Arc<Looks<Sighting>>,
-    /// The watch that its owner had last.
-    pub(crate) watched: Watched,
-    /// When its owner gave a sign of life last. A session lives on although the owner of a ticket has long given it up.
-    signed: Time,
-    /// It was asked to join more than once.
-    is_asked_again: bool,
-    /// It is being taken out, because nobody wanted it any more or it had to leave: a sign of life that comes now comes too late.
-    pub(crate) is_condemned: bool,
-}
-
-impl Mine {
-    fn is_overdue(&self, now: Time) -> bool {
-        let ends = self.signed.plus(self.session.granted);
-        now.has_reached(self.told.map_or(ends, |told| told.min(ends)))
-    }
-}
-
-/// What was seen of a ticket at one moment.
-#[derive(Clone)]
-pub(crate) struct Sighting {
-    pub(crate) node: Node,
-    pub(crate) stand: Stand,
-    pub(crate) at: u64,
-}
 
 /// With so many joins that did not come so far, those whose lives are over are thrown out.
 const ASKED_FULL: usize = 1024;
@@ -156,19 +115,18 @@ impl Own {
         };
         let (name, session) = (name.clone(), session.clone());
         let (watched, looks) = (Watched::default(), Arc::default());
-        let (seen, holds, leaves, told, signed) = (None, false, false, None, now);
+        let (seen, holds, told, signed) = (None, false, None, now);
         let mine = Mine {
             name,
             session,
             seen,
             holds,
-            leaves,
             told,
             looks,
             watched,
             signed,
             is_asked_again,
-            is_condemned: false,
+            going: Going::Not,
         };
         let (id, line) = (mine.name.id, mine.name.line.clone());
         match all.by_id.insert(id, mine) {
@@ -181,7 +139,7 @@ impl Own {
     /// Its owner gives a sign of life. Answers whether the ticket is known, and is not being taken out.
     pub(crate) fn sign(&self, id: TicketId, now: Time) -> bool {
         let mut all = self.lock();
-        let mine = all.by_id.get_mut(&id).filter(|mine| !mine.is_condemned);
+        let mine = all.by_id.get_mut(&id).filter(|mine| !mine.is_condemned());
         mine.map(|mine| mine.signed = now).is_some()
     }
 
@@ -191,14 +149,14 @@ impl Own {
         let mut all = self.lock();
         let is_overdue = all.by_id.get(&id).is_some_and(|mine| all.is_overdue(mine, now));
         if is_overdue && let Some(mine) = all.by_id.get_mut(&id) {
-            mine.is_condemned = true;
+            mine.going = Going::Condemned;
         }
         is_overdue
     }
 
-    /// Whether a ticket is being taken out by its own client.
+    /// Whether a ticket is being taken out, whatever its owner says.
     pub(crate) fn is_condemned(&self, id: TicketId) -> bool {
-        self.lock().by_id.get(&id).is_some_and(|mine| mine.is_condemned)
+        self.lock().by_id.get(&id).is_some_and(Mine::is_condemned)
     }
 
     /// Whether it was asked for more than once that a ticket joins.
@@ -290,15 +248,18 @@ impl Own {
 
     /// A ticket is about to be taken out.
     pub(crate) fn leaves(&self, id: TicketId) {
-        if let Some(mine) = self.lock().by_id.get_mut(&id) {
-            mine.leaves = true;
+        let mut all = self.lock();
+        if let Some(mine) = all.by_id.get_mut(&id).filter(|mine| mine.going == Going::Not) {
+            mine.going = Going::Leaves;
         }
     }
 
     /// Whether one of these is being taken out by this client.
     pub(crate) fn has_leaving(&self, nodes: &[Node]) -> bool {
         let all = self.lock();
-        nodes.iter().any(|node| all.by_id.get(&node.name.id).is_some_and(|mine| mine.leaves))
+        nodes.iter().any(|node| {
+            all.by_id.get(&node.name.id).is_some_and(|mine| mine.going == Going::Leaves)
+        })
     }
 
     /// How many of this client's tickets stand in a line.
@@ -354,6 +315,7 @@ mod tests {
 
     use super::*;
     use crate::contract::Granted;
+    use crate::stand::Stand;
 
     const SESSION: SessionId = 7;
     const NOW: Time = Time { boot_ns: 0, raw_ns: 0 };

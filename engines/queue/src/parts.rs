@@ -11,7 +11,8 @@ use tenure_core::bell::Bells;
 use tenure_core::{Host, Result, errand};
 
 use crate::contract::{Remove, Store};
-use crate::own::{Mine, Own};
+use crate::mine::Mine;
+use crate::own::Own;
 use crate::session::Session;
 
 /// So many tickets are taken out at a time.

@@ -9,8 +9,8 @@ use futures_util::future::{join, select};
 use tenure_core::{Key, LINE_TICKETS_MAX, Place, Result, Standing, TicketId};
 
 use crate::contract::{Front, SessionId, Sought, Store};
+use crate::mine::{Mine, Sighting};
 use crate::node::{LineId, Node};
-use crate::own::{Mine, Sighting};
 use crate::parts::Parts;
 use crate::queue::Queue;
 use crate::stand::{Stand, blockers};

@@ -7,8 +7,8 @@ use futures_util::future::{Either, select};
 use tenure_core::{Result, Standing, Ticket, Wake};
 
 use crate::contract::{Distance, Store, Told, Watching};
+use crate::mine::{Mine, Sighting};
 use crate::node::Node;
-use crate::own::{Mine, Sighting};
 use crate::parts::Parts;
 use crate::queue::Queue;
 use crate::stand::Stand;
@@ -25,7 +25,7 @@ impl<S: Store> Queue<S> {
             let mut rung = pin!(bell.rung());
             rung.as_mut().enable();
             let Some(mine) = own.get(ticket.id) else { return self.wake_stranger(ticket).await };
-            if mine.is_condemned || mine.session.is_over(host.now()) {
+            if mine.is_condemned() || mine.session.is_over(host.now()) {
                 return Ok(Wake::Look);
             }
             let Some(seen) = mine.seen.clone().filter(|seen| !seen.node.told) else {
