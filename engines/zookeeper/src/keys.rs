@@ -6,7 +6,7 @@
 //! PREFIX/v1/t/LINE/less-TICKET-TAKE             the ticket takes less by now: ephemeral, too
 //! PREFIX/v1/t/LINE/base                         what is added to the line's numbers
 //! PREFIX/v1/c/LINE                              the line's sequence
-//! PREFIX/v1/now                                 what is written to learn what the time is, in transactions
+//! PREFIX/v1/now                                 what is written to learn what the time is, in transactions, and as a sign of life
 //! ```
 //!
 //! All that decides who is served is in the names, so that one listing of a line tells it.

@@ -23,7 +23,8 @@
 //! * **Names tell all of that**: capacity, how much is taken, id and tail. What is in a node is read where it is needed.
 //! * **A lost answer**: sequential creates cannot be sent twice. A ticket that was asked for is looked for by its id, on the
 //!   connection of its own session and behind a `sync`, which overtakes nothing that was sent before.
-//! * **Life**: a session ends `granted` after the leader heard of the sign of life before the last answered one. The last one
+//! * **Life**: a sign of life to an ensemble is a write, which only a majority confirms: a leader that was cut off answers all else
+//!   by itself. A session ends `granted` after the leader heard of the sign of life before the last answered one. The last one
 //!   may have reached another server only, which tells the leader half a tick later, or dies before it does.
 //!
 //! # Where what stands

@@ -35,7 +35,7 @@ impl Server for Servers {
     }
 
     async fn ping(&self, open: &Arc<Wire>) -> Result<(), Ended> {
-        open.sign(self.keys.root()).await.map(drop).map_err(|_| Ended)
+        open.ping(self.keys.root()).await.map_err(|_| Ended)
     }
 
     fn patience(&self) -> Duration {

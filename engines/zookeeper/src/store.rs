@@ -44,8 +44,7 @@ impl Store for ZooKeeper {
 
     async fn keep(&self, session: SessionId, _within: Duration) -> Result<Option<Duration>> {
         let wire = self.session(session).ok_or_else(|| Error::lost(Loss::SessionGone))?;
-        let since = wire.sign(self.keys.root()).await.map_err(|said| self.said(&said))?;
-        let unsure = if self.facts.is_ensemble { since } else { Duration::ZERO };
+        let unsure = self.sign(&wire).await.map_err(|said| self.said(&said))?;
         Ok(Some(wire.granted().saturating_sub(unsure)))
     }
 
@@ -174,6 +173,22 @@ impl Store for ZooKeeper {
 }
 
 impl ZooKeeper {
+    /// A sign of life. Answers how much of the life that begins with it is not sure. A refusal is none: a server may know by itself
+    /// that it refuses a write (`enableEagerACLCheck`).
+    async fn sign(&self, wire: &Wire) -> Result<Duration, Said> {
+        if !self.facts.is_ensemble {
+            wire.ping(self.keys.root()).await?;
+            return Ok(Duration::ZERO);
+        }
+        match wire.sign(&self.keys.now()).await {
+            Err(Said::NoNode) => {
+                self.make_roots_over(wire).await?;
+                wire.sign(&self.keys.now()).await
+            }
+            signed => signed,
+        }
+    }
+
     async fn ahead_of(&self, wire: &Wire, node: &Node, most: usize) -> Result<Vec<Node>, Said> {
         let listing = self.list(wire, &node.name.line).await?;
         let before = listing.children.iter().rev();

@@ -185,12 +185,19 @@ impl Wire {
         answer.await.map_err(|_| Said::Timeout)
     }
 
-    /// A sign of life, which goes to the leader and back. Answers how long before it one was sent that the leader has surely heard
-    /// of, if another server is between.
+    /// Asks whether it is answered, by way of the leader. A leader that was cut off from the others answers that by itself, for as
+    /// long as it does not know it.
+    pub(crate) async fn ping(&self, path: &str) -> Result<(), Said> {
+        let turn = self.turn().await?;
+        self.in_time(turn.sync(path)).await?
+    }
+
+    /// A sign of life to an ensemble: it writes to a node, because only a majority confirms a write. Answers how long before it one
+    /// was sent that the leader has surely heard of, if another server is between.
     pub(crate) async fn sign(&self, path: &str) -> Result<Duration, Said> {
         let sent = SystemClock.now();
         let turn = self.turn().await?;
-        self.in_time(turn.sync(path)).await??;
+        self.in_time(turn.set_data(path, b"", None)).await??;
         let mut signs = self.signs.lock().unwrap_or_else(PoisonError::into_inner);
         // Half a tick is a quarter of a life at most, which is two ticks at least.
         Ok(signs.answered(sent, self.granted() / 4))

@@ -9,6 +9,8 @@ mod costs;
 mod crowds;
 #[path = "faults/guarded.rs"]
 mod guarded;
+#[path = "faults/leaders.rs"]
+mod leaders;
 #[path = "faults/members.rs"]
 mod members;
 #[path = "faults/neighbours.rs"]

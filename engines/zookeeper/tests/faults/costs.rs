@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::stage::{TTL, connect, play, received};
+use super::stage::{TTL, connect, operator, play, received};
 
 /// The longest that these servers grant: few signs of life fall into a story.
 const LONG: Duration = Duration::from_secs(40);
@@ -35,6 +35,21 @@ fn an_idle_client_gives_signs_of_life_and_nothing_else() {
         println!("{idle} packets in {:?}", TTL * 3);
         // The session that is not for tickets is asked once a second whether it still answers; both ping.
         assert!(idle <= 18, "{idle} packets in {:?}", TTL * 3);
+        held.check().unwrap();
+    });
+}
+
+#[test]
+fn an_idle_client_of_an_ensemble_writes_six_times_in_a_life() {
+    play(3, async |ensemble| {
+        let (locks, operator) = (connect(&ensemble).await, operator(&ensemble).await);
+        let life = TTL * 6;
+        let held = locks.mutex("k").ttl(life).lock().await.unwrap();
+        let written = async || operator.get_data("/tenure/v1/now").await.unwrap().1.version;
+        let before = written().await;
+        tokio::time::sleep(life).await;
+        let signs = written().await - before;
+        assert!((5..=7).contains(&signs), "{signs} signs of life in {life:?}");
         held.check().unwrap();
     });
 }

@@ -36,6 +36,28 @@ pub(super) fn play_on(
     });
 }
 
+/// Sets a server otherwise: each of these lines takes the place of those that begin as it does. It goes by them when it is started.
+pub(super) fn configure(server: &Server, lines: &[&str]) {
+    let path = server.folder().join("zoo.cfg");
+    let before = std::fs::read_to_string(&path).unwrap();
+    let names: Vec<&str> = lines.iter().map(|line| line.split_once('=').unwrap().0).collect();
+    let is_kept = |line: &&str| line.split_once('=').is_none_or(|(name, _)| !names.contains(&name));
+    let all: Vec<&str> = before.lines().filter(is_kept).chain(lines.iter().copied()).collect();
+    std::fs::write(&path, all.join("\n")).unwrap();
+}
+
+/// Kills these servers, starts them again, and waits until they serve.
+pub(super) fn restart(servers: &[&Server]) {
+    for server in servers {
+        server.kill().unwrap();
+    }
+    std::thread::scope(|scope| {
+        for server in servers {
+            scope.spawn(|| server.restart().unwrap());
+        }
+    });
+}
+
 /// The locks of a client.
 pub(super) async fn connect(ensemble: &Ensemble) -> Locks {
     let url = ensemble.url();

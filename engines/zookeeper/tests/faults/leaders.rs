@@ -1,0 +1,121 @@
+//! A leader that was cut off from the others, who have chosen another one, and that does not know it yet.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use tenure_conformance::fault::Proxy;
+use tenure_core::Loss;
+use tenure_servers::zookeeper::{Ensemble, Role, Server};
+use zookeeper_client::{Acls, Client, CreateMode};
+
+use super::stage::{PATIENCE, TTL, at_last, configure, play, restart, soon};
+
+/// For how long a server may leave a question alone that it cannot answer.
+const SILENCE: Duration = Duration::from_secs(1);
+
+/// For half a minute a leader waits for servers that it does not hear of: for longer than they take to choose another one.
+const SYNC_LIMIT: &str = "syncLimit=60";
+
+/// What stands between each server and each other one: what it goes by to the leader, and to choose one.
+struct Between(Vec<(usize, usize, [Proxy; 2])>);
+
+impl Between {
+    /// Sets the servers so that they reach each other this way.
+    fn servers_of(ensemble: &Ensemble) -> Self {
+        let servers = ensemble.servers();
+        let ports = peers(&servers[0]);
+        let to = |port| Proxy::to(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).unwrap();
+        let mut all = Vec::new();
+        for (from, server) in servers.iter().enumerate() {
+            configure(server, &[SYNC_LIMIT]);
+            for there in (0..servers.len()).filter(|there| *there != from) {
+                let (lead, choose) = ports[there];
+                let both = [to(lead), to(choose)];
+                let [lead, choose] = both.each_ref().map(Proxy::port);
+                configure(server, &[&format!("server.{}=127.0.0.1:{lead}:{choose}", there + 1)]);
+                all.push((from, there, both));
+            }
+        }
+        restart(&servers.iter().collect::<Vec<_>>());
+        Self(all)
+    }
+
+    /// Cuts a leader off. It waits for the others for a while, who choose another one at once.
+    fn cut_off(&self, leader: &Server, ensemble: &Ensemble) {
+        let is_leader = |server: &Server| server.port() == leader.port();
+        let id = ensemble.servers().iter().position(is_leader).unwrap();
+        for (_, _, both) in self.0.iter().filter(|(from, to, _)| id == *from || id == *to) {
+            both.iter().for_each(Proxy::black_hole);
+        }
+        restart(&others(leader, ensemble));
+        assert_eq!(leader.role(), Ok(Role::Leader), "it does not know it");
+    }
+}
+
+fn others<'a>(leader: &Server, ensemble: &'a Ensemble) -> Vec<&'a Server> {
+    ensemble.servers().iter().filter(|server| server.port() != leader.port()).collect()
+}
+
+fn address(server: &Server) -> String {
+    format!("127.0.0.1:{}", server.port())
+}
+
+/// Where the servers are to each other: for what their leader tells, and to choose one.
+fn peers(server: &Server) -> [(u16, u16); 3] {
+    let said = std::fs::read_to_string(server.folder().join("zoo.cfg")).unwrap();
+    let port = |text: &str| text.parse().unwrap();
+    [1, 2, 3].map(|id| {
+        let beginning = format!("server.{id}=127.0.0.1:");
+        let ports = said.lines().find_map(|line| line.strip_prefix(&beginning)).unwrap();
+        ports.split_once(':').map(|(lead, choose)| (port(lead), port(choose))).unwrap()
+    })
+}
+
+#[test]
+fn who_is_connected_to_a_leader_that_was_cut_off_is_told_before_the_lock_is_given_away() {
+    play(3, async |ensemble| {
+        let between = Between::servers_of(&ensemble);
+        let leader = ensemble.leader().unwrap();
+        let here = format!("zookeeper://{}", address(leader));
+        let there: Vec<_> = others(leader, &ensemble).into_iter().map(address).collect();
+        let there = format!("zookeeper://{}", there.join(","));
+        let mine = at_last("it connects", async || tenure_zookeeper::connect(&here).await).await;
+        let guard = mine.mutex("k").ttl(TTL).lock().await.unwrap();
+        between.cut_off(leader, &ensemble);
+        let next = async {
+            let other = at_last("it connects", async || tenure_zookeeper::connect(&there).await);
+            let mutex = other.await.mutex("k").ttl(TTL);
+            let next = at_last("it is served", async || mutex.lock().await).await;
+            (next, Instant::now())
+        };
+        let told = async { (soon("the holder is told", guard.lost()).await, Instant::now()) };
+        let ((loss, told), (next, served)) = tokio::join!(told, next);
+        assert!(matches!(loss, Loss::Unreachable | Loss::Expired | Loss::SessionGone), "{loss}");
+        assert!(told < served, "two held for {:?}", told - served);
+        println!("told {:?} before the next was served", served - told);
+        assert!(next.token() > guard.token());
+    });
+}
+
+#[test]
+fn a_leader_that_was_cut_off_answers_a_sync_and_no_write() {
+    play(3, async |ensemble| {
+        let between = Between::servers_of(&ensemble);
+        let leader = ensemble.leader().unwrap();
+        let open = CreateMode::Persistent.with_acls(Acls::anyone_all());
+        let mut clients = Vec::new();
+        for _ in 0..3 {
+            let connector = Client::connector().with_session_timeout(PATIENCE);
+            clients.push(connector.connect(&address(leader)).await.unwrap());
+        }
+        clients[0].create("/n", b"", &open).await.unwrap();
+        between.cut_off(leader, &ensemble);
+        clients[0].sync("/n").await.expect("it answers by itself");
+        for (client, path) in clients.iter().zip(["/n", "/no/such"]) {
+            let written = tokio::time::timeout(SILENCE, client.set_data(path, b"", None)).await;
+            assert!(written.is_err(), "{path}: {written:?}");
+        }
+        clients[2].sync("/n").await.expect("it still does");
+        assert_eq!(leader.role(), Ok(Role::Leader), "it does not know it");
+    });
+}
