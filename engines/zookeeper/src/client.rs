@@ -315,17 +315,21 @@ impl ZooKeeper {
         Ok(read.pop().flatten())
     }
 
-    /// The least that a session of this client is asked to live.
+    /// Opens a session for tickets of this ttl.
     pub(crate) async fn open_session(&self, ttl: Duration) -> Result<Arc<Wire>> {
         // Where this one has no connection, another would not have one either.
         let base = self.wire().await?;
         drop(base.turn().await.map_err(|said| self.said(&said))?);
-        let (settings, ttl_max) = (self.settings.clone(), ttl.min(TTL_MAX));
-        let opening = self.base.home().spawn(async move { Wire::open(&settings, ttl_max).await });
+        let (settings, life) = (self.settings.clone(), self.facts.life_for(ttl).min(TTL_MAX));
+        let opening = self.base.home().spawn(async move { Wire::open(&settings, life).await });
         let opened = opening.await.map_err(|_| trouble::silence(&self.settings))?;
         let wire = opened.map_err(for_now)?;
-        if wire.granted() != ttl {
-            tracing::info!(asked = ?ttl, granted = ?wire.granted(), "ZooKeeper grants another life than was asked for");
+        let granted = wire.granted();
+        if self.facts.is_ensemble && self.facts.unheard_for(granted) > granted / 2 {
+            return Err(trouble::too_short(&self.settings, granted));
+        }
+        if granted != ttl {
+            tracing::info!(asked = ?ttl, ?granted, "ZooKeeper grants another life than was asked for");
         }
         self.sessions().insert(wire.session(), wire.clone());
         Ok(wire)

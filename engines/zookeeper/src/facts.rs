@@ -18,6 +18,9 @@ const WORD_MAX: Duration = Duration::from_millis(500);
 /// What a server is, and what it is set to.
 const SRVR: &[u8] = b"srvr";
 const CONF: &[u8] = b"conf";
+/// The names of what it is set to.
+const SESSION_MIN: &str = "minSessionTimeout";
+const TICK: &str = "tickTime";
 /// The same as the first, and one letter more: of fewer than five, a server does not see whether they are TLS.
 const KNOCK: &[u8] = b"srvr\n";
 /// The least life of sessions that the README advises; a longer one is worth a warning.
@@ -39,6 +42,27 @@ pub(crate) struct Facts {
     pub(crate) is_ensemble: bool,
     /// No session ends sooner without a sign of life, if a server says that.
     pub(crate) session_min: Option<Duration>,
+    /// The servers' unit of time, if one says it.
+    pub(crate) tick: Option<Duration>,
+}
+
+impl Facts {
+    /// How long a session is asked to live for tickets of this ttl. In an ensemble that is two ticks at least, which is what
+    /// ZooKeeper grants where nothing is set: of a shorter life too little would be sure.
+    pub(crate) fn life_for(&self, ttl: Duration) -> Duration {
+        if self.is_ensemble { ttl.max(self.tick.unwrap_or_default() * 2) } else { ttl }
+    }
+
+    /// How old a sign of life must be, of a session that was granted so much, to be surely known to the leader of an ensemble. The
+    /// leader asks the others every half tick whom they have heard, and may be late with that by a quarter of it.
+    pub(crate) fn unheard_for(&self, granted: Duration) -> Duration {
+        self.tick.map_or(granted / 2, |tick| (tick * 5 / 8).max(granted / 4))
+    }
+
+    /// How much of a life is counted on at most. Where an ensemble does not say its tick, the other half is never sure.
+    pub(crate) fn sure_of(&self, granted: Duration) -> Duration {
+        if self.is_ensemble && self.tick.is_none() { granted / 2 } else { granted }
+    }
 }
 
 /// Asks the servers, and refuses what only speaks ZooKeeper's language.
@@ -58,11 +82,12 @@ pub(crate) async fn find(settings: &Settings, client: &Client) -> Result<Facts> 
         if let Some(version) = version(&said) {
             let conf =
                 timeout(within, ask(settings, server, CONF)).await.ok().and_then(io::Result::ok);
-            let session_min = conf.as_deref().and_then(session_min);
-            return Ok(Facts { version: Some(version.to_owned()), is_ensemble, session_min });
+            let set_to = |name| conf.as_deref().and_then(|conf| time(conf, name));
+            let (session_min, tick) = (set_to(SESSION_MIN), set_to(TICK));
+            return Ok(Facts { version: Some(version.to_owned()), is_ensemble, session_min, tick });
         }
     }
-    Ok(Facts { version: None, is_ensemble, session_min: None })
+    Ok(Facts { is_ensemble, ..Facts::default() })
 }
 
 /// What is known of servers that let no client in.
@@ -147,10 +172,16 @@ fn warnings(settings: &Settings, facts: &Facts) -> Vec<String> {
             "the URL names only one server of an ensemble of ZooKeeper: while that one is down, no lock can be taken. Name them all".into(),
         );
     }
-    if let Some(least) = facts.session_min.filter(|least| *least > ADVISED) {
+    let least = facts.life_for(facts.session_min.unwrap_or_default());
+    if least > ADVISED {
         warnings.push(format!(
-            "ZooKeeper ends no session within {least:?} (minSessionTimeout): a shorter ttl is raised to that, and a lock whose holder dies is free that much later"
+            "a session of ZooKeeper lives for {least:?} at least here (minSessionTimeout, and twice tickTime in an ensemble): a shorter ttl is raised to that, and a lock whose holder dies is free that much later"
         ));
+    }
+    if facts.is_ensemble && facts.tick.is_none() {
+        warnings.push(
+            "ZooKeeper does not say its tickTime: only half of each ttl can be counted on. Let it answer `conf` (4lw.commands.whitelist)".into(),
+        );
     }
     if !facts.is_ensemble {
         warnings.push("ZooKeeper runs alone here: nothing is locked while it is down".into());
@@ -209,8 +240,8 @@ fn version(said: &str) -> Option<&str> {
 }
 
 /// What a server is set to, if it says that: `conf` is one of the words that it may be told not to answer.
-fn session_min(conf: &str) -> Option<Duration> {
-    let ms = conf.lines().find_map(|line| line.strip_prefix("minSessionTimeout="))?;
+fn time(conf: &str, name: &str) -> Option<Duration> {
+    let ms = conf.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))?;
     ms.trim().parse().ok().map(Duration::from_millis)
 }
 
@@ -231,13 +262,41 @@ mod tests {
 
     #[test]
     fn a_ttl_that_is_raised_is_a_warning() {
-        let conf = "tickTime=2000\nminSessionTimeout=4000\nmaxSessionTimeout=40000\n";
-        assert_eq!(session_min(conf), Some(Duration::from_secs(4)));
-        assert_eq!(session_min("conf is not executed because it is not in the whitelist."), None);
-        let (version, session_min) = (Some("3.8.0".into()), session_min(conf));
-        let facts = Facts { version, is_ensemble: true, session_min };
-        let warnings = warnings(&crate::url::read("zookeeper://a,b,c").unwrap(), &facts);
-        assert!(warnings.len() == 1 && warnings[0].contains("within 4s"), "{warnings:?}");
+        let conf = "tickTime=2000\nminSessionTimeout=2000\nmaxSessionTimeout=40000\n";
+        assert_eq!(time(conf, SESSION_MIN), Some(Duration::from_secs(2)));
+        assert_eq!(time("conf is not executed because it is not in the whitelist.", TICK), None);
+        let (least, tick) = (time(conf, SESSION_MIN), time(conf, TICK));
+        let warned = |session_min: Option<Duration>, tick: Option<Duration>| {
+            let version = Some("3.8.0".into());
+            let facts = Facts { version, is_ensemble: true, session_min, tick };
+            warnings(&crate::url::read("zookeeper://a,b,c").unwrap(), &facts).join(" ")
+        };
+        assert!(warned(least, tick).contains("lives for 4s"), "two ticks");
+        assert_eq!(warned(least, tick.map(|tick| tick / 2)), "");
+        assert!(warned(least.map(|least| least * 3), tick).contains("lives for 6s"), "what is set");
+        assert!(warned(None, None).contains("Let it answer `conf`"));
+    }
+
+    #[test]
+    fn a_sign_of_life_is_surely_known_to_a_leader_after_half_a_tick_and_a_quarter_of_that() {
+        let of_tick = |tick| Facts { is_ensemble: true, tick, ..Facts::default() };
+        let (tick, seconds) = (Duration::from_secs(2), Duration::from_secs);
+        let facts = of_tick(Some(tick));
+        assert_eq!(facts.unheard_for(seconds(4)), Duration::from_millis(1250));
+        assert_eq!(facts.unheard_for(seconds(40)), seconds(10), "a quarter of a life");
+        assert_eq!(
+            (facts.life_for(seconds(1)), facts.life_for(seconds(9))),
+            (seconds(4), seconds(9))
+        );
+        assert_eq!(facts.sure_of(seconds(4)), seconds(4));
+        let unknown = of_tick(None);
+        assert_eq!((unknown.unheard_for(seconds(4)), unknown.sure_of(seconds(4))), (tick, tick));
+        assert_eq!(unknown.life_for(seconds(1)), seconds(1));
+        let alone = Facts { tick: Some(tick), ..Facts::default() };
+        assert_eq!(
+            (alone.life_for(seconds(1)), alone.sure_of(seconds(1))),
+            (seconds(1), seconds(1))
+        );
     }
 
     #[test]
@@ -249,8 +308,8 @@ mod tests {
     #[test]
     fn what_is_wrong_with_a_set_up_is_said() {
         let count = |url: &str, version: Option<&str>, is_ensemble| {
-            let session_min = Some(Duration::from_secs(1));
-            let facts = Facts { version: version.map(str::to_owned), is_ensemble, session_min };
+            let (version, session_min) = (version.map(str::to_owned), Some(Duration::from_secs(1)));
+            let facts = Facts { version, is_ensemble, session_min, tick: session_min };
             warnings(&crate::url::read(url).unwrap(), &facts).len()
         };
         assert_eq!(count("zookeeper://a,b,c", Some("3.8.0"), true), 0);

@@ -36,16 +36,17 @@ impl Store for ZooKeeper {
 
     async fn open(&self, ttl: Duration) -> Result<Granted> {
         let wire = self.open_session(ttl).await?;
-        let ttl = wire.granted();
+        let granted = wire.granted();
         // An ensemble is sure of a sign of life only a while later: so more than half of a life is left when a server dies.
-        let every = if self.facts.is_ensemble { ttl / 6 } else { ttl / 3 };
-        Ok(Granted { session: wire.session(), ttl, every })
+        let every = if self.facts.is_ensemble { granted / 6 } else { granted / 3 };
+        Ok(Granted { session: wire.session(), ttl: self.facts.sure_of(granted), every })
     }
 
     async fn keep(&self, session: SessionId, _within: Duration) -> Result<Option<Duration>> {
         let wire = self.session(session).ok_or_else(|| Error::lost(Loss::SessionGone))?;
         let unsure = self.sign(&wire).await.map_err(|said| self.said(&said))?;
-        Ok(Some(wire.granted().saturating_sub(unsure)))
+        let granted = wire.granted();
+        Ok(Some(granted.saturating_sub(unsure).min(self.facts.sure_of(granted))))
     }
 
     async fn end(&self, session: SessionId) -> Result<()> {
@@ -180,10 +181,11 @@ impl ZooKeeper {
             wire.ping(self.keys.root()).await?;
             return Ok(Duration::ZERO);
         }
-        match wire.sign(&self.keys.now()).await {
+        let (now, older) = (self.keys.now(), self.facts.unheard_for(wire.granted()));
+        match wire.sign(&now, older).await {
             Err(Said::NoNode) => {
                 self.make_roots_over(wire).await?;
-                wire.sign(&self.keys.now()).await
+                wire.sign(&now, older).await
             }
             signed => signed,
         }

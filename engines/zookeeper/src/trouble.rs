@@ -1,6 +1,7 @@
 //! What went wrong, in the words of this project: what to do now, and no passwords.
 
 use std::io::{self, ErrorKind};
+use std::time::Duration;
 
 use tenure_core::{Error, Loss, Result};
 use tenure_kit::url::Address;
@@ -100,6 +101,14 @@ pub(crate) fn by_tls(settings: &Settings, server: &Address, error: &io::Error) -
         )));
     }
     files.distrust(&whom, &heard).map_or(Ok(()), Err)
+}
+
+/// What is said of an ensemble whose sessions end before its leader has heard of their signs of life.
+pub(crate) fn too_short(settings: &Settings, granted: Duration) -> Error {
+    Error::rejected(format!(
+        "{} grants sessions of {granted:?}, and a holder that counts on less than half of that is not safe, because servers tell their leader of it only every half tick: set maxSessionTimeout to two ticks or more, or tickTime to less",
+        settings.whom()
+    ))
 }
 
 /// What is said of a chroot that is not there.

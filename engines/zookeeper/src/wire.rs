@@ -193,14 +193,13 @@ impl Wire {
     }
 
     /// A sign of life to an ensemble: it writes to a node, because only a majority confirms a write. Answers how long before it one
-    /// was sent that the leader has surely heard of, if another server is between.
-    pub(crate) async fn sign(&self, path: &str) -> Result<Duration, Said> {
+    /// was sent that the leader has surely heard of, because it is so much older: another server may be between.
+    pub(crate) async fn sign(&self, path: &str, older: Duration) -> Result<Duration, Said> {
         let sent = SystemClock.now();
         let turn = self.turn().await?;
         self.in_time(turn.set_data(path, b"", None)).await??;
         let mut signs = self.signs.lock().unwrap_or_else(PoisonError::into_inner);
-        // Half a tick is a quarter of a life at most, which is two ticks at least.
-        Ok(signs.answered(sent, self.granted() / 4))
+        Ok(signs.answered(sent, older))
     }
 
     /// A node was made that lives by this session.

@@ -7,6 +7,8 @@ mod behind;
 mod costs;
 #[path = "faults/crowds.rs"]
 mod crowds;
+#[path = "faults/followers.rs"]
+mod followers;
 #[path = "faults/guarded.rs"]
 mod guarded;
 #[path = "faults/leaders.rs"]

@@ -1,0 +1,119 @@
+//! Followers, which answer a sign of life and tell their leader of it up to half a tick later.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::{join, join_all};
+use tenure_core::{Clock as _, Kind, Locks, SystemClock};
+use tenure_servers::zookeeper::{Ensemble, Server};
+
+use super::stage::{TTL, at_last, configure, connect, play, restart, until_line};
+
+/// As long as the shortest life that the servers would grant.
+const TICK: Duration = Duration::from_secs(2);
+const LONG_TICKS: [&str; 2] = ["tickTime=2000", "minSessionTimeout=2000"];
+
+fn set(ensemble: &Ensemble, lines: &[&str]) {
+    let servers: Vec<&Server> = ensemble.servers().iter().collect();
+    for server in &servers {
+        configure(server, lines);
+    }
+    restart(&servers);
+}
+
+async fn connect_to(server: &Server) -> Locks {
+    let url = format!("zookeeper://127.0.0.1:{}", server.port());
+    at_last("it connects", async || tenure_zookeeper::connect(&url).await).await
+}
+
+/// Until a leader is about to look, a second later, which sessions are over: it does so once in a tick of its clock, and that
+/// makes no session longer then.
+async fn until_just_before_a_look() {
+    let (now, before) = (u128::from(SystemClock.now().boot_ns), Duration::from_millis(1180));
+    let late = u64::try_from((now + before.as_nanos()) % TICK.as_nanos()).unwrap();
+    tokio::time::sleep(TICK.saturating_sub(Duration::from_nanos(late))).await;
+}
+
+#[test]
+fn who_is_connected_to_a_follower_that_dies_is_told_before_the_lock_is_given_away() {
+    const ROUNDS: usize = 3;
+    const HOLDERS: usize = 8;
+    play(3, async |ensemble| {
+        set(&ensemble, &LONG_TICKS);
+        for round in 0..ROUNDS {
+            let (follower, leader) = (ensemble.follower().unwrap(), ensemble.leader().unwrap());
+            let other = connect_to(leader).await;
+            let (mut guards, mut waiters) = (Vec::new(), Vec::new());
+            for at in 0..HOLDERS {
+                let key = format!("{round}/{at}");
+                let (mine, waiter) = (connect_to(follower).await, other.mutex(&key).ttl(TTL * 10));
+                guards.push(mine.mutex(&key).ttl(TTL).lock().await.unwrap());
+                waiters.push(tokio::spawn(async move { (waiter.lock().await, Instant::now()) }));
+                until_line(&other, &key, 2).await;
+            }
+            until_just_before_a_look().await;
+            let held: Vec<bool> = guards.iter().map(|guard| guard.check().is_ok()).collect();
+            follower.kill().unwrap();
+            let told = guards.iter().map(async |guard| (guard.lost().await, Instant::now()));
+            let (told, served) = join(join_all(told), join_all(waiters)).await;
+            for (((_, told), served), held) in told.into_iter().zip(served).zip(held) {
+                let (next, served) = served.unwrap();
+                assert!(!held || told < served, "{round}: two held for {:?}", told - served);
+                drop(next.unwrap());
+            }
+            follower.restart().unwrap();
+            // Another leader asks at other moments.
+            leader.kill().unwrap();
+            leader.restart().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_holder_counts_on_no_sign_of_life_that_a_follower_may_not_have_passed_on() {
+    play(3, async |ensemble| {
+        set(&ensemble, &LONG_TICKS);
+        let locks = connect_to(ensemble.follower().unwrap()).await;
+        let warnings = locks.guarantees().warnings.join(" ");
+        assert!(warnings.contains("lives for 4s at least"), "{warnings}");
+        let guard = locks.mutex("k").ttl(TTL).lock().await.unwrap();
+        let (life, begun) = (TICK * 2, Instant::now());
+        let left = async || locks.line("k").await.unwrap()[0].1.life.expect("it ends");
+        let first = left().await;
+        assert!(life / 2 < first && first <= life, "{first:?}");
+        // By then its leader has heard of it from the follower alone.
+        tokio::time::sleep(life).await;
+        while begun.elapsed() < life * 2 {
+            let left = left().await;
+            assert!(left + TICK * 5 / 8 <= life, "{left:?}");
+        }
+        guard.check().unwrap();
+    });
+}
+
+#[test]
+fn an_ensemble_whose_sessions_are_too_short_for_its_tick_is_refused() {
+    play(3, async |ensemble| {
+        set(&ensemble, &[LONG_TICKS[0], LONG_TICKS[1], "maxSessionTimeout=2000"]);
+        let refused = connect(&ensemble).await.mutex("k").ttl(TTL).lock().await;
+        let refused = refused.map(drop).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Rejected, "{refused}");
+        assert!(refused.to_string().contains("tickTime"), "{refused}");
+    });
+}
+
+#[test]
+fn where_the_tick_is_not_known_holders_count_on_half_a_life() {
+    play(3, async |ensemble| {
+        set(&ensemble, &["4lw.commands.whitelist=srvr,ruok"]);
+        let locks = connect(&ensemble).await;
+        let warnings = locks.guarantees().warnings.join(" ");
+        assert!(warnings.contains("does not say its tickTime"), "{warnings}");
+        let guard = locks.mutex("k").ttl(TTL).lock().await.unwrap();
+        let told = Instant::now();
+        while told.elapsed() < TTL * 2 {
+            let life = locks.line("k").await.unwrap()[0].1.life.expect("it ends");
+            assert!(life <= TTL / 2, "{life:?}");
+            guard.check().unwrap();
+        }
+    });
+}
