@@ -96,11 +96,32 @@ impl ZooKeeper {
         }
         wire.add();
         let put = self.put(wire, enter, ticket).await;
-        let Put { own, created, listing } = put.inspect_err(|said| {
+        let put = put.inspect_err(|said| {
             if !self.said(said).is_unknown() {
                 wire.subtract();
             }
         })?;
+        let own = put.own.clone();
+        let entered = self.stand(wire, enter, ticket, put).await;
+        if entered.as_ref().is_err_and(|said| !self.said(said).is_unknown()) {
+            // Who is refused is not in the line, and nobody looks for it there.
+            self.take_back(wire, &own).await?;
+        }
+        entered
+    }
+
+    /// The ticket's node was made. Answers where it stands, or takes it back.
+    async fn stand(
+        &self,
+        wire: &Wire,
+        enter: &Enter<'_>,
+        ticket: &Node,
+        put: Put,
+    ) -> Result<Entered, Said> {
+        let (name, share) = (enter.name, ticket.ticket.share);
+        let is_open = enter.door == Door::Open;
+        let Put { own, created, listing } = put;
+        let listing = listing?;
         if own.order() > TAIL_MAX {
             self.take_back(wire, &own).await?;
             return Err(Said::RuntimeInconsistent);
@@ -167,10 +188,11 @@ impl ZooKeeper {
     async fn take_back(&self, wire: &Wire, own: &Child) -> Result<(), Said> {
         let turn = wire.turn().await?;
         match wire.in_time(turn.delete(&self.keys.ticket(own), None)).await? {
-            Ok(()) | Err(Said::NoNode) => {
+            Ok(()) => {
                 wire.subtract();
                 Ok(())
             }
+            Err(Said::NoNode) => Ok(()),
             Err(said) => Err(said),
         }
     }

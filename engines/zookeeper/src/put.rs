@@ -12,11 +12,11 @@ use crate::wire::Wire;
 /// So often a line may be taken away from under who comes in.
 const ATTEMPTS_MAX: u32 = 8;
 
-/// A node that was made just now, and its line with it.
+/// A node that was made just now, and its line with it, if that may be listed.
 pub(crate) struct Put {
     pub(crate) own: Child,
     pub(crate) created: u64,
-    pub(crate) listing: Listing,
+    pub(crate) listing: Result<Listing, Said>,
 }
 
 /// The same, with the names in its line.
@@ -56,9 +56,10 @@ impl ZooKeeper {
             };
             match made {
                 Ok(Made { own, created, listed }) => {
-                    let (names, stat) = listed?;
-                    let listing = self.listing(line, &names, &stat);
-                    self.free.note(line, names.len() < 2);
+                    let listing = listed.map(|(names, stat)| {
+                        self.free.note(line, names.len() < 2);
+                        self.listing(line, &names, &stat)
+                    });
                     return Ok(Put { own, created, listing });
                 }
                 Err(Said::NodeExists) if way == Way::First => way = Way::Alone,

@@ -4,7 +4,7 @@ use tenure_core::{Error, Kind};
 use tenure_servers::Store as _;
 use zookeeper_client::{Acl, Acls, AuthId, CreateMode, Permission};
 
-use super::stage::{operator, play};
+use super::stage::{LINES, operator, play, tickets};
 
 fn is_refused(error: &Error) -> String {
     assert_eq!(error.kind(), Kind::Rejected, "{error}");
@@ -62,5 +62,37 @@ fn rights_that_are_taken_away_are_told_and_nothing_is_left_behind() {
         assert!(said.contains("does not let this user"), "{said}");
         assert_eq!(operator.list_children(&line).await.unwrap(), Vec::<String>::new());
         locks.mutex("other").lock().await.unwrap().release().await.unwrap();
+    });
+}
+
+#[test]
+fn a_refused_join_leaves_nothing_behind() {
+    play(1, async |ensemble| {
+        let url = ensemble.url();
+        let open = tenure_zookeeper::connect(&url).await.unwrap();
+        let user = url.replacen("://", "://locks:hunter2@", 1);
+        let user = tenure_zookeeper::connect(&user).await.unwrap();
+        let operator = operator(&ensemble).await;
+        // Everybody may come into the line, and only the user may read its ticket.
+        open.mutex("k").lock().await.unwrap().release().await.unwrap();
+        let line = operator.list_children(LINES).await.unwrap().remove(0);
+        let line = format!("{LINES}/{line}");
+        let all_but_read =
+            Permission::CREATE | Permission::WRITE | Permission::DELETE | Permission::ADMIN;
+        let let_all = async |rights| {
+            operator.set_acl(&line, &[Acl::new(rights, AuthId::anyone())], None).await.unwrap();
+        };
+        for rights in [Permission::ALL, all_but_read] {
+            let held = user.mutex("k").lock().await.unwrap();
+            let_all(rights).await;
+            for _ in 0..2 {
+                let error = open.mutex("k").lock().await.map(drop).unwrap_err();
+                let said = is_refused(&error);
+                assert!(said.contains("does not let this user"), "{said}");
+            }
+            let_all(Permission::ALL).await;
+            assert_eq!(tickets(&operator).await.len(), 1, "the user's");
+            held.release().await.unwrap();
+        }
     });
 }
