@@ -242,6 +242,9 @@ impl ZooKeeper {
         if let Some(watch) = wire.watches.join(&path, node.version) {
             return Ok(Some(watch));
         }
+        let Some(room) = wire.watches.room(self.settings.chroot.len() + path.len()) else {
+            return Ok(Some(Watch::none()));
+        };
         let turn = wire.turn().await?;
         let states = wire.states();
         let set = wire.in_time(turn.get_and_watch_data(&path)).await?;
@@ -253,7 +256,7 @@ impl ZooKeeper {
             }
             Err(said) => return Err(said),
         };
-        let watch = wire.watches.set(path, zxid(stat.mzxid), watcher, states, wire.home());
+        let watch = wire.watches.set(room, path, zxid(stat.mzxid), watcher, states, wire.home());
         if let Some(read) = crate::client::read_node(&known.child, &body, &stat) {
             self.roll.put(read);
         }
@@ -367,7 +370,7 @@ fn served(own: &Node, ahead: &Node, watches: &[Watch], roll: &Roll) -> Option<To
     let [of_own, of_ahead] = watches else { return None };
     // What is asked last was told first.
     let at = of_ahead.gone()?;
-    let is_alive = !of_own.has_told() && own.session != ahead.session;
+    let is_alive = of_own.has_told_nothing() && own.session != ahead.session;
     let is_same_connection = watches.iter().all(Watch::is_of_this_connection);
     roll.forget(&ahead.name.line, ahead.name.id);
     (is_alive && is_same_connection).then(|| Told::Served(own.clone(), at))

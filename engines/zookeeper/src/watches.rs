@@ -1,6 +1,11 @@
-//! Watches: one for each node, however many wait for its change.
+//! Watches: one for each node, however many wait for its change; and no more than go round after a new connection.
+//!
+//! The client crate sets all of them again then, in requests of 128 KiB of paths, and takes the answer to a second such request for
+//! a broken connection.
 
 use std::collections::HashMap;
+use std::future::pending;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt as _;
@@ -10,9 +15,21 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use zookeeper_client::{EventType, OneshotWatcher, StateWatcher};
 
+/// The paths of all nodes that are watched over one session are shorter together.
+const WATCHED_BYTES_MAX: usize = 120 * 1024;
+
 /// What is watched over one session.
 #[derive(Clone, Default)]
-pub(crate) struct Watches(Arc<Mutex<HashMap<String, Watched>>>);
+pub(crate) struct Watches {
+    nodes: Arc<Mutex<HashMap<String, Watched>>>,
+    bytes: Arc<AtomicUsize>,
+}
+
+/// Room for one more watch, until it has fired.
+pub(crate) struct Room {
+    all: Arc<AtomicUsize>,
+    bytes: usize,
+}
 
 /// A node that is watched.
 struct Watched {
@@ -24,8 +41,10 @@ struct Watched {
     states: StateWatcher,
 }
 
-/// One who waits for a change of a node.
-pub(crate) struct Watch {
+/// One who waits for a change of a node, if there was room for its watch.
+pub(crate) struct Watch(Option<Waits>);
+
+struct Waits {
     stirred: watch::Receiver<()>,
     event: Event,
     states: StateWatcher,
@@ -50,9 +69,17 @@ impl Watches {
         self.lock().get(path).is_some_and(|watched| watched.version == version)
     }
 
+    /// Room for a watch on a path of so many bytes, with which it is to be set.
+    pub(crate) fn room(&self, bytes: usize) -> Option<Room> {
+        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let room = Room { all: self.bytes.clone(), bytes };
+        (before + bytes <= WATCHED_BYTES_MAX).then_some(room)
+    }
+
     /// A watch was set on a node, which was at this version then; the connection was so before it was asked for.
     pub(crate) fn set(
         &self,
+        room: Room,
         path: String,
         version: u64,
         news: OneshotWatcher,
@@ -67,6 +94,7 @@ impl Watches {
         home.spawn(async move {
             // It comes, at the latest when the node or the session ends.
             event.come().await;
+            drop(room);
             all.fire(&path, version);
         });
         watch
@@ -90,37 +118,53 @@ impl Watches {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Watched>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
 impl Watched {
     fn watch(&self) -> Watch {
         let (event, states) = (self.event.clone(), self.states.clone());
-        Watch { stirred: self.stirred.subscribe(), event, states }
+        Watch(Some(Waits { stirred: self.stirred.subscribe(), event, states }))
     }
 }
 
 impl Watch {
+    /// There is no room for it: who waits hears of nothing, and looks again with its next sign of life.
+    pub(crate) fn none() -> Self {
+        Self(None)
+    }
+
     /// Ready once the node may be otherwise.
     pub(crate) async fn changed(&mut self) {
-        // If the sender is gone, something happened, too.
-        let _stirred = self.stirred.changed().await;
+        match &mut self.0 {
+            // If the sender is gone, something happened, too.
+            Some(waits) => drop(waits.stirred.changed().await),
+            None => pending().await,
+        }
     }
 
     /// Whether the server has told that the node is gone, and in which transaction.
     pub(crate) fn gone(&self) -> Option<u64> {
-        self.event.now().filter(|(what, _)| *what == EventType::NodeDeleted).map(|(_, at)| at)
+        let told = self.0.as_ref()?.event.now();
+        told.filter(|(what, _)| *what == EventType::NodeDeleted).map(|(_, at)| at)
+    }
+
+    /// Whether the node is watched, and the server has told nothing of it.
+    pub(crate) fn has_told_nothing(&self) -> bool {
+        self.0.as_ref().is_some_and(|waits| waits.event.now().is_none())
     }
 
     /// Whether the connection is the one on which the watch was set.
     pub(crate) fn is_of_this_connection(&self) -> bool {
-        self.states.clone().changed().now_or_never().is_none()
-    }
-
-    /// Whether the server has told anything of the node.
-    pub(crate) fn has_told(&self) -> bool {
-        self.event.now().is_some()
+        let states = self.0.as_ref().map(|waits| waits.states.clone());
+        states.is_some_and(|mut states| states.changed().now_or_never().is_none())
     }
 }
 
@@ -150,5 +194,21 @@ impl Event {
 
     fn lock(&self) -> MutexGuard<'_, Shared<Boxed<What>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_room_for_so_many_bytes_and_again_once_a_watch_has_fired() {
+        let watches = Watches::default();
+        let room = watches.room(WATCHED_BYTES_MAX - 1);
+        assert!(room.is_some() && watches.room(2).is_none());
+        let last = watches.room(1);
+        assert!(last.is_some() && watches.room(1).is_none());
+        drop(room);
+        assert!(watches.room(2).is_some());
     }
 }

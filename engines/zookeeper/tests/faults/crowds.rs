@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tenure_servers::Store as _;
-
 use tenure_core::{Kind, LINE_TICKETS_MAX};
+use tenure_servers::Store as _;
+use tenure_servers::zookeeper::Server;
 use zookeeper_client::{Acls, Client, CreateMode};
 
+use super::network::{proxy_to, url_of};
 use super::stage::{
-    at_last, connect, ephemerals, operator, play, received, soon, tickets, until_count,
+    TTL, at_last, connect, ephemerals, operator, play, received, soon, tickets, until_count,
+    until_line,
 };
 
 /// The longest that these servers grant: few signs of life fall into a story.
@@ -89,6 +91,54 @@ fn a_thousand_waiters_are_served_in_order_at_a_constant_cost_though_half_of_them
         assert!(all <= turns * 12, "{all} packets for {turns} hand-overs");
         assert!(tickets(&operator).await.is_empty());
     });
+}
+
+#[test]
+fn more_waiters_than_there_are_watches_for_outlive_a_cut_and_are_all_served() {
+    const KEYS: usize = 100;
+    /// What the client can set again after a cut, in bytes of paths of more than a thousand.
+    const WATCHES_MAX: u64 = 120;
+    let life = TTL * 5;
+    play(1, async |ensemble| {
+        let (server, proxy) = (&ensemble.servers()[0], proxy_to(&ensemble));
+        let chroot = format!("/{}", "x".repeat(1000));
+        let open = CreateMode::Persistent.with_acls(Acls::anyone_all());
+        operator(&ensemble).await.create(&chroot, b"", &open).await.unwrap();
+        let of = |url: &str| tenure_zookeeper::connect(format!("{url}{chroot}"));
+        let (holder, crowd) = (of(&ensemble.url()).await, of(&url_of(&proxy)).await);
+        let (holder, crowd) = (holder.unwrap(), crowd.unwrap());
+        let own = crowd.mutex("own").ttl(life).lock().await.unwrap();
+        let (mut guards, mut waiters) = (Vec::new(), Vec::new());
+        for at in 0..KEYS {
+            let key = format!("k{at}");
+            guards.push(holder.mutex(&key).ttl(LONG).lock().await.unwrap());
+            let waiter = crowd.mutex(&key).ttl(life);
+            waiters.push(tokio::spawn(async move { waiter.lock().await }));
+            until_line(&holder, &key, 2).await;
+        }
+        soon("as many watch as can", async { while watches(server) < WATCHES_MAX / 2 {} }).await;
+        let before = proxy.counts().connections;
+        proxy.cut();
+        at_last("it is answered", async || crowd.line("own").await).await;
+        tokio::time::sleep(life).await;
+        let connections = proxy.counts().connections - before;
+        assert!(connections <= 4, "{connections} for two sessions");
+        own.check().expect("its session has a connection");
+        assert!(watches(server) <= WATCHES_MAX, "{}", watches(server));
+        for guard in guards {
+            guard.release().await.unwrap();
+        }
+        for waiter in waiters {
+            soon("each is served", waiter).await.unwrap().unwrap().release().await.unwrap();
+        }
+    });
+}
+
+/// How many watches a server has.
+fn watches(server: &Server) -> u64 {
+    let said = server.ask("mntr").expect("it answers");
+    let count = said.lines().find_map(|line| line.strip_prefix("zk_watch_count")).unwrap();
+    count.trim().parse().unwrap()
 }
 
 /// Makes a line so long, with copies of its last ticket that live by no session.
