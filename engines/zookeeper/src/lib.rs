@@ -37,7 +37,7 @@
 //! | `tls`, `no_tls` | the way to the servers by TLS, and what is said where that was left out |
 //! | `driven` | the task of a session, driven by whoever wakes it |
 //! | `looks`, `watches` | what those who ask over one session share |
-//! | `client`, `store`, `entry`, `put` | one client, and the contract of a queue, filled in |
+//! | `client`, `store`, `entry`, `put`, `used` | one client, and the contract of a queue, filled in |
 //! | `keys`, `roll` | the names of nodes, and what was read of them |
 //! | `still_held` | guarded writes: a check for a `multi` of one's own |
 //! | `facts` | what a start-up check finds: profile, warnings |
@@ -64,6 +64,7 @@ mod tls;
 mod tls;
 mod trouble;
 mod url;
+mod used;
 mod watches;
 mod wire;
 

@@ -1,6 +1,5 @@
 //! The contract of a queue, filled in by `ZooKeeper`.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -22,8 +21,6 @@ use crate::wire::Wire;
 
 /// A line with more tickets than these is listed no more than it must be.
 const LONG: usize = 128;
-/// So many lines are read at once.
-const LINES_AT_ONCE: usize = 128;
 
 impl Store for ZooKeeper {
     fn profile(&self) -> Profile {
@@ -264,51 +261,6 @@ impl ZooKeeper {
         Ok(same.then_some(watch))
     }
 
-    async fn keys_of(&self, wire: &Wire, prefix: &str) -> Result<Vec<Key>, Said> {
-        let turn = wire.turn().await?;
-        let lines = self.keys.lines();
-        let both = together(|| join(self.sync_over(&turn), turn.list_children(&lines)));
-        let (synced, lines) = wire.in_time(both).await?;
-        synced.transpose()?;
-        drop(turn);
-        let lines: Vec<LineId> = lines?.iter().filter_map(|name| LineId::named(name)).collect();
-        let mut keys = BTreeSet::new();
-        for some in lines.chunks(LINES_AT_ONCE) {
-            for line in self.used(wire, some, prefix).await? {
-                // What its first ticket says is what counts.
-                let Some(listing) = allowed(self.list(wire, &line).await)? else { continue };
-                let Some(first) = listing.children.first() else { continue };
-                let read = allowed(self.read(wire, std::slice::from_ref(first)).await)?;
-                let read = read.unwrap_or_default();
-                let key = read.into_iter().flatten().map(|read| read.node.ticket.key);
-                keys.extend(key.filter(|key| key.as_str().starts_with(prefix)));
-            }
-        }
-        Ok(keys.into_iter().collect())
-    }
-
-    /// The lines among these that have somebody in them and may be of such keys.
-    async fn used(&self, wire: &Wire, lines: &[LineId], prefix: &str) -> Result<Vec<LineId>, Said> {
-        let turn = wire.turn().await?;
-        let paths: Vec<String> = lines.iter().map(|line| self.keys.line(line)).collect();
-        let asked = together(|| join_all(paths.iter().map(|path| turn.get_data(path))));
-        let answers = wire.in_time(asked).await?;
-        let mut used = Vec::new();
-        for (line, answer) in lines.iter().zip(answers) {
-            match answer {
-                Ok((key, stat)) => {
-                    let fits = key.is_empty() || key.starts_with(prefix.as_bytes());
-                    if stat.num_children > 0 && fits {
-                        used.push(line.clone());
-                    }
-                }
-                Err(Said::NoNode | Said::NoAuth) => {}
-                Err(said) => return Err(said),
-            }
-        }
-        Ok(used)
-    }
-
     pub(crate) async fn written(&self, wire: &Wire, register: &Register) -> Result<Written, Said> {
         let path = self.keys.register(register);
         let turn = wire.turn().await?;
@@ -374,14 +326,6 @@ fn served(own: &Node, ahead: &Node, watches: &[Watch], roll: &Roll) -> Option<To
     let is_same_connection = watches.iter().all(Watch::is_of_this_connection);
     roll.forget(&ahead.name.line, ahead.name.id);
     (is_alive && is_same_connection).then(|| Told::Served(own.clone(), at))
-}
-
-/// What another user keeps to themselves is nothing to this one.
-fn allowed<T>(answer: Result<T, Said>) -> Result<Option<T>, Said> {
-    match answer {
-        Err(Said::NoAuth) => Ok(None),
-        answer => answer.map(Some),
-    }
 }
 
 /// A number in a node that was changed so often since it was made.

@@ -134,6 +134,29 @@ fn more_waiters_than_there_are_watches_for_outlive_a_cut_and_are_all_served() {
     });
 }
 
+#[test]
+fn the_keys_of_many_locks_are_told_by_a_slow_way() {
+    const LOCKS: usize = 1000;
+    const AT_ONCE: usize = 100;
+    play(1, async |ensemble| {
+        let proxy = proxy_to(&ensemble);
+        let (locks, far) = (connect(&ensemble).await, tenure_zookeeper::connect(url_of(&proxy)));
+        let (far, mut held) = (far.await.unwrap(), Vec::new());
+        while held.len() < LOCKS {
+            let some = (held.len()..held.len() + AT_ONCE).map(|at| {
+                let mutex = locks.mutex(format!("k/{at}")).ttl(LONG);
+                async move { mutex.lock().await.unwrap() }
+            });
+            held.extend(futures_util::future::join_all(some).await);
+        }
+        locks.mutex("k/left").lock().await.unwrap().release().await.unwrap();
+        proxy.delay(Duration::from_millis(5));
+        let keys = far.keys("k/").await.expect("it is answered in time");
+        assert_eq!(keys.len(), LOCKS);
+        assert_eq!(far.keys("elsewhere").await.unwrap(), []);
+    });
+}
+
 /// How many watches a server has.
 fn watches(server: &Server) -> u64 {
     let said = server.ask("mntr").expect("it answers");

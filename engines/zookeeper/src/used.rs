@@ -1,0 +1,137 @@
+//! Which keys are in use: all lines are looked through, many at once, because a round trip for each would take too long.
+
+use std::collections::BTreeSet;
+
+use futures_util::future::{JoinAll, join, join_all};
+use tenure_core::{Key, Result};
+use tenure_queue::LineId;
+use zookeeper_client::Error as Said;
+
+use crate::client::{ZooKeeper, read_node};
+use crate::driven::together;
+use crate::keys::Child;
+use crate::wire::Wire;
+
+/// So many nodes are read at once.
+const READS_AT_ONCE: usize = 512;
+/// Lines are listed at once that have so many names together: some may be long.
+const NAMES_AT_ONCE: usize = 4096;
+
+/// A line that somebody is in.
+struct Used {
+    line: LineId,
+    /// What the line says it is of; nothing, where it was made to keep a number in it.
+    key: Vec<u8>,
+    /// How many names it lists.
+    names: usize,
+}
+
+impl Used {
+    fn key(&self) -> Option<Key> {
+        let text = std::str::from_utf8(&self.key).ok()?;
+        Key::new(text).ok()
+    }
+}
+
+impl ZooKeeper {
+    /// The keys of all lines that somebody is in, if they begin so.
+    pub(crate) async fn keys_of(&self, wire: &Wire, prefix: &str) -> Result<Vec<Key>, Said> {
+        let mut keys = BTreeSet::new();
+        for some in self.all_lines(wire).await?.chunks(READS_AT_ONCE) {
+            let used = self.not_empty(wire, some, prefix).await?;
+            let firsts = self.firsts(wire, used).await?;
+            let said = self.keys_in(wire, &firsts).await?;
+            keys.extend(said.into_iter().filter(|key| key.as_str().starts_with(prefix)));
+        }
+        Ok(keys.into_iter().collect())
+    }
+
+    async fn all_lines(&self, wire: &Wire) -> Result<Vec<LineId>, Said> {
+        let (turn, path) = (wire.turn().await?, self.keys.lines());
+        let both = together(|| join(self.sync_over(&turn), turn.list_children(&path)));
+        let (synced, lines) = wire.in_time(both).await?;
+        synced.transpose()?;
+        Ok(lines?.iter().filter_map(|name| LineId::named(name)).collect())
+    }
+
+    /// Those of these lines that have anything in them and may be of such keys.
+    async fn not_empty(
+        &self,
+        wire: &Wire,
+        lines: &[LineId],
+        prefix: &str,
+    ) -> Result<Vec<Used>, Said> {
+        let paths: Vec<String> = lines.iter().map(|line| self.keys.line(line)).collect();
+        let turn = wire.turn().await?;
+        let ask = || join_all(paths.iter().map(|path| turn.get_data(path)));
+        let mut used = Vec::new();
+        for (line, said) in lines.iter().zip(answers(wire, ask).await?) {
+            let Ok((key, stat)) = said else { continue };
+            let names = usize::try_from(stat.num_children).unwrap_or(0);
+            if names > 0 && (key.is_empty() || key.starts_with(prefix.as_bytes())) {
+                used.push(Used { line: line.clone(), key, names });
+            }
+        }
+        Ok(used)
+    }
+
+    /// The first ticket of each of these lines that has any.
+    async fn firsts(&self, wire: &Wire, mut used: Vec<Used>) -> Result<Vec<(Used, Child)>, Said> {
+        let mut firsts = Vec::with_capacity(used.len());
+        while !used.is_empty() {
+            let some: Vec<Used> = used.drain(..at_once(&used)).collect();
+            let paths: Vec<String> = some.iter().map(|used| self.keys.line(&used.line)).collect();
+            let turn = wire.turn().await?;
+            let ask = || join_all(paths.iter().map(|path| turn.get_children(path)));
+            for (used, said) in some.into_iter().zip(answers(wire, ask).await?) {
+                let Ok((names, stat)) = said else { continue };
+                let listing = self.listing(&used.line, &names, &stat);
+                firsts.extend(listing.children.into_iter().next().map(|first| (used, first)));
+            }
+        }
+        Ok(firsts)
+    }
+
+    /// What the first ticket of a line says is what counts; or else what its line says, if the ticket has left meanwhile.
+    async fn keys_in(&self, wire: &Wire, firsts: &[(Used, Child)]) -> Result<Vec<Key>, Said> {
+        let paths: Vec<String> = firsts.iter().map(|(_, first)| self.keys.ticket(first)).collect();
+        let turn = wire.turn().await?;
+        let ask = || join_all(paths.iter().map(|path| turn.get_data(path)));
+        let mut keys = Vec::with_capacity(firsts.len());
+        for ((used, first), said) in firsts.iter().zip(answers(wire, ask).await?) {
+            let key = match said {
+                Ok((body, stat)) => read_node(first, &body, &stat).map(|it| it.node.ticket.key),
+                Err(Said::NoNode) => used.key(),
+                Err(_) => None,
+            };
+            keys.extend(key);
+        }
+        Ok(keys)
+    }
+}
+
+/// How many of these lines are listed at once.
+fn at_once(used: &[Used]) -> usize {
+    let mut names = 0;
+    let fit = used.iter().take_while(|one| {
+        names += one.names;
+        names <= NAMES_AT_ONCE
+    });
+    fit.count().max(1)
+}
+
+/// The answers to all of these, which are sent at once. Some may be gone, or what another user keeps to themselves.
+async fn answers<T, A>(
+    wire: &Wire,
+    ask: impl FnOnce() -> JoinAll<A>,
+) -> Result<Vec<Result<T, Said>>, Said>
+where
+    A: Future<Output = Result<T, Said>>,
+{
+    let answers = wire.in_time(together(ask)).await?;
+    let may_be = |answer: Result<T, Said>| match answer {
+        Err(said) if !matches!(said, Said::NoNode | Said::NoAuth) => Err(said),
+        answer => Ok(answer),
+    };
+    answers.into_iter().map(may_be).collect()
+}
