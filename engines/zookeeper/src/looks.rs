@@ -27,23 +27,16 @@ impl Looks {
         look: impl Future<Output = Result<Listing, E>>,
     ) -> Result<Arc<Listing>, E> {
         let asked = self.count.fetch_add(1, Ordering::Relaxed);
+        // Dropped last, also if this is given up.
+        let _listed = Listed { looks: self, line };
         let turns = self.lines().entry(line.clone()).or_default().clone();
-        let seen = {
-            let mut last = turns.lock().await;
-            if let Some((_, seen)) = last.as_ref().filter(|(begun, _)| *begun > asked) {
-                Ok(seen.clone())
-            } else {
-                let begun = self.count.fetch_add(1, Ordering::Relaxed);
-                let seen = look.await.map(Arc::new);
-                *last = seen.as_ref().ok().map(|seen| (begun, seen.clone()));
-                seen
-            }
-        };
-        let mut lines = self.lines();
-        // The map and this call have it, and nobody else wants it.
-        if Arc::strong_count(&turns) == 2 {
-            lines.remove(line);
+        let mut last = turns.lock().await;
+        if let Some((_, seen)) = last.as_ref().filter(|(begun, _)| *begun > asked) {
+            return Ok(seen.clone());
         }
+        let begun = self.count.fetch_add(1, Ordering::Relaxed);
+        let seen = look.await.map(Arc::new);
+        *last = seen.as_ref().ok().map(|seen| (begun, seen.clone()));
         seen
     }
 
@@ -52,8 +45,26 @@ impl Looks {
     }
 }
 
+/// A line is on the list for as long as somebody looks at it, or waits for another one who does.
+struct Listed<'a> {
+    looks: &'a Looks,
+    line: &'a LineId,
+}
+
+impl Drop for Listed<'_> {
+    fn drop(&mut self) {
+        let mut lines = self.looks.lines();
+        if lines.get(self.line).is_some_and(|turns| Arc::strong_count(turns) == 1) {
+            lines.remove(self.line);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
+
+    use futures_util::FutureExt as _;
     use futures_util::future::join_all;
     use tenure_core::Key;
     use tokio::sync::Semaphore;
@@ -76,6 +87,21 @@ mod tests {
         assert_eq!(begun.load(Ordering::SeqCst), 2, "the first, and one for all others");
         looks.share(&line, look()).await.unwrap();
         assert_eq!(begun.load(Ordering::SeqCst), 3, "a later one looks by itself");
+        assert!(looks.lines().is_empty());
+    }
+
+    #[tokio::test]
+    async fn looks_that_are_given_up_leave_nothing_behind() {
+        let (looks, line) = (Looks::default(), LineId::of(&Key::new("k").unwrap()));
+        let look = async || looks.share(&line, pending::<Result<_, ()>>()).await;
+        {
+            let (mut first, mut second) = (Box::pin(look()), Box::pin(look()));
+            assert!((&mut first).now_or_never().is_none());
+            assert!((&mut second).now_or_never().is_none());
+            drop(first);
+            assert_eq!(looks.lines().len(), 1, "another one wants to look");
+            assert!((&mut second).now_or_never().is_none());
+        }
         assert!(looks.lines().is_empty());
     }
 }
