@@ -336,12 +336,11 @@ impl ZooKeeper {
                 writer.add_delete(&self.keys.less(&node.name, before), None)?;
             }
         }
+        // Whoever does not hear the answer does not know what the ticket takes.
+        self.roll.forget(&node.name.line, node.name.id);
         let results = match wire.in_time(writer.commit()).await?.map_err(Said::from) {
             Ok(results) => results,
-            Err(Said::NoNode | Said::BadVersion) => {
-                self.roll.forget(&node.name.line, node.name.id);
-                return Ok(None);
-            }
+            Err(Said::NoNode | Said::BadVersion) => return Ok(None),
             Err(said) => return Err(said),
         };
         let Some(MultiWriteResult::SetData { stat }) = results.first() else {

@@ -7,7 +7,9 @@ use tenure_conformance::fault::{Direction, Proxy};
 use tenure_core::{Kind, Locks, Loss};
 use tenure_servers::zookeeper::Ensemble;
 
-use super::stage::{PATIENCE, TTL, at_last, connect, operator, play, soon, tickets, until_line};
+use super::stage::{
+    LINES, PATIENCE, TTL, at_last, connect, operator, play, soon, tickets, until_line,
+};
 
 /// What stands between its clients and the first server.
 pub(super) fn proxy_to(ensemble: &Ensemble) -> Proxy {
@@ -100,6 +102,31 @@ fn a_join_whose_answer_is_lost_holds_once_and_leaves_nothing_behind() {
         }
         let operator = operator(&ensemble).await;
         assert_eq!(tickets(&operator).await, Vec::<String>::new());
+    });
+}
+
+#[test]
+fn a_downgrade_whose_answer_is_lost_leaves_nothing_behind() {
+    play(1, async |ensemble| {
+        let (proxy, locks) = through(&ensemble).await;
+        let operator = operator(&ensemble).await;
+        let guard = locks.rwlock("k").ttl(TTL * 5).write().await.unwrap();
+        let line = operator.list_children(LINES).await.unwrap().remove(0);
+        let line = format!("{LINES}/{line}");
+        // Answers take so long that the connection is cut before this one comes.
+        proxy.delay(Duration::from_millis(150));
+        let downgrading = tokio::spawn(guard.downgrade());
+        soon("it takes less", async {
+            while operator.list_children(&line).await.unwrap().len() < 2 {}
+        })
+        .await;
+        proxy.cut();
+        // The lock is given back.
+        downgrading.abort();
+        proxy.heal();
+        until_line(&locks, "k", 0).await;
+        locks.settled().await;
+        assert_eq!(operator.list_children(&line).await.unwrap(), Vec::<String>::new());
     });
 }
 
