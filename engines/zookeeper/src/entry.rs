@@ -257,6 +257,8 @@ impl ZooKeeper {
             join(join(plain, several), list)
         });
         let ((plain, several), listed) = wire.in_time(all).await?;
+        // What is read below takes another turn, and whoever waits for one must not keep one.
+        drop(turn);
         let done = match (plain, several) {
             (Some(done), _) => done,
             (None, Some(done)) => done.map(drop).map_err(Said::from),
