@@ -8,7 +8,10 @@ use crate::settings::Settings;
 /// has them all.
 const FAULTS: [([Option<u32>; 3], &str); 6] = [
     ([None, Some(3), None], "what was confirmed may be lost by a member that crashes under load"),
-    (OLD_LEADERS, "an old leader may revoke leases that were renewed"),
+    (
+        OLD_LEADERS,
+        "a leader whose disk stood still may revoke leases that were renewed, so that two hold",
+    ),
     (
         LOST_READERS,
         "a member may end when whoever reads in a transaction goes away (Tenure reads without one there)",
@@ -136,7 +139,7 @@ mod tests {
     #[test]
     fn what_each_version_gets_wrong_is_said_in_one_sentence() {
         for (version, sentence) in [
-            ("3.4.23", "take etcd 3.4.38 or later: in 3.4.23 an old leader"),
+            ("3.4.23", "take etcd 3.4.38 or later: in 3.4.23 a leader whose disk"),
             ("3.5.1", "take etcd 3.5.23 or later: in 3.5.1 what was confirmed"),
             ("3.6.4", "take etcd 3.6.5 or later: in 3.6.4 a keep-alive may be answered"),
             ("3.5.21", "take etcd 3.5.23 or later: in 3.5.21 a watch may replay"),

@@ -4,10 +4,10 @@ use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures_util::future::{Either, select};
+use futures_util::future::{Either, ready, select};
 use tenure_core::Result;
 use tenure_queue::SessionId;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::calls::unary;
 use crate::client::Etcd;
@@ -19,6 +19,8 @@ use crate::{ask, facts, link, trouble};
 
 /// So often a sign of life is given at once, where the first one met a change of leaders.
 const SIGNS_MAX: usize = 2;
+/// So many reads that a sign of life is confirmed by may fail one after the other.
+const READS_MAX: u32 = 24;
 
 impl Etcd {
     /// Gives a sign of life. Answers for how long the session lives from before it; `None` if it is over.
@@ -30,42 +32,60 @@ impl Etcd {
         let connection = self.link.connection().await?;
         let failed = |status: Status| self.failed(&connection, &status);
         for _ in 0..SIGNS_MAX {
-            let Some(answer) = beat(&connection, session, within).await else {
+            // Both at once, because a way to the member and back may take most of the time there is.
+            let confirming =
+                pin!(timeout(within * 5 / 6, self.confirmed_term(&connection, within)));
+            let (answer, term) =
+                match select(pin!(beat(&connection, session, within)), confirming).await {
+                    Either::Left((answer, confirming)) => (answer, Either::Left(confirming)),
+                    Either::Right((term, beat)) => (beat.await, Either::Right(ready(term))),
+                };
+            let Some(answer) = answer else {
                 link::leave(&self.link, &connection);
                 return Err(trouble::silence(self.settings()));
             };
             let answer = answer.map_err(failed)?;
-            connection.heard.fetch_add(1, Ordering::Relaxed);
             if answer.ttl <= 0 {
                 return Ok(None);
             }
-            let is_confirmed = facts::knows_who_leads(connection.version.as_deref())
-                || self.is_of_now(&connection, &answer).await.map_err(failed)?;
-            if is_confirmed {
+            let Ok(term) = term.await else {
+                // A member whose disk stands still answers signs of life, and no reads.
+                link::leave(&self.link, &connection);
+                return Err(trouble::silence(self.settings()));
+            };
+            let term = term.map_err(failed)?;
+            connection.heard.fetch_add(1, Ordering::Relaxed);
+            if term.is_none_or(|term| term == term_of(answer.header)) {
                 return Ok(Some(Duration::from_secs(answer.ttl.unsigned_abs())));
             }
         }
         Err(trouble::silence(self.settings()))
     }
 
-    /// Whether whoever renewed a lease leads the cluster, and did when it was asked. A leader that is stuck, because its disk stands still,
-    /// renews leases as if nobody else had been chosen since. It has no answer to a read, which a majority has to confirm; and
-    /// once it has one, that is of a later term.
-    async fn is_of_now(
-        &self,
-        open: &Open,
-        answer: &LeaseKeepAliveResponse,
-    ) -> Result<bool, Status> {
-        let read: Result<RangeResponse, _> =
-            unary(&open.wire, ask::RANGE, ask::get(self.keys.broken())).await;
-        let term = |header: Option<ResponseHeader>| header.map(|header| header.raft_term);
-        match read {
-            Ok(read) => Ok(term(answer.header) == term(read.header)),
-            // Another leader is chosen just now.
-            Err(status) if status.code() == Code::Unavailable => Ok(false),
-            Err(status) => Err(status),
+    /// The term that a majority confirms; `None` where members ask the others by themselves before they renew a lease.
+    ///
+    /// A leader that is stuck, because its disk stands still, renews leases as if nobody else had been chosen since. It has no answer
+    /// to a read, which a majority has to confirm; and once it has one, that is of a later term.
+    async fn confirmed_term(&self, open: &Open, within: Duration) -> Result<Option<u64>, Status> {
+        if facts::knows_who_leads(open.version.as_deref()) {
+            return Ok(None);
+        }
+        loop {
+            let read = unary(&open.wire, ask::RANGE, ask::get(self.keys.broken())).await;
+            match read {
+                Ok(RangeResponse { header, .. }) => return Ok(Some(term_of(header))),
+                // Another leader is chosen just now, and whoever waited for the one before is told so.
+                Err(status) if status.code() == Code::Unavailable => {
+                    sleep(within / READS_MAX).await;
+                }
+                Err(status) => return Err(status),
+            }
         }
     }
+}
+
+fn term_of(header: Option<ResponseHeader>) -> u64 {
+    header.map_or(0, |header| header.raft_term)
 }
 
 /// What a sign of life is answered with; `None` if the member answers neither that nor whether it lives.

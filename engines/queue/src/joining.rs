@@ -123,12 +123,16 @@ impl<S: Store> Queue<S> {
     /// A ticket that is in the line already keeps its place.
     async fn join_again(&self, ticket: &Ticket) -> Result<Option<Place>> {
         let Some(mine) = self.parts.own.get(ticket.id) else { return Ok(None) };
-        let Some(seen) = &mine.seen else { return Ok(None) };
-        refuse_other_owner(&seen.node, ticket)?;
+        if let Some(seen) = &mine.seen {
+            refuse_other_owner(&seen.node, ticket)?;
+        }
         if mine.is_condemned() {
             // What takes it out may be on its way: it must not find the ticket there once it is in again.
             self.parts.remove(mine).await?;
-            self.parts.own.forget(ticket.id);
+            self.parts.own.forget_condemned(ticket.id);
+            return Ok(None);
+        }
+        if mine.seen.is_none() {
             return Ok(None);
         }
         self.parts.own.ask_again(ticket.id);
@@ -165,7 +169,7 @@ impl<S: Store> Queue<S> {
                 match self.renew_known(ticket).await {
                     // It is another session than this one that is over.
                     Err(error) if error.loss() == Some(Loss::SessionGone) => {
-                        Ok(Attempt::Again(door, base))
+                        Err(self.parts.store.silence())
                     }
                     renewed => Ok(renewed?.map_or(Attempt::Again(door, base), Attempt::In)),
                 }
@@ -191,7 +195,12 @@ impl<S: Store> Queue<S> {
                     self.parts.store.forget(ticket.id);
                     return Err(self.parts.store.silence());
                 }
-                Ok(Attempt::In(self.place(&seen)))
+                let place = self.place(&seen);
+                if place.life.is_none() {
+                    // It was given up in this moment, and is taken out.
+                    return Err(self.parts.store.silence());
+                }
+                Ok(Attempt::In(place))
             }
             Entered::Again => Ok(Attempt::Again(door, base)),
             Entered::Out { front, base: now } => {

@@ -113,6 +113,10 @@ impl Own {
         let Some(&Asked { again: is_asked_again, .. }) = all.asked.get(&name.id) else {
             return false;
         };
+        if all.by_id.get(&name.id).is_some_and(Mine::is_condemned) {
+            // What takes it out would find it in its line.
+            return false;
+        }
         let (name, session) = (name.clone(), session.clone());
         let (watched, looks) = (Watched::default(), Arc::default());
         let (seen, holds, told, signed) = (None, false, None, now);
@@ -143,15 +147,14 @@ impl Own {
         mine.map(|mine| mine.signed = now).is_some()
     }
 
-    /// Whether nobody wants a ticket of this client any more, or it must not stay. Then it is condemned: whatever its owner says from now
-    /// on, it is taken out.
-    pub(crate) fn condemn(&self, id: TicketId, now: Time) -> bool {
+    /// Nobody wants a ticket of this client any more, or it must not stay: it is condemned, and whatever its owner says from now on, it is
+    /// taken out. `None`: that is not so, or no longer.
+    pub(crate) fn condemn(&self, id: TicketId, now: Time) -> Option<Mine> {
         let mut all = self.lock();
-        let is_overdue = all.by_id.get(&id).is_some_and(|mine| all.is_overdue(mine, now));
-        if is_overdue && let Some(mine) = all.by_id.get_mut(&id) {
-            mine.going = Going::Condemned;
-        }
-        is_overdue
+        all.by_id.get(&id).filter(|mine| all.is_overdue(mine, now))?;
+        let mine = all.by_id.get_mut(&id)?;
+        mine.going = Going::Condemned;
+        Some(mine.clone())
     }
 
     /// Whether a ticket is being taken out, whatever its owner says.
@@ -231,7 +234,19 @@ impl Own {
 
     /// A ticket is out.
     pub(crate) fn forget(&self, id: TicketId) {
+        self.forget_if(id, |_| true);
+    }
+
+    /// A condemned ticket is out. It may have come in again since, and is another one then.
+    pub(crate) fn forget_condemned(&self, id: TicketId) {
+        self.forget_if(id, Mine::is_condemned);
+    }
+
+    fn forget_if(&self, id: TicketId, is_meant: impl Fn(&Mine) -> bool) {
         let mut all = self.lock();
+        if all.by_id.get(&id).is_some_and(|mine| !is_meant(mine)) {
+            return;
+        }
         all.asked.remove(&id);
         let was_there = all.take_off(id);
         drop(all);

@@ -93,24 +93,27 @@ impl<S: Store> Parts<S> {
     /// A ticket leaves that nobody wants any more, or that must not stay. If the store does not answer, that is done later.
     async fn take_out(&self, mine: Mine) {
         let (id, now) = (mine.name.id, self.host.now());
-        // Its owner may have given a sign of life meanwhile.
-        if mine.session.is_over(now) || !self.own.condemn(id, now) {
+        if mine.session.is_over(now) {
             return;
         }
+        // Its owner may have given a sign of life meanwhile.
+        let Some(mine) = self.own.condemn(id, now) else { return };
         let late = self.host.sleep(self.answers_within);
         if let Either::Left((Ok(()), _)) = select(pin!(self.remove(mine)), late).await {
-            self.own.forget(id);
+            self.own.forget_condemned(id);
         }
         self.bells.ring(id);
     }
 
     /// One whose join was not answered is never let in.
     pub(crate) async fn remove(&self, mine: Mine) -> Result<()> {
+        let (id, is_condemned) = (mine.name.id, mine.is_condemned());
         let node = match mine.seen {
             Some(seen) => Some(seen.node),
             None => self.store.forestall(&mine.name, mine.session.id).await?,
         };
-        if let Some(node) = node {
+        // It may have been taken out and let in again meanwhile: then it is not what was condemned.
+        if let Some(node) = node.filter(|_| !is_condemned || self.own.is_condemned(id)) {
             self.store.remove(&Remove::just(&node)).await?;
         }
         Ok(())

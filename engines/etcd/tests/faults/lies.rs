@@ -9,6 +9,7 @@ use tenure_servers::etcd::Cluster;
 use tokio::task::JoinHandle;
 
 use super::between::Between;
+use super::network::proxy_to;
 use super::operators::leases;
 use super::stage::{TTL, connect, play, soon, until_line};
 
@@ -185,6 +186,23 @@ fn a_sign_of_life_that_an_old_leader_answers_is_none() {
         });
         let loss = soon("the holder is told", guard.lost()).await;
         assert!(matches!(loss, Loss::Unreachable | Loss::Expired | Loss::SessionGone), "{loss}");
+    });
+}
+
+#[test]
+fn signs_of_life_that_take_most_of_their_time_are_counted() {
+    play(1, async |cluster| {
+        let proxy = proxy_to(&cluster);
+        let url = format!("etcd://127.0.0.1:{}", proxy.port());
+        let locks = tenure_etcd::connect(url).await.unwrap();
+        let guard = locks.mutex("k").ttl(TTL).lock().await.unwrap();
+        // The README says that the way may take 280 ms with a ttl of 2 s.
+        proxy.delay(TTL / 16);
+        let began = Instant::now();
+        while began.elapsed() < TTL * 3 {
+            guard.check().expect("it is kept alive");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     });
 }
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::{Engine as _, Guard, Host, Key, Kind, Locks, Patience, PrivateThread};
+use tenure_core::{Engine, Guard, Host, Key, Kind, Leave, Locks, Patience, PrivateThread};
 use tenure_core::{Result, Share, Standing, Ticket};
 use tenure_servers::etcd::Cluster;
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::between::{Between, Held};
 use super::operators::keys;
@@ -15,15 +15,24 @@ use super::stage::{TTL, connect, play, soon, until_line};
 
 const TXN: &str = "Txn";
 
+/// An engine whose requests are waited for so long.
+async fn engine(between: &Between, timeout: &str) -> impl Engine {
+    let host: Arc<dyn Host> = Arc::new(PrivateThread::for_drivers());
+    let url = format!("{}?timeout={timeout}", between.url());
+    tenure_etcd::engine(&url, host).await.unwrap()
+}
+
+fn ticket(key: &str) -> Ticket {
+    Ticket { ttl: TTL, ..Ticket::new(Key::new(key).unwrap(), Share::WHOLE) }
+}
+
 #[test]
 fn no_renewal_saves_a_ticket_that_its_client_is_taking_out() {
     play(1, async |cluster| {
         let (between, other) = (Between::of(&cluster).await, connect(&cluster).await);
-        let host: Arc<dyn Host> = Arc::new(PrivateThread::for_drivers());
-        let url = format!("{}?timeout=60s", between.url());
-        let engine = tenure_etcd::engine(&url, host).await.unwrap();
+        let engine = engine(&between, "60s").await;
         let held = other.mutex("k").ttl(TTL * 10).lock().await.unwrap();
-        let ticket = Ticket { ttl: TTL, ..Ticket::new(Key::new("k").unwrap(), Share::WHOLE) };
+        let ticket = ticket("k");
         let joins = || engine.join(&ticket, Patience::Wait);
         let place = joins().await.unwrap().unwrap();
         assert_eq!(place.standing, Standing::Waiting);
@@ -35,9 +44,55 @@ fn no_renewal_saves_a_ticket_that_its_client_is_taking_out() {
         let place = joins().await.unwrap().unwrap();
         assert_eq!(place.standing, Standing::Holding, "it may come in again");
         soon("the first request to take it out arrives", late.let_go()).await;
-        assert!(engine.renew(&ticket).await.unwrap().is_some());
         assert!(other.mutex("k").ttl(TTL).try_lock().await.unwrap().is_none(), "two hold");
+        let place = engine.renew(&ticket).await.unwrap().unwrap();
+        assert!(place.life.is_some(), "its client knows it: {place:?}");
     });
+}
+
+/// A join is not answered, and its ticket is taken out when it is overdue. Meanwhile it is asked for again.
+async fn is_asked_for_again(cluster: &Cluster, comes_in: bool) {
+    let (between, other) = (Between::of(cluster).await, connect(cluster).await);
+    let engine = engine(&between, "1500ms").await;
+    let (warm, ticket) = (ticket("warm"), ticket("k"));
+    engine.join(&warm, Patience::Wait).await.unwrap().expect("it waits");
+    engine.leave(&warm, Leave::Now).await.unwrap();
+    between.hold_next(TXN);
+    let unheard = timeout(TTL / 4, engine.join(&ticket, Patience::Wait)).await;
+    assert!(unheard.is_err(), "{unheard:?}");
+    let first = soon("the join is sent", between.held()).await;
+    if comes_in {
+        soon("it arrives", first.let_go()).await;
+    }
+    between.hold_next(TXN);
+    let late = soon("it is being taken out", between.held()).await;
+    let place = soon("it is let in", async {
+        loop {
+            match engine.join(&ticket, Patience::Wait).await {
+                Err(error) if error.is_unknown() => sleep(TTL / 40).await,
+                answer => return answer,
+            }
+        }
+    })
+    .await;
+    assert_eq!(place.unwrap().unwrap().standing, Standing::Holding);
+    soon("the first request to take it out arrives", late.let_go()).await;
+    for _ in 0..8 {
+        sleep(TTL / 8).await;
+        assert!(other.mutex("k").ttl(TTL).try_lock().await.unwrap().is_none(), "two hold");
+        let place = engine.renew(&ticket).await.unwrap().expect("it holds");
+        assert!(place.life.is_some(), "its client knows it: {place:?}");
+    }
+}
+
+#[test]
+fn a_ticket_that_is_asked_for_again_while_it_is_kept_out_is_not_taken_out() {
+    play(1, async |cluster| is_asked_for_again(&cluster, false).await);
+}
+
+#[test]
+fn a_ticket_that_came_in_unheard_and_is_asked_for_again_while_it_is_taken_out_stays() {
+    play(1, async |cluster| is_asked_for_again(&cluster, true).await);
 }
 
 /// A client that sends a request anew after half a second; the first one that lets it into `k` is held back.
