@@ -44,8 +44,11 @@ impl Between {
     fn cut_off(&self, leader: &Server, ensemble: &Ensemble) {
         let is_leader = |server: &Server| server.port() == leader.port();
         let id = ensemble.servers().iter().position(is_leader).unwrap();
-        for (_, _, both) in self.0.iter().filter(|(from, to, _)| id == *from || id == *to) {
-            both.iter().for_each(Proxy::black_hole);
+        let its_ways = self.0.iter().filter(|(from, to, _)| id == *from || id == *to);
+        for (_, _, [lead, choose]) in its_ways {
+            lead.black_hole();
+            // Those who choose another one need not wait for its vote.
+            choose.refuse();
         }
         restart(&others(leader, ensemble));
         assert_eq!(leader.role(), Ok(Role::Leader), "it does not know it");
