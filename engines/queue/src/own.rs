@@ -144,7 +144,8 @@ impl Own {
     pub(crate) fn sign(&self, id: TicketId, now: Time) -> bool {
         let mut all = self.lock();
         let mine = all.by_id.get_mut(&id).filter(|mine| !mine.is_condemned());
-        mine.map(|mine| mine.signed = now).is_some()
+        // Another sign of life may have been noted before this one, and be later.
+        mine.map(|mine| mine.signed = mine.signed.max(now)).is_some()
     }
 
     /// Nobody wants a ticket of this client any more, or it must not stay: it is condemned, and whatever its owner says from now on, it is
@@ -234,23 +235,22 @@ impl Own {
 
     /// A ticket is out.
     pub(crate) fn forget(&self, id: TicketId) {
-        self.forget_if(id, |_| true);
-    }
-
-    /// A condemned ticket is out. It may have come in again since, and is another one then.
-    pub(crate) fn forget_condemned(&self, id: TicketId) {
-        self.forget_if(id, Mine::is_condemned);
-    }
-
-    fn forget_if(&self, id: TicketId, is_meant: impl Fn(&Mine) -> bool) {
         let mut all = self.lock();
-        if all.by_id.get(&id).is_some_and(|mine| !is_meant(mine)) {
-            return;
-        }
         all.asked.remove(&id);
         let was_there = all.take_off(id);
         drop(all);
         if was_there {
+            (self.forgets)(id);
+        }
+    }
+
+    /// A condemned ticket is out. Where that is known already, it may be on its way in again, and is another one then.
+    pub(crate) fn forget_condemned(&self, id: TicketId) {
+        let mut all = self.lock();
+        if all.by_id.get(&id).is_some_and(Mine::is_condemned) {
+            all.asked.remove(&id);
+            all.take_off(id);
+            drop(all);
             (self.forgets)(id);
         }
     }
@@ -392,6 +392,34 @@ mod tests {
             own.ask(name.id, NOW, later);
             assert!(!own.has_ended(name.id, NOW), "it joins once more");
         }
+    }
+
+    #[test]
+    fn whoever_hears_late_that_a_condemned_ticket_is_out_leaves_the_next_join_alone() {
+        let own = Own::new(|_| {});
+        let (name, _) = joins(&own);
+        let later = NOW.plus(Duration::from_secs(100));
+        assert!(own.condemn(name.id, later).is_some());
+        own.ask(name.id, later, later.plus(Duration::from_secs(30)));
+        assert!(!own.begin(&name, &session(SESSION), later), "it is being taken out");
+        own.forget_condemned(name.id);
+        own.ask(name.id, later, later.plus(Duration::from_secs(30)));
+        own.forget_condemned(name.id);
+        assert!(own.begin(&name, &session(SESSION), later), "it may come in again");
+        own.forget_condemned(name.id);
+        assert!(own.get(name.id).is_some());
+    }
+
+    #[test]
+    fn a_sign_of_life_that_is_noted_late_takes_nothing_back() {
+        let own = Own::new(|_| {});
+        let (name, seen) = joins(&own);
+        own.see(&seen(SESSION, 5, Standing::Holding), true);
+        let at = |seconds| NOW.plus(Duration::from_secs(seconds));
+        assert!(own.sign(name.id, at(8)) && own.sign(name.id, at(1)));
+        assert!(own.condemn(name.id, at(12)).is_none(), "it lives for nine seconds");
+        assert!(own.condemn(name.id, at(17)).is_some());
+        assert!(!own.sign(name.id, at(18)), "that comes too late");
     }
 
     #[test]

@@ -153,8 +153,8 @@ impl ZooKeeper {
         let front = self.front_for(wire, listing, Some(child)).await?;
         match read.pop().flatten() {
             Some(read) => Ok(Entered::In { node: read.node_of(child), front, fresh: false }),
-            // It left between two answers: its session is over.
-            None => Err(Said::SessionExpired),
+            // It left between two answers.
+            None => Ok(Entered::Again),
         }
     }
 

@@ -21,6 +21,8 @@ const CONF: &[u8] = b"conf";
 /// The names of what it is set to.
 const SESSION_MIN: &str = "minSessionTimeout";
 const TICK: &str = "tickTime";
+/// The tick of servers that are set to nothing else.
+const TICK_USUAL: Duration = Duration::from_secs(3);
 /// The same as the first, and one letter more: of fewer than five, a server does not see whether they are TLS.
 const KNOCK: &[u8] = b"srvr\n";
 /// The least life of sessions that the README advises; a longer one is worth a warning.
@@ -50,7 +52,7 @@ impl Facts {
     /// How long a session is asked to live for tickets of this ttl. In an ensemble that is two ticks at least, which is what
     /// ZooKeeper grants where nothing is set: of a shorter life too little would be sure.
     pub(crate) fn life_for(&self, ttl: Duration) -> Duration {
-        if self.is_ensemble { ttl.max(self.tick.unwrap_or_default() * 2) } else { ttl }
+        if self.is_ensemble { ttl.max(self.tick.unwrap_or(TICK_USUAL) * 2) } else { ttl }
     }
 
     /// How old a sign of life must be, of a session that was granted so much, to be surely known to the leader of an ensemble. The
@@ -71,6 +73,7 @@ pub(crate) async fn find(settings: &Settings, client: &Client) -> Result<Facts> 
     let config = client.get_config().await;
     let is_ensemble = config.map_or(true, |(config, _)| has_servers(&config));
     let within = word_max(settings);
+    let mut facts = Facts { is_ensemble, ..Facts::default() };
     for server in &settings.servers {
         let Ok(Ok(said)) = timeout(within, ask(settings, server, SRVR)).await else { continue };
         if said.contains("ClickHouse") {
@@ -83,11 +86,15 @@ pub(crate) async fn find(settings: &Settings, client: &Client) -> Result<Facts> 
             let conf =
                 timeout(within, ask(settings, server, CONF)).await.ok().and_then(io::Result::ok);
             let set_to = |name| conf.as_deref().and_then(|conf| time(conf, name));
-            let (session_min, tick) = (set_to(SESSION_MIN), set_to(TICK));
-            return Ok(Facts { version: Some(version.to_owned()), is_ensemble, session_min, tick });
+            facts.version.get_or_insert_with(|| version.to_owned());
+            (facts.session_min, facts.tick) = (set_to(SESSION_MIN), set_to(TICK));
+        }
+        // Another server may say what this one does not.
+        if facts.version.is_some() && (facts.tick.is_some() || !is_ensemble) {
+            break;
         }
     }
-    Ok(Facts { is_ensemble, ..Facts::default() })
+    Ok(facts)
 }
 
 /// What is known of servers that let no client in.

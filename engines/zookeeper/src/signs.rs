@@ -23,8 +23,15 @@ impl Signs {
         while self.0.get(1).is_some_and(|next| next.until(sent) >= older) {
             self.0.pop_front();
         }
-        self.0.front().map_or(Duration::ZERO, |heard| heard.until(sent))
+        self.0.front().map_or(Duration::ZERO, |heard| at_most(*heard, sent))
     }
+}
+
+/// How long ago that was, by the clock that says more: one of them stands still while the machine sleeps.
+fn at_most(heard: Time, sent: Time) -> Duration {
+    let boot = sent.boot_ns.saturating_sub(heard.boot_ns);
+    let raw = sent.raw_ns.saturating_sub(heard.raw_ns);
+    Duration::from_nanos(boot.max(raw))
 }
 
 #[cfg(test)]
@@ -45,5 +52,17 @@ mod tests {
         }
         assert_eq!(signs.answered(at(17), older), Duration::from_secs(2), "a late answer");
         assert!(signs.0.len() <= 4, "nothing old is kept");
+    }
+
+    #[test]
+    fn the_time_that_a_machine_slept_is_counted_off() {
+        let (mut signs, older) = (Signs::since(at(0)), Duration::from_secs(10));
+        for sent in [7, 14, 21, 28] {
+            signs.answered(at(sent), older);
+        }
+        // It slept for 20 s, of which one clock knows nothing.
+        let sent = Time { boot_ns: 48_100_000_000, ..at(28) };
+        let heard = sent.boot_ns - at(14).boot_ns;
+        assert_eq!(signs.answered(sent, older), Duration::from_nanos(heard));
     }
 }

@@ -5,14 +5,15 @@
 
 use std::collections::HashMap;
 use std::future::pending;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt as _;
-use futures_util::future::{Shared, poll_fn};
+use futures_util::future::{Either, Shared, poll_fn, select};
 use tenure_core::Boxed;
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use zookeeper_client::{EventType, OneshotWatcher, StateWatcher};
 
 /// The paths of all nodes that are watched over one session are shorter together.
@@ -25,7 +26,7 @@ pub(crate) struct Watches {
     bytes: Arc<AtomicUsize>,
 }
 
-/// Room for one more watch, until it has fired.
+/// Room for one more watch, until it has fired or is given up.
 pub(crate) struct Room {
     all: Arc<AtomicUsize>,
     bytes: usize,
@@ -39,6 +40,9 @@ struct Watched {
     event: Event,
     /// The connection on which the watch was set.
     states: StateWatcher,
+    _room: Room,
+    /// The watch is given up with this.
+    _kept: oneshot::Sender<()>,
 }
 
 /// One who waits for a change of a node, if there was room for its watch.
@@ -69,8 +73,23 @@ impl Watches {
         self.lock().get(path).is_some_and(|watched| watched.version == version)
     }
 
-    /// Room for a watch on a path of so many bytes, with which it is to be set.
+    /// Room for a watch on a path of so many bytes, with which it is to be set. Where there is none, watches are given up that nobody waits
+    /// for: until then they cost less than to take them back.
     pub(crate) fn room(&self, bytes: usize) -> Option<Room> {
+        self.room_beside(bytes).or_else(|| {
+            self.give_up_unwanted();
+            self.room_beside(bytes)
+        })
+    }
+
+    fn give_up_unwanted(&self) {
+        let is_unwanted = |_: &String, watched: &mut Watched| watched.stirred.receiver_count() == 0;
+        let unwanted: Vec<_> = self.lock().extract_if(is_unwanted).collect();
+        // The server is told outside of the lock.
+        drop(unwanted);
+    }
+
+    fn room_beside(&self, bytes: usize) -> Option<Room> {
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let room = Room { all: self.bytes.clone(), bytes };
         (before + bytes <= WATCHED_BYTES_MAX).then_some(room)
@@ -87,15 +106,20 @@ impl Watches {
         home: &Handle,
     ) -> Watch {
         let (event, stirred) = (Event::of(news), watch::Sender::new(()));
-        let watched = Watched { version, stirred, event: event.clone(), states };
+        let (kept, given_up) = oneshot::channel();
+        let event_now = event.clone();
+        let watched =
+            Watched { version, stirred, event: event_now, states, _room: room, _kept: kept };
         let watch = watched.watch();
-        self.lock().insert(path.clone(), watched);
+        let before = self.lock().insert(path.clone(), watched);
+        // What it would have told goes outside of the lock.
+        drop(before);
         let all = self.clone();
         home.spawn(async move {
             // It comes, at the latest when the node or the session ends.
-            event.come().await;
-            drop(room);
-            all.fire(&path, version);
+            if let Either::Left(_) = select(pin!(event.come()), given_up).await {
+                all.fire(&path, version);
+            }
         });
         watch
     }

@@ -1,5 +1,6 @@
 //! Crowds: a thousand waiters, and a session that is full. They need a machine that has the time to keep them all alive.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -209,5 +210,49 @@ fn ten_thousand_may_stand_in_line_and_one_more_than_it_takes_is_refused() {
         assert_eq!(tickets(&operator).await.len(), LINE_TICKETS_MAX, "nothing is left of it");
         guard.check().expect("the servers live");
         guard.release().await.unwrap();
+    });
+}
+
+#[test]
+fn watches_that_nobody_waits_for_make_room_for_others() {
+    const KEYS: usize = 130;
+    play(1, async |ensemble| {
+        let server = &ensemble.servers()[0];
+        // Long paths, so that there is room for about a hundred watches.
+        let chroot = format!("/{}", "x".repeat(1000));
+        let open = CreateMode::Persistent.with_acls(Acls::anyone_all());
+        operator(&ensemble).await.create(&chroot, b"", &open).await.unwrap();
+        let of = async || tenure_zookeeper::connect(format!("{}{chroot}", ensemble.url())).await;
+        let (holder, crowd) = (of().await.unwrap(), of().await.unwrap());
+        let mut held = Vec::new();
+        for at in 0..KEYS {
+            held.push(holder.mutex(format!("k{at}")).ttl(LONG).lock().await.unwrap());
+        }
+        for at in 0..KEYS {
+            let mutex = crowd.mutex(format!("k{at}")).ttl(LONG);
+            let mut waiting = tokio::spawn(async move { mutex.lock().await.map(drop) });
+            until_line(&holder, &format!("k{at}"), 2).await;
+            let given_up = tokio::time::timeout(Duration::from_millis(50), &mut waiting).await;
+            assert!(given_up.is_err(), "{given_up:?}");
+            waiting.abort();
+        }
+        soon("nothing is left to do", crowd.settled()).await;
+        let paths = || -> HashSet<String> {
+            let said = server.ask("wchp").expect("it answers");
+            said.lines().filter(|line| line.starts_with('/')).map(str::to_owned).collect()
+        };
+        // Each of those who come now has a node of its own, which is watched as all others are.
+        for at in 0..KEYS {
+            let before = paths();
+            let mutex = crowd.mutex(format!("k{at}")).ttl(LONG);
+            let waiting = tokio::spawn(async move { mutex.lock().await.map(drop) });
+            soon("it is watched", async {
+                while paths().is_subset(&before) {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            })
+            .await;
+            waiting.abort();
+        }
     });
 }
