@@ -51,6 +51,13 @@ impl Time {
         Duration::from_nanos(boot.min(raw))
     }
 
+    /// How long until `moment`, by the clock that gets there last: one of them stands still while the machine sleeps.
+    pub fn until_last(self, moment: Self) -> Duration {
+        let boot = moment.boot_ns.saturating_sub(self.boot_ns);
+        let raw = moment.raw_ns.saturating_sub(self.raw_ns);
+        Duration::from_nanos(boot.max(raw))
+    }
+
     /// The later of two moments, by each clock.
     #[must_use]
     pub fn max(self, other: Self) -> Self {

@@ -58,9 +58,8 @@ struct Pace {
 impl Pace {
     fn read(&mut self, now: Time) -> u64 {
         let seen = self.seen.unwrap_or(now);
-        let boot = now.boot_ns.saturating_sub(seen.boot_ns);
-        let raw = now.raw_ns.saturating_sub(seen.raw_ns);
-        self.passed_ns = self.passed_ns.saturating_add(boot.max(raw));
+        let passed = u64::try_from(seen.until_last(now).as_nanos()).unwrap_or(u64::MAX);
+        self.passed_ns = self.passed_ns.saturating_add(passed);
         self.seen = Some(seen.max(now));
         self.passed_ns
     }

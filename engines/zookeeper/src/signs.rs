@@ -23,15 +23,8 @@ impl Signs {
         while self.0.get(1).is_some_and(|next| next.until(sent) >= older) {
             self.0.pop_front();
         }
-        self.0.front().map_or(Duration::ZERO, |heard| at_most(*heard, sent))
+        self.0.front().map_or(Duration::ZERO, |heard| heard.until_last(sent))
     }
-}
-
-/// How long ago that was, by the clock that says more: one of them stands still while the machine sleeps.
-fn at_most(heard: Time, sent: Time) -> Duration {
-    let boot = sent.boot_ns.saturating_sub(heard.boot_ns);
-    let raw = sent.raw_ns.saturating_sub(heard.raw_ns);
-    Duration::from_nanos(boot.max(raw))
 }
 
 #[cfg(test)]
