@@ -6,7 +6,8 @@ use crate::wire::range_request::{SortOrder, SortTarget};
 use crate::wire::request_op::Request;
 use crate::wire::response_op::Response;
 use crate::wire::{
-    Compare, DeleteRangeRequest, PutRequest, RangeRequest, RangeResponse, RequestOp, TxnResponse,
+    Compare, DeleteRangeRequest, PutRequest, RangeRequest, RangeResponse, RequestOp, TxnRequest,
+    TxnResponse,
 };
 
 /// How keys are asked for.
@@ -64,6 +65,11 @@ pub(crate) fn put_op(put: PutRequest) -> RequestOp {
 pub(crate) fn delete_op(key: Vec<u8>) -> RequestOp {
     let delete = DeleteRangeRequest { key, range_end: Vec::new() };
     RequestOp { request: Some(Request::RequestDeleteRange(delete)) }
+}
+
+/// A transaction inside of another.
+pub(crate) fn txn_op(txn: TxnRequest) -> RequestOp {
+    RequestOp { request: Some(Request::RequestTxn(txn)) }
 }
 
 /// The key was made with this revision; with 0: there is none.

@@ -45,6 +45,8 @@ struct Line {
     /// All below this were taken once.
     next: u32,
     free: BTreeSet<u32>,
+    /// So many of the tickets there are about to leave.
+    leaving: usize,
 }
 
 struct Ticket {
@@ -59,6 +61,8 @@ struct Ticket {
     latch: u64,
     /// Such a request is refused.
     is_forestalled: bool,
+    /// It is about to leave.
+    leaves: bool,
 }
 
 /// A request to let a ticket in is on its way. If that is dropped without an answer, nobody knows what became of it.
@@ -67,12 +71,18 @@ pub(crate) struct Asking<'a> {
     id: TicketId,
     before: bool,
     alone: bool,
+    last: bool,
 }
 
 impl Asking<'_> {
     /// Whether no other ticket of its session has a berth in its line.
     pub(crate) fn is_alone(&self) -> bool {
         self.alone
+    }
+
+    /// Whether another ticket of its session is in its line, and stays there for now.
+    pub(crate) fn has_others(&self) -> bool {
+        !self.last
     }
 
     /// Whether an earlier request for the ticket was not answered.
@@ -147,8 +157,9 @@ impl Berths {
         };
         let line = taken.sessions.get(&session).and_then(|own| own.lines.get(&name.line));
         let alone = line.is_some_and(|line| line.taken() == 1);
+        let last = line.is_none_or(|line| line.taken().saturating_sub(line.leaving) < 2);
         drop(taken);
-        Ok((berth, Asking { berths: self, id: name.id, before, alone }))
+        Ok((berth, Asking { berths: self, id: name.id, before, alone, last }))
     }
 
     /// Another ticket is at the berth of this one, which is not in the line: another berth for it.
@@ -161,6 +172,18 @@ impl Berths {
         taken.choose(name, session, latch, Some(far)).map(drop)?;
         taken.tickets.entry(name.id).and_modify(|ticket| ticket.is_asked = false);
         Ok(())
+    }
+
+    /// A ticket is about to leave its line.
+    pub(crate) fn leaves(&self, id: TicketId) {
+        let mut taken = self.lock();
+        let Taken { sessions, tickets, .. } = &mut *taken;
+        let Some(ticket) = tickets.get_mut(&id).filter(|ticket| !ticket.leaves) else { return };
+        ticket.leaves = true;
+        let session = sessions.get_mut(&ticket.session);
+        if let Some(line) = session.and_then(|session| session.lines.get_mut(&ticket.line)) {
+            line.leaving += 1;
+        }
     }
 
     /// Whether a request for this ticket may still be on its way, and nothing stops it.
@@ -206,8 +229,9 @@ impl Taken {
         let number = of.number;
         let berth = berth(number, this.unwrap_or_else(line));
         let (line, is_forestalled) = (name.line.clone(), false);
+        let (created, is_asked, leaves) = (0, true, false);
         let ticket =
-            Ticket { berth, session, line, created: 0, is_asked: true, latch, is_forestalled };
+            Ticket { berth, session, line, created, is_asked, latch, is_forestalled, leaves };
         self.tickets.insert(name.id, ticket);
         Ok(berth)
     }
@@ -232,8 +256,9 @@ impl Taken {
 
     fn free(&mut self, ticket: &Ticket) {
         let Some(session) = self.sessions.get_mut(&ticket.session) else { return };
-        let names = session.lines.get_mut(&ticket.line);
-        if names.is_some_and(|names| names.give_back(nth(ticket.berth))) {
+        let Some(line) = session.lines.get_mut(&ticket.line) else { return };
+        line.leaving = line.leaving.saturating_sub(usize::from(ticket.leaves));
+        if line.give_back(nth(ticket.berth)) {
             session.lines.remove(&ticket.line);
         }
     }

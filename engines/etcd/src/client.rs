@@ -1,30 +1,26 @@
-//! One client of a cluster: how it asks, and what it makes of revisions that go back.
+//! One client of a cluster: its sessions, and what it lists.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use prost::Message;
 use tenure_core::{Error, Profile, Result};
-use tenure_kit::{Client, Connection, Ended, Home, Link};
+use tenure_kit::Link;
 use tenure_queue::{Free, Node};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use crate::berths::Berths;
-use crate::calls::unary;
-use crate::keys::{Keys, Span, revision};
+use crate::cluster::Cluster;
+use crate::keys::{Keys, Span};
 use crate::latches::Latches;
-use crate::link::{self, Members, Open};
+use crate::link::Members;
 use crate::neighbours::Neighbours;
 use crate::settings::Settings;
-use crate::status::Status;
+use crate::together::Together;
 use crate::wire::{
-    LeaseGrantRequest, LeaseGrantResponse, LeaseRevokeRequest, LeaseRevokeResponse,
-    LeaseTimeToLiveResponse, RangeRequest, RangeResponse, ResponseHeader, TxnRequest, TxnResponse,
+    LeaseGrantRequest, LeaseGrantResponse, LeaseRevokeRequest, LeaseRevokeResponse, RangeRequest,
 };
-use crate::{ask, entry, facts, trouble};
+use crate::{ask, entry, facts};
 
-const TXN: &str = "/etcdserverpb.KV/Txn";
 const GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
 const REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
 
@@ -37,10 +33,8 @@ pub(crate) const PAGE: usize = 512;
 
 /// One client of a cluster of etcd.
 pub struct Etcd {
-    /// Over this one go the signs of life and the watches.
-    pub(crate) link: Arc<Link<Members>>,
-    /// Requests go over the connection of the caller's own runtime, once it has one.
-    home: Home<Members>,
+    pub(crate) cluster: Arc<Cluster>,
+    pub(crate) together: Together,
     pub(crate) keys: Keys,
     pub(crate) profile: Profile,
     pub(crate) berths: Berths,
@@ -49,25 +43,20 @@ pub struct Etcd {
     pub(crate) neighbours: Neighbours,
     /// The lease that was asked for last, if it did not become a session.
     asked_lease: Mutex<Option<i64>>,
-    /// The largest revision that was answered.
-    seen: AtomicU64,
-    rewound: AtomicBool,
 }
 
 impl Etcd {
     pub(crate) async fn open(settings: Settings) -> Result<Self> {
         let keys = Keys::of(&settings.prefix);
-        let link = Link::kept(Client::new(Members::of(settings.clone())));
-        let home = Home::new(link.clone());
-        let connection = patiently(&link, || link.connection()).await?;
+        let cluster = Cluster::of(settings.clone());
+        let connection = patiently(&cluster.link, || cluster.link.connection()).await?;
         let version = connection.version.clone();
         let profile = facts::profile(&settings, version.as_deref());
-        let (seen, rewound) = (AtomicU64::new(0), AtomicBool::new(false));
         let (berths, free) = (Berths::new(keys.clone()), Free::new());
         let (latches, neighbours) = (Latches::default(), Neighbours::default());
         let etcd = Self {
-            link,
-            home,
+            together: Together::at(cluster.clone()),
+            cluster,
             keys,
             profile,
             berths,
@@ -75,88 +64,19 @@ impl Etcd {
             free,
             neighbours,
             asked_lease: Mutex::default(),
-            seen,
-            rewound,
         };
-        etcd.link.server().refuse_others().await?;
+        let link = &etcd.cluster.link;
+        link.server().refuse_others().await?;
         // A user without rights is refused now, and not in the middle of the night.
-        patiently(&etcd.link, || etcd.now_at()).await?;
+        patiently(link, || etcd.now_at()).await?;
         Ok(etcd)
     }
 
     /// The revision of now.
     pub(crate) async fn now_at(&self) -> Result<u64> {
         // A key that is never there: what counts is the revision.
-        let (_, at) = self.range(ask::get(self.keys.session(u32::MAX))).await?;
+        let (_, at) = self.cluster.range(ask::get(self.keys.session(u32::MAX))).await?;
         Ok(at)
-    }
-
-    pub(crate) fn settings(&self) -> &Settings {
-        &self.link.server().settings
-    }
-
-    /// Whether whoever calls reaches a member without a way through another thread.
-    pub(crate) fn has_link_here(&self) -> bool {
-        self.home.has_link_here()
-    }
-
-    /// One request; one answer, or none in time. A connection that answers nothing at all meanwhile is given up.
-    pub(crate) async fn ask<Q, A>(&self, path: &'static str, request: Q) -> Result<A>
-    where
-        Q: Message + Send + Sync + 'static,
-        A: Message + Default + Answer + Send + Sync + 'static,
-    {
-        let link = self.home.link();
-        let connection = link.connection().await?;
-        let (heard, seen) =
-            (connection.heard.load(Ordering::Relaxed), self.seen.load(Ordering::Acquire));
-        let asking = async {
-            let lost = |_: Ended| Status::ended(String::new());
-            let _room = link.room(&connection).await.map_err(lost)?;
-            unary(&connection.wire, path, request).await
-        };
-        if let Ok(answer) = timeout(self.settings().timeout, asking).await {
-            connection.heard.fetch_add(1, Ordering::Relaxed);
-            let answer: A = answer.map_err(|status| link::failed(&link, &connection, &status))?;
-            self.refuse_past(seen, &answer)?;
-            return Ok(answer);
-        }
-        let is_mute = connection.heard.load(Ordering::Relaxed) == heard;
-        if is_mute && link::leave(&link, &connection) {
-            link::doubt(&self.link, &connection);
-        }
-        Err(trouble::silence(self.settings()))
-    }
-
-    /// What a member answered over the connection of the engine's own runtime.
-    pub(crate) fn failed(&self, connection: &Connection<Open>, status: &Status) -> Error {
-        link::failed(&self.link, connection, status)
-    }
-
-    /// Revisions that go back are those of a snapshot that was restored: its numbers were given before.
-    fn refuse_past(&self, seen: u64, answer: &impl Answer) -> Result<()> {
-        let now = answer.header().map_or(0, |header| revision(header.revision));
-        self.seen.fetch_max(now, Ordering::AcqRel);
-        if now > 0 && now < seen {
-            self.rewound.store(true, Ordering::Release);
-        }
-        if self.rewound.load(Ordering::Acquire) {
-            return Err(Error::rejected(format!(
-                "{} went back to an older revision: a snapshot was restored, and its numbers would be given again. Restore it with --bump-revision and --mark-compacted, and start this program anew",
-                self.settings().whom()
-            )));
-        }
-        Ok(())
-    }
-
-    pub(crate) async fn range(&self, range: RangeRequest) -> Result<(RangeResponse, u64)> {
-        let answer: RangeResponse = self.ask(ask::RANGE, range).await?;
-        let at = answer.header.map_or(0, |header| revision(header.revision));
-        Ok((answer, at))
-    }
-
-    pub(crate) async fn txn(&self, txn: TxnRequest) -> Result<TxnResponse> {
-        self.ask(TXN, txn).await
     }
 
     /// A lease for a session. This client names it, so that one whose grant was not answered, or that was of no use, is ended before
@@ -171,7 +91,8 @@ impl Etcd {
         let id = getrandom::u64().map_err(|error| Error::unavailable(error.to_string()))?;
         let id = (id >> 1).cast_signed().max(1);
         *self.asked_lease() = Some(id);
-        let granted: LeaseGrantResponse = self.ask(GRANT, LeaseGrantRequest { ttl, id }).await?;
+        let granted: LeaseGrantResponse =
+            self.cluster.ask(GRANT, LeaseGrantRequest { ttl, id }).await?;
         if granted.ttl != ttl {
             tracing::info!(
                 asked = ttl,
@@ -180,14 +101,17 @@ impl Etcd {
             );
         }
         if granted.ttl <= 0 {
-            return Err(Error::rejected(format!("{} granted no lease", self.settings().whom())));
+            return Err(Error::rejected(format!(
+                "{} granted no lease",
+                self.cluster.settings().whom()
+            )));
         }
         Ok(granted)
     }
 
     /// Ends a lease, whether it is there or not.
     pub(crate) async fn revoke(&self, id: i64) -> Result<()> {
-        match self.ask::<_, LeaseRevokeResponse>(REVOKE, LeaseRevokeRequest { id }).await {
+        match self.cluster.ask::<_, LeaseRevokeResponse>(REVOKE, LeaseRevokeRequest { id }).await {
             Err(error) if error.loss().is_none() => Err(error),
             _ => Ok(()),
         }
@@ -202,7 +126,7 @@ impl Etcd {
     pub(crate) async fn claim(&self, lease: i64) -> Result<u32> {
         let mut number = 0;
         for attempt in 0..CLAIMS_MAX {
-            let answer = self.txn(entry::claim(&self.keys, number, lease)).await?;
+            let answer = self.cluster.txn(entry::claim(&self.keys, number, lease)).await?;
             if answer.succeeded {
                 return Ok(number);
             }
@@ -211,7 +135,7 @@ impl Etcd {
             let among = there.saturating_mul(2).saturating_add(8).saturating_mul(1 << attempt);
             number = getrandom::u32().unwrap_or(0) % among;
         }
-        Err(trouble::silence(self.settings()))
+        Err(self.cluster.silence())
     }
 
     /// Everything in a span at one revision, a page at a time.
@@ -225,7 +149,7 @@ impl Etcd {
             let (key, range_end) = (span.from.clone(), span.end.clone());
             let (limit, revision) = (i64::try_from(PAGE).unwrap_or(0), crate::keys::number(at));
             let range = RangeRequest { key, range_end, limit, revision, ..Default::default() };
-            let (page, now) = self.range(range).await?;
+            let (page, now) = self.cluster.range(range).await?;
             if at == 0 {
                 at = now;
             }
@@ -251,30 +175,5 @@ where
             return answer;
         }
         sleep(ELECTION_PAUSE).await;
-    }
-}
-
-/// An answer that says at which revision it was given, if that is never before one that was answered already.
-pub(crate) trait Answer {
-    fn header(&self) -> Option<ResponseHeader>;
-}
-
-macro_rules! answers {
-    ($($answer:ty)*) => {
-        $(impl Answer for $answer {
-            fn header(&self) -> Option<ResponseHeader> {
-                self.header
-            }
-        })*
-    };
-}
-
-answers! { RangeResponse TxnResponse LeaseGrantResponse LeaseRevokeResponse }
-
-/// A member asks its leader for how long a lease lives, and says beside that how far it is itself: that may be behind what
-/// another member has answered already.
-impl Answer for LeaseTimeToLiveResponse {
-    fn header(&self) -> Option<ResponseHeader> {
-        None
     }
 }

@@ -61,7 +61,7 @@ fn is_as_known(keys: &Keys, latch: &Latch) -> Compare {
 /// Puts the ticket's key if it is not kept out, the door is open and nobody is at that berth, and asks for the front of the line either
 /// way.
 pub(crate) fn enter(keys: &Keys, enter: &Enter<'_>, berth: Berth, latch: &Latch) -> TxnRequest {
-    let Enter { name, body, session, door, base_version } = *enter;
+    let Enter { name, body, session, door, base_version, is_all: _ } = *enter;
     let (key, line) = (keys.ticket(name, berth), keys.line(&name.line));
     let base = keys.register(&Register::Base(name.line.clone()));
     let mut compare = vec![

@@ -33,12 +33,18 @@ pub(crate) async fn follow(etcd: &Etcd) -> Result<Followed> {
     let mut nodes = Vec::new();
     let at = etcd.list(etcd.keys.tickets(), |node| nodes.push(node)).await?;
     nodes.sort_by_key(|node| node.created);
-    let connection = etcd.link.connection().await?;
+    let connection = etcd.cluster.link.connection().await?;
     let watch = connection.watches.span(etcd.keys.all(), at + 1).await;
-    let news = watch.map_err(|status| etcd.failed(&connection, &status))?;
+    let news = watch.map_err(|status| etcd.cluster.failed(&connection, &status))?;
     let (tell, changes) = mpsc::channel(BEHIND_MAX);
     // Many look on, and not only whoever called first.
-    etcd.link.home().spawn(run(Arc::downgrade(&etcd.link), etcd.keys.clone(), news, at, tell));
+    etcd.cluster.link.home().spawn(run(
+        Arc::downgrade(&etcd.cluster.link),
+        etcd.keys.clone(),
+        news,
+        at,
+        tell,
+    ));
     Ok(Followed { nodes, at, changes })
 }
 

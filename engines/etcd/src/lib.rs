@@ -38,6 +38,7 @@ mod berths;
 mod calls;
 mod channel;
 mod client;
+mod cluster;
 mod connect;
 mod description;
 mod entry;
@@ -52,6 +53,7 @@ mod signs;
 mod status;
 mod still_held;
 mod store;
+mod together;
 mod trouble;
 mod url;
 mod watches;
@@ -99,6 +101,6 @@ pub async fn engine(url: &str, host: Arc<dyn Host>) -> Result<Hosted<Queue<Etcd>
     let beats = host.clone();
     let opening = async move { Ok(Queue::new(Etcd::open(settings).await?, beats)) };
     let hosted = Hosted::make(host, opening).await?;
-    let hosted = hosted.in_place_where(|queue| queue.store().has_link_here(), IN_PLACE_MAX);
+    let hosted = hosted.in_place_where(|queue| queue.store().cluster.has_link_here(), IN_PLACE_MAX);
     Ok(hosted.waits_on_host())
 }

@@ -15,7 +15,7 @@ use crate::connect::answers;
 use crate::link::Open;
 use crate::status::{Code, Status};
 use crate::wire::{LeaseKeepAliveResponse, RangeResponse, ResponseHeader};
-use crate::{ask, facts, link, trouble};
+use crate::{ask, facts, link};
 
 /// So often a sign of life is given at once, where the first one met a change of leaders.
 const SIGNS_MAX: usize = 2;
@@ -29,8 +29,8 @@ impl Etcd {
         session: SessionId,
         within: Duration,
     ) -> Result<Option<Duration>> {
-        let connection = self.link.connection().await?;
-        let failed = |status: Status| self.failed(&connection, &status);
+        let connection = self.cluster.link.connection().await?;
+        let failed = |status: Status| self.cluster.failed(&connection, &status);
         for _ in 0..SIGNS_MAX {
             // Both at once, because a way to the member and back may take most of the time there is.
             let confirming =
@@ -41,8 +41,8 @@ impl Etcd {
                     Either::Right((term, beat)) => (beat.await, Either::Right(ready(term))),
                 };
             let Some(answer) = answer else {
-                link::leave(&self.link, &connection);
-                return Err(trouble::silence(self.settings()));
+                link::leave(&self.cluster.link, &connection);
+                return Err(self.cluster.silence());
             };
             let answer = answer.map_err(failed)?;
             if answer.ttl <= 0 {
@@ -50,8 +50,8 @@ impl Etcd {
             }
             let Ok(term) = term.await else {
                 // A member whose disk stands still answers signs of life, and no reads.
-                link::leave(&self.link, &connection);
-                return Err(trouble::silence(self.settings()));
+                link::leave(&self.cluster.link, &connection);
+                return Err(self.cluster.silence());
             };
             let term = term.map_err(failed)?;
             connection.heard.fetch_add(1, Ordering::Relaxed);
@@ -59,7 +59,7 @@ impl Etcd {
                 return Ok(Some(Duration::from_secs(answer.ttl.unsigned_abs())));
             }
         }
-        Err(trouble::silence(self.settings()))
+        Err(self.cluster.silence())
     }
 
     /// The term that a majority confirms; `None` where members ask the others by themselves before they renew a lease.

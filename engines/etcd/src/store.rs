@@ -7,17 +7,18 @@ use futures_util::future::{join_all, select_all, try_join_all};
 use tenure_core::{Error, Key, Kind, Loss, Profile, Result, TicketId};
 use tenure_queue::{
     Distance, Door, Enter, Entered, Followed, Front, Granted, LineId, Name, Node, Register, Remove,
-    Removed, SessionId, Sought, Store, Told, Watching, Written,
+    Removed, SessionId, Sought, Store, Told, Watching, Why, Written,
 };
 use tokio::sync::oneshot;
 
+use crate::berths::Asking;
 use crate::client::{Etcd, PAGE};
 use crate::entry::Came;
 use crate::keys::{Berth, revision, value};
 use crate::latches::Latch;
 use crate::neighbours::{Ear, is_put_again};
 use crate::wire::{LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, RangeResponse, TxnResponse};
-use crate::{ask, entry, facts, journal, trouble};
+use crate::{ask, entry, facts, journal};
 
 const TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
 /// So much is asked in one transaction. A member takes 128 operations, unless it is set up otherwise.
@@ -29,11 +30,11 @@ impl Store for Etcd {
     }
 
     fn silence(&self) -> Error {
-        trouble::silence(self.settings())
+        self.cluster.silence()
     }
 
     async fn open(&self, ttl: Duration) -> Result<Granted> {
-        let granted = self.grant(ttl.max(self.settings().session_ttl)).await?;
+        let granted = self.grant(ttl.max(self.cluster.settings().session_ttl)).await?;
         let number = match self.claim(granted.id).await {
             Ok(number) => number,
             Err(error) => {
@@ -64,7 +65,8 @@ impl Store for Etcd {
     async fn lives(&self, sessions: &[SessionId]) -> Vec<Option<Duration>> {
         let life = async |session: &SessionId| {
             let request = LeaseTimeToLiveRequest { id: session.cast_signed() };
-            let answer: LeaseTimeToLiveResponse = self.ask(TIME_TO_LIVE, request).await.ok()?;
+            let answer: LeaseTimeToLiveResponse =
+                self.cluster.ask(TIME_TO_LIVE, request).await.ok()?;
             // A lease that is gone has less than none.
             u64::try_from(answer.ttl).ok().map(Duration::from_secs)
         };
@@ -75,7 +77,7 @@ impl Store for Etcd {
         let Enter { name, session, .. } = *enter;
         let latch = self.latches.of(name.id, session);
         let (berth, asking) = self.berths.take(name, session, latch.shut)?;
-        let came = match self.enter_at(enter, berth, &latch, asking.is_alone()).await {
+        let came = match self.enter_at(enter, berth, &latch, &asking).await {
             Err(error) if error.is_unknown() => return Err(error),
             Err(error) => {
                 asking.answered();
@@ -104,7 +106,7 @@ impl Store for Etcd {
         let front = if most > PAGE {
             self.front_in_pages(line, most).await?
         } else {
-            let (range, at) = self.range(ask::first(self.keys.line(line), most)).await?;
+            let (range, at) = self.cluster.range(ask::first(self.keys.line(line), most)).await?;
             entry::front(&self.keys, &range, at)
         };
         if let Some(name) = whose {
@@ -114,7 +116,7 @@ impl Store for Etcd {
     }
 
     async fn ahead(&self, node: &Node, most: usize) -> Result<Vec<Node>> {
-        let (range, _) = self.range(entry::ahead(&self.keys, node, most)).await?;
+        let (range, _) = self.cluster.range(entry::ahead(&self.keys, node, most)).await?;
         Ok(range.kvs.iter().filter_map(|kept| self.keys.node(kept)).collect())
     }
 
@@ -146,7 +148,8 @@ impl Store for Etcd {
 
     async fn change(&self, node: &Node, body: &[u8]) -> Result<Option<Node>> {
         let kept = value(node.name.id, body);
-        let answer = self.txn(entry::change(self.keys.seen(node), kept, node.version)).await?;
+        let answer =
+            self.cluster.txn(entry::change(self.keys.seen(node), kept, node.version)).await?;
         let at = answer.header.map_or(0, |header| revision(header.revision));
         if !answer.succeeded {
             return Ok(None);
@@ -157,11 +160,20 @@ impl Store for Etcd {
 
     async fn remove(&self, remove: &Remove<'_>) -> Result<Removed> {
         let id = remove.node.name.id;
+        self.berths.leaves(id);
         let is_doubtful = self.berths.is_doubtful(id);
         let latch = is_doubtful.then(|| self.latches.of(id, remove.node.session));
         let next = remove.next.is_none() && remove.is_all;
         let next = next.then(|| self.neighbours.next_of(remove.node)).flatten();
-        let send = |next| self.txn(entry::remove(&self.keys, remove, latch.as_ref(), next));
+        let is_plain = latch.is_none() && remove.provided.is_empty() && remove.why == Why::Left;
+        let send = async |next: Option<&Node>| {
+            let txn = entry::remove(&self.keys, remove, latch.as_ref(), next);
+            if is_plain && next.is_none() {
+                self.together.release(&remove.node.name.line, txn).await
+            } else {
+                self.cluster.txn(txn).await
+            }
+        };
         let answer = match send(next.as_ref()).await {
             // Whoever was thought to be next has gone.
             Ok(answer) if next.is_some() && !answer.succeeded => send(None).await,
@@ -172,7 +184,7 @@ impl Store for Etcd {
             // A member whose space is used up takes nothing that puts a key, and shuts no latch: a request that is still on its way may come in
             // once there is room again. The README says so.
             Err(error) if error.kind() == Kind::Rejected => {
-                let answer = self.txn(entry::remove_only(&self.keys, remove)).await?;
+                let answer = self.cluster.txn(entry::remove_only(&self.keys, remove)).await?;
                 return Ok(entry::removed(&self.keys, remove, answer));
             }
             answer => answer?,
@@ -185,7 +197,8 @@ impl Store for Etcd {
 
     async fn forestall(&self, name: &Name, session: SessionId) -> Result<Option<Node>> {
         let (latch, berth) = (self.latches.of(name.id, session), self.berths.of(name.id));
-        let answer = match self.txn(entry::forestall(&self.keys, name, berth, &latch)).await {
+        let answer = match self.cluster.txn(entry::forestall(&self.keys, name, berth, &latch)).await
+        {
             // It would come in with that session, or never.
             Err(error) if is_over(&error) => TxnResponse::default(),
             // A member whose space is used up shuts no latch. What has come in already can be taken out there all the same.
@@ -205,11 +218,11 @@ impl Store for Etcd {
         if let ([own, ahead], Distance::Next | Distance::Near) = (nodes, distance) {
             return self.watch_line(own, ahead).await;
         }
-        let connection = self.link.connection().await?;
+        let connection = self.cluster.link.connection().await?;
         // All at once: one after the other would take as many ways to the member and back.
         let watch = |node: &Node| connection.watches.key(self.keys.seen(node), node.version);
         let begun = try_join_all(nodes.iter().map(watch)).await;
-        let begun = begun.map_err(|status| self.failed(&connection, &status))?;
+        let begun = begun.map_err(|status| self.cluster.failed(&connection, &status))?;
         let at = begun.iter().map(|news| revision(news.watch.at)).max().unwrap_or(0);
         let all = begun.into_iter().zip(nodes).map(|(mut news, node)| {
             let (keys, known) = (self.keys.clone(), node.clone());
@@ -242,7 +255,7 @@ impl Store for Etcd {
     }
 
     async fn read(&self, register: &Register) -> Result<Written> {
-        let (range, _) = self.range(ask::get(self.keys.register(register))).await?;
+        let (range, _) = self.cluster.range(ask::get(self.keys.register(register))).await?;
         Ok(entry::written(range))
     }
 
@@ -253,7 +266,8 @@ impl Store for Etcd {
         version: u64,
     ) -> Result<(Written, bool)> {
         let key = self.keys.register(register);
-        let answer = self.txn(entry::write(key, value.to_string().into_bytes(), version)).await?;
+        let answer =
+            self.cluster.txn(entry::write(key, value.to_string().into_bytes(), version)).await?;
         let at = answer.header.map_or(0, |header| revision(header.revision));
         if answer.succeeded {
             return Ok((Written { value, version: at }, true));
@@ -295,13 +309,13 @@ impl Etcd {
 
     /// Watches all of a short line for one of its tickets, and goes on when the ticket is served.
     async fn watch_line(&self, own: &Node, ahead: &Node) -> Result<Watching> {
-        let connection = self.link.connection().await?;
+        let connection = self.cluster.link.connection().await?;
         let ((tell, told), behind) = (oneshot::channel(), self.neighbours.behind(own.name.id));
         let (keys, own_now, ahead) = (self.keys.clone(), own.clone(), ahead.clone());
         let mut ear = Ear::new(keys, own_now, ahead, behind.clone(), tell);
         let (line, id) = (self.keys.line(&own.name.line), own.name.id);
         let watch = connection.watches.tell(line, own.created, move |events| ear.hear(events));
-        let watch = watch.await.map_err(|status| self.failed(&connection, &status))?;
+        let watch = watch.await.map_err(|status| self.cluster.failed(&connection, &status))?;
         let at = revision(watch.at);
         self.neighbours.keep(id, watch, behind);
         if self.berths.of(id).is_none() {
@@ -315,16 +329,16 @@ impl Etcd {
     /// These keys, each as it was at a moment after the call, and the first of these moments: in as few transactions as a member
     /// takes, unless it could end by that.
     async fn gets(&self, keys: impl Iterator<Item = Vec<u8>>) -> Result<(Vec<RangeResponse>, u64)> {
-        if facts::survives_lost_readers(self.link.connection().await?.version.as_deref()) {
+        if facts::survives_lost_readers(self.cluster.link.connection().await?.version.as_deref()) {
             let keys: Vec<_> = keys.collect();
             let looks = keys.chunks(OPERATIONS_MAX).map(|some| entry::look(some.iter().cloned()));
-            let answers = try_join_all(looks.map(|look| self.txn(look))).await?;
+            let answers = try_join_all(looks.map(|look| self.cluster.txn(look))).await?;
             let revision_of =
                 |answer: &TxnResponse| answer.header.map_or(0, |header| revision(header.revision));
             let at = answers.iter().map(revision_of).min().unwrap_or(0);
             return Ok((answers.into_iter().flat_map(ask::ranges).collect(), at));
         }
-        let answers = try_join_all(keys.map(|key| self.range(ask::get(key)))).await?;
+        let answers = try_join_all(keys.map(|key| self.cluster.range(ask::get(key)))).await?;
         let at = answers.iter().map(|(_, at)| *at).min().unwrap_or(0);
         Ok((answers.into_iter().map(|(range, _)| range).collect(), at))
     }
@@ -334,18 +348,26 @@ impl Etcd {
         enter: &Enter<'_>,
         berth: Berth,
         latch: &Latch,
-        is_alone: bool,
+        asking: &Asking<'_>,
     ) -> Result<Came> {
         let line = &enter.name.line;
-        let is_plain = enter.door == Door::Open && enter.base_version == 0 && is_alone;
+        let is_plain = enter.door == Door::Open && enter.base_version == 0 && asking.is_alone();
         let asks_alone = is_plain && self.free.seems(line);
         if asks_alone {
-            let answer = self.txn(entry::enter_alone(&self.keys, enter, berth, latch)).await?;
+            let answer =
+                self.cluster.txn(entry::enter_alone(&self.keys, enter, berth, latch)).await?;
             if let Some(entered) = entry::entered_alone(enter, berth, &answer)? {
                 return Ok(Came::To(Box::new(entered)));
             }
         }
-        let answer = self.txn(entry::enter(&self.keys, enter, berth, latch)).await?;
+        let txn = entry::enter(&self.keys, enter, berth, latch);
+        // Whoever takes all there is is served after those in any case.
+        let is_behind = asking.has_others() && enter.door == Door::Open && enter.is_all;
+        let answer = if is_behind {
+            self.together.join(line, txn).await?
+        } else {
+            self.cluster.txn(txn).await?
+        };
         let came = entry::entered(&self.keys, enter, berth, latch, answer)?;
         if let Came::To(entered) = &came {
             let is_free = match &**entered {

@@ -116,13 +116,13 @@ pub struct DeleteRangeResponse {
     #[prost(int64, tag = "2")]
     pub deleted: i64,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RequestOp {
-    #[prost(oneof = "request_op::Request", tags = "1, 2, 3")]
+    #[prost(oneof = "request_op::Request", tags = "1, 2, 3, 4")]
     pub request: ::core::option::Option<request_op::Request>,
 }
 pub mod request_op {
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Request {
         #[prost(message, tag = "1")]
         RequestRange(super::RangeRequest),
@@ -130,11 +130,13 @@ pub mod request_op {
         RequestPut(super::PutRequest),
         #[prost(message, tag = "3")]
         RequestDeleteRange(super::DeleteRangeRequest),
+        #[prost(message, tag = "4")]
+        RequestTxn(super::TxnRequest),
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ResponseOp {
-    #[prost(oneof = "response_op::Response", tags = "1, 2, 3")]
+    #[prost(oneof = "response_op::Response", tags = "1, 2, 3, 4")]
     pub response: ::core::option::Option<response_op::Response>,
 }
 pub mod response_op {
@@ -146,6 +148,8 @@ pub mod response_op {
         ResponsePut(super::PutResponse),
         #[prost(message, tag = "3")]
         ResponseDeleteRange(super::DeleteRangeResponse),
+        #[prost(message, tag = "4")]
+        ResponseTxn(super::TxnResponse),
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -41,5 +41,7 @@ mod stage;
 mod swept;
 #[path = "faults/tls.rs"]
 mod tls;
+#[path = "faults/turns.rs"]
+mod turns;
 #[path = "faults/users.rs"]
 mod users;

@@ -164,6 +164,8 @@ pub struct Enter<'a> {
     pub door: Door,
     /// The version of the line's [base](Register::Base) that the body goes by. If it is another one, the door is closed.
     pub base_version: u64,
+    /// It takes all there is: whoever is in the line leaves before it is served.
+    pub is_all: bool,
 }
 
 /// Who may be in the line when a node is made.

@@ -153,7 +153,8 @@ impl<S: Store> Queue<S> {
     ) -> Result<Attempt> {
         let body = Node::body(ticket, base.value, false);
         let (of, base_version) = (session.id, base.version);
-        let enter = Enter { name, body: &body, session: of, door, base_version };
+        let is_all = ticket.share.take() == ticket.share.of();
+        let enter = Enter { name, body: &body, session: of, door, base_version, is_all };
         match self.parts.store.enter(&enter).await? {
             Entered::In { node, fresh: false, .. } => {
                 refuse_other_owner(&node, ticket)?;

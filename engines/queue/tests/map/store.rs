@@ -175,7 +175,7 @@ impl Store for Map {
         lock(&self.0.known).insert(enter.name.id);
         self.0.travel().await;
         let entered = self.0.step(|nodes, _| {
-            let Enter { name, body, session, door, base_version } = *enter;
+            let Enter { name, body, session, door, base_version, is_all: _ } = *enter;
             if let Some(node) = nodes.get(name) {
                 let front = nodes.front(&name.line, usize::MAX);
                 return Ok(Entered::In { node, front, fresh: false });

@@ -1,0 +1,140 @@
+//! How a cluster is asked, and what is made of revisions that go back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use prost::Message;
+use tenure_core::{Error, Result};
+use tenure_kit::{Client, Connection, Ended, Home, Link};
+use tokio::time::timeout;
+
+use crate::calls::unary;
+use crate::keys::revision;
+use crate::link::{self, Members, Open};
+use crate::settings::Settings;
+use crate::status::Status;
+use crate::wire::{
+    LeaseGrantResponse, LeaseRevokeResponse, LeaseTimeToLiveResponse, RangeRequest, RangeResponse,
+    ResponseHeader, TxnRequest, TxnResponse,
+};
+use crate::{ask, trouble};
+
+const TXN: &str = "/etcdserverpb.KV/Txn";
+
+/// A cluster, as one client asks it.
+pub(crate) struct Cluster {
+    /// Over this one go the signs of life and the watches.
+    pub(crate) link: Arc<Link<Members>>,
+    /// Requests go over the connection of the caller's own runtime, once it has one.
+    home: Home<Members>,
+    /// The largest revision that was answered.
+    seen: AtomicU64,
+    rewound: AtomicBool,
+}
+
+impl Cluster {
+    pub(crate) fn of(settings: Settings) -> Arc<Self> {
+        let link = Link::kept(Client::new(Members::of(settings)));
+        let home = Home::new(link.clone());
+        let (seen, rewound) = (AtomicU64::new(0), AtomicBool::new(false));
+        Arc::new(Self { link, home, seen, rewound })
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.link.server().settings
+    }
+
+    /// What is said of it when it does not answer in time.
+    pub(crate) fn silence(&self) -> Error {
+        trouble::silence(self.settings())
+    }
+
+    /// Whether whoever calls reaches a member without a way through another thread.
+    pub(crate) fn has_link_here(&self) -> bool {
+        self.home.has_link_here()
+    }
+
+    /// One request; one answer, or none in time. A connection that answers nothing at all meanwhile is given up.
+    pub(crate) async fn ask<Q, A>(&self, path: &'static str, request: Q) -> Result<A>
+    where
+        Q: Message + Send + Sync + 'static,
+        A: Message + Default + Answer + Send + Sync + 'static,
+    {
+        let link = self.home.link();
+        let connection = link.connection().await?;
+        let (heard, seen) =
+            (connection.heard.load(Ordering::Relaxed), self.seen.load(Ordering::Acquire));
+        let asking = async {
+            let lost = |_: Ended| Status::ended(String::new());
+            let _room = link.room(&connection).await.map_err(lost)?;
+            unary(&connection.wire, path, request).await
+        };
+        if let Ok(answer) = timeout(self.settings().timeout, asking).await {
+            connection.heard.fetch_add(1, Ordering::Relaxed);
+            let answer: A = answer.map_err(|status| link::failed(&link, &connection, &status))?;
+            self.refuse_past(seen, &answer)?;
+            return Ok(answer);
+        }
+        let is_mute = connection.heard.load(Ordering::Relaxed) == heard;
+        if is_mute && link::leave(&link, &connection) {
+            link::doubt(&self.link, &connection);
+        }
+        Err(self.silence())
+    }
+
+    /// What a member answered over the connection of the engine's own runtime.
+    pub(crate) fn failed(&self, connection: &Connection<Open>, status: &Status) -> Error {
+        link::failed(&self.link, connection, status)
+    }
+
+    /// Revisions that go back are those of a snapshot that was restored: its numbers were given before.
+    fn refuse_past(&self, seen: u64, answer: &impl Answer) -> Result<()> {
+        let now = answer.header().map_or(0, |header| revision(header.revision));
+        self.seen.fetch_max(now, Ordering::AcqRel);
+        if now > 0 && now < seen {
+            self.rewound.store(true, Ordering::Release);
+        }
+        if self.rewound.load(Ordering::Acquire) {
+            return Err(Error::rejected(format!(
+                "{} went back to an older revision: a snapshot was restored, and its numbers would be given again. Restore it with --bump-revision and --mark-compacted, and start this program anew",
+                self.settings().whom()
+            )));
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn range(&self, range: RangeRequest) -> Result<(RangeResponse, u64)> {
+        let answer: RangeResponse = self.ask(ask::RANGE, range).await?;
+        let at = answer.header.map_or(0, |header| revision(header.revision));
+        Ok((answer, at))
+    }
+
+    pub(crate) async fn txn(&self, txn: TxnRequest) -> Result<TxnResponse> {
+        self.ask(TXN, txn).await
+    }
+}
+
+/// An answer that says at which revision it was given, if that is never before one that was answered already.
+pub(crate) trait Answer {
+    fn header(&self) -> Option<ResponseHeader>;
+}
+
+macro_rules! answers {
+    ($($answer:ty)*) => {
+        $(impl Answer for $answer {
+            fn header(&self) -> Option<ResponseHeader> {
+                self.header
+            }
+        })*
+    };
+}
+
+answers! { RangeResponse TxnResponse LeaseGrantResponse LeaseRevokeResponse }
+
+/// A member asks its leader for how long a lease lives, and says beside that how far it is itself: that may be behind what
+/// another member has answered already.
+impl Answer for LeaseTimeToLiveResponse {
+    fn header(&self) -> Option<ResponseHeader> {
+        None
+    }
+}

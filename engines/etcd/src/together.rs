@@ -1,0 +1,185 @@
+//! A join and a release of one line, sent as one transaction.
+//!
+//! Where tasks of one client take turns at a lock, one of them leaves the line, and the one that left before it comes back. Each of
+//! the two transactions is an entry in the log of every member, which writes it to its disk; sent as one, they are one entry, and that
+//! is most of what a turn costs. So a ticket that comes to a line in which others of its client stand waits a moment for one of them to
+//! leave: it would be served after them in any case.
+//!
+//! A transaction may hold others. Each of these compares for itself, and what one of them compares in vain keeps the other from
+//! nothing. Both have one revision. That is no ticket's number twice, because one of them lets a ticket in and the other does not.
+//!
+//! If etcd refuses one of them, it refuses both, and nothing is changed. Then each is sent alone.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared, WeakShared};
+use tenure_core::Result;
+use tenure_queue::LineId;
+use tokio::runtime::{Handle, Id};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use crate::ask::txn_op;
+use crate::cluster::Cluster;
+use crate::wire::response_op::Response;
+use crate::wire::{TxnRequest, TxnResponse};
+
+/// So long a join waits for a release.
+const MOMENT: Duration = Duration::from_millis(1);
+
+/// What one client asks of a line, and may ask together.
+pub(crate) struct Together {
+    cluster: Arc<Cluster>,
+    waiting: Joins,
+}
+
+/// The joins that wait for a release, at most one for each line.
+type Joins = Arc<Mutex<HashMap<Whose, Waiting>>>;
+
+/// A line, and the runtime of those who ask: nobody depends on another runtime, which may stand still.
+type Whose = (LineId, Option<Id>);
+
+struct Waiting {
+    which: Arc<()>,
+    release: oneshot::Sender<TxnRequest>,
+    sent: WeakShared<Sending>,
+}
+
+/// Both are sent as long as one of the two callers waits for it.
+type Sending = BoxFuture<'static, Arc<Mutex<Both>>>;
+
+/// What came of each, for its caller.
+#[derive(Default)]
+struct Both {
+    join: Option<Came>,
+    release: Option<Came>,
+}
+
+enum Came {
+    Answered(Result<TxnResponse>),
+    /// Nothing was changed, because etcd refused both or one of them.
+    Refused(TxnRequest),
+}
+
+impl Together {
+    pub(crate) fn at(cluster: Arc<Cluster>) -> Self {
+        Self { cluster, waiting: Joins::default() }
+    }
+
+    /// Lets a ticket into its line, together with a release of the line if one comes in a moment.
+    pub(crate) async fn join(&self, line: &LineId, txn: TxnRequest) -> Result<TxnResponse> {
+        let both = self.wait(line, txn).await;
+        let came = lock(&both).join.take();
+        self.came(came).await
+    }
+
+    /// Takes a ticket out of its line, together with the join that waits for that.
+    pub(crate) async fn release(&self, line: &LineId, txn: TxnRequest) -> Result<TxnResponse> {
+        match self.go(line, txn) {
+            Ok(sent) => {
+                let both = sent.await;
+                let came = lock(&both).release.take();
+                self.came(came).await
+            }
+            Err(txn) => self.cluster.txn(txn).await,
+        }
+    }
+
+    async fn came(&self, came: Option<Came>) -> Result<TxnResponse> {
+        match came {
+            Some(Came::Answered(answer)) => answer,
+            Some(Came::Refused(txn)) => self.cluster.txn(txn).await,
+            None => Err(self.cluster.silence()),
+        }
+    }
+
+    /// A join waits for a release. One that waited already goes alone now: whoever came first goes first.
+    fn wait(&self, line: &LineId, join: TxnRequest) -> Shared<Sending> {
+        let whose = whose(line);
+        let (tell, mut told) = oneshot::channel();
+        let (which, cluster) = (Arc::default(), self.cluster.clone());
+        let (all, of, which_here) = (self.waiting.clone(), whose.clone(), Arc::clone(&which));
+        let waits = Waits { all, whose: of, which: which_here };
+        let sending = async move {
+            let in_time = timeout(MOMENT, &mut told).await.ok().and_then(Result::ok);
+            drop(waits);
+            // None is told from here on; one may have been in the last moment.
+            let both = if let Some(release) = in_time.or_else(|| told.try_recv().ok()) {
+                both(&cluster, join, release).await
+            } else {
+                let answer = Came::Answered(cluster.txn(join).await);
+                Both { join: Some(answer), release: None }
+            };
+            Arc::new(Mutex::new(both))
+        };
+        let sent = sending.boxed().shared();
+        if let Some(weak) = sent.downgrade() {
+            lock(&self.waiting).insert(whose, Waiting { which, release: tell, sent: weak });
+        }
+        sent
+    }
+
+    /// The join that waits for a release goes now, with this one. Without such a join, it gets the transaction back.
+    fn go(&self, line: &LineId, release: TxnRequest) -> Result<Shared<Sending>, TxnRequest> {
+        let (told, sent) = {
+            let mut all = lock(&self.waiting);
+            let Some(Waiting { release: tell, sent, .. }) = all.remove(&whose(line)) else {
+                return Err(release);
+            };
+            let Some(sent) = sent.upgrade() else { return Err(release) };
+            (tell.send(release), sent)
+        };
+        told.map(|()| sent)
+    }
+}
+
+async fn both(cluster: &Cluster, join: TxnRequest, release: TxnRequest) -> Both {
+    // The join comes last: the front of the line that it asks for is without the one that left.
+    let success = [&release, &join].map(|txn| txn_op(txn.clone())).to_vec();
+    let whole = TxnRequest { compare: Vec::new(), success, failure: Vec::new() };
+    match cluster.txn(whole).await {
+        Ok(TxnResponse { header, responses, .. }) => {
+            let mut parts = responses.into_iter().map(|part| match part.response {
+                // Each was done at the revision of both.
+                Some(Response::ResponseTxn(part)) => {
+                    Some(Came::Answered(Ok(TxnResponse { header, ..part })))
+                }
+                _ => None,
+            });
+            let release = parts.next().flatten();
+            Both { join: parts.next().flatten(), release }
+        }
+        Err(error) if error.is_unknown() => {
+            let answer = || Some(Came::Answered(Err(error.clone())));
+            Both { join: answer(), release: answer() }
+        }
+        Err(_) => Both { join: Some(Came::Refused(join)), release: Some(Came::Refused(release)) },
+    }
+}
+
+fn whose(line: &LineId) -> Whose {
+    (line.clone(), Handle::try_current().ok().map(|here| here.id()))
+}
+
+/// A join waits, until it goes, or nobody wants it any more.
+struct Waits {
+    all: Joins,
+    whose: Whose,
+    which: Arc<()>,
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        let mut all = lock(&self.all);
+        if all.get(&self.whose).is_some_and(|waiting| Arc::ptr_eq(&waiting.which, &self.which)) {
+            all.remove(&self.whose);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

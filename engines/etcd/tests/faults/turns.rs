@@ -1,0 +1,206 @@
+//! Tasks of one client that take turns at a lock: a join and a release that are asked in the same moment go as one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tenure_core::{Kind, Locks, Result};
+use tenure_servers::etcd::Cluster;
+use tokio::task::JoinSet;
+
+use super::disks::{QUOTA_BYTES, fill, make_room};
+use super::network::proxy_to;
+use super::operators::leases;
+use super::stage::{at_last, connect, play, play_on, soon, until_line};
+
+const LONG: Duration = Duration::from_secs(3600);
+const TASKS: u64 = 8;
+
+/// Whoever holds, at most one at a time, and the token that was given last.
+#[derive(Default)]
+struct Turns {
+    inside: AtomicU64,
+    token: AtomicU64,
+    taken: AtomicU64,
+}
+
+impl Turns {
+    /// One turn. If the guard cannot tell that it is lost, nobody else is inside.
+    async fn take(&self, locks: &Locks) -> Result<()> {
+        let guard = locks.mutex("k").ttl(LONG).lock().await?;
+        let others = self.inside.fetch_add(1, Ordering::SeqCst);
+        let before = self.token.fetch_max(guard.token(), Ordering::SeqCst);
+        tokio::task::yield_now().await;
+        let alone = others == 0 && before < guard.token();
+        let holds = guard.check().is_ok();
+        self.inside.fetch_sub(1, Ordering::SeqCst);
+        assert!(alone || !holds, "{others} others are inside, and {before} was given before");
+        self.taken.fetch_add(1, Ordering::SeqCst);
+        guard.release().await
+    }
+}
+
+/// Tasks that take turns until they are stopped; what each is told but a turn goes to `told`.
+fn begin(
+    locks: &Locks,
+    turns: &Arc<Turns>,
+    told: impl Fn(tenure_core::Error) + Clone + Send + 'static,
+) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    for _ in 0..TASKS {
+        let (locks, turns, told) = (locks.clone(), turns.clone(), told.clone());
+        tasks.spawn(async move {
+            loop {
+                if let Err(error) = turns.take(&locks).await {
+                    told(error);
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            }
+        });
+    }
+    tasks
+}
+
+async fn until_taken(turns: &Turns, more: u64) {
+    let until = turns.taken.load(Ordering::SeqCst) + more;
+    soon("turns are taken", async {
+        while turns.taken.load(Ordering::SeqCst) < until {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+}
+
+#[test]
+fn most_turns_of_tasks_that_come_back_at_once_cost_one_request() {
+    const TURNS: u64 = 100;
+    play(1, async |cluster| {
+        let (locks, member) = (connect(&cluster).await, &cluster.members()[0]);
+        locks.mutex("warm").ttl(LONG).lock().await.unwrap().release().await.unwrap();
+        let (before, turns) = (member.requests("Txn"), Arc::new(Turns::default()));
+        let mut tasks = JoinSet::new();
+        for _ in 0..TASKS {
+            let (locks, turns) = (locks.clone(), turns.clone());
+            tasks.spawn(async move {
+                for _ in 0..TURNS {
+                    turns.take(&locks).await.unwrap();
+                }
+            });
+        }
+        soon("all have had their turns", tasks.join_all()).await;
+        let asked = member.requests("Txn") - before;
+        println!("{asked} transactions for {} turns", TASKS * TURNS);
+        assert!(asked < TASKS * TURNS * 3 / 2, "{asked} transactions");
+    });
+}
+
+#[test]
+fn who_comes_back_behind_a_task_that_holds_for_long_is_in_the_line_soon() {
+    play(1, async |cluster| {
+        let (locks, other) = (connect(&cluster).await, connect(&cluster).await);
+        let guard = locks.mutex("k").ttl(LONG).lock().await.unwrap();
+        let mut waiters = JoinSet::new();
+        for count in 0..5 {
+            let mutex = locks.mutex("k").ttl(LONG);
+            waiters.spawn(async move { mutex.lock().await.unwrap().release().await });
+            until_line(&other, "k", count + 2).await;
+        }
+        guard.release().await.unwrap();
+        soon("all are served", waiters.join_all()).await;
+        until_line(&other, "k", 0).await;
+    });
+}
+
+#[test]
+fn a_join_that_is_given_up_in_its_moment_leaves_nothing_and_takes_no_release_along() {
+    play(1, async |cluster| {
+        let (locks, other) = (connect(&cluster).await, connect(&cluster).await);
+        for round in 0..100 {
+            let guard = locks.mutex("k").ttl(LONG).lock().await.unwrap();
+            let joining = tokio::spawn({
+                let mutex = locks.mutex("k").ttl(LONG);
+                async move { mutex.lock().await.map(drop) }
+            });
+            tokio::time::sleep(Duration::from_micros(20 * round)).await;
+            joining.abort();
+            if round % 2 == 0 {
+                tokio::task::yield_now().await;
+            }
+            soon("it is given back", guard.release()).await.unwrap();
+        }
+        until_line(&other, "k", 0).await;
+    });
+}
+
+#[test]
+fn turns_go_on_while_leases_are_revoked_and_nobody_takes_one_twice() {
+    play(1, async |cluster| {
+        let (locks, other) = (connect(&cluster).await, connect(&cluster).await);
+        let turns = Arc::new(Turns::default());
+        let tasks = begin(&locks, &turns, |error| {
+            assert!(error.is_unknown() || error.loss().is_some(), "{error}");
+        });
+        for _ in 0..10 {
+            until_taken(&turns, 20).await;
+            for lease in leases(&cluster) {
+                // It may be gone already.
+                let _gone = cluster.ctl(&["lease", "revoke", &lease]);
+            }
+        }
+        until_taken(&turns, 20).await;
+        drop(tasks);
+        until_line(&other, "k", 0).await;
+    });
+}
+
+#[test]
+fn a_full_member_refuses_joins_and_takes_the_releases_that_came_with_them() {
+    play_on(
+        || Cluster::with_quota(QUOTA_BYTES),
+        async |cluster| {
+            let locks = connect(&cluster).await;
+            let turns = Arc::new(Turns::default());
+            let refused = Arc::new(AtomicU64::new(0));
+            let tasks = begin(&locks, &turns, {
+                let refused = refused.clone();
+                move |error| {
+                    assert_eq!(error.kind(), Kind::Rejected, "{error}");
+                    refused.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+            until_taken(&turns, 100).await;
+            fill(&cluster);
+            soon("all are refused, and nobody holds", async {
+                let before = refused.load(Ordering::SeqCst);
+                while refused.load(Ordering::SeqCst) < before + TASKS * 3
+                    || !locks.line("k").await.unwrap().is_empty()
+                {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            })
+            .await;
+            make_room(&cluster);
+            until_taken(&turns, 100).await;
+            drop(tasks);
+            until_line(&locks, "k", 0).await;
+        },
+    );
+}
+
+#[test]
+fn turns_go_on_over_connections_that_are_cut() {
+    play(1, async |cluster| {
+        let (proxy, other) = (proxy_to(&cluster), connect(&cluster).await);
+        let url = format!("etcd://127.0.0.1:{}?timeout=500ms", proxy.port());
+        let locks = at_last("it connects", async || tenure_etcd::connect(&url).await).await;
+        let turns = Arc::new(Turns::default());
+        let tasks = begin(&locks, &turns, |error| assert!(error.is_unknown(), "{error}"));
+        for _ in 0..20 {
+            until_taken(&turns, 20).await;
+            proxy.cut();
+        }
+        until_taken(&turns, 20).await;
+        drop(tasks);
+        until_line(&other, "k", 0).await;
+    });
+}
