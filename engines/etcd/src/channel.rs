@@ -23,6 +23,8 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 
+use crate::quiet::Quiet;
+
 /// Members turn clients away that ping them more often than every five seconds, or while nothing is asked.
 const PING_EVERY: Duration = Duration::from_secs(10);
 /// So much may be on its way to this client that it has not read: over one stream, and over all of a connection.
@@ -155,7 +157,8 @@ where
         .max_header_list_size(HEADERS_BYTES_MAX)
         .initial_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
-    let (send, connection) = builder.handshake(stream).await.map_err(io::Error::other)?;
+    let (send, connection) =
+        builder.handshake(Quiet::new(stream)).await.map_err(io::Error::other)?;
     tokio::spawn(async move {
         select(pin!(drive(connection, patience, open, &silence)), pin!(silence.found.notified()))
             .await;

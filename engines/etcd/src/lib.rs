@@ -48,6 +48,7 @@ mod keys;
 mod latches;
 mod link;
 mod neighbours;
+mod quiet;
 mod settings;
 mod signs;
 mod status;

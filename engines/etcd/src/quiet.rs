@@ -1,0 +1,218 @@
+//! Pings by which a member measures its way to this client, answered once a second instead of with each request.
+//!
+//! A member sends such a ping after the first bytes of a request, unless an earlier one is not answered yet. Answered at once, it
+//! makes one write and one read more for both sides with every request. So it is withheld for a second before HTTP/2 sees it, and no
+//! other comes meanwhile. What a member asks to find out whether this client lives is another ping, and is passed on at once.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
+
+const FRAME_HEAD_BYTES: usize = 9;
+/// A whole frame, with what the library of all members, grpc-go, writes into these pings and into no others.
+const MEASURING: [u8; 17] = [0, 0, 8, 6, 0, 0, 0, 0, 0, 2, 4, 16, 16, 9, 14, 7, 7];
+/// A ping that waited for so long is passed on with whatever comes next.
+const WITHHELD: Duration = Duration::from_secs(1);
+/// So much is read at a time.
+const CHUNK_BYTES: usize = 8 << 10;
+
+/// A connection on which such pings are rare.
+pub(crate) struct Quiet<T> {
+    stream: T,
+    /// What was read, and is not passed on.
+    read: Vec<u8>,
+    /// So much of it may be passed on.
+    clear: usize,
+    /// So much of the frame that comes is still to be read.
+    rest: usize,
+    /// When the ping that is withheld is passed on.
+    due: Option<Instant>,
+}
+
+impl<T> Quiet<T> {
+    pub(crate) fn new(stream: T) -> Self {
+        Self { stream, read: Vec::new(), clear: 0, rest: 0, due: None }
+    }
+
+    /// Looks through what was read, frame by frame, and takes a ping out of it. What has come of the last frame may be too little to
+    /// tell what it is.
+    fn sort(&mut self, now: Instant) {
+        loop {
+            let come = self.rest.min(self.read.len() - self.clear);
+            self.clear += come;
+            self.rest -= come;
+            let next = &self.read[self.clear..];
+            if self.rest > 0 || next.len() < FRAME_HEAD_BYTES {
+                return;
+            }
+            if self.due.is_none() && MEASURING.starts_with(&next[..next.len().min(MEASURING.len())])
+            {
+                if next.len() < MEASURING.len() {
+                    return;
+                }
+                self.read.drain(self.clear..self.clear + MEASURING.len());
+                self.due = Some(now + WITHHELD);
+                continue;
+            }
+            if self.due.is_some_and(|due| due <= now) {
+                self.due = None;
+                self.read.splice(self.clear..self.clear, MEASURING);
+                self.clear += MEASURING.len();
+            }
+            let next = &self.read[self.clear..];
+            let length = u32::from_be_bytes([0, next[0], next[1], next[2]]);
+            self.rest = FRAME_HEAD_BYTES + length as usize;
+        }
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Quiet<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        while this.clear == 0 {
+            let before = this.read.len();
+            this.read.resize(before + CHUNK_BYTES, 0);
+            let mut more = ReadBuf::new(&mut this.read[before..]);
+            let polled = Pin::new(&mut this.stream).poll_read(context, &mut more);
+            let come = more.filled().len();
+            this.read.truncate(before + come);
+            ready!(polled)?;
+            if come == 0 {
+                // Whatever was held back of a frame is its end.
+                this.clear = this.read.len();
+                break;
+            }
+            this.sort(Instant::now());
+        }
+        let some = this.clear.min(into.remaining());
+        into.put_slice(&this.read[..some]);
+        this.read.drain(..some);
+        this.clear -= some;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Quiet<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+    use tokio::time::{advance, timeout};
+
+    use super::*;
+
+    /// A frame of this kind with so many bytes.
+    fn frame(kind: u8, bytes: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(bytes.len()).unwrap().to_be_bytes();
+        [&length[1..], &[kind, 0, 0, 0, 0, 1], bytes].concat()
+    }
+
+    fn quiet() -> (DuplexStream, Quiet<DuplexStream>) {
+        let (member, client) = duplex(1 << 20);
+        (member, Quiet::new(client))
+    }
+
+    /// What has come so far.
+    async fn come(client: &mut Quiet<DuplexStream>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while timeout(Duration::ZERO, client.read_buf(&mut bytes))
+            .await
+            .is_ok_and(|it| it.unwrap() > 0)
+        {}
+        bytes
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_ping_that_measures_is_passed_on_a_second_later_with_what_comes_then() {
+        let (mut member, mut client) = quiet();
+        let (one, other) = (frame(0, b"one"), frame(1, b"another one"));
+        member.write_all(&[&one[..], &MEASURING, &other].concat()).await.unwrap();
+        assert_eq!(come(&mut client).await, [&one[..], &other].concat());
+        advance(WITHHELD / 2).await;
+        member.write_all(&one).await.unwrap();
+        assert_eq!(come(&mut client).await, one);
+        advance(WITHHELD / 2).await;
+        member.write_all(&other).await.unwrap();
+        assert_eq!(come(&mut client).await, [&MEASURING[..], &other].concat());
+        member.write_all(&MEASURING).await.unwrap();
+        assert_eq!(come(&mut client).await, b"", "the next one");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_other_ping_is_passed_on_at_once() {
+        let (mut member, mut client) = quiet();
+        let lives = [0, 0, 8, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let answer = [0, 0, 8, 6, 1, 0, 0, 0, 0, 2, 4, 16, 16, 9, 14, 7, 7];
+        for ping in [lives, answer] {
+            member.write_all(&ping).await.unwrap();
+            assert_eq!(come(&mut client).await, ping);
+        }
+        // A member that sends the next one although none was answered.
+        member.write_all(&[MEASURING, MEASURING].concat()).await.unwrap();
+        assert_eq!(come(&mut client).await, MEASURING);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn frames_are_told_apart_wherever_they_are_cut() {
+        // A ping inside of another frame is no ping.
+        let (inside, end) = (frame(0, &MEASURING), frame(0, &vec![7; CHUNK_BYTES * 3]));
+        let all = [&inside[..], &MEASURING, &frame(4, b""), &end].concat();
+        let passed = [&inside[..], &frame(4, b""), &end].concat();
+        for size in [1, 2, 7, 16, 17, 18, 100, all.len()] {
+            let (mut member, mut client) = quiet();
+            let mut bytes = Vec::new();
+            for part in all.chunks(size) {
+                member.write_all(part).await.unwrap();
+                bytes.extend(come(&mut client).await);
+            }
+            assert_eq!(bytes, passed, "{size} bytes at a time");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_cut_off_at_the_end_is_passed_on_and_so_is_the_end() {
+        let (mut member, mut client) = quiet();
+        member.write_all(&MEASURING[..12]).await.unwrap();
+        assert_eq!(come(&mut client).await, b"");
+        drop(member);
+        let mut rest = Vec::new();
+        client.read_to_end(&mut rest).await.unwrap();
+        assert_eq!(rest, MEASURING[..12]);
+    }
+}
