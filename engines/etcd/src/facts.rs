@@ -30,29 +30,19 @@ const FAULTS: [([Option<u32>; 3], &str); 6] = [
     ),
 ];
 
-/// Since these versions a leader asks the others whether it still leads before it renews a lease, or revokes one (etcd's issue 15247).
+/// Since these versions a leader asks the others whether it still leads before it revokes a lease, or renews one (etcd's issue 15247).
 const OLD_LEADERS: [Option<u32>; 3] = [Some(31), Some(13), None];
 
 /// Since these versions members outlive whoever asks in a transaction that only reads, and goes away before the answer (etcd's
 /// issues 14110 and 14891).
 const LOST_READERS: [Option<u32>; 3] = [Some(23), Some(7), None];
 
-/// Whether a member of this version does.
+/// Whether a member of this version does. A version that is not known is taken for an old one; one that is told to root alone is none.
 pub(crate) fn survives_lost_readers(version: Option<&str>) -> bool {
-    is_without(LOST_READERS, version)
-}
-
-/// Whether a member of this version renews a lease only while it knows who leads.
-pub(crate) fn knows_who_leads(version: Option<&str>) -> bool {
-    is_without(OLD_LEADERS, version)
-}
-
-/// Whether a version has no such fault. One that is not known is taken for an old one; one that is told to root alone is none.
-fn is_without(fault: [Option<u32>; 3], version: Option<&str>) -> bool {
     let Some(version) = version else { return true };
     match parse(version) {
         Some((3, minor @ 4..=6, patch)) => {
-            fixed_in(fault, minor).is_none_or(|fixed| patch >= fixed)
+            fixed_in(LOST_READERS, minor).is_none_or(|fixed| patch >= fixed)
         }
         Some((major, minor, _)) => (major, minor) > (3, 6),
         None => false,
@@ -166,17 +156,6 @@ mod tests {
             assert!(survives_lost_readers(Some(version)), "{version}");
         }
         assert!(survives_lost_readers(None));
-    }
-
-    #[test]
-    fn an_old_leader_is_asked_whether_it_leads() {
-        for version in ["3.4.23", "3.4.30", "3.5.12", "x"] {
-            assert!(!knows_who_leads(Some(version)), "{version}");
-        }
-        for version in ["3.4.31", "3.5.13", "3.6.0", "4.0.0"] {
-            assert!(knows_who_leads(Some(version)), "{version}");
-        }
-        assert!(knows_who_leads(None), "it is told to root alone by late versions only");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::connect::answers;
 use crate::link::Open;
 use crate::status::{Code, Status};
 use crate::wire::{LeaseKeepAliveResponse, RangeResponse, ResponseHeader};
-use crate::{ask, facts, link};
+use crate::{ask, link};
 
 /// So often a sign of life is given at once, where the first one met a change of leaders.
 const SIGNS_MAX: usize = 2;
@@ -55,25 +55,23 @@ impl Etcd {
             };
             let term = term.map_err(failed)?;
             connection.heard.fetch_add(1, Ordering::Relaxed);
-            if term.is_none_or(|term| term == term_of(answer.header)) {
+            if term == term_of(answer.header) {
                 return Ok(Some(Duration::from_secs(answer.ttl.unsigned_abs())));
             }
         }
         Err(self.cluster.silence())
     }
 
-    /// The term that a majority confirms; `None` where members ask the others by themselves before they renew a lease.
+    /// The term that a majority confirms.
     ///
     /// A leader that is stuck, because its disk stands still, renews leases as if nobody else had been chosen since. It has no answer
-    /// to a read, which a majority has to confirm; and once it has one, that is of a later term.
-    async fn confirmed_term(&self, open: &Open, within: Duration) -> Result<Option<u64>, Status> {
-        if facts::knows_who_leads(open.version.as_deref()) {
-            return Ok(None);
-        }
+    /// to a read, which a majority has to confirm; and once it has one, that is of a later term. etcd 3.4.31 and 3.5.13 and later ask the
+    /// others by themselves; but a member of such a version says nothing of the version of its leader.
+    async fn confirmed_term(&self, open: &Open, within: Duration) -> Result<u64, Status> {
         loop {
             let read = unary(&open.wire, ask::RANGE, ask::get(self.keys.broken())).await;
             match read {
-                Ok(RangeResponse { header, .. }) => return Ok(Some(term_of(header))),
+                Ok(RangeResponse { header, .. }) => return Ok(term_of(header)),
                 // Another leader is chosen just now, and whoever waited for the one before is told so.
                 Err(status) if status.code() == Code::Unavailable => {
                     sleep(within / READS_MAX).await;

@@ -150,7 +150,8 @@ fn those_who_wait_behind_their_own_client_watch_nothing_where_hand_overs_are_qui
         released.unwrap();
         let [txn, range, put, watch, _] = between(before, requests(member));
         println!("{txn} transactions, {range} ranges and {watch} messages of watches");
-        assert_eq!(txn, 801, "a lock and its release each, and the first release");
+        // A join and a release of the same moment are one. A busy machine may part them.
+        assert!((401..=600).contains(&txn), "{txn} transactions for 401 releases and 400 locks");
         // A busy machine may let somebody wait for longer than a moment.
         assert!(range + put + watch <= 80, "{range} {put} {watch}");
     });

@@ -72,29 +72,6 @@ async fn until_taken(turns: &Turns, more: u64) {
 }
 
 #[test]
-fn most_turns_of_tasks_that_come_back_at_once_cost_one_request() {
-    const TURNS: u64 = 100;
-    play(1, async |cluster| {
-        let (locks, member) = (connect(&cluster).await, &cluster.members()[0]);
-        locks.mutex("warm").ttl(LONG).lock().await.unwrap().release().await.unwrap();
-        let (before, turns) = (member.requests("Txn"), Arc::new(Turns::default()));
-        let mut tasks = JoinSet::new();
-        for _ in 0..TASKS {
-            let (locks, turns) = (locks.clone(), turns.clone());
-            tasks.spawn(async move {
-                for _ in 0..TURNS {
-                    turns.take(&locks).await.unwrap();
-                }
-            });
-        }
-        soon("all have had their turns", tasks.join_all()).await;
-        let asked = member.requests("Txn") - before;
-        println!("{asked} transactions for {} turns", TASKS * TURNS);
-        assert!(asked < TASKS * TURNS * 3 / 2, "{asked} transactions");
-    });
-}
-
-#[test]
 fn who_comes_back_behind_a_task_that_holds_for_long_is_in_the_line_soon() {
     play(1, async |cluster| {
         let (locks, other) = (connect(&cluster).await, connect(&cluster).await);
