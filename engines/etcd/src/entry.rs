@@ -11,7 +11,9 @@ use crate::ask::{
 };
 use crate::keys::{Berth, Keys, revision, value};
 use crate::latches::Latch;
-use crate::wire::{Compare, RangeRequest, RangeResponse, RequestOp, TxnRequest, TxnResponse};
+use crate::wire::{
+    Compare, KeyValue, RangeRequest, RangeResponse, RequestOp, TxnRequest, TxnResponse,
+};
 
 /// So much of a line is answered to whoever comes in: the last ones, because whoever is far back is kept out by them. A member sorts
 /// the whole line for it, however little it answers.
@@ -116,6 +118,8 @@ pub(crate) enum Came {
     Elsewhere,
     /// The latch is otherwise than it was known. This is how it was at that moment.
     Shut(Latch, u64),
+    /// The ticket is in its line, behind one that cannot be read.
+    Behind(Error),
 }
 
 /// What came of it.
@@ -129,9 +133,13 @@ pub(crate) fn entered(
     let at = answer.header.map_or(0, |header| revision(header.revision));
     let succeeded = answer.succeeded;
     let mut ranges = ranges(answer);
-    let mut front = front(keys, &ranges.next().unwrap_or_default(), at);
+    let last = ranges.next().unwrap_or_default();
+    let mut front = front(keys, &last, at);
     front.nodes.reverse();
     if succeeded {
+        if let Err(error) = refuse_unreadable(keys, &last, at) {
+            return Ok(Came::Behind(error));
+        }
         let node = made(enter, berth, at)?;
         let front = with_ahead(front, &node);
         return Ok(Came::To(Box::new(Entered::In { node, front, fresh: true })));
@@ -253,6 +261,19 @@ pub(crate) fn front(keys: &Keys, range: &RangeResponse, at: u64) -> Front {
     // What is no ticket does not count.
     let strangers = range.kvs.len() - nodes.len();
     Front { nodes, total: total.saturating_sub(strangers), at, ahead: None }
+}
+
+/// Another version of Tenure may keep something else in its keys, and holds all the same: nobody is served behind such a ticket, of which
+/// only the moment is known.
+pub(crate) fn refuse_unreadable(keys: &Keys, range: &RangeResponse, before: u64) -> Result<()> {
+    let is_ahead = |kept: &&KeyValue| revision(kept.create_revision) < before;
+    let mut ahead = range.kvs.iter().filter(is_ahead);
+    if ahead.any(|kept| keys.is_ticket(&kept.key) && keys.node(kept).is_none()) {
+        return Err(Error::rejected(
+            "a ticket in the line cannot be read, because another version of Tenure made it, or somebody changed its key",
+        ));
+    }
+    Ok(())
 }
 
 /// What stands in a register.

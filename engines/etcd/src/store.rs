@@ -93,6 +93,8 @@ impl Store for Etcd {
                 return Ok(entered);
             }
             Came::Shut(now, at) => self.latches.was_seen(now, at),
+            // It stays in doubt, and is taken out.
+            Came::Behind(error) => return Err(error),
             // It must not come in twice: whoever asked for it takes it out first.
             Came::Elsewhere if asking.was_asked_before() => return Err(self.silence()),
             Came::Elsewhere => self.berths.elsewhere(name, session)?,
@@ -107,7 +109,12 @@ impl Store for Etcd {
             self.front_in_pages(line, most).await?
         } else {
             let (range, at) = self.cluster.range(ask::first(self.keys.line(line), most)).await?;
-            entry::front(&self.keys, &range, at)
+            let front = entry::front(&self.keys, &range, at);
+            let own = front.nodes.iter().find(|node| Some(&node.name) == whose);
+            let before = if whose.is_some() { u64::MAX } else { 0 };
+            let before = own.map_or(before, |node| node.created);
+            entry::refuse_unreadable(&self.keys, &range, before)?;
+            front
         };
         if let Some(name) = whose {
             self.neighbours.note(name.id, &front.nodes);
@@ -117,6 +124,7 @@ impl Store for Etcd {
 
     async fn ahead(&self, node: &Node, most: usize) -> Result<Vec<Node>> {
         let (range, _) = self.cluster.range(entry::ahead(&self.keys, node, most)).await?;
+        entry::refuse_unreadable(&self.keys, &range, node.created)?;
         Ok(range.kvs.iter().filter_map(|kept| self.keys.node(kept)).collect())
     }
 

@@ -172,3 +172,27 @@ fn a_look_at_a_line_asks_for_few_sessions() {
         assert_eq!(cluster.members()[0].requests("LeaseTimeToLive") - before, 8);
     });
 }
+
+#[test]
+fn a_ticket_that_cannot_be_read_keeps_others_out_as_any_other_does() {
+    play(1, async |cluster| {
+        let (locks, other) = (connect(&cluster).await, connect(&cluster).await);
+        let guard = locks.mutex("k").lock().await.unwrap();
+        let held = keys(&cluster).remove(0);
+        guard.release().await.unwrap();
+        // Another version of Tenure may keep something else under such a name.
+        let stranger = format!("{}f", &held[..held.len() - 1]);
+        cluster.ctl(&["put", &stranger, "tenure2 of another form"]).unwrap();
+        for locks in [&locks, &other] {
+            let refused = locks.mutex("k").lock().await.map(drop).expect_err("it is held");
+            assert_eq!(refused.kind(), Kind::Rejected, "{refused}");
+            assert!(refused.to_string().contains("cannot be read"), "{refused}");
+            let tried = locks.mutex("k").try_lock().await;
+            assert!(!tried.is_ok_and(|tried| tried.is_some()), "it is held");
+            locks.settled().await;
+            assert_eq!(keys(&cluster), [stranger.as_str()], "nothing is left of who was refused");
+        }
+        cluster.ctl(&["del", &stranger]).unwrap();
+        locks.mutex("k").lock().await.unwrap().release().await.unwrap();
+    });
+}
