@@ -55,7 +55,7 @@ impl Facts {
         if self.is_ensemble { ttl.max(self.tick.unwrap_or(TICK_USUAL) * 2) } else { ttl }
     }
 
-    /// How old a sign of life must be, of a session that was granted so much, to be surely known to the leader of an ensemble. The
+    /// How long ago a sign of life must have been answered, of a session that was granted so much, to be surely known to the leader of an ensemble. The
     /// leader asks the others every half tick whom they have heard, and may be late with that by a quarter of it.
     pub(crate) fn unheard_for(&self, granted: Duration) -> Duration {
         self.tick.map_or(granted / 2, |tick| (tick * 5 / 8).max(granted / 4))

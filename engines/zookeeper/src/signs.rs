@@ -6,24 +6,31 @@ use std::time::Duration;
 
 use tenure_core::Time;
 
-/// When they were sent, the latest last. The first is one that the leader has heard of.
-pub(crate) struct Signs(VecDeque<Time>);
+/// The latest last. The first is one that the leader has heard of.
+pub(crate) struct Signs(VecDeque<Sign>);
+
+/// A sign that was answered. The server heard it at some moment between the two, and its owner does not know when.
+struct Sign {
+    sent: Time,
+    answered: Time,
+}
 
 impl Signs {
     /// A session that is asked for now. That the leader hears of by itself.
     pub(crate) fn since(begun: Time) -> Self {
-        Self([begun].into())
+        Self([Sign { sent: begun, answered: begun }].into())
     }
 
-    /// A sign was answered. Answers how long before it the last one was sent that is so much older, and known to the leader.
-    pub(crate) fn answered(&mut self, sent: Time, older: Duration) -> Duration {
-        if self.0.back().is_some_and(|last| sent.has_reached(*last)) {
-            self.0.push_back(sent);
+    /// A sign was answered at `now`. Answers how long before it the last one was sent that is known to the leader: its answer came so
+    /// much earlier than this one was sent. A sign that took long may have been heard at the end of that time.
+    pub(crate) fn answered(&mut self, sent: Time, now: Time, older: Duration) -> Duration {
+        if self.0.back().is_some_and(|last| sent.has_reached(last.sent)) {
+            self.0.push_back(Sign { sent, answered: now });
         }
-        while self.0.get(1).is_some_and(|next| next.until(sent) >= older) {
+        while self.0.get(1).is_some_and(|next| next.answered.until(sent) >= older) {
             self.0.pop_front();
         }
-        self.0.front().map_or(Duration::ZERO, |heard| heard.until_last(sent))
+        self.0.front().map_or(Duration::ZERO, |heard| heard.sent.until_last(sent))
     }
 }
 
@@ -40,22 +47,35 @@ mod tests {
         let (mut signs, older) = (Signs::since(at(0)), Duration::from_secs(3));
         for (sent, before) in [(1, 1), (2, 2), (3, 3), (4, 3), (5, 3), (15, 10), (16, 11), (18, 3)]
         {
-            let answered = signs.answered(at(sent), older);
+            let answered = signs.answered(at(sent), at(sent), older);
             assert_eq!(answered, Duration::from_secs(before), "sent at {sent}");
         }
-        assert_eq!(signs.answered(at(17), older), Duration::from_secs(2), "a late answer");
+        let late = signs.answered(at(17), at(18), older);
+        assert_eq!(late, Duration::from_secs(2), "a late answer");
         assert!(signs.0.len() <= 4, "nothing old is kept");
+    }
+
+    #[test]
+    fn a_sign_that_took_long_may_have_been_heard_only_when_it_was_answered() {
+        let (mut signs, older) = (Signs::since(at(0)), Duration::from_secs(3));
+        signs.answered(at(1), at(1), older);
+        // It may have been heard at 8, just after the leader asked.
+        signs.answered(at(5), at(8), older);
+        for (sent, before) in [(9, 8), (10, 9), (11, 6)] {
+            let answered = signs.answered(at(sent), at(sent), older);
+            assert_eq!(answered, Duration::from_secs(before), "sent at {sent}");
+        }
     }
 
     #[test]
     fn the_time_that_a_machine_slept_is_counted_off() {
         let (mut signs, older) = (Signs::since(at(0)), Duration::from_secs(10));
         for sent in [7, 14, 21, 28] {
-            signs.answered(at(sent), older);
+            signs.answered(at(sent), at(sent), older);
         }
         // It slept for 20 s, of which one clock knows nothing.
         let sent = Time { boot_ns: 48_100_000_000, ..at(28) };
         let heard = sent.boot_ns - at(14).boot_ns;
-        assert_eq!(signs.answered(sent, older), Duration::from_nanos(heard));
+        assert_eq!(signs.answered(sent, sent, older), Duration::from_nanos(heard));
     }
 }

@@ -193,13 +193,14 @@ impl Wire {
     }
 
     /// A sign of life to an ensemble: it writes to a node, because only a majority confirms a write. Answers how long before it one
-    /// was sent that the leader has surely heard of, because it is so much older: another server may be between.
+    /// was sent that the leader has surely heard of, because it was answered so much earlier: another server may be between.
     pub(crate) async fn sign(&self, path: &str, older: Duration) -> Result<Duration, Said> {
         let sent = SystemClock.now();
         let turn = self.turn().await?;
         self.in_time(turn.set_data(path, b"", None)).await??;
+        let now = SystemClock.now();
         let mut signs = self.signs.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(signs.answered(sent, older))
+        Ok(signs.answered(sent, now, older))
     }
 
     /// A node was made that lives by this session.
