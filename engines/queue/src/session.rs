@@ -15,6 +15,9 @@ use crate::contract::{Granted, SessionId, Store};
 const WAITS: u32 = 6;
 /// After a failure or a silence, the next one comes after such a part of it.
 const HURRIES: u32 = 12;
+/// So many signs of life in a row are given in a hurry because the store is not sure of half a life. A store that is not sure of it after
+/// half a life of them never is.
+const HURRIED_MAX: u32 = HURRIES / 2;
 
 /// Until when a session lives, as far as is known.
 struct Life {
@@ -181,7 +184,7 @@ pub(crate) async fn keep_alive<S: Store>(
     host: Arc<dyn Host>,
     beat: impl Fn(&Session) + Send,
 ) {
-    let mut hurries = false;
+    let (mut hurries, mut hurried) = (false, 0);
     loop {
         let Some(held) = session.upgrade() else { return };
         beat(&held);
@@ -210,10 +213,10 @@ pub(crate) async fn keep_alive<S: Store>(
             // A ticket that was renewed has given one.
             continue;
         }
-        hurries = match held.prove(&*store, &*host).await {
-            // After a silence a store may be sure of less, and of the whole life only with the next one.
-            Ok(life) => life.is_some_and(|life| life < granted / 2),
-            Err(_) => true,
-        };
+        let proven = held.prove(&*store, &*host).await;
+        // After a silence a store may be sure of less, and of the whole life only with the next one.
+        let is_unsure = matches!(proven, Ok(Some(life)) if life < granted / 2);
+        hurried = if is_unsure { hurried + 1 } else { 0 };
+        hurries = proven.is_err() || (is_unsure && hurried <= HURRIED_MAX);
     }
 }

@@ -5,7 +5,7 @@ mod nodes;
 use std::collections::HashSet;
 use std::future::pending;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -35,6 +35,10 @@ pub(crate) struct Shared {
     loses_answers: AtomicBool,
     /// Signs of life are not heard.
     deaf: AtomicBool,
+    /// It is sure of less than half of each life.
+    unsure: AtomicBool,
+    /// How many signs of life it has heard.
+    signs: AtomicUsize,
     /// Answers come only to who asks twice.
     takes_steps: AtomicBool,
     /// Who enters next hears of it so much later, when its session is over.
@@ -49,7 +53,7 @@ pub(crate) struct Map(Arc<Shared>);
 impl Shared {
     pub(crate) fn on(host: Arc<dyn Host>) -> Arc<Self> {
         let (nodes, changed, known, loses_answers, deaf) = Default::default();
-        let (takes_steps, outlived_by) = Default::default();
+        let (unsure, signs, takes_steps, outlived_by) = Default::default();
         Arc::new(Self {
             nodes,
             changed,
@@ -57,6 +61,8 @@ impl Shared {
             known,
             loses_answers,
             deaf,
+            unsure,
+            signs,
             takes_steps,
             outlived_by,
             late_by: Mutex::default(),
@@ -71,6 +77,16 @@ impl Shared {
     #[allow(dead_code, reason = "of the programs that have this store, one is deaf")]
     pub(crate) fn be_deaf(&self, deaf: bool) {
         self.deaf.store(deaf, Ordering::Relaxed);
+    }
+
+    #[allow(dead_code, reason = "of the programs that have this store, one is unsure")]
+    pub(crate) fn be_unsure(&self) {
+        self.unsure.store(true, Ordering::Relaxed);
+    }
+
+    #[allow(dead_code, reason = "of the programs that have this store, one is unsure")]
+    pub(crate) fn signs(&self) -> usize {
+        self.signs.load(Ordering::Relaxed)
     }
 
     #[allow(dead_code, reason = "of the programs that have this store, one takes steps")]
@@ -159,7 +175,10 @@ impl Store for Map {
 
     async fn keep(&self, session: SessionId, _within: Duration) -> Result<Option<Duration>> {
         self.0.hear().await;
-        Ok(self.0.step(|nodes, now| nodes.keep(session, now)))
+        self.0.signs.fetch_add(1, Ordering::Relaxed);
+        let life = self.0.step(|nodes, now| nodes.keep(session, now));
+        let is_unsure = self.0.unsure.load(Ordering::Relaxed);
+        Ok(life.map(|life| if is_unsure { life * 9 / 20 } else { life }))
     }
 
     async fn end(&self, session: SessionId) -> Result<()> {
