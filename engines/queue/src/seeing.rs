@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{join, select};
+use futures_util::future::{Either, join, select};
 use tenure_core::{Key, LINE_TICKETS_MAX, Place, Result, Standing, TicketId};
 
 use crate::contract::{Front, SessionId, Sought, Store};
@@ -40,11 +40,15 @@ impl<S: Store> Parts<S> {
         let signs = self.errand(async move {
             // What was seen is not kept waiting for a sign of life that takes long.
             let late = parts.host.sleep(parts.answers_within / 2);
-            select(pin!(session.renew(&*parts.store, &*parts.host)), late).await;
-            Ok(())
+            match select(pin!(session.renew(&*parts.store, &*parts.host)), late).await {
+                Either::Left((signed, _)) => signed,
+                Either::Right(_) => Ok(()),
+            }
         });
         let (signed, seen) = join(signs, self.see(mine)).await;
-        signed.and(seen)
+        // A ticket that is out is out, whatever became of the sign of life.
+        let Some(seen) = seen? else { return Ok(None) };
+        signed.map(|()| Some(seen))
     }
 
     async fn look_at(&self, mine: &Mine) -> Result<Option<Sighting>> {

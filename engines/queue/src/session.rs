@@ -17,7 +17,7 @@ const WAITS: u32 = 6;
 const HURRIES: u32 = 12;
 /// So many signs of life in a row are given in a hurry because the store is not sure of half a life. A store that is not sure of it after
 /// half a life of them never is.
-const HURRIED_MAX: u32 = HURRIES / 2;
+const UNSURE_MAX: u32 = HURRIES / 2;
 
 /// Until when a session lives, as far as is known.
 struct Life {
@@ -94,16 +94,20 @@ impl Session {
     }
 
     /// A ticket is renewed, and its owner counts on what is known of the session's life until it renews the next time: a sign of life that
-    /// is due soon is given now. Whether it was answered is seen by that life.
-    pub(crate) async fn renew<S: Store>(&self, store: &S, host: &dyn Host) {
+    /// is due soon is given now. A store that refuses it is an error; whether it was answered at all is seen by that life.
+    pub(crate) async fn renew<S: Store>(&self, store: &S, host: &dyn Host) -> Result<()> {
         let Ok(_alone) = self.proving.try_lock() else {
             // It is given just now.
             drop(self.proving.lock().await);
-            return;
+            return Ok(());
         };
-        if self.is_due_soon(host.now()) {
-            // The next one comes by itself, and soon.
-            let _silent = self.prove(store, host).await;
+        if !self.is_due_soon(host.now()) {
+            return Ok(());
+        }
+        match self.prove(store, host).await {
+            Err(refused) if !refused.is_unknown() => Err(refused),
+            // After a silence, the next one comes by itself, and soon.
+            _ => Ok(()),
         }
     }
 
@@ -184,7 +188,7 @@ pub(crate) async fn keep_alive<S: Store>(
     host: Arc<dyn Host>,
     beat: impl Fn(&Session) + Send,
 ) {
-    let (mut hurries, mut hurried) = (false, 0);
+    let (mut hurries, mut unsure, mut is_refused) = (false, 0, false);
     loop {
         let Some(held) = session.upgrade() else { return };
         beat(&held);
@@ -214,9 +218,14 @@ pub(crate) async fn keep_alive<S: Store>(
             continue;
         }
         let proven = held.prove(&*store, &*host).await;
+        let refused = proven.as_ref().err().filter(|error| !error.is_unknown());
+        if let Some(error) = refused.filter(|_| !is_refused) {
+            tracing::warn!(%error, "the signs of life of a session are refused: its tickets are lost when its life is over");
+        }
+        is_refused = refused.is_some();
         // After a silence a store may be sure of less, and of the whole life only with the next one.
         let is_unsure = matches!(proven, Ok(Some(life)) if life < granted / 2);
-        hurried = if is_unsure { hurried + 1 } else { 0 };
-        hurries = proven.is_err() || (is_unsure && hurried <= HURRIED_MAX);
+        unsure = if is_unsure { unsure + 1 } else { 0 };
+        hurries = proven.is_err() || (is_unsure && unsure <= UNSURE_MAX);
     }
 }

@@ -1,10 +1,15 @@
 //! What is refused is told as what it is, and without a password.
 
-use tenure_core::{Error, Kind};
+use std::time::Duration;
+
+use tenure_core::{Error, Kind, Loss};
 use tenure_servers::Store as _;
 use zookeeper_client::{Acl, Acls, AuthId, CreateMode, Permission};
 
-use super::stage::{LINES, operator, play, tickets};
+use super::stage::{LINES, TTL, connect, operator, play, soon, tickets};
+
+/// What signs of life are written to.
+const NOW: &str = "/tenure/v1/now";
 
 fn is_refused(error: &Error) -> String {
     assert_eq!(error.kind(), Kind::Rejected, "{error}");
@@ -94,5 +99,32 @@ fn a_refused_join_leaves_nothing_behind() {
             assert_eq!(tickets(&operator).await.len(), 1, "the user's");
             held.release().await.unwrap();
         }
+    });
+}
+
+#[test]
+fn a_holder_whose_signs_of_life_are_refused_is_told_why() {
+    play(3, async |ensemble| {
+        let locks = connect(&ensemble).await;
+        let operator = operator(&ensemble).await;
+        operator.auth("digest", b"root:hunter2").await.unwrap();
+        let guard = locks.mutex("k").ttl(TTL * 2).lock().await.unwrap();
+        assert!(guard.trouble().is_none());
+        let root = [Acl::new(Permission::ALL, AuthId::authed())];
+        operator.set_acl(NOW, &root, None).await.unwrap();
+        let trouble = soon("it is told why", async {
+            loop {
+                match guard.trouble().filter(|trouble| !trouble.is_unknown()) {
+                    Some(trouble) => return trouble,
+                    None => tokio::time::sleep(Duration::from_millis(10)).await,
+                }
+            }
+        });
+        let trouble = trouble.await;
+        guard.check().expect("it is held until its life is over");
+        let said = is_refused(&trouble);
+        assert!(said.contains("does not let this user"), "{said}");
+        assert_eq!(soon("it is lost", guard.lost()).await, Loss::Unreachable);
+        assert_eq!(guard.trouble().map(|trouble| trouble.kind()), Some(Kind::Rejected));
     });
 }
