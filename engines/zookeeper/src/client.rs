@@ -16,6 +16,7 @@ use crate::driven::together;
 use crate::facts::{self, Facts, Presence};
 use crate::keys::{Child, Keys, Listing, taken, zxid};
 use crate::link::Servers;
+use crate::nodes::Nodes;
 use crate::roll::{Read, Roll};
 use crate::settings::Settings;
 use crate::trouble;
@@ -40,6 +41,7 @@ pub struct ZooKeeper {
     pub(crate) facts: Facts,
     pub(crate) roll: Roll,
     pub(crate) free: Free,
+    pub(crate) nodes: Nodes,
     sessions: Mutex<HashMap<SessionId, Arc<Wire>>>,
     /// Who comes in, or was to and was not answered, with its session. Who is taken off is not sent any more.
     asked: Mutex<HashMap<TicketId, SessionId>>,
@@ -59,7 +61,7 @@ impl ZooKeeper {
             facts::find(&settings, &turn).await?
         };
         let profile = facts::profile(&settings, &facts);
-        let (roll, free) = (Roll::default(), Free::new());
+        let (roll, free, nodes) = (Roll::default(), Free::new(), Nodes::default());
         let (sessions, asked) = (Mutex::default(), Mutex::default());
         let newest = AtomicU64::new(0);
         let this = Self {
@@ -71,6 +73,7 @@ impl ZooKeeper {
             facts,
             roll,
             free,
+            nodes,
             sessions,
             asked,
             newest,

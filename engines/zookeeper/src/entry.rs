@@ -33,18 +33,21 @@ impl ZooKeeper {
         // From here on, whoever gives the ticket up sees it here, and takes it off.
         let was_asked = self.asked().insert(name.id, session).is_some();
         let newest = self.newest();
-        let entered = match self.refuse_too_many(&wire, &ticket).await {
-            Ok(()) => {
-                let entered = self.come_in_over(&wire, enter, &ticket, was_asked).await;
-                entered.map_err(|said| match said {
-                    Said::RuntimeInconsistent => tail_is_used_up(&ticket),
-                    said => self.said(&said),
-                })
-            }
-            Err(refused) => Err(refused),
+        let most = self.nodes_max(&ticket);
+        let entered = if self.nodes.make(name.id, session, most) {
+            let entered = self.come_in_over(&wire, enter, &ticket, was_asked).await;
+            entered.map_err(|said| match said {
+                Said::RuntimeInconsistent => tail_is_used_up(&ticket),
+                said => self.said(&said),
+            })
+        } else {
+            Err(self.too_many(most))
         };
         if !entered.as_ref().is_err_and(Error::is_unknown) {
             self.asked().remove(&name.id);
+            if !matches!(entered, Ok(Entered::In { .. })) {
+                self.nodes.forget(name.id);
+            }
         }
         if let Ok(Entered::In { node, fresh: true, .. }) = &entered {
             self.refuse_older(node, newest).await?;
@@ -63,17 +66,16 @@ impl ZooKeeper {
     }
 
     /// A session that ends is one transaction, which names all of its nodes. If that is larger than servers read, they fail.
-    async fn refuse_too_many(&self, wire: &Wire, ticket: &Node) -> Result<()> {
+    fn nodes_max(&self, ticket: &Node) -> usize {
         let beginning = self.keys.beginning(&ticket.name, ticket.ticket.share.take());
-        let most = SESSION_BYTES_MAX / (self.settings.chroot.len() + beginning.len() + TAIL_BYTES);
-        let has_room = wire.has_room(self.keys.root(), most).await;
-        if has_room.map_err(|said| self.said(&said))? {
-            return Ok(());
-        }
-        Err(Error::rejected(format!(
+        SESSION_BYTES_MAX / (self.settings.chroot.len() + beginning.len() + TAIL_BYTES)
+    }
+
+    fn too_many(&self, most: usize) -> Error {
+        Error::rejected(format!(
             "this client has {most} tickets of one ttl in {}, whose servers fail when a session of more than that ends: ask for fewer at a time, or use another client",
             self.settings.whom()
-        )))
+        ))
     }
 
     async fn come_in_over(
@@ -94,13 +96,7 @@ impl ZooKeeper {
                 return self.is_out(wire, enter, &listing).await;
             }
         }
-        wire.add();
-        let put = self.put(wire, enter, ticket).await;
-        let put = put.inspect_err(|said| {
-            if !self.said(said).is_unknown() {
-                wire.subtract();
-            }
-        })?;
+        let put = self.put(wire, enter, ticket).await?;
         let own = put.own.clone();
         let entered = self.stand(wire, enter, ticket, put).await;
         if entered.as_ref().is_err_and(|said| !self.said(said).is_unknown()) {
@@ -188,11 +184,7 @@ impl ZooKeeper {
     async fn take_back(&self, wire: &Wire, own: &Child) -> Result<(), Said> {
         let turn = wire.turn().await?;
         match wire.in_time(turn.delete(&self.keys.ticket(own), None)).await? {
-            Ok(()) => {
-                wire.subtract();
-                Ok(())
-            }
-            Err(Said::NoNode) => Ok(()),
+            Ok(()) | Err(Said::NoNode) => Ok(()),
             Err(said) => Err(said),
         }
     }
@@ -273,7 +265,6 @@ impl ZooKeeper {
             Err(said) => return Err(said),
         }
         self.roll.forget(line, id);
-        wire.subtract();
         let front = match listed {
             // The line is there for as long as somebody is in it.
             Some(Err(Said::NoNode)) => Some(tenure_queue::Front::default()),
@@ -309,6 +300,12 @@ impl ZooKeeper {
 
     pub(crate) async fn rewrite(&self, node: &Node, body: &[u8]) -> Result<Option<Node>> {
         let wire = self.wire_of(node.session).await?;
+        let next = Node::read(node.name.clone(), node.session, node.created, 0, body);
+        let takes_less = |next: Node| next.ticket.share.take() < node.ticket.share.take();
+        let most = self.nodes_max(node);
+        if next.is_some_and(takes_less) && !self.nodes.make_less(node.name.id, most) {
+            return Err(self.too_many(most));
+        }
         let written = self.rewrite_over(&wire, node, body).await;
         written.map_err(|said| self.said(&said))
     }

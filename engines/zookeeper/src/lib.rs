@@ -39,6 +39,7 @@
 //! | `looks`, `watches` | what those who ask over one session share |
 //! | `client`, `store`, `entry`, `put`, `used` | one client, and the contract of a queue, filled in |
 //! | `keys`, `roll` | the names of nodes, and what was read of them |
+//! | `nodes` | how many nodes live by each session |
 //! | `still_held` | guarded writes: a check for a `multi` of one's own |
 //! | `facts` | what a start-up check finds: profile, warnings |
 //! | `trouble` | what went wrong, as a sentence |
@@ -51,6 +52,7 @@ mod facts;
 mod keys;
 mod link;
 mod looks;
+mod nodes;
 mod put;
 mod roll;
 mod settings;

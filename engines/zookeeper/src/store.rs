@@ -49,6 +49,7 @@ impl Store for ZooKeeper {
     async fn end(&self, session: SessionId) -> Result<()> {
         let wire = self.sessions().remove(&session);
         self.asked().retain(|_, with| *with != session);
+        self.nodes.end(session);
         if let Some(wire) = wire {
             wire.close().await;
         }
@@ -97,8 +98,8 @@ impl Store for ZooKeeper {
         Ok((nodes, at))
     }
 
-    fn forget(&self, _ticket: TicketId) {
-        // `ZooKeeper` ends the names of nodes by itself, and never twice in the same way.
+    fn forget(&self, ticket: TicketId) {
+        self.nodes.forget(ticket);
     }
 
     async fn change(&self, node: &Node, body: &[u8]) -> Result<Option<Node>> {

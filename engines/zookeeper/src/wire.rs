@@ -4,7 +4,6 @@
 //! for behind a create is what the line was with it. Several are sent at once and waited for together.
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -50,8 +49,6 @@ pub(crate) struct Wire {
     signs: Mutex<Signs>,
     /// Since when it has no connection.
     cut_off: Arc<Mutex<Option<Instant>>>,
-    /// How many nodes live by it; some of them may be gone without this client's doing.
-    nodes: AtomicUsize,
 }
 
 /// May ask.
@@ -91,7 +88,6 @@ impl Wire {
             room,
             signs,
             cut_off: Arc::default(),
-            nodes: AtomicUsize::new(0),
         });
         let (watches, cut_off) = (wire.watches.clone(), wire.cut_off.clone());
         let (states, out_of_sight) = (wire.client.state_watcher(), wire.granted() / OUT_OF_SIGHT);
@@ -201,33 +197,6 @@ impl Wire {
         let now = SystemClock.now();
         let mut signs = self.signs.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(signs.answered(sent, now, older))
-    }
-
-    /// A node was made that lives by this session.
-    pub(crate) fn add(&self) {
-        self.nodes.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Such a node is out.
-    pub(crate) fn subtract(&self) {
-        let less = |nodes: usize| Some(nodes.saturating_sub(1));
-        let _before = self.nodes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
-    }
-
-    /// Whether fewer nodes than these live by this session. Where there seem to be too many, the server is asked.
-    pub(crate) async fn has_room(&self, root: &str, most: usize) -> Result<bool, Said> {
-        if self.nodes.load(Ordering::Relaxed) < most {
-            return Ok(true);
-        }
-        let turn = self.turn().await?;
-        let count = match self.in_time(turn.list_ephemerals(root)).await? {
-            Ok(nodes) => nodes.len(),
-            // ZooKeeper 3.5 does not tell.
-            Err(Said::Unimplemented) => return Ok(false),
-            Err(said) => return Err(said),
-        };
-        self.nodes.store(count, Ordering::Relaxed);
-        Ok(count < most)
     }
 
     /// Closes the session, and waits until it is.

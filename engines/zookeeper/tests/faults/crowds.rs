@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tenure_core::{Kind, LINE_TICKETS_MAX};
+use tenure_core::{Error, Kind, LINE_TICKETS_MAX, Locks};
 use tenure_servers::Store as _;
-use tenure_servers::zookeeper::Server;
+use tenure_servers::zookeeper::{Ensemble, Server};
 use zookeeper_client::{Acls, Client, CreateMode};
 
 use super::network::{proxy_to, url_of};
@@ -53,6 +53,93 @@ fn a_session_takes_no_more_tickets_than_servers_survive_the_end_of() {
         })
         .await;
         assert!(ensemble.servers().iter().all(|server| server.role().is_ok()), "all serve");
+    });
+}
+
+/// So many nodes a session may have at the most whose paths have more than a thousand bytes: one megabyte together.
+const LONG_PATHS_MAX: u64 = 900;
+
+fn long_chroot() -> String {
+    format!("/{}", "x".repeat(1000))
+}
+
+/// A client whose paths are that long.
+async fn with_long_paths(ensemble: &Ensemble) -> Locks {
+    let chroot = long_chroot();
+    let open = CreateMode::Persistent.with_acls(Acls::anyone_all());
+    operator(ensemble).await.create(&chroot, b"", &open).await.unwrap();
+    tenure_zookeeper::connect(format!("{}{chroot}", ensemble.url())).await.unwrap()
+}
+
+#[test]
+fn of_a_crowd_that_comes_at_once_no_more_come_in_than_servers_survive_the_end_of() {
+    const CROWD: usize = 2000;
+    play(1, async |ensemble| {
+        let locks = with_long_paths(&ensemble).await;
+        // The session is open, so that all of them come in at once.
+        locks.mutex("warm").ttl(LONG).lock().await.unwrap().release().await.unwrap();
+        let all = (0..CROWD).map(|at| {
+            let mutex = locks.mutex(format!("k{at}")).ttl(LONG).by_hand();
+            async move { mutex.lock().await }
+        });
+        let all = futures_util::future::join_all(all).await;
+        let there_are = ephemerals(&ensemble.servers()[0]);
+        assert!(there_are <= LONG_PATHS_MAX, "{there_are}");
+        let (held, refused): (Vec<_>, Vec<_>) = all.into_iter().partition(Result::is_ok);
+        assert!(!refused.is_empty());
+        let is_full = |error: &Error| error.to_string().contains("ask for fewer at a time");
+        for error in refused.into_iter().filter_map(Result::err) {
+            assert!(is_full(&error) || error.is_unknown(), "{error}");
+        }
+        // Once they are out, others come in.
+        drop(held);
+        locks.settled().await;
+        locks.mutex("next").ttl(LONG).lock().await.unwrap().release().await.unwrap();
+    });
+}
+
+#[test]
+fn writers_that_become_readers_are_no_more_than_servers_survive_the_end_of() {
+    const WRITERS: usize = 700;
+    const AT_ONCE: usize = 100;
+    play(1, async |ensemble| {
+        let locks = with_long_paths(&ensemble).await;
+        let mut held = Vec::new();
+        while held.len() < WRITERS {
+            let some = (held.len()..held.len() + AT_ONCE).map(|at| {
+                let lock = locks.rwlock(format!("k{at}")).ttl(LONG);
+                async move { lock.write().await.unwrap() }
+            });
+            held.extend(futures_util::future::join_all(some).await);
+        }
+        // Each has a second node then.
+        let (mut readers, mut refused) = (Vec::new(), None);
+        for writer in held {
+            match writer.downgrade().await {
+                Ok(reader) => readers.push(reader),
+                Err(error) => refused = Some(error),
+            }
+        }
+        let there_are = ephemerals(&ensemble.servers()[0]);
+        assert!(there_are <= LONG_PATHS_MAX, "{there_are}");
+        let refused = refused.expect("there is no room for all").to_string();
+        assert!(refused.contains("ask for fewer at a time"), "{refused}");
+    });
+}
+
+#[test]
+fn tickets_that_others_take_out_leave_room_behind() {
+    const ROUNDS: u64 = LONG_PATHS_MAX + 100;
+    play(1, async |ensemble| {
+        let locks = with_long_paths(&ensemble).await;
+        let there = format!("127.0.0.1:{}{}", ensemble.servers()[0].port(), long_chroot());
+        let operator = Client::connect(&there).await.unwrap();
+        for round in 0..ROUNDS {
+            let guard = locks.mutex("k").ttl(LONG).lock().await;
+            let guard = guard.unwrap_or_else(|error| panic!("{round}: {error}"));
+            operator.delete(&tickets(&operator).await[0], None).await.unwrap();
+            soon("it is told", guard.lost()).await;
+        }
     });
 }
 
@@ -102,7 +189,7 @@ fn more_waiters_than_there_are_watches_for_outlive_a_cut_and_are_all_served() {
     let life = TTL * 5;
     play(1, async |ensemble| {
         let (server, proxy) = (&ensemble.servers()[0], proxy_to(&ensemble));
-        let chroot = format!("/{}", "x".repeat(1000));
+        let chroot = long_chroot();
         let open = CreateMode::Persistent.with_acls(Acls::anyone_all());
         operator(&ensemble).await.create(&chroot, b"", &open).await.unwrap();
         let of = |url: &str| tenure_zookeeper::connect(format!("{url}{chroot}"));
@@ -219,7 +306,7 @@ fn watches_that_nobody_waits_for_make_room_for_others() {
     play(1, async |ensemble| {
         let server = &ensemble.servers()[0];
         // Long paths, so that there is room for about a hundred watches.
-        let chroot = format!("/{}", "x".repeat(1000));
+        let chroot = long_chroot();
         let open = CreateMode::Persistent.with_acls(Acls::anyone_all());
         operator(&ensemble).await.create(&chroot, b"", &open).await.unwrap();
         let of = async || tenure_zookeeper::connect(format!("{}{chroot}", ensemble.url())).await;
