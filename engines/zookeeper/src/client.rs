@@ -17,6 +17,7 @@ use crate::facts::{self, Facts, Presence};
 use crate::keys::{Child, Keys, Listing, taken, zxid};
 use crate::link::Servers;
 use crate::nodes::Nodes;
+use crate::rights;
 use crate::roll::{Read, Roll};
 use crate::settings::Settings;
 use crate::trouble;
@@ -64,7 +65,7 @@ impl ZooKeeper {
         let (roll, free, nodes) = (Roll::default(), Free::new(), Nodes::default());
         let (sessions, asked) = (Mutex::default(), Mutex::default());
         let newest = AtomicU64::new(0);
-        let this = Self {
+        let mut this = Self {
             base,
             settings,
             keys,
@@ -80,7 +81,8 @@ impl ZooKeeper {
         };
         this.make_roots().await?;
         // A user without rights is refused now, and not in the middle of the night.
-        this.now_at().await?;
+        let right = rights::missing(&this).await?;
+        this.profile.warnings.extend(right.map(|right| right.warning(&this)));
         Ok(this)
     }
 

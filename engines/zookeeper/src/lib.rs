@@ -41,7 +41,7 @@
 //! | `keys`, `roll` | the names of nodes, and what was read of them |
 //! | `nodes` | how many nodes live by each session |
 //! | `still_held` | guarded writes: a check for a `multi` of one's own |
-//! | `facts` | what a start-up check finds: profile, warnings |
+//! | `facts`, `rights` | what a start-up check finds: profile, warnings |
 //! | `trouble` | what went wrong, as a sentence |
 
 mod client;
@@ -54,6 +54,7 @@ mod link;
 mod looks;
 mod nodes;
 mod put;
+mod rights;
 mod roll;
 mod settings;
 mod signs;
