@@ -17,7 +17,6 @@ use crate::facts::{self, Facts, Presence};
 use crate::keys::{Child, Keys, Listing, taken, zxid};
 use crate::link::Servers;
 use crate::nodes::Nodes;
-use crate::rights;
 use crate::roll::{Read, Roll};
 use crate::settings::Settings;
 use crate::trouble;
@@ -81,7 +80,8 @@ impl ZooKeeper {
         };
         this.make_roots().await?;
         // A user without rights is refused now, and not in the middle of the night.
-        let right = rights::missing(&this).await?;
+        let (written, right) = this.missing_right().await?;
+        this.refuse_others(&written).await?;
         this.profile.warnings.extend(right.map(|right| right.warning(&this)));
         Ok(this)
     }
@@ -172,11 +172,14 @@ impl ZooKeeper {
 
     /// The transaction of now. Only a write is surely not told by a server that lags.
     pub(crate) async fn now_at(&self) -> Result<u64> {
+        Ok(zxid(self.write_now().await?.mzxid))
+    }
+
+    pub(crate) async fn write_now(&self) -> Result<Stat> {
         let wire = self.wire().await?;
         let turn = wire.turn().await.map_err(|said| self.said(&said))?;
         let written = wire.in_time(turn.set_data(&self.keys.now(), b"", None)).await;
-        let stat = written.and_then(|stat| stat).map_err(|said| self.said(&said))?;
-        Ok(zxid(stat.mzxid))
+        written.and_then(|stat| stat).map_err(|said| self.said(&said))
     }
 
     /// Who is in a line. Behind whatever was sent before over this session; and behind whatever was answered to anybody.

@@ -192,6 +192,11 @@ fn warnings(settings: &Settings, facts: &Facts) -> Vec<String> {
     }
     if !facts.is_ensemble {
         warnings.push("ZooKeeper runs alone here: nothing is locked while it is down".into());
+        if settings.servers.len() > 1 {
+            warnings.push(
+                "the URL names several servers, and the one that answered runs alone: another one that cannot be reached now may give the same locks to others. Name one".into(),
+            );
+        }
     }
     warnings
 }
@@ -322,6 +327,7 @@ mod tests {
         assert_eq!(count("zookeeper://a,b,c", Some("3.8.0"), true), 0);
         assert_eq!(count("zookeeper://a", Some("3.8.0"), true), 1);
         assert_eq!(count("zookeeper://a", None, false), 2);
+        assert_eq!(count("zookeeper://a,b", Some("3.8.0"), false), 2);
         assert_eq!(count("zookeeper://a,b,c", Some("3.4.14"), true), 1);
     }
 }

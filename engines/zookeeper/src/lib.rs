@@ -41,7 +41,7 @@
 //! | `keys`, `roll` | the names of nodes, and what was read of them |
 //! | `nodes` | how many nodes live by each session |
 //! | `still_held` | guarded writes: a check for a `multi` of one's own |
-//! | `facts`, `rights` | what a start-up check finds: profile, warnings |
+//! | `facts`, `rights`, `others` | what a start-up check finds: profile, warnings, servers that are not one ensemble |
 //! | `trouble` | what went wrong, as a sentence |
 
 mod client;
@@ -53,6 +53,7 @@ mod keys;
 mod link;
 mod looks;
 mod nodes;
+mod others;
 mod put;
 mod rights;
 mod roll;

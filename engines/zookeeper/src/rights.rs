@@ -1,7 +1,7 @@
 //! What this user may do: tried when a client connects, because most of a lock's life goes well with fewer rights than its end needs.
 
 use tenure_core::{Result, TicketId};
-use zookeeper_client::{Acls, CreateMode, Error as Said, MultiWriteError};
+use zookeeper_client::{Acls, CreateMode, Error as Said, MultiWriteError, MultiWriteResult, Stat};
 
 use crate::client::ZooKeeper;
 
@@ -33,23 +33,24 @@ impl Right {
     }
 }
 
-/// Writes to a node, which is refused to whoever may not, and tries to make and delete another one together with that. What is tried
-/// is undone in the same moment, or was never there.
-pub(crate) async fn missing(client: &ZooKeeper) -> Result<Option<Right>> {
-    let right = match try_all(client).await? {
-        Tried::All => return Ok(None),
-        Tried::AllBefore(1, Said::NoAuth) => Some(Right::Create),
-        Tried::AllBefore(2, Said::NoAuth) => Some(Right::Delete),
-        // It may be no matter of rights, such as a quota, and those who only look need no more.
-        Tried::AllBefore(..) => None,
-    };
-    client.now_at().await?;
-    Ok(right)
+impl ZooKeeper {
+    /// Writes to a node, which is refused to whoever may not, and tries to make and delete another one together with that. What is tried
+    /// is undone in the same moment, or was never there. Answers what was written, too.
+    pub(crate) async fn missing_right(&self) -> Result<(Stat, Option<Right>)> {
+        let right = match try_all(self).await? {
+            Tried::All(written) => return Ok((written, None)),
+            Tried::AllBefore(1, Said::NoAuth) => Some(Right::Create),
+            Tried::AllBefore(2, Said::NoAuth) => Some(Right::Delete),
+            // It may be no matter of rights, such as a quota, and those who only look need no more.
+            Tried::AllBefore(..) => None,
+        };
+        Ok((self.write_now().await?, right))
+    }
 }
 
 /// What was allowed. Nothing was done if not all was.
 enum Tried {
-    All,
+    All(Stat),
     AllBefore(usize, Said),
 }
 
@@ -63,7 +64,10 @@ async fn try_all(client: &ZooKeeper) -> Result<Tried> {
         all.add_create(&tried, b"", &CreateMode::Persistent.with_acls(Acls::new(&client.acls)))?;
         all.add_delete(&tried, None)?;
         match wire.in_time(all.commit()).await? {
-            Ok(_) => Ok(Tried::All),
+            Ok(results) => match results.first() {
+                Some(MultiWriteResult::SetData { stat }) => Ok(Tried::All(*stat)),
+                _ => Err(Said::BadArguments(&"an answer to another question")),
+            },
             Err(MultiWriteError::OperationFailed { index, source }) => {
                 Ok(Tried::AllBefore(index, source))
             }

@@ -120,6 +120,15 @@ pub(crate) fn no_chroot(settings: &Settings) -> Error {
     ))
 }
 
+/// What is said of servers that are not one ensemble. These do not know what was written to another one.
+pub(crate) fn several(settings: &Settings, others: &[String]) -> Error {
+    Error::rejected(format!(
+        "{} are not one ensemble: {} does not have what was written to another one of them, and two clients would be given the same lock. Name the servers of one ensemble, or one server that runs alone",
+        settings.whom(),
+        others.join(", ")
+    ))
+}
+
 /// What is said of servers that know less than they did.
 pub(crate) fn went_back(settings: &Settings) -> Error {
     Error::rejected(format!(

@@ -2,7 +2,11 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use std::time::{Duration, Instant};
+
 use tenure_core::Kind;
+use tenure_servers::Store as _;
+use tenure_servers::zookeeper::Ensemble;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -68,6 +72,69 @@ fn a_server_that_says_nothing_of_itself_is_a_warning() {
         let locks = soon("it connects", tenure_zookeeper::connect(&url)).await.unwrap();
         let warnings = locks.guarantees().warnings.join(" ");
         assert!(warnings.contains("let it answer `srvr`"), "{warnings}");
+        locks.mutex("k").lock().await.unwrap().release().await.unwrap();
+    });
+}
+
+/// The URL of the servers of all of these.
+fn url_of_all(ensembles: &[&Ensemble]) -> String {
+    let urls: Vec<_> = ensembles.iter().map(|ensemble| ensemble.url()).collect();
+    urls.join(",").replace(",zookeeper://", ",")
+}
+
+#[test]
+fn servers_that_are_not_one_ensemble_are_refused() {
+    play(1, async |alone| {
+        let (other, three) = (Ensemble::of(1).unwrap(), Ensemble::of(3).unwrap());
+        for all in [vec![&alone, &other], vec![&three, &alone], vec![&alone, &three]] {
+            let url = url_of_all(&all);
+            // A client begins with any of them.
+            for _ in 0..4 {
+                let refused = soon("it is answered", tenure_zookeeper::connect(&url)).await;
+                let refused = refused.map(drop).unwrap_err();
+                assert_eq!(refused.kind(), Kind::Rejected, "{refused}");
+                let said = refused.to_string();
+                assert!(said.contains("are not one ensemble"), "{said}");
+                let servers = all.iter().flat_map(|ensemble| ensemble.servers());
+                for server in servers {
+                    assert!(said.contains(&format!("127.0.0.1:{}", server.port())), "{said}");
+                }
+            }
+        }
+        // By themselves they are.
+        for ensemble in [&alone, &other, &three] {
+            let locks = tenure_zookeeper::connect(ensemble.url()).await.unwrap();
+            soon("the sessions that only looked are closed", async {
+                while connected(ensemble) > 1 {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            })
+            .await;
+            locks.mutex("k").lock().await.unwrap().release().await.unwrap();
+        }
+    });
+}
+
+/// How many sessions are connected to any of these servers.
+fn connected(ensemble: &Ensemble) -> usize {
+    let said = ensemble.servers().iter().map(|server| server.ask("cons").expect("it answers"));
+    said.map(|said| said.matches("sid=").count()).sum()
+}
+
+#[test]
+fn who_cannot_be_reached_now_is_not_waited_for_and_one_server_may_have_two_names() {
+    play(1, async |alone| {
+        let other = Ensemble::of(1).unwrap();
+        let twice = format!("{},localhost:{}", alone.url(), alone.servers()[0].port());
+        tenure_zookeeper::connect(&twice).await.unwrap();
+        let url = url_of_all(&[&alone, &other]);
+        other.servers()[0].freeze().unwrap();
+        let begun = Instant::now();
+        let url = format!("{url}?connect_timeout=1s&timeout=1s");
+        let locks = soon("it connects", tenure_zookeeper::connect(&url)).await.unwrap();
+        println!("it took {:?} to connect", begun.elapsed());
+        let warnings = locks.guarantees().warnings.join(" ");
+        assert!(warnings.contains("the URL names several servers"), "{warnings}");
         locks.mutex("k").lock().await.unwrap().release().await.unwrap();
     });
 }
