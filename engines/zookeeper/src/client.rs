@@ -30,6 +30,8 @@ const ELECTION_PAUSE: Duration = Duration::from_millis(250);
 const CUT_OFF_MAX: Duration = Duration::from_secs(1);
 /// So many nodes are asked for at once.
 const AT_ONCE: usize = 256;
+/// Why a line is refused.
+const UNREADABLE: &str = "a ticket in the line cannot be read, because another version of Tenure made it, or somebody changed its node";
 
 /// One client of an ensemble of `ZooKeeper`.
 pub struct ZooKeeper {
@@ -307,9 +309,23 @@ impl ZooKeeper {
             if gone.is_empty() {
                 return Ok(Front { total, ahead: Some(ahead), ..front });
             }
+            self.refuse_unreadable(wire, &gone).await?;
             // Who left between two answers keeps nobody out.
             before.retain(|child| !gone.contains(child));
         }
+    }
+
+    /// Of these, nothing was read. Another version of Tenure may keep something else in the nodes of its tickets, which are served all the
+    /// same.
+    async fn refuse_unreadable(&self, wire: &Wire, tickets: &[&Child]) -> Result<(), Said> {
+        let turn = wire.turn().await?;
+        for ticket in tickets {
+            let path = self.keys.ticket(ticket);
+            if wire.in_time(turn.check_stat(&path)).await??.is_some() {
+                return Err(Said::BadArguments(&UNREADABLE));
+            }
+        }
+        Ok(())
     }
 
     /// A ticket, from the roll or from the server; `None` if it is out.

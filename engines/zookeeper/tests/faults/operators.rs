@@ -161,3 +161,29 @@ fn a_short_ttl_has_a_session_of_its_own() {
         short.check().unwrap();
     });
 }
+
+#[test]
+fn a_ticket_that_cannot_be_read_keeps_others_out_as_any_other_does() {
+    play(1, async |ensemble| {
+        let locks = connect(&ensemble).await;
+        let operator = operator(&ensemble).await;
+        let guard = locks.mutex("k").lock().await.unwrap();
+        let path = tickets(&operator).await.remove(0);
+        guard.release().await.unwrap();
+        // Another version of Tenure may write something else into a node, and nothing else into its name.
+        let (before, _) = path.rsplit_once('-').unwrap();
+        let (capacity, _) = before.rsplit_once('-').unwrap();
+        let name = format!("{capacity}-{}-", tenure_core::TicketId::fresh());
+        let ephemeral = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
+        let (_, tail) =
+            operator.create(&name, b"tenure2 of another form", &ephemeral).await.unwrap();
+        let tried = locks.mutex("k").try_lock().await.unwrap();
+        assert!(tried.is_none(), "it is held");
+        let refused = locks.mutex("k").lock().await.map(drop).expect_err("it is held");
+        assert_eq!(refused.kind(), Kind::Rejected, "{refused}");
+        assert!(refused.to_string().contains("cannot be read"), "{refused}");
+        assert_eq!(tickets(&operator).await.len(), 1, "nothing is left of who was refused");
+        operator.delete(&format!("{name}{tail}"), None).await.unwrap();
+        locks.mutex("k").lock().await.unwrap().release().await.unwrap();
+    });
+}
