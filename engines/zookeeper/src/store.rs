@@ -269,7 +269,7 @@ impl ZooKeeper {
         let (synced, read) = wire.in_time(both).await?;
         synced.transpose()?;
         match read {
-            Ok((value, stat)) => Ok(number(&value, stat.version)),
+            Ok((value, stat)) => number(&value, stat.version),
             Err(Said::NoNode) => Ok(Written::default()),
             Err(said) => Err(said),
         }
@@ -287,7 +287,7 @@ impl ZooKeeper {
         if version > 0 {
             let changes = i32::try_from(version - 1).unwrap_or(i32::MAX);
             match wire.in_time(turn.set_data(&path, text.as_bytes(), Some(changes))).await? {
-                Ok(stat) => return Ok((number(text.as_bytes(), stat.version), true)),
+                Ok(stat) => return Ok((number(text.as_bytes(), stat.version)?, true)),
                 Err(Said::BadVersion | Said::NoNode) => {}
                 Err(said) => return Err(said),
             }
@@ -305,7 +305,7 @@ impl ZooKeeper {
         }
         let persistent = CreateMode::Persistent.with_acls(acls);
         match wire.in_time(turn.create(&path, text.as_bytes(), &persistent)).await? {
-            Ok(_) => return Ok((number(text.as_bytes(), 0), true)),
+            Ok(_) => return Ok((number(text.as_bytes(), 0)?, true)),
             Err(Said::NodeExists) => {}
             Err(said) => return Err(said),
         }
@@ -329,8 +329,9 @@ fn served(own: &Node, ahead: &Node, watches: &[Watch], roll: &Roll) -> Option<To
     (is_alive && is_same_connection).then(|| Told::Served(own.clone(), at))
 }
 
-/// A number in a node that was changed so often since it was made.
-fn number(text: &[u8], changes: i32) -> Written {
+/// A number in a node that was changed so often since it was made. From anything else no number follows that was not given before.
+fn number(text: &[u8], changes: i32) -> Result<Written, Said> {
     let value = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
-    Written { value: value.unwrap_or(0), version: u64::try_from(changes).unwrap_or(0) + 1 }
+    let value = value.ok_or(Said::BadArguments(&"a number that was kept is none any more"))?;
+    Ok(Written { value, version: u64::try_from(changes).unwrap_or(0) + 1 })
 }

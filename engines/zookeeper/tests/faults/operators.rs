@@ -187,3 +187,23 @@ fn a_ticket_that_cannot_be_read_keeps_others_out_as_any_other_does() {
         locks.mutex("k").lock().await.unwrap().release().await.unwrap();
     });
 }
+
+#[test]
+fn a_number_that_is_overwritten_with_something_else_is_not_begun_anew() {
+    play(1, async |ensemble| {
+        let locks = connect(&ensemble).await;
+        let operator = operator(&ensemble).await;
+        let sequence = locks.sequence("k");
+        for number in 1..=3 {
+            assert_eq!(sequence.next().await.unwrap(), number);
+        }
+        let name = operator.list_children("/tenure/v1/c").await.unwrap().remove(0);
+        let path = format!("/tenure/v1/c/{name}");
+        operator.set_data(&path, b"three", None).await.unwrap();
+        let refused = sequence.next().await.expect_err("it was given before");
+        assert_eq!(refused.kind(), Kind::Rejected, "{refused}");
+        assert!(refused.to_string().contains("a number that was kept"), "{refused}");
+        operator.set_data(&path, b"3", None).await.unwrap();
+        assert_eq!(sequence.next().await.unwrap(), 4);
+    });
+}
