@@ -3,9 +3,10 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use tenure_conformance::fault::Proxy;
-use tenure_core::Loss;
+use tenure_conformance::fault::{Direction, Proxy};
+use tenure_core::{Clock as _, Loss, SystemClock};
 use tenure_servers::zookeeper::{Ensemble, Role, Server};
+use tokio::time::sleep_until;
 use zookeeper_client::{Acls, Client, CreateMode};
 
 use super::stage::{PATIENCE, TTL, at_last, configure, play, restart, soon};
@@ -38,6 +39,17 @@ impl Between {
         }
         restart(&servers.iter().collect::<Vec<_>>());
         Self(all)
+    }
+
+    /// What goes from one server to another that leads.
+    fn way(&self, from: &Server, leader: &Server, ensemble: &Ensemble) -> &Proxy {
+        let at = |server: &Server| {
+            let mut all = ensemble.servers().iter();
+            all.position(|other| other.port() == server.port()).unwrap()
+        };
+        let (from, to) = (at(from), at(leader));
+        let way = self.0.iter().find(|way| (way.0, way.1) == (from, to)).unwrap();
+        &way.2[0]
     }
 
     /// Cuts a leader off. It waits for the others for a while, who choose another one at once.
@@ -121,4 +133,81 @@ fn a_leader_that_was_cut_off_answers_a_sync_and_no_write() {
         clients[2].sync("/n").await.expect("it still does");
         assert_eq!(leader.role(), Ok(Role::Leader), "it does not know it");
     });
+}
+
+/// In these servers' unit of time, a leader asks twice whom the others have heard, and looks once which sessions are over.
+const LONG_TICK: Duration = Duration::from_secs(2);
+
+#[test]
+fn a_sign_of_life_that_travelled_long_is_counted_on_only_when_the_leader_has_heard_of_it() {
+    /// So long before its leader asks a sign of life is sent, which the follower hears just after that.
+    const BEFORE: Duration = Duration::from_millis(480);
+    let (life, every) = (LONG_TICK * 2, LONG_TICK * 2 / 6);
+    let before = |moment: Instant, by: Duration| moment.checked_sub(by).unwrap();
+    let moment = Duration::from_millis(20);
+    play(3, async |ensemble| {
+        for server in ensemble.servers() {
+            // Servers that find no leader look for another one after six seconds.
+            configure(server, &["tickTime=2000", "minSessionTimeout=2000", "initLimit=3"]);
+        }
+        let between = Between::servers_of(&ensemble);
+        let (follower, leader) = (ensemble.follower().unwrap(), ensemble.leader().unwrap());
+        let to_follower = SocketAddr::from((Ipv4Addr::LOCALHOST, follower.port()));
+        let proxy = Proxy::to(to_follower).unwrap();
+        let here = format!("zookeeper://127.0.0.1:{}", proxy.port());
+        let there = format!("zookeeper://{}", address(leader));
+        let way = between.way(follower, leader, &ensemble);
+        // A leader that stood still asks as soon as it goes on, and from then on at these moments.
+        let begins_anew = before_a_look(asks(way).await + LONG_TICK / 2);
+        leader.freeze().unwrap();
+        sleep_until(begins_anew.into()).await;
+        leader.thaw().unwrap();
+        let asked = asks(way).await;
+        // The leader hears of the sign before, and looks soon after the session's life that begins then.
+        let asks = before_a_look(asked + LONG_TICK);
+        let mine = at_last("it connects", async || tenure_zookeeper::connect(&here).await).await;
+        let other = at_last("it connects", async || tenure_zookeeper::connect(&there).await).await;
+        // The second sign of life is the one that travels long.
+        let sent = before(asks, BEFORE);
+        sleep_until(before(sent, every * 2).into()).await;
+        let guard = mine.mutex("k").ttl(life).by_hand().lock().await.unwrap();
+        let waiter = other.mutex("k").ttl(TTL * 10);
+        let waiter = tokio::spawn(async move { (waiter.lock().await, Instant::now()) });
+        sleep_until(before(sent, moment * 3).into()).await;
+        proxy.black_hole_for(Direction::Requests);
+        sleep_until((asks + moment * 2).into()).await;
+        proxy.heal();
+        // The next but one is answered before the leader asks again.
+        sleep_until((sent + every * 2 + moment * 2).into()).await;
+        // On a busy machine it may be later, and then nothing is to be seen.
+        let _late = guard.extend().await;
+        follower.kill().unwrap();
+        let told = async { (guard.lost().await, Instant::now()) };
+        let ((_, told), next) = tokio::join!(told, waiter);
+        let (next, served) = next.unwrap();
+        assert!(told < served, "two held for {:?}", told - served);
+        println!("told {:?} before the next was served", served - told);
+        assert!(next.unwrap().token() > guard.token());
+    });
+}
+
+/// The first moment from this one on such that a leader that asks then looks soon after the end of a life of two ticks that began when it
+/// had asked before: it looks once in a tick of its clock, and ends no session sooner.
+fn before_a_look(from: Instant) -> Instant {
+    const SOON: Duration = Duration::from_millis(150);
+    let until = from.saturating_duration_since(Instant::now());
+    let ends = SystemClock.now().plus(until + LONG_TICK * 3 / 2 + SOON);
+    let tick = u64::try_from(LONG_TICK.as_nanos()).unwrap();
+    from + Duration::from_nanos(tick - ends.boot_ns % tick)
+}
+
+/// Waits until a leader asks a follower, whom nobody else tells anything, for the second time.
+async fn asks(way: &Proxy) -> Instant {
+    for _ in 0..2 {
+        let before = way.counts().bytes_to_clients;
+        while way.counts().bytes_to_clients == before {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+    Instant::now()
 }
