@@ -5,11 +5,12 @@
 //! other comes meanwhile. What a member asks to find out whether this client lives is another ping, and is passed on at once.
 
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use bytes::{Buf as _, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
 const FRAME_HEAD_BYTES: usize = 9;
@@ -24,7 +25,7 @@ const CHUNK_BYTES: usize = 8 << 10;
 pub(crate) struct Quiet<T> {
     stream: T,
     /// What was read, and is not passed on.
-    read: Vec<u8>,
+    read: BytesMut,
     /// So much of it may be passed on.
     clear: usize,
     /// So much of the frame that comes is still to be read.
@@ -35,7 +36,7 @@ pub(crate) struct Quiet<T> {
 
 impl<T> Quiet<T> {
     pub(crate) fn new(stream: T) -> Self {
-        Self { stream, read: Vec::new(), clear: 0, rest: 0, due: None }
+        Self { stream, read: BytesMut::new(), clear: 0, rest: 0, due: None }
     }
 
     /// Looks through what was read, frame by frame, and takes a ping out of it. What has come of the last frame may be too little to
@@ -54,13 +55,17 @@ impl<T> Quiet<T> {
                 if next.len() < MEASURING.len() {
                     return;
                 }
-                self.read.drain(self.clear..self.clear + MEASURING.len());
+                let rest = self.read.split_off(self.clear + MEASURING.len());
+                self.read.truncate(self.clear);
+                self.read.unsplit(rest);
                 self.due = Some(now + WITHHELD);
                 continue;
             }
             if self.due.is_some_and(|due| due <= now) {
                 self.due = None;
-                self.read.splice(self.clear..self.clear, MEASURING);
+                let rest = self.read.split_off(self.clear);
+                self.read.extend_from_slice(&MEASURING);
+                self.read.unsplit(rest);
                 self.clear += MEASURING.len();
             }
             let next = &self.read[self.clear..];
@@ -78,13 +83,8 @@ impl<T: AsyncRead + Unpin> AsyncRead for Quiet<T> {
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
         while this.clear == 0 {
-            let before = this.read.len();
-            this.read.resize(before + CHUNK_BYTES, 0);
-            let mut more = ReadBuf::new(&mut this.read[before..]);
-            let polled = Pin::new(&mut this.stream).poll_read(context, &mut more);
-            let come = more.filled().len();
-            this.read.truncate(before + come);
-            ready!(polled)?;
+            this.read.reserve(CHUNK_BYTES);
+            let come = ready!(pin!(this.stream.read_buf(&mut this.read)).poll(context))?;
             if come == 0 {
                 // Whatever was held back of a frame is its end.
                 this.clear = this.read.len();
@@ -94,7 +94,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Quiet<T> {
         }
         let some = this.clear.min(into.remaining());
         into.put_slice(&this.read[..some]);
-        this.read.drain(..some);
+        this.read.advance(some);
         this.clear -= some;
         Poll::Ready(Ok(()))
     }
