@@ -158,7 +158,7 @@ pub(crate) fn entered(
     if shut != latch.shut {
         return Ok(Came::Shut(Latch { shut, ..*latch }, at));
     }
-    let base = written(ranges.next().unwrap_or_default());
+    let base = written(ranges.next().unwrap_or_default())?;
     Ok(Came::To(Box::new(Entered::Out { front, base })))
 }
 
@@ -276,13 +276,12 @@ pub(crate) fn refuse_unreadable(keys: &Keys, range: &RangeResponse, before: u64)
     Ok(())
 }
 
-/// What stands in a register.
-pub(crate) fn written(range: RangeResponse) -> Written {
-    let kept = range.kvs.into_iter().next();
-    kept.map_or(Written::default(), |kept| {
-        let value = std::str::from_utf8(&kept.value).ok().and_then(|text| text.parse().ok());
-        Written { value: value.unwrap_or(0), version: revision(kept.mod_revision) }
-    })
+/// What stands in a register. From anything else than a number none follows that was not given before.
+pub(crate) fn written(range: RangeResponse) -> Result<Written> {
+    let Some(kept) = range.kvs.into_iter().next() else { return Ok(Written::default()) };
+    let value = std::str::from_utf8(&kept.value).ok().and_then(|text| text.parse().ok());
+    let value = value.ok_or_else(|| Error::rejected("a number that was kept is none any more"))?;
+    Ok(Written { value, version: revision(kept.mod_revision) })
 }
 
 /// Some keys, all of one moment. Not for every member: see [`survives_lost_readers`](crate::facts::survives_lost_readers).

@@ -264,7 +264,7 @@ impl Store for Etcd {
 
     async fn read(&self, register: &Register) -> Result<Written> {
         let (range, _) = self.cluster.range(ask::get(self.keys.register(register))).await?;
-        Ok(entry::written(range))
+        entry::written(range)
     }
 
     async fn write(
@@ -280,7 +280,7 @@ impl Store for Etcd {
         if answer.succeeded {
             return Ok((Written { value, version: at }, true));
         }
-        Ok((entry::written(ask::ranges(answer).next().unwrap_or_default()), false))
+        Ok((entry::written(ask::ranges(answer).next().unwrap_or_default())?, false))
     }
 
     async fn follow(&self) -> Result<Option<Followed>> {

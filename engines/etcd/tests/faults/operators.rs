@@ -196,3 +196,21 @@ fn a_ticket_that_cannot_be_read_keeps_others_out_as_any_other_does() {
         locks.mutex("k").lock().await.unwrap().release().await.unwrap();
     });
 }
+
+#[test]
+fn a_number_that_is_overwritten_with_something_else_is_not_begun_anew() {
+    play(1, async |cluster| {
+        let locks = connect(&cluster).await;
+        let sequence = locks.sequence("k");
+        for number in 1..=3 {
+            assert_eq!(sequence.next().await.unwrap(), number);
+        }
+        let key = cluster.ctl(&["get", "--prefix", "--keys-only", "tenure/v1/c/"]).unwrap();
+        cluster.ctl(&["put", key.trim(), "three"]).unwrap();
+        let refused = sequence.next().await.expect_err("it was given before");
+        assert_eq!(refused.kind(), Kind::Rejected, "{refused}");
+        assert!(refused.to_string().contains("a number that was kept"), "{refused}");
+        cluster.ctl(&["put", key.trim(), "3"]).unwrap();
+        assert_eq!(sequence.next().await.unwrap(), 4);
+    });
+}
