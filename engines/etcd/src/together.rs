@@ -22,10 +22,11 @@ use tokio::runtime::{Handle, Id};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::ask::txn_op;
+use crate::ask::{put, put_op, txn_op};
 use crate::cluster::Cluster;
+use crate::wire::request_op::Request;
 use crate::wire::response_op::Response;
-use crate::wire::{TxnRequest, TxnResponse};
+use crate::wire::{RequestOp, TxnRequest, TxnResponse};
 
 /// So long a join waits for a release.
 const MOMENT: Duration = Duration::from_millis(1);
@@ -139,7 +140,10 @@ impl Together {
 async fn both(cluster: &Cluster, join: TxnRequest, release: TxnRequest) -> Both {
     // The join comes last: the front of the line that it asks for is without the one that left.
     let success = [&release, &join].map(|txn| txn_op(txn.clone())).to_vec();
-    let whole = TxnRequest { compare: Vec::new(), success, failure: Vec::new() };
+    // Members count what is put by the outer transaction alone. One whose space is used up refuses what it does not do, too: nothing
+    // is compared, so that this is never done.
+    let failure = join.success.iter().filter_map(put_of).map(|key| put_op(put(key, Vec::new(), 0)));
+    let whole = TxnRequest { compare: Vec::new(), success, failure: failure.collect() };
     match cluster.txn(whole).await {
         Ok(TxnResponse { header, responses, .. }) => {
             let mut parts = responses.into_iter().map(|part| match part.response {
@@ -157,6 +161,14 @@ async fn both(cluster: &Cluster, join: TxnRequest, release: TxnRequest) -> Both 
             Both { join: answer(), release: answer() }
         }
         Err(_) => Both { join: Some(Came::Refused(join)), release: Some(Came::Refused(release)) },
+    }
+}
+
+/// The key that is put.
+fn put_of(op: &RequestOp) -> Option<Vec<u8>> {
+    match &op.request {
+        Some(Request::RequestPut(put)) => Some(put.key.clone()),
+        _ => None,
     }
 }
 

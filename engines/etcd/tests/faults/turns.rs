@@ -181,3 +181,28 @@ fn turns_go_on_over_connections_that_are_cut() {
         until_line(&other, "k", 0).await;
     });
 }
+
+#[test]
+fn a_full_member_lets_nobody_in_who_comes_with_a_release() {
+    play_on(
+        || Cluster::with_quota(QUOTA_BYTES),
+        async |cluster| {
+            let locks = connect(&cluster).await;
+            let mut guards = Vec::new();
+            for key in 0..20 {
+                guards.push(locks.mutex(format!("{key}")).ttl(LONG).lock().await.unwrap());
+            }
+            fill(&cluster);
+            for guard in guards {
+                let joining = tokio::spawn({
+                    let mutex = locks.mutex(guard.key().as_str()).ttl(LONG);
+                    async move { mutex.lock().await.map(drop) }
+                });
+                tokio::time::sleep(Duration::from_micros(100)).await;
+                guard.release().await.expect("whoever holds can give back");
+                let refused = joining.await.unwrap().expect_err("there is no room");
+                assert_eq!(refused.kind(), Kind::Rejected, "{refused}");
+            }
+        },
+    );
+}
