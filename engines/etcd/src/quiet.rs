@@ -16,6 +16,8 @@ use tokio::time::Instant;
 const FRAME_HEAD_BYTES: usize = 9;
 /// A whole frame, with what the library of all members, grpc-go, writes into these pings and into no others.
 const MEASURING: [u8; 17] = [0, 0, 8, 6, 0, 0, 0, 0, 0, 2, 4, 16, 16, 9, 14, 7, 7];
+/// The kind of a frame that goes on with a head.
+const CONTINUATION: u8 = 9;
 /// A ping that waited for so long is passed on with whatever comes next.
 const WITHHELD: Duration = Duration::from_secs(1);
 /// So much is read at a time.
@@ -61,7 +63,8 @@ impl<T> Quiet<T> {
                 self.due = Some(now + WITHHELD);
                 continue;
             }
-            if self.due.is_some_and(|due| due <= now) {
+            // Nothing may stand between the parts of one head.
+            if self.due.is_some_and(|due| due <= now) && next[3] != CONTINUATION {
                 self.due = None;
                 let rest = self.read.split_off(self.clear);
                 self.read.extend_from_slice(&MEASURING);
@@ -172,6 +175,20 @@ mod tests {
         assert_eq!(come(&mut client).await, [&MEASURING[..], &other].concat());
         member.write_all(&MEASURING).await.unwrap();
         assert_eq!(come(&mut client).await, b"", "the next one");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_ping_is_passed_on_behind_a_head_and_not_between_its_parts() {
+        let (mut member, mut client) = quiet();
+        let (head, more, body) =
+            (frame(1, b"head"), frame(CONTINUATION, b"more"), frame(0, b"body"));
+        member.write_all(&[&MEASURING[..], &head].concat()).await.unwrap();
+        assert_eq!(come(&mut client).await, head);
+        advance(WITHHELD).await;
+        member.write_all(&more).await.unwrap();
+        assert_eq!(come(&mut client).await, more);
+        member.write_all(&body).await.unwrap();
+        assert_eq!(come(&mut client).await, [&MEASURING[..], &body].concat());
     }
 
     #[tokio::test(start_paused = true)]
