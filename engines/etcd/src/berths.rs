@@ -71,7 +71,7 @@ pub(crate) struct Asking<'a> {
     id: TicketId,
     before: bool,
     alone: bool,
-    last: bool,
+    others: bool,
 }
 
 impl Asking<'_> {
@@ -82,7 +82,7 @@ impl Asking<'_> {
 
     /// Whether another ticket of its session is in its line, and stays there for now.
     pub(crate) fn has_others(&self) -> bool {
-        !self.last
+        self.others
     }
 
     /// Whether an earlier request for the ticket was not answered.
@@ -157,9 +157,9 @@ impl Berths {
         };
         let line = taken.sessions.get(&session).and_then(|own| own.lines.get(&name.line));
         let alone = line.is_some_and(|line| line.taken() == 1);
-        let last = line.is_none_or(|line| line.taken().saturating_sub(line.leaving) < 2);
+        let others = line.is_some_and(|line| line.taken().saturating_sub(line.leaving) > 1);
         drop(taken);
-        Ok((berth, Asking { berths: self, id: name.id, before, alone, last }))
+        Ok((berth, Asking { berths: self, id: name.id, before, alone, others }))
     }
 
     /// Another ticket is at the berth of this one, which is not in the line: another berth for it.

@@ -176,11 +176,12 @@ impl Store for Etcd {
         let is_plain = latch.is_none() && remove.provided.is_empty() && remove.why == Why::Left;
         let send = async |next: Option<&Node>| {
             let txn = entry::remove(&self.keys, remove, latch.as_ref(), next);
+            let line = &remove.node.name.line;
             if is_plain && next.is_none() {
-                self.together.release(&remove.node.name.line, txn).await
-            } else {
-                self.cluster.txn(txn).await
+                return self.together.release(line, txn).await;
             }
+            self.together.part(line);
+            self.cluster.txn(txn).await
         };
         let answer = match send(next.as_ref()).await {
             // Whoever was thought to be next has gone.

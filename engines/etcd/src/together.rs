@@ -38,13 +38,12 @@ pub(crate) struct Together {
 }
 
 /// The joins that wait for a release, at most one for each line.
-type Joins = Arc<Mutex<HashMap<Whose, Waiting>>>;
-
-/// A line, and the runtime of those who ask: nobody depends on another runtime, which may stand still.
-type Whose = (LineId, Option<Id>);
+#[derive(Clone, Default)]
+struct Joins(Arc<Mutex<HashMap<LineId, Waiting>>>);
 
 struct Waiting {
     which: Arc<()>,
+    runtime: Option<Id>,
     release: oneshot::Sender<TxnRequest>,
     sent: WeakShared<Sending>,
 }
@@ -79,7 +78,7 @@ impl Together {
 
     /// Takes a ticket out of its line, together with the join that waits for that.
     pub(crate) async fn release(&self, line: &LineId, txn: TxnRequest) -> Result<TxnResponse> {
-        match self.go(line, txn) {
+        match self.waiting.go(line, runtime(), txn) {
             Ok(sent) => {
                 let both = sent.await;
                 let came = lock(&both).release.take();
@@ -87,6 +86,11 @@ impl Together {
             }
             Err(txn) => self.cluster.txn(txn).await,
         }
+    }
+
+    /// A ticket is about to leave in another way: the join that waits for that goes alone now.
+    pub(crate) fn part(&self, line: &LineId) {
+        self.waiting.lock().remove(line);
     }
 
     async fn came(&self, came: Option<Came>) -> Result<TxnResponse> {
@@ -99,11 +103,10 @@ impl Together {
 
     /// A join waits for a release. One that waited already goes alone now: whoever came first goes first.
     fn wait(&self, line: &LineId, join: TxnRequest) -> Shared<Sending> {
-        let whose = whose(line);
         let (tell, mut told) = oneshot::channel();
         let (which, cluster) = (Arc::default(), self.cluster.clone());
-        let (all, of, which_here) = (self.waiting.clone(), whose.clone(), Arc::clone(&which));
-        let waits = Waits { all, whose: of, which: which_here };
+        let (all, of) = (self.waiting.clone(), line.clone());
+        let waits = Waits { all, line: of, which: Arc::clone(&which) };
         let sending = async move {
             let in_time = timeout(MOMENT, &mut told).await.ok().and_then(Result::ok);
             drop(waits);
@@ -118,22 +121,34 @@ impl Together {
         };
         let sent = sending.boxed().shared();
         if let Some(weak) = sent.downgrade() {
-            lock(&self.waiting).insert(whose, Waiting { which, release: tell, sent: weak });
+            let waiting = Waiting { which, runtime: runtime(), release: tell, sent: weak };
+            self.waiting.lock().insert(line.clone(), waiting);
         }
         sent
     }
+}
 
-    /// The join that waits for a release goes now, with this one. Without such a join, it gets the transaction back.
-    fn go(&self, line: &LineId, release: TxnRequest) -> Result<Shared<Sending>, TxnRequest> {
+impl Joins {
+    /// The join that waits for a release goes now: with this one, or alone where it is of another runtime, which may stand still. Then
+    /// the release gets its transaction back, and where no join waits.
+    fn go(
+        &self,
+        line: &LineId,
+        here: Option<Id>,
+        release: TxnRequest,
+    ) -> Result<Shared<Sending>, TxnRequest> {
         let (told, sent) = {
-            let mut all = lock(&self.waiting);
-            let Some(Waiting { release: tell, sent, .. }) = all.remove(&whose(line)) else {
-                return Err(release);
-            };
+            let mut all = self.lock();
+            let waiting = all.remove(line).filter(|waiting| waiting.runtime == here);
+            let Some(Waiting { release: tell, sent, .. }) = waiting else { return Err(release) };
             let Some(sent) = sent.upgrade() else { return Err(release) };
             (tell.send(release), sent)
         };
         told.map(|()| sent)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<LineId, Waiting>> {
+        lock(&self.0)
     }
 }
 
@@ -172,26 +187,51 @@ fn put_of(op: &RequestOp) -> Option<Vec<u8>> {
     }
 }
 
-fn whose(line: &LineId) -> Whose {
-    (line.clone(), Handle::try_current().ok().map(|here| here.id()))
+fn runtime() -> Option<Id> {
+    Handle::try_current().ok().map(|here| here.id())
 }
 
 /// A join waits, until it goes, or nobody wants it any more.
 struct Waits {
     all: Joins,
-    whose: Whose,
+    line: LineId,
     which: Arc<()>,
 }
 
 impl Drop for Waits {
     fn drop(&mut self) {
-        let mut all = lock(&self.all);
-        if all.get(&self.whose).is_some_and(|waiting| Arc::ptr_eq(&waiting.which, &self.which)) {
-            all.remove(&self.whose);
+        let mut all = self.all.lock();
+        if all.get(&self.line).is_some_and(|waiting| Arc::ptr_eq(&waiting.which, &self.which)) {
+            all.remove(&self.line);
         }
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::Key;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_join_goes_with_a_release_of_its_own_runtime_and_alone_with_any_other() {
+        let line = LineId::of(&Key::new("k").unwrap());
+        let sent = async { Arc::default() }.boxed().shared();
+        for (here, is_together) in [(runtime(), true), (None, false)] {
+            let (joins, (release, mut told)) = (Joins::default(), oneshot::channel());
+            let (which, runtime, weak) = (Arc::default(), runtime(), sent.downgrade().unwrap());
+            let waiting = Waiting { which, runtime, release, sent: weak };
+            joins.lock().insert(line.clone(), waiting);
+            let gone = joins.go(&line, here, TxnRequest::default());
+            assert_eq!(gone.is_ok(), is_together);
+            let is_told = told.try_recv();
+            assert_eq!(is_told.is_ok(), is_together, "it waits no longer either way: {is_told:?}");
+            assert_ne!(is_told, Err(oneshot::error::TryRecvError::Empty));
+            assert!(joins.lock().is_empty());
+        }
+    }
 }
