@@ -80,7 +80,8 @@ impl Asking<'_> {
         self.alone
     }
 
-    /// Whether another ticket of its session is in its line, and stays there for now.
+    /// Whether several other tickets of its session are in its line, and stay there for now. A single one may be what whoever asks has
+    /// dropped just now, and leaves in a moment.
     pub(crate) fn has_others(&self) -> bool {
         self.others
     }
@@ -157,7 +158,7 @@ impl Berths {
         };
         let line = taken.sessions.get(&session).and_then(|own| own.lines.get(&name.line));
         let alone = line.is_some_and(|line| line.taken() == 1);
-        let others = line.is_some_and(|line| line.taken().saturating_sub(line.leaving) > 1);
+        let others = line.is_some_and(|line| line.taken().saturating_sub(line.leaving) > 2);
         drop(taken);
         Ok((berth, Asking { berths: self, id: name.id, before, alone, others }))
     }
@@ -347,6 +348,23 @@ mod tests {
         berths.forget(three.id);
         assert_eq!(comes_in(&berths, &name("k")), berth(5, 0));
         assert_eq!(berths.lock().sessions[&SESSION].lines.len(), 2);
+    }
+
+    #[test]
+    fn several_others_stay_in_a_line_until_all_but_one_are_about_to_leave() {
+        let (berths, names) = (berths(), [name("k"), name("k"), name("k")]);
+        let has_others = |name: &Name| {
+            let (_, asking) = berths.take(name, SESSION, 0).unwrap();
+            asking.has_others()
+        };
+        assert_eq!(names.each_ref().map(has_others), [false, false, true]);
+        berths.leaves(names[0].id);
+        berths.leaves(names[0].id);
+        let last = name("k");
+        assert!(has_others(&last), "two of three stay");
+        berths.leaves(names[1].id);
+        berths.forget(names[0].id);
+        assert!(!has_others(&last) && has_others(&name("k")));
     }
 
     #[test]

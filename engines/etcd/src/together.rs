@@ -2,7 +2,7 @@
 //!
 //! Where tasks of one client take turns at a lock, one of them leaves the line, and the one that left before it comes back. Each of
 //! the two transactions is an entry in the log of every member, which writes it to its disk; sent as one, they are one entry, and that
-//! is most of what a turn costs. So a ticket that comes to a line in which others of its client stand waits a moment for one of them to
+//! is most of what a turn costs. So a ticket that comes to a line in which several of its client stand waits a moment for one of them to
 //! leave: it would be served after them in any case.
 //!
 //! A transaction may hold others. Each of these compares for itself, and what one of them compares in vain keeps the other from

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tenure_core::{Kind, Locks, Result};
 use tenure_servers::etcd::Cluster;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 use super::disks::{QUOTA_BYTES, fill, make_room};
 use super::network::proxy_to;
@@ -71,6 +71,14 @@ async fn until_taken(turns: &Turns, more: u64) {
     .await;
 }
 
+/// Somebody who waits behind the holder, and gives back at once.
+async fn waiter(locks: &Locks, key: &str) -> JoinHandle<Result<()>> {
+    let mutex = locks.mutex(key).ttl(LONG);
+    let waits = tokio::spawn(async move { mutex.lock().await?.release().await });
+    until_line(locks, key, 2).await;
+    waits
+}
+
 #[test]
 fn who_comes_back_behind_a_task_that_holds_for_long_is_in_the_line_soon() {
     play(1, async |cluster| {
@@ -94,6 +102,7 @@ fn a_join_that_is_given_up_in_its_moment_leaves_nothing_and_takes_no_release_alo
         let (locks, other) = (connect(&cluster).await, connect(&cluster).await);
         for round in 0..100 {
             let guard = locks.mutex("k").ttl(LONG).lock().await.unwrap();
+            let waits = waiter(&locks, "k").await;
             let joining = tokio::spawn({
                 let mutex = locks.mutex("k").ttl(LONG);
                 async move { mutex.lock().await.map(drop) }
@@ -104,6 +113,7 @@ fn a_join_that_is_given_up_in_its_moment_leaves_nothing_and_takes_no_release_alo
                 tokio::task::yield_now().await;
             }
             soon("it is given back", guard.release()).await.unwrap();
+            soon("the next one is served", waits).await.unwrap().unwrap();
         }
         until_line(&other, "k", 0).await;
     });
@@ -190,10 +200,12 @@ fn a_full_member_lets_nobody_in_who_comes_with_a_release() {
             let locks = connect(&cluster).await;
             let mut guards = Vec::new();
             for key in 0..20 {
-                guards.push(locks.mutex(format!("{key}")).ttl(LONG).lock().await.unwrap());
+                let key = format!("{key}");
+                let guard = locks.mutex(key.as_str()).ttl(LONG).lock().await.unwrap();
+                guards.push((guard, waiter(&locks, &key).await));
             }
             fill(&cluster);
-            for guard in guards {
+            for (guard, waits) in guards {
                 let joining = tokio::spawn({
                     let mutex = locks.mutex(guard.key().as_str()).ttl(LONG);
                     async move { mutex.lock().await.map(drop) }
@@ -202,6 +214,7 @@ fn a_full_member_lets_nobody_in_who_comes_with_a_release() {
                 guard.release().await.expect("whoever holds can give back");
                 let refused = joining.await.unwrap().expect_err("there is no room");
                 assert_eq!(refused.kind(), Kind::Rejected, "{refused}");
+                soon("the next one is served", waits).await.unwrap().unwrap();
             }
         },
     );
