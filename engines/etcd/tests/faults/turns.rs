@@ -71,6 +71,13 @@ async fn until_taken(turns: &Turns, more: u64) {
     .await;
 }
 
+/// Turns go on, and once the tasks are gone nothing of them is left.
+async fn end(tasks: JoinSet<()>, turns: &Turns, locks: &Locks) {
+    until_taken(turns, 100).await;
+    drop(tasks);
+    until_line(locks, "k", 0).await;
+}
+
 /// Somebody who waits behind the holder, and gives back at once.
 async fn waiter(locks: &Locks, key: &str) -> JoinHandle<Result<()>> {
     let mutex = locks.mutex(key).ttl(LONG);
@@ -134,9 +141,7 @@ fn turns_go_on_while_leases_are_revoked_and_nobody_takes_one_twice() {
                 let _gone = cluster.ctl(&["lease", "revoke", &lease]);
             }
         }
-        until_taken(&turns, 20).await;
-        drop(tasks);
-        until_line(&other, "k", 0).await;
+        end(tasks, &turns, &other).await;
     });
 }
 
@@ -167,9 +172,7 @@ fn a_full_member_refuses_joins_and_takes_the_releases_that_came_with_them() {
             })
             .await;
             make_room(&cluster);
-            until_taken(&turns, 100).await;
-            drop(tasks);
-            until_line(&locks, "k", 0).await;
+            end(tasks, &turns, &locks).await;
         },
     );
 }
@@ -186,9 +189,7 @@ fn turns_go_on_over_connections_that_are_cut() {
             until_taken(&turns, 20).await;
             proxy.cut();
         }
-        until_taken(&turns, 20).await;
-        drop(tasks);
-        until_line(&other, "k", 0).await;
+        end(tasks, &turns, &other).await;
     });
 }
 
