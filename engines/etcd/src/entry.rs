@@ -2,7 +2,8 @@
 
 use tenure_core::{Error, Loss, Result, served};
 use tenure_queue::{
-    Ahead, Door, Enter, Entered, Front, Name, Node, Register, Remove, Removed, Why, Written,
+    Ahead, Door, Enter, Entered, Front, NO_NUMBER, Name, Node, Register, Remove, Removed,
+    UNREADABLE, Why, Written,
 };
 
 use crate::ask::{
@@ -269,9 +270,7 @@ pub(crate) fn refuse_unreadable(keys: &Keys, range: &RangeResponse, before: u64)
     let is_ahead = |kept: &&KeyValue| revision(kept.create_revision) < before;
     let mut ahead = range.kvs.iter().filter(is_ahead);
     if ahead.any(|kept| keys.is_ticket(&kept.key) && keys.node(kept).is_none()) {
-        return Err(Error::rejected(
-            "a ticket in the line cannot be read, because another version of Tenure made it, or somebody changed its key",
-        ));
+        return Err(Error::rejected(UNREADABLE));
     }
     Ok(())
 }
@@ -280,7 +279,7 @@ pub(crate) fn refuse_unreadable(keys: &Keys, range: &RangeResponse, before: u64)
 pub(crate) fn written(range: RangeResponse) -> Result<Written> {
     let Some(kept) = range.kvs.into_iter().next() else { return Ok(Written::default()) };
     let value = std::str::from_utf8(&kept.value).ok().and_then(|text| text.parse().ok());
-    let value = value.ok_or_else(|| Error::rejected("a number that was kept is none any more"))?;
+    let value = value.ok_or_else(|| Error::rejected(NO_NUMBER))?;
     Ok(Written { value, version: revision(kept.mod_revision) })
 }
 

@@ -110,10 +110,11 @@ impl Store for Etcd {
         } else {
             let (range, at) = self.cluster.range(ask::first(self.keys.line(line), most)).await?;
             let front = entry::front(&self.keys, &range, at);
-            let own = front.nodes.iter().find(|node| Some(&node.name) == whose);
-            let before = if whose.is_some() { u64::MAX } else { 0 };
-            let before = own.map_or(before, |node| node.created);
-            entry::refuse_unreadable(&self.keys, &range, before)?;
+            if let Some(name) = whose {
+                let own = front.nodes.iter().find(|node| node.name == *name);
+                let before = own.map_or(u64::MAX, |node| node.created);
+                entry::refuse_unreadable(&self.keys, &range, before)?;
+            }
             front
         };
         if let Some(name) = whose {

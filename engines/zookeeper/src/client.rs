@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::{OptionFuture, join, join_all};
 use tenure_core::{Error, Profile, Result, Share, TicketId, served};
 use tenure_kit::{Client, Connection, Link, for_now};
-use tenure_queue::{Ahead, Free, Front, LineId, Name, Node, SessionId, blockers};
+use tenure_queue::{Ahead, Free, Front, LineId, Name, Node, SessionId, UNREADABLE, blockers};
 use tokio::time::sleep;
 use zookeeper_client::{Acl, Acls, CreateMode, Error as Said, Stat};
 
@@ -30,8 +30,6 @@ const ELECTION_PAUSE: Duration = Duration::from_millis(250);
 const CUT_OFF_MAX: Duration = Duration::from_secs(1);
 /// So many nodes are asked for at once.
 const AT_ONCE: usize = 256;
-/// Why a line is refused.
-const UNREADABLE: &str = "a ticket in the line cannot be read, because another version of Tenure made it, or somebody changed its node";
 
 /// One client of an ensemble of `ZooKeeper`.
 pub struct ZooKeeper {

@@ -6,8 +6,8 @@ use futures_util::FutureExt as _;
 use futures_util::future::{join, join_all, select_all};
 use tenure_core::{Error, Key, Loss, Profile, Result, TicketId};
 use tenure_queue::{
-    Distance, Enter, Entered, Followed, Front, Granted, LineId, Name, Node, Register, Remove,
-    Removed, SessionId, Sought, Store, Told, Watching, Written,
+    Distance, Enter, Entered, Followed, Front, Granted, LineId, NO_NUMBER, Name, Node, Register,
+    Remove, Removed, SessionId, Sought, Store, Told, Watching, Written,
 };
 use zookeeper_client::{Acls, CreateMode, Error as Said};
 
@@ -332,6 +332,6 @@ fn served(own: &Node, ahead: &Node, watches: &[Watch], roll: &Roll) -> Option<To
 /// A number in a node that was changed so often since it was made. From anything else no number follows that was not given before.
 fn number(text: &[u8], changes: i32) -> Result<Written, Said> {
     let value = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
-    let value = value.ok_or(Said::BadArguments(&"a number that was kept is none any more"))?;
+    let value = value.ok_or(Said::BadArguments(&NO_NUMBER))?;
     Ok(Written { value, version: u64::try_from(changes).unwrap_or(0) + 1 })
 }
