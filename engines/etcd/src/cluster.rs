@@ -12,10 +12,10 @@ use crate::calls::unary;
 use crate::keys::revision;
 use crate::link::{self, Members, Open};
 use crate::settings::Settings;
-use crate::status::Status;
+use crate::status::{STRANGE, Status};
 use crate::wire::{
     LeaseGrantResponse, LeaseRevokeResponse, LeaseTimeToLiveResponse, RangeRequest, RangeResponse,
-    ResponseHeader, TxnRequest, TxnResponse,
+    TxnRequest, TxnResponse,
 };
 use crate::{ask, trouble};
 
@@ -47,6 +47,11 @@ impl Cluster {
     /// What is said of it when it does not answer in time.
     pub(crate) fn silence(&self) -> Error {
         trouble::silence(self.settings())
+    }
+
+    /// What is said of it when it answers what no member of etcd does.
+    pub(crate) fn strange(&self) -> Error {
+        trouble::error(self.settings(), &Status::unavailable(STRANGE))
     }
 
     /// Whether whoever calls reaches a member without a way through another thread.
@@ -89,9 +94,12 @@ impl Cluster {
 
     /// Revisions that go back are those of a snapshot that was restored: its numbers were given before.
     fn refuse_past(&self, seen: u64, answer: &impl Answer) -> Result<()> {
-        let now = answer.header().map_or(0, |header| revision(header.revision));
+        let Some(now) = answer.revision() else { return Ok(()) };
+        if now == 0 {
+            return Err(self.strange());
+        }
         self.seen.fetch_max(now, Ordering::AcqRel);
-        if now > 0 && now < seen {
+        if now < seen {
             self.rewound.store(true, Ordering::Release);
         }
         if self.rewound.load(Ordering::Acquire) {
@@ -114,16 +122,17 @@ impl Cluster {
     }
 }
 
-/// An answer that says at which revision it was given, if that is never before one that was answered already.
+/// An answer that says at which revision it was given, if that is never before one that was answered already. A store of etcd's begins at
+/// revision 1: an answer of revision 0 is no member's.
 pub(crate) trait Answer {
-    fn header(&self) -> Option<ResponseHeader>;
+    fn revision(&self) -> Option<u64>;
 }
 
 macro_rules! answers {
     ($($answer:ty)*) => {
         $(impl Answer for $answer {
-            fn header(&self) -> Option<ResponseHeader> {
-                self.header
+            fn revision(&self) -> Option<u64> {
+                Some(self.header.map_or(0, |header| revision(header.revision)))
             }
         })*
     };
@@ -134,7 +143,7 @@ answers! { RangeResponse TxnResponse LeaseGrantResponse LeaseRevokeResponse }
 /// A member asks its leader for how long a lease lives, and says beside that how far it is itself: that may be behind what
 /// another member has answered already.
 impl Answer for LeaseTimeToLiveResponse {
-    fn header(&self) -> Option<ResponseHeader> {
+    fn revision(&self) -> Option<u64> {
         None
     }
 }

@@ -121,6 +121,8 @@ pub(crate) enum Came {
     Shut(Latch, u64),
     /// The ticket is in its line, behind one that cannot be read.
     Behind(Error),
+    /// The ticket came in, and is not among the last of its line: no member answers that.
+    Strange,
 }
 
 /// What came of it.
@@ -138,6 +140,11 @@ pub(crate) fn entered(
     let mut front = front(keys, &last, at);
     front.nodes.reverse();
     if succeeded {
+        let own = keys.ticket(enter.name, berth);
+        let is_own = |kept: &KeyValue| kept.key == own && revision(kept.create_revision) == at;
+        if !last.kvs.iter().any(is_own) {
+            return Ok(Came::Strange);
+        }
         if let Err(error) = refuse_unreadable(keys, &last, at) {
             return Ok(Came::Behind(error));
         }

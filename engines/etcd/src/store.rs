@@ -95,6 +95,7 @@ impl Store for Etcd {
             Came::Shut(now, at) => self.latches.was_seen(now, at),
             // It stays in doubt, and is taken out.
             Came::Behind(error) => return Err(error),
+            Came::Strange => return Err(self.cluster.strange()),
             // It must not come in twice: whoever asked for it takes it out first.
             Came::Elsewhere if asking.was_asked_before() => return Err(self.silence()),
             Came::Elsewhere => self.berths.elsewhere(name, session)?,

@@ -15,6 +15,7 @@ use super::stage::{TTL, connect, play, soon, until_line};
 
 const KEEP_ALIVE: &str = "LeaseKeepAlive";
 const WATCH: &str = "Watch";
+const TXN: &str = "Txn";
 /// So often a member says of a watch what is not so.
 const LIES: u64 = 8;
 
@@ -72,6 +73,17 @@ pub(super) struct KeyValue {
     key: Vec<u8>,
     #[prost(int64, tag = "3")]
     mod_revision: i64,
+}
+
+/// What a member answers to a transaction, with the answers to what was asked in it.
+#[derive(Clone, Message)]
+struct Done {
+    #[prost(message, optional, tag = "1")]
+    header: Option<Header>,
+    #[prost(bool, tag = "2")]
+    succeeded: bool,
+    #[prost(bytes = "vec", repeated, tag = "3")]
+    responses: Vec<Vec<u8>>,
 }
 
 /// What a member answers of the life of a lease.
@@ -293,6 +305,33 @@ fn a_member_that_is_behind_another_when_it_tells_of_a_lease_is_not_taken_for_one
         held.release().await.unwrap();
         locks.mutex("k").lock().await.unwrap().release().await.unwrap();
     });
+}
+
+#[test]
+fn a_join_that_is_answered_without_a_revision_or_without_its_line_is_not_believed() {
+    let lies: [fn(Done) -> Done; 2] =
+        [|said| Done { header: None, ..said }, |said| Done { responses: Vec::new(), ..said }];
+    for (lie, is_held) in [(lies[0], false), (lies[0], true), (lies[1], true)] {
+        play(1, async move |cluster| {
+            let between = Between::of(&cluster).await;
+            let url = format!("{}?timeout=500ms", between.url());
+            let locks = tenure_etcd::connect(&url).await.unwrap();
+            let honest = connect(&cluster).await;
+            let holder = if is_held { honest.mutex("k").try_lock().await.unwrap() } else { None };
+            let opened = locks.mutex("another").ttl(TTL).try_lock().await.unwrap();
+            drop(opened.expect("it is free"));
+            between.lie(TXN, move |_, said| {
+                vec![lie(Done::decode(said).expect("a transaction's answer")).encode_to_vec()]
+            });
+            let refused =
+                locks.mutex("k").ttl(TTL).try_lock().await.expect_err("it is not believed");
+            assert!(refused.is_unknown(), "{refused}");
+            between.be_honest();
+            drop(holder);
+            let guard = soon("what was put is taken out", locks.mutex("k").ttl(TTL).lock()).await;
+            guard.unwrap().release().await.unwrap();
+        });
+    }
 }
 
 #[test]
