@@ -49,6 +49,7 @@ mod latches;
 mod link;
 mod neighbours;
 mod quiet;
+mod refused;
 mod settings;
 mod signs;
 mod status;

@@ -78,9 +78,10 @@ impl Store for Etcd {
         let latch = self.latches.of(name.id, session);
         let (berth, asking) = self.berths.take(name, session, latch.shut)?;
         let came = match self.enter_at(enter, berth, &latch, &asking).await {
-            Err(error) if error.is_unknown() => return Err(error),
             Err(error) => {
-                asking.answered();
+                if self.is_out_for(name, &error).await {
+                    asking.answered();
+                }
                 return Err(error);
             }
             Ok(came) => came,
@@ -192,12 +193,7 @@ impl Store for Etcd {
         };
         let answer = match answer {
             Err(error) if is_over(&error) => TxnResponse::default(),
-            // A member whose space is used up takes nothing that puts a key, and shuts no latch: a request that is still on its way may come in
-            // once there is room again. The README says so.
-            Err(error) if error.kind() == Kind::Rejected => {
-                let answer = self.cluster.txn(entry::remove_only(&self.keys, remove)).await?;
-                return Ok(entry::removed(&self.keys, remove, answer));
-            }
+            Err(error) if error.kind() == Kind::Rejected => return self.remove_only(remove).await,
             answer => answer?,
         };
         if let Some(latch) = latch {

@@ -8,7 +8,8 @@
 //! A transaction may hold others. Each of these compares for itself, and what one of them compares in vain keeps the other from
 //! nothing. Both have one revision. That is no ticket's number twice, because one of them lets a ticket in and the other does not.
 //!
-//! If etcd refuses one of them, it refuses both, and nothing is changed. Then each is sent alone.
+//! If etcd refuses one of them, it refuses both. Then the join is sent alone, and so is the release; but see
+//! [`refused`](crate::refused).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +17,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared, WeakShared};
-use tenure_core::Result;
+use tenure_core::{Kind, Result};
 use tenure_queue::LineId;
 use tokio::runtime::{Handle, Id};
 use tokio::sync::oneshot;
@@ -60,7 +61,7 @@ struct Both {
 
 enum Came {
     Answered(Result<TxnResponse>),
-    /// Nothing was changed, because etcd refused both or one of them.
+    /// Etcd refused both or one of them.
     Refused(TxnRequest),
 }
 
@@ -175,7 +176,14 @@ async fn both(cluster: &Cluster, join: TxnRequest, release: TxnRequest) -> Both 
             let answer = || Some(Came::Answered(Err(error.clone())));
             Both { join: answer(), release: answer() }
         }
-        Err(_) => Both { join: Some(Came::Refused(join)), release: Some(Came::Refused(release)) },
+        Err(error) => {
+            let release = match error.kind() {
+                // Whoever leaves must know that, because it may have left.
+                Kind::Rejected => Came::Answered(Err(error)),
+                _ => Came::Refused(release),
+            };
+            Both { join: Some(Came::Refused(join)), release: Some(release) }
+        }
     }
 }
 

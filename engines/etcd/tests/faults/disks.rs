@@ -1,6 +1,8 @@
 //! Disks: one that is full, and one that comes back with older data.
 
-use futures_util::future::try_join_all;
+use std::collections::BTreeSet;
+
+use futures_util::future::{join_all, try_join_all};
 use tenure_conformance::fault::Direction;
 use tenure_core::{Kind, Locks, Loss};
 use tenure_servers::etcd::Cluster;
@@ -12,6 +14,8 @@ use super::stage::{TTL, at_last, connect, play, play_on, soon, until_line};
 
 /// The most that the full member may keep.
 pub(super) const QUOTA_BYTES: u32 = 2 << 20;
+/// So many fill a member together.
+const CALLERS: usize = 40;
 const STRANGER_BYTES: usize = 100 << 10;
 
 /// A stranger writes until the member takes no more.
@@ -66,6 +70,36 @@ fn a_full_member_takes_no_new_tickets_and_serves_those_it_has() {
             make_room(&cluster);
             let again = locks.mutex("new");
             drop(at_last("there is room again", async || again.lock().await).await);
+        },
+    );
+}
+
+#[test]
+fn what_a_member_refuses_while_its_space_runs_out_is_not_in_its_line() {
+    play_on(
+        || Cluster::with_quota(QUOTA_BYTES),
+        async |cluster| {
+            let locks = connect(&cluster).await;
+            let held = join_all((0..CALLERS).map(async |caller| {
+                let mut guards = Vec::new();
+                loop {
+                    let key = format!("{caller}/{}/{}", guards.len(), "x".repeat(400));
+                    match locks.mutex(key).ttl(TTL * 100).try_lock().await {
+                        Ok(guard) => guards.push(guard.expect("nobody else asks for it")),
+                        Err(error) => {
+                            assert_eq!(error.kind(), Kind::Rejected, "{error}");
+                            return guards;
+                        }
+                    }
+                }
+            }));
+            let held: Vec<_> = held.await.into_iter().flatten().collect();
+            let keys: BTreeSet<_> = held.iter().map(|guard| guard.key().clone()).collect();
+            let left: BTreeSet<_> = locks.keys("").await.unwrap().into_iter().collect();
+            assert_eq!(left, keys);
+            for guard in held {
+                guard.release().await.expect("whoever holds can give back");
+            }
         },
     );
 }
