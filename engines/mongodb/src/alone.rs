@@ -114,8 +114,7 @@ impl Writer<'_> {
             ("ask", bson!("$$REMOVE")),
         ]));
         fields.extend(also);
-        let mut expects =
-            doc! { self.0.name("held.0"): absent(), self.0.name("waiting.0"): absent() };
+        let mut expects = self.nobody_readable();
         if self.0.field_name().is_some() {
             // Most of the document is somebody else's, and may be long.
             expects.insert("$expr", bson!({ "$lt": [size, self.0.limits.tickets] }));

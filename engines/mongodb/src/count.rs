@@ -6,6 +6,7 @@ use mongodb::bson::{Bson, RawDocumentBuf, bson, doc, rawdoc};
 use tenure_core::{NUMBER_MAX, Window};
 
 use crate::line::KEEP_MS;
+use crate::readable::{number, refuse_number};
 
 /// The longest window, in milliseconds.
 const WINDOW_MS_MAX: u128 = 1 << 52;
@@ -39,7 +40,17 @@ impl Count {
     fn new(is_windowed: bool) -> Self {
         let now = bson!({ "$toLong": "$$NOW" });
         let step = bson!({ "$add": [{ "$ifNull": ["$step", 0_i64] }, 1_i64] });
-        let clock = doc! { "$set": { "at": now, "step": step, "bell": "" } };
+        let is_number = if is_windowed {
+            bson!({ "$and": [number("$value"), { "$lte": ["$ends", i64::MAX] }] })
+        } else {
+            // A record is made with its first number. Before that it has its id, and what is asked.
+            let is_new = bson!({ "$eq": [{ "$size": { "$objectToArray": "$$ROOT" } }, 2] });
+            let is_whole = bson!({ "$eq": [{ "$mod": ["$value", 1_i64] }, 0_i64] });
+            let is_one = bson!({ "$and": [{ "$isNumber": "$value" }, number("$value"), is_whole] });
+            bson!({ "$or": [is_one, is_new] })
+        };
+        let value = bson!({ "$cond": [is_number, "$value", refuse_number("$value")] });
+        let clock = doc! { "$set": { "value": value, "at": now, "step": step, "bell": "" } };
         let runs = bson!({ "$gt": ["$ends", "$at"] });
         let before = if is_windowed {
             let per = bson!({ "$ifNull": ["$per", "$ask.per"] });

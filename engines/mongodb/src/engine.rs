@@ -189,7 +189,7 @@ impl Engine for MongoStore {
     }
 
     async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
-        let answer = self.lanes.line(&*self.spots.of_key(key)?).await?;
+        let answer = self.lanes.line(&*self.spots.of_key(key)?, key).await?;
         match answer {
             Some(answer) if answer.contains_key("of") => self.known(answer::line(&answer, key)),
             _ => Ok(Vec::new()),
@@ -229,7 +229,9 @@ impl Engine for MongoStore {
         };
         let turn = timeout(self.calls.timeout, self.turns.wait(&record)).await;
         let _turn = turn.map_err(|_| trouble::late(&self.calls.name))?;
-        match self.calls.update(&update).await? {
+        let counted = self.calls.update(&update).await;
+        let collection = &self.calls.collection;
+        match counted.map_err(|error| trouble::in_record(error, collection, &record, key))? {
             Some(answer) => self.known(answer::tallied(&answer, key, by))?,
             None => {
                 Ok(Tally { value: 0, allowed: true, resets_in: window.map(|window| window.per) })

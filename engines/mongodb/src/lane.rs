@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use mongodb::bson::Document;
-use tenure_core::{Error, Result, Share, TicketId};
+use tenure_core::{Error, Key, Result, Share, TicketId};
 use tenure_kit::mailbox::Mailbox;
 use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 use tokio::time::{sleep, timeout};
@@ -89,9 +89,11 @@ impl Lanes {
     /// Dropped before it is sent, the wish is not sent.
     pub(crate) async fn ask(&self, spot: &Arc<Spot>, wish: Wish) -> Result<Came> {
         let calls = &self.carrier.calls;
+        let key = wish.ticket.key.clone();
         let answered = self.carrier.enter(spot, wish)?;
         match timeout(calls.timeout, answered).await {
-            Ok(Ok(came)) => came,
+            Ok(Ok(came)) => came
+                .map_err(|error| trouble::in_record(error, &calls.collection, &spot.record, &key)),
             _ => Err(trouble::late(&calls.name)),
         }
     }
@@ -112,9 +114,12 @@ impl Lanes {
     }
 
     /// A whole line.
-    pub(crate) async fn line(&self, spot: &Spot) -> Result<Option<Document>> {
+    pub(crate) async fn line(&self, spot: &Spot, key: &Key) -> Result<Option<Document>> {
         let carrier = &self.carrier;
-        let answer = carrier.calls.look(&bundle::line(spot), carrier.topology).await?;
+        let answer = carrier.calls.look(&bundle::line(spot), carrier.topology).await;
+        let collection = &carrier.calls.collection;
+        let answer =
+            answer.map_err(|error| trouble::in_record(error, collection, &spot.record, key))?;
         Ok(answer.map(|answer| spot.kit.answers.open(answer).said))
     }
 }
@@ -356,7 +361,7 @@ fn take(waiting: &mut VecDeque<Asked>) -> Vec<Asked> {
 
 #[cfg(test)]
 mod tests {
-    use tenure_core::{Key, Share, Ticket};
+    use tenure_core::Ticket;
 
     use super::*;
 

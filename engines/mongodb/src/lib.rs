@@ -66,6 +66,7 @@ mod mirror;
 mod name;
 mod onlooker;
 mod projection;
+mod readable;
 mod records;
 mod roll;
 mod settings;

@@ -147,20 +147,27 @@ impl Writer<'_> {
     }
 
     fn open(&self) -> Document {
+        let array = |name: &str| {
+            let array = bson!({ "$ifNull": [self.value(name), []] });
+            bson!({ "$cond": [self.is_readable(), array, self.refuse(name)] })
+        };
         let now = bson!({ "$max": [self.value("at"), { "$toLong": "$$NOW" }] });
         let step = bson!({ "$add": [{ "$ifNull": [self.value("step"), 0_i64] }, 1_i64] });
         self.set([
             ("at", now),
             ("step", step),
             ("bytes", bson!({ "$bsonSize": "$$ROOT" })),
-            ("held", bson!({ "$ifNull": [self.value("held"), []] })),
-            ("waiting", bson!({ "$ifNull": [self.value("waiting"), []] })),
+            ("held", array("held")),
+            ("waiting", array("waiting")),
         ])
     }
 
     /// Those whose life has ended are all out before anyone is served in their place.
     fn expire(&self) -> Document {
-        let lives = bson!({ "$gt": ["$$this.ends", self.value("at")] });
+        // A life whose end cannot be read has none.
+        let lives = bson!({ "$or": [
+            { "$gt": ["$$this.ends", self.value("at")] }, { "$not": [{ "$isNumber": "$$this.ends" }] },
+        ] });
         let living = |array: &str| {
             let living = bson!({ "$filter": { "input": self.value(array), "as": "this", "cond": lives.clone() } });
             bson!({ "$cond": [self.is_late(), living, self.value(array)] })
@@ -217,8 +224,9 @@ impl Writer<'_> {
         let held = bson!({ "$concatArrays": [self.value("held"), woken.clone()] });
         let bell = bson!({ "$concat": [self.value("bell"), letters(&woken, "S")] });
         let first_end = bson!({ "$min": [{ "$min": self.value("held.ends") }, { "$min": self.value("waiting.ends") }] });
+        let held = unless_nobody("held", held);
         self.set([
-            ("held", unless_nobody("held", held)),
+            ("held", Self::held_by_readable(&held)),
             ("waiting", unless_nobody("waiting", others)),
             ("bell", unless_nobody("bell", bell)),
             ("quiet", bson!({ "$cond": [self.is_late(), first_end, self.value("quiet")] })),

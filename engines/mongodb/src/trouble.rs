@@ -5,6 +5,7 @@ use tenure_core::{Error, Key};
 use tenure_kit::secret::without;
 
 use crate::name::Name;
+use crate::readable::{MARK, NO_NUMBER_MARK};
 
 /// Another command inserted the record at the same time.
 pub(crate) const DUPLICATE_KEY: i32 = 11_000;
@@ -18,6 +19,11 @@ const UNKNOWN: [i32; 13] = [50, 262, 89, 6, 7, 112, 11_601, 202, 64, 24, 9001, 1
 
 /// So the driver says of an answer whose length makes no sense.
 const GARBLED: &str = "out of range integral type conversion";
+
+/// Why nobody is let in behind what cannot be read: it may be served.
+const UNREADABLE: &str = "a ticket in the line cannot be read, because another version of Tenure made it, or somebody changed it";
+/// Why no number follows from what somebody else wrote in the place of one: it may have been given before.
+const NO_NUMBER: &str = "a number that was kept is none any more";
 
 /// So many letters of what a server says are repeated.
 const WORDS_MAX: usize = 160;
@@ -75,6 +81,8 @@ fn refused(name: &Name, command: &CommandError) -> Error {
     let servers = &name.servers;
     let says = it_says(name, &command.message);
     match command.code {
+        _ if command.message.contains(MARK) => Error::rejected(UNREADABLE),
+        _ if command.message.contains(NO_NUMBER_MARK) => Error::rejected(NO_NUMBER),
         18 => Error::rejected(format!("{servers} does not know this user and password{says}")),
         13 if command.message.contains("requires authentication") => Error::rejected(format!(
             "{servers} {WANTS_USER}: write user:password@ before the servers, and name the user's database as `authSource`"
@@ -209,6 +217,18 @@ pub(crate) fn strange(name: &Name) -> Error {
     Error::rejected(format!(
         "{} gave an answer that Tenure's records do not give: give Tenure a `collection` of its own",
         name.servers
+    ))
+}
+
+/// The same, with the way out, if this is about what a record says.
+pub(crate) fn in_record(error: Error, collection: &str, record: &str, key: &Key) -> Error {
+    let way = match error.to_string().as_str() {
+        UNREADABLE => "have it deleted once nobody holds the lock",
+        NO_NUMBER => "write a number into it that is above all that were given",
+        _ => return error,
+    };
+    Error::rejected(format!(
+        "{error}: this is about {key:?}, whose record is {record} in the collection {collection}; {way}"
     ))
 }
 

@@ -29,3 +29,5 @@ mod silence;
 mod stage;
 #[path = "faults/streams.rs"]
 mod streams;
+#[path = "faults/unreadable.rs"]
+mod unreadable;

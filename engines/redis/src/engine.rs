@@ -23,6 +23,7 @@ use crate::route::{Deployment, Route};
 use crate::script::{Script, Scripts};
 use crate::store::Store;
 use crate::trouble;
+use crate::unreadable::in_key;
 use crate::verbs::{Go, Join, Joined, Renew, Renewed};
 
 /// How many keys one step of a listing goes through: the server does nothing else meanwhile.
@@ -123,6 +124,7 @@ impl<D: Deployment> Engine for Store<D> {
         let asking = self.mail.expect_answer(ticket.id, ticket.ttl);
         let call = || join.call(self.deployment.scripts());
         let answer = self.deployment.answered(route.ask(join.wish(), call).await);
+        let answer = answer.map_err(|error| in_key(error, &name, &ticket.key));
         let joined = answer.and_then(|answer| self.deployment.known(join.read(&answer)));
         let place = match joined.and_then(|joined| self.verdict(ticket, joined)) {
             Ok(Some(place)) => place,
@@ -146,7 +148,8 @@ impl<D: Deployment> Engine for Store<D> {
         let renewal = Renew::new(&name, ticket, &self.inbox);
         self.mail.expect(ticket.id, ticket.ttl);
         let call = || renewal.call(self.deployment.scripts());
-        let answer = ask_even_if_full(&*self.deployment, &route, renewal.wish(), call).await?;
+        let answer = ask_even_if_full(&*self.deployment, &route, renewal.wish(), call).await;
+        let answer = answer.map_err(|error| in_key(error, &name, &ticket.key))?;
         match self.deployment.known(renewal.read(&answer))? {
             Renewed::In(place) => {
                 self.mail.learn(ticket.id, &place);
@@ -188,8 +191,10 @@ impl<D: Deployment> Engine for Store<D> {
 
     async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
         let route = self.deployment.here().await?;
-        let call = self.script(|scripts| &scripts.list).on(&self.name(key));
-        let answer = self.deployment.answered(route.call(&call).await)?;
+        let name = self.name(key);
+        let call = self.script(|scripts| &scripts.list).on(&name);
+        let answer = self.deployment.answered(route.call(&call).await);
+        let answer = answer.map_err(|error| in_key(error, &name, key))?;
         let line = self.deployment.known(reply::line(&answer, key))??;
         let tickets = u32::try_from(line.len()).unwrap_or(u32::MAX);
         self.cost.add(CALL_COST + TICKET_COST * tickets);
@@ -218,10 +223,12 @@ impl<D: Deployment> Engine for Store<D> {
         let by_now = by.min(NUMBER_MAX + 1);
         let answer = match window {
             None => {
-                let mut call = self.script(|scripts| &scripts.sequence).on(&(name + ":n"));
+                let name = name + ":n";
+                let mut call = self.script(|scripts| &scripts.sequence).on(&name);
                 call.arg(by_now);
                 // Sent again, it skips numbers.
-                let answer = self.deployment.answered(route.call(&call).await)?;
+                let answer = self.deployment.answered(route.call(&call).await);
+                let answer = answer.map_err(|error| in_key(error, &name, key))?;
                 if by > 0 {
                     // Where replicas do not have the number, it is skipped.
                     route.acknowledged().await?;

@@ -66,6 +66,7 @@ mod store;
 mod together;
 mod told;
 mod trouble;
+mod unreadable;
 mod url;
 mod verbs;
 

@@ -51,6 +51,7 @@ pub(crate) enum Post {
 const NOW: &str = include_str!("scripts/now.lua");
 const START: &str = include_str!("scripts/start.lua");
 const IDLE_LIFE: &str = include_str!("scripts/idle_life.lua");
+const READABLE: &str = include_str!("scripts/readable.lua");
 const LINE: &str = include_str!("scripts/line.lua");
 
 // What a verb does to a line where nobody waits is a function: a bundle calls it for many lines.
@@ -71,7 +72,7 @@ impl Scripts {
                 include_str!("scripts/master_sharded.lua"),
             ),
         };
-        let line = [IDLE_LIFE, LINE].concat();
+        let line = [IDLE_LIFE, READABLE, LINE].concat();
         let on_a_line = |verb: &str| Script::new(&[master, START, NOW, post, &line, verb]);
         // What is done at once needs none of the functions that other lines do: each costs something to make.
         let at_once = |call: &str| {
@@ -113,6 +114,7 @@ impl Scripts {
                 LEAVE_TO_NEXT,
                 &at_once("ARGV[2] ~= 'soon' and leave_to_next(k, head, ARGV[1], now)"),
                 master,
+                READABLE,
                 LINE,
                 include_str!("scripts/leave.lua"),
             ]),

@@ -21,10 +21,16 @@ const CLUSTERLESS: &str = "CLUSTERLESS";
 /// A server has no database of this number; Redis has no code for it.
 const NO_DATABASE: &str = "NODATABASE";
 
+/// Scripts of Tenure's end so where a line, or a number that was kept, is not as this version writes it.
+const UNREADABLE: &str = "UNREADABLE";
+const NO_NUMBER: &str = "NONUMBER";
+
 /// Words in place of a code: Redis 7 and 8, Valkey 8 and 9 each have their own for the same thing.
-const WITHOUT_CODE: [(&str, &str); 10] = [
+const WITHOUT_CODE: [(&str, &str); 12] = [
     // A script of Tenure's says so.
     ("this server is a replica now", "READONLY"),
+    ("tenure-unreadable", UNREADABLE),
+    ("tenure-no-number", NO_NUMBER),
     ("The user executing the script can't", "NOPERM"),
     ("ACL failure in script", "NOPERM"),
     ("attempted to access a non local key", "TRYAGAIN"),
@@ -63,6 +69,10 @@ pub(crate) fn error(settings: &Settings, trouble: &RedisError) -> Error {
         Some("WRONGTYPE") => Error::rejected(server(
             "keeps something under one of Tenure's names that is not Tenure's: choose another `prefix`",
         )),
+        Some(UNREADABLE) => Error::rejected(
+            "a ticket in the line cannot be read, because another version of Tenure made it, or somebody changed it",
+        ),
+        Some(NO_NUMBER) => Error::rejected("a number that was kept is none any more"),
         Some("LOADING") => Error::unavailable(server("is still loading its data")),
         Some("BUSY") => Error::unavailable(server("is busy with somebody's script")),
         Some("READONLY" | "MASTERDOWN") => {

@@ -55,3 +55,5 @@ mod silence;
 mod stage;
 #[path = "faults/storm.rs"]
 mod storm;
+#[path = "faults/unreadable.rs"]
+mod unreadable;

@@ -103,7 +103,7 @@ impl MongoStore {
     pub(super) async fn next_due(&self, filter: Document) -> Result<Option<Duration>> {
         let field = &self.spots.in_documents()?.field;
         let pipeline = [
-            doc! { "$match": filter },
+            doc! { "$match": { "$and": [filter, readable(field)] } },
             doc! { "$group": { "_id": null, "due": { "$min": { "$subtract": [due(field), now(field)] } } } },
         ];
         let mut stages = RawArrayBuf::new();
@@ -130,7 +130,21 @@ impl MongoStore {
 fn free(field: &str) -> Document {
     let absent = |name: &str| (format!("{field}.{name}"), bson!({ "$exists": false }));
     let nobody: Document = ["held.0", "waiting.0", NOT_BEFORE].map(absent).into_iter().collect();
-    doc! { "$or": [nobody, { "$expr": { "$lte": [due(field), now(field)] } }] }
+    let is_free = doc! { "$or": [nobody, { "$expr": { "$lte": [due(field), now(field)] } }] };
+    // Who may hold by what cannot be read is not known.
+    doc! { "$and": [is_free, readable(field)] }
+}
+
+/// The fields of a line are of the types that this version writes.
+fn readable(field: &str) -> Document {
+    let seats = |name: &str| {
+        let (array, value) = (format!("{field}.{name}"), format!("${field}.{name}"));
+        let none = doc! { &array: { "$in": [Bson::Null, []] } };
+        let ends = bson!({ "$map": { "input": value.as_str(), "as": "seat", "in": { "$isNumber": "$$seat.ends" } } });
+        let known = bson!({ "$cond": [{ "$isArray": value.as_str() }, { "$allElementsTrue": [ends] }, false] });
+        doc! { "$or": [none, { "$expr": known }] }
+    };
+    doc! { "$and": [seats("held"), seats("waiting")] }
 }
 
 /// When a document is free: nobody lives in its line, and it is not put off. Zero if nobody ever was there.

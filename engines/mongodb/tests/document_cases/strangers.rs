@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mongodb::bson::{Document, doc};
+use mongodb::bson::{Bson, Document, doc};
 use tenure_core::Kind;
 use tenure_mongodb::documents::DocumentGuard;
 
@@ -129,5 +129,28 @@ fn a_document_that_is_written_back_with_an_old_lock_gives_nobody_a_second_hold()
         let next = shop.here.document(42).lock().await.unwrap();
         assert!(next.token() > second.token() && second.token() > old_token);
         next.release().await.unwrap();
+    });
+}
+
+#[test]
+fn a_line_that_cannot_be_read_is_refused_and_kept() {
+    play(async || {
+        let shop = Shop::open().await;
+        let theirs: [Bson; 3] = [
+            doc! { "held": { "by": "x" } }.into(),
+            doc! { "held": "x" }.into(),
+            doc! { "held": [{ "by": "x" }] }.into(),
+        ];
+        for theirs in theirs {
+            shop.meddle(42, doc! { "$set": { "_tenure": theirs.clone() } }).await;
+            for shelf in [&shop.here, &shop.there] {
+                let error = shelf.document(42).try_lock().await.expect_err("it is refused");
+                assert_eq!(error.kind(), Kind::Rejected, "{theirs}: {error:?}");
+                assert!(error.to_string().contains("cannot be read"), "{theirs}: {error}");
+            }
+            let claimed = shop.here.queue(doc! { "_id": 42 }).try_next().await.unwrap();
+            assert!(claimed.is_none(), "{theirs}");
+            assert_eq!(shop.raw(42).await.unwrap().get("_tenure"), Some(&theirs));
+        }
     });
 }

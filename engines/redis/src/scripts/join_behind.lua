@@ -1,7 +1,7 @@
 -- The line of a mutex, and the ticket is one more that wants all there is: it goes to the back.
 -- Answers its place, or nothing where it is not so, and then nothing is changed.
 local function join_behind(k, head, card, life, now, floor)
-  if not head or string.byte(head, 9) ~= MUTEX then return end
+  if not head or string.byte(head, 9) ~= MUTEX or #head < MUTEX_ID + 60 then return end
   be_whole()
   local last, _, quiet, latest, kept, of, behind, first, _, first_end = struct.unpack('MUTEX_FORMAT c16dd', head)
   local take, capacity, ttl = struct.unpack('<I4I4d', card, 34)

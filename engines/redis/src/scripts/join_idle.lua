@@ -5,7 +5,12 @@ local function join_idle(k, head, card, life, now, floor)
   -- The line is known by what the server remembers, which may be older than what it once gave: a snapshot, a
   -- lost end of its log, the copy of a replica that lagged. The clock is above all that was given.
   local number = now
-  if head then number = math.max(struct.unpack('<d', head) + 1, number) end
+  if head then
+    local last = struct.unpack('<d', head)
+    -- What is no number is refused the long way.
+    if not (last >= 0 and last % 1 == 0) then return end
+    number = math.max(last + 1, number)
+  end
   if floor then number = math.max(floor, number) end
   -- The key must outlive the time that its number stands for.
   if number > NUMBER_MAX or number > now and number > now + (life - KEEP_MS) * 1000 then return end

@@ -1,7 +1,7 @@
 -- The line of a mutex, and the first one leaves, as its owner wants: the next one is served.
 -- Answers what a leave does, or nothing where it is not so.
 local function leave_to_next(k, head, who, now)
-  if not head or string.byte(head, 9) ~= MUTEX then return end
+  if not head or string.byte(head, 9) ~= MUTEX or #head < MUTEX_ID + 60 then return end
   be_whole()
   local last, _, quiet, latest, kept, of, behind, first, _, first_end, _, _, inbox =
     struct.unpack('MUTEX_FORMAT c16 ddI4B c16', head)

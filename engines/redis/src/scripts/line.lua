@@ -46,8 +46,10 @@ end
 
 local function read()
   if not head then return end
-  last = struct.unpack('<d', head)
   local kind, at = string.byte(head, 9), nil
+  -- Another version of Tenure may keep something else here, and somebody may hold by it.
+  if not is_readable(head) then error('tenure-unreadable') end
+  last = struct.unpack('<d', head)
   if kind == FULL then
     be_whole()
     last, kind, edge, quiet, latest, kept, wanted, taken, of, behind, common, mixed, at = struct.unpack('FULL_FORMAT', head)

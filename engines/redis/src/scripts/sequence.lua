@@ -1,5 +1,8 @@
 -- A number that only grows. ARGV: by how much.
-local value = tonumber(redis.call('GET', KEYS[1]) or 0) + ARGV[1]
+local kept = redis.call('GET', KEYS[1]) or '0'
+-- From anything else none follows that was not given before.
+if not string.find(kept, '^%d+$') or tonumber(kept) > NUMBER_MAX then error('tenure-no-number') end
+local value = tonumber(kept) + ARGV[1]
 if value > NUMBER_MAX or tonumber(ARGV[1]) == 0 then be_master() end
 if value > NUMBER_MAX then return {-1, value - ARGV[1]} end
 if tonumber(ARGV[1]) > 0 then redis.call('INCRBY', KEYS[1], ARGV[1]) end

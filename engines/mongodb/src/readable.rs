@@ -1,0 +1,78 @@
+//! What of a line can be read. Another version of Tenure, or somebody's hand, may have written something else there; as
+//! nobody knows who holds then, a step is refused by an error of the server's, which names this module's mark.
+
+use mongodb::bson::{Bson, Document, bson, doc};
+
+use crate::line::{ALL, Writer, number_max};
+
+/// The server repeats what it cannot convert, and so this, in its refusal.
+pub(crate) const MARK: &str = "tenure-unreadable";
+/// The same for a number that was kept.
+pub(crate) const NO_NUMBER_MARK: &str = "tenure-no-number";
+
+impl Writer<'_> {
+    /// The fields of the line are what a step of this version makes of them. What the tickets say is looked at where
+    /// somebody holds by it.
+    pub(crate) fn is_readable(&self) -> Bson {
+        let array = |name: &str| bson!({ "$in": [{ "$type": self.value(name) }, ["missing", "null", "array"]] });
+        let number = |name: &str| number(&self.0.value(name));
+        bson!({ "$and": [
+            array("held"), array("waiting"),
+            number("last"), number("at"), number("quiet"), number("of"), number("step"),
+        ] })
+    }
+
+    /// The same as a filter, for a line in which nobody stands: only the fields that a ticket which comes into it goes by.
+    pub(crate) fn nobody_readable(&self) -> Document {
+        let mut filter = doc! {};
+        for name in ["held", "waiting"] {
+            filter.insert(self.0.name(name), doc! { "$in": [Bson::Null, []] });
+            filter.insert(self.0.name(&format!("{name}.0")), doc! { "$exists": false });
+        }
+        let number = |name: &str| {
+            let name = self.0.name(name);
+            let (missing, known) =
+                (doc! { &name: null }, doc! { &name: { "$gte": 0, "$lt": number_max() } });
+            doc! { "$or": [missing, known] }
+        };
+        filter.insert("$and", vec![number("last"), number("at"), number("step")]);
+        filter
+    }
+
+    /// The tickets that are served, if what each takes and when its life ends can be read: nobody may be let in beside others.
+    pub(crate) fn held_by_readable(held: &Bson) -> Bson {
+        let is_one = bson!({ "$and": [
+            { "$gte": ["$$this.take", 1_i64] },
+            { "$lte": ["$$this.take", ALL] },
+            { "$isNumber": "$$this.ends" },
+        ] });
+        let strangers =
+            bson!({ "$filter": { "input": "$$held", "as": "this", "cond": { "$not": [is_one] } } });
+        bson!({ "$let": { "vars": { "held": held.clone() }, "in": {
+            "$cond": [{ "$eq": [strangers, []] }, "$$held", fail(MARK, "$$held")],
+        } } })
+    }
+
+    /// An error of the server's, in the place of this field.
+    pub(crate) fn refuse(&self, field: &str) -> Bson {
+        fail(MARK, &self.0.value(field))
+    }
+}
+
+/// A number that is not negative, or none yet. Texts and dates are above all numbers, and what is none (NaN) is below.
+pub(crate) fn number(value: &str) -> Bson {
+    bson!({ "$and": [
+        { "$lte": [value, number_max()] },
+        { "$or": [{ "$lte": [value, Bson::Null] }, { "$gte": [value, 0_i64] }] },
+    ] })
+}
+
+/// An error of the server's, about a number.
+pub(crate) fn refuse_number(value: &str) -> Bson {
+    fail(NO_NUMBER_MARK, value)
+}
+
+/// The value is needed, for the server computes at once what depends on none.
+fn fail(mark: &str, value: &str) -> Bson {
+    bson!({ "$toLong": { "$concat": [mark, " ", { "$type": value }] } })
+}

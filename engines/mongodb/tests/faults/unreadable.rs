@@ -1,0 +1,176 @@
+//! Records that this version of Tenure cannot read: a later version made them, or somebody changed them by hand. Who may
+//! hold there is not known, so nobody is let in.
+
+use mongodb::bson::{Bson, DateTime};
+use tenure_core::{Engine as _, Kind, Patience, Share};
+use tenure_servers::mongodb::{Document, Server, doc};
+
+use super::stage::{LONG, ask, connect, join, look_at, play, record, store, ticket};
+
+/// A seat as this version keeps it.
+fn seat() -> Document {
+    doc! {
+        "id": "0123456789abcdef0123456789abcdef", "n": 7_i64, "ends": i64::MAX >> 12, "take": i64::from(Share::WHOLE.of()), "told": false,
+        "inbox": "", "ttl_us": 1_000_000_i64, "owner": "o", "note": "",
+    }
+}
+
+/// The same, but for one field.
+fn seat_with(field: &str, value: impl Into<Bson>) -> Document {
+    let mut seat = seat();
+    seat.insert(field, value);
+    seat
+}
+
+/// The same without a field.
+fn seat_without(field: &str) -> Document {
+    let mut seat = seat();
+    seat.remove(field);
+    seat
+}
+
+/// Writes this into the place of the record of a line.
+fn put(server: &Server, key: &str, fields: &Document) {
+    let change = doc! { "q": { "_id": record(key) }, "u": fields, "upsert": true };
+    ask(server, doc! { "update": "locks", "updates": [change] });
+}
+
+#[test]
+fn nobody_is_let_in_beside_tickets_that_cannot_be_read() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let line = |held: Bson| {
+            doc! { "key": "k", "of": i64::from(Share::WHOLE.of()), "held": held, "waiting": [], "last": 7_i64, "at": 1_i64, "step": 1_i64 }
+        };
+        let cases = [
+            ("tickets by their ids", line(doc! { "an id": seat() }.into())),
+            ("a text", line("somebody".into())),
+            ("a number", line(7.into())),
+            ("a text for a ticket", line(vec!["somebody"].into())),
+            ("no end", line(vec![seat_without("ends")].into())),
+            ("an end of null", line(vec![seat_with("ends", Bson::Null)].into())),
+            ("no share", line(vec![seat_without("take")].into())),
+            ("a share that is a text", line(vec![seat_with("take", "all")].into())),
+            ("a share below none", line(vec![seat_with("take", -1_i64)].into())),
+            (
+                "no share behind",
+                doc! {
+                    "key": "k", "of": i64::from(Share::WHOLE.of()), "held": [], "waiting": [seat_without("take")],
+                    "last": 7_i64, "at": 1_i64, "step": 1_i64, "quiet": i64::MAX >> 12,
+                },
+            ),
+            (
+                "a waiting line that is a text",
+                doc! { "key": "k", "of": i64::from(Share::WHOLE.of()), "held": [], "waiting": "w" },
+            ),
+            ("a number too large", doc! { "key": "k", "last": 1e300 }),
+            ("a number below none", doc! { "key": "k", "last": -1_i64 }),
+            ("an end that is a text", line(vec![seat_with("ends", "noon")].into())),
+            ("a date before which none ends that is a text", {
+                let mut fields = line(vec![seat()].into());
+                fields.insert("quiet", "noon");
+                fields
+            }),
+            ("a number that is a text", doc! { "key": "k", "last": "7" }),
+            ("a number that is a date", doc! { "key": "k", "last": DateTime::MAX }),
+            ("a number that is none", doc! { "key": "k", "last": f64::NAN }),
+            ("a clock that is a text", doc! { "key": "k", "last": 7_i64, "at": "noon" }),
+            ("a clock that is a date", doc! { "key": "k", "last": 7_i64, "at": DateTime::now() }),
+            (
+                "a capacity that is a text",
+                doc! { "key": "k", "of": "1", "held": [seat()], "waiting": [], "last": 7_i64 },
+            ),
+        ];
+        let mut faults = Vec::new();
+        for (at, (what, fields)) in cases.iter().enumerate() {
+            let key = format!("k{at}");
+            put(&server, &key, fields);
+            for patience in [Patience::NoWait, Patience::Wait] {
+                let store = store(&server.url()).await;
+                match store.join(&ticket(&key, LONG), patience).await {
+                    Err(error) => {
+                        let said = error.to_string();
+                        if error.kind() != Kind::Rejected
+                            || !said.contains("cannot be read")
+                            || !said.contains(&record(&key))
+                        {
+                            faults.push(format!("{what}: told by {:?} {said}", error.kind()));
+                        }
+                    }
+                    joined => faults.push(format!("{what}: {patience:?} {joined:?}")),
+                }
+            }
+            let mut kept = look_at(&server, &key).unwrap();
+            kept.remove("_id");
+            if format!("{kept:?}") != format!("{fields:?}") {
+                faults.push(format!("{what}: it is now {kept}"));
+            }
+        }
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
+    });
+}
+
+#[test]
+fn a_sequence_whose_number_is_none_gives_no_number_again() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let locks = connect(server.url()).await;
+        assert_eq!(locks.sequence("a").next().await.unwrap(), 1);
+        let found = ask(&server, doc! { "find": "locks", "filter": {} });
+        let batch = found.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
+        let id = batch[0].as_document().unwrap().get_str("_id").unwrap().to_owned();
+        let mut faults = Vec::new();
+        for value in [
+            Bson::Null,
+            "7".into(),
+            f64::NAN.into(),
+            1.5.into(),
+            (-5_i64).into(),
+            1e300.into(),
+            doc! {}.into(),
+        ] {
+            let change = doc! { "q": { "_id": &id }, "u": { "$set": { "value": value.clone() } } };
+            ask(&server, doc! { "update": "locks", "updates": [change] });
+            for _ in 0..2 {
+                match locks.sequence("a").next().await {
+                    Err(error) => {
+                        let said = error.to_string();
+                        if !said.contains("a number that was kept is none any more")
+                            || !said.contains(&id)
+                        {
+                            faults.push(format!("{value}: told by {said}"));
+                        }
+                    }
+                    Ok(number) => faults.push(format!("{value}: {number}")),
+                }
+            }
+            let found = ask(&server, doc! { "find": "locks", "filter": { "_id": &id } });
+            let batch = found.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
+            let kept = batch[0].as_document().unwrap().get("value");
+            if format!("{kept:?}") != format!("{:?}", Some(&value)) {
+                faults.push(format!("{value}: it is now {kept:?}"));
+            }
+        }
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
+    });
+}
+
+#[test]
+fn whoever_waits_before_the_record_is_spoiled_is_told() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let store = store(&server.url()).await;
+        let (held, waits) = (ticket("a", LONG), ticket("a", LONG));
+        join(&store, &held).await;
+        join(&store, &waits).await;
+        let spoil = doc! { "q": { "_id": record("a") }, "u": { "$set": { "held": "somebody" } } };
+        ask(&server, doc! { "update": "locks", "updates": [spoil] });
+        for ticket in [&held, &waits] {
+            let error = store.renew(ticket).await.unwrap_err();
+            assert_eq!(error.kind(), Kind::Rejected, "{error:?}");
+            assert!(error.to_string().contains("cannot be read"), "{error}");
+        }
+        let error = store.line(&held.key).await.unwrap_err();
+        assert!(error.to_string().contains("cannot be read"), "{error}");
+    });
+}

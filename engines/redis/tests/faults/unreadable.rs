@@ -1,0 +1,74 @@
+//! Keys that this version of Tenure cannot read: a later version wrote them, or somebody's hand. Who may hold there is not
+//! known, so nobody is let in; and from what is no number none follows.
+
+use tenure_core::{Engine as _, Kind, Patience};
+use tenure_servers::redis::Server;
+
+use super::stage::{LONG, assert_refused, connect, head, play, store, ticket};
+
+#[test]
+fn nobody_is_let_in_over_a_head_that_cannot_be_read() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let mut client = server.client().unwrap();
+        // A head begins with a number, and the letter behind that says of which kind it is.
+        let number = |number: f64| number.to_le_bytes().to_vec();
+        let with = |kind: &[u8]| [number(7.0), kind.to_vec()].concat();
+        let cases = [
+            ("another kind", with(b"x and what a later version keeps there")),
+            ("nothing", Vec::new()),
+            ("a number cut short", b"1234567".to_vec()),
+            ("a ticket cut short", with(b"a0123456789abcdef")),
+            ("a mutex cut short", with(b"m012345")),
+            ("a full line cut short", with(b"f012345")),
+            ("what is none", number(f64::NAN)),
+            ("a number without end", number(f64::INFINITY)),
+            ("a number below none", number(-7.0)),
+            ("half a number", number(7.5)),
+        ];
+        let mut faults = Vec::new();
+        for (at, (what, bytes)) in cases.iter().enumerate() {
+            let key = format!("k{at}");
+            client.command(&[b"SET".as_slice(), head(&key).as_bytes(), bytes]).unwrap();
+            for patience in [Patience::NoWait, Patience::Wait] {
+                let store = store(&server.url()).await;
+                match store.join(&ticket(&key, LONG), patience).await {
+                    Err(error) => {
+                        let said = error.to_string();
+                        if error.kind() != Kind::Rejected || !said.contains("cannot be read") {
+                            faults.push(format!("{what}: told by {:?} {said}", error.kind()));
+                        }
+                    }
+                    joined => faults.push(format!("{what}: {patience:?} {joined:?}")),
+                }
+            }
+            let length = client.command(&["STRLEN", &head(&key)]).unwrap().integer().unwrap();
+            if usize::try_from(length).unwrap() != bytes.len() {
+                faults.push(format!("{what}: it is {length} long now"));
+            }
+        }
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
+    });
+}
+
+#[test]
+fn a_sequence_whose_number_is_none_gives_no_number_again() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let locks = connect(server.url()).await;
+        let name = head("a") + ":n";
+        for value in
+            ["", "rubbish", "-5", "1.5", "1e3", "0x10", "nan", " 7", "99999999999999999999"]
+        {
+            server.command(&["SET", &name, value]).unwrap();
+            for _ in 0..2 {
+                let told = ["a number that was kept is none any more", &name];
+                assert_refused(locks.sequence("a").next().await, Kind::Rejected, &told);
+                assert_refused(locks.sequence("a").last().await, Kind::Rejected, &told);
+            }
+            assert_eq!(server.command(&["GET", &name]).unwrap().text().unwrap(), value);
+        }
+        server.command(&["SET", &name, "7"]).unwrap();
+        assert_eq!(locks.sequence("a").next().await.unwrap(), 8);
+    });
+}
