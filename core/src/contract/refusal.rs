@@ -2,6 +2,31 @@
 
 use crate::{Error, Key, LINE_TICKETS_MAX, NUMBER_MAX, Result, SHARE_OF_MAX, Share, TicketId};
 
+/// Why nobody is let in behind what cannot be read: it may be served.
+pub const UNREADABLE: &str = "a ticket in the line cannot be read, because another version of Tenure made it, or somebody changed it";
+/// Why no number follows from what somebody else wrote in the place of one: it may have been given before.
+pub const NO_NUMBER: &str = "a number that was kept is none any more";
+
+/// [`UNREADABLE`] and [`NO_NUMBER`] with the key that they are about, where the store keeps it, and the way out; any other error as it is.
+///
+/// ```
+/// use tenure_core::refusal::{self, NO_NUMBER};
+/// use tenure_core::{Error, Key};
+///
+/// let key = Key::new("invoices")?;
+/// let error = refusal::of_what_is_kept(Error::rejected(NO_NUMBER), &key, "under the name tenure:n");
+/// assert!(error.to_string().ends_with("write a number into it that is above all that were given"));
+/// # Ok::<(), Error>(())
+/// ```
+pub fn of_what_is_kept(error: Error, key: &Key, place: &str) -> Error {
+    let way = match error.to_string().as_str() {
+        UNREADABLE => "have it deleted once nobody holds the lock",
+        NO_NUMBER => "write a number into it that is above all that were given",
+        _ => return error,
+    };
+    Error::rejected(format!("{error}: this is about {key:?}, which is kept {place}; {way}"))
+}
+
 /// A share of another capacity than the one that the line is kept for.
 pub fn other_capacity(key: &Key, kept: u64, asked: Share) -> Error {
     let kept = if kept == u64::from(SHARE_OF_MAX) {

@@ -1,9 +1,9 @@
 //! Coming in and going out, each as one transaction.
 
+use tenure_core::refusal::{NO_NUMBER, UNREADABLE};
 use tenure_core::{Error, Loss, Result, served};
 use tenure_queue::{
-    Ahead, Door, Enter, Entered, Front, NO_NUMBER, Name, Node, Register, Remove, Removed,
-    UNREADABLE, Why, Written,
+    Ahead, Door, Enter, Entered, Front, Name, Node, Register, Remove, Removed, Why, Written,
 };
 
 use crate::ask::{

@@ -1,6 +1,7 @@
 //! What went wrong, in the words of this project: what to do now, and no passwords.
 
 use mongodb::error::{CommandError, ErrorKind};
+use tenure_core::refusal::{self, NO_NUMBER, UNREADABLE};
 use tenure_core::{Error, Key};
 use tenure_kit::secret::without;
 
@@ -19,11 +20,6 @@ const UNKNOWN: [i32; 13] = [50, 262, 89, 6, 7, 112, 11_601, 202, 64, 24, 9001, 1
 
 /// So the driver says of an answer whose length makes no sense.
 const GARBLED: &str = "out of range integral type conversion";
-
-/// Why nobody is let in behind what cannot be read: it may be served.
-const UNREADABLE: &str = "a ticket in the line cannot be read, because another version of Tenure made it, or somebody changed it";
-/// Why no number follows from what somebody else wrote in the place of one: it may have been given before.
-const NO_NUMBER: &str = "a number that was kept is none any more";
 
 /// So many letters of what a server says are repeated.
 const WORDS_MAX: usize = 160;
@@ -222,14 +218,8 @@ pub(crate) fn strange(name: &Name) -> Error {
 
 /// The same, with the way out, if this is about what a record says.
 pub(crate) fn in_record(error: Error, collection: &str, record: &str, key: &Key) -> Error {
-    let way = match error.to_string().as_str() {
-        UNREADABLE => "have it deleted once nobody holds the lock",
-        NO_NUMBER => "write a number into it that is above all that were given",
-        _ => return error,
-    };
-    Error::rejected(format!(
-        "{error}: this is about {key:?}, whose record is {record} in the collection {collection}; {way}"
-    ))
+    let place = format!("as the record {record} of the collection {collection}");
+    refusal::of_what_is_kept(error, key, &place)
 }
 
 /// The driver's or the server's own words, at the end of a sentence, unless a part of a password is in them.

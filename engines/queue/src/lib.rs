@@ -47,6 +47,6 @@ pub use contract::{
     Removed, SessionId, Sought, Store, Told, Watching, Why, Written,
 };
 pub use free::Free;
-pub use node::{LineId, NO_NUMBER, Name, Node, UNREADABLE};
+pub use node::{LineId, Name, Node};
 pub use queue::Queue;
 pub use stand::blockers;

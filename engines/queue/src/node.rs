@@ -8,10 +8,6 @@ use tenure_core::{Key, Note, Owner, Share, Ticket, TicketId};
 
 /// What a body begins with.
 const FORM: &str = "tenure1";
-/// Why nobody is let in behind what cannot be read: it may be served.
-pub const UNREADABLE: &str = "a ticket in the line cannot be read, because another version of Tenure made it, or somebody changed it";
-/// Why no number follows from what somebody else wrote in the place of one: it may have been given before.
-pub const NO_NUMBER: &str = "a number that was kept is none any more";
 /// In what the names of lines are hashed, as by the engines that keep lines in other ways.
 const NAMESPACE: &str = "tenure";
 /// How long the name of a line is: `v1.` and 64 digits.

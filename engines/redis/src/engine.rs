@@ -23,7 +23,6 @@ use crate::route::{Deployment, Route};
 use crate::script::{Script, Scripts};
 use crate::store::Store;
 use crate::trouble;
-use crate::unreadable::in_key;
 use crate::verbs::{Go, Join, Joined, Renew, Renewed};
 
 /// How many keys one step of a listing goes through: the server does nothing else meanwhile.
@@ -124,7 +123,7 @@ impl<D: Deployment> Engine for Store<D> {
         let asking = self.mail.expect_answer(ticket.id, ticket.ttl);
         let call = || join.call(self.deployment.scripts());
         let answer = self.deployment.answered(route.ask(join.wish(), call).await);
-        let answer = answer.map_err(|error| in_key(error, &name, &ticket.key));
+        let answer = answer.map_err(|error| of_name(error, &name, &ticket.key));
         let joined = answer.and_then(|answer| self.deployment.known(join.read(&answer)));
         let place = match joined.and_then(|joined| self.verdict(ticket, joined)) {
             Ok(Some(place)) => place,
@@ -149,7 +148,7 @@ impl<D: Deployment> Engine for Store<D> {
         self.mail.expect(ticket.id, ticket.ttl);
         let call = || renewal.call(self.deployment.scripts());
         let answer = ask_even_if_full(&*self.deployment, &route, renewal.wish(), call).await;
-        let answer = answer.map_err(|error| in_key(error, &name, &ticket.key))?;
+        let answer = answer.map_err(|error| of_name(error, &name, &ticket.key))?;
         match self.deployment.known(renewal.read(&answer))? {
             Renewed::In(place) => {
                 self.mail.learn(ticket.id, &place);
@@ -194,7 +193,7 @@ impl<D: Deployment> Engine for Store<D> {
         let name = self.name(key);
         let call = self.script(|scripts| &scripts.list).on(&name);
         let answer = self.deployment.answered(route.call(&call).await);
-        let answer = answer.map_err(|error| in_key(error, &name, key))?;
+        let answer = answer.map_err(|error| of_name(error, &name, key))?;
         let line = self.deployment.known(reply::line(&answer, key))??;
         let tickets = u32::try_from(line.len()).unwrap_or(u32::MAX);
         self.cost.add(CALL_COST + TICKET_COST * tickets);
@@ -228,7 +227,7 @@ impl<D: Deployment> Engine for Store<D> {
                 call.arg(by_now);
                 // Sent again, it skips numbers.
                 let answer = self.deployment.answered(route.call(&call).await);
-                let answer = answer.map_err(|error| in_key(error, &name, key))?;
+                let answer = answer.map_err(|error| of_name(error, &name, key))?;
                 if by > 0 {
                     // Where replicas do not have the number, it is skipped.
                     route.acknowledged().await?;
@@ -305,4 +304,9 @@ struct Step {
     /// Where the next one begins.
     next: String,
     keys: Vec<Key>,
+}
+
+/// The same, with the name that the server keeps it under, if this is about what is kept.
+fn of_name(error: Error, name: &str, key: &Key) -> Error {
+    refusal::of_what_is_kept(error, key, &format!("under the name {name}"))
 }

@@ -66,7 +66,6 @@ mod store;
 mod together;
 mod told;
 mod trouble;
-mod unreadable;
 mod url;
 mod verbs;
 

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
-use tenure_core::{Error, Result};
+use tenure_core::{Error, Result, refusal};
 
 use crate::secret::{said, words};
 use crate::settings::{Name, Settings};
@@ -69,10 +69,8 @@ pub(crate) fn error(settings: &Settings, trouble: &RedisError) -> Error {
         Some("WRONGTYPE") => Error::rejected(server(
             "keeps something under one of Tenure's names that is not Tenure's: choose another `prefix`",
         )),
-        Some(UNREADABLE) => Error::rejected(
-            "a ticket in the line cannot be read, because another version of Tenure made it, or somebody changed it",
-        ),
-        Some(NO_NUMBER) => Error::rejected("a number that was kept is none any more"),
+        Some(UNREADABLE) => Error::rejected(refusal::UNREADABLE),
+        Some(NO_NUMBER) => Error::rejected(refusal::NO_NUMBER),
         Some("LOADING") => Error::unavailable(server("is still loading its data")),
         Some("BUSY") => Error::unavailable(server("is busy with somebody's script")),
         Some("READONLY" | "MASTERDOWN") => {

@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::future::{OptionFuture, join, join_all};
+use tenure_core::refusal::UNREADABLE;
 use tenure_core::{Error, Profile, Result, Share, TicketId, served};
 use tenure_kit::{Client, Connection, Link, for_now};
-use tenure_queue::{Ahead, Free, Front, LineId, Name, Node, SessionId, UNREADABLE, blockers};
+use tenure_queue::{Ahead, Free, Front, LineId, Name, Node, SessionId, blockers};
 use tokio::time::sleep;
 use zookeeper_client::{Acl, Acls, CreateMode, Error as Said, Stat};
 

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{join, join_all, select_all};
+use tenure_core::refusal::NO_NUMBER;
 use tenure_core::{Error, Key, Loss, Profile, Result, TicketId};
 use tenure_queue::{
-    Distance, Enter, Entered, Followed, Front, Granted, LineId, NO_NUMBER, Name, Node, Register,
-    Remove, Removed, SessionId, Sought, Store, Told, Watching, Written,
+    Distance, Enter, Entered, Followed, Front, Granted, LineId, Name, Node, Register, Remove,
+    Removed, SessionId, Sought, Store, Told, Watching, Written,
 };
 use zookeeper_client::{Acls, CreateMode, Error as Said};
 
