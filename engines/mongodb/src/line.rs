@@ -147,24 +147,23 @@ impl Writer<'_> {
     }
 
     fn open(&self) -> Document {
-        let array = |name: &str| {
-            let array = bson!({ "$ifNull": [self.value(name), []] });
-            bson!({ "$cond": [self.is_readable(), array, self.refuse(name)] })
-        };
+        let array = |name: &str| bson!({ "$ifNull": [self.value(name), []] });
+        // One refusal ends the whole step.
+        let held = bson!({ "$cond": [self.is_readable(), array("held"), self.refuse("held")] });
         let now = bson!({ "$max": [self.value("at"), { "$toLong": "$$NOW" }] });
         let step = bson!({ "$add": [{ "$ifNull": [self.value("step"), 0_i64] }, 1_i64] });
         self.set([
             ("at", now),
             ("step", step),
             ("bytes", bson!({ "$bsonSize": "$$ROOT" })),
-            ("held", array("held")),
+            ("held", held),
             ("waiting", array("waiting")),
         ])
     }
 
     /// Those whose life has ended are all out before anyone is served in their place.
     fn expire(&self) -> Document {
-        // A life whose end cannot be read has none.
+        // A ticket whose end cannot be read stays, and the step is refused when it comes to who holds.
         let lives = bson!({ "$or": [
             { "$gt": ["$$this.ends", self.value("at")] }, { "$not": [{ "$isNumber": "$$this.ends" }] },
         ] });
