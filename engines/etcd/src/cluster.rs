@@ -9,7 +9,7 @@ use tenure_kit::{Client, Connection, Ended, Home, Link};
 use tokio::time::timeout;
 
 use crate::calls::unary;
-use crate::keys::revision;
+use crate::keys::answered_at;
 use crate::link::{self, Members, Open};
 use crate::settings::Settings;
 use crate::status::{STRANGE, Status};
@@ -113,7 +113,7 @@ impl Cluster {
 
     pub(crate) async fn range(&self, range: RangeRequest) -> Result<(RangeResponse, u64)> {
         let answer: RangeResponse = self.ask(ask::RANGE, range).await?;
-        let at = answer.header.map_or(0, |header| revision(header.revision));
+        let at = answered_at(answer.header);
         Ok((answer, at))
     }
 
@@ -132,7 +132,7 @@ macro_rules! answers {
     ($($answer:ty)*) => {
         $(impl Answer for $answer {
             fn revision(&self) -> Option<u64> {
-                Some(self.header.map_or(0, |header| revision(header.revision)))
+                Some(answered_at(self.header))
             }
         })*
     };

@@ -10,7 +10,7 @@ use crate::ask::{
     delete_op, first, get, is_changed, is_empty, is_made, is_unchanged, last, put, put_again,
     put_op, range_op, ranges,
 };
-use crate::keys::{Berth, Keys, revision, value};
+use crate::keys::{Berth, Keys, answered_at, revision, value};
 use crate::latches::Latch;
 use crate::wire::{
     Compare, KeyValue, RangeRequest, RangeResponse, RequestOp, TxnRequest, TxnResponse,
@@ -44,7 +44,7 @@ pub(crate) fn entered_alone(
     if !answer.succeeded {
         return Ok(None);
     }
-    let at = answer.header.map_or(0, |header| revision(header.revision));
+    let at = answered_at(answer.header);
     let node = made(enter, berth, at)?;
     let front = Front { nodes: vec![node.clone()], total: 1, at, ahead: None };
     Ok(Some(Entered::In { node, front, fresh: true }))
@@ -133,7 +133,7 @@ pub(crate) fn entered(
     latch: &Latch,
     answer: TxnResponse,
 ) -> Result<Came> {
-    let at = answer.header.map_or(0, |header| revision(header.revision));
+    let at = answered_at(answer.header);
     let succeeded = answer.succeeded;
     let mut ranges = ranges(answer);
     let last = ranges.next().unwrap_or_default();
@@ -220,7 +220,7 @@ fn shut(keys: &Keys, latch: &Latch) -> RequestOp {
 
 /// What came of it.
 pub(crate) fn removed(keys: &Keys, remove: &Remove<'_>, answer: TxnResponse) -> Removed {
-    let at = answer.header.map_or(0, |header| revision(header.revision));
+    let at = answered_at(answer.header);
     let gone = answer.succeeded;
     let mut front = ranges(answer).next().map(|range| front(keys, &range, at));
     if let (Some(front), Some(next)) = (&mut front, remove.next) {

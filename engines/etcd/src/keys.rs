@@ -18,7 +18,7 @@ use tenure_core::TicketId;
 use tenure_queue::{LineId, Name, Node, Register};
 
 use crate::latches::Latch;
-use crate::wire::KeyValue;
+use crate::wire::{KeyValue, ResponseHeader};
 
 /// The last part of a key: a session's number, and which of its names in a line.
 pub(crate) type Berth = u64;
@@ -164,6 +164,11 @@ pub(crate) fn value(id: TicketId, body: &[u8]) -> Vec<u8> {
 /// Revisions are never negative.
 pub(crate) fn revision(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
+}
+
+/// The revision at which a member answered; 0 if it does not say.
+pub(crate) fn answered_at(header: Option<ResponseHeader>) -> u64 {
+    header.map_or(0, |header| revision(header.revision))
 }
 
 /// A revision, as etcd wants it.

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use crate::berths::Asking;
 use crate::client::{Etcd, PAGE};
 use crate::entry::Came;
-use crate::keys::{Berth, revision, value};
+use crate::keys::{Berth, answered_at, revision, value};
 use crate::latches::Latch;
 use crate::neighbours::{Ear, is_put_again};
 use crate::wire::{LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, RangeResponse, TxnResponse};
@@ -161,7 +161,7 @@ impl Store for Etcd {
         let kept = value(node.name.id, body);
         let answer =
             self.cluster.txn(entry::change(self.keys.seen(node), kept, node.version)).await?;
-        let at = answer.header.map_or(0, |header| revision(header.revision));
+        let at = answered_at(answer.header);
         if !answer.succeeded {
             return Ok(None);
         }
@@ -275,7 +275,7 @@ impl Store for Etcd {
         let key = self.keys.register(register);
         let answer =
             self.cluster.txn(entry::write(key, value.to_string().into_bytes(), version)).await?;
-        let at = answer.header.map_or(0, |header| revision(header.revision));
+        let at = answered_at(answer.header);
         if answer.succeeded {
             return Ok((Written { value, version: at }, true));
         }
@@ -340,9 +340,7 @@ impl Etcd {
             let keys: Vec<_> = keys.collect();
             let looks = keys.chunks(OPERATIONS_MAX).map(|some| entry::look(some.iter().cloned()));
             let answers = try_join_all(looks.map(|look| self.cluster.txn(look))).await?;
-            let revision_of =
-                |answer: &TxnResponse| answer.header.map_or(0, |header| revision(header.revision));
-            let at = answers.iter().map(revision_of).min().unwrap_or(0);
+            let at = answers.iter().map(|answer| answered_at(answer.header)).min().unwrap_or(0);
             return Ok((answers.into_iter().flat_map(ask::ranges).collect(), at));
         }
         let answers = try_join_all(keys.map(|key| self.cluster.range(ask::get(key)))).await?;

@@ -8,8 +8,8 @@
 //! A transaction may hold others. Each of these compares for itself, and what one of them compares in vain keeps the other from
 //! nothing. Both have one revision. That is no ticket's number twice, because one of them lets a ticket in and the other does not.
 //!
-//! If etcd refuses one of them, it refuses both. Then the join is sent alone, and so is the release; but see
-//! [`refused`](crate::refused).
+//! If etcd refuses one of them, it refuses both. Then each is sent alone; but what was refused for want of space may have been done, and
+//! whoever leaves is told of the refusal: see [`refused`](crate::refused).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
