@@ -35,6 +35,14 @@ fn put(server: &Server, key: &str, fields: &Document) {
     ask(server, doc! { "update": "locks", "updates": [change] });
 }
 
+/// The only record of the store.
+fn only(server: &Server) -> Document {
+    let found = ask(server, doc! { "find": "locks", "filter": {} });
+    let batch = found.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
+    assert_eq!(batch.len(), 1, "{batch:?}");
+    batch[0].as_document().unwrap().clone()
+}
+
 #[test]
 fn nobody_is_let_in_beside_tickets_that_cannot_be_read() {
     play(async || {
@@ -116,9 +124,7 @@ fn a_sequence_whose_number_is_none_gives_no_number_again() {
         let server = Server::start().unwrap();
         let locks = connect(server.url()).await;
         assert_eq!(locks.sequence("a").next().await.unwrap(), 1);
-        let found = ask(&server, doc! { "find": "locks", "filter": {} });
-        let batch = found.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
-        let id = batch[0].as_document().unwrap().get_str("_id").unwrap().to_owned();
+        let id = only(&server).get_str("_id").unwrap().to_owned();
         let mut faults = Vec::new();
         for value in [
             Bson::Null,
@@ -144,9 +150,8 @@ fn a_sequence_whose_number_is_none_gives_no_number_again() {
                     Ok(number) => faults.push(format!("{value}: {number}")),
                 }
             }
-            let found = ask(&server, doc! { "find": "locks", "filter": { "_id": &id } });
-            let batch = found.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
-            let kept = batch[0].as_document().unwrap().get("value");
+            let record = only(&server);
+            let kept = record.get("value");
             if format!("{kept:?}") != format!("{:?}", Some(&value)) {
                 faults.push(format!("{value}: it is now {kept:?}"));
             }

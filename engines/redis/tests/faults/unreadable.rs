@@ -32,15 +32,8 @@ fn nobody_is_let_in_over_a_head_that_cannot_be_read() {
             client.command(&[b"SET".as_slice(), head(&key).as_bytes(), bytes]).unwrap();
             for patience in [Patience::NoWait, Patience::Wait] {
                 let store = store(&server.url()).await;
-                match store.join(&ticket(&key, LONG), patience).await {
-                    Err(error) => {
-                        let said = error.to_string();
-                        if error.kind() != Kind::Rejected || !said.contains("cannot be read") {
-                            faults.push(format!("{what}: told by {:?} {said}", error.kind()));
-                        }
-                    }
-                    joined => faults.push(format!("{what}: {patience:?} {joined:?}")),
-                }
+                let joined = store.join(&ticket(&key, LONG), patience).await;
+                assert_refused(joined, Kind::Rejected, &["cannot be read"]);
             }
             let length = client.command(&["STRLEN", &head(&key)]).unwrap().integer().unwrap();
             if usize::try_from(length).unwrap() != bytes.len() {
