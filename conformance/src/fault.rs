@@ -10,6 +10,8 @@ mod outage;
 mod paced;
 mod proxy;
 mod spied;
+pub mod stage;
+pub mod stories;
 mod weather;
 
 pub use asked::{Asked, Verb};

@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::{join_all, select_all};
+use tenure_conformance::fault::stories::members;
 use tenure_core::event::What;
-use tenure_core::{Kind, Locks, Loss, Seen};
+use tenure_core::{Locks, Loss, Seen};
 use tenure_servers::Store as _;
 use tenure_servers::etcd::{Cluster, Member};
 use tokio::task::JoinSet;
@@ -14,32 +15,11 @@ use super::stage::{TTL, at_last, connect, play, soon, until_line};
 /// A life so long that no sign of life falls into its story.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Waits in line for as long as the members may not answer.
-async fn wait(locks: Locks) -> tenure_core::Guard {
-    loop {
-        match locks.mutex("k").lock().await {
-            Ok(guard) => return guard,
-            Err(error) => assert!(error.is_unknown(), "{error}"),
-        }
-    }
-}
-
-/// A lock outlives what is done to a member, and its waiter is served afterwards.
-fn a_lock_outlives(act: impl FnOnce(&Cluster)) {
+/// A lock outlives what is done to these servers, and its waiter is served afterwards.
+fn a_lock_outlives(trouble: impl FnOnce(&Cluster)) {
     play(3, async |cluster| {
         let (one, two) = (connect(&cluster).await, connect(&cluster).await);
-        let guard = one.mutex("k").ttl(TTL * 10).lock().await.unwrap();
-        let waiter = tokio::spawn(wait(two.clone()));
-        until_line(&one, "k", 2).await;
-        act(&cluster);
-        let others = at_last("others are answered", async || two.mutex("k").try_lock().await).await;
-        assert!(others.is_none(), "it is held");
-        guard.check().expect("it is still held");
-        let token = guard.token();
-        guard.release().await.unwrap();
-        let next = soon("the waiter is served", waiter).await.unwrap();
-        assert!(next.token() > token);
-        next.release().await.unwrap();
+        members::a_lock_outlives(one, two, TTL, || trouble(&cluster)).await;
     });
 }
 
@@ -117,21 +97,10 @@ fn a_lock_outlives_the_death_of_all_members_at_once() {
 fn without_a_majority_holders_are_told_and_with_it_again_locks_are_given_with_higher_numbers() {
     play(3, async |cluster| {
         let locks = connect(&cluster).await;
-        let guard = locks.mutex("k").ttl(TTL).lock().await.unwrap();
-        let token = guard.token();
-        let (one, two) = (cluster.leader().unwrap(), cluster.follower().unwrap());
-        one.freeze().unwrap();
-        two.freeze().unwrap();
-        let loss = soon("the holder is told", guard.lost()).await;
-        assert!(matches!(loss, Loss::Unreachable | Loss::Expired | Loss::SessionGone), "{loss}");
-        one.thaw().unwrap();
-        two.thaw().unwrap();
-        assert_eq!(guard.check().unwrap_err().kind(), Kind::Lost);
-        let again = locks.mutex("k").ttl(TTL);
-        let next = at_last("it is free again", async || again.lock().await).await;
-        assert!(next.token() > token);
-        assert_eq!(guard.release().await.unwrap_err().kind(), Kind::Lost);
-        next.check().unwrap();
+        let majority = [cluster.leader().unwrap(), cluster.follower().unwrap()];
+        let stand_still = || majority.iter().for_each(|one| one.freeze().unwrap());
+        let go_on = || majority.iter().for_each(|one| one.thaw().unwrap());
+        members::the_loss_of_the_majority_is_told(locks, TTL, stand_still, go_on).await;
     });
 }
 
@@ -244,21 +213,20 @@ fn listeners_outlive_a_follower_that_stands_still() {
 }
 
 #[test]
-fn a_holder_is_told_before_the_cluster_could_give_its_lock_away() {
+fn a_holder_is_told_before_its_lock_is_given_away() {
     play(1, async |cluster| {
         let (holder, other) = (connect(&cluster).await, connect(&cluster).await);
-        let guard = holder.mutex("k").ttl(TTL).lock().await.unwrap();
-        let waiter = tokio::spawn(async move { (wait(other).await, Instant::now()) });
-        until_line(&holder, "k", 2).await;
-        // The whole process of the holder cannot be stopped here, but its member can be: nothing is answered any more.
-        cluster.members()[0].freeze().unwrap();
-        soon("the holder is told", guard.lost()).await;
-        let told = Instant::now();
-        cluster.members()[0].thaw().unwrap();
-        let (next, served) = soon("the waiter is served", waiter).await.unwrap();
-        assert!(next.token() > guard.token());
-        assert!(served > told, "the next was served {:?} too soon", told - served);
-        assert!(guard.check().is_err(), "no late answer revives it");
+        let only = &cluster.members()[0];
+        let stand_still = || only.freeze().unwrap();
+        let go_on = || only.thaw().unwrap();
+        members::a_holder_is_told_before_its_lock_is_given_away(
+            holder,
+            other,
+            TTL,
+            stand_still,
+            go_on,
+        )
+        .await;
     });
 }
 

@@ -3,41 +3,20 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use tenure_core::{Kind, Locks, Loss};
+use tenure_conformance::fault::stories::members;
 use tenure_servers::Store as _;
 use tenure_servers::zookeeper::Ensemble;
 
-use super::stage::{TTL, at_last, connect, play, soon, until_line};
+use super::stage::{TTL, at_last, connect, play, soon};
 
 /// A session that is not for tickets is replaced after being cut off for so long.
 const CUT_OFF: Duration = Duration::from_secs(1);
 
-/// Waits in line for as long as the ensemble may not answer.
-async fn wait(locks: Locks) -> tenure_core::Guard {
-    loop {
-        match locks.mutex("k").ttl(TTL * 10).lock().await {
-            Ok(guard) => return guard,
-            Err(error) => assert!(error.is_unknown() || error.kind() == Kind::Lost, "{error}"),
-        }
-    }
-}
-
-/// A lock outlives what is done to a server, and its waiter is served afterwards.
-fn a_lock_outlives(act: impl FnOnce(&Ensemble)) {
+/// A lock outlives what is done to these servers, and its waiter is served afterwards.
+fn a_lock_outlives(trouble: impl FnOnce(&Ensemble)) {
     play(3, async |ensemble| {
         let (one, two) = (connect(&ensemble).await, connect(&ensemble).await);
-        let guard = one.mutex("k").ttl(TTL * 10).lock().await.unwrap();
-        let waiter = tokio::spawn(wait(two.clone()));
-        until_line(&one, "k", 2).await;
-        act(&ensemble);
-        let others = at_last("others are answered", async || two.mutex("k").try_lock().await).await;
-        assert!(others.is_none(), "it is held");
-        guard.check().expect("it is still held");
-        let token = guard.token();
-        guard.release().await.unwrap();
-        let next = soon("the waiter is served", waiter).await.unwrap();
-        assert!(next.token() > token);
-        next.release().await.unwrap();
+        members::a_lock_outlives(one, two, TTL, || trouble(&ensemble)).await;
     });
 }
 
@@ -96,39 +75,28 @@ fn a_lock_outlives_the_restart_of_every_server() {
 fn without_a_majority_holders_are_told_and_with_it_again_locks_are_given_with_higher_numbers() {
     play(3, async |ensemble| {
         let locks = connect(&ensemble).await;
-        let guard = locks.mutex("k").ttl(TTL).lock().await.unwrap();
-        let token = guard.token();
-        let (one, two) = (ensemble.leader().unwrap(), ensemble.follower().unwrap());
-        one.freeze().unwrap();
-        two.freeze().unwrap();
-        let loss = soon("the holder is told", guard.lost()).await;
-        assert!(matches!(loss, Loss::Unreachable | Loss::Expired | Loss::SessionGone), "{loss}");
-        one.thaw().unwrap();
-        two.thaw().unwrap();
-        assert_eq!(guard.check().unwrap_err().kind(), Kind::Lost);
-        // A ticket that was asked for meanwhile may have ended with its session.
-        let next = soon("it is free again", wait(locks.clone())).await;
-        assert!(next.token() > token);
-        assert_eq!(guard.release().await.unwrap_err().kind(), Kind::Lost);
-        next.check().unwrap();
+        let majority = [ensemble.leader().unwrap(), ensemble.follower().unwrap()];
+        let stand_still = || majority.iter().for_each(|one| one.freeze().unwrap());
+        let go_on = || majority.iter().for_each(|one| one.thaw().unwrap());
+        members::the_loss_of_the_majority_is_told(locks, TTL, stand_still, go_on).await;
     });
 }
 
 #[test]
-fn a_holder_of_a_server_that_stands_still_is_told_before_its_lock_is_given_away() {
+fn a_holder_is_told_before_its_lock_is_given_away() {
     play(1, async |ensemble| {
         let (holder, other) = (connect(&ensemble).await, connect(&ensemble).await);
-        let guard = holder.mutex("k").ttl(TTL).lock().await.unwrap();
-        let waiter = tokio::spawn(async move { (wait(other).await, Instant::now()) });
-        until_line(&holder, "k", 2).await;
-        ensemble.servers()[0].freeze().unwrap();
-        soon("the holder is told", guard.lost()).await;
-        let told = Instant::now();
-        ensemble.servers()[0].thaw().unwrap();
-        let (next, served) = soon("the waiter is served", waiter).await.unwrap();
-        assert!(next.token() > guard.token());
-        assert!(served > told, "the next was served {:?} too soon", told - served);
-        assert!(guard.check().is_err(), "no late answer revives it");
+        let only = &ensemble.servers()[0];
+        let stand_still = || only.freeze().unwrap();
+        let go_on = || only.thaw().unwrap();
+        members::a_holder_is_told_before_its_lock_is_given_away(
+            holder,
+            other,
+            TTL,
+            stand_still,
+            go_on,
+        )
+        .await;
     });
 }
 

@@ -1,14 +1,14 @@
-//! The stage of these stories: a runtime, patience with a limit, and what an operator does by hand.
+//! The stage of these stories: a server of each story's own, and what an operator does by hand.
 
 use std::time::Duration;
 
+use tenure_conformance::fault::stage;
+pub(super) use tenure_conformance::fault::stage::{PATIENCE, at_last, soon, until_line};
 use tenure_core::Locks;
 use tenure_servers::zookeeper::{Ensemble, JAVA, Server, ZOOKEEPER};
 use tenure_servers::{Store as _, have};
 use zookeeper_client::Client;
 
-/// How long anything may take that must happen: the machine may be busy.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// Four ticks.
 pub(super) const TTL: Duration = Duration::from_secs(2);
 /// Where the lines are.
@@ -28,12 +28,7 @@ pub(super) fn play_on(
         return;
     }
     let ensemble = start().expect("the ensemble starts");
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    let runtime = builder.worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(async {
-        let ended = tokio::time::timeout(PATIENCE * 2, story(ensemble)).await;
-        ended.expect("the story ends");
-    });
+    stage::play(story(ensemble));
 }
 
 /// Sets a server otherwise: each of these lines takes the place of those that begin as it does. It goes by them when it is started.
@@ -96,38 +91,6 @@ pub(super) fn ephemerals(server: &Server) -> u64 {
     let said = server.ask("mntr").expect("it answers");
     let count = said.lines().find_map(|line| line.strip_prefix("zk_ephemerals_count")).unwrap();
     count.trim().parse().unwrap()
-}
-
-/// Waits for what must happen.
-pub(super) async fn soon<T>(what: &str, happens: impl Future<Output = T>) -> T {
-    let happened = tokio::time::timeout(PATIENCE, happens).await;
-    happened.unwrap_or_else(|_| panic!("within {PATIENCE:?} this did not happen: {what}"))
-}
-
-/// Asks again for as long as the ensemble does not answer.
-pub(super) async fn at_last<T>(
-    what: &str,
-    mut ask: impl AsyncFnMut() -> tenure_core::Result<T>,
-) -> T {
-    soon(what, async {
-        loop {
-            match ask().await {
-                Ok(answer) => return answer,
-                Err(error) => assert!(error.is_unknown(), "{error}"),
-            }
-        }
-    })
-    .await
-}
-
-/// Waits until so many stand in line.
-pub(super) async fn until_line(locks: &Locks, key: &str, length: usize) {
-    soon("the line is so long", async {
-        while locks.line(key).await.map(|line| line.len()).ok() != Some(length) {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
 }
 
 /// Waits until so many tickets are there, which costs the servers little.
