@@ -14,8 +14,8 @@ use super::stage::{count, play, soon};
 #[test]
 fn a_lock_reads_its_document_and_both_are_one_command() {
     play(async || {
-        let shop = Shop::open().await;
-        let asked = || count(&shop.server, "findAndModify") + count(&shop.server, "find");
+        let (server, shop) = Shop::open_alone().await;
+        let asked = || count(&server, "findAndModify") + count(&server, "find");
         let before = asked();
         let guard = shop.here.document(42).lock().await.unwrap();
         assert_eq!(asked() - before, 1, "to lock and to read");
@@ -148,31 +148,31 @@ fn the_servers_clock_refuses_a_holder_whose_life_is_over_whatever_the_holder_bel
 #[test]
 fn a_change_whose_answer_is_lost_is_made_once() {
     play(async || {
-        let shop = Shop::open().await;
+        let (server, shop) = Shop::open_alone().await;
         let guard = shop.here.document(42).lock().await.unwrap();
         let unknown = server_doc! { "code": 64, "errmsg": "waiting for replication timed out" };
         let fails = server_doc! { "failCommands": ["findAndModify"], "writeConcernError": unknown };
         for update in 1..=3 {
-            shop.server.fail_commands(fails.clone(), 2).unwrap();
+            server.fail_commands(fails.clone(), 2).unwrap();
             guard.update(doc! { "$inc": { "total": 1 } }).await.unwrap();
             assert_eq!(shop.seen(42).await.total, 10 + update);
         }
-        shop.server.fail_commands(fails.clone(), 2).unwrap();
+        server.fail_commands(fails.clone(), 2).unwrap();
         guard
             .release_with(vec![doc! { "$set": { "total": { "$add": ["$total", 1] } } }])
             .await
             .unwrap();
         assert_eq!(shop.seen(42).await.total, 14);
         let guard = shop.there.document(42).try_lock().await.unwrap().expect("it was released");
-        shop.server.fail_commands(fails.clone(), 2).unwrap();
+        server.fail_commands(fails.clone(), 2).unwrap();
         guard.release_with(doc! { "$inc": { "total": 1 } }).await.unwrap();
         assert_eq!(shop.seen(42).await.total, 15);
         let cut = server_doc! { "failCommands": ["findAndModify"], "closeConnection": true };
         let guard = shop.there.document(42).lock().await.unwrap();
-        shop.server.fail_commands(cut, 2).unwrap();
+        server.fail_commands(cut, 2).unwrap();
         guard.update(doc! { "$inc": { "total": 1 } }).await.unwrap();
         assert_eq!(shop.seen(42).await.total, 16);
-        shop.server.fail_commands(fails.clone(), 2).unwrap();
+        server.fail_commands(fails.clone(), 2).unwrap();
         guard.delete().await.unwrap();
         assert_eq!(shop.raw(42).await, None);
     });
@@ -181,8 +181,8 @@ fn a_change_whose_answer_is_lost_is_made_once() {
 #[test]
 fn a_release_carries_the_last_change_in_one_command_and_serves_who_waits() {
     play(async || {
-        let shop = Shop::open().await;
-        let asked = || count(&shop.server, "findAndModify");
+        let (server, shop) = Shop::open_alone().await;
+        let asked = || count(&server, "findAndModify");
         for update in [0, 1] {
             let guard = shop.here.document(42).lock().await.unwrap();
             let before = asked();

@@ -106,21 +106,21 @@ fn a_field_that_has_something_else_is_no_place_for_locks() {
 fn forty_changes_of_one_document_are_answered_in_time_by_a_server_that_is_silent() {
     const TIMEOUT: Duration = Duration::from_secs(2);
     play(async || {
-        let shop = Shop::open().await;
+        let (server, shop) = Shop::open_alone().await;
         shop.orders.insert_one(long_order(43, 40)).await.unwrap();
-        let url = format!("{}&collection=orders&timeout=2s", shop.server.url());
+        let url = format!("{}&timeout=2s", shop.url);
         let locks = Documents::new().connect::<Order>(url).await.unwrap();
         let mut guards = Vec::new();
         for sku in 0..40 {
             guards.push(locks.part::<Line>(43, line(sku)).lock().await.unwrap());
         }
-        shop.server.freeze().unwrap();
+        server.freeze().unwrap();
         let began = Instant::now();
         let changed =
             join_all(guards.iter().map(|guard| guard.update(doc! { "$inc": { "quantity": 1 } })))
                 .await;
         let took = began.elapsed();
-        shop.server.thaw().unwrap();
+        server.thaw().unwrap();
         assert!(
             changed
                 .iter()

@@ -19,13 +19,13 @@ fn queue(locks: &tenure_mongodb::documents::DocumentLocks<Order>) -> Queue<Order
 #[test]
 fn a_claim_is_one_command_and_skips_what_is_held() {
     play(async || {
-        let shop = Shop::open().await;
+        let (server, shop) = Shop::open_alone().await;
         shop.orders
             .insert_many([order(43), order(44), Order { state: "old".to_owned(), ..order(1) }])
             .await
             .unwrap();
         let (here, there) = (queue(&shop.here), queue(&shop.there));
-        let asked = || count(&shop.server, "findAndModify") + count(&shop.server, "find");
+        let asked = || count(&server, "findAndModify") + count(&server, "find");
         let before = asked();
         let first = here.try_next().await.unwrap().unwrap();
         assert_eq!((asked() - before, first.document().id), (1, 42));
@@ -52,13 +52,13 @@ fn a_claim_is_one_command_and_skips_what_is_held() {
 #[test]
 fn who_waits_is_woken_by_what_comes_in_and_by_what_is_let_go() {
     play(async || {
-        let shop = Shop::open().await;
+        let (server, shop) = Shop::open_alone().await;
         let held = queue(&shop.here).try_next().await.unwrap().unwrap();
         let waits = || {
             let queue = queue(&shop.there);
             tokio::spawn(async move { queue.next().await })
         };
-        let (waiting, asked) = (waits(), || count(&shop.server, "findAndModify"));
+        let (waiting, asked) = (waits(), || count(&server, "findAndModify"));
         tokio::time::sleep(Duration::from_millis(500)).await;
         let before = asked();
         tokio::time::sleep(Duration::from_millis(1500)).await;
@@ -116,12 +116,12 @@ fn a_job_that_was_taken_away_is_not_done() {
 #[test]
 fn a_claim_whose_answer_is_lost_loses_no_document() {
     play(async || {
-        let shop = Shop::open().await;
+        let (server, shop) = Shop::open_alone().await;
         let cut = tenure_servers::mongodb::doc! {
             "failCommands": ["findAndModify"],
             "writeConcernError": { "code": 64, "errmsg": "waiting for replication timed out" },
         };
-        shop.server.fail_commands(cut, 1).unwrap();
+        server.fail_commands(cut, 1).unwrap();
         let queue = queue(&shop.here).ttl(Duration::from_secs(4));
         let job = soon("it is claimed, at the latest when the lost claim has ended", queue.next());
         let job = job.await.unwrap();
@@ -133,20 +133,20 @@ fn a_claim_whose_answer_is_lost_loses_no_document() {
 #[test]
 fn a_claim_whose_answer_is_lost_is_found_again_before_its_life_is_over() {
     play(async || {
-        let shop = Shop::open().await;
+        let (server, shop) = Shop::open_alone().await;
         shop.orders.insert_one(order(43)).await.unwrap();
         let unknown = tenure_servers::mongodb::doc! {
             "failCommands": ["findAndModify"],
             "writeConcernError": { "code": 64, "errmsg": "waiting for replication timed out" },
         };
         let queue = queue(&shop.here).ttl(Duration::from_secs(3600));
-        shop.server.fail_commands(unknown.clone(), 1).unwrap();
+        server.fail_commands(unknown.clone(), 1).unwrap();
         let first = queue.try_next().await.unwrap().unwrap();
         assert_eq!((first.document().id, shop.held().await), (42, 1));
         // Nobody knows what was claimed until the store answers again.
-        shop.server.fail_commands(unknown, 5).unwrap();
+        server.fail_commands(unknown, 5).unwrap();
         assert_eq!(queue.try_next().await.unwrap_err().kind(), Kind::Unavailable);
-        shop.server.fail_no_more().unwrap();
+        server.fail_no_more().unwrap();
         until("what was claimed is given back", async || shop.held().await == 1).await;
         first.done(doc! { "$set": { "state": "done" } }).await.unwrap();
     });
@@ -186,7 +186,7 @@ fn a_document_that_is_not_what_its_type_says_does_not_keep_out_those_behind_it()
 #[test]
 fn who_waits_is_woken_by_whatever_makes_a_document_match() {
     play(async || {
-        let shop = Shop::open().await;
+        let (server, shop) = Shop::open_alone().await;
         let all = shop.orders.clone_with_type::<Document>();
         let long = "x".repeat(2000);
         all.insert_one(
@@ -202,7 +202,7 @@ fn who_waits_is_woken_by_whatever_makes_a_document_match() {
         ] {
             let locks = Documents::new().field(field).unwrap().over(&all).await.unwrap();
             let queue = locks.queue(doc! { "$and": [{ "_id": 7 }, filter] });
-            let (other, asked) = (queue.clone(), || count(&shop.server, "aggregate"));
+            let (other, asked) = (queue.clone(), || count(&server, "aggregate"));
             let before = asked();
             let waits = tokio::spawn(async move { other.next().await });
             // It listens by one aggregation, and asks by another one how long it has to wait.
@@ -223,7 +223,7 @@ fn who_waits_is_woken_by_whatever_makes_a_document_match() {
 #[test]
 fn no_question_of_a_queue_reads_more_than_what_its_filter_finds() {
     play(async || {
-        let shop = Shop::open().await;
+        let (_server, shop) = Shop::open_alone().await;
         let index = mongodb::IndexModel::builder().keys(doc! { "state": 1, "_id": 1 }).build();
         shop.orders.create_index(index).await.unwrap();
         let old = |id| Order { state: "old".to_owned(), ..order(id) };
@@ -235,12 +235,13 @@ fn no_question_of_a_queue_reads_more_than_what_its_filter_finds() {
         assert!(queue.next_within(Duration::from_secs(2)).await.unwrap().is_none());
         job.retry_later(Duration::from_secs(3600)).await.unwrap();
         database.run_command(doc! { "profile": 0 }).await.unwrap();
+        let orders = shop.orders.name();
         let profile = database.collection::<Document>("system.profile");
-        let asked = doc! { "ns": "tenure.orders", "$or": [
-            { "command.findAndModify": "orders" },
+        let asked = doc! { "ns": format!("tenure.{orders}"), "$or": [
+            { "command.findAndModify": orders },
             { "command.pipeline.0.$match": { "$exists": true } },
         ] };
-        let due = doc! { "$and": [asked.clone(), { "command.aggregate": "orders" }] };
+        let due = doc! { "$and": [asked.clone(), { "command.aggregate": orders }] };
         assert!(profile.count_documents(due).await.unwrap() > 0, "it asks how long it has to wait");
         let scans = doc! { "$and": [asked, { "$or": [{ "planSummary": "COLLSCAN" }, { "docsExamined": { "$gt": 1 } }] }] };
         assert_eq!(profile.find_one(scans).await.unwrap(), None);
@@ -288,7 +289,7 @@ fn ten_workers_do_each_of_ten_thousand_documents_exactly_once_also_when_workers_
         shop.orders.create_index(index).await.unwrap();
         shop.orders.insert_many((0..DOCUMENTS).map(order)).await.unwrap();
         let done: Arc<Mutex<HashMap<i32, u32>>> = Arc::default();
-        let url = format!("{}&collection=orders&timeout=20s", shop.server.url());
+        let url = format!("{}&timeout=20s", shop.url);
         let worker = async |dies: bool| {
             let (url, done) = (url.clone(), done.clone());
             let locks = Documents::new().connect::<Order>(url).await.unwrap();

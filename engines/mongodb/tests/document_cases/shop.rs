@@ -1,8 +1,9 @@
-//! A shop: a server, orders on it, and two clients that lock them.
+//! A shop: a collection of orders, and two clients that lock them.
 
 use mongodb::bson::{Document, doc};
 use mongodb::{Client, Collection};
 use serde::{Deserialize, Serialize};
+use tenure_core::TicketId;
 use tenure_mongodb::documents::{DocumentLocks, Documents, Path};
 use tenure_servers::mongodb::Server;
 
@@ -35,7 +36,8 @@ pub(crate) struct Part {
 }
 
 pub(crate) struct Shop {
-    pub(crate) server: Server,
+    /// The server and the collection.
+    pub(crate) url: String,
     pub(crate) orders: Collection<Order>,
     pub(crate) here: DocumentLocks<Order>,
     pub(crate) there: DocumentLocks<Order>,
@@ -61,22 +63,33 @@ pub(crate) fn part(sku: i32, no: i32) -> Path {
 }
 
 impl Shop {
-    /// A shop with one order, number 42.
+    /// A shop with one order, number 42, on the server of all tests.
     pub(crate) async fn open() -> Self {
         Self::open_with(Documents::new()).await
     }
 
+    /// The same with documents that are locked otherwise.
     pub(crate) async fn open_with(documents: Documents) -> Self {
+        let url = tenure_servers::url_of("TENURE_TEST_MONGODB_URL").expect("a server is here");
+        Self::open_at(&url, documents).await
+    }
+
+    /// The same on a server of its own, which can be counted on and disturbed.
+    pub(crate) async fn open_alone() -> (Server, Self) {
         let server = Server::start().unwrap();
-        let client = Client::with_uri_str(server.url()).await.unwrap();
-        let orders = client.database("tenure").collection("orders");
+        let shop = Self::open_at(&server.url(), Documents::new()).await;
+        (server, shop)
+    }
+
+    async fn open_at(url: &str, documents: Documents) -> Self {
+        let name = format!("orders-{}", TicketId::fresh());
+        let client = Client::with_uri_str(url).await.unwrap();
+        let orders = client.database("tenure").collection(&name);
         orders.insert_one(order(42)).await.unwrap();
-        let connect = async || {
-            let url = format!("{}&collection=orders&timeout=10s", server.url());
-            documents.clone().connect(url).await.unwrap()
-        };
-        let (here, there) = (connect().await, connect().await);
-        Self { server, orders, here, there }
+        let url = format!("{url}&collection={name}");
+        let connect = async || documents.clone().connect(format!("{url}&timeout=10s")).await;
+        let (here, there) = (connect().await.unwrap(), connect().await.unwrap());
+        Self { url, orders, here, there }
     }
 
     /// The order as the database has it, with the field of the locks.
