@@ -165,7 +165,7 @@ impl<D: Deployment> Engine for Store<D> {
     async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
         let (deployment, mail) = (self.deployment.clone(), self.mail.clone());
         let go = Go::new(self.name(&ticket.key), ticket, &self.inbox, how, mail.lives(ticket.id));
-        let leaving = take_out(deployment, mail, ticket.id, go);
+        let leaving = take_out(deployment, mail, ticket.id, ticket.key.clone(), go);
         if self.mail.is_quiet() {
             return leaving.await;
         }
@@ -236,13 +236,15 @@ impl<D: Deployment> Engine for Store<D> {
             }
             Some(Window { per, limit }) => {
                 let per = u64::try_from(per.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
-                let mut call = self.script(|scripts| &scripts.count).on(&(name + ":c"));
+                let name = name + ":c";
+                let mut call = self.script(|scripts| &scripts.count).on(&name);
                 call.arg(by_now).arg(per.clamp(1, WINDOW_MS_MAX));
                 match limit {
                     Some(limit) => call.arg(limit.min(NUMBER_MAX)),
                     None => call.arg(-1),
                 };
-                self.deployment.answered(route.call_once(&call).await)?
+                let answer = self.deployment.answered(route.call_once(&call).await);
+                answer.map_err(|error| of_name(error, &name, key))?
             }
         };
         let (verdict, tally) = self.deployment.known(reply::tallied(&answer))?;
@@ -260,11 +262,13 @@ async fn take_out<D: Deployment>(
     deployment: Arc<D>,
     mail: Arc<Mailbox>,
     id: TicketId,
+    key: Key,
     go: Go,
 ) -> Result<Left> {
     let route = deployment.here().await?;
     let call = || go.call(deployment.scripts());
-    let answer = ask_even_if_full(&*deployment, &route, go.wish(), call).await?;
+    let answer = ask_even_if_full(&*deployment, &route, go.wish(), call).await;
+    let answer = answer.map_err(|error| of_name(error, go.name(), &key))?;
     let (left, letters) = deployment.known(Go::read(&answer))?;
     for letter in letters {
         letter::deliver(&mail, letter);

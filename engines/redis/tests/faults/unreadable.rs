@@ -1,7 +1,7 @@
 //! Keys that this version of Tenure cannot read: a later version wrote them, or somebody's hand. Who may hold there is not
 //! known, so nobody is let in; and from what is no number none follows.
 
-use tenure_core::{Engine as _, Kind, Patience};
+use tenure_core::{Engine as _, Kind, Leave, Patience, Window};
 use tenure_servers::redis::Server;
 
 use super::stage::{LONG, assert_refused, connect, head, play, store, ticket};
@@ -63,5 +63,25 @@ fn a_sequence_whose_number_is_none_gives_no_number_again() {
         }
         server.command(&["SET", &name, "7"]).unwrap();
         assert_eq!(locks.sequence("a").next().await.unwrap(), 8);
+    });
+}
+
+#[test]
+fn whoever_leaves_or_looks_is_told_of_which_key_it_is() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let store = store(&server.url()).await;
+        let ticket = ticket("a", LONG);
+        server.command(&["SET", &head("a"), "1234567xx"]).unwrap();
+        let told = ["cannot be read", "\"a\"", &head("a")];
+        for how in [Leave::Now, Leave::Soon] {
+            assert_refused(store.leave(&ticket, how).await, Kind::Rejected, &told);
+        }
+        assert_refused(store.renew(&ticket).await, Kind::Rejected, &told);
+        assert_refused(store.line(&ticket.key).await, Kind::Rejected, &told);
+        server.command(&["SET", &(head("a") + ":c"), "rubbish"]).unwrap();
+        let window = Window { per: LONG, limit: None };
+        let counted = store.tally(&ticket.key, 1, Some(window)).await;
+        assert_refused(counted, Kind::Rejected, &["none any more", "\"a\"", &(head("a") + ":c")]);
     });
 }
