@@ -40,16 +40,15 @@ impl<D: Deployment> Store<D> {
         [prefix, ":{", self.realm, &key.canonical(prefix), "}"].concat()
     }
 
-    /// What stands in this line may be seen by its first one, if there is anybody.
+    /// What stands in this line may be seen by its first one, if there is anybody that can be read.
     async fn look(&self, name: &str) -> Result<Option<Key>> {
         let route = self.deployment.here().await?;
-        let seen = self
-            .deployment
-            .answered(route.call(&self.script(|scripts| &scripts.look).on(name)).await)?;
-        match seen {
-            Value::Nil => Ok(None),
-            Value::BulkString(body) => Ok(Some(body::decode(&body)?.key)),
-            _ => Err(self.deployment.strange()),
+        match route.call(&self.script(|scripts| &scripts.look).on(name)).await {
+            Ok(Value::Nil) => Ok(None),
+            Ok(Value::BulkString(body)) => Ok(body::decode(&body).ok().map(|body| body.key)),
+            Ok(_) => Err(self.deployment.strange()),
+            Err(trouble) if trouble::is_about_what_is_kept(&trouble) => Ok(None),
+            Err(trouble) => self.deployment.answered(Err(trouble)),
         }
     }
 
@@ -74,10 +73,9 @@ impl<D: Deployment> Store<D> {
         // A server that cannot tell how long it took was not busy with it for longer than its answer was waited for.
         let took = if took_us == 0 { asked.elapsed() } else { Duration::from_micros(took_us) };
         self.cost.add(CALL_COST + took);
-        let mut keys = Vec::with_capacity(seen.len());
-        for body in seen {
-            keys.push(body::decode(&body)?.key);
-        }
+        // What cannot be read does not tell of which key it is.
+        let mut keys: Vec<_> =
+            seen.iter().filter_map(|body| Some(body::decode(body).ok()?.key)).collect();
         let found = try_join_all(elsewhere.iter().map(|name| self.look(name))).await?;
         keys.extend(found.into_iter().flatten());
         Ok(Step { next, keys })

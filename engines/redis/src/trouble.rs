@@ -313,6 +313,11 @@ pub(crate) fn strange(name: &Name) -> Error {
     ))
 }
 
+/// Whether what is kept under a name is not as this version of Tenure keeps it there.
+pub(crate) fn is_about_what_is_kept(trouble: &RedisError) -> bool {
+    matches!(code(trouble), Some(UNREADABLE | "WRONGTYPE"))
+}
+
 /// Whether an answer has another shape than whatever was asked for.
 pub(crate) fn is_strange(trouble: &RedisError) -> bool {
     trouble.kind() == ErrorKind::UnexpectedReturnType

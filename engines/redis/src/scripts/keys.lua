@@ -1,8 +1,8 @@
 -- The lines that somebody stands in, among some of the server's keys. ARGV: a cursor, what the names of heads are
 -- like, and how many keys to go through. Answers the next cursor, what others may see of one ticket of each line,
--- the names of heads that this server could not read, those of a slot that is on its way here, and how many
+-- the names of heads that this server could not ask for, those of a slot that is on its way here, and how many
 -- microseconds all this took: none if that cannot be told. Since Redis 7.2, TIME stands still while a script runs; since 7.4
--- scripts have a clock of their own.
+-- scripts have a clock of their own. What is no head of this version's does not tell of which key it is, and is left out.
 be_master()
 local clock = rawget(_G, 'os') and os.clock
 local began = clock and clock()
@@ -11,8 +11,8 @@ local seen, elsewhere = {}, {}
 for _, k in ipairs(step[2]) do
   local head = redis.pcall('GET', k)
   if type(head) == 'table' then
-    elsewhere[#elsewhere + 1] = k
-  elseif head and #head ~= 8 then
+    if not string.find(head.err, 'WRONGTYPE', 1, true) then elsewhere[#elsewhere + 1] = k end
+  elseif head and is_readable(head) then
     local known, ticket = pcall(look, k, head, now)
     if not known then
       elsewhere[#elsewhere + 1] = k

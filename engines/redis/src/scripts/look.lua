@@ -2,6 +2,7 @@
 local function look(k, head, now)
   if not head or #head == 8 then return false end
   local kind = string.byte(head, 9)
+  if not is_readable(head) then error('tenure-unreadable') end
   if kind == ALONE then
     return redis.call('PTTL', k) > KEEP_MS and string.sub(head, 26)
   end

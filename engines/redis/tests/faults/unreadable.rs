@@ -85,3 +85,41 @@ fn whoever_leaves_or_looks_is_told_of_which_key_it_is() {
         assert_refused(counted, Kind::Rejected, &["none any more", "\"a\"", &(head("a") + ":c")]);
     });
 }
+
+#[test]
+fn a_listing_leaves_out_what_cannot_be_read_and_shows_the_others() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let mut client = server.client().unwrap();
+        let store = store(&server.url()).await;
+        for key in ["alone", "many", "many"] {
+            store.join(&ticket(key, LONG), Patience::Wait).await.unwrap();
+        }
+        let keys = async || {
+            let keys = store.keys("").await.unwrap();
+            keys.iter().map(|key| key.as_str().to_owned()).collect::<Vec<_>>()
+        };
+        let strange: [&[&[u8]]; 7] = [
+            &[b"SET", b"a later version's", b"1234567\0x and what a later version keeps there"],
+            &[b"SET", b"short", b"12"],
+            &[b"SET", b"a mutex cut short", b"1234567\0m1234"],
+            &[b"SET", b"a ticket cut short", b"1234567\0a0123456789abcdef"],
+            &[b"HSET", b"a hash", b"a", b"b"],
+            &[b"SET", b"a stranger's body", &[&[0; 8], &b"a"[..], &[255; 80]].concat()],
+            &[b"ZADD", b"a sorted set", b"1", b"a"],
+        ];
+        for words in strange {
+            let name = head(std::str::from_utf8(words[1]).unwrap());
+            let words = [&[words[0], name.as_bytes()], &words[2..]].concat();
+            client.command(&words).unwrap();
+            assert_eq!(keys().await, ["alone", "many"], "{name}");
+        }
+        // A part of a line that is not what it should be hides that line alone.
+        for part in [":l", ":e", ":t"] {
+            let name = head("many") + part;
+            client.command(&["DEL", &name]).unwrap();
+            client.command(&["SET", &name, "x"]).unwrap();
+            assert!(keys().await.contains(&"alone".to_owned()), "{part}");
+        }
+    });
+}
