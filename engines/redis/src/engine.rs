@@ -21,6 +21,7 @@ use crate::letter;
 use crate::reply;
 use crate::route::{Deployment, Route};
 use crate::script::{Script, Scripts};
+use crate::settings::Settings;
 use crate::store::Store;
 use crate::trouble;
 use crate::verbs::{Go, Join, Joined, Renew, Renewed};
@@ -102,6 +103,10 @@ impl<D: Deployment> Store<D> {
         }
     }
 
+    fn of_name(&self, error: Error, name: &str, key: &Key) -> Error {
+        of_name(self.settings(), error, name, key)
+    }
+
     fn script(&self, which: fn(&Scripts) -> &Script) -> &Script {
         which(self.deployment.scripts())
     }
@@ -121,7 +126,7 @@ impl<D: Deployment> Engine for Store<D> {
         let asking = self.mail.expect_answer(ticket.id, ticket.ttl);
         let call = || join.call(self.deployment.scripts());
         let answer = self.deployment.answered(route.ask(join.wish(), call).await);
-        let answer = answer.map_err(|error| of_name(error, &name, &ticket.key));
+        let answer = answer.map_err(|error| self.of_name(error, &name, &ticket.key));
         let joined = answer.and_then(|answer| self.deployment.known(join.read(&answer)));
         let place = match joined.and_then(|joined| self.verdict(ticket, joined)) {
             Ok(Some(place)) => place,
@@ -146,7 +151,7 @@ impl<D: Deployment> Engine for Store<D> {
         self.mail.expect(ticket.id, ticket.ttl);
         let call = || renewal.call(self.deployment.scripts());
         let answer = ask_even_if_full(&*self.deployment, &route, renewal.wish(), call).await;
-        let answer = answer.map_err(|error| of_name(error, &name, &ticket.key))?;
+        let answer = answer.map_err(|error| self.of_name(error, &name, &ticket.key))?;
         match self.deployment.known(renewal.read(&answer))? {
             Renewed::In(place) => {
                 self.mail.learn(ticket.id, &place);
@@ -191,8 +196,9 @@ impl<D: Deployment> Engine for Store<D> {
         let name = self.name(key);
         let call = self.script(|scripts| &scripts.list).on(&name);
         let answer = self.deployment.answered(route.call(&call).await);
-        let answer = answer.map_err(|error| of_name(error, &name, key))?;
-        let line = self.deployment.known(reply::line(&answer, key))??;
+        let answer = answer.map_err(|error| self.of_name(error, &name, key))?;
+        let line = self.deployment.known(reply::line(&answer, key))?;
+        let line = line.map_err(|error| self.of_name(error, &name, key))?;
         let tickets = u32::try_from(line.len()).unwrap_or(u32::MAX);
         self.cost.add(CALL_COST + TICKET_COST * tickets);
         Ok(line)
@@ -225,7 +231,7 @@ impl<D: Deployment> Engine for Store<D> {
                 call.arg(by_now);
                 // Sent again, it skips numbers.
                 let answer = self.deployment.answered(route.call(&call).await);
-                let answer = answer.map_err(|error| of_name(error, &name, key))?;
+                let answer = answer.map_err(|error| self.of_name(error, &name, key))?;
                 if by > 0 {
                     // Where replicas do not have the number, it is skipped.
                     route.acknowledged().await?;
@@ -242,7 +248,7 @@ impl<D: Deployment> Engine for Store<D> {
                     None => call.arg(-1),
                 };
                 let answer = self.deployment.answered(route.call_once(&call).await);
-                answer.map_err(|error| of_name(error, &name, key))?
+                answer.map_err(|error| self.of_name(error, &name, key))?
             }
         };
         let (verdict, tally) = self.deployment.known(reply::tallied(&answer))?;
@@ -266,7 +272,7 @@ async fn take_out<D: Deployment>(
     let route = deployment.here().await?;
     let call = || go.call(deployment.scripts());
     let answer = ask_even_if_full(&*deployment, &route, go.wish(), call).await;
-    let answer = answer.map_err(|error| of_name(error, go.name(), &key))?;
+    let answer = answer.map_err(|error| of_name(deployment.settings(), error, go.name(), &key))?;
     let (left, letters) = deployment.known(Go::read(&answer))?;
     for letter in letters {
         letter::deliver(&mail, letter);
@@ -308,7 +314,9 @@ struct Step {
     keys: Vec<Key>,
 }
 
-/// The same, with the name that the server keeps it under, if this is about what is kept.
-fn of_name(error: Error, name: &str, key: &Key) -> Error {
-    refusal::of_what_is_kept(error, key, &format!("under the name {name}"))
+/// The same, with the name that it is kept under and by whom, if this is about what is kept.
+fn of_name(settings: &Settings, error: Error, name: &str, key: &Key) -> Error {
+    // Of several servers each tells of itself.
+    let place = format!("under the name {name} by {}", settings.name.whom());
+    refusal::of_what_is_kept(error, key, &place)
 }

@@ -51,6 +51,8 @@ mod secrets;
 mod sentinels;
 #[path = "faults/silence.rs"]
 mod silence;
+#[path = "faults/spoilt.rs"]
+mod spoilt;
 #[path = "faults/stage.rs"]
 mod stage;
 #[path = "faults/storm.rs"]
