@@ -48,7 +48,11 @@ local function read()
   if not head then return end
   local kind, at = string.byte(head, 9), nil
   -- Another version of Tenure may keep something else here, and somebody may hold by it.
-  if not is_readable(head) then error('tenure-unreadable') end
+  if not is_readable(head) then
+    -- What a server keeps that is a replica now does not matter.
+    be_master()
+    error('tenure-unreadable')
+  end
   last = struct.unpack('<d', head)
   if kind == FULL then
     be_whole()

@@ -4,7 +4,7 @@
 use tenure_core::{Engine as _, Kind, Leave, Patience, Window};
 use tenure_servers::redis::Server;
 
-use super::stage::{LONG, assert_refused, connect, head, play, store, ticket};
+use super::stage::{LONG, ask, assert_refused, connect, head, play, store, ticket};
 
 #[test]
 fn nobody_is_let_in_over_a_head_that_cannot_be_read() {
@@ -120,6 +120,40 @@ fn a_listing_leaves_out_what_cannot_be_read_and_shows_the_others() {
             client.command(&["DEL", &name]).unwrap();
             client.command(&["SET", &name, "x"]).unwrap();
             assert!(keys().await.contains(&"alone".to_owned()), "{part}");
+        }
+    });
+}
+
+#[test]
+fn a_server_that_was_made_a_replica_says_that_first() {
+    play(async || {
+        let (server, gone) = (Server::start().unwrap(), Server::start().unwrap());
+        // Each hears of the change by the first thing that it asks.
+        let mut stores = Vec::new();
+        for _ in 0..6 {
+            let store = store(&server.url()).await;
+            assert!(store.line(&ticket("other", LONG).key).await.unwrap().is_empty());
+            stores.push(store);
+        }
+        let mut next = || stores.pop().expect("there are enough");
+        let ticket = ticket("a", LONG);
+        server.command(&["SET", &head("a"), "1234567\0x"]).unwrap();
+        for part in [":n", ":c"] {
+            server.command(&["SET", &(head("a") + part), "rubbish"]).unwrap();
+        }
+        gone.kill().unwrap();
+        ask(&server, &format!("REPLICAOF 127.0.0.1 {}", gone.port()));
+        // What it keeps may be older than what its master keeps, or the rest of another data set.
+        let told = ["is a replica"];
+        for patience in [Patience::NoWait, Patience::Wait] {
+            assert_refused(next().join(&ticket, patience).await, Kind::Unavailable, &told);
+        }
+        assert_refused(next().renew(&ticket).await, Kind::Unavailable, &told);
+        assert_refused(next().leave(&ticket, Leave::Now).await, Kind::Unavailable, &told);
+        let window = Window { per: LONG, limit: None };
+        for window in [None, Some(window)] {
+            let counted = next().tally(&ticket.key, 1, window).await;
+            assert_refused(counted, Kind::Unavailable, &told);
         }
     });
 }
