@@ -354,9 +354,12 @@ fn who_waits_is_served_though_the_release_before_it(
             });
             super::stage::until_line(&locks, "k", 2).await;
             tokio::task::yield_now().await;
+            // The answer comes when the release has ended.
+            server.freeze().unwrap();
             let mut release = guard.release().boxed();
             assert!((&mut release).now_or_never().is_none(), "it is on its way");
             ends(release);
+            server.thaw().unwrap();
             // Its next sign of life is due in 20 minutes.
             let next = timeout(PATIENCE / 4, waiter).await.expect("it is served");
             next.unwrap().unwrap().release().await.unwrap();
