@@ -13,6 +13,8 @@ mod crowds;
 mod meddling;
 #[path = "faults/members.rs"]
 mod members;
+#[path = "faults/network.rs"]
+mod network;
 #[path = "faults/older.rs"]
 mod older;
 #[path = "faults/onlookers.rs"]

@@ -15,6 +15,8 @@ mod costs;
 mod crash;
 #[path = "faults/crowds.rs"]
 mod crowds;
+#[path = "faults/cut_off.rs"]
+mod cut_off;
 #[path = "faults/demoted.rs"]
 mod demoted;
 #[path = "faults/doors.rs"]

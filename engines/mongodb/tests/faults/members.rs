@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tenure_conformance::fault::stories::members as stories;
 use tenure_core::{Engine as _, Kind, Leave, Patience, Standing, Wake};
 use tenure_mongodb::MongoStore;
 use tenure_servers::mongodb::{Members, doc};
@@ -87,6 +88,20 @@ fn without_a_majority_nothing_counts() {
         })
         .await;
         assert!(store.line(&late.key).await.unwrap().is_empty());
+    });
+}
+
+#[test]
+fn without_a_majority_holders_are_told_and_with_it_again_locks_are_given_with_higher_numbers() {
+    play(async || {
+        let members = Members::start(3).unwrap();
+        let locks = connect(members.url()).await;
+        let primary = members.primary().unwrap();
+        let other = members.servers().iter().find(|it| it.port() != primary.port()).unwrap();
+        let stand_still = || [primary, other].iter().for_each(|one| one.freeze().unwrap());
+        let go_on = || [primary, other].iter().for_each(|one| one.thaw().unwrap());
+        let ttl = Duration::from_secs(2);
+        stories::the_loss_of_the_majority_is_told(locks, ttl, stand_still, go_on).await;
     });
 }
 
