@@ -135,13 +135,7 @@ impl Scripts {
                 LOOK,
                 "be_master()\nreturn look(k, head, now)\n",
             ]),
-            keys: Script::new(&[
-                master,
-                NOW,
-                READABLE,
-                LOOK,
-                include_str!("scripts/keys.lua"),
-            ]),
+            keys: Script::new(&[master, NOW, READABLE, LOOK, include_str!("scripts/keys.lua")]),
             sequence: Script::new(&[master, include_str!("scripts/sequence.lua")]),
             count: Script::new(&[master, include_str!("scripts/count.lua")]),
         }

@@ -1,17 +1,16 @@
-//! The stage of these stories: a runtime, patience with a limit, and what a test asks of a server.
+//! The stage of these stories: what a test asks of a server.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use tenure_conformance::fault::stage;
+pub(super) use tenure_conformance::fault::stage::{soon, until};
 use tenure_core::{Engine as _, Key, Locks, Patience, Place, Share, Ticket};
 use tenure_mongodb::MongoStore;
 use tenure_servers::mongodb::{Document, MONGOD, Server, doc};
 use tenure_servers::{Tool, have};
 
-/// How long anything may take that must happen: the machine may be busy.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// A life so long that no heartbeat falls into its story: what happens was not found out by one.
 pub(super) const LONG: Duration = Duration::from_secs(24 * 3600);
-const POLL_PAUSE: Duration = Duration::from_millis(10);
 
 /// Plays a story that needs a MongoDB, if there is one here.
 pub(super) fn play(story: impl AsyncFnOnce()) {
@@ -23,12 +22,7 @@ pub(super) fn play_with(tools: &[Tool], story: impl AsyncFnOnce()) {
     if !have(&[MONGOD]) || !have(tools) {
         return;
     }
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    let runtime = builder.worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(async {
-        let ended = tokio::time::timeout(PATIENCE * 3, story()).await;
-        ended.expect("the story ends");
-    });
+    stage::play(story());
 }
 
 /// The locks at this URL.
@@ -49,21 +43,6 @@ pub(super) fn ticket(key: &str, ttl: Duration) -> Ticket {
 /// Puts a ticket into its line.
 pub(super) async fn join(store: &MongoStore, ticket: &Ticket) -> Place {
     store.join(ticket, Patience::Wait).await.expect("it is answered").expect("it waits")
-}
-
-/// Waits for what must happen.
-pub(super) async fn soon<T>(what: &str, happens: impl Future<Output = T>) -> T {
-    let happened = tokio::time::timeout(PATIENCE, happens).await;
-    happened.unwrap_or_else(|_| panic!("within {PATIENCE:?} this did not happen: {what}"))
-}
-
-/// Looks again and again until it is so.
-pub(super) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so().await {
-        assert!(began.elapsed() < PATIENCE, "within {PATIENCE:?} this did not happen: {what}");
-        tokio::time::sleep(POLL_PAUSE).await;
-    }
 }
 
 /// The id of a line's record.

@@ -35,7 +35,9 @@ fn a_join_that_never_arrived_is_sent_again_or_leaves_nothing_behind() {
 
 #[test]
 fn who_is_cut_off_is_told_before_the_lock_is_given_away_and_no_late_answer_revives_it() {
-    cut_off(network::who_is_cut_off_is_told_before_the_lock_is_given_away_and_no_late_answer_revives_it);
+    cut_off(
+        network::who_is_cut_off_is_told_before_the_lock_is_given_away_and_no_late_answer_revives_it,
+    );
 }
 
 #[test]

@@ -1,20 +1,19 @@
-//! The stage of these stories: a runtime, patience with a limit, and what a test asks of a server.
+//! The stage of these stories: what a test asks of a server.
 
 use std::fmt::Debug;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use tenure_conformance::fault::stage;
+pub(super) use tenure_conformance::fault::stage::{PATIENCE, soon, until, until_line};
 use tenure_conformance::fault::{Protocol, Proxy};
 use tenure_core::{Key, Kind, Locks, Note, Owner, Result, Share, Ticket, TicketId};
 use tenure_redis::{RedisCluster, RedisStore};
 use tenure_servers::redis::{Client, Cluster, REDIS, Reply, Server};
 use tenure_servers::{Tool, have};
 
-/// How long anything may take that must happen: the machine may be busy.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// A life so long that no heartbeat falls into its story: what happens was not found out by one.
 pub(super) const LONG: Duration = Duration::from_secs(24 * 3600);
-const POLL_PAUSE: Duration = Duration::from_millis(5);
 
 /// Plays a story that needs a Redis, if there is one here.
 pub(super) fn play(story: impl AsyncFnOnce()) {
@@ -26,12 +25,7 @@ pub(super) fn play_with(tools: &[Tool], story: impl AsyncFnOnce()) {
     if !have(&[&[REDIS], tools].concat()) {
         return;
     }
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    let runtime = builder.worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(async {
-        let ended = tokio::time::timeout(PATIENCE * 2, story()).await;
-        ended.expect("the story ends");
-    });
+    stage::play(story());
 }
 
 /// The locks at this URL.
@@ -92,29 +86,6 @@ pub(super) fn ticket(key: &str, ttl: Duration) -> Ticket {
         note: Note::default(),
         floor: 0,
     }
-}
-
-/// Waits for what must happen.
-pub(super) async fn soon<T>(what: &str, happens: impl Future<Output = T>) -> T {
-    let happened = tokio::time::timeout(PATIENCE, happens).await;
-    happened.unwrap_or_else(|_| panic!("within {PATIENCE:?} this did not happen: {what}"))
-}
-
-/// Looks again and again until it is so.
-pub(super) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so().await {
-        assert!(began.elapsed() < PATIENCE, "within {PATIENCE:?} this did not happen: {what}");
-        tokio::time::sleep(POLL_PAUSE).await;
-    }
-}
-
-/// Waits until so many stand in the line.
-pub(super) async fn until_line(locks: &Locks, key: &str, count: usize) {
-    until("so many stand in the line", async || {
-        locks.line(key).await.is_ok_and(|line| line.len() == count)
-    })
-    .await;
 }
 
 /// Asks the server something that no lock has to do with, in words with blanks between them.
