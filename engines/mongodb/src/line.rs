@@ -50,6 +50,7 @@ pub(crate) mod did {
     pub(crate) const TOO_LONG: i64 = 16;
     pub(crate) const NO_PART: i64 = 17;
     pub(crate) const MANY_PARTS: i64 = 18;
+    pub(crate) const FOREIGN: i64 = 19;
     pub(crate) const KNOWN: i64 = 20;
     pub(crate) const SERVED: i64 = 21;
     pub(crate) const QUEUED: i64 = 22;
