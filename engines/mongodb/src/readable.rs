@@ -77,6 +77,16 @@ impl Writer<'_> {
         } } })
     }
 
+    /// The ends of all lives in the line can be read.
+    pub(crate) fn ends_readable(&self) -> Bson {
+        let all = |array: &str| {
+            let array = bson!({ "$ifNull": [self.value(array), []] });
+            let ends = bson!({ "$map": { "input": array, "as": "seat", "in": { "$isNumber": "$$seat.ends" } } });
+            bson!({ "$allElementsTrue": [ends] })
+        };
+        bson!({ "$and": [all("held"), all("waiting")] })
+    }
+
     /// An error of the server's, in the place of this field.
     pub(crate) fn refuse(&self, field: &str) -> Bson {
         fail(MARK, &self.0.value(field)).into()

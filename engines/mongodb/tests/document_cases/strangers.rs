@@ -253,3 +253,33 @@ fn a_document_that_is_made_when_it_is_locked_is_not_made_over_one_that_cannot_be
         }
     });
 }
+
+// One document of a stranger must not stop the work on all others.
+#[test]
+fn a_queue_waits_beside_documents_that_cannot_be_read() {
+    play(async || {
+        let shop = Shop::open().await;
+        let mut theirs = foreign().to_vec();
+        theirs.extend([
+            bson!({ "not_before": "noon" }),
+            bson!({ "at": "noon" }),
+            bson!({ "held": "x" }),
+            bson!({ "waiting": [{ "ends": "noon" }] }),
+        ]);
+        for (at, theirs) in (100..).zip(&theirs) {
+            shop.orders.insert_one(order(at)).await.unwrap();
+            shop.meddle(at, doc! { "$set": { "_tenure": theirs.clone() } }).await;
+        }
+        let queue = shop.here.queue(doc! { "_id": { "$gte": 100 } });
+        let none = queue.next_within(Duration::from_millis(100)).await.unwrap();
+        assert!(none.is_none(), "{none:?}");
+        let waits = tokio::spawn(async move { queue.next().await });
+        shop.orders.insert_one(order(1000)).await.unwrap();
+        let job = soon("the readable one is claimed", waits).await.unwrap().unwrap();
+        assert_eq!(job.document().id, 1000);
+        job.delete().await.unwrap();
+        for (at, theirs) in (100..).zip(&theirs) {
+            assert_eq!(shop.raw(at).await.unwrap().get("_tenure"), Some(theirs));
+        }
+    });
+}
