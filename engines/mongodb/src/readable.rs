@@ -50,9 +50,10 @@ impl Writer<'_> {
         }
         let number = |name: &str| {
             let name = self.0.name(name);
-            let (missing, known) =
-                (doc! { &name: null }, doc! { &name: { "$gte": 0, "$lt": number_max() } });
-            doc! { "$or": [missing, known] }
+            // As the verbs write it: a filter cannot tell whether another kind of number is whole.
+            let known = doc! { "$type": ["int", "long"], "$gte": 0, "$lt": number_max() };
+            let one = doc! { "$or": [{ &name: null }, { &name: known }] };
+            doc! { "$and": [one, { &name: { "$not": { "$type": "array" } } }] }
         };
         let mut all = vec![number("last"), number("at"), number("step")];
         if let Some(field) = self.0.field_name() {
@@ -93,11 +94,16 @@ impl Writer<'_> {
     }
 }
 
-/// A number that is not negative, or none yet. Texts and dates are above all numbers, and what is none (NaN) is below.
+/// A whole number that is not negative, or none yet.
 pub(crate) fn number(value: &str) -> Bson {
-    bson!({ "$and": [
-        { "$lte": [value, number_max()] },
-        { "$or": [{ "$lte": [value, Bson::Null] }, { "$gte": [value, 0_i64] }] },
+    bson!({ "$or": [
+        { "$in": [{ "$type": value }, ["missing", "null"]] },
+        { "$and": [
+            { "$isNumber": value },
+            { "$gte": [value, 0_i64] },
+            { "$lte": [value, number_max()] },
+            { "$eq": [{ "$mod": [value, 1_i64] }, 0_i64] },
+        ] },
     ] })
 }
 
