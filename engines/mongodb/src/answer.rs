@@ -95,6 +95,7 @@ impl<'a> Reader<'a> {
             did::TOO_LONG => Came::Refused(Error::rejected(format!(
                 "the line of {key:?} is full: its document is near the 16 MiB that MongoDB allows, and takes no more tickets"
             ))),
+            did::FOREIGN => Came::Refused(Error::rejected(refusal::UNREADABLE)),
             did::NO_PART => Came::Refused(Error::rejected(format!(
                 "{key:?} is not there: the document has no such part, or what stands there is no document"
             ))),

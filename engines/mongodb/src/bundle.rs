@@ -30,7 +30,7 @@ pub(crate) fn update<'a>(spot: &'a Spot, wishes: &[&Wish], inbox: &str) -> Updat
         stages: spot.kit.stages(mixture),
         fields: answers.of(seen.map(|wish| &wish.ticket), mixture, &reads),
         makes: mixture.joins && spot.makes,
-        expects: Document::new(),
+        expects: if mixture.joins { Document::new() } else { answers.stands() },
         sort: None,
     }
 }

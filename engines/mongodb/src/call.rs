@@ -60,6 +60,13 @@ pub(crate) struct Update<'a> {
 }
 
 impl Update<'_> {
+    /// What finds the record, if it is as expected.
+    pub(crate) fn query(&self) -> Document {
+        let mut query = self.expects.clone();
+        query.extend(self.filter.clone());
+        query
+    }
+
     /// All stages, in their order.
     pub(crate) fn pipeline(&self) -> impl Iterator<Item = &RawDocumentBuf> {
         let rest = self.stages.into_iter().flatten();
@@ -124,8 +131,6 @@ impl Calls {
 
     fn command(&self, update: &Update<'_>) -> RawDocumentBuf {
         let time = self.server_ms();
-        let mut query = update.expects.clone();
-        query.extend(update.filter.clone());
         let change = if update.is_plain {
             RawBson::Document(update.first.clone())
         } else {
@@ -137,7 +142,7 @@ impl Calls {
         };
         let mut command = rawdoc! {
             "findAndModify": self.collection.as_str(),
-            "query": raw(&query),
+            "query": raw(&update.query()),
             "update": change,
             "fields": update.fields.clone(),
             "new": true,

@@ -92,8 +92,13 @@ impl Lanes {
         let key = wish.ticket.key.clone();
         let answered = self.carrier.enter(spot, wish)?;
         match timeout(calls.timeout, answered).await {
-            Ok(Ok(came)) => came
-                .map_err(|error| trouble::in_record(error, &calls.collection, &spot.record, &key)),
+            Ok(Ok(came)) => {
+                let told = |error| trouble::in_line(error, &calls.collection, spot, &key);
+                match came {
+                    Ok(Came::Refused(error)) => Ok(Came::Refused(told(error))),
+                    came => came.map_err(told),
+                }
+            }
             _ => Err(trouble::late(&calls.name)),
         }
     }
@@ -118,8 +123,7 @@ impl Lanes {
         let carrier = &self.carrier;
         let answer = carrier.calls.look(&bundle::line(spot), carrier.topology).await;
         let collection = &carrier.calls.collection;
-        let answer =
-            answer.map_err(|error| trouble::in_record(error, collection, &spot.record, key))?;
+        let answer = answer.map_err(|error| trouble::in_line(error, collection, spot, key))?;
         Ok(answer.map(|answer| spot.kit.answers.open(answer).said))
     }
 }

@@ -50,6 +50,7 @@ pub(crate) mod did {
     pub(crate) const TOO_LONG: i64 = 16;
     pub(crate) const NO_PART: i64 = 17;
     pub(crate) const MANY_PARTS: i64 = 18;
+    pub(crate) const FOREIGN: i64 = 19;
     pub(crate) const KNOWN: i64 = 20;
     pub(crate) const SERVED: i64 = 21;
     pub(crate) const QUEUED: i64 = 22;
@@ -148,16 +149,16 @@ impl Writer<'_> {
 
     fn open(&self) -> Document {
         let array = |name: &str| bson!({ "$ifNull": [self.value(name), []] });
-        // One refusal ends the whole step.
+        // One refusal ends the whole step, and comes before anything else is computed that may fail.
         let held = bson!({ "$cond": [self.is_readable(), array("held"), self.refuse("held")] });
         let now = bson!({ "$max": [self.value("at"), { "$toLong": "$$NOW" }] });
         let step = bson!({ "$add": [{ "$ifNull": [self.value("step"), 0_i64] }, 1_i64] });
         self.set([
+            ("held", held),
+            ("waiting", array("waiting")),
             ("at", now),
             ("step", step),
             ("bytes", bson!({ "$bsonSize": "$$ROOT" })),
-            ("held", held),
-            ("waiting", array("waiting")),
         ])
     }
 

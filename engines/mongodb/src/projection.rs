@@ -7,6 +7,7 @@ use tenure_core::Ticket;
 
 use crate::lens::{Lens, scratch};
 use crate::line::{Mixture, did, raw};
+use crate::readable::{has_line, unless_foreign};
 use crate::wish::Reads;
 
 /// So many waiting tickets are told when the first holder's life ends: the others would all come at once, and their
@@ -19,6 +20,8 @@ pub(crate) struct Answers {
     place: RawDocumentBuf,
     /// The name of the first stage's field.
     ask: CString,
+    /// What it sets besides.
+    guard: RawDocumentBuf,
 }
 
 /// An answer: what the step says, and what of somebody else's document was read with it.
@@ -30,14 +33,23 @@ pub(crate) struct Opened {
 impl Answers {
     pub(crate) fn new(lens: &Lens) -> Self {
         let ask = CString::try_from(lens.name("ask")).expect("a field's name has no NUL");
-        Self { lens: lens.clone(), place: raw(&place(lens)), ask }
+        let guard = lens.field_name().map(unless_foreign).unwrap_or_default();
+        Self { lens: lens.clone(), place: raw(&place(lens)), ask, guard: raw(&guard) }
     }
 
-    /// The first stage of a step, which has what its callers ask for.
+    /// The first stage of a step, which has what its callers ask for. It would make a line of whatever a document has in the
+    /// line's place, so it looks at that first.
     pub(crate) fn asks(&self, ask: RawDocumentBuf) -> RawDocumentBuf {
-        let mut fields = RawDocumentBuf::new();
+        let mut fields = self.guard.clone();
         fields.append(&self.ask, rawdoc! { "$literal": ask });
         rawdoc! { "$set": fields }
+    }
+
+    /// What a document has in which a ticket stands: where somebody wrote something else over its line, it stands no more, and
+    /// nothing is written.
+    pub(crate) fn stands(&self) -> Document {
+        let whole = self.lens.field_name().filter(|_| self.lens.part_found().is_none());
+        whole.map(has_line).unwrap_or_default()
     }
 
     /// Where these tickets stand, in their order, and what leaves and joins came to.
@@ -179,8 +191,13 @@ impl Answers {
         Opened { said, document: Some(answer) }
     }
 
+    /// The field of somebody else's document that has the line.
+    pub(crate) fn field_name(&self) -> Option<&str> {
+        self.lens.field_name()
+    }
+
     fn field(&self) -> &str {
-        self.lens.field_name().unwrap_or_default()
+        self.field_name().unwrap_or_default()
     }
 }
 

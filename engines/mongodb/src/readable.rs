@@ -3,12 +3,31 @@
 
 use mongodb::bson::{Bson, Document, bson, doc};
 
+use crate::lens::scratch;
 use crate::line::{ALL, Writer, number_max};
 
 /// The server repeats what it cannot convert, and so this, in its refusal.
 pub(crate) const MARK: &str = "tenure-unreadable";
 /// The same for a number that was kept.
 pub(crate) const NO_NUMBER_MARK: &str = "tenure-no-number";
+
+/// Whether there is nothing yet in the field of a document that has its line, or a line. Anything else there is somebody else's,
+/// or is what somebody has made of a line.
+pub(crate) fn may_have_line(field: &str) -> Document {
+    doc! { "$in": [{ "$type": format!("${field}") }, ["missing", "null", "object"]] }
+}
+
+/// What a stage that sets something in the line sets besides: it is nothing, or an error of the server's if the field may have no
+/// line. It stands beside the line, because nothing is computed in a field that is an empty array.
+pub(crate) fn unless_foreign(field: &str) -> Document {
+    let refusal = fail(MARK, &format!("${field}"));
+    doc! { scratch(&scratch(field)): { "$cond": [may_have_line(field), "$$REMOVE", refusal] } }
+}
+
+/// There is something in this field of a document that may be a line.
+pub(crate) fn has_line(field: &str) -> Document {
+    doc! { field: { "$type": "object", "$not": { "$type": "array" } } }
+}
 
 impl Writer<'_> {
     /// The fields of the line are what a step of this version makes of them. What the tickets say is looked at where
@@ -31,11 +50,17 @@ impl Writer<'_> {
         }
         let number = |name: &str| {
             let name = self.0.name(name);
-            let (missing, known) =
-                (doc! { &name: null }, doc! { &name: { "$gte": 0, "$lt": number_max() } });
-            doc! { "$or": [missing, known] }
+            // As the verbs write it: a filter cannot tell whether another kind of number is whole.
+            let known = doc! { "$type": ["int", "long"], "$gte": 0, "$lt": number_max() };
+            let one = doc! { "$or": [{ &name: null }, { &name: known }] };
+            doc! { "$and": [one, { &name: { "$not": { "$type": "array" } } }] }
         };
-        filter.insert("$and", vec![number("last"), number("at"), number("step")]);
+        let mut all = vec![number("last"), number("at"), number("step")];
+        if let Some(field) = self.0.field_name() {
+            let nothing = doc! { field: { "$eq": Bson::Null, "$not": { "$type": "array" } } };
+            all.push(doc! { "$or": [has_line(field), nothing] });
+        }
+        filter.insert("$and", all);
         filter
     }
 
@@ -53,26 +78,41 @@ impl Writer<'_> {
         } } })
     }
 
+    /// The ends of all lives in the line can be read.
+    pub(crate) fn ends_readable(&self) -> Bson {
+        let all = |array: &str| {
+            let array = bson!({ "$ifNull": [self.value(array), []] });
+            let ends = bson!({ "$map": { "input": array, "as": "seat", "in": { "$isNumber": "$$seat.ends" } } });
+            bson!({ "$allElementsTrue": [ends] })
+        };
+        bson!({ "$and": [all("held"), all("waiting")] })
+    }
+
     /// An error of the server's, in the place of this field.
     pub(crate) fn refuse(&self, field: &str) -> Bson {
-        fail(MARK, &self.0.value(field))
+        fail(MARK, &self.0.value(field)).into()
     }
 }
 
-/// A number that is not negative, or none yet. Texts and dates are above all numbers, and what is none (NaN) is below.
+/// A whole number that is not negative, or none yet.
 pub(crate) fn number(value: &str) -> Bson {
-    bson!({ "$and": [
-        { "$lte": [value, number_max()] },
-        { "$or": [{ "$lte": [value, Bson::Null] }, { "$gte": [value, 0_i64] }] },
+    bson!({ "$or": [
+        { "$in": [{ "$type": value }, ["missing", "null"]] },
+        { "$and": [
+            { "$isNumber": value },
+            { "$gte": [value, 0_i64] },
+            { "$lte": [value, number_max()] },
+            { "$eq": [{ "$mod": [value, 1_i64] }, 0_i64] },
+        ] },
     ] })
 }
 
 /// An error of the server's, about a number.
 pub(crate) fn refuse_number(value: &str) -> Bson {
-    fail(NO_NUMBER_MARK, value)
+    fail(NO_NUMBER_MARK, value).into()
 }
 
 /// The value is needed, for the server computes at once what depends on none.
-fn fail(mark: &str, value: &str) -> Bson {
-    bson!({ "$toLong": { "$concat": [mark, " ", { "$type": value }] } })
+fn fail(mark: &str, value: &str) -> Document {
+    doc! { "$toLong": { "$concat": [mark, " ", { "$type": value }] } }
 }

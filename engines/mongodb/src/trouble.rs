@@ -7,6 +7,7 @@ use tenure_kit::secret::without;
 
 use crate::name::Name;
 use crate::readable::{MARK, NO_NUMBER_MARK};
+use crate::spot::Spot;
 
 /// Another command inserted the record at the same time.
 pub(crate) const DUPLICATE_KEY: i32 = 11_000;
@@ -219,6 +220,15 @@ pub(crate) fn strange(name: &Name) -> Error {
 /// The same, with the way out, if this is about what a record says.
 pub(crate) fn in_record(error: Error, collection: &str, record: &str, key: &Key) -> Error {
     let place = format!("as the record {record} of the collection {collection}");
+    refusal::of_what_is_kept(error, key, &place)
+}
+
+/// The same for a line, which may be in a field of somebody else's document.
+pub(crate) fn in_line(error: Error, collection: &str, spot: &Spot, key: &Key) -> Error {
+    let Some(field) = spot.kit.answers.field_name() else {
+        return in_record(error, collection, &spot.record, key);
+    };
+    let place = format!("as the field `{field}` of that document in the collection {collection}");
     refusal::of_what_is_kept(error, key, &place)
 }
 

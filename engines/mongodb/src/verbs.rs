@@ -6,6 +6,7 @@
 use mongodb::bson::{Bson, Document, bson};
 use tenure_core::LINE_TICKETS_MAX;
 
+use crate::documents::way::FOREIGN;
 use crate::line::{ALL, Writer, did, letters, number_max};
 
 impl Writer<'_> {
@@ -203,12 +204,17 @@ impl Writer<'_> {
         bson!({ "$switch": { "branches": cases, "default": did::QUEUED } })
     }
 
-    /// Nobody joins the line of a part that is not there, or of one that cannot be told from another.
+    /// Nobody joins the line of a part that is not there, or of one that cannot be told from another, or that has something else
+    /// in the place of its line.
     fn verdicts_on_parts(&self) -> Vec<Bson> {
         if self.0.part_found().is_none() {
             return Vec::new();
         }
-        let case = |sign: &str, then: i64| bson!({ "case": { sign: [self.value("parts"), 1_i64] }, "then": then });
-        vec![case("$lt", did::NO_PART), case("$gt", did::MANY_PARTS)]
+        let case = |sign: &str, count: i64, then: i64| bson!({ "case": { sign: [self.value("parts"), count] }, "then": then });
+        vec![
+            case("$eq", FOREIGN, did::FOREIGN),
+            case("$lt", 1, did::NO_PART),
+            case("$gt", 1, did::MANY_PARTS),
+        ]
     }
 }

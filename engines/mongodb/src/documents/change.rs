@@ -114,21 +114,11 @@ impl Target<'_> {
         Ok(Change { update: update.into(), elements: Vec::new() })
     }
 
-    /// The change by a pipeline behind which the ticket leaves.
-    pub(super) fn leave(&self, stages: &[Document]) -> Result<Vec<Document>> {
-        let mut stages = self.pipeline(stages)?;
-        let mut by = Document::new();
-        by.insert(format!("{}.by", self.field), self.ticket);
-        stages.push(doc! { "$set": by });
-        Ok(stages)
-    }
-
     /// The document is not claimed before so many milliseconds are over. It is no change of the user's.
     pub(super) fn put_off(&self, millis: i64, name: &str) -> Vec<Document> {
         let mut set = Document::new();
         let then = bson!({ "$add": [{ "$toLong": "$$NOW" }, millis] });
         set.insert(format!("{}.{name}", self.field), then);
-        set.insert(format!("{}.by", self.field), self.ticket);
         vec![doc! { "$set": set }]
     }
 

@@ -10,7 +10,9 @@ use super::name::Named;
 use crate::alone::NOT_BEFORE;
 use crate::answer::{self, Came, whole};
 use crate::call::Update;
-use crate::line::raw;
+use crate::lens::Lens;
+use crate::line::{Writer, raw};
+use crate::readable::{may_have_line, number};
 use crate::spots::Claiming;
 use crate::store::MongoStore;
 use crate::trouble;
@@ -103,7 +105,7 @@ impl MongoStore {
     pub(super) async fn next_due(&self, filter: Document) -> Result<Option<Duration>> {
         let field = &self.spots.in_documents()?.field;
         let pipeline = [
-            doc! { "$match": { "$and": [filter, readable(field)] } },
+            doc! { "$match": { "$and": [filter, { "$expr": readable(field) }] } },
             doc! { "$group": { "_id": null, "due": { "$min": { "$subtract": [due(field), now(field)] } } } },
         ];
         let mut stages = RawArrayBuf::new();
@@ -128,23 +130,19 @@ impl MongoStore {
 
 /// Nobody is there, or nobody who lives. The first can be told without an expression, which is slow.
 fn free(field: &str) -> Document {
-    let absent = |name: &str| (format!("{field}.{name}"), bson!({ "$exists": false }));
-    let nobody: Document = ["held.0", "waiting.0", NOT_BEFORE].map(absent).into_iter().collect();
-    let is_free = doc! { "$or": [nobody, { "$expr": { "$lte": [due(field), now(field)] } }] };
-    // Who may hold by what cannot be read is not known.
-    doc! { "$and": [is_free, readable(field)] }
+    let mut nobody = Writer(&Lens::field(field)).nobody_readable();
+    nobody.insert(format!("{field}.{NOT_BEFORE}"), doc! { "$exists": false });
+    let is_over = bson!({ "$lte": [due(field), now(field)] });
+    doc! { "$or": [nobody, { "$expr": { "$and": [is_over, readable(field)] } }] }
 }
 
-/// The fields of a line are of the types that this version writes.
-fn readable(field: &str) -> Document {
-    let seats = |name: &str| {
-        let (array, value) = (format!("{field}.{name}"), format!("${field}.{name}"));
-        let none = doc! { &array: { "$in": [Bson::Null, []] } };
-        let ends = bson!({ "$map": { "input": value.as_str(), "as": "seat", "in": { "$isNumber": "$$seat.ends" } } });
-        let known = bson!({ "$cond": [{ "$isArray": value.as_str() }, { "$allElementsTrue": [ends] }, false] });
-        doc! { "$or": [none, { "$expr": known }] }
-    };
-    doc! { "$and": [seats("held"), seats("waiting")] }
+/// Who may hold by what cannot be read is not known, and how long a document is put off neither.
+fn readable(field: &str) -> Bson {
+    let (lens, then) = (Lens::field(field), format!("${field}.{NOT_BEFORE}"));
+    let writer = Writer(&lens);
+    bson!({ "$and": [
+        may_have_line(field), writer.is_readable(), writer.ends_readable(), number(&then),
+    ] })
 }
 
 /// When a document is free: nobody lives in its line, and it is not put off. Zero if nobody ever was there.

@@ -6,31 +6,35 @@ use mongodb::bson::{Bson, Document, bson, doc};
 
 use super::path::{Path, Step};
 use crate::lens::{Way, scratch};
+use crate::readable::may_have_line;
+
+/// In the place of how many parts there are: there is one, and what it has in the place of a line is none.
+pub(crate) const FOREIGN: i64 = -1;
 
 /// How a part of a document is found, whose line is in this field of the part.
 pub(crate) fn way(field: &str, path: &Path) -> Way {
     let (parts, work) = (parts("", path.steps(), 0), scratch(field));
     let part = part(path);
+    let (line, size) = (format!("$part.{field}"), doc! { "$size": "$$parts" });
+    let one = doc! { "$cond": [may_have_line(&line), 1, FOREIGN] };
+    let count = doc! { "$cond": [{ "$eq": [&size, 1] }, one, &size] };
     let known = bson!({ "$let": {
         "vars": { "parts": parts, "work": format!("${work}") },
         "in": { "$let": {
-            "vars": { "part": { "$arrayElemAt": ["$$parts", 0] }, "count": { "$size": "$$parts" } },
-            "in": { "$mergeObjects": [
-                { "$cond": [{ "$eq": ["$$count", 1] }, line_of("$$part", field), {}] },
-                "$$work",
-                { "parts": "$$count", "step": format!("${field}.step") },
-            ] },
+            "vars": { "part": { "$arrayElemAt": ["$$parts", 0] } },
+            "in": { "$let": {
+                "vars": { "count": count },
+                "in": { "$mergeObjects": [
+                    { "$cond": [{ "$eq": ["$$count", 1] }, format!("${line}"), {}] },
+                    "$$work",
+                    { "parts": "$$count", "step": format!("${field}.step") },
+                ] },
+            } },
         } },
     } });
     let mut out = Document::new();
     out.insert(&work, known);
     Way { part, out: vec![doc! { "$set": out }], back: vec![back(field, &work, path)] }
-}
-
-/// The line of a part. What stands there in its place is of no use.
-fn line_of(part: &str, field: &str) -> Bson {
-    let line = format!("{part}.{field}");
-    bson!({ "$cond": [{ "$eq": [{ "$type": line.as_str() }, "object"] }, line.as_str(), {}] })
 }
 
 /// What the step says of itself goes to the root, and all else to the part. Of a line in which nobody stands only the

@@ -15,7 +15,9 @@ use super::way;
 use crate::alone::NOT_BEFORE;
 use crate::bundle;
 use crate::line::raw;
+use crate::readable::unless_foreign;
 use crate::store::MongoStore;
+use crate::trouble;
 use crate::wish::Reads;
 
 /// So often a write is sent again whose answer was lost.
@@ -73,7 +75,7 @@ impl MongoStore {
                 (What::Leave(target.put_off(millis, NOT_BEFORE)), None)
             }
             Act::Leave(UpdateModifications::Pipeline(stages)) => {
-                (What::Leave(target.leave(&stages)?), None)
+                (What::Leave(target.pipeline(&stages)?), None)
             }
             Act::Leave(UpdateModifications::Document(operators))
                 if holding.named.path.is_whole() =>
@@ -127,11 +129,17 @@ impl MongoStore {
         let spot = self.spots.of_key(&holding.named.key()?)?;
         let step = format!("{field}.step");
         let mut command = self.under(&holding, Vec::new(), Document::new())?;
-        let stage = doc! { "$set": { &step: { "$add": [{ "$ifNull": [format!("${step}"), 0_i64] }, 1_i64] } } };
+        // A part may be locked in a document that has something else in the place of the steps.
+        let mut sets = unless_foreign(field);
+        sets.insert(&step, doc! { "$add": [{ "$ifNull": [format!("${step}"), 0_i64] }, 1_i64] });
+        let stage = doc! { "$set": sets };
         command.append(cstr!("update"), raw_array(&[stage]));
         command.append(cstr!("new"), true);
         command.append(cstr!("fields"), spot.kit.answers.document(&reads));
-        let mut answer = self.calls.write(command).await?;
+        let answer = self.calls.write(command).await;
+        let (collection, key) = (&self.calls.collection, holding.named.key()?);
+        let mut answer =
+            answer.map_err(|error| trouble::in_line(error, collection, &spot, &key))?;
         let Some(Bson::Document(found)) = answer.remove("value") else { return Ok(None) };
         Ok(spot.kit.answers.open(found).document)
     }
@@ -183,6 +191,9 @@ impl MongoStore {
         let spot = self.spots.of_key(&holding.named.key()?)?;
         let leave = bundle::leave(&spot, holding.id, self.lanes.inbox());
         leave.pipeline().for_each(|stage| stages.push(stage.clone()));
+        let mut by = Document::new();
+        by.insert(format!("{}.by", self.field()?), holding.id.to_string());
+        stages.push(raw(&doc! { "$set": by }));
         Ok(stages)
     }
 

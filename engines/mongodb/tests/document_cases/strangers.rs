@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use mongodb::bson::{Bson, Document, doc};
+use mongodb::bson::{Bson, Document, bson, doc};
 use tenure_core::Kind;
-use tenure_mongodb::documents::DocumentGuard;
+use tenure_mongodb::documents::{DocumentGuard, Documents};
 
-use super::shop::{Order, Shop, order};
+use super::shop::{Line, Order, Shop, line, long_order, order};
 use super::stage::{play, soon};
 
 /// A holder whose client listens, told by nobody but the stream: no heartbeat falls into the story.
@@ -83,11 +83,7 @@ fn a_document_that_somebody_deletes_ends_the_lock_and_the_holder_is_told() {
 
 #[test]
 fn a_lock_that_somebody_removes_or_empties_is_lost_and_the_holder_is_told() {
-    for meddles in [
-        doc! { "$unset": { "_tenure": "" } },
-        doc! { "$set": { "_tenure.held": [] } },
-        doc! { "$set": { "_tenure": "nonsense" } },
-    ] {
+    for meddles in [doc! { "$unset": { "_tenure": "" } }, doc! { "$set": { "_tenure.held": [] } }] {
         play(async || {
             let shop = Shop::open().await;
             let guard = listening(&shop).await;
@@ -151,6 +147,139 @@ fn a_line_that_cannot_be_read_is_refused_and_kept() {
             let claimed = shop.here.queue(doc! { "_id": 42 }).try_next().await.unwrap();
             assert!(claimed.is_none(), "{theirs}");
             assert_eq!(shop.raw(42).await.unwrap().get("_tenure"), Some(&theirs));
+        }
+    });
+}
+
+/// What somebody may write in the place of a line, and is none.
+fn foreign() -> [Bson; 6] {
+    ["nonsense".into(), 7.into(), true.into(), bson!([]), bson!([{ "held": [] }]), bson!([null])]
+}
+
+/// Whoever opens it is told that it cannot be read, and where it is.
+fn is_refused<T>(theirs: &Bson, opened: tenure_core::Result<T>) {
+    let error = opened.err().unwrap_or_else(|| panic!("{theirs} is refused"));
+    let said = error.to_string();
+    assert_eq!(error.kind(), Kind::Rejected, "{theirs}: {said}");
+    let is_told = said.contains("cannot be read") && said.contains("`_tenure`");
+    assert!(is_told && said.contains("42") && said.contains("orders"), "{theirs}: {said}");
+}
+
+// Nobody knows whether the field is a stranger's own, or who held there: whoever came next would write over it.
+#[test]
+fn what_somebody_writes_over_a_lock_ends_it_and_is_kept() {
+    for theirs in foreign() {
+        play(async || {
+            let shop = Shop::open().await;
+            let guard = listening(&shop).await;
+            let held = guard.held();
+            let lost = tokio::spawn(async move { held.lost().await });
+            shop.meddle(42, doc! { "$set": { "_tenure": theirs.clone() } }).await;
+            soon("the holder is told by the stream", lost).await.unwrap();
+            let error = guard.update(doc! { "$set": { "state": "late" } }).await.unwrap_err();
+            assert_eq!(error.kind(), Kind::Lost, "{error:?}");
+            assert_eq!(guard.release().await.unwrap_err().kind(), Kind::Lost);
+            for shelf in [&shop.here, &shop.there] {
+                is_refused(&theirs, shelf.document(42).try_lock().await);
+                is_refused(&theirs, shelf.document(42).lock().await);
+                is_refused(&theirs, shelf.document(42).line().await);
+            }
+            let claimed = shop.here.queue(doc! { "_id": 42 }).try_next().await.unwrap();
+            assert!(claimed.is_none(), "{theirs}");
+            let kept = shop.raw(42).await.unwrap();
+            assert_eq!(
+                (kept.get("_tenure"), kept.get_str("state").unwrap()),
+                (Some(&theirs), "new")
+            );
+            shop.meddle(42, doc! { "$set": { "_tenure": null } }).await;
+            shop.there.document(42).lock().await.unwrap().release().await.unwrap();
+        });
+    }
+}
+
+#[test]
+fn what_somebody_writes_over_the_lock_of_a_part_ends_it_and_is_kept() {
+    for theirs in foreign() {
+        play(async || {
+            let shop = Shop::open().await;
+            shop.orders.replace_one(doc! { "_id": 42 }, long_order(42, 3)).await.unwrap();
+            let guard = shop.here.part::<Line>(42, line(1)).lock().await.unwrap();
+            shop.meddle(42, doc! { "$set": { "lines.1._tenure": theirs.clone() } }).await;
+            assert_eq!(guard.extend().await.unwrap_err().kind(), Kind::Lost);
+            assert_eq!(guard.release().await.unwrap_err().kind(), Kind::Lost);
+            for shelf in [&shop.here, &shop.there] {
+                is_refused(&theirs, shelf.part::<Line>(42, line(1)).try_lock().await);
+                shelf.part::<Line>(42, line(2)).lock().await.unwrap().release().await.unwrap();
+            }
+            let lines = shop.raw(42).await.unwrap();
+            let lines = lines.get_array("lines").unwrap();
+            assert_eq!(lines[1].as_document().unwrap().get("_tenure"), Some(&theirs));
+        });
+    }
+}
+
+#[test]
+fn what_somebody_writes_over_the_steps_of_all_parts_is_kept() {
+    for theirs in foreign() {
+        play(async || {
+            let shop = Shop::open().await;
+            shop.orders.replace_one(doc! { "_id": 42 }, long_order(42, 3)).await.unwrap();
+            let mut guard = shop.here.part::<Line>(42, line(1)).lock().await.unwrap();
+            shop.meddle(42, doc! { "$set": { "_tenure": theirs.clone() } }).await;
+            is_refused(&theirs, shop.there.part::<Line>(42, line(2)).lock().await);
+            is_refused(&theirs, guard.refresh().await);
+            guard.update(doc! { "$set": { "quantity": 9_i64 } }).await.unwrap();
+            let last = vec![doc! { "$set": { "quantity": 7_i64 } }];
+            guard.release_with(last).await.unwrap_err();
+            let kept = shop.raw(42).await.unwrap();
+            assert_eq!(kept.get("_tenure"), Some(&theirs));
+            assert_eq!(shop.seen(42).await.lines[1].quantity, 9);
+        });
+    }
+}
+
+#[test]
+fn a_document_that_is_made_when_it_is_locked_is_not_made_over_one_that_cannot_be_read() {
+    play(async || {
+        let shop = Shop::open_with(Documents::new().or_insert(&order(0)).unwrap()).await;
+        for theirs in foreign() {
+            shop.meddle(42, doc! { "$set": { "_tenure": theirs.clone() } }).await;
+            let lock = shop.here.document(42);
+            let joins = (0..40).map(|_| lock.try_lock());
+            for refused in futures_util::future::join_all(joins).await {
+                is_refused(&theirs, refused);
+            }
+            assert_eq!(shop.raw(42).await.unwrap().get("_tenure"), Some(&theirs));
+        }
+    });
+}
+
+// One document of a stranger must not stop the work on all others.
+#[test]
+fn a_queue_waits_beside_documents_that_cannot_be_read() {
+    play(async || {
+        let shop = Shop::open().await;
+        let mut theirs = foreign().to_vec();
+        theirs.extend([
+            bson!({ "not_before": "noon" }),
+            bson!({ "at": "noon" }),
+            bson!({ "held": "x" }),
+            bson!({ "waiting": [{ "ends": "noon" }] }),
+        ]);
+        for (at, theirs) in (100..).zip(&theirs) {
+            shop.orders.insert_one(order(at)).await.unwrap();
+            shop.meddle(at, doc! { "$set": { "_tenure": theirs.clone() } }).await;
+        }
+        let queue = shop.here.queue(doc! { "_id": { "$gte": 100 } });
+        let none = queue.next_within(Duration::from_millis(100)).await.unwrap();
+        assert!(none.is_none(), "{none:?}");
+        let waits = tokio::spawn(async move { queue.next().await });
+        shop.orders.insert_one(order(1000)).await.unwrap();
+        let job = soon("the readable one is claimed", waits).await.unwrap().unwrap();
+        assert_eq!(job.document().id, 1000);
+        job.delete().await.unwrap();
+        for (at, theirs) in (100..).zip(&theirs) {
+            assert_eq!(shop.raw(at).await.unwrap().get("_tenure"), Some(theirs));
         }
     });
 }

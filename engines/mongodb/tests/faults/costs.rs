@@ -2,12 +2,29 @@
 
 use std::time::Duration;
 
-use tenure_core::{Engine as _, Leave};
-use tenure_servers::mongodb::Server;
+use mongodb::bson::{Bson, Document};
+use tenure_core::{Engine as _, Kind, Leave, Patience};
+use tenure_servers::mongodb::{Server, doc};
 
-use super::stage::{LONG, connect, count, join, play, soon, store, ticket};
+use super::stage::{LONG, ask, connect, count, join, play, record, soon, store, ticket};
 
 const GIVEN_UP: i64 = 50;
+const RECORDS: i32 = 10_000;
+const REFUSED: usize = 40;
+
+/// The searches for a record that the server noted, with this number.
+fn searches(server: &Server) -> Vec<Document> {
+    let by_verbs = doc! { "ns": "tenure.locks", "command.findAndModify": "locks" };
+    let found =
+        ask(server, doc! { "find": "system.profile", "filter": by_verbs, "batchSize": 1000 });
+    let noted = found.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
+    noted.iter().map(|one| one.as_document().unwrap().clone()).collect()
+}
+
+fn number(noted: &Document, field: &str) -> i64 {
+    let number = noted.get(field).unwrap_or(&Bson::Int32(0));
+    number.as_i64().or(number.as_i32().map(i64::from)).unwrap()
+}
 
 #[test]
 fn an_idle_client_asks_the_server_for_nothing() {
@@ -42,5 +59,50 @@ fn a_join_that_is_given_up_before_it_is_sent_costs_a_leave() {
         soon("all are given back", others.settled()).await;
         let asked = count(&server, "findAndModify") - before;
         assert!(asked <= GIVEN_UP * 3, "{asked} commands for {GIVEN_UP} tickets");
+    });
+}
+
+/// What the verbs expect of a record besides its id must not make the server look at others.
+#[test]
+fn a_verb_examines_one_record_of_many_and_whoever_is_refused_does_not_ask_again() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let store = store(&server.url()).await;
+        for from in (0..RECORDS).step_by(1000) {
+            let record = |nth| doc! { "_id": format!("other {nth}"), "key": format!("o{nth}"), "held": [], "waiting": [] };
+            let others: Vec<Document> = (from..from + 1000).map(record).collect();
+            ask(&server, doc! { "insert": "locks", "documents": others });
+        }
+        let odd = doc! { "_id": record("odd"), "key": "odd", "held": "somebody" };
+        ask(&server, doc! { "insert": "locks", "documents": [odd] });
+        ask(&server, doc! { "profile": 2 });
+        for _ in 0..2 {
+            let (first, second) = (ticket("a", LONG), ticket("a", LONG));
+            join(&store, &first).await;
+            store.renew(&first).await.unwrap();
+            join(&store, &second).await;
+            for ticket in [first, second] {
+                store.leave(&ticket, Leave::Now).await.unwrap();
+            }
+        }
+        let read = searches(&server);
+        let refused: Vec<_> = (0..REFUSED).map(|_| ticket("odd", LONG)).collect();
+        let joins = refused.iter().map(|ticket| store.join(ticket, Patience::Wait));
+        for joined in futures_util::future::join_all(joins).await {
+            let error = joined.unwrap_err();
+            assert_eq!(error.kind(), Kind::Rejected, "{error:?}");
+            assert!(error.to_string().contains("cannot be read"), "{error}");
+        }
+        let all = searches(&server);
+        // The first of them goes alone, and is told by a short verb and a long one; the others go together.
+        let asked = all.len() - read.len();
+        assert!((1..=4).contains(&asked), "{asked} commands for {REFUSED} who are refused");
+        assert!(read.len() >= 8, "{read:?}");
+        for noted in all {
+            let (keys, records) = (number(&noted, "keysExamined"), number(&noted, "docsExamined"));
+            let plan = noted.get_str("planSummary").unwrap_or_default();
+            let by_id = plan == "IDHACK" || plan == "IXSCAN { _id: 1 }";
+            assert!(by_id && keys <= 1 && records <= 1, "{plan}: {keys} keys, {records} records");
+        }
     });
 }

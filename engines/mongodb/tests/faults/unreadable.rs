@@ -2,7 +2,7 @@
 //! hold there is not known, so nobody is let in.
 
 use mongodb::bson::{Bson, DateTime};
-use tenure_core::{Engine as _, Kind, Patience, Share};
+use tenure_core::{Engine as _, Key, Kind, Patience, Share, Window};
 use tenure_servers::mongodb::{Document, Server, doc};
 
 use super::stage::{LONG, ask, connect, join, look_at, play, record, store, ticket};
@@ -79,6 +79,11 @@ fn nobody_is_let_in_beside_tickets_that_cannot_be_read() {
                 fields.insert("quiet", "noon");
                 fields
             }),
+            ("a number that is not whole", doc! { "key": "k", "last": 4e15 + 0.5 }),
+            ("a clock that is not whole", doc! { "key": "k", "last": 7_i64, "at": 4e12 + 0.5 }),
+            ("numbers in an array", doc! { "key": "k", "last": [7_i64] }),
+            ("clocks in an array", doc! { "key": "k", "last": 7_i64, "at": [7_i64] }),
+            ("steps that are a text", doc! { "key": "k", "last": 7_i64, "step": "x" }),
             ("a number that is a text", doc! { "key": "k", "last": "7" }),
             ("a number that is a date", doc! { "key": "k", "last": DateTime::MAX }),
             ("a number that is none", doc! { "key": "k", "last": f64::NAN }),
@@ -177,5 +182,50 @@ fn whoever_waits_before_the_record_is_spoiled_is_told() {
         }
         let error = store.line(&held.key).await.unwrap_err();
         assert!(error.to_string().contains("cannot be read"), "{error}");
+    });
+}
+
+// A window that ends too soon lets more in than its limit; one whose times are not whole is answered by nothing.
+#[test]
+fn a_window_that_cannot_be_read_lets_nobody_in() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let store = store(&server.url()).await;
+        let key = Key::new("k").unwrap();
+        let window = Some(Window { per: LONG, limit: Some(2) });
+        for _ in 0..2 {
+            assert!(store.tally(&key, 1, window).await.unwrap().allowed);
+        }
+        let whole = only(&server);
+        let cases: [(&str, Bson); 13] = [
+            ("per", "an hour".into()),
+            ("per", (-5_i64).into()),
+            ("per", 0_i64.into()),
+            ("per", 0.5.into()),
+            ("per", f64::NAN.into()),
+            ("per", DateTime::now().into()),
+            ("ends", 4e12.into()),
+            ("ends", (4e12 + 0.5).into()),
+            ("ends", f64::NAN.into()),
+            ("ends", (-1_i64).into()),
+            ("value", 1.5.into()),
+            ("value", "2".into()),
+            ("step", "x".into()),
+        ];
+        let mut faults = Vec::new();
+        for (field, odd) in cases {
+            let mut spoilt = whole.clone();
+            spoilt.insert(field, odd.clone());
+            let change = doc! { "q": { "_id": whole.get("_id").unwrap() }, "u": &spoilt };
+            ask(&server, doc! { "update": "locks", "updates": [change] });
+            for by in [1, 1, 0] {
+                match store.tally(&key, by, window).await {
+                    Ok(tally) if odd == Bson::Double(4e12) && tally.value == 2 => {}
+                    Err(error) if error.to_string().contains("a number that was kept is none") => {}
+                    other => faults.push(format!("{field} {odd}: {other:?}")),
+                }
+            }
+        }
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
     });
 }
