@@ -20,7 +20,7 @@ pub const NO_NUMBER: &str = "a number that was kept is none any more";
 /// ```
 pub fn of_what_is_kept(error: Error, key: &Key, place: &str) -> Error {
     let way = match error.to_string().as_str() {
-        UNREADABLE => "have it deleted once nobody holds the lock",
+        UNREADABLE => "have what stands there deleted once nobody holds the lock",
         NO_NUMBER => "write a number into it that is above all that were given",
         _ => return error,
     };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mongodb::bson::doc;
+use mongodb::bson::{Document, doc};
 use tenure_core::Kind;
 use tenure_core::blocking::block_on;
 use tenure_mongodb::documents::{DocumentLocks, Documents, MemoryDocuments};
@@ -166,5 +166,28 @@ fn a_queue_gives_each_document_to_one_worker() {
         .await;
         next.unwrap().delete().await.unwrap();
         assert!(memory.find::<Order>(44).unwrap().is_none());
+    });
+}
+
+#[test]
+fn what_stands_in_the_place_of_a_lock_and_is_none_is_refused_and_kept() {
+    let memory = MemoryDocuments::new();
+    memory.insert(&doc! { "_id": 1, "_tenure": "nonsense" }).unwrap();
+    memory.insert(&doc! { "_id": 2, "_tenure": null }).unwrap();
+    let locks: DocumentLocks<Document> = Documents::new().in_memory(&memory);
+    block_on(async {
+        let refused = locks.document(1).try_lock().await.unwrap_err();
+        let said = refused.to_string();
+        assert_eq!(refused.kind(), Kind::Rejected, "{said}");
+        assert!(said.contains("cannot be read") && said.contains("`_tenure`"), "{said}");
+        assert_eq!(locks.document(1).line().await.unwrap_err().kind(), Kind::Rejected);
+        let job = locks.queue(doc! {}).try_next().await.unwrap().expect("one is free");
+        assert_eq!(job.document().get_i32("_id").unwrap(), 2);
+        assert!(locks.queue(doc! {}).try_next().await.unwrap().is_none());
+        assert_eq!(
+            locks.document(1).lock().await.unwrap_err().kind(),
+            Kind::Rejected,
+            "it is kept"
+        );
     });
 }

@@ -51,7 +51,8 @@ impl MemoryView {
         claiming: &Claiming,
     ) -> Result<Option<Place>> {
         for named in stock.claimable(claiming)? {
-            let key = stock.lock_of(&named)?;
+            // What cannot be read is left out, as a server leaves it out.
+            let Ok(key) = stock.lock_of(&named) else { continue };
             let inner = Ticket { key: key.clone(), ..ticket.clone() };
             if let Some(place) = at_once(self.memory().join(&inner, Patience::NoWait))? {
                 stock.joined.insert(ticket.id, (ticket.key.clone(), key));
@@ -168,7 +169,10 @@ impl Engine for MemoryView {
     async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
         let mut stock = self.warehouse.stock();
         let named = stock.named(tenure_core::TicketId::fresh(), key)?;
-        let Ok(inner) = stock.lock_of(&named) else { return Ok(Vec::new()) };
+        if stock.part(&named).is_err() {
+            return Ok(Vec::new());
+        }
+        let inner = stock.lock_of(&named)?;
         let line = at_once(self.memory().line(&inner))?;
         Ok(line
             .into_iter()

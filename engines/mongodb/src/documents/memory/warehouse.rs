@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt as _;
 use mongodb::bson::{Bson, Document};
 use mongodb::options::UpdateModifications;
-use tenure_core::{Engine as _, Error, Key, Memory, Result, Standing, TicketId};
+use tenure_core::{Engine as _, Error, Key, Memory, Result, Standing, TicketId, refusal};
 use tokio::sync::watch;
 
 use super::change;
@@ -249,10 +249,18 @@ impl Stock {
     pub(super) fn lock_of(&mut self, named: &Named) -> Result<Key> {
         let (field, next) = (self.field.clone(), self.last + 1);
         let part = self.part(named)?;
-        let number = part.get_i64(&field).unwrap_or_else(|_| {
-            part.insert(field, next);
-            next
-        });
+        let number = match part.get(&field) {
+            None | Some(Bson::Null) => {
+                part.insert(field, next);
+                next
+            }
+            Some(Bson::Int64(number)) => *number,
+            Some(_) => {
+                let place = format!("as the field `{field}` of that document in memory");
+                let error = Error::rejected(refusal::UNREADABLE);
+                return Err(refusal::of_what_is_kept(error, &named.key()?, &place));
+            }
+        };
         self.last = self.last.max(number);
         Key::new(number.to_string())
     }
