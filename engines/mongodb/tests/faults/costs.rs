@@ -9,6 +9,7 @@ use tenure_servers::mongodb::{Server, doc};
 use super::stage::{LONG, ask, connect, count, join, play, record, soon, store, ticket};
 
 const GIVEN_UP: i64 = 50;
+const PAIRS: i64 = 200;
 const RECORDS: i32 = 10_000;
 const REFUSED: usize = 40;
 
@@ -42,6 +43,20 @@ fn an_idle_client_asks_the_server_for_nothing() {
         // Longer than any heartbeat of the driver.
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert_eq!(before, asked(), "nobody waits, so nobody listens either");
+    });
+}
+
+/// The record of a lock that was held before is as plain as one that was not.
+#[test]
+fn a_free_lock_costs_one_command_and_its_release_another() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let mutex = connect(server.url()).await.mutex("a");
+        let before = count(&server, "findAndModify");
+        for _ in 0..PAIRS {
+            mutex.lock().await.unwrap().release().await.unwrap();
+        }
+        assert_eq!(count(&server, "findAndModify") - before, PAIRS * 2);
     });
 }
 
