@@ -33,6 +33,18 @@ impl Store for Etcd {
         self.cluster.silence()
     }
 
+    fn place_of_line(&self, line: &LineId) -> String {
+        let from = self.keys.line(line).from;
+        let whom = self.cluster.settings().whom();
+        format!("in a key that begins with {} by {whom}", String::from_utf8_lossy(&from))
+    }
+
+    fn place_of_register(&self, register: &Register) -> String {
+        let key = self.keys.register(register);
+        let whom = self.cluster.settings().whom();
+        format!("in the key {} by {whom}", String::from_utf8_lossy(&key))
+    }
+
     async fn open(&self, ttl: Duration) -> Result<Granted> {
         let granted = self.grant(ttl.max(self.cluster.settings().session_ttl)).await?;
         let number = match self.claim(granted.id).await {

@@ -23,6 +23,12 @@ pub trait Store: Send + Sync + 'static {
     /// What is said of the store when it does not answer in time.
     fn silence(&self) -> Error;
 
+    /// Where the tickets of a line are kept, as the end of a sentence: an operator finds them there.
+    fn place_of_line(&self, line: &LineId) -> String;
+
+    /// Where a register is kept, as the end of a sentence.
+    fn place_of_register(&self, register: &Register) -> String;
+
     /// Opens a session that lives for about `ttl` without a sign of life; the store may raise or round it.
     fn open(&self, ttl: Duration) -> impl Future<Output = Result<Granted>> + Send;
 

@@ -3,7 +3,6 @@
 use tenure_core::{Error, Key, Result, Tally, refusal};
 
 use crate::contract::{Register, Store};
-use crate::node::LineId;
 use crate::pauses::Pauses;
 use crate::queue::Queue;
 
@@ -11,16 +10,15 @@ use crate::queue::Queue;
 const ATTEMPTS_MAX: u32 = 256;
 
 impl<S: Store> Queue<S> {
-    pub(crate) async fn next(&self, key: &Key, by: u64) -> Result<Tally> {
-        let register = Register::Sequence(LineId::of(key));
+    pub(crate) async fn next(&self, key: &Key, by: u64, register: &Register) -> Result<Tally> {
         let mut pauses = Pauses::on(&*self.parts.host);
-        let mut now = self.parts.store.read(&register).await?;
+        let mut now = self.parts.store.read(register).await?;
         for _ in 0..ATTEMPTS_MAX {
             let value = refusal::checked_sum(key, now.value, by)?;
             if by == 0 {
                 return Ok(tally(value));
             }
-            let (written, done) = self.parts.store.write(&register, value, now.version).await?;
+            let (written, done) = self.parts.store.write(register, value, now.version).await?;
             if done {
                 return Ok(tally(value));
             }

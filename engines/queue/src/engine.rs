@@ -2,12 +2,13 @@
 
 use futures_util::future::join_all;
 use tenure_core::event::{Cursor, News, Scope};
+use tenure_core::refusal::{self, UNREADABLE};
 use tenure_core::{
     Engine, Error, Key, Leave, Left, Liveness, Patience, Place, Profile, Result, Standing, Tally,
     Ticket, Wake, Window, served,
 };
 
-use crate::contract::Store;
+use crate::contract::{Register, Store};
 use crate::node::LineId;
 use crate::queue::Queue;
 
@@ -23,22 +24,25 @@ impl<S: Store> Engine for Queue<S> {
     }
 
     async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
-        self.parts.in_time(self.join_line(ticket, patience)).await
+        let joined = self.parts.in_time(self.join_line(ticket, patience)).await;
+        joined.map_err(|error| self.of_line(error, &ticket.key))
     }
 
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        self.parts.in_time(self.renew_in_line(ticket)).await
+        let renewed = self.parts.in_time(self.renew_in_line(ticket)).await;
+        renewed.map_err(|error| self.of_line(error, &ticket.key))
     }
 
     async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
-        match how {
+        let left = match how {
             Leave::Now => self.parts.in_time(self.leave_now(ticket)).await,
             Leave::Soon => self.parts.in_time(self.leave_soon(ticket)).await,
-        }
+        };
+        left.map_err(|error| self.of_line(error, &ticket.key))
     }
 
     async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
-        self.wake(ticket, seen).await
+        self.wake(ticket, seen).await.map_err(|error| self.of_line(error, &ticket.key))
     }
 
     async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
@@ -75,7 +79,10 @@ impl<S: Store> Engine for Queue<S> {
                 self.parts.store.profile().name
             )));
         }
-        self.parts.in_time(self.next(key, by)).await
+        let register = Register::Sequence(LineId::of(key));
+        let counted = self.parts.in_time(self.next(key, by, &register)).await;
+        let place = || self.parts.store.place_of_register(&register);
+        counted.map_err(|error| refusal::of_what_is_kept(error, key, &place()))
     }
 
     async fn close(&self) {
@@ -92,5 +99,18 @@ impl<S: Store> Engine for Queue<S> {
         let _ended = join_all(ended).await;
         self.onlooker.stop();
         store.close().await;
+    }
+}
+
+impl<S: Store> Queue<S> {
+    /// The same, with the way out, if this is about what is kept of a line: a ticket, or the number that is added to its numbers.
+    fn of_line(&self, error: Error, key: &Key) -> Error {
+        let (store, line) = (&self.parts.store, LineId::of(key));
+        let place = if error.to_string() == UNREADABLE {
+            store.place_of_line(&line)
+        } else {
+            store.place_of_register(&Register::Base(line))
+        };
+        refusal::of_what_is_kept(error, key, &place)
     }
 }

@@ -248,7 +248,7 @@ impl<D: Deployment> Engine for Store<D> {
                     None => call.arg(-1),
                 };
                 let answer = self.deployment.answered(route.call_once(&call).await);
-                answer.map_err(|error| self.of_name(error, &name, key))?
+                answer.map_err(|error| of_count(self.settings(), error, &name, key))?
             }
         };
         let (verdict, tally) = self.deployment.known(reply::tallied(&answer))?;
@@ -318,5 +318,21 @@ struct Step {
 fn of_name(settings: &Settings, error: Error, name: &str, key: &Key) -> Error {
     // Of several servers each tells of itself.
     let place = format!("under the name {name} by {}", settings.name.whom());
+    if error.to_string().contains(trouble::NOT_TENURES) {
+        return Error::rejected(format!(
+            "{error}; this is about {key:?}, whose names begin with {name}: or have that deleted once nobody holds the lock"
+        ));
+    }
     refusal::of_what_is_kept(error, key, &place)
+}
+
+/// The same for a count, which goes by nothing that was counted before its window.
+fn of_count(settings: &Settings, error: Error, name: &str, key: &Key) -> Error {
+    if error.to_string() != refusal::NO_NUMBER {
+        return of_name(settings, error, name, key);
+    }
+    let whom = settings.name.whom();
+    Error::rejected(format!(
+        "{error}: this is about {key:?}, which is counted under the name {name} by {whom}; delete it, and the count begins anew"
+    ))
 }

@@ -15,6 +15,10 @@ const IN_SCRIPTS: [&str; 5] = ["OOM", "READONLY", "MISCONF", "NOREPLICAS", "WRON
 /// Codes that stand in the words of an error without a code.
 const IN_WORDS: [&str; 3] = ["NOAUTH", "WRONGPASS", "NOPERM"];
 
+/// What is said of a value of a type that Tenure does not keep there.
+pub(crate) const NOT_TENURES: &str =
+    "keeps something under one of Tenure's names that is not Tenure's: choose another `prefix`";
+
 /// A server that is asked about its cluster has none; Redis has no code for it.
 const CLUSTERLESS: &str = "CLUSTERLESS";
 
@@ -66,9 +70,7 @@ pub(crate) fn error(settings: &Settings, trouble: &RedisError) -> Error {
         Some("MISCONF") => Error::rejected(server(
             "cannot write its data to disk, and takes no tickets until it can",
         )),
-        Some("WRONGTYPE") => Error::rejected(server(
-            "keeps something under one of Tenure's names that is not Tenure's: choose another `prefix`",
-        )),
+        Some("WRONGTYPE") => Error::rejected(server(NOT_TENURES)),
         Some(UNREADABLE) => Error::rejected(refusal::UNREADABLE),
         Some(NO_NUMBER) => Error::rejected(refusal::NO_NUMBER),
         Some("LOADING") => Error::unavailable(server("is still loading its data")),

@@ -32,6 +32,16 @@ impl Store for ZooKeeper {
         trouble::silence(&self.settings)
     }
 
+    fn place_of_line(&self, line: &LineId) -> String {
+        let (chroot, node) = (&self.settings.chroot, self.keys.line(line));
+        format!("in a node below {chroot}{node} by {}", self.settings.whom())
+    }
+
+    fn place_of_register(&self, register: &Register) -> String {
+        let (chroot, node) = (&self.settings.chroot, self.keys.register(register));
+        format!("in the node {chroot}{node} by {}", self.settings.whom())
+    }
+
     async fn open(&self, ttl: Duration) -> Result<Granted> {
         let wire = self.open_session(ttl).await?;
         let granted = wire.granted();

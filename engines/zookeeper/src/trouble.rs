@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
+use tenure_core::refusal::{NO_NUMBER, UNREADABLE};
 use tenure_core::{Error, Loss, Result};
 use tenure_kit::url::Address;
 use zookeeper_client::Error as Said;
@@ -36,6 +37,10 @@ pub(crate) fn error(settings: &Settings, said: &Said) -> Error {
         )),
         Said::NotReadOnly => Error::unavailable(format!("{whom} is cut off from its majority")),
         Said::Throttled => Error::unavailable(format!("{whom} has more to do than it can")),
+        // Whoever knows which key it is about says where that is kept, and what to do.
+        Said::BadArguments(what) if [UNREADABLE, NO_NUMBER].contains(what) => {
+            Error::rejected(**what)
+        }
         Said::NodeExists
         | Said::BadVersion
         | Said::NotEmpty

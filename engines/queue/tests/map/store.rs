@@ -168,6 +168,14 @@ impl Store for Map {
         Error::unavailable("the map did not answer in time")
     }
 
+    fn place_of_line(&self, line: &LineId) -> String {
+        format!("in the map as {line}")
+    }
+
+    fn place_of_register(&self, register: &Register) -> String {
+        format!("in the map as {register:?}")
+    }
+
     async fn open(&self, ttl: Duration) -> Result<Granted> {
         self.0.travel().await;
         Ok(self.0.step(|nodes, now| Granted { session: nodes.open(ttl, now), ttl, every: ttl / 3 }))

@@ -82,7 +82,31 @@ fn whoever_leaves_or_looks_is_told_of_which_key_it_is() {
         server.command(&["SET", &(head("a") + ":c"), "rubbish"]).unwrap();
         let window = Window { per: LONG, limit: None };
         let counted = store.tally(&ticket.key, 1, Some(window)).await;
-        assert_refused(counted, Kind::Rejected, &["none any more", "\"a\"", &(head("a") + ":c")]);
+        let told = ["none any more", "\"a\"", &(head("a") + ":c"), "delete it, and the count"];
+        assert_refused(counted, Kind::Rejected, &told);
+        server.command(&["DEL", &(head("a") + ":c")]).unwrap();
+        let counted = store.tally(&ticket.key, 1, Some(window)).await.unwrap();
+        assert_eq!(counted.value, 1);
+    });
+}
+
+#[test]
+fn a_value_of_another_type_is_told_with_the_lock_and_its_names() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let store = store(&server.url()).await;
+        let ticket = ticket("a", LONG);
+        let window = Window { per: LONG, limit: None };
+        for name in [head("a"), head("a") + ":n", head("a") + ":c"] {
+            server.command(&["HSET", &name, "field", "value"]).unwrap();
+        }
+        let told = ["not Tenure's", "`prefix`", "\"a\"", &head("a"), "deleted once nobody holds"];
+        assert_refused(store.line(&ticket.key).await, Kind::Rejected, &told);
+        assert_refused(store.leave(&ticket, Leave::Now).await, Kind::Rejected, &told);
+        for window in [None, Some(window)] {
+            assert_refused(store.tally(&ticket.key, 1, window).await, Kind::Rejected, &told);
+        }
+        assert_refused(store.join(&ticket, Patience::Wait).await, Kind::Rejected, &told);
     });
 }
 
