@@ -71,7 +71,8 @@ fn a_server_whose_line_cannot_be_read_is_like_one_that_is_silent() {
             mutex.try_lock().await.unwrap().expect("it is free").release().await.unwrap();
         }
         let asked = calls_in_the_end(spoilt).await - before;
-        assert!(asked <= 20, "{asked} calls for ten pairs");
+        // One that was answered too late may have been sent again; what is refused is not.
+        assert!(asked < 30, "{asked} calls for ten pairs");
     });
 }
 
