@@ -56,6 +56,7 @@ fn nobody_is_let_in_beside_tickets_that_cannot_be_read() {
             ("a number", line(7.into())),
             ("a text for a ticket", line(vec!["somebody"].into())),
             ("no end", line(vec![seat_without("ends")].into())),
+            ("an end that is none", line(vec![seat_with("ends", f64::NAN)].into())),
             ("an end of null", line(vec![seat_with("ends", Bson::Null)].into())),
             ("no share", line(vec![seat_without("take")].into())),
             ("a share that is a text", line(vec![seat_with("take", "all")].into())),
