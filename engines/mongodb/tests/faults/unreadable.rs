@@ -198,7 +198,7 @@ fn a_window_that_cannot_be_read_lets_nobody_in() {
             assert!(store.tally(&key, 1, window).await.unwrap().allowed);
         }
         let whole = only(&server);
-        let cases: [(&str, Bson); 13] = [
+        let cases: [(&str, Bson); 14] = [
             ("per", "an hour".into()),
             ("per", (-5_i64).into()),
             ("per", 0_i64.into()),
@@ -211,6 +211,7 @@ fn a_window_that_cannot_be_read_lets_nobody_in() {
             ("ends", (-1_i64).into()),
             ("value", 1.5.into()),
             ("value", "2".into()),
+            ("value", Bson::Null),
             ("step", "x".into()),
         ];
         let mut faults = Vec::new();
