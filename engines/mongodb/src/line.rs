@@ -225,6 +225,8 @@ impl Writer<'_> {
         let held = bson!({ "$concatArrays": [self.value("held"), woken.clone()] });
         let bell = bson!({ "$concat": [self.value("bell"), letters(&woken, "S")] });
         let first_end = bson!({ "$min": [{ "$min": self.value("held.ends") }, { "$min": self.value("waiting.ends") }] });
+        // One end may be the double that is no number. Whoever holds ahead of that ticket must be able to read the line.
+        let first_end = bson!({ "$max": [0_i64, first_end] });
         let held = unless_nobody("held", held);
         self.set([
             ("held", Self::held_by_readable(&held)),
