@@ -40,16 +40,16 @@ impl Count {
     fn new(is_windowed: bool) -> Self {
         let now = bson!({ "$toLong": "$$NOW" });
         let step = bson!({ "$add": [{ "$ifNull": ["$step", 0_i64] }, 1_i64] });
-        let is_readable = if is_windowed {
-            let is_time = bson!({ "$ne": ["$per", 0_i64] });
-            bson!({ "$and": [number("$value"), number("$ends"), number("$per"), is_time] })
+        // A record is made with its first number. Before that it has its id, and what is asked.
+        let is_new = bson!({ "$eq": [{ "$size": { "$objectToArray": "$$ROOT" } }, 2] });
+        let is_one = bson!({ "$and": [{ "$isNumber": "$value" }, number("$value")] });
+        let is_kept = bson!({ "$or": [is_one, is_new] });
+        let times = if is_windowed {
+            bson!({ "$and": [number("$ends"), number("$per"), { "$ne": ["$per", 0_i64] }] })
         } else {
-            // A record is made with its first number. Before that it has its id, and what is asked.
-            let is_new = bson!({ "$eq": [{ "$size": { "$objectToArray": "$$ROOT" } }, 2] });
-            let is_one = bson!({ "$and": [{ "$isNumber": "$value" }, number("$value")] });
-            bson!({ "$or": [is_one, is_new] })
+            bson!(true)
         };
-        let is_readable = bson!({ "$and": [is_readable, number("$step")] });
+        let is_readable = bson!({ "$and": [is_kept, times, number("$step")] });
         let value = bson!({ "$cond": [is_readable, "$value", refuse_number("$value")] });
         let clock = doc! { "$set": { "value": value, "at": now, "step": step, "bell": "" } };
         let runs = bson!({ "$gt": ["$ends", "$at"] });

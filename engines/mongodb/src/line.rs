@@ -164,9 +164,10 @@ impl Writer<'_> {
 
     /// Those whose life has ended are all out before anyone is served in their place.
     fn expire(&self) -> Document {
-        // A ticket whose end cannot be read stays, and the step is refused when it comes to who holds.
+        // A ticket whose end cannot be read stays, and the step is refused when it comes to who holds. MongoDB has nothing, and the double
+        // that is no number, below all numbers, and texts and all else above them.
         let lives = bson!({ "$or": [
-            { "$gt": ["$$this.ends", self.value("at")] }, { "$not": [{ "$isNumber": "$$this.ends" }] },
+            { "$gt": ["$$this.ends", self.value("at")] }, { "$lt": ["$$this.ends", 0_i64] },
         ] });
         let living = |array: &str| {
             let living = bson!({ "$filter": { "input": self.value(array), "as": "this", "cond": lives.clone() } });
@@ -224,6 +225,8 @@ impl Writer<'_> {
         let held = bson!({ "$concatArrays": [self.value("held"), woken.clone()] });
         let bell = bson!({ "$concat": [self.value("bell"), letters(&woken, "S")] });
         let first_end = bson!({ "$min": [{ "$min": self.value("held.ends") }, { "$min": self.value("waiting.ends") }] });
+        // One end may be the double that is no number. Whoever holds ahead of that ticket must be able to read the line.
+        let first_end = bson!({ "$max": [0_i64, first_end] });
         let held = unless_nobody("held", held);
         self.set([
             ("held", Self::held_by_readable(&held)),

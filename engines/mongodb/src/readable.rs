@@ -69,7 +69,7 @@ impl Writer<'_> {
         let is_one = bson!({ "$and": [
             { "$gte": ["$$this.take", 1_i64] },
             { "$lte": ["$$this.take", ALL] },
-            { "$isNumber": "$$this.ends" },
+            end("$$this.ends"),
         ] });
         let strangers =
             bson!({ "$filter": { "input": "$$held", "as": "this", "cond": { "$not": [is_one] } } });
@@ -82,7 +82,8 @@ impl Writer<'_> {
     pub(crate) fn ends_readable(&self) -> Bson {
         let all = |array: &str| {
             let array = bson!({ "$ifNull": [self.value(array), []] });
-            let ends = bson!({ "$map": { "input": array, "as": "seat", "in": { "$isNumber": "$$seat.ends" } } });
+            let ends =
+                bson!({ "$map": { "input": array, "as": "seat", "in": end("$$seat.ends") } });
             bson!({ "$allElementsTrue": [ends] })
         };
         bson!({ "$and": [all("held"), all("waiting")] })
@@ -92,6 +93,11 @@ impl Writer<'_> {
     pub(crate) fn refuse(&self, field: &str) -> Bson {
         fail(MARK, &self.0.value(field)).into()
     }
+}
+
+/// When a life ends. The double that is no number is below all numbers.
+fn end(value: &str) -> Bson {
+    bson!({ "$and": [{ "$isNumber": value }, { "$gte": [value, 0_i64] }] })
 }
 
 /// A whole number that is not negative, or none yet.

@@ -52,6 +52,7 @@ const NOW: &str = include_str!("scripts/now.lua");
 const START: &str = include_str!("scripts/start.lua");
 const IDLE_LIFE: &str = include_str!("scripts/idle_life.lua");
 const READABLE: &str = include_str!("scripts/readable.lua");
+const NUMBER: &str = include_str!("scripts/number.lua");
 const LINE: &str = include_str!("scripts/line.lua");
 
 // What a verb does to a line where nobody waits is a function: a bundle calls it for many lines.
@@ -136,8 +137,8 @@ impl Scripts {
                 "be_master()\nreturn look(k, head, now)\n",
             ]),
             keys: Script::new(&[master, NOW, READABLE, LOOK, include_str!("scripts/keys.lua")]),
-            sequence: Script::new(&[master, include_str!("scripts/sequence.lua")]),
-            count: Script::new(&[master, include_str!("scripts/count.lua")]),
+            sequence: Script::new(&[master, NUMBER, include_str!("scripts/sequence.lua")]),
+            count: Script::new(&[master, NUMBER, include_str!("scripts/count.lua")]),
         }
     }
 

@@ -110,7 +110,10 @@ impl MongoStore {
                 Ok(_) if tries == 0 => return Ok(Done::No),
                 Ok(_) => return self.was_made(write).await,
                 Err(error) if error.is_unknown() && tries < RETRIES => error,
-                Err(error) => return Err(error),
+                Err(error) => {
+                    let key = write.holding.named.key()?;
+                    return Err(trouble::in_line(error, &self.calls.collection, &spot, &key));
+                }
             };
             tracing::debug!(%unknown, "a write under a lock is sent again");
             sleep(pause).await;

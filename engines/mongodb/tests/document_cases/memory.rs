@@ -191,3 +191,22 @@ fn what_stands_in_the_place_of_a_lock_and_is_none_is_refused_and_kept() {
         );
     });
 }
+
+#[test]
+fn a_document_that_a_server_had_with_nobody_in_its_line_is_locked() {
+    let memory = MemoryDocuments::new();
+    let idle = doc! { "last": 7_i64, "at": 5_i64, "held": [], "waiting": [] };
+    let taken = doc! { "last": 7_i64, "held": [{ "id": "x" }], "waiting": [] };
+    for (id, line) in [(1, doc! {}), (2, idle), (3, taken)] {
+        memory.insert(&doc! { "_id": id, "_tenure": line }).unwrap();
+    }
+    let locks: DocumentLocks<Document> = Documents::new().in_memory(&memory);
+    block_on(async {
+        for id in [1, 2] {
+            let guard = locks.document(id).try_lock().await.unwrap().expect("it is free");
+            assert!(locks.document(id).try_lock().await.unwrap().is_none());
+            guard.release().await.unwrap();
+        }
+        assert_eq!(locks.document(3).try_lock().await.unwrap_err().kind(), Kind::Rejected);
+    });
+}

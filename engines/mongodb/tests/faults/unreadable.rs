@@ -2,7 +2,7 @@
 //! hold there is not known, so nobody is let in.
 
 use mongodb::bson::{Bson, DateTime};
-use tenure_core::{Engine as _, Key, Kind, Patience, Share, Window};
+use tenure_core::{Engine as _, Key, Kind, Leave, Patience, Share, Standing, Window};
 use tenure_servers::mongodb::{Document, Server, doc};
 
 use super::stage::{LONG, ask, connect, join, look_at, play, record, store, ticket};
@@ -56,6 +56,7 @@ fn nobody_is_let_in_beside_tickets_that_cannot_be_read() {
             ("a number", line(7.into())),
             ("a text for a ticket", line(vec!["somebody"].into())),
             ("no end", line(vec![seat_without("ends")].into())),
+            ("an end that is none", line(vec![seat_with("ends", f64::NAN)].into())),
             ("an end of null", line(vec![seat_with("ends", Bson::Null)].into())),
             ("no share", line(vec![seat_without("take")].into())),
             ("a share that is a text", line(vec![seat_with("take", "all")].into())),
@@ -197,7 +198,7 @@ fn a_window_that_cannot_be_read_lets_nobody_in() {
             assert!(store.tally(&key, 1, window).await.unwrap().allowed);
         }
         let whole = only(&server);
-        let cases: [(&str, Bson); 13] = [
+        let cases: [(&str, Bson); 14] = [
             ("per", "an hour".into()),
             ("per", (-5_i64).into()),
             ("per", 0_i64.into()),
@@ -210,6 +211,7 @@ fn a_window_that_cannot_be_read_lets_nobody_in() {
             ("ends", (-1_i64).into()),
             ("value", 1.5.into()),
             ("value", "2".into()),
+            ("value", Bson::Null),
             ("step", "x".into()),
         ];
         let mut faults = Vec::new();
@@ -227,5 +229,29 @@ fn a_window_that_cannot_be_read_lets_nobody_in() {
             }
         }
         assert!(faults.is_empty(), "{}", faults.join("\n"));
+    });
+}
+
+#[test]
+fn whoever_holds_ahead_of_a_ticket_that_cannot_be_read_goes_on_holding() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let store = store(&server.url()).await;
+        for (at, ends) in [f64::NAN.into(), Bson::Null, "noon".into()].into_iter().enumerate() {
+            let held = ticket(&format!("k{at}"), LONG);
+            join(&store, &held).await;
+            // No end is known to be later than this step, so all are looked at.
+            let spoil =
+                doc! { "$set": { "waiting": [seat_with("ends", ends.clone())], "quiet": 0_i64 } };
+            let change = doc! { "q": { "_id": record(held.key.as_str()) }, "u": spoil };
+            ask(&server, doc! { "update": "locks", "updates": [change] });
+            for _ in 0..3 {
+                let place =
+                    store.renew(&held).await.unwrap_or_else(|error| panic!("{ends}: {error}"));
+                assert!(place.is_some_and(|place| place.standing == Standing::Holding), "{ends}");
+            }
+            let error = store.leave(&held, Leave::Now).await.unwrap_err();
+            assert!(error.to_string().contains("cannot be read"), "{ends}: {error}");
+        }
     });
 }

@@ -2,7 +2,7 @@
 -- Answers: 1 if it was counted, 0 if not, -1 if there is no such number; the value; the ms that are left.
 local by, limit = tonumber(ARGV[1]), tonumber(ARGV[3])
 local kept = redis.call('GET', KEYS[1]) or '0'
-if not string.find(kept, '^%d+$') or tonumber(kept) > NUMBER_MAX then
+if not is_number(kept) then
   be_master()
   error('tenure-no-number')
 end

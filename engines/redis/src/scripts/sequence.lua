@@ -1,7 +1,7 @@
 -- A number that only grows. ARGV: by how much.
 local kept = redis.call('GET', KEYS[1]) or '0'
 -- From anything else none follows that was not given before.
-if not string.find(kept, '^%d+$') or tonumber(kept) > NUMBER_MAX then
+if not is_number(kept) then
   be_master()
   error('tenure-no-number')
 end

@@ -50,9 +50,19 @@ fn a_sequence_whose_number_is_none_gives_no_number_again() {
         let server = Server::start().unwrap();
         let locks = connect(server.url()).await;
         let name = head("a") + ":n";
-        for value in
-            ["", "rubbish", "-5", "1.5", "1e3", "0x10", "nan", " 7", "99999999999999999999"]
-        {
+        for value in [
+            "",
+            "007",
+            "00",
+            "rubbish",
+            "-5",
+            "1.5",
+            "1e3",
+            "0x10",
+            "nan",
+            " 7",
+            "99999999999999999999",
+        ] {
             server.command(&["SET", &name, value]).unwrap();
             for _ in 0..2 {
                 let told = ["a number that was kept is none any more", &name];
@@ -79,11 +89,13 @@ fn whoever_leaves_or_looks_is_told_of_which_key_it_is() {
         }
         assert_refused(store.renew(&ticket).await, Kind::Rejected, &told);
         assert_refused(store.line(&ticket.key).await, Kind::Rejected, &told);
-        server.command(&["SET", &(head("a") + ":c"), "rubbish"]).unwrap();
         let window = Window { per: LONG, limit: None };
-        let counted = store.tally(&ticket.key, 1, Some(window)).await;
-        let told = ["none any more", "\"a\"", &(head("a") + ":c"), "delete it, and the count"];
-        assert_refused(counted, Kind::Rejected, &told);
+        for number in ["rubbish", "007"] {
+            server.command(&["SET", &(head("a") + ":c"), number]).unwrap();
+            let counted = store.tally(&ticket.key, 1, Some(window)).await;
+            let told = ["none any more", "\"a\"", &(head("a") + ":c"), "delete it, and the count"];
+            assert_refused(counted, Kind::Rejected, &told);
+        }
         server.command(&["DEL", &(head("a") + ":c")]).unwrap();
         let counted = store.tally(&ticket.key, 1, Some(window)).await.unwrap();
         assert_eq!(counted.value, 1);

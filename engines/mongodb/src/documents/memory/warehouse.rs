@@ -250,12 +250,12 @@ impl Stock {
         let (field, next) = (self.field.clone(), self.last + 1);
         let part = self.part(named)?;
         let number = match part.get(&field) {
-            None | Some(Bson::Null) => {
+            Some(Bson::Int64(number)) => *number,
+            line if has_nobody(line) => {
                 part.insert(field, next);
                 next
             }
-            Some(Bson::Int64(number)) => *number,
-            Some(_) => {
+            _ => {
                 let place = format!("as the field `{field}` of that document in memory");
                 let error = Error::rejected(refusal::UNREADABLE);
                 return Err(refusal::of_what_is_kept(error, &named.key()?, &place));
@@ -330,6 +330,15 @@ impl Stock {
         }
         Ok(())
     }
+}
+
+/// Whether this is nothing yet, or a server's line in which nobody stands: the document may come from one.
+fn has_nobody(line: Option<&Bson>) -> bool {
+    let Some(Bson::Document(line)) = line else { return matches!(line, None | Some(Bson::Null)) };
+    ["held", "waiting"].iter().all(|name| match line.get(name) {
+        Some(Bson::Array(tickets)) => tickets.is_empty(),
+        tickets => matches!(tickets, None | Some(Bson::Null)),
+    })
 }
 
 /// What a holder sees of a part.
