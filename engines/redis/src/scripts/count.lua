@@ -2,10 +2,7 @@
 -- Answers: 1 if it was counted, 0 if not, -1 if there is no such number; the value; the ms that are left.
 local by, limit = tonumber(ARGV[1]), tonumber(ARGV[3])
 local kept = redis.call('GET', KEYS[1]) or '0'
-if not is_number(kept) then
-  be_master()
-  error('tenure-no-number')
-end
+be_number(kept)
 local value = tonumber(kept)
 local left = redis.call('PTTL', KEYS[1])
 if left == -1 then

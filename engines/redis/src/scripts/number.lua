@@ -1,4 +1,6 @@
--- Whether what is kept is a number as Redis writes it. Redis adds to no other: a zero ahead of it, and it is none.
-local function is_number(kept)
-  return kept == '0' or string.find(kept, '^[1-9]%d*$') ~= nil and tonumber(kept) <= NUMBER_MAX
+-- Refuses what is kept, unless it is a number as Redis writes it. Redis adds to no other: a zero ahead of it, and it is none.
+local function be_number(kept)
+  if kept == '0' or string.find(kept, '^[1-9]%d*$') and tonumber(kept) <= NUMBER_MAX then return end
+  be_master()
+  error('tenure-no-number')
 end
