@@ -15,6 +15,30 @@ const LONG: u32 = 5;
 
 const LOOK_PAUSE: Duration = Duration::from_millis(1);
 
+/// Makes a test of each story of the network. What is named plays a story: it brings the [`CutOff`](crate::fault::stories::network::CutOff).
+///
+/// A story that is added here is played by every engine.
+#[macro_export]
+macro_rules! network_stories {
+    ($play:path) => {
+        $crate::network_stories!($play:
+            a_lock_outlives_a_connection_that_is_cut
+            a_join_whose_answer_is_lost_holds_once_and_leaves_nothing_behind
+            a_join_that_never_arrived_is_sent_again_or_leaves_nothing_behind
+            who_is_cut_off_is_told_before_the_lock_is_given_away_and_no_late_answer_revives_it
+            forty_callers_of_a_silent_server_all_have_their_answer_in_time
+        );
+    };
+    ($play:path: $($story:ident)*) => {
+        $(
+            #[test]
+            fn $story() {
+                $play($crate::fault::stories::network::$story);
+            }
+        )*
+    };
+}
+
 /// Two clients of one server, and what stands between it and one of them.
 pub struct CutOff {
     /// It lets through all that the first client says, until a story wants it otherwise.

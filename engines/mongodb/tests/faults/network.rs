@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use tenure_conformance::fault::Proxy;
-use tenure_conformance::fault::stories::network::{self, CutOff};
+use tenure_conformance::fault::stories::network::CutOff;
 use tenure_servers::mongodb::Server;
 
 use super::stage::{connect, play};
@@ -21,29 +21,4 @@ fn cut_off(story: impl AsyncFnOnce(CutOff)) {
     });
 }
 
-#[test]
-fn a_lock_outlives_a_connection_that_is_cut() {
-    cut_off(network::a_lock_outlives_a_connection_that_is_cut);
-}
-
-#[test]
-fn a_join_whose_answer_is_lost_holds_once_and_leaves_nothing_behind() {
-    cut_off(network::a_join_whose_answer_is_lost_holds_once_and_leaves_nothing_behind);
-}
-
-#[test]
-fn a_join_that_never_arrived_is_sent_again_or_leaves_nothing_behind() {
-    cut_off(network::a_join_that_never_arrived_is_sent_again_or_leaves_nothing_behind);
-}
-
-#[test]
-fn who_is_cut_off_is_told_before_the_lock_is_given_away_and_no_late_answer_revives_it() {
-    cut_off(
-        network::who_is_cut_off_is_told_before_the_lock_is_given_away_and_no_late_answer_revives_it,
-    );
-}
-
-#[test]
-fn forty_callers_of_a_silent_server_all_have_their_answer_in_time() {
-    cut_off(network::forty_callers_of_a_silent_server_all_have_their_answer_in_time);
-}
+tenure_conformance::network_stories!(cut_off);

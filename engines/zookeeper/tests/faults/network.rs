@@ -37,13 +37,10 @@ fn cut_off(story: impl AsyncFnOnce(CutOff)) {
     play(1, async |ensemble| story(divided(&ensemble).await).await);
 }
 
-#[test]
-fn a_lock_outlives_a_connection_that_is_cut() {
-    cut_off(network::a_lock_outlives_a_connection_that_is_cut);
-}
+tenure_conformance::network_stories!(cut_off);
 
 #[test]
-fn a_join_whose_answer_is_lost_holds_once_and_leaves_nothing_behind() {
+fn a_join_whose_answer_is_lost_leaves_no_node_behind() {
     play(1, async |ensemble| {
         network::a_join_whose_answer_is_lost_holds_once_and_leaves_nothing_behind(
             divided(&ensemble).await,
@@ -52,23 +49,6 @@ fn a_join_whose_answer_is_lost_holds_once_and_leaves_nothing_behind() {
         let operator = operator(&ensemble).await;
         assert_eq!(tickets(&operator).await, Vec::<String>::new());
     });
-}
-
-#[test]
-fn a_join_that_never_arrived_is_sent_again_or_leaves_nothing_behind() {
-    cut_off(network::a_join_that_never_arrived_is_sent_again_or_leaves_nothing_behind);
-}
-
-#[test]
-fn who_is_cut_off_is_told_before_the_lock_is_given_away_and_no_late_answer_revives_it() {
-    cut_off(
-        network::who_is_cut_off_is_told_before_the_lock_is_given_away_and_no_late_answer_revives_it,
-    );
-}
-
-#[test]
-fn forty_callers_of_a_silent_server_all_have_their_answer_in_time() {
-    cut_off(network::forty_callers_of_a_silent_server_all_have_their_answer_in_time);
 }
 
 #[test]
