@@ -16,7 +16,7 @@ pub(crate) const NOT_BEFORE: &str = "not_before";
 
 /// A verb that was asked for one ticket: what it expects of the record besides the id, and its stages, or its plain operators.
 pub(crate) struct Short<'a> {
-    pub(crate) expects: Document,
+    pub(crate) expects: RawDocumentBuf,
     pub(crate) first: RawDocumentBuf,
     pub(crate) is_plain: bool,
     pub(crate) stages: &'a [RawDocumentBuf],
@@ -24,7 +24,7 @@ pub(crate) struct Short<'a> {
 
 /// What of a verb is the same for all tickets.
 struct Plan {
-    expects: Document,
+    expects: RawDocumentBuf,
     /// What its first stage sets besides what is asked; or its operators, if it has no stages.
     sets: RawDocumentBuf,
     /// The stages behind the first.
@@ -42,7 +42,7 @@ pub(crate) struct Alone {
     leave: Plan,
     ask: CString,
     /// The names of fields of the only one served: its id, what it takes, and its inbox.
-    names: [String; 3],
+    names: [CString; 3],
 }
 
 impl Alone {
@@ -52,8 +52,10 @@ impl Alone {
         let (renew, leave) = (writer.renew_alone(), writer.leave_alone());
         let join = writer.join_alone(Document::new());
         let claim = writer.join_alone(writer.fields([(NOT_BEFORE, bson!("$$REMOVE"))]));
-        let ask = CString::try_from(lens.name("ask")).expect("a field's name has no NUL");
-        let names = ["id", "take", "inbox"].map(|field| lens.name(&format!("held.0.{field}")));
+        let name =
+            |field: &str| CString::try_from(lens.name(field)).expect("a field's name has no NUL");
+        let ask = name("ask");
+        let names = ["held.0.id", "held.0.take", "held.0.inbox"].map(name);
         Self { join, claim, renew, leave, ask, names }
     }
 
@@ -70,15 +72,16 @@ impl Alone {
     pub(crate) fn renew(&self, ticket: &Ticket, inbox: &str) -> Short<'_> {
         let mut short = self.asks(&self.renew, ticket, inbox);
         let [id, take, _] = &self.names;
-        let taken = i64::from(ticket.share.take());
-        short.expects.extend(doc! { id: ticket.id.to_string(), take: taken });
+        short.expects.append(id, ticket.id.to_string());
+        short.expects.append(take, i64::from(ticket.share.take()));
         short
     }
 
     pub(crate) fn leave(&self, ticket: &Ticket, inbox: &str) -> Short<'_> {
         let mut expects = self.leave.expects.clone();
         let [id, _, own] = &self.names;
-        expects.extend(doc! { id: ticket.id.to_string(), own: inbox });
+        expects.append(id, ticket.id.to_string());
+        expects.append(own, inbox);
         Short { expects, first: self.leave.sets.clone(), is_plain: true, stages: &[] }
     }
 
@@ -119,7 +122,11 @@ impl Writer<'_> {
             // Most of the document is somebody else's, and may be long.
             expects.insert("$expr", bson!({ "$lt": [size, self.0.limits.tickets] }));
         }
-        Plan { expects, sets: raw(&sets), stages: vec![raw(&doc! { "$set": fields })] }
+        Plan {
+            expects: raw(&expects),
+            sets: raw(&sets),
+            stages: vec![raw(&doc! { "$set": fields })],
+        }
     }
 
     fn renew_alone(&self) -> Plan {
@@ -145,7 +152,11 @@ impl Writer<'_> {
             ("ask", bson!("$$REMOVE")),
         ]));
         let sets = self.fields([("at", self.now())]);
-        Plan { expects, sets: raw(&sets), stages: vec![raw(&doc! { "$set": fields })] }
+        Plan {
+            expects: raw(&expects),
+            sets: raw(&sets),
+            stages: vec![raw(&doc! { "$set": fields })],
+        }
     }
 
     /// It leaves the date of the record as it is, so that the index is not written, and nothing in it must be computed.
@@ -158,7 +169,11 @@ impl Writer<'_> {
         let mut sets = self.said(Some(did::HOLDING));
         sets.extend(self.fields([("held", bson!([]))]));
         let step = self.fields([("step", bson!(1_i64))]);
-        Plan { expects, sets: raw(&doc! { "$set": sets, "$inc": step }), stages: Vec::new() }
+        Plan {
+            expects: raw(&expects),
+            sets: raw(&doc! { "$set": sets, "$inc": step }),
+            stages: Vec::new(),
+        }
     }
 
     /// When the record may go. The date is left as it is where that will do.

@@ -30,7 +30,7 @@ pub(crate) fn update<'a>(spot: &'a Spot, wishes: &[&Wish], inbox: &str) -> Updat
         stages: spot.kit.stages(mixture),
         fields: answers.of(seen.map(|wish| &wish.ticket), mixture, &reads),
         makes: mixture.joins && spot.makes,
-        expects: if mixture.joins { Document::new() } else { answers.stands() },
+        expects: if mixture.joins { RawDocumentBuf::new() } else { answers.stands() },
         sort: None,
     }
 }
@@ -51,7 +51,7 @@ pub(crate) fn leave<'a>(spot: &'a Spot, id: TicketId, inbox: &str) -> Update<'a>
         stages: spot.kit.stages(mixture),
         fields: RawDocumentBuf::new(),
         makes: false,
-        expects: Document::new(),
+        expects: RawDocumentBuf::new(),
         sort: None,
     }
 }
@@ -67,7 +67,7 @@ pub(crate) fn line(spot: &Spot) -> Update<'_> {
         stages: spot.kit.stages(Mixture::default()),
         fields: answers.line(),
         makes: false,
-        expects: Document::new(),
+        expects: RawDocumentBuf::new(),
         sort: None,
     }
 }

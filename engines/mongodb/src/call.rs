@@ -40,7 +40,7 @@ pub(crate) struct Calls {
 /// What is asked of one record.
 pub(crate) struct Update<'a> {
     /// What finds the record.
-    pub(crate) filter: &'a Document,
+    pub(crate) filter: &'a RawDocumentBuf,
     /// The stage that fills a record which is made by this.
     pub(crate) filling: Option<&'a RawDocumentBuf>,
     /// The first stage, which has what the caller asks for.
@@ -54,16 +54,19 @@ pub(crate) struct Update<'a> {
     /// Whether the record is made if there is none.
     pub(crate) makes: bool,
     /// What is expected of the record besides its id. If it is otherwise, there is no answer.
-    pub(crate) expects: Document,
+    pub(crate) expects: RawDocumentBuf,
     /// The order in which records are tried, if more than one may be found.
     pub(crate) sort: Option<&'a Document>,
 }
 
 impl Update<'_> {
     /// What finds the record, if it is as expected.
-    pub(crate) fn query(&self) -> Document {
+    pub(crate) fn query(&self) -> RawDocumentBuf {
         let mut query = self.expects.clone();
-        query.extend(self.filter.clone());
+        for field in self.filter {
+            let (name, value) = field.expect("it was made of a document");
+            query.append(name, value);
+        }
         query
     }
 
@@ -142,7 +145,7 @@ impl Calls {
         };
         let mut command = rawdoc! {
             "findAndModify": self.collection.as_str(),
-            "query": raw(&update.query()),
+            "query": update.query(),
             "update": change,
             "fields": update.fields.clone(),
             "new": true,

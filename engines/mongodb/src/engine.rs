@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use mongodb::bson::{Document, doc};
+use mongodb::bson::{RawDocumentBuf, rawdoc};
 use tenure_core::event::{Cursor, News, Scope};
 use tenure_core::{
     Engine, Key, Leave, Left, Patience, Place, Profile, Result, Standing, Tally, Ticket, TicketId,
@@ -169,9 +169,12 @@ impl Engine for MongoStore {
                 return Ok(wake);
             }
             let spot = self.spots.of(ticket)?;
-            if self.roll.begins_to_hear(&spot.record, ticket.id) {
-                // What was written before is seen by a look, which is no sign of life.
-                match self.peek(&spot, ticket).await? {
+            if self.roll.may_have_missed(&spot.record, ticket.id) {
+                // What was written before is seen by a look, which is no sign of life. If it fails, or its caller goes, the
+                // next one who watches looks.
+                let seen = self.peek(&spot, ticket).await?;
+                self.roll.hears(&spot.record, ticket.id);
+                match seen {
                     Some(place) if place.leaving => return Ok(Wake::Look),
                     Some(place) => self.mail.learn(ticket.id, &place),
                     None => self.forget(&spot, ticket.id),
@@ -216,7 +219,7 @@ impl Engine for MongoStore {
         };
         let record = record(key) + kind;
         let update = Update {
-            filter: &doc! { "_id": &record },
+            filter: &rawdoc! { "_id": record.as_str() },
             filling: None,
             first: count::ask(by, window),
             is_plain: false,
@@ -224,7 +227,7 @@ impl Engine for MongoStore {
             fields: count.fields.clone(),
             // A look opens no window.
             makes: by > 0,
-            expects: Document::new(),
+            expects: RawDocumentBuf::new(),
             sort: None,
         };
         let turn = timeout(self.calls.timeout, self.turns.wait(&record)).await;

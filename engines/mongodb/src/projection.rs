@@ -47,9 +47,9 @@ impl Answers {
 
     /// What a document has in which a ticket stands: where somebody wrote something else over its line, it stands no more, and
     /// nothing is written.
-    pub(crate) fn stands(&self) -> Document {
+    pub(crate) fn stands(&self) -> RawDocumentBuf {
         let whole = self.lens.field_name().filter(|_| self.lens.part_found().is_none());
-        whole.map(has_line).unwrap_or_default()
+        raw(&whole.map(has_line).unwrap_or_default())
     }
 
     /// Where these tickets stand, in their order, and what leaves and joins came to.

@@ -34,34 +34,29 @@ impl Writer<'_> {
     /// somebody holds by it.
     pub(crate) fn is_readable(&self) -> Bson {
         let array = |name: &str| bson!({ "$in": [{ "$type": self.value(name) }, ["missing", "null", "array"]] });
-        let number = |name: &str| number(&self.0.value(name));
-        bson!({ "$and": [
-            array("held"), array("waiting"),
-            number("last"), number("at"), number("quiet"), number("of"), number("step"),
-        ] })
+        // Each is written once: the server reads a pipeline anew for each command.
+        let numbers = ["last", "at", "quiet", "of", "step"].map(|name| self.value(name));
+        let numbers =
+            bson!({ "$map": { "input": numbers.to_vec(), "as": "n", "in": number("$$n") } });
+        bson!({ "$and": [array("held"), array("waiting"), { "$allElementsTrue": [numbers] }] })
     }
 
-    /// The same as a filter, for a line in which nobody stands: only the fields that a ticket which comes into it goes by.
+    /// The same as a filter, for a line in which nobody stands: only the fields that a ticket which comes into it goes by. It is the
+    /// shorter for what it leaves out: a field that is missing, or a double, takes the long way.
     pub(crate) fn nobody_readable(&self) -> Document {
         let mut filter = doc! {};
         for name in ["held", "waiting"] {
-            filter.insert(self.0.name(name), doc! { "$in": [Bson::Null, []] });
-            filter.insert(self.0.name(&format!("{name}.0")), doc! { "$exists": false });
+            filter.insert(self.0.name(name), doc! { "$size": 0 });
         }
-        let number = |name: &str| {
-            let name = self.0.name(name);
-            // As the verbs write it: a filter cannot tell whether another kind of number is whole.
-            let known = doc! { "$type": ["int", "long"], "$gte": 0, "$lt": number_max() };
-            let one = doc! { "$or": [{ &name: null }, { &name: known }] };
-            doc! { "$and": [one, { &name: { "$not": { "$type": "array" } } }] }
-        };
-        let mut all = vec![number("last"), number("at"), number("step")];
-        if let Some(field) = self.0.field_name() {
-            let nothing = doc! { field: { "$eq": Bson::Null, "$not": { "$type": "array" } } };
-            all.push(doc! { "$or": [has_line(field), nothing] });
+        for name in ["last", "at", "step"] {
+            // A filter would look into an array, and cannot tell whether another kind of number is whole.
+            let others = doc! { "$type": ["array", "double", "decimal"] };
+            let known = doc! { "$gte": 0, "$lt": number_max(), "$not": others };
+            filter.insert(self.0.name(name), known);
         }
-        filter.insert("$and", all);
-        filter
+        let Some(field) = self.0.field_name() else { return filter };
+        let nothing = doc! { field: Bson::Null };
+        doc! { field: { "$not": { "$type": "array" } }, "$or": [nothing, filter] }
     }
 
     /// The tickets that are served, if what each takes and when its life ends can be read: nobody may be let in beside others.

@@ -25,7 +25,7 @@ impl Calls {
             return self.update(update).await;
         }
         let mut pipeline = RawArrayBuf::new();
-        pipeline.push(rawdoc! { "$match": raw(&update.query()) });
+        pipeline.push(rawdoc! { "$match": update.query() });
         for stage in update.pipeline() {
             pipeline.push(stage.clone());
         }

@@ -59,11 +59,7 @@ impl Roll {
 
     /// That the ticket joins is sent now.
     pub(crate) fn sends(&self, record: &str, id: TicketId) {
-        let mut records = self.records();
-        let entries = records.tickets.get_mut(record);
-        if let Some(entry) = entries.and_then(|all| all.iter_mut().find(|entry| entry.id == id)) {
-            entry.sent = true;
-        }
+        self.change(record, id, |entry| entry.sent = true);
     }
 
     /// Whether the ticket was to join, and its owner gave it up before that was sent.
@@ -82,11 +78,7 @@ impl Roll {
 
     /// The ticket found nobody in its line.
     pub(crate) fn came_alone(&self, record: &str, id: TicketId) {
-        let mut records = self.records();
-        let entries = records.tickets.get_mut(record);
-        if let Some(entry) = entries.and_then(|all| all.iter_mut().find(|entry| entry.id == id)) {
-            entry.alone = true;
-        }
+        self.change(record, id, |entry| entry.alone = true);
     }
 
     /// Whether the ticket may be alone in its line.
@@ -96,12 +88,24 @@ impl Roll {
         entries.is_some_and(|all| all.iter().any(|entry| entry.id == id && entry.alone))
     }
 
-    /// Whether something may have been written about the ticket before the stream heard it. From now on it hears all.
-    pub(crate) fn begins_to_hear(&self, record: &str, id: TicketId) -> bool {
+    /// Whether something may have been written about the ticket before the stream heard it.
+    pub(crate) fn may_have_missed(&self, record: &str, id: TicketId) -> bool {
+        let records = self.records();
+        let entries = records.tickets.get(record);
+        entries.is_some_and(|all| all.iter().any(|entry| entry.id == id && !entry.hears))
+    }
+
+    /// Somebody has looked where the ticket stands since the stream hears: from now on it hears all.
+    pub(crate) fn hears(&self, record: &str, id: TicketId) {
+        self.change(record, id, |entry| entry.hears = true);
+    }
+
+    fn change(&self, record: &str, id: TicketId, change: impl FnOnce(&mut Entry)) {
         let mut records = self.records();
         let entries = records.tickets.get_mut(record);
-        let entry = entries.and_then(|entries| entries.iter_mut().find(|entry| entry.id == id));
-        entry.is_some_and(|entry| !std::mem::replace(&mut entry.hears, true))
+        if let Some(entry) = entries.and_then(|all| all.iter_mut().find(|entry| entry.id == id)) {
+            change(entry);
+        }
     }
 
     /// The ticket is out of this record.
@@ -139,8 +143,11 @@ mod tests {
             roll.enter("r", id, id == other, &mail);
         }
         assert_eq!(roll.of("r"), [one, other]);
-        assert!(roll.begins_to_hear("r", one) && !roll.begins_to_hear("r", one));
-        assert!(!roll.begins_to_hear("r", other), "the stream was there first");
+        assert!(roll.may_have_missed("r", one));
+        assert!(roll.may_have_missed("r", one), "nobody has looked yet");
+        roll.hears("r", one);
+        assert!(!roll.may_have_missed("r", one));
+        assert!(!roll.may_have_missed("r", other), "the stream was there first");
         roll.leave("r", one);
         roll.leave("r", other);
         assert!(roll.of("r").is_empty() && roll.records().tickets.is_empty());

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
+use mongodb::bson::raw::CString;
+use mongodb::bson::{Document, RawBson, RawDocumentBuf, rawdoc};
 use tenure_core::Key;
 
 use crate::alone::Alone;
@@ -47,7 +48,7 @@ pub(crate) struct Spot {
     /// The name of the document, as the change stream tells it.
     pub(crate) record: String,
     /// What finds the document.
-    pub(crate) filter: Document,
+    pub(crate) filter: RawDocumentBuf,
     pub(crate) kit: Arc<Kit>,
     /// Whether the document is made if there is none.
     pub(crate) makes: bool,
@@ -59,12 +60,13 @@ impl Spot {
     /// The record of a line that has a name.
     pub(crate) fn record(key: &Key, kit: &Arc<Kit>) -> Self {
         let record = record(key);
-        let filter = doc! { "_id": &record };
+        let filter = rawdoc! { "_id": record.as_str() };
         Self { line: None, record, filter, kit: kit.clone(), makes: true, filling: None }
     }
 
     /// A line of this name in somebody else's document.
-    pub(crate) fn document(line: String, record: String, filter: Document, kit: Arc<Kit>) -> Self {
+    pub(crate) fn document(line: String, record: String, filter: &Document, kit: Arc<Kit>) -> Self {
+        let filter = raw(filter);
         Self { line: Some(line), record, filter, kit, makes: false, filling: None }
     }
 
@@ -72,7 +74,8 @@ impl Spot {
     pub(crate) fn filled(self, filling: Option<Arc<RawDocumentBuf>>, fresh: &str) -> Self {
         let mut filter = self.filter.clone();
         if filling.is_some() {
-            filter.insert(fresh, Bson::Null);
+            let fresh = CString::try_from(fresh).expect("a field's name has no NUL");
+            filter.append(fresh, RawBson::Null);
         }
         Self { makes: filling.is_some(), filling, filter, ..self }
     }

@@ -144,15 +144,15 @@ impl InDocuments {
         let (record, filter) = (named.record(), named.filter());
         if named.path.is_whole() {
             let kit = self.whole.clone();
-            let spot = Spot::document(key.to_string(), record, filter, kit);
+            let spot = Spot::document(key.to_string(), record, &filter, kit);
             return Ok(Arc::new(spot.filled(self.filling.clone(), &scratch(&self.field))));
         }
         let kit = self.part(&named.path)?;
-        Ok(Arc::new(Spot::document(key.to_string(), record, filter, kit)))
+        Ok(Arc::new(Spot::document(key.to_string(), record, &filter, kit)))
     }
 
     /// The whole document that this filter finds, of which a ticket claims one.
-    pub(crate) fn any(&self, key: &Key, filter: Document) -> Spot {
+    pub(crate) fn any(&self, key: &Key, filter: &Document) -> Spot {
         Spot::document(key.to_string(), key.to_string(), filter, self.whole.clone())
     }
 

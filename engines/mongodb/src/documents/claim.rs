@@ -62,7 +62,7 @@ impl MongoStore {
         let documents = self.spots.in_documents()?;
         let field = &documents.field;
         let filter = doc! { "$and": [claiming.filter.clone(), free(field)] };
-        let any = documents.any(&ticket.key, filter);
+        let any = documents.any(&ticket.key, &filter);
         let alone = any.kit.alone.as_ref().ok_or_else(|| trouble::strange(&self.calls.name))?;
         let wish =
             Wish { reads: reads.clone(), ..Wish::new(ticket.clone(), Verb::Join { hurry: true }) };
@@ -75,7 +75,7 @@ impl MongoStore {
             stages: [claim.stages, &[], &[]],
             fields: with_id(any.kit.answers.of_alone(&reads)),
             makes: false,
-            expects: Document::new(),
+            expects: RawDocumentBuf::new(),
             sort: claiming.order.as_ref(),
         };
         let Some(mut answer) = self.calls.update(&update).await? else { return Ok(None) };
