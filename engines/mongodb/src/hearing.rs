@@ -33,9 +33,7 @@ impl Hearing {
 fn of_records(inbox: &str) -> Vec<Document> {
     let (delta, whole) = ("updateDescription.updatedFields", "fullDocument");
     let letter = |at: &str| doc! { format!("{at}.bell"): { "$regex": inbox } };
-    let foreign = |operation: &str, at: &str| {
-        doc! { "operationType": operation, format!("{at}.step"): { "$exists": false } }
-    };
+    let foreign = |operation: &str, at: &str| doc! { "operationType": operation, format!("{at}.step"): no_number() };
     let cases = vec![
         letter(delta),
         letter(whole),
@@ -102,10 +100,16 @@ fn of_documents(inbox: &str, field: &str) -> Vec<Document> {
         doc! { "$match": { "$or": [
             { "bell": { "$regex": inbox } },
             { "operationType": { "$in": gone() } },
-            { "operationType": "replace", "step": { "$exists": false } },
-            { "operationType": "update", "step": { "$exists": false }, "deep": true },
+            { "operationType": "replace", "step": no_number() },
+            { "operationType": "update", "step": no_number(), "deep": true },
         ] } },
     ]
+}
+
+/// What a verb writes in the place of the number of its step. Where a stranger has put an array in the place of a line, all of the
+/// line's fields are arrays.
+fn no_number() -> Document {
+    doc! { "$not": { "$type": "number" } }
 }
 
 fn gone() -> Vec<&'static str> {

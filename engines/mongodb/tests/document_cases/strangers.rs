@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, bson, doc};
-use tenure_core::Kind;
+use tenure_core::{Kind, Loss};
 use tenure_mongodb::documents::{DocumentGuard, Documents};
+use tokio::task::JoinHandle;
 
 use super::shop::{Line, Order, Shop, line, long_order, order};
-use super::stage::{play, soon};
+use super::stage::{play, soon, until};
 
 /// A holder whose client listens, told by nobody but the stream: no heartbeat falls into the story.
 async fn listening(shop: &Shop) -> DocumentGuard<Order> {
@@ -24,11 +25,22 @@ async fn listening(shop: &Shop) -> DocumentGuard<Order> {
     guard
 }
 
+/// Whoever waits for the loss has looked at the document, which is a step, and knows the rest from the stream.
+async fn hears(shop: &Shop, guard: &DocumentGuard<Order>) -> JoinHandle<Loss> {
+    let step = async || {
+        let document = shop.raw(42).await.unwrap();
+        document.get_document("_tenure").unwrap().get("step").cloned()
+    };
+    let (held, before) = (guard.held(), step().await);
+    let lost = tokio::spawn(async move { held.lost().await });
+    until("the holder has looked", async || step().await != before).await;
+    lost
+}
+
 /// The holder is told, its writes are refused, and the next one has a greater number.
 async fn is_lost(shop: &Shop, guard: DocumentGuard<Order>, after: impl AsyncFnOnce()) {
-    let (held, token) = (guard.held(), guard.token());
-    let lost = tokio::spawn(async move { held.lost().await });
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    let token = guard.token();
+    let lost = hears(shop, &guard).await;
     after().await;
     soon("the holder is told by the stream", lost).await.unwrap();
     let error = guard.update(doc! { "$set": { "state": "late" } }).await.unwrap_err();
@@ -174,8 +186,7 @@ fn what_somebody_writes_over_a_lock_ends_it_and_is_kept() {
         play(async || {
             let shop = Shop::open().await;
             let guard = listening(&shop).await;
-            let held = guard.held();
-            let lost = tokio::spawn(async move { held.lost().await });
+            let lost = hears(&shop, &guard).await;
             shop.meddle(42, doc! { "$set": { "_tenure": theirs.clone() } }).await;
             soon("the holder is told by the stream", lost).await.unwrap();
             let error = guard.update(doc! { "$set": { "state": "late" } }).await.unwrap_err();
