@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tenure_core::{Error, Profile, Result};
 use tenure_kit::Link;
-use tenure_queue::{Free, Node};
+use tenure_queue::Free;
 use tokio::time::sleep;
 
 use crate::berths::Berths;
@@ -17,7 +17,8 @@ use crate::neighbours::Neighbours;
 use crate::settings::Settings;
 use crate::together::Together;
 use crate::wire::{
-    LeaseGrantRequest, LeaseGrantResponse, LeaseRevokeRequest, LeaseRevokeResponse, RangeRequest,
+    KeyValue, LeaseGrantRequest, LeaseGrantResponse, LeaseRevokeRequest, LeaseRevokeResponse,
+    RangeRequest,
 };
 use crate::{ask, entry, facts};
 
@@ -142,7 +143,7 @@ impl Etcd {
     pub(crate) async fn list(
         &self,
         mut span: Span,
-        mut each: impl FnMut(Node) + Send,
+        mut each: impl FnMut(&KeyValue) + Send,
     ) -> Result<u64> {
         let mut at = 0;
         loop {
@@ -153,7 +154,7 @@ impl Etcd {
             if at == 0 {
                 at = now;
             }
-            page.kvs.iter().filter_map(|kept| self.keys.node(kept)).for_each(&mut each);
+            page.kvs.iter().for_each(&mut each);
             match page.kvs.last() {
                 Some(last) if page.more => span.from = [&last.key[..], &[0]].concat(),
                 _ => return Ok(at),

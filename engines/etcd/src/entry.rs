@@ -46,7 +46,7 @@ pub(crate) fn entered_alone(
     }
     let at = answered_at(answer.header);
     let node = made(enter, berth, at)?;
-    let front = Front { nodes: vec![node.clone()], total: 1, at, ahead: None };
+    let front = Front { nodes: vec![node.clone()], total: 1, at, ..Front::default() };
     Ok(Some(Entered::In { node, front, fresh: true }))
 }
 
@@ -268,7 +268,8 @@ pub(crate) fn front(keys: &Keys, range: &RangeResponse, at: u64) -> Front {
     let nodes: Vec<_> = range.kvs.iter().filter_map(|kept| keys.node(kept)).collect();
     // What is no ticket does not count.
     let strangers = range.kvs.len() - nodes.len();
-    Front { nodes, total: total.saturating_sub(strangers), at, ahead: None }
+    let is_unreadable = range.kvs.iter().any(|kept| keys.is_unreadable(kept));
+    Front { nodes, total: total.saturating_sub(strangers), at, is_unreadable, ahead: None }
 }
 
 /// Another version of Tenure may keep something else in its keys, and holds all the same: nobody is served behind such a ticket, of which
@@ -276,7 +277,7 @@ pub(crate) fn front(keys: &Keys, range: &RangeResponse, at: u64) -> Front {
 pub(crate) fn refuse_unreadable(keys: &Keys, range: &RangeResponse, before: u64) -> Result<()> {
     let is_ahead = |kept: &&KeyValue| revision(kept.create_revision) < before;
     let mut ahead = range.kvs.iter().filter(is_ahead);
-    if ahead.any(|kept| keys.is_ticket(&kept.key) && keys.node(kept).is_none()) {
+    if ahead.any(|kept| keys.is_unreadable(kept)) {
         return Err(Error::rejected(UNREADABLE));
     }
     Ok(())

@@ -31,7 +31,7 @@ type Moment = (u64, Vec<Change>);
 /// What there is, and what happens after it.
 pub(crate) async fn follow(etcd: &Etcd) -> Result<Followed> {
     let mut nodes = Vec::new();
-    let at = etcd.list(etcd.keys.tickets(), |node| nodes.push(node)).await?;
+    let at = etcd.list(etcd.keys.tickets(), |kept| nodes.extend(etcd.keys.node(kept))).await?;
     nodes.sort_by_key(|node| node.created);
     let connection = etcd.cluster.link.connection().await?;
     let watch = connection.watches.span(etcd.keys.all(), at + 1).await;

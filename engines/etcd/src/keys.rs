@@ -140,6 +140,11 @@ impl Keys {
         self.place_of(key).is_some()
     }
 
+    /// Whether this key is a ticket's, and what it keeps is none.
+    pub(crate) fn is_unreadable(&self, kept: &KeyValue) -> bool {
+        self.is_ticket(&kept.key) && self.node(kept).is_none()
+    }
+
     /// Whether this key is a session's.
     pub(crate) fn is_session(&self, key: &[u8]) -> bool {
         key.starts_with(&self.sessions().from)

@@ -17,7 +17,9 @@ use crate::entry::Came;
 use crate::keys::{Berth, answered_at, revision, value};
 use crate::latches::Latch;
 use crate::neighbours::{Ear, is_put_again};
-use crate::wire::{LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, RangeResponse, TxnResponse};
+use crate::wire::{
+    KeyValue, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, RangeResponse, TxnResponse,
+};
 use crate::{ask, entry, facts, journal};
 
 const TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
@@ -264,10 +266,9 @@ impl Store for Etcd {
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
         let mut keys = BTreeSet::new();
-        let each = |node: Node| {
-            if node.ticket.key.as_str().starts_with(prefix) {
-                keys.insert(node.ticket.key);
-            }
+        let each = |kept: &KeyValue| {
+            let key = self.keys.node(kept).map(|node| node.ticket.key);
+            keys.extend(key.filter(|key| key.as_str().starts_with(prefix)));
         };
         self.list(self.keys.tickets(), each).await?;
         Ok(keys.into_iter().collect())
@@ -318,12 +319,16 @@ fn is_over(error: &Error) -> bool {
 
 impl Etcd {
     async fn front_in_pages(&self, line: &LineId, most: usize) -> Result<Front> {
-        let mut nodes = Vec::new();
-        let at = self.list(self.keys.line(line), |node| nodes.push(node)).await?;
+        let (mut nodes, mut is_unreadable) = (Vec::new(), false);
+        let each = |kept: &KeyValue| {
+            nodes.extend(self.keys.node(kept));
+            is_unreadable |= self.keys.is_unreadable(kept);
+        };
+        let at = self.list(self.keys.line(line), each).await?;
         nodes.sort_by_key(|node| node.created);
         let total = nodes.len();
         nodes.truncate(most);
-        Ok(Front { nodes, total, at, ahead: None })
+        Ok(Front { nodes, total, at, is_unreadable, ahead: None })
     }
 
     /// Watches all of a short line for one of its tickets, and goes on when the ticket is served.

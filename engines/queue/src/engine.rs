@@ -54,6 +54,9 @@ impl<S: Store> Engine for Queue<S> {
 
     async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
         let front = self.parts.in_time(self.whole_line(&LineId::of(key))).await?;
+        if front.is_unreadable {
+            return Err(self.of_line(Error::rejected(UNREADABLE), key));
+        }
         let lives = self.parts.in_time(self.lives(&front)).await.unwrap_or_default();
         let (mut ahead, mut tickets) = (0, Vec::with_capacity(front.nodes.len()));
         for node in front.nodes {

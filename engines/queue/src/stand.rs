@@ -127,7 +127,7 @@ mod tests {
             Node { name, session: 1, created: at, version: at, ticket, base: 0, told, berth: 0 }
         };
         let nodes: Vec<Node> = (1..).zip(shares).map(node).collect();
-        Front { total: nodes.len(), nodes, at: 0, ahead: None }
+        Front { total: nodes.len(), nodes, ..Front::default() }
     }
 
     fn blocked_by(front: &Front, created: u64) -> (Standing, u64, Vec<u64>) {

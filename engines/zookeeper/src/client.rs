@@ -226,7 +226,17 @@ impl ZooKeeper {
         wire: &Wire,
         children: &[Child],
     ) -> Result<Vec<Option<Read>>, Said> {
-        let mut all = Vec::with_capacity(children.len());
+        Ok(self.read_all(wire, children).await?.0)
+    }
+
+    /// The same, and whether one is there that cannot be read. Another version of Tenure may keep something else in the nodes of its
+    /// tickets, which are served like others.
+    async fn read_all(
+        &self,
+        wire: &Wire,
+        children: &[Child],
+    ) -> Result<(Vec<Option<Read>>, bool), Said> {
+        let (mut all, mut is_unreadable) = (Vec::with_capacity(children.len()), false);
         for some in children.chunks(AT_ONCE) {
             let turn = wire.turn().await?;
             let paths: Vec<_> = some.iter().map(|child| self.keys.ticket(child)).collect();
@@ -234,7 +244,11 @@ impl ZooKeeper {
             let answers = wire.in_time(asked).await?;
             for (child, answer) in some.iter().zip(answers) {
                 let read = match answer {
-                    Ok((body, stat)) => read_node(child, &body, &stat),
+                    Ok((body, stat)) => {
+                        let read = read_node(child, &body, &stat);
+                        is_unreadable |= read.is_none();
+                        read
+                    }
                     Err(Said::NoNode) => None,
                     Err(said) => return Err(said),
                 };
@@ -244,7 +258,7 @@ impl ZooKeeper {
                 all.push(read);
             }
         }
-        Ok(all)
+        Ok((all, is_unreadable))
     }
 
     /// The first of a line, with what is in their nodes.
@@ -264,7 +278,8 @@ impl ZooKeeper {
         let mut reads: Vec<Option<Read>> = first.iter().map(known).collect();
         let unknown = first.iter().zip(&reads).filter(|(_, read)| read.is_none());
         let unknown: Vec<Child> = unknown.map(|(child, _)| child.clone()).collect();
-        let mut found = self.read(wire, &unknown).await?.into_iter();
+        let (found, is_unreadable) = self.read_all(wire, &unknown).await?;
+        let mut found = found.into_iter();
         for read in reads.iter_mut().filter(|read| read.is_none()) {
             *read = found.next().flatten();
         }
@@ -273,7 +288,7 @@ impl ZooKeeper {
             .filter_map(|(child, read)| read.as_ref().map(|read| read.node_of(child)))
             .collect();
         let total = listing.children.len() - (first.len() - nodes.len());
-        Ok(Front { nodes, total, at: listing.at, ahead: None })
+        Ok(Front { nodes, total, at: listing.at, is_unreadable, ahead: None })
     }
 
     /// Whether it is watched over this session and nothing was told of it, so that nothing has happened to it up to the
@@ -308,23 +323,13 @@ impl ZooKeeper {
             if gone.is_empty() {
                 return Ok(Front { total, ahead: Some(ahead), ..front });
             }
-            self.refuse_unreadable(wire, &gone).await?;
+            // Somebody who keeps the ticket out may stand there. If it is not there itself, that does not matter.
+            if front.is_unreadable && whose.is_some_and(is_there) {
+                return Err(Said::BadArguments(&UNREADABLE));
+            }
             // Who left between two answers keeps nobody out.
             before.retain(|child| !gone.contains(child));
         }
-    }
-
-    /// Of these, nothing was read. Another version of Tenure may keep something else in the nodes of its tickets, which are served all the
-    /// same.
-    async fn refuse_unreadable(&self, wire: &Wire, tickets: &[&Child]) -> Result<(), Said> {
-        let turn = wire.turn().await?;
-        for ticket in tickets {
-            let path = self.keys.ticket(ticket);
-            if wire.in_time(turn.check_stat(&path)).await??.is_some() {
-                return Err(Said::BadArguments(&UNREADABLE));
-            }
-        }
-        Ok(())
     }
 
     /// A ticket, from the roll or from the server; `None` if it is out.

@@ -185,10 +185,14 @@ fn a_ticket_that_cannot_be_read_keeps_others_out_as_any_other_does() {
         cluster.ctl(&["put", &stranger, "tenure2 of another form"]).unwrap();
         for locks in [&locks, &other] {
             let refused = locks.mutex("k").lock().await.map(drop).expect_err("it is held");
-            assert_eq!(refused.kind(), Kind::Rejected, "{refused}");
-            let line = &held[..held.rfind('/').unwrap() - 8];
-            for part in ["cannot be read", "\"k\"", line, "deleted once nobody holds the lock"] {
-                assert!(refused.to_string().contains(part), "{part}: {refused}");
+            let looked = locks.line("k").await.expect_err("somebody stands there");
+            for refused in [refused, looked] {
+                assert_eq!(refused.kind(), Kind::Rejected, "{refused}");
+                let line = &held[..held.rfind('/').unwrap() - 8];
+                for part in ["cannot be read", "\"k\"", line, "deleted once nobody holds the lock"]
+                {
+                    assert!(refused.to_string().contains(part), "{part}: {refused}");
+                }
             }
             let tried = locks.mutex("k").try_lock().await;
             assert!(!tried.is_ok_and(|tried| tried.is_some()), "it is held");

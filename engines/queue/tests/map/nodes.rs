@@ -88,7 +88,8 @@ impl Nodes {
         let line: Vec<Node> =
             self.by_number.values().filter(|node| node.name.line == *line).cloned().collect();
         let total = line.len();
-        Front { nodes: line.into_iter().take(most).collect(), total, at: self.at, ahead: None }
+        let nodes = line.into_iter().take(most).collect();
+        Front { nodes, total, at: self.at, ..Front::default() }
     }
 
     pub(crate) fn make(&mut self, name: &Name, session: SessionId, body: &[u8]) -> Node {

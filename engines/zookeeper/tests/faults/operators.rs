@@ -180,10 +180,13 @@ fn a_ticket_that_cannot_be_read_keeps_others_out_as_any_other_does() {
         let tried = locks.mutex("k").try_lock().await.unwrap();
         assert!(tried.is_none(), "it is held");
         let refused = locks.mutex("k").lock().await.map(drop).expect_err("it is held");
-        assert_eq!(refused.kind(), Kind::Rejected, "{refused}");
-        let (line, _) = path.rsplit_once('/').unwrap();
-        for part in ["cannot be read", "\"k\"", line, "deleted once nobody holds the lock"] {
-            assert!(refused.to_string().contains(part), "{part}: {refused}");
+        let looked = locks.line("k").await.expect_err("somebody stands there");
+        for refused in [refused, looked] {
+            assert_eq!(refused.kind(), Kind::Rejected, "{refused}");
+            let (line, _) = path.rsplit_once('/').unwrap();
+            for part in ["cannot be read", "\"k\"", line, "deleted once nobody holds the lock"] {
+                assert!(refused.to_string().contains(part), "{part}: {refused}");
+            }
         }
         assert_eq!(tickets(&operator).await.len(), 1, "nothing is left of who was refused");
         operator.delete(&format!("{name}{tail}"), None).await.unwrap();
