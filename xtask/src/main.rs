@@ -11,6 +11,7 @@ mod mutants;
 mod process;
 mod rust_version;
 mod servers;
+mod signals;
 mod tally;
 mod testing;
 mod tidy;
@@ -71,7 +72,7 @@ fn obey(arguments: &[String]) -> process::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         ["servers", "run", program, rest @ ..] => servers::run(program, rest),
-        ["test", rest @ ..] => Ok(testing::command(rest)),
+        ["test", rest @ ..] => signals::heed().map(|()| testing::command(rest)),
         ["bench", rest @ ..] => {
             if rest.is_empty() || rest.contains(&"command") {
                 run(&mut cargo(["build", "--release", "--package", "tenure-cli"]))?;
@@ -90,7 +91,7 @@ fn obey(arguments: &[String]) -> process::Result<ExitCode> {
             ExitCode::SUCCESS
         }),
         ["ci", names @ ..] => match gates::choose(names) {
-            Ok(gates) => Ok(gates::command(&gates)),
+            Ok(gates) => signals::heed().map(|()| gates::command(&gates)),
             Err(sentence) => Ok(misused(&sentence)),
         },
         _ => Ok(misused(&format!(
