@@ -64,6 +64,7 @@ impl Writer<'_> {
         let is_one = bson!({ "$and": [
             { "$gte": ["$$this.take", 1_i64] },
             { "$lte": ["$$this.take", ALL] },
+            { "$eq": [{ "$mod": ["$$this.take", 1_i64] }, 0_i64] },
             end("$$this.ends"),
         ] });
         let strangers =

@@ -61,6 +61,7 @@ fn nobody_is_let_in_beside_tickets_that_cannot_be_read() {
             ("no share", line(vec![seat_without("take")].into())),
             ("a share that is a text", line(vec![seat_with("take", "all")].into())),
             ("a share below none", line(vec![seat_with("take", -1_i64)].into())),
+            ("a share that is not whole", line(vec![seat_with("take", 1.5)].into())),
             (
                 "no share behind",
                 doc! {
