@@ -3,7 +3,7 @@
 use tenure::blocking::block_on;
 use tenure::{Key, Locks, Standing};
 
-use crate::failure::{Failure, answer, say};
+use crate::failure::{Failure, REFUSED, answer, say};
 use crate::json::Object;
 use crate::screen::{Screen, quoted};
 use crate::store::Address;
@@ -11,7 +11,8 @@ use crate::table::{Column, Table};
 
 /// Shows the keys that somebody holds or waits for.
 ///
-/// With --json, a key is an object with `key`, and with how many are `holding` and `waiting`.
+/// With --json, a key is an object with `key`, and with how many are `holding` and `waiting`. A line that cannot be
+/// read is told on standard error, and the exit code is 77 in the end.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  tenure keys invoices/")]
 pub(crate) struct Args {
@@ -30,9 +31,17 @@ pub(crate) fn keys(at: &Address, json: bool, args: &Args) -> Result<u8, Failure>
     };
     let locks = at.look(|| Failure::nothing(&nobody))?;
     let mut table = Table::new(&COLUMNS);
-    let mut any = false;
+    let (mut any, mut code) = (false, 0);
     for key in block_on(locks.keys(&args.prefix))? {
-        let (holding, waiting) = count(&locks, &key)?;
+        let (holding, waiting) = match count(&locks, &key) {
+            // One line that cannot be read hides no other.
+            Err(failure) if failure.code() == REFUSED => {
+                say(failure.sentence());
+                code = REFUSED;
+                continue;
+            }
+            counted => counted?,
+        };
         if holding + waiting == 0 {
             // Everybody has left it since.
             continue;
@@ -49,10 +58,10 @@ pub(crate) fn keys(at: &Address, json: bool, args: &Args) -> Result<u8, Failure>
     let screen = Screen::of_output();
     if any && !json {
         answer(table.render(screen))?;
-    } else if screen.is_some() && !any {
+    } else if screen.is_some() && !any && code == 0 {
         say(&nobody);
     }
-    Ok(0)
+    Ok(code)
 }
 
 fn count(locks: &Locks, key: &Key) -> Result<(usize, usize), Failure> {
