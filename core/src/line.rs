@@ -4,6 +4,7 @@ pub mod bell;
 pub(crate) mod change;
 mod count;
 mod journal;
+pub(crate) mod look;
 pub(crate) mod memory;
 pub(crate) mod recent;
 pub(crate) mod sample;

@@ -64,8 +64,7 @@ impl<'a> Listener<'a> {
             Next::Rest => std::future::pending().await,
             Next::Look => self.look().await,
             Next::Pause(broken) => {
-                let host = &self.inner.host;
-                host.sleep(growing(PAUSE_FIRST, PAUSE_MAX, broken, host.random())).await;
+                self.pause(broken).await;
                 Next::Listen(broken)
             }
             Next::Listen(broken) => match self.inner.engine.watch(ticket, seen).await {
@@ -85,6 +84,11 @@ impl<'a> Listener<'a> {
         }
     }
 
+    async fn pause(&self, broken: u32) {
+        let host = &self.inner.host;
+        host.sleep(growing(PAUSE_FIRST, PAUSE_MAX, broken, host.random())).await;
+    }
+
     async fn look(&self) -> Next {
         if self.kept.with(|hold| hold.is_kept_by_hand()) {
             return self.look_without_renewing().await;
@@ -96,7 +100,16 @@ impl<'a> Listener<'a> {
 
     /// What its owner renews by hand must not be renewed by a look.
     async fn look_without_renewing(&self) -> Next {
-        let Ok(line) = self.inner.engine.line(&self.kept.key).await else { return Next::Rest };
+        let mut broken = 0;
+        let line = loop {
+            match self.inner.engine.line(&self.kept.key).await {
+                Ok(line) => break line,
+                // What the store told is told once: nobody comes back to it.
+                Err(error) if error.is_unknown() => self.pause(broken).await,
+                Err(_) => return Next::Rest,
+            }
+            broken += 1;
+        };
         let place = line.iter().find(|(ticket, _)| ticket.id == self.kept.id);
         if place.is_none_or(|(_, place)| place.leaving) {
             let now = self.inner.host.now();

@@ -1,13 +1,14 @@
 //! Events for stores that have none to tell: look at the lines, again and again, and tell what changed.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::event::{Cursor, Event, News, Scope, What};
 use crate::line::change::changes;
-use crate::{Engine, Host, Key, Place, Result, Ticket};
+use crate::line::look::{Look, look};
+use crate::{Engine, Host, Key, Result};
 
 /// How many onlookers can be followed at a time; who comes back too late has missed something.
 const ONLOOKERS_MAX: usize = 64;
@@ -88,9 +89,6 @@ struct Snapshots {
     looks: VecDeque<(Cursor, Look)>,
 }
 
-/// Every ticket in scope at one moment, line by line.
-type Look = BTreeMap<Key, Vec<(Ticket, Place)>>;
-
 impl Sampler {
     /// Looks again after each such pause.
     pub fn new(pause: Duration) -> Self {
@@ -114,13 +112,13 @@ impl Sampler {
         host.ready()?;
         let known = after.and_then(|cursor| self.seen().recall(cursor));
         let Some(before) = known else {
-            let now = self.look(engine, host, scope).await?;
+            let now = self.look(engine, host, scope, None).await?;
             let cursor = self.seen().remember(now);
             return Ok(News { events: Vec::new(), cursor, missed: after.is_some() });
         };
         loop {
             self.leave_in_peace(host, scope).await;
-            let now = self.look(engine, host, scope).await?;
+            let now = self.look(engine, host, scope, Some(&before)).await?;
             let events = all_changes(&before, &now, host.wall_us());
             if !events.is_empty() {
                 let cursor = self.seen().remember(now);
@@ -130,9 +128,15 @@ impl Sampler {
         }
     }
 
-    async fn look(&self, engine: &impl Engine, host: &dyn Host, scope: &Scope) -> Result<Look> {
+    async fn look(
+        &self,
+        engine: &impl Engine,
+        host: &dyn Host,
+        scope: &Scope,
+        last: Option<&Look>,
+    ) -> Result<Look> {
         let (began, before) = (host.now().boot_ns, self.cost.as_ref().map(|cost| cost.ns()));
-        let look = look(engine, scope).await?;
+        let look = look(engine, scope, last).await?;
         let now = host.now().boot_ns;
         let took = now.saturating_sub(began);
         let mut all = self.peace();
@@ -196,19 +200,6 @@ fn part(scope: &Scope) -> Option<Key> {
     }
 }
 
-async fn look(engine: &impl Engine, scope: &Scope) -> Result<Look> {
-    let keys = match scope {
-        Scope::Key(key) => vec![key.clone()],
-        Scope::Prefix(prefix) => engine.keys(prefix).await?,
-    };
-    let mut look = Look::new();
-    for key in keys {
-        let line = engine.line(&key).await?;
-        look.insert(key, line);
-    }
-    Ok(look)
-}
-
 fn all_changes(before: &Look, now: &Look, at_us: u64) -> Vec<Event> {
     let nobody = Vec::new();
     let lines: BTreeSet<&Key> = before.keys().chain(now.keys()).collect();
@@ -224,7 +215,7 @@ mod tests {
     use super::*;
     use crate::keeping::still::Still;
     use crate::wrap::{Around, Question};
-    use crate::{Clock as _, Memory, Patience, Share};
+    use crate::{Clock as _, Memory, Patience, Share, Ticket};
 
     /// A store whose answers take so long, each of which costs it something.
     struct Slow {
@@ -311,11 +302,11 @@ mod tests {
         store.cost.add(Duration::from_secs(60));
         crate::blocking::block_on(async {
             let (one, all) = (Scope::Key(key()), Scope::Prefix(String::new()));
-            sampler.look(&store, &*store.host, &one).await.unwrap();
+            sampler.look(&store, &*store.host, &one, None).await.unwrap();
             assert_eq!(store.rests(&sampler, &all).await, Duration::ZERO, "for others");
             assert_eq!(store.rests(&sampler, &one).await, Duration::from_millis(5 * 19));
             // A look at keys of which there are none costs it nothing.
-            sampler.look(&store, &*store.host, &all).await.unwrap();
+            sampler.look(&store, &*store.host, &all, None).await.unwrap();
             assert_eq!(store.rests(&sampler, &all).await, Duration::ZERO);
         });
     }
