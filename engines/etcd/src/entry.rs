@@ -268,16 +268,14 @@ pub(crate) fn front(keys: &Keys, range: &RangeResponse, at: u64) -> Front {
     let nodes: Vec<_> = range.kvs.iter().filter_map(|kept| keys.node(kept)).collect();
     // What is no ticket does not count.
     let strangers = range.kvs.len() - nodes.len();
-    let is_unreadable = range.kvs.iter().any(|kept| keys.is_unreadable(kept));
-    Front { nodes, total: total.saturating_sub(strangers), at, is_unreadable, ahead: None }
+    let unreadable = range.kvs.iter().filter_map(|kept| keys.unreadable(kept)).min();
+    Front { nodes, total: total.saturating_sub(strangers), at, unreadable, ahead: None }
 }
 
 /// Another version of Tenure may keep something else in its keys, and holds all the same: nobody is served behind such a ticket, of which
 /// only the moment is known.
 pub(crate) fn refuse_unreadable(keys: &Keys, range: &RangeResponse, before: u64) -> Result<()> {
-    let is_ahead = |kept: &&KeyValue| revision(kept.create_revision) < before;
-    let mut ahead = range.kvs.iter().filter(is_ahead);
-    if ahead.any(|kept| keys.is_unreadable(kept)) {
+    if range.kvs.iter().filter_map(|kept| keys.unreadable(kept)).any(|made| made < before) {
         return Err(Error::rejected(UNREADABLE));
     }
     Ok(())

@@ -140,9 +140,10 @@ impl Keys {
         self.place_of(key).is_some()
     }
 
-    /// Whether this key is a ticket's, and what it keeps is none.
-    pub(crate) fn is_unreadable(&self, kept: &KeyValue) -> bool {
-        self.is_ticket(&kept.key) && self.node(kept).is_none()
+    /// When this key was made, if it is a ticket's, and what it keeps is none.
+    pub(crate) fn unreadable(&self, kept: &KeyValue) -> Option<u64> {
+        let is_unreadable = self.is_ticket(&kept.key) && self.node(kept).is_none();
+        is_unreadable.then(|| revision(kept.create_revision))
     }
 
     /// Whether this key is a session's.

@@ -319,16 +319,17 @@ fn is_over(error: &Error) -> bool {
 
 impl Etcd {
     async fn front_in_pages(&self, line: &LineId, most: usize) -> Result<Front> {
-        let (mut nodes, mut is_unreadable) = (Vec::new(), false);
+        let (mut nodes, mut unreadable) = (Vec::new(), Vec::new());
         let each = |kept: &KeyValue| {
             nodes.extend(self.keys.node(kept));
-            is_unreadable |= self.keys.is_unreadable(kept);
+            unreadable.extend(self.keys.unreadable(kept));
         };
         let at = self.list(self.keys.line(line), each).await?;
         nodes.sort_by_key(|node| node.created);
         let total = nodes.len();
         nodes.truncate(most);
-        Ok(Front { nodes, total, at, is_unreadable, ahead: None })
+        let unreadable = unreadable.into_iter().min();
+        Ok(Front { nodes, total, at, unreadable, ahead: None })
     }
 
     /// Watches all of a short line for one of its tickets, and goes on when the ticket is served.

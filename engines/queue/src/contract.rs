@@ -215,9 +215,9 @@ pub struct Front {
     pub total: usize,
     /// The moment.
     pub at: u64,
-    /// Somebody else stands among them whose ticket cannot be read. Who asks for a whole line must know; where that ticket keeps
-    /// another one out, the store refuses by itself.
-    pub is_unreadable: bool,
+    /// When the first of those among them was made whose ticket cannot be read. Who asks for a whole line must know; where that
+    /// ticket keeps another one out, the store refuses by itself.
+    pub unreadable: Option<u64>,
     /// Known of all who are ahead of the ticket that was asked for, or that would come, without reading them all. Of those,
     /// `nodes` has at least who keeps it out then.
     pub ahead: Option<Ahead>,

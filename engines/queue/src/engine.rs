@@ -54,7 +54,9 @@ impl<S: Store> Engine for Queue<S> {
 
     async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
         let front = self.parts.in_time(self.whole_line(&LineId::of(key))).await?;
-        if front.is_unreadable {
+        // Behind all others such a ticket changes nothing for them, and they must be found: who holds may be told to leave.
+        let is_last = |made: u64| front.nodes.last().is_some_and(|last| last.created < made);
+        if front.unreadable.is_some_and(|made| !is_last(made)) {
             return Err(self.of_line(Error::rejected(UNREADABLE), key));
         }
         let lives = self.parts.in_time(self.lives(&front)).await.unwrap_or_default();

@@ -229,14 +229,14 @@ impl ZooKeeper {
         Ok(self.read_all(wire, children).await?.0)
     }
 
-    /// The same, and whether one is there that cannot be read. Another version of Tenure may keep something else in the nodes of its
+    /// The same, and when the first was made that is there and cannot be read. Another version of Tenure may keep something else in the nodes of its
     /// tickets, which are served like others.
     async fn read_all(
         &self,
         wire: &Wire,
         children: &[Child],
-    ) -> Result<(Vec<Option<Read>>, bool), Said> {
-        let (mut all, mut is_unreadable) = (Vec::with_capacity(children.len()), false);
+    ) -> Result<(Vec<Option<Read>>, Option<u64>), Said> {
+        let (mut all, mut unreadable) = (Vec::with_capacity(children.len()), None);
         for some in children.chunks(AT_ONCE) {
             let turn = wire.turn().await?;
             let paths: Vec<_> = some.iter().map(|child| self.keys.ticket(child)).collect();
@@ -246,7 +246,11 @@ impl ZooKeeper {
                 let read = match answer {
                     Ok((body, stat)) => {
                         let read = read_node(child, &body, &stat);
-                        is_unreadable |= read.is_none();
+                        if read.is_none() {
+                            let made = zxid(stat.czxid);
+                            unreadable =
+                                Some(unreadable.map_or(made, |first: u64| first.min(made)));
+                        }
                         read
                     }
                     Err(Said::NoNode) => None,
@@ -258,7 +262,7 @@ impl ZooKeeper {
                 all.push(read);
             }
         }
-        Ok((all, is_unreadable))
+        Ok((all, unreadable))
     }
 
     /// The first of a line, with what is in their nodes.
@@ -278,7 +282,7 @@ impl ZooKeeper {
         let mut reads: Vec<Option<Read>> = first.iter().map(known).collect();
         let unknown = first.iter().zip(&reads).filter(|(_, read)| read.is_none());
         let unknown: Vec<Child> = unknown.map(|(child, _)| child.clone()).collect();
-        let (found, is_unreadable) = self.read_all(wire, &unknown).await?;
+        let (found, unreadable) = self.read_all(wire, &unknown).await?;
         let mut found = found.into_iter();
         for read in reads.iter_mut().filter(|read| read.is_none()) {
             *read = found.next().flatten();
@@ -288,7 +292,7 @@ impl ZooKeeper {
             .filter_map(|(child, read)| read.as_ref().map(|read| read.node_of(child)))
             .collect();
         let total = listing.children.len() - (first.len() - nodes.len());
-        Ok(Front { nodes, total, at: listing.at, is_unreadable, ahead: None })
+        Ok(Front { nodes, total, at: listing.at, unreadable, ahead: None })
     }
 
     /// Whether it is watched over this session and nothing was told of it, so that nothing has happened to it up to the
@@ -324,7 +328,7 @@ impl ZooKeeper {
                 return Ok(Front { total, ahead: Some(ahead), ..front });
             }
             // Somebody who keeps the ticket out may stand there. If it is not there itself, that does not matter.
-            if front.is_unreadable && whose.is_some_and(is_there) {
+            if front.unreadable.is_some() && whose.is_some_and(is_there) {
                 return Err(Said::BadArguments(&UNREADABLE));
             }
             // Who left between two answers keeps nobody out.

@@ -205,6 +205,24 @@ fn a_ticket_that_cannot_be_read_keeps_others_out_as_any_other_does() {
 }
 
 #[test]
+fn a_ticket_that_cannot_be_read_hides_nobody_ahead_of_it() {
+    play(1, async |cluster| {
+        let (locks, other) = (connect(&cluster).await, connect(&cluster).await);
+        let guard = locks.mutex("k").ttl(TTL * 4).by_hand().lock().await.unwrap();
+        let own = keys(&cluster).remove(0);
+        let stranger = format!("{}f", &own[..own.len() - 1]);
+        cluster.ctl(&["put", &stranger, "tenure2 of another form"]).unwrap();
+        let line = other.line("k").await.unwrap();
+        assert_eq!(line.iter().map(|(ticket, _)| ticket.id).collect::<Vec<_>>(), [guard.id()]);
+        let hold = guard.held();
+        let lost = tokio::spawn(async move { hold.lost().await });
+        other.break_ticket("k", guard.id()).await.unwrap();
+        assert_eq!(soon("the holder is told to leave", lost).await.unwrap(), Loss::Broken);
+        drop(guard);
+    });
+}
+
+#[test]
 fn a_number_that_is_overwritten_with_something_else_is_not_begun_anew() {
     play(1, async |cluster| {
         let locks = connect(&cluster).await;

@@ -1,9 +1,11 @@
 //! An operator does things to nodes.
 
-use tenure_core::{Kind, Loss};
-use zookeeper_client::{Acls, CreateMode};
+use tenure_core::{Kind, Loss, Seen, TicketId};
+use zookeeper_client::{Acls, Client, CreateMode};
 
-use super::stage::{LINES, TTL, at_last, connect, operator, play, soon, tickets, until_line};
+use super::stage::{
+    LINES, TTL, at_last, connect, operator, play, soon, tickets, until, until_line,
+};
 
 #[test]
 fn a_holder_whose_node_is_deleted_is_told_at_once() {
@@ -162,6 +164,17 @@ fn a_short_ttl_has_a_session_of_its_own() {
     });
 }
 
+/// Another version of Tenure may write something else into a node, and nothing else into its name.
+async fn stranger_behind(operator: &Client, ticket: &str) -> String {
+    let (before, _) = ticket.rsplit_once('-').unwrap();
+    let (capacity, _) = before.rsplit_once('-').unwrap();
+    let name = format!("{capacity}-{}-", TicketId::fresh());
+    let ephemeral = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
+    let made = operator.create(&name, b"tenure2 of another form", &ephemeral).await;
+    let (_, tail) = made.unwrap();
+    format!("{name}{tail}")
+}
+
 #[test]
 fn a_ticket_that_cannot_be_read_keeps_others_out_as_any_other_does() {
     play(1, async |ensemble| {
@@ -170,13 +183,7 @@ fn a_ticket_that_cannot_be_read_keeps_others_out_as_any_other_does() {
         let guard = locks.mutex("k").lock().await.unwrap();
         let path = tickets(&operator).await.remove(0);
         guard.release().await.unwrap();
-        // Another version of Tenure may write something else into a node, and nothing else into its name.
-        let (before, _) = path.rsplit_once('-').unwrap();
-        let (capacity, _) = before.rsplit_once('-').unwrap();
-        let name = format!("{capacity}-{}-", tenure_core::TicketId::fresh());
-        let ephemeral = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
-        let (_, tail) =
-            operator.create(&name, b"tenure2 of another form", &ephemeral).await.unwrap();
+        let stranger = stranger_behind(&operator, &path).await;
         let tried = locks.mutex("k").try_lock().await.unwrap();
         assert!(tried.is_none(), "it is held");
         let refused = locks.mutex("k").lock().await.map(drop).expect_err("it is held");
@@ -189,8 +196,33 @@ fn a_ticket_that_cannot_be_read_keeps_others_out_as_any_other_does() {
             }
         }
         assert_eq!(tickets(&operator).await.len(), 1, "nothing is left of who was refused");
-        operator.delete(&format!("{name}{tail}"), None).await.unwrap();
+        operator.delete(&stranger, None).await.unwrap();
         locks.mutex("k").lock().await.unwrap().release().await.unwrap();
+    });
+}
+
+#[test]
+fn a_ticket_that_cannot_be_read_hides_nobody_ahead_of_it() {
+    play(1, async |ensemble| {
+        let (locks, other) = (connect(&ensemble).await, connect(&ensemble).await);
+        let operator = operator(&ensemble).await;
+        let guard = locks.mutex("k").ttl(TTL * 4).by_hand().lock().await.unwrap();
+        let mut all = other.watch("").await.unwrap();
+        stranger_behind(&operator, &tickets(&operator).await[0]).await;
+        let line = other.line("k").await.unwrap();
+        assert_eq!(line.iter().map(|(ticket, _)| ticket.id).collect::<Vec<_>>(), [guard.id()]);
+        let hold = guard.held();
+        let lost = tokio::spawn(async move { hold.lost().await });
+        other.break_ticket("k", guard.id()).await.unwrap();
+        assert_eq!(soon("the holder is told to leave", lost).await.unwrap(), Loss::Broken);
+        drop(guard);
+        until("only the stranger is left", async || tickets(&operator).await.len() == 1).await;
+        let unrelated = locks.mutex("unrelated").lock().await.unwrap();
+        soon("what others do is seen", async {
+            while !matches!(all.next().await.unwrap(), Seen::Event(event) if event.ticket.key.as_str() == "unrelated") {}
+        })
+        .await;
+        unrelated.release().await.unwrap();
     });
 }
 
