@@ -48,15 +48,21 @@ impl Writer<'_> {
         for name in ["held", "waiting"] {
             filter.insert(self.0.name(name), doc! { "$size": 0 });
         }
-        for name in ["last", "at", "step"] {
+        for (name, limit) in limits() {
             // A filter would look into an array, and cannot tell whether another kind of number is whole.
             let others = doc! { "$type": ["array", "double", "decimal"] };
-            let known = doc! { "$gte": 0, "$lt": number_max(), "$not": others };
+            let known = doc! { "$gte": 0, "$lt": limit, "$not": others };
             filter.insert(self.0.name(name), known);
         }
         let Some(field) = self.0.field_name() else { return filter };
         let nothing = doc! { field: Bson::Null };
         doc! { field: { "$not": { "$type": "array" } }, "$or": [nothing, filter] }
+    }
+
+    /// Whether a ticket that comes in by a short verb gets a number; whoever gets none is told by the long one.
+    pub(crate) fn has_numbers(&self) -> Bson {
+        let below = |(name, limit): (&str, i64)| bson!({ "$lt": [{ "$ifNull": [self.value(name), 0_i64] }, limit] });
+        bson!({ "$and": limits().map(below).to_vec() })
     }
 
     /// The tickets that are served, if what each takes and when its life ends can be read: nobody may be let in beside others.
@@ -89,6 +95,12 @@ impl Writer<'_> {
     pub(crate) fn refuse(&self, field: &str) -> Bson {
         fail(MARK, &self.0.value(field)).into()
     }
+}
+
+/// What a ticket that comes in by a short verb goes by, and what that must be below: its number is above the last one, and above the
+/// clock in microseconds.
+fn limits() -> [(&'static str, i64); 3] {
+    [("last", number_max()), ("at", number_max() / 1000), ("step", number_max())]
 }
 
 /// When a life ends. The double that is no number is below all numbers.

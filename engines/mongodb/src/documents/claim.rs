@@ -141,7 +141,7 @@ fn readable(field: &str) -> Bson {
     let (lens, then) = (Lens::field(field), format!("${field}.{NOT_BEFORE}"));
     let writer = Writer(&lens);
     bson!({ "$and": [
-        may_have_line(field), writer.is_readable(), writer.ends_readable(), number(&then),
+        may_have_line(field), writer.is_readable(), writer.ends_readable(), writer.has_numbers(), number(&then),
     ] })
 }
 

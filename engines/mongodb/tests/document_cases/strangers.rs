@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, bson, doc};
-use tenure_core::{Kind, Loss};
+use tenure_core::{Kind, Loss, NUMBER_MAX};
 use tenure_mongodb::documents::{DocumentGuard, Documents};
 use tokio::task::JoinHandle;
 
@@ -208,6 +208,22 @@ fn what_somebody_writes_over_a_lock_ends_it_and_is_kept() {
             shop.there.document(42).lock().await.unwrap().release().await.unwrap();
         });
     }
+}
+
+#[test]
+fn a_document_whose_lock_has_no_number_left_is_not_claimed() {
+    play(async || {
+        let shop = Shop::open().await;
+        let most = i64::try_from(NUMBER_MAX).unwrap();
+        for (last, at) in [(most, 5), (5, most / 1000 + 1)] {
+            let line = doc! { "held": [], "waiting": [], "last": last, "at": at, "step": 1_i64 };
+            shop.meddle(42, doc! { "$set": { "_tenure": line } }).await;
+            let claimed = shop.here.queue(doc! { "_id": 42 }).try_next().await.unwrap();
+            assert!(claimed.is_none(), "{last} {at}");
+            let error = shop.here.document(42).try_lock().await.map(drop).unwrap_err();
+            assert!(error.to_string().contains("no numbers left"), "{error}");
+        }
+    });
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! hold there is not known, so nobody is let in.
 
 use mongodb::bson::{Bson, DateTime};
-use tenure_core::{Engine as _, Key, Kind, Leave, Patience, Share, Standing, Window};
+use tenure_core::{Engine as _, Key, Kind, Leave, NUMBER_MAX, Patience, Share, Standing, Window};
 use tenure_servers::mongodb::{Document, Server, doc};
 
 use super::stage::{LONG, ask, connect, join, look_at, play, record, store, ticket};
@@ -122,6 +122,26 @@ fn nobody_is_let_in_beside_tickets_that_cannot_be_read() {
             }
         }
         assert!(faults.is_empty(), "{}", faults.join("\n"));
+    });
+}
+
+#[test]
+fn nobody_comes_in_where_the_clock_leaves_no_number() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let most = i64::try_from(NUMBER_MAX).unwrap();
+        for (key, last, at) in [("last", most, 5), ("clock", 5, most / 1000 + 1)] {
+            let fields = doc! {
+                "key": key, "held": [], "waiting": [], "last": last, "at": at, "step": 1_i64,
+            };
+            put(&server, key, &fields);
+            let store = store(&server.url()).await;
+            let joined = store.join(&ticket(key, LONG), Patience::NoWait).await;
+            let error = joined.expect_err("there is no number");
+            assert!(error.to_string().contains("no numbers left"), "{key}: {error}");
+            let kept = look_at(&server, key).unwrap();
+            assert!(kept.get_array("held").unwrap().is_empty(), "{key}: {kept}");
+        }
     });
 }
 
