@@ -12,19 +12,21 @@ use crate::process::{Result, not_started, succeeds};
 const HEED: &str = "--default-signal=HUP,INT,QUIT,TERM";
 /// The same as Linux tells which are ignored.
 const MASK: u64 = 1 | 1 << 1 | 1 << 2 | 1 << 14;
+/// Set in a command that has begun anew: an `env` that knows the option and does nothing would begin it without end.
+const ANEW: &str = "TENURE_SIGNALS_HEEDED";
 
 /// Returns where the signals mean something. Elsewhere this command begins anew with their meaning given back.
 pub(crate) fn heed() -> Result<()> {
     if !are_ignored(&read_to_string("/proc/self/status").unwrap_or_default()) {
         return Ok(());
     }
-    if !succeeds(Command::new("env").args([HEED, "true"])) {
+    if env::var_os(ANEW).is_some() || !succeeds(Command::new("env").args([HEED, "true"])) {
         return Err("Signals are ignored here, as SIGINT is in whatever a script starts with `&`, and the tests of `tenure run` would wait for them in vain: start this in the foreground.".into());
     }
     let this = env::current_exe();
     let this = this.map_err(|error| format!("This program is not found: {error}."))?;
     let mut anew = Command::new("env");
-    anew.arg(HEED).arg(this).args(env::args_os().skip(1));
+    anew.arg(HEED).arg(this).args(env::args_os().skip(1)).env(ANEW, "1");
     let error = anew.exec();
     Err(not_started(&anew, &error))
 }

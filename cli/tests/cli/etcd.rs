@@ -33,28 +33,6 @@ fn who_does_not_wait_is_told_who_holds() {
 }
 
 #[test]
-fn a_line_that_cannot_be_read_is_told_and_hides_no_other() {
-    let Some((cluster, store)) = etcd() else { return };
-    let _held = store.start(&["run", "a", "--", "sleep", "600"]);
-    store.line_has("a", 1);
-    let kept = cluster.ctl(&["get", "--prefix", "--keys-only", "tenure/v1/t/"]).unwrap();
-    let kept = kept.trim();
-    // Another version of Tenure may keep something else under such a name.
-    let stranger = format!("{}f", &kept[..kept.len() - 1]);
-    cluster.ctl(&["put", &stranger, "tenure2 of another form"]).unwrap();
-    let _other = store.start(&["run", "b", "--", "sleep", "600"]);
-    store.line_has("b", 1);
-    for words in [&["keys", "--json"][..], &["line", "a"], &["break", "a"]] {
-        let end = store.end(words);
-        let listed =
-            if words[0] == "keys" { "{\"key\":\"b\",\"holding\":1,\"waiting\":0}\n" } else { "" };
-        assert_eq!((end.code, end.out.as_str()), (77, listed), "{words:?}: {end:?}");
-        let told = end.err.starts_with("tenure: a ticket in the line cannot be read");
-        assert!(told && end.err.contains("\"a\"") && end.err.lines().count() == 1, "{end:?}");
-    }
-}
-
-#[test]
 fn a_ttl_that_etcd_raises_is_told_to_whoever_asked_for_it() {
     let Some((_cluster, store)) = etcd() else { return };
     let told = |ttl: &[&str]| {

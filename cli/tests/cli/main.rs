@@ -7,6 +7,7 @@ mod keeper;
 mod kit;
 mod lead;
 mod loss;
+mod mongodb;
 mod pty;
 mod redis;
 mod run;

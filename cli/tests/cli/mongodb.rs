@@ -1,0 +1,32 @@
+//! The command on MongoDB: what it says of a line that somebody changed.
+
+use tenure_servers::have;
+use tenure_servers::mongodb::{MONGOD, Server, doc};
+
+use crate::kit::Store;
+
+#[test]
+fn a_line_that_cannot_be_read_is_told_and_hides_no_other() {
+    if !have(&[MONGOD]) {
+        return;
+    }
+    let server = Server::start().unwrap();
+    let store = Store::at(server.url());
+    let _spoilt = store.start(&["run", "a", "--", "sleep", "600"]);
+    let _other = store.start(&["run", "b", "--", "sleep", "600"]);
+    store.line_has("a", 1);
+    store.line_has("b", 1);
+    // Another version of Tenure may keep something else there.
+    let spoil = doc! { "q": { "key": "a" }, "u": { "$set": { "of": "all" } } };
+    server.command("tenure", doc! { "update": "locks", "updates": [spoil] }).unwrap();
+    let listed = "{\"key\":\"b\",\"holding\":1,\"waiting\":0}\n";
+    for (words, out) in
+        [(&["keys", "--json"][..], listed), (&["line", "a"], ""), (&["break", "a"], "")]
+    {
+        let end = store.end(&[&["--quiet"], words].concat());
+        assert_eq!((end.code, end.out.as_str()), (77, out), "{words:?}: {end:?}");
+        let is_told = end.err.starts_with("tenure: a ticket in the line cannot be read");
+        assert!(is_told && end.err.contains("\"a\""), "{end:?}");
+        assert_eq!(end.err.lines().count(), 1, "{end:?}");
+    }
+}
