@@ -145,7 +145,7 @@ pub(crate) fn entered(
         if !last.kvs.iter().any(is_own) {
             return Ok(Came::Strange);
         }
-        if let Err(error) = refuse_unreadable(keys, &last, at) {
+        if let Err(error) = refuse_unreadable(Tickets::of(keys, &last).unreadable, at) {
             return Ok(Came::Behind(error));
         }
         let node = made(enter, berth, at)?;
@@ -265,20 +265,45 @@ pub(crate) fn change(key: Vec<u8>, value: Vec<u8>, version: u64) -> TxnRequest {
 /// The tickets of a line that were asked for, in that order.
 pub(crate) fn front(keys: &Keys, range: &RangeResponse, at: u64) -> Front {
     let total = usize::try_from(range.count).unwrap_or(0);
-    let nodes: Vec<_> = range.kvs.iter().filter_map(|kept| keys.node(kept)).collect();
+    let Tickets { nodes, unreadable } = Tickets::of(keys, range);
     // What is no ticket does not count.
     let strangers = range.kvs.len() - nodes.len();
-    let unreadable = range.kvs.iter().filter_map(|kept| keys.unreadable(kept)).min();
     Front { nodes, total: total.saturating_sub(strangers), at, unreadable, ahead: None }
+}
+
+/// The tickets among some keys.
+#[derive(Default)]
+pub(crate) struct Tickets {
+    /// Those that can be read, in the order of the keys.
+    pub(crate) nodes: Vec<Node>,
+    /// When the first of the others was made.
+    pub(crate) unreadable: Option<u64>,
+}
+
+impl Tickets {
+    pub(crate) fn of(keys: &Keys, range: &RangeResponse) -> Self {
+        let mut tickets = Self::default();
+        range.kvs.iter().for_each(|kept| tickets.add(keys, kept));
+        tickets
+    }
+
+    pub(crate) fn add(&mut self, keys: &Keys, kept: &KeyValue) {
+        if let Some(node) = keys.node(kept) {
+            self.nodes.push(node);
+        } else if keys.is_ticket(&kept.key) {
+            let made = revision(kept.create_revision);
+            self.unreadable = Some(self.unreadable.map_or(made, |first| first.min(made)));
+        }
+    }
 }
 
 /// Another version of Tenure may keep something else in its keys, and holds all the same: nobody is served behind such a ticket, of which
 /// only the moment is known.
-pub(crate) fn refuse_unreadable(keys: &Keys, range: &RangeResponse, before: u64) -> Result<()> {
-    if range.kvs.iter().filter_map(|kept| keys.unreadable(kept)).any(|made| made < before) {
-        return Err(Error::rejected(UNREADABLE));
+pub(crate) fn refuse_unreadable(unreadable: Option<u64>, before: u64) -> Result<()> {
+    match unreadable {
+        Some(made) if made < before => Err(Error::rejected(UNREADABLE)),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// What stands in a register. From anything else than a number none follows that was not given before.

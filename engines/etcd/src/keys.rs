@@ -140,12 +140,6 @@ impl Keys {
         self.place_of(key).is_some()
     }
 
-    /// When this key was made, if it is a ticket's, and what it keeps is none.
-    pub(crate) fn unreadable(&self, kept: &KeyValue) -> Option<u64> {
-        let is_unreadable = self.is_ticket(&kept.key) && self.node(kept).is_none();
-        is_unreadable.then(|| revision(kept.create_revision))
-    }
-
     /// Whether this key is a session's.
     pub(crate) fn is_session(&self, key: &[u8]) -> bool {
         key.starts_with(&self.sessions().from)

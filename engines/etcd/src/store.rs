@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use crate::berths::Asking;
 use crate::client::{Etcd, PAGE};
-use crate::entry::Came;
+use crate::entry::{Came, Tickets};
 use crate::keys::{Berth, answered_at, revision, value};
 use crate::latches::Latch;
 use crate::neighbours::{Ear, is_put_again};
@@ -129,7 +129,7 @@ impl Store for Etcd {
             if let Some(name) = whose {
                 let own = front.nodes.iter().find(|node| node.name == *name);
                 let before = own.map_or(u64::MAX, |node| node.created);
-                entry::refuse_unreadable(&self.keys, &range, before)?;
+                entry::refuse_unreadable(front.unreadable, before)?;
             }
             front
         };
@@ -141,8 +141,9 @@ impl Store for Etcd {
 
     async fn ahead(&self, node: &Node, most: usize) -> Result<Vec<Node>> {
         let (range, _) = self.cluster.range(entry::ahead(&self.keys, node, most)).await?;
-        entry::refuse_unreadable(&self.keys, &range, node.created)?;
-        Ok(range.kvs.iter().filter_map(|kept| self.keys.node(kept)).collect())
+        let ahead = Tickets::of(&self.keys, &range);
+        entry::refuse_unreadable(ahead.unreadable, node.created)?;
+        Ok(ahead.nodes)
     }
 
     async fn look(&self, sought: &[Sought<'_>]) -> Result<(Vec<Option<Node>>, u64)> {
@@ -319,16 +320,12 @@ fn is_over(error: &Error) -> bool {
 
 impl Etcd {
     async fn front_in_pages(&self, line: &LineId, most: usize) -> Result<Front> {
-        let (mut nodes, mut unreadable) = (Vec::new(), Vec::new());
-        let each = |kept: &KeyValue| {
-            nodes.extend(self.keys.node(kept));
-            unreadable.extend(self.keys.unreadable(kept));
-        };
-        let at = self.list(self.keys.line(line), each).await?;
+        let mut tickets = Tickets::default();
+        let at = self.list(self.keys.line(line), |kept| tickets.add(&self.keys, kept)).await?;
+        let Tickets { mut nodes, unreadable } = tickets;
         nodes.sort_by_key(|node| node.created);
         let total = nodes.len();
         nodes.truncate(most);
-        let unreadable = unreadable.into_iter().min();
         Ok(Front { nodes, total, at, unreadable, ahead: None })
     }
 
