@@ -9,7 +9,7 @@ use tenure_core::Ticket;
 
 use crate::ask::joins;
 use crate::lens::Lens;
-use crate::line::{KEEP_MS, Writer, did, raw};
+use crate::line::{KEEP_MS, Writer, c_string, did, raw};
 
 /// The field of a line in somebody else's document that says before when nobody claims it.
 pub(crate) const NOT_BEFORE: &str = "not_before";
@@ -29,6 +29,14 @@ struct Plan {
     sets: RawDocumentBuf,
     /// The stages behind the first.
     stages: Vec<RawDocumentBuf>,
+}
+
+impl Plan {
+    /// The first stage sets this, and the second one these fields.
+    fn in_stages(expects: &Document, sets: &Document, fields: Document) -> Self {
+        let stages = vec![raw(&doc! { "$set": fields })];
+        Self { expects: raw(expects), sets: raw(sets), stages }
+    }
 }
 
 /// The three of them, which are made once.
@@ -52,10 +60,9 @@ impl Alone {
         let (renew, leave) = (writer.renew_alone(), writer.leave_alone());
         let join = writer.join_alone(Document::new());
         let claim = writer.join_alone(writer.fields([(NOT_BEFORE, bson!("$$REMOVE"))]));
-        let name =
-            |field: &str| CString::try_from(lens.name(field)).expect("a field's name has no NUL");
-        let ask = name("ask");
-        let names = ["held.0.id", "held.0.take", "held.0.inbox"].map(name);
+        let ask = c_string(lens.name("ask"));
+        let names =
+            ["id", "take", "inbox"].map(|field| c_string(lens.name(&format!("held.0.{field}"))));
         Self { join, claim, renew, leave, ask, names }
     }
 
@@ -122,11 +129,7 @@ impl Writer<'_> {
             // Most of the document is somebody else's, and may be long.
             expects.insert("$expr", bson!({ "$lt": [size, self.0.limits.tickets] }));
         }
-        Plan {
-            expects: raw(&expects),
-            sets: raw(&sets),
-            stages: vec![raw(&doc! { "$set": fields })],
-        }
+        Plan::in_stages(&expects, &sets, fields)
     }
 
     fn renew_alone(&self) -> Plan {
@@ -152,11 +155,7 @@ impl Writer<'_> {
             ("ask", bson!("$$REMOVE")),
         ]));
         let sets = self.fields([("at", self.now())]);
-        Plan {
-            expects: raw(&expects),
-            sets: raw(&sets),
-            stages: vec![raw(&doc! { "$set": fields })],
-        }
+        Plan::in_stages(&expects, &sets, fields)
     }
 
     /// It leaves the date of the record as it is, so that the index is not written, and nothing in it must be computed.

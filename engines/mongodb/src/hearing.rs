@@ -106,8 +106,8 @@ fn of_documents(inbox: &str, field: &str) -> Vec<Document> {
     ]
 }
 
-/// What a verb writes in the place of the number of its step. Where a stranger has put an array in the place of a line, all of the
-/// line's fields are arrays.
+/// There is no number of a step, which every verb writes. Where a stranger has put an array in the place of a line, all of the line's
+/// fields are arrays.
 fn no_number() -> Document {
     doc! { "$not": { "$type": "number" } }
 }

@@ -18,6 +18,7 @@
 //! the field `ask` while the stages run. So all stages but the first are the same for every call, and are made once.
 //! Of each verb there may be many in one step.
 
+use mongodb::bson::raw::CString;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, bson, doc};
 use tenure_core::{Key, NUMBER_MAX};
 
@@ -62,6 +63,11 @@ pub(crate) struct Steps(Vec<Vec<RawDocumentBuf>>);
 /// A stage as it is sent.
 pub(crate) fn raw(stage: &Document) -> RawDocumentBuf {
     RawDocumentBuf::try_from(stage).expect("a stage is a document")
+}
+
+/// A field's name as it is sent.
+pub(crate) fn c_string(name: impl Into<String>) -> CString {
+    CString::try_from(name.into()).expect("a field's name has no NUL")
 }
 
 /// Which verbs there are among those of a step.

@@ -6,7 +6,7 @@ use mongodb::bson::{Bson, Document, RawArrayBuf, RawDocumentBuf, bson, cstr, doc
 use tenure_core::Ticket;
 
 use crate::lens::{Lens, scratch};
-use crate::line::{Mixture, did, raw};
+use crate::line::{Mixture, c_string, did, raw};
 use crate::readable::{has_line, unless_foreign};
 use crate::wish::Reads;
 
@@ -22,6 +22,8 @@ pub(crate) struct Answers {
     ask: CString,
     /// What it sets besides.
     guard: RawDocumentBuf,
+    /// What a document has in which a ticket stands.
+    stands: RawDocumentBuf,
 }
 
 /// An answer: what the step says, and what of somebody else's document was read with it.
@@ -32,9 +34,11 @@ pub(crate) struct Opened {
 
 impl Answers {
     pub(crate) fn new(lens: &Lens) -> Self {
-        let ask = CString::try_from(lens.name("ask")).expect("a field's name has no NUL");
         let guard = lens.field_name().map(unless_foreign).unwrap_or_default();
-        Self { lens: lens.clone(), place: raw(&place(lens)), ask, guard: raw(&guard) }
+        let whole = lens.field_name().filter(|_| lens.part_found().is_none());
+        let stands = whole.map(has_line).unwrap_or_default();
+        let (lens, place, ask) = (lens.clone(), raw(&place(lens)), c_string(lens.name("ask")));
+        Self { lens, place, ask, guard: raw(&guard), stands: raw(&stands) }
     }
 
     /// The first stage of a step, which has what its callers ask for. It would make a line of whatever a document has in the
@@ -48,8 +52,7 @@ impl Answers {
     /// What a document has in which a ticket stands: where somebody wrote something else over its line, it stands no more, and
     /// nothing is written.
     pub(crate) fn stands(&self) -> RawDocumentBuf {
-        let whole = self.lens.field_name().filter(|_| self.lens.part_found().is_none());
-        raw(&whole.map(has_line).unwrap_or_default())
+        self.stands.clone()
     }
 
     /// Where these tickets stand, in their order, and what leaves and joins came to.

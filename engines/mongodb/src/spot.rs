@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use mongodb::bson::raw::CString;
 use mongodb::bson::{Document, RawBson, RawDocumentBuf, rawdoc};
 use tenure_core::Key;
 
 use crate::alone::Alone;
 use crate::lens::Lens;
-use crate::line::{Mixture, Steps, raw, record};
+use crate::line::{Mixture, Steps, c_string, raw, record};
 use crate::projection::Answers;
 
 /// What is made once for all lines that live in the same place of their documents.
@@ -74,8 +73,7 @@ impl Spot {
     pub(crate) fn filled(self, filling: Option<Arc<RawDocumentBuf>>, fresh: &str) -> Self {
         let mut filter = self.filter.clone();
         if filling.is_some() {
-            let fresh = CString::try_from(fresh).expect("a field's name has no NUL");
-            filter.append(fresh, RawBson::Null);
+            filter.append(c_string(fresh), RawBson::Null);
         }
         Self { makes: filling.is_some(), filling, filter, ..self }
     }
