@@ -2,3 +2,4 @@
 
 pub mod members;
 pub mod network;
+pub mod unreadable;

@@ -247,9 +247,8 @@ impl ZooKeeper {
                     Ok((body, stat)) => {
                         let read = read_node(child, &body, &stat);
                         if read.is_none() {
-                            let made = zxid(stat.czxid);
-                            unreadable =
-                                Some(unreadable.map_or(made, |first: u64| first.min(made)));
+                            // They are in the order in which they were made.
+                            unreadable.get_or_insert(zxid(stat.czxid));
                         }
                         read
                     }

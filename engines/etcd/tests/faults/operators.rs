@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tenure_conformance::fault::stories::unreadable::a_stranger_hides_nobody_ahead_of_it;
 use tenure_core::{Kind, Loss};
 use tenure_servers::Store as _;
 use tenure_servers::etcd::Cluster;
@@ -173,6 +174,13 @@ fn a_look_at_a_line_asks_for_few_sessions() {
     });
 }
 
+/// Another version of Tenure may keep something else under the name of a ticket.
+fn put_stranger(cluster: &Cluster, ticket: &str) -> String {
+    let stranger = format!("{}f", &ticket[..ticket.len() - 1]);
+    cluster.ctl(&["put", &stranger, "tenure2 of another form"]).unwrap();
+    stranger
+}
+
 #[test]
 fn a_ticket_that_cannot_be_read_keeps_others_out_as_any_other_does() {
     play(1, async |cluster| {
@@ -180,9 +188,7 @@ fn a_ticket_that_cannot_be_read_keeps_others_out_as_any_other_does() {
         let guard = locks.mutex("k").lock().await.unwrap();
         let held = keys(&cluster).remove(0);
         guard.release().await.unwrap();
-        // Another version of Tenure may keep something else under such a name.
-        let stranger = format!("{}f", &held[..held.len() - 1]);
-        cluster.ctl(&["put", &stranger, "tenure2 of another form"]).unwrap();
+        let stranger = put_stranger(&cluster, &held);
         for locks in [&locks, &other] {
             let refused = locks.mutex("k").lock().await.map(drop).expect_err("it is held");
             let looked = locks.line("k").await.expect_err("somebody stands there");
@@ -208,17 +214,10 @@ fn a_ticket_that_cannot_be_read_keeps_others_out_as_any_other_does() {
 fn a_ticket_that_cannot_be_read_hides_nobody_ahead_of_it() {
     play(1, async |cluster| {
         let (locks, other) = (connect(&cluster).await, connect(&cluster).await);
-        let guard = locks.mutex("k").ttl(TTL * 4).by_hand().lock().await.unwrap();
-        let own = keys(&cluster).remove(0);
-        let stranger = format!("{}f", &own[..own.len() - 1]);
-        cluster.ctl(&["put", &stranger, "tenure2 of another form"]).unwrap();
-        let line = other.line("k").await.unwrap();
-        assert_eq!(line.iter().map(|(ticket, _)| ticket.id).collect::<Vec<_>>(), [guard.id()]);
-        let hold = guard.held();
-        let lost = tokio::spawn(async move { hold.lost().await });
-        other.break_ticket("k", guard.id()).await.unwrap();
-        assert_eq!(soon("the holder is told to leave", lost).await.unwrap(), Loss::Broken);
-        drop(guard);
+        let comes = async || {
+            put_stranger(&cluster, &keys(&cluster)[0]);
+        };
+        a_stranger_hides_nobody_ahead_of_it(&locks, &other, TTL * 4, comes).await;
     });
 }
 

@@ -1,5 +1,6 @@
 //! An operator does things to nodes.
 
+use tenure_conformance::fault::stories::unreadable::a_stranger_hides_nobody_ahead_of_it;
 use tenure_core::{Kind, Loss, Seen, TicketId};
 use zookeeper_client::{Acls, Client, CreateMode};
 
@@ -206,16 +207,11 @@ fn a_ticket_that_cannot_be_read_hides_nobody_ahead_of_it() {
     play(1, async |ensemble| {
         let (locks, other) = (connect(&ensemble).await, connect(&ensemble).await);
         let operator = operator(&ensemble).await;
-        let guard = locks.mutex("k").ttl(TTL * 4).by_hand().lock().await.unwrap();
         let mut all = other.watch("").await.unwrap();
-        stranger_behind(&operator, &tickets(&operator).await[0]).await;
-        let line = other.line("k").await.unwrap();
-        assert_eq!(line.iter().map(|(ticket, _)| ticket.id).collect::<Vec<_>>(), [guard.id()]);
-        let hold = guard.held();
-        let lost = tokio::spawn(async move { hold.lost().await });
-        other.break_ticket("k", guard.id()).await.unwrap();
-        assert_eq!(soon("the holder is told to leave", lost).await.unwrap(), Loss::Broken);
-        drop(guard);
+        let comes = async || {
+            stranger_behind(&operator, &tickets(&operator).await[0]).await;
+        };
+        a_stranger_hides_nobody_ahead_of_it(&locks, &other, TTL * 4, comes).await;
         until("only the stranger is left", async || tickets(&operator).await.len() == 1).await;
         let unrelated = locks.mutex("unrelated").lock().await.unwrap();
         soon("what others do is seen", async {

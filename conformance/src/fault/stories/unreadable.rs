@@ -1,0 +1,25 @@
+//! Somebody has a ticket that cannot be read, because another version of Tenure made it, or somebody changed it.
+#![allow(clippy::missing_panics_doc, reason = "a story that fails panics")]
+
+use std::time::Duration;
+
+use tenure_core::{Locks, Loss};
+
+use crate::fault::stage::soon;
+
+/// A holder who renews by hand is found by `other`, and told to leave, although `trouble` puts such a ticket behind it in the line of `k`.
+pub async fn a_stranger_hides_nobody_ahead_of_it(
+    locks: &Locks,
+    other: &Locks,
+    ttl: Duration,
+    trouble: impl AsyncFnOnce(),
+) {
+    let guard = locks.mutex("k").ttl(ttl).by_hand().lock().await.unwrap();
+    trouble().await;
+    let line = other.line("k").await.unwrap();
+    assert_eq!(line.iter().map(|(ticket, _)| ticket.id).collect::<Vec<_>>(), [guard.id()]);
+    let held = guard.held();
+    let lost = tokio::spawn(async move { held.lost().await });
+    other.break_ticket("k", guard.id()).await.unwrap();
+    assert_eq!(soon("the holder is told to leave", lost).await.unwrap(), Loss::Broken);
+}
