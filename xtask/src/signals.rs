@@ -17,6 +17,7 @@ const ANEW: &str = "TENURE_SIGNALS_HEEDED";
 
 /// Returns where the signals mean something. Elsewhere this command begins anew with their meaning given back.
 pub(crate) fn heed() -> Result<()> {
+    // Only Linux has this page. Elsewhere a signal that is ignored is not noticed.
     if !are_ignored(&read_to_string("/proc/self/status").unwrap_or_default()) {
         return Ok(());
     }

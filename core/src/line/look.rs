@@ -20,11 +20,11 @@ pub(crate) async fn look(engine: &impl Engine, scope: &Scope, last: Option<&Look
         let line = match engine.line(&key).await {
             Err(error) if error.kind() == Kind::Rejected => {
                 tracing::debug!(%key, %error, "a line is not shown");
-                let seen = last.map(|last| last.get(&key));
-                if seen.is_none_or(|seen| seen.is_some()) {
+                let seen = last.and_then(|last| last.get(&key));
+                if last.is_none() || seen.is_some() {
                     refused = Some(error);
                 }
-                seen.flatten().cloned()
+                seen.cloned()
             }
             line => {
                 is_seen = true;
