@@ -8,7 +8,7 @@ use std::time::Duration;
 use tenure_conformance::sim::World;
 use tenure_conformance::{Arena, cases};
 use tenure_core::blocking::Blocking;
-use tenure_core::wrap::{AnyEngine, Hosted, Quorum, Retry, Traced};
+use tenure_core::wrap::{AnyEngine, Hosted, Quorum, Retry};
 use tenure_core::{
     All, AllGuard, Counter, Election, Error, Guard, Held, Key, Leader, Leaders, Line, Locks, Loss,
     Memory, Mutex, Place, PrivateThread, Profile, RwLock, Seen, Semaphore, Sequence, Share,
@@ -25,7 +25,7 @@ fn public_types_can_be_sent_shared_and_moved() {
     ok::<(Locks, Mutex, RwLock, Semaphore, All, Election, Sequence, Counter)>();
     ok::<(Guard, WriteGuard, AllGuard, Held, Leader, Loss, tenure_core::Warning)>();
     ok::<(Key, Ticket, TicketId, Share, Place, Profile, Tally, Window, Wake, Seen, Error)>();
-    ok::<(Memory, AnyEngine, Hosted<Memory>, Retry<Memory>, Traced<Memory>, Quorum, Arena, World)>(
+    ok::<(Memory, AnyEngine, Hosted<Memory>, Retry<Memory>, Quorum, Arena, World)>(
     );
     ok::<(Blocking<Locks>, Blocking<Guard>, Blocking<Mutex>, Line, PrivateThread, SystemClock)>();
     sent::<(Watch, Leaders)>();

@@ -27,6 +27,7 @@ mod contract;
 mod keeping;
 pub mod line;
 mod primitives;
+mod telemetry;
 pub mod wrap;
 
 pub use belief::clock::{Clock, SystemClock, Time};

@@ -3,13 +3,13 @@
 mod any;
 mod around;
 mod hosted;
+mod monitor;
 mod quorum;
 mod retry;
-mod traced;
 
 pub use any::AnyEngine;
 pub use around::{Around, Question};
 pub use hosted::Hosted;
+pub(crate) use monitor::Monitor;
 pub use quorum::{Answered, Board, Quorum};
 pub use retry::Retry;
-pub use traced::Traced;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure_core::bell::{Bell, Bells};
 use tenure_core::blocking::{Blocking, block_on};
 use tenure_core::event::{Cursor, Event, News, Scope, What};
-use tenure_core::wrap::{Answered, AnyEngine, Board, Hosted, Quorum, Retry, Traced};
+use tenure_core::wrap::{Answered, AnyEngine, Board, Hosted, Quorum, Retry};
 use tenure_core::{
     All, AllGuard, Block, Boxed, Cost, Counter, Election, Error, Fencing, Guard, Held, Key, Kind,
     Leader, Leaders, Leave, Left, Line, Liveness, Lives, Locks, Loss, Memory, Mutex, Need,
@@ -47,7 +47,7 @@ fn what_blocks_is_send_sync_and_unpin() {
 #[test]
 fn what_engines_are_made_of_is_send_sync_and_unpin() {
     every_one_is_send_sync_and_unpin! {
-        Memory, AnyEngine, Hosted<Memory>, Retry<Memory>, Traced<Memory>, Quorum, Board, Answered,
+        Memory, AnyEngine, Hosted<Memory>, Retry<Memory>, Quorum, Board, Answered,
         PrivateThread, ThisRuntime, SystemClock, Time, Line, Lives, Sampler, Cost, Bells, Bell<'_>,
         Cursor, News, Scope, Leave, Patience, Wake, Window,
     }

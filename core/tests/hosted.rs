@@ -184,7 +184,6 @@ fn a_store_is_let_go_of_through_all_that_is_around_it() {
     let (host, closed) = (host(), Arc::new(AtomicU32::new(0)));
     let store = Hosted::of(host.clone(), Closed(Memory::new(), closed.clone()));
     let locks = Locks::on(Retry::new(store, host.clone(), 1, Duration::from_millis(1)), host);
-    let locks = locks.traced();
     let guard = block_on(locks.mutex("a").lock()).unwrap();
     assert_eq!(block_on(locks.keys("")).unwrap(), [Key::new("a").unwrap()]);
     block_on(guard.release()).unwrap();

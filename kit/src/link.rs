@@ -313,7 +313,7 @@ async fn stay_connected<S: Server>(link: Weak<Link<S>>, lost: Arc<Notify>) {
         while let Some(link) = link.upgrade() {
             match link.connection().await {
                 Ok(_) => break,
-                Err(error) => tracing::debug!(%error, "the server cannot be reached, trying again"),
+                Err(error) => tracing::trace!(%error, "the server cannot be reached, trying again"),
             }
             let pause = link.client.attempts.pause();
             drop(link);

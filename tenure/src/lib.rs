@@ -48,7 +48,7 @@
 //! * `all`: every engine, as the command `tenure` has them.
 //! * `fence-redis`: [fences](mod@fence) for data in Redis; on by default.
 //! * `fence-mongodb`: [fences](mod@fence) for documents in MongoDB.
-//! * `metrics`: counts and durations for [traced](Locks::traced) locks.
+//! * `metrics`: counts and durations through the `metrics` façade: see [`Locks`].
 //! * `serde`: what users see can be written, and keys, ids and shares can be read.
 
 mod connect;
@@ -118,7 +118,7 @@ pub mod zookeeper {
 /// For authors of engines, and for those who put engines together themselves.
 pub mod engine {
     pub use tenure_core::wrap::{
-        Answered, AnyEngine, Around, Board, Hosted, Question, Quorum, Retry, Traced,
+        Answered, AnyEngine, Around, Board, Hosted, Question, Quorum, Retry,
     };
     pub use tenure_core::{
         Boxed, Clock, Cost, Engine, Leave, Line, Lives, Memory, Patience, PrivateThread, Sampler,

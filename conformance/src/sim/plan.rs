@@ -37,7 +37,6 @@ pub(super) struct Plan {
 pub(super) struct Wraps {
     pub(super) retry: bool,
     pub(super) hosted: bool,
-    pub(super) traced: bool,
 }
 
 const TTLS_MS: [u64; 4] = [600, 1_000, 3_000, 10_000];
@@ -66,7 +65,7 @@ impl Plan {
                 (format!("{at}-{}", kind.word()), kind)
             })
             .collect();
-        let wraps = Wraps { retry: below(3) == 0, hosted: below(4) == 0, traced: below(4) == 0 };
+        let wraps = Wraps { retry: below(3) == 0, hosted: below(4) == 0 };
         let weather = if calm { fair(ttl) } else { foul(ttl, &mut below) };
         let trouble = (!calm).then(|| ttl * u32::try_from(4 + below(12)).unwrap_or(4));
         let tasks = 1 + usize::try_from(below(2)).unwrap_or(0);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::wrap::{AnyEngine, Hosted, Quorum, Retry, Traced};
+use tenure_core::wrap::{AnyEngine, Hosted, Quorum, Retry};
 use tenure_core::{Host, Locks, Memory};
 
 use super::plan::Plan;
@@ -272,9 +272,6 @@ async fn wrapped(plan: &Plan, host: &Arc<SimHost>, mut engine: AnyEngine) -> Any
     if plan.wraps.hosted {
         let made = Hosted::make(home, async move { Ok(engine) }).await;
         engine = AnyEngine::new(made.expect("a simulated process can be reached"));
-    }
-    if plan.wraps.traced {
-        engine = AnyEngine::new(Traced::new(engine, host.clone()));
     }
     engine
 }

@@ -27,8 +27,12 @@ pub(crate) struct Hold {
     state: State,
     /// When the owner stops believing that its ticket lives.
     deadline: Time,
+    /// When the join was sent that the store answered first.
+    asked: Time,
     /// Since when its owner has known that it holds.
     since: Time,
+    /// When it was lost or released.
+    ended: Time,
     /// When it has been held for long enough.
     enough: Time,
     /// When the next sign of life is due.
@@ -61,7 +65,9 @@ impl Hold {
             rhythm,
             state: State::Asked,
             deadline: Time::NEVER,
+            asked: Time::NEVER,
             since: Time::NEVER,
+            ended: Time::NEVER,
             enough: Time::NEVER,
             due: Time::NEVER,
             failed: 0,
@@ -79,10 +85,10 @@ impl Hold {
         }
         match answer {
             Ok(Some(place)) => self.hear_place(sent, now, place),
-            Ok(None) if now.has_reached(self.deadline) => self.lose(Loss::Expired),
-            Ok(None) => self.lose(Loss::Broken),
+            Ok(None) if now.has_reached(self.deadline) => self.lose(now, Loss::Expired),
+            Ok(None) => self.lose(now, Loss::Broken),
             Err(error) => match error.loss() {
-                Some(loss) => self.lose(loss),
+                Some(loss) => self.lose(now, loss),
                 None => self.hear_trouble(now, error),
             },
         }
@@ -104,9 +110,10 @@ impl Hold {
     pub(crate) fn judge(&mut self, now: Time) -> State {
         if let State::Holding(_) = self.state {
             if now.has_reached(self.enough) {
-                self.lose(Loss::HeldTooLong);
+                self.lose(now, Loss::HeldTooLong);
             } else if now.has_reached(self.deadline) {
-                self.lose(if self.failed > 0 { Loss::Unreachable } else { Loss::Expired });
+                let failed = self.failed > 0;
+                self.lose(now, if failed { Loss::Unreachable } else { Loss::Expired });
             }
         }
         self.state
@@ -118,7 +125,16 @@ impl Hold {
             return Err(Error::lost(loss));
         }
         self.state = State::Released;
+        self.ended = now;
         Ok(())
+    }
+
+    /// The locks are closed: the owner stops believing, whatever the store still says.
+    pub(crate) fn close(&mut self, now: Time) {
+        self.judge(now);
+        if !self.is_over() {
+            self.lose(now, Loss::Closed);
+        }
     }
 
     /// Why there is no point in waiting on: the store refuses, or has been silent until the ticket's
@@ -198,6 +214,16 @@ impl Hold {
         self.state
     }
 
+    /// Time from the join to the moment at which the owner knew that it holds.
+    pub(crate) fn waited(&self) -> Duration {
+        self.asked.until(self.since)
+    }
+
+    /// Time from the moment at which the owner knew that it holds to the end of the hold.
+    pub(crate) fn held_for(&self) -> Duration {
+        self.since.until(self.ended)
+    }
+
     pub(crate) fn rhythm(&self) -> &Rhythm {
         &self.rhythm
     }
@@ -205,7 +231,7 @@ impl Hold {
     fn hear_place(&mut self, sent: Time, now: Time, place: Place) {
         if place.leaving || self.is_contradicted(sent, place) {
             self.told = place.leaving;
-            self.lose(Loss::Broken);
+            self.lose(now, Loss::Broken);
             return;
         }
         if let Some(life) = place.life {
@@ -222,6 +248,7 @@ impl Hold {
         self.keep_hands_off();
         if matches!(self.state, State::Asked) {
             self.state = State::Waiting;
+            self.asked = sent;
         }
         if place.standing == Standing::Holding {
             self.hear_served(now, place.number);
@@ -271,8 +298,9 @@ impl Hold {
         }
     }
 
-    fn lose(&mut self, loss: Loss) {
+    fn lose(&mut self, now: Time, loss: Loss) {
         self.state = State::Lost(loss);
+        self.ended = now;
     }
 }
 

@@ -10,7 +10,8 @@ use tokio::sync::futures::Notified;
 use crate::belief::hold::{Hold, State};
 use crate::belief::terms::Rhythm;
 use crate::bell::wake_all;
-use crate::{Key, Note, Place, Result, Share, Ticket, TicketId, Time};
+use crate::telemetry::{self, Change};
+use crate::{Key, Loss, Note, Place, Result, Share, Ticket, TicketId, Time};
 
 pub(crate) struct Kept {
     pub(crate) id: TicketId,
@@ -44,22 +45,24 @@ impl Kept {
 
     /// Reads or changes what is known, and rings if the state has changed.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Hold) -> T) -> T {
-        let (answer, changed) = {
+        let (answer, changed, change) = {
             let mut known = self.lock();
             let before = (known.hold.state(), known.hold.failed());
             let answer = act(&mut known.hold);
-            (answer, before != (known.hold.state(), known.hold.failed()))
+            let changed = before != (known.hold.state(), known.hold.failed());
+            (answer, changed, Change::since(before.0, &known.hold))
         };
         if changed {
             wake_all(&self.news);
         }
+        self.report(change);
         answer
     }
 
     /// The store answered a join or a renewal. Whoever waits is rung even if nothing changed, so
     /// that a lost push costs one heartbeat and no more.
     pub(crate) fn hear(&self, sent: Time, now: Time, answer: Result<Option<Place>>) -> State {
-        let state = {
+        let (state, change) = {
             let mut known = self.lock();
             // A store whose clock was set back believes in a longer life than anybody asked for.
             let ttl = known.ticket.ttl;
@@ -69,11 +72,26 @@ impl Kept {
             let answer = answer.map(|place| {
                 place.map(|place| Place { life: place.life.map(|life| life.min(ttl)), ..place })
             });
+            let before = known.hold.state();
             known.hold.hear(sent, now, answer);
-            known.hold.state()
+            (known.hold.state(), Change::since(before, &known.hold))
         };
         wake_all(&self.news);
+        self.report(change);
         state
+    }
+
+    /// Reports a loss that only the release of the lock found out.
+    pub(crate) fn was_gone_at_release(&self, token: u64) {
+        let held_for = self.with(|hold| hold.held_for());
+        telemetry::lost(&self.key, self.id, token, Loss::Broken, held_for);
+    }
+
+    /// Metrics and logs are written after the lock on the lease is released.
+    fn report(&self, change: Option<Change>) {
+        if let Some(change) = change {
+            change.report(&self.key, self.id);
+        }
     }
 
     /// Wakes whoever waits for news, to look at the clock.

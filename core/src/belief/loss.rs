@@ -31,6 +31,34 @@ pub enum Loss {
     HeldTooLong,
     /// The resource it guards has seen a newer holder's token.
     Overtaken,
+    /// Its [`Locks`](crate::Locks) were closed while it was held.
+    Closed,
+}
+
+#[cfg(feature = "metrics")]
+impl Loss {
+    /// The losses that a guard can report. The other one comes from a fence.
+    pub(crate) const OF_GUARDS: [Self; 6] = [
+        Self::Expired,
+        Self::Broken,
+        Self::SessionGone,
+        Self::Unreachable,
+        Self::HeldTooLong,
+        Self::Closed,
+    ];
+
+    /// The label of the metric that counts losses.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::Broken => "broken",
+            Self::SessionGone => "session_gone",
+            Self::Unreachable => "unreachable",
+            Self::HeldTooLong => "held_too_long",
+            Self::Overtaken => "overtaken",
+            Self::Closed => "closed",
+        }
+    }
 }
 
 impl fmt::Display for Loss {
@@ -42,6 +70,7 @@ impl fmt::Display for Loss {
             Self::Unreachable => "the store could not be reached until its life was over",
             Self::HeldTooLong => "it was held for as long as its owner allowed",
             Self::Overtaken => "a newer holder is at work",
+            Self::Closed => "its locks were closed while it was held",
         })
     }
 }

@@ -94,6 +94,13 @@ impl Error {
         error
     }
 
+    /// The lock is refused because its [`Locks`](crate::Locks) were closed.
+    pub(crate) fn closed(key: &Key) -> Self {
+        Self::invalid(format!(
+            "{key:?} cannot be locked: its `Locks` were closed with `close`: connect again"
+        ))
+    }
+
     /// The store did not answer; whether it acted is unknown.
     pub fn unavailable(sentence: impl Into<String>) -> Self {
         Self::new(Kind::Unavailable, sentence)

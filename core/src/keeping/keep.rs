@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use crate::belief::hold::State;
 use crate::belief::kept::{Kept, Slot};
 use crate::belief::span::shown;
+use crate::telemetry::Renewal;
 use crate::wrap::AnyEngine;
 use crate::{Boxed, Engine as _, Error, Host, Time};
 
@@ -43,6 +44,9 @@ struct Roster {
     pace: Pace,
     /// When the keeper will look into the roster by itself; `None` while it does not run.
     wakes: Option<u64>,
+    /// The locks were closed: every lease is lost, and no other is accepted.
+    ended: bool,
+    /// The locks are gone: the task stops.
     closed: bool,
 }
 
@@ -81,6 +85,11 @@ impl Keeper {
         let now = self.host.now();
         let Some(next) = kept.with(|hold| hold.next(now)) else { return };
         let mut roster = self.roster();
+        if roster.ended {
+            drop(roster);
+            kept.with(|hold| hold.close(now));
+            return;
+        }
         let starts = roster.wakes.is_none();
         let sooner = roster.write(kept, now, next);
         drop(roster);
@@ -109,7 +118,27 @@ impl Keeper {
         let answer = answer.unwrap_or_else(|_panic| {
             Err(Error::unavailable(format!("the engine panicked while it renewed {:?}", kept.key)))
         });
+        Renewal::of(&answer).count();
         kept.hear(sent, self.host.now(), answer)
+    }
+
+    /// Marks every lease as lost, and accepts no other. Holders and waiters learn of it at once.
+    pub(crate) fn end(&self) {
+        let now = self.host.now();
+        let entries = {
+            let mut roster = self.roster();
+            roster.ended = true;
+            std::mem::take(&mut roster.entries)
+        };
+        for kept in entries.into_values() {
+            kept.move_to(None);
+            kept.with(|hold| hold.close(now));
+        }
+    }
+
+    /// Whether the locks were closed.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.roster().ended
     }
 
     /// Everyone is gone: the keeper stops.
@@ -194,6 +223,7 @@ impl Keeper {
                 Either::Right(_) => break,
             }
         }
+        Renewal::Failed.count();
         let late = self.host.sleep(every * LATE_BEATS);
         self.host.spawn(Box::pin(async move { drop(select(renewal, late).await) }));
         let now = self.host.now();

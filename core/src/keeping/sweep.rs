@@ -15,6 +15,7 @@ use futures_util::future::{Either, pending, select};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::Notify;
 
+use crate::belief::kept::Kept;
 use crate::belief::span::shown;
 use crate::bell::wake_all;
 use crate::keeping::uneven::growing;
@@ -82,12 +83,16 @@ struct Queue {
     /// The store is left alone until then.
     rests_until: u64,
     runs: bool,
+    /// The session is over that every ticket lives by.
+    closed: bool,
 }
 
 /// One ticket on its way out.
 struct Sweep {
     ticket: Ticket,
     trace: Trace,
+    /// The lease of a guard that was dropped, and its token.
+    held: Option<(Arc<Kept>, u64)>,
     /// It has ended by itself by then.
     ends: Time,
     /// How often the store has been asked.
@@ -95,6 +100,16 @@ struct Sweep {
 }
 
 impl Sweep {
+    /// Reports the loss of a lock that was gone before it was given back. Only the first answer
+    /// tells: a later one may be about a ticket that an earlier request took out.
+    fn hear(&mut self, left: &Result<Left>) {
+        if let Some((kept, token)) = self.held.take()
+            && matches!(left, Ok(Left::Absent))
+        {
+            kept.was_gone_at_release(token);
+        }
+    }
+
     /// Whether nothing of the ticket can be left by now.
     fn is_over(&self, leased: bool, now: Time) -> bool {
         (leased || self.trace == Trace::Joining) && now.has_reached(self.ends)
@@ -124,17 +139,29 @@ impl Sweeper {
     }
 
     /// Takes a ticket out of its line: at once where that is a quick call, else in the background.
-    pub(crate) fn give_back(self: &Arc<Self>, ticket: Ticket, trace: Trace) {
-        if self.quick {
-            let left = self.engine.leave(&ticket, Leave::Now).now_or_never();
-            if left.is_some_and(|left| trace.is_settled_by(&left)) {
+    /// If it was held until now and the store answers that it is not there, that is a loss.
+    pub(crate) fn give_back(
+        self: &Arc<Self>,
+        ticket: Ticket,
+        trace: Trace,
+        held: Option<(Arc<Kept>, u64)>,
+    ) {
+        let now = self.host.now();
+        let ends = now.plus(ticket.ttl);
+        let mut sweep = Sweep { ticket, trace, held, ends, asked: 0 };
+        if self.quick
+            && let Some(left) = self.engine.leave(&sweep.ticket, Leave::Now).now_or_never()
+        {
+            sweep.hear(&left);
+            if trace.is_settled_by(&left) {
                 return;
             }
         }
-        let now = self.host.now();
-        let ends = now.plus(ticket.ttl);
         let mut queue = self.queue();
-        queue.put(now.boot_ns, Sweep { ticket, trace, ends, asked: 0 });
+        if queue.closed {
+            return;
+        }
+        queue.put(now.boot_ns, sweep);
         if queue.waiting.len() > QUEUE_TICKETS_MAX && self.leased {
             queue.waiting.pop_first();
         }
@@ -174,6 +201,7 @@ impl Sweeper {
     /// Nothing more is given back: what is left goes with the sessions that it lives by.
     pub(crate) fn leave_the_rest(&self) {
         let mut queue = self.queue();
+        queue.closed = true;
         queue.waiting.clear();
         queue.generation += 1;
         drop(queue);
@@ -205,6 +233,7 @@ impl Sweeper {
     async fn ask(self: Arc<Self>, mut sweep: Sweep) {
         let (began, generation) = (self.host.now().boot_ns, self.queue().generation);
         let left = self.leave(&sweep.ticket).await;
+        sweep.hear(&left);
         let now = self.host.now();
         let settled = sweep.trace.is_settled_by(&left)
             || is_hopeless(&sweep.ticket, &left)

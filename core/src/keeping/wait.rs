@@ -68,6 +68,9 @@ pub(crate) async fn acquire(
 ) -> Result<Option<Guard>> {
     inner.host.ready()?;
     inner.sweeper.room()?;
+    if inner.keeper.has_ended() {
+        return Err(Error::closed(&ticket.key));
+    }
     let in_line = InLine::default();
     match wait {
         Wait::Never | Wait::For(Duration::ZERO) => {
@@ -171,6 +174,7 @@ fn judge(key: &Key, hold: &mut Hold, now: Time) -> Option<Verdict> {
     match hold.judge(now) {
         State::Holding(number) => Some(Verdict::Served(number)),
         State::Lost(Loss::Expired | Loss::SessionGone) => Some(Verdict::Slept),
+        State::Lost(Loss::Closed) => Some(Verdict::Failed(Error::closed(key))),
         State::Lost(loss) => Some(Verdict::Failed(Error::lost_in_line(key, loss))),
         State::Asked | State::Waiting | State::Released => {
             hold.hopeless(now).cloned().map(Verdict::Failed)

@@ -70,10 +70,11 @@ impl Guard {
             Err(error) => return was_held.and(Err(error)),
         };
         entry.has_left();
-        match left {
-            Left::Absent => was_held.and(Err(Error::lost(Loss::Broken))),
-            _ => was_held,
+        if left == Left::Absent && was_held.is_ok() {
+            held.kept.was_gone_at_release(held.number);
+            return Err(Error::lost(Loss::Broken));
         }
+        was_held
     }
 
     /// A view of the hold that can be cloned and handed to others, without the right to release.
@@ -379,6 +380,7 @@ pub(crate) struct Entry {
 impl Entry {
     /// Made before the ticket is sent anywhere, so that nothing can be left behind.
     pub(crate) fn new(kept: Arc<Kept>, inner: Arc<Inner>) -> Self {
+        inner.entries.add();
         Self { kept, inner, trace: Some(Trace::Joining) }
     }
 
@@ -398,9 +400,15 @@ impl Drop for Entry {
         self.inner.keeper.forget(&self.kept);
         if let Some(trace) = self.trace {
             let now = self.inner.host.now();
-            // A loss that was told stays told; anything else is over quietly.
-            let _told = self.kept.with(|hold| hold.release(now));
-            self.inner.sweeper.give_back(self.kept.ticket(), trace);
+            let token = self.kept.with(|hold| {
+                let state = hold.judge(now);
+                // A loss that was reported before stays as it is: the owner has seen it or has gone.
+                let _ = hold.release(now);
+                if let State::Holding(token) = state { Some(token) } else { None }
+            });
+            let held = token.map(|token| (self.kept.clone(), token));
+            self.inner.sweeper.give_back(self.kept.ticket(), trace, held);
         }
+        self.inner.entries.remove();
     }
 }

@@ -4,18 +4,44 @@ use std::fmt;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::select;
+use tokio::sync::Notify;
 
+use crate::bell::wake_all;
 use crate::keeping::keep::Keeper;
 use crate::keeping::sweep::Sweeper;
-use crate::wrap::{AnyEngine, Hosted, Traced};
+use crate::telemetry;
+use crate::wrap::{AnyEngine, Hosted, Monitor};
 use crate::{
     Engine, Host, Key, Leave, Left, Liveness, Need, Owner, Place, PrivateThread, Profile, Result,
     Share, Ticket, TicketId,
 };
 
 /// The locks of one store. Clones share everything.
+///
+/// # Logs and metrics
+///
+/// Events go to `tracing`:
+///
+/// | level | event |
+/// |---|---|
+/// | `WARN` | a lock was lost: `key`, `id`, `token`, `reason`, `held_for` |
+/// | `WARN` | the store is unreachable: two requests in a row were not answered |
+/// | `INFO` | the store is back: `after` |
+///
+/// Each request to the store has a span at the level `DEBUG`. With the feature `metrics`, counts and
+/// durations go to the recorder of the `metrics` façade. Install the recorder before the first
+/// `Locks` are made, so that it hears the descriptions.
+///
+/// | name | kind | meaning |
+/// |---|---|---|
+/// | `tenure_wait_seconds` | histogram | from joining the line to holding the lock |
+/// | `tenure_hold_seconds` | histogram | from holding the lock to its release or loss |
+/// | `tenure_renewals_total{outcome}` | counter | `kept`, `lost`, `failed`; an answer that comes late counts as well |
+/// | `tenure_losses_total{cause}` | counter | `expired`, `broken`, `session_gone`, `unreachable`, `held_too_long`, `closed` |
+/// | `tenure_handovers_total` | counter | locks that were handed to a ticket which waited |
 ///
 /// ```
 /// use tenure_core::{Locks, Memory};
@@ -41,6 +67,38 @@ pub(crate) struct Inner {
     pub(crate) keeper: Arc<Keeper>,
     pub(crate) sweeper: Arc<Sweeper>,
     pub(crate) profile: Profile,
+    pub(crate) entries: Entries,
+}
+
+/// Number of tickets that are under way, wait or are held, each until it begins to leave.
+#[derive(Default)]
+pub(crate) struct Entries {
+    count: AtomicUsize,
+    none: Notify,
+}
+
+impl Entries {
+    pub(crate) fn add(&self) {
+        self.count.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn remove(&self) {
+        if self.count.fetch_sub(1, Ordering::SeqCst) == 1 {
+            wake_all(&self.none);
+        }
+    }
+
+    /// Returns once there are none.
+    async fn none(&self) {
+        loop {
+            let mut none = pin!(self.none.notified());
+            none.as_mut().enable();
+            if self.count.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            none.await;
+        }
+    }
 }
 
 impl Drop for Inner {
@@ -72,11 +130,13 @@ impl Locks {
 
     /// The locks that this engine keeps, with their keeper and sweeper on this host.
     pub fn on(engine: impl Engine, host: Arc<dyn Host>) -> Self {
-        let engine = AnyEngine::new(engine);
+        telemetry::describe();
+        let engine = AnyEngine::new(Monitor::new(engine, host.clone()));
         let profile = engine.profile();
         let keeper = Keeper::new(engine.clone(), host.clone());
         let sweeper = Sweeper::new(engine.clone(), host.clone());
-        let inner = Arc::new(Inner { engine, host, keeper, sweeper, profile });
+        let inner =
+            Arc::new(Inner { engine, host, keeper, sweeper, profile, entries: Entries::default() });
         Self { inner, owner: Owner::this_process() }
     }
 
@@ -84,15 +144,6 @@ impl Locks {
     #[must_use]
     pub fn kept_on(&self, host: Arc<dyn Host>) -> Self {
         Self { owner: self.owner.clone(), ..Self::on(self.inner.engine.clone(), host) }
-    }
-
-    /// The same locks, telling `tracing` what they do, and `metrics` with that feature. See
-    /// [`Traced`](crate::wrap::Traced).
-    #[must_use]
-    pub fn traced(&self) -> Self {
-        let Inner { engine, host, .. } = &*self.inner;
-        let traced = Traced::new(engine.clone(), host.clone());
-        Self { owner: self.owner.clone(), ..Self::on(traced, host.clone()) }
     }
 
     /// The same locks, for an owner of this name: what others see in the line.
@@ -140,21 +191,34 @@ impl Locks {
         self.inner.sweeper.settled().await;
     }
 
-    /// Returns once nothing is under way any more: what was dropped is given back, and the store is let go
-    /// of. Call it before a program ends: a guard that is dropped on the way out of `main` is given back in
-    /// the background, and the process may end sooner, so that its lock stays until its ttl is over.
+    /// Ends all use of these locks and of their clones, and lets go of the store. Call it before a
+    /// program ends: a guard that is dropped on the way out of `main` is given back in the background,
+    /// and the process may end sooner, so that its lock stays until its ttl is over.
     ///
-    /// A store that does not answer is not waited for longer than the ttls of what was dropped; or, where that lives by a session, which
-    /// ends here, for twice the time that an answer may take ([`Profile::answers_within`]).
+    /// 1. Every lock that is still held is lost, with [`Loss::Closed`](crate::Loss::Closed), and every
+    ///    waiter is refused. [`Guard::run`](crate::Held::run) stops its work.
+    /// 2. Guards that are dropped now are given back in order. This takes at most the time of one
+    ///    answer, [`Profile::answers_within`], where a guard is kept.
+    /// 3. The connection is closed. Where tickets live by a session, it ends here, and the next waiter
+    ///    of each lock is served.
     ///
-    /// Guards should be released first. What is asked of these locks later may be
-    /// [`Unavailable`](crate::Kind::Unavailable).
+    /// A store that does not answer is not waited for longer than the ttls of what was dropped; or,
+    /// where that lives by a session, for twice the time of one answer.
+    ///
+    /// Release all guards first. A lock that is asked for later is refused at once; other requests
+    /// may be [`Unavailable`](crate::Kind::Unavailable).
     pub async fn close(&self) {
-        let Inner { engine, host, sweeper, profile, .. } = &*self.inner;
+        let Inner { engine, host, keeper, sweeper, profile, entries } = &*self.inner;
+        keeper.end();
+        let given_back = async {
+            entries.none().await;
+            sweeper.settled().await;
+        };
+        // A guard that is kept must not keep the store: it is lost, and says so.
+        let _ = select(pin!(given_back), host.sleep(profile.answers_within)).await;
         if profile.liveness == Liveness::Session {
-            let _settled =
-                select(pin!(sweeper.settled()), host.sleep(profile.answers_within)).await;
-            let _closed = select(pin!(engine.close()), host.sleep(profile.answers_within)).await;
+            // A store that does not answer ends the session by itself.
+            let _ = select(pin!(engine.close()), host.sleep(profile.answers_within)).await;
             sweeper.leave_the_rest();
         } else {
             sweeper.settled().await;

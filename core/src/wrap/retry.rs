@@ -78,7 +78,7 @@ impl<E: Engine> Retry<E> {
             if !error.is_unknown() || self.host.now().plus(pause).has_reached(over) {
                 break;
             }
-            tracing::debug!(%error, "asking again");
+            tracing::trace!(%error, "asking again");
             self.host.ready()?;
             self.host.sleep(pause).await;
             pause = pause.saturating_mul(2);
@@ -140,7 +140,9 @@ impl<E: Engine> Engine for Retry<E> {
             let joined = self.engine.join(ticket, patience).await;
             match &joined {
                 // Its owner goes away, and an earlier attempt may come in yet.
-                Ok(None) if before > 0 => self.sweeper.give_back(ticket.clone(), Trace::Joining),
+                Ok(None) if before > 0 => {
+                    self.sweeper.give_back(ticket.clone(), Trace::Joining, None)
+                }
                 Ok(Some(_)) if before > 0 => self.doubt(ticket),
                 _ => {}
             }
@@ -165,7 +167,7 @@ impl<E: Engine> Engine for Retry<E> {
             matches!(left, Ok(Left::Holding | Left::Waiting | Left::Absent | Left::Unsure));
         if is_out && self.doubtful().forget(ticket.id).is_some() {
             // It was in by a later attempt, and an earlier one may come in yet.
-            self.sweeper.give_back(ticket.clone(), Trace::Joining);
+            self.sweeper.give_back(ticket.clone(), Trace::Joining, None);
         }
         left
     }
