@@ -25,8 +25,7 @@ fn public_types_can_be_sent_shared_and_moved() {
     ok::<(Locks, Mutex, RwLock, Semaphore, All, Election, Sequence, Counter)>();
     ok::<(Guard, WriteGuard, AllGuard, Held, Leader, Loss, tenure_core::Warning)>();
     ok::<(Key, Ticket, TicketId, Share, Place, Profile, Tally, Window, Wake, Seen, Error)>();
-    ok::<(Memory, AnyEngine, Hosted<Memory>, Retry<Memory>, Quorum, Arena, World)>(
-    );
+    ok::<(Memory, AnyEngine, Hosted<Memory>, Retry<Memory>, Quorum, Arena, World)>();
     ok::<(Blocking<Locks>, Blocking<Guard>, Blocking<Mutex>, Line, PrivateThread, SystemClock)>();
     sent::<(Watch, Leaders)>();
     future(|locks| async move { locks.mutex("k").lock().await });

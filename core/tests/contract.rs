@@ -103,7 +103,6 @@ fn a_need_is_met_by_what_promises_it_and_by_nothing_else() {
         let mut profile = Profile::new("nothing", Liveness::Lease);
         (profile.fair, profile.push, profile.events) = (false, false, Sight::Sampled);
         profile.survives = Survives::default();
-        (profile.survives.holder_crash, profile.survives.holder_pause) = (false, false);
         profile.fencing = Fencing::None;
         profile
     };

@@ -12,7 +12,7 @@ use tenure::{Fencing, Liveness, Profile};
 use tenure_servers::deployments;
 
 const HEAD: &str = "\
-| engine | a ticket lives by | in order | woken by a push | tokens | survives the crash of its holder | the pause of its holder | the crash of the store | a fail-over | a clock that is set | a full memory |
+| engine | a ticket lives by | in order | woken by a push | tokens | holder crash | holder pause | store crash | fail-over | clock step | full memory |
 |---|---|---|---|---|---|---|---|---|---|---|
 ";
 

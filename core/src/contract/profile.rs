@@ -122,13 +122,16 @@ pub enum Sight {
     Sampled,
 }
 
-/// What the promise "never two holders" outlives.
+/// The troubles in which the locks of a store go on.
+///
+/// Two holders are excluded in each of these troubles only where the field is `true`, but for the two
+/// troubles of a holder: there never are two, and the field says whether others go on.
 ///
 /// ```
 /// use tenure_core::{Locks, Memory};
 ///
 /// let survives = Locks::new(Memory::new()).guarantees().survives;
-/// assert!(survives.holder_pause, "a holder is told, however long it slept");
+/// assert!(survives.holder_pause, "a paused holder does not keep others waiting for ever");
 /// assert!(!survives.store_crash, "memory is gone with its process");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -136,15 +139,17 @@ pub enum Sight {
 #[non_exhaustive]
 #[allow(clippy::struct_excessive_bools, reason = "a list of yes and no is what it is")]
 pub struct Survives {
-    /// The holder's process dies: its ticket goes, and the next is served.
+    /// The holder's process dies: its lock is freed, and the next waiter is served.
     pub holder_crash: bool,
-    /// The holder is paused for longer than its ttl: it is told before it can believe otherwise.
+    /// The holder's process is paused for longer than its ttl: its lock is freed, and the next
+    /// waiter is served. When the holder runs again, the first thing it learns is that it lost the
+    /// lock. `false`: the paused holder keeps its lock, and others wait until it runs again or dies.
     pub holder_pause: bool,
-    /// The store's process dies and comes back.
+    /// The store's process dies and comes back: every lock is held by whom it was held before.
     pub store_crash: bool,
-    /// Another server takes the store's place.
+    /// Another server takes the store's place: every lock is held by whom it was held before.
     pub failover: bool,
-    /// The store's clock is set.
+    /// The store's clock is set: no lock ends sooner or later than its ttl says.
     pub clock_step: bool,
     /// The store's memory is full: it refuses new tickets, and forgets no old ones.
     pub full_memory: bool,
@@ -173,17 +178,17 @@ pub enum Need {
     Fencing(Fencing),
     /// Onlookers see every event.
     EveryEvent,
-    /// It outlives the holder's crash.
+    /// [`Survives::holder_crash`]: a lock is freed when its holder dies.
     HolderCrash,
-    /// It outlives the holder's pause.
+    /// [`Survives::holder_pause`]: a lock is freed when its holder is paused for longer than its ttl.
     HolderPause,
-    /// It outlives the store's crash.
+    /// [`Survives::store_crash`]: locks are kept when the store's process dies and comes back.
     StoreCrash,
-    /// It outlives a fail-over.
+    /// [`Survives::failover`]: locks are kept when another server takes the store's place.
     Failover,
-    /// It outlives a clock that is set.
+    /// [`Survives::clock_step`]: a ttl is kept when the store's clock is set.
     ClockStep,
-    /// It outlives a memory that is full.
+    /// [`Survives::full_memory`]: locks are kept when the store's memory is full.
     FullMemory,
 }
 
@@ -245,10 +250,10 @@ impl fmt::Display for Need {
             Self::Fencing(Fencing::Durable) => "numbers that grow whatever happens to it",
             Self::EveryEvent => "that onlookers see every event",
             Self::HolderCrash => "to free a lock whose holder died",
-            Self::HolderPause => "to free a lock whose holder is paused",
+            Self::HolderPause => "to free a lock whose holder is paused for longer than its ttl",
             Self::StoreCrash => "to keep its locks when it crashes",
             Self::Failover => "to keep its locks when another server takes over",
-            Self::ClockStep => "to keep its locks when its clock is set",
+            Self::ClockStep => "to keep a lock for its ttl when its clock is set",
             Self::FullMemory => "to keep its locks when its memory is full",
         })
     }

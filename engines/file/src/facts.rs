@@ -17,8 +17,8 @@ pub(crate) fn profile(dir: &Path, warnings: Vec<String>) -> Profile {
     profile.events = Sight::Every;
     profile.fencing = Fencing::Durable;
     profile.survives.holder_crash = true;
-    // The kernel knows that a paused holder lives, and nobody else is served.
-    profile.survives.holder_pause = true;
+    // The kernel knows that a paused holder lives: it keeps its lock, and others wait.
+    profile.survives.holder_pause = false;
     // There is no process to crash; a crash of the machine ends all holders too.
     profile.survives.store_crash = true;
     profile.survives.clock_step = true;

@@ -61,7 +61,9 @@ pub(crate) async fn a_holder_who_is_stopped_is_lost_where_lives_end_and_holds_on
     let (client, next) = (arena.client().await, arena.ticket("k", MUTEX));
     client.waits(&next).await;
     helper.stop();
-    if arena.profile().await.liveness == Liveness::Kernel {
+    let frees = arena.profile().await.survives.holder_pause;
+    assert_eq!(frees, arena.profile().await.liveness != Liveness::Kernel, "only a ttl can end");
+    if !frees {
         arena.pass(arena.ttl() * 3).await;
         assert_eq!(client.tries(&arena.ticket("k", MUTEX)).await, None, "it lives");
         helper.tell("check");
