@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use futures_util::future::{join, join_all};
+use futures_util::future::{Either, join, join_all, select};
 use tenure_conformance::fault::{Distant, Network, Spied, Verb, Weather};
 use tenure_conformance::sim::{SimHost, World};
 use tenure_core::wrap::{AnyEngine, Quorum};
@@ -195,6 +195,65 @@ fn readers_have_their_turn_together() {
         for reader in &readers {
             assert_eq!(stage.renewed(reader).await, Standing::Holding);
         }
+    });
+}
+
+#[test]
+fn a_later_reader_does_not_overtake_a_writer_that_waits() {
+    World::run(1, |world| async move {
+        let stage = Stage::new(&world);
+        let reader = || Ticket { share: Share::READER, ..ticket() };
+        let (first, late, later) = (reader(), reader(), reader());
+        let writer = ticket();
+        let joins = |ticket, patience| stage.quorum.join(ticket, patience);
+        joins(&first, Patience::Wait).await.unwrap().unwrap();
+        let second = reader();
+        let (cost, place) = stage.joins_of(joins(&second, Patience::NoWait)).await;
+        assert_eq!(place.unwrap().unwrap().standing, Standing::Holding, "there is no writer yet");
+        assert_eq!(cost, STORES);
+        stage.wait(&writer).await;
+        stage.wait(&late).await;
+        assert_eq!(joins(&later, Patience::NoWait).await.unwrap(), None, "a try gives way, too");
+        for reader in [&first, &second] {
+            stage.quorum.leave(reader, Leave::Now).await.unwrap();
+        }
+        assert_eq!(stage.renewed(&writer).await, Standing::Holding);
+        assert_eq!(stage.renewed(&late).await, Standing::Waiting);
+        stage.quorum.leave(&writer, Leave::Now).await.unwrap();
+        assert_eq!(stage.renewed(&late).await, Standing::Holding);
+        for store in &stage.stores {
+            assert_eq!(store.line(&key()).await.unwrap().len(), 1, "a step back leaves nothing");
+        }
+    });
+}
+
+#[test]
+fn a_writer_is_served_although_readers_overlap_without_end() {
+    World::run(1, |world| async move {
+        let stage = Stage::new(&world);
+        let host = world.process();
+        // Every reader is a client of its own, which knows nothing of those who wait.
+        let reads = |offset: u64| {
+            let (stage, world, host) = (&stage, &world, &host);
+            async move {
+                host.sleep(Duration::from_millis(20 * offset)).await;
+                for _ in 0..200 {
+                    let reader = stage.client(world).rwlock("k");
+                    let guard = reader.read().await.unwrap();
+                    host.sleep(Duration::from_millis(60)).await;
+                    guard.release().await.unwrap();
+                }
+            }
+        };
+        let write = async {
+            host.sleep(Duration::from_millis(100)).await;
+            let writer = stage.client(&world).rwlock("k");
+            writer.write().await.unwrap().release().await.unwrap();
+        };
+        let readers = std::pin::pin!(join_all([0, 1, 2].map(reads)));
+        let write = std::pin::pin!(write);
+        let first = select(readers, write).await;
+        assert!(matches!(first, Either::Right(_)), "six hundred readers overtook the writer");
     });
 }
 

@@ -66,6 +66,9 @@ const LOOK_PAUSE: Duration = Duration::from_millis(100);
 /// others wait; whoever gives a lock back and wants it again looks. Who stands there is seen in the line behind those who
 /// hold, and can be broken; who waits without a place is not seen.
 ///
+/// A reader that would hold beside other readers looks at that line, and gives way to a writer which
+/// waits there. So later readers do not overtake a writer without end.
+///
 /// **Not promised**: an order among those who wait; a push; counters; capacities other than those of a
 /// mutex and a reader-writer lock (three holders of "2 of 2" could each have two of three stores); that
 /// others see a ticket's own token in the line, and not a higher number that a late store gave it; and
@@ -297,7 +300,7 @@ impl Engine for Quorum {
             let place = self.stand_in_line(ticket).await;
             self.try_in_turn(ticket, place).await
         } else {
-            match self.try_join(ticket, 0).await {
+            match self.try_past_line(ticket).await {
                 Ok(None) if waits => Ok(Some(trying(self.stand_in_line(ticket).await))),
                 joined => joined,
             }

@@ -1,5 +1,6 @@
 //! A try to be served by a majority, which leaves nothing behind unless it succeeds.
 
+use std::mem;
 use std::sync::atomic::Ordering;
 
 use super::ask::kept;
@@ -9,6 +10,7 @@ use super::owed::Attempt;
 use super::poll::Poll;
 use super::{Quorum, held};
 use crate::{Left, Patience, Place, Result, Ticket, TicketId};
+
 impl Quorum {
     /// One try: a majority serves the ticket at once, or it leaves them all. `None`: busy.
     pub(super) async fn try_join(&self, ticket: &Ticket, floor: u64) -> Result<Option<Place>> {
@@ -45,7 +47,29 @@ impl Quorum {
             return Ok(None);
         };
         *stage = Stage::Holding { number, attempt };
-        Ok(Some(held(number, life)))
+        let ahead = granted.iter().map(|place| place.ahead).max().unwrap_or(0);
+        Ok(Some(Place { ahead, ..held(number, life) }))
+    }
+
+    /// The first try of a ticket, past the line of those who wait. `None`: busy.
+    ///
+    /// A reader that comes to hold beside other readers gives way to a writer that waits in that
+    /// line. Otherwise readers that overlap would keep the writer waiting for ever.
+    pub(super) async fn try_past_line(&self, ticket: &Ticket) -> Result<Option<Place>> {
+        let Some(place) = self.try_join(ticket, 0).await? else { return Ok(None) };
+        if place.ahead == 0 || !self.has_waiting_writer(&ticket.key).await {
+            return Ok(Some(place));
+        }
+        let attempt = match self.tickets().get_mut(&ticket.id) {
+            Some(Known { stage, .. }) => match mem::replace(stage, Stage::Trying(0)) {
+                Stage::Holding { attempt, .. } => attempt,
+                Stage::Trying(_) => return Ok(None),
+            },
+            None => return Ok(None),
+        };
+        // A store that does not answer is asked again in the background.
+        let _ = self.give_up(attempt).await;
+        Ok(None)
     }
 
     /// A majority must know the number before it is used.

@@ -68,6 +68,17 @@ impl Quorum {
         None
     }
 
+    /// Whether a writer stands in the line of those who wait for this key.
+    pub(super) async fn has_waiting_writer(&self, key: &Key) -> bool {
+        for node in self.lines_for(key) {
+            if let Ok(line) = self.in_time(node.engine.line(key)).await {
+                let mut shares = line.iter().map(|(ticket, _)| ticket.share);
+                return shares.any(|share| share.take() == share.of());
+            }
+        }
+        false
+    }
+
     /// The lines in which those stand who wait for this key: the first that answers counts.
     pub(super) fn lines_for(&self, key: &Key) -> impl Iterator<Item = &Arc<Node>> {
         let lines = &self.turns.nodes;
