@@ -6,6 +6,7 @@ mod all;
 mod authority;
 mod breaking;
 mod cancel;
+mod closing;
 mod election;
 mod events;
 mod exclusive;
@@ -213,6 +214,8 @@ macro_rules! each_case {
                 work_is_stopped_before_the_seat_is_given_up,
                 a_leader_may_resign,
                 who_gives_up_campaigning_is_not_elected,
+                a_stop_takes_a_follower_out_of_the_line,
+                a_stop_ends_the_work_of_a_leader_before_the_next_leads,
                 the_note_of_a_leader_changes_in_place,
                 an_observer_sees_every_term_in_order,
                 an_observer_sees_who_leads_and_who_comes_next,
@@ -232,6 +235,11 @@ macro_rules! each_case {
                 a_holder_who_is_stopped_is_lost_where_lives_end_and_holds_on_where_they_do_not,
                 a_waiter_who_is_stopped_does_not_lose_its_lock_to_nobody,
                 processes_keep_each_other_out,
+            ]
+            closing: [
+                a_lock_that_is_held_is_lost_before_another_is_served,
+                a_guard_that_is_dropped_is_given_back_first,
+                whoever_waits_or_comes_later_is_refused,
             ]
             cancel: [
                 whoever_takes_what_is_free_may_be_dropped,

@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_core::Stream;
+use futures_util::future::{Either, select};
 
 use crate::event::{Event, Scope, What};
 use crate::keeping::endless::{Endless, Rest, Source};
@@ -110,23 +111,82 @@ impl Election {
     /// # Cancel safety
     ///
     /// Dropping the future drops the work, and gives up the seat in the background.
-    pub fn run<F, Work>(
-        &self,
-        mut work: F,
-    ) -> impl Future<Output = Result<Work::Output>> + use<F, Work>
+    pub fn run<F, Work>(&self, work: F) -> impl Future<Output = Result<Work::Output>> + use<F, Work>
     where
+        F: FnMut(Held) -> Work,
+        Work: Future,
+    {
+        let led = self.run_until(std::future::pending::<()>(), work);
+        async move { led.await.map(|output| output.expect("only `stop` ends it without an output")) }
+    }
+
+    /// Does what [`run`](Election::run) does until `stop` is ready, and returns `None` then.
+    ///
+    /// A follower leaves the line. A leader's work is dropped, and then the seat is given up, so that
+    /// the next leader begins after this one has ended. `stop` is any future, such as
+    /// `token.cancelled_owned()` of a `CancellationToken` or the end of a channel.
+    ///
+    /// ```
+    /// use tenure_core::{Locks, Memory};
+    ///
+    /// # tenure_core::blocking::block_on(async {
+    /// let locks = Locks::new(Memory::new());
+    /// let leader = locks.election("scheduler").campaign().await?;
+    /// let (shutdown, stop) = tokio::sync::oneshot::channel::<()>();
+    /// let follower = locks.election("scheduler").run_until(
+    ///     async { drop(stop.await) },
+    ///     |_term| async { unreachable!("another one leads") },
+    /// );
+    /// shutdown.send(()).expect("the follower listens");
+    /// assert_eq!(follower.await?, None::<()>);
+    /// leader.release().await?;
+    /// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Election::run); and the outcome of giving the seat up after `stop`:
+    /// [`Lost`](Kind::Lost) if it was lost before the work was stopped, and
+    /// [`Unavailable`](Kind::Unavailable) if the store did not confirm that it is free.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the work, and gives up the seat in the background.
+    pub fn run_until<S, F, Work>(
+        &self,
+        stop: S,
+        mut work: F,
+    ) -> impl Future<Output = Result<Option<Work::Output>>> + use<S, F, Work>
+    where
+        S: Future,
         F: FnMut(Held) -> Work,
         Work: Future,
     {
         let election = self.clone();
         async move {
+            let mut stop = pin!(stop);
             loop {
-                let seat = election.campaign_on().await?;
-                let done = seat.run(work(seat.held())).await;
+                let seat = {
+                    let campaign = pin!(election.campaign_on());
+                    match select(&mut stop, campaign).await {
+                        // The campaign is dropped, and so leaves the line.
+                        Either::Left(_) => return Ok(None),
+                        Either::Right((seat, _)) => seat?,
+                    }
+                };
+                let done = {
+                    let led = pin!(seat.run(work(seat.held())));
+                    match select(&mut stop, led).await {
+                        Either::Left(_) => None,
+                        Either::Right((done, _)) => Some(done),
+                    }
+                };
+                // The work is over or dropped before the seat is given up.
                 let resigned = seat.release().await;
                 match done {
-                    Ok(output) => return Ok(output),
-                    Err(lost) => {
+                    None => return resigned.map(|()| None),
+                    Some(Ok(output)) => return Ok(Some(output)),
+                    Some(Err(lost)) => {
                         tracing::info!(%lost, ?resigned, "the seat is lost; campaigning again");
                     }
                 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tenure_core::{Boxed, Election, Leader, Leaders, Loss, Result, Sight};
+use tokio::sync::oneshot;
 
 use super::acts::{is_token_of, lost, needs};
 use crate::Arena;
@@ -187,4 +188,49 @@ pub(crate) async fn a_leader_is_told_of_its_fall_even_if_it_never_looked(arena: 
     assert_eq!(arena.soon("the loss is told", seat.lost()).await, Loss::Broken);
     assert_eq!(lost(seat.release().await), Some(Loss::Broken));
     again.check().expect("the same candidate may lead again");
+}
+
+pub(crate) async fn a_stop_takes_a_follower_out_of_the_line(arena: &Arena) {
+    let (leader, follower) = (election(arena).await, election(arena).await);
+    let seat = leader.campaign().await.unwrap();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let led = follower.run_until(async { drop(stopped.await) }, |_| async { panic!("it leads") });
+    let mut led = Box::pin(led);
+    arena.stands_in_line("k", 2, &mut led).await;
+    drop(stop);
+    let output = arena.soon("a follower stops", led).await.unwrap();
+    assert_eq!(output, None::<()>);
+    let locks = arena.locks().await;
+    let alone = async {
+        while locks.line("k").await.unwrap().len() > 1 {
+            arena.pass(arena.beat() / 4).await;
+        }
+    };
+    arena.soon("it is out of the line", alone).await;
+    seat.release().await.unwrap();
+}
+
+pub(crate) async fn a_stop_ends_the_work_of_a_leader_before_the_next_leads(arena: &Arena) {
+    let (first, second) = (election(arena).await, election(arena).await);
+    let inside = Arc::new(AtomicU32::new(0));
+    let (stop, stopped) = oneshot::channel::<()>();
+    let led = first.run_until(async { drop(stopped.await) }, |_| {
+        let inside = Inside::enter(&inside);
+        async move {
+            let _inside = inside;
+            std::future::pending::<()>().await;
+        }
+    });
+    let next = async {
+        while inside.load(Ordering::SeqCst) == 0 {
+            arena.pass(arena.beat() / 4).await;
+        }
+        drop(stop);
+        let seat = second.campaign().await.unwrap();
+        assert_eq!(inside.load(Ordering::SeqCst), 0, "there are two leaders");
+        seat.release().await.unwrap();
+    };
+    let (output, ()) =
+        arena.soon("the next one leads", futures_util::future::join(led, next)).await;
+    assert_eq!(output.unwrap(), None);
 }

@@ -1,0 +1,60 @@
+//! Closing: `Locks::close` makes every holder stop before anybody else is served.
+
+use std::time::Duration;
+
+use tenure_core::{Kind, Locks, Loss};
+
+use super::acts::lost;
+use crate::Arena;
+
+pub(crate) async fn a_lock_that_is_held_is_lost_before_another_is_served(arena: &Arena) {
+    let (locks, others) = (arena.locks().await, arena.locks().await);
+    let guard = locks.mutex("k").ttl(arena.ttl() * 2).lock().await.unwrap();
+    let held = guard.held();
+    let next = others.mutex("k");
+    let mut waiting = Box::pin(next.lock());
+    arena.stands_in_line("k", 2, &mut waiting).await;
+    let clone: Locks = locks.clone();
+    let served = async {
+        let next = waiting.await.expect("it is served in the end");
+        assert_eq!(lost(held.check()), Some(Loss::Closed), "there are two");
+        next
+    };
+    // The guard is kept to the end: nothing but the close can free the lock, or its ttl.
+    let (next, ()) =
+        arena.soon("the next is served", futures_util::future::join(served, clone.close())).await;
+    assert_eq!(lost(guard.check()), Some(Loss::Closed));
+    assert_eq!(arena.soon("a loss is told", guard.lost()).await, Loss::Closed);
+    assert_eq!(lost(guard.release().await), Some(Loss::Closed));
+    next.check().unwrap();
+    next.release().await.unwrap();
+}
+
+pub(crate) async fn a_guard_that_is_dropped_is_given_back_first(arena: &Arena) {
+    let (locks, others) = (arena.locks().await, arena.locks().await);
+    // It could not end by itself within the time of this case.
+    let guard = locks.mutex("k").ttl(Duration::from_secs(600)).lock().await.unwrap();
+    let work = async {
+        let stopped = guard.run(std::future::pending::<()>()).await;
+        assert_eq!(lost(stopped), Some(Loss::Closed));
+        drop(guard);
+    };
+    arena.soon("the store is let go of", futures_util::future::join(work, locks.close())).await;
+    let next = others.mutex("k").try_lock().await.unwrap();
+    next.expect("the work was stopped, and its lock is free").release().await.unwrap();
+}
+
+pub(crate) async fn whoever_waits_or_comes_later_is_refused(arena: &Arena) {
+    let (locks, others) = (arena.locks().await, arena.locks().await);
+    let guard = others.mutex("k").lock().await.unwrap();
+    let mutex = locks.mutex("k");
+    let mut waiting = Box::pin(mutex.lock());
+    arena.stands_in_line("k", 2, &mut waiting).await;
+    locks.close().await;
+    let refused = arena.soon("a waiter is refused", waiting).await.unwrap_err();
+    assert_eq!(refused.kind(), Kind::Invalid, "{refused}");
+    assert_eq!(mutex.lock().await.unwrap_err().kind(), Kind::Invalid);
+    assert_eq!(mutex.try_lock().await.unwrap_err().kind(), Kind::Invalid);
+    guard.check().unwrap();
+    guard.release().await.unwrap();
+}
