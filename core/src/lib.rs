@@ -7,14 +7,12 @@
 //! * A [`Guard`] is a ticket that is served, until it is released, dropped or lost; only a guard has a token.
 //!
 //! ```
-//! use tenure_core::{Locks, Memory};
-//!
-//! # tenure_core::blocking::block_on(async {
-//! let locks = Locks::new(Memory::new());
+//! # tenure::blocking::block_on(async {
+//! let locks = tenure::connect("memory:").await?;
 //! let guard = locks.mutex("invoices/42").lock().await?;
 //! println!("mine, and newer than all before: {}", guard.token());
 //! guard.release().await?;
-//! # Ok::<(), tenure_core::Error>(()) }).unwrap();
+//! # Ok::<(), tenure::Error>(()) }).unwrap();
 //! ```
 //!
 //! This crate is the idea of Tenure, without any store: the contract of an engine, the rules that a holder

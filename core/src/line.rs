@@ -36,8 +36,8 @@ const SCAN_TICKETS_MAX: usize = 16;
 /// line that has been forgotten goes on above what it had.
 ///
 /// ```
-/// use tenure_core::line::Told;
-/// use tenure_core::{Key, Leave, Left, Line, Lives, Patience, Share, Standing, Ticket};
+/// use tenure::engine::line::Told;
+/// use tenure::{Key, Left, Share, Standing, Ticket, engine::{Leave, Line, Lives, Patience}};
 ///
 /// let (mut line, mut told) = (Line::default(), Vec::new());
 /// let (first, second) = (Ticket::new(Key::new("a")?, Share::WHOLE), Ticket::new(Key::new("a")?, Share::WHOLE));
@@ -50,7 +50,7 @@ const SCAN_TICKETS_MAX: usize = 16;
 /// let place = line.find_place(second.id, now).expect("it is in the line");
 /// assert_eq!(place.standing, Standing::Holding);
 /// assert_eq!(told.len(), 5, "two joined, one left, and each was served");
-/// # Ok::<(), tenure_core::Error>(())
+/// # Ok::<(), tenure::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Line<S = ()> {
@@ -72,7 +72,7 @@ pub struct Line<S = ()> {
 /// What makes a ticket in a line leave by itself.
 ///
 /// ```
-/// use tenure_core::{Key, Line, Lives, Patience, Share, Ticket};
+/// use tenure::{Key, Share, Ticket, engine::{Line, Lives, Patience}};
 ///
 /// let (mut leased, mut owned) = (Line::default(), Line::default());
 /// let ticket = Ticket::new(Key::new("a")?, Share::WHOLE);
@@ -80,7 +80,7 @@ pub struct Line<S = ()> {
 /// let owned = owned.join(&ticket, (), Patience::Wait, Lives::ByOwner, 0, &mut |_| {})?;
 /// assert_eq!(leased.and_then(|place| place.life), Some(ticket.ttl));
 /// assert_eq!(owned.and_then(|place| place.life), None);
-/// # Ok::<(), tenure_core::Error>(())
+/// # Ok::<(), tenure::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lives {

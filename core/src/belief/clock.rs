@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// ```
 /// use std::time::Duration;
 ///
-/// use tenure_core::{Clock, SystemClock};
+/// use tenure::engine::{Clock, SystemClock};
 ///
 /// let now = SystemClock.now();
 /// let due = now.plus(Duration::from_secs(10));
@@ -76,7 +76,7 @@ impl Time {
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
 ///
-/// use tenure_core::{Clock, Engine, Memory, Time};
+/// use tenure::engine::{Clock, Engine, Memory, Time};
 ///
 /// /// A clock that stands still until a test moves it.
 /// struct Still(AtomicU64);
@@ -106,7 +106,7 @@ pub trait Clock: Send + Sync + 'static {
 /// The machine's own clocks.
 ///
 /// ```
-/// use tenure_core::{Clock, SystemClock};
+/// use tenure::engine::{Clock, SystemClock};
 ///
 /// let before = SystemClock.now();
 /// assert!(SystemClock.now().has_reached(before), "it only goes forward");

@@ -5,15 +5,15 @@ use std::fmt;
 /// Why a lock was lost. Told once, and never taken back.
 ///
 /// ```
-/// use tenure_core::{Locks, Loss, Memory};
+/// use tenure::Loss;
 ///
-/// # tenure_core::blocking::block_on(async {
-/// let locks = Locks::new(Memory::new());
+/// # tenure::blocking::block_on(async {
+/// let locks = tenure::connect("memory:").await?;
 /// let guard = locks.mutex("invoices/42").lock().await?;
 /// locks.break_ticket("invoices/42", guard.id()).await?;
 /// assert_eq!(guard.lost().await, Loss::Broken);
 /// assert_eq!(guard.check().unwrap_err().loss(), Some(Loss::Broken));
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]

@@ -41,9 +41,9 @@ use crate::{Key, Leave, Left, Patience, Place, Profile, Result, Standing, Ticket
 /// What the verbs do, on the memory engine:
 ///
 /// ```
-/// use tenure_core::{Engine, Key, Leave, Left, Memory, Patience, Share, Standing, Ticket, Wake};
+/// use tenure::{Key, Left, Share, Standing, Ticket, engine::{Engine, Leave, Memory, Patience, Wake}};
 ///
-/// # tenure_core::blocking::block_on(async {
+/// # tenure::blocking::block_on(async {
 /// let engine = Memory::new();
 /// let (first, second) = (Ticket::new(Key::new("a")?, Share::WHOLE), Ticket::new(Key::new("a")?, Share::WHOLE));
 /// let holds = engine.join(&first, Patience::Wait).await?.expect("it waits");
@@ -54,7 +54,7 @@ use crate::{Key, Leave, Left, Patience, Place, Profile, Result, Standing, Ticket
 /// assert_eq!(engine.leave(&first, Leave::Now).await?, Left::Holding);
 /// assert_eq!(engine.watch(&second, Standing::Waiting).await?, Wake::Served(waits.number));
 /// assert!(engine.renew(&first).await?.is_none(), "a renewal never brings back what is gone");
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 pub trait Engine: Send + Sync + 'static {
     /// What this store promises, and what it cannot.
@@ -118,9 +118,9 @@ pub trait Engine: Send + Sync + 'static {
 /// Why [`watch`](Engine::watch) returned.
 ///
 /// ```
-/// use tenure_core::{Engine, Key, Leave, Memory, Patience, Share, Standing, Ticket, Wake};
+/// use tenure::{Key, Share, Standing, Ticket, engine::{Engine, Leave, Memory, Patience, Wake}};
 ///
-/// # tenure_core::blocking::block_on(async {
+/// # tenure::blocking::block_on(async {
 /// let engine = Memory::new();
 /// let (first, second) = (Ticket::new(Key::new("a")?, Share::WHOLE), Ticket::new(Key::new("a")?, Share::WHOLE));
 /// engine.join(&first, Patience::Wait).await?;
@@ -130,7 +130,7 @@ pub trait Engine: Send + Sync + 'static {
 ///     Wake::Served(number) => assert_eq!(number, place.number),
 ///     Wake::Look => panic!("this engine tells at once who is served"),
 /// }
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
@@ -145,15 +145,15 @@ pub enum Wake {
 /// ```
 /// use std::time::Duration;
 ///
-/// use tenure_core::{Engine, Key, Memory, Window};
+/// use tenure::{Key, Window, engine::{Engine, Memory}};
 ///
-/// # tenure_core::blocking::block_on(async {
+/// # tenure::blocking::block_on(async {
 /// let engine = Memory::new();
 /// let window = Window { per: Duration::from_secs(60), limit: Some(5) };
 /// let key = Key::new("mails/alice")?;
 /// assert!(engine.tally(&key, 5, Some(window)).await?.allowed);
 /// assert!(!engine.tally(&key, 1, Some(window)).await?.allowed);
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
@@ -168,16 +168,15 @@ pub struct Window {
 /// ```
 /// use std::time::Duration;
 ///
-/// use tenure_core::{Locks, Memory};
 ///
-/// # tenure_core::blocking::block_on(async {
-/// let locks = Locks::new(Memory::new());
+/// # tenure::blocking::block_on(async {
+/// let locks = tenure::connect("memory:").await?;
 /// let mails = locks.counter("mails/alice").window(Duration::from_secs(60)).limit(1);
 /// assert!(mails.add(1).await?.allowed);
 /// let refused = mails.add(1).await?;
 /// assert_eq!((refused.allowed, refused.value), (false, 1));
 /// assert!(refused.resets_in.is_some_and(|time| time <= Duration::from_secs(60)));
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]

@@ -9,15 +9,15 @@ use crate::{Key, Loss};
 /// What every verb of Tenure answers with.
 ///
 /// ```
-/// use tenure_core::{Locks, Memory};
+/// use tenure::Locks;
 ///
-/// # tenure_core::blocking::block_on(async {
-/// async fn pay(locks: &Locks) -> tenure_core::Result<()> {
+/// # tenure::blocking::block_on(async {
+/// async fn pay(locks: &Locks) -> tenure::Result<()> {
 ///     let guard = locks.mutex("invoices/42").lock().await?;
 ///     guard.release().await
 /// }
-/// # pay(&Locks::new(Memory::new())).await?;
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # pay(&tenure::connect("memory:").await?).await?;
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -26,14 +26,14 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// A lock that is taken is not an error: `try_lock` answers `None`.
 ///
 /// ```
-/// use tenure_core::{Kind, Locks, Memory};
+/// use tenure::{Kind, Locks, engine::Memory};
 ///
-/// # tenure_core::blocking::block_on(async {
+/// # tenure::blocking::block_on(async {
 /// let locks = Locks::new(Memory::new());
 /// let error = locks.mutex("").lock().await.unwrap_err();
 /// assert_eq!(error.kind(), Kind::Invalid);
 /// assert_eq!(error.to_string(), "a key must not be empty: name what is locked");
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
@@ -49,7 +49,7 @@ struct Inner {
 /// What to do about an [`Error`].
 ///
 /// ```
-/// use tenure_core::{Error, Kind};
+/// use tenure::{Error, Kind};
 ///
 /// fn what_now(error: &Error) -> &'static str {
 ///     match error.kind() {

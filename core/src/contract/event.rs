@@ -10,17 +10,17 @@ use crate::{Key, Ticket};
 /// ```
 /// use std::time::SystemTime;
 ///
-/// use tenure_core::{Locks, Memory, Seen};
+/// use tenure::Seen;
 ///
-/// # tenure_core::blocking::block_on(async {
-/// let locks = Locks::new(Memory::new());
+/// # tenure::blocking::block_on(async {
+/// let locks = tenure::connect("memory:").await?;
 /// let mut watch = locks.watch("").await?;
 /// let guard = locks.mutex("invoices/42").lock().await?;
 /// if let Seen::Event(event) = watch.next().await? {
 ///     assert_eq!((event.ticket.id, event.number), (guard.id(), guard.token()));
 ///     assert!(event.at() <= SystemTime::now());
 /// }
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -45,16 +45,16 @@ impl Event {
 /// What can happen to a ticket.
 ///
 /// ```
-/// use tenure_core::{Locks, Memory, Seen, event::What};
+/// use tenure::{Seen, event::What};
 ///
-/// # tenure_core::blocking::block_on(async {
-/// let locks = Locks::new(Memory::new());
+/// # tenure::blocking::block_on(async {
+/// let locks = tenure::connect("memory:").await?;
 /// let mut watch = locks.watch_key("invoices/42").await?;
 /// drop(locks.mutex("invoices/42").lock().await?);
 /// for expected in [What::Joined, What::Served, What::Left] {
 ///     assert!(matches!(watch.next().await?, Seen::Event(event) if event.what == expected));
 /// }
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
@@ -77,12 +77,12 @@ pub enum What {
 /// Which lines to look on.
 ///
 /// ```
-/// use tenure_core::{Key, event::Scope};
+/// use tenure::{Key, event::Scope};
 ///
 /// let invoices = Scope::Prefix("invoices/".into());
 /// assert!(invoices.covers(&Key::new("invoices/42")?));
 /// assert!(!invoices.covers(&Key::new("reports/42")?));
-/// # Ok::<(), tenure_core::Error>(())
+/// # Ok::<(), tenure::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
@@ -105,18 +105,18 @@ impl Scope {
 /// How far an onlooker has seen; means something only to the engine that gave it.
 ///
 /// ```
-/// use tenure_core::{Engine, Memory, event::Scope};
+/// use tenure::{event::Scope, engine::{Engine, Memory}};
 ///
-/// # tenure_core::blocking::block_on(async {
+/// # tenure::blocking::block_on(async {
 /// let engine = Memory::new();
 /// let everything = Scope::Prefix(String::new());
 /// let begin = engine.events(&everything, None).await?.cursor;
 /// // What happens from now on is answered to whoever asks for what came after `begin`.
-/// # let locks = tenure_core::Locks::new(engine.clone());
+/// # let locks = tenure::Locks::new(engine.clone());
 /// # drop(locks.mutex("a").lock().await?);
 /// let news = engine.events(&everything, Some(begin)).await?;
 /// assert!(news.cursor > begin);
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cursor(pub u64);
@@ -124,9 +124,9 @@ pub struct Cursor(pub u64);
 /// What an onlooker missed since its cursor.
 ///
 /// ```
-/// use tenure_core::{Engine, Locks, Memory, event::{Scope, What}};
+/// use tenure::{Locks, event::Scope, event::What, engine::{Engine, Memory}};
 ///
-/// # tenure_core::blocking::block_on(async {
+/// # tenure::blocking::block_on(async {
 /// let engine = Memory::new();
 /// let everything = Scope::Prefix(String::new());
 /// let cursor = engine.events(&everything, None).await?.cursor;
@@ -134,7 +134,7 @@ pub struct Cursor(pub u64);
 /// let news = engine.events(&everything, Some(cursor)).await?;
 /// assert!(!news.missed);
 /// assert_eq!(news.events[0].what, What::Joined);
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct News {

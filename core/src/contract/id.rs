@@ -13,15 +13,15 @@ const ATTEMPT_MASK: u128 = ((1 << ATTEMPT_BITS) - 1) << ATTEMPT_SHIFT;
 /// 128 bits that no other ticket has.
 ///
 /// ```
-/// use tenure_core::{Locks, Memory, TicketId};
+/// use tenure::TicketId;
 ///
-/// # tenure_core::blocking::block_on(async {
-/// let locks = Locks::new(Memory::new());
+/// # tenure::blocking::block_on(async {
+/// let locks = tenure::connect("memory:").await?;
 /// let guard = locks.mutex("invoices/42").lock().await?;
 /// let shown = guard.id().to_string();
 /// assert_eq!(shown.len(), 32);
 /// assert_eq!(shown.parse::<TicketId>()?, guard.id());
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TicketId(u128);

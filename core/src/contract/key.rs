@@ -17,12 +17,12 @@ pub const KEY_BYTES_MAX: usize = 1024;
 /// `a` and `a/b`, `Job` and `job`, NUL, `*`, `{}` and quotes are ordinary names.
 ///
 /// ```
-/// use tenure_core::Key;
+/// use tenure::Key;
 ///
 /// let key = Key::new("invoices/42")?;
 /// assert_eq!(key.as_str(), "invoices/42");
 /// assert_eq!(Key::new("").unwrap_err().to_string(), "a key must not be empty: name what is locked");
-/// # Ok::<(), tenure_core::Error>(())
+/// # Ok::<(), tenure::Error>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key(Arc<str>);

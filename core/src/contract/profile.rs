@@ -10,7 +10,7 @@ use crate::{Error, Result};
 /// An engine starts from [`Profile::new`], which promises nothing, and says what it adds.
 ///
 /// ```
-/// use tenure_core::{Locks, Memory, Need};
+/// use tenure::{Locks, Need, engine::Memory};
 ///
 /// let locks = Locks::new(Memory::new());
 /// let profile = locks.guarantees();
@@ -55,7 +55,7 @@ pub struct Profile {
 /// What counts as a sign of life.
 ///
 /// ```
-/// use tenure_core::{Liveness, Locks, Memory};
+/// use tenure::{Liveness, Locks, engine::Memory};
 ///
 /// let locks = Locks::new(Memory::new());
 /// let sentence = match locks.guarantees().liveness {
@@ -82,7 +82,7 @@ pub enum Liveness {
 /// How well the numbers are kept.
 ///
 /// ```
-/// use tenure_core::{Fencing, Locks, Memory, Need};
+/// use tenure::{Fencing, Locks, Need, engine::Memory};
 ///
 /// let locks = Locks::new(Memory::new());
 /// assert_eq!(locks.guarantees().fencing, Fencing::Volatile);
@@ -108,7 +108,7 @@ pub enum Fencing {
 /// Whether onlookers are shown everything.
 ///
 /// ```
-/// use tenure_core::{Locks, Memory, Sight};
+/// use tenure::{Locks, Sight, engine::Memory};
 ///
 /// let locks = Locks::new(Memory::new());
 /// assert_eq!(locks.guarantees().events, Sight::Every, "no term of a leader is missed, however short");
@@ -128,7 +128,7 @@ pub enum Sight {
 /// troubles of a holder: there never are two, and the field says whether others go on.
 ///
 /// ```
-/// use tenure_core::{Locks, Memory};
+/// use tenure::{Locks, engine::Memory};
 ///
 /// let survives = Locks::new(Memory::new()).guarantees().survives;
 /// assert!(survives.holder_pause, "a paused holder does not keep others waiting for ever");
@@ -158,13 +158,13 @@ pub struct Survives {
 /// Something that a program cannot do without.
 ///
 /// ```
-/// use tenure_core::{Kind, Locks, Memory, Need};
+/// use tenure::{Kind, Locks, Need, engine::Memory};
 ///
 /// let locks = Locks::new(Memory::new());
 /// locks.require(&[Need::Fair, Need::Push])?;
 /// let refused = locks.require(&[Need::Fair, Need::StoreCrash]).unwrap_err();
 /// assert_eq!(refused.kind(), Kind::Unsupported);
-/// # Ok::<(), tenure_core::Error>(())
+/// # Ok::<(), tenure::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]

@@ -8,13 +8,13 @@ pub const SHARE_OF_MAX: u32 = 1 << 30;
 /// `take` out of `of`: all of many is a mutex or a writer, 1 of many a reader, k of n permits.
 ///
 /// ```
-/// use tenure_core::{Share, served};
+/// use tenure::{Share, engine::served};
 ///
 /// let two_of_five = Share::new(2, 5)?;
 /// assert!(served(3, two_of_five), "it fits behind three that are taken");
 /// assert!(!served(4, two_of_five));
 /// assert_eq!(Share::new(6, 5).unwrap_err().to_string(), "6 of 5 cannot be taken: ask for 1 to 5");
-/// # Ok::<(), tenure_core::Error>(())
+/// # Ok::<(), tenure::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]

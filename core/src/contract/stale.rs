@@ -11,7 +11,8 @@ use crate::belief::loss::Loss;
 /// Nothing was written. It is the cause of an error whose kind is [`Kind::Lost`](crate::Kind::Lost).
 ///
 /// ```
-/// use tenure_core::{Error, Kind, Stale};
+/// use tenure::{Error, Kind};
+/// use tenure_core::Stale;
 ///
 /// let refused = Error::from(Stale { token: 41, newest: 42 });
 /// assert_eq!(refused.kind(), Kind::Lost);

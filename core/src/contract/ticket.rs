@@ -20,16 +20,15 @@ pub const NUMBER_MAX: u64 = (1 << 53) - 1;
 ///  └─────┘ └─────┘ ┊ └─────┘ └─────┘
 ///      holding     ┊     waiting
 /// ```
-///
 /// ```
 /// use tenure_core::{Engine, Key, Memory, Patience, Share, Standing, Ticket};
 ///
-/// # tenure_core::blocking::block_on(async {
+/// # tenure::blocking::block_on(async {
 /// let engine = Memory::new();
 /// let ticket = Ticket::new(Key::new("invoices/42")?, Share::WHOLE).owned_by("worker-7")?;
 /// let place = engine.join(&ticket, Patience::Wait).await?.expect("it would have waited");
 /// assert_eq!(place.standing, Standing::Holding);
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -72,15 +71,15 @@ impl Ticket {
 /// Whether a ticket is served yet.
 ///
 /// ```
-/// use tenure_core::{Locks, Memory, Standing};
+/// use tenure::Standing;
 ///
-/// # tenure_core::blocking::block_on(async {
-/// let locks = Locks::new(Memory::new());
+/// # tenure::blocking::block_on(async {
+/// let locks = tenure::connect("memory:").await?;
 /// let _first = locks.rwlock("config").read().await?;
 /// let _second = locks.rwlock("config").read().await?;
 /// let line = locks.line("config").await?;
 /// assert!(line.iter().all(|(_, place)| place.standing == Standing::Holding), "readers hold together");
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
@@ -94,16 +93,16 @@ pub enum Standing {
 /// Where a ticket stands in its line.
 ///
 /// ```
-/// use tenure_core::{Locks, Memory, Standing};
+/// use tenure::Standing;
 ///
-/// # tenure_core::blocking::block_on(async {
-/// let locks = Locks::new(Memory::new());
+/// # tenure::blocking::block_on(async {
+/// let locks = tenure::connect("memory:").await?;
 /// let guard = locks.mutex("invoices/42").lock().await?;
 /// let (_ticket, place) = locks.line("invoices/42").await?.remove(0);
 /// assert_eq!((place.number, place.standing), (guard.token(), Standing::Holding));
 /// assert_eq!(place.ahead, 0);
 /// assert!(place.life.is_some(), "here it lives on for a while without a sign of life");
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -127,14 +126,14 @@ pub struct Place {
 /// What to do if a ticket cannot be served at once.
 ///
 /// ```
-/// use tenure_core::{Engine, Key, Memory, Patience, Share, Ticket};
+/// use tenure::{Key, Share, Ticket, engine::{Engine, Memory, Patience}};
 ///
-/// # tenure_core::blocking::block_on(async {
+/// # tenure::blocking::block_on(async {
 /// let engine = Memory::new();
 /// let (first, second) = (Ticket::new(Key::new("a")?, Share::WHOLE), Ticket::new(Key::new("a")?, Share::WHOLE));
 /// assert!(engine.join(&first, Patience::NoWait).await?.is_some());
 /// assert!(engine.join(&second, Patience::NoWait).await?.is_none(), "busy, and it never stood in line");
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Patience {
@@ -147,15 +146,15 @@ pub enum Patience {
 /// How a ticket is taken out of its line.
 ///
 /// ```
-/// use tenure_core::{Engine, Key, Leave, Left, Memory, Patience, Share, Ticket};
+/// use tenure::{Key, Left, Share, Ticket, engine::{Engine, Leave, Memory, Patience}};
 ///
-/// # tenure_core::blocking::block_on(async {
+/// # tenure::blocking::block_on(async {
 /// let engine = Memory::new();
 /// let holder = Ticket::new(Key::new("a")?, Share::WHOLE);
 /// engine.join(&holder, Patience::Wait).await?;
 /// assert_eq!(engine.leave(&holder, Leave::Soon).await?, Left::Told, "it keeps its place until it stops");
 /// assert_eq!(engine.leave(&holder, Leave::Now).await?, Left::Holding);
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Leave {
@@ -170,16 +169,16 @@ pub enum Leave {
 /// What [`leave`](crate::Engine::leave) found.
 ///
 /// ```
-/// use tenure_core::{Key, Left, Locks, Memory, Share, Ticket};
+/// use tenure::{Key, Left, Share, Ticket};
 ///
-/// # tenure_core::blocking::block_on(async {
-/// let locks = Locks::new(Memory::new());
+/// # tenure::blocking::block_on(async {
+/// let locks = tenure::connect("memory:").await?;
 /// let guard = locks.mutex("invoices/42").lock().await?;
 /// assert_eq!(locks.break_ticket("invoices/42", guard.id()).await?, Left::Told);
 /// let id = guard.id();
 /// drop(guard);
 /// assert_eq!(locks.break_ticket("invoices/42", id).await?, Left::Absent);
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]

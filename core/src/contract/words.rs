@@ -71,12 +71,12 @@ words! {
     /// Who holds or waits, for the eyes of an operator: a name of at most [`OWNER_BYTES_MAX`].
     ///
     /// ```
-    /// use tenure_core::Owner;
+    /// use tenure::Owner;
     ///
     /// assert_eq!(&*Owner::new("worker-7")?, "worker-7");
     /// assert!(Owner::new("x".repeat(257)).is_err());
     /// assert_eq!(Owner::shortened(&"x".repeat(257)).len(), 256);
-    /// # Ok::<(), tenure_core::Error>(())
+    /// # Ok::<(), tenure::Error>(())
     /// ```
     Owner, OWNER_BYTES_MAX, "an owner's name"
 }
@@ -85,11 +85,11 @@ words! {
     /// What an owner wants others to know: at most [`NOTE_BYTES_MAX`].
     ///
     /// ```
-    /// use tenure_core::Note;
+    /// use tenure::Note;
     ///
     /// assert_eq!(&*Note::new("row 17 of 40")?, "row 17 of 40");
     /// assert!(Note::default().is_empty());
-    /// # Ok::<(), tenure_core::Error>(())
+    /// # Ok::<(), tenure::Error>(())
     /// ```
     Note, NOTE_BYTES_MAX, "a note"
 }

@@ -14,9 +14,10 @@ use crate::Host;
 /// and keeps nobody else out.
 ///
 /// ```
-/// use tenure_core::{PrivateThread, errand};
+/// use tenure::engine::PrivateThread;
+/// use tenure_core::errand;
 ///
-/// # tenure_core::blocking::block_on(async {
+/// # tenure::blocking::block_on(async {
 /// let host = PrivateThread::for_timers();
 /// assert_eq!(errand(&host, async { 6 * 7 }).await, Some(42));
 /// # });

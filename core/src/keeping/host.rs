@@ -19,13 +19,13 @@ use crate::{Error, Result};
 /// ```
 /// use std::time::Duration;
 ///
-/// use tenure_core::{Boxed, Host, PrivateThread};
+/// use tenure::{Host, engine::{Boxed, PrivateThread}};
 ///
-/// # tenure_core::blocking::block_on(async {
+/// # tenure::blocking::block_on(async {
 /// let host = PrivateThread::for_timers();
 /// let nap: Boxed<()> = host.sleep(Duration::from_millis(1));
 /// nap.await;
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 pub type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -34,7 +34,7 @@ pub type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// ```
 /// use std::sync::{Arc, mpsc};
 ///
-/// use tenure_core::{Host, Locks, Memory, PrivateThread};
+/// use tenure::{Host, Locks, engine::{Memory, PrivateThread}};
 ///
 /// let host = Arc::new(PrivateThread::for_timers());
 /// let (done, is_done) = mpsc::channel();
@@ -67,14 +67,14 @@ pub trait Host: Clock {
 /// ```
 /// use std::sync::Arc;
 ///
-/// use tenure_core::{Locks, Memory, PrivateThread};
+/// use tenure::{Locks, engine::{Memory, PrivateThread}};
 ///
-/// # tenure_core::blocking::block_on(async {
+/// # tenure::blocking::block_on(async {
 /// let locks = Locks::on(Memory::new(), Arc::new(PrivateThread::for_timers()));
 /// let guard = locks.mutex("invoices/42").lock().await?;
 /// // Its renewals go on, whatever this thread does.
 /// guard.release().await?;
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 pub struct PrivateThread {
     drivers: bool,
@@ -216,10 +216,10 @@ impl Host for PrivateThread {
 /// ```
 /// use std::sync::Arc;
 ///
-/// use tenure_core::{Locks, Memory, ThisRuntime};
+/// use tenure::{Locks, engine::{Memory, ThisRuntime}};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> tenure_core::Result<()> {
+/// # async fn main() -> tenure::Result<()> {
 /// let locks = Locks::on(Memory::new(), Arc::new(ThisRuntime::new()));
 /// let guard = locks.mutex("invoices/42").lock().await?;
 /// guard.release().await?;

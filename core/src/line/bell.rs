@@ -19,9 +19,9 @@ use crate::line::sync::{AtomicUsize, Mutex, MutexGuard};
 /// ```
 /// use std::pin::pin;
 ///
-/// use tenure_core::{TicketId, bell::Bells};
+/// use tenure::{TicketId, engine::bell::Bells};
 ///
-/// # tenure_core::blocking::block_on(async {
+/// # tenure::blocking::block_on(async {
 /// let (bells, id) = (Bells::default(), TicketId::fresh());
 /// let bell = bells.listen(id);
 /// let mut rung = pin!(bell.rung());
@@ -29,7 +29,7 @@ use crate::line::sync::{AtomicUsize, Mutex, MutexGuard};
 /// // Here an engine looks at the ticket. What happens from now on rings the bell.
 /// bells.ring(id);
 /// rung.await;
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Default)]
 pub struct Bells {
@@ -46,7 +46,7 @@ struct Hung {
 /// Somebody listens, until this is dropped.
 ///
 /// ```
-/// use tenure_core::{TicketId, bell::Bells};
+/// use tenure::{TicketId, engine::bell::Bells};
 ///
 /// let (bells, id) = (Bells::default(), TicketId::fresh());
 /// let bell = bells.listen(id);

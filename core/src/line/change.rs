@@ -11,18 +11,18 @@ use crate::{Place, Standing, Ticket, TicketId};
 /// `gone` says of a ticket that is gone what happened to it.
 ///
 /// ```
-/// use tenure_core::event::What;
-/// use tenure_core::line::changes;
-/// use tenure_core::{Engine, Key, Memory, Patience, Share, Ticket};
+/// use tenure::event::What;
+/// use tenure::engine::line::changes;
+/// use tenure::{Key, Share, Ticket, engine::{Engine, Memory, Patience}};
 ///
-/// # tenure_core::blocking::block_on(async {
+/// # tenure::blocking::block_on(async {
 /// let (memory, key) = (Memory::new(), Key::new("a")?);
 /// let before = memory.line(&key).await?;
 /// memory.join(&Ticket::new(key.clone(), Share::WHOLE), Patience::Wait).await?;
 /// let now = memory.line(&key).await?;
 /// let events = changes(&before, &now, 1_000_000, |_| What::Left);
 /// assert_eq!(events.iter().map(|event| event.what).collect::<Vec<_>>(), [What::Joined, What::Served]);
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 pub fn changes(
     before: &[(Ticket, Place)],

@@ -11,15 +11,15 @@ use crate::{Key, Result, Tally, Window};
 /// ```
 /// use std::time::Duration;
 ///
-/// use tenure_core::line::Count;
-/// use tenure_core::{Key, Window};
+/// use tenure::engine::line::Count;
+/// use tenure::{Key, Window};
 ///
 /// let (key, window) = (Key::new("mails")?, Window { per: Duration::from_secs(60), limit: Some(2) });
 /// let (tally, stored) = Count::add(None, &key, 2, window, 1_000_000)?;
 /// assert_eq!((tally.value, tally.allowed), (2, true));
 /// let (tally, unchanged) = Count::add(stored, &key, 1, window, 2_000_000)?;
 /// assert_eq!((tally.value, tally.allowed, unchanged), (2, false, None));
-/// # Ok::<(), tenure_core::Error>(())
+/// # Ok::<(), tenure::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {

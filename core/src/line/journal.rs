@@ -10,9 +10,9 @@ const JOURNAL_EVENTS_MAX: usize = 4096;
 /// The latest events of some lines. It keeps none until somebody looks on.
 ///
 /// ```
-/// use tenure_core::event::{Event, Scope, What};
-/// use tenure_core::line::Journal;
-/// use tenure_core::{Key, Share, Ticket};
+/// use tenure::{event::Event, event::Scope, event::What};
+/// use tenure::engine::line::Journal;
+/// use tenure::{Key, Share, Ticket};
 ///
 /// let mut journal = Journal::default();
 /// let seen = journal.keep();
@@ -22,7 +22,7 @@ const JOURNAL_EVENTS_MAX: usize = 4096;
 /// assert_eq!(journal.since(seen, &Scope::Key(key.clone())).map(|events| events.len()), Some(1));
 /// journal.gap();
 /// assert_eq!(journal.since(seen, &Scope::Key(key)), None, "it is no longer known what happened since");
-/// # Ok::<(), tenure_core::Error>(())
+/// # Ok::<(), tenure::Error>(())
 /// ```
 #[derive(Debug, Default)]
 pub struct Journal {

@@ -22,16 +22,16 @@ use crate::{
 /// A store in this process's memory. Clones are clients of the same store.
 ///
 /// ```
-/// use tenure_core::{Locks, Memory};
+/// use tenure::{Locks, engine::Memory};
 ///
-/// # tenure_core::blocking::block_on(async {
+/// # tenure::blocking::block_on(async {
 /// let store = Memory::new();
 /// let (here, there) = (Locks::new(store.clone()), Locks::new(store));
 /// let guard = here.mutex("invoices/42").lock().await?;
 /// assert!(there.mutex("invoices/42").try_lock().await?.is_none());
 /// guard.release().await?;
 /// assert!(there.mutex("invoices/42").try_lock().await?.is_some());
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone)]
 pub struct Memory(Arc<Shared>);

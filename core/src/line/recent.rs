@@ -17,7 +17,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// ```
 /// use std::time::Duration;
 ///
-/// use tenure_core::{Clock as _, Recent, SystemClock, TicketId};
+/// use tenure::{TicketId, engine::{Clock as _, SystemClock}};
+/// use tenure_core::Recent;
 ///
 /// let (mut recent, id, now) = (Recent::default(), TicketId::fresh(), SystemClock.now());
 /// assert!(recent.note(id, "it has left", now, now.plus(Duration::from_secs(30))));

@@ -25,9 +25,9 @@ const PEACE_MAX: Duration = Duration::from_secs(30);
 /// ```
 /// use std::time::Duration;
 ///
-/// use tenure_core::{Locks, Memory, PrivateThread, Sampler, event::{Scope, What}};
+/// use tenure::{Locks, event::Scope, event::What, engine::{Memory, PrivateThread, Sampler}};
 ///
-/// # tenure_core::blocking::block_on(async {
+/// # tenure::blocking::block_on(async {
 /// let (engine, host) = (Memory::new(), PrivateThread::for_timers());
 /// let sampler = Sampler::new(Duration::from_millis(10));
 /// let everything = Scope::Prefix(String::new());
@@ -36,7 +36,7 @@ const PEACE_MAX: Duration = Duration::from_secs(30);
 /// let news = sampler.events(&engine, &host, &everything, Some(begin)).await?;
 /// assert_eq!(news.events[0].what, What::Joined);
 /// # drop(guard);
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 pub struct Sampler {
     pause: Duration,
@@ -52,7 +52,7 @@ pub struct Sampler {
 /// use std::sync::Arc;
 /// use std::time::Duration;
 ///
-/// use tenure_core::{Cost, Sampler};
+/// use tenure::engine::{Cost, Sampler};
 ///
 /// let cost = Arc::new(Cost::default());
 /// let sampler = Sampler::new(Duration::from_millis(250)).at_cost(cost.clone());

@@ -7,8 +7,8 @@ use crate::{Standing, Ticket};
 /// [restores](crate::Line::restore) it. `S` is what the engine wants to know of its owner, such as a session.
 ///
 /// ```
-/// use tenure_core::line::Seat;
-/// use tenure_core::{Key, Line, Share, Standing, Ticket};
+/// use tenure::engine::line::Seat;
+/// use tenure::{Key, Share, Standing, Ticket, engine::Line};
 ///
 /// let mut line = Line::default();
 /// for (number, session) in [(41, "alice"), (42, "bob")] {
@@ -18,7 +18,7 @@ use crate::{Standing, Ticket};
 /// let whose: Vec<_> = line.seats().map(|seat| (seat.session, seat.number)).collect();
 /// assert_eq!(whose, [("alice", 41), ("bob", 42)]);
 /// assert_eq!(line.list(0)[1].1.standing, Standing::Waiting);
-/// # Ok::<(), tenure_core::Error>(())
+/// # Ok::<(), tenure::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seat<S = ()> {
@@ -51,9 +51,9 @@ impl<S> Seat<S> {
 /// What happened to a ticket of a line.
 ///
 /// ```
-/// use tenure_core::event::What;
-/// use tenure_core::line::Told;
-/// use tenure_core::{Key, Leave, Line, Lives, Patience, Share, Standing, Ticket};
+/// use tenure::event::What;
+/// use tenure::engine::line::Told;
+/// use tenure::{Key, Share, Standing, Ticket, engine::{Leave, Line, Lives, Patience}};
 ///
 /// let (mut line, ticket) = (Line::default(), Ticket::new(Key::new("a")?, Share::WHOLE));
 /// line.join(&ticket, (), Patience::Wait, Lives::ByOwner, 0, &mut |_| {})?;
@@ -62,7 +62,7 @@ impl<S> Seat<S> {
 ///     left.push((what, seat.number, standing));
 /// });
 /// assert_eq!(left, [(What::Left, 1, Standing::Holding)]);
-/// # Ok::<(), tenure_core::Error>(())
+/// # Ok::<(), tenure::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Told<'a, S = ()> {
@@ -77,17 +77,17 @@ pub struct Told<'a, S = ()> {
 /// Told of everything that happens to the line, in order.
 ///
 /// ```
-/// use tenure_core::event::What;
-/// use tenure_core::line::Tell;
-/// use tenure_core::{Key, Line, Lives, Patience, Share, Ticket};
+/// use tenure::event::What;
+/// use tenure::engine::line::Tell;
+/// use tenure::{Key, Share, Ticket, engine::{Line, Lives, Patience}};
 ///
-/// fn first_to_be_served(tell: &mut Tell<'_>) -> tenure_core::Result<()> {
+/// fn first_to_be_served(tell: &mut Tell<'_>) -> tenure::Result<()> {
 ///     let ticket = Ticket::new(Key::new("a")?, Share::WHOLE);
 ///     Line::default().join(&ticket, (), Patience::Wait, Lives::ByTtl, 0, tell).map(drop)
 /// }
 /// let mut whats = Vec::new();
 /// first_to_be_served(&mut |told| whats.push(told.what))?;
 /// assert_eq!(whats, [What::Joined, What::Served]);
-/// # Ok::<(), tenure_core::Error>(())
+/// # Ok::<(), tenure::Error>(())
 /// ```
 pub type Tell<'a, S = ()> = dyn FnMut(Told<'_, S>) + 'a;

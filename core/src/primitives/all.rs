@@ -17,15 +17,13 @@ use crate::{Error, Guard, Key, Locks, Loss, Result, Share, Time};
 /// locks cannot wait for each other. A name that is given twice is taken once.
 ///
 /// ```
-/// use tenure_core::{Locks, Memory};
-///
-/// # tenure_core::blocking::block_on(async {
-/// let locks = Locks::new(Memory::new());
+/// # tenure::blocking::block_on(async {
+/// let locks = tenure::connect("memory:").await?;
 /// // Others may name them the other way round: everybody takes `alice` first.
 /// let both = locks.all(["accounts/bob", "accounts/alice"]).lock().await?;
 /// assert!(locks.mutex("accounts/bob").try_lock().await?.is_none());
 /// both.release().await?;
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "it locks nothing until it is asked to"]
@@ -164,10 +162,8 @@ async fn first_of<T>(all: Vec<impl Future<Output = T>>) -> T {
 /// Several held locks. The loss of one is the loss of all.
 ///
 /// ```
-/// use tenure_core::{Locks, Memory};
-///
-/// # tenure_core::blocking::block_on(async {
-/// let locks = Locks::new(Memory::new());
+/// # tenure::blocking::block_on(async {
+/// let locks = tenure::connect("memory:").await?;
 /// let both = locks.all(["accounts/alice", "accounts/bob"]).lock().await?;
 /// for (account, token) in both.tokens() {
 ///     println!("whoever keeps {account} refuses tokens below {token}");
@@ -175,7 +171,7 @@ async fn first_of<T>(all: Vec<impl Future<Output = T>>) -> T {
 /// let moved = both.run(async { /* stopped as soon as either lock is lost */ 42 }).await?;
 /// assert_eq!(moved, 42);
 /// both.release().await?;
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[must_use = "the locks are released as soon as their guard is dropped"]
 pub struct AllGuard(Vec<Guard>);

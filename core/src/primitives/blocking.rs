@@ -21,14 +21,14 @@ use crate::{
 /// ```
 /// use std::time::Duration;
 ///
-/// use tenure_core::{Locks, Memory};
+/// use tenure::{Locks, engine::Memory};
 ///
 /// let locks = Locks::new(Memory::new()).blocking();
 /// let guard = locks.mutex("invoices/42").ttl(Duration::from_secs(10)).lock()?;
 /// assert!(locks.mutex("invoices/42").try_lock()?.is_none());
 /// guard.check()?;
 /// guard.release()?;
-/// # Ok::<(), tenure_core::Error>(())
+/// # Ok::<(), tenure::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Blocking<T>(T);

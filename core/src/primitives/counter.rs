@@ -12,16 +12,15 @@ use crate::{Engine as _, Error, Locks, NUMBER_MAX, Result, TTL_MAX, Tally, Windo
 /// ```
 /// use std::time::Duration;
 ///
-/// use tenure_core::{Locks, Memory};
 ///
-/// # tenure_core::blocking::block_on(async {
-/// let locks = Locks::new(Memory::new());
+/// # tenure::blocking::block_on(async {
+/// let locks = tenure::connect("memory:").await?;
 /// let calls = locks.counter("api/alice").window(Duration::from_secs(60)).limit(2);
 /// assert!(calls.add(1).await?.allowed);
 /// assert!(calls.add(1).await?.allowed);
 /// assert!(!calls.add(1).await?.allowed, "two a minute are allowed");
 /// assert_eq!(calls.get().await?.value, 2);
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "a counter counts nothing until it is asked to"]

@@ -22,17 +22,15 @@ use crate::{
 /// At most one leader at a time. Made by [`Locks::election`].
 ///
 /// ```
-/// use tenure_core::{Locks, Memory};
-///
-/// # tenure_core::blocking::block_on(async {
-/// let locks = Locks::new(Memory::new());
+/// # tenure::blocking::block_on(async {
+/// let locks = tenure::connect("memory:").await?;
 /// let election = locks.election("scheduler").note("10.0.0.7:8080");
 /// let done = election
 ///     .run(|term| async move { /* the leader's work, stopped when the seat is lost */ term.token() })
 ///     .await?;
 /// assert!(done > 0);
 /// assert!(election.leader().await?.is_none(), "its work is done, and the seat is given up");
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "nobody is elected until somebody campaigns"]
@@ -43,14 +41,12 @@ pub struct Election {
 /// Who leads.
 ///
 /// ```
-/// use tenure_core::{Locks, Memory};
-///
-/// # tenure_core::blocking::block_on(async {
-/// let locks = Locks::new(Memory::new());
+/// # tenure::blocking::block_on(async {
+/// let locks = tenure::connect("memory:").await?;
 /// let seat = locks.election("scheduler").note("10.0.0.7:8080").campaign().await?;
 /// let leader = locks.election("scheduler").leader().await?.expect("somebody leads");
 /// assert_eq!((&*leader.note, leader.token), ("10.0.0.7:8080", seat.token()));
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -127,10 +123,8 @@ impl Election {
     /// `token.cancelled_owned()` of a `CancellationToken` or the end of a channel.
     ///
     /// ```
-    /// use tenure_core::{Locks, Memory};
-    ///
-    /// # tenure_core::blocking::block_on(async {
-    /// let locks = Locks::new(Memory::new());
+    /// # tenure::blocking::block_on(async {
+    /// let locks = tenure::connect("memory:").await?;
     /// let leader = locks.election("scheduler").campaign().await?;
     /// let (shutdown, stop) = tokio::sync::oneshot::channel::<()>();
     /// let follower = locks.election("scheduler").run_until(
@@ -140,7 +134,7 @@ impl Election {
     /// shutdown.send(()).expect("the follower listens");
     /// assert_eq!(follower.await?, None::<()>);
     /// leader.release().await?;
-    /// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+    /// # Ok::<(), tenure::Error>(()) }).unwrap();
     /// ```
     ///
     /// # Errors
@@ -247,17 +241,15 @@ impl Leader {
 /// The leaders of an election, one after the other. It never ends.
 ///
 /// ```
-/// use tenure_core::{Locks, Memory};
-///
-/// # tenure_core::blocking::block_on(async {
-/// let locks = Locks::new(Memory::new());
+/// # tenure::blocking::block_on(async {
+/// let locks = tenure::connect("memory:").await?;
 /// let election = locks.election("scheduler");
 /// let mut leaders = election.observe().await?;
 /// assert_eq!(leaders.next().await?, None, "nobody leads yet");
 /// let seat = election.campaign().await?;
 /// let leader = leaders.next().await?.expect("somebody leads");
 /// assert_eq!(leader.token, seat.token());
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[must_use = "a stream does nothing until it is polled"]
 pub struct Leaders(Endless<Option<Leader>>);

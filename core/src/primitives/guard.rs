@@ -26,10 +26,8 @@ use crate::{Engine as _, Error, Key, Leave, Left, Loss, Note, Result, Share, Sta
 /// can refuse old numbers, send it the [`token`](Held::token), which is the only full protection.
 ///
 /// ```
-/// use tenure_core::{Locks, Memory};
-///
-/// # tenure_core::blocking::block_on(async {
-/// let locks = Locks::new(Memory::new());
+/// # tenure::blocking::block_on(async {
+/// let locks = tenure::connect("memory:").await?;
 /// let guard = locks.mutex("invoices/42").lock().await?;
 /// let token = guard.token();
 /// println!("UPDATE … WHERE token <= {token}");
@@ -37,7 +35,7 @@ use crate::{Engine as _, Error, Key, Leave, Left, Loss, Note, Result, Share, Sta
 /// guard.release().await?;
 /// let next = locks.mutex("invoices/42").lock().await?;
 /// assert!(next.token() > token);
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[must_use = "the lock is released as soon as its guard is dropped"]
 pub struct Guard {
@@ -108,18 +106,16 @@ impl fmt::Debug for Guard {
 /// A view of a hold: what it is, and whether it still is. It keeps nothing locked by itself.
 ///
 /// ```
-/// use tenure_core::{Locks, Memory};
-///
-/// # tenure_core::blocking::block_on(async {
-/// let locks = Locks::new(Memory::new());
+/// # tenure::blocking::block_on(async {
+/// let locks = tenure::connect("memory:").await?;
 /// let guard = locks.mutex("invoices/42").lock().await?;
 /// let monitor = std::thread::spawn({
 ///     let held = guard.held();
-///     move || tenure_core::blocking::block_on(held.ended())
+///     move || tenure::blocking::block_on(held.ended())
 /// });
 /// guard.release().await?;
 /// assert_eq!(monitor.join().unwrap(), None, "it was released, and not lost");
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone)]
 pub struct Held {
@@ -147,13 +143,11 @@ impl Held {
     /// How much of it is held. A [downgrade](crate::WriteGuard::downgrade) makes it less.
     ///
     /// ```
-    /// use tenure_core::{Locks, Memory};
-    ///
-    /// # tenure_core::blocking::block_on(async {
-    /// let locks = Locks::new(Memory::new());
+    /// # tenure::blocking::block_on(async {
+    /// let locks = tenure::connect("memory:").await?;
     /// let permits = locks.semaphore("downloads", 5).acquire_many(2).await?;
     /// assert_eq!((permits.share().take(), permits.share().of()), (2, 5));
-    /// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+    /// # Ok::<(), tenure::Error>(()) }).unwrap();
     /// ```
     pub fn share(&self) -> Share {
         self.kept.ticket().share
@@ -274,15 +268,15 @@ impl Held {
     /// a store that lost its data.
     ///
     /// ```
-    /// use tenure_core::{Locks, Loss, Memory};
+    /// use tenure::Loss;
     ///
-    /// # tenure_core::blocking::block_on(async {
-    /// let locks = Locks::new(Memory::new());
+    /// # tenure::blocking::block_on(async {
+    /// let locks = tenure::connect("memory:").await?;
     /// let guard = locks.mutex("invoices/42").lock().await?;
     /// locks.break_ticket("invoices/42", guard.id()).await?;
     /// assert_eq!(guard.lost().await, Loss::Broken);
     /// assert!(guard.was_told());
-    /// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+    /// # Ok::<(), tenure::Error>(()) }).unwrap();
     /// ```
     pub fn was_told(&self) -> bool {
         self.kept.with(|hold| hold.was_told())
@@ -350,15 +344,14 @@ pub(crate) async fn until_lost<F: Future>(
 /// ```
 /// use std::time::Duration;
 ///
-/// use tenure_core::{Locks, Memory};
 ///
-/// # tenure_core::blocking::block_on(async {
-/// let locks = Locks::new(Memory::new());
+/// # tenure::blocking::block_on(async {
+/// let locks = tenure::connect("memory:").await?;
 /// let guard = locks.mutex("invoices/42").lock().await?;
 /// let warned = guard.warned();
 /// guard.release().await?;
 /// assert_eq!(warned.await.remaining, Some(Duration::ZERO), "the hold is over");
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]

@@ -44,16 +44,14 @@ use crate::{
 /// | `tenure_handovers_total` | counter | locks that were handed to a ticket which waited |
 ///
 /// ```
-/// use tenure_core::{Locks, Memory};
-///
-/// # tenure_core::blocking::block_on(async {
-/// let locks = Locks::new(Memory::new()).owned_by("worker-7")?;
+/// # tenure::blocking::block_on(async {
+/// let locks = tenure::connect("memory:").await?.owned_by("worker-7")?;
 /// let guard = locks.mutex("invoices/42").lock().await?;
 /// let (ticket, place) = locks.line("invoices/42").await?.remove(0);
 /// assert_eq!((&*ticket.owner, place.number), ("worker-7", guard.token()));
 /// guard.release().await?;
 /// locks.close().await;
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone)]
 pub struct Locks {

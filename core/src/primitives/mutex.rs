@@ -12,15 +12,14 @@ use crate::{Guard, Locks, Result, Share};
 /// ```
 /// use std::time::Duration;
 ///
-/// use tenure_core::{Locks, Memory};
 ///
-/// # tenure_core::blocking::block_on(async {
-/// let locks = Locks::new(Memory::new());
+/// # tenure::blocking::block_on(async {
+/// let locks = tenure::connect("memory:").await?;
 /// let mutex = locks.mutex("invoices/42").ttl(Duration::from_secs(10)).note("month's end");
 /// let guard = mutex.lock().await?;
 /// assert!(mutex.try_lock().await?.is_none(), "busy is not an error");
 /// guard.release().await?;
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "a mutex locks nothing until it is asked to"]

@@ -16,10 +16,8 @@ use crate::{Guard, Locks, Result, Share};
 /// would wait for each other; there is one [down](WriteGuard::downgrade).
 ///
 /// ```
-/// use tenure_core::{Locks, Memory};
-///
-/// # tenure_core::blocking::block_on(async {
-/// let locks = Locks::new(Memory::new());
+/// # tenure::blocking::block_on(async {
+/// let locks = tenure::connect("memory:").await?;
 /// let config = locks.rwlock("config");
 /// let (one, two) = (config.read().await?, config.read().await?);
 /// assert!(config.try_write().await?.is_none(), "it is being read");
@@ -27,7 +25,7 @@ use crate::{Guard, Locks, Result, Share};
 /// let writer = config.write().await?;
 /// assert!(locks.mutex("config").try_lock().await?.is_none(), "a mutex is the writer of its key");
 /// # drop(writer);
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "a lock locks nothing until it is asked to"]
@@ -88,17 +86,15 @@ impl RwLock {
 /// The right to write, until it is released, dropped, downgraded or lost.
 ///
 /// ```
-/// use tenure_core::{Locks, Memory};
-///
-/// # tenure_core::blocking::block_on(async {
-/// let locks = Locks::new(Memory::new());
+/// # tenure::blocking::block_on(async {
+/// let locks = tenure::connect("memory:").await?;
 /// let config = locks.rwlock("config");
 /// let writer = config.write().await?;
 /// // It writes, and then reads on: no other writer has come between.
 /// let reader = writer.downgrade().await?;
 /// assert!(config.try_read().await?.is_some());
 /// # drop(reader);
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[must_use = "the lock is released as soon as its guard is dropped"]
 pub struct WriteGuard(Guard);

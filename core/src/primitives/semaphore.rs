@@ -17,16 +17,14 @@ pub const PERMITS_MAX: u32 = 1_000_000;
 /// where one too many does harm, lock each of the things with a mutex of its own.
 ///
 /// ```
-/// use tenure_core::{Locks, Memory};
-///
-/// # tenure_core::blocking::block_on(async {
-/// let locks = Locks::new(Memory::new());
+/// # tenure::blocking::block_on(async {
+/// let locks = tenure::connect("memory:").await?;
 /// let licences = locks.semaphore("licences", 5);
 /// let two = licences.acquire_many(2).await?;
 /// let three = licences.acquire_many(3).await?;
 /// assert!(licences.try_acquire().await?.is_none(), "all five are out");
 /// # drop((two, three));
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "a semaphore holds nothing until it is asked to"]

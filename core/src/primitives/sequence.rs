@@ -11,15 +11,13 @@ use crate::{Engine as _, Error, Locks, NUMBER_MAX, Result};
 /// that comes back with older data gives the numbers since then again.
 ///
 /// ```
-/// use tenure_core::{Locks, Memory};
-///
-/// # tenure_core::blocking::block_on(async {
-/// let locks = Locks::new(Memory::new());
+/// # tenure::blocking::block_on(async {
+/// let locks = tenure::connect("memory:").await?;
 /// let invoices = locks.sequence("invoice");
 /// assert_eq!(invoices.next().await?, 1);
 /// assert_eq!(invoices.next_block(100).await?, 2..=101);
 /// assert_eq!(invoices.last().await?, 101);
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "a sequence gives nothing until it is asked to"]
@@ -37,13 +35,13 @@ impl Locks {
 /// Numbers that follow one another.
 ///
 /// ```
-/// use tenure_core::{Block, Locks, Memory};
+/// use tenure::Block;
 ///
-/// # tenure_core::blocking::block_on(async {
-/// let locks = Locks::new(Memory::new());
+/// # tenure::blocking::block_on(async {
+/// let locks = tenure::connect("memory:").await?;
 /// let block: Block = locks.sequence("invoice").next_block(3).await?;
 /// assert_eq!(block.collect::<Vec<u64>>(), [1, 2, 3]);
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 pub type Block = std::ops::RangeInclusive<u64>;
 

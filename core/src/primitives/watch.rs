@@ -19,10 +19,10 @@ use crate::{Engine as _, Key, Locks, Result};
 /// trouble is asked after pauses that grow to ten seconds.
 ///
 /// ```
-/// use tenure_core::{Locks, Memory, Seen};
+/// use tenure::Seen;
 ///
-/// # tenure_core::blocking::block_on(async {
-/// let locks = Locks::new(Memory::new());
+/// # tenure::blocking::block_on(async {
+/// let locks = tenure::connect("memory:").await?;
 /// let mut watch = locks.watch("invoices/").await?;
 /// let guard = locks.mutex("invoices/42").lock().await?;
 /// match watch.next().await? {
@@ -30,7 +30,7 @@ use crate::{Engine as _, Key, Locks, Result};
 ///     _ => println!("look at the lines themselves"),
 /// }
 /// # drop(guard);
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[must_use = "a stream does nothing until it is polled"]
 pub struct Watch(Endless<Seen>);
@@ -38,10 +38,10 @@ pub struct Watch(Endless<Seen>);
 /// What an onlooker sees.
 ///
 /// ```
-/// use tenure_core::{Locks, Memory, Seen};
+/// use tenure::Seen;
 ///
-/// # tenure_core::blocking::block_on(async {
-/// let locks = Locks::new(Memory::new());
+/// # tenure::blocking::block_on(async {
+/// let locks = tenure::connect("memory:").await?;
 /// let mut watch = locks.watch("").await?;
 /// let guard = locks.mutex("invoices/42").lock().await?;
 /// match watch.next().await? {
@@ -50,7 +50,7 @@ pub struct Watch(Endless<Seen>);
 ///     _ => {}
 /// }
 /// # drop(guard);
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]

@@ -11,7 +11,7 @@ use crate::{
 /// An engine of a type that nobody needs to name. Clones share it.
 ///
 /// ```
-/// use tenure_core::{Engine, Memory, wrap::AnyEngine};
+/// use tenure::engine::{Engine, Memory, AnyEngine};
 ///
 /// let stores: Vec<AnyEngine> = vec![AnyEngine::new(Memory::new()), AnyEngine::new(Memory::new())];
 /// assert!(stores.iter().all(|store| store.profile().name == "memory"));

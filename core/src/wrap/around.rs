@@ -18,8 +18,8 @@ use crate::{
 /// ```
 /// use std::sync::atomic::{AtomicU32, Ordering};
 ///
-/// use tenure_core::wrap::{Around, Question};
-/// use tenure_core::{Locks, Memory, Result};
+/// use tenure::engine::{Around, Question};
+/// use tenure::{Locks, Result, engine::Memory};
 ///
 /// /// Counts what is asked of a store.
 /// struct Counted(Memory, AtomicU32);
@@ -37,10 +37,10 @@ use crate::{
 ///     }
 /// }
 ///
-/// # tenure_core::blocking::block_on(async {
+/// # tenure::blocking::block_on(async {
 /// let locks = Locks::new(Counted(Memory::new(), AtomicU32::new(0)));
 /// locks.mutex("invoices/42").lock().await?.release().await?;
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 pub trait Around: Send + Sync + 'static {
     /// What it is around.
@@ -125,13 +125,13 @@ pub trait Around: Send + Sync + 'static {
 /// What is asked, and about what.
 ///
 /// ```
-/// use tenure_core::wrap::Question;
-/// use tenure_core::{Key, Share, Ticket};
+/// use tenure::engine::Question;
+/// use tenure::{Key, Share, Ticket};
 ///
 /// let ticket = Ticket::new(Key::new("a")?, Share::WHOLE);
 /// assert_eq!(Question::Join(&ticket).ticket().map(|ticket| ticket.id), Some(ticket.id));
 /// assert!(Question::Keys("a").ticket().is_none());
-/// # Ok::<(), tenure_core::Error>(())
+/// # Ok::<(), tenure::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub enum Question<'a> {

@@ -32,15 +32,15 @@ const VERBS_MAX: usize = 512;
 /// ```
 /// use std::sync::Arc;
 ///
-/// use tenure_core::{Locks, Memory, PrivateThread, wrap::Hosted};
+/// use tenure::{Locks, engine::{Memory, PrivateThread, Hosted}};
 ///
-/// # tenure_core::blocking::block_on(async {
+/// # tenure::blocking::block_on(async {
 /// let host = Arc::new(PrivateThread::for_drivers());
 /// let engine = Hosted::make(host.clone(), async { Ok(Memory::new()) }).await?;
 /// let locks = Locks::on(engine, host);
 /// let guard = locks.mutex("invoices/42").lock().await?;
 /// guard.release().await?;
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 pub struct Hosted<E> {
     engine: Arc<E>,

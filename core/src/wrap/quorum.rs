@@ -78,17 +78,17 @@ const LOOK_PAUSE: Duration = Duration::from_millis(100);
 /// use std::sync::Arc;
 /// use std::time::Duration;
 ///
-/// use tenure_core::wrap::{AnyEngine, Quorum};
-/// use tenure_core::{Locks, Memory, PrivateThread};
+/// use tenure::engine::{AnyEngine, Quorum};
+/// use tenure::{Locks, engine::{Memory, PrivateThread}};
 ///
-/// # tenure_core::blocking::block_on(async {
+/// # tenure::blocking::block_on(async {
 /// let host = Arc::new(PrivateThread::for_timers());
 /// let stores = (0..3).map(|_| AnyEngine::new(Memory::new()));
 /// let quorum = Quorum::new(stores, host.clone(), Duration::from_millis(250))?;
 /// let locks = Locks::on(quorum, host);
 /// let guard = locks.mutex("invoices/42").lock().await?;
 /// guard.release().await?;
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 pub struct Quorum {
     name: &'static str,

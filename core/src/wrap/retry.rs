@@ -28,15 +28,15 @@ const TELLING: u32 = 16;
 /// use std::sync::Arc;
 /// use std::time::Duration;
 ///
-/// use tenure_core::{Locks, Memory, PrivateThread, wrap::Retry};
+/// use tenure::{Locks, engine::{Memory, PrivateThread, Retry}};
 ///
-/// # tenure_core::blocking::block_on(async {
+/// # tenure::blocking::block_on(async {
 /// let host = Arc::new(PrivateThread::for_timers());
 /// let engine = Retry::new(Memory::new(), host.clone(), 3, Duration::from_millis(50));
 /// let locks = Locks::on(engine, host);
 /// let guard = locks.mutex("invoices/42").lock().await?;
 /// guard.release().await?;
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 pub struct Retry<E> {
     engine: Arc<E>,

@@ -16,10 +16,10 @@ const SKEW_MAX: Duration = Duration::from_secs(1);
 /// use std::sync::Arc;
 /// use std::time::Duration;
 ///
-/// use tenure_core::wrap::{AnyEngine, Quorum};
-/// use tenure_core::{Locks, Memory, PrivateThread};
+/// use tenure::engine::{AnyEngine, Quorum};
+/// use tenure::{Locks, engine::{Memory, PrivateThread}};
 ///
-/// # tenure_core::blocking::block_on(async {
+/// # tenure::blocking::block_on(async {
 /// let host = Arc::new(PrivateThread::for_timers());
 /// let stores = (0..3).map(|_| AnyEngine::new(Memory::new()));
 /// let quorum = Quorum::new(stores, host.clone(), Duration::from_millis(250))?;
@@ -28,7 +28,7 @@ const SKEW_MAX: Duration = Duration::from_secs(1);
 /// println!("{board}");
 /// assert_eq!(board.answers().len(), 3);
 /// # drop(guard);
-/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone)]
 pub struct Board(Arc<[Store]>);
@@ -50,8 +50,8 @@ struct Last {
 /// use std::sync::Arc;
 /// use std::time::Duration;
 ///
-/// use tenure_core::wrap::{AnyEngine, Quorum};
-/// use tenure_core::{Memory, PrivateThread};
+/// use tenure::engine::{AnyEngine, Quorum};
+/// use tenure::engine::{Memory, PrivateThread};
 ///
 /// let host = Arc::new(PrivateThread::for_timers());
 /// let stores = (0..3).map(|_| AnyEngine::new(Memory::new()));
@@ -59,7 +59,7 @@ struct Last {
 /// let first = &quorum.board().answers()[0];
 /// assert_eq!(first.name, "store 1");
 /// assert!(first.last.is_none(), "it was not asked yet");
-/// # Ok::<(), tenure_core::Error>(())
+/// # Ok::<(), tenure::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
