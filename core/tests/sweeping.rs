@@ -7,8 +7,8 @@ use std::time::Duration;
 use tenure_core::blocking::block_on;
 use tenure_core::wrap::{Around, Question};
 use tenure_core::{
-    Engine as _, Error, Host, Kind, Liveness, Locks, Loss, Memory, Patience, Place, PrivateThread,
-    Profile, Result, Ticket,
+    Engine as _, Error, Host, Key, Kind, Leave, Left, Liveness, Locks, Loss, Memory, Patience,
+    Place, PrivateThread, Profile, Result, Ticket,
 };
 
 /// Tickets live here as long as their session.
@@ -43,15 +43,14 @@ impl Around for Session {
 }
 
 #[test]
-fn tickets_that_cannot_be_given_back_are_bounded_and_what_is_over_is_forgotten() {
+fn tickets_that_cannot_be_given_back_are_bounded_until_the_store_answers() {
     let (host, is_silent): (Arc<dyn Host>, Arc<AtomicBool>) =
         (Arc::new(PrivateThread::for_timers()), Arc::default());
     let session = Session { memory: Memory::new(), is_silent: is_silent.clone() };
     let locks = Locks::on(session, host.clone());
     block_on(async {
         is_silent.store(true, Ordering::SeqCst);
-        // On a busy machine, too, none of them is over before the last is asked for.
-        let ttl = Duration::from_secs(20);
+        let ttl = Duration::from_secs(1);
         let mut refused = None;
         for _ in 0..100_000 {
             let error = locks.mutex("a").ttl(ttl).try_lock().await.unwrap_err();
@@ -62,18 +61,83 @@ fn tickets_that_cannot_be_given_back_are_bounded_and_what_is_over_is_forgotten()
             }
         }
         assert!(refused.is_some(), "there is no end to what is remembered");
-        // No request of theirs can still arrive once their ttl is over, whether the store answers or not.
-        for round in 0.. {
-            assert!(round < 600, "what is over is still remembered");
-            host.sleep(Duration::from_millis(100)).await;
-            let error = locks.mutex("a").ttl(ttl).try_lock().await.unwrap_err();
-            if error.to_string() == "nobody answers" {
-                break;
-            }
-        }
         is_silent.store(false, Ordering::SeqCst);
+        locks.settled().await;
         locks.mutex("a").lock().await.unwrap().release().await.unwrap();
     });
+}
+
+/// Joins are carried out, and nothing is answered.
+struct Mute(Session, Arc<AtomicUsize>);
+
+impl Around for Mute {
+    type Inner = Memory;
+
+    fn inner(&self) -> &Memory {
+        &self.0.memory
+    }
+
+    fn profile(&self) -> Profile {
+        Around::profile(&self.0)
+    }
+
+    async fn pass<T: Send>(
+        &self,
+        _: Question<'_>,
+        ask: impl Future<Output = Result<T>> + Send,
+    ) -> Result<T> {
+        let answer = ask.await;
+        if self.0.is_silent.load(Ordering::SeqCst) {
+            return Err(Error::unavailable("nobody answers"));
+        }
+        answer
+    }
+
+    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+        if self.0.is_silent.load(Ordering::SeqCst) {
+            self.1.fetch_add(1, Ordering::SeqCst);
+            return Err(Error::unavailable("nobody answers"));
+        }
+        self.0.memory.leave(ticket, how).await
+    }
+}
+
+#[test]
+fn a_ticket_of_a_session_is_taken_out_however_late_the_store_answers() {
+    // Tickets of this memory do not end by themselves while the test runs.
+    let (memory, is_silent) = (Memory::new(), Arc::<AtomicBool>::default());
+    let host: Arc<dyn Host> = Arc::new(PrivateThread::for_timers());
+    let session = Session { memory: memory.clone(), is_silent: is_silent.clone() };
+    let leaves = Arc::<AtomicUsize>::default();
+    let locks = Locks::on(Mute(session, leaves.clone()), host.clone());
+    block_on(async {
+        is_silent.store(true, Ordering::SeqCst);
+        let ttl = Duration::from_millis(400);
+        for key in 0..100 {
+            let ticket = locks.mutex(key.to_string()).ttl(ttl).try_lock().await;
+            assert_eq!(ticket.unwrap_err().kind(), Kind::Unavailable);
+        }
+        let long_lived = Ticket { ttl: Duration::from_secs(600), ..in_line(&memory).await };
+        memory.renew(&long_lived).await.unwrap().expect("its join was carried out");
+        host.sleep(ttl * 2).await;
+        // The store is asked in vain after the life that was asked for is over.
+        let asked = leaves.load(Ordering::SeqCst);
+        for round in 0.. {
+            if leaves.load(Ordering::SeqCst) >= asked + 2 {
+                break;
+            }
+            assert!(round < 6_000, "the store is not asked any more");
+            host.sleep(Duration::from_millis(10)).await;
+        }
+        is_silent.store(false, Ordering::SeqCst);
+        locks.settled().await;
+        assert!(memory.line(&long_lived.key).await.unwrap().is_empty(), "it is still in line");
+    });
+}
+
+/// The ticket in the line of the last key.
+async fn in_line(memory: &Memory) -> Ticket {
+    memory.line(&Key::new("99").unwrap()).await.unwrap().remove(0).0
 }
 
 /// So many joins are answered, and then the session is gone; later joins are not answered.

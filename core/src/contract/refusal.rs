@@ -10,7 +10,7 @@ pub const NO_NUMBER: &str = "a number that was kept is none any more";
 /// [`UNREADABLE`] and [`NO_NUMBER`] with the key that they are about, where the store keeps it, and the way out; any other error as it is.
 ///
 /// ```
-/// use tenure_core::{refusal::self, refusal::NO_NUMBER};
+/// use tenure_core::refusal::{self, NO_NUMBER};
 /// use tenure::{Error, Key};
 ///
 /// let key = Key::new("invoices")?;

@@ -21,7 +21,7 @@ pub const NUMBER_MAX: u64 = (1 << 53) - 1;
 ///      holding     ┊     waiting
 /// ```
 /// ```
-/// use tenure_core::{Engine, Key, Memory, Patience, Share, Standing, Ticket};
+/// use tenure::{Key, Share, Standing, Ticket, engine::{Engine, Memory, Patience}};
 ///
 /// # tenure::blocking::block_on(async {
 /// let engine = Memory::new();

@@ -36,7 +36,7 @@ const QUEUE_TICKETS_MAX: usize = 65_536;
 pub(crate) enum Trace {
     /// It was in the line: once it is out, it is out.
     InLine,
-    /// A request to join may still be on its way: it is looked for until it could not live any more.
+    /// A request to join may still be on its way: the store is asked until it is too late for that.
     Joining,
 }
 
@@ -110,9 +110,17 @@ impl Sweep {
         }
     }
 
-    /// Whether nothing of the ticket can be left by now.
-    fn is_over(&self, leased: bool, now: Time) -> bool {
-        (leased || self.trace == Trace::Joining) && now.has_reached(self.ends)
+    /// Whether the ticket has ended by itself. One that lives by a session never does: its join may
+    /// have been carried out although nothing was answered.
+    fn has_expired(&self, leased: bool, now: Time) -> bool {
+        leased && now.has_reached(self.ends)
+    }
+
+    /// Whether this answer says that nothing of the ticket is left, and nothing can come any more.
+    fn is_settled_by(&self, began: Time, left: &Result<Left>) -> bool {
+        let too_late_to_come = began.has_reached(self.ends);
+        self.trace.is_settled_by(left)
+            || (too_late_to_come && matches!(left, Ok(Left::Absent | Left::Unsure)))
     }
 }
 
@@ -231,13 +239,13 @@ impl Sweeper {
 
     /// Asks once for the ticket to leave. It goes back into the queue unless that settled it.
     async fn ask(self: Arc<Self>, mut sweep: Sweep) {
-        let (began, generation) = (self.host.now().boot_ns, self.queue().generation);
+        let (began, generation) = (self.host.now(), self.queue().generation);
         let left = self.leave(&sweep.ticket).await;
         sweep.hear(&left);
         let now = self.host.now();
-        let settled = sweep.trace.is_settled_by(&left)
+        let settled = sweep.is_settled_by(began, &left)
             || is_hopeless(&sweep.ticket, &left)
-            || sweep.is_over(self.leased, now);
+            || sweep.has_expired(self.leased, now);
         let pause = pause(sweep.asked, self.host.random());
         sweep.asked += 1;
         let mut queue = self.queue();
@@ -246,13 +254,13 @@ impl Sweeper {
             queue.failed = 0;
             queue.rests_until = 0;
         } else {
-            if queue.failed == 0 || began >= queue.failed_at {
+            if queue.failed == 0 || began.boot_ns >= queue.failed_at {
                 let rest = self::pause(queue.failed, self.host.random());
                 queue.failed += 1;
                 queue.failed_at = now.boot_ns;
                 queue.rests_until = now.plus(rest).boot_ns;
             }
-            queue.waiting.retain(|_, sweep| !sweep.is_over(self.leased, now));
+            queue.waiting.retain(|_, sweep| !sweep.has_expired(self.leased, now));
         }
         if !settled && queue.generation == generation {
             // A store that does not answer is left alone by all tickets together; only one that
