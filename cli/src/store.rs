@@ -68,16 +68,24 @@ impl Address {
     /// The locks of a store that is only looked at: it is not made for that. One that is named must be there; of one
     /// that is not, `nothing` is told.
     pub(crate) fn look(&self, nothing: impl FnOnce() -> Failure) -> Result<Locks, Failure> {
-        let url = self.url()?;
-        self.refuse_private(&url)?;
-        match block_on(register::look(&url)).map_err(|error| self.explained(error))? {
+        match self.look_for()? {
             Some(locks) => Ok(locks),
             None if self.is_named() => Err(Failure::new(
                 UNREACHABLE,
-                format!("there is no store at {url}: whoever first locks something there makes it"),
+                format!(
+                    "there is no store at {}: whoever first locks something there makes it",
+                    self.url()?
+                ),
             )),
             None => Err(nothing()),
         }
+    }
+
+    /// The same, and `None` where the store is not made yet.
+    pub(crate) fn look_for(&self) -> Result<Option<Locks>, Failure> {
+        let url = self.url()?;
+        self.refuse_private(&url)?;
+        block_on(register::look(&url)).map_err(|error| self.explained(error))
     }
 
     /// The same failure: of a store that nobody has named, with the way to another; of a URL that makes no sense, with

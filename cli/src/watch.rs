@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use tenure::blocking::block_on;
 use tenure::event::{Event, What};
-use tenure::{Seen, Sight};
+use tenure::{Locks, Seen, Sight};
 
-use crate::failure::{Failure, UNREACHABLE, answer, say};
+use crate::failure::{Failure, answer, say};
 use crate::json::Object;
 use crate::moment::rfc3339;
 use crate::screen::{Screen, printable};
@@ -17,7 +17,7 @@ use crate::table::cut;
 /// Shows what happens to the lines, until it is interrupted.
 ///
 /// Stores without a journal, such as Redis, are looked at several times a second: what comes and goes between
-/// two looks is not shown, and a lease that has run out, or a broken holder that has ended, is shown as `left`.
+/// two looks is not shown. A directory that is not made yet is waited for.
 ///
 /// With --json, an event is an object with `at`, `key`, `event` (joined, served, left, expired or broken), `id`, `token`
 /// and `owner`.
@@ -34,12 +34,13 @@ pub(crate) struct Args {
 
 /// A store that does not answer is asked again, but not without end in a moment.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Interval between two looks for a directory that is not made yet.
+const LOOK_FOR_STORE: Duration = Duration::from_millis(100);
 /// An answer that fails so soon after another is no news.
 const SAME_TROUBLE: Duration = Duration::from_secs(60);
 
 pub(crate) fn watch(at: &Address, json: bool, args: &Args) -> Result<u8, Failure> {
-    let nothing = "there is nothing to watch: nobody has locked anything in your own store yet";
-    let locks = at.look(|| Failure::new(UNREACHABLE, nothing))?;
+    let locks = opened(at)?;
     let mut watch = block_on(locks.watch(args.prefix.as_str()))?;
     let screen = Screen::of_output();
     if screen.is_some() {
@@ -75,6 +76,21 @@ pub(crate) fn watch(at: &Address, json: bool, args: &Args) -> Result<u8, Failure
         if let Some(text) = seen {
             answer(text)?;
         }
+    }
+}
+
+/// The locks of the store, once it is there: a monitor may start before the first lock is taken.
+fn opened(at: &Address) -> Result<Locks, Failure> {
+    let mut waits = false;
+    loop {
+        if let Some(locks) = at.look_for()? {
+            return Ok(locks);
+        }
+        if !waits {
+            waits = true;
+            say(&format!("waiting for the first lock: there is no store at {} yet", at.url()?));
+        }
+        thread::sleep(LOOK_FOR_STORE);
     }
 }
 

@@ -49,7 +49,7 @@ pub use keeping::uneven::uneven;
 pub use line::bell;
 pub use line::memory::Memory;
 pub use line::recent::Recent;
-pub use line::sample::{Cost, Sampler};
+pub use line::sample::{Breaks, Cost, Sampler};
 pub use line::{Line, Lives};
 pub use primitives::all::{All, AllGuard};
 pub use primitives::blocking;

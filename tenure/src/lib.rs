@@ -121,8 +121,8 @@ pub mod engine {
         Answered, AnyEngine, Around, Board, Hosted, Question, Quorum, Retry,
     };
     pub use tenure_core::{
-        Boxed, Clock, Cost, Engine, Leave, Line, Lives, Memory, Patience, PrivateThread, Sampler,
-        SystemClock, ThisRuntime, Time, Wake, served,
+        Boxed, Breaks, Clock, Cost, Engine, Leave, Line, Lives, Memory, Patience, PrivateThread,
+        Sampler, SystemClock, ThisRuntime, Time, Wake, served,
     };
     pub use tenure_core::{bell, line};
     #[cfg(feature = "file")]

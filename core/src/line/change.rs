@@ -8,7 +8,7 @@ use crate::{Place, Standing, Ticket, TicketId};
 /// First what is gone, then what came or changed, both in the order of the line. A ticket is known by its id: its number
 /// may be another one when it is served, where several stores have to agree on it.
 ///
-/// `gone` says of a ticket that is gone what happened to it.
+/// `gone` says of a ticket that is gone, and of its last place, what happened to it.
 ///
 /// ```
 /// use tenure::event::What;
@@ -20,7 +20,7 @@ use crate::{Place, Standing, Ticket, TicketId};
 /// let before = memory.line(&key).await?;
 /// memory.join(&Ticket::new(key.clone(), Share::WHOLE), Patience::Wait).await?;
 /// let now = memory.line(&key).await?;
-/// let events = changes(&before, &now, 1_000_000, |_| What::Left);
+/// let events = changes(&before, &now, 1_000_000, |_, _| What::Left);
 /// assert_eq!(events.iter().map(|event| event.what).collect::<Vec<_>>(), [What::Joined, What::Served]);
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
@@ -28,7 +28,7 @@ pub fn changes(
     before: &[(Ticket, Place)],
     now: &[(Ticket, Place)],
     at_us: u64,
-    gone: impl Fn(&Ticket) -> What,
+    gone: impl Fn(&Ticket, &Place) -> What,
 ) -> Vec<Event> {
     let (old, new) = (by_id(before), by_id(now));
     let event = |what, (ticket, place): &(Ticket, Place)| Event {
@@ -39,7 +39,7 @@ pub fn changes(
     };
     let is_gone = |(ticket, _): &&(Ticket, Place)| !new.contains_key(&ticket.id);
     let mut events: Vec<Event> =
-        before.iter().filter(is_gone).map(|seat| event(gone(&seat.0), seat)).collect();
+        before.iter().filter(is_gone).map(|seat| event(gone(&seat.0, &seat.1), seat)).collect();
     for seat in now {
         let before = old.get(&seat.0.id);
         let holds = |place: &Place| place.standing == Standing::Holding;

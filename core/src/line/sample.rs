@@ -1,6 +1,6 @@
 //! Events for stores that have none to tell: look at the lines, again and again, and tell what changed.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::event::{Cursor, Event, News, Scope, What};
 use crate::line::change::changes;
 use crate::line::look::{Look, look};
-use crate::{Engine, Host, Key, Result};
+use crate::{Engine, Host, Key, Place, Result, Ticket, TicketId, Time};
 
 /// How many onlookers can be followed at a time; who comes back too late has missed something.
 const ONLOOKERS_MAX: usize = 64;
@@ -86,7 +86,34 @@ struct Peace {
 #[derive(Default)]
 struct Snapshots {
     last: u64,
-    looks: VecDeque<(Cursor, Look)>,
+    looks: VecDeque<(Cursor, Snapshot)>,
+}
+
+/// What was seen, and when it was asked for.
+#[derive(Clone)]
+struct Snapshot {
+    at: Time,
+    look: Look,
+}
+
+/// A store that remembers for a while which tickets were broken.
+pub trait Breaks {
+    /// Returns those of these tickets, which are gone from the line of this key, that were broken a
+    /// short while ago: told to leave, or taken out by another client.
+    fn broken(
+        &self,
+        key: &Key,
+        gone: &[TicketId],
+    ) -> impl Future<Output = Result<Vec<TicketId>>> + Send;
+}
+
+/// A store that does not.
+struct NoBreaks;
+
+impl Breaks for NoBreaks {
+    async fn broken(&self, _: &Key, _: &[TicketId]) -> Result<Vec<TicketId>> {
+        Ok(Vec::new())
+    }
 }
 
 impl Sampler {
@@ -102,9 +129,34 @@ impl Sampler {
     }
 
     /// What [`Engine::events`] answers, by looking at the lines of `engine`.
+    ///
+    /// A ticket that is gone has expired if its life, as it was seen last, is over by now, and has
+    /// left otherwise.
     pub async fn events(
         &self,
         engine: &impl Engine,
+        host: &dyn Host,
+        scope: &Scope,
+        after: Option<Cursor>,
+    ) -> Result<News> {
+        self.events_of(engine, &NoBreaks, host, scope, after).await
+    }
+
+    /// The same for an engine that remembers which tickets were broken.
+    pub async fn events_with_breaks(
+        &self,
+        engine: &(impl Engine + Breaks),
+        host: &dyn Host,
+        scope: &Scope,
+        after: Option<Cursor>,
+    ) -> Result<News> {
+        self.events_of(engine, engine, host, scope, after).await
+    }
+
+    async fn events_of(
+        &self,
+        engine: &impl Engine,
+        breaks: &(impl Breaks + Sync),
         host: &dyn Host,
         scope: &Scope,
         after: Option<Cursor>,
@@ -118,8 +170,9 @@ impl Sampler {
         };
         loop {
             self.leave_in_peace(host, scope).await;
-            let now = self.look(engine, host, scope, Some(&before)).await?;
-            let events = all_changes(&before, &now, host.wall_us());
+            let now = self.look(engine, host, scope, Some(&before.look)).await?;
+            let broken = broken_between(&before.look, &now.look, breaks).await?;
+            let events = all_changes(&before, &now.look, &broken, host);
             if !events.is_empty() {
                 let cursor = self.seen().remember(now);
                 return Ok(News { events, cursor, missed: false });
@@ -134,11 +187,11 @@ impl Sampler {
         host: &dyn Host,
         scope: &Scope,
         last: Option<&Look>,
-    ) -> Result<Look> {
-        let (began, before) = (host.now().boot_ns, self.cost.as_ref().map(|cost| cost.ns()));
+    ) -> Result<Snapshot> {
+        let (at, before) = (host.now(), self.cost.as_ref().map(|cost| cost.ns()));
         let look = look(engine, scope, last).await?;
         let now = host.now().boot_ns;
-        let took = now.saturating_sub(began);
+        let took = now.saturating_sub(at.boot_ns);
         let mut all = self.peace();
         if all.len() >= ONLOOKERS_MAX {
             all.retain(|_, peace| peace.until > now);
@@ -154,7 +207,7 @@ impl Sampler {
         };
         let until = now.max(peace.until).saturating_add(quiet);
         *peace = Peace { until, took: Some(took) };
-        Ok(look)
+        Ok(Snapshot { at, look })
     }
 
     async fn leave_in_peace(&self, host: &dyn Host, scope: &Scope) {
@@ -178,7 +231,7 @@ impl Sampler {
 }
 
 impl Snapshots {
-    fn remember(&mut self, look: Look) -> Cursor {
+    fn remember(&mut self, look: Snapshot) -> Cursor {
         self.last += 1;
         if self.looks.len() == ONLOOKERS_MAX {
             self.looks.pop_front();
@@ -187,7 +240,7 @@ impl Snapshots {
         Cursor(self.last)
     }
 
-    fn recall(&self, cursor: Cursor) -> Option<Look> {
+    fn recall(&self, cursor: Cursor) -> Option<Snapshot> {
         self.looks.iter().find(|(known, _)| *known == cursor).map(|(_, look)| look.clone())
     }
 }
@@ -200,12 +253,43 @@ fn part(scope: &Scope) -> Option<Key> {
     }
 }
 
-fn all_changes(before: &Look, now: &Look, at_us: u64) -> Vec<Event> {
+/// The tickets that were broken between two looks, and have gone since.
+async fn broken_between(
+    before: &Look,
+    now: &Look,
+    breaks: &impl Breaks,
+) -> Result<HashSet<TicketId>> {
+    let mut broken = HashSet::new();
+    for (key, line) in before {
+        let here: HashSet<TicketId> =
+            now.get(key).into_iter().flatten().map(|(ticket, _)| ticket.id).collect();
+        // Of one that was seen to be leaving, the break has been shown.
+        let gone = line.iter().filter(|(_, place)| !place.leaving).map(|(ticket, _)| ticket.id);
+        let gone: Vec<TicketId> = gone.filter(|id| !here.contains(id)).collect();
+        if !gone.is_empty() {
+            broken.extend(breaks.broken(key, &gone).await?);
+        }
+    }
+    Ok(broken)
+}
+
+fn all_changes(
+    before: &Snapshot,
+    now: &Look,
+    broken: &HashSet<TicketId>,
+    host: &dyn Host,
+) -> Vec<Event> {
     let nobody = Vec::new();
-    let lines: BTreeSet<&Key> = before.keys().chain(now.keys()).collect();
+    let (at, at_us) = (host.now(), host.wall_us());
+    let gone = |ticket: &Ticket, place: &Place| match place.life {
+        _ if broken.contains(&ticket.id) => What::Broken,
+        Some(life) if at.has_reached(before.at.plus(life)) => What::Expired,
+        _ => What::Left,
+    };
+    let lines: BTreeSet<&Key> = before.look.keys().chain(now.keys()).collect();
     let of_one = |key| {
-        let (before, now) = (before.get(key).unwrap_or(&nobody), now.get(key).unwrap_or(&nobody));
-        changes(before, now, at_us, |_| What::Left)
+        let before = before.look.get(key).unwrap_or(&nobody);
+        changes(before, now.get(key).unwrap_or(&nobody), at_us, gone)
     };
     lines.into_iter().flat_map(of_one).collect()
 }
@@ -215,7 +299,7 @@ mod tests {
     use super::*;
     use crate::keeping::still::Still;
     use crate::wrap::{Around, Question};
-    use crate::{Clock as _, Memory, Patience, Share, Ticket};
+    use crate::{Clock as _, Memory, Patience, Share};
 
     /// A store whose answers take so long, each of which costs it something.
     struct Slow {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use mongodb::bson::{Bson, Document, doc};
 use tenure_core::event::{Event, What};
 use tenure_core::line::changes;
-use tenure_core::{Key, Ticket};
+use tenure_core::{Key, Place, Ticket};
 
 use crate::answer::{self, whole};
 
@@ -103,7 +103,7 @@ fn events(before: Option<&Document>, now: Option<&Document>) -> Vec<Event> {
     };
     let at = whole(some, "at").and_then(|at| u64::try_from(at).ok()).unwrap_or(0);
     let ends = before.map(ends).unwrap_or_default();
-    let gone = |ticket: &Ticket| match now {
+    let gone = |ticket: &Ticket, _: &Place| match now {
         Some(now) => fate(now, ticket, ends.get(&ticket.id.to_string()).copied()),
         None => What::Broken,
     };

@@ -8,8 +8,8 @@ use futures_util::future::try_join_all;
 use redis::{Cmd, FromRedisValue as _, Value};
 use tenure_core::event::{Cursor, News, Scope};
 use tenure_core::{
-    Engine, Error, Key, Leave, Left, NUMBER_MAX, Patience, Place, Profile, Result, Standing, Tally,
-    Ticket, TicketId, Wake, Window, refusal,
+    Breaks, Engine, Error, Key, Leave, Left, NUMBER_MAX, Patience, Place, Profile, Result,
+    Standing, Tally, Ticket, TicketId, Wake, Window, refusal,
 };
 use tenure_kit::aside;
 use tenure_kit::mailbox::Mailbox;
@@ -188,7 +188,7 @@ impl<D: Deployment> Engine for Store<D> {
     }
 
     async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
-        self.sampler.events(self, &self.host, scope, after).await
+        self.sampler.events_with_breaks(self, &self.host, scope, after).await
     }
 
     async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
@@ -259,6 +259,29 @@ impl<D: Deployment> Engine for Store<D> {
     }
 
     async fn close(&self) {}
+}
+
+/// At most this many tickets are asked about in one call.
+const BROKEN_ASKED_MAX: usize = 500;
+
+impl<D: Deployment> Breaks for Store<D> {
+    async fn broken(&self, key: &Key, gone: &[TicketId]) -> Result<Vec<TicketId>> {
+        let name = self.name(key);
+        let route = self.deployment.here().await?;
+        let mut broken = Vec::new();
+        for some in gone.chunks(BROKEN_ASKED_MAX) {
+            let mut call = self.script(|scripts| &scripts.broken).on(&name);
+            for id in some {
+                call.arg(&id.to_u128().to_be_bytes()[..]);
+            }
+            let answer = self.deployment.answered(route.call(&call).await);
+            let answer = answer.map_err(|error| self.of_name(error, &name, key))?;
+            let marks = self.deployment.known(reply::marks(&answer, some.len()))?;
+            self.cost.add(CALL_COST);
+            broken.extend(some.iter().zip(marks).filter(|(_, mark)| *mark).map(|(id, _)| *id));
+        }
+        Ok(broken)
+    }
 }
 
 /// A ticket leaves, and those of this client's that are served now are told.

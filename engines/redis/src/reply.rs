@@ -58,6 +58,13 @@ pub(crate) fn numbers(parts: &[Value]) -> Option<Vec<i64>> {
         .collect()
 }
 
+/// The answer to a question about this many tickets: of which of them something is kept.
+pub(crate) fn marks(answer: &Value, tickets: usize) -> Option<Vec<bool>> {
+    let Value::Array(marks) = answer else { return None };
+    let kept = marks.iter().map(|mark| *mark != Value::Nil);
+    (marks.len() == tickets).then(|| kept.collect())
+}
+
 /// The answer to a look at a whole line, whose capacity is not told to who only looks.
 pub(crate) fn line(answer: &Value, key: &Key) -> Option<Result<Vec<(Ticket, Place)>>> {
     let Value::Array(parts) = answer else { return None };

@@ -6,6 +6,8 @@ use tenure_core::{LINE_TICKETS_MAX, NUMBER_MAX};
 /// For how long an idle line keeps its last number once the clock has passed it. It is what a server's clock may
 /// be set back by, or be behind that of the server whose place it takes, without a number that is too small.
 pub(crate) const KEEP_MS: u64 = 60_000;
+/// For how long it is remembered that a ticket was broken: onlookers look more often than that.
+pub(crate) const BROKEN_MS: u64 = 60_000;
 /// So many different shares may wait in one line at a time: each costs a renewal a count.
 pub(crate) const WAITING_SHARES_MAX: u32 = 128;
 /// So many waiters at the front are asked to look by themselves.
@@ -34,6 +36,7 @@ pub struct Scripts {
     pub(crate) bundle: Script,
     pub(crate) list: Script,
     pub(crate) look: Script,
+    pub(crate) broken: Script,
     pub(crate) keys: Script,
     pub(crate) sequence: Script,
     pub(crate) count: Script,
@@ -136,6 +139,7 @@ impl Scripts {
                 LOOK,
                 "be_master()\nreturn look(k, head, now)\n",
             ]),
+            broken: Script::new(&[master, include_str!("scripts/broken.lua")]),
             keys: Script::new(&[master, NOW, READABLE, LOOK, include_str!("scripts/keys.lua")]),
             sequence: Script::new(&[master, NUMBER, include_str!("scripts/sequence.lua")]),
             count: Script::new(&[master, NUMBER, include_str!("scripts/count.lua")]),
@@ -143,16 +147,17 @@ impl Scripts {
     }
 
     /// All of them, to be loaded.
-    pub(crate) fn all(&self) -> [&Script; 9] {
-        let Self { join, renew, leave, bundle, list, look, keys, sequence, count } = self;
-        [join, renew, leave, bundle, list, look, keys, sequence, count]
+    pub(crate) fn all(&self) -> [&Script; 10] {
+        let Self { join, renew, leave, bundle, list, look, broken, keys, sequence, count } = self;
+        [join, renew, leave, bundle, list, look, broken, keys, sequence, count]
     }
 }
 
 /// The words in capitals of the scripts, and what they stand for. As numbers in the text they cost a call nothing.
-fn words() -> [(&'static str, String); 14] {
+fn words() -> [(&'static str, String); 15] {
     [
         ("KEEP_MS", KEEP_MS.to_string()),
+        ("BROKEN_MS", BROKEN_MS.to_string()),
         ("NUMBER_MAX", NUMBER_MAX.to_string()),
         ("TICKETS_MAX", LINE_TICKETS_MAX.to_string()),
         ("SHARES_MAX", WAITING_SHARES_MAX.to_string()),

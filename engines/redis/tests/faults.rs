@@ -35,6 +35,8 @@ mod names;
 mod network;
 #[path = "faults/older.rs"]
 mod older;
+#[path = "faults/onlookers.rs"]
+mod onlookers;
 #[path = "faults/pause.rs"]
 mod pause;
 #[path = "faults/redlock.rs"]

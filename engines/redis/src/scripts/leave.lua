@@ -13,6 +13,13 @@ local function answer(left)
   return letters
 end
 
+-- Onlookers see lines now and then: a ticket that was broken between two looks is remembered for a while. A server that
+-- has no memory left for it shows the ticket as one that left.
+local function note_broken()
+  redis.pcall('HSET', k .. ':b', id, 1)
+  redis.pcall('PEXPIRE', k .. ':b', BROKEN_MS)
+end
+
 -- Whether it left before, and the answer was lost, nobody knows: so all of the client's that are served are told.
 local function tell_served()
   letters = nil
@@ -45,12 +52,15 @@ if holding and ARGV[2] == 'soon' then
     ticket, changed = pack(number, ends, take, 1, body), true
     if id == front then first = ticket else redis.call('HSET', k .. ':t', id, ticket) end
     tell(body, id, 'T', number)
+    note_broken()
   end
   write()
   return answer(3)
 end
 remove(id, ticket)
 settle()
-if string.sub(body, 1, 16) ~= own then tell(body, id, 'O', number) end
+local others = string.sub(body, 1, 16) ~= own
+if others then tell(body, id, 'O', number) end
+if others or ARGV[2] == 'soon' then note_broken() end
 write()
 return answer(holding and 2 or 1)
