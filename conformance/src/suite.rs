@@ -67,14 +67,30 @@ const STEPS_MAX: u64 = 5_000_000;
 /// tenure_conformance::suite!(arena, shared: locks);
 /// ```
 ///
+/// A further deployment of an engine that passes the whole suite elsewhere, such as the same store
+/// with TLS or with three members, says `other_deployment`. It plays the chapters whose outcome may
+/// depend on the deployment, and leaves out those that repeat the same verbs:
+///
+/// | left out | because |
+/// |---|---|
+/// | `last_permit`, `writer` | they are `mutex` with another share |
+/// | `rule`, `shares`, `all`, `election`, `model` | shares are arithmetic of the engine's one step |
+/// | `names`, `inspection` | names are hashed before a connection is chosen |
+///
 /// `TENURE_REQUIRE=all` makes a missing store a failure; `TENURE_SEED` plays one seed only.
 #[macro_export]
 macro_rules! suite {
     ($arena:expr, shared: $locks:expr) => {
+        $crate::suite!($arena, shared: $locks, suite_tests);
+    };
+    ($arena:expr, shared: $locks:expr, other_deployment) => {
+        $crate::suite!($arena, shared: $locks, deployment_tests);
+    };
+    ($arena:expr, shared: $locks:expr, $tests:ident) => {
         fn tenure_case(name: &str) {
             $crate::play(name, async || ($arena)().await.helped_by(module_path!()));
         }
-        $crate::each_case!(suite_tests);
+        $crate::each_case!($tests);
 
         /// Not a test: where the helper processes of the suite begin.
         #[test]
@@ -100,6 +116,30 @@ macro_rules! suite {
 #[macro_export]
 macro_rules! suite_tests {
     ($($($chapter:ident)+: $names:tt)*) => { $($($crate::chapter_tests!($chapter $names);)+)* };
+}
+
+/// The tests of the chapters whose outcome may depend on the deployment.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! deployment_tests {
+    ($($($chapter:ident)+: $names:tt)*) => {
+        $($($crate::deployment_chapter_tests!($chapter $names);)+)*
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! deployment_chapter_tests {
+    (last_permit $names:tt) => {};
+    (writer $names:tt) => {};
+    (rule $names:tt) => {};
+    (shares $names:tt) => {};
+    (all $names:tt) => {};
+    (election $names:tt) => {};
+    (model $names:tt) => {};
+    (names $names:tt) => {};
+    (inspection $names:tt) => {};
+    ($chapter:ident $names:tt) => { $crate::chapter_tests!($chapter $names); };
 }
 
 #[doc(hidden)]

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use tenure_core::{Locks, Result};
 
 /// How long anything may take that must happen: the machine may be busy.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 /// A whole story takes no longer.
-const STORY_MAX: Duration = Duration::from_secs(180);
+const STORY_MAX: Duration = Duration::from_secs(900);
 const POLL_PAUSE: Duration = Duration::from_millis(10);
 
 /// Plays a story on a runtime of its own, and fails if it does not end.

@@ -21,7 +21,7 @@ use crate::fault::Paced;
 /// How many lives of a ticket a case may wait for something that must happen.
 const PATIENCE_TTLS: u32 = 12;
 /// The least that it may wait where time is real: the machine may be busy.
-const PATIENCE_MIN: Duration = Duration::from_secs(60);
+const PATIENCE_MIN: Duration = Duration::from_secs(300);
 /// How many lives a ticket has that is not meant to end within its case.
 const LONG_TTLS: u32 = 1000;
 

@@ -48,25 +48,25 @@ mod one {
 mod v3_5 {
     use super::*;
 
-    tenure_conformance::suite!(async || arena("TENURE_TEST_ETCD_3_5_URL"), shared: locks);
+    tenure_conformance::suite!(async || arena("TENURE_TEST_ETCD_3_5_URL"), shared: locks, other_deployment);
 }
 
 /// Three members.
 mod three {
     use super::*;
 
-    tenure_conformance::suite!(async || arena("TENURE_TEST_ETCD_THREE_URL"), shared: locks);
+    tenure_conformance::suite!(async || arena("TENURE_TEST_ETCD_THREE_URL"), shared: locks, other_deployment);
 }
 
 mod tls {
     use super::*;
 
-    tenure_conformance::suite!(async || arena("TENURE_TEST_ETCD_TLS_URL"), shared: locks);
+    tenure_conformance::suite!(async || arena("TENURE_TEST_ETCD_TLS_URL"), shared: locks, other_deployment);
 }
 
 /// A user who may do only what a lock needs.
 mod users {
     use super::*;
 
-    tenure_conformance::suite!(async || arena("TENURE_TEST_ETCD_USERS_URL"), shared: locks);
+    tenure_conformance::suite!(async || arena("TENURE_TEST_ETCD_USERS_URL"), shared: locks, other_deployment);
 }

@@ -26,7 +26,7 @@ mod members {
 
     const MEMBERS: Deployment = Deployment("TENURE_TEST_MONGODB_MEMBERS_URL");
 
-    tenure_conformance::suite!(async || arena(&MEMBERS).await, shared: locks);
+    tenure_conformance::suite!(async || arena(&MEMBERS).await, shared: locks, other_deployment);
 }
 
 /// One server without a set, which cannot push.
@@ -35,7 +35,7 @@ mod standalone {
 
     const STANDALONE: Deployment = Deployment("TENURE_TEST_MONGODB_STANDALONE_URL");
 
-    tenure_conformance::suite!(async || arena(&STANDALONE).await, shared: locks);
+    tenure_conformance::suite!(async || arena(&STANDALONE).await, shared: locks, other_deployment);
 }
 
 /// TLS, and a user who may do only what a lock needs.
@@ -44,5 +44,5 @@ mod limited {
 
     const LIMITED: Deployment = Deployment("TENURE_TEST_MONGODB_LIMITED_URL");
 
-    tenure_conformance::suite!(async || arena(&LIMITED).await, shared: locks);
+    tenure_conformance::suite!(async || arena(&LIMITED).await, shared: locks, other_deployment);
 }

@@ -25,7 +25,7 @@ mod caller {
 
     const CALLER: Deployment = Deployment::of("TENURE_TEST_REDIS_URL").called_from_a_runtime();
 
-    tenure_conformance::suite!(async || arena(&CALLER).await, shared: locks);
+    tenure_conformance::suite!(async || arena(&CALLER).await, shared: locks, other_deployment);
 }
 
 /// TLS, and a user who may do only what a lock needs.
@@ -34,7 +34,7 @@ mod tls {
 
     const TLS: Deployment = Deployment::of("TENURE_TEST_REDIS_TLS_URL");
 
-    tenure_conformance::suite!(async || arena(&TLS).await, shared: locks);
+    tenure_conformance::suite!(async || arena(&TLS).await, shared: locks, other_deployment);
 }
 
 mod sentinel {
@@ -43,7 +43,7 @@ mod sentinel {
     const SENTINEL: Deployment =
         Deployment::of("TENURE_TEST_REDIS_SENTINEL_URL").with_options("acks=1");
 
-    tenure_conformance::suite!(async || arena(&SENTINEL).await, shared: locks);
+    tenure_conformance::suite!(async || arena(&SENTINEL).await, shared: locks, other_deployment);
 }
 
 mod cluster {
@@ -74,5 +74,5 @@ mod valkey {
 
     const VALKEY: Deployment = Deployment::of("TENURE_TEST_VALKEY_URL").may_be_missing();
 
-    tenure_conformance::suite!(async || arena(&VALKEY).await, shared: locks);
+    tenure_conformance::suite!(async || arena(&VALKEY).await, shared: locks, other_deployment);
 }

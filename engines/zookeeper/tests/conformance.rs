@@ -51,7 +51,7 @@ mod one {
 mod three {
     use super::*;
 
-    tenure_conformance::suite!(async || arena("TENURE_TEST_ZOOKEEPER_THREE_URL"), shared: locks);
+    tenure_conformance::suite!(async || arena("TENURE_TEST_ZOOKEEPER_THREE_URL"), shared: locks, other_deployment);
 }
 
 /// Everything belongs to a user who logs in.
@@ -60,7 +60,7 @@ mod digest {
 
     const VARIABLE: &str = "TENURE_TEST_ZOOKEEPER_URL";
 
-    tenure_conformance::suite!(async || arena_of(user(VARIABLE), VARIABLE), shared: locks);
+    tenure_conformance::suite!(async || arena_of(user(VARIABLE), VARIABLE), shared: locks, other_deployment);
 }
 
 /// The same, by TLS.
@@ -70,7 +70,7 @@ mod tls_and_digest {
 
     const VARIABLE: &str = "TENURE_TEST_ZOOKEEPER_TLS_URL";
 
-    tenure_conformance::suite!(async || arena_of(user(VARIABLE), VARIABLE), shared: locks);
+    tenure_conformance::suite!(async || arena_of(user(VARIABLE), VARIABLE), shared: locks, other_deployment);
 }
 
 /// What a user makes is its own, and so is the node that all of it is below.

@@ -18,11 +18,11 @@ const BY_THEMSELVES: [&str; 3] = ["engines/", "fences/", "cli/"];
 /// of `at_most_one_of_a_hundred_holds` run side by side on a machine that has something else to do, three members cannot agree in time.
 const WAIT: [(&str, &str); 6] = [
     ("engines/etcd/tests/conformance.rs", "10"),
-    ("engines/mongodb/tests/conformance.rs", "28"),
+    ("engines/mongodb/tests/conformance.rs", "20"),
     ("engines/mongodb/tests/document_cases.rs", "16"),
-    ("engines/mongodb/tests/documents.rs", "28"),
-    ("engines/redis/tests/conformance.rs", "28"),
-    ("engines/zookeeper/tests/conformance.rs", "28"),
+    ("engines/mongodb/tests/documents.rs", "20"),
+    ("engines/redis/tests/conformance.rs", "20"),
+    ("engines/zookeeper/tests/conformance.rs", "20"),
 ];
 
 /// Programs that take long, the longest first: what begins last should end soon.
@@ -43,19 +43,31 @@ pub(crate) struct Phase {
     pub jobs: Vec<Job>,
 }
 
-/// Most programs run side by side, one for each core, because most of them wait for a lease, a process or a server. Then
-/// come, one after the other, those that run by themselves, the doc tests, which are built while they run, and what
+/// Most programs run side by side, one for each core, because most of them wait for a lease, a process or a server; then those
+/// whose tests wait for real servers, also one for each core. Then come, one after the other, those that run by themselves, the doc tests, which are built while they run, and what
 /// must be alone.
 pub(crate) fn phases(programs: &[Program]) -> Vec<Phase> {
     let cores = available_parallelism().map_or(1, NonZero::get);
+    let (waiting, programs_left): (Vec<_>, Vec<_>) =
+        programs.iter().partition(|program| waits(&program.source));
     let (busy, others): (Vec<_>, Vec<_>) =
-        programs.iter().partition(|program| is_by_itself(&program.source));
+        programs_left.into_iter().partition(|program| is_by_itself(&program.source));
+    let waiting = waiting.into_iter().map(without_alone).collect();
     let mut crowd: Vec<_> = others.into_iter().map(without_alone).collect();
     crowd.sort_by_key(|job| place(&job.name));
     let mut one_by_one: Vec<_> = busy.into_iter().map(without_alone).collect();
     one_by_one.push(doc_tests());
     one_by_one.extend(programs.iter().filter_map(alone));
-    vec![Phase { at_once: cores, jobs: crowd }, Phase { at_once: 1, jobs: one_by_one }]
+    vec![
+        Phase { at_once: cores, jobs: crowd },
+        Phase { at_once: cores, jobs: waiting },
+        Phase { at_once: 1, jobs: one_by_one },
+    ]
+}
+
+/// Whether the tests of this program wait most of the time, so that two of them share the machine.
+fn waits(source: &str) -> bool {
+    WAIT.iter().any(|(of, _)| *of == source)
 }
 
 /// Whose turn it is: the long ones, and then all others in the order in which cargo built them.
@@ -136,12 +148,13 @@ mod tests {
         assert_eq!(names(&phases[0]), [LONG[0], "core/src/lib.rs"]);
         let faults = "engines/redis/tests/faults.rs";
         let alone = format!("{faults} (crowds:: storm::, alone)");
-        assert_eq!(names(&phases[1]), [faults, "doc tests", &alone]);
+        assert!(phases[1].jobs.is_empty());
+        assert_eq!(names(&phases[2]), [faults, "doc tests", &alone]);
     }
 
     #[test]
     fn what_must_be_alone_is_left_out_of_its_program_and_runs_last() {
-        let [_, one_by_one] = &phases(&programs())[..] else { panic!("there are two phases") };
+        let [_, _, one_by_one] = &phases(&programs())[..] else { panic!("there are three phases") };
         let jobs = &one_by_one.jobs;
         assert_eq!((one_by_one.at_once, jobs.len()), (1, 3));
         assert_eq!(words(&jobs[0].command), ["--skip", "crowds::", "--skip", "storm::"]);

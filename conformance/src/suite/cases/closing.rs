@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use tenure_core::{Kind, Locks, Loss};
 
-use super::acts::lost;
+use super::acts::{lost, needs};
 use crate::Arena;
 
 pub(crate) async fn a_lock_that_is_held_is_lost_before_another_is_served(arena: &Arena) {
+    needs!(arena, arena.profile().await.fair, "waiters stand in no line here");
     let (locks, others) = (arena.locks().await, arena.locks().await);
     let guard = locks.mutex("k").ttl(arena.ttl() * 2).lock().await.unwrap();
     let held = guard.held();
@@ -45,6 +46,7 @@ pub(crate) async fn a_guard_that_is_dropped_is_given_back_first(arena: &Arena) {
 }
 
 pub(crate) async fn whoever_waits_or_comes_later_is_refused(arena: &Arena) {
+    needs!(arena, arena.profile().await.fair, "waiters stand in no line here");
     let (locks, others) = (arena.locks().await, arena.locks().await);
     let guard = others.mutex("k").lock().await.unwrap();
     let mutex = locks.mutex("k");

@@ -191,6 +191,7 @@ pub(crate) async fn a_leader_is_told_of_its_fall_even_if_it_never_looked(arena: 
 }
 
 pub(crate) async fn a_stop_takes_a_follower_out_of_the_line(arena: &Arena) {
+    needs!(arena, arena.profile().await.fair, "waiters stand in no line here");
     let (leader, follower) = (election(arena).await, election(arena).await);
     let seat = leader.campaign().await.unwrap();
     let (stop, stopped) = oneshot::channel::<()>();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tenure_core::{Boxed, Fencing, Held, Kind as Error, Loss};
 
-use super::acts::{is_token_of, lost, refused};
+use super::acts::{at_last, is_token_of, lost, refused, was_held};
 use super::kind::{Exclusive, Kind, Lock};
 use crate::Arena;
 
@@ -25,27 +25,27 @@ pub(crate) async fn at_most_one_of_a_hundred_holds(arena: &Arena, kind: Kind) {
     let inside: Arc<Mutex<Option<Held>>> = Arc::default();
     let tokens = Arc::new(Mutex::new(Vec::new()));
     let mut tasks: Vec<Boxed<()>> = Vec::new();
+    let simulated = arena.is_simulated();
     for _ in 0..4 {
         let locks = arena.locks().await;
         for _ in 0..25 {
             let (lock, host) = (stage.of(&locks), arena.host());
             let (inside, tokens, drained) = (inside.clone(), tokens.clone(), stage.drained());
             tasks.push(Box::pin(async move {
-                let guard = lock.lock().await.expect("its turn comes");
-                let before = inside.lock().unwrap().replace(guard.held());
-                if let Some(before) = before {
+                let guard = at_last(simulated, || lock.lock()).await;
+                // The one before is still there only if it was lost, or the other permits were.
+                if let Some(before) = inside.lock().unwrap().replace(guard.held()) {
                     let is_drained = drained.is_none_or(|drained| drained.check().is_ok());
                     let believes = is_drained && before.check().is_ok();
                     assert!(!believes, "there are two who believe that they hold");
-                    panic!(
-                        "the one before, or who has all other permits, was too slow to stay alive"
-                    );
+                    assert!(!simulated, "the one before was lost, and nothing is slow here");
                 }
                 tokens.lock().unwrap().push(guard.token());
                 host.sleep(Duration::from_micros(100)).await;
-                guard.check().expect("it is held");
-                assert!(inside.lock().unwrap().take().is_some_and(|held| held.id() == guard.id()));
-                guard.release().await.expect("it was held");
+                let is_held = was_held(simulated, guard.check());
+                let last = inside.lock().unwrap().take_if(|held| held.id() == guard.id());
+                assert!(last.is_some() || !is_held || guard.check().is_err(), "another came in");
+                was_held(simulated, guard.release().await);
             }));
         }
     }
@@ -134,8 +134,11 @@ pub(crate) async fn waiting_in_vain_leaves_nothing_behind(arena: &Arena, kind: K
         let waited = arena.soon("a wait ends", stage.of(&others).lock_within(time)).await;
         match waited {
             Ok(grip) => assert!(grip.is_none()),
-            // In so little time a store need not answer.
-            Err(error) => assert!(error.is_unknown() && time < arena.beat(), "{error}"),
+            // In so little time, or on a machine that is busy, a store need not answer.
+            Err(error) => {
+                let may_be_slow = time < arena.beat() || !arena.is_simulated();
+                assert!(error.is_unknown() && may_be_slow, "{error}");
+            }
         }
         arena.soon("it is given back", others.settled()).await;
         assert_eq!(locks.line("k").await.unwrap().len(), stage.others() + 1);
@@ -151,7 +154,10 @@ pub(crate) async fn the_whole_wait_has_one_time_limit(arena: &Arena, kind: Kind)
     let (before, limit) = (arena.now(), arena.ttl() * 2);
     let waiting = stage.of(&arena.locks().await);
     let waited = arena.soon("a wait ends", waiting.lock_within(limit)).await;
-    assert!(waited.unwrap().is_none());
+    match waited {
+        Ok(grip) => assert!(grip.is_none()),
+        Err(error) => assert!(error.is_unknown() && !arena.is_simulated(), "{error}"),
+    }
     let took = before.until(arena.now());
     assert!(took >= limit / 100 * 95, "it waited {took:?} only");
     assert!(
