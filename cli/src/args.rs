@@ -42,8 +42,9 @@ Exit codes:
 pub(crate) struct Cli {
     /// The store [default: $TENURE_ON, or your own].
     ///
-    /// It is a URL; `tenure --help` lists the forms. Without --on and TENURE_ON it is a file store in your home, which no
-    /// other user meets, nor does root. Whoever lists processes can read the words of a command: put a URL with a
+    /// It is a URL; `tenure --help` lists the forms. Without --on and TENURE_ON it is a file store in your home,
+    /// ~/.local/state/tenure ($XDG_STATE_HOME/tenure where that is set, ~/Library/Application Support/tenure on macOS),
+    /// which no other user meets, nor does root. Whoever lists processes can read the words of a command: put a URL with a
     /// password into TENURE_ON.
     #[arg(long, global = true, value_name = "URL", display_order = 900, value_parser = Urls, hide_possible_values = true)]
     pub(crate) on: Option<String>,
@@ -55,8 +56,33 @@ pub(crate) struct Cli {
     /// Neither what the operator of the store should know about it nor who holds what is waited for is told.
     #[arg(long, global = true, display_order = 902)]
     pub(crate) quiet: bool,
+    /// Makes the directories above a new store.
+    ///
+    /// A command that locks something makes the directory of a file store, and says so. A directory above it that is
+    /// missing is refused without this, because the path may be a mistake.
+    #[arg(long, global = true, display_order = 903, hide_short_help = true)]
+    pub(crate) make: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Cli {
+    /// Refuses `--json` where nothing is answered.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        let name = match self.command {
+            Command::Run(_) => "run",
+            Command::Lead(_) => "lead",
+            Command::Completions(_) => "completions",
+            Command::Man => "man",
+            _ => return Ok(()),
+        };
+        if self.json {
+            return Err(Failure::usage(format!(
+                "`tenure {name}` has no answer to write as JSON: leave out `--json`"
+            )));
+        }
+        Ok(())
+    }
 }
 
 #[derive(Subcommand)]
@@ -246,9 +272,29 @@ fn named(error: &clap::Error, kind: ContextKind) -> Vec<String> {
     }
 }
 
+/// Commands that other tools have, and the one that does it here.
+const ELSEWHERE: [(&[&str], &str); 5] = [
+    (&["ls", "list"], "`tenure keys` lists the keys that are held or waited for"),
+    (&["lock", "acquire", "exec"], "`tenure run KEY -- CMD` runs a command under a lock"),
+    (
+        &["unlock", "release", "rm"],
+        "a lock is released when its command ends; `tenure break KEY` ends another's",
+    ),
+    (
+        &["status", "show", "info"],
+        "`tenure line KEY` shows who holds and who waits, and `tenure keys` all keys",
+    ),
+    (&["kill"], "`tenure break KEY` tells the holder to end"),
+];
+
 /// A word that is none of the command's, with the one that was probably meant.
 fn unknown(error: &clap::Error, kind: ContextKind) -> Failure {
     let word = error.get(kind).map_or(String::new(), ToString::to_string);
+    if kind == ContextKind::InvalidSubcommand
+        && let Some((_, way_out)) = ELSEWHERE.iter().find(|(words, _)| words.contains(&&*word))
+    {
+        return Failure::usage(format!("`{word}` is no command of `tenure`: {way_out}"));
+    }
     let (sub, command, words) = asked_for();
     let meant = nearest(&word, words.iter().map(String::as_str));
     if meant == Some(word.as_str()) {

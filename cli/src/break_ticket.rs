@@ -29,27 +29,30 @@ const NOTHING: u8 = 1;
 Examples:
   tenure break nightly --wait
   tenure break nightly --wait 30s || echo 'it does not stop'
-  tenure line nightly --json      shows the id of every ticket
-  tenure break nightly --ticket 0123456789abcdef0123456789abcdef")]
+  tenure line nightly             shows the id of every ticket
+  tenure break nightly --ticket 0123abcd")]
 pub(crate) struct Args {
     /// In whose line.
     key: String,
-    /// The ticket of this id.
-    #[arg(long, value_name = "ID", conflicts_with = "holder")]
-    ticket: Option<String>,
+    /// The ticket of this id, or whose id alone begins so.
+    ///
+    /// `tenure line` shows the beginning of each id. The whole id, of 32 digits, also breaks a ticket of a line that
+    /// cannot be read.
+    #[arg(long, value_name = "ID", conflicts_with = "holder", value_parser = Wanted::parse)]
+    ticket: Option<Wanted>,
     /// Every ticket that holds.
     #[arg(long)]
     holder: bool,
     /// Waits until it is out, for so long at most.
     ///
     /// If it is not out by then, tenure exits with 75. A number without a unit is one of seconds.
-    #[arg(short, long, value_name = "TIME", value_parser = duration::or_seconds, num_args = 0..=1,
+    #[arg(short, long, value_name = "TIME", value_parser = duration::parse, num_args = 0..=1,
         default_missing_value = FOR_EVER, conflicts_with_all = ["force", "force_after"])]
     wait: Option<Duration>,
     /// Waits, and after that takes it out by force.
     ///
     /// WARNING: if the owner still works, there are two holders, as with --force.
-    #[arg(long, value_name = "TIME", value_parser = duration::or_seconds, conflicts_with = "force")]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, conflicts_with = "force")]
     force_after: Option<Duration>,
     /// Takes it out at once, whatever its owner does.
     ///
@@ -63,13 +66,43 @@ const FOR_EVER: &str = "36500d";
 /// How often it is looked whether a ticket is out.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
+/// The id of a ticket, or the beginning of one, in lower case.
+#[derive(Clone, Debug)]
+struct Wanted(String);
+
+impl Wanted {
+    fn parse(text: &str) -> Result<Self, String> {
+        let digits = text.to_ascii_lowercase();
+        let is_id = |digits: &str| digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        if (1..=ID_DIGITS).contains(&digits.len()) && is_id(&digits) {
+            return Ok(Self(digits));
+        }
+        Err(format!("an id is up to {ID_DIGITS} hexadecimal digits: `tenure line KEY` shows it"))
+    }
+
+    fn whole(&self) -> Option<TicketId> {
+        (self.0.len() == ID_DIGITS).then(|| self.0.parse().ok()).flatten()
+    }
+
+    fn is(&self, id: TicketId) -> bool {
+        id.to_string().starts_with(&self.0)
+    }
+}
+
+/// Digits of a whole id.
+const ID_DIGITS: usize = 32;
+
 pub(crate) fn break_ticket(at: &Address, json: bool, args: &Args) -> Result<u8, Failure> {
     tenure::Key::new(&args.key)?;
-    let wanted = args.ticket.as_ref().map(|id| id.parse::<TicketId>()).transpose()?;
     let locks = at.look(|| Failure::new(NOTHING, format!("nobody holds {}", quoted(&args.key))))?;
-    let line = block_on(locks.line(&args.key))?;
+    let line = match block_on(locks.line(&args.key)) {
+        Err(error) if error.kind() == Kind::Rejected => {
+            return args.break_unseen(&locks, json, error);
+        }
+        line => line?,
+    };
     let mut told = Vec::new();
-    for (ticket, place) in args.choose(&line, wanted)? {
+    for (ticket, place) in args.choose(&line)? {
         let left = match args.take_out(&locks, ticket.id, args.force) {
             Err(error) if !args.force && error.kind() == Kind::Rejected => {
                 let untold =
@@ -103,6 +136,40 @@ pub(crate) fn break_ticket(at: &Address, json: bool, args: &Args) -> Result<u8, 
 }
 
 impl Args {
+    /// Breaks a ticket of a line that cannot be read: the store is asked for it by its whole id.
+    fn break_unseen(&self, locks: &Locks, json: bool, error: tenure::Error) -> Result<u8, Failure> {
+        let Some(id) = self.ticket.as_ref().and_then(Wanted::whole) else {
+            let way_out = "name the ticket with --ticket and its whole id";
+            return Err(Failure::new(
+                REFUSED,
+                format!("{error}; to break one all the same, {way_out}"),
+            ));
+        };
+        let left = self.take_out(locks, id, self.force)?;
+        if left == Left::Absent {
+            return Err(self.no_ticket(&id.to_string()));
+        }
+        let is_out = left != Left::Told;
+        answer(if json {
+            let object = Object::new().text("key", &self.key).text("id", &id.to_string());
+            object.text("was", was(left)).plain("out", is_out).line()
+        } else if is_out {
+            format!("ticket {id} is out\n")
+        } else {
+            format!("ticket {id} was told to leave\n")
+        })?;
+        if self.waits() {
+            let sentence = "whether it is out cannot be seen in a line that cannot be read";
+            return Err(Failure::new(REFUSED, sentence));
+        }
+        Ok(0)
+    }
+
+    fn no_ticket(&self, id: &str) -> Failure {
+        let key = quoted(&self.key);
+        Failure::new(NOTHING, format!("there is no ticket {id} in the line of {key}"))
+    }
+
     fn waits(&self) -> bool {
         self.wait.is_some() || self.force_after.is_some()
     }
@@ -160,23 +227,28 @@ impl Args {
         Err(Failure::new(BUSY, format!("{owners} was told to leave and still holds {key}")))
     }
 
-    fn choose(
-        &self,
-        line: &[(Ticket, Place)],
-        wanted: Option<TicketId>,
-    ) -> Result<Vec<(Ticket, Place)>, Failure> {
+    fn choose(&self, line: &[(Ticket, Place)]) -> Result<Vec<(Ticket, Place)>, Failure> {
         let key = quoted(&self.key);
-        let chosen: Vec<_> = match wanted {
-            Some(id) => line.iter().filter(|(ticket, _)| ticket.id == id).cloned().collect(),
+        let chosen: Vec<_> = match &self.ticket {
+            Some(wanted) => {
+                line.iter().filter(|(ticket, _)| wanted.is(ticket.id)).cloned().collect()
+            }
             None if self.holder => holders(line),
             None => self.only_one(line)?,
         };
-        match (chosen.is_empty(), wanted) {
-            (false, _) => Ok(chosen),
-            (true, Some(id)) => {
-                Err(Failure::new(NOTHING, format!("there is no ticket {id} in the line of {key}")))
+        match (&chosen[..], &self.ticket) {
+            ([], Some(wanted)) => Err(self.no_ticket(&wanted.0)),
+            ([], None) => Err(Failure::new(NOTHING, format!("nobody holds {key}"))),
+            ([_, _, ..], Some(wanted)) => {
+                let ids: Vec<_> = chosen.iter().map(|(ticket, _)| ticket.id.to_string()).collect();
+                Err(Failure::usage(format!(
+                    "{} tickets of {key} begin with {}: write more of the id ({})",
+                    ids.len(),
+                    wanted.0,
+                    ids.join(", ")
+                )))
             }
-            (true, None) => Err(Failure::new(NOTHING, format!("nobody holds {key}"))),
+            _ => Ok(chosen),
         }
     }
 
@@ -255,12 +327,16 @@ fn is_out(ticket: &Ticket) -> String {
 }
 
 fn object(ticket: &Ticket, left: Left, is_out: bool) -> String {
-    let outcome = match left {
+    let object = Object::new().text("key", ticket.key.as_str()).text("id", &ticket.id.to_string());
+    object.text("was", was(left)).plain("out", is_out).line()
+}
+
+/// What a ticket was when it was broken.
+fn was(left: Left) -> &'static str {
+    match left {
         Left::Told => "told",
         Left::Holding => "holding",
         Left::Waiting => "waiting",
         Left::Absent | Left::Unsure => "absent",
-    };
-    let object = Object::new().text("key", ticket.key.as_str()).text("id", &ticket.id.to_string());
-    object.text("was", outcome).plain("out", is_out).line()
+    }
 }

@@ -1,5 +1,6 @@
 //! A claim: what a command asks for, and how long it waits for it.
 
+use std::future::pending;
 use std::io;
 use std::ops::Deref;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use tenure::{
 use tenure_kit::duration::brief;
 
 use crate::failure::{BUSY, Failure, LOST, UNREACHABLE, say};
-use crate::outage::Patience;
+use crate::outage::{PAUSE_FIRST, PAUSE_MAX, Patience};
 use crate::screen::{printable, quoted};
 use crate::signals::Signals;
 use crate::store::SETTLE_MAX;
@@ -72,6 +73,11 @@ impl Deref for Held {
 }
 
 impl Held {
+    /// What a sentence calls where it is held.
+    pub(crate) fn store(&self) -> &str {
+        &self.store
+    }
+
     /// Gives it back. Fails if it was lost before.
     pub(crate) fn release(self, signals: &mut Signals) -> Result<(), Failure> {
         let key = quoted(self.guard.key().as_str());
@@ -97,13 +103,41 @@ impl Held {
     }
 }
 
+/// How one stand in the line ended.
+enum Stand {
+    Held(Held),
+    /// The store has lost the line.
+    Forgotten,
+}
+
 impl Claim<'_> {
     pub(crate) fn ttl(&self) -> Duration {
         self.ttl.unwrap_or(TTL_DEFAULT)
     }
 
-    /// Waits for it, and leaves the line when a signal says so or the wait is in vain.
+    /// Waits for it, and leaves the line when a signal says so or the wait is in vain. Stands in line
+    /// again, after a pause that grows, where the store has lost the line.
     pub(crate) fn acquire(&self, signals: &mut Signals, locks: &Locks) -> Result<Held, Failure> {
+        let (mut pause, mut said) = (PAUSE_FIRST, self.patience.is_quiet());
+        loop {
+            match self.stand(signals, locks)? {
+                Stand::Held(held) => return Ok(held),
+                Stand::Forgotten => {}
+            }
+            if !said {
+                said = true;
+                let (key, store) = (quoted(self.key), &locks.guarantees().store);
+                say(&format!("{store} has lost the line of {key}: standing in line again"));
+            }
+            if let Err(signal) = signals.within(pause, pending::<()>())? {
+                return Err(Failure::asked(signal));
+            }
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Stands in line once.
+    fn stand(&self, signals: &mut Signals, locks: &Locks) -> Result<Stand, Failure> {
         let left = self.patience.left();
         let mut waiting = Waiting::new(locks, self.key, self.patience.is_quiet());
         let asked = signals.until(self.ask(locks, left), |waker| waiting.look(waker));
@@ -111,11 +145,14 @@ impl Claim<'_> {
         let failure = match asked? {
             Ok(Ok(Some(held))) => {
                 self.tell_of_a_longer_life(&held);
-                return Ok(held);
+                return Ok(Stand::Held(held));
             }
             Ok(Ok(None)) => self.in_vain(signals, locks, left)?,
             Ok(Err(error)) if error.is_unknown() && left.is_some() => {
                 return self.unanswered(signals, locks, error);
+            }
+            Ok(Err(error)) if self.is_forgotten(signals, locks, &error)? => {
+                return Ok(Stand::Forgotten);
             }
             Ok(Err(error)) => self.refused(locks, error),
             Err(signal) => Failure::asked(signal),
@@ -126,6 +163,21 @@ impl Claim<'_> {
         // Its ticket is already on its way out: this waits until it is, unless the store is silent.
         let _out_or_interrupted_again = signals.within(SETTLE_MAX, locks.settled())?;
         Err(failure)
+    }
+
+    /// Whether a store that lost its data has forgotten this ticket. A break takes out one ticket,
+    /// and those with smaller numbers stay.
+    fn is_forgotten(
+        &self,
+        signals: &mut Signals,
+        locks: &Locks,
+        error: &Error,
+    ) -> io::Result<bool> {
+        let Some(number) = error.number_in_line() else { return Ok(false) };
+        let line = signals.within(SETTLE_MAX, locks.line(self.key))?;
+        Ok(
+            matches!(line, Ok(Some(Ok(line))) if line.iter().all(|(_, place)| place.number > number)),
+        )
     }
 
     /// Whoever chose a ttl counts on it that the lock is free so soon after a crash.

@@ -99,7 +99,8 @@ fn serve(
         let seat = campaign(claim, signals, locks)?;
         tell(verbose, || {
             let (key, token) = (quoted(claim.key), seat.token());
-            format!("{key} is led after {}, with token {token}", brief(began.elapsed()))
+            let (store, waited) = (seat.store(), brief(began.elapsed()));
+            format!("{key} is led in {store} after {waited}, with token {token}")
         });
         match supervise(signals, Some(idle), &seat, work)? {
             End::Done(ending, _burial) => {

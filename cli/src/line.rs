@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use tenure::blocking::block_on;
-use tenure::{Place, Share, Standing, Ticket};
+use tenure::{Place, Ticket};
 use tenure_kit::duration::brief;
 
 use crate::failure::{Failure, answer, say};
@@ -17,9 +17,11 @@ use crate::table::{Column, Table};
 /// SINCE is how long ago a ticket joined the line, where the store's numbers tell; LEFT is how long it lives
 /// on without a sign of life, where the store keeps leases.
 ///
-/// With --json, a ticket is an object with `key`, `id`, `token`, `standing` (holding or waiting), `kind` (exclusive,
-/// shared or permits), `take` and `of` (its share), `ahead` (what all those before it take, in the same unit), `owner`,
-/// `note`, `leaving`, `expires_in_ms` where the store keeps leases, and `since_ms` where its numbers tell how long ago the
+/// ID is the first eight digits of the ticket's id, which `tenure break --ticket` takes.
+///
+/// With --json, a ticket is an object with `key`, `id`, `token`, `state` (holding, waiting or leaving), `kind` (exclusive,
+/// shared or permits), `permits` (`take` and `of`, or null for the other kinds), `position` (1 is the front), `owner`,
+/// `note`, `expires_in_ms` where the store keeps leases, and `since_ms` where its numbers tell how long ago the
 /// ticket came. The token of one that waits is the one that it will have. On a RedLock, whose servers do not count together, a token may
 /// be shown above the ticket's own, never below it.
 #[derive(clap::Args)]
@@ -30,15 +32,18 @@ pub(crate) struct Args {
 }
 
 const COLUMNS: [Column; 8] = [
-    Column::whole("STANDING", 0),
+    Column::whole("STATE", 0),
+    Column::whole("ID", 0),
     Column::number("TOKEN", 5),
     Column::number("SHARE", 4),
     Column::text("OWNER", 1),
     Column::number("SINCE", 2),
     Column::number("LEFT", 6),
     Column::text("NOTE", 3),
-    Column::whole("ID", 7),
 ];
+
+/// Digits of a ticket's id that the table shows.
+const ID_DIGITS: usize = 8;
 
 pub(crate) fn line(at: &Address, json: bool, args: &Args) -> Result<u8, Failure> {
     tenure::Key::new(&args.key)?;
@@ -48,7 +53,10 @@ pub(crate) fn line(at: &Address, json: bool, args: &Args) -> Result<u8, Failure>
         say(&nobody);
     }
     let text: String = if json {
-        line.iter().map(|(ticket, place)| object(ticket, place)).collect()
+        (1..)
+            .zip(&line)
+            .map(|(position, (ticket, place))| object(position, ticket, place))
+            .collect()
     } else {
         table(&line)
     };
@@ -56,29 +64,24 @@ pub(crate) fn line(at: &Address, json: bool, args: &Args) -> Result<u8, Failure>
     Ok(0)
 }
 
-/// The word that stands for a standing, everywhere.
-pub(crate) fn word(standing: Standing) -> &'static str {
-    match standing {
-        Standing::Holding => "holding",
-        Standing::Waiting => "waiting",
-    }
-}
-
-fn object(ticket: &Ticket, place: &Place) -> String {
+fn object(position: u64, ticket: &Ticket, place: &Place) -> String {
     let life_ms = place.life.map(millis);
+    let share = ticket.share;
+    let permits = match share.kind() {
+        "permits" => format!("{{\"take\":{},\"of\":{}}}", share.take(), share.of()),
+        _ => "null".to_owned(),
+    };
     Object::new()
         .text("key", ticket.key.as_str())
         .text("id", &ticket.id.to_string())
         .plain("token", place.number)
-        .text("standing", word(place.standing))
-        .plain("ahead", place.ahead)
-        .plain("take", ticket.share.take())
-        .plain("of", ticket.share.of())
+        .text("state", place.state())
+        .text("kind", share.kind())
+        .plain("permits", permits)
+        .plain("position", position)
         .text("owner", &ticket.owner)
         .text("note", &ticket.note)
         .maybe("expires_in_ms", life_ms)
-        .text("kind", kind(ticket.share))
-        .plain("leaving", place.leaving)
         .maybe("since_ms", since(place.number).map(millis))
         .line()
 }
@@ -90,16 +93,15 @@ fn table(line: &[(Ticket, Place)]) -> String {
     }
     let mut table = Table::new(&COLUMNS);
     for (ticket, place) in line {
-        let standing = if place.leaving { "leaving" } else { word(place.standing) };
         table.row([
-            standing.into(),
+            place.state().into(),
+            ticket.id.to_string()[..ID_DIGITS].into(),
             place.number.to_string(),
             share(ticket),
             ticket.owner.to_string(),
             since(place.number).map_or(String::new(), brief),
             place.life.map_or(String::new(), brief),
             ticket.note.to_string(),
-            ticket.id.to_string(),
         ]);
     }
     table.render(screen)
@@ -109,17 +111,8 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The word for what a ticket takes: alone and shared are told in numbers that say nothing.
-fn kind(share: Share) -> &'static str {
-    match share {
-        Share::WHOLE => "exclusive",
-        share if share.of() == Share::WHOLE.of() => "shared",
-        _ => "permits",
-    }
-}
-
 fn share(ticket: &Ticket) -> String {
-    match kind(ticket.share) {
+    match ticket.share.kind() {
         "permits" => format!("{}/{}", ticket.share.take(), ticket.share.of()),
         word => word.into(),
     }

@@ -64,8 +64,9 @@ fn main() -> ExitCode {
 }
 
 fn obey(cli: Cli) -> Result<u8, Failure> {
-    let Cli { on, json, quiet, command } = cli;
-    let at = store::Address { on, quiet };
+    cli.check()?;
+    let Cli { on, json, quiet, make, command } = cli;
+    let at = store::Address { on, quiet, make };
     match command {
         Command::Run(args) => run::run(&at, &args),
         Command::Lead(args) => lead::lead(&at, &args),

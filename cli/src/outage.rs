@@ -9,8 +9,8 @@ use crate::screen::Screen;
 use crate::signals::Signals;
 use crate::waiting::LONG;
 
-const PAUSE_FIRST: Duration = Duration::from_millis(100);
-const PAUSE_MAX: Duration = Duration::from_secs(2);
+pub(crate) const PAUSE_FIRST: Duration = Duration::from_millis(100);
+pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// A millisecond, in nanoseconds.
 const MILLI: u32 = 1_000_000;
 

@@ -80,7 +80,7 @@ pub(crate) struct Args {
     /// Meanwhile a store that cannot be reached is tried again, at last with exit code 69. Without --wait that ends
     /// it at once, or, where it stands in line already, when its place there has ended. What a store was asked last
     /// has its time for an answer beyond TIME. A number without a unit is one of seconds.
-    #[arg(short, long, value_name = "TIME", value_parser = duration::or_seconds, alias = "timeout",
+    #[arg(short, long, value_name = "TIME", value_parser = duration::parse, alias = "timeout",
         conflicts_with = "no_wait")]
     wait: Option<Duration>,
     /// Exits with this in the place of 75.
@@ -159,7 +159,8 @@ fn hold(
     let held = held.map_err(|failure| failure.with_busy_code(args.busy_code))?;
     tell(args.verbose, || {
         let (key, token) = (quoted(&args.key), held.token());
-        format!("{key} is held after {}, with token {token}", brief(patience.elapsed()))
+        let (store, waited) = (held.store(), brief(patience.elapsed()));
+        format!("{key} is held in {store} after {waited}, with token {token}")
     });
     let work = Work {
         command: &args.command,

@@ -13,9 +13,10 @@ use tenure::Locks;
 use tenure::blocking::block_on;
 use tenure::register;
 use tenure_kit::register::{Description, Opened, Reach, Scheme};
-use tenure_kit::url::encode;
+use tenure_kit::url::{Url, encode};
 
 use crate::failure::{Failure, REFUSED, UNREACHABLE, USAGE, say};
+use crate::screen::printable;
 use crate::signals::Signals;
 
 /// Nobody wants to wait any longer for a store that does not answer.
@@ -48,6 +49,8 @@ pub(crate) struct Address {
     pub(crate) on: Option<String>,
     /// Warnings are not to be shown.
     pub(crate) quiet: bool,
+    /// Directories above a new store are made, too.
+    pub(crate) make: bool,
 }
 
 impl Address {
@@ -127,14 +130,50 @@ impl Address {
     /// The locks of the store, for commands that need no signals.
     pub(crate) fn open(&self) -> Result<Locks, Failure> {
         let url = self.url()?;
-        block_on(tenure::connect(url)).map_err(|error| self.explained(error))
+        Ok(block_on(self.open_or_make(&url))?.locks)
     }
 
     /// Opens the store of this URL, for what runs under its locks.
     pub(crate) async fn open_at(&self, url: &str) -> Result<Opened, Failure> {
         self.refuse_private(url)?;
-        let opened = register::open(url).await.map_err(|error| self.explained(error))?;
+        let opened = self.open_or_make(url).await?;
         Ok(Opened { locks: opened.locks.owned_by(&owner())?, ..opened })
+    }
+
+    /// Opens the store, and says so if that made a directory: its name may be a mistake.
+    async fn open_or_make(&self, url: &str) -> Result<Opened, Failure> {
+        let new = self.new_directory(url)?;
+        let opened = register::open(url).await.map_err(|error| self.explained(error))?;
+        if let Some(new) = new.filter(|new| !self.quiet && new.exists()) {
+            say(&format!("made a new store at {}", printable(&new.to_string_lossy())));
+        }
+        Ok(opened)
+    }
+
+    /// The directory that opening this store would make. One whose parent is missing is refused,
+    /// but for the user's own store and with `--make`.
+    fn new_directory(&self, url: &str) -> Result<Option<PathBuf>, Failure> {
+        let engine = register::engine_of(url).map_err(|error| self.explained(error))?;
+        let url = Url::parse(url)?;
+        if !engine.scheme(url.scheme()).is_some_and(|scheme| scheme.is_path) {
+            return Ok(None);
+        }
+        // A path that makes no sense is refused by the engine, in its own words.
+        let Ok(path) = url.path() else { return Ok(None) };
+        if path.symlink_metadata().is_ok() {
+            return Ok(None);
+        }
+        let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+        match above.filter(|above| self.is_named() && !self.make && !above.exists()) {
+            None => Ok(Some(path)),
+            Some(above) => Err(Failure::new(
+                REFUSED,
+                format!(
+                    "there is no directory {} to make a store in: correct the path, or make it with --make",
+                    printable(&above.to_string_lossy())
+                ),
+            )),
+        }
     }
 
     /// The same, for what others will rely on: they should know how far they can.

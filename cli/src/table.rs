@@ -53,17 +53,13 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// The lines. In a pipe there is no title, no colour, and nothing is left out.
+    /// The lines, with a title. In a pipe there is no colour, and nothing is left out.
     pub(crate) fn render(&self, screen: Option<Screen>) -> String {
         let widths = self.widths(screen);
-        let mut text = String::new();
-        if let Some(screen) = screen {
-            let titles: Vec<_> = self.columns.iter().map(|column| column.title).collect();
-            let line = self.line(&titles, &widths);
-            let (bold, plain) = if screen.colours { ("\u{1b}[1m", "\u{1b}[0m") } else { ("", "") };
-            text.extend([bold, &line, plain]);
-            text.push('\n');
-        }
+        let titles: Vec<_> = self.columns.iter().map(|column| column.title).collect();
+        let is_bold = screen.is_some_and(|screen| screen.colours);
+        let (bold, plain) = if is_bold { ("\u{1b}[1m", "\u{1b}[0m") } else { ("", "") };
+        let mut text = [bold, &self.line(&titles, &widths), plain, "\n"].concat();
         for row in &self.rows {
             let row: Vec<_> = row.iter().map(String::as_str).collect();
             text.push_str(&self.line(&row, &widths));
@@ -76,7 +72,7 @@ impl Table {
     fn widths(&self, screen: Option<Screen>) -> Vec<Option<usize>> {
         let mut widths: Vec<Option<usize>> = (0..self.columns.len())
             .map(|at| {
-                let title = screen.map_or(0, |_| self.columns[at].title.width());
+                let title = self.columns[at].title.width();
                 let texts = self.rows.iter().map(|row| row[at].width());
                 let width = texts.max().unwrap_or(0).max(title);
                 // A column in which nothing stands says nothing.
@@ -182,13 +178,14 @@ mod tests {
     }
 
     #[test]
-    fn in_a_pipe_everything_is_there_and_nothing_else() {
+    fn in_a_pipe_everything_is_there_under_its_title() {
         let id = "0".repeat(32);
         assert_eq!(
             table().render(None),
             format!(
-                "holding     7  backup[12]@host-with-a-long-name  {id}\n\
-                 holding  1234  日本                              {id}\n"
+                "STANDING  TOKEN  OWNER                             ID\n\
+                 holding       7  backup[12]@host-with-a-long-name  {id}\n\
+                 holding    1234  日本                              {id}\n"
             )
         );
     }

@@ -40,9 +40,15 @@ fn an_id_is_32_hexadecimal_digits() {
 #[test]
 fn a_share_that_cannot_be_is_refused() {
     let share = Share::new(2, 5).unwrap();
-    assert_eq!(written(&share), json!({"take": 2, "of": 5}));
+    assert_eq!(written(&share), json!({"kind": "permits", "take": 2, "of": 5}));
+    for (share, kind) in [(Share::WHOLE, "exclusive"), (Share::READER, "shared")] {
+        assert_eq!(written(&share), json!({"kind": kind}));
+        assert_eq!(from_value::<Share>(written(&share)).unwrap(), share);
+    }
     assert_eq!(from_value::<Share>(written(&share)).unwrap(), share);
-    let refused = from_value::<Share>(json!({"take": 6, "of": 5})).unwrap_err().to_string();
+    let refused = from_value::<Share>(json!({"kind": "permits", "take": 6, "of": 5}))
+        .unwrap_err()
+        .to_string();
     assert!(refused.contains("6 of 5 cannot be taken"), "{refused}");
 }
 
@@ -54,12 +60,15 @@ fn a_line_is_written_as_it_stands() {
     let (ticket, place) = (written(&ticket), written(&place));
     assert_eq!(ticket["id"], json!(guard.id().to_string()));
     assert_eq!(ticket["key"], json!("a"));
-    assert_eq!(ticket["share"], json!({"take": 1 << 30, "of": 1 << 30}));
-    assert_eq!(ticket["ttl"], json!({"secs": 30, "nanos": 0}));
+    assert_eq!(ticket["share"], json!({"kind": "exclusive"}));
+    assert_eq!(ticket["ttl_ms"], json!(30_000));
     assert_eq!((&ticket["owner"], &ticket["note"]), (&json!("alice"), &json!("here")));
-    assert_eq!(place["number"], json!(guard.token()));
-    assert_eq!(place["standing"], json!("holding"));
-    assert_eq!((&place["ahead"], &place["leaving"]), (&json!(0), &json!(false)));
+    assert_eq!(place["token"], json!(guard.token()));
+    assert_eq!(place["state"], json!("holding"));
+    assert!(place["expires_in_ms"].as_u64().unwrap() <= 30_000);
+    locks.break_ticket("a", guard.id()).unwrap();
+    let (_, place) = locks.line("a").unwrap().remove(0);
+    assert_eq!(written(&place)["state"], json!("leaving"));
 }
 
 #[test]
@@ -70,7 +79,8 @@ fn events_leaders_and_counts_are_written() {
     let seen = watch.wait().unwrap();
     let Seen::Event(event) = &seen else { panic!("nothing was missed") };
     assert_eq!(written(&seen)["event"], written(event));
-    assert_eq!(written(event)["what"], json!("joined"));
+    assert_eq!(written(event)["event"], json!("joined"));
+    assert_eq!(written(event)["token"], json!(event.number));
     assert_eq!(written(event)["at_us"], json!(event.at_us));
     assert_eq!(written(event)["ticket"]["key"], json!("a"));
     assert_eq!(written(&Seen::Gap), json!("gap"));
@@ -79,7 +89,7 @@ fn events_leaders_and_counts_are_written() {
     assert_eq!((&leader["note"], &leader["owner"]), (&json!("10.0.0.7"), &json!("alice")));
     let count = written(&locks.counter("b").limit(1).add(2).unwrap());
     assert_eq!((&count["value"], &count["allowed"]), (&json!(0), &json!(false)));
-    assert!(count["resets_in"].is_object());
+    assert!(count["resets_in_ms"].is_u64());
 }
 
 #[test]

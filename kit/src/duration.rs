@@ -5,26 +5,22 @@ use std::time::Duration;
 const UNITS: [(&str, u64); 5] =
     [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
-/// Reads a duration. Whole numbers only, each with its unit, which zero may lack.
+/// Reads a duration: whole numbers, each with its unit, or one number of seconds without a unit,
+/// which may have a decimal point, as `flock` and `timeout` have it.
 pub fn parse(text: &str) -> Result<Duration, String> {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    if let (true, Ok(seconds)) = (is_number, text.parse()) {
+        return Duration::try_from_secs_f64(seconds).map_err(|_| too_long(text));
+    }
     let wrong = || format!("`{text}` is no duration: write it like 30s, 5m, 1h30m, 250ms or 1d");
     let mut rest = text;
     let mut total_ms: u64 = 0;
     if rest.is_empty() {
         return Err(wrong());
     }
-    if rest == "0" {
-        return Ok(Duration::ZERO);
-    }
     while !rest.is_empty() {
         let (digits, tail) = split_at(rest, |letter| !letter.is_ascii_digit());
         let (unit, tail) = split_at(tail, |letter| letter.is_ascii_digit());
-        if unit.is_empty() && !digits.is_empty() {
-            return Err(match digits.parse::<u32>() {
-                Ok(_) => format!("`{text}` lacks a unit: write {digits}s for seconds"),
-                Err(_) => too_long(text),
-            });
-        }
         let (_, unit_ms) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(wrong)?;
         if digits.is_empty() {
             return Err(wrong());
@@ -39,15 +35,6 @@ pub fn parse(text: &str) -> Result<Duration, String> {
 
 fn too_long(text: &str) -> String {
     format!("`{text}` is longer than can be counted")
-}
-
-/// The same, and a bare number is one of seconds, with a point if it must be: as `flock` and `timeout` have it.
-pub fn or_seconds(text: &str) -> Result<Duration, String> {
-    let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    match text.parse().map(Duration::try_from_secs_f64) {
-        Ok(Ok(time)) if is_number => Ok(time),
-        _ => parse(text),
-    }
 }
 
 /// Writes a duration so that people see how long it is, to two places at most.
@@ -100,18 +87,18 @@ mod tests {
         for text in ["", "s", "soon", "1.5s", "-1s", "1 s", "s1", "1x", "ü"] {
             assert!(parse(text).unwrap_err().contains("write it like 30s"), "{text}");
         }
-        assert_eq!(parse("30").unwrap_err(), "`30` lacks a unit: write 30s for seconds");
+        assert!(parse("1m30").unwrap_err().contains("write it like 30s"));
         assert!(parse("99999999999999999999d").unwrap_err().contains("longer"));
         assert!(parse("18446744073709551615ms1s").unwrap_err().contains("longer"));
     }
 
     #[test]
-    fn a_bare_number_may_be_one_of_seconds() {
+    fn a_bare_number_is_one_of_seconds() {
         for (text, ms) in [("10", 10_000), ("0.5", 500), ("0", 0), ("1m", 60_000)] {
-            assert_eq!(or_seconds(text), Ok(Duration::from_millis(ms)), "{text}");
+            assert_eq!(parse(text), Ok(Duration::from_millis(ms)), "{text}");
         }
         for text in ["", ".", "1.2.3", "-1", "inf", "1e9", "99999999999999999999999"] {
-            assert!(or_seconds(text).is_err(), "{text}");
+            assert!(parse(text).is_err(), "{text}");
         }
     }
 

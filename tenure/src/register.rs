@@ -36,6 +36,13 @@ pub fn engine_of(url: &str) -> Result<&'static Description> {
 
 /// The same for a program with schemes of its own, which it has read already: if no engine is found, the error names them, too.
 pub fn engine_beside(own: &[Scheme], url: &str) -> Result<&'static Description> {
+    if let Some(port) = port_of_server(own, url) {
+        let scheme =
+            PORTS.iter().find(|(usual, _)| *usual == port).map_or("redis", |(_, scheme)| scheme);
+        return Err(Error::invalid(format!(
+            "`{url}` names a server and no store: did you mean `{scheme}://{url}`?"
+        )));
+    }
     let scheme = Url::parse(url)?.scheme();
     let knows = |engine: &&&Description| engine.scheme(scheme).is_some();
     REGISTER.iter().find(knows).copied().ok_or_else(|| unknown(own, scheme))
@@ -54,6 +61,21 @@ pub async fn look(url: &str) -> Result<Option<Locks>> {
 /// What other clients call these stores.
 const ELSEWHERE: [(&str, &str); 4] =
     [("http", "etcd"), ("https", "etcds"), ("valkey", "redis"), ("valkeys", "rediss")];
+
+/// The usual ports of stores.
+const PORTS: [(u16, &str); 4] =
+    [(6379, "redis"), (27017, "mongodb"), (2379, "etcd"), (2181, "zookeeper")];
+
+/// The port of `HOST:PORT`, which is a server without a scheme.
+fn port_of_server(own: &[Scheme], url: &str) -> Option<u16> {
+    let (host, port) = url.split_once(':')?;
+    let mut schemes = own.iter().chain(REGISTER.iter().flat_map(|engine| engine.schemes));
+    if schemes.any(|scheme| scheme.name == host) {
+        return None;
+    }
+    let is_host = |letter: char| letter.is_ascii_alphanumeric() || ".-".contains(letter);
+    (!host.is_empty() && host.chars().all(is_host)).then(|| port.parse().ok()).flatten()
+}
 
 fn unknown(own: &[Scheme], scheme: &str) -> Error {
     if let Some((feature, _)) = FEATURES.iter().find(|(_, schemes)| schemes.contains(&scheme)) {
@@ -85,6 +107,22 @@ mod tests {
             let described: Vec<&str> = engine.schemes.iter().map(|scheme| scheme.name).collect();
             assert_eq!(*schemes, described);
         }
+    }
+
+    #[test]
+    fn a_server_without_a_scheme_is_refused_with_the_url_that_was_meant() {
+        for (url, meant) in [
+            ("localhost:6379", "`redis://localhost:6379`"),
+            ("127.0.0.1:2379", "`etcd://127.0.0.1:2379`"),
+            ("db-1.example.org:27017", "`mongodb://db-1.example.org:27017`"),
+            ("zk:2181", "`zookeeper://zk:2181`"),
+            ("cache:7000", "`redis://cache:7000`"),
+        ] {
+            let error = engine_of(url).unwrap_err().to_string();
+            let expected = format!("`{url}` names a server and no store: did you mean {meant}?");
+            assert_eq!(error, expected);
+        }
+        assert!(engine_of("file:6379").is_ok(), "a relative path may be a number");
     }
 
     #[test]

@@ -58,33 +58,35 @@ fn a_line_shows_holders_and_waiters() {
         "key",
         "id",
         "token",
-        "standing",
-        "ahead",
-        "take",
+        "state",
+        "kind",
+        "permits",
         "of",
+        "position",
         "owner",
         "note",
         "expires_in_ms",
-        "kind",
-        "leaving",
         "since_ms",
     ];
     assert_eq!(fields(&line[1]), names);
-    assert_eq!(field(&line[0], "standing"), "holding");
-    assert!(line[0].contains("\"take\":2,\"of\":3,"), "{}", line[0]);
-    let end = "\"note\":\"a\\n\\\"b\\\"\",\"expires_in_ms\":null,\"kind\":\"permits\",\"leaving\":false,\"since_ms\":";
+    assert_eq!(field(&line[0], "state"), "holding");
+    assert!(line[0].contains("\"permits\":{\"take\":2,\"of\":3},"), "{}", line[0]);
+    let end = "\"note\":\"a\\n\\\"b\\\"\",\"expires_in_ms\":null,\"since_ms\":";
     let since = |at: usize| field(&line[at], "since_ms").parse::<u64>().unwrap();
     assert!(line[0].ends_with(&format!("{end}{}}}", since(0))), "{}", line[0]);
     assert!(since(0) >= since(1), "the first came first: {line:?}");
-    assert_eq!((field(&line[1], "standing"), field(&line[1], "ahead")), ("waiting", "2"));
+    assert_eq!((field(&line[1], "state"), field(&line[1], "position")), ("waiting", "2"));
     let token = |at: usize| field(&line[at], "token").parse::<u64>().unwrap();
     assert!(token(0) < token(1));
 
     let table = store.says(&["line", "k"]);
-    assert_eq!(table.lines().count(), 2);
-    assert!(table.starts_with("holding  ") && table.contains("2/3"), "{table}");
+    let rows: Vec<_> = table.lines().collect();
+    assert_eq!(rows.len(), 3);
+    assert!(rows[0].starts_with("STATE    ID        "), "a pipe has the title, too: {table}");
+    let begin = format!("holding  {}  ", &field(&line[0], "id")[..8]);
+    assert!(rows[1].starts_with(&begin) && table.contains("2/3"), "{table}");
     assert!(table.contains("a\\n\"b\"") && !table.contains('\u{1b}'), "{table}");
-    assert_eq!(store.says(&["keys"]), "k  1  1\n");
+    assert_eq!(store.says(&["keys"]), "KEY  HOLDING  WAITING\nk          1        1\n");
     assert_eq!(
         store.says(&["keys", "k", "--json"]),
         "{\"key\":\"k\",\"holding\":1,\"waiting\":1}\n"
@@ -106,11 +108,12 @@ fn a_plain_lock_meets_those_who_share() {
     store.line_has("k", 2);
     let line = store.line("k");
     assert_eq!([0, 1].map(|at| field(&line[at], "kind")), ["shared", "exclusive"]);
+    assert!(line.iter().all(|line| line.contains("\"permits\":null,")), "{line:?}");
     let table = store.says(&["line", "k"]);
     assert!(table.contains("  shared  ") && table.contains("  exclusive  "), "{table}");
     assert!(!table.contains("1073741824"), "{table}");
     drop(holder);
-    eventually("the writer's turn", || field(&store.line("k")[0], "standing") == "holding");
+    eventually("the writer's turn", || field(&store.line("k")[0], "state") == "holding");
     drop(waiter);
 }
 
@@ -229,7 +232,10 @@ fn tickets_are_broken() {
     let waiter = store.start(&["run", "k", "--", "true"]);
     store.line_has("k", 2);
     let line = store.line("k");
-    let said = store.says(&["break", "k", "--ticket", field(&line[1], "id")]);
+    // The beginning of an id is enough, if no other begins so.
+    let [first, second] = [0, 1].map(|at| field(&line[at], "id"));
+    let alike = first.bytes().zip(second.bytes()).take_while(|(one, other)| one == other).count();
+    let said = store.says(&["break", "k", "--ticket", &second[..alike.max(7) + 1]]);
     assert!(said.ends_with("was waiting, and is out\n"), "{said}");
     let end = waiter.end();
     assert_eq!(end.code, 75, "{end:?}");
@@ -240,6 +246,29 @@ fn tickets_are_broken() {
     assert_eq!(held.code, 79, "{held:?}");
     assert!(held.err.contains("somebody told this holder to leave"), "{held:?}");
     assert_eq!(store.line("k").len(), 0);
+}
+
+#[test]
+fn a_beginning_that_several_ids_have_is_refused_with_all_of_them() {
+    let store = Store::new();
+    let _holders: Vec<_> = (1..=17)
+        .map(|count| {
+            let holder = store.start(&["run", "k", "-s", "--", "sleep", "600"]);
+            store.line_has("k", count);
+            holder
+        })
+        .collect();
+    // Of seventeen ids, two have the same first digit.
+    let line = store.line("k");
+    let alike =
+        |digit: &&str| line.iter().filter(|line| field(line, "id").starts_with(*digit)).count() > 1;
+    let digits: Vec<_> = line.iter().map(|line| &field(line, "id")[..1]).collect();
+    let digit = digits.iter().find(|digit| alike(digit)).unwrap();
+    let end = store.end(&["break", "k", "--ticket", digit]);
+    assert_eq!(end.code, 64, "{end:?}");
+    let said = format!("tickets of `k` begin with {digit}: write more of the id (");
+    assert!(end.err.contains(&said), "{}", end.err);
+    assert_eq!(store.line("k").len(), 17, "none was broken");
 }
 
 #[test]
@@ -263,7 +292,7 @@ fn a_break_waits_until_the_holder_is_out() {
     let end = store.end(&["break", "k", "--wait", "0.2"]);
     assert_eq!(end.code, 75);
     assert!(end.err.contains("was told to leave and still holds `k`"), "{}", end.err);
-    assert_eq!(field(&store.line("k")[0], "leaving"), "true");
+    assert_eq!(field(&store.line("k")[0], "state"), "leaving");
     let end = store.end(&["break", "k", "--wait", "100ms", "--json"]);
     assert_eq!(end.code, 75);
     assert_eq!((field(&end.out, "was"), field(&end.out, "out")), ("told", "false"));
@@ -321,7 +350,7 @@ fn a_bench_measures_and_cleans_up() {
     }
     assert_eq!(store.says(&["keys"]), "");
     let table = store.says(&["bench", "free", "--seconds", "1"]);
-    assert!(table.starts_with("free  ") && table.lines().count() == 1, "{table}");
+    assert!(table.starts_with("CASE  ") && table.lines().count() == 2, "{table}");
 }
 
 #[test]

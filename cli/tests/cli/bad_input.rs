@@ -97,10 +97,6 @@ const SENTENCES: &[(&[&str], &str)] = &[
         "`--wait`: `soon` is no duration: write it like 30s, 5m, 1h30m, 250ms or 1d",
     ),
     (
-        &["run", "--ttl", "30", "k", "--", "true"],
-        "`--ttl`: `30` lacks a unit: write 30s for seconds",
-    ),
-    (
         &["run", "--permits", "6/5", "k", "--", "true"],
         "`--permits`: 6 of 5 cannot be taken: ask for 1 to 5",
     ),
@@ -148,8 +144,33 @@ const SENTENCES: &[(&[&str], &str)] = &[
          behind `--`, as in: tenure line -- -x",
     ),
     (
-        &["break", "k", "--ticket", "12"],
-        "`12` is not a ticket's id: it is 32 hexadecimal digits, as `tenure line --json` shows them",
+        &["break", "k", "--ticket", "12x"],
+        "`--ticket`: an id is up to 32 hexadecimal digits: `tenure line KEY` shows it",
+    ),
+    (
+        &["ls"],
+        "`ls` is no command of `tenure`: `tenure keys` lists the keys that are held or waited for",
+    ),
+    (
+        &["lock", "k"],
+        "`lock` is no command of `tenure`: `tenure run KEY -- CMD` runs a command under a lock",
+    ),
+    (
+        &["unlock", "k"],
+        "`unlock` is no command of `tenure`: a lock is released when its command ends; `tenure break KEY` ends another's",
+    ),
+    (
+        &["status"],
+        "`status` is no command of `tenure`: `tenure line KEY` shows who holds and who waits, and `tenure keys` all keys",
+    ),
+    (
+        &["run", "--json", "k", "--", "true"],
+        "`tenure run` has no answer to write as JSON: leave out `--json`",
+    ),
+    (&["man", "--json"], "`tenure man` has no answer to write as JSON: leave out `--json`"),
+    (
+        &["--on", "localhost:6379", "keys"],
+        "`localhost:6379` names a server and no store: did you mean `redis://localhost:6379`?",
     ),
     (&["break", "k", "--ticket", "12", "--holder"], "`--ticket` cannot be used with `--holder`"),
     (&["bench", "x"], "`CASE` takes `free`, `parallel`, `handover` or `crowd`"),
@@ -158,7 +179,7 @@ const SENTENCES: &[(&[&str], &str)] = &[
 
 #[test]
 fn words_that_make_no_sense() {
-    let store = Store::new();
+    let store = Store::unmade();
     for (words, sentence) in SENTENCES {
         let end = store.end(words);
         assert_eq!(end.err, format!("tenure: {sentence}\n"), "{words:?}");
@@ -214,12 +235,7 @@ fn what_is_not_utf8() {
 
 #[test]
 fn durations_that_are_none() {
-    for (ttl, with) in [
-        ("0s", "too short"),
-        ("100ms", "ttl"),
-        ("soon", "write it like 30s"),
-        ("30", "lacks a unit"),
-    ] {
+    for (ttl, with) in [("0s", "too short"), ("100ms", "ttl"), ("soon", "write it like 30s")] {
         fails(&["run", "--ttl", ttl, "k", "--", "true"], 64, with);
         fails(&["lead", "--ttl", ttl, "k", "--", "true"], 64, with);
     }

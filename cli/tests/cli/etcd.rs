@@ -7,7 +7,7 @@ use tenure_servers::Store as _;
 use tenure_servers::etcd::{Cluster, ETCD, ETCDCTL};
 use tenure_servers::have;
 
-use crate::kit::{Store, eventually};
+use crate::kit::{Store, eventually, field};
 use crate::run::{hands_over, tells_who_holds};
 
 /// One member of a test's own, and the store on it. `None`, aloud, where there is no etcd.
@@ -120,4 +120,29 @@ fn an_onlooker_is_told_of_an_outage_and_of_its_end() {
     says("the store answers again");
     watch.kill().unwrap();
     watch.wait().unwrap();
+}
+
+#[test]
+fn a_ticket_behind_one_that_cannot_be_read_is_broken_by_its_whole_id() {
+    let Some((cluster, store)) = etcd() else { return };
+    if !have(&[ETCDCTL]) {
+        return;
+    }
+    let _holder = store.start(&["run", "k", "--ttl", "1h", "--", "sleep", "600"]);
+    store.line_has("k", 1);
+    let waiter = store.start(&["run", "k", "--ttl", "1h", "--", "true"]);
+    store.line_has("k", 2);
+    let [holder, waiting] = [0, 1].map(|at| field(&store.line("k")[at], "id").to_owned());
+    // Another version of Tenure may keep something else there.
+    let keys = cluster.ctl(&["get", "--prefix", "tenure/", "--keys-only"]).unwrap();
+    let of_holder = keys.lines().find(|key| key.contains(&holder)).expect("a key has the id");
+    cluster.ctl(&["put", "--ignore-lease", of_holder, "garbage"]).unwrap();
+    for words in [&["break", "k"][..], &["break", "k", "--ticket", &waiting[..8]]] {
+        let end = store.end(words);
+        assert_eq!(end.code, 77, "{end:?}");
+        assert!(end.err.contains("name the ticket with --ticket and its whole id"), "{}", end.err);
+    }
+    let end = store.end(&["break", "k", "--ticket", &waiting]);
+    assert_eq!((end.code, end.out), (0, format!("ticket {waiting} is out\n")), "{}", end.err);
+    assert_eq!(waiter.end().code, 75);
 }

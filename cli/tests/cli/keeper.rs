@@ -328,7 +328,7 @@ fn who_may_not_be_killed_keeps_the_lock() {
         println!("SKIPPED: only root can make a program of another user");
         return;
     }
-    let store = Store::new();
+    let store = Store::unmade();
     let own = store.path("setpriv");
     fs::copy("/usr/bin/setpriv", &own).unwrap();
     fs::set_permissions(&own, fs::Permissions::from_mode(0o4755)).unwrap();
@@ -347,7 +347,7 @@ fn who_may_not_be_killed_keeps_the_lock() {
         "tenure: `k` stays locked until process {} (sleep) of user 0 has ended: it may not be killed\n",
         pids[1]
     );
-    eventually("its name", || fs::read_to_string(store.path("said")).unwrap() == sentence);
+    eventually("its name", || fs::read_to_string(store.path("said")).unwrap().ends_with(&sentence));
     assert_eq!(end(&mut as_nobody(&store, &["run", "k", "--no-wait", "--", "true"])).code, 75);
     kill_process(Pid::from_raw(pids[1]).unwrap(), Signal::KILL).unwrap();
     assert_eq!(end(&mut as_nobody(&store, &["run", "k", "--", "echo", "free"])).out, "free\n");

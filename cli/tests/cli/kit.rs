@@ -1,6 +1,7 @@
 //! What every test needs: a store of its own, commands on it, and waiting for what must come.
 
-use std::fs;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -22,8 +23,15 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// One on files, in the directory.
+    /// One on files, in a directory that is there.
     pub(crate) fn new() -> Self {
+        let store = Self::unmade();
+        DirBuilder::new().mode(0o700).create(store.path("store")).unwrap();
+        store
+    }
+
+    /// One whose directory is made with the first lock.
+    pub(crate) fn unmade() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let url = format!("file:{}", dir.path().join("store").display());
         Self { dir, url }

@@ -24,7 +24,7 @@ fn candidates(store: &Store) -> Vec<Running> {
 fn leader(store: &Store, terms: usize) -> i32 {
     eventually(&format!("term {terms}"), || pids(&store.log()).len() == terms);
     let front = store.line("k").remove(0);
-    assert_eq!(field(&front, "standing"), "holding");
+    assert_eq!(field(&front, "state"), "holding");
     let owner = field(&front, "owner");
     owner[owner.find('[').unwrap() + 1..owner.find(']').unwrap()].parse().unwrap()
 }
@@ -87,6 +87,9 @@ fn who_asks_for_more_is_told_of_the_lead_and_of_the_end() {
     let end = store.end(&["lead", "-v", "k", "--", "sh", "-c", "exit 3"]);
     assert_eq!(end.code, 3);
     let (led, ended) = end.err.split_once('\n').unwrap();
-    assert!(led.starts_with("tenure: `k` is led after ") && led.contains(", with token "), "{led}");
+    assert!(
+        led.starts_with("tenure: `k` is led in the store in ") && led.contains(", with token "),
+        "{led}"
+    );
     assert_eq!(ended, "tenure: the command has ended with 3\n");
 }

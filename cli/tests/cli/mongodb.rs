@@ -3,7 +3,7 @@
 use tenure_servers::have;
 use tenure_servers::mongodb::{MONGOD, Server, doc};
 
-use crate::kit::Store;
+use crate::kit::{Store, field};
 
 #[test]
 fn a_line_that_cannot_be_read_is_told_and_hides_no_other() {
@@ -16,6 +16,7 @@ fn a_line_that_cannot_be_read_is_told_and_hides_no_other() {
     let _other = store.start(&["run", "b", "--", "sleep", "600"]);
     store.line_has("a", 1);
     store.line_has("b", 1);
+    let id = field(&store.line("a")[0], "id").to_owned();
     // Another version of Tenure may keep something else there.
     let spoil = doc! { "q": { "key": "a" }, "u": { "$set": { "of": "all" } } };
     server.command("tenure", doc! { "update": "locks", "updates": [spoil] }).unwrap();
@@ -29,4 +30,8 @@ fn a_line_that_cannot_be_read_is_told_and_hides_no_other() {
         assert!(is_told && end.err.contains("\"a\""), "{end:?}");
         assert_eq!(end.err.lines().count(), 1, "{end:?}");
     }
+    let hint = store.end(&["--quiet", "break", "a"]).err;
+    assert!(hint.contains("name the ticket with --ticket and its whole id"), "{hint}");
+    // The store does not know what is in this line, and lets nobody break a ticket of it.
+    assert_eq!(store.end(&["--quiet", "break", "a", "--ticket", &id]).code, 77);
 }

@@ -7,6 +7,7 @@ use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use tenure_servers::have;
 use tenure_servers::redis::{Cluster, Masters, REDIS, Sentinels, Setup};
 
@@ -16,6 +17,9 @@ use crate::run::{hands_over, leaves_when_interrupted, tells_who_holds};
 
 /// A password that stands nowhere else.
 const PASSWORD: &str = "hush-4711-of-tests";
+
+/// What `keys` shows of a key that one holds, below its title.
+const KEY_HELD: &str = "k          1        0";
 
 /// Runs the same so often at once.
 fn at_once(store: &Store, count: usize, words: &[&str]) -> Vec<End> {
@@ -61,21 +65,20 @@ fn a_line_tells_when_its_leases_end() {
         "key",
         "id",
         "token",
-        "standing",
-        "ahead",
-        "take",
+        "state",
+        "kind",
+        "permits",
         "of",
+        "position",
         "owner",
         "note",
         "expires_in_ms",
-        "kind",
-        "leaving",
         "since_ms",
     ];
     assert_eq!(fields(&line[0]), names);
-    assert_eq!((field(&line[0], "standing"), field(&line[0], "note")), ("holding", "mine"));
-    assert_eq!((field(&line[1], "standing"), field(&line[1], "ahead")), ("waiting", "2"));
-    assert!(line[0].contains("\"take\":2,\"of\":3,"), "{}", line[0]);
+    assert_eq!((field(&line[0], "state"), field(&line[0], "note")), ("holding", "mine"));
+    assert_eq!((field(&line[1], "state"), field(&line[1], "position")), ("waiting", "2"));
+    assert!(line[0].contains("\"permits\":{\"take\":2,\"of\":3},"), "{}", line[0]);
     let expires = |at: usize| field(&line[at], "expires_in_ms").parse::<u64>().unwrap();
     assert!((1..=7_000).contains(&expires(0)), "{}", line[0]);
     assert!((7_001..=30_000).contains(&expires(1)), "{}", line[1]);
@@ -228,6 +231,75 @@ fn who_looks_on_is_told_at_once_that_a_server_is_gone() {
 }
 
 #[test]
+fn a_waiter_whose_line_is_lost_by_the_store_stands_in_line_again() {
+    for wait in [&["--wait", "1h"][..], &[]] {
+        let Some((server, store)) = redis(Setup::new()) else { return };
+        let _holder = store.start(&["run", "k", "--ttl", "1h", "--", "sleep", "600"]);
+        store.line_has("k", 1);
+        let words = [&["run", "k", "--ttl", "2s"], wait, &["--", "echo", "ran"]].concat();
+        let waiter = store.start(&words);
+        store.line_has("k", 2);
+        server.command(&["FLUSHALL"]).unwrap();
+        let end = waiter.end();
+        assert_eq!((end.code, end.out.as_str()), (0, "ran\n"), "{end:?}");
+        let said = "has lost the line of `k`: standing in line again";
+        assert!(end.err.contains(said), "{}", end.err);
+    }
+}
+
+#[test]
+fn a_waiter_outlasts_a_server_that_comes_back_empty() {
+    let Some((server, store)) = redis(Setup::new()) else { return };
+    let _holder = store.start(&["run", "k", "--ttl", "1h", "--", "sleep", "600"]);
+    store.line_has("k", 1);
+    let waiter = store.start(&["run", "k", "--ttl", "2s", "--wait", "1h", "--", "echo", "ran"]);
+    store.line_has("k", 2);
+    server.kill().unwrap();
+    server.restart().unwrap();
+    let end = waiter.end();
+    assert_eq!((end.code, end.out.as_str()), (0, "ran\n"), "{end:?}");
+}
+
+#[test]
+fn a_break_and_the_end_of_a_lease_are_watched_by_their_names() {
+    let Some((_server, store)) = redis(Setup::new()) else { return };
+    let mut watch = store.tenure(&["watch", "--json"]).spawn().unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    // It looks on from some moment on: a lock comes and goes until that is seen.
+    let first = thread::spawn(move || lines.next().map(|line| (line.unwrap(), lines)));
+    while !first.is_finished() {
+        store.says(&["run", "before", "--", "sleep", "0.3"]);
+    }
+    let (_, mut lines) = first.join().unwrap().unwrap();
+    let mut seen = |event: &str, id: &str| loop {
+        let line = lines.next().unwrap().unwrap();
+        if field(&line, "id") == id && field(&line, "event") == event {
+            return;
+        }
+    };
+    for how in [&["break", "k"][..], &["break", "k", "--force-after", "0s"]] {
+        let run = store.start(&["run", "k", "--", "sleep", "600"]);
+        store.line_has("k", 1);
+        let id = field(&store.line("k")[0], "id").to_owned();
+        seen("served", &id);
+        store.says(how);
+        seen("broken", &id);
+        assert_eq!(run.end().code, 79);
+        store.line_has("k", 0);
+    }
+    // A holder that is frozen with its keeper cannot renew.
+    let run = store.start(&["run", "k", "--ttl", "2s", "--", "sleep", "600"]);
+    store.line_has("k", 1);
+    let id = field(&store.line("k")[0], "id").to_owned();
+    seen("served", &id);
+    run.signal(Signal::STOP);
+    seen("expired", &id);
+    run.signal(Signal::CONT);
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+}
+
+#[test]
 fn a_server_that_goes_while_somebody_waits_in_line_is_named() {
     let Some((server, store)) = redis(Setup::new()) else { return };
     let waiter_behind = |key: &str| {
@@ -273,8 +345,8 @@ fn a_password_is_passed_on_and_never_told() {
     let pattern = PASSWORD.replacen('-', "[-]", 1);
     let said = store.says(&["run", "k", "--", "sh", "-c", script, tenure, &pattern]);
     let lines: Vec<_> = said.lines().collect();
-    assert_eq!(lines.len(), 2, "the password is in an argument: {said}");
-    assert_eq!((field(lines[0], "standing"), lines[1]), ("holding", "k  1  0"));
+    assert_eq!(lines.len(), 3, "the password is in an argument: {said}");
+    assert_eq!((field(lines[0], "state"), lines[2]), ("holding", KEY_HELD));
 
     let wrong = Store::at(store.url().replace(PASSWORD, "wrong-4712-of-tests"));
     for words in [&["run", "k", "--", "true"][..], &["lead", "k", "--", "true"], &["keys"]] {
@@ -295,7 +367,11 @@ fn a_relative_certificate_stays_the_same_for_the_command() {
     let tenure = env!("CARGO_BIN_EXE_tenure");
     let mut run = store.tenure(&["--on", &url, "run", "k", "--", "sh", "-c", script, tenure]);
     let end = end(run.current_dir(store.path("")));
-    assert_eq!((end.code, end.out.as_str()), (0, "k  1  0\n"), "{end:?}");
+    assert_eq!(
+        (end.code, end.out.as_str()),
+        (0, &*format!("KEY  HOLDING  WAITING\n{KEY_HELD}\n")),
+        "{end:?}"
+    );
 }
 
 #[test]
@@ -334,7 +410,11 @@ fn every_kind_of_redis_keeps_locks() {
         let script = "\"$0\" keys; \"$0\" run k --no-wait -- true; echo $?";
         let tenure = env!("CARGO_BIN_EXE_tenure");
         let end = store.end(&["run", "k", "--", "sh", "-c", script, tenure]);
-        assert_eq!((end.code, end.out.as_str()), (0, "k  1  0\n75\n"), "{end:?}");
+        assert_eq!(
+            (end.code, end.out.as_str()),
+            (0, &*format!("KEY  HOLDING  WAITING\n{KEY_HELD}\n75\n")),
+            "{end:?}"
+        );
         assert!(end.err.starts_with("tenure: `k` is busy, held by tenure["), "{end:?}");
         assert_eq!(store.says(&["next", "k"]), "1\n");
         assert_eq!(store.says(&["keys"]), "");
@@ -355,12 +435,12 @@ fn a_redlock_needs_a_majority() {
     let words = ["run", "k", "--", "sh", "-c", "\"$0\" keys; \"$0\" line --json k", tenure];
     let said = store.says(&words);
     let lines: Vec<_> = said.lines().collect();
-    assert_eq!((lines[0], field(lines[1], "standing")), ("k  1  0", "holding"));
-    assert!(field(lines[1], "expires_in_ms").parse::<u64>().is_ok(), "{said}");
+    assert_eq!((lines[1], field(lines[2], "state")), (KEY_HELD, "holding"));
+    assert!(field(lines[2], "expires_in_ms").parse::<u64>().is_ok(), "{said}");
     is_refused(&store.end(&["next", "k"]), 77, "no counters");
     is_refused(&store.end(&["run", "s", "--permits", "1/3", "--", "true"]), 77, "semaphore of 3");
     let bench = store.says(&["bench", "--seconds", "1", "--tasks", "2"]);
-    assert_eq!(bench.lines().count(), 4, "{bench}");
+    assert_eq!(bench.lines().count(), 5, "{bench}");
 
     let [first, second, _] = masters.servers() else { panic!("there are three") };
     let at = [first, second].map(|server| format!("nobody listens at 127.0.0.1:{}", server.port()));

@@ -174,6 +174,7 @@ fn a_run_inside_a_run_of_the_same_key_is_refused() {
     let script = inner("k --no-wait");
     assert_eq!(store.end(&["run", "k", "--", "sh", "-c", &script]).code, 75);
     // On another store it is another lock.
+    std::fs::create_dir(store.path("other")).unwrap();
     let script = format!("TENURE_ON=file:'{}' {}", store.path("other").display(), inner("k"));
     assert_eq!(store.says(&["run", "k", "--", "sh", "-c", &script]), "inner\n");
 }
@@ -347,7 +348,7 @@ fn what_is_done_is_told_to_who_asks() {
     let end = store.end(&["run", "-v", "k", "--", "sh", "-c", "exit 3"]);
     assert_eq!(end.code, 3);
     let told: Vec<_> = end.err.lines().collect();
-    assert!(told[0].starts_with("tenure: `k` is held after "), "{told:?}");
+    assert!(told[0].starts_with("tenure: `k` is held in the store in "), "{told:?}");
     assert!(told[0].contains(", with token "), "{told:?}");
     assert_eq!(told[1..], ["tenure: the command has ended with 3"]);
 }

@@ -1,12 +1,14 @@
 //! Stores that are none, or that nobody can use: which one, and the way out.
 
 use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
+use std::thread;
 
 use tenure::register::REGISTER;
 use tenure_kit::register::Reach;
 
 use super::bad_input::is_refused;
-use crate::kit::{Store, end};
+use crate::kit::{Store, end, field};
 
 #[test]
 fn a_store_that_nobody_else_sees() {
@@ -85,7 +87,7 @@ fn servers_that_cannot_be_reached_are_named() {
 
 #[test]
 fn a_directory_that_is_something_else() {
-    let store = Store::new();
+    let store = Store::unmade();
     fs::create_dir(store.path("store")).unwrap();
     fs::write(store.path("store").join("letter"), "not a lock").unwrap();
     for words in [
@@ -139,17 +141,15 @@ fn a_mistake_in_the_words_is_told_before_a_store_is_asked_that_does_not_answer()
 
 #[test]
 fn a_look_makes_no_store() {
-    let store = Store::new();
-    for words in [&["line", "k"][..], &["keys"], &["watch"], &["break", "k"]] {
+    let store = Store::unmade();
+    for words in [&["line", "k"][..], &["keys"], &["break", "k"]] {
         let end = store.end(words);
         assert_eq!((end.code, end.out.as_str()), (69, ""), "{words:?}");
         assert!(end.err.contains("there is no store at file:"), "{words:?}: {}", end.err);
         assert!(!store.path("store").exists(), "{words:?}");
     }
     // Who names no store has one as soon as something is locked there.
-    for (words, code) in
-        [(&["line", "k"][..], 0), (&["keys"], 0), (&["watch"], 69), (&["break", "k"], 1)]
-    {
+    for (words, code) in [(&["line", "k"][..], 0), (&["keys"], 0), (&["break", "k"], 1)] {
         let mut command = store.tenure(words);
         command.env_remove("TENURE_ON").env("XDG_STATE_HOME", store.path("state"));
         let end = end(&mut command);
@@ -159,9 +159,48 @@ fn a_look_makes_no_store() {
 }
 
 #[test]
+fn a_monitor_may_start_before_the_store_is_made() {
+    let store = Store::unmade();
+    let mut watch = store.tenure(&["watch", "--json"]).spawn().unwrap();
+    let mut said = BufReader::new(watch.stderr.take().unwrap()).lines();
+    let said = said.next().unwrap().unwrap();
+    assert!(said.contains("waiting for the first lock: there is no store at file:"), "{said}");
+    assert!(!store.path("store").exists(), "a look makes no store");
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let first = thread::spawn(move || lines.next().unwrap().unwrap());
+    // It looks on from some moment on.
+    while !first.is_finished() {
+        assert_eq!(store.end(&["run", "k", "--", "true"]).code, 0);
+    }
+    assert_eq!(field(&first.join().unwrap(), "key"), "k");
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+}
+
+#[test]
+fn a_new_store_is_named_once_and_its_parent_must_be_there() {
+    for words in [&["run", "k", "--", "true"][..], &["lead", "k", "--", "true"], &["next", "k"]] {
+        let store = Store::unmade();
+        let made = format!("tenure: made a new store at {}\n", store.path("store").display());
+        assert_eq!(store.end(words).err, made, "{words:?}");
+        assert_eq!(store.end(words).err, "", "{words:?}");
+        let quiet = Store::unmade();
+        assert_eq!(quiet.end(&[&["--quiet"], words].concat()).err, "", "{words:?}");
+        let below = Store::at(format!("file:{}/a/b/c", store.path("none").display()));
+        let sentence = "/none/a/b to make a store in: correct the path, or make it with --make";
+        is_refused(&below.end(words), 77, sentence);
+        assert!(!store.path("none").exists(), "nothing is made");
+        let end = below.end(&[&["--make"], words].concat());
+        assert_eq!(end.code, 0, "{end:?}");
+        assert!(end.err.contains("made a new store at "), "{}", end.err);
+        assert!(store.path("none/a/b/c").exists());
+    }
+}
+
+#[test]
 #[cfg(target_os = "linux")]
 fn a_store_where_no_directory_can_be_made() {
-    let words = ["--on", "file:/proc/none/locks", "run", "k", "--", "true"];
+    let words = ["--make", "--on", "file:/proc/none/locks", "run", "k", "--", "true"];
     let with =
         "/proc/none/locks cannot be a store: no directory can be made in /proc; name one elsewhere";
     is_refused(&Store::new().end(&words), 77, with);

@@ -190,7 +190,7 @@ fn tables_fit_the_terminal() {
                 assert!(line.chars().count() <= columns.into(), "{columns}: {line}");
             }
             assert!(shown.starts_with("\u{1b}[1m"), "{shown:?}");
-            assert!(plain.contains("STANDING") || plain.contains("HOLDING"), "{shown}");
+            assert!(plain.contains("STATE    ID") || plain.contains("HOLDING"), "{shown}");
         }
         let mut quiet = store.tenure(&["keys"]);
         let (_, shown) = Pty::start(quiet.env("NO_COLOR", "1"), columns).end();

@@ -54,7 +54,7 @@ fn who_looks_at_a_store_on_a_full_disk_sees_it() {
         cat /dev/zero > $d/full 2>/dev/null || echo full; \
         \"$0\" line k | grep -c holding; \"$0\" keys; kill $!; wait";
     let Some(end) = apart(&store, &["--mount"], script) else { return };
-    assert_eq!(end.out, "full\n1\nk  1  0\n", "{}", end.err);
+    assert_eq!(end.out, "full\n1\nKEY  HOLDING  WAITING\nk          1        0\n", "{}", end.err);
 }
 
 #[test]

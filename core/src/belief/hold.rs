@@ -25,6 +25,8 @@ const EVERY_MIN: Duration = Duration::from_millis(20);
 pub(crate) struct Hold {
     rhythm: Rhythm,
     state: State,
+    /// The ticket's number, as the store said last.
+    number: u64,
     /// When the owner stops believing that its ticket lives.
     deadline: Time,
     /// When the join was sent that the store answered first.
@@ -64,6 +66,7 @@ impl Hold {
             every: rhythm.every,
             rhythm,
             state: State::Asked,
+            number: 0,
             deadline: Time::NEVER,
             asked: Time::NEVER,
             since: Time::NEVER,
@@ -214,6 +217,10 @@ impl Hold {
         self.state
     }
 
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Time from the join to the moment at which the owner knew that it holds.
     pub(crate) fn waited(&self) -> Duration {
         self.asked.until(self.since)
@@ -234,6 +241,7 @@ impl Hold {
             self.lose(now, Loss::Broken);
             return;
         }
+        self.number = place.number;
         if let Some(life) = place.life {
             let confirmed = deadline(sent, life, &self.rhythm.caution);
             let known = self.deadline != Time::NEVER;

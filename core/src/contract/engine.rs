@@ -179,7 +179,6 @@ pub struct Window {
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[must_use = "a count above its limit is refused, and only `allowed` says so"]
 pub struct Tally {
     /// The value, after adding if that was allowed.

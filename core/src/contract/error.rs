@@ -43,6 +43,8 @@ struct Inner {
     kind: Kind,
     sentence: String,
     loss: Option<Loss>,
+    /// The number of a ticket that was lost while it waited.
+    number: Option<u64>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
@@ -87,10 +89,11 @@ impl Error {
     }
 
     /// A ticket is out of its line before it was served: its owner never held the lock.
-    pub(crate) fn lost_in_line(key: &Key, loss: Loss) -> Self {
+    pub(crate) fn lost_in_line(key: &Key, loss: Loss, number: u64) -> Self {
         let sentence = format!("the wait for {key:?} is over, and the lock was never held: {loss}");
         let mut error = Self::new(Kind::Lost, sentence);
-        Arc::make_mut(&mut error.0).loss = Some(loss);
+        let inner = Arc::make_mut(&mut error.0);
+        (inner.loss, inner.number) = (Some(loss), Some(number));
         error
     }
 
@@ -138,13 +141,27 @@ impl Error {
         self.0.loss
     }
 
+    /// The number that a ticket had in its line, if it was lost while it waited.
+    ///
+    /// Numbers grow even where a store loses its data. So a ticket in the line with a smaller number
+    /// says that this one was taken out by a break, and not by such a loss.
+    pub fn number_in_line(&self) -> Option<u64> {
+        self.0.number
+    }
+
     /// Whether the store may have acted all the same.
     pub fn is_unknown(&self) -> bool {
         self.0.kind == Kind::Unavailable
     }
 
     fn new(kind: Kind, sentence: impl Into<String>) -> Self {
-        Self(Arc::new(Inner { kind, sentence: sentence.into(), loss: None, source: None }))
+        Self(Arc::new(Inner {
+            kind,
+            sentence: sentence.into(),
+            loss: None,
+            number: None,
+            source: None,
+        }))
     }
 }
 

@@ -28,10 +28,12 @@ pub struct Event {
     /// When, in microseconds since 1970 by the store's clock.
     pub at_us: u64,
     /// What.
+    #[cfg_attr(feature = "serde", serde(rename = "event"))]
     pub what: What,
     /// The ticket, as it was then.
     pub ticket: Ticket,
     /// Its number.
+    #[cfg_attr(feature = "serde", serde(rename = "token"))]
     pub number: u64,
 }
 

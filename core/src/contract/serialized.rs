@@ -1,9 +1,13 @@
-//! How keys, ids and shares are written and read with `serde`. What is read is refused where it makes no sense.
+//! How values are written and read with `serde`: with the fields that `tenure --json` has. A value that makes no sense is
+//! refused.
+
+use std::time::Duration;
 
 use serde::de::Error as _;
+use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{Key, Share, TicketId};
+use crate::{Key, Place, Share, Tally, Ticket, TicketId};
 
 /// The name.
 impl Serialize for Key {
@@ -31,16 +35,74 @@ impl<'de> Deserialize<'de> for TicketId {
     }
 }
 
+/// Its kind; and of permits how many they are, and of how many.
+impl Serialize for Share {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let is_permits = self.kind() == "permits";
+        let mut share = serializer.serialize_struct("Share", if is_permits { 3 } else { 1 })?;
+        share.serialize_field("kind", self.kind())?;
+        if is_permits {
+            share.serialize_field("take", &self.take())?;
+            share.serialize_field("of", &self.of())?;
+        }
+        share.end()
+    }
+}
+
 impl<'de> Deserialize<'de> for Share {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        /// A share before anybody has looked whether it can be.
+        /// A share before it is checked.
         #[derive(Deserialize)]
-        #[serde(rename = "Share")]
-        struct Unchecked {
-            take: u32,
-            of: u32,
+        #[serde(rename = "Share", tag = "kind", rename_all = "snake_case")]
+        enum Unchecked {
+            Exclusive,
+            Shared,
+            Permits { take: u32, of: u32 },
         }
-        let Unchecked { take, of } = Unchecked::deserialize(deserializer)?;
-        Self::new(take, of).map_err(D::Error::custom)
+        match Unchecked::deserialize(deserializer)? {
+            Unchecked::Exclusive => Ok(Self::WHOLE),
+            Unchecked::Shared => Ok(Self::READER),
+            Unchecked::Permits { take, of } => Self::new(take, of).map_err(D::Error::custom),
+        }
     }
+}
+
+/// As `tenure line --json` writes a ticket, without its place.
+impl Serialize for Ticket {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut ticket = serializer.serialize_struct("Ticket", 6)?;
+        ticket.serialize_field("key", &self.key)?;
+        ticket.serialize_field("id", &self.id)?;
+        ticket.serialize_field("share", &self.share)?;
+        ticket.serialize_field("owner", &self.owner)?;
+        ticket.serialize_field("note", &self.note)?;
+        ticket.serialize_field("ttl_ms", &millis(self.ttl))?;
+        ticket.end()
+    }
+}
+
+/// As `tenure line --json` writes a place. What is ahead is in the order of the line.
+impl Serialize for Place {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut place = serializer.serialize_struct("Place", 3)?;
+        place.serialize_field("token", &self.number)?;
+        place.serialize_field("state", self.state())?;
+        place.serialize_field("expires_in_ms", &self.life.map(millis))?;
+        place.end()
+    }
+}
+
+/// As `tenure count --json` writes it.
+impl Serialize for Tally {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut tally = serializer.serialize_struct("Tally", 3)?;
+        tally.serialize_field("value", &self.value)?;
+        tally.serialize_field("resets_in_ms", &self.resets_in.map(millis))?;
+        tally.serialize_field("allowed", &self.allowed)?;
+        tally.end()
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

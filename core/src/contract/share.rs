@@ -17,7 +17,6 @@ pub const SHARE_OF_MAX: u32 = 1 << 30;
 /// # Ok::<(), tenure::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Share {
     take: u32,
     of: u32,
@@ -52,6 +51,24 @@ impl Share {
     /// How much there is.
     pub fn of(self) -> u32 {
         self.of
+    }
+
+    /// What a user calls it.
+    ///
+    /// ```
+    /// use tenure::Share;
+    ///
+    /// assert_eq!(Share::WHOLE.kind(), "exclusive");
+    /// assert_eq!(Share::READER.kind(), "shared");
+    /// assert_eq!(Share::new(2, 5)?.kind(), "permits");
+    /// # Ok::<(), tenure::Error>(())
+    /// ```
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::WHOLE => "exclusive",
+            Self::READER => "shared",
+            _ => "permits",
+        }
     }
 }
 

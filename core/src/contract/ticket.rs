@@ -31,7 +31,6 @@ pub const NUMBER_MAX: u64 = (1 << 53) - 1;
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Ticket {
     /// Made by the owner, fresh for every attempt.
     pub id: TicketId,
@@ -105,7 +104,6 @@ pub enum Standing {
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Place {
     /// Above every number that the key ever had: the fencing token, once the ticket is served.
     pub number: u64,
@@ -121,6 +119,17 @@ pub struct Place {
     pub look: Option<Duration>,
     /// It was told to leave: it is never renewed again, and is out when its owner leaves or its life ends.
     pub leaving: bool,
+}
+
+impl Place {
+    /// What a user calls it: `holding`, `waiting`, or `leaving` for a ticket that was told to leave.
+    pub fn state(&self) -> &'static str {
+        match self.standing {
+            _ if self.leaving => "leaving",
+            Standing::Holding => "holding",
+            Standing::Waiting => "waiting",
+        }
+    }
 }
 
 /// What to do if a ticket cannot be served at once.

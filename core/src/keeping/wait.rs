@@ -175,7 +175,7 @@ fn judge(key: &Key, hold: &mut Hold, now: Time) -> Option<Verdict> {
         State::Holding(number) => Some(Verdict::Served(number)),
         State::Lost(Loss::Expired | Loss::SessionGone) => Some(Verdict::Slept),
         State::Lost(Loss::Closed) => Some(Verdict::Failed(Error::closed(key))),
-        State::Lost(loss) => Some(Verdict::Failed(Error::lost_in_line(key, loss))),
+        State::Lost(loss) => Some(Verdict::Failed(Error::lost_in_line(key, loss, hold.number()))),
         State::Asked | State::Waiting | State::Released => {
             hold.hopeless(now).cloned().map(Verdict::Failed)
         }
