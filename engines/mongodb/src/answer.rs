@@ -9,6 +9,7 @@ use tenure_core::{
     TicketId, refusal, served,
 };
 
+use crate::documents::NotFound;
 use crate::line::did;
 use crate::wish::{Verb, Wish};
 
@@ -98,7 +99,8 @@ impl<'a> Reader<'a> {
             did::FOREIGN => Came::Refused(Error::rejected(refusal::UNREADABLE)),
             did::NO_PART => Came::Refused(Error::rejected(format!(
                 "{key:?} is not there: the document has no such part, or what stands there is no document"
-            ))),
+            ))
+            .caused_by(NotFound::Part)),
             did::MANY_PARTS => Came::Refused(Error::rejected(format!(
                 "{key:?} is not one part: its filters match more than one; name the part so that only one matches"
             ))),

@@ -100,6 +100,7 @@ impl Calls {
                 Err(Refused::Twice(_)) if !update.expects.is_empty() => return Ok(None),
                 // The other one's record is there now.
                 Err(Refused::Twice(_)) if tries < INSERTS_MAX => tries += 1,
+                Err(Refused::Twice(_)) => return Err(trouble::contended(&self.name)),
                 Err(refused) => return Err(refused.into()),
                 Ok(answer) => return self.confirmed(answer),
             }
@@ -232,7 +233,9 @@ impl Refused {
         use mongodb::error::ErrorKind;
         let told = trouble::error(name, error);
         match &*error.kind {
-            ErrorKind::Command(command) if command.code == trouble::DUPLICATE_KEY => {
+            ErrorKind::Command(command)
+                if command.code == trouble::DUPLICATE_KEY && trouble::is_inserted(error) =>
+            {
                 Self::Twice(told)
             }
             ErrorKind::ServerSelection { .. } => Self::Silent(told),

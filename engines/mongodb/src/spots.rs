@@ -8,6 +8,7 @@ use tenure_core::{Error, Key, Loss, Result, Ticket, TicketId};
 use tokio::sync::watch;
 
 use crate::documents::name::Named;
+use crate::documents::passed_over::{PassedOver, PutOffLooks};
 use crate::documents::path::Path;
 use crate::documents::way::way;
 use crate::hearing::Hearing;
@@ -48,6 +49,8 @@ pub(crate) struct InDocuments {
     doubtful: Mutex<HashMap<TicketId, Arc<Claiming>>>,
     /// What is claimed by whoever joins the line of such a name.
     queues: Mutex<HashMap<Key, Arc<Claiming>>>,
+    /// Documents that cannot be locked, by their `_id`, and when queues try them again.
+    pub(crate) passed_over: PassedOver,
 }
 
 /// Which documents are claimed, and in which order.
@@ -55,6 +58,7 @@ pub(crate) struct InDocuments {
 pub(crate) struct Claiming {
     pub(crate) filter: Document,
     pub(crate) order: Option<Document>,
+    pub(crate) put_off: Arc<PutOffLooks>,
 }
 
 impl Spots {
@@ -77,6 +81,7 @@ impl Spots {
             claims: Mutex::default(),
             doubtful: Mutex::default(),
             queues: Mutex::default(),
+            passed_over: PassedOver::default(),
         }))
     }
 

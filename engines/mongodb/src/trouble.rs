@@ -1,10 +1,14 @@
 //! What went wrong, in the words of this project: what to do now, and no passwords.
 
+use std::error::Error as StdError;
+use std::fmt;
+
 use mongodb::error::{CommandError, ErrorKind};
 use tenure_core::refusal::{self, NO_NUMBER, UNREADABLE};
 use tenure_core::{Error, Key};
 use tenure_kit::secret::without;
 
+use crate::documents::NotFound;
 use crate::name::Name;
 use crate::readable::{MARK, NO_NUMBER_MARK};
 use crate::spot::Spot;
@@ -67,6 +71,30 @@ pub(crate) fn error(name: &Name, trouble: &mongodb::error::Error) -> Error {
     }
 }
 
+/// The cause of a refusal that is about the document which a write meets first: others may be written.
+#[derive(Debug)]
+struct OneDocument;
+
+impl fmt::Display for OneDocument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the document cannot be written")
+    }
+}
+
+impl StdError for OneDocument {}
+
+/// Whether a server refused one document, and not the command.
+pub(crate) fn is_about_one(error: &Error) -> bool {
+    error.source().is_some_and(<dyn StdError>::is::<OneDocument>)
+}
+
+/// Whether a server refused an insert because the `_id` is there already: another command was quicker. The index of the `_id`
+/// is the only one that two inserts of one record can meet in.
+pub(crate) fn is_inserted(error: &mongodb::error::Error) -> bool {
+    let index = error.server_response().and_then(|answer| answer.get_document("keyPattern").ok());
+    index.is_none_or(|index| index.iter().flatten().all(|(name, _)| name.as_str() == "_id"))
+}
+
 const WANTS_USER: &str = "wants a user";
 
 /// Whether a server refused whoever is not logged in: it refuses everything else, too.
@@ -90,9 +118,11 @@ fn refused(name: &Name, command: &CommandError) -> Error {
         66 => other_id(&says),
         121 => Error::rejected(format!(
             "{servers} refuses the write because of the collection's validator: what is written does not pass it, or it forbids the field that has the locks{says}"
-        )),
+        ))
+        .caused_by(OneDocument),
         10_334 | 17_419 | 17_420 => {
             Error::rejected(format!("the record of this line is too long for {servers}{says}"))
+                .caused_by(OneDocument)
         }
         code if NOT_PRIMARY.contains(&code) => Error::unavailable(format!(
             "{servers} has no primary at the moment, or another one{says}"
@@ -100,8 +130,8 @@ fn refused(name: &Name, command: &CommandError) -> Error {
         code if UNKNOWN.contains(&code) => Error::unavailable(format!(
             "{servers} did not carry it out in time, or nobody knows{says}"
         )),
-        DUPLICATE_KEY => Error::unavailable(format!(
-            "{servers} has a unique index in which the same key is already{says}"
+        DUPLICATE_KEY => Error::rejected(format!(
+            "a unique index of {servers} refuses the document, because another one has the same value: change the value, or drop the index{says}"
         )),
         code => Error::rejected(format!("{servers} refused with the code {code}{says}")),
     }
@@ -187,6 +217,14 @@ pub(crate) fn late(name: &Name) -> Error {
     ))
 }
 
+/// Other clients inserted and deleted the record again and again.
+pub(crate) fn contended(name: &Name) -> Error {
+    Error::unavailable(format!(
+        "other clients of {} insert and delete the same record again and again: try again later",
+        name.servers
+    ))
+}
+
 /// A ticket left its line between two questions about it.
 pub(crate) fn ended(name: &Name) -> Error {
     Error::unavailable(format!(
@@ -207,6 +245,7 @@ pub(crate) fn no_document(collection: &str, key: &Key) -> Error {
     Error::rejected(format!(
         "there is no document {key} in the collection {collection}: insert it first, or have it inserted by `or_insert`"
     ))
+    .caused_by(NotFound::Document)
 }
 
 /// An answer that no verb of Tenure's gives.

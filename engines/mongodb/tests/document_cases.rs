@@ -7,12 +7,16 @@ mod changes;
 mod guards;
 #[path = "document_cases/holders.rs"]
 mod holders;
+#[path = "document_cases/idle.rs"]
+mod idle;
 #[path = "document_cases/memory.rs"]
 mod memory;
 #[path = "document_cases/openings.rs"]
 mod openings;
 #[path = "document_cases/parts.rs"]
 mod parts;
+#[path = "document_cases/poison.rs"]
+mod poison;
 #[path = "document_cases/questions.rs"]
 mod questions;
 #[path = "document_cases/queues.rs"]

@@ -12,15 +12,21 @@ mod leader;
 mod queue;
 #[path = "../examples/documents_warehouses.rs"]
 mod warehouses;
+#[path = "../examples/documents_worker.rs"]
+mod worker;
 
 use std::env;
 use std::process::Command;
+use std::time::Duration;
 
+use mongodb::Client;
+use mongodb::bson::{Document, doc};
 use tenure_servers::have;
 use tenure_servers::mongodb::{MONGOD, Server};
 
 /// Where a worker finds the server; only a worker has it.
 const URL: &str = "TENURE_WORKER_URL";
+const EVENTS_URL: &str = "TENURE_EVENTS_URL";
 const NAME: &str = "TENURE_WORKER_NAME";
 
 fn block_on<T>(story: impl Future<Output = T>) -> T {
@@ -83,6 +89,50 @@ fn every_mail_is_sent_once_although_a_worker_is_killed() {
         let sent = block_on(queue::play(url, worker)).unwrap();
         assert!(sent.len() == 200 && sent.iter().all(|times| *times == 1), "{url}: {sent:?}");
     });
+}
+
+/// The worker of the page: its lines are counted, and three processes of it do all events, although one is killed at its work.
+#[test]
+fn every_event_is_done_once_although_a_worker_is_killed() {
+    const EVENTS: i32 = 300;
+    let program = include_str!("../examples/documents_worker.rs");
+    assert!(program.lines().count() <= 60, "the page promises a short one");
+    let Some(server) = server() else { return };
+    let url = format!("{}&collection=events", server.url().replace("/?", "/shop?"));
+    block_on(async {
+        let client = Client::with_uri_str(server.url()).await.unwrap();
+        let events = client.database("shop").collection::<Document>("events");
+        let new = |id| doc! { "_id": id, "state": "new", "payload": format!("event {id}") };
+        events.insert_many((0..EVENTS).map(new)).await.unwrap();
+        events.insert_one(doc! { "_id": -1, "state": "new", "payload": "" }).await.unwrap();
+        let start = |name: &str| {
+            let mut worker = Command::new(env::current_exe().unwrap());
+            worker.args(["--exact", "event_worker_process", "--nocapture"]);
+            worker.env(EVENTS_URL, &url).env(NAME, name).spawn().unwrap()
+        };
+        let mut workers = ["ada", "ben", "cid"].map(start);
+        let count = async |filter: Document| events.count_documents(filter).await.unwrap();
+        while count(doc! { "by": "ada" }).await < 10 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        workers[0].kill().unwrap();
+        while count(doc! { "state": "done" }).await < u64::try_from(EVENTS).unwrap() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        for mut worker in workers {
+            worker.wait().unwrap();
+        }
+        assert_eq!(count(doc! { "by.1": { "$exists": true } }).await, 0, "none is done twice");
+        assert_eq!(count(doc! { "_id": -1, "state": "new" }).await, 1, "it is put off");
+        assert_eq!(count(doc! { "_tenure.held.0": { "$exists": true } }).await, 0);
+    });
+}
+
+/// Not a test: where a worker of events begins.
+#[test]
+fn event_worker_process() {
+    let (Ok(url), Ok(name)) = (env::var(EVENTS_URL), env::var(NAME)) else { return };
+    block_on(worker::work(&url, &name)).unwrap();
 }
 
 /// Not a test: where a worker process begins.

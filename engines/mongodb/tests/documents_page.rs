@@ -6,8 +6,8 @@ use std::time::Duration;
 use mongodb::bson::doc;
 use mongodb::{Client, Collection};
 use serde::{Deserialize, Serialize};
-use tenure_core::Result;
-use tenure_mongodb::documents::{DocumentLocks, Documents, MemoryDocuments, Path};
+use tenure_core::{Kind, Result};
+use tenure_mongodb::documents::{DocumentLocks, Documents, MemoryDocuments, NotFound, Path};
 use tenure_servers::have;
 use tenure_servers::mongodb::{MONGOD, Server};
 
@@ -37,7 +37,8 @@ struct Part {
 
 fn order() -> Order {
     let parts = vec![Part { no: 7, at: "shelf".to_owned() }];
-    Order { id: 42, state: "new".to_owned(), total: 10, lines: vec![Line { sku: 42, parts }] }
+    let lines = vec![Line { sku: 42, parts: parts.clone() }, Line { sku: 43, parts }];
+    Order { id: 42, state: "new".to_owned(), total: 10, lines }
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "the page has values")]
@@ -51,6 +52,27 @@ mod snippets {
         println!("{} is to be paid", order.document().total);
         order.update(doc! { "$set": { "state": "paid" } }).await?;        // refused if the lock is lost
         order.release().await?;                                           // or drop it
+        orders.close().await;                                             // before the program ends
+        Ok(())
+    }
+
+    #[rustfmt::skip]
+    pub(super) async fn errors(orders: &DocumentLocks<Order>) -> Result<()> {
+        match orders.document(42).lock().await {
+            Ok(order) => order.release_with(doc! { "$set": { "state": "paid" } }).await?,
+            Err(error) if NotFound::of(&error) == Some(NotFound::Document) => println!("it was deleted"),
+            Err(error) if error.kind() == Kind::Unavailable => println!("try again later: {error}"),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    #[rustfmt::skip]
+    pub(super) async fn several(orders: &DocumentLocks<Order>) -> Result<()> {
+        let paths = [Path::field("lines").element("sku", 42), Path::field("lines").element("sku", 43)];
+        for line in orders.parts::<Line>(42, paths).lock().await? {       // in the order of the paths
+            line.release_with(doc! { "$set": { "parts": [] } }).await?;   // what is around them goes with the last
+        }
         Ok(())
     }
 
@@ -86,7 +108,7 @@ fn the_snippets_of_the_page_stand_here() {
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let here = words(HERE);
     let snippets: Vec<&str> = PAGE.split("```rust\n").skip(1).collect();
-    assert_eq!(snippets.len(), 4, "each has a test");
+    assert_eq!(snippets.len(), 6, "each has a test");
     for snippet in snippets {
         let code = snippet.split("```").next().unwrap();
         let code: Vec<&str> = code.lines().filter(|line| !line.starts_with("use ")).collect();
@@ -112,6 +134,12 @@ async fn they_do_what_the_page_says_on_a_server() {
     orders.document(42).lock().await.unwrap().replace(order()).await.unwrap();
     snippets::next(&orders).await.unwrap();
     assert_eq!(seen().await.state, "sent");
+    snippets::errors(&orders).await.unwrap();
+    snippets::several(&orders).await.unwrap();
+    assert_eq!(seen().await.state, "paid");
+    assert!(seen().await.lines.iter().all(|line| line.parts.is_empty()));
+    orders.document(42).lock().await.unwrap().delete().await.unwrap();
+    snippets::errors(&orders).await.unwrap();
 }
 
 #[tokio::test]
@@ -124,4 +152,9 @@ async fn they_do_what_the_page_says_in_memory() {
         (within.document().state.as_str(), within.document().lines[0].parts[0].at.as_str()),
         ("sent", "truck")
     );
+    within.release().await.unwrap();
+    snippets::errors(&orders).await.unwrap();
+    snippets::several(&orders).await.unwrap();
+    let seen = orders.document(42).lock().await.unwrap().document().clone();
+    assert!(seen.state == "paid" && seen.lines.iter().all(|line| line.parts.is_empty()));
 }

@@ -7,6 +7,7 @@ use mongodb::bson::{Bson, Document, RawDocumentBuf, bson, doc};
 use tenure_core::Result;
 use tokio::sync::watch;
 
+use super::filter::FilterFields;
 use crate::alone::NOT_BEFORE;
 use crate::follow::{Listener, follow};
 use crate::store::MongoStore;
@@ -16,10 +17,10 @@ pub(super) struct Arrivals(watch::Receiver<u64>);
 
 impl Arrivals {
     /// Listens, and returns once it hears.
-    pub(super) async fn listen(store: &MongoStore) -> Result<Self> {
+    pub(super) async fn listen(store: &MongoStore, fields: FilterFields) -> Result<Self> {
         let (rings, rung) = watch::channel(0);
         let field = store.spots.in_documents()?.field.clone();
-        let hears = follow(store.calls.clone(), Ear { field, rings: rings.clone() });
+        let hears = follow(store.calls.clone(), Ear { field, fields, rings: rings.clone() });
         store.calls.home.spawn(async move {
             let _ended = select(pin!(hears), pin!(rings.closed())).await;
         });
@@ -40,6 +41,11 @@ impl Arrivals {
         }
     }
 
+    /// Whether something may have come in since this was asked last.
+    pub(super) fn has_rung(&self) -> bool {
+        self.0.has_changed().unwrap_or(false)
+    }
+
     /// The same bell for somebody else, who has heard it up to now.
     pub(super) fn again(&self) -> Self {
         let mut rung = self.0.clone();
@@ -51,6 +57,7 @@ impl Arrivals {
 /// Rings whenever anything counts, and whenever it may have missed something.
 struct Ear {
     field: String,
+    fields: FilterFields,
     rings: watch::Sender<u64>,
 }
 
@@ -62,7 +69,7 @@ impl Ear {
 
 impl Listener for Ear {
     fn stages(&self) -> Vec<Document> {
-        stages(&self.field)
+        stages(&self.field, &self.fields)
     }
 
     async fn opened(&mut self, _goes_on: bool) -> Result<()> {
@@ -80,8 +87,8 @@ impl Listener for Ear {
     }
 }
 
-/// Documents that come in, those that somebody changes who has no lock, and those that are let go.
-fn stages(field: &str) -> Vec<Document> {
+/// Documents that come in, those in which a field changes that the filter names, and those that are let go.
+fn stages(field: &str, fields: &FilterFields) -> Vec<Document> {
     let changed =
         bson!({ "$objectToArray": { "$ifNull": ["$updateDescription.updatedFields", {}] } });
     let held = format!("{field}.held");
@@ -89,15 +96,17 @@ fn stages(field: &str) -> Vec<Document> {
         let inside = bson!({ "$indexOfBytes": [name, { "$literal": format!("{field}.") }] });
         bson!({ "$or": [{ "$eq": [name, { "$literal": field }] }, { "$eq": [inside, 0] }] })
     };
+    let is_named = |name: &str| bson!({ "$and": [{ "$not": [is_own(name)] }, fields.have(name)] });
     let any = |input: Bson, is_so: Bson| bson!({ "$anyElementTrue": [{ "$map": { "input": input, "as": "this", "in": is_so } }] });
     let names = |of: &str| bson!({ "$ifNull": [format!("$updateDescription.{of}"), []] });
     let is_held = |name: &str| bson!({ "$eq": [name, { "$literal": &held }] });
     let is_free = bson!({ "$and": [is_held("$$this.k"), { "$eq": ["$$this.v", []] }] });
-    let is_cut = bson!({ "$or": [is_held("$$this"), { "$not": [is_own("$$this")] }] });
+    let is_put_off = bson!({ "$eq": ["$$this", { "$literal": format!("{field}.{NOT_BEFORE}") }] });
+    let is_lock_gone = bson!({ "$and": [is_own("$$this"), { "$not": [is_put_off] }] });
     let counts = bson!({ "$or": [
-        any(changed, bson!({ "$or": [{ "$not": [is_own("$$this.k")] }, is_free] })),
-        any(names("removedFields"), bson!({ "$ne": ["$$this", { "$literal": format!("{field}.{NOT_BEFORE}") }] })),
-        any(names("truncatedArrays.field"), is_cut),
+        any(changed, bson!({ "$or": [is_free, is_named("$$this.k")] })),
+        any(names("removedFields"), bson!({ "$or": [is_lock_gone, is_named("$$this")] })),
+        any(names("truncatedArrays.field"), bson!({ "$or": [is_held("$$this"), is_named("$$this")] })),
     ] });
     vec![
         doc! { "$project": { "operationType": 1, "counts": counts } },

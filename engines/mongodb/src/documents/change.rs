@@ -5,6 +5,7 @@ use mongodb::options::UpdateModifications;
 use tenure_core::{Error, Result};
 
 use super::path::{Path, Step};
+use super::request::Update;
 use super::text;
 use super::way::{self, with_part};
 use crate::lens::scratch;
@@ -26,9 +27,13 @@ pub(super) struct Target<'a> {
 
 impl Target<'_> {
     /// The change, with the mark that it was made.
-    pub(super) fn change(&self, update: UpdateModifications) -> Result<Change> {
-        match update {
-            UpdateModifications::Document(operators) => self.operators(&operators),
+    pub(super) fn change(&self, update: Update) -> Result<Change> {
+        let filters = update.array_filters;
+        match update.by {
+            UpdateModifications::Document(operators) => self.operators(&operators, filters),
+            UpdateModifications::Pipeline(_) if !filters.is_empty() => {
+                Err(Error::invalid("a pipeline takes no array filters: say them in its stages"))
+            }
             UpdateModifications::Pipeline(stages) => {
                 Ok(Change { update: self.pipeline(&stages)?.into(), elements: Vec::new() })
             }
@@ -59,9 +64,11 @@ impl Target<'_> {
         Ok(self.around(vec![new]))
     }
 
-    fn operators(&self, update: &Document) -> Result<Change> {
+    fn operators(&self, update: &Document, filters: Vec<Document>) -> Result<Change> {
         let mut operators = Document::new();
-        let (before, elements) = self.place();
+        let (before, mut elements) = self.place();
+        filters.iter().try_for_each(is_of_the_user)?;
+        elements.extend(filters);
         for (operator, fields) in update {
             let fields = fields.as_document().filter(|_| operator.starts_with('$'));
             let fields = fields.ok_or_else(|| {
@@ -96,8 +103,9 @@ impl Target<'_> {
     }
 
     /// The change by operators with which the ticket leaves, if nobody else stands in the line of the whole document.
-    pub(super) fn leave_alone(&self, operators: &Document) -> Result<Change> {
-        let Change { update: Bson::Document(mut update), .. } = self.operators(operators)? else {
+    pub(super) fn leave_alone(&self, operators: &Document, filters: &[Document]) -> Result<Change> {
+        let changed = self.operators(operators, filters.to_vec())?;
+        let Change { update: Bson::Document(mut update), .. } = changed else {
             return Err(Error::invalid("an update is a document of operators"));
         };
         let of = |name: &str| format!("{}.{name}", self.field);
@@ -111,7 +119,8 @@ impl Target<'_> {
             Ok(inc) => drop(inc.insert(of("step"), 1_i64)),
             Err(_) => drop(update.insert("$inc", doc! { of("step"): 1_i64 })),
         }
-        Ok(Change { update: update.into(), elements: Vec::new() })
+        // The seat is gone with this, so that no filter need find it.
+        Ok(Change { update: update.into(), elements: filters.to_vec() })
     }
 
     /// The document is not claimed before so many milliseconds are over. It is no change of the user's.
@@ -303,7 +312,8 @@ impl Target<'_> {
     /// Refuses the field that has the lock, what of Tenure's stands beside it while a pipeline runs, and that by which the
     /// path finds the part: whoever looked for it would find it no more, and its lock in it.
     fn may_change(&self, name: &str) -> Result<()> {
-        if first(name) == self.field || first(name) == scratch(self.field) {
+        let is_lock = name.split('.').any(|step| step == self.field);
+        if is_lock || first(name) == scratch(self.field) {
             return Err(Error::invalid(format!(
                 "`{name}` cannot be changed: the field `{}` has the lock itself",
                 self.field
@@ -327,6 +337,24 @@ impl Target<'_> {
             self.path
         ))
     }
+}
+
+/// Refuses an array filter whose name may be one of those that find the part and its holder.
+fn is_of_the_user(filter: &Document) -> Result<()> {
+    for (name, value) in filter {
+        match value {
+            Bson::Array(all) if name.starts_with('$') => {
+                all.iter().filter_map(Bson::as_document).try_for_each(is_of_the_user)?;
+            }
+            _ if name.starts_with("tenure") => {
+                return Err(Error::invalid(format!(
+                    "`{name}` cannot be the name of an array filter: those that begin with `tenure` find the lock"
+                )));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 fn first(name: &str) -> &str {

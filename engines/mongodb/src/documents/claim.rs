@@ -1,15 +1,17 @@
 //! A claim: one command that locks any one document which matches a filter, skips what is held, and reads it.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use mongodb::bson::{Bson, Document, RawArrayBuf, RawDocumentBuf, bson, doc, rawdoc};
+use mongodb::bson::{Bson, Document, RawArrayBuf, RawDocumentBuf, bson, cstr, doc, rawdoc};
 use tenure_core::{Engine, Error, Place, Result, Ticket};
 
 use super::name::Named;
+use super::passed_over::UNFIT_REST;
 use crate::alone::NOT_BEFORE;
 use crate::answer::{self, Came, whole};
 use crate::call::Update;
+use crate::count::millis;
 use crate::lens::Lens;
 use crate::line::{Writer, raw};
 use crate::readable::{may_have_line, number};
@@ -17,6 +19,25 @@ use crate::spots::Claiming;
 use crate::store::MongoStore;
 use crate::trouble;
 use crate::wish::{Reads, Verb, Wish};
+
+/// The documents that one claim passes over before it is refused: if many cannot be locked, an operator must know.
+const UNFIT_MAX: u32 = 16;
+/// Which documents a claim looks for. An index leads to both kinds, and past all that is put off for longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Which {
+    /// Those that are not put off.
+    Fresh,
+    /// Those that were put off until now.
+    PutOff,
+}
+
+/// What a claim came to.
+enum Claimed {
+    Yes(Place),
+    Nothing,
+    /// This document comes first and cannot be locked.
+    Unfit(Bson, Error),
+}
 
 impl MongoStore {
     /// Locks one document; `None` if there is none that matches and is free.
@@ -29,7 +50,7 @@ impl MongoStore {
         if self.has_claimed(ticket).await? {
             return Engine::renew(self, ticket).await;
         }
-        let claimed = self.claim_any(ticket, claiming, reads).await;
+        let claimed = self.claim_any(ticket, claiming, &reads).await;
         if claimed.as_ref().is_err_and(Error::is_unknown) {
             self.spots.in_documents()?.doubt(ticket.id, claiming);
         }
@@ -48,21 +69,122 @@ impl MongoStore {
         let answer = self.calls.write(self.touch(&query)?).await?;
         let found = answer.get_document("value").ok().and_then(|found| found.get("_id"));
         let Some(id) = found else { return Ok(false) };
-        let spot = self.spots.of_key(&Named::whole(id.clone()).key()?)?;
-        documents.claim(ticket.id, &spot);
+        let Ok(key) = Named::whole(id.clone()).key() else {
+            self.give_back(ticket, id).await?;
+            return Ok(false);
+        };
+        documents.claim(ticket.id, &self.spots.of_key(&key)?);
         Ok(true)
     }
 
+    /// Locks the first document that can be locked. Those before it are passed over.
     async fn claim_any(
         &self,
         ticket: &Ticket,
         claiming: &Claiming,
-        reads: Reads,
+        reads: &Reads,
     ) -> Result<Option<Place>> {
         let documents = self.spots.in_documents()?;
-        let field = &documents.field;
-        let filter = doc! { "$and": [claiming.filter.clone(), free(field)] };
-        let any = documents.any(&ticket.key, &filter);
+        let (mut unfit, began) = (0, Instant::now());
+        loop {
+            let (id, why) = match self.claim_one(ticket, claiming, reads).await? {
+                Claimed::Yes(place) => return Ok(Some(place)),
+                Claimed::Nothing => return Ok(None),
+                Claimed::Unfit(id, why) => (id, why),
+            };
+            tracing::warn!(%why, "queues pass over the document {id} of {} for {UNFIT_REST:?}, because it cannot be locked", self.calls.collection);
+            documents.passed_over.add(id);
+            unfit += 1;
+            if unfit == UNFIT_MAX || began.elapsed() > self.calls.timeout {
+                return Err(why);
+            }
+        }
+    }
+
+    async fn claim_one(
+        &self,
+        ticket: &Ticket,
+        claiming: &Claiming,
+        reads: &Reads,
+    ) -> Result<Claimed> {
+        let passed_over = &self.spots.in_documents()?.passed_over;
+        let order = if claiming.put_off.is_due() {
+            [Which::PutOff, Which::Fresh]
+        } else {
+            [Which::Fresh, Which::PutOff]
+        };
+        for which in order {
+            let filters = passed_over.left_out(&claiming.filter);
+            match self.claim_first(ticket, claiming, filters, which, reads).await? {
+                Claimed::Nothing => {}
+                claimed => return Ok(claimed),
+            }
+            if which == Which::PutOff {
+                claiming.put_off.looked();
+            }
+        }
+        Ok(Claimed::Nothing)
+    }
+
+    /// Locks the first document to which all filters apply. The server may refuse without naming the document; then the first
+    /// one is asked for by name.
+    async fn claim_first(
+        &self,
+        ticket: &Ticket,
+        claiming: &Claiming,
+        mut filters: Vec<Document>,
+        which: Which,
+        reads: &Reads,
+    ) -> Result<Claimed> {
+        let field = &self.spots.in_documents()?.field;
+        filters.extend(which.free(field));
+        let query = doc! { "$and": filters };
+        loop {
+            match self.send_claim(ticket, claiming, &query, reads).await {
+                Err(error) if trouble::is_about_one(&error) => {}
+                claimed => return claimed,
+            }
+            let Some(id) = self.first(&query, claiming.order.as_ref()).await? else {
+                return Ok(Claimed::Nothing);
+            };
+            let mut only = query.clone();
+            only.insert("_id", doc! { "$eq": id.clone() });
+            match self.send_claim(ticket, claiming, &only, reads).await {
+                Err(error) if trouble::is_about_one(&error) => {
+                    return Ok(Claimed::Unfit(id, error));
+                }
+                // Another worker was quicker.
+                Ok(Claimed::Nothing) => {}
+                claimed => return claimed,
+            }
+        }
+    }
+
+    /// The `_id` of the first document to which a filter applies.
+    async fn first(&self, query: &Document, order: Option<&Document>) -> Result<Option<Bson>> {
+        let mut command = rawdoc! {
+            "find": self.calls.collection.as_str(),
+            "filter": raw(query),
+            "projection": { "_id": 1 },
+            "limit": 1,
+            "maxTimeMS": self.calls.server_ms(),
+        };
+        if let Some(order) = order {
+            command.append(cstr!("sort"), raw(order));
+        }
+        let answer = self.calls.ask(&self.calls.database, command).await?;
+        Ok(first_of(&answer)?.and_then(|found| found.get("_id").cloned()))
+    }
+
+    async fn send_claim(
+        &self,
+        ticket: &Ticket,
+        claiming: &Claiming,
+        query: &Document,
+        reads: &Reads,
+    ) -> Result<Claimed> {
+        let documents = self.spots.in_documents()?;
+        let any = documents.any(&ticket.key, query);
         let alone = any.kit.alone.as_ref().ok_or_else(|| trouble::strange(&self.calls.name))?;
         let wish =
             Wish { reads: reads.clone(), ..Wish::new(ticket.clone(), Verb::Join { hurry: true }) };
@@ -73,18 +195,26 @@ impl MongoStore {
             first: claim.first,
             is_plain: false,
             stages: [claim.stages, &[], &[]],
-            fields: with_id(any.kit.answers.of_alone(&reads)),
+            fields: with_id(any.kit.answers.of_alone(reads)),
             makes: false,
             expects: RawDocumentBuf::new(),
             sort: claiming.order.as_ref(),
         };
-        let Some(mut answer) = self.calls.update(&update).await? else { return Ok(None) };
+        let Some(mut answer) = self.calls.update(&update).await? else {
+            return Ok(Claimed::Nothing);
+        };
         let strange = || trouble::strange(&self.calls.name);
         let id = answer.get("_id").cloned().ok_or_else(strange)?;
-        if matches!(&reads, Reads::Fields(names) if !names.iter().any(|name| name == "_id")) {
+        if matches!(reads, Reads::Fields(names) if !names.iter().any(|name| name == "_id")) {
             answer.remove("_id");
         }
-        let key = Named::whole(id).key()?;
+        let key = match Named::whole(id.clone()).key() {
+            Ok(key) => key,
+            Err(unnamed) => {
+                self.give_back(ticket, &id).await?;
+                return Ok(Claimed::Unfit(id, unnamed));
+            }
+        };
         let spot = self.spots.of_key(&key)?;
         let opened = spot.kit.answers.open_alone(answer);
         let came = answer::alone(&opened.said, wish.verb).ok_or_else(strange)?;
@@ -97,15 +227,33 @@ impl MongoStore {
         if let Some(document) = opened.document {
             self.tray.put(&wish, &document);
         }
-        Ok(Some(place))
+        Ok(Claimed::Yes(place))
     }
 
-    /// How long it is until a document that matches may be free, if nobody lets it go before: its holder may be dead, or
-    /// somebody wants it tried again later. `None`: no document matches.
-    pub(super) async fn next_due(&self, filter: Document) -> Result<Option<Duration>> {
+    /// Empties the line of a document that no lock can name: no other ticket can have joined it.
+    async fn give_back(&self, ticket: &Ticket, id: &Bson) -> Result<()> {
         let field = &self.spots.in_documents()?.field;
+        let mut query = doc! { "_id": { "$eq": id } };
+        query.insert(format!("{field}.held.id"), ticket.id.to_string());
+        let empty = doc! { "$set": { format!("{field}.held"): [] }, "$inc": { format!("{field}.step"): 1_i64 } };
+        self.calls.write(self.change_by(&query, &empty)).await.map(drop)
+    }
+
+    /// How long it is until a document that matches may be free, if no holder lets it go before: its holder may be dead, or it
+    /// was put off. `None`: none that matches is free within this time, unless its holder lets it go.
+    pub(super) async fn next_due(
+        &self,
+        filter: Document,
+        within: Duration,
+    ) -> Result<Option<Duration>> {
+        let documents = self.spots.in_documents()?;
+        let field = &documents.field;
+        let mut filters = documents.passed_over.left_out(&filter);
+        let then = bson!({ "$add": [{ "$toLong": "$$NOW" }, millis(within)] });
+        filters.push(is_put_off_until(field, &then));
+        filters.push(doc! { "$expr": readable(field) });
         let pipeline = [
-            doc! { "$match": { "$and": [filter, { "$expr": readable(field) }] } },
+            doc! { "$match": { "$and": filters } },
             doc! { "$group": { "_id": null, "due": { "$min": { "$subtract": [due(field), now(field)] } } } },
         ];
         let mut stages = RawArrayBuf::new();
@@ -119,21 +267,40 @@ impl MongoStore {
             "maxTimeMS": self.calls.server_ms(),
         };
         let answer = self.calls.ask(&self.calls.database, command).await?;
-        let batch = answer.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
-        let batch =
-            batch.map_err(|_| Error::rejected("an aggregation was answered without a batch"))?;
-        let first = batch.first().and_then(Bson::as_document);
-        let due = first.and_then(|first| whole(first, "due"));
+        let due = first_of(&answer)?.and_then(|first| whole(first, "due"));
         Ok(due.map(|due| Duration::from_millis(u64::try_from(due).unwrap_or(0))))
     }
 }
 
-/// Nobody is there, or nobody who lives. The first can be told without an expression, which is slow.
-fn free(field: &str) -> Document {
-    let mut nobody = Writer(&Lens::field(field)).nobody_readable();
-    nobody.insert(format!("{field}.{NOT_BEFORE}"), doc! { "$exists": false });
-    let is_over = bson!({ "$lte": [due(field), now(field)] });
-    doc! { "$or": [nobody, { "$expr": { "$and": [is_over, readable(field)] } }] }
+impl Which {
+    /// The line is empty, or all lives in it have ended. The first can be told without an expression, which is slow.
+    fn free(self, field: &str) -> Vec<Document> {
+        let not_before = format!("{field}.{NOT_BEFORE}");
+        let is_over = bson!({ "$lte": [due(field), now(field)] });
+        let is_free = doc! { "$expr": { "$and": [is_over, readable(field)] } };
+        match self {
+            Self::Fresh => {
+                let empty = Writer(&Lens::field(field)).nobody_readable();
+                vec![doc! { not_before: Bson::Null }, doc! { "$or": [empty, is_free] }]
+            }
+            Self::PutOff => {
+                let until = is_put_off_until(field, &bson!({ "$toLong": "$$NOW" }));
+                vec![doc! { not_before: { "$gt": 0_i64 } }, until, is_free]
+            }
+        }
+    }
+}
+
+/// It is put off until then at the latest, or not at all. An index answers this.
+fn is_put_off_until(field: &str, then: &Bson) -> Document {
+    doc! { "$expr": { "$lte": [format!("${field}.{NOT_BEFORE}"), then.clone()] } }
+}
+
+/// The first document of a batch.
+fn first_of(answer: &Document) -> Result<Option<&Document>> {
+    let batch = answer.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
+    let batch = batch.map_err(|_| Error::rejected("a query was answered without a batch"))?;
+    Ok(batch.first().and_then(Bson::as_document))
 }
 
 /// Who may hold by what cannot be read is not known, and how long a document is put off neither.

@@ -6,14 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::Bson;
-use mongodb::options::UpdateModifications;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tenure_core::{Error, Guard, Held, Kind, Loss, Result, WriteGuard};
 
-use super::holder::Holder;
+use super::holder::{Around, Holder};
 use super::name::Named;
-use super::request::Act;
+use super::request::{Act, Update};
 use super::shelf::Shelf;
 use super::typed::written;
 
@@ -86,9 +85,10 @@ impl<T, G: Hold> DocumentGuard<T, G> {
         self.holder.check()
     }
 
-    /// Returns when any of it is lost, and says why. See [`Held::lost`].
-    pub async fn lost(&self) -> Loss {
-        self.holder.lost().await
+    /// Returns when any of it is lost, and says why. The future does not borrow the guard, so that another task may await
+    /// it. See [`Held::lost`].
+    pub fn lost(&self) -> impl Future<Output = Loss> + Send + Unpin + use<T, G> {
+        self.holder.lost()
     }
 
     /// Works under the lock: the work is dropped the moment any of it is lost. See [`Held::run`].
@@ -108,12 +108,15 @@ impl<T, G: Hold> DocumentGuard<T, G> {
 
     /// Gives the lock back, and says whether it was held until now. See [`Guard::release`].
     pub async fn release(self) -> Result<()> {
-        let mut released = self.guard.give_back().await;
-        for guard in self.holder.around.into_iter().rev() {
-            let outer = guard.release().await;
-            released = released.and(outer);
+        let released = self.guard.give_back().await;
+        // A part that is locked together with others leaves to the last of them what is around it.
+        match Arc::into_inner(self.holder.around) {
+            Some(around) => {
+                let outer = around.release().await;
+                released.and(outer)
+            }
+            None => released,
         }
-        released
     }
 }
 
@@ -122,7 +125,7 @@ impl<T: DeserializeOwned, G: Hold> DocumentGuard<T, G> {
         shelf: Arc<Shelf>,
         named: Named,
         guard: G,
-        around: Vec<(Named, Guard)>,
+        around: Arc<Around>,
     ) -> Result<Self> {
         let holder = Holder::new(shelf, named, guard.hold(), around);
         let document = holder.first().await?;
@@ -140,12 +143,13 @@ impl<T> DocumentGuard<T> {
     /// Changes the document or the part, by operators or by a pipeline. Their names are those of the document, or of the
     /// part.
     ///
-    /// What [`document`](Self::document) shows stays as it was: see [`refresh`](Self::refresh).
+    /// What [`document`](Self::document) shows stays as it was: see [`refresh`](Self::refresh). An [`Update`] has array
+    /// filters, too.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped, the change may be made or not.
-    pub async fn update(&self, update: impl Into<UpdateModifications>) -> Result<()> {
+    pub async fn update(&self, update: impl Into<Update>) -> Result<()> {
         self.holder.act(Act::Update(update.into())).await
     }
 
@@ -168,11 +172,12 @@ impl<T> DocumentGuard<T> {
     /// # Cancel safety
     ///
     /// If the future is dropped, the change may be made or not. The lock is given back in any case.
-    pub async fn release_with(self, update: impl Into<UpdateModifications>) -> Result<()> {
+    pub async fn release_with(self, update: impl Into<Update>) -> Result<()> {
         self.leave(Act::Leave(update.into())).await
     }
 
-    /// The same as [`open`](Self::open). A document that cannot be read is put off for so long: it would be the first again.
+    /// The same as [`open`](Self::open). A document that is not what its type says is put off for this time: it would be the
+    /// first again.
     pub(super) async fn open_or_put_off(
         shelf: Arc<Shelf>,
         named: Named,
@@ -182,13 +187,13 @@ impl<T> DocumentGuard<T> {
     where
         T: DeserializeOwned,
     {
-        let holder = Holder::new(shelf, named, guard.hold(), Vec::new());
+        let holder = Holder::new(shelf, named, guard.hold(), Arc::default());
         match holder.first().await {
             Ok(document) => Ok(Self { document, guard, holder }),
             Err(error) => {
                 if error.kind() == Kind::Invalid {
                     let unread = DocumentGuard { document: (), guard, holder };
-                    // What is not put off is given back.
+                    // A document that is not put off is given back.
                     let _put_off = unread.put_off(time).await;
                 }
                 Err(error)
@@ -196,7 +201,7 @@ impl<T> DocumentGuard<T> {
         }
     }
 
-    /// Gives the lock back, and nobody claims the document before this time is over.
+    /// Gives the lock back, and no queue claims the document before this time is over.
     pub(super) async fn put_off(self, time: Duration) -> Result<()> {
         self.leave(Act::PutOff(time)).await
     }

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use futures_util::future::{Either, FutureExt as _, select, select_all};
+use futures_util::future::{BoxFuture, Either, FutureExt as _, select, select_all};
 use mongodb::bson::Document;
 use serde::de::DeserializeOwned;
 use tenure_core::{Error, Guard, Held, Loss, Result};
@@ -16,28 +16,47 @@ use super::request::{Act, Done, Holding};
 use super::shelf::Shelf;
 use super::typed::read;
 
+/// The locks around a part, from the outermost. Parts that are locked together share them; they are released with the last.
+#[derive(Default)]
+pub(super) struct Around(Vec<(Named, Guard)>);
+
+impl Around {
+    pub(super) fn push(&mut self, named: Named, guard: Guard) {
+        self.0.push((named, guard));
+    }
+
+    /// Those that are around this part, from the outermost.
+    fn of(&self, part: &Named) -> impl Iterator<Item = &(Named, Guard)> {
+        self.0.iter().filter(|(named, _)| named.path.is_around(&part.path))
+    }
+
+    /// Releases them, the innermost first.
+    pub(super) async fn release(self) -> Result<()> {
+        let mut released = Ok(());
+        for (_, guard) in self.0.into_iter().rev() {
+            let outer = guard.release().await;
+            released = released.and(outer);
+        }
+        released
+    }
+}
+
 pub(super) struct Holder {
     shelf: Arc<Shelf>,
     /// The lock itself.
     own: Held,
     holding: Holding,
     /// What is around it and locked with it, from the outermost.
-    pub(super) around: Vec<Guard>,
+    pub(super) around: Arc<Around>,
     /// How many writes were begun. They are made one after the other, because the server tells by this number which of
     /// them it has made.
     writes: Mutex<i64>,
 }
 
 impl Holder {
-    pub(super) fn new(
-        shelf: Arc<Shelf>,
-        named: Named,
-        own: Held,
-        around: Vec<(Named, Guard)>,
-    ) -> Self {
-        let ids = around.iter().map(|(named, guard)| (named.clone(), guard.id())).collect();
+    pub(super) fn new(shelf: Arc<Shelf>, named: Named, own: Held, around: Arc<Around>) -> Self {
+        let ids = around.of(&named).map(|(outer, guard)| (outer.clone(), guard.id())).collect();
         let holding = Holding { named, id: own.id(), around: ids };
-        let around = around.into_iter().map(|(_, guard)| guard).collect();
         Self { shelf, own, holding, around, writes: Mutex::default() }
     }
 
@@ -73,21 +92,24 @@ impl Holder {
 
     /// The lock and all locks around it.
     pub(super) fn all(&self) -> impl Iterator<Item = &Held> {
-        self.around.iter().map(|guard| &**guard).chain([&self.own])
+        let around = self.around.of(&self.holding.named);
+        around.map(|(_, guard)| &**guard).chain([&self.own])
     }
 
     pub(super) fn check(&self) -> Result<()> {
         self.all().try_for_each(Held::check)
     }
 
-    pub(super) async fn lost(&self) -> Loss {
+    /// Any of it is lost. The future does not borrow the holder, so that another task may await it.
+    pub(super) fn lost(&self) -> BoxFuture<'static, Loss> {
         let all: Vec<_> = self.all().map(|held| held.lost().boxed()).collect();
-        select_all(all).await.0
+        select_all(all).map(|(loss, _, _)| loss).boxed()
     }
 
     /// Works for as long as all of it is held. See [`Held::run`].
     pub(super) async fn run<F: Future>(&self, work: F) -> Result<F::Output> {
-        let around: Vec<_> = self.around.iter().map(|guard| guard.lost().boxed()).collect();
+        let around = self.around.of(&self.holding.named);
+        let around: Vec<_> = around.map(|(_, guard)| guard.lost().boxed()).collect();
         let lost = async {
             if around.is_empty() {
                 return pending().await;

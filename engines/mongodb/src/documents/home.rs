@@ -9,6 +9,7 @@ use tenure_core::{Error, Host, Key, Result, TicketId};
 use tokio::sync::oneshot;
 
 use super::arrivals::Arrivals;
+use super::filter::FilterFields;
 use super::memory::Warehouse;
 use super::name::Named;
 use super::request::{Act, Done, Holding};
@@ -83,21 +84,27 @@ impl Home {
         }
     }
 
-    /// How long it is until a document that matches may be free by itself; `None`: no document matches.
-    pub(super) async fn next_due(&self, filter: Document) -> Result<Option<Duration>> {
+    /// How long it is until a document that matches may be free by itself; `None`: none is within this time.
+    pub(super) async fn next_due(
+        &self,
+        filter: Document,
+        within: Duration,
+    ) -> Result<Option<Duration>> {
         match self {
             Self::Mongo { store, host } => {
                 let store = store.clone();
-                ask(host, async move { store.next_due(filter).await }).await
+                ask(host, async move { store.next_due(filter, within).await }).await
             }
-            Self::Memory { warehouse, .. } => Ok(warehouse.next_due(&filter)),
+            Self::Memory { warehouse, .. } => {
+                Ok(warehouse.next_due(&filter).filter(|due| *due <= within))
+            }
         }
     }
 
-    /// What rings when a document may have come in.
-    pub(super) async fn arrivals(&self) -> Result<Arrivals> {
+    /// What rings when a document that matches may have come in.
+    pub(super) async fn arrivals(&self, filter: &Document) -> Result<Arrivals> {
         match self {
-            Self::Mongo { store, .. } => Arrivals::listen(store).await,
+            Self::Mongo { store, .. } => Arrivals::listen(store, FilterFields::of(filter)).await,
             Self::Memory { warehouse, .. } => Ok(Arrivals::of(warehouse.arrivals())),
         }
     }

@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use mongodb::bson::{Bson, Document};
 use serde::de::DeserializeOwned;
 use tenure_core::{
-    Error, Guard, Key, Left, Locks, Place, Profile, Result, RwLock, Ticket, TicketId,
+    Error, Guard, Key, Left, Locks, Place, Profile, Result, RwLock, Ticket, TicketId, WriteGuard,
 };
 
 use super::guard::{DocumentGuard, DocumentReader};
+use super::holder::Around;
 use super::name::Named;
 use super::path::Path;
 use super::shelf::Shelf;
@@ -103,11 +104,11 @@ impl<T> fmt::Debug for DocumentLocks<T> {
 /// ```
 #[must_use = "a lock locks nothing until it is asked to"]
 pub struct DocumentLock<T> {
-    shelf: Arc<Shelf>,
-    named: Result<Named>,
-    lock: RwLock,
+    pub(super) shelf: Arc<Shelf>,
+    pub(super) named: Result<Named>,
+    pub(super) lock: RwLock,
     /// What is around the part and read with it, from the outermost, where locks are taken together.
-    around: Vec<(Named, RwLock)>,
+    pub(super) around: Vec<(Named, RwLock)>,
     has_terms: bool,
     of: PhantomData<fn() -> T>,
 }
@@ -197,13 +198,13 @@ impl<T> DocumentLock<T> {
     }
 
     /// What is around it, locked for reading, within this time; `None` if that was in vain.
-    async fn around(&self, until: Until) -> Result<Option<Vec<(Named, Guard)>>> {
-        let mut guards = Vec::with_capacity(self.around.len());
+    async fn around(&self, until: Until) -> Result<Option<Arc<Around>>> {
+        let mut around = Around::default();
         for (named, lock) in &self.around {
             let Some(guard) = until.read(lock).await? else { return Ok(None) };
-            guards.push((named.clone(), guard));
+            around.push(named.clone(), guard);
         }
-        Ok(Some(guards))
+        Ok(Some(Arc::new(around)))
     }
 }
 
@@ -247,12 +248,7 @@ impl<T: DeserializeOwned> DocumentLock<T> {
     async fn write(&self, until: Until) -> Result<Option<DocumentGuard<T>>> {
         let named = self.named.clone()?;
         let Some(around) = self.around(until).await? else { return Ok(None) };
-        let guard = match until {
-            Until::Served => Some(self.lock.write().await?),
-            Until::Now => self.lock.try_write().await?,
-            Until::Then(then) => self.lock.write_within(left(then)).await?,
-        };
-        let Some(guard) = guard else { return Ok(None) };
+        let Some(guard) = until.write(&self.lock).await? else { return Ok(None) };
         DocumentGuard::open(self.shelf.clone(), named, guard, around).await.map(Some)
     }
 
@@ -270,20 +266,28 @@ impl<T> fmt::Debug for DocumentLock<T> {
     }
 }
 
-/// For how long somebody waits for all that is to be locked.
+/// How long a caller waits for all that it locks.
 #[derive(Clone, Copy)]
-enum Until {
+pub(super) enum Until {
     Served,
     Now,
     Then(Instant),
 }
 
 impl Until {
-    fn within(time: Duration) -> Self {
+    pub(super) fn within(time: Duration) -> Self {
         Instant::now().checked_add(time).map_or(Self::Served, Self::Then)
     }
 
-    async fn read(self, lock: &RwLock) -> Result<Option<Guard>> {
+    pub(super) async fn write(self, lock: &RwLock) -> Result<Option<WriteGuard>> {
+        match self {
+            Self::Served => lock.write().await.map(Some),
+            Self::Now => lock.try_write().await,
+            Self::Then(then) => lock.write_within(left(then)).await,
+        }
+    }
+
+    pub(super) async fn read(self, lock: &RwLock) -> Result<Option<Guard>> {
         match self {
             Self::Served => lock.read().await.map(Some),
             Self::Now => lock.try_read().await,

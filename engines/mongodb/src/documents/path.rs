@@ -75,6 +75,11 @@ impl Path {
         ends.map(|end| Self(self.0[..end].to_vec())).collect::<Vec<_>>().into_iter()
     }
 
+    /// Whether the part of another path lies in this one, or in the whole document.
+    pub(crate) fn is_around(&self, other: &Self) -> bool {
+        self.0.len() < other.0.len() && other.0.starts_with(&self.0)
+    }
+
     /// Refuses what leads to no part, or into the field that has the locks.
     pub(crate) fn check(&self, field: &str) -> Result<()> {
         let refused =

@@ -7,24 +7,32 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use mongodb::bson::Document;
-use mongodb::options::UpdateModifications;
 use serde::de::DeserializeOwned;
-use tenure_core::{Error, Key, Loss, Result, RwLock};
+use tenure_core::{Error, Key, Kind, Loss, Result, RwLock, uneven};
 use tokio::sync::Mutex;
 
 use super::arrivals::Arrivals;
+use super::filter;
 use super::guard::DocumentGuard;
 use super::lock::DocumentLocks;
+use super::request::Update;
 use super::shelf::Shelf;
 use crate::spots::{Claiming, queue_key};
 
-/// Who waits looks again at least so often: a bell is a hint.
+/// The longest time between two looks of a worker that waits: a bell is a hint.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
-/// After somebody's life has ended, and after a time to which a document was put off, somebody looks so much later.
+/// How long after the end of a life, or after a time to which a document was put off, a worker looks.
 const LATER: Duration = Duration::from_millis(2);
+/// The pause after a look in vain. It doubles with each look in vain that follows at once, up to the longest, and has jitter.
+const REST_FIRST: Duration = Duration::from_millis(50);
+const REST_MAX: Duration = Duration::from_secs(1);
+/// The times that `REST_FIRST` doubles at most.
+const DOUBLES_MAX: u32 = 5;
 
-/// For so long nobody claims a document that is not what its type says.
+/// The time for which no worker claims a document that is not what its type says.
 const UNREADABLE_REST: Duration = Duration::from_secs(60);
+/// The number of such documents that one call passes over. If all are so, the type is wrong, and not the documents.
+const UNREADABLE_MAX: u32 = 16;
 
 /// The documents that match a filter, as work: each is locked by one worker at a time. Clones share everything.
 ///
@@ -49,11 +57,33 @@ const UNREADABLE_REST: Duration = Duration::from_secs(60);
 /// A claim is one command: it finds the first document that matches and that nobody holds, locks it and reads it. The
 /// filter needs an index of the user's own, as it does without locks. What is done must not match any more. The document of
 /// a worker that dies is claimed again when the worker's ttl is over.
+///
+/// A document that cannot be locked, or is not what its type says, is passed over with a warning in the log, for a minute.
 pub struct Queue<T> {
     shelf: Arc<Shelf>,
     lock: RwLock,
+    terms: Terms,
     open: Arc<Open>,
     of: std::marker::PhantomData<fn() -> T>,
+}
+
+/// The terms of each claim, which another order keeps.
+#[derive(Clone, Default)]
+struct Terms {
+    ttl: Option<Duration>,
+    note: Option<String>,
+}
+
+impl Terms {
+    fn of(&self, mut lock: RwLock) -> RwLock {
+        if let Some(ttl) = self.ttl {
+            lock = lock.ttl(ttl);
+        }
+        match &self.note {
+            Some(note) => lock.note(note.as_str()),
+            None => lock,
+        }
+    }
 }
 
 /// What the clones of a queue share.
@@ -61,6 +91,8 @@ struct Open {
     shelf: Arc<Shelf>,
     key: Key,
     claiming: Claiming,
+    /// Why the filter cannot be asked for, if that is so.
+    refused: Option<Error>,
     /// Those who wait in this process come one after the other, in their order.
     turn: Mutex<Option<Arrivals>>,
     waiting: AtomicUsize,
@@ -72,7 +104,8 @@ impl Open {
         let key = queue_key(COUNT.fetch_add(1, Ordering::Relaxed))?;
         shelf.home.open_queue(&key, claiming.clone());
         let (turn, waiting) = (Mutex::default(), AtomicUsize::new(0));
-        Ok(Self { shelf: shelf.clone(), key, claiming, turn, waiting })
+        let refused = filter::check(&claiming.filter).err();
+        Ok(Self { shelf: shelf.clone(), key, claiming, refused, turn, waiting })
     }
 }
 
@@ -83,37 +116,41 @@ impl Drop for Open {
 }
 
 impl<T> DocumentLocks<T> {
-    /// The documents that match this filter, as work for whoever comes next.
+    /// The documents that match this filter, as work: each worker claims the next one.
+    ///
+    /// The filter is one that `$match` takes. One with `$where`, `$near` or `$nearSphere` is refused as
+    /// [`Invalid`](tenure_core::Kind::Invalid) by the first question.
     pub fn queue(&self, filter: Document) -> Queue<T> {
-        Queue::new(self.shelf(), Claiming { filter, order: None })
+        Queue::new(self.shelf(), Claiming { filter, ..Claiming::default() }, Terms::default())
     }
 }
 
 impl<T> Clone for Queue<T> {
     fn clone(&self) -> Self {
-        let (lock, open) = (self.lock.clone(), self.open.clone());
-        Self { shelf: self.shelf.clone(), lock, open, of: std::marker::PhantomData }
+        let (lock, terms, open) = (self.lock.clone(), self.terms.clone(), self.open.clone());
+        Self { shelf: self.shelf.clone(), lock, terms, open, of: std::marker::PhantomData }
     }
 }
 
 impl<T> Queue<T> {
-    fn new(shelf: &Arc<Shelf>, claiming: Claiming) -> Self {
+    fn new(shelf: &Arc<Shelf>, claiming: Claiming, terms: Terms) -> Self {
         let open = Open::new(shelf, claiming).expect("the locks are on documents");
-        let lock = shelf.locks.rwlock(&open.key);
-        Self { shelf: shelf.clone(), lock, open: Arc::new(open), of: std::marker::PhantomData }
+        let (lock, open) = (terms.of(shelf.locks.rwlock(&open.key)), Arc::new(open));
+        Self { shelf: shelf.clone(), lock, terms, open, of: std::marker::PhantomData }
     }
 
     /// The same in this order, which is that of a `sort`. Without one it is any.
     #[must_use]
     pub fn order(self, order: Document) -> Self {
         let claiming = Claiming { order: Some(order), ..self.open.claiming.clone() };
-        Self::new(&self.shelf, claiming)
+        Self::new(&self.shelf, claiming, self.terms)
     }
 
     /// How long a document that is claimed stays so without a sign of life of its worker, 30 s by default.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.lock = self.lock.ttl(ttl);
+        self.terms.ttl = Some(ttl);
         self
     }
 
@@ -121,6 +158,7 @@ impl<T> Queue<T> {
     #[must_use]
     pub fn note(mut self, note: &str) -> Self {
         self.lock = self.lock.note(note);
+        self.terms.note = Some(note.to_owned());
         self
     }
 }
@@ -128,19 +166,41 @@ impl<T> Queue<T> {
 impl<T: DeserializeOwned> Queue<T> {
     /// Claims the first document that matches and is free, and answers `None` if there is none.
     ///
-    /// A document that is not what its type says is an error, and is put off for a minute, so that those behind it come.
+    /// A document that is not what its type says is put off for a minute, with a warning in the log, and the next one is
+    /// claimed.
+    ///
+    /// # Errors
+    ///
+    /// Of the kind [`Invalid`](tenure_core::Kind::Invalid) if 16 documents in a row are not what their type says.
     pub async fn try_next(&self) -> Result<Option<Job<T>>> {
-        let Some(guard) = self.lock.try_write().await? else { return Ok(None) };
-        let named = self.shelf.home.claimed_by(guard.id())?;
-        let named = named.ok_or_else(|| Error::lost(Loss::Broken))?;
-        let (home, rest) = (self.shelf.clone(), UNREADABLE_REST);
-        let opened = DocumentGuard::open_or_put_off(home, named, guard, rest);
-        Ok(Some(Job(opened.await?)))
+        if let Some(error) = &self.open.refused {
+            return Err(error.clone());
+        }
+        let mut unreadable = 0;
+        loop {
+            let Some(guard) = self.lock.try_write().await? else { return Ok(None) };
+            let named = self.shelf.home.claimed_by(guard.id())?;
+            let named = named.ok_or_else(|| Error::lost(Loss::Broken))?;
+            let (home, rest) = (self.shelf.clone(), UNREADABLE_REST);
+            match DocumentGuard::open_or_put_off(home, named, guard, rest).await {
+                Ok(guard) => return Ok(Some(Job(guard))),
+                Err(error) if error.kind() == Kind::Invalid && unreadable < UNREADABLE_MAX => {
+                    tracing::warn!(%error, "a queue passes over a document for {UNREADABLE_REST:?}");
+                    unreadable += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Claims the first document that matches and is free, as soon as there is one.
     ///
     /// Those who wait in one process are served in their order; among processes whoever is quicker.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_next`](Self::try_next), and [`Unavailable`](tenure_core::Kind::Unavailable) if the server does not answer the first
+    /// question. A worker that waits already goes on to wait.
     ///
     /// # Cancel safety
     ///
@@ -154,23 +214,39 @@ impl<T: DeserializeOwned> Queue<T> {
         let _waiting = Waiting::new(&self.open.waiting);
         let mut turn = self.open.turn.lock().await;
         let can_push = self.shelf.locks.guarantees().push;
+        let (home, filter) = (&self.shelf.home, &self.open.claiming.filter);
+        // In a row of looks in vain a worker asks first whether a document is free, which writes nothing.
+        let (mut vain, mut claims) = (0, true);
         loop {
             // Listen first, and look then: what comes in between is heard.
             let mut arrivals = turn.as_ref().map(Arrivals::again);
-            if let Some(job) = self.try_next().await? {
+            if claims && let Some(job) = answered(self.try_next().await)?.flatten() {
                 return Ok(job);
             }
             if arrivals.is_none() && can_push {
-                *turn = Some(self.shelf.home.arrivals().await?);
+                *turn = Some(home.arrivals(filter).await?);
                 continue;
             }
-            let filter = self.open.claiming.filter.clone();
-            let pause = match self.shelf.home.next_due(filter).await? {
-                Some(due) => (due + LATER).min(LOOK_AGAIN),
-                None => LOOK_AGAIN,
-            };
-            let pause = if can_push { pause } else { pause.min(Duration::from_secs(1)) };
-            let nap = self.shelf.home.host().sleep(pause);
+            // Where the server does not answer, a document may be free.
+            let due = answered(home.next_due(filter.clone(), LOOK_AGAIN).await)?;
+            let due = due.unwrap_or(Some(Duration::ZERO));
+            let is_free = due == Some(Duration::ZERO);
+            if is_free && !claims {
+                claims = true;
+                continue;
+            }
+            let longest = if can_push { LOOK_AGAIN } else { REST_MAX };
+            let pause = due.map_or(longest, |due| (due + LATER).min(longest));
+            let rest = (REST_FIRST * 2_u32.pow(vain)).min(REST_MAX);
+            let rest = uneven(rest, home.host().random());
+            let rest = if is_free { rest } else { rest.min(pause) };
+            home.host().sleep(rest).await;
+            if is_free || arrivals.as_ref().is_some_and(Arrivals::has_rung) {
+                (vain, claims) = ((vain + 1).min(DOUBLES_MAX), false);
+                continue;
+            }
+            (vain, claims) = (0, true);
+            let nap = home.host().sleep(pause.saturating_sub(rest));
             match &mut arrivals {
                 Some(arrivals) => {
                     let rung = std::pin::pin!(arrivals.rung());
@@ -203,6 +279,17 @@ impl<T> fmt::Debug for Queue<T> {
     }
 }
 
+/// The answer to a question, or `None` if the server gave none.
+fn answered<T>(answer: Result<T>) -> Result<Option<T>> {
+    match answer {
+        Err(error) if error.is_unknown() => {
+            tracing::debug!(%error, "a worker that waits for a document asks again");
+            Ok(None)
+        }
+        answer => answer.map(Some),
+    }
+}
+
 /// Counts who waits, for as long as it waits.
 struct Waiting<'a>(&'a AtomicUsize);
 
@@ -219,13 +306,13 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// A document that is claimed. Dropping it lets it go, for the next worker.
+/// A document that is claimed, with all that its [`DocumentGuard`] can do. Dropping it lets it go, for the next worker.
 #[must_use = "the document is let go as soon as its job is dropped"]
 pub struct Job<T>(DocumentGuard<T>);
 
 impl<T> Job<T> {
     /// The work is done: changes the document so that it matches no more, and lets it go, if it is still held.
-    pub async fn done(self, update: impl Into<UpdateModifications>) -> Result<()> {
+    pub async fn done(self, update: impl Into<Update>) -> Result<()> {
         self.0.release_with(update).await
     }
 
@@ -234,9 +321,19 @@ impl<T> Job<T> {
         self.0.delete().await
     }
 
-    /// Lets the document go, and nobody claims it before this time is over, by the server's clock.
+    /// Lets the document go, and no queue claims it before this time is over, by the server's clock.
     pub async fn retry_later(self, time: Duration) -> Result<()> {
         self.0.put_off(time).await
+    }
+
+    /// Lets the document go as it is, for the next worker, and says whether it was held until now.
+    pub async fn release(self) -> Result<()> {
+        self.0.release().await
+    }
+
+    /// The guard of the document, for code that locks documents by name, too.
+    pub fn into_guard(self) -> DocumentGuard<T> {
+        self.0
     }
 }
 

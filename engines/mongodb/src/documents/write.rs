@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::change::{Change, Target};
 use super::name::Named;
-use super::request::{Act, Done, Holding};
+use super::request::{Act, Done, Holding, Update};
 use super::way;
 use crate::alone::NOT_BEFORE;
 use crate::bundle;
@@ -74,14 +74,17 @@ impl MongoStore {
                 let millis = i64::try_from(time.as_millis()).unwrap_or(most).min(most);
                 (What::Leave(target.put_off(millis, NOT_BEFORE)), None)
             }
-            Act::Leave(UpdateModifications::Pipeline(stages)) => {
+            Act::Leave(Update { by: UpdateModifications::Pipeline(stages), array_filters })
+                if array_filters.is_empty() =>
+            {
                 (What::Leave(target.pipeline(&stages)?), None)
             }
-            Act::Leave(UpdateModifications::Document(operators))
+            Act::Leave(Update { by: UpdateModifications::Document(operators), array_filters })
                 if holding.named.path.is_whole() =>
             {
-                let alone = What::LeaveAlone(target.leave_alone(&operators)?);
-                (alone, Some(target.change(operators.into())?))
+                let alone = What::LeaveAlone(target.leave_alone(&operators, &array_filters)?);
+                let change = Update::new(operators).array_filters(array_filters);
+                (alone, Some(target.change(change)?))
             }
             // The ticket of a part leaves behind it.
             Act::Update(update) | Act::Leave(update) => {
@@ -271,15 +274,20 @@ impl MongoStore {
     pub(super) fn touch(&self, query: &Document) -> Result<RawDocumentBuf> {
         let mut next = Document::new();
         next.insert(format!("{}.step", self.field()?), 1_i64);
+        Ok(self.change_by(query, &doc! { "$inc": next }))
+    }
+
+    /// A change of the first document to which the query applies, which answers its `_id`.
+    pub(super) fn change_by(&self, query: &Document, update: &Document) -> RawDocumentBuf {
         let time = self.calls.server_ms();
-        Ok(rawdoc! {
+        rawdoc! {
             "findAndModify": self.calls.collection.as_str(),
             "query": raw(query),
-            "update": raw(&doc! { "$inc": next }),
+            "update": raw(update),
             "fields": { "_id": 1 },
             "writeConcern": { "w": "majority", "j": true, "wtimeout": time },
             "maxTimeMS": time,
-        })
+        }
     }
 
     /// A command for the document, if this ticket holds, and this is so of its seat, `$$held`.

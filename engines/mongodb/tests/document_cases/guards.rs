@@ -5,7 +5,7 @@ use std::time::Duration;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, bson, doc};
 use tenure_core::{Kind, Loss};
-use tenure_mongodb::documents::Documents;
+use tenure_mongodb::documents::{Documents, NotFound, Path, Update};
 use tenure_servers::mongodb::doc as server_doc;
 
 use super::shop::{Order, Shop, long_order, order};
@@ -322,5 +322,61 @@ fn only_what_was_asked_for_is_read() {
         let locks = Documents::new().only(["quantity"]).unwrap().over(&documents).await.unwrap();
         let guard = locks.part::<Document>(43, line).lock().await.unwrap();
         assert_eq!(guard.document(), &doc! { "quantity": 1_i64 });
+    });
+}
+
+#[test]
+fn what_is_not_there_is_told_without_words() {
+    play(async || {
+        let shop = Shop::open().await;
+        let error = shop.here.document(43).lock().await.unwrap_err();
+        assert_eq!(
+            (error.kind(), NotFound::of(&error)),
+            (Kind::Rejected, Some(NotFound::Document))
+        );
+        let part = shop.here.part::<Document>(42, Path::field("lines").element("sku", 9));
+        let error = part.try_lock().await.unwrap_err();
+        assert_eq!((error.kind(), NotFound::of(&error)), (Kind::Rejected, Some(NotFound::Part)));
+        let error = part.read().await.unwrap_err();
+        assert_eq!(NotFound::of(&error), Some(NotFound::Part));
+        let error = shop.here.document(Bson::MaxKey).lock().await.unwrap_err();
+        assert_eq!(NotFound::of(&error), None);
+    });
+}
+
+#[test]
+fn array_filters_say_which_elements_an_update_means() {
+    play(async || {
+        let shop = Shop::open().await;
+        shop.orders.insert_one(long_order(43, 3)).await.unwrap();
+        let more = || doc! { "$inc": { "lines.$[few].quantity": 5 } };
+        let few = || [doc! { "few.quantity": { "$lt": 2 } }];
+        let whole = shop.here.document(43).lock().await.unwrap();
+        whole.update(Update::new(more()).array_filters(few())).await.unwrap();
+        let some = Update::new(doc! { "$set": { "lines.$[one].quantity": 1 } });
+        whole.update(some.array_filters([doc! { "one.sku": { "$gt": 0 } }])).await.unwrap();
+        whole.release_with(Update::new(more()).array_filters(few())).await.unwrap();
+        let quantities: Vec<i64> =
+            shop.seen(43).await.lines.iter().map(|line| line.quantity).collect();
+        assert_eq!(quantities, [6, 6, 6]);
+        let line = Path::field("lines").element("sku", 1);
+        let part = shop.here.part::<Document>(43, line).lock().await.unwrap();
+        let moved = Update::new(doc! { "$set": { "parts.$[it].at": "truck" } });
+        part.update(moved.array_filters([doc! { "it.no": 7 }])).await.unwrap();
+        let lines = shop.seen(43).await.lines;
+        assert_eq!(
+            (lines[1].parts[0].at.as_str(), lines[1].parts[1].at.as_str()),
+            ("truck", "shelf")
+        );
+        assert_eq!(lines[0].parts[0].at, "shelf");
+        for refused in [
+            Update::new(more()).array_filters([doc! { "tenure.id": 1 }]),
+            Update::new(more()).array_filters([doc! { "$or": [{ "tenure0.sku": 1 }] }]),
+            Update::new(vec![doc! { "$set": { "a": 1 } }]).array_filters(few()),
+            Update::new(doc! { "$set": { "parts.0._tenure.held": [] } }),
+        ] {
+            assert_eq!(part.update(refused).await.unwrap_err().kind(), Kind::Invalid);
+        }
+        part.release().await.unwrap();
     });
 }

@@ -1,13 +1,15 @@
 //! Openings: which collections can be locked, who may lock them, and what stands in the way.
 
-use mongodb::bson::{Document, doc};
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::spec::BinarySubtype;
+use mongodb::bson::{Binary, Bson, DateTime, Document, Timestamp, bson, doc};
 use mongodb::options::Collation;
 use mongodb::{Client, Collection, Database};
 use tenure_core::Kind;
 use tenure_mongodb::documents::{DocumentLocks, Documents, Path};
 use tenure_servers::mongodb::{Server, Setup, doc as server_doc};
 
-use super::stage::play;
+use super::stage::{count, play};
 
 async fn database(server: &Server) -> Database {
     Client::with_uri_str(server.url()).await.unwrap().database("tenure")
@@ -209,5 +211,81 @@ fn a_standalone_server_locks_documents_without_being_told() {
         let next = tokio::spawn(async move { there.document(1).lock().await });
         guard.release().await.unwrap();
         next.await.unwrap().unwrap().release().await.unwrap();
+    });
+}
+
+#[test]
+fn a_unique_index_that_refuses_the_new_document_is_told_at_once() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let database = database(&server).await;
+        let orders = database.collection::<Document>("orders");
+        let unique = |name: &str| {
+            let options = mongodb::options::IndexOptions::builder().unique(true).build();
+            mongodb::IndexModel::builder().keys(doc! { name: 1 }).options(options).build()
+        };
+        orders.create_index(unique("number")).await.unwrap();
+        orders.insert_one(doc! { "_id": 1, "number": 7 }).await.unwrap();
+        let settings = Documents::new().or_insert(&doc! { "number": 7 }).unwrap();
+        let locks: DocumentLocks<Document> = settings.over(&orders).await.unwrap();
+        let is_refused = |error: &tenure_core::Error| {
+            assert_eq!(error.kind(), Kind::Rejected, "{error:?}");
+            assert!(error.to_string().contains("_1"), "it names the index: {error}");
+        };
+        let before = count(&server, "findAndModify");
+        is_refused(&locks.document(2).lock().await.unwrap_err());
+        assert!(count(&server, "findAndModify") - before <= 2, "it is not asked again and again");
+        locks.document(1).lock().await.unwrap().release().await.unwrap();
+        // The same for the records of named locks.
+        database.collection::<Document>("locks").create_index(unique("kind")).await.unwrap();
+        let named = tenure_mongodb::connect(server.url()).await.unwrap();
+        named.mutex("a").lock().await.unwrap().release().await.unwrap();
+        let before = count(&server, "findAndModify");
+        is_refused(&named.mutex("b").lock().await.unwrap_err());
+        assert!(count(&server, "findAndModify") - before <= 2, "it is not asked again and again");
+    });
+}
+
+#[test]
+fn documents_are_locked_by_every_type_of_id_that_the_page_names() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let all = database(&server).await.collection::<Document>("all");
+        let locks = open(&all).await;
+        let bytes = Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] };
+        let longest = "x".repeat(1022);
+        let named: Vec<Bson> = vec![
+            42.into(),
+            (i64::from(i32::MAX) + 1).into(),
+            1.5.into(),
+            Bson::Decimal128("2.5".parse().unwrap()),
+            longest.as_str().into(),
+            ObjectId::new().into(),
+            DateTime::from_millis(1).into(),
+            Bson::Timestamp(Timestamp { time: 1, increment: 2 }),
+            bytes.into(),
+            true.into(),
+            Bson::Null,
+            bson!({ "a": [1, { "b": null }] }),
+        ];
+        for id in named {
+            all.insert_one(doc! { "_id": id.clone() }).await.unwrap();
+            let guard = locks.document(id.clone()).lock().await.unwrap();
+            assert_eq!(guard.id_of_document(), &id);
+            guard.release().await.unwrap();
+        }
+        let script = || "x".to_owned();
+        let refused: Vec<Bson> = vec![
+            Bson::MinKey,
+            Bson::MaxKey,
+            Bson::Symbol(script()),
+            Bson::JavaScriptCode(script()),
+            format!("{longest}x").into(),
+        ];
+        for id in refused {
+            all.insert_one(doc! { "_id": id.clone() }).await.unwrap();
+            let error = locks.document(id.clone()).lock().await.unwrap_err();
+            assert_eq!(error.kind(), Kind::Invalid, "{id}: {error:?}");
+        }
     });
 }

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use mongodb::bson::{bson, doc};
-use tenure_core::Kind;
-use tenure_mongodb::documents::{Documents, Path};
+use futures_util::future::join_all;
+use mongodb::bson::{Document, bson, doc};
+use tenure_core::{Kind, Standing};
+use tenure_mongodb::documents::{DocumentLocks, Documents, Path};
 
 use super::shop::{Line, Order, Part, Shop, line, long_order, order, part};
-use super::stage::{play, soon};
+use super::stage::{play, soon, until};
 
 #[test]
 fn parts_lock_independently_of_each_other_and_of_the_whole() {
@@ -83,6 +84,134 @@ fn together_a_part_is_lost_with_what_is_around_it() {
         assert_eq!(error.kind(), Kind::Lost, "{error:?}");
         assert_eq!(shop.seen(43).await, long_order(43, 1));
         whole.release().await.unwrap();
+    });
+}
+
+/// Returns once two tickets stand in the line of the whole: one that reads what is around its part, and one that waits.
+async fn whole_is_waited_for(shop: &Shop) {
+    let waits = async || {
+        let line = shop.there.document(43).line().await.unwrap();
+        line.iter().any(|(_, place)| place.standing == Standing::Waiting)
+    };
+    until("another client waits for the whole", waits).await;
+}
+
+#[test]
+fn together_a_task_that_holds_one_part_waits_in_vain_for_another_behind_a_waiter_for_the_whole() {
+    play(async || {
+        let shop = Shop::open_with(Documents::new().together()).await;
+        shop.orders.insert_one(long_order(43, 3)).await.unwrap();
+        let one = shop.here.part::<Line>(43, line(1)).lock().await.unwrap();
+        let lock = shop.there.document(43);
+        let whole = tokio::spawn(async move { lock.lock().await });
+        whole_is_waited_for(&shop).await;
+        let other = shop.here.part::<Line>(43, line(2));
+        let other = other.lock_within(Duration::from_secs(1)).await.unwrap();
+        assert!(other.is_none() && !whole.is_finished(), "each waits for the other");
+        drop(one);
+        soon("the whole is free", whole).await.unwrap().unwrap().release().await.unwrap();
+    });
+}
+
+#[test]
+fn together_several_parts_are_locked_at_once_also_behind_a_waiter_for_the_whole() {
+    play(async || {
+        let shop = Shop::open_with(Documents::new().together()).await;
+        shop.orders.insert_one(long_order(43, 3)).await.unwrap();
+        // Another client holds the second part, so that the first is held while the second is waited for.
+        let busy = shop.there.part::<Line>(43, line(2)).lock().await.unwrap();
+        let lines = shop.here.parts::<Line>(43, [line(2), line(1)]).note("picks");
+        assert!(lines.try_lock().await.unwrap().is_none(), "one of them is not free");
+        let both = tokio::spawn(async move { lines.lock().await });
+        let waits = async || {
+            let line = shop.there.part::<Line>(43, line(2)).line().await.unwrap();
+            line.len() == 2
+        };
+        until("both are waited for", waits).await;
+        let lock = shop.there.document(43);
+        let whole = tokio::spawn(async move { lock.lock().await });
+        whole_is_waited_for(&shop).await;
+        busy.release().await.unwrap();
+        let mut both = soon("both are locked", both).await.unwrap().unwrap();
+        let skus: Vec<i32> = both.iter().map(|guard| guard.document().sku).collect();
+        assert_eq!(skus, [2, 1], "in the order of the paths");
+        for guard in &both {
+            guard.update(doc! { "$inc": { "quantity": 5 } }).await.unwrap();
+        }
+        let last = both.pop().unwrap();
+        both.pop().unwrap().release().await.unwrap();
+        last.update(doc! { "$inc": { "quantity": 1 } }).await.unwrap();
+        assert!(!whole.is_finished(), "what is around them is held until the last is released");
+        last.release().await.unwrap();
+        let whole = soon("the whole is free", whole).await.unwrap().unwrap();
+        let quantities: Vec<i64> =
+            whole.document().lines.iter().map(|line| line.quantity).collect();
+        assert_eq!(quantities, [1, 7, 6]);
+        whole.release().await.unwrap();
+    });
+}
+
+/// Every task takes two of three lines, in either order, while others take the whole and inner parts.
+#[test]
+fn together_tasks_that_take_several_parts_never_wait_for_each_other() {
+    const ROUNDS: i32 = 8;
+    play(async || {
+        let shop = Shop::open_with(Documents::new().together()).await;
+        shop.orders.insert_one(long_order(43, 3)).await.unwrap();
+        let task = async |locks: &DocumentLocks<Order>, nth: i32| {
+            for round in 0..ROUNDS {
+                let (one, other) = ((nth + round) % 3, (nth + 2 * round + 1) % 3);
+                let change = || doc! { "$inc": { "quantity": 1 } };
+                if nth % 4 == 3 {
+                    locks.document(43).lock().await.unwrap().release().await.unwrap();
+                } else if one == other {
+                    let paths = [part(one, 8), part(one, 7), line((one + 1) % 3)];
+                    drop(locks.parts::<Document>(43, paths).lock().await.unwrap());
+                } else {
+                    for guard in
+                        locks.parts::<Line>(43, [line(one), line(other)]).lock().await.unwrap()
+                    {
+                        guard.release_with(change()).await.unwrap();
+                    }
+                }
+            }
+        };
+        let tasks =
+            (0..8).map(|nth| task(if nth % 2 == 0 { &shop.here } else { &shop.there }, nth));
+        soon("all have come through", join_all(tasks)).await;
+        for shelf in [&shop.here, &shop.there] {
+            shelf.locks().settled().await;
+        }
+        shop.here.document(43).lock().await.unwrap().release().await.unwrap();
+    });
+}
+
+#[test]
+fn parts_that_are_one_or_in_each_other_are_refused_beside_each_other() {
+    play(async || {
+        let shop = Shop::open_with(Documents::new().together()).await;
+        shop.orders.insert_one(long_order(43, 3)).await.unwrap();
+        let same = Path::field("lines").element_where(doc! { "sku": 1, "quantity": 1 });
+        for paths in [
+            [line(1), line(1)],
+            [line(1), same.clone()],
+            [line(1), part(1, 7)],
+            [part(1, 7), line(1)],
+            [Path::default(), line(1)],
+        ] {
+            let parts = shop.here.parts::<Document>(43, paths.clone());
+            let error = parts.lock().await.unwrap_err();
+            assert_eq!(error.kind(), Kind::Invalid, "{paths:?}: {error:?}");
+        }
+        shop.here.locks().settled().await;
+        let apart = Documents::new().connect::<Order>(&shop.url).await.unwrap();
+        let error = apart.parts::<Document>(43, [line(1), same]).lock().await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Invalid, "{error:?}");
+        apart.locks().settled().await;
+        let none = apart.parts::<Document>(43, []).lock().await.unwrap();
+        assert!(none.is_empty());
+        let whole = shop.there.document(43).try_lock().await.unwrap();
+        assert!(whole.is_some(), "nothing of a refusal stays behind");
     });
 }
 

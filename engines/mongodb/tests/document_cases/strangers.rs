@@ -312,3 +312,30 @@ fn a_queue_waits_beside_documents_that_cannot_be_read() {
         }
     });
 }
+
+#[test]
+fn a_transaction_of_a_stranger_that_stays_open_costs_the_lock_and_gives_it_to_no_other_client() {
+    play(async || {
+        let (_server, shop) = Shop::open_alone().await;
+        let guard = shop.here.document(42).ttl(Duration::from_secs(3)).lock().await.unwrap();
+        let mut session = shop.orders.client().start_session().await.unwrap();
+        session.start_transaction().await.unwrap();
+        let change = doc! { "$set": { "state": "seen" } };
+        let write = shop.orders.update_one(doc! { "_id": 42 }, change);
+        write.session(&mut session).await.unwrap();
+        let held = guard.held();
+        soon("no renewal gets in", async move { held.lost().await }).await;
+        let other = shop.there.document(42).try_lock().await;
+        assert_eq!(
+            other.map(drop).unwrap_err().kind(),
+            Kind::Unavailable,
+            "no other client gets it"
+        );
+        session.commit_transaction().await.unwrap();
+        let next = soon("the next one gets it", shop.there.document(42).lock()).await.unwrap();
+        assert_eq!(next.document().state, "seen");
+        let error = guard.update(doc! { "$set": { "state": "late" } }).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Lost, "{error:?}");
+        next.release().await.unwrap();
+    });
+}

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use super::change;
 use super::filter::{equal, matches, sorted, value};
 use crate::documents::change::Target;
-use crate::documents::name::Named;
+use crate::documents::name::{Named, NotFound};
 use crate::documents::path::Step;
 use crate::documents::request::{Act, Done, Holding};
 use crate::documents::settings::FIELD_DEFAULT;
@@ -160,15 +160,16 @@ impl Warehouse {
                     Ok(())
                 })?;
             }
-            Act::Update(UpdateModifications::Document(operators))
-            | Act::Leave(UpdateModifications::Document(operators)) => {
-                target.change(operators.clone().into())?;
-                stock.change(&holding.named, |part| change::apply(part, &operators))?;
-            }
-            Act::Update(_) | Act::Leave(_) => {
-                return Err(Error::unsupported(
-                    "documents in memory are changed by operators, and know no pipelines",
-                ));
+            Act::Update(update) | Act::Leave(update) => {
+                let (UpdateModifications::Document(operators), []) =
+                    (&update.by, &*update.array_filters)
+                else {
+                    return Err(Error::unsupported(
+                        "documents in memory are changed by operators, and know no pipelines and array filters",
+                    ));
+                };
+                target.change(update.clone())?;
+                stock.change(&holding.named, |part| change::apply(part, operators))?;
             }
         }
         drop(stock);
@@ -180,7 +181,7 @@ impl Warehouse {
     pub(in crate::documents) fn next_due(&self, filter: &Document) -> Option<Duration> {
         let mut stock = self.stock();
         let now = Instant::now();
-        let found = stock.matching(&Claiming { filter: filter.clone(), order: None });
+        let found = stock.matching(&Claiming { filter: filter.clone(), ..Claiming::default() });
         let found: Vec<Named> = found.unwrap_or_default();
         let due = found.iter().filter_map(|named| {
             let put_off =
@@ -222,18 +223,18 @@ impl Stock {
             Error::rejected(format!(
                 "there is no document {key}: insert it first, or have it inserted by `or_insert`"
             ))
+            .caused_by(NotFound::Document)
         })?;
         let mut parts = Vec::new();
         collect(document, named.path.steps(), &mut parts);
         let count = parts.len();
         let part = parts.pop().filter(|_| count == 1);
         part.ok_or_else(|| {
-            let why = if count == 0 {
-                "is not there: the document has no such part"
-            } else {
-                "is not one part: its filters match more than one"
-            };
-            Error::rejected(format!("{key:?} {why}"))
+            if count == 0 {
+                let why = "is not there: the document has no such part";
+                return Error::rejected(format!("{key:?} {why}")).caused_by(NotFound::Part);
+            }
+            Error::rejected(format!("{key:?} is not one part: its filters match more than one"))
         })
     }
 

@@ -1,0 +1,60 @@
+//! A worker of a collection of events: it locks one event where it lies, processes it, marks it as done and unlocks it. Start several:
+//! `cargo run --package tenure-mongodb --example documents_worker -- URL NAME`, with a URL such as
+//! `mongodb://127.0.0.1/shop?replicaSet=rs0&collection=events`. The event of a worker that dies is taken over.
+
+use std::time::Duration;
+
+use mongodb::bson::doc;
+use serde::Deserialize;
+use tenure_core::{Error, Kind, Result};
+use tenure_mongodb::documents::{DocumentGuard, DocumentLocks, Documents, Queue};
+
+/// After this time without an event a worker ends.
+const IDLE: Duration = Duration::from_secs(10);
+/// After this time another worker takes over the event of a dead one.
+const TTL: Duration = Duration::from_secs(3);
+
+#[derive(Deserialize)]
+struct Event {
+    payload: String,
+}
+
+/// The work, which may take longer than the ttl: the lock is renewed meanwhile.
+async fn process(event: &DocumentGuard<Event>) -> std::result::Result<(), String> {
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    let is_empty = event.document().payload.is_empty();
+    if is_empty { Err(format!("the event {} is empty", event.id_of_document())) } else { Ok(()) }
+}
+
+/// Processes one event, for as long as it is locked; `false` if none came in.
+async fn one(queue: &Queue<Event>, name: &str) -> Result<bool> {
+    let Some(event) = queue.next_within(IDLE).await? else { return Ok(false) };
+    if let Err(why) = event.run(process(&event)).await? {
+        eprintln!("{name}: {why}");
+        event.retry_later(Duration::from_secs(60)).await?;
+    } else {
+        event.done(doc! { "$set": { "state": "done" }, "$push": { "by": name } }).await?;
+    }
+    Ok(true)
+}
+
+pub(crate) async fn work(url: &str, name: &str) -> Result<()> {
+    let events: DocumentLocks<Event> = Documents::new().connect(url).await?;
+    let queue = events.queue(doc! { "state": "new" }).order(doc! { "_id": 1 }).ttl(TTL).note(name);
+    while match one(&queue, name).await {
+        // What another worker took over, or the server did not answer, is claimed again until it is done.
+        Err(e) if matches!(e.kind(), Kind::Lost | Kind::Unavailable) => true,
+        done => done?,
+    } {}
+    events.close().await;
+    Ok(())
+}
+
+#[allow(dead_code, reason = "a test plays the story without it")]
+#[tokio::main]
+async fn main() -> Result<()> {
+    match &std::env::args().skip(1).collect::<Vec<_>>()[..] {
+        [url, name] => work(url, name).await,
+        _ => Err(Error::invalid("say the URL of the collection, and the name of the worker")),
+    }
+}
