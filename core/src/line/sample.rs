@@ -96,7 +96,22 @@ struct Snapshot {
     look: Look,
 }
 
-/// A store that remembers for a while which tickets were broken.
+/// A store that remembers for a while which tickets were broken, for
+/// [`Sampler::events_with_breaks`].
+///
+/// ```
+/// use tenure::engine::Breaks;
+/// use tenure::{Key, Result, TicketId};
+///
+/// /// A store in which every ticket that is gone was broken.
+/// struct Guillotine;
+///
+/// impl Breaks for Guillotine {
+///     async fn broken(&self, _: &Key, gone: &[TicketId]) -> Result<Vec<TicketId>> {
+///         Ok(gone.to_vec())
+///     }
+/// }
+/// ```
 pub trait Breaks {
     /// Returns those of these tickets, which are gone from the line of this key, that were broken a
     /// short while ago: told to leave, or taken out by another client.
