@@ -150,7 +150,7 @@ fn each_wrong_path_and_option_has_its_sentence() {
             "the URL has an option that `x:` does not have: there are `timeout`, `acks`, `tls`, `young` and `ca`; a question mark in a password is written %3F",
         ),
         (option, "acks=1&acks=2", "the URL has `acks` twice: leave one out"),
-        (option, "timeout=5", "`timeout` takes a time from 1ms to 1h, such as 500ms, 2s or 1m"),
+        (option, "timeout=3601", "`timeout` takes a time from 1ms to 1h, such as 500ms, 2s or 1m"),
         (option, "timeout=2h", "`timeout` takes a time from 1ms to 1h, such as 500ms, 2s or 1m"),
         (option, "acks=6", "`acks` takes a number from 0 to 5"),
         (option, "acks=secret", "`acks` takes a number from 0 to 5"),

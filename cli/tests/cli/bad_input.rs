@@ -6,7 +6,7 @@ use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::{Command, Stdio};
 
-use crate::kit::{End, Store, end, write};
+use crate::kit::{End, Store, end, field, write};
 
 /// It fails with this code and a sentence that has this in it; and nobody is left in the line.
 fn fails(words: &[&str], code: i32, with: &str) {
@@ -231,6 +231,25 @@ fn what_is_not_utf8() {
     let mut run = store.tenure(&["run", "k", "--", "sh", "-c", "printf %s \"$1\" | wc -c", "sh"]);
     let end = end(run.arg(bytes));
     assert_eq!((end.code, end.out.trim(), end.err.as_str()), (0, "2", ""));
+}
+
+#[test]
+fn a_bare_number_is_one_of_seconds() {
+    let store = Store::new();
+    let work = ["--ttl", "30", "--kill-after", "5", "k", "--", "true"];
+    store.says(&[&["run", "-w", "5"], &work[..]].concat());
+    store.says(&[&["lead"], &work[..]].concat());
+    let count = store.says(&["count", "k", "--per", "36000", "--json"]);
+    assert!(field(&count, "resets_in_ms").parse::<u64>().unwrap() > 36_000, "{count}");
+    // 366 days, and a second more.
+    store.says(&["count", "other", "--per", "31622400"]);
+    fails(&["count", "k", "--per", "31622401"], 64, "at most 366d");
+    // A URL takes at most an hour.
+    let look = |timeout: &str| {
+        store.end(&["--on", &format!("redis://127.0.0.1:1?timeout={timeout}"), "keys"])
+    };
+    is_refused(&look("5"), 69, "nobody listens at 127.0.0.1:1");
+    is_refused(&look("3601"), 64, "`timeout` takes a time from 1ms to 1h");
 }
 
 #[test]

@@ -141,7 +141,7 @@ impl<E: Engine> Engine for Retry<E> {
             match &joined {
                 // Its owner goes away, and an earlier attempt may come in yet.
                 Ok(None) if before > 0 => {
-                    self.sweeper.give_back(ticket.clone(), Trace::Joining, None)
+                    self.sweeper.give_back(ticket.clone(), Trace::Joining, None);
                 }
                 Ok(Some(_)) if before > 0 => self.doubt(ticket),
                 _ => {}
