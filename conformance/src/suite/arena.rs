@@ -178,12 +178,22 @@ impl Arena {
     /// A store that promises no order may be several stores, which answers when most of them have: the
     /// story goes on when the others have had time to follow.
     pub async fn client(&self) -> AnyEngine {
-        let engine = (self.open)().await.expect("the store can be opened");
+        let engine = self.soon("the store is opened", self.opened()).await;
         if engine.profile().fair {
             return engine;
         }
         let (host, moment) = (self.host.clone(), self.ttl / 1000);
         AnyEngine::new(Paced::after(engine, move || host.sleep(moment)))
+    }
+
+    /// Opens the store. One that did not answer in time is asked again: the machine may be busy.
+    async fn opened(&self) -> AnyEngine {
+        loop {
+            match (self.open)().await {
+                Err(error) if error.is_unknown() && !self.is_simulated() => {}
+                opened => return opened.expect("the store can be opened"),
+            }
+        }
     }
 
     /// The locks of another client.
@@ -204,6 +214,11 @@ impl Arena {
     /// How long a [brief](Arena::brief) ticket lives here without a sign of life.
     pub fn ttl(&self) -> Duration {
         self.ttl
+    }
+
+    /// How long a ticket lives that is not meant to end within its case.
+    pub(crate) fn long_ttl(&self) -> Duration {
+        self.ttl * LONG_TTLS
     }
 
     /// A heartbeat that leaves a brief lock room for failures.
@@ -273,7 +288,7 @@ impl Arena {
             id: TicketId::fresh(),
             key: Key::new(key).expect("the case names a key"),
             share,
-            ttl: self.ttl * LONG_TTLS,
+            ttl: self.long_ttl(),
             owner: Owner::shortened("conformance"),
             note: Note::default(),
             floor: 0,
@@ -359,9 +374,14 @@ impl Arena {
         self.missing.as_deref().map(|why| (why, required && !self.optional))
     }
 
-    /// How long a whole case may take.
+    /// Ends when a whole case has taken too long.
     pub(crate) fn limit(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        self.host.sleep(self.patience() * 10)
+        self.host.sleep(self.case_limit())
+    }
+
+    /// Time limit of a whole case. It ends a hang, and nothing depends on it: a loaded machine is slow.
+    pub(crate) fn case_limit(&self) -> Duration {
+        self.patience() * 10
     }
 
     fn patience(&self) -> Duration {
