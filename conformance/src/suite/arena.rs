@@ -15,6 +15,7 @@ use tenure_core::{
 };
 
 use super::helper::Helper;
+use super::insistent::insistent;
 use super::together;
 use crate::fault::Paced;
 
@@ -173,12 +174,16 @@ impl Arena {
         self
     }
 
-    /// Another client of the same store.
+    /// Another client of the same store. On a busy machine a server answers late, so that its client
+    /// asks again, as the locks of users do.
     ///
     /// A store that promises no order may be several stores, which answers when most of them have: the
     /// story goes on when the others have had time to follow.
     pub async fn client(&self) -> AnyEngine {
-        let engine = self.soon("the store is opened", self.opened()).await;
+        let mut engine = self.soon("the store is opened", self.opened()).await;
+        if !self.is_simulated() && !engine.profile().quick {
+            engine = insistent(engine, self.host.clone(), self.patience());
+        }
         if engine.profile().fair {
             return engine;
         }

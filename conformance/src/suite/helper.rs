@@ -26,17 +26,22 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// Serves as a helper, if this process was started as one; else it returns at once.
 ///
 /// The suite calls it in a test named `helper_process`, with what opens the store.
-pub fn serve<F: Future<Output = Result<Locks>>>(open: impl FnOnce(String) -> F) {
+pub fn serve<F: Future<Output = Result<Locks>>>(open: impl Fn(String) -> F) {
     serve_also(open, |_, line| panic!("the helper does not understand {line:?}"));
 }
 
 /// The same, for one that also does what only its own tests ask of a holder.
 pub fn serve_also<F: Future<Output = Result<Locks>>>(
-    open: impl FnOnce(String) -> F,
+    open: impl Fn(String) -> F,
     also: impl Fn(&Guard, &str) -> String,
 ) {
     let Ok(store) = std::env::var(STORE) else { return };
-    let locks = block_on(open(store)).expect("the helper can open the store");
+    let locks = loop {
+        match block_on(open(store.clone())) {
+            Err(error) if error.is_unknown() => {}
+            opened => break opened.expect("the helper can open the store"),
+        }
+    };
     let mut held = None;
     say("ready");
     for line in std::io::stdin().lines() {
