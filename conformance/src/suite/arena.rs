@@ -180,7 +180,7 @@ impl Arena {
     /// A store that promises no order may be several stores, which answers when most of them have: the
     /// story goes on when the others have had time to follow.
     pub async fn client(&self) -> AnyEngine {
-        let mut engine = self.soon("the store is opened", self.opened()).await;
+        let mut engine = self.client_that_asks_once().await;
         if !self.is_simulated() && !engine.profile().quick {
             engine = insistent(engine, self.host.clone(), self.patience());
         }
@@ -189,6 +189,11 @@ impl Arena {
         }
         let (host, moment) = (self.host.clone(), self.ttl / 1000);
         AnyEngine::new(Paced::after(engine, move || host.sleep(moment)))
+    }
+
+    /// The engine itself: its verbs are sent once.
+    pub(crate) async fn client_that_asks_once(&self) -> AnyEngine {
+        self.soon("the store is opened", self.opened()).await
     }
 
     /// Opens the store. One that did not answer in time is asked again: the machine may be busy.

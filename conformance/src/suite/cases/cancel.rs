@@ -159,7 +159,8 @@ pub(crate) async fn whoever_waits_may_be_dropped(arena: &Arena) {
 
 /// A dropped join may be carried out a little further, while the ticket is given back already.
 pub(crate) async fn a_join_that_goes_on_while_its_ticket_leaves_does_not_come_in(arena: &Arena) {
-    let client = arena.client().await;
+    // A client that asks again would join again, because it does not know of the leave.
+    let client = arena.client_that_asks_once().await;
     if client.profile().liveness != Liveness::Session {
         return arena.skip("a ticket that comes in late leaves when its life is over");
     }
