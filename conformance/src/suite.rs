@@ -5,6 +5,7 @@ mod case;
 pub mod cases;
 #[doc(hidden)]
 pub mod helper;
+mod insistent;
 mod together;
 
 use std::future::poll_fn;

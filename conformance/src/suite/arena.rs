@@ -15,6 +15,7 @@ use tenure_core::{
 };
 
 use super::helper::Helper;
+use super::insistent::insistent;
 use super::together;
 use crate::fault::Paced;
 
@@ -173,17 +174,36 @@ impl Arena {
         self
     }
 
-    /// Another client of the same store.
+    /// Another client of the same store. On a busy machine a server answers late, so that its client
+    /// asks again, as the locks of users do.
     ///
     /// A store that promises no order may be several stores, which answers when most of them have: the
     /// story goes on when the others have had time to follow.
     pub async fn client(&self) -> AnyEngine {
-        let engine = (self.open)().await.expect("the store can be opened");
+        let mut engine = self.client_that_asks_once().await;
+        if !self.is_simulated() && !engine.profile().quick {
+            engine = insistent(engine, self.host.clone(), self.patience());
+        }
         if engine.profile().fair {
             return engine;
         }
         let (host, moment) = (self.host.clone(), self.ttl / 1000);
         AnyEngine::new(Paced::after(engine, move || host.sleep(moment)))
+    }
+
+    /// The engine itself: its verbs are sent once.
+    pub(crate) async fn client_that_asks_once(&self) -> AnyEngine {
+        self.soon("the store is opened", self.opened()).await
+    }
+
+    /// Opens the store. One that did not answer in time is asked again: the machine may be busy.
+    async fn opened(&self) -> AnyEngine {
+        loop {
+            match (self.open)().await {
+                Err(error) if error.is_unknown() && !self.is_simulated() => {}
+                opened => return opened.expect("the store can be opened"),
+            }
+        }
     }
 
     /// The locks of another client.
@@ -204,6 +224,11 @@ impl Arena {
     /// How long a [brief](Arena::brief) ticket lives here without a sign of life.
     pub fn ttl(&self) -> Duration {
         self.ttl
+    }
+
+    /// How long a ticket lives that is not meant to end within its case.
+    pub(crate) fn long_ttl(&self) -> Duration {
+        self.ttl * LONG_TTLS
     }
 
     /// A heartbeat that leaves a brief lock room for failures.
@@ -273,7 +298,7 @@ impl Arena {
             id: TicketId::fresh(),
             key: Key::new(key).expect("the case names a key"),
             share,
-            ttl: self.ttl * LONG_TTLS,
+            ttl: self.long_ttl(),
             owner: Owner::shortened("conformance"),
             note: Note::default(),
             floor: 0,
@@ -359,9 +384,14 @@ impl Arena {
         self.missing.as_deref().map(|why| (why, required && !self.optional))
     }
 
-    /// How long a whole case may take.
+    /// Ends when a whole case has taken too long.
     pub(crate) fn limit(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        self.host.sleep(self.patience() * 10)
+        self.host.sleep(self.case_limit())
+    }
+
+    /// Time limit of a whole case. It ends a hang, and nothing depends on it: a loaded machine is slow.
+    pub(crate) fn case_limit(&self) -> Duration {
+        self.patience() * 10
     }
 
     fn patience(&self) -> Duration {

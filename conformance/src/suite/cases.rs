@@ -7,6 +7,7 @@ mod authority;
 mod breaking;
 mod cancel;
 mod closing;
+mod crowd;
 mod election;
 mod events;
 mod exclusive;

@@ -16,23 +16,32 @@ use tenure_core::{Guard, Kind, Locks, Mutex, Result};
 const STORE: &str = "TENURE_CONFORMANCE_HELPER";
 /// Marks what a helper says.
 const MARK: &str = "tenure> ";
+/// Life of a ticket that must outlive whatever a busy machine does to its holder.
+const LONG_TTL: Duration = Duration::from_secs(3600);
+/// Heartbeat of such a ticket: the longest that a waiter waits if it is not rung.
+const LONG_TTL_BEAT: Duration = Duration::from_secs(10);
 /// Time limit of one answer. It ends a hang, and nothing depends on it: a loaded machine is slow.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Serves as a helper, if this process was started as one; else it returns at once.
 ///
 /// The suite calls it in a test named `helper_process`, with what opens the store.
-pub fn serve<F: Future<Output = Result<Locks>>>(open: impl FnOnce(String) -> F) {
+pub fn serve<F: Future<Output = Result<Locks>>>(open: impl Fn(String) -> F) {
     serve_also(open, |_, line| panic!("the helper does not understand {line:?}"));
 }
 
 /// The same, for one that also does what only its own tests ask of a holder.
 pub fn serve_also<F: Future<Output = Result<Locks>>>(
-    open: impl FnOnce(String) -> F,
+    open: impl Fn(String) -> F,
     also: impl Fn(&Guard, &str) -> String,
 ) {
     let Ok(store) = std::env::var(STORE) else { return };
-    let locks = block_on(open(store)).expect("the helper can open the store");
+    let locks = loop {
+        match block_on(open(store.clone())) {
+            Err(error) if error.is_unknown() => {}
+            opened => break opened.expect("the helper can open the store"),
+        }
+    };
     let mut held = None;
     say("ready");
     for line in std::io::stdin().lines() {
@@ -91,12 +100,17 @@ fn locked(mutex: &Mutex) -> Guard {
 
 /// Reads a number from a file and writes it back plus one, as often as asked, each time under the lock.
 fn count(locks: &Locks, key: &str, times: u32, file: &str) {
+    let mutex = locks.mutex(key).ttl(LONG_TTL).renew_every(LONG_TTL_BEAT);
     for _ in 0..times {
-        let guard = locked(&locks.mutex(key));
+        let guard = locked(&mutex);
         let number = std::fs::read_to_string(file).expect("the number can be read");
         let number: u32 = number.parse().expect("the file has a number");
         std::fs::write(file, (number + 1).to_string()).expect("the number can be written");
-        block_on(guard.release()).expect("it was held");
+        match block_on(guard.release()) {
+            // The number is written: it does not matter here when the lock is given back.
+            Err(error) if error.is_unknown() => {}
+            released => released.expect("it was held"),
+        }
     }
 }
 

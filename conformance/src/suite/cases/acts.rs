@@ -182,29 +182,3 @@ pub(crate) fn lost<T>(answer: Result<T>) -> Option<Loss> {
 pub(crate) async fn is_token_of(arena: &Arena, seen: u64, own: u64) -> bool {
     seen == own || (seen > own && !arena.profile().await.fair)
 }
-
-/// Waits for a lock as a user does: a store that did not answer in time is asked again. In simulated
-/// time that is a failure, because nothing there is slow.
-pub(crate) async fn at_last<T, F>(is_simulated: bool, lock: impl Fn() -> F) -> T
-where
-    F: Future<Output = tenure_core::Result<T>>,
-{
-    loop {
-        match lock().await {
-            Err(error) if !is_simulated && error.is_unknown() => {}
-            locked => return locked.expect("its turn comes"),
-        }
-    }
-}
-
-/// Whether this guard was held until now. On a machine that is too busy to renew it, it is lost, and
-/// its owner is told; in simulated time that is a failure.
-pub(crate) fn was_held(is_simulated: bool, outcome: tenure_core::Result<()>) -> bool {
-    match outcome {
-        Err(error) if !is_simulated && (error.loss().is_some() || error.is_unknown()) => false,
-        outcome => {
-            outcome.expect("it is held");
-            true
-        }
-    }
-}

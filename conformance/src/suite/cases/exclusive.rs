@@ -1,12 +1,12 @@
 //! Being alone: the stories of a mutex, of the last permit of a semaphore, and of a writer.
 
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tenure_core::{Boxed, Fencing, Held, Kind as Error, Loss};
+use tenure_core::{Boxed, Fencing, Kind as Error, Loss};
 
-use super::acts::{at_last, is_token_of, lost, refused, was_held};
+use super::acts::{is_token_of, lost, refused};
+use super::crowd::Crowd;
 use super::kind::{Exclusive, Kind, Lock};
 use crate::Arena;
 
@@ -22,35 +22,17 @@ macro_rules! prepared {
 
 pub(crate) async fn at_most_one_of_a_hundred_holds(arena: &Arena, kind: Kind) {
     let stage = prepared!(kind, arena);
-    let inside: Arc<Mutex<Option<Held>>> = Arc::default();
-    let tokens = Arc::new(Mutex::new(Vec::new()));
+    let crowd = Crowd::of(arena, 1, stage.drained()).await;
     let mut tasks: Vec<Boxed<()>> = Vec::new();
-    let simulated = arena.is_simulated();
     for _ in 0..4 {
         let locks = arena.locks().await;
         for _ in 0..25 {
-            let (lock, host) = (stage.of(&locks), arena.host());
-            let (inside, tokens, drained) = (inside.clone(), tokens.clone(), stage.drained());
-            tasks.push(Box::pin(async move {
-                let guard = at_last(simulated, || lock.lock()).await;
-                // The one before is still there only if it was lost, or the other permits were.
-                if let Some(before) = inside.lock().unwrap().replace(guard.held()) {
-                    let is_drained = drained.is_none_or(|drained| drained.check().is_ok());
-                    let believes = is_drained && before.check().is_ok();
-                    assert!(!believes, "there are two who believe that they hold");
-                    assert!(!simulated, "the one before was lost, and nothing is slow here");
-                }
-                tokens.lock().unwrap().push(guard.token());
-                host.sleep(Duration::from_micros(100)).await;
-                let is_held = was_held(simulated, guard.check());
-                let last = inside.lock().unwrap().take_if(|held| held.id() == guard.id());
-                assert!(last.is_some() || !is_held || guard.check().is_err(), "another came in");
-                was_held(simulated, guard.release().await);
-            }));
+            let (lock, crowd) = (crowd.terms(stage.of(&locks)), crowd.clone());
+            tasks.push(Box::pin(async move { crowd.comes_and_goes(1, || lock.lock()).await }));
         }
     }
     arena.together(tasks).await;
-    let tokens = tokens.lock().unwrap().clone();
+    let tokens = crowd.tokens();
     assert_eq!(tokens.len(), 100);
     if arena.profile().await.fencing > Fencing::None {
         assert!(

@@ -36,7 +36,8 @@ impl Exclusive {
                 arena.skip("it keeps no permits");
                 return None;
             }
-            let semaphore = arena.locks().await.semaphore("k", PERMITS).renew_every(arena.beat());
+            let semaphore = arena.locks().await.semaphore("k", PERMITS).ttl(arena.long_ttl());
+            let semaphore = semaphore.renew_every(arena.beat());
             drained = Some(semaphore.acquire_many(PERMITS - 1).await.expect("they are free"));
         }
         Some(Self { kind, beat: arena.beat(), ttl: arena.ttl(), drained })
@@ -92,6 +93,7 @@ macro_rules! term {
 impl Lock {
     term! {
         ttl(ttl: Duration);
+        renew_every(beat: Duration);
         margin(margin: Duration);
         max_hold(time: Duration);
         note(note: &str);
@@ -104,6 +106,18 @@ impl Lock {
             Self::Permit(lock) => Grip::Guard(lock.acquire().await?),
             Self::Writer(lock) => Grip::Writer(lock.write().await?),
         })
+    }
+
+    /// Reads, where it is a reader-writer lock.
+    pub(crate) async fn read(&self) -> Result<Grip> {
+        let Self::Writer(lock) = self else { panic!("only a reader-writer lock is read") };
+        lock.read().await.map(Grip::Guard)
+    }
+
+    /// So many permits, where it is a semaphore.
+    pub(crate) async fn acquire_many(&self, count: u32) -> Result<Grip> {
+        let Self::Permit(lock) = self else { panic!("only a semaphore has permits") };
+        lock.acquire_many(count).await.map(Grip::Guard)
     }
 
     pub(crate) async fn try_lock(&self) -> Result<Option<Grip>> {

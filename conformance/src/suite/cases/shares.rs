@@ -1,12 +1,12 @@
 //! Sharing: readers together or one writer, and never more permits out than there are.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tenure_core::{Boxed, Guard, Kind, PERMITS_MAX, RwLock, Semaphore};
 
-use super::acts::{at_last, needs, refused, was_held};
+use super::acts::{needs, refused};
+use super::crowd::Crowd;
+use super::kind::Lock;
 use crate::Arena;
 
 const NO_PERMITS: &str = "it keeps no permits";
@@ -99,25 +99,17 @@ pub(crate) async fn a_downgrade_keeps_writers_out_and_lets_readers_in(arena: &Ar
 }
 
 pub(crate) async fn readers_and_writers_never_meet(arena: &Arena) {
-    let inside = Arc::new(AtomicU32::new(0));
+    const WRITER: u32 = 1000;
+    let crowd = Crowd::of(arena, WRITER, None).await;
     let mut tasks: Vec<Boxed<()>> = Vec::new();
-    let simulated = arena.is_simulated();
     for at in 0..24_u32 {
-        let (lock, host, inside) = (rwlock(arena).await, arena.host(), inside.clone());
+        let (lock, crowd) = (crowd.terms(Lock::Writer(rwlock(arena).await)), crowd.clone());
         tasks.push(Box::pin(async move {
             for round in 0..4 {
                 if (at + round) % 4 == 0 {
-                    let guard = at_last(simulated, || lock.write()).await;
-                    assert_eq!(inside.fetch_add(1000, Ordering::SeqCst), 0, "a writer is alone");
-                    host.sleep(Duration::from_micros(50)).await;
-                    inside.fetch_sub(1000, Ordering::SeqCst);
-                    was_held(simulated, guard.release().await);
+                    crowd.comes_and_goes(WRITER, || lock.lock()).await;
                 } else {
-                    let guard = at_last(simulated, || lock.read()).await;
-                    assert!(inside.fetch_add(1, Ordering::SeqCst) < 1000, "nobody writes");
-                    host.sleep(Duration::from_micros(50)).await;
-                    inside.fetch_sub(1, Ordering::SeqCst);
-                    was_held(simulated, guard.release().await);
+                    crowd.comes_and_goes(1, || lock.read()).await;
                 }
             }
         }));
@@ -173,19 +165,14 @@ pub(crate) async fn another_number_of_permits_is_refused(arena: &Arena) {
 
 pub(crate) async fn never_more_permits_are_out_than_there_are(arena: &Arena) {
     needs!(arena, arena.keeps_permits().await, NO_PERMITS);
-    let out = Arc::new(AtomicU32::new(0));
+    let crowd = Crowd::of(arena, 7, None).await;
     let mut tasks: Vec<Boxed<()>> = Vec::new();
-    let simulated = arena.is_simulated();
     for at in 0..24 {
-        let (semaphore, host, out) = (semaphore(arena, 7).await, arena.host(), out.clone());
+        let (lock, crowd) = (crowd.terms(Lock::Permit(semaphore(arena, 7).await)), crowd.clone());
         let count = at % 5 + 1;
         tasks.push(Box::pin(async move {
             for _ in 0..3 {
-                let guard = at_last(simulated, || semaphore.acquire_many(count)).await;
-                assert!(out.fetch_add(count, Ordering::SeqCst) + count <= 7, "too many are out");
-                host.sleep(Duration::from_micros(50)).await;
-                out.fetch_sub(count, Ordering::SeqCst);
-                was_held(simulated, guard.release().await);
+                crowd.comes_and_goes(count, || lock.acquire_many(count)).await;
             }
         }));
     }

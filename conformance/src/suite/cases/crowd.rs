@@ -1,0 +1,139 @@
+//! A crowd: many callers want one key at the same time, each on a thread of its own where time is real.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use tenure_core::{Held, Host, Liveness, Result, TicketId};
+
+use super::kind::{Grip, Lock};
+use crate::Arena;
+
+/// How long each caller stays inside.
+const STAY: Duration = Duration::from_micros(100);
+/// Heartbeat of a caller where the store pushes, in ttls of the arena. A hundred quick heartbeats
+/// keep a server busy, and nothing else would make a case slow.
+const SLOW_BEAT_TTLS: u32 = 5;
+
+/// The callers of one key, and those of them who hold it.
+pub(crate) struct Crowd {
+    host: Arc<dyn Host>,
+    ttl: Duration,
+    beat: Duration,
+    /// Time limit of one wait. It ends a hang.
+    limit: Duration,
+    /// How many permits there are.
+    permits: u32,
+    /// Holds the other permits of the key, where there are some.
+    drained: Option<Held>,
+    is_simulated: bool,
+    /// Whether a busy machine may lose a lock: its ttl is long, but a session's is not.
+    may_lose: bool,
+    inside: Mutex<Inside>,
+}
+
+/// The holders, and their tokens in the order in which they came in.
+#[derive(Default)]
+struct Inside {
+    holders: Vec<(Held, u32)>,
+    tokens: Vec<u64>,
+}
+
+impl Crowd {
+    pub(crate) async fn of(arena: &Arena, permits: u32, drained: Option<Held>) -> Arc<Self> {
+        let (profile, is_simulated) = (arena.profile().await, arena.is_simulated());
+        let is_slow = profile.push && !is_simulated;
+        Arc::new(Self {
+            host: arena.host(),
+            ttl: arena.long_ttl(),
+            beat: if is_slow { arena.ttl() * SLOW_BEAT_TTLS } else { arena.beat() },
+            limit: arena.case_limit(),
+            permits,
+            drained,
+            is_simulated,
+            may_lose: profile.liveness == Liveness::Session && !is_simulated,
+            inside: Mutex::default(),
+        })
+    }
+
+    /// A lock that a busy machine does not lose.
+    pub(crate) fn terms(&self, lock: Lock) -> Lock {
+        lock.ttl(self.ttl).renew_every(self.beat)
+    }
+
+    /// Waits for a lock that takes so many permits, stays inside for a moment, and gives it back.
+    pub(crate) async fn comes_and_goes<F>(&self, permits: u32, lock: impl Fn() -> F)
+    where
+        F: Future<Output = Result<Grip>>,
+    {
+        let grip = loop {
+            let grip = self.locked(&lock).await;
+            if self.comes(grip.held(), permits) {
+                break grip;
+            }
+            assert!(self.may_lose, "it was lost as soon as it was held");
+        };
+        self.host.sleep(STAY).await;
+        self.was_held(grip.check());
+        self.goes(grip.id());
+        self.was_held(grip.release().await);
+    }
+
+    /// The tokens of all who came in, in that order.
+    pub(crate) fn tokens(&self) -> Vec<u64> {
+        self.inside().tokens.clone()
+    }
+
+    /// Asks again where the store did not answer in time, as a user does.
+    async fn locked<F: Future<Output = Result<Grip>>>(&self, lock: &impl Fn() -> F) -> Grip {
+        let locked = async {
+            loop {
+                match lock().await {
+                    Err(error) if self.may_be_slow(&error) => {}
+                    locked => return locked.expect("its turn comes"),
+                }
+            }
+        };
+        match select(std::pin::pin!(locked), self.host.sleep(self.limit)).await {
+            Either::Left((grip, _)) => grip,
+            Either::Right(_) => panic!("within {:?} its turn did not come", self.limit),
+        }
+    }
+
+    /// Whether this caller holds the lock as it comes in. All others who believe that they hold are
+    /// counted. The newcomer is asked last: if it still holds, it held while the others were asked.
+    fn comes(&self, newcomer: Held, permits: u32) -> bool {
+        let (id, token) = (newcomer.id(), newcomer.token());
+        let mut inside = self.inside();
+        inside.holders.push((newcomer, permits));
+        inside.holders.retain(|(held, _)| held.check().is_ok());
+        if inside.holders.last().is_none_or(|(last, _)| last.id() != id) {
+            return false;
+        }
+        let out: u32 = inside.holders.iter().map(|(_, permits)| permits).sum();
+        let are_apart = self.drained.as_ref().is_none_or(|drained| drained.check().is_ok());
+        assert!(out <= self.permits || !are_apart, "{out} of {} permits are held", self.permits);
+        inside.tokens.push(token);
+        true
+    }
+
+    fn goes(&self, id: TicketId) {
+        self.inside().holders.retain(|(held, _)| held.id() != id);
+    }
+
+    fn was_held(&self, outcome: Result<()>) {
+        match outcome {
+            Err(error) if self.may_be_slow(&error) || (self.may_lose && error.loss().is_some()) => {
+            }
+            outcome => outcome.expect("it was held"),
+        }
+    }
+
+    fn may_be_slow(&self, error: &tenure_core::Error) -> bool {
+        !self.is_simulated && error.is_unknown()
+    }
+
+    fn inside(&self) -> std::sync::MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
