@@ -17,6 +17,8 @@ mod openings;
 mod parts;
 #[path = "document_cases/poison.rs"]
 mod poison;
+#[path = "document_cases/put_off.rs"]
+mod put_off;
 #[path = "document_cases/questions.rs"]
 mod questions;
 #[path = "document_cases/queues.rs"]

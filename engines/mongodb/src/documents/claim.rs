@@ -22,14 +22,19 @@ use crate::wish::{Reads, Verb, Wish};
 
 /// The documents that one claim passes over before it is refused: if many cannot be locked, an operator must know.
 const UNFIT_MAX: u32 = 16;
-/// Which documents a claim looks for. An index leads to both kinds, and past all that is put off for longer.
+/// Which documents a claim looks for. Where an index has `not_before`, it leads to both kinds apart, and past all that is put off
+/// for longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Which {
+    Any,
     /// Those that are not put off.
     Fresh,
     /// Those that were put off until now.
     PutOff,
 }
+
+/// How often a claim asks by name for a document that other workers are quicker with.
+const RACES_MAX: u32 = 4;
 
 /// What a claim came to.
 enum Claimed {
@@ -108,12 +113,13 @@ impl MongoStore {
         reads: &Reads,
     ) -> Result<Claimed> {
         let passed_over = &self.spots.in_documents()?.passed_over;
-        let order = if claiming.put_off.is_due() {
-            [Which::PutOff, Which::Fresh]
-        } else {
-            [Which::Fresh, Which::PutOff]
+        let is_indexed = claiming.put_off.is_indexed.get_or_try_init(|| self.has_index()).await?;
+        let order: &[Which] = match (is_indexed, claiming.put_off.is_due()) {
+            (false, _) => &[Which::Any],
+            (true, true) => &[Which::PutOff, Which::Fresh],
+            (true, false) => &[Which::Fresh, Which::PutOff],
         };
-        for which in order {
+        for &which in order {
             let filters = passed_over.left_out(&claiming.filter);
             match self.claim_first(ticket, claiming, filters, which, reads).await? {
                 Claimed::Nothing => {}
@@ -124,6 +130,23 @@ impl MongoStore {
             }
         }
         Ok(Claimed::Nothing)
+    }
+
+    /// Whether an index has the time to which documents were put off. A user who may not ask has none.
+    async fn has_index(&self) -> Result<bool> {
+        let name = format!("{}.{NOT_BEFORE}", self.spots.in_documents()?.field);
+        let command = rawdoc! {
+            "listIndexes": self.calls.collection.as_str(),
+            "maxTimeMS": self.calls.server_ms(),
+        };
+        let answer = match self.calls.ask(&self.calls.database, command).await {
+            Err(error) if !error.is_unknown() => return Ok(false),
+            answer => answer?,
+        };
+        let indexes = batch(&answer)?.iter().filter_map(Bson::as_document);
+        Ok(indexes
+            .filter_map(|index| index.get_document("key").ok())
+            .any(|key| key.contains_key(&name)))
     }
 
     /// Locks the first document to which all filters apply. The server may refuse without naming the document; then the first
@@ -139,7 +162,7 @@ impl MongoStore {
         let field = &self.spots.in_documents()?.field;
         filters.extend(which.free(field));
         let query = doc! { "$and": filters };
-        loop {
+        for _ in 0..RACES_MAX {
             match self.send_claim(ticket, claiming, &query, reads).await {
                 Err(error) if trouble::is_about_one(&error) => {}
                 claimed => return claimed,
@@ -158,6 +181,7 @@ impl MongoStore {
                 claimed => return claimed,
             }
         }
+        Ok(Claimed::Nothing)
     }
 
     /// The `_id` of the first document to which a filter applies.
@@ -278,10 +302,15 @@ impl Which {
         let not_before = format!("{field}.{NOT_BEFORE}");
         let is_over = bson!({ "$lte": [due(field), now(field)] });
         let is_free = doc! { "$expr": { "$and": [is_over, readable(field)] } };
+        let empty = || Writer(&Lens::field(field)).nobody_readable();
         match self {
+            Self::Any => {
+                let mut never = empty();
+                never.insert(not_before, doc! { "$exists": false });
+                vec![doc! { "$or": [never, is_free] }]
+            }
             Self::Fresh => {
-                let empty = Writer(&Lens::field(field)).nobody_readable();
-                vec![doc! { not_before: Bson::Null }, doc! { "$or": [empty, is_free] }]
+                vec![doc! { not_before: Bson::Null }, doc! { "$or": [empty(), is_free] }]
             }
             Self::PutOff => {
                 let until = is_put_off_until(field, &bson!({ "$toLong": "$$NOW" }));
@@ -296,11 +325,14 @@ fn is_put_off_until(field: &str, then: &Bson) -> Document {
     doc! { "$expr": { "$lte": [format!("${field}.{NOT_BEFORE}"), then.clone()] } }
 }
 
-/// The first document of a batch.
-fn first_of(answer: &Document) -> Result<Option<&Document>> {
+/// The first documents that answer a query.
+fn batch(answer: &Document) -> Result<&Vec<Bson>> {
     let batch = answer.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
-    let batch = batch.map_err(|_| Error::rejected("a query was answered without a batch"))?;
-    Ok(batch.first().and_then(Bson::as_document))
+    batch.map_err(|_| Error::rejected("a query was answered without a batch"))
+}
+
+fn first_of(answer: &Document) -> Result<Option<&Document>> {
+    Ok(batch(answer)?.first().and_then(Bson::as_document))
 }
 
 /// Who may hold by what cannot be read is not known, and how long a document is put off neither.

@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use mongodb::bson::{Bson, Document, doc};
+use tokio::sync::OnceCell;
 
 /// How long queues of this client leave out a document that cannot be locked.
 pub(super) const UNFIT_REST: Duration = Duration::from_secs(60);
@@ -42,16 +43,20 @@ impl PassedOver {
 
 /// When this client last looked in vain for documents that were put off.
 #[derive(Debug, Default)]
-pub(crate) struct PutOffLooks(Mutex<Option<Instant>>);
+pub(crate) struct PutOffLooks {
+    last: Mutex<Option<Instant>>,
+    /// Whether an index tells which documents were put off. Without one a look for them reads all that match.
+    pub(super) is_indexed: OnceCell<bool>,
+}
 
 impl PutOffLooks {
     /// Whether a worker looks for them first: so they come although other documents always match.
     pub(super) fn is_due(&self) -> bool {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.get_or_insert_with(Instant::now).elapsed() >= PUT_OFF_LOOK
     }
 
     pub(super) fn looked(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 }

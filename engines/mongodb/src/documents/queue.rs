@@ -184,9 +184,12 @@ impl<T: DeserializeOwned> Queue<T> {
             let (home, rest) = (self.shelf.clone(), UNREADABLE_REST);
             match DocumentGuard::open_or_put_off(home, named, guard, rest).await {
                 Ok(guard) => return Ok(Some(Job(guard))),
-                Err(error) if error.kind() == Kind::Invalid && unreadable < UNREADABLE_MAX => {
+                Err(error) if error.kind() == Kind::Invalid => {
                     tracing::warn!(%error, "a queue passes over a document for {UNREADABLE_REST:?}");
                     unreadable += 1;
+                    if unreadable == UNREADABLE_MAX {
+                        return Err(error);
+                    }
                 }
                 Err(error) => return Err(error),
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mongodb::bson::{Document, doc};
 use tenure_core::Kind;
 use tenure_core::blocking::block_on;
-use tenure_mongodb::documents::{DocumentLocks, Documents, MemoryDocuments};
+use tenure_mongodb::documents::{DocumentLocks, Documents, MemoryDocuments, Update};
 
 use super::shop::{Line, Order, Part, line, long_order, order, part};
 
@@ -139,6 +139,28 @@ fn together_a_whole_waits_for_its_parts() {
         inner.release().await.unwrap();
         there.locks().settled().await;
         assert!(there.document(43).try_lock().await.unwrap().is_some());
+    });
+}
+
+#[test]
+fn together_several_parts_are_locked_at_once() {
+    let (memory, here, there) = shop(Documents::new().together());
+    block_on(async {
+        let both = here.parts::<Line>(43, [line(2), line(1)]).lock().await.unwrap();
+        assert!(there.part::<Line>(43, line(1)).try_lock().await.unwrap().is_none());
+        assert!(there.document(43).try_lock().await.unwrap().is_none());
+        for guard in both {
+            guard.release_with(doc! { "$inc": { "quantity": 5 } }).await.unwrap();
+        }
+        let lines = memory.find::<Order>(43).unwrap().unwrap().lines;
+        assert_eq!(lines.iter().map(|line| line.quantity).collect::<Vec<_>>(), [1, 6, 6]);
+        assert!(there.document(43).try_lock().await.unwrap().is_some());
+        let twice = here.parts::<Line>(43, [line(1), line(1)]).lock().await.unwrap_err();
+        assert_eq!(twice.kind(), Kind::Invalid, "{twice:?}");
+        let filters = Update::new(doc! { "$set": { "lines.$[one].quantity": 1 } });
+        let filters = filters.array_filters([doc! { "one.sku": 1 }]);
+        let whole = here.document(43).lock().await.unwrap();
+        assert_eq!(whole.update(filters).await.unwrap_err().kind(), Kind::Unsupported);
     });
 }
 
