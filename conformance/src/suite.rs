@@ -75,7 +75,7 @@ const STEPS_MAX: u64 = 5_000_000;
 /// | left out | because |
 /// |---|---|
 /// | `last_permit`, `writer` | they are `mutex` with another share |
-/// | `rule`, `shares`, `all`, `election`, `model` | shares are arithmetic of the engine's one step |
+/// | `shares`, `all`, `election` | they are made of the steps that `rule` and `model` show |
 /// | `names`, `inspection` | names are hashed before a connection is chosen |
 ///
 /// `TENURE_REQUIRE=all` makes a missing store a failure; `TENURE_SEED` plays one seed only.
@@ -133,11 +133,9 @@ macro_rules! deployment_tests {
 macro_rules! deployment_chapter_tests {
     (last_permit $names:tt) => {};
     (writer $names:tt) => {};
-    (rule $names:tt) => {};
     (shares $names:tt) => {};
     (all $names:tt) => {};
     (election $names:tt) => {};
-    (model $names:tt) => {};
     (names $names:tt) => {};
     (inspection $names:tt) => {};
     ($chapter:ident $names:tt) => { $crate::chapter_tests!($chapter $names); };
