@@ -3,6 +3,7 @@
 mod answers;
 mod bad_input;
 mod etcd;
+mod forgetting;
 mod keeper;
 mod kit;
 mod lead;

@@ -157,12 +157,16 @@ impl Sweeper {
         let now = self.host.now();
         let ends = now.plus(ticket.ttl);
         let mut sweep = Sweep { ticket, trace, held, ends, asked: 0 };
-        if self.quick
-            && let Some(left) = self.engine.leave(&sweep.ticket, Leave::Now).now_or_never()
-        {
-            sweep.hear(&left);
-            if trace.is_settled_by(&left) {
-                return;
+        if self.quick {
+            let left = self.engine.leave(&sweep.ticket, Leave::Now).now_or_never();
+            if let Some(left) = left {
+                sweep.hear(&left);
+                if trace.is_settled_by(&left) {
+                    return;
+                }
+            } else {
+                // It may have been carried out: a later answer tells nothing of a loss.
+                sweep.held = None;
             }
         }
         let mut queue = self.queue();

@@ -122,6 +122,11 @@ async fn attempt(
     in_line: &InLine,
 ) -> Result<Outcome> {
     let mut entry = Entry::new(Kept::new(ticket.clone(), rhythm), inner.clone());
+    // `close` waits for entries after it has refused others: this one is refused, or waited for.
+    if inner.keeper.has_ended() {
+        entry.has_left();
+        return Err(Error::closed(&ticket.key));
+    }
     let sent = inner.host.now();
     let joined = inner.engine.join(&ticket, patience).await;
     match joined {
@@ -134,10 +139,12 @@ async fn attempt(
             return Ok(Outcome::Busy);
         }
         Err(error) => {
-            if !error.is_unknown() {
+            let is_unknown = error.is_unknown();
+            if !is_unknown {
                 entry.has_left();
             }
-            return Err(error);
+            let is_closed = is_unknown && inner.keeper.has_ended();
+            return Err(if is_closed { Error::closed(&ticket.key) } else { error });
         }
     }
     let state = entry.kept.hear(sent, inner.host.now(), joined);

@@ -36,7 +36,9 @@ impl<E: Engine> Monitor<E> {
             Err(error) if error.is_unknown() => {
                 if self.failed.fetch_add(1, Ordering::Relaxed) + 1 == FAILURES_MIN {
                     let mut down = self.down.lock().unwrap_or_else(PoisonError::into_inner);
-                    if down.is_none() {
+                    // An answer may have come between the count and the lock.
+                    let is_down = self.failed.load(Ordering::Relaxed) >= FAILURES_MIN;
+                    if is_down && down.is_none() {
                         *down = Some(self.host.now());
                         tracing::warn!(store = %self.store, %error, "the store is unreachable");
                     }

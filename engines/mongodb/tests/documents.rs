@@ -62,7 +62,7 @@ mod parts {
         super::locks(url, Shelves::Parts).await
     }
 
-    tenure_conformance::suite!(async || arena(Shelves::Parts), shared: locks, other_deployment);
+    tenure_conformance::suite!(async || arena(Shelves::Parts), shared: locks);
 }
 
 /// A collection in memory.
