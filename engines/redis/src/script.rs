@@ -8,8 +8,6 @@ use tenure_core::{LINE_TICKETS_MAX, NUMBER_MAX};
 pub(crate) const KEEP_MS: u64 = 60_000;
 /// For how long it is remembered that a ticket was broken: onlookers look more often than that.
 pub(crate) const BROKEN_MS: u64 = 60_000;
-/// Number of broken tickets of one line that are remembered at a time.
-pub(crate) const BROKEN_MAX: u64 = 1_000;
 /// So many different shares may wait in one line at a time: each costs a renewal a count.
 pub(crate) const WAITING_SHARES_MAX: u32 = 128;
 /// So many waiters at the front are asked to look by themselves.
@@ -156,11 +154,10 @@ impl Scripts {
 }
 
 /// The words in capitals of the scripts, and what they stand for. As numbers in the text they cost a call nothing.
-fn words() -> [(&'static str, String); 16] {
+fn words() -> [(&'static str, String); 15] {
     [
         ("KEEP_MS", KEEP_MS.to_string()),
         ("BROKEN_MS", BROKEN_MS.to_string()),
-        ("BROKEN_MAX", BROKEN_MAX.to_string()),
         ("NUMBER_MAX", NUMBER_MAX.to_string()),
         ("TICKETS_MAX", LINE_TICKETS_MAX.to_string()),
         ("SHARES_MAX", WAITING_SHARES_MAX.to_string()),

@@ -1,3 +1,5 @@
 -- Which of these tickets were broken a short while ago. ARGV: their ids.
 be_master()
-return redis.call('HMGET', KEYS[1] .. ':b', unpack(ARGV))
+local broken = {}
+for at, id in ipairs(ARGV) do broken[at] = redis.call('GET', KEYS[1] .. ':b' .. id) end
+return broken

@@ -16,11 +16,7 @@ end
 -- Onlookers see lines now and then: a ticket that was broken between two looks is remembered for a while. A server that
 -- has no memory left for it shows the ticket as one that left.
 local function note_broken()
-  -- One that is broken again and again is not remembered without end.
-  local noted = redis.pcall('HLEN', k .. ':b')
-  if type(noted) == 'number' and noted >= BROKEN_MAX then redis.pcall('DEL', k .. ':b') end
-  redis.pcall('HSET', k .. ':b', id, 1)
-  redis.pcall('PEXPIRE', k .. ':b', BROKEN_MS)
+  redis.pcall('SET', k .. ':b' .. id, 1, 'PX', BROKEN_MS)
 end
 
 -- Whether it left before, and the answer was lost, nobody knows: so all of the client's that are served are told.
