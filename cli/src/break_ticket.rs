@@ -97,7 +97,7 @@ pub(crate) fn break_ticket(at: &Address, json: bool, args: &Args) -> Result<u8, 
     let locks = at.look(|| Failure::new(NOTHING, format!("nobody holds {}", quoted(&args.key))))?;
     let line = match block_on(locks.line(&args.key)) {
         Err(error) if error.kind() == Kind::Rejected => {
-            return args.break_unseen(&locks, json, error);
+            return args.break_unseen(&locks, json, &error);
         }
         line => line?,
     };
@@ -137,7 +137,12 @@ pub(crate) fn break_ticket(at: &Address, json: bool, args: &Args) -> Result<u8, 
 
 impl Args {
     /// Breaks a ticket of a line that cannot be read: the store is asked for it by its whole id.
-    fn break_unseen(&self, locks: &Locks, json: bool, error: tenure::Error) -> Result<u8, Failure> {
+    fn break_unseen(
+        &self,
+        locks: &Locks,
+        json: bool,
+        error: &tenure::Error,
+    ) -> Result<u8, Failure> {
         let Some(id) = self.ticket.as_ref().and_then(Wanted::whole) else {
             let way_out = "name the ticket with --ticket and its whole id";
             return Err(Failure::new(

@@ -235,7 +235,7 @@ fn tickets_are_broken() {
     // The beginning of an id is enough, if no other begins so.
     let [first, second] = [0, 1].map(|at| field(&line[at], "id"));
     let alike = first.bytes().zip(second.bytes()).take_while(|(one, other)| one == other).count();
-    let said = store.says(&["break", "k", "--ticket", &second[..alike.max(7) + 1]]);
+    let said = store.says(&["break", "k", "--ticket", &second[..=alike.max(7)]]);
     assert!(said.ends_with("was waiting, and is out\n"), "{said}");
     let end = waiter.end();
     assert_eq!(end.code, 75, "{end:?}");
