@@ -70,9 +70,11 @@ const PORTS: [(u16, &str); 4] =
 fn port_of_server(own: &[Scheme], url: &str) -> Option<u16> {
     let (host, port) = url.split_once(':')?;
     let mut schemes = own.iter().chain(REGISTER.iter().flat_map(|engine| engine.schemes));
-    if schemes.any(|scheme| scheme.name == host) {
+    // `file:6379` is a path; `redis:6379` is how containers name a server.
+    if schemes.any(|scheme| scheme.name == host && !scheme.form.contains("://")) {
         return None;
     }
+    let port = port.split(['/', '?']).next().unwrap_or(port);
     let is_host = |letter: char| letter.is_ascii_alphanumeric() || ".-".contains(letter);
     (!host.is_empty() && host.chars().all(is_host)).then(|| port.parse().ok()).flatten()
 }
@@ -117,12 +119,16 @@ mod tests {
             ("db-1.example.org:27017", "`mongodb://db-1.example.org:27017`"),
             ("zk:2181", "`zookeeper://zk:2181`"),
             ("cache:7000", "`redis://cache:7000`"),
+            ("redis:6379", "`redis://redis:6379`"),
+            ("localhost:6379/0", "`redis://localhost:6379/0`"),
         ] {
             let error = engine_of(url).unwrap_err().to_string();
             let expected = format!("`{url}` names a server and no store: did you mean {meant}?");
             assert_eq!(error, expected);
         }
-        assert!(engine_of("file:6379").is_ok(), "a relative path may be a number");
+        for url in ["file:6379", "memory:6379"] {
+            assert!(engine_of(url).is_ok(), "{url}: a path or a name may be a number");
+        }
     }
 
     #[test]
