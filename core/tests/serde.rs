@@ -60,7 +60,13 @@ fn a_line_is_written_as_it_stands() {
     let (ticket, place) = (written(&ticket), written(&place));
     assert_eq!(ticket["id"], json!(guard.id().to_string()));
     assert_eq!(ticket["key"], json!("a"));
-    assert_eq!(ticket["share"], json!({"kind": "exclusive"}));
+    assert_eq!((&ticket["kind"], &ticket["permits"]), (&json!("exclusive"), &Value::Null));
+    let permits = locks.semaphore("s", 5).acquire_many(2).unwrap();
+    let (of_permits, _) = locks.line("s").unwrap().remove(0);
+    let of_permits = written(&of_permits);
+    assert_eq!(of_permits["kind"], json!("permits"));
+    assert_eq!(of_permits["permits"], json!({"take": 2, "of": 5}));
+    drop(permits);
     assert_eq!(ticket["ttl_ms"], json!(30_000));
     assert_eq!((&ticket["owner"], &ticket["note"]), (&json!("alice"), &json!("here")));
     assert_eq!(place["token"], json!(guard.token()));

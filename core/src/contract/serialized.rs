@@ -70,10 +70,20 @@ impl<'de> Deserialize<'de> for Share {
 /// As `tenure line --json` writes a ticket, without its place.
 impl Serialize for Ticket {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut ticket = serializer.serialize_struct("Ticket", 6)?;
+        /// The permits of a semaphore.
+        #[derive(Serialize)]
+        struct Permits {
+            take: u32,
+            of: u32,
+        }
+        let share = self.share;
+        let permits =
+            (share.kind() == "permits").then(|| Permits { take: share.take(), of: share.of() });
+        let mut ticket = serializer.serialize_struct("Ticket", 7)?;
         ticket.serialize_field("key", &self.key)?;
         ticket.serialize_field("id", &self.id)?;
-        ticket.serialize_field("share", &self.share)?;
+        ticket.serialize_field("kind", share.kind())?;
+        ticket.serialize_field("permits", &permits)?;
         ticket.serialize_field("owner", &self.owner)?;
         ticket.serialize_field("note", &self.note)?;
         ticket.serialize_field("ttl_ms", &millis(self.ttl))?;
