@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 
 use crate::belief::span::shown;
 use crate::bell::wake_all;
+use crate::keeping::admission::Slot;
 use crate::keeping::uneven::growing;
 use crate::wrap::AnyEngine;
 use crate::{Boxed, Engine as _, Error, Host, Kind, Leave, Left, Liveness, Result, Ticket, Time};
@@ -92,6 +93,8 @@ struct Sweep {
     ends: Time,
     /// How often the store has been asked.
     asked: u32,
+    /// Keeps another ticket of its client out of the line, until the store has been asked once.
+    slot: Option<Slot>,
 }
 
 impl Sweep {
@@ -124,7 +127,7 @@ impl Sweeper {
     }
 
     /// Takes a ticket out of its line: at once where that is a quick call, else in the background.
-    pub(crate) fn give_back(self: &Arc<Self>, ticket: Ticket, trace: Trace) {
+    pub(crate) fn give_back(self: &Arc<Self>, ticket: Ticket, trace: Trace, slot: Option<Slot>) {
         if self.quick {
             let left = self.engine.leave(&ticket, Leave::Now).now_or_never();
             if left.is_some_and(|left| trace.is_settled_by(&left)) {
@@ -134,7 +137,7 @@ impl Sweeper {
         let now = self.host.now();
         let ends = now.plus(ticket.ttl);
         let mut queue = self.queue();
-        queue.put(now.boot_ns, Sweep { ticket, trace, ends, asked: 0 });
+        queue.put(now.boot_ns, Sweep { ticket, trace, ends, asked: 0, slot });
         if queue.waiting.len() > QUEUE_TICKETS_MAX && self.leased {
             queue.waiting.pop_first();
         }
@@ -205,6 +208,7 @@ impl Sweeper {
     async fn ask(self: Arc<Self>, mut sweep: Sweep) {
         let (began, generation) = (self.host.now().boot_ns, self.queue().generation);
         let left = self.leave(&sweep.ticket).await;
+        drop(sweep.slot.take());
         let now = self.host.now();
         let settled = sweep.trace.is_settled_by(&left)
             || is_hopeless(&sweep.ticket, &left)

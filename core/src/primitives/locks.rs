@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use futures_util::future::select;
 
+use crate::keeping::admission::Admission;
 use crate::keeping::keep::Keeper;
 use crate::keeping::sweep::Sweeper;
 use crate::wrap::{AnyEngine, Hosted, Traced};
@@ -40,6 +41,7 @@ pub(crate) struct Inner {
     pub(crate) host: Arc<dyn Host>,
     pub(crate) keeper: Arc<Keeper>,
     pub(crate) sweeper: Arc<Sweeper>,
+    pub(crate) admission: Arc<Admission>,
     pub(crate) profile: Profile,
 }
 
@@ -76,7 +78,8 @@ impl Locks {
         let profile = engine.profile();
         let keeper = Keeper::new(engine.clone(), host.clone());
         let sweeper = Sweeper::new(engine.clone(), host.clone());
-        let inner = Arc::new(Inner { engine, host, keeper, sweeper, profile });
+        let admission = Admission::new(host.clone());
+        let inner = Arc::new(Inner { engine, host, keeper, sweeper, admission, profile });
         Self { inner, owner: Owner::this_process() }
     }
 
