@@ -5,6 +5,7 @@
 //! [listens](self::listen) to the store and to the keeper. Who has to pause does so [unevenly](self::uneven), and what must
 //! go on whatever its caller does is an [errand](self::errand).
 
+pub(crate) mod admission;
 pub(crate) mod endless;
 pub(crate) mod errand;
 pub(crate) mod host;

@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 use crate::belief::kept::Kept;
 use crate::belief::span::shown;
 use crate::bell::wake_all;
+use crate::keeping::admission::Slot;
 use crate::keeping::uneven::growing;
 use crate::wrap::AnyEngine;
 use crate::{Boxed, Engine as _, Error, Host, Kind, Leave, Left, Liveness, Result, Ticket, Time};
@@ -97,6 +98,8 @@ struct Sweep {
     ends: Time,
     /// How often the store has been asked.
     asked: u32,
+    /// Keeps another ticket of its client out of the line, until the store has been asked once.
+    slot: Option<Slot>,
 }
 
 impl Sweep {
@@ -153,10 +156,11 @@ impl Sweeper {
         ticket: Ticket,
         trace: Trace,
         held: Option<(Arc<Kept>, u64)>,
+        slot: Option<Slot>,
     ) {
         let now = self.host.now();
         let ends = now.plus(ticket.ttl);
-        let mut sweep = Sweep { ticket, trace, held, ends, asked: 0 };
+        let mut sweep = Sweep { ticket, trace, held, ends, asked: 0, slot };
         if self.quick {
             let left = self.engine.leave(&sweep.ticket, Leave::Now).now_or_never();
             if let Some(left) = left {
@@ -246,6 +250,7 @@ impl Sweeper {
         let (began, generation) = (self.host.now(), self.queue().generation);
         let left = self.leave(&sweep.ticket).await;
         sweep.hear(&left);
+        drop(sweep.slot.take());
         let now = self.host.now();
         let settled = sweep.is_settled_by(began, &left)
             || is_hopeless(&sweep.ticket, &left)

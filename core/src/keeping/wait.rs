@@ -14,7 +14,9 @@ use crate::keeping::listen::Listener;
 use crate::keeping::uneven::growing;
 use crate::primitives::guard::{Entry, Guard};
 use crate::primitives::locks::Inner;
-use crate::{Engine as _, Error, Key, Loss, Patience, Result, Standing, Ticket, TicketId, Time};
+use crate::{
+    Engine as _, Error, Key, Liveness, Loss, Patience, Result, Standing, Ticket, TicketId, Time,
+};
 
 /// Before another ticket stands in line: a store may take each out as soon as it stands there.
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
@@ -121,7 +123,14 @@ async fn attempt(
     patience: Patience,
     in_line: &InLine,
 ) -> Result<Outcome> {
-    let mut entry = Entry::new(Kept::new(ticket.clone(), rhythm), inner.clone());
+    let slot = match patience {
+        // Elsewhere a ticket has a lease of its own, and few requests take out many.
+        Patience::Wait if inner.profile.liveness == Liveness::Session => {
+            Some(inner.admission.admit(&ticket.key).await)
+        }
+        _ => None,
+    };
+    let mut entry = Entry::new(Kept::new(ticket.clone(), rhythm), inner.clone(), slot);
     // `close` waits for entries after it has refused others: this one is refused, or waited for.
     if inner.keeper.has_ended() {
         entry.has_left();
@@ -165,13 +174,16 @@ enum Verdict {
     Failed(Error),
 }
 
-async fn wait(inner: &Arc<Inner>, entry: Entry) -> Result<Outcome> {
+async fn wait(inner: &Arc<Inner>, mut entry: Entry) -> Result<Outcome> {
     let kept = entry.kept.clone();
     let verdict = Listener::new(inner, &kept)
         .until(Standing::Waiting, || kept.with(|hold| judge(&kept.key, hold, inner.host.now())))
         .await;
     match verdict {
-        Verdict::Served(number) => Ok(Outcome::Held(Guard::new(entry, number))),
+        Verdict::Served(number) => {
+            entry.is_served();
+            Ok(Outcome::Held(Guard::new(entry, number)))
+        }
         Verdict::Slept => Ok(Outcome::Slept),
         Verdict::Failed(error) => Err(error),
     }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use crate::belief::hold::State;
 use crate::belief::kept::Kept;
 use crate::blocking::Blocking;
+use crate::keeping::admission::Slot;
 use crate::keeping::listen::Listener;
 use crate::keeping::sweep::Trace;
 use crate::primitives::locks::Inner;
@@ -368,18 +369,27 @@ pub(crate) struct Entry {
     pub(crate) kept: Arc<Kept>,
     pub(crate) inner: Arc<Inner>,
     trace: Option<Trace>,
+    /// Where the number of tickets that wait is limited: see [`Admission`](crate::keeping::admission::Admission).
+    slot: Option<Slot>,
 }
 
 impl Entry {
     /// Made before the ticket is sent anywhere, so that nothing can be left behind.
-    pub(crate) fn new(kept: Arc<Kept>, inner: Arc<Inner>) -> Self {
+    pub(crate) fn new(kept: Arc<Kept>, inner: Arc<Inner>, slot: Option<Slot>) -> Self {
         inner.entries.add();
-        Self { kept, inner, trace: Some(Trace::Joining) }
+        Self { kept, inner, trace: Some(Trace::Joining), slot }
     }
 
     /// The store has confirmed that the ticket is in the line.
     pub(crate) fn has_joined(&mut self) {
         self.trace = Some(Trace::InLine);
+    }
+
+    /// The ticket is served: it waits no longer.
+    pub(crate) fn is_served(&mut self) {
+        if let Some(slot) = self.slot.take() {
+            slot.served();
+        }
     }
 
     /// The store has confirmed that it is not.
@@ -400,7 +410,10 @@ impl Drop for Entry {
                 if let State::Holding(token) = state { Some(token) } else { None }
             });
             let held = token.map(|token| (self.kept.clone(), token));
-            self.inner.sweeper.give_back(self.kept.ticket(), trace, held);
+            if let Some(slot) = &mut self.slot {
+                slot.gave_up();
+            }
+            self.inner.sweeper.give_back(self.kept.ticket(), trace, held, self.slot.take());
         }
         self.inner.entries.remove();
     }

@@ -10,6 +10,7 @@ use futures_util::future::select;
 use tokio::sync::Notify;
 
 use crate::bell::wake_all;
+use crate::keeping::admission::Admission;
 use crate::keeping::keep::Keeper;
 use crate::keeping::sweep::Sweeper;
 use crate::telemetry;
@@ -64,6 +65,7 @@ pub(crate) struct Inner {
     pub(crate) host: Arc<dyn Host>,
     pub(crate) keeper: Arc<Keeper>,
     pub(crate) sweeper: Arc<Sweeper>,
+    pub(crate) admission: Arc<Admission>,
     pub(crate) profile: Profile,
     pub(crate) entries: Entries,
 }
@@ -133,8 +135,8 @@ impl Locks {
         let profile = engine.profile();
         let keeper = Keeper::new(engine.clone(), host.clone());
         let sweeper = Sweeper::new(engine.clone(), host.clone());
-        let inner =
-            Arc::new(Inner { engine, host, keeper, sweeper, profile, entries: Entries::default() });
+        let (admission, entries) = (Admission::new(host.clone()), Entries::default());
+        let inner = Arc::new(Inner { engine, host, keeper, sweeper, admission, profile, entries });
         Self { inner, owner: Owner::this_process() }
     }
 
@@ -206,7 +208,7 @@ impl Locks {
     /// Release all guards first. A lock that is asked for later is refused at once; other requests
     /// may be [`Unavailable`](crate::Kind::Unavailable).
     pub async fn close(&self) {
-        let Inner { engine, host, keeper, sweeper, profile, entries } = &*self.inner;
+        let Inner { engine, host, keeper, sweeper, profile, entries, .. } = &*self.inner;
         keeper.end();
         let given_back = async {
             entries.none().await;

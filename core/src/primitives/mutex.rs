@@ -39,6 +39,9 @@ impl Mutex {
 
     /// Waits for the lock, first come, first served where the store promises it.
     ///
+    /// Where tickets live by a session, as with etcd and ZooKeeper, callers of one client that give up faster than the store
+    /// serves them are held back in this process: those join later, in random order.
+    ///
     /// # Cancel safety
     ///
     /// Dropping the future leaves the line; nothing stays behind. So any time-out will do.

@@ -141,7 +141,7 @@ impl<E: Engine> Engine for Retry<E> {
             match &joined {
                 // Its owner goes away, and an earlier attempt may come in yet.
                 Ok(None) if before > 0 => {
-                    self.sweeper.give_back(ticket.clone(), Trace::Joining, None);
+                    self.sweeper.give_back(ticket.clone(), Trace::Joining, None, None);
                 }
                 Ok(Some(_)) if before > 0 => self.doubt(ticket),
                 _ => {}
@@ -167,7 +167,7 @@ impl<E: Engine> Engine for Retry<E> {
             matches!(left, Ok(Left::Holding | Left::Waiting | Left::Absent | Left::Unsure));
         if is_out && self.doubtful().forget(ticket.id).is_some() {
             // It was in by a later attempt, and an earlier one may come in yet.
-            self.sweeper.give_back(ticket.clone(), Trace::Joining, None);
+            self.sweeper.give_back(ticket.clone(), Trace::Joining, None, None);
         }
         left
     }

@@ -70,7 +70,9 @@ impl<S: Store> Queue<S> {
     /// One request: what it leaves behind is answered only if that is of use.
     async fn take_out(&self, node: &Node, holds: bool) -> Result<Left> {
         let is_alone = self.parts.own.in_line(&node.name.line) < 2;
-        let front = (!holds || !is_alone).then_some(PAGE);
+        // Who leaves a place in the middle of the line is told only whether somebody is ahead of it.
+        let most = if !holds && node.takes_all() { 1 } else { PAGE };
+        let front = (!holds || !is_alone).then_some(most);
         let next = if holds { self.parts.own.next_of(node) } else { None };
         let (next_known, is_all) = (next.as_ref(), holds && node.takes_all());
         let remove = Remove { front, next: next_known, is_all, ..Remove::just(node) };

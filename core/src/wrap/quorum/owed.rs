@@ -74,7 +74,7 @@ impl Owed {
 impl Drop for Owed {
     fn drop(&mut self) {
         if let Some(trace) = *self.trace() {
-            self.node.sweeper.give_back(self.ticket.clone(), trace, None);
+            self.node.sweeper.give_back(self.ticket.clone(), trace, None, None);
         }
     }
 }

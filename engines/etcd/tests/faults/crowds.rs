@@ -1,5 +1,7 @@
 //! Forty callers at once, of a member that is full, came back with older data, or stood still: what they cost, and what is left.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
@@ -7,6 +9,7 @@ use tenure_core::event::What;
 use tenure_core::{Guard, Kind, Left, Locks, Loss, Result, Seen};
 use tenure_servers::etcd::Cluster;
 use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::timeout;
 
 use super::between::Between;
 use super::disks::{QUOTA_BYTES, fill, make_room};
@@ -234,5 +237,39 @@ fn what_is_too_much_for_one_message_is_told_in_parts() {
         for guard in alone.iter().chain(&together) {
             soon("its holder is told", guard.lost()).await;
         }
+    });
+}
+
+#[test]
+fn callers_who_give_up_early_are_served_in_between_and_the_line_stays_short() {
+    const CALLERS: usize = 48;
+    const SERVED: usize = 40;
+    play(1, async |cluster| {
+        let (crowd, other) = (connect(&cluster).await, connect(&cluster).await);
+        let (served, mut callers) = (Arc::new(AtomicUsize::new(0)), JoinSet::new());
+        for _ in 0..CALLERS {
+            let (mutex, served) = (crowd.mutex("k").ttl(LONG), served.clone());
+            callers.spawn(async move {
+                loop {
+                    // Its future is dropped wherever it is.
+                    let lock = timeout(Duration::from_millis(40), mutex.lock());
+                    if let Ok(guard) = lock.await {
+                        guard.unwrap().release().await.unwrap();
+                        served.fetch_add(1, Ordering::SeqCst);
+                    }
+                }
+            });
+        }
+        soon("some are served", async {
+            while served.load(Ordering::SeqCst) < SERVED {
+                let line = other.line("k").await.unwrap().len();
+                assert!(line <= CALLERS * 2, "{line} tickets of {CALLERS} callers");
+            }
+        })
+        .await;
+        callers.shutdown().await;
+        // The last ones of them are taken out ahead of it.
+        let guard = soon("the line is passed on", other.mutex("k").ttl(LONG).lock()).await.unwrap();
+        guard.release().await.unwrap();
     });
 }

@@ -2,12 +2,14 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tenure_core::{Error, Kind, LINE_TICKETS_MAX, Locks};
 use tenure_servers::Store as _;
 use tenure_servers::zookeeper::{Ensemble, Server};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 use zookeeper_client::{Acls, Client, CreateMode};
 
 use super::network::{proxy_to, url_of};
@@ -341,5 +343,39 @@ fn watches_that_nobody_waits_for_make_room_for_others() {
             .await;
             waiting.abort();
         }
+    });
+}
+
+#[test]
+fn callers_who_give_up_early_are_served_in_between_and_the_line_stays_short() {
+    const CALLERS: usize = 48;
+    const SERVED: usize = 40;
+    play(1, async |ensemble| {
+        let (crowd, other) = (connect(&ensemble).await, connect(&ensemble).await);
+        let (served, mut callers) = (Arc::new(AtomicUsize::new(0)), JoinSet::new());
+        for _ in 0..CALLERS {
+            let (mutex, served) = (crowd.mutex("k").ttl(LONG), served.clone());
+            callers.spawn(async move {
+                loop {
+                    // Its future is dropped wherever it is.
+                    let lock = timeout(Duration::from_millis(40), mutex.lock());
+                    if let Ok(guard) = lock.await {
+                        guard.unwrap().release().await.unwrap();
+                        served.fetch_add(1, Ordering::SeqCst);
+                    }
+                }
+            });
+        }
+        soon("some are served", async {
+            while served.load(Ordering::SeqCst) < SERVED {
+                let line = other.line("k").await.unwrap().len();
+                assert!(line <= CALLERS * 2, "{line} tickets of {CALLERS} callers");
+            }
+        })
+        .await;
+        callers.shutdown().await;
+        // The last ones of them are taken out ahead of it.
+        let guard = soon("the line is passed on", other.mutex("k").ttl(LONG).lock()).await.unwrap();
+        guard.release().await.unwrap();
     });
 }
