@@ -148,8 +148,8 @@ fn every_cell_about_troubles_has_a_test_or_a_reason() {
         for shown in shown {
             match shown {
                 By(file, test) => {
-                    let text = fs::read_to_string(root.join(file)).unwrap();
-                    assert!(text.contains(&format!("fn {test}(")), "{file} lacks {test}");
+                    let source = fs::read_to_string(root.join(file)).unwrap();
+                    assert!(source.contains(&format!("fn {test}(")), "{file} lacks {test}");
                 }
                 Reason(reason) => assert!(!reason.is_empty()),
             }

@@ -112,7 +112,8 @@ impl Election {
         F: FnMut(Held) -> Work,
         Work: Future,
     {
-        let led = self.run_until(std::future::pending::<()>(), work);
+        // A campaign and its work are large futures; one more around them would double that.
+        let led = Box::pin(self.run_until(std::future::pending::<()>(), work));
         async move { led.await.map(|output| output.expect("only `stop` ends it without an output")) }
     }
 
