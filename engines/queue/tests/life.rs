@@ -207,7 +207,7 @@ fn who_waits_while_the_client_is_closed_opens_no_other_session() {
         locks.close().await;
         waiter.join().unwrap().expect_err("its client was closed");
         let late = locks.mutex("late").try_lock().await.map(drop).unwrap_err();
-        assert_eq!(late.kind(), Kind::Unavailable, "{late}");
+        assert_eq!(late.kind(), Kind::Invalid, "{late}");
         assert_eq!(other.keys("").await.unwrap(), [Key::new("k").unwrap()]);
         assert_eq!(other.line("k").await.unwrap().len(), 1);
         guard.release().await.unwrap();
