@@ -27,9 +27,10 @@ pub(crate) fn client(mut options: ClientOptions, timeout: Duration) -> Result<(C
     options.connect_timeout.get_or_insert(CONNECT.min(timeout));
     // A little less than a call has, so that the driver has time to say why it found nobody.
     options.server_selection_timeout.get_or_insert(timeout * (SEARCH - 1) / SEARCH);
-    options.max_pool_size.get_or_insert(POOL_MAX);
     let most = options.max_pool_size.filter(|most| *most > 0).unwrap_or(POOL_MAX);
     options.min_pool_size.get_or_insert(POOL_MIN.min(most));
+    // A store has one change stream, which keeps one connection: commands always have all the others.
+    options.max_pool_size = Some(most.saturating_add(1));
     options.max_connecting.get_or_insert(CONNECTING_MAX);
     let name = Name::of(&options);
     let client = Client::with_options(options);

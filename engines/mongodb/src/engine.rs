@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{Either, select};
+use futures_util::future::{Either, pending, select};
 use mongodb::bson::{RawDocumentBuf, rawdoc};
 use tenure_core::event::{Cursor, News, Scope};
 use tenure_core::{
@@ -16,6 +16,7 @@ use tokio::time::{sleep, timeout};
 use crate::answer::{self, Came};
 use crate::call::Update;
 use crate::count;
+use crate::feed::Hears;
 use crate::line::record;
 use crate::spot::Spot;
 use crate::store::MongoStore;
@@ -72,6 +73,66 @@ impl MongoStore {
         }
     }
 
+    /// Waits for a letter, which the stream brings. Where the server refuses the stream, the ticket looks again and again.
+    async fn wait(&self, ticket: &Ticket) -> Result<Wake> {
+        let (_listening, mut hears) = (self.stream.listen(), self.stream.hears());
+        loop {
+            let now = *hears.borrow_and_update();
+            if let Hears::Open(opening) = now
+                && !self.catch_up(ticket, opening).await?
+            {
+                return Ok(Wake::Look);
+            }
+            let polls = async {
+                match now {
+                    Hears::Refused => self.poll(ticket, Standing::Waiting).await.map(Some),
+                    Hears::Closed | Hears::Open(_) => pending().await,
+                }
+            };
+            let changes = async {
+                match hears.changed().await {
+                    Ok(()) => Ok(None),
+                    // It cannot be closed: the sender is in the stream.
+                    Err(_) => pending().await,
+                }
+            };
+            let other = async { select(pin!(polls), pin!(changes)).await.factor_first().0 };
+            if let Some(wake) = self.told_or(ticket, other).await? {
+                return Ok(wake);
+            }
+        }
+    }
+
+    /// Learns by a look, which is no sign of life, what was written about a ticket before the stream was opened. If the look
+    /// fails or is dropped, the next call looks. Answers whether the ticket is to stay.
+    async fn catch_up(&self, ticket: &Ticket, opening: u64) -> Result<bool> {
+        let spot = self.spots.of(ticket)?;
+        if !self.roll.may_have_missed(&spot.record, ticket.id, opening) {
+            return Ok(true);
+        }
+        let seen = self.peek(&spot, ticket).await?;
+        self.roll.hears(&spot.record, ticket.id, opening);
+        match seen {
+            Some(place) if place.leaving => return Ok(false),
+            Some(place) => self.mail.learn(ticket.id, &place),
+            None => self.forget(&spot, ticket.id),
+        }
+        Ok(true)
+    }
+
+    /// What a waiting ticket is told, or what else comes first.
+    async fn told_or<T: From<Wake>>(
+        &self,
+        ticket: &Ticket,
+        other: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let told = pin!(self.mail.watch(ticket.id, Standing::Waiting));
+        match select(told, pin!(other)).await {
+            Either::Left((wake, _)) => Ok(wake.into()),
+            Either::Right((other, _)) => other,
+        }
+    }
+
     /// Where the ticket stands. This is no sign of life.
     async fn peek(&self, spot: &Arc<Spot>, ticket: &Ticket) -> Result<Option<Place>> {
         self.seen(&self.ask(spot, ticket, Verb::Look).await?)
@@ -86,7 +147,7 @@ impl MongoStore {
     ) -> Result<Option<Place>> {
         let spot = self.spots.of(ticket)?;
         let asking = self.mail.expect_answer(ticket.id, ticket.ttl);
-        self.roll.prepare(&spot.record, ticket.id, self.stream.is_open(), &self.mail);
+        self.roll.prepare(&spot.record, ticket.id, self.stream.opening(), &self.mail);
         let hurry = patience == Patience::NoWait;
         let wish = Wish { reads, ..Wish::new(ticket.clone(), Verb::Join { hurry }) };
         let joined = match self.lanes.ask(&spot, wish).await {
@@ -131,7 +192,7 @@ impl Engine for MongoStore {
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
         let spot = self.spots.of(ticket)?;
         self.mail.expect(ticket.id, ticket.ttl);
-        self.roll.enter(&spot.record, ticket.id, self.stream.is_open(), &self.mail);
+        self.roll.enter(&spot.record, ticket.id, self.stream.opening(), &self.mail);
         let renewed = self.seen(&self.ask(&spot, ticket, Verb::Renew).await?)?;
         match &renewed {
             Some(place) => self.mail.learn(ticket.id, place),
@@ -155,33 +216,15 @@ impl Engine for MongoStore {
     }
 
     async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
-        if !self.facts.can_push() && seen == Standing::Waiting {
-            let told = pin!(self.mail.watch(ticket.id, seen));
-            return match select(told, pin!(self.poll(ticket, seen))).await {
-                Either::Left((wake, _)) => Ok(wake),
-                Either::Right((wake, _)) => wake,
-            };
+        if !self.mail.expects(ticket.id) {
+            return Ok(self.mail.watch(ticket.id, seen).await);
         }
-        if self.facts.can_push() && self.mail.expects(ticket.id) {
-            self.stream.start();
-            let told = pin!(self.mail.watch(ticket.id, seen));
-            if let Either::Left((wake, _)) = select(told, pin!(self.stream.opened())).await {
-                return Ok(wake);
-            }
-            let spot = self.spots.of(ticket)?;
-            if self.roll.may_have_missed(&spot.record, ticket.id) {
-                // What was written before is seen by a look, which is no sign of life. If it fails, or its caller goes, the
-                // next one who watches looks.
-                let seen = self.peek(&spot, ticket).await?;
-                self.roll.hears(&spot.record, ticket.id);
-                match seen {
-                    Some(place) if place.leaving => return Ok(Wake::Look),
-                    Some(place) => self.mail.learn(ticket.id, &place),
-                    None => self.forget(&spot, ticket.id),
-                }
-            }
+        let _glances = self.glances.at(&*self.spots.of(ticket)?, ticket.id, seen);
+        match seen {
+            Standing::Holding => Ok(self.mail.watch(ticket.id, seen).await),
+            Standing::Waiting if self.facts.can_push() => Box::pin(self.wait(ticket)).await,
+            Standing::Waiting => self.told_or(ticket, self.poll(ticket, seen)).await,
         }
-        Ok(self.mail.watch(ticket.id, seen).await)
     }
 
     async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
@@ -243,7 +286,7 @@ impl Engine for MongoStore {
     }
 
     async fn close(&self) {
-        self.stream.stop();
+        self.feed.stop();
         self.onlookers.stop();
         if self.is_own {
             self.calls.client.clone().shutdown().immediate(true).await;

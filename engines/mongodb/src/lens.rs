@@ -22,6 +22,8 @@ impl Limits {
 
 /// How a part is found: the expression for the one that is meant, and how its line is taken out and put back.
 pub(crate) struct Way {
+    /// The names of the fields that lead to it, each with a dot behind it.
+    pub(crate) place: String,
     pub(crate) part: Bson,
     pub(crate) out: Vec<Document>,
     pub(crate) back: Vec<Document>,
@@ -34,6 +36,8 @@ pub(crate) struct Lens {
     field: Option<String>,
     /// What stands before the names of the line's fields, while the stages run.
     prefix: String,
+    /// What stands before them in a query: in a part, without the filters of its path.
+    pub(crate) place: String,
     /// The part in which the line lives, once the stages are over.
     part: Option<Bson>,
     /// The stages that take the line out.
@@ -48,20 +52,22 @@ impl Lens {
     pub(crate) fn root() -> Self {
         let (out, back) = (Vec::new(), Vec::new());
         let limits = Limits::OF_RECORDS;
-        Self { field: None, prefix: String::new(), part: None, out, back, limits }
+        let (prefix, place) = (String::new(), String::new());
+        Self { field: None, prefix, place, part: None, out, back, limits }
     }
 
     /// The line is in this field of somebody else's document.
     pub(crate) fn field(name: &str) -> Self {
         let (field, prefix) = (Some(name.to_owned()), format!("{name}."));
-        let limits = Limits::OF_DOCUMENTS;
-        Self { field, prefix, part: None, out: Vec::new(), back: Vec::new(), limits }
+        let (place, limits) = (prefix.clone(), Limits::OF_DOCUMENTS);
+        Self { field, prefix, place, part: None, out: Vec::new(), back: Vec::new(), limits }
     }
 
     /// The line is in this field of a part of the document.
     pub(crate) fn part(name: &str, way: Way) -> Self {
-        let prefix = format!("{}.", scratch(name));
-        Self { prefix, part: Some(way.part), out: way.out, back: way.back, ..Self::field(name) }
+        let (prefix, place) = (format!("{}.", scratch(name)), format!("{}{name}.", way.place));
+        let (part, out, back) = (Some(way.part), way.out, way.back);
+        Self { prefix, place, part, out, back, ..Self::field(name) }
     }
 
     /// The name of a field of the line, for a stage that sets it.

@@ -38,9 +38,10 @@
 //! | `wish`, `ask`, `lane`, `bundle` | how verbs for one record go together in one command |
 //! | `call`, `records` | how a command is sent, and those that are about many records |
 //! | `clocks` | how far the clocks of a set's members are apart |
-//! | `follow` | how a change stream is followed |
-//! | `stream`, `hearing`, `roll` | the stream of letters, what of it is heard, and whose tickets it concerns |
-//! | `onlooker`, `mirror` | the streams of those who look on, and what a change says of a line |
+//! | `feed` | the one change stream of a store, and who consumes it |
+//! | `stream`, `hearing`, `roll` | letters as a consumer of the feed, how they are found, and which tickets stand where |
+//! | `glances` | what no letter tells: a look at the records of watched tickets, once a second |
+//! | `onlooker`, `mirror` | onlookers as consumers of the feed, and what a change says of a line |
 //! | `documents`, `tray` | locks on documents of somebody else, and what is read with them |
 //! | `turns` | how many calls change one number at a time |
 
@@ -56,7 +57,8 @@ mod description;
 pub mod documents;
 mod engine;
 mod facts;
-mod follow;
+mod feed;
+mod glances;
 mod hearing;
 mod lane;
 mod lens;

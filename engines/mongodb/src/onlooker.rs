@@ -1,7 +1,7 @@
 //! Onlookers: what happens to one line, or to all of them, told from a change stream for as long as somebody looks on.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,32 +9,39 @@ use mongodb::bson::{Document, RawDocumentBuf, doc};
 use tenure_core::event::{Cursor, News, Scope};
 use tenure_core::line::Journal;
 use tenure_core::{Error, Key, Result};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::call::Calls;
-use crate::follow::{Listener, follow};
+use crate::feed::{Consumer, Feed, Wants};
 use crate::line::record;
 use crate::mirror::{FIELDS, Mirror, NAME};
 use crate::trouble;
 
-/// A stream is closed when nobody has looked on for so long.
-const IDLE: Duration = Duration::from_secs(120);
+/// A line is followed no longer once no onlooker has asked for its events for this time.
+const IDLE: Duration = Duration::from_secs(30);
+/// Changes that wait to be read at most. An onlooker of more is told that it missed some.
+const CHANGES_MAX: usize = 1024;
+/// The pause before lines are read again that could not be read.
+const PAUSE: Duration = Duration::from_millis(500);
 /// So many lines are followed one by one; who looks on at more of them is refused.
 const FOLLOWED_MAX: usize = 64;
+/// How the ids of sequences and counts end, which are no lines.
+const NUMBERS: [&str; 2] = [":n", ":c"];
 /// From the first cursor of one stream to the first of the next: no cursor belongs to two.
 const CURSORS: u64 = 1 << 40;
 
-/// The streams of one client's onlookers.
+/// The lines that one client's onlookers follow.
 pub(crate) struct Onlookers {
     calls: Arc<Calls>,
-    /// Those who look at all lines share one stream.
+    feed: Feed,
+    /// `None`: all lines.
     followed: Mutex<HashMap<Option<Key>, Arc<Following>>>,
     streams: AtomicU64,
 }
 
-/// What one stream has told lately.
+/// What has happened lately to a line, or to all.
 struct Following {
     calls: Arc<Calls>,
     key: Option<Key>,
@@ -54,8 +61,8 @@ struct Past {
 }
 
 impl Onlookers {
-    pub(crate) fn new(calls: Arc<Calls>) -> Self {
-        Self { calls, followed: Mutex::default(), streams: AtomicU64::new(0) }
+    pub(crate) fn new(calls: Arc<Calls>, feed: Feed) -> Self {
+        Self { calls, feed, followed: Mutex::default(), streams: AtomicU64::new(0) }
     }
 
     /// What [`Engine::events`](tenure_core::Engine::events) answers.
@@ -89,7 +96,7 @@ impl Onlookers {
             )));
         }
         let first_cursor = self.streams.fetch_add(1, Ordering::Relaxed) * CURSORS;
-        let following = Following::begin(self.calls.clone(), key.clone(), first_cursor);
+        let following = Following::begin(self.calls.clone(), &self.feed, key.clone(), first_cursor);
         followed.insert(key, following.clone());
         Ok(following)
     }
@@ -106,7 +113,7 @@ impl Drop for Onlookers {
 }
 
 impl Following {
-    fn begin(calls: Arc<Calls>, key: Option<Key>, first_cursor: u64) -> Arc<Self> {
+    fn begin(calls: Arc<Calls>, feed: &Feed, key: Option<Key>, first_cursor: u64) -> Arc<Self> {
         let mut journal = Journal::default();
         journal.keep();
         let past = Past {
@@ -119,8 +126,15 @@ impl Following {
         };
         let (past, news) = (Mutex::new(past), Notify::new());
         let following = Arc::new(Self { calls, key, first_cursor, past, news });
-        let hears = follow(following.calls.clone(), Ear(following.clone()));
-        let task = following.calls.home.spawn(hears).abort_handle();
+        let (heard, inbox) = mpsc::channel(CHANGES_MAX);
+        let missed = AtomicBool::new(false);
+        let ear = Arc::new(Ear { following: following.clone(), heard, missed });
+        let listening = feed.listen(ear.clone(), || wants(following.key.as_ref()));
+        let follows = async move {
+            ear.follow(inbox).await;
+            drop(listening);
+        };
+        let task = following.calls.home.spawn(follows).abort_handle();
         following.past().task = Some(task);
         following
     }
@@ -135,7 +149,7 @@ impl Following {
         self.past().task.as_ref().is_some_and(AbortHandle::is_finished)
     }
 
-    /// Returns once the stream hears, or says why it does not.
+    /// Returns once the lines are read and their changes heard, or says why they are not.
     async fn opened(&self) -> Result<()> {
         loop {
             let news = self.news.notified();
@@ -189,77 +203,142 @@ impl Following {
     }
 }
 
-/// Puts what is heard into the journal.
-struct Ear(Arc<Following>);
+/// The changes that concern a line, or all lines.
+fn wants(key: Option<&Key>) -> Wants {
+    let lines = if let Some(key) = key {
+        doc! { "documentKey._id": record(key) }
+    } else {
+        let numbers = format!("({})$", NUMBERS.join("|"));
+        doc! { "documentKey._id": { "$not": { "$regex": numbers } } }
+    };
+    Wants {
+        computed: Document::new(),
+        cases: vec![lines],
+        sent: doc! { "fullDocument": 1, "updateDescription": 1 },
+    }
+}
 
-impl Listener for Ear {
-    fn stages(&self) -> Vec<Document> {
-        let lines = if let Some(key) = &self.0.key {
-            doc! { "documentKey._id": record(key) }
-        } else {
-            // Numbers and counts are no lines.
-            doc! { "documentKey._id": { "$not": { "$regex": ":[nc]$" } } }
-        };
-        let gone = doc! { "documentKey": { "$exists": false } };
-        vec![
-            doc! { "$match": { "$or": [lines, gone] } },
-            doc! { "$project": {
-                "operationType": 1, "documentKey": 1, "fullDocument": 1, "updateDescription": 1,
-            } },
-        ]
+/// What an onlooker hears.
+enum Heard {
+    Opened { goes_on: bool },
+    Change(RawDocumentBuf),
+}
+
+/// Puts what is heard into the journal.
+struct Ear {
+    following: Arc<Following>,
+    heard: mpsc::Sender<Heard>,
+    /// More was heard than may wait to be read.
+    missed: AtomicBool,
+}
+
+impl Ear {
+    fn put(&self, heard: Heard) {
+        if self.heard.try_send(heard).is_err() {
+            self.missed.store(true, Ordering::Relaxed);
+        }
     }
 
-    async fn opened(&mut self, goes_on: bool) -> Result<()> {
-        if !goes_on {
-            let lines = if let Some(key) = &self.0.key {
-                doc! { "_id": record(key) }
-            } else {
-                doc! { "reap": true }
+    fn concerns(&self, change: &RawDocumentBuf) -> bool {
+        let id = change.get_document("documentKey").and_then(|key| key.get_str("_id"));
+        let Ok(id) = id else { return false };
+        match &self.following.key {
+            Some(key) => id == record(key),
+            None => !NUMBERS.iter().any(|end| id.ends_with(end)),
+        }
+    }
+
+    /// Writes the journal for as long as an onlooker asks for it.
+    async fn follow(&self, mut inbox: mpsc::Receiver<Heard>) {
+        while self.following.past().asked.elapsed() < IDLE {
+            let Ok(heard) = timeout(IDLE / 4, inbox.recv()).await else { continue };
+            let Some(heard) = heard else { return };
+            let is_told = match heard {
+                _ if self.missed.load(Ordering::Relaxed) => false,
+                Heard::Opened { goes_on } => goes_on && self.following.goes_on(),
+                Heard::Change(change) => self.following.learn(&change).await.is_ok(),
             };
-            let read = self.0.calls.read(&lines, &FIELDS).await;
-            let mut past = self.0.past();
-            match read {
-                Ok(records) => past.mirror = Mirror::of(records),
-                Err(error) => {
-                    past.trouble = Some(error.clone());
-                    self.0.news.notify_waiters();
-                    return Err(error);
+            if is_told {
+                continue;
+            }
+            // What waits is older than what is read now.
+            self.missed.store(false, Ordering::Relaxed);
+            while inbox.try_recv().is_ok() {}
+            while let Err(error) = self.following.read().await {
+                self.following.fail(error);
+                sleep(PAUSE).await;
+                if self.following.past().asked.elapsed() >= IDLE {
+                    return;
                 }
             }
-            if past.is_open {
-                past.journal.gap();
-            }
         }
-        let mut past = self.0.past();
+    }
+}
+
+impl Consumer for Ear {
+    fn opened(&self, goes_on: bool) {
+        self.put(Heard::Opened { goes_on });
+    }
+
+    fn take(&self, change: &RawDocumentBuf) {
+        if self.concerns(change) {
+            self.put(Heard::Change(change.clone()));
+        }
+    }
+
+    fn failed(&self, error: &Error, _is_refused: bool) {
+        self.following.fail(error.clone());
+    }
+
+    fn closed(&self) {}
+}
+
+impl Following {
+    /// The stream goes on where it ended: nothing was missed, if the lines were read before.
+    fn goes_on(&self) -> bool {
+        let mut past = self.past();
+        if past.is_open {
+            past.trouble = None;
+            self.news.notify_waiters();
+        }
+        past.is_open
+    }
+
+    /// Reads the lines as they are now. What happened before is missed.
+    async fn read(&self) -> Result<()> {
+        let all = || doc! { "reap": true };
+        let lines = self.key.as_ref().map_or_else(all, |key| doc! { "_id": record(key) });
+        let records = self.calls.read(&lines, &FIELDS).await?;
+        let mut past = self.past();
+        past.mirror = Mirror::of(records);
+        if past.is_open {
+            past.journal.gap();
+        }
         (past.is_open, past.trouble) = (true, None);
-        self.0.news.notify_waiters();
+        self.news.notify_waiters();
         Ok(())
     }
 
-    async fn take(&mut self, event: &RawDocumentBuf) -> Result<()> {
-        let Ok(event) = Document::try_from(event.as_ref()) else {
-            return Err(trouble::strange(&self.0.calls.name));
-        };
-        let stranger = self.0.past().mirror.stranger(&event);
+    /// Notes what a change came to.
+    async fn learn(&self, change: &RawDocumentBuf) -> Result<()> {
+        let change = Document::try_from(change.as_ref());
+        let change = change.map_err(|_| trouble::strange(&self.calls.name))?;
+        let stranger = self.past().mirror.stranger(&change);
         let name = match stranger {
-            Some(id) => self.0.calls.read(&doc! { "_id": id }, &NAME).await?,
+            Some(id) => self.calls.read(&doc! { "_id": id }, &NAME).await?,
             None => Vec::new(),
         };
-        let mut past = self.0.past();
+        let mut past = self.past();
         past.mirror.learn(name);
-        for event in past.mirror.apply(&event) {
+        for event in past.mirror.apply(&change) {
             past.journal.push(event);
         }
-        self.0.news.notify_waiters();
+        self.news.notify_waiters();
         Ok(())
     }
 
-    fn failed(&mut self, error: &mongodb::error::Error) {
-        self.0.past().trouble = Some(trouble::error(&self.0.calls.name, error));
-        self.0.news.notify_waiters();
-    }
-
-    fn is_wanted(&self) -> bool {
-        self.0.past().asked.elapsed() < IDLE
+    fn fail(&self, error: Error) {
+        self.past().trouble = Some(error);
+        self.news.notify_waiters();
     }
 }

@@ -77,6 +77,20 @@ impl Calls {
         self.list(command).await
     }
 
+    /// The ids of some records, as the primary has them now: a hint, which a fail-over may undo.
+    pub(crate) async fn ids(&self, some: &Document) -> Result<Vec<Bson>> {
+        let command = rawdoc! {
+            "find": self.collection.as_str(),
+            "filter": raw(some),
+            "projection": { "_id": 1 },
+            "batchSize": BATCH,
+            "readConcern": { "level": "local" },
+            "maxTimeMS": self.server_ms(),
+        };
+        let found = self.list(command).await?;
+        Ok(found.into_iter().filter_map(|mut record| record.remove("_id")).collect())
+    }
+
     /// All that a command finds, part by part.
     async fn list(&self, command: RawDocumentBuf) -> Result<Vec<Document>> {
         let (mut found, mut part) = (Vec::new(), "firstBatch");

@@ -1,5 +1,4 @@
-//! The roll: which of this client's tickets stand in which record. Who changes or deletes a record by hand names no
-//! ticket, so all of its tickets look.
+//! The roll: which of this client's tickets stand in which record, and since when the stream hears of each.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,8 +21,8 @@ struct Records {
 
 struct Entry {
     id: TicketId,
-    /// Whatever was written about the ticket since it is in its line is heard.
-    hears: bool,
+    /// The opening of the stream since which all that was written about the ticket is heard.
+    hears: Option<u64>,
     /// It found nobody in its line when it came, and may be alone still.
     alone: bool,
     /// It was sent to the server that the ticket joins.
@@ -31,13 +30,13 @@ struct Entry {
 }
 
 impl Roll {
-    /// The ticket stands in this record from now on, or may. It hears all if the stream hears already.
-    pub(crate) fn enter(&self, record: &str, id: TicketId, hears: bool, mail: &Mailbox) {
+    /// The ticket stands in this record from now on, or may. It hears all if the stream is open already.
+    pub(crate) fn enter(&self, record: &str, id: TicketId, hears: Option<u64>, mail: &Mailbox) {
         self.put(record, Entry { id, hears, alone: false, sent: true }, mail);
     }
 
     /// The ticket is about to join a line in this record, which is not sent yet.
-    pub(crate) fn prepare(&self, record: &str, id: TicketId, hears: bool, mail: &Mailbox) {
+    pub(crate) fn prepare(&self, record: &str, id: TicketId, hears: Option<u64>, mail: &Mailbox) {
         self.put(record, Entry { id, hears, alone: false, sent: false }, mail);
     }
 
@@ -88,16 +87,17 @@ impl Roll {
         entries.is_some_and(|all| all.iter().any(|entry| entry.id == id && entry.alone))
     }
 
-    /// Whether something may have been written about the ticket before the stream heard it.
-    pub(crate) fn may_have_missed(&self, record: &str, id: TicketId) -> bool {
+    /// Whether something may have been written about the ticket before this opening of the stream.
+    pub(crate) fn may_have_missed(&self, record: &str, id: TicketId, opening: u64) -> bool {
         let records = self.records();
         let entries = records.tickets.get(record);
-        entries.is_some_and(|all| all.iter().any(|entry| entry.id == id && !entry.hears))
+        let missed = |entry: &Entry| entry.id == id && entry.hears != Some(opening);
+        entries.is_some_and(|all| all.iter().any(missed))
     }
 
-    /// Somebody has looked where the ticket stands since the stream hears: from now on it hears all.
-    pub(crate) fn hears(&self, record: &str, id: TicketId) {
-        self.change(record, id, |entry| entry.hears = true);
+    /// The ticket was looked at after this opening of the stream: from now on it hears all.
+    pub(crate) fn hears(&self, record: &str, id: TicketId, opening: u64) {
+        self.change(record, id, |entry| entry.hears = Some(opening));
     }
 
     fn change(&self, record: &str, id: TicketId, change: impl FnOnce(&mut Entry)) {
@@ -119,13 +119,6 @@ impl Roll {
         }
     }
 
-    /// The tickets that stand in this record.
-    pub(crate) fn of(&self, record: &str) -> Vec<TicketId> {
-        let records = self.records();
-        let entries = records.tickets.get(record);
-        entries.map_or_else(Vec::new, |entries| entries.iter().map(|entry| entry.id).collect())
-    }
-
     fn records(&self) -> MutexGuard<'_, Records> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -140,30 +133,31 @@ mod tests {
         let (roll, mail) = (Roll::default(), Mailbox::default());
         let [one, other] = [TicketId::fresh(), TicketId::fresh()];
         for id in [one, other, one] {
-            roll.enter("r", id, id == other, &mail);
+            roll.enter("r", id, (id == other).then_some(7), &mail);
         }
-        assert_eq!(roll.of("r"), [one, other]);
-        assert!(roll.may_have_missed("r", one));
-        assert!(roll.may_have_missed("r", one), "nobody has looked yet");
-        roll.hears("r", one);
-        assert!(!roll.may_have_missed("r", one));
-        assert!(!roll.may_have_missed("r", other), "the stream was there first");
+        assert_eq!(roll.records().tickets["r"].len(), 2);
+        assert!(roll.may_have_missed("r", one, 7));
+        assert!(roll.may_have_missed("r", one, 7), "no look was taken yet");
+        roll.hears("r", one, 7);
+        assert!(!roll.may_have_missed("r", one, 7));
+        assert!(!roll.may_have_missed("r", other, 7), "the stream was open first");
+        assert!(roll.may_have_missed("r", one, 8), "it was closed meanwhile");
         roll.leave("r", one);
         roll.leave("r", other);
-        assert!(roll.of("r").is_empty() && roll.records().tickets.is_empty());
+        assert!(roll.records().tickets.is_empty());
     }
 
     #[test]
     fn only_a_ticket_that_is_on_the_roll_is_known_not_to_have_been_sent() {
         let (roll, mail, id) = (Roll::default(), Mailbox::default(), TicketId::fresh());
         assert!(!roll.was_never_sent("r", id));
-        roll.prepare("r", id, true, &mail);
+        roll.prepare("r", id, None, &mail);
         assert!(roll.was_never_sent("r", id));
         roll.sends("r", id);
-        roll.prepare("r", id, true, &mail);
+        roll.prepare("r", id, None, &mail);
         assert!(!roll.was_never_sent("r", id), "it was sent once");
         roll.leave("r", id);
-        roll.enter("r", id, true, &mail);
+        roll.enter("r", id, None, &mail);
         assert!(!roll.was_never_sent("r", id), "it may have come in by another client");
     }
 
@@ -171,7 +165,7 @@ mod tests {
     fn tickets_without_a_box_are_thrown_out() {
         let (roll, mail) = (Roll::default(), Mailbox::default());
         for record in 0..RECORDS_FULL * 3 {
-            roll.enter(&record.to_string(), TicketId::fresh(), true, &mail);
+            roll.enter(&record.to_string(), TicketId::fresh(), None, &mail);
         }
         assert!(roll.records().tickets.len() <= RECORDS_FULL);
     }

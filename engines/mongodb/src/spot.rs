@@ -12,6 +12,8 @@ use crate::projection::Answers;
 
 /// What is made once for all lines that live in the same place of their documents.
 pub(crate) struct Kit {
+    /// What stands before the names of the line's fields in a query.
+    pub(crate) place: String,
     out: Vec<RawDocumentBuf>,
     steps: Arc<Steps>,
     back: Vec<RawDocumentBuf>,
@@ -30,7 +32,8 @@ impl Kit {
         let raw = |stages: &[Document]| stages.iter().map(raw).collect();
         let (out, back) = (raw(&lens.out), raw(&lens.back));
         let alone = lens.part_found().is_none().then(|| Alone::new(lens));
-        Self { out, steps, back, alone, answers: Answers::new(lens) }
+        let place = lens.place.clone();
+        Self { place, out, steps, back, alone, answers: Answers::new(lens) }
     }
 
     /// The stages of a mixture of verbs, behind the first.

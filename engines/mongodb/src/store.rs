@@ -13,6 +13,8 @@ use crate::call::Calls;
 use crate::connect;
 use crate::count::Count;
 use crate::facts::Facts;
+use crate::feed::Feed;
+use crate::glances::Glances;
 use crate::lane::{Lanes, Posts};
 use crate::letter::INBOX_LETTERS;
 use crate::name::Name;
@@ -30,7 +32,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(250);
 /// Databases that no lock may be in.
 const PRIVATE: [&str; 3] = ["admin", "config", "local"];
 /// What the user of a client of their own should know.
-const BORROWED: &str = "the client belongs to the program's own runtime: while that is blocked, no lock is renewed; connect by a URL or by options instead";
+const BORROWED: &str = "the client belongs to the program's own runtime: while that is blocked, or all connections of the client are in use, no lock is renewed; while a ticket or a queue waits, a change stream uses one of them; connect by a URL or by options instead";
 
 /// The lines of a collection. It is driven by the runtime that it was opened in.
 pub struct MongoStore {
@@ -41,7 +43,9 @@ pub struct MongoStore {
     pub(crate) windowed: Count,
     pub(crate) mail: Arc<Mailbox>,
     pub(crate) roll: Arc<Roll>,
+    pub(crate) feed: Feed,
     pub(crate) stream: Stream,
+    pub(crate) glances: Glances,
     pub(crate) profile: Profile,
     pub(crate) facts: Facts,
     pub(crate) onlookers: Onlookers,
@@ -104,10 +108,12 @@ impl MongoStore {
             tray: tray.clone(),
         };
         let lanes = Lanes::new(calls.clone(), posts, facts.topology);
-        let hearing = Arc::new(spots.hearing());
-        let stream = Stream::new(calls.clone(), mail.clone(), roll.clone(), hearing, inbox);
+        let feed = Feed::new(calls.clone(), is_own);
+        let stream = Stream::new(feed.clone(), spots.hearing(), mail.clone(), inbox);
         Ok(Self {
-            onlookers: Onlookers::new(calls.clone()),
+            onlookers: Onlookers::new(calls.clone(), feed.clone()),
+            glances: Glances::new(calls.clone(), mail.clone()),
+            feed,
             calls,
             lanes,
             turns: Turns::default(),

@@ -1,137 +1,88 @@
-//! The stream: it hears what other clients write into records about this client's tickets, and whoever meddles with
-//! records. The server filters, so a client hears only of its own inbox.
+//! The stream of letters: what other clients write into records for tickets of this client.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use mongodb::bson::{Document, RawDocumentBuf};
-use tenure_core::Result;
+use mongodb::bson::RawDocumentBuf;
+use tenure_core::Error;
 use tenure_kit::mailbox::Mailbox;
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
 
-use crate::call::Calls;
-use crate::follow::{Listener, follow};
+use crate::feed::{Consumer, Feed, Hears, Listening};
 use crate::hearing::Hearing;
 use crate::letter;
-use crate::roll::Roll;
 
-/// What one client hears, and where it puts it.
+/// The letters of one client, which it hears while a ticket of its waits.
 pub(crate) struct Stream {
-    calls: Arc<Calls>,
-    mail: Arc<Mailbox>,
-    roll: Arc<Roll>,
-    hearing: Arc<Hearing>,
-    inbox: String,
-    /// The task that listens, once there is one.
-    listens: Mutex<Option<AbortHandle>>,
-    /// Whether it has heard anything yet.
-    opened: watch::Sender<bool>,
+    feed: Feed,
+    hearing: Hearing,
+    letters: Arc<Letters>,
 }
 
 impl Stream {
-    pub(crate) fn new(
-        calls: Arc<Calls>,
-        mail: Arc<Mailbox>,
-        roll: Arc<Roll>,
-        hearing: Arc<Hearing>,
-        inbox: String,
-    ) -> Self {
-        Self {
-            calls,
-            mail,
-            roll,
-            hearing,
-            inbox,
-            listens: Mutex::default(),
-            opened: watch::Sender::new(false),
-        }
+    pub(crate) fn new(feed: Feed, hearing: Hearing, mail: Arc<Mailbox>, inbox: String) -> Self {
+        let (hears, openings) = (watch::Sender::default(), AtomicU64::new(0));
+        Self { feed, hearing, letters: Arc::new(Letters { mail, inbox, hears, openings }) }
     }
 
-    /// Listens from now on.
-    pub(crate) fn start(&self) {
-        let mut listens = self.listens.lock().unwrap_or_else(PoisonError::into_inner);
-        if listens.is_none() {
-            let ear = Ear {
-                mail: self.mail.clone(),
-                roll: self.roll.clone(),
-                hearing: self.hearing.clone(),
-                inbox: self.inbox.clone(),
-                opened: self.opened.clone(),
-            };
-            *listens = Some(self.calls.home.spawn(follow(self.calls.clone(), ear)).abort_handle());
-        }
+    /// Listens until this is dropped.
+    pub(crate) fn listen(&self) -> Listening {
+        self.feed.listen(self.letters.clone(), || self.hearing.letters(&self.letters.inbox))
     }
 
-    /// Whether it hears, or catches up with what it missed.
-    pub(crate) fn is_open(&self) -> bool {
-        *self.opened.borrow()
+    /// Whether letters are heard, now and from now on.
+    pub(crate) fn hears(&self) -> watch::Receiver<Hears> {
+        self.letters.hears.subscribe()
     }
 
-    /// Returns once it hears.
-    pub(crate) async fn opened(&self) {
-        let mut opened = self.opened.subscribe();
-        // It cannot be closed: the sender is here.
-        let _open = opened.wait_for(|opened| *opened).await;
-    }
-
-    /// Listens no more.
-    pub(crate) fn stop(&self) {
-        let listens = self.listens.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(task) = listens {
-            task.abort();
+    /// Since which opening letters are heard, if they are.
+    pub(crate) fn opening(&self) -> Option<u64> {
+        match *self.letters.hears.borrow() {
+            Hears::Open(opening) => Some(opening),
+            Hears::Closed | Hears::Refused => None,
         }
     }
 }
 
-impl Drop for Stream {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
-/// Puts what is heard into the tickets' boxes. Where something was missed, every ticket looks.
-struct Ear {
+/// Puts what is heard into the tickets' boxes.
+struct Letters {
     mail: Arc<Mailbox>,
-    roll: Arc<Roll>,
-    hearing: Arc<Hearing>,
     inbox: String,
-    opened: watch::Sender<bool>,
+    hears: watch::Sender<Hears>,
+    /// The number of openings so far.
+    openings: AtomicU64,
 }
 
-impl Listener for Ear {
-    fn stages(&self) -> Vec<Document> {
-        self.hearing.filter(&self.inbox)
-    }
-
-    async fn opened(&mut self, goes_on: bool) -> Result<()> {
-        // Before the first time it is for each ticket to find out what it missed.
-        let is_first = !self.opened.send_replace(true);
-        if !goes_on && !is_first {
-            self.mail.interrupted();
+impl Consumer for Letters {
+    fn opened(&self, goes_on: bool) {
+        let before = *self.hears.borrow();
+        match before {
+            Hears::Open(_) if goes_on => {}
+            // Letters were missed: every ticket looks.
+            Hears::Open(_) => self.mail.interrupted(),
+            // It is for each ticket to find out what was written before.
+            Hears::Closed | Hears::Refused => {
+                let opening = self.openings.fetch_add(1, Ordering::Relaxed);
+                self.hears.send_replace(Hears::Open(opening));
+            }
         }
-        Ok(())
     }
 
-    async fn take(&mut self, event: &RawDocumentBuf) -> Result<()> {
-        if let Ok(bell) = event.get_str("bell")
+    fn take(&self, change: &RawDocumentBuf) {
+        if let Ok(bell) = change.get_str("bell")
             && bell.contains(&self.inbox)
         {
             letter::deliver(&self.mail, &self.inbox, bell);
-            return Ok(());
         }
-        let record = event
-            .get("documentKey")
-            .ok()
-            .flatten()
-            .and_then(|key| key.as_document()?.get("_id").ok()?);
-        let record = record.and_then(|id| self.hearing.record(id));
-        for id in record.map_or_else(Vec::new, |record| self.roll.of(&record)) {
-            self.mail.look(id);
-        }
-        Ok(())
     }
 
-    fn failed(&mut self, error: &mongodb::error::Error) {
-        tracing::debug!(%error, "the change stream does not open");
+    fn failed(&self, _error: &Error, is_refused: bool) {
+        if is_refused {
+            self.hears.send_replace(Hears::Refused);
+        }
+    }
+
+    fn closed(&self) {
+        self.hears.send_replace(Hears::Closed);
     }
 }

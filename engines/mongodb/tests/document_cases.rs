@@ -9,6 +9,8 @@ mod guards;
 mod holders;
 #[path = "document_cases/idle.rs"]
 mod idle;
+#[path = "document_cases/listeners.rs"]
+mod listeners;
 #[path = "document_cases/memory.rs"]
 mod memory;
 #[path = "document_cases/openings.rs"]

@@ -9,6 +9,8 @@ mod clocks;
 mod costs;
 #[path = "faults/crowds.rs"]
 mod crowds;
+#[path = "faults/listeners.rs"]
+mod listeners;
 #[path = "faults/meddling.rs"]
 mod meddling;
 #[path = "faults/members.rs"]

@@ -1,56 +1,96 @@
-//! Arrivals: who waits for a document is woken when one may have come in, was changed, or was let go.
+//! Arrivals: a bell for workers that wait, which rings when a document may have come in, was changed, or was let go.
 
 use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::select;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, bson, doc};
-use tenure_core::Result;
+use tenure_core::{Error, Host, Result};
 use tokio::sync::watch;
 
 use super::filter::FilterFields;
 use crate::alone::NOT_BEFORE;
-use crate::follow::{Listener, follow};
+use crate::feed::{Consumer, Feed, Hears, Listening, Wants};
 use crate::store::MongoStore;
 
-/// The bell of those who wait. The stream ends when nobody has it any more.
-pub(super) struct Arrivals(watch::Receiver<u64>);
+/// How long a worker waits for the stream to open before it looks for documents. Once the stream opens, the bell rings.
+const OPENING_MAX: Duration = Duration::from_secs(1);
+
+/// The bell of one queue. It rings while a worker listens.
+pub(super) struct Arrivals(Source);
+
+enum Source {
+    Stream { feed: Feed, ear: Arc<Ear> },
+    Memory(watch::Receiver<u64>),
+}
+
+/// A worker that listens, until this is dropped.
+pub(super) struct Worker {
+    rung: watch::Receiver<u64>,
+    hears: Option<watch::Receiver<Hears>>,
+    _listening: Option<Listening>,
+}
 
 impl Arrivals {
-    /// Listens, and returns once it hears.
-    pub(super) async fn listen(store: &MongoStore, fields: FilterFields) -> Result<Self> {
-        let (rings, rung) = watch::channel(0);
+    /// The bell for documents in which a change of these fields counts.
+    pub(super) fn new(store: &MongoStore, fields: FilterFields) -> Result<Self> {
         let field = store.spots.in_documents()?.field.clone();
-        let hears = follow(store.calls.clone(), Ear { field, fields, rings: rings.clone() });
-        store.calls.home.spawn(async move {
-            let _ended = select(pin!(hears), pin!(rings.closed())).await;
-        });
-        let mut arrivals = Self(rung);
-        arrivals.rung().await;
-        Ok(arrivals)
+        let name = fields.name();
+        let ear = Ear {
+            field,
+            fields,
+            name,
+            hears: watch::Sender::default(),
+            rings: watch::Sender::new(0),
+        };
+        Ok(Self(Source::Stream { feed: store.feed.clone(), ear: Arc::new(ear) }))
     }
 
     /// The bell that something else rings.
     pub(super) fn of(rung: watch::Receiver<u64>) -> Self {
-        Self(rung)
+        Self(Source::Memory(rung))
     }
 
-    /// Returns once something may have come in since this was asked last.
+    /// Listens, and returns once the bell is heard, or it is clear that it will not be soon.
+    pub(super) async fn listen(&self, host: &dyn Host) -> Worker {
+        match &self.0 {
+            Source::Stream { feed, ear } => {
+                let listening = feed.listen(ear.clone(), || ear.wants());
+                let (rung, mut hears) = (ear.rings.subscribe(), ear.hears.subscribe());
+                {
+                    let opens = pin!(hears.wait_for(|hears| *hears != Hears::Closed));
+                    // Where the stream is late, the worker looks now, and again when it opens.
+                    drop(select(opens, host.sleep(OPENING_MAX)).await);
+                }
+                Worker { rung, hears: Some(hears), _listening: Some(listening) }
+            }
+            Source::Memory(rung) => Worker { rung: rung.clone(), hears: None, _listening: None },
+        }
+    }
+}
+
+impl Worker {
+    /// All that has rung up to now is known.
+    pub(super) fn know(&mut self) {
+        self.rung.mark_unchanged();
+    }
+
+    /// Returns once something may have come in.
     pub(super) async fn rung(&mut self) {
-        if self.0.changed().await.is_err() {
+        if self.rung.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 
-    /// Whether something may have come in since this was asked last.
+    /// Whether something may have come in.
     pub(super) fn has_rung(&self) -> bool {
-        self.0.has_changed().unwrap_or(false)
+        self.rung.has_changed().unwrap_or(false)
     }
 
-    /// The same bell for somebody else, who has heard it up to now.
-    pub(super) fn again(&self) -> Self {
-        let mut rung = self.0.clone();
-        rung.mark_unchanged();
-        Self(rung)
+    /// Whether the server refuses to say what comes in, so the worker has to poll.
+    pub(super) fn is_refused(&self) -> bool {
+        self.hears.as_ref().is_some_and(|hears| *hears.borrow() == Hears::Refused)
     }
 }
 
@@ -58,37 +98,61 @@ impl Arrivals {
 struct Ear {
     field: String,
     fields: FilterFields,
+    /// The field of a change that says whether it counts.
+    name: String,
+    hears: watch::Sender<Hears>,
     rings: watch::Sender<u64>,
 }
 
 impl Ear {
+    fn wants(&self) -> Wants {
+        let mut computed = Document::new();
+        computed.insert(&self.name, counts(&self.field, &self.fields));
+        let mut sent = Document::new();
+        sent.insert(&self.name, 1);
+        let is_update = doc! { "operationType": "update", &self.name: true };
+        Wants {
+            computed,
+            cases: vec![doc! { "operationType": { "$in": COMES_IN.to_vec() } }, is_update],
+            sent,
+        }
+    }
+
     fn ring(&self) {
         self.rings.send_modify(|rings| *rings += 1);
     }
 }
 
-impl Listener for Ear {
-    fn stages(&self) -> Vec<Document> {
-        stages(&self.field, &self.fields)
-    }
-
-    async fn opened(&mut self, _goes_on: bool) -> Result<()> {
+impl Consumer for Ear {
+    fn opened(&self, _goes_on: bool) {
+        self.hears.send_replace(Hears::Open(0));
         self.ring();
-        Ok(())
     }
 
-    async fn take(&mut self, _event: &RawDocumentBuf) -> Result<()> {
-        self.ring();
-        Ok(())
+    fn take(&self, change: &RawDocumentBuf) {
+        let kind = change.get_str("operationType").unwrap_or_default();
+        if COMES_IN.contains(&kind) || change.get_bool(&self.name).unwrap_or(false) {
+            self.ring();
+        }
     }
 
-    fn failed(&mut self, error: &mongodb::error::Error) {
-        tracing::debug!(%error, "the change stream of a queue does not open, or has ended");
+    fn failed(&self, _error: &Error, is_refused: bool) {
+        if is_refused {
+            self.hears.send_replace(Hears::Refused);
+            self.ring();
+        }
+    }
+
+    fn closed(&self) {
+        self.hears.send_replace(Hears::Closed);
     }
 }
 
-/// Documents that come in, those in which a field changes that the filter names, and those that are let go.
-fn stages(field: &str, fields: &FilterFields) -> Vec<Document> {
+/// The kinds of changes by which a document comes in.
+const COMES_IN: [&str; 2] = ["insert", "replace"];
+
+/// Whether an update changes a field that the filter names, or lets the document go.
+fn counts(field: &str, fields: &FilterFields) -> Bson {
     let changed =
         bson!({ "$objectToArray": { "$ifNull": ["$updateDescription.updatedFields", {}] } });
     let held = format!("{field}.held");
@@ -103,16 +167,9 @@ fn stages(field: &str, fields: &FilterFields) -> Vec<Document> {
     let is_free = bson!({ "$and": [is_held("$$this.k"), { "$eq": ["$$this.v", []] }] });
     let is_put_off = bson!({ "$eq": ["$$this", { "$literal": format!("{field}.{NOT_BEFORE}") }] });
     let is_lock_gone = bson!({ "$and": [is_own("$$this"), { "$not": [is_put_off] }] });
-    let counts = bson!({ "$or": [
+    bson!({ "$or": [
         any(changed, bson!({ "$or": [is_free, is_named("$$this.k")] })),
         any(names("removedFields"), bson!({ "$or": [is_lock_gone, is_named("$$this")] })),
         any(names("truncatedArrays.field"), bson!({ "$or": [is_held("$$this"), is_named("$$this")] })),
-    ] });
-    vec![
-        doc! { "$project": { "operationType": 1, "counts": counts } },
-        doc! { "$match": { "$or": [
-            { "operationType": { "$in": ["insert", "replace"] } },
-            { "operationType": "update", "counts": true },
-        ] } },
-    ]
+    ] })
 }

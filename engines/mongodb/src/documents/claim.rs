@@ -245,7 +245,7 @@ impl MongoStore {
         let Came::In(place) = came else { return Err(strange()) };
         documents.claim(ticket.id, &spot);
         self.mail.expect(ticket.id, ticket.ttl);
-        self.roll.enter(&spot.record, ticket.id, self.stream.is_open(), &self.mail);
+        self.roll.enter(&spot.record, ticket.id, self.stream.opening(), &self.mail);
         self.roll.came_alone(&spot.record, ticket.id);
         self.mail.learn(ticket.id, &place);
         if let Some(document) = opened.document {

@@ -1,5 +1,7 @@
 //! A queue's filter: which fields it names, so that only their changes wake a worker, and what of it a queue cannot ask.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use mongodb::bson::{Bson, Document, bson};
 use tenure_core::{Error, Result};
 
@@ -10,7 +12,7 @@ const REFUSED: [&str; 3] = ["$where", "$near", "$nearSphere"];
 const PATTERN_BYTES_MAX: usize = 16_000;
 
 /// The fields that a filter names.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub(super) enum FilterFields {
     /// Some of it is not read here, such as `$expr`: a change of any field may make a document match.
     Any,
@@ -25,6 +27,13 @@ impl FilterFields {
             Some(()) => Self::Named(names),
             None => Self::Any,
         }
+    }
+
+    /// A name for this set of fields: two sets in one process have the same name only if they are equal.
+    pub(super) fn name(&self) -> String {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        format!("queue-{:x}", hasher.finish())
     }
 
     /// An expression: whether a change of the field of this name may make a document match. It may be a field that the filter

@@ -102,9 +102,9 @@ impl Home {
     }
 
     /// What rings when a document that matches may have come in.
-    pub(super) async fn arrivals(&self, filter: &Document) -> Result<Arrivals> {
+    pub(super) fn arrivals(&self, filter: &Document) -> Result<Arrivals> {
         match self {
-            Self::Mongo { store, .. } => Arrivals::listen(store, FilterFields::of(filter)).await,
+            Self::Mongo { store, .. } => Arrivals::new(store, FilterFields::of(filter)),
             Self::Memory { warehouse, .. } => Ok(Arrivals::of(warehouse.arrivals())),
         }
     }

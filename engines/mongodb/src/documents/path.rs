@@ -68,6 +68,15 @@ impl Path {
         &self.0
     }
 
+    /// The names of its fields, each with a dot behind it.
+    pub(crate) fn names(&self) -> String {
+        let name = |step: &Step| match step {
+            Step::Field(name) => format!("{name}."),
+            Step::Element(_) => String::new(),
+        };
+        self.0.iter().map(name).collect()
+    }
+
     /// The parts that this part lies in, from the outermost; not the whole document, and not itself.
     pub(crate) fn around(&self) -> impl Iterator<Item = Self> {
         let is_part = |end: &usize| !matches!(self.0.get(*end), Some(Step::Element(_)));

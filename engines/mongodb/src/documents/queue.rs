@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use tenure_core::{Error, Key, Kind, Loss, Result, RwLock, uneven};
 use tokio::sync::Mutex;
 
-use super::arrivals::Arrivals;
+use super::arrivals::{Arrivals, Worker};
 use super::filter;
 use super::guard::DocumentGuard;
 use super::lock::DocumentLocks;
@@ -216,19 +216,23 @@ impl<T: DeserializeOwned> Queue<T> {
         }
         let _waiting = Waiting::new(&self.open.waiting);
         let mut turn = self.open.turn.lock().await;
+        let bell = match &mut *turn {
+            Some(bell) => bell,
+            none => none.insert(self.shelf.home.arrivals(&self.open.claiming.filter)?),
+        };
         let can_push = self.shelf.locks.guarantees().push;
         let (home, filter) = (&self.shelf.home, &self.open.claiming.filter);
+        let mut worker =
+            if can_push { Some(bell.listen(self.shelf.home.host()).await) } else { None };
         // In a row of looks in vain a worker asks first whether a document is free, which writes nothing.
         let (mut vain, mut claims) = (0, true);
         loop {
             // Listen first, and look then: what comes in between is heard.
-            let mut arrivals = turn.as_ref().map(Arrivals::again);
+            if let Some(worker) = &mut worker {
+                worker.know();
+            }
             if claims && let Some(job) = answered(self.try_next().await)?.flatten() {
                 return Ok(job);
-            }
-            if arrivals.is_none() && can_push {
-                *turn = Some(home.arrivals(filter).await?);
-                continue;
             }
             // Where the server does not answer, a document may be free.
             let due = answered(home.next_due(filter.clone(), LOOK_AGAIN).await)?;
@@ -238,21 +242,22 @@ impl<T: DeserializeOwned> Queue<T> {
                 claims = true;
                 continue;
             }
-            let longest = if can_push { LOOK_AGAIN } else { REST_MAX };
+            let is_told = worker.as_ref().is_some_and(|worker| !worker.is_refused());
+            let longest = if is_told { LOOK_AGAIN } else { REST_MAX };
             let pause = due.map_or(longest, |due| (due + LATER).min(longest));
             let rest = (REST_FIRST * 2_u32.pow(vain)).min(REST_MAX);
             let rest = uneven(rest, home.host().random());
             let rest = if is_free { rest } else { rest.min(pause) };
             home.host().sleep(rest).await;
-            if is_free || arrivals.as_ref().is_some_and(Arrivals::has_rung) {
+            if is_free || worker.as_ref().is_some_and(Worker::has_rung) {
                 (vain, claims) = ((vain + 1).min(DOUBLES_MAX), false);
                 continue;
             }
             (vain, claims) = (0, true);
             let nap = home.host().sleep(pause.saturating_sub(rest));
-            match &mut arrivals {
-                Some(arrivals) => {
-                    let rung = std::pin::pin!(arrivals.rung());
+            match &mut worker {
+                Some(worker) => {
+                    let rung = std::pin::pin!(worker.rung());
                     drop(futures_util::future::select(rung, nap).await);
                 }
                 None => nap.await,

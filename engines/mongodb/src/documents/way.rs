@@ -34,7 +34,12 @@ pub(crate) fn way(field: &str, path: &Path) -> Way {
     } });
     let mut out = Document::new();
     out.insert(&work, known);
-    Way { part, out: vec![doc! { "$set": out }], back: vec![back(field, &work, path)] }
+    Way {
+        place: path.names(),
+        part,
+        out: vec![doc! { "$set": out }],
+        back: vec![back(field, &work, path)],
+    }
 }
 
 /// What the step says of itself goes to the root, and all else to the part. Of a line in which nobody stands only the

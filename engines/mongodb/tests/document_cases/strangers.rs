@@ -8,7 +8,7 @@ use tenure_mongodb::documents::{DocumentGuard, Documents};
 use tokio::task::JoinHandle;
 
 use super::shop::{Line, Order, Shop, line, long_order, order};
-use super::stage::{play, soon, until};
+use super::stage::{play, soon};
 
 /// A holder whose client listens, told by nobody but the stream: no heartbeat falls into the story.
 async fn listening(shop: &Shop) -> DocumentGuard<Order> {
@@ -25,24 +25,18 @@ async fn listening(shop: &Shop) -> DocumentGuard<Order> {
     guard
 }
 
-/// Whoever waits for the loss has looked at the document, which is a step, and knows the rest from the stream.
-async fn hears(shop: &Shop, guard: &DocumentGuard<Order>) -> JoinHandle<Loss> {
-    let step = async || {
-        let document = shop.raw(42).await.unwrap();
-        document.get_document("_tenure").unwrap().get("step").cloned()
-    };
-    let (held, before) = (guard.held(), step().await);
-    let lost = tokio::spawn(async move { held.lost().await });
-    until("the holder has looked", async || step().await != before).await;
-    lost
+/// A holder that awaits its loss.
+fn hears(guard: &DocumentGuard<Order>) -> JoinHandle<Loss> {
+    let held = guard.held();
+    tokio::spawn(async move { held.lost().await })
 }
 
 /// The holder is told, its writes are refused, and the next one has a greater number.
 async fn is_lost(shop: &Shop, guard: DocumentGuard<Order>, after: impl AsyncFnOnce()) {
     let token = guard.token();
-    let lost = hears(shop, &guard).await;
+    let lost = hears(&guard);
     after().await;
-    soon("the holder is told by the stream", lost).await.unwrap();
+    soon("the holder hears of it", lost).await.unwrap();
     let error = guard.update(doc! { "$set": { "state": "late" } }).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Lost, "{error:?}");
     if let Some(before) = shop.raw(42).await {
@@ -186,9 +180,9 @@ fn what_somebody_writes_over_a_lock_ends_it_and_is_kept() {
         play(async || {
             let shop = Shop::open().await;
             let guard = listening(&shop).await;
-            let lost = hears(&shop, &guard).await;
+            let lost = hears(&guard);
             shop.meddle(42, doc! { "$set": { "_tenure": theirs.clone() } }).await;
-            soon("the holder is told by the stream", lost).await.unwrap();
+            soon("the holder hears of it", lost).await.unwrap();
             let error = guard.update(doc! { "$set": { "state": "late" } }).await.unwrap_err();
             assert_eq!(error.kind(), Kind::Lost, "{error:?}");
             assert_eq!(guard.release().await.unwrap_err().kind(), Kind::Lost);

@@ -69,3 +69,19 @@ pub(super) fn count(server: &Server, command: &str) -> i64 {
     let command = commands.get_document(command).unwrap();
     command.get_i64("total").or_else(|_| command.get_i32("total").map(i64::from)).unwrap()
 }
+
+/// The change streams that are open on a server that lets everyone in: the pipeline of each.
+pub(super) fn streams(server: &Server) -> Vec<String> {
+    let stages = [
+        doc! { "$currentOp": { "allUsers": true, "idleCursors": true } },
+        doc! { "$match": { "cursor.originatingCommand": { "$exists": true } } },
+    ];
+    let ask = doc! { "aggregate": 1, "pipeline": stages.to_vec(), "cursor": { "batchSize": 1000 } };
+    let found = server.command("admin", ask).unwrap();
+    let cursors = found.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
+    let text = cursors.iter().map(|one| {
+        let cursor = one.as_document().unwrap().get_document("cursor").unwrap();
+        cursor.get_document("originatingCommand").unwrap().to_string()
+    });
+    text.filter(|pipeline| pipeline.contains("$changeStream")).collect()
+}

@@ -1,0 +1,438 @@
+//! A feed: the one change stream of a store, for all of its consumers. It is open while one of them listens.
+//!
+//! The server's work for a change grows with the streams that are open, and each open stream keeps a connection. So
+//! waiters, queues and onlookers of a store share one stream, whose pipeline lets through what any of them wants.
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::{Either, pending, select};
+use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
+use mongodb::change_stream::ChangeStream;
+use mongodb::change_stream::event::ResumeToken;
+use mongodb::error::{Error, ErrorKind};
+use mongodb::options::{ReadConcern, ReadPreference, SelectionCriteria};
+use tenure_core::{Kind, uneven};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::call::Calls;
+use crate::trouble;
+
+/// The stream stays open this long after its last consumer has stopped listening.
+pub(crate) const LINGER: Duration = Duration::from_secs(5);
+/// The server answers after this time if nothing has happened. Until then the stream keeps its connection.
+const AWAIT: Duration = Duration::from_secs(20);
+/// The same over a client of the program's own: its commands may wait for that connection.
+const AWAIT_BORROWED: Duration = Duration::from_secs(1);
+/// The pause after a failure; it doubles with each failure that follows.
+const PAUSE_FIRST: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// The pause after the server has refused the stream. Its consumers poll meanwhile.
+const PAUSE_REFUSED: Duration = Duration::from_secs(30);
+/// The stream cannot be resumed, and changes were missed: `ChangeStreamFatalError`, `ChangeStreamHistoryLost`,
+/// `InvalidResumeToken`, `CappedPositionLost`.
+const LOST: [i32; 4] = [280, 286, 260, 136];
+/// The kinds of changes after which a stream ends, or has nothing more to tell.
+const ENDS: [&str; 4] = ["drop", "rename", "dropDatabase", "invalidate"];
+
+/// A consumer of the feed. Its methods are called one at a time, must not block, and must not call the feed.
+pub(crate) trait Consumer: Send + Sync {
+    /// The consumer hears from now on. `goes_on`: it has missed nothing since it heard last.
+    fn opened(&self, goes_on: bool);
+
+    /// A change, which may be one that another consumer wants.
+    fn take(&self, change: &RawDocumentBuf);
+
+    /// The stream does not open. `is_refused`: it will not for some time, so the consumer has to poll.
+    fn failed(&self, error: &tenure_core::Error, is_refused: bool);
+
+    /// The consumer has not listened for [`LINGER`], and hears nothing more.
+    fn closed(&self);
+}
+
+/// What a consumer hears.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Hears {
+    /// Nothing: the stream is closed, or opens just now.
+    #[default]
+    Closed,
+    /// All that it wants. The number grows each time that something may have been missed.
+    Open(u64),
+    /// Nothing: the server has refused the stream.
+    Refused,
+}
+
+/// The part of the stream's pipeline that is for one consumer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Wants {
+    /// Fields that are computed of each change, for the cases.
+    pub(crate) computed: Document,
+    /// A change is wanted if it is one of these cases.
+    pub(crate) cases: Vec<Document>,
+    /// What is sent of a change, besides its kind and the key of the document.
+    pub(crate) sent: Document,
+}
+
+impl Wants {
+    fn add(&mut self, other: &Self) {
+        let new = other.cases.iter().filter(|case| !self.cases.contains(case));
+        let new: Vec<_> = new.cloned().collect();
+        self.cases.extend(new);
+        let pairs = |document: &Document| document.clone().into_iter();
+        self.computed.extend(pairs(&other.computed));
+        self.sent.extend(pairs(&other.sent));
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        let has = |all: &Document, some: &Document| some.keys().all(|name| all.contains_key(name));
+        other.cases.iter().all(|case| self.cases.contains(case))
+            && has(&self.computed, &other.computed)
+            && has(&self.sent, &other.sent)
+    }
+
+    fn pipeline(&self) -> Vec<Document> {
+        let mut stages = Vec::new();
+        if !self.computed.is_empty() {
+            stages.push(doc! { "$set": self.computed.clone() });
+        }
+        let mut cases: Vec<Bson> = self.cases.iter().cloned().map(Bson::Document).collect();
+        cases.push(doc! { "operationType": { "$in": ENDS.to_vec() } }.into());
+        stages.push(doc! { "$match": { "$or": cases } });
+        let mut sent = doc! { "operationType": 1, "documentKey": 1 };
+        sent.extend(self.sent.clone());
+        stages.push(doc! { "$project": sent });
+        stages
+    }
+}
+
+/// The feed of a store.
+#[derive(Clone)]
+pub(crate) struct Feed(Arc<Shared>);
+
+struct Shared {
+    calls: Arc<Calls>,
+    await_time: Duration,
+    state: Mutex<State>,
+    /// Rung when a consumer begins or stops to listen.
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    consumers: Vec<Entry>,
+    task: Option<AbortHandle>,
+    /// Why the server refuses the stream, if it does.
+    refusal: Option<tenure_core::Error>,
+}
+
+struct Entry {
+    consumer: Arc<dyn Consumer>,
+    wants: Wants,
+    /// The number of its [`Listening`]s.
+    listening: usize,
+    /// When it is thrown out, if it does not listen.
+    until: Option<Instant>,
+    hears: bool,
+}
+
+/// A consumer listens until this is dropped.
+pub(crate) struct Listening {
+    feed: Arc<Shared>,
+    consumer: Arc<dyn Consumer>,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let mut state = self.feed.state();
+        let mut entries = state.consumers.iter_mut();
+        if let Some(entry) = entries.find(|entry| Arc::ptr_eq(&entry.consumer, &self.consumer)) {
+            entry.listening -= 1;
+            if entry.listening == 0 {
+                entry.until = Some(Instant::now() + LINGER);
+                self.feed.changed.notify_one();
+            }
+        }
+    }
+}
+
+impl Feed {
+    /// The feed of a collection, over a client that is the store's own or not.
+    pub(crate) fn new(calls: Arc<Calls>, is_own: bool) -> Self {
+        let await_time = if is_own { AWAIT } else { AWAIT_BORROWED };
+        Self(Arc::new(Shared {
+            calls,
+            await_time,
+            state: Mutex::default(),
+            changed: Notify::new(),
+        }))
+    }
+
+    /// The consumer listens from now on. It is told once it hears.
+    pub(crate) fn listen(
+        &self,
+        consumer: Arc<dyn Consumer>,
+        wants: impl FnOnce() -> Wants,
+    ) -> Listening {
+        let mut state = self.0.state();
+        let mut entries = state.consumers.iter_mut();
+        if let Some(entry) = entries.find(|entry| Arc::ptr_eq(&entry.consumer, &consumer)) {
+            (entry.listening, entry.until) = (entry.listening + 1, None);
+        } else {
+            if let Some(refusal) = &state.refusal {
+                consumer.failed(refusal, true);
+            }
+            let (consumer, wants) = (consumer.clone(), wants());
+            state.consumers.push(Entry {
+                consumer,
+                wants,
+                listening: 1,
+                until: None,
+                hears: false,
+            });
+            self.0.changed.notify_one();
+        }
+        if state.task.is_none() {
+            let task = self.0.calls.home.spawn(run(self.0.clone()));
+            state.task = Some(task.abort_handle());
+        }
+        Listening { feed: self.0.clone(), consumer }
+    }
+
+    /// Ends the stream.
+    pub(crate) fn stop(&self) {
+        if let Some(task) = &self.0.state().task {
+            // The task stays noted, so that no other one begins.
+            task.abort();
+        }
+    }
+}
+
+/// Why the stream is not heard any longer.
+enum Ended {
+    /// A consumer wants what the pipeline leaves out.
+    Grown,
+    /// No consumer is left.
+    Idle,
+    /// The server, or the way to it, ended the stream, after an answer of the server or before any.
+    Broken { was_heard: bool },
+}
+
+/// Follows the stream for as long as it has consumers.
+async fn run(feed: Arc<Shared>) {
+    let (mut token, mut pause) = (None, PAUSE_FIRST);
+    while let Some(wants) = feed.wants() {
+        match feed.open(&wants, token.clone()).await {
+            Ok(mut stream) => {
+                feed.opened(&wants, token.is_some());
+                token = stream.resume_token();
+                match feed.hear(&mut stream, &wants, &mut token).await {
+                    Ended::Idle => return,
+                    Ended::Grown => continue,
+                    Ended::Broken { was_heard: true } => pause = PAUSE_FIRST,
+                    Ended::Broken { was_heard: false } => {}
+                }
+            }
+            Err(error) => {
+                let told = trouble::error(&feed.calls.name, &error);
+                // A token that the server refuses must not keep the stream closed.
+                let is_token = token.is_some();
+                token = token.filter(|_| told.is_unknown() && !is_lost(&error));
+                let is_refused = !is_token && matches!(told.kind(), Kind::Rejected | Kind::Invalid);
+                feed.failed(told, is_refused);
+            }
+        }
+        let rest = if feed.state().refusal.is_some() { PAUSE_REFUSED } else { pause };
+        sleep(uneven(rest, getrandom::u64().unwrap_or(0))).await;
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+impl Shared {
+    /// What all consumers want. If there are none, the task is over.
+    fn wants(&self) -> Option<Wants> {
+        let mut state = self.state();
+        state.throw_out();
+        if state.consumers.is_empty() {
+            state.task = None;
+            return None;
+        }
+        let mut wants = Wants::default();
+        for entry in &state.consumers {
+            wants.add(&entry.wants);
+        }
+        Some(wants)
+    }
+
+    async fn open(
+        &self,
+        wants: &Wants,
+        token: Option<ResumeToken>,
+    ) -> Result<ChangeStream<RawDocumentBuf>, Error> {
+        let records = self.calls.database.collection::<Document>(&self.calls.collection);
+        let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
+        let watch = records.watch().pipeline(wants.pipeline()).max_await_time(self.await_time);
+        // The client's own read concern may be one that no change stream takes.
+        let watch = watch.selection_criteria(primary).read_concern(ReadConcern::majority());
+        let stream = match token {
+            Some(token) => watch.resume_after(token).await?,
+            None => watch.await?,
+        };
+        Ok(stream.with_type())
+    }
+
+    fn opened(&self, wants: &Wants, goes_on: bool) {
+        let mut state = self.state();
+        state.refusal = None;
+        for entry in &mut state.consumers {
+            if wants.covers(&entry.wants) {
+                entry.consumer.opened(goes_on && entry.hears);
+                entry.hears = true;
+            }
+        }
+    }
+
+    fn failed(&self, error: tenure_core::Error, is_refused: bool) {
+        let mut state = self.state();
+        if is_refused && state.refusal.is_none() {
+            tracing::warn!(%error, "the change stream is refused: waiters and queues poll");
+        } else {
+            tracing::debug!(%error, "the change stream does not open");
+        }
+        for entry in &state.consumers {
+            entry.consumer.failed(&error, is_refused);
+        }
+        state.refusal = is_refused.then_some(error);
+    }
+
+    /// Hears until the stream ends. The token says where it can be resumed.
+    async fn hear(
+        &self,
+        stream: &mut ChangeStream<RawDocumentBuf>,
+        wants: &Wants,
+        token: &mut Option<ResumeToken>,
+    ) -> Ended {
+        let mut was_heard = false;
+        while stream.is_alive() {
+            let next = {
+                // A question that is dropped may take its answer along, so it goes on while consumers come and go.
+                let mut next = pin!(stream.next_if_any());
+                loop {
+                    match select(next.as_mut(), pin!(self.consumers_changed())).await {
+                        Either::Left((next, _)) => break next,
+                        Either::Right(_) => {
+                            if let Some(ended) = self.reconsider(wants) {
+                                return ended;
+                            }
+                        }
+                    }
+                }
+            };
+            match next {
+                Ok(change) => {
+                    was_heard = true;
+                    *token = stream.resume_token();
+                    let Some(change) = change else { continue };
+                    let kind = change.get_str("operationType").unwrap_or_default();
+                    if ENDS.contains(&kind) {
+                        *token = None;
+                        return Ended::Broken { was_heard };
+                    }
+                    for entry in self.state().consumers.iter().filter(|entry| entry.hears) {
+                        entry.consumer.take(&change);
+                    }
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "the change stream has ended");
+                    if is_lost(&error) {
+                        *token = None;
+                    }
+                    return Ended::Broken { was_heard };
+                }
+            }
+        }
+        Ended::Broken { was_heard }
+    }
+
+    /// Returns when a consumer has begun or stopped to listen, and when one is to be thrown out.
+    async fn consumers_changed(&self) {
+        let until = self.state().consumers.iter().filter_map(|entry| entry.until).min();
+        let thrown_out = async {
+            match until {
+                Some(until) => sleep_until(until).await,
+                None => pending().await,
+            }
+        };
+        select(pin!(self.changed.notified()), pin!(thrown_out)).await;
+    }
+
+    /// Whether the stream has to end because its consumers have changed.
+    fn reconsider(&self, wants: &Wants) -> Option<Ended> {
+        let mut state = self.state();
+        state.throw_out();
+        if state.consumers.is_empty() {
+            state.task = None;
+            return Some(Ended::Idle);
+        }
+        for entry in state.consumers.iter_mut().filter(|entry| !entry.hears) {
+            if !wants.covers(&entry.wants) {
+                return Some(Ended::Grown);
+            }
+            entry.consumer.opened(false);
+            entry.hears = true;
+        }
+        None
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn throw_out(&mut self) {
+        let now = Instant::now();
+        self.consumers.retain(|entry| {
+            let stays = entry.until.is_none_or(|until| until > now);
+            if !stays {
+                entry.consumer.closed();
+            }
+            stays
+        });
+    }
+}
+
+/// Whether the stream cannot go on where it ended.
+fn is_lost(error: &Error) -> bool {
+    match &*error.kind {
+        ErrorKind::Command(command) => {
+            LOST.contains(&command.code) || error.contains_label("NonResumableChangeStreamError")
+        }
+        ErrorKind::MissingResumeToken => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipeline_covers_each_of_its_consumers_and_no_other() {
+        let case = |n: i32| doc! { "n": n };
+        let wants = |n: i32| Wants { cases: vec![case(n)], ..Wants::default() };
+        let computes = Wants { computed: doc! { "x": 1 }, sent: doc! { "x": 1 }, ..wants(1) };
+        let mut all = Wants::default();
+        for one in [wants(1), wants(2), computes.clone(), wants(2)] {
+            all.add(&one);
+        }
+        assert_eq!(all.cases, [case(1), case(2)]);
+        for one in [wants(1), wants(2), computes] {
+            assert!(all.covers(&one));
+        }
+        assert!(!all.covers(&wants(3)));
+        assert!(!all.covers(&Wants { computed: doc! { "y": 1 }, ..Wants::default() }));
+    }
+}

@@ -1,0 +1,198 @@
+//! Listeners: all that listens of one client shares one change stream, which never takes what commands need.
+
+use std::time::Duration;
+
+use mongodb::Client;
+use mongodb::options::ClientOptions;
+use tenure_core::{Engine as _, Guard, Leave, Locks, Standing, Wake};
+use tenure_mongodb::Settings;
+use tenure_servers::mongodb::{Server, Setup, doc};
+
+use super::stage::{
+    LONG, connect, count, join, look_at, play, soon, store, streams, ticket, until,
+};
+
+/// The elections that one client may observe.
+const OBSERVED: usize = 64;
+/// More than one in a row is no accident.
+const RENEWALS: usize = 3;
+
+/// A lock that has to be renewed soon, and its renewals go through.
+async fn is_renewed(server: &Server, guard: &Guard) {
+    let ends = || {
+        let record = look_at(server, guard.key().as_str()).expect("it is held");
+        let seat = record.get_array("held").unwrap()[0].as_document().unwrap().clone();
+        seat.get_i64("ends").unwrap()
+    };
+    for _ in 0..RENEWALS {
+        let before = ends();
+        until("it is renewed", async || ends() > before).await;
+    }
+    guard.check().unwrap();
+}
+
+async fn held(locks: &Locks) -> Guard {
+    locks
+        .mutex("own")
+        .ttl(Duration::from_secs(9))
+        .renew_every(Duration::from_millis(500))
+        .lock()
+        .await
+        .unwrap()
+}
+
+/// Each of these elections is observed by a task of its own, which ends with the first leader.
+async fn observe(locks: &Locks, count: usize) -> Vec<tokio::task::JoinHandle<u64>> {
+    let mut observers = Vec::new();
+    for nth in 0..count {
+        let mut leaders = locks.election(format!("e{nth}")).observe().await.unwrap();
+        observers.push(tokio::spawn(async move {
+            loop {
+                if let Some(leader) = leaders.next().await.unwrap() {
+                    return leader.token;
+                }
+            }
+        }));
+    }
+    observers
+}
+
+#[test]
+fn elections_that_are_observed_share_one_stream_and_take_nothing_from_locks() {
+    play(async || {
+        for (pool, elections) in [("", OBSERVED), ("&maxPoolSize=1", 4)] {
+            let server = Server::start().unwrap();
+            let locks = connect(format!("{}{pool}", server.url())).await;
+            let guard = held(&locks).await;
+            let observers = observe(&locks, elections).await;
+            is_renewed(&server, &guard).await;
+            until("one stream is open", async || streams(&server).len() == 1).await;
+            let other = connect(server.url()).await;
+            let mut leads = Vec::new();
+            for (nth, observer) in observers.into_iter().enumerate() {
+                let seat = other.election(format!("e{nth}")).campaign().await.unwrap();
+                assert_eq!(soon("it is told", observer).await.unwrap(), seat.token());
+                leads.push(seat);
+            }
+            guard.release().await.unwrap();
+            // No observer asks any more.
+            until("no stream is open", async || streams(&server).is_empty()).await;
+        }
+    });
+}
+
+/// Waits in two lines and observes one, and all hear by one stream, which ends soon after them.
+#[test]
+fn what_waits_and_what_looks_on_share_one_stream_which_ends_with_them() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let (here, there) = (connect(server.url()).await, connect(server.url()).await);
+        let mut waits = Vec::new();
+        for key in ["a", "b"] {
+            let front = there.mutex(key).lock().await.unwrap();
+            let lock = here.mutex(key);
+            let next = tokio::spawn(async move { lock.lock().await });
+            waits.push((front, next));
+        }
+        let observers = observe(&here, 2).await;
+        until("one stream hears all of them", async || {
+            let all = streams(&server);
+            let hears = |what: &str| all.iter().all(|pipeline| pipeline.contains(what));
+            all.len() == 1 && hears("$regex") && hears("documentKey._id")
+        })
+        .await;
+        for (front, next) in waits {
+            front.release().await.unwrap();
+            let guard = soon("it is handed over", next).await.unwrap().unwrap();
+            guard.release().await.unwrap();
+        }
+        drop(observers);
+        here.close().await;
+        until("no stream is open", async || streams(&server).is_empty()).await;
+    });
+}
+
+/// A ticket that waited while the stream was open, and again after it was closed, misses nothing.
+#[test]
+fn a_stream_that_was_closed_opens_for_the_next_one_who_waits() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let (here, there) = (store(&server.url()).await, store(&server.url()).await);
+        let (held, waits) = (ticket("a", LONG), ticket("a", LONG));
+        join(&there, &held).await;
+        join(&here, &waits).await;
+        {
+            let watch = here.watch(&waits, Standing::Waiting);
+            let opens = until("the stream opens", async || streams(&server).len() == 1);
+            tokio::select! { woken = watch => panic!("{woken:?}"), () = opens => {} }
+        }
+        until("the stream is closed", async || streams(&server).is_empty()).await;
+        there.leave(&held, Leave::Now).await.unwrap();
+        let woken = soon("it is served", here.watch(&waits, Standing::Waiting)).await.unwrap();
+        assert!(matches!(woken, Wake::Served(_)), "{woken:?}");
+    });
+}
+
+#[test]
+fn a_held_lock_that_listens_for_its_loss_opens_no_stream() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let locks = connect(server.url()).await;
+        let guard = locks.mutex("a").lock().await.unwrap();
+        let before = count(&server, "find");
+        let held = guard.held();
+        let lost = tokio::spawn(async move { held.lost().await });
+        until("it looks now and then", async || count(&server, "find") >= before + 3).await;
+        assert!(streams(&server).is_empty());
+        connect(server.url()).await.break_ticket("a", guard.id()).await.unwrap();
+        soon("it hears that it was broken", lost).await.unwrap();
+    });
+}
+
+#[test]
+fn a_stream_opens_whatever_read_concern_the_url_or_a_borrowed_client_has() {
+    play(async || {
+        for level in ["local", "available", "linearizable", "majority"] {
+            let server = Server::start().unwrap();
+            let url = format!("{}&readConcernLevel={level}", server.url());
+            let client = Client::with_options(ClientOptions::parse(&url).await.unwrap()).unwrap();
+            let borrowed = tenure_mongodb::connect_over(client, Settings::new()).await.unwrap();
+            for locks in [connect(&url).await, borrowed] {
+                let front = connect(server.url()).await.mutex("a").lock().await.unwrap();
+                let next = tokio::spawn(async move { locks.mutex("a").lock().await });
+                until("it listens", async || streams(&server).len() == 1).await;
+                front.release().await.unwrap();
+                let guard = soon("it is handed over", next).await.unwrap().unwrap();
+                guard.release().await.unwrap();
+                until("no stream is open", async || streams(&server).is_empty()).await;
+            }
+        }
+    });
+}
+
+/// The right to listen is taken away after the store was opened: the waiter looks for itself.
+#[test]
+fn a_waiter_polls_where_the_stream_is_refused() {
+    play(async || {
+        let server = Setup::new().start().unwrap();
+        let (holder, waiter) = (store(&server.url()).await, store(&server.url()).await);
+        let (held, waits) = (ticket("a", LONG), ticket("a", LONG));
+        join(&holder, &held).await;
+        join(&waiter, &waits).await;
+        // With named locks only streams are aggregations.
+        server
+            .fail_commands(doc! { "failCommands": ["aggregate"], "errorCode": 13 }, 1000)
+            .unwrap();
+        let watch = waiter.watch(&waits, Standing::Waiting);
+        let story = async {
+            let before = count(&server, "findAndModify");
+            until("it polls", async || count(&server, "findAndModify") >= before + 3).await;
+            holder.leave(&held, Leave::Now).await.unwrap();
+            std::future::pending::<()>().await;
+        };
+        let woken = soon("it is served", async {
+            tokio::select! { woken = watch => woken.unwrap(), () = story => unreachable!("it goes on") }
+        });
+        assert!(matches!(woken.await, Wake::Served(_)));
+    });
+}
