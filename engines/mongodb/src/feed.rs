@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::{Either, pending, select};
-use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
+use mongodb::bson::{Document, RawDocumentBuf, doc};
 use mongodb::change_stream::ChangeStream;
 use mongodb::change_stream::event::ResumeToken;
 use mongodb::error::{Error, ErrorKind};
@@ -35,7 +35,8 @@ const PAUSE_REFUSED: Duration = Duration::from_secs(30);
 /// The stream cannot be resumed, and changes were missed: `ChangeStreamFatalError`, `ChangeStreamHistoryLost`,
 /// `InvalidResumeToken`, `CappedPositionLost`.
 const LOST: [i32; 4] = [280, 286, 260, 136];
-/// The kinds of changes after which a stream ends, or has nothing more to tell.
+/// The kinds of changes after which a stream ends, or has nothing more to tell. The server ends it also where no consumer
+/// wants these.
 const ENDS: [&str; 4] = ["drop", "rename", "dropDatabase", "invalidate"];
 
 /// A consumer of the feed. Its methods are called one at a time, must not block, and must not call the feed.
@@ -70,7 +71,8 @@ pub(crate) enum Hears {
 pub(crate) struct Wants {
     /// Fields that are computed of each change, for the cases.
     pub(crate) computed: Document,
-    /// A change is wanted if it is one of these cases.
+    /// A change is wanted if it is one of these cases. The fewer and the plainer they are, the less the server works for all
+    /// the other changes.
     pub(crate) cases: Vec<Document>,
     /// What is sent of a change, besides its kind and the key of the document.
     pub(crate) sent: Document,
@@ -98,9 +100,7 @@ impl Wants {
         if !self.computed.is_empty() {
             stages.push(doc! { "$set": self.computed.clone() });
         }
-        let mut cases: Vec<Bson> = self.cases.iter().cloned().map(Bson::Document).collect();
-        cases.push(doc! { "operationType": { "$in": ENDS.to_vec() } }.into());
-        stages.push(doc! { "$match": { "$or": cases } });
+        stages.push(doc! { "$match": { "$or": self.cases.clone() } });
         let mut sent = doc! { "operationType": 1, "documentKey": 1 };
         sent.extend(self.sent.clone());
         stages.push(doc! { "$project": sent });
@@ -353,6 +353,8 @@ impl Shared {
                 }
             }
         }
+        // The collection is gone, and so is the place in its changes.
+        *token = None;
         Ended::Broken { was_heard }
     }
 

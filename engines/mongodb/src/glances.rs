@@ -17,7 +17,7 @@ use crate::call::Calls;
 use crate::documents::text;
 use crate::spot::Spot;
 
-/// The time between two glances.
+/// The longest time between two glances, and with jitter half of it at least.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Records of one read at most.
 const RECORDS_AT_ONCE: usize = 256;
@@ -35,25 +35,40 @@ struct Watched {
 
 #[derive(Default)]
 struct State {
-    records: HashMap<String, Record>,
+    /// The tickets that were seen holding, by their records.
+    holding: HashMap<String, Record>,
+    /// The tickets that were seen waiting, by their records.
+    waiting: HashMap<String, Record>,
     is_running: bool,
+}
+
+impl State {
+    fn seen(&mut self, seen: Standing) -> &mut HashMap<String, Record> {
+        match seen {
+            Standing::Holding => &mut self.holding,
+            Standing::Waiting => &mut self.waiting,
+        }
+    }
 }
 
 struct Record {
     /// What finds the record.
     filter: Document,
-    tickets: Vec<Seat>,
+    /// The array that has the seats of its tickets.
+    array: String,
+    tickets: Vec<Watching>,
 }
 
-/// Where a ticket was seen last.
-struct Seat {
+struct Watching {
     id: TicketId,
-    query: Document,
+    /// The last glance did not find it.
+    was_missed: bool,
 }
 
 /// A ticket is watched until this is dropped.
 pub(crate) struct Glancing {
     watched: Arc<Watched>,
+    seen: Standing,
     record: String,
     id: TicketId,
 }
@@ -61,12 +76,13 @@ pub(crate) struct Glancing {
 impl Drop for Glancing {
     fn drop(&mut self) {
         let mut state = self.watched.state();
-        let Some(record) = state.records.get_mut(&self.record) else { return };
-        if let Some(at) = record.tickets.iter().position(|seat| seat.id == self.id) {
+        let records = state.seen(self.seen);
+        let Some(record) = records.get_mut(&self.record) else { return };
+        if let Some(at) = record.tickets.iter().position(|ticket| ticket.id == self.id) {
             record.tickets.remove(at);
         }
         if record.tickets.is_empty() {
-            state.records.remove(&self.record);
+            records.remove(&self.record);
         }
     }
 }
@@ -76,80 +92,89 @@ impl Glances {
         Self(Arc::new(Watched { calls, mail, state: Mutex::default() }))
     }
 
-    /// Looks for a ticket that was seen there, now and then. If it is not there any more, its owner looks.
+    /// Looks now and then for a ticket that was seen there. If it is not there any more, its owner looks.
     pub(crate) fn at(&self, spot: &Spot, id: TicketId, seen: Standing) -> Glancing {
         let array = match seen {
             Standing::Holding => "held",
             Standing::Waiting => "waiting",
         };
-        let seat = doc! { "$elemMatch": { "id": id.to_string(), "told": { "$ne": true } } };
-        let query = doc! { format!("{}{array}", spot.kit.place): seat };
         let record = match spot.kit.place.as_str() {
             "" => text::comparable(&Bson::String(spot.record.clone())),
             _ => spot.record.clone(),
         };
         let mut state = self.0.state();
-        let entry = state.records.entry(record.clone()).or_insert_with(|| {
+        let entry = state.seen(seen).entry(record.clone()).or_insert_with(|| {
             let filter = Document::try_from(&spot.filter).expect("it was made of a document");
-            Record { filter, tickets: Vec::new() }
+            Record { filter, array: format!("{}{array}", spot.kit.place), tickets: Vec::new() }
         });
-        entry.tickets.push(Seat { id, query });
+        entry.tickets.push(Watching { id, was_missed: false });
         if !state.is_running {
             state.is_running = true;
             self.0.calls.home.spawn(glance(self.0.clone()));
         }
-        Glancing { watched: self.0.clone(), record, id }
+        Glancing { watched: self.0.clone(), seen, record, id }
     }
 }
 
 /// Looks for as long as tickets are watched.
 async fn glance(watched: Arc<Watched>) {
-    loop {
+    while watched.goes_on() {
         sleep(uneven(PAUSE, getrandom::u64().unwrap_or(0))).await;
-        let Some(asked) = watched.asked() else { return };
-        for some in asked.chunks(RECORDS_AT_ONCE) {
-            // What is not found out now is found out by the next glance, or by the next sign of life.
-            if let Err(error) = watched.look(some).await {
-                tracing::debug!(%error, "watched records are not read");
+        for seen in [Standing::Holding, Standing::Waiting] {
+            for some in watched.asked(seen).chunks(RECORDS_AT_ONCE) {
+                // What is not found out now is found out by the next glance, or by the next sign of life.
+                if let Err(error) = watched.look(seen, some).await {
+                    tracing::debug!(%error, "watched records are not read");
+                }
             }
         }
     }
 }
 
-/// A record, the query that finds it as it was seen last, and the tickets that were.
+/// The query that finds a record as long as nothing has happened to its tickets.
 struct Asked {
     record: String,
-    query: Bson,
-    tickets: Vec<TicketId>,
+    query: Document,
 }
 
 impl Watched {
-    /// What is looked for. If nothing is, the task is over.
-    fn asked(&self) -> Option<Vec<Asked>> {
+    /// Whether tickets are watched. If none is, the task is over.
+    fn goes_on(&self) -> bool {
         let mut state = self.state();
-        if state.records.is_empty() {
-            state.is_running = false;
-            return None;
-        }
-        let asked = state.records.iter().map(|(name, record)| {
-            let seats = record.tickets.iter().take(TICKETS_AT_ONCE);
-            let all: Vec<Document> = [record.filter.clone()]
-                .into_iter()
-                .chain(seats.map(|seat| seat.query.clone()))
-                .collect();
-            let tickets = record.tickets.iter().map(|seat| seat.id).collect();
-            Asked { record: name.clone(), query: bson!({ "$and": all }), tickets }
-        });
-        Some(asked.collect())
+        state.is_running = !state.holding.is_empty() || !state.waiting.is_empty();
+        state.is_running
     }
 
-    async fn look(&self, asked: &[Asked]) -> Result<()> {
-        let queries: Vec<Bson> = asked.iter().map(|one| one.query.clone()).collect();
+    fn asked(&self, seen: Standing) -> Vec<Asked> {
+        let mut state = self.state();
+        let asked = state.seen(seen).iter().map(|(name, record)| {
+            let seat = |ticket: &Watching| {
+                let seat = doc! { "id": ticket.id.to_string(), "told": { "$ne": true } };
+                bson!({ &record.array: { "$elemMatch": seat } })
+            };
+            let seats: Vec<Bson> = record.tickets.iter().take(TICKETS_AT_ONCE).map(seat).collect();
+            let mut query = record.filter.clone();
+            // One of the waiting tickets may be served just now, and its letter be on its way.
+            query.insert(if seen == Standing::Waiting { "$or" } else { "$and" }, seats);
+            Asked { record: name.clone(), query }
+        });
+        asked.collect()
+    }
+
+    async fn look(&self, seen: Standing, asked: &[Asked]) -> Result<()> {
+        let queries: Vec<Bson> = asked.iter().map(|one| one.query.clone().into()).collect();
         let found = self.calls.ids(&doc! { "$or": queries }).await?;
         let found: HashSet<String> = found.iter().map(text::comparable).collect();
-        for one in asked.iter().filter(|one| !found.contains(&one.record)) {
-            for id in &one.tickets {
-                self.mail.look(*id);
+        let mut state = self.state();
+        for one in asked {
+            let Some(record) = state.seen(seen).get_mut(&one.record) else { continue };
+            let is_missed = !found.contains(&one.record);
+            for ticket in &mut record.tickets {
+                // A letter to a ticket that waits may be on its way.
+                if is_missed && (ticket.was_missed || seen == Standing::Holding) {
+                    self.mail.look(ticket.id);
+                }
+                ticket.was_missed = is_missed;
             }
         }
         Ok(())

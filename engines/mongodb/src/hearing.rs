@@ -24,11 +24,12 @@ impl Hearing {
 
 fn in_records(inbox: &str) -> Wants {
     let (delta, whole) = ("updateDescription.updatedFields.bell", "fullDocument.bell");
-    let letter = |at: &str| doc! { at: { "$regex": inbox } };
+    let letter = |kind: &str, at: &str| doc! { "operationType": kind, at: { "$regex": inbox } };
     let bell = bson!({ "$ifNull": [format!("${delta}"), format!("${whole}")] });
     Wants {
         computed: Document::new(),
-        cases: vec![letter(delta), letter(whole)],
+        // A record that is new has no letters.
+        cases: vec![letter("update", delta), letter("replace", whole)],
         sent: doc! { "bell": bell },
     }
 }
@@ -51,7 +52,9 @@ fn in_documents(inbox: &str, field: &str) -> Wants {
     } } } });
     Wants {
         computed: doc! { "bell": bell },
-        cases: vec![doc! { "bell": { "$regex": inbox } }],
+        cases: vec![doc! {
+            "operationType": { "$in": ["update", "replace"] }, "bell": { "$regex": inbox },
+        }],
         sent: doc! { "bell": 1 },
     }
 }

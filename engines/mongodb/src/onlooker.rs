@@ -213,7 +213,8 @@ fn wants(key: Option<&Key>) -> Wants {
     };
     Wants {
         computed: Document::new(),
-        cases: vec![lines],
+        // Nothing more comes of a collection that is gone: its lines are read anew.
+        cases: vec![lines, doc! { "documentKey": { "$exists": false } }],
         sent: doc! { "fullDocument": 1, "updateDescription": 1 },
     }
 }

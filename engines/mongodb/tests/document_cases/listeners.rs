@@ -105,6 +105,33 @@ fn collections_that_were_opened_over_one_client_keep_no_stream_once_they_are_idl
     });
 }
 
+/// The driver does not tell which client is which, so each collection has a stream of its own.
+#[test]
+fn more_streams_than_connections_of_a_borrowed_client_keep_no_renewal_out() {
+    const COLLECTIONS: usize = 12;
+    play(async || {
+        let (server, shop) = Shop::open_alone().await;
+        let orders = borrowed(&shop, &server, "").await;
+        let locks = Documents::new().over(&orders).await.unwrap();
+        let lock = locks.document(42).ttl(Duration::from_secs(9));
+        let guard = lock.renew_every(Duration::from_millis(500)).lock().await.unwrap();
+        let mut opened = Vec::new();
+        for nth in 0..COLLECTIONS {
+            let all = orders.client().database("shop").collection::<Document>(&format!("c{nth}"));
+            let locks = Documents::new().over(&all).await.unwrap();
+            let worker = wait_in(&locks, 1).remove(0);
+            opened.push((all, locks, worker));
+        }
+        until("all listen", async || streams(&server).len() == COLLECTIONS).await;
+        is_renewed(&shop).await;
+        for (all, _locks, worker) in opened {
+            all.insert_one(doc! { "_id": 1, "f0": "new" }).await.unwrap();
+            soon("a worker is woken", worker).await.unwrap().unwrap().delete().await.unwrap();
+        }
+        guard.release().await.unwrap();
+    });
+}
+
 #[test]
 fn a_worker_hears_what_comes_in_whatever_read_concern_its_client_has() {
     play(async || {

@@ -9,7 +9,7 @@ use tenure_mongodb::Settings;
 use tenure_servers::mongodb::{Server, Setup, doc};
 
 use super::stage::{
-    LONG, connect, count, join, look_at, play, soon, store, streams, ticket, until,
+    LONG, ask, connect, count, join, look_at, play, soon, store, streams, ticket, until,
 };
 
 /// The elections that one client may observe.
@@ -136,16 +136,25 @@ fn a_stream_that_was_closed_opens_for_the_next_one_who_waits() {
 #[test]
 fn a_held_lock_that_listens_for_its_loss_opens_no_stream() {
     play(async || {
-        let server = Server::start().unwrap();
-        let locks = connect(server.url()).await;
-        let guard = locks.mutex("a").lock().await.unwrap();
-        let before = count(&server, "find");
-        let held = guard.held();
-        let lost = tokio::spawn(async move { held.lost().await });
-        until("it looks now and then", async || count(&server, "find") >= before + 3).await;
-        assert!(streams(&server).is_empty());
-        connect(server.url()).await.break_ticket("a", guard.id()).await.unwrap();
-        soon("it hears that it was broken", lost).await.unwrap();
+        for setup in [Setup::new(), Setup::new().standalone()] {
+            let server = setup.start().unwrap();
+            let locks = connect(server.url()).await;
+            for broken in [true, false] {
+                let guard = locks.mutex("a").ttl(LONG).lock().await.unwrap();
+                let before = count(&server, "find");
+                let held = guard.held();
+                let lost = tokio::spawn(async move { held.lost().await });
+                until("it looks now and then", async || count(&server, "find") >= before + 3).await;
+                assert!(streams(&server).is_empty());
+                if broken {
+                    let other = connect(server.url()).await;
+                    other.break_ticket("a", guard.id()).await.unwrap();
+                } else {
+                    ask(&server, doc! { "drop": "locks" });
+                }
+                soon("it hears of it", lost).await.unwrap();
+            }
+        }
     });
 }
 
@@ -159,7 +168,8 @@ fn a_stream_opens_whatever_read_concern_the_url_or_a_borrowed_client_has() {
             let borrowed = tenure_mongodb::connect_over(client, Settings::new()).await.unwrap();
             for locks in [connect(&url).await, borrowed] {
                 let front = connect(server.url()).await.mutex("a").lock().await.unwrap();
-                let next = tokio::spawn(async move { locks.mutex("a").lock().await });
+                let lock = locks.mutex("a");
+                let next = tokio::spawn(async move { lock.lock().await });
                 until("it listens", async || streams(&server).len() == 1).await;
                 front.release().await.unwrap();
                 let guard = soon("it is handed over", next).await.unwrap().unwrap();
