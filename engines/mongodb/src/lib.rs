@@ -115,7 +115,8 @@ pub async fn connect_with(options: ClientOptions, settings: Settings) -> Result<
 }
 
 /// The same over a client of the program's own. Its connections are driven by the runtime that this is called in, which
-/// must be the one that the client was made in: while that is blocked, no lock is renewed, and the guarantees say so.
+/// must be the one that the client was made in: while that is blocked, or while the program's own commands use every
+/// connection of the client, no lock is renewed. The guarantees say so.
 pub async fn connect_over(client: Client, settings: Settings) -> Result<Locks> {
     let home = Handle::current();
     hosted(async move { MongoStore::over(client, home, &settings).await }).await

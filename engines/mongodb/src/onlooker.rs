@@ -343,3 +343,48 @@ impl Following {
         self.news.notify_waiters();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use mongodb::Client;
+    use mongodb::options::ClientOptions;
+    use tokio::runtime::Handle;
+
+    use super::*;
+    use crate::name::Name;
+    use crate::settings::Settings;
+
+    #[tokio::test]
+    async fn an_onlooker_that_does_not_keep_up_misses_changes_and_keeps_no_more_than_fit() {
+        let client = Client::with_options(ClientOptions::default()).unwrap();
+        let home = Handle::current();
+        let calls = Arc::new(Calls::new(client, Name::unknown(), home, &Settings::new()));
+        let key = Key::new("a").unwrap();
+        let id = record(&key);
+        let past = Past {
+            journal: Journal::default(),
+            mirror: Mirror::default(),
+            is_open: false,
+            trouble: None,
+            asked: Instant::now(),
+            task: None,
+        };
+        let (past, news, key) = (Mutex::new(past), Notify::new(), Some(key));
+        let following = Arc::new(Following { calls, key, first_cursor: 0, past, news });
+        let (heard, mut inbox) = mpsc::channel(2);
+        let ear = Ear { following, heard, missed: AtomicBool::new(false) };
+        let change =
+            |id: &str| RawDocumentBuf::try_from(&doc! { "documentKey": { "_id": id } }).unwrap();
+        for change in [change(&id), change("another line"), change(&id)] {
+            ear.take(&change);
+        }
+        assert!(!ear.missed.load(Ordering::Relaxed));
+        ear.take(&change(&id));
+        assert!(ear.missed.load(Ordering::Relaxed));
+        let mut kept = 0;
+        while inbox.try_recv().is_ok() {
+            kept += 1;
+        }
+        assert_eq!(kept, 2);
+    }
+}

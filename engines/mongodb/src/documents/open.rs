@@ -16,8 +16,9 @@ impl Documents {
     /// The locks on the documents of this collection, over its own client.
     ///
     /// The client's connections are driven by the runtime that this is called in, which must be the one that the client
-    /// was made in: while that is blocked, no lock is renewed, and the guarantees say so. [`connect`](Self::connect)
-    /// has no such limit.
+    /// was made in: while that is blocked, or while the program's own commands use every connection, no lock is renewed,
+    /// and the guarantees say so. While tickets or queues wait, one change stream uses one of the connections.
+    /// [`connect`](Self::connect) has no such limits.
     pub async fn over<T: Send + Sync>(
         self,
         collection: &Collection<T>,
