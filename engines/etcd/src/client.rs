@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tenure_core::{Error, Profile, Result};
 use tenure_kit::Link;
-use tenure_queue::Free;
+use tenure_queue::{Entered, Free, Name, Store, Written};
 use tokio::time::sleep;
 
 use crate::berths::Berths;
@@ -137,6 +137,17 @@ impl Etcd {
             number = getrandom::u32().unwrap_or(0) % among;
         }
         Err(self.cluster.silence())
+    }
+
+    /// Reads a line that others are in, as far as is known, for a caller who would not wait. A transaction that is refused is written to
+    /// the disks of the members as one that puts a key. `None`: no other ticket is in the line.
+    pub(crate) async fn look_first(&self, name: &Name) -> Result<Option<Entered>> {
+        let front = Store::front(self, &name.line, entry::PAGE, None).await?;
+        self.free.note(&name.line, front.total == 0);
+        let is_there = front.nodes.iter().any(|node| node.name == *name);
+        let has_others = front.total > 0 && !is_there;
+        // Nothing is added to the numbers, as far as is known: the transaction that lets the ticket in compares that.
+        Ok(has_others.then(|| Entered::Out { front, base: Written::default() }))
     }
 
     /// Everything in a span at one revision, a page at a time.

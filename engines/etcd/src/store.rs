@@ -125,15 +125,12 @@ impl Store for Etcd {
             self.front_in_pages(line, most).await?
         } else {
             let (range, at) = self.cluster.range(ask::first(self.keys.line(line), most)).await?;
-            let front = entry::front(&self.keys, &range, at);
-            if let Some(name) = whose {
-                let own = front.nodes.iter().find(|node| node.name == *name);
-                let before = own.map_or(u64::MAX, |node| node.created);
-                entry::refuse_unreadable(front.unreadable, before)?;
-            }
-            front
+            entry::front(&self.keys, &range, at)
         };
         if let Some(name) = whose {
+            let own = front.nodes.iter().find(|node| node.name == *name);
+            let before = own.map_or(u64::MAX, |node| node.created);
+            entry::refuse_unreadable(front.unreadable, before)?;
             self.neighbours.note(name.id, &front.nodes);
         }
         Ok(front)
@@ -380,6 +377,14 @@ impl Etcd {
                 return Ok(Came::To(Box::new(entered)));
             }
         }
+        let is_first_try = enter.door == Door::Unchanged(0) && enter.base_version == 0;
+        if is_first_try
+            && !asking.was_asked_before()
+            && !self.free.seems(line)
+            && let Some(out) = self.look_first(enter.name).await?
+        {
+            return Ok(Came::To(Box::new(out)));
+        }
         let txn = entry::enter(&self.keys, enter, berth, latch);
         // Whoever takes all there is is served after those in any case.
         let is_behind = asking.has_others() && enter.door == Door::Open && enter.is_all;
@@ -420,12 +425,12 @@ impl Etcd {
         self.berths.forestalled(id, at.unwrap_or(u64::MAX));
     }
 
-    /// Where the last ones of a line do not tell where a ticket stands that came in, the first ones are asked for.
+    /// Where the last ones of a line do not tell where a ticket stands that came in, all of it is read.
     async fn with_front(&self, entered: Entered) -> Result<Entered> {
         match entered {
             Entered::In { node, front, fresh: true } if !entry::tells_enough(&front) => {
                 let name = &node.name;
-                let front = self.front(&name.line, entry::PAGE, Some(name)).await?;
+                let front = self.front(&name.line, front.total, Some(name)).await?;
                 Ok(Entered::In { node, front, fresh: true })
             }
             entered => Ok(entered),

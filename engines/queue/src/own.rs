@@ -158,6 +158,11 @@ impl Own {
         Some(mine.clone())
     }
 
+    /// A ticket is not served, and its owner would not wait: whatever its owner says from now on, it is taken out.
+    pub(crate) fn turn_away(&self, id: TicketId) {
+        self.lock().by_id.entry(id).and_modify(|mine| mine.going = Going::Condemned);
+    }
+
     /// Whether a ticket is being taken out, whatever its owner says.
     pub(crate) fn is_condemned(&self, id: TicketId) -> bool {
         self.lock().by_id.get(&id).is_some_and(Mine::is_condemned)
