@@ -10,6 +10,7 @@ use futures_util::stream::{self, StreamExt as _};
 use tenure_core::bell::Bells;
 use tenure_core::{Host, Result, errand};
 
+use crate::calls::Calls;
 use crate::contract::{Remove, Store};
 use crate::mine::Mine;
 use crate::own::Own;
@@ -24,6 +25,7 @@ pub(crate) struct Parts<S> {
     pub(crate) host: Arc<dyn Host>,
     pub(crate) own: Own,
     pub(crate) bells: Bells,
+    pub(crate) counting: Calls,
     /// How long a verb takes at the most.
     pub(crate) answers_within: Duration,
     /// Those who overstayed are being taken out.
@@ -36,8 +38,8 @@ impl<S: Store> Parts<S> {
         let store = Arc::new(store);
         let forgets = store.clone();
         let own = Own::new(move |id| forgets.forget(id));
-        let (bells, sweeping) = (Bells::default(), AtomicBool::new(false));
-        Self { store, host, own, bells, answers_within, sweeping }
+        let (bells, counting, sweeping) = Default::default();
+        Self { store, host, own, bells, counting, answers_within, sweeping }
     }
 
     /// Carries this out on the host, for as long as somebody waits for it. Others may wait for it as well, and whoever asks for

@@ -329,6 +329,7 @@ impl Store for Map {
     }
 
     async fn read(&self, register: &Register) -> Result<Written> {
+        self.0.travel().await;
         Ok(self.0.step(|nodes, _| nodes.read(register)))
     }
 
@@ -338,6 +339,7 @@ impl Store for Map {
         value: u64,
         version: u64,
     ) -> Result<(Written, bool)> {
+        self.0.travel().await;
         Ok(self.0.step(|nodes, _| nodes.write(register, value, version)))
     }
 
