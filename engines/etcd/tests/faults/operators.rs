@@ -211,6 +211,30 @@ fn a_ticket_that_cannot_be_read_keeps_others_out_as_any_other_does() {
 }
 
 #[test]
+fn who_waits_behind_a_ticket_that_cannot_be_read_learns_of_it_before_its_next_heartbeat() {
+    /// Its heartbeats are hours apart.
+    const LONG: Duration = Duration::from_secs(24 * 3600);
+    play(1, async |cluster| {
+        let (locks, other) = (connect(&cluster).await, connect(&cluster).await);
+        let guard = locks.mutex("k").ttl(LONG).lock().await.unwrap();
+        let waiting = other.mutex("k").ttl(LONG);
+        let waiting = tokio::spawn(async move { waiting.lock().await });
+        until_line(&locks, "k", 2).await;
+        let held = keys(&cluster).remove(0);
+        cluster.ctl(&["put", "--ignore-lease", &held, "tenure2 of another form"]).unwrap();
+        let refused = soon("it is refused", waiting).await.unwrap().map(drop).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Rejected, "{refused}");
+        soon("it leaves", async {
+            while keys(&cluster).len() > 1 {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        drop(guard);
+    });
+}
+
+#[test]
 fn a_ticket_that_cannot_be_read_hides_nobody_ahead_of_it() {
     play(1, async |cluster| {
         let (locks, other) = (connect(&cluster).await, connect(&cluster).await);
