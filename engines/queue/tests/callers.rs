@@ -196,20 +196,36 @@ fn tickets(share: Share, count: usize) -> Vec<Ticket> {
 
 #[test]
 fn readers_who_would_not_wait_all_come_in_however_many_try_at_once() {
-    /// More than one page of a line.
-    const READERS: usize = 300;
     let (store, _host, queue) = queue();
+    let tries = tickets(Share::READER, 80);
     block_on(async {
-        for ticket in tickets(Share::READER, READERS) {
-            let place = queue.join(&ticket, Patience::NoWait).await.unwrap();
-            assert_eq!(place.expect("others only read").standing, Standing::Holding);
-        }
         store.take_steps(true);
-        let tries = tickets(Share::READER, READERS);
-        let tries = tries.iter().map(|ticket| queue.join(ticket, Patience::NoWait));
-        for place in join_all(tries).await {
+        let joins = tries.iter().map(|ticket| queue.join(ticket, Patience::NoWait));
+        for place in join_all(joins).await {
             assert_eq!(place.unwrap().expect("others only read").standing, Standing::Holding);
         }
+    });
+}
+
+#[test]
+fn a_reader_who_would_not_wait_comes_in_behind_more_readers_than_one_page_has() {
+    let (store, host, queue) = queue();
+    let other = Queue::new(Map::connect(&store), host);
+    let reads = tickets(Share::READER, 150);
+    block_on(async {
+        for ticket in &reads {
+            other.join(ticket, Patience::NoWait).await.unwrap().expect("others only read");
+        }
+        let (write, read) = (ticket(), &tickets(Share::READER, 1)[0]);
+        let tried = queue.join(&write, Patience::NoWait).await.unwrap();
+        assert_eq!(tried, None, "from now on this client looks first");
+        let place = queue.join(read, Patience::NoWait).await.unwrap();
+        assert_eq!(place.expect("others only read").standing, Standing::Holding);
+        other.join(&write, Patience::Wait).await.unwrap().expect("it waits");
+        let tried = queue.join(&tickets(Share::READER, 1)[0], Patience::NoWait).await.unwrap();
+        assert_eq!(tried, None, "a writer waits");
+        let line = other.line(&write.key).await.unwrap();
+        assert_eq!(line.len(), reads.len() + 2, "nothing is left of who was turned away");
     });
 }
 
@@ -241,9 +257,34 @@ fn of_those_who_try_at_once_as_many_come_in_as_there_are_permits_and_the_others_
 }
 
 #[test]
+fn a_late_request_to_take_out_a_ticket_that_would_not_wait_does_not_take_it_out_when_it_holds() {
+    let (store, host, queue) = queue();
+    let others = Queue::new(Map::connect(&store), host);
+    let one = Share::new(1, 2).unwrap();
+    let held = tickets(one, 2);
+    let tries = Ticket { share: one, ..ticket() };
+    block_on(async {
+        for ticket in &held {
+            others.join(ticket, Patience::Wait).await.unwrap().expect("it waits");
+        }
+        let arrives = store.hold_next_leave();
+        let error = queue.join(&tries, Patience::NoWait).await.unwrap_err();
+        assert!(error.is_unknown(), "{error}");
+        others.leave(&held[0], Leave::Now).await.unwrap();
+        // It is asked for again, as after each lost answer.
+        let place = queue.join(&tries, Patience::NoWait).await.unwrap().expect("there is room");
+        assert_eq!(place.standing, Standing::Holding);
+        let before = queue.line(&tries.key).await.unwrap();
+        arrives.arrive().await;
+        assert_eq!(queue.line(&tries.key).await.unwrap().len(), before.len());
+        assert!(queue.renew(&tries).await.unwrap().is_some(), "it holds");
+    });
+}
+
+#[test]
 fn callers_of_one_client_who_count_at_once_get_numbers_in_the_order_in_which_they_asked() {
     /// More than one request takes numbers for.
-    const CALLERS: u64 = 2500;
+    const CALLERS: u64 = 1500;
     let (store, _host, queue) = queue();
     let key = Key::new("k").unwrap();
     block_on(async {

@@ -17,7 +17,7 @@ use tenure_queue::{
     Change, Distance, Door, Enter, Entered, Followed, Front, Granted, LineId, Name, Node, Register,
     Remove, Removed, SessionId, Sought, Store, Told, Watching, Why, Written,
 };
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use nodes::Nodes;
 
@@ -45,6 +45,21 @@ pub(crate) struct Shared {
     outlived_by: Mutex<Option<Duration>>,
     /// Who enters next hears of it so much later, and its session lives on.
     late_by: Mutex<Option<Duration>>,
+    /// The next request to take a node out arrives when this is sent, and nobody hears of it.
+    late_leave: Mutex<Option<oneshot::Receiver<oneshot::Sender<()>>>>,
+}
+
+/// A request that is on its way.
+pub(crate) struct Late(oneshot::Sender<oneshot::Sender<()>>);
+
+impl Late {
+    /// It arrives, and is carried out.
+    #[allow(dead_code, reason = "of the programs that have this store, one leaves late")]
+    pub(crate) async fn arrive(self) {
+        let (arrived, carried_out) = oneshot::channel();
+        self.0.send(arrived).expect("it was sent");
+        carried_out.await.expect("it is carried out");
+    }
 }
 
 /// One client of it.
@@ -66,6 +81,7 @@ impl Shared {
             takes_steps,
             outlived_by,
             late_by: Mutex::default(),
+            late_leave: Mutex::default(),
         })
     }
 
@@ -116,6 +132,13 @@ impl Shared {
     #[allow(dead_code, reason = "of the programs that have this store, one answers late")]
     pub(crate) fn be_late_next(&self, by: Duration) {
         *lock(&self.late_by) = Some(by);
+    }
+
+    #[allow(dead_code, reason = "of the programs that have this store, one leaves late")]
+    pub(crate) fn hold_next_leave(&self) -> Late {
+        let (arrives, late) = oneshot::channel();
+        *lock(&self.late_leave) = Some(late);
+        Late(arrives)
     }
 
     #[allow(dead_code, reason = "of the programs that have this store, one has onlookers")]
@@ -272,6 +295,22 @@ impl Store for Map {
 
     async fn remove(&self, remove: &Remove<'_>) -> Result<Removed> {
         self.0.travel().await;
+        let late = lock(&self.0.late_leave).take();
+        if let Some(late) = late {
+            let (shared, node) = (self.0.clone(), remove.node.clone());
+            self.0.host.spawn(Box::pin(async move {
+                if let Ok(arrived) = late.await {
+                    shared.step(|nodes, _| {
+                        let now = nodes.get(&node.name);
+                        if now.is_some_and(|now| now.created == node.created) {
+                            nodes.remove(&node.name, Why::Left);
+                        }
+                    });
+                    let _ = arrived.send(());
+                }
+            }));
+            return pending().await;
+        }
         let removed = self.0.step(|nodes, _| {
             let Remove { node, provided, why, front, is_all, .. } = remove;
             let same =
