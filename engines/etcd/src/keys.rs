@@ -126,7 +126,7 @@ impl Keys {
     }
 
     /// The line of this key, the capacity and the berth, if it is a ticket's.
-    fn place_of(&self, key: &[u8]) -> Option<(LineId, u32, Berth)> {
+    pub(crate) fn place_of(&self, key: &[u8]) -> Option<(LineId, u32, Berth)> {
         let text = std::str::from_utf8(key).ok()?.strip_prefix(&self.root)?.strip_prefix("/t/")?;
         let mut parts = text.split('/');
         let line = LineId::named(parts.next()?)?;

@@ -43,5 +43,7 @@ mod swept;
 mod tls;
 #[path = "faults/turns.rs"]
 mod turns;
+#[path = "faults/twice.rs"]
+mod twice;
 #[path = "faults/users.rs"]
 mod users;

@@ -45,6 +45,8 @@ pub(crate) struct Shared {
     outlived_by: Mutex<Option<Duration>>,
     /// Who enters next hears of it so much later, and its session lives on.
     late_by: Mutex<Option<Duration>>,
+    /// The last node that was made, and with which session.
+    last: Mutex<Option<(Name, SessionId, Vec<u8>)>>,
 }
 
 /// One client of it.
@@ -66,6 +68,7 @@ impl Shared {
             takes_steps,
             outlived_by,
             late_by: Mutex::default(),
+            last: Mutex::default(),
         })
     }
 
@@ -116,6 +119,13 @@ impl Shared {
     #[allow(dead_code, reason = "of the programs that have this store, one answers late")]
     pub(crate) fn be_late_next(&self, by: Duration) {
         *lock(&self.late_by) = Some(by);
+    }
+
+    /// The last entry is delivered a second time.
+    #[allow(dead_code, reason = "of the programs that have this store, one has such a proxy")]
+    pub(crate) fn enter_again(&self) {
+        let (name, session, body) = lock(&self.last).clone().expect("a node was made");
+        self.step(|nodes, _| nodes.make(&name, session, &body));
     }
 
     #[allow(dead_code, reason = "of the programs that have this store, one has onlookers")]
@@ -226,6 +236,7 @@ impl Store for Map {
                 return Err(Error::lost(Loss::SessionGone));
             }
             let node = nodes.make(name, session, body);
+            *lock(&self.0.last) = Some((name.clone(), session, body.to_vec()));
             Ok(Entered::In { node, front: nodes.front(&name.line, PAGE), fresh: true })
         });
         self.0.travel().await;
@@ -293,6 +304,13 @@ impl Store for Map {
 
     async fn forestall(&self, name: &Name, _session: SessionId) -> Result<Option<Node>> {
         Ok(self.0.step(|nodes, _| nodes.forestall(name)))
+    }
+
+    async fn strays(&self, session: SessionId) -> Result<Vec<Node>> {
+        let mut nodes = self.0.step(|nodes, _| nodes.all());
+        let known = lock(&self.0.known);
+        nodes.retain(|node| node.session == session && !known.contains(&node.name.id));
+        Ok(nodes)
     }
 
     fn forget(&self, ticket: TicketId) {
