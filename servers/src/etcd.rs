@@ -1,6 +1,7 @@
 //! A cluster of etcd: one member alone, or several.
 
 mod member;
+mod proxy;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use std::process::Command;
 
 pub use member::Member;
 use member::Site;
+pub use proxy::GrpcProxy;
 
 use crate::{Certificates, Deployment, Result, Store, Tool, Wheel};
 

@@ -47,6 +47,7 @@ mod journal;
 mod keys;
 mod latches;
 mod link;
+mod listeners;
 mod names;
 mod neighbours;
 mod quiet;

@@ -29,6 +29,8 @@ mod network;
 mod operators;
 #[path = "faults/processes.rs"]
 mod processes;
+#[path = "faults/proxied.rs"]
+mod proxied;
 #[path = "faults/refusals.rs"]
 mod refusals;
 #[path = "faults/runtimes.rs"]
