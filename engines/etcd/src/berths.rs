@@ -122,6 +122,11 @@ impl Berths {
         self.lock().sessions.remove(&session);
     }
 
+    /// The number of this session.
+    pub(crate) fn number(&self, session: SessionId) -> Option<u32> {
+        self.lock().sessions.get(&session).map(|session| session.number)
+    }
+
     /// The berth of this ticket, if it has one.
     pub(crate) fn of(&self, id: TicketId) -> Option<Berth> {
         self.lock().tickets.get(&id).map(|ticket| ticket.berth)

@@ -353,7 +353,7 @@ impl Etcd {
         &self,
         keys: impl Iterator<Item = Vec<u8>>,
     ) -> Result<(Vec<RangeResponse>, u64)> {
-        if facts::survives_lost_readers(self.cluster.link.connection().await?.version.as_deref()) {
+        if facts::survives_lost_readers(self.cluster.version().await?.as_deref()) {
             let keys: Vec<_> = keys.collect();
             let looks = keys.chunks(OPERATIONS_MAX).map(|some| entry::look(some.iter().cloned()));
             let answers = try_join_all(looks.map(|look| self.cluster.txn(look))).await?;
