@@ -163,6 +163,11 @@ impl Cluster {
         self.members.iter().map(url).collect::<Vec<_>>().join(",")
     }
 
+    /// The certificates of the members and of their clients, where they speak TLS.
+    pub fn certificates(&self) -> Option<&Certificates> {
+        self.certificates.as_ref()
+    }
+
     /// Saves what the only member keeps now, in its folder.
     pub fn save(&self) -> Result<PathBuf> {
         let [member] = &self.members[..] else { return Err("One member alone is saved.".into()) };

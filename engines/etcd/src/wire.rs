@@ -342,6 +342,8 @@ pub struct LeaseTimeToLiveResponse {
     pub id: i64,
     #[prost(int64, tag = "3")]
     pub ttl: i64,
+    #[prost(int64, tag = "4")]
+    pub granted_ttl: i64,
     #[prost(bytes = "vec", repeated, tag = "5")]
     pub keys: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
 }

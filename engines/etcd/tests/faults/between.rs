@@ -4,6 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::{Stream, stream};
@@ -18,6 +19,9 @@ use tenure_servers::etcd::Cluster;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
+
+/// These methods are streams: their requests do not end.
+const STREAMS: [&str; 2] = ["Watch", "LeaseKeepAlive"];
 
 /// What is passed on in the place of a message. The streams of a method are counted from 1.
 type Lie = Arc<dyn Fn(u64, &[u8]) -> Vec<Vec<u8>> + Send + Sync>;
@@ -37,6 +41,7 @@ struct Said {
     forbidden: Mutex<HashSet<String>>,
     /// What is done with the next request of this method.
     holds: Mutex<Option<(String, Hold)>>,
+    repeats: AtomicBool,
     /// Where it waits.
     held: Mutex<Option<oneshot::Sender<oneshot::Sender<()>>>>,
     held_now: Notify,
@@ -51,6 +56,8 @@ enum Hold {
     Answer,
     /// A copy of the request.
     Copy,
+    /// Nothing: the request is delivered twice, and the second answer is passed on.
+    Nothing,
 }
 
 /// A request, or an answer, that was held back until it is let go.
@@ -107,6 +114,11 @@ impl Between {
     /// The next request of this method is delivered at once, and a second time when it is let go.
     pub(super) fn deliver_next_twice(&self, method: &str) {
         self.hold(method, Hold::Copy);
+    }
+
+    /// From now on each request but those of streams is delivered twice, and its second answer is passed on.
+    pub(super) fn repeat(&self) {
+        self.said.repeats.store(true, Ordering::SeqCst);
     }
 
     fn hold(&self, method: &str, what: Hold) {
@@ -176,7 +188,9 @@ async fn pass(
         *count
     };
     let is_forbidden = lock(&said.forbidden).contains(&method);
+    let repeats = said.repeats.load(Ordering::SeqCst) && !STREAMS.contains(&&*method);
     let hold = lock(&said.holds).take_if(|(held, _)| *held == method).map(|(_, what)| what);
+    let hold = hold.or(repeats.then_some(Hold::Nothing));
     let answer = match hold {
         Some(what) => hold_back(what, sender, request, said.clone()).await?,
         None => sender.send_request(request.map(http_body_util::BodyExt::boxed)).await?,
@@ -225,6 +239,10 @@ async fn hold_back(
             let answered = let_go(&said).await;
             tell(answered, answer.is_ok());
             answer
+        }
+        Hold::Nothing => {
+            sender.send_request(request()).await?.into_body().collect().await?;
+            sender.send_request(request()).await
         }
         Hold::Copy => {
             let answer = sender.send_request(request()).await;

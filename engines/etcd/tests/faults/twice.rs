@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::{Left, Locks, TicketId};
+use tenure_core::{Guard, Kind, Left, Locks, TicketId};
 use tenure_servers::etcd::Cluster;
 use tokio::time::sleep;
 
@@ -90,5 +90,35 @@ fn a_join_whose_answer_is_late_is_not_taken_for_one_that_nobody_knows() {
         let guard = soon("it holds", joining).await.unwrap().unwrap();
         guard.check().unwrap();
         guard.release().await.unwrap();
+    });
+}
+
+/// A lock is given back. The second answer says only that its ticket is not there, as if somebody had taken it out.
+async fn released(guard: Guard) {
+    let released = guard.release().await;
+    assert_eq!(released.unwrap_err().kind(), Kind::Lost);
+}
+
+#[test]
+fn a_client_whose_requests_are_all_delivered_twice_takes_and_releases_its_locks() {
+    play(1, async |cluster| {
+        let (between, other) = (Between::of(&cluster).await, connect(&cluster).await);
+        between.repeat();
+        let locks = tenure_etcd::connect(between.url()).await.unwrap();
+        for _ in 0..3 {
+            let guard = locks.mutex("a").ttl(TTL).lock().await.unwrap();
+            assert_eq!(other.line("a").await.unwrap().len(), 1);
+            let waiting = tokio::spawn({
+                let mutex = locks.mutex("a").ttl(TTL);
+                async move { mutex.lock().await }
+            });
+            until_line(&other, "a", 2).await;
+            released(guard).await;
+            let next = soon("the next one is served", waiting).await.unwrap().unwrap();
+            released(next).await;
+            released(locks.semaphore("b", 3).ttl(TTL * 2).acquire().await.unwrap()).await;
+        }
+        locks.close().await;
+        assert_eq!(keys(&cluster), [""; 0]);
     });
 }
