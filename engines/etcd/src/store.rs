@@ -158,8 +158,8 @@ impl Store for Etcd {
         Ok((ranges.into_iter().zip(sought).map(node).collect(), at))
     }
 
-    async fn strays(&self, session: SessionId) -> Result<Vec<Node>> {
-        self.strays_of(session).await
+    async fn orphans(&self, session: SessionId) -> Result<Vec<Node>> {
+        self.orphans_of(session).await
     }
 
     fn is_doubtful(&self, ticket: TicketId) -> bool {

@@ -129,7 +129,7 @@ impl Own {
         true
     }
 
-    /// A stray was told to leave. It is taken out when the ttl is over, like any other ticket that was told.
+    /// An orphan was told to leave. It is taken out when the ttl is over, like any other ticket that was told.
     pub(crate) fn adopt(&self, node: &Node, session: &Arc<Session>, now: Time) {
         let seen = Sighting { node: node.clone(), stand: Stand::first(), at: node.version };
         let (seen, told) = (Some(seen), Some(now.plus(session.granted)));

@@ -82,7 +82,7 @@ impl<S: Store> Parts<S> {
         if session.has_signed() && !self.seeking.swap(true, Ordering::AcqRel) {
             let (parts, session) = (self.clone(), session.clone());
             self.host.spawn(Box::pin(async move {
-                if let Err(error) = parts.in_time(parts.tell_strays(&session)).await {
+                if let Err(error) = parts.in_time(parts.tell_orphans(&session)).await {
                     tracing::debug!(%error, "what a session has is asked for again after its next sign of life");
                 }
                 parts.seeking.store(false, Ordering::Release);
@@ -106,8 +106,8 @@ impl<S: Store> Parts<S> {
     /// Tells the tickets of a session to leave that this client does not know: a join that was delivered twice brought them back
     /// after they had left. They are not taken out at once. A copy of this process may have the same session, and hold one of them:
     /// the copy is told like any other holder, and has a ttl to stop.
-    async fn tell_strays(&self, session: &Arc<Session>) -> Result<()> {
-        for node in self.store.strays(session.id).await? {
+    async fn tell_orphans(&self, session: &Arc<Session>) -> Result<()> {
+        for node in self.store.orphans(session.id).await? {
             if self.own.knows(node.name.id) {
                 continue;
             }

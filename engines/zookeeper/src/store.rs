@@ -121,7 +121,7 @@ impl Store for ZooKeeper {
         self.take_out(remove).await
     }
 
-    async fn strays(&self, _session: SessionId) -> Result<Vec<Node>> {
+    async fn orphans(&self, _session: SessionId) -> Result<Vec<Node>> {
         // A request belongs to one connection of its session, and a server refuses what comes over an earlier one: nothing
         // between the two can deliver a create again.
         Ok(Vec::new())

@@ -306,7 +306,7 @@ impl Store for Map {
         Ok(self.0.step(|nodes, _| nodes.forestall(name)))
     }
 
-    async fn strays(&self, session: SessionId) -> Result<Vec<Node>> {
+    async fn orphans(&self, session: SessionId) -> Result<Vec<Node>> {
         let mut nodes = self.0.step(|nodes, _| nodes.all());
         let known = lock(&self.0.known);
         nodes.retain(|node| node.session == session && !known.contains(&node.name.id));

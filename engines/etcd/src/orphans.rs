@@ -1,4 +1,4 @@
-//! Strays: tickets of a session that its client does not know. A join that is delivered a second time, after its ticket has left,
+//! Orphans: tickets of a session that its client does not know. A join that is delivered a second time, after its ticket has left,
 //! makes the ticket again, and it lives on with the session.
 
 use tenure_core::Result;
@@ -8,7 +8,7 @@ use crate::client::Etcd;
 use crate::wire::{LeaseTimeToLiveRequest, LeaseTimeToLiveResponse};
 
 const TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
-/// A client with more tickets than these in a session does not look for strays: one message names all keys of a lease.
+/// A client with more tickets than these in a session does not look for orphans: one message names all keys of a lease.
 const LISTED_MAX: usize = 16_384;
 
 impl Etcd {
@@ -22,7 +22,7 @@ impl Etcd {
         self.cluster.ask(TIME_TO_LIVE, request).await
     }
 
-    pub(crate) async fn strays_of(&self, session: SessionId) -> Result<Vec<Node>> {
+    pub(crate) async fn orphans_of(&self, session: SessionId) -> Result<Vec<Node>> {
         if self.berths.taken(session).len() > LISTED_MAX {
             return Ok(Vec::new());
         }
@@ -35,8 +35,8 @@ impl Etcd {
         let (ranges, _) = self.gets(kept.into_iter().filter(is_strange)).await?;
         let nodes = ranges.iter().filter_map(|range| self.keys.node(range.kvs.first()?));
         // The ticket that was there may have left since, and another one of this client may have taken its berth.
-        let is_stray =
+        let is_orphan =
             |node: &Node| node.session == session && self.berths.of(node.name.id).is_none();
-        Ok(nodes.filter(is_stray).collect())
+        Ok(nodes.filter(is_orphan).collect())
     }
 }
