@@ -45,6 +45,38 @@ fn waiters_behind_a_grpc_proxy_are_woken_by_each_release() {
 }
 
 #[test]
+fn a_waiter_behind_a_grpc_proxy_asks_nothing_while_it_waits() {
+    /// Longer than a waiter waits for a watch that does not begin, and rests before the next one.
+    const WHILE: Duration = Duration::from_secs(15);
+    /// The first time may be that in which the watch begins.
+    const TIMES: usize = 3;
+    play(1, async |cluster| {
+        let (proxy, locks) = through(&cluster).await;
+        let other = tenure_etcd::connect(proxy.url()).await.unwrap();
+        let guard = locks.mutex("k").ttl(LONG).lock().await.unwrap();
+        let waiting = tokio::spawn({
+            let mutex = other.mutex("k").ttl(LONG);
+            async move { mutex.lock().await }
+        });
+        until_line(&locks, "k", 2).await;
+        let member = &cluster.members()[0];
+        let asked = || ["Txn", "Range", "Watch"].map(|method| member.requests(method));
+        let mut times = Vec::new();
+        while times.len() < TIMES {
+            let before = asked();
+            tokio::time::sleep(WHILE).await;
+            times.push((before, asked()));
+            if times.last().is_some_and(|(before, after)| before == after) {
+                guard.release().await.unwrap();
+                let next = soon("the waiter is served", waiting).await.unwrap().unwrap();
+                return next.release().await.unwrap();
+            }
+        }
+        panic!("it asks again and again: {times:?}");
+    });
+}
+
+#[test]
 fn readers_behind_a_grpc_proxy_are_woken_by_the_writer_that_keeps_them_out() {
     const READERS: usize = 8;
     play(1, async |cluster| {
