@@ -17,12 +17,9 @@ use crate::entry::{Came, Tickets};
 use crate::keys::{Berth, answered_at, revision, value};
 use crate::latches::Latch;
 use crate::neighbours::{Ear, is_put_again};
-use crate::wire::{
-    KeyValue, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, RangeResponse, TxnResponse,
-};
+use crate::wire::{KeyValue, RangeResponse, TxnResponse};
 use crate::{ask, entry, facts, journal};
 
-const TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
 /// So much is asked in one transaction. A member takes 128 operations, unless it is set up otherwise.
 const OPERATIONS_MAX: usize = 100;
 
@@ -78,9 +75,7 @@ impl Store for Etcd {
 
     async fn lives(&self, sessions: &[SessionId]) -> Vec<Option<Duration>> {
         let life = async |session: &SessionId| {
-            let request = LeaseTimeToLiveRequest { id: session.cast_signed() };
-            let answer: LeaseTimeToLiveResponse =
-                self.cluster.ask(TIME_TO_LIVE, request).await.ok()?;
+            let answer = self.lease(*session, false).await.ok()?;
             // A lease that is gone has less than none.
             u64::try_from(answer.ttl).ok().map(Duration::from_secs)
         };
@@ -158,6 +153,10 @@ impl Store for Etcd {
             node.filter(|node| node.name == *sought.name())
         };
         Ok((ranges.into_iter().zip(sought).map(node).collect(), at))
+    }
+
+    async fn orphans(&self, session: SessionId) -> Result<Vec<Node>> {
+        self.orphans_of(session).await
     }
 
     fn is_doubtful(&self, ticket: TicketId) -> bool {
@@ -347,8 +346,11 @@ impl Etcd {
 
     /// These keys, each as it was at a moment after the call, and the first of these moments: in as few transactions as a member
     /// takes, unless it could end by that.
-    async fn gets(&self, keys: impl Iterator<Item = Vec<u8>>) -> Result<(Vec<RangeResponse>, u64)> {
-        if facts::survives_lost_readers(self.cluster.link.connection().await?.version.as_deref()) {
+    pub(crate) async fn gets(
+        &self,
+        keys: impl Iterator<Item = Vec<u8>>,
+    ) -> Result<(Vec<RangeResponse>, u64)> {
+        if facts::survives_lost_readers(self.cluster.version().await?.as_deref()) {
             let keys: Vec<_> = keys.collect();
             let looks = keys.chunks(OPERATIONS_MAX).map(|some| entry::look(some.iter().cloned()));
             let answers = try_join_all(looks.map(|look| self.cluster.txn(look))).await?;

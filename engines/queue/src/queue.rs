@@ -111,7 +111,7 @@ async fn open<S: Store>(
         return Err(closed);
     }
     let parts = Arc::downgrade(parts);
-    let beat = move |session: &Session| {
+    let beat = move |session: &Arc<Session>| {
         if let Some(parts) = parts.upgrade() {
             parts.beat(session);
         }

@@ -47,6 +47,8 @@ pub(crate) struct Shared {
     late_by: Mutex<Option<Duration>>,
     /// The next request to take a node out arrives when this is sent, and nobody hears of it.
     late_leave: Mutex<Option<oneshot::Receiver<oneshot::Sender<()>>>>,
+    /// The last node that was made, and with which session.
+    last: Mutex<Option<(Name, SessionId, Vec<u8>)>>,
 }
 
 /// A request that is on its way.
@@ -82,6 +84,7 @@ impl Shared {
             outlived_by,
             late_by: Mutex::default(),
             late_leave: Mutex::default(),
+            last: Mutex::default(),
         })
     }
 
@@ -139,6 +142,13 @@ impl Shared {
         let (arrives, late) = oneshot::channel();
         *lock(&self.late_leave) = Some(late);
         Late(arrives)
+    }
+
+    /// The last entry is delivered a second time.
+    #[allow(dead_code, reason = "of the programs that have this store, one has such a proxy")]
+    pub(crate) fn enter_again(&self) {
+        let (name, session, body) = lock(&self.last).clone().expect("a node was made");
+        self.step(|nodes, _| nodes.make(&name, session, &body));
     }
 
     #[allow(dead_code, reason = "of the programs that have this store, one has onlookers")]
@@ -249,6 +259,7 @@ impl Store for Map {
                 return Err(Error::lost(Loss::SessionGone));
             }
             let node = nodes.make(name, session, body);
+            *lock(&self.0.last) = Some((name.clone(), session, body.to_vec()));
             Ok(Entered::In { node, front: nodes.front(&name.line, PAGE), fresh: true })
         });
         self.0.travel().await;
@@ -332,6 +343,13 @@ impl Store for Map {
 
     async fn forestall(&self, name: &Name, _session: SessionId) -> Result<Option<Node>> {
         Ok(self.0.step(|nodes, _| nodes.forestall(name)))
+    }
+
+    async fn orphans(&self, session: SessionId) -> Result<Vec<Node>> {
+        let mut nodes = self.0.step(|nodes, _| nodes.all());
+        let known = lock(&self.0.known);
+        nodes.retain(|node| node.session == session && !known.contains(&node.name.id));
+        Ok(nodes)
     }
 
     fn forget(&self, ticket: TicketId) {
