@@ -57,6 +57,7 @@ pub mod documents;
 mod engine;
 mod facts;
 mod follow;
+mod fresh;
 mod hearing;
 mod lane;
 mod lens;

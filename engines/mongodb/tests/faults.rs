@@ -15,6 +15,8 @@ mod meddling;
 mod members;
 #[path = "faults/network.rs"]
 mod network;
+#[path = "faults/numbers.rs"]
+mod numbers;
 #[path = "faults/older.rs"]
 mod older;
 #[path = "faults/onlookers.rs"]
