@@ -66,6 +66,7 @@ mod line;
 mod mirror;
 mod name;
 mod onlooker;
+mod opening;
 mod projection;
 mod readable;
 mod records;
