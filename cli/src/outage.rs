@@ -50,6 +50,20 @@ impl Patience {
         left.map(|left| Duration::new(left.as_secs(), left.subsec_nanos().div_ceil(MILLI) * MILLI))
     }
 
+    /// Waits for a future for as long as time is left; `None` once it is over. Without a limit, or with
+    /// a limit of zero, it waits until the future is ready: the future has limits of its own.
+    pub(crate) fn within<F: Future>(
+        &self,
+        signals: &mut Signals,
+        future: F,
+    ) -> Result<Option<F::Output>, Failure> {
+        let ended = match self.wait() {
+            Some(wait) => signals.within(wait.saturating_sub(self.began.elapsed()), future)?,
+            None => signals.until(future, |_| None)?.map(Some),
+        };
+        ended.map_err(Failure::asked)
+    }
+
     /// Tries again until the store answers or the time is over. Who has named no time is told at once: a
     /// store whose name is wrong never answers.
     pub(crate) fn outlast<T>(

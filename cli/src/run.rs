@@ -8,13 +8,13 @@ use tenure_kit::register::Opened;
 
 use crate::child::Idle;
 use crate::claim::{Claim, Share};
-use crate::failure::{Failure, tell};
+use crate::failure::{Failure, UNREACHABLE, tell};
 use crate::look_up;
 use crate::nested;
 use crate::outage::Patience;
 use crate::screen::quoted;
 use crate::signals::Signals;
-use crate::store::{Address, close};
+use crate::store::{Address, close, whom};
 use crate::supervise::{End, OnLost, Work, forked_keeper, supervise};
 
 /// Runs a command under a lock, and exits as the command does.
@@ -78,8 +78,8 @@ pub(crate) struct Args {
     /// Exits with 75 after so long [default: never].
     ///
     /// Meanwhile a store that cannot be reached is tried again, at last with exit code 69. Without --wait that ends
-    /// it at once, or, where it stands in line already, when its place there has ended. What a store was asked last
-    /// has its time for an answer beyond TIME. A number without a unit is one of seconds.
+    /// it at once, or, where it stands in line already, when its place there has ended. A store that does not answer
+    /// may take 2 seconds beyond TIME. A number without a unit is one of seconds.
     #[arg(short, long, value_name = "TIME", value_parser = duration::parse, alias = "timeout",
         conflicts_with = "no_wait")]
     wait: Option<Duration>,
@@ -195,13 +195,25 @@ pub(crate) fn open(
     patience: &Patience,
     signals: &mut Signals,
 ) -> Result<Opened, Failure> {
-    let opened =
-        patience.outlast(signals, |signals| match signals.until(at.open_at(url), |_| None)? {
-            Ok(opened) => opened,
-            Err(signal) => Err(Failure::asked(signal)),
-        })?;
+    let mut last = None;
+    let opened = patience.outlast(signals, |signals| {
+        if let Some(opened) = patience.within(signals, at.open_at(url))? {
+            return opened.inspect_err(|failure| last = Some(failure.sentence().to_owned()));
+        }
+        // The time was over in the middle of an attempt: an attempt that ended knows more.
+        let sentence = last.take().unwrap_or_else(|| unopened(url, patience.elapsed()));
+        Err(Failure::new(UNREACHABLE, sentence))
+    })?;
     at.warn(&opened.locks);
     Ok(opened)
+}
+
+/// The sentence for a store that was not open when the time to wait was over.
+fn unopened(url: &str, waited: Duration) -> String {
+    let (store, waited) = (whom(url), brief(waited));
+    format!(
+        "no connection to {store} came about within {waited}: is it running? --wait waits longer"
+    )
 }
 
 impl Args {

@@ -22,6 +22,9 @@ use crate::signals::Signals;
 /// Nobody wants to wait any longer for a store that does not answer.
 pub(crate) const SETTLE_MAX: Duration = Duration::from_millis(1_500);
 
+/// Stands for the port that a URL leaves to its engine. No server has it.
+const PORT_UNKNOWN: u16 = 0;
+
 /// The environment's word for the store.
 pub(crate) const VARIABLE: &str = "TENURE_ON";
 
@@ -220,6 +223,21 @@ pub(crate) fn close(signals: &mut Signals, locks: &Locks, outcome: &Result<u8, F
 pub(crate) fn owner() -> String {
     let machine = rustix::system::uname();
     format!("tenure[{}]@{}", std::process::id(), machine.nodename().to_string_lossy())
+}
+
+/// How a sentence names the store of a URL that is not open: without user and password.
+pub(crate) fn whom(url: &str) -> String {
+    let name = register::engine_of(url).map_or("the store", |engine| engine.name);
+    match Url::parse(url).and_then(|url| url.servers(PORT_UNKNOWN)) {
+        Ok(servers) => {
+            let names = servers.addresses.iter().map(|server| match server.port {
+                PORT_UNKNOWN => server.name.clone(),
+                _ => server.to_string(),
+            });
+            format!("{name} at {}", printable(&names.collect::<Vec<_>>().join(", ")))
+        }
+        Err(_) => name.to_owned(),
+    }
 }
 
 /// The URL that somebody has named.

@@ -21,19 +21,23 @@ pub struct Certificates {
 impl Certificates {
     /// Makes them anew. Two of these do not trust each other.
     pub fn new() -> Result<Self> {
-        let folder = Folder::new("certificates")?;
+        let made = Self { folder: Folder::new("certificates")? };
+        made.renew()?;
+        Ok(made)
+    }
+
+    /// Puts others into the same files, signed by another authority.
+    pub fn renew(&self) -> Result<()> {
         let authority = authority().map_err(failed)?;
-        folder.write("ca.pem", &authority.pem())?;
+        self.folder.write("ca.pem", &authority.pem())?;
         let server = vec![
             SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             SanType::DnsName("localhost".try_into().map_err(failed)?),
         ];
         // Members of a cluster are each other's clients.
         let both = [ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-        let made = Self { folder };
-        made.issue("server", &authority, server, &both)?;
-        made.issue("client", &authority, Vec::new(), &both[1..])?;
-        Ok(made)
+        self.issue("server", &authority, server, &both)?;
+        self.issue("client", &authority, Vec::new(), &both[1..])
     }
 
     /// The certificate of the authority that signed the others.

@@ -1,6 +1,7 @@
 //! A cluster of etcd: one member alone, or several.
 
 mod member;
+mod proxy;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use std::process::Command;
 
 pub use member::Member;
 use member::Site;
+pub use proxy::GrpcProxy;
 
 use crate::{Certificates, Deployment, Result, Store, Tool, Wheel};
 
@@ -159,6 +161,11 @@ impl Cluster {
         let scheme = if self.certificates.is_some() { "https" } else { "http" };
         let url = |member: &Member| format!("{scheme}://127.0.0.1:{}", member.port());
         self.members.iter().map(url).collect::<Vec<_>>().join(",")
+    }
+
+    /// The certificates of the members and of their clients, where they speak TLS.
+    pub fn certificates(&self) -> Option<&Certificates> {
+        self.certificates.as_ref()
     }
 
     /// Saves what the only member keeps now, in its folder.

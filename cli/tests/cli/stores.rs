@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
+use std::net::{Ipv4Addr, TcpListener};
 use std::thread;
 
 use tenure::register::REGISTER;
@@ -64,6 +65,28 @@ fn stores_that_are_none() {
     }
     let secret = store.end(&["--on", "gopher://me:secret@host/", "keys"]);
     assert!(!secret.err.contains("secret"), "{}", secret.err);
+}
+
+#[test]
+fn the_time_to_wait_is_a_limit_for_connecting_too() {
+    let store = Store::new();
+    // Connections are taken by the system, and nothing is ever answered.
+    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let at = silent.local_addr().unwrap();
+    // An attempt takes longer than any test.
+    for (name, limits) in [
+        ("redis", "timeout=10m&connect_timeout=10m"),
+        ("mongodb", "timeout=10m"),
+        ("etcd", "timeout=10m&connect_timeout=10m"),
+        ("zookeeper", "timeout=10m&connect_timeout=10m"),
+    ] {
+        let url = format!("{name}://me:secret@{at}/?{limits}");
+        let words = ["--on", &url, "run", "--wait", "100ms", "k", "--", "true"];
+        let end = store.end(&words);
+        is_refused(&end, 69, &at.to_string());
+        assert!(!end.err.contains("secret"), "{end:?}");
+        assert!(end.err.contains(&format!("no connection to {name} at ")), "{end:?}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! a line has as many names as there were tickets in it at the same time. A name says nothing: who is in a line, since
 //! when, and who that is are told by the create revision and by the id in the value, and those are compared.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use tenure_core::{Error, Loss, Result, TicketId};
 use tenure_queue::{LineId, Name, SessionId};
 
 use crate::keys::{Berth, Keys};
+use crate::names::Names;
 
 /// A request that was not answered comes in no later than this, or never.
 const LATE_MAX: Duration = Duration::from_secs(120);
@@ -36,17 +37,7 @@ struct Taken {
 
 struct Session {
     number: u32,
-    lines: HashMap<LineId, Line>,
-}
-
-/// The names of one session in one line.
-#[derive(Default)]
-struct Line {
-    /// All below this were taken once.
-    next: u32,
-    free: BTreeSet<u32>,
-    /// So many of the tickets there are about to leave.
-    leaving: usize,
+    lines: HashMap<LineId, Names>,
 }
 
 struct Ticket {
@@ -131,9 +122,21 @@ impl Berths {
         self.lock().sessions.remove(&session);
     }
 
+    /// The number of this session.
+    pub(crate) fn number(&self, session: SessionId) -> Option<u32> {
+        self.lock().sessions.get(&session).map(|session| session.number)
+    }
+
     /// The berth of this ticket, if it has one.
     pub(crate) fn of(&self, id: TicketId) -> Option<Berth> {
         self.lock().tickets.get(&id).map(|ticket| ticket.berth)
+    }
+
+    /// The berths of this session's tickets.
+    pub(crate) fn taken(&self, session: SessionId) -> HashSet<(LineId, Berth)> {
+        let taken = self.lock();
+        let some = taken.tickets.values().filter(|ticket| ticket.session == session);
+        some.map(|ticket| (ticket.line.clone(), ticket.berth)).collect()
     }
 
     /// The berth at which a ticket is about to come in, with a request that names this revision of its latch. A ticket that is asked for
@@ -268,28 +271,6 @@ impl Taken {
 impl Ticket {
     fn is_doubtful(&self) -> bool {
         self.is_asked && !self.is_forestalled
-    }
-}
-
-impl Line {
-    /// The smallest that is free.
-    fn take(&mut self) -> u32 {
-        self.free.pop_first().unwrap_or_else(|| {
-            self.next += 1;
-            self.next - 1
-        })
-    }
-
-    /// Answers whether none is taken now. One that was never taken here is not given back.
-    fn give_back(&mut self, nth: u32) -> bool {
-        if nth < self.next {
-            self.free.insert(nth);
-        }
-        self.taken() == 0
-    }
-
-    fn taken(&self) -> usize {
-        self.next as usize - self.free.len()
     }
 }
 

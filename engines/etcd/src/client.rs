@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tenure_core::{Error, Profile, Result};
 use tenure_kit::Link;
-use tenure_queue::Free;
+use tenure_queue::{Entered, Free, Name, Store, Written};
 use tokio::time::sleep;
 
 use crate::berths::Berths;
@@ -18,7 +18,7 @@ use crate::settings::Settings;
 use crate::together::Together;
 use crate::wire::{
     KeyValue, LeaseGrantRequest, LeaseGrantResponse, LeaseRevokeRequest, LeaseRevokeResponse,
-    RangeRequest,
+    RangeRequest, RangeResponse,
 };
 use crate::{ask, entry, facts};
 
@@ -93,7 +93,10 @@ impl Etcd {
         let id = (id >> 1).cast_signed().max(1);
         *self.asked_lease() = Some(id);
         let granted: LeaseGrantResponse =
-            self.cluster.ask(GRANT, LeaseGrantRequest { ttl, id }).await?;
+            match self.cluster.ask(GRANT, LeaseGrantRequest { ttl, id }).await {
+                Err(error) if error.is_unknown() => self.is_granted(id).await.ok_or(error)?,
+                granted => granted?,
+            };
         if granted.ttl != ttl {
             tracing::info!(
                 asked = ttl,
@@ -108,6 +111,13 @@ impl Etcd {
             )));
         }
         Ok(granted)
+    }
+
+    /// A grant that was not answered, or that a proxy delivered twice: the lease may be there, under its name.
+    async fn is_granted(&self, id: i64) -> Option<LeaseGrantResponse> {
+        let there = self.lease(id.cast_unsigned(), false).await.ok()?;
+        let granted = LeaseGrantResponse { id, ttl: there.granted_ttl, ..Default::default() };
+        (there.granted_ttl > 0).then_some(granted)
     }
 
     /// Ends a lease, whether it is there or not.
@@ -128,15 +138,30 @@ impl Etcd {
         let mut number = 0;
         for attempt in 0..CLAIMS_MAX {
             let answer = self.cluster.txn(entry::claim(&self.keys, number, lease)).await?;
-            if answer.succeeded {
+            let is_claimed = answer.succeeded;
+            let mut ranges = ask::ranges(answer);
+            // A proxy may have delivered the claim twice, and passed on the second answer.
+            let is_own = |range: RangeResponse| range.kvs.iter().any(|kept| kept.lease == lease);
+            if is_claimed || ranges.next().is_some_and(is_own) {
                 return Ok(number);
             }
-            let there = ask::ranges(answer).next().map_or(0, |range| range.count);
+            let there = ranges.next().map_or(0, |range| range.count);
             let there = u32::try_from(there).unwrap_or(u32::MAX);
             let among = there.saturating_mul(2).saturating_add(8).saturating_mul(1 << attempt);
             number = getrandom::u32().unwrap_or(0) % among;
         }
         Err(self.cluster.silence())
+    }
+
+    /// Reads a line that others are in, as far as is known, for a caller who would not wait. A transaction that is refused is written to
+    /// the disks of the members as one that puts a key. `None`: no other ticket is in the line.
+    pub(crate) async fn look_first(&self, name: &Name) -> Result<Option<Entered>> {
+        let front = Store::front(self, &name.line, entry::PAGE, None).await?;
+        self.free.note(&name.line, front.total == 0);
+        let is_there = front.nodes.iter().any(|node| node.name == *name);
+        let has_others = front.total > 0 && !is_there;
+        // Nothing is added to the numbers, as far as is known: the transaction that lets the ticket in compares that.
+        Ok(has_others.then(|| Entered::Out { front, base: Written::default() }))
     }
 
     /// Everything in a span at one revision, a page at a time.

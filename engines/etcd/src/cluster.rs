@@ -87,6 +87,11 @@ impl Cluster {
         Err(self.silence())
     }
 
+    /// The version of the member that the caller's requests go to. The connections of a client may lead to members of different versions.
+    pub(crate) async fn version(&self) -> Result<Option<String>> {
+        Ok(self.home.link().connection().await?.version.clone())
+    }
+
     /// What a member answered over the connection of the engine's own runtime.
     pub(crate) fn failed(&self, connection: &Connection<Open>, status: &Status) -> Error {
         link::failed(&self.link, connection, status)

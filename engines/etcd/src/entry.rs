@@ -320,14 +320,14 @@ pub(crate) fn look(keys: impl Iterator<Item = Vec<u8>>) -> TxnRequest {
     TxnRequest { compare: Vec::new(), success, failure: Vec::new() }
 }
 
-/// Puts a session's key if nobody has its number, and asks how many there are otherwise.
+/// Puts a session's key if nobody has its number. Otherwise it asks whose that is, and how many there are.
 pub(crate) fn claim(keys: &Keys, number: u32, lease: i64) -> TxnRequest {
     let (key, all) = (keys.session(number), keys.sessions());
     let count = RangeRequest { key: all.from, range_end: all.end, limit: 1, ..Default::default() };
     TxnRequest {
         compare: vec![is_made(key.clone(), 0)],
-        success: vec![put_op(put(key, format!("{lease:x}").into_bytes(), lease))],
-        failure: vec![range_op(count)],
+        success: vec![put_op(put(key.clone(), format!("{lease:x}").into_bytes(), lease))],
+        failure: vec![range_op(get(key)), range_op(count)],
     }
 }
 

@@ -126,7 +126,7 @@ impl Keys {
     }
 
     /// The line of this key, the capacity and the berth, if it is a ticket's.
-    fn place_of(&self, key: &[u8]) -> Option<(LineId, u32, Berth)> {
+    pub(crate) fn place_of(&self, key: &[u8]) -> Option<(LineId, u32, Berth)> {
         let text = std::str::from_utf8(key).ok()?.strip_prefix(&self.root)?.strip_prefix("/t/")?;
         let mut parts = text.split('/');
         let line = LineId::named(parts.next()?)?;
@@ -210,5 +210,22 @@ mod tests {
         assert_eq!(line.from, all.from);
         let largest = Name { of: u32::MAX, ..name };
         assert!(keys.ticket(&largest, Berth::MAX) < line.end);
+    }
+
+    #[test]
+    fn a_ticket_is_kept_as_the_page_shows_it() {
+        let (id, body) = ("0123456789abcdef0123456789abcdef", "tenure1 1 30000 0 - 11 6");
+        let key = "tenure/v1/t/v1.65ed39106f752eb4b6acb52bfb732a2f03aa0000b2db95c9d15fb94dda0ce679/00000005/0000000700000000";
+        let texts = "invoices/42ann@h1nightly";
+        let page = include_str!("../README.md");
+        assert!(page.contains(&format!("    {key}\n\n    {id}{body}\n    {texts}\n")));
+        let (key, value) = (key.as_bytes().to_vec(), format!("{id}{body}\n{texts}").into_bytes());
+        let kept = KeyValue { key: key.clone(), value, create_revision: 9, ..KeyValue::default() };
+        let node = Keys::of("tenure").node(&kept).expect("it is a ticket");
+        assert_eq!((node.berth, node.number(), node.told), (7 << 32, 9, false));
+        assert_eq!(Keys::of("tenure").seen(&node), key);
+        let Ticket { key, share, ttl, owner, note, .. } = node.ticket;
+        assert_eq!((key.as_str(), share), ("invoices/42", Share::new(1, 5).unwrap()));
+        assert_eq!((&*owner, &*note, ttl.as_secs()), ("ann@h1", "nightly", 30));
     }
 }

@@ -46,7 +46,7 @@ impl Etcd {
             };
             let answer = answer.map_err(failed)?;
             if answer.ttl <= 0 {
-                return Ok(None);
+                return self.has_ended(session).await;
             }
             let Ok(term) = term.await else {
                 // A member whose disk stands still answers signs of life, and no reads.
@@ -60,6 +60,19 @@ impl Etcd {
             }
         }
         Err(self.cluster.silence())
+    }
+
+    /// Reads whether a lease has ended that a leader does not know. A leader of 3.4, or before 3.5.3, may have yet to apply the
+    /// grant of a young lease (etcd's issue 13675). The session's key goes with the lease, and a majority confirms the read.
+    async fn has_ended(&self, session: SessionId) -> Result<Option<Duration>> {
+        let Some(number) = self.berths.number(session) else { return Ok(None) };
+        let range = match self.cluster.range(ask::get(self.keys.session(number))).await {
+            // The cluster went back to older data, or lets this user read nothing: it does not contradict.
+            Err(error) if !error.is_unknown() => return Ok(None),
+            range => range?.0,
+        };
+        let lives = range.kvs.iter().any(|kept| kept.lease == session.cast_signed());
+        if lives { Err(self.cluster.silence()) } else { Ok(None) }
     }
 
     /// The term that a majority confirms.

@@ -17,12 +17,9 @@ use crate::entry::{Came, Tickets};
 use crate::keys::{Berth, answered_at, revision, value};
 use crate::latches::Latch;
 use crate::neighbours::{Ear, is_put_again};
-use crate::wire::{
-    KeyValue, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, RangeResponse, TxnResponse,
-};
+use crate::wire::{KeyValue, RangeResponse, TxnResponse};
 use crate::{ask, entry, facts, journal};
 
-const TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
 /// So much is asked in one transaction. A member takes 128 operations, unless it is set up otherwise.
 const OPERATIONS_MAX: usize = 100;
 
@@ -78,9 +75,7 @@ impl Store for Etcd {
 
     async fn lives(&self, sessions: &[SessionId]) -> Vec<Option<Duration>> {
         let life = async |session: &SessionId| {
-            let request = LeaseTimeToLiveRequest { id: session.cast_signed() };
-            let answer: LeaseTimeToLiveResponse =
-                self.cluster.ask(TIME_TO_LIVE, request).await.ok()?;
+            let answer = self.lease(*session, false).await.ok()?;
             // A lease that is gone has less than none.
             u64::try_from(answer.ttl).ok().map(Duration::from_secs)
         };
@@ -125,15 +120,12 @@ impl Store for Etcd {
             self.front_in_pages(line, most).await?
         } else {
             let (range, at) = self.cluster.range(ask::first(self.keys.line(line), most)).await?;
-            let front = entry::front(&self.keys, &range, at);
-            if let Some(name) = whose {
-                let own = front.nodes.iter().find(|node| node.name == *name);
-                let before = own.map_or(u64::MAX, |node| node.created);
-                entry::refuse_unreadable(front.unreadable, before)?;
-            }
-            front
+            entry::front(&self.keys, &range, at)
         };
         if let Some(name) = whose {
+            let own = front.nodes.iter().find(|node| node.name == *name);
+            let before = own.map_or(u64::MAX, |node| node.created);
+            entry::refuse_unreadable(front.unreadable, before)?;
             self.neighbours.note(name.id, &front.nodes);
         }
         Ok(front)
@@ -161,6 +153,10 @@ impl Store for Etcd {
             node.filter(|node| node.name == *sought.name())
         };
         Ok((ranges.into_iter().zip(sought).map(node).collect(), at))
+    }
+
+    async fn orphans(&self, session: SessionId) -> Result<Vec<Node>> {
+        self.orphans_of(session).await
     }
 
     fn is_doubtful(&self, ticket: TicketId) -> bool {
@@ -350,8 +346,11 @@ impl Etcd {
 
     /// These keys, each as it was at a moment after the call, and the first of these moments: in as few transactions as a member
     /// takes, unless it could end by that.
-    async fn gets(&self, keys: impl Iterator<Item = Vec<u8>>) -> Result<(Vec<RangeResponse>, u64)> {
-        if facts::survives_lost_readers(self.cluster.link.connection().await?.version.as_deref()) {
+    pub(crate) async fn gets(
+        &self,
+        keys: impl Iterator<Item = Vec<u8>>,
+    ) -> Result<(Vec<RangeResponse>, u64)> {
+        if facts::survives_lost_readers(self.cluster.version().await?.as_deref()) {
             let keys: Vec<_> = keys.collect();
             let looks = keys.chunks(OPERATIONS_MAX).map(|some| entry::look(some.iter().cloned()));
             let answers = try_join_all(looks.map(|look| self.cluster.txn(look))).await?;
@@ -379,6 +378,14 @@ impl Etcd {
             if let Some(entered) = entry::entered_alone(enter, berth, &answer)? {
                 return Ok(Came::To(Box::new(entered)));
             }
+        }
+        let is_first_try = enter.door == Door::Unchanged(0) && enter.base_version == 0;
+        if is_first_try
+            && !asking.was_asked_before()
+            && !self.free.seems(line)
+            && let Some(out) = self.look_first(enter.name).await?
+        {
+            return Ok(Came::To(Box::new(out)));
         }
         let txn = entry::enter(&self.keys, enter, berth, latch);
         // Whoever takes all there is is served after those in any case.
@@ -420,12 +427,12 @@ impl Etcd {
         self.berths.forestalled(id, at.unwrap_or(u64::MAX));
     }
 
-    /// Where the last ones of a line do not tell where a ticket stands that came in, the first ones are asked for.
+    /// Where the last ones of a line do not tell where a ticket stands that came in, all of it is read.
     async fn with_front(&self, entered: Entered) -> Result<Entered> {
         match entered {
             Entered::In { node, front, fresh: true } if !entry::tells_enough(&front) => {
                 let name = &node.name;
-                let front = self.front(&name.line, entry::PAGE, Some(name)).await?;
+                let front = self.front(&name.line, front.total, Some(name)).await?;
                 Ok(Entered::In { node, front, fresh: true })
             }
             entered => Ok(entered),

@@ -14,6 +14,9 @@ use crate::status::{Code, ENDED, STRANGE, Status};
 /// What etcd says of a lease that is not there.
 const NO_LEASE: &str = "requested lease not found";
 
+/// What etcd says of a lease that is asked for by the name of another.
+const LEASE_EXISTS: &str = "lease already exists";
+
 /// What etcd says where a member has no leader.
 pub(crate) const NO_LEADER: &str = "no leader";
 
@@ -62,6 +65,10 @@ pub(crate) fn error(settings: &Settings, status: &Status) -> Error {
         )),
         Code::FailedPrecondition if told.contains("authentication is not enabled") => {
             Error::rejected(format!("{whom} has no users: leave user and password out of the URL"))
+        }
+        // The name was drawn at random: a proxy asked for the lease twice.
+        _ if told.contains(LEASE_EXISTS) => {
+            Error::unavailable(format!("{whom} was asked twice for one lease{says}: ask again"))
         }
         _ if told.contains(COMPACTED) => Error::unavailable(format!(
             "the history of {whom} was compacted while a list was read from it: ask again"

@@ -1,23 +1,25 @@
 //! Watches: one stream for all keys that a connection watches.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use crate::calls::{Answers, Requests, Wire, stream};
 use crate::keys::Span;
+use crate::listeners::{Listener, Sink, Watched, cancel};
 use crate::status::{Code, Status};
 use crate::wire::watch_request::RequestUnion;
-use crate::wire::{Event, WatchCancelRequest, WatchCreateRequest, WatchRequest, WatchResponse};
+use crate::wire::{Event, WatchCreateRequest, WatchRequest, WatchResponse};
 
 const WATCH: &str = "/etcdserverpb.Watch/Watch";
 /// So many requests may be on their way to the member.
 const UNDER_WAY_MAX: usize = 1024;
+/// Ids of watches are larger than this. A proxy that gives ids of its own counts from 0.
+const FIRST_ID: i64 = 1 << 32;
 /// An onlooker that is behind by more answers than these begins anew.
 const BEHIND_MAX: usize = 256;
 
@@ -44,138 +46,6 @@ impl Open {
     }
 }
 
-/// What is watched over one stream.
-#[derive(Clone)]
-struct Watched(Arc<Inner>);
-
-#[derive(Default)]
-struct Inner {
-    /// `None`: the stream has ended.
-    listeners: Mutex<Option<HashMap<i64, Listener>>>,
-    /// Those of no more use of which the member could not be told at once. They are as many as there were watches, at most.
-    unwanted: Mutex<Vec<i64>>,
-    /// Rung when there is one more.
-    more_unwanted: Notify,
-    /// How many answers came.
-    heard: AtomicU64,
-    ended: Notify,
-}
-
-impl Watched {
-    fn new() -> Self {
-        let listeners = Mutex::new(Some(HashMap::new()));
-        Self(Arc::new(Inner { listeners, ..Inner::default() }))
-    }
-
-    /// Not if the stream has ended: nobody would be told of anything.
-    #[must_use]
-    fn insert(&self, id: i64, listener: Listener) -> bool {
-        self.listeners().as_mut().is_some_and(|all| all.insert(id, listener).is_none())
-    }
-
-    fn remove(&self, id: i64) {
-        let removed = self.listeners().as_mut().and_then(|all| all.remove(&id));
-        // What it would have told goes outside of the lock.
-        drop(removed);
-    }
-
-    /// The stream has ended: whoever waits looks again.
-    fn end(&self) {
-        let ended = self.listeners().take();
-        // What it would have told goes outside of the lock.
-        drop(ended);
-        self.0.ended.notify_one();
-    }
-
-    fn has_ended(&self) -> bool {
-        self.listeners().is_none()
-    }
-
-    fn listeners(&self) -> MutexGuard<'_, Option<HashMap<i64, Listener>>> {
-        lock(&self.0.listeners)
-    }
-
-    /// The request that ends the next watch of those of which the member has yet to be told.
-    fn unwanted(&self) -> Option<WatchRequest> {
-        lock(&self.0.unwanted).pop().map(cancel)
-    }
-
-    fn hear(&self, answer: WatchResponse) {
-        self.0.heard.fetch_add(1, Ordering::Relaxed);
-        // What it would have told goes outside of the lock.
-        drop(self.pass_on(answer));
-    }
-
-    /// Answers the listener that hears nothing more.
-    fn pass_on(&self, mut answer: WatchResponse) -> Option<Listener> {
-        let mut all = self.listeners();
-        let all = all.as_mut()?;
-        if answer.watch_id < 0 && answer.canceled {
-            // Late versions do not say which watch they refuse: it is one of those that have not begun.
-            for (_, listener) in all.extract_if(|_, listener| listener.begun.is_some()) {
-                if let Some(begun) = listener.begun {
-                    // Who asked may have given up.
-                    let _gone = begun.send(Err(answer.cancel_reason.clone()));
-                }
-            }
-            return None;
-        }
-        let listener = all.get_mut(&answer.watch_id)?;
-        if let Some(begun) = listener.begun.take() {
-            let at = answer.header.map_or(0, |header| header.revision);
-            let outcome = if answer.canceled { Err(answer.cancel_reason.clone()) } else { Ok(at) };
-            // Who asked may have given up.
-            let _gone = begun.send(outcome);
-        }
-        let after = listener.after;
-        answer.events.retain(|event| event.kv.as_ref().is_some_and(|kv| kv.mod_revision > after));
-        let id = answer.watch_id;
-        let is_over = answer.canceled || answer.compact_revision > 0;
-        // That it is over is news, too.
-        let is_news = !answer.events.is_empty() || is_over;
-        let is_full = is_news && !listener.sink.take(answer);
-        if is_over || is_full { all.remove(&id) } else { None }
-    }
-}
-
-fn cancel(watch_id: i64) -> WatchRequest {
-    let cancel = WatchCancelRequest { watch_id };
-    WatchRequest { request_union: Some(RequestUnion::CancelRequest(cancel)) }
-}
-
-/// Where answers go.
-enum Sink {
-    /// To whoever asks for them.
-    Queue(mpsc::Sender<WatchResponse>),
-    /// To a call.
-    Call(Call),
-}
-
-/// It is quick, and is dropped with its watch.
-type Call = Box<dyn FnMut(&[Event]) + Send>;
-
-impl Sink {
-    /// Whether it took the answer.
-    fn take(&mut self, answer: WatchResponse) -> bool {
-        match self {
-            Self::Queue(queue) => queue.try_send(answer).is_ok(),
-            Self::Call(call) => {
-                call(&answer.events);
-                true
-            }
-        }
-    }
-}
-
-/// One key or span that is watched.
-struct Listener {
-    /// Told when the member has begun to watch, and at which revision.
-    begun: Option<oneshot::Sender<Result<i64, String>>>,
-    sink: Sink,
-    /// What is older than this is no news: members were seen to replay the past.
-    after: i64,
-}
-
 /// What is watched, until this is dropped.
 pub(crate) struct Watch {
     pub(crate) at: i64,
@@ -198,12 +68,10 @@ impl News {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.open.watched.remove(self.id);
-        if self.open.send.try_send(cancel(self.id)).is_err() {
+        let given = self.open.watched.remove(self.id);
+        if self.open.send.try_send(cancel(given)).is_err() {
             // Too much is on its way. Whoever sends that tells the member of this watch afterwards.
-            let watched = &self.open.watched.0;
-            lock(&watched.unwanted).push(self.id);
-            watched.more_unwanted.notify_one();
+            self.open.watched.is_unwanted(given);
         }
     }
 }
@@ -211,7 +79,7 @@ impl Drop for Watch {
 impl Watches {
     pub(crate) fn on(wire: Wire, patience: Duration) -> Self {
         let (home, open) = (Handle::current(), Mutex::default());
-        Self { wire, home, patience, open, last: AtomicI64::new(0) }
+        Self { wire, home, patience, open, last: AtomicI64::new(FIRST_ID) }
     }
 
     /// Watches one key from now on, for a change after the revision `after`.
@@ -263,24 +131,32 @@ impl Watches {
         let heard = open.watched.0.heard.load(Ordering::Relaxed);
         let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let (begun, has_begun) = oneshot::channel();
-        let listener = Listener { begun: Some(begun), sink, after };
+        let listener = Listener { begun: Some(begun), sink, after, given: None };
         let broken = || Status::ended(String::new());
-        if !open.watched.insert(id, listener) {
+        let silent = |watched: &Watched| {
+            if watched.has_turn(id) || watched.0.heard.load(Ordering::Relaxed) == heard {
+                // The stream is silent, or one watch keeps the others waiting: the next watch opens another, and all who listen
+                // to this one look again.
+                watched.end();
+            }
+            Status::new(Code::GivenUp, "a watch did not begin in time")
+        };
+        // Between the turn and the request nothing is waited for: a turn without a request would keep all others waiting.
+        let turn = async { (open.send.clone().reserve_owned().await, open.watched.turn().await) };
+        let Ok((room, turn)) = timeout(self.patience, turn).await else {
+            return Err(silent(&open.watched));
+        };
+        let room = room.map_err(|_| broken())?;
+        if !open.watched.insert(id, listener, turn) {
             return Err(broken());
         }
         let mut watch = Watch { at: 0, id, open };
         create.watch_id = id;
         // What happened at once may be more than one message carries: a lease with all its tickets ended.
         create.fragment = true;
-        let request = WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) };
-        watch.open.send.send(request).await.map_err(|_| broken())?;
+        room.send(WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) });
         let Ok(begun) = timeout(self.patience, has_begun).await else {
-            let watched = &watch.open.watched;
-            if watched.0.heard.load(Ordering::Relaxed) == heard {
-                // The stream is silent: the next watch opens another, and all who listen to this one look again.
-                watched.end();
-            }
-            return Err(Status::new(Code::GivenUp, "a watch did not begin in time"));
+            return Err(silent(&watch.open.watched));
         };
         match begun.map_err(|_| broken())? {
             Ok(at) => {
@@ -355,23 +231,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn who_comes_when_the_stream_has_ended_is_told_so() {
-        let watched = Watched::new();
-        let listener = || {
-            let (begun, has_begun) = oneshot::channel();
-            let sink = Sink::Call(Box::new(|_| {}));
-            (Listener { begun: Some(begun), sink, after: 0 }, has_begun)
-        };
-        let ((one, mut has_begun), (late, _)) = (listener(), listener());
-        assert!(watched.insert(1, one));
-        watched.end();
-        assert!(
-            has_begun.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Closed)
-        );
-        assert!(watched.has_ended() && !watched.insert(2, late));
-    }
 
     #[test]
     fn who_cannot_say_at_once_that_a_watch_is_of_no_more_use_says_it_later() {

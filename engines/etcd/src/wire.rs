@@ -331,8 +331,10 @@ pub struct LeaseKeepAliveResponse {
 pub struct LeaseTimeToLiveRequest {
     #[prost(int64, tag = "1")]
     pub id: i64,
+    #[prost(bool, tag = "2")]
+    pub keys: bool,
 }
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LeaseTimeToLiveResponse {
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
@@ -340,6 +342,10 @@ pub struct LeaseTimeToLiveResponse {
     pub id: i64,
     #[prost(int64, tag = "3")]
     pub ttl: i64,
+    #[prost(int64, tag = "4")]
+    pub granted_ttl: i64,
+    #[prost(bytes = "vec", repeated, tag = "5")]
+    pub keys: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StatusRequest {}

@@ -29,6 +29,8 @@ mod network;
 mod operators;
 #[path = "faults/processes.rs"]
 mod processes;
+#[path = "faults/proxied.rs"]
+mod proxied;
 #[path = "faults/refusals.rs"]
 mod refusals;
 #[path = "faults/runtimes.rs"]
@@ -43,5 +45,7 @@ mod swept;
 mod tls;
 #[path = "faults/turns.rs"]
 mod turns;
+#[path = "faults/twice.rs"]
+mod twice;
 #[path = "faults/users.rs"]
 mod users;

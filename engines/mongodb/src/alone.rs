@@ -4,10 +4,11 @@
 //! record. If the record is otherwise, nothing happens, and the verb for all kinds of lines is asked.
 
 use mongodb::bson::raw::CString;
-use mongodb::bson::{Bson, Document, RawDocumentBuf, bson, doc, rawdoc};
+use mongodb::bson::{Bson, Document, RawDocumentBuf, bson, cstr, doc, rawdoc};
 use tenure_core::Ticket;
 
 use crate::ask::joins;
+use crate::fresh::Fresh;
 use crate::lens::Lens;
 use crate::line::{KEEP_MS, Writer, c_string, did, raw};
 
@@ -43,6 +44,8 @@ impl Plan {
 pub(crate) struct Alone {
     /// Into a line in which nobody stands.
     join: Plan,
+    /// Into a fresh record, by a command that knows it.
+    first: Plan,
     /// The same for whoever claims any document.
     claim: Plan,
     renew: Plan,
@@ -59,25 +62,34 @@ impl Alone {
         let writer = Writer(lens);
         let (renew, leave) = (writer.renew_alone(), writer.leave_alone());
         let join = writer.join_alone(Document::new());
+        let first = writer.join_first();
         let claim = writer.join_alone(writer.fields([(NOT_BEFORE, bson!("$$REMOVE"))]));
         let ask = c_string(lens.name("ask"));
         let names =
             ["id", "take", "inbox"].map(|field| c_string(lens.name(&format!("held.0.{field}"))));
-        Self { join, claim, renew, leave, ask, names }
+        Self { join, first, claim, renew, leave, ask, names }
     }
 
-    pub(crate) fn join(&self, ticket: &Ticket, inbox: &str) -> Short<'_> {
-        self.asks(&self.join, ticket, inbox)
+    /// Into a record that is made if there is none. It is fresh then, and the ticket does not stand in it.
+    pub(crate) fn join(&self, ticket: &Ticket, inbox: &str, fresh: &Fresh) -> Short<'_> {
+        self.asks(&self.join, ticket, inbox, Some(fresh))
+    }
+
+    /// Into the fresh record that was seen, which must be there.
+    pub(crate) fn first(&self, ticket: &Ticket, inbox: &str, fresh: &Fresh) -> Short<'_> {
+        let mut short = self.asks(&self.first, ticket, inbox, None);
+        short.expects.append(cstr!("made"), fresh.seen());
+        short
     }
 
     /// The same into the line of any document, which is put off no more.
     pub(crate) fn claim(&self, ticket: &Ticket, inbox: &str) -> Short<'_> {
-        self.asks(&self.claim, ticket, inbox)
+        self.asks(&self.claim, ticket, inbox, None)
     }
 
     /// Its share is what it was, and so is how long it lives.
     pub(crate) fn renew(&self, ticket: &Ticket, inbox: &str) -> Short<'_> {
-        let mut short = self.asks(&self.renew, ticket, inbox);
+        let mut short = self.asks(&self.renew, ticket, inbox, None);
         let [id, take, _] = &self.names;
         short.expects.append(id, ticket.id.to_string());
         short.expects.append(take, i64::from(ticket.share.take()));
@@ -92,9 +104,18 @@ impl Alone {
         Short { expects, first: self.leave.sets.clone(), is_plain: true, stages: &[] }
     }
 
-    fn asks<'a>(&self, plan: &'a Plan, ticket: &Ticket, inbox: &str) -> Short<'a> {
+    fn asks<'a>(
+        &self,
+        plan: &'a Plan,
+        ticket: &Ticket,
+        inbox: &str,
+        fresh: Option<&Fresh>,
+    ) -> Short<'a> {
         let one = joins(ticket, false);
-        let ask = rawdoc! { "key": ticket.key.as_str(), "inbox": inbox, "one": one };
+        let mut ask = rawdoc! { "key": ticket.key.as_str(), "inbox": inbox, "one": one };
+        if let Some(fresh) = fresh {
+            ask.append(cstr!("made"), fresh.name());
+        }
         let mut sets = plan.sets.clone();
         sets.append(&self.ask, rawdoc! { "$literal": ask });
         let first = rawdoc! { "$set": sets };
@@ -104,18 +125,54 @@ impl Alone {
 
 impl Writer<'_> {
     fn join_alone(&self, also: Document) -> Plan {
+        let mut expects = self.nobody_readable();
+        if self.0.field_name().is_some() {
+            // Most of the document is somebody else's, and may be long.
+            let size = bson!({ "$bsonSize": "$$ROOT" });
+            expects.insert("$expr", bson!({ "$lt": [size, self.0.limits.tickets] }));
+            return self.join_by(&expects, also, |number, _| number);
+        }
+        // A record that this makes is fresh.
+        let unless_fresh = |it, fresh| bson!({ "$cond": [self.has_last(), it, fresh] });
+        let made = unless_fresh(bson!("$$REMOVE"), self.value("ask.made"));
+        let mut plus = self.fields([("made", made)]);
+        plus.extend(also);
+        self.join_by(&expects, plus, unless_fresh)
+    }
+
+    fn join_first(&self) -> Plan {
+        let mut expects = self.nobody_readable();
+        expects.insert(self.0.name("last"), absent());
+        let known = self.fields([("made", bson!("$$REMOVE"))]);
+        self.join_by(&expects, known, |it, _| it)
+    }
+
+    /// A ticket that comes in alone, unless the record is fresh.
+    fn join_by(
+        &self,
+        expects: &Document,
+        also: Document,
+        unless_fresh: impl Fn(Bson, Bson) -> Bson,
+    ) -> Plan {
         let last = bson!({ "$add": [{ "$ifNull": [self.value("last"), 0_i64] }, 1_i64] });
         let next = bson!({ "$max": [last, { "$multiply": [self.now(), 1000_i64] }] });
+        let next = unless_fresh(next, bson!("$$REMOVE"));
         let size = bson!({ "$bsonSize": "$$ROOT" });
-        let sets = self.fields([("at", self.now()), ("last", next), ("bytes", size.clone())]);
+        let sets = self.fields([("at", self.now()), ("last", next), ("bytes", size)]);
         let one = |field: &str| self.value(&format!("ask.one.{field}"));
+        let mut number = self.value("last");
+        if self.0.field_name().is_some() {
+            // A stranger may have removed the last number of a document. Then the clock alone counts.
+            number = bson!({ "$add": [number, one("low")] });
+        }
         let seat = bson!({
-            "id": one("id"), "n": self.value("last"), "ends": self.ends(), "take": one("take"), "told": false,
+            "id": one("id"), "n": number.clone(), "ends": self.ends(), "take": one("take"), "told": false,
             "inbox": self.value("ask.inbox"), "ttl_us": one("ttl_us"), "owner": one("owner"), "note": one("note"),
         });
         let mut fields = self.said_by_step(Some(did::SERVED));
         fields.extend(self.fields([
-            ("held", bson!([seat])),
+            ("did", unless_fresh(bson!([did::SERVED]), bson!([]))),
+            ("held", unless_fresh(bson!([seat]), bson!([]))),
             ("waiting", bson!([])),
             ("of", one("of")),
             ("quiet", self.ends()),
@@ -123,13 +180,11 @@ impl Writer<'_> {
             ("reap", self.reap_alone(&[is_late_enough(), is_soon_enough()])),
             ("ask", bson!("$$REMOVE")),
         ]));
-        fields.extend(also);
-        let mut expects = self.nobody_readable();
         if self.0.field_name().is_some() {
-            // Most of the document is somebody else's, and may be long.
-            expects.insert("$expr", bson!({ "$lt": [size, self.0.limits.tickets] }));
+            fields.extend(self.fields([("last", number)]));
         }
-        Plan::in_stages(&expects, &sets, fields)
+        fields.extend(also);
+        Plan::in_stages(expects, &sets, fields)
     }
 
     fn renew_alone(&self) -> Plan {

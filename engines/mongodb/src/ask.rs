@@ -5,6 +5,9 @@ use tenure_core::{NUMBER_MAX, Ticket};
 
 use crate::count::millis;
 
+/// The microseconds in a millisecond.
+const LOW_DIGITS: u128 = 1000;
+
 /// All that a ticket asks for when it joins.
 pub(crate) fn joins(ticket: &Ticket, hurry: bool) -> RawDocumentBuf {
     let ttl_us = u64::try_from(ticket.ttl.as_micros()).unwrap_or(NUMBER_MAX);
@@ -17,6 +20,7 @@ pub(crate) fn joins(ticket: &Ticket, hurry: bool) -> RawDocumentBuf {
         "owner": &*ticket.owner,
         "note": &*ticket.note,
         "floor": exact(ticket.floor),
+        "low": low(ticket),
         "hurry": hurry,
     }
 }
@@ -30,6 +34,12 @@ pub(crate) fn renews(ticket: &Ticket) -> RawDocumentBuf {
         "note": &*ticket.note,
         "floor": exact(ticket.floor),
     }
+}
+
+/// The last three digits of the number of a ticket in a document, which the clock in milliseconds leaves open. They are the ticket's
+/// own, so that two clients do not give the same number where a stranger has removed the last one.
+fn low(ticket: &Ticket) -> i64 {
+    i64::try_from(ticket.id.to_u128() % LOW_DIGITS).unwrap_or(0)
 }
 
 /// A number, or one that is too large for a line if it is.

@@ -7,13 +7,19 @@ use crate::answer::{self, Came};
 use crate::ask::{joins, renews};
 use crate::call::Update;
 use crate::count::millis;
+use crate::fresh::Fresh;
 use crate::line::Mixture;
 use crate::projection::Answers;
 use crate::spot::Spot;
 use crate::wish::{Reads, Verb, Wish};
 
 /// The command for these wishes, each of which is for another ticket. There is one at least.
-pub(crate) fn update<'a>(spot: &'a Spot, wishes: &[&Wish], inbox: &str) -> Update<'a> {
+pub(crate) fn update<'a>(
+    spot: &'a Spot,
+    wishes: &[&Wish],
+    inbox: &str,
+    fresh: &Fresh,
+) -> Update<'a> {
     let mixture = Mixture {
         renews: wishes.iter().any(|wish| wish.verb == Verb::Renew),
         leaves: wishes.iter().any(|wish| matches!(wish.verb, Verb::Leave { .. })),
@@ -25,7 +31,7 @@ pub(crate) fn update<'a>(spot: &'a Spot, wishes: &[&Wish], inbox: &str) -> Updat
     Update {
         filter: &spot.filter,
         filling: spot.filling.as_deref().filter(|_| mixture.joins),
-        first: first(wishes, inbox, answers),
+        first: first(wishes, inbox, answers, Some(fresh)),
         is_plain: false,
         stages: spot.kit.stages(mixture),
         fields: answers.of(seen.map(|wish| &wish.ticket), mixture, &reads),
@@ -62,7 +68,7 @@ pub(crate) fn line(spot: &Spot) -> Update<'_> {
     Update {
         filter: &spot.filter,
         filling: None,
-        first: first(&[], "", answers),
+        first: first(&[], "", answers, None),
         is_plain: false,
         stages: spot.kit.stages(Mixture::default()),
         fields: answers.line(),
@@ -82,7 +88,12 @@ pub(crate) fn read(wishes: &[&Wish], answer: Option<&Document>) -> Option<Vec<Ca
 }
 
 /// The first stage, with what the callers ask for.
-fn first(wishes: &[&Wish], inbox: &str, answers: &Answers) -> RawDocumentBuf {
+fn first(
+    wishes: &[&Wish],
+    inbox: &str,
+    answers: &Answers,
+    fresh: Option<&Fresh>,
+) -> RawDocumentBuf {
     let (mut renew, mut leave, mut join) =
         (RawArrayBuf::new(), RawArrayBuf::new(), RawArrayBuf::new());
     let mut longest = 0;
@@ -101,8 +112,11 @@ fn first(wishes: &[&Wish], inbox: &str, answers: &Answers) -> RawDocumentBuf {
         }
     }
     let key = wishes.first().map_or("", |wish| wish.ticket.key.as_str());
-    let ask = rawdoc! {
+    let mut ask = rawdoc! {
         "key": key, "inbox": inbox, "ttl": longest, "renew": renew, "leave": leave, "join": join,
     };
+    if let Some(fresh) = fresh {
+        fresh.name_in(&mut ask);
+    }
     answers.asks(ask)
 }

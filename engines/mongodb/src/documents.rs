@@ -37,7 +37,6 @@ mod lock;
 mod memory;
 pub(crate) mod name;
 mod open;
-mod opening;
 mod parts;
 pub(crate) mod passed_over;
 pub(crate) mod path;

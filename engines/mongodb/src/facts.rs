@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, rawdoc};
+use mongodb::options::ServerAddress;
 use tenure_core::{Error, Fencing, Liveness, Profile, Result, Sight};
 
 use crate::answer::whole;
 use crate::call::Calls;
-use crate::clocks;
+use crate::clocks::{self, Peers};
+use crate::opening;
 use crate::settings::Settings;
+use crate::spots::Spots;
 use crate::trouble;
 
 /// The first version of the protocol that knows pipelines with `$$NOW`, and projections that compute: MongoDB 4.4.
@@ -25,8 +28,10 @@ pub(crate) struct Facts {
     unreaped: Option<String>,
     /// The user may not listen to changes.
     is_deaf: bool,
-    /// What is said of the members' clocks.
+    /// A warning of the clocks that decide when a lock ends.
     clocks: Option<String>,
+    /// Warnings of the collection.
+    collection: Vec<String>,
 }
 
 /// How the servers keep the collection together.
@@ -38,14 +43,21 @@ pub(crate) enum Topology {
 }
 
 impl Facts {
-    /// Asks the servers, and has them reap idle records where these are Tenure's own.
-    pub(crate) async fn ask(calls: &Calls, reaps: bool) -> Result<Self> {
+    /// Asks the servers, and has them reap idle records where these are Tenure's own. Refuses a collection that cannot keep locks.
+    pub(crate) async fn ask(calls: &Calls, spots: &Spots) -> Result<Self> {
         let admin = calls.client.database("admin");
         let hello = calls.ask(&admin, rawdoc! { "hello": 1 }).await?;
         let mut facts = Self::read(&hello, &calls.name.servers)?;
+        facts.collection = opening::check(calls, spots).await?;
         facts.is_deaf = is_deaf(calls).await;
-        facts.clocks = clocks::warning(calls, &hello).await;
-        if reaps {
+        facts.clocks = match facts.topology {
+            Topology::Sharded => clocks::warning(calls, Peers::Routers, calls.name.hosts.clone()),
+            Topology::Set | Topology::Alone => {
+                clocks::warning(calls, Peers::Members, members(&hello))
+            }
+        }
+        .await;
+        if spots.reaps() {
             facts.unreaped = match calls.reap().await {
                 Ok(()) => None,
                 Err(error) if trouble::wants_user(&error) => return Err(error),
@@ -81,6 +93,7 @@ impl Facts {
             unreaped: None,
             is_deaf: false,
             clocks: None,
+            collection: Vec::new(),
         })
     }
 
@@ -101,7 +114,8 @@ impl Facts {
         profile.survives.holder_pause = true;
         // Every write is in the journal of a majority before it counts.
         profile.survives.store_crash = true;
-        profile.survives.failover = self.topology == Topology::Sharded || self.members > 1;
+        // A majority of two is both.
+        profile.survives.failover = self.topology == Topology::Sharded || self.members > 2;
         profile.survives.full_memory = true;
         profile.rounding = Duration::from_millis(1);
         profile.answers_within = settings.timeout;
@@ -115,18 +129,23 @@ impl Facts {
             Topology::Alone => warnings.push(
                 "this MongoDB is one server without a replica set: waiting tickets are not told when they are served, and look for themselves, at last once a second; start it with --replSet, one member is enough".to_owned(),
             ),
-            Topology::Sharded => warnings.push(
+            Topology::Sharded => warnings.extend([
                 "on a sharded cluster a hand-over is told as late as the quietest shard writes, which is every ten seconds by default: set periodicNoopIntervalSecs to 1".to_owned(),
-            ),
+                "on a sharded cluster each router ends locks and numbers them by its own clock: have NTP keep the routers' clocks together, or give locks a margin; only the routers that the URL names are compared".to_owned(),
+            ]),
             Topology::Set if self.arbiters > 0 => warnings.push(
                 "this replica set has an arbiter: when one of its other members is gone, no majority has a write on disk, and nothing is locked until it is back; replace the arbiter by a member with data".to_owned(),
             ),
             Topology::Set if self.members == 1 => warnings.push(
                 "this replica set has one member: while that is gone, nothing is locked".to_owned(),
             ),
+            Topology::Set if self.members == 2 => warnings.push(
+                "this replica set has two members: while either is gone, no majority takes writes, and nothing is locked; add a third member with data".to_owned(),
+            ),
             Topology::Set => {}
         }
         warnings.extend(self.clocks.clone());
+        warnings.extend(self.collection.iter().cloned());
         if self.is_deaf {
             warnings.push("this user may not listen to changes, so waiting tickets look for themselves, at last once a second: allow `changeStream` and `find` on the collection".to_owned());
         }
@@ -135,6 +154,13 @@ impl Facts {
         }
         warnings
     }
+}
+
+/// The members that keep data and can be asked.
+fn members(hello: &Document) -> Vec<ServerAddress> {
+    let members = ["hosts", "passives"].iter().filter_map(|field| hello.get_array(field).ok());
+    let names = members.flatten().filter_map(Bson::as_str);
+    names.filter_map(|name| ServerAddress::parse(name).ok()).collect()
 }
 
 /// Whether this user is known not to be allowed to listen to changes.
@@ -161,4 +187,42 @@ async fn is_deaf(calls: &Calls) -> bool {
         Some(is_meant && actions.iter().any(action))
     };
     !privileges.iter().any(|privilege| allows(privilege).unwrap_or(false))
+}
+
+#[cfg(test)]
+mod tests {
+    use mongodb::bson::doc;
+
+    use super::*;
+
+    fn facts(more: Document) -> Facts {
+        let mut hello = doc! { "maxWireVersion": 17, "isWritablePrimary": true };
+        hello.extend(more);
+        Facts::read(&hello, "a").unwrap()
+    }
+
+    #[test]
+    fn a_set_outlives_a_member_if_the_others_are_a_majority() {
+        for (hosts, survives, warning) in [
+            (&["a"][..], false, Some("one member")),
+            (&["a", "b"], false, Some("two members")),
+            (&["a", "b", "c"], true, None),
+        ] {
+            let facts = facts(doc! { "setName": "rs0", "hosts": hosts.to_vec() });
+            let profile = facts.profile(&Settings::new());
+            assert_eq!(profile.survives.failover, survives, "{hosts:?}");
+            let warnings = profile.warnings.join("\n");
+            assert!(warning.map_or(warnings.is_empty(), |it| warnings.contains(it)), "{warnings}");
+        }
+        let arbiter = doc! { "setName": "rs0", "hosts": ["a", "b"], "arbiters": ["c"] };
+        let profile = facts(arbiter).profile(&Settings::new());
+        assert!(!profile.survives.failover && profile.warnings[0].contains("arbiter"));
+    }
+
+    #[test]
+    fn the_clocks_of_routers_are_warned_of() {
+        let profile = facts(doc! { "msg": "isdbgrid" }).profile(&Settings::new());
+        let warnings = profile.warnings.join("\n");
+        assert!(warnings.contains("each router ends locks and numbers them by its own clock"));
+    }
 }

@@ -13,13 +13,14 @@ use mongodb::bson::Document;
 use tenure_core::{Error, Key, Result, Share, TicketId};
 use tenure_kit::mailbox::Mailbox;
 use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::answer::{self, Came};
 use crate::bundle;
 use crate::call::{Calls, Update};
 use crate::count::millis;
 use crate::facts::Topology;
+use crate::fresh::Fresh;
 use crate::letter;
 use crate::line::KEEP_MS;
 use crate::roll::Roll;
@@ -161,23 +162,32 @@ impl Carrier {
 
     /// What these wishes came to. One alone tries the shorter verb, where that may do.
     async fn send(&self, spot: &Spot, wishes: &[&Wish]) -> Result<Vec<Came>> {
-        let strange = || trouble::strange(&self.calls.name);
+        let (mut fresh, until) = (Fresh::new(), Instant::now() + self.calls.timeout);
         if let [wish] = wishes
-            && let Some(came) = self.send_alone(spot, wish).await?
+            && let Some(came) = self.send_alone(spot, wish, &mut fresh).await?
         {
             return Ok(vec![came]);
         }
         let _turn = self.turn(spot).await;
-        let update = bundle::update(spot, wishes, &self.posts.inbox);
-        let answer = if wishes.iter().all(|wish| wish.verb == Verb::Look) {
-            self.calls.look(&update, self.topology).await?
-        } else {
-            self.calls.update(&update).await?
+        let answer = loop {
+            let update = bundle::update(spot, wishes, &self.posts.inbox, &fresh);
+            let answer = if wishes.iter().all(|wish| wish.verb == Verb::Look) {
+                self.calls.look(&update, self.topology).await?
+            } else {
+                self.calls.update(&update).await?
+            };
+            let answer = answer.map(|answer| spot.kit.answers.open(answer));
+            let said = answer.as_ref().map(|answer| &answer.said);
+            self.deliver(said);
+            if !fresh.sees(said.filter(|_| spot.is_record())).await {
+                break answer;
+            }
+            if Instant::now() > until {
+                return Err(trouble::contended(&self.calls.name));
+            }
         };
-        let answer = answer.map(|answer| spot.kit.answers.open(answer));
-        self.deliver(answer.as_ref().map(|answer| &answer.said));
         let came = bundle::read(wishes, answer.as_ref().map(|answer| &answer.said));
-        let came = came.ok_or_else(strange)?;
+        let came = came.ok_or_else(|| trouble::strange(&self.calls.name))?;
         if let Some(document) = answer.and_then(|answer| answer.document) {
             for (wish, _) in wishes.iter().zip(&came).filter(|(_, came)| came.is_served()) {
                 self.posts.tray.put(wish, &document);
@@ -195,10 +205,20 @@ impl Carrier {
     }
 
     /// The shorter verb, where that may do; `None` if it did not.
-    async fn send_alone(&self, spot: &Spot, wish: &Wish) -> Result<Option<Came>> {
-        let Some(update) = self.alone(spot, wish) else { return Ok(None) };
-        let Some(answer) = self.calls.update(&update).await? else { return Ok(None) };
-        let answer = spot.kit.answers.open_alone(answer);
+    async fn send_alone(
+        &self,
+        spot: &Spot,
+        wish: &Wish,
+        fresh: &mut Fresh,
+    ) -> Result<Option<Came>> {
+        let answer = loop {
+            let Some(update) = self.alone(spot, wish, fresh) else { return Ok(None) };
+            let Some(answer) = self.calls.update(&update).await? else { return Ok(None) };
+            let answer = spot.kit.answers.open_alone(answer);
+            if !fresh.sees(Some(&answer.said).filter(|_| spot.is_record())).await {
+                break answer;
+            }
+        };
         if let Verb::Join { .. } = wish.verb {
             self.posts.roll.came_alone(&spot.record, wish.ticket.id);
         }
@@ -211,7 +231,7 @@ impl Carrier {
     }
 
     /// The shorter verb for a ticket that may be alone in its line.
-    fn alone<'a>(&'a self, spot: &'a Spot, wish: &Wish) -> Option<Update<'a>> {
+    fn alone<'a>(&'a self, spot: &'a Spot, wish: &Wish, fresh: &Fresh) -> Option<Update<'a>> {
         let (ticket, record, alone) = (&wish.ticket, &spot.record, spot.kit.alone.as_ref()?);
         let is_likely = match wish.verb {
             Verb::Join { .. } => {
@@ -225,10 +245,11 @@ impl Carrier {
             }
             Verb::Look => false,
         };
-        let inbox = &self.posts.inbox;
+        let (inbox, is_known) = (&self.posts.inbox, !fresh.seen().is_empty());
         let short = match wish.verb {
             _ if !is_likely => return None,
-            Verb::Join { .. } => alone.join(ticket, inbox),
+            Verb::Join { .. } if is_known => alone.first(ticket, inbox, fresh),
+            Verb::Join { .. } => alone.join(ticket, inbox, fresh),
             Verb::Renew => alone.renew(ticket, inbox),
             Verb::Leave { .. } => alone.leave(ticket, inbox),
             Verb::Look => return None,
@@ -240,8 +261,12 @@ impl Carrier {
             is_plain: short.is_plain,
             stages: [short.stages, &[], &[]],
             fields: spot.kit.answers.of_alone(&wish.reads),
-            // A document that is filled when it is made takes the longer verb.
-            makes: matches!(wish.verb, Verb::Join { .. }) && spot.makes && spot.filling.is_none(),
+            // A document that is filled when it is made takes the longer verb. A fresh record that is known is there, or the longer
+            // verb makes another one.
+            makes: matches!(wish.verb, Verb::Join { .. })
+                && spot.makes
+                && spot.filling.is_none()
+                && !is_known,
             expects: short.expects,
             sort: None,
         })

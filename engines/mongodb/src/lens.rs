@@ -80,9 +80,9 @@ impl Lens {
         ["$", &self.prefix, field].concat()
     }
 
-    /// Whether the line keeps a field. A record says whose line it is, and when it may be reaped; a document does not.
+    /// Whether the line keeps a field. A record says whose line it is, when it may be reaped, and that it is fresh; a document does not.
     pub(crate) fn keeps(&self, field: &str) -> bool {
-        self.field.is_none() || !matches!(field, "key" | "reap")
+        self.field.is_none() || !matches!(field, "key" | "reap" | "made")
     }
 
     /// The field of somebody else's document that has the line.

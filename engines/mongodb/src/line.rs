@@ -7,6 +7,7 @@
 //! | `key`, `of` | its name, and the capacity that all its tickets agree on |
 //! | `held`, `waiting` | the tickets that are served, and those behind, each in the order of its numbers |
 //! | `last` | the last number that was given |
+//! | `made` | the name of a [fresh](crate::fresh) record, in which no number was given yet |
 //! | `at` | the server's clock at the last step, in milliseconds; it never goes back |
 //! | `quiet` | no ticket's life ends before this |
 //! | `step` | how many steps there were; it makes every step a write, which only a server that is the primary can confirm |
@@ -55,6 +56,7 @@ pub(crate) mod did {
     pub(crate) const KNOWN: i64 = 20;
     pub(crate) const SERVED: i64 = 21;
     pub(crate) const QUEUED: i64 = 22;
+    pub(crate) const FRESH: i64 = 23;
 }
 
 /// The stages of every mixture of verbs, behind the first stage.

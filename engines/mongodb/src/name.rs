@@ -7,6 +7,8 @@ use tenure_kit::secret::Secret;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Name {
     pub(crate) servers: String,
+    /// Their addresses, if they are known.
+    pub(crate) hosts: Vec<ServerAddress>,
     pub(crate) secrets: Vec<Secret>,
 }
 
@@ -14,11 +16,12 @@ impl Name {
     pub(crate) fn of(options: &ClientOptions) -> Self {
         let hosts: Vec<String> = options.hosts.iter().map(ServerAddress::to_string).collect();
         let password = options.credential.as_ref().and_then(|login| login.password.as_deref());
-        Self { servers: hosts.join(", "), secrets: password.map(Secret::new).into_iter().collect() }
+        let secrets = password.map(Secret::new).into_iter().collect();
+        Self { servers: hosts.join(", "), hosts: options.hosts.clone(), secrets }
     }
 
     /// The servers of a client whose options are not known.
     pub(crate) fn unknown() -> Self {
-        Self { servers: "the client that was given".to_owned(), secrets: Vec::new() }
+        Self { servers: "the client that was given".to_owned(), ..Self::default() }
     }
 }

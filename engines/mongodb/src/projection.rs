@@ -73,6 +73,7 @@ impl Answers {
             ("did", mixture.leaves || mixture.joins),
             ("of", mixture.joins),
             ("last", mixture.joins),
+            ("made", mixture.joins && self.lens.keeps("made")),
         ];
         let what = what.into_iter().filter(|(_, is_asked)| *is_asked).map(|(field, _)| field);
         if self.lens.field_name().is_some() {
@@ -88,6 +89,7 @@ impl Answers {
                 "bell" => fields.append(cstr!("bell"), 1),
                 "did" => fields.append(cstr!("did"), 1),
                 "of" => fields.append(cstr!("of"), 1),
+                "made" => fields.append(cstr!("made"), 1),
                 _ => fields.append(cstr!("last"), 1),
             }
         }
@@ -159,7 +161,7 @@ impl Answers {
     /// it is.
     pub(crate) fn of_alone(&self, reads: &Reads) -> RawDocumentBuf {
         let Some(field) = self.lens.field_name() else {
-            return rawdoc! { "_id": 0, "at": 1, "held.n": 1, "held.ends": 1 };
+            return rawdoc! { "_id": 0, "at": 1, "held.n": 1, "held.ends": 1, "made": 1 };
         };
         let mut fields = doc! { format!("{field}.at"): 1, format!("{field}.held"): 1 };
         match reads {

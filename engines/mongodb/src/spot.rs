@@ -81,6 +81,11 @@ impl Spot {
         Self { makes: filling.is_some(), filling, filter, ..self }
     }
 
+    /// Whether the line has a record of its own.
+    pub(crate) fn is_record(&self) -> bool {
+        self.line.is_none()
+    }
+
     /// The name of the line: of one line one command is under way at a time.
     pub(crate) fn line(&self) -> &str {
         self.line.as_deref().unwrap_or(&self.record)

@@ -86,7 +86,7 @@ impl MongoStore {
     ) -> Result<Self> {
         let calls = Arc::new(Calls::new(client, name, home, settings));
         refuse_private(calls.database.name())?;
-        let facts = Facts::ask(&calls, spots.reaps()).await?;
+        let facts = Facts::ask(&calls, &spots).await?;
         let mut profile = facts.profile(settings);
         profile.store.clone_from(&calls.name.servers);
         if !spots.reaps() {

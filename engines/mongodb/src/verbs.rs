@@ -20,6 +20,7 @@ impl Writer<'_> {
         } });
         let floor = bson!({ "$min": [{ "$max": floors }, number_max()] });
         let has_floor = bson!({ "$gt": [{ "$max": self.value("ask.renew.floor") }, 0_i64] });
+        let has_floor = bson!({ "$and": [has_floor, self.has_last()] });
         let last = bson!({ "$cond": [has_floor, { "$max": [self.value("last"), floor] }, self.value("last")] });
         self.set([
             ("held", self.each_in("held", &signs, &self.renewed())),
@@ -130,13 +131,22 @@ impl Writer<'_> {
         let joined = bson!({ "$reduce": { "input": self.value("ask.join"), "initialValue": begin, "in": self.join_one() } });
         let both = |array: &str| bson!({ "$concatArrays": [self.value(array), self.value(&format!("ask.joined.{array}"))] });
         let ends = |array: &str| bson!({ "$min": self.value(&format!("ask.joined.{array}.ends")) });
+        let made = bson!({ "$ifNull": [self.value("made"), self.value("ask.made")] });
+        let [last, made] = match self.is_fresh() {
+            None => [self.value("ask.joined.last"), Bson::Null],
+            Some(is_fresh) => [
+                bson!({ "$cond": [is_fresh.clone(), "$$REMOVE", self.value("ask.joined.last")] }),
+                bson!({ "$cond": [is_fresh, made, "$$REMOVE"] }),
+            ],
+        };
         [
             self.set([("ask.joined", joined)]),
             self.set([
                 ("held", both("held")),
                 ("waiting", both("waiting")),
                 ("did", both("did")),
-                ("last", self.value("ask.joined.last")),
+                ("last", last),
+                ("made", made),
                 ("of", self.value("ask.joined.of")),
                 ("key", bson!({ "$ifNull": [self.value("key"), self.value("ask.key")] })),
                 ("quiet", bson!({ "$min": [self.value("quiet"), ends("held"), ends("waiting")] })),
@@ -146,7 +156,10 @@ impl Writer<'_> {
 
     /// One more ticket, `this`, behind those that have joined before it in this step, `value`.
     fn join_one(&self) -> Bson {
-        let clock = bson!({ "$multiply": [self.value("at"), 1000_i64] });
+        let mut clock = bson!({ "$multiply": [self.value("at"), 1000_i64] });
+        if self.0.field_name().is_some() {
+            clock = bson!({ "$add": [clock, "$$this.low"] });
+        }
         let next = bson!({ "$max": [{ "$add": ["$$value.last", 1_i64] }, clock, "$$this.floor"] });
         let sum = bson!({ "$add": ["$$value.sum", "$$this.take"] });
         let seat = bson!([{
@@ -190,6 +203,7 @@ impl Writer<'_> {
         let nobody_waits = bson!({ "$eq": [self.size("waiting"), 0_i64] });
         let most = i64::try_from(LINE_TICKETS_MAX).unwrap_or(ALL);
         let mut cases = self.verdicts_on_parts();
+        cases.extend(self.is_fresh().map(|is_fresh| case(is_fresh, did::FRESH)));
         let others = [
             known("held", "$$h"),
             known("waiting", "$$w"),
@@ -202,6 +216,19 @@ impl Writer<'_> {
         ];
         cases.extend(others);
         bson!({ "$switch": { "branches": cases, "default": did::QUEUED } })
+    }
+
+    /// Whether no number was given in the record, as far as it knows, and it is not the one that the client has seen. A document does
+    /// not say so: its first number goes by the clock alone.
+    fn is_fresh(&self) -> Option<Bson> {
+        let is_other = bson!({ "$ne": [self.value("made"), self.value("ask.seen")] });
+        let is_fresh = bson!({ "$and": [{ "$not": [self.has_last()] }, is_other] });
+        self.0.field_name().is_none().then_some(is_fresh)
+    }
+
+    /// Whether a number was given in the line.
+    pub(crate) fn has_last(&self) -> Bson {
+        bson!({ "$gt": [self.value("last"), Bson::Null] })
     }
 
     /// Nobody joins the line of a part that is not there, or of one that cannot be told from another, or that has something else

@@ -17,6 +17,8 @@ mod meddling;
 mod members;
 #[path = "faults/network.rs"]
 mod network;
+#[path = "faults/numbers.rs"]
+mod numbers;
 #[path = "faults/older.rs"]
 mod older;
 #[path = "faults/onlookers.rs"]
@@ -27,6 +29,8 @@ mod pause;
 mod reaping;
 #[path = "faults/refusals.rs"]
 mod refusals;
+#[path = "faults/routers.rs"]
+mod routers;
 #[path = "faults/silence.rs"]
 mod silence;
 #[path = "faults/stage.rs"]

@@ -82,6 +82,10 @@ pub trait Store: Send + Sync + 'static {
         session: SessionId,
     ) -> impl Future<Output = Result<Option<Node>>> + Send;
 
+    /// The orphans of one of this client's sessions: nodes whose tickets this client does not know. A store whose requests may
+    /// be delivered twice has them: the second delivery makes a node again that has been taken out.
+    fn orphans(&self, session: SessionId) -> impl Future<Output = Result<Vec<Node>>> + Send;
+
     /// Whether an entry of this ticket was not answered, and may still come in although a later one was.
     fn is_doubtful(&self, _ticket: TicketId) -> bool {
         false

@@ -1,36 +1,121 @@
-//! Sequences: a number beside the line, changed only by who knows its version.
+//! Sequences: a number beside the line, changed only by a client that knows its version.
+//!
+//! The calls of one client are combined. It has one request for each sequence under way, which takes numbers for all callers
+//! that wait by then. Where each caller had a request of its own, all but one of them would be refused.
 
-use tenure_core::{Error, Key, Result, Tally, refusal};
+use std::pin::pin;
+use std::sync::Arc;
 
-use crate::contract::{Register, Store};
+use futures_util::future::{Either, select};
+use tenure_core::{Key, Result, Tally, refusal};
+use tokio::sync::oneshot;
+
+use crate::calls::{Call, refuse_late};
+use crate::contract::{Register, Store, Written};
+use crate::parts::Parts;
 use crate::pauses::Pauses;
 use crate::queue::Queue;
 
-/// So often others may have been quicker, before a count is refused.
-const ATTEMPTS_MAX: u32 = 256;
-
 impl<S: Store> Queue<S> {
     pub(crate) async fn next(&self, key: &Key, by: u64, register: &Register) -> Result<Tally> {
-        let mut pauses = Pauses::on(&*self.parts.host);
-        let mut now = self.parts.store.read(register).await?;
-        for _ in 0..ATTEMPTS_MAX {
-            let value = refusal::checked_sum(key, now.value, by)?;
-            if by == 0 {
-                return Ok(tally(value));
-            }
-            let (written, done) = self.parts.store.write(register, value, now.version).await?;
-            if done {
-                return Ok(tally(value));
-            }
-            now = written;
-            pauses.rest().await;
+        let Parts { store, host, counting, answers_within, .. } = &*self.parts;
+        if by == 0 {
+            let value = refusal::checked_sum(key, store.read(register).await?.value, 0)?;
+            return Ok(Tally { value, allowed: true, resets_in: None });
         }
-        Err(Error::rejected(format!(
-            "the sequence of {key:?} changed {ATTEMPTS_MAX} times while a number was taken from it: ask again"
-        )))
+        let (tell, told) = oneshot::channel();
+        let until = host.now().plus(*answers_within / 2);
+        if counting.push(register, Call { key: key.clone(), by, until, tell }) {
+            let (parts, register) = (self.parts.clone(), register.clone());
+            let taker = Taker { parts, register, has_ended: false };
+            host.spawn(Box::pin(taker.run()));
+        }
+        told.await.unwrap_or_else(|_| Err(store.silence()))
     }
 }
 
-fn tally(value: u64) -> Tally {
-    Tally { value, allowed: true, resets_in: None }
+/// The task that takes numbers from one sequence, until no caller waits for one.
+struct Taker<S: Store> {
+    parts: Arc<Parts<S>>,
+    register: Register,
+    has_ended: bool,
+}
+
+impl<S: Store> Taker<S> {
+    async fn run(mut self) {
+        let host = self.parts.host.clone();
+        let (mut calls, mut known, mut pauses) = (Vec::new(), None, Pauses::on(&*host));
+        while self.parts.counting.take(&self.register, &mut calls) {
+            match self.attempt(&mut calls, known.take()).await {
+                Ok((written, true)) => (known, pauses) = (Some(written), Pauses::on(&*host)),
+                Ok((written, false)) => {
+                    known = Some(written);
+                    refuse_late(&mut calls, host.now());
+                    pauses.rest().await;
+                }
+                Err(error) => calls.drain(..).for_each(|call| call.answer(Err(error.clone()))),
+            }
+        }
+        self.has_ended = true;
+    }
+
+    /// Takes one block of numbers, and gives each caller its part if no other client was quicker. Answers what the sequence is
+    /// then, and whether the block was taken.
+    async fn attempt(
+        &self,
+        calls: &mut Vec<Call>,
+        known: Option<Written>,
+    ) -> Result<(Written, bool)> {
+        let Parts { store, .. } = &*self.parts;
+        let before = match known {
+            Some(known) => known,
+            None => self.wanted(calls, store.read(&self.register)).await?,
+        };
+        let (mut last, mut values) = (before.value, Vec::with_capacity(calls.len()));
+        for call in std::mem::take(calls) {
+            match refusal::checked_sum(&call.key, last, call.by) {
+                Ok(value) => {
+                    last = value;
+                    values.push(value);
+                    calls.push(call);
+                }
+                Err(full) => call.answer(Err(full)),
+            }
+        }
+        if calls.is_empty() {
+            return Ok((before, true));
+        }
+        let write = store.write(&self.register, last, before.version);
+        let (written, is_taken) = self.wanted(calls, write).await?;
+        if is_taken {
+            calls.drain(..).zip(values).for_each(|(call, value)| call.answer(Ok(value)));
+        }
+        Ok((written, is_taken))
+    }
+
+    /// The answer to a request, which is dropped once no caller waits for it any more.
+    async fn wanted<T>(
+        &self,
+        calls: &mut [Call],
+        request: impl Future<Output = Result<T>> + Send,
+    ) -> Result<T> {
+        let gone = async {
+            for call in calls {
+                call.tell.closed().await;
+            }
+        };
+        match select(pin!(self.parts.in_time(request)), pin!(gone)).await {
+            Either::Left((answer, _)) => answer,
+            Either::Right(_) => Err(self.parts.store.silence()),
+        }
+    }
+}
+
+impl<S: Store> Drop for Taker<S> {
+    /// If the host has ended, its callers have their answers, too.
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.parts.counting.end(&self.register);
+        }
+    }
 }

@@ -1,13 +1,13 @@
 //! Joining a line, and giving signs of life in it.
 
 use tenure_core::{
-    Error, LINE_TICKETS_MAX, Loss, NUMBER_MAX, Patience, Place, Result, Share, Ticket, refusal,
-    served,
+    Error, LINE_TICKETS_MAX, Loss, NUMBER_MAX, Patience, Place, Result, Share, Standing, Ticket,
+    refusal, served,
 };
 
 use crate::contract::{Door, Enter, Entered, Front, Register, Remove, Sought, Store, Written};
 use crate::mine::{Mine, Sighting};
-use crate::node::{Name, Node};
+use crate::node::{LineId, Name, Node};
 use crate::parts::Parts;
 use crate::pauses::Pauses;
 use crate::queue::Queue;
@@ -39,8 +39,11 @@ impl<S: Store> Queue<S> {
             Ok(base) => base,
             Err(error) => return Err(self.refused(&name, ticket, error).await),
         };
+        let is_all = ticket.share.take() == ticket.share.of();
         let mut door = match patience {
             Patience::Wait => Door::Open,
+            // A part comes in, and leaves again where it is not served: others who share come and go all the time.
+            Patience::NoWait if !is_all && self.fits.seems(&name.line) => Door::Open,
             Patience::NoWait => Door::Unchanged(0),
         };
         let (mut swept, mut pauses) = (false, Pauses::on(&*self.parts.host));
@@ -60,10 +63,10 @@ impl<S: Store> Queue<S> {
                 return Err(self.parts.store.silence());
             }
             match self.attempt(ticket, &name, &session, door, base, patience).await {
-                Ok(Attempt::In(place)) => return Ok(Some(place)),
+                Ok(Attempt::In(place)) => return self.served_or_out(ticket, place, patience).await,
                 Ok(Attempt::Again(next, now)) => {
                     // What was seen of the line is of use at once, and of the less use the longer that is ago.
-                    let is_news = matches!(next, Door::Unchanged(at) if at > 0) && next != door;
+                    let is_news = next != door;
                     (door, base) = (next, now);
                     if !is_news {
                         pauses.rest().await;
@@ -118,6 +121,25 @@ impl<S: Store> Queue<S> {
             return;
         }
         own.end(name.id, host.now(), ticket.ttl);
+    }
+
+    /// A ticket whose owner would not wait leaves again where it is not served.
+    async fn served_or_out(
+        &self,
+        ticket: &Ticket,
+        place: Place,
+        patience: Patience,
+    ) -> Result<Option<Place>> {
+        if patience == Patience::Wait || place.standing == Standing::Holding {
+            return Ok(Some(place));
+        }
+        let Parts { own, store, .. } = &*self.parts;
+        self.fits.note(&LineId::of(&ticket.key), false);
+        // A join of it that is sent again must not find it in its line: what takes it out may still be on its way.
+        own.turn_away(ticket.id);
+        // Whatever the reason of a failure, the ticket may still be in its line, and the caller must know that.
+        self.leave_now(ticket).await.map_err(|_| store.silence())?;
+        Ok(None)
     }
 
     /// A ticket that is in the line already keeps its place.
@@ -215,11 +237,12 @@ impl<S: Store> Queue<S> {
                 if patience == Patience::Wait {
                     return Ok(Attempt::Again(door, base));
                 }
-                let fits = front.taken().is_some_and(|taken| served(taken, ticket.share));
-                Ok(if fits {
-                    Attempt::Again(Door::Unchanged(front.at), base)
-                } else {
-                    Attempt::Busy
+                let fits = served(front.taken(), ticket.share);
+                self.fits.note(&name.line, fits);
+                Ok(match (fits, is_all) {
+                    (false, _) => Attempt::Busy,
+                    (true, false) => Attempt::Again(Door::Open, base),
+                    (true, true) => Attempt::Again(Door::Unchanged(front.at), base),
                 })
             }
         }
@@ -308,7 +331,7 @@ impl<S: Store> Queue<S> {
         let Some(node) = self.parts.store.change(node, &body).await? else { return Ok(None) };
         if share == seen.node.ticket.share {
             let seen = Sighting { node, ..seen };
-            self.parts.own.see(&seen, seen.stand.standing == tenure_core::Standing::Holding);
+            self.parts.own.see(&seen, seen.stand.standing == Standing::Holding);
             return Ok(Some(seen));
         }
         // Who takes less may be served at once.

@@ -54,17 +54,12 @@ impl<S: Store> Queue<S> {
                 }
             } else if node.told {
                 return Ok(Left::Told);
-            } else if self.tell(node).await? {
+            } else if self.parts.tell(node).await?.is_some() {
                 self.parts.bells.ring(ticket.id);
                 return Ok(Left::Told);
             }
             pauses.rest().await;
         }
-    }
-
-    async fn tell(&self, node: &Node) -> Result<bool> {
-        let body = Node::body(&node.ticket, node.base, true);
-        self.parts.store.change(node, &body).await.map(|node| node.is_some())
     }
 
     /// One request: what it leaves behind is answered only if that is of use.

@@ -16,11 +16,13 @@
 //! | `pauses` | between tries of which others were quicker |
 //! | `queue` | one client: its tickets and its sessions |
 //! | `engine` | the nine verbs; `joining`, `seeing`, `leaving`, `waking` and `counting` carry them out |
+//! | `calls` | the callers that wait for numbers of a sequence |
 //! | `free` | which lines seem to be free |
 //! | `looks` | the looks at one ticket, which callers share |
 //! | `watched` | what a ticket watches, kept between two calls |
 //! | `onlooker` | what happens to all lines, told from what happens to nodes |
 
+mod calls;
 mod contract;
 mod counting;
 mod engine;

@@ -43,6 +43,22 @@ pub(crate) enum Going {
 }
 
 impl Mine {
+    /// A ticket of which nothing was seen yet.
+    pub(crate) fn new(name: Name, session: Arc<Session>, now: Time) -> Self {
+        Self {
+            name,
+            session,
+            seen: None,
+            holds: false,
+            told: None,
+            looks: Arc::default(),
+            watched: Watched::default(),
+            signed: now,
+            is_asked_again: false,
+            going: Going::Not,
+        }
+    }
+
     pub(crate) fn is_condemned(&self) -> bool {
         self.going == Going::Condemned
     }

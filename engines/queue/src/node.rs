@@ -145,6 +145,19 @@ mod tests {
     }
 
     #[test]
+    fn a_body_is_written_as_the_pages_of_the_engines_show_it() {
+        let key = Key::new("invoices/42").unwrap();
+        let ticket = Ticket {
+            owner: Owner::shortened("ann@h1"),
+            note: Note::shortened("nightly"),
+            ..Ticket::new(key, Share::new(1, 5).unwrap())
+        };
+        let body = Node::body(&ticket, 0, false);
+        let text = "tenure1 1 30000 0 - 11 6\ninvoices/42ann@h1nightly";
+        assert_eq!(String::from_utf8(body).unwrap(), text);
+    }
+
+    #[test]
     fn a_line_is_called_as_by_all_engines_and_is_found_by_that_name() {
         let key = Key::new("a/b").unwrap();
         let line = LineId::of(&key);

@@ -10,7 +10,7 @@ use crate::contract::SessionId;
 use crate::mine::{Going, Mine, Sighting};
 use crate::node::{LineId, Name, Node};
 use crate::session::Session;
-use crate::watched::Watched;
+use crate::stand::Stand;
 
 /// With so many joins that did not come so far, those whose lives are over are thrown out.
 const ASKED_FULL: usize = 1024;
@@ -58,6 +58,14 @@ impl Tickets {
             }
         }
         true
+    }
+
+    fn put(&mut self, mine: Mine) {
+        let line = mine.name.line.clone();
+        match self.by_id.insert(mine.name.id, mine) {
+            Some(before) => self.part(&before),
+            None => *self.lines.entry(line).or_default() += 1,
+        }
     }
 
     /// Whether nobody wants a ticket any more, or it must not stay. Whoever waits for its join gives no sign of life meanwhile.
@@ -117,27 +125,25 @@ impl Own {
             // What takes it out would find it in its line.
             return false;
         }
-        let (name, session) = (name.clone(), session.clone());
-        let (watched, looks) = (Watched::default(), Arc::default());
-        let (seen, holds, told, signed) = (None, false, None, now);
-        let mine = Mine {
-            name,
-            session,
-            seen,
-            holds,
-            told,
-            looks,
-            watched,
-            signed,
-            is_asked_again,
-            going: Going::Not,
-        };
-        let (id, line) = (mine.name.id, mine.name.line.clone());
-        match all.by_id.insert(id, mine) {
-            Some(before) => all.part(&before),
-            None => *all.lines.entry(line).or_default() += 1,
-        }
+        all.put(Mine { is_asked_again, ..Mine::new(name.clone(), session.clone(), now) });
         true
+    }
+
+    /// An orphan was told to leave. It is taken out when the ttl is over, like any other ticket that was told.
+    pub(crate) fn adopt(&self, node: &Node, session: &Arc<Session>, now: Time) {
+        let seen = Sighting { node: node.clone(), stand: Stand::first(), at: node.version };
+        let (seen, told) = (Some(seen), Some(now.plus(session.granted)));
+        let mine = Mine { seen, told, ..Mine::new(node.name.clone(), session.clone(), now) };
+        let mut all = self.lock();
+        if !all.by_id.contains_key(&node.name.id) {
+            all.put(mine);
+        }
+    }
+
+    /// Whether this client has this ticket in its line, or is about to put it there.
+    pub(crate) fn knows(&self, id: TicketId) -> bool {
+        let all = self.lock();
+        all.by_id.contains_key(&id) || all.asked.contains_key(&id)
     }
 
     /// Its owner gives a sign of life. Answers whether the ticket is known, and is not being taken out.
@@ -156,6 +162,11 @@ impl Own {
         let mine = all.by_id.get_mut(&id)?;
         mine.going = Going::Condemned;
         Some(mine.clone())
+    }
+
+    /// A ticket is not served, and its owner would not wait: whatever its owner says from now on, it is taken out.
+    pub(crate) fn turn_away(&self, id: TicketId) {
+        self.lock().by_id.entry(id).and_modify(|mine| mine.going = Going::Condemned);
     }
 
     /// Whether a ticket is being taken out, whatever its owner says.

@@ -10,8 +10,10 @@ use futures_util::stream::{self, StreamExt as _};
 use tenure_core::bell::Bells;
 use tenure_core::{Host, Result, errand};
 
+use crate::calls::Calls;
 use crate::contract::{Remove, Store};
 use crate::mine::Mine;
+use crate::node::Node;
 use crate::own::Own;
 use crate::session::Session;
 
@@ -24,10 +26,13 @@ pub(crate) struct Parts<S> {
     pub(crate) host: Arc<dyn Host>,
     pub(crate) own: Own,
     pub(crate) bells: Bells,
+    pub(crate) counting: Calls,
     /// How long a verb takes at the most.
     pub(crate) answers_within: Duration,
     /// Those who overstayed are being taken out.
     sweeping: AtomicBool,
+    /// The store is being asked for tickets that this client does not know.
+    seeking: AtomicBool,
 }
 
 impl<S: Store> Parts<S> {
@@ -36,8 +41,8 @@ impl<S: Store> Parts<S> {
         let store = Arc::new(store);
         let forgets = store.clone();
         let own = Own::new(move |id| forgets.forget(id));
-        let (bells, sweeping) = (Bells::default(), AtomicBool::new(false));
-        Self { store, host, own, bells, answers_within, sweeping }
+        let (bells, counting, sweeping, seeking) = Default::default();
+        Self { store, host, own, bells, counting, answers_within, sweeping, seeking }
     }
 
     /// Carries this out on the host, for as long as somebody waits for it. Others may wait for it as well, and whoever asks for
@@ -65,8 +70,8 @@ impl<S: Store> Parts<S> {
     }
 
     /// Between two signs of life of a session: its tickets are told when it is over, and those are taken out whose owners have
-    /// given them up, or were told to leave and did not.
-    pub(crate) fn beat(self: &Arc<Self>, session: &Session) {
+    /// given them up, or were told to leave and did not. Tickets of the session that its client does not know are told to leave.
+    pub(crate) fn beat(self: &Arc<Self>, session: &Arc<Session>) {
         let now = self.host.now();
         if session.is_over(now) {
             for id in self.own.of_session(session.id) {
@@ -74,6 +79,15 @@ impl<S: Store> Parts<S> {
             }
             self.own.forget_overdue(session.id, now);
             return;
+        }
+        if session.has_signed() && !self.seeking.swap(true, Ordering::AcqRel) {
+            let (parts, session) = (self.clone(), session.clone());
+            self.host.spawn(Box::pin(async move {
+                if let Err(error) = parts.in_time(parts.tell_orphans(&session)).await {
+                    tracing::debug!(%error, "what a session has is asked for again after its next sign of life");
+                }
+                parts.seeking.store(false, Ordering::Release);
+            }));
         }
         let overstayed = self.own.overstayed(session.id, now);
         if overstayed.is_empty() || self.sweeping.swap(true, Ordering::AcqRel) {
@@ -88,6 +102,28 @@ impl<S: Store> Parts<S> {
             all.for_each_concurrent(SWEPT_AT_ONCE, |mine| parts.take_out(mine)).await;
             parts.sweeping.store(false, Ordering::Release);
         }));
+    }
+
+    /// Tells the tickets of a session to leave that this client does not know: a join that was delivered twice brought them back
+    /// after they had left. They are not taken out at once. A copy of this process may have the same session, and hold one of them:
+    /// the copy is told like any other holder, and has a ttl to stop.
+    async fn tell_orphans(&self, session: &Arc<Session>) -> Result<()> {
+        for node in self.store.orphans(session.id).await? {
+            if self.own.knows(node.name.id) {
+                continue;
+            }
+            let told = if node.told { Some(node) } else { self.tell(&node).await? };
+            // One that was changed meanwhile is told after the next sign of life.
+            if let Some(node) = told {
+                self.own.adopt(&node, session, self.host.now());
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the owner of a node to leave. `None`: the node was changed meanwhile.
+    pub(crate) async fn tell(&self, node: &Node) -> Result<Option<Node>> {
+        self.store.change(node, &Node::body(&node.ticket, node.base, true)).await
     }
 
     /// A ticket leaves that nobody wants any more, or that must not stay. If the store does not answer, that is done later.

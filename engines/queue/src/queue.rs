@@ -7,6 +7,7 @@ use tenure_core::{Host, Result, Sampler};
 use tokio::sync::oneshot;
 
 use crate::contract::Store;
+use crate::free::Free;
 use crate::onlooker::Onlooker;
 use crate::parts::Parts;
 use crate::session::{Session, end, keep_alive};
@@ -21,6 +22,8 @@ pub struct Queue<S> {
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) onlooker: Arc<Onlooker>,
     pub(crate) sampler: Sampler,
+    /// Lines in which a part seems to be free, for callers who would not wait.
+    pub(crate) fits: Free,
 }
 
 impl<S: Store> Queue<S> {
@@ -31,6 +34,7 @@ impl<S: Store> Queue<S> {
             sessions: Arc::default(),
             onlooker: Arc::default(),
             sampler: Sampler::new(LOOK_PAUSE),
+            fits: Free::new(),
         }
     }
 
@@ -107,7 +111,7 @@ async fn open<S: Store>(
         return Err(closed);
     }
     let parts = Arc::downgrade(parts);
-    let beat = move |session: &Session| {
+    let beat = move |session: &Arc<Session>| {
         if let Some(parts) = parts.upgrade() {
             parts.beat(session);
         }

@@ -34,6 +34,8 @@ pub(crate) struct Session {
     /// From one sign of life to the next.
     every: Duration,
     life: Mutex<Life>,
+    /// When it was asked for.
+    opened: Time,
     over: AtomicBool,
     /// Somebody sees to it that the store ends it.
     ends_in_store: AtomicBool,
@@ -48,7 +50,8 @@ impl Session {
         let Granted { session: id, ttl: granted, every } = granted;
         let (over, ends_in_store) = (AtomicBool::new(false), AtomicBool::new(false));
         let proving = AsyncMutex::default();
-        Arc::new(Self { id, granted, every, life, over, ends_in_store, proving })
+        let opened = sent;
+        Arc::new(Self { id, granted, every, life, opened, over, ends_in_store, proving })
     }
 
     /// For how long it lives on without another sign of life; nothing, once it is over.
@@ -69,6 +72,11 @@ impl Session {
     /// Whether its tickets are lost. Every caller reads the clock: a timer that has not fired proves nothing.
     pub(crate) fn is_over(&self, now: Time) -> bool {
         self.life(now).is_zero()
+    }
+
+    /// Whether the store has answered a sign of life since the session was opened.
+    pub(crate) fn has_signed(&self) -> bool {
+        self.known().signed != self.opened
     }
 
     /// Whether it has missed no signs of life.
@@ -186,7 +194,7 @@ pub(crate) async fn keep_alive<S: Store>(
     session: Weak<Session>,
     store: Weak<S>,
     host: Arc<dyn Host>,
-    beat: impl Fn(&Session) + Send,
+    beat: impl Fn(&Arc<Session>) + Send,
 ) {
     let (mut hurries, mut unsure, mut is_refused) = (false, 0, false);
     loop {

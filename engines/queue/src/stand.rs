@@ -70,10 +70,10 @@ impl Front {
         Some(Stand { standing, ahead: taken, blockers, behind, deep: !whole, far, count })
     }
 
-    /// How much all of the line take; `None` if it is longer than what was looked at.
-    pub(crate) fn taken(&self) -> Option<u64> {
-        let seen = || self.is_whole().then(|| self.nodes.iter().map(Node::take).sum());
-        self.ahead.map(|ahead| ahead.taken).or_else(seen)
+    /// How much all of the line take; at least so much, where it is longer than what was looked at.
+    pub(crate) fn taken(&self) -> u64 {
+        let seen = || self.nodes.iter().map(Node::take).sum();
+        self.ahead.map_or_else(seen, |ahead| ahead.taken)
     }
 
     fn is_whole(&self) -> bool {

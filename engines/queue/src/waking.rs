@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use tenure_core::{Result, Standing, Ticket, Wake};
+use tenure_core::{Kind, Result, Standing, Ticket, Wake};
 
 use crate::contract::{Distance, Store, Told, Watching};
 use crate::mine::{Mine, Sighting};
@@ -54,9 +54,7 @@ impl<S: Store> Queue<S> {
                 }
             };
             if listened.at() > seen.at {
-                let Some(now) = self.parts.in_time(self.parts.see(&mine)).await? else {
-                    return Ok(Wake::Look);
-                };
+                let Some(now) = self.see_now(&mine).await? else { return Ok(Wake::Look) };
                 match changes(&seen, &now, standing) {
                     Some(wake) => return Ok(wake),
                     None if !same(&seen, &now) => continue,
@@ -133,10 +131,17 @@ impl<S: Store> Queue<S> {
             // The next round of the loop says what there is to say.
             return Ok(None);
         }
-        let Some(now) = self.parts.in_time(self.parts.see(mine)).await? else {
-            return Ok(Some(Wake::Look));
-        };
+        let Some(now) = self.see_now(mine).await? else { return Ok(Some(Wake::Look)) };
         Ok(changes(seen, &now, standing))
+    }
+
+    /// Reads the own node. `None`: it is out, or the store refuses to tell where it stands, because a ticket ahead cannot be read.
+    /// Then the store refuses a renewal, too, and the owner is to learn of it now, not with the next heartbeat.
+    async fn see_now(&self, mine: &Mine) -> Result<Option<Sighting>> {
+        match self.parts.in_time(self.parts.see(mine)).await {
+            Err(refused) if refused.kind() == Kind::Rejected => Ok(None),
+            seen => seen,
+        }
     }
 
     /// A ticket of another client: its node is watched, once.

@@ -10,7 +10,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use futures_util::future::join3;
+use futures_util::future::{join_all, join3};
 use store::{Map, Shared};
 use tenure_core::event::Scope;
 use tenure_core::{
@@ -187,6 +187,144 @@ fn an_onlooker_misses_nothing_where_nothing_happens_however_much_happens_elsewhe
         let news = looks.await.unwrap();
         assert!(!news.missed && news.events[0].ticket.id == joined.id);
     });
+}
+
+/// Tickets of one key with this share.
+fn tickets(share: Share, count: usize) -> Vec<Ticket> {
+    (0..count).map(|_| Ticket { share, ..ticket() }).collect()
+}
+
+#[test]
+fn readers_who_would_not_wait_all_come_in_however_many_try_at_once() {
+    let (store, _host, queue) = queue();
+    let tries = tickets(Share::READER, 80);
+    block_on(async {
+        store.take_steps(true);
+        let joins = tries.iter().map(|ticket| queue.join(ticket, Patience::NoWait));
+        for place in join_all(joins).await {
+            assert_eq!(place.unwrap().expect("others only read").standing, Standing::Holding);
+        }
+    });
+}
+
+#[test]
+fn a_reader_who_would_not_wait_comes_in_behind_more_readers_than_one_page_has() {
+    let (store, host, queue) = queue();
+    let other = Queue::new(Map::connect(&store), host);
+    let reads = tickets(Share::READER, 150);
+    block_on(async {
+        for ticket in &reads {
+            other.join(ticket, Patience::NoWait).await.unwrap().expect("others only read");
+        }
+        let (write, read) = (ticket(), &tickets(Share::READER, 1)[0]);
+        let tried = queue.join(&write, Patience::NoWait).await.unwrap();
+        assert_eq!(tried, None, "from now on this client looks first");
+        let place = queue.join(read, Patience::NoWait).await.unwrap();
+        assert_eq!(place.expect("others only read").standing, Standing::Holding);
+        other.join(&write, Patience::Wait).await.unwrap().expect("it waits");
+        let tried = queue.join(&tickets(Share::READER, 1)[0], Patience::NoWait).await.unwrap();
+        assert_eq!(tried, None, "a writer waits");
+        let line = other.line(&write.key).await.unwrap();
+        assert_eq!(line.len(), reads.len() + 2, "nothing is left of who was turned away");
+    });
+}
+
+#[test]
+fn of_those_who_try_at_once_as_many_come_in_as_there_are_permits_and_the_others_leave_nothing() {
+    const PERMITS: u32 = 4;
+    let (store, _host, queue) = queue();
+    let one = Share::new(1, PERMITS).unwrap();
+    block_on(async {
+        queue.join(&Ticket { share: one, ..ticket() }, Patience::Wait).await.unwrap();
+        store.take_steps(true);
+        let tries = tickets(one, 20);
+        let places = join_all(tries.iter().map(|it| queue.join(it, Patience::NoWait))).await;
+        let places = places.into_iter().map(Result::unwrap);
+        let (served, turned_away): (Vec<_>, Vec<_>) =
+            tries.iter().zip(places).partition(|(_, place)| place.is_some());
+        assert_eq!(served.len(), PERMITS as usize - 1);
+        for (ticket, place) in &served {
+            assert_eq!(place.as_ref().unwrap().standing, Standing::Holding);
+            assert!(queue.renew(ticket).await.unwrap().is_some());
+        }
+        for (ticket, _) in turned_away {
+            assert_eq!(queue.renew(ticket).await.unwrap(), None);
+            assert_eq!(queue.leave(ticket, Leave::Now).await.unwrap(), Left::Absent);
+        }
+        assert_eq!(queue.line(&ticket().key).await.unwrap().len(), PERMITS as usize);
+        assert_eq!(store.knows(), PERMITS as usize);
+    });
+}
+
+#[test]
+fn a_late_request_to_take_out_a_ticket_that_would_not_wait_does_not_take_it_out_when_it_holds() {
+    let (store, host, queue) = queue();
+    let others = Queue::new(Map::connect(&store), host);
+    let one = Share::new(1, 2).unwrap();
+    let held = tickets(one, 2);
+    let tries = Ticket { share: one, ..ticket() };
+    block_on(async {
+        for ticket in &held {
+            others.join(ticket, Patience::Wait).await.unwrap().expect("it waits");
+        }
+        let arrives = store.hold_next_leave();
+        let error = queue.join(&tries, Patience::NoWait).await.unwrap_err();
+        assert!(error.is_unknown(), "{error}");
+        others.leave(&held[0], Leave::Now).await.unwrap();
+        // It is asked for again, as after each lost answer.
+        let place = queue.join(&tries, Patience::NoWait).await.unwrap().expect("there is room");
+        assert_eq!(place.standing, Standing::Holding);
+        let before = queue.line(&tries.key).await.unwrap();
+        arrives.arrive().await;
+        assert_eq!(queue.line(&tries.key).await.unwrap().len(), before.len());
+        assert!(queue.renew(&tries).await.unwrap().is_some(), "it holds");
+    });
+}
+
+#[test]
+fn callers_of_one_client_who_count_at_once_get_numbers_in_the_order_in_which_they_asked() {
+    /// More than one request takes numbers for.
+    const CALLERS: u64 = 1500;
+    let (store, _host, queue) = queue();
+    let key = Key::new("k").unwrap();
+    block_on(async {
+        store.take_steps(true);
+        let blocks: Vec<u64> = (0..CALLERS).map(|caller| caller % 3 + 1).collect();
+        let counts = join_all(blocks.iter().map(|by| queue.tally(&key, *by, None))).await;
+        let mut last = 0;
+        for (by, count) in blocks.iter().zip(counts) {
+            last += by;
+            assert_eq!(count.unwrap().value, last);
+        }
+        assert_eq!(queue.tally(&key, 0, None).await.unwrap().value, last);
+    });
+}
+
+#[test]
+fn clients_who_count_at_once_get_each_number_once_and_each_caller_ever_higher_ones() {
+    let (store, host, queue) = queue();
+    store.take_steps(true);
+    let mut queues = vec![Arc::new(queue)];
+    queues.resize_with(3, || Arc::new(Queue::new(Map::connect(&store), host.clone())));
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap();
+    let mut given = runtime.block_on(async {
+        let mut callers = JoinSet::new();
+        for caller in 0..CALLERS * queues.len() {
+            let queue = queues[caller % queues.len()].clone();
+            callers.spawn(async move {
+                let (key, mut given) = (Key::new("k").unwrap(), Vec::new());
+                for _ in 0..ROUNDS {
+                    given.push(queue.tally(&key, 1, None).await.unwrap().value);
+                }
+                assert!(given.is_sorted_by(|before, after| before < after), "{given:?}");
+                given
+            });
+        }
+        callers.join_all().await.concat()
+    });
+    given.sort_unstable();
+    assert!(given.into_iter().eq(1..=(CALLERS * queues.len() * ROUNDS) as u64));
 }
 
 #[test]

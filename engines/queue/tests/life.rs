@@ -167,6 +167,36 @@ fn the_store_is_told_of_every_ticket_that_is_done_with() {
 }
 
 #[test]
+fn a_ticket_that_came_back_unknown_is_told_and_has_a_ttl_to_stop() {
+    let host = Arc::new(PrivateThread::for_timers());
+    let store = Shared::on(host.clone());
+    let queue = Queue::new(Map::connect(&store), host);
+    let ticket = ticket();
+    block_on(async {
+        queue.join(&ticket, Patience::Wait).await.unwrap().expect("it waits");
+        queue.leave(&ticket, Leave::Now).await.unwrap();
+        store.enter_again();
+        let began = Instant::now();
+        loop {
+            let line = queue.line(&ticket.key).await.unwrap();
+            assert_eq!(line.len(), 1, "it is told before it is taken out");
+            if line[0].1.leaving {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        while !queue.line(&ticket.key).await.unwrap().is_empty() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(began.elapsed() >= ticket.ttl, "it is taken out after {:?}", began.elapsed());
+        // It may come in by the same name.
+        let place = queue.join(&ticket, Patience::Wait).await.unwrap().expect("it waits");
+        assert_eq!(place.standing, Standing::Holding);
+        assert_eq!(queue.renew(&ticket).await.unwrap().expect("it lives").number, place.number);
+    });
+}
+
+#[test]
 fn nobody_comes_in_by_a_session_that_may_be_over_at_once() {
     let host = Arc::new(PrivateThread::for_timers());
     let store = Shared::on(host.clone());

@@ -91,7 +91,8 @@ impl ZooKeeper {
     pub(crate) async fn wire(&self) -> Result<Arc<Wire>> {
         let mut connection = self.base.connection().await?;
         // No ticket lives by it, so that another one is as good, and comes about sooner.
-        if connection.is_over() || connection.cut_off_for() > CUT_OFF_MAX {
+        let is_deaf = connection.is_silent() || connection.cut_off_for() > CUT_OFF_MAX;
+        if connection.is_over() || is_deaf {
             self.base.give_up(connection.generation());
             connection = self.base.connection().await?;
         }

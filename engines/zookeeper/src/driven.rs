@@ -12,15 +12,17 @@ use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::process;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use spawns_core::{Spawn, Task, enter};
 use tenure_core::Boxed;
 use tokio::runtime::Handle;
 use tokio::time::sleep;
+
+use crate::life::{Life, millis};
 
 /// So often in a row somebody drives a task that is woken meanwhile. Then the home runtime goes on, and they have their thread back.
 const ROUNDS_MAX: u32 = 8;
@@ -42,22 +44,12 @@ struct Driven {
     life: Arc<Life>,
 }
 
-/// Until when the tasks of one session are driven.
-struct Life {
-    began: Instant,
-    /// When the home runtime was seen last, counted from the beginning.
-    seen_ms: AtomicU64,
-    /// For so long it may have been out of sight.
-    patience_ms: AtomicU64,
-    /// The home runtime is no more.
-    has_ended: AtomicBool,
-    stopped: AtomicBool,
-}
-
-/// What a session's owner has of its tasks. Dropped, it lets them come to their end.
+/// What a session's owner has of its tasks. Dropped, it lets them come to their end within the life of a session: a server that
+/// answers with a frame without an end would keep them for ever.
 pub(crate) struct Leash {
     life: Arc<Life>,
     tasks: Vec<Arc<Driven>>,
+    within_ms: AtomicU64,
 }
 
 /// How often the home runtime is to be seen while it may be out of sight for a while.
@@ -79,7 +71,7 @@ struct AtHand(Weak<Leash>);
 impl Drop for AtHand {
     fn drop(&mut self) {
         if let Some(leash) = self.0.upgrade() {
-            leash.life.has_ended.store(true, Ordering::Release);
+            leash.life.end_home();
         }
     }
 }
@@ -89,15 +81,14 @@ thread_local! {
     static LATER: RefCell<Option<Vec<Arc<Driven>>>> = const { RefCell::new(None) };
 }
 
-/// Carries this out; the tasks that are spawned in it are driven by whoever wakes them.
-pub(crate) async fn driven<T>(home: &Handle, spawning: impl Future<Output = T>) -> (T, Leash) {
-    let life = Arc::new(Life {
-        began: Instant::now(),
-        seen_ms: AtomicU64::new(0),
-        patience_ms: AtomicU64::new(u64::MAX),
-        has_ended: AtomicBool::new(false),
-        stopped: AtomicBool::new(false),
-    });
+/// Carries this out; the tasks that are spawned in it are driven by whoever wakes them, and end within this time once the leash is
+/// dropped.
+pub(crate) async fn driven<T>(
+    home: &Handle,
+    within: Duration,
+    spawning: impl Future<Output = T>,
+) -> (T, Leash) {
+    let life = Arc::new(Life::new());
     let home = Home { runtime: home.clone(), life: life.clone(), tasks: Mutex::default() };
     let mut spawning = pin!(spawning);
     let spawned = poll_fn(|cx| {
@@ -106,14 +97,18 @@ pub(crate) async fn driven<T>(home: &Handle, spawning: impl Future<Output = T>) 
     })
     .await;
     let tasks = home.tasks.into_inner().unwrap_or_else(PoisonError::into_inner);
-    (spawned, Leash { life, tasks })
+    (spawned, Leash { life, tasks, within_ms: AtomicU64::new(millis(within)) })
 }
 
 impl Leash {
     /// The home runtime is there, and may be out of sight for so long from now on.
     fn see(&self, patience: Duration) {
-        self.life.patience_ms.store(millis(patience), Ordering::Relaxed);
-        self.life.seen_ms.store(millis(self.life.began.elapsed()), Ordering::Relaxed);
+        self.life.see(patience);
+    }
+
+    /// Once this is dropped, the tasks end within this time.
+    pub(crate) fn end_within(&self, within: Duration) {
+        self.within_ms.store(millis(within), Ordering::Relaxed);
     }
 
     /// Whether the home runtime was seen lately.
@@ -123,7 +118,7 @@ impl Leash {
 
     /// Nobody drives the tasks any more: what they keep alive ends, whoever still waits for them.
     pub(crate) fn stop(&self) {
-        self.life.stopped.store(true, Ordering::Release);
+        self.life.stop();
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
@@ -133,9 +128,9 @@ impl Leash {
 
 impl Drop for Leash {
     fn drop(&mut self) {
-        let was_stopped = self.life.stopped.swap(false, Ordering::AcqRel);
+        let was_stopped = self.life.let_go(*self.within_ms.get_mut());
         for task in &self.tasks {
-            if self.life.has_ended.load(Ordering::Acquire) {
+            if self.life.has_home_ended() {
                 // Nobody drives it to its end, and nobody waits for what it would tell.
                 task.give_up();
             } else if was_stopped {
@@ -143,23 +138,6 @@ impl Drop for Leash {
             }
         }
     }
-}
-
-impl Life {
-    fn has_home(&self) -> bool {
-        let now = millis(self.began.elapsed());
-        let gone = now.saturating_sub(self.seen_ms.load(Ordering::Relaxed));
-        let is_seen = gone <= self.patience_ms.load(Ordering::Relaxed);
-        is_seen && !self.has_ended.load(Ordering::Acquire)
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Acquire)
-    }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Sends several requests, which go out at once when all of them were made. Nothing is driven while it runs, so that it may hold a
@@ -221,7 +199,8 @@ impl Wake for Driven {
         if is_later.unwrap_or(false) {
             return;
         }
-        if self.life.has_home() { self.drive() } else { self.drive_at_home() }
+        // One that is to be dropped needs no home for that.
+        if self.life.has_home() || self.life.is_due() { self.drive() } else { self.drive_at_home() }
     }
 }
 
@@ -253,7 +232,14 @@ impl Driven {
     }
 
     fn poll(&self, waker: &Waker) -> Poll<()> {
-        if self.life.is_stopped() || self.process != process::id() {
+        if self.process != process::id() {
+            return Poll::Pending;
+        }
+        if self.life.is_due() {
+            self.give_up();
+            return Poll::Ready(());
+        }
+        if self.life.is_stopped() {
             return Poll::Pending;
         }
         let mut slot = self.task.lock().unwrap_or_else(PoisonError::into_inner);
@@ -283,8 +269,12 @@ impl AtHome {
 
 impl Drop for AtHome {
     fn drop(&mut self) {
-        // The home runtime has ended. Whoever wakes the task next drives it, at the latest its own timer.
+        // The home runtime has ended. Whoever wakes the task next drives it, at the latest its own timer; unless nobody has the
+        // session any more.
         if let Some(task) = self.0.take() {
+            if task.life.is_let_go() {
+                task.give_up();
+            }
             task.state.store(IDLE, Ordering::Release);
         }
     }
@@ -300,6 +290,9 @@ mod tests {
 
     use super::*;
 
+    /// For so long a task may come to its end.
+    const LIFE: Duration = Duration::from_secs(600);
+
     /// A task that counts what it is sent, and the threads that drive it beside one another.
     struct Counter {
         sender: mpsc::UnboundedSender<usize>,
@@ -313,7 +306,7 @@ mod tests {
         let (polls, sum) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let (tell, ended) = oneshot::channel();
         let (polled, added, driving) = (polls.clone(), sum.clone(), AtomicUsize::new(0));
-        let ((), leash) = driven(&Handle::current(), async {
+        let ((), leash) = driven(&Handle::current(), LIFE, async {
             let mut task = Box::pin(async move {
                 while let Some(number) = receiver.recv().await {
                     added.fetch_add(number, Ordering::SeqCst);
@@ -419,10 +412,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_task_that_does_not_end_in_time_is_dropped_when_it_is_woken() {
+        let (counter, leash) = spawn_counter().await;
+        let Counter { sender, sum, ended, .. } = counter;
+        leash.end_within(Duration::ZERO);
+        drop(leash);
+        let _gone_or_not = sender.send(5);
+        assert!(ended.await.is_err(), "it is dropped in the middle");
+        assert_eq!(sum.load(Ordering::SeqCst), 0);
+    }
+
+    #[tokio::test]
     async fn a_task_that_panics_ends_and_nobody_else_does() {
         let (sender, mut receiver) = mpsc::unbounded_channel::<()>();
         let (held, ended) = oneshot::channel::<()>();
-        let ((), _leash) = driven(&Handle::current(), async {
+        let ((), _leash) = driven(&Handle::current(), LIFE, async {
             drop(spawns_core::spawn(async move {
                 let _held = held;
                 receiver.recv().await;

@@ -30,6 +30,9 @@ const ADVISED: Duration = Duration::from_secs(2);
 /// More than this nobody says of himself.
 const BYTES_MAX: u64 = 64 * 1024;
 
+/// The longest version that is taken for one.
+const VERSION_BYTES_MAX: usize = 32;
+
 /// How long it may take: by TLS as long as any connection: a server that has just started takes a second over its first one.
 fn word_max(settings: &Settings) -> Duration {
     if settings.tls.is_some() { settings.connect_timeout } else { WORD_MAX }
@@ -248,7 +251,10 @@ async fn answered(
 
 fn version(said: &str) -> Option<&str> {
     let rest = said.split_once("version: ")?.1;
-    rest.split(['-', ',', '\n']).next().map(str::trim).filter(|version| !version.is_empty())
+    let version = rest.split(['-', ',', '\n']).next().map(str::trim)?;
+    // It is shown to people, and whoever listens there may say anything.
+    let is_plain = version.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.');
+    (is_plain && (1..=VERSION_BYTES_MAX).contains(&version.len())).then_some(version)
 }
 
 /// What a server is set to, if it says that: `conf` is one of the words that it may be told not to answer.
@@ -269,6 +275,9 @@ mod tests {
             version("This command is not executed because it is not in the whitelist."),
             None
         );
+        for other in ["\u{1b}[31m3.8.0", &"3".repeat(VERSION_BYTES_MAX + 1), ""] {
+            assert_eq!(version(&format!("version: {other}\n")), None, "{other:?}");
+        }
         assert!(is_known("3.8.0") && !is_known("3.4.14") && !is_known("4.0.0"));
     }
 

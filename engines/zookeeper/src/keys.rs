@@ -208,4 +208,20 @@ mod tests {
         let read = listing(&[format!("5-5-{id}-0000000003"), format!("less-{id}-1")]);
         assert_eq!((taken(&read.children), read.children[0].asked), (1, 5));
     }
+
+    #[test]
+    fn a_ticket_is_kept_as_the_page_shows_it() {
+        let line = LineId::of(&Key::new("invoices/42").unwrap());
+        let text = "5-1-0123456789abcdef0123456789abcdef-0000000000";
+        let body = "tenure1 1 30000 0 - 11 6\ninvoices/42ann@h1nightly";
+        let path = format!("{}/{text}", Keys::of("tenure").line(&line));
+        let page = include_str!("../README.md");
+        let shown = format!("    {path}\n\n    {}\n", body.replace('\n', "\n    "));
+        assert!(page.contains(&shown), "{shown}");
+        let child = child(&line, text).expect("it is a ticket");
+        assert_eq!(Keys::of("tenure").ticket(&child), path);
+        let node = tenure_queue::Node::read(child.name, 1, 9, 9, body.as_bytes());
+        let ticket = node.expect("it is a ticket").ticket;
+        assert_eq!((ticket.key.as_str(), ticket.share.take()), ("invoices/42", child.asked));
+    }
 }

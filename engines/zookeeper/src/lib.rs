@@ -35,7 +35,7 @@
 //! | `description`, `url`, `settings` | what the engine says of itself, how its URLs are read, and what they mean |
 //! | `wire`, `signs`, `link` | a session, its signs of life, and the session that is not for tickets |
 //! | `tls`, `no_tls` | the way to the servers by TLS, and what is said where that was left out |
-//! | `driven` | the task of a session, driven by whoever wakes it |
+//! | `driven`, `life` | the task of a session, driven by whoever wakes it, and until when |
 //! | `looks`, `watches` | what those who ask over one session share |
 //! | `client`, `store`, `entry`, `put`, `used` | one client, and the contract of a queue, filled in |
 //! | `keys`, `roll` | the names of nodes, and what was read of them |
@@ -50,6 +50,7 @@ mod driven;
 mod entry;
 mod facts;
 mod keys;
+mod life;
 mod link;
 mod looks;
 mod nodes;

@@ -121,6 +121,12 @@ impl Store for ZooKeeper {
         self.take_out(remove).await
     }
 
+    async fn orphans(&self, _session: SessionId) -> Result<Vec<Node>> {
+        // A request belongs to one connection of its session, and a server refuses what comes over an earlier one: nothing
+        // between the two can deliver a create again.
+        Ok(Vec::new())
+    }
+
     async fn forestall(&self, name: &Name, session: SessionId) -> Result<Option<Node>> {
         self.wait_out(name, session).await
     }

@@ -5,15 +5,18 @@
 
 use std::collections::HashMap;
 use std::future::pending;
+use std::ops::Deref;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{Either, Shared, poll_fn, select};
 use tenure_core::Boxed;
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
+use tokio::task::AbortHandle;
 use zookeeper_client::{EventType, OneshotWatcher, StateWatcher};
 
 /// The paths of all nodes that are watched over one session are shorter together.
@@ -24,6 +27,13 @@ const WATCHED_BYTES_MAX: usize = 120 * 1024;
 pub(crate) struct Watches {
     nodes: Arc<Mutex<HashMap<String, Watched>>>,
     bytes: Arc<AtomicUsize>,
+}
+
+/// The watches of a session, until it is dropped: the client crate panics over a watch whose session is given up.
+pub(crate) struct UntilDropped {
+    pub(crate) watches: Watches,
+    /// What stirs them.
+    pub(crate) stirs: AbortHandle,
 }
 
 /// Room for one more watch, until it has fired or is given up.
@@ -57,9 +67,12 @@ struct Waits {
 /// What the server tells of a node, and in which transaction; 0 if that is not said.
 type What = (EventType, u64);
 
-/// The same, once it is told.
+/// The same, once it is told; `None` once the session was dropped.
 #[derive(Clone)]
-struct Event(Arc<Mutex<Shared<Boxed<What>>>>);
+struct Event(Arc<Mutex<Option<Shared<Boxed<What>>>>>);
+
+/// What is told of a node whose session was dropped: it is not watched any more.
+const DROPPED: What = (EventType::Session, 0);
 
 impl Watches {
     /// Waits with others for a change of a node; `None` if it is not watched, or is not as it is known.
@@ -131,6 +144,15 @@ impl Watches {
         }
     }
 
+    /// The session is dropped: all who wait look again.
+    fn end(&self) {
+        let ended: Vec<_> = self.lock().drain().collect();
+        for (_, watched) in &ended {
+            let news = watched.event.lock().take();
+            drop(news);
+        }
+    }
+
     fn fire(&self, path: &str, version: u64) {
         let mut all = self.lock();
         // A later watch may have been set beside this one, which fires by itself.
@@ -143,6 +165,21 @@ impl Watches {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Watched>> {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Deref for UntilDropped {
+    type Target = Watches;
+
+    fn deref(&self) -> &Watches {
+        &self.watches
+    }
+}
+
+impl Drop for UntilDropped {
+    fn drop(&mut self) {
+        self.stirs.abort();
+        self.watches.end();
     }
 }
 
@@ -198,25 +235,26 @@ impl Event {
             let at = u64::try_from(event.zxid).unwrap_or(0);
             (event.event_type, at)
         });
-        Self(Arc::new(Mutex::new(event.boxed().shared())))
+        Self(Arc::new(Mutex::new(Some(event.boxed().shared()))))
     }
 
     async fn come(&self) {
         let mut event = self.lock().clone();
         // Only one looks at a time: who looks beside another one would not be told what that one finds.
         poll_fn(|cx| {
-            let _alone = self.lock();
-            event.poll_unpin(cx)
+            let alone = self.lock();
+            let event = event.as_mut().filter(|_| alone.is_some());
+            event.map_or(Poll::Ready(DROPPED), |event| event.poll_unpin(cx))
         })
         .await;
     }
 
     fn now(&self) -> Option<What> {
         let alone = self.lock();
-        alone.clone().now_or_never()
+        alone.as_ref().map_or(Some(DROPPED), |event| event.clone().now_or_never())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shared<Boxed<What>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Shared<Boxed<What>>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,6 +4,7 @@
 //! for behind a create is what the line was with it. Several are sent at once and waited for together.
 
 use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,7 @@ use crate::settings::Settings;
 use crate::signs::Signs;
 use crate::tls;
 use crate::trouble;
-use crate::watches::Watches;
+use crate::watches::{UntilDropped, Watches};
 
 /// So many who ask at home may wait for answers of one session.
 const UNDER_WAY_MAX: usize = 1024;
@@ -40,7 +41,7 @@ pub(crate) struct Wire {
     client: Client,
     /// After the client, which its drop lets come to its end.
     leash: Arc<Leash>,
-    pub(crate) watches: Watches,
+    pub(crate) watches: UntilDropped,
     pub(crate) looks: Looks,
     settings: Arc<Settings>,
     /// The runtime that this session was opened on.
@@ -49,6 +50,10 @@ pub(crate) struct Wire {
     signs: Mutex<Signs>,
     /// Since when it has no connection.
     cut_off: Arc<Mutex<Option<Instant>>>,
+    /// When a request was answered last.
+    heard: Mutex<Instant>,
+    /// A request had no answer in time, and none after it had one.
+    is_silent: AtomicBool,
 }
 
 /// May ask.
@@ -76,23 +81,26 @@ impl Wire {
         };
         let client = client.map_err(|said| trouble::error(settings, &said))?;
         let leash = Arc::new(leash);
-        let (watches, looks, settings) = (Watches::default(), Looks::default(), settings.clone());
+        let (watches, cut_off) = (Watches::default(), Arc::<Mutex<_>>::default());
+        let stirs = stir(watches.clone(), cut_off.clone(), client.state_watcher());
+        let stirs = tokio::spawn(stirs).abort_handle();
         let (room, home) = (Semaphore::new(UNDER_WAY_MAX), Handle::current());
         let wire = Arc::new(Self {
             client,
             leash,
-            watches,
-            looks,
-            settings,
+            watches: UntilDropped { watches, stirs },
+            looks: Looks::default(),
+            settings: settings.clone(),
             home,
             room,
             signs,
-            cut_off: Arc::default(),
+            cut_off,
+            heard: Mutex::new(Instant::now()),
+            is_silent: AtomicBool::new(false),
         });
-        let (watches, cut_off) = (wire.watches.clone(), wire.cut_off.clone());
-        let (states, out_of_sight) = (wire.client.state_watcher(), wire.granted() / OUT_OF_SIGHT);
+        wire.leash.end_within(wire.granted());
+        let out_of_sight = wire.granted() / OUT_OF_SIGHT;
         tokio::spawn(be_seen(Arc::downgrade(&wire.leash), out_of_sight));
-        tokio::spawn(stir(watches, cut_off, states));
         Ok(wire)
     }
 
@@ -122,6 +130,11 @@ impl Wire {
         since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
+    /// Whether it answers no request, although it has a connection. The client crate takes any byte for a sign of life.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.is_silent.load(Ordering::Relaxed)
+    }
+
     /// What its connection is from now on.
     pub(crate) fn states(&self) -> StateWatcher {
         let mut states = self.client.state_watcher();
@@ -142,7 +155,7 @@ impl Wire {
         {
             return Ok(Turn { client: &self.client, _room: room });
         }
-        self.in_time(async {
+        self.within_timeout(async {
             let room = OptionFuture::from(room.map(Semaphore::acquire)).await;
             let room = room.transpose().map_err(|_| Said::ClientClosed)?;
             let mut states = self.client.state_watcher();
@@ -171,8 +184,19 @@ impl Wire {
         &self.home
     }
 
-    /// The answer, or that there was none in time. A connection that answers nothing at all is given up by the client.
+    /// The answer, or that there was none in time. A connection on which nothing comes at all is given up by the client.
     pub(crate) async fn in_time<T>(&self, answer: impl Future<Output = T>) -> Result<T, Said> {
+        let asked = Instant::now();
+        let answer = self.within_timeout(answer).await;
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        if answer.is_ok() {
+            *heard = Instant::now();
+        }
+        self.is_silent.store(*heard < asked, Ordering::Relaxed);
+        answer
+    }
+
+    async fn within_timeout<T>(&self, answer: impl Future<Output = T>) -> Result<T, Said> {
         // Whoever calls may have no runtime, or one without a clock.
         let answer = {
             let _at_home = self.home.enter();
@@ -253,7 +277,7 @@ async fn connect(
         connector = connector.with_auth(DIGEST, login.as_bytes());
     }
     let ensemble = settings.ensemble();
-    let (connected, leash) = driven(&Handle::current(), async {
+    let (connected, leash) = driven(&Handle::current(), ttl, async {
         match &settings.tls {
             Some(files) => tls::connect(connector, files, &ensemble).await,
             None => Ok(connector.connect(&ensemble).await),

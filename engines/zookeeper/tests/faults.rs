@@ -11,6 +11,8 @@ mod crowds;
 mod followers;
 #[path = "faults/guarded.rs"]
 mod guarded;
+#[path = "faults/hostile.rs"]
+mod hostile;
 #[path = "faults/leaders.rs"]
 mod leaders;
 #[path = "faults/members.rs"]

@@ -157,12 +157,16 @@ impl Member {
     }
 
     fn get(&self, path: &str) -> Option<String> {
-        let address = (Ipv4Addr::LOCALHOST, self.metrics.number());
-        let mut stream = TcpStream::connect(address).ok()?;
-        stream.set_read_timeout(Some(ANSWER_MAX)).ok()?;
-        write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).ok()?;
-        Some(answer)
+        get(self.metrics.number(), path)
     }
+}
+
+/// What is answered at this port.
+pub(super) fn get(port: u16, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
+    stream.set_read_timeout(Some(ANSWER_MAX)).ok()?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
 }

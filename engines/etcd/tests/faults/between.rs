@@ -1,8 +1,10 @@
 //! A member that lies: it stands between a client and a member, and changes what the member answers, message by message. It can
-//! hold a request back, too, which arrives after whoever sent it has given it up.
+//! hold a request back, which arrives after its client has given it up; hold an answer back; or deliver a request twice,
+//! as a proxy does that sends again what was not answered.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::{Stream, stream};
@@ -17,6 +19,9 @@ use tenure_servers::etcd::Cluster;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
+
+/// These methods are streams: their requests do not end.
+const STREAMS: [&str; 2] = ["Watch", "LeaseKeepAlive"];
 
 /// What is passed on in the place of a message. The streams of a method are counted from 1.
 type Lie = Arc<dyn Fn(u64, &[u8]) -> Vec<Vec<u8>> + Send + Sync>;
@@ -34,14 +39,28 @@ struct Said {
     streams: Mutex<HashMap<String, u64>>,
     /// These methods are for nobody.
     forbidden: Mutex<HashSet<String>>,
-    /// The next request of this method is held back.
-    holds: Mutex<Option<String>>,
+    /// What is done with the next request of this method.
+    holds: Mutex<Option<(String, Hold)>>,
+    repeats: AtomicBool,
     /// Where it waits.
     held: Mutex<Option<oneshot::Sender<oneshot::Sender<()>>>>,
     held_now: Notify,
 }
 
-/// A request that was held back, until it is let go.
+/// What is held back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Hold {
+    /// The request.
+    Request,
+    /// The answer to it.
+    Answer,
+    /// A copy of the request.
+    Copy,
+    /// Nothing: the request is delivered twice, and the second answer is passed on.
+    Nothing,
+}
+
+/// A request, or an answer, that was held back until it is let go.
 pub(super) struct Held(oneshot::Sender<oneshot::Sender<()>>);
 
 impl Held {
@@ -84,10 +103,29 @@ impl Between {
 
     /// The next request of this method is held back, once it has come.
     pub(super) fn hold_next(&self, method: &str) {
-        *lock(&self.said.holds) = Some(method.to_owned());
+        self.hold(method, Hold::Request);
     }
 
-    /// The request that is held back, once it has come.
+    /// The answer to the next request of this method is held back, once it has come.
+    pub(super) fn hold_next_answer(&self, method: &str) {
+        self.hold(method, Hold::Answer);
+    }
+
+    /// The next request of this method is delivered at once, and a second time when it is let go.
+    pub(super) fn deliver_next_twice(&self, method: &str) {
+        self.hold(method, Hold::Copy);
+    }
+
+    /// From now on each request but those of streams is delivered twice, and its second answer is passed on.
+    pub(super) fn repeat(&self) {
+        self.said.repeats.store(true, Ordering::SeqCst);
+    }
+
+    fn hold(&self, method: &str, what: Hold) {
+        *lock(&self.said.holds) = Some((method.to_owned(), what));
+    }
+
+    /// What is held back, once it has come.
     pub(super) async fn held(&self) -> Held {
         loop {
             if let Some(held) = lock(&self.said.held).take() {
@@ -150,13 +188,12 @@ async fn pass(
         *count
     };
     let is_forbidden = lock(&said.forbidden).contains(&method);
-    let is_held = lock(&said.holds).take_if(|held| *held == method).is_some();
-    let answer = if is_held {
-        // It is sent although its client gives it up.
-        let late = tokio::spawn(arrive_late(sender, request, said.clone()));
-        late.await.expect("it does not panic")?
-    } else {
-        sender.send_request(request.map(http_body_util::BodyExt::boxed)).await?
+    let repeats = said.repeats.load(Ordering::SeqCst) && !STREAMS.contains(&&*method);
+    let hold = lock(&said.holds).take_if(|(held, _)| *held == method).map(|(_, what)| what);
+    let hold = hold.or(repeats.then_some(Hold::Nothing));
+    let answer = match hold {
+        Some(what) => hold_back(what, sender, request, said.clone()).await?,
+        None => sender.send_request(request.map(http_body_util::BodyExt::boxed)).await?,
     };
     // A member that is gone forbids nothing.
     if is_forbidden {
@@ -174,25 +211,67 @@ fn permission_denied() -> Response<Answer> {
     answer.body(StreamBody::new(body)).expect("these are headers")
 }
 
-async fn arrive_late(
+async fn hold_back(
+    what: Hold,
     mut sender: SendRequest<Body>,
     request: Request<Incoming>,
     said: Arc<Said>,
 ) -> hyper::Result<Response<Incoming>> {
     let (head, body) = request.into_parts();
-    let body = Full::new(body.collect().await?.to_bytes()).map_err(|never| match never {});
+    let bytes = body.collect().await?.to_bytes();
+    let request = move || {
+        let body = Full::new(bytes.clone()).map_err(|never| match never {}).boxed();
+        Request::from_parts(head.clone(), body)
+    };
+    // What is held back is sent although its client gives it up.
+    match what {
+        Hold::Request => {
+            let late = tokio::spawn(async move {
+                let answered = let_go(&said).await;
+                let answer = sender.send_request(request()).await;
+                tell(answered, answer.is_ok());
+                answer
+            });
+            late.await.expect("it does not panic")
+        }
+        Hold::Answer => {
+            let answer = sender.send_request(request()).await;
+            let answered = let_go(&said).await;
+            tell(answered, answer.is_ok());
+            answer
+        }
+        Hold::Nothing => {
+            sender.send_request(request()).await?.into_body().collect().await?;
+            sender.send_request(request()).await
+        }
+        Hold::Copy => {
+            let answer = sender.send_request(request()).await;
+            tokio::spawn(async move {
+                let answered = let_go(&said).await;
+                let is_answered = match sender.send_request(request()).await {
+                    Ok(answer) => answer.into_body().collect().await.is_ok(),
+                    Err(_) => false,
+                };
+                tell(answered, is_answered);
+            });
+            answer
+        }
+    }
+}
+
+/// Waits until what is held back is let go. Answers whom to tell when it has arrived.
+async fn let_go(said: &Said) -> Option<oneshot::Sender<()>> {
     let (waits, let_go) = oneshot::channel();
     *lock(&said.held) = Some(waits);
     said.held_now.notify_one();
-    let answered = let_go.await;
-    let answer = sender.send_request(Request::from_parts(head, body.boxed())).await;
-    if let Ok(answered) = answered
-        && answer.is_ok()
-    {
-        // Nobody may want to know.
+    let_go.await.ok()
+}
+
+fn tell(answered: Option<oneshot::Sender<()>>, is_answered: bool) {
+    if let Some(answered) = answered.filter(|_| is_answered) {
+        // The test may have ended.
         let _gone = answered.send(());
     }
-    answer
 }
 
 /// The frames of an answer, with what is said in the place of its messages.

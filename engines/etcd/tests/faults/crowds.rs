@@ -273,3 +273,28 @@ fn callers_who_give_up_early_are_served_in_between_and_the_line_stays_short() {
         guard.release().await.unwrap();
     });
 }
+
+#[test]
+fn readers_who_would_not_wait_cost_no_more_requests_than_those_who_would() {
+    const ROUNDS: u64 = 5;
+    play(1, async |cluster| {
+        let locks = connect(&cluster).await;
+        locks.mutex("warm").ttl(LONG).lock().await.unwrap().release().await.unwrap();
+        let before = requests(&cluster);
+        let mut readers = JoinSet::new();
+        for _ in 0..CALLERS {
+            let lock = locks.rwlock("k").ttl(LONG);
+            readers.spawn(async move {
+                for _ in 0..ROUNDS {
+                    let guard = lock.try_read().await.unwrap().expect("others only read");
+                    guard.release().await.unwrap();
+                }
+            });
+        }
+        soon("all have read", readers.join_all()).await;
+        let asked = requests(&cluster) - before;
+        println!("{asked} requests for {} reads", CALLERS * ROUNDS);
+        // A join, a release, and a try that takes the line for free.
+        assert!(asked <= CALLERS * ROUNDS * 3, "{asked} requests");
+    });
+}

@@ -1,5 +1,6 @@
 //! A member that answers what is not so: of leases that are gone, of keys that did not change, or nothing at all on one stream.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -182,6 +183,35 @@ fn a_keep_alive_that_is_answered_for_a_lease_that_is_gone_keeps_nobody_believing
         let again = locks.mutex("k").ttl(TTL * 10).lock().await;
         let again = again.expect("the session that is gone is replaced");
         assert!(again.token() > guard.token());
+    });
+}
+
+#[test]
+fn a_holder_keeps_its_lock_though_a_leader_does_not_know_its_lease_yet() {
+    /// How often a leader that has yet to apply the grant says that there is no such lease.
+    const UNKNOWN: u64 = 3;
+    play(1, async |cluster| {
+        let (between, locks) = through(&cluster).await;
+        let answers = Arc::new(AtomicU64::new(0));
+        let counted = answers.clone();
+        between.lie(KEEP_ALIVE, move |_, said| {
+            let is_unknown = counted.fetch_add(1, Ordering::SeqCst) < UNKNOWN;
+            let said = KeptAlive::decode(said).unwrap();
+            let ttl = if is_unknown { 0 } else { said.ttl };
+            vec![KeptAlive { ttl, ..said }.encode_to_vec()]
+        });
+        let guard = locks.mutex("k").ttl(TTL * 6).lock().await.unwrap();
+        let lease = leases(&cluster);
+        soon("the leader knows it", async {
+            while answers.load(Ordering::SeqCst) < UNKNOWN + 2 {
+                guard.check().expect("the lease lives");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await;
+        guard.check().expect("the lease lives");
+        assert_eq!(leases(&cluster), lease);
+        guard.release().await.unwrap();
     });
 }
 

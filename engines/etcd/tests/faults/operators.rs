@@ -137,17 +137,17 @@ fn no_session_is_shorter_than_the_url_says() {
 fn an_operator_sees_for_how_long_the_tickets_of_others_live() {
     play(1, async |cluster| {
         let (locks, operator) = (connect(&cluster).await, connect(&cluster).await);
-        let _held = locks.mutex("k").ttl(Duration::from_secs(60)).lock().await.unwrap();
+        let _held = locks.mutex("k").ttl(Duration::from_secs(600)).lock().await.unwrap();
         let waiting = tokio::spawn({
-            let mutex = locks.mutex("k").ttl(Duration::from_secs(20));
+            let mutex = locks.mutex("k").ttl(Duration::from_secs(200));
             async move { mutex.lock().await }
         });
         until_line(&operator, "k", 2).await;
         let before = cluster.members()[0].requests("LeaseTimeToLive");
         let line = operator.line("k").await.unwrap();
         let lives: Vec<_> = line.iter().map(|(_, place)| place.life.expect("it ends")).collect();
-        assert!(lives[0] > Duration::from_secs(35) && lives[0] <= Duration::from_secs(60));
-        assert!(lives[1] > Duration::from_secs(10) && lives[1] <= Duration::from_secs(20));
+        assert!(lives[0] > Duration::from_secs(350) && lives[0] <= Duration::from_secs(600));
+        assert!(lives[1] > Duration::from_secs(100) && lives[1] <= Duration::from_secs(200));
         assert_eq!(cluster.members()[0].requests("LeaseTimeToLive") - before, 2);
         locks.line("k").await.unwrap();
         let after = cluster.members()[0].requests("LeaseTimeToLive");
@@ -163,7 +163,7 @@ fn a_look_at_a_line_asks_for_few_sessions() {
         let mut clients = Vec::new();
         for at in 0..12 {
             let locks = connect(&cluster).await;
-            let mutex = locks.mutex("k");
+            let mutex = locks.mutex("k").ttl(Duration::from_secs(600));
             clients.push((locks, tokio::spawn(async move { mutex.lock().await })));
             until_line(&operator, "k", at + 1).await;
         }
@@ -207,6 +207,30 @@ fn a_ticket_that_cannot_be_read_keeps_others_out_as_any_other_does() {
         }
         cluster.ctl(&["del", &stranger]).unwrap();
         locks.mutex("k").lock().await.unwrap().release().await.unwrap();
+    });
+}
+
+#[test]
+fn who_waits_behind_a_ticket_that_cannot_be_read_learns_of_it_before_its_next_heartbeat() {
+    /// Its heartbeats are hours apart.
+    const LONG: Duration = Duration::from_secs(24 * 3600);
+    play(1, async |cluster| {
+        let (locks, other) = (connect(&cluster).await, connect(&cluster).await);
+        let guard = locks.mutex("k").ttl(LONG).lock().await.unwrap();
+        let waiting = other.mutex("k").ttl(LONG);
+        let waiting = tokio::spawn(async move { waiting.lock().await });
+        until_line(&locks, "k", 2).await;
+        let held = keys(&cluster).remove(0);
+        cluster.ctl(&["put", "--ignore-lease", &held, "tenure2 of another form"]).unwrap();
+        let refused = soon("it is refused", waiting).await.unwrap().map(drop).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Rejected, "{refused}");
+        soon("it leaves", async {
+            while keys(&cluster).len() > 1 {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        drop(guard);
     });
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use tenure_servers::Store as _;
 use tenure_servers::etcd::Cluster;
 
-use super::stage::{at_last, play_on, soon};
+use super::stage::{TTL, at_last, connect, play_on, soon};
 
 #[test]
 fn files_that_are_being_replaced_keep_nobody_out_for_good() {
@@ -35,6 +35,27 @@ fn files_that_are_being_replaced_keep_nobody_out_for_good() {
             let taken =
                 at_last("it is there again", async || locks.mutex("k").try_lock().await).await;
             taken.expect("it is free").release().await.unwrap();
+        },
+    );
+}
+
+#[test]
+fn a_holder_keeps_its_lock_while_all_certificates_and_their_authority_are_replaced() {
+    play_on(
+        || Cluster::with_tls(1),
+        async |cluster| {
+            let (locks, member) = (connect(&cluster).await, &cluster.members()[0]);
+            let guard = locks.mutex("held").ttl(TTL * 30).lock().await.unwrap();
+            cluster.certificates().expect("it speaks TLS").renew().unwrap();
+            // A member reads its own certificate for each connection, and whom it trusts when it begins.
+            member.kill().unwrap();
+            member.restart().unwrap();
+            let taken = at_last("it is trusted", async || locks.mutex("k").try_lock().await).await;
+            taken.expect("it is free").release().await.unwrap();
+            guard.check().expect("it is held all the time");
+            let next = connect(&cluster).await;
+            assert!(next.mutex("held").try_lock().await.unwrap().is_none());
+            guard.release().await.unwrap();
         },
     );
 }

@@ -10,7 +10,6 @@ use tokio::runtime::Handle;
 
 use super::home::Home;
 use super::memory::{MemoryView, Warehouse};
-use super::opening;
 use super::settings::Documents;
 use super::view::View;
 use crate::connect;
@@ -35,11 +34,11 @@ impl Shelf {
         settings: Settings,
         client: impl FnOnce(Duration) -> Result<(Client, Name)> + Send + 'static,
     ) -> Result<Arc<Self>> {
-        let (spots, field) = (documents.spots(), documents.field.clone());
+        let spots = documents.spots();
         Self::open(documents, async move {
             let (client, name) = client(settings.timeout)?;
             let home = Handle::current();
-            opened(client, name, home, &settings, true, spots, &field).await
+            MongoStore::of(client, name, home, &settings, true, spots).await
         })
         .await
     }
@@ -52,10 +51,10 @@ impl Shelf {
         home: Option<Handle>,
         settings: Settings,
     ) -> Result<Arc<Self>> {
-        let (spots, field) = (documents.spots(), documents.field.clone());
+        let spots = documents.spots();
         Self::open(documents, async move {
             let home = home.unwrap_or_else(Handle::current);
-            opened(client, name, home, &settings, false, spots, &field).await
+            MongoStore::of(client, name, home, &settings, false, spots).await
         })
         .await
     }
@@ -95,7 +94,7 @@ impl MongoStore {
         let settings = documents.spoken(settings);
         let (client, name) = connect::client(options, settings.timeout)?;
         let (spots, home) = (documents.spots(), Handle::current());
-        opened(client, name, home, &settings, true, spots, &documents.field).await
+        Self::of(client, name, home, &settings, true, spots).await
     }
 }
 
@@ -103,17 +102,4 @@ impl Documents {
     fn spots(&self) -> Spots {
         Spots::documents(&self.field, self.filling.as_ref())
     }
-}
-
-async fn opened(
-    client: Client,
-    name: Name,
-    home: Handle,
-    settings: &Settings,
-    is_own: bool,
-    spots: Spots,
-    field: &str,
-) -> Result<MongoStore> {
-    let store = MongoStore::of(client, name, home, settings, is_own, spots).await?;
-    opening::check(store, field).await
 }

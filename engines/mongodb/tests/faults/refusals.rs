@@ -27,6 +27,43 @@ fn a_database_that_is_mongodbs_own_is_refused() {
 }
 
 #[test]
+fn a_collection_that_cannot_keep_locks_is_refused() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let known = doc! { "bsonType": "object", "properties": { "_id": {} } };
+        let closed =
+            doc! { "$jsonSchema": { "properties": { "_id": {} }, "additionalProperties": false } };
+        let wants = doc! { "$jsonSchema": { "required": ["customer"] } };
+        for (create, word) in [
+            (doc! { "create": "capped", "capped": true, "size": 4096 }, "capped"),
+            (doc! { "create": "view", "viewOn": "capped", "pipeline": [] }, "a view"),
+            (doc! { "create": "series", "timeseries": { "timeField": "at" } }, "a time series"),
+            (doc! { "create": "closed", "validator": closed }, "validator"),
+            (doc! { "create": "wants", "validator": wants.clone() }, "validator"),
+            (doc! { "create": "filter", "validator": { "at": { "$lt": 0 } } }, "validator"),
+        ] {
+            let name = create.get_str("create").unwrap().to_owned();
+            server.command("tenure", create).unwrap();
+            let url = format!("{}&collection={name}", server.url());
+            let error = tenure_mongodb::connect(url).await.expect_err("it cannot keep locks");
+            assert_eq!(error.kind(), Kind::Rejected, "{error:?}");
+            let sentence = error.to_string();
+            assert!(sentence.contains(word) && sentence.contains(&name), "{sentence}");
+        }
+        for create in [
+            doc! { "create": "open", "validator": { "$jsonSchema": known } },
+            doc! { "create": "warns", "validator": wants.clone(), "validationAction": "warn" },
+            doc! { "create": "off", "validator": wants, "validationLevel": "off" },
+        ] {
+            let url = format!("{}&collection={}", server.url(), create.get_str("create").unwrap());
+            server.command("tenure", create).unwrap();
+            let guard = connect(url).await.mutex("a").lock().await.unwrap();
+            guard.release().await.unwrap();
+        }
+    });
+}
+
+#[test]
 fn a_server_that_is_not_there_is_told_in_time() {
     play(async || {
         let url = "mongodb://clerk:s3cret@127.0.0.1:9/?timeout=300ms";

@@ -17,7 +17,7 @@ use tenure_queue::{
     Change, Distance, Door, Enter, Entered, Followed, Front, Granted, LineId, Name, Node, Register,
     Remove, Removed, SessionId, Sought, Store, Told, Watching, Why, Written,
 };
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use nodes::Nodes;
 
@@ -45,6 +45,23 @@ pub(crate) struct Shared {
     outlived_by: Mutex<Option<Duration>>,
     /// Who enters next hears of it so much later, and its session lives on.
     late_by: Mutex<Option<Duration>>,
+    /// The next request to take a node out arrives when this is sent, and nobody hears of it.
+    late_leave: Mutex<Option<oneshot::Receiver<oneshot::Sender<()>>>>,
+    /// The last node that was made, and with which session.
+    last: Mutex<Option<(Name, SessionId, Vec<u8>)>>,
+}
+
+/// A request that is on its way.
+pub(crate) struct Late(oneshot::Sender<oneshot::Sender<()>>);
+
+impl Late {
+    /// It arrives, and is carried out.
+    #[allow(dead_code, reason = "of the programs that have this store, one leaves late")]
+    pub(crate) async fn arrive(self) {
+        let (arrived, carried_out) = oneshot::channel();
+        self.0.send(arrived).expect("it was sent");
+        carried_out.await.expect("it is carried out");
+    }
 }
 
 /// One client of it.
@@ -66,6 +83,8 @@ impl Shared {
             takes_steps,
             outlived_by,
             late_by: Mutex::default(),
+            late_leave: Mutex::default(),
+            last: Mutex::default(),
         })
     }
 
@@ -116,6 +135,20 @@ impl Shared {
     #[allow(dead_code, reason = "of the programs that have this store, one answers late")]
     pub(crate) fn be_late_next(&self, by: Duration) {
         *lock(&self.late_by) = Some(by);
+    }
+
+    #[allow(dead_code, reason = "of the programs that have this store, one leaves late")]
+    pub(crate) fn hold_next_leave(&self) -> Late {
+        let (arrives, late) = oneshot::channel();
+        *lock(&self.late_leave) = Some(late);
+        Late(arrives)
+    }
+
+    /// The last entry is delivered a second time.
+    #[allow(dead_code, reason = "of the programs that have this store, one has such a proxy")]
+    pub(crate) fn enter_again(&self) {
+        let (name, session, body) = lock(&self.last).clone().expect("a node was made");
+        self.step(|nodes, _| nodes.make(&name, session, &body));
     }
 
     #[allow(dead_code, reason = "of the programs that have this store, one has onlookers")]
@@ -226,6 +259,7 @@ impl Store for Map {
                 return Err(Error::lost(Loss::SessionGone));
             }
             let node = nodes.make(name, session, body);
+            *lock(&self.0.last) = Some((name.clone(), session, body.to_vec()));
             Ok(Entered::In { node, front: nodes.front(&name.line, PAGE), fresh: true })
         });
         self.0.travel().await;
@@ -272,6 +306,22 @@ impl Store for Map {
 
     async fn remove(&self, remove: &Remove<'_>) -> Result<Removed> {
         self.0.travel().await;
+        let late = lock(&self.0.late_leave).take();
+        if let Some(late) = late {
+            let (shared, node) = (self.0.clone(), remove.node.clone());
+            self.0.host.spawn(Box::pin(async move {
+                if let Ok(arrived) = late.await {
+                    shared.step(|nodes, _| {
+                        let now = nodes.get(&node.name);
+                        if now.is_some_and(|now| now.created == node.created) {
+                            nodes.remove(&node.name, Why::Left);
+                        }
+                    });
+                    let _ = arrived.send(());
+                }
+            }));
+            return pending().await;
+        }
         let removed = self.0.step(|nodes, _| {
             let Remove { node, provided, why, front, is_all, .. } = remove;
             let same =
@@ -293,6 +343,13 @@ impl Store for Map {
 
     async fn forestall(&self, name: &Name, _session: SessionId) -> Result<Option<Node>> {
         Ok(self.0.step(|nodes, _| nodes.forestall(name)))
+    }
+
+    async fn orphans(&self, session: SessionId) -> Result<Vec<Node>> {
+        let mut nodes = self.0.step(|nodes, _| nodes.all());
+        let known = lock(&self.0.known);
+        nodes.retain(|node| node.session == session && !known.contains(&node.name.id));
+        Ok(nodes)
     }
 
     fn forget(&self, ticket: TicketId) {
@@ -329,6 +386,7 @@ impl Store for Map {
     }
 
     async fn read(&self, register: &Register) -> Result<Written> {
+        self.0.travel().await;
         Ok(self.0.step(|nodes, _| nodes.read(register)))
     }
 
@@ -338,6 +396,7 @@ impl Store for Map {
         value: u64,
         version: u64,
     ) -> Result<(Written, bool)> {
+        self.0.travel().await;
         Ok(self.0.step(|nodes, _| nodes.write(register, value, version)))
     }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
+
 use super::stage::{TTL, connect, operator, play, received};
 
 /// The longest that these servers grant: few signs of life fall into a story.
@@ -51,5 +53,25 @@ fn an_idle_client_of_an_ensemble_writes_six_times_in_a_life() {
         let signs = written().await - before;
         assert!((5..=7).contains(&signs), "{signs} signs of life in {life:?}");
         held.check().unwrap();
+    });
+}
+
+#[test]
+fn a_sequence_that_many_count_at_once_costs_less_than_a_request_for_each_number() {
+    const CALLERS: u64 = 256;
+    const ROUNDS: u64 = 4;
+    play(1, async |ensemble| {
+        let (locks, server) = (connect(&ensemble).await, &ensemble.servers()[0]);
+        let before = received(server);
+        let counts = (0..CALLERS).map(async |_| {
+            for _ in 0..ROUNDS {
+                locks.sequence("k").next().await.unwrap();
+            }
+        });
+        join_all(counts).await;
+        let all = received(server) - before;
+        println!("{all} packets for {} numbers", CALLERS * ROUNDS);
+        assert!(all <= CALLERS, "{all} packets for {} numbers", CALLERS * ROUNDS);
+        assert_eq!(locks.sequence("k").next().await.unwrap(), CALLERS * ROUNDS + 1);
     });
 }

@@ -1,10 +1,10 @@
 //! TLS: who is not trusted is told so, with the way out, and what is held outlives the server.
 
-use tenure_core::Kind;
+use tenure_core::{Kind, Loss};
 use tenure_servers::Store as _;
 use tenure_servers::zookeeper::Ensemble;
 
-use super::stage::{TTL, at_last, play_on, until_line};
+use super::stage::{TTL, at_last, play_on, soon, until_line};
 
 /// The servers of a URL, and its options.
 fn parts(url: &str) -> (&str, Vec<&str>) {
@@ -144,5 +144,30 @@ fn files_that_are_being_replaced_keep_nobody_out_for_good() {
         let guard =
             at_last("it is there again", async || locks.mutex("k").ttl(TTL * 2).lock().await);
         guard.await.release().await.unwrap();
+    });
+}
+
+#[test]
+fn certificates_of_another_authority_cost_the_locks_that_are_held_and_no_restart_of_a_client() {
+    play_on(Ensemble::with_tls, async |ensemble| {
+        let (other, url) = (Ensemble::with_tls().unwrap(), ensemble.url());
+        let locks = tenure_zookeeper::connect(&url).await.unwrap();
+        let held = locks.mutex("k").ttl(TTL * 2).lock().await.unwrap();
+        let theirs = other.url();
+        for (ours, theirs) in parts(&url).1.into_iter().zip(parts(&theirs).1) {
+            let [ours, theirs] = [ours, theirs].map(|option| option.split_once('=').unwrap().1);
+            std::fs::copy(theirs, ours).unwrap();
+        }
+        let [server, theirs] = [&ensemble, &other].map(|of| &of.servers()[0]);
+        let [ours, theirs] = [server, theirs].map(|of| of.folder().join("server-and-key.pem"));
+        std::fs::copy(theirs, ours).unwrap();
+        server.kill().unwrap();
+        server.restart().unwrap();
+        // A session trusts the authority that it began with. The next one reads the files.
+        let loss = soon("the holder is told", held.lost()).await;
+        assert!(matches!(loss, Loss::Unreachable | Loss::Expired | Loss::SessionGone), "{loss}");
+        let next = at_last("it locks", async || locks.mutex("k").ttl(TTL * 2).lock().await).await;
+        assert!(next.token() > held.token());
+        next.release().await.unwrap();
     });
 }

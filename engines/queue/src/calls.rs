@@ -1,0 +1,90 @@
+//! Callers of one client that wait for numbers of a sequence.
+
+use std::collections::HashMap;
+use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tenure_core::{Error, Key, Result, Tally, Time};
+use tokio::sync::oneshot;
+
+use crate::contract::Register;
+
+/// Maximum callers that one request takes numbers for.
+const CALLS_MAX: usize = 1024;
+
+/// The callers of one client that wait for numbers. A sequence is in it as long as a task takes numbers from it.
+#[derive(Default)]
+pub(crate) struct Calls(Mutex<HashMap<Register, VecDeque<Call>>>);
+
+/// One caller that waits for numbers.
+pub(crate) struct Call {
+    pub(crate) key: Key,
+    /// How many numbers it asks for.
+    pub(crate) by: u64,
+    /// When it is refused because other clients were quicker each time.
+    pub(crate) until: Time,
+    pub(crate) tell: oneshot::Sender<Result<Tally>>,
+}
+
+impl Call {
+    pub(crate) fn answer(self, answer: Result<u64>) {
+        let tally = |value| Tally { value, allowed: true, resets_in: None };
+        // A caller that has gone meanwhile leaves a gap, which a sequence may have.
+        let _ = self.tell.send(answer.map(tally));
+    }
+}
+
+impl Calls {
+    /// Answers whether the sequence needs a task.
+    pub(crate) fn push(&self, register: &Register, call: Call) -> bool {
+        match self.lock().entry(register.clone()) {
+            Entry::Occupied(mut waiting) => {
+                waiting.get_mut().push_back(call);
+                false
+            }
+            Entry::Vacant(none) => {
+                none.insert([call].into());
+                true
+            }
+        }
+    }
+
+    /// Adds the callers that wait, and takes off those that have gone. Answers whether any are left; otherwise the task ends.
+    pub(crate) fn take(&self, register: &Register, calls: &mut Vec<Call>) -> bool {
+        let mut all = self.lock();
+        let Some(waiting) = all.get_mut(register) else { return false };
+        calls.retain(|call| !call.tell.is_closed());
+        while calls.len() < CALLS_MAX
+            && let Some(call) = waiting.pop_front()
+        {
+            if !call.tell.is_closed() {
+                calls.push(call);
+            }
+        }
+        if calls.is_empty() {
+            all.remove(register);
+        }
+        !calls.is_empty()
+    }
+
+    /// Its task has ended without an answer to them.
+    pub(crate) fn end(&self, register: &Register) {
+        self.lock().remove(register);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Register, VecDeque<Call>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Callers that have lost to other clients for half of their time are told so while they wait for an answer.
+pub(crate) fn refuse_late(calls: &mut Vec<Call>, now: Time) {
+    for call in calls.extract_if(.., |call| now.has_reached(call.until)) {
+        let refused = Error::rejected(format!(
+            "other clients were quicker each time a number was taken from the sequence {:?}: ask again",
+            call.key
+        ));
+        call.answer(Err(refused));
+    }
+}
