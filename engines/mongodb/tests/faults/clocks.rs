@@ -7,8 +7,8 @@ use tenure_servers::mongodb::{FAKETIME, Members, Setup, doc};
 
 use super::stage::{LONG, connect, join, play_with, store, ticket, until};
 
-/// The driver may take a server whose clock jumps for one that is silent, and connect anew: the same
-/// is asked again.
+/// Repeats a request until the server answers it: the driver may take a server whose clock jumps for
+/// a silent one, and connects anew.
 async fn answered<T, F: Future<Output = Result<T>>>(ask: impl Fn() -> F) -> T {
     loop {
         match ask().await {
@@ -49,13 +49,7 @@ fn a_clock_that_is_set_back_makes_no_window_longer() {
         assert!(counter().add(2).await.unwrap().allowed);
         server.set_clock(-3600).unwrap();
         let began = Instant::now();
-        // The driver may take a server whose clock jumps for one that is silent, and connect anew.
-        let refused = loop {
-            match counter().add(1).await {
-                Err(error) if error.is_unknown() => {}
-                answer => break answer.unwrap(),
-            }
-        };
+        let refused = answered(|| counter().add(1)).await;
         assert!(
             !refused.allowed && refused.resets_in.is_some_and(|left| left <= per),
             "{refused:?}"
