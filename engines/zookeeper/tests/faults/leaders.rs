@@ -14,8 +14,8 @@ use super::stage::{PATIENCE, TTL, at_last, configure, play, restart, soon};
 /// For how long a server may leave a question alone that it cannot answer.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// For half a minute a leader waits for servers that it does not hear of: for longer than they take to choose another one.
-const SYNC_LIMIT: &str = "syncLimit=60";
+/// For two minutes a leader waits for servers that it does not hear of. On a busy machine they need that to choose another one.
+const SYNC_LIMIT: &str = "syncLimit=240";
 
 /// What stands between each server and each other one: what it goes by to the leader, and to choose one.
 struct Between(Vec<(usize, usize, [Proxy; 2])>);
