@@ -22,6 +22,7 @@
 //! | `watched` | what a ticket watches, kept between two calls |
 //! | `onlooker` | what happens to all lines, told from what happens to nodes |
 
+mod asked;
 mod calls;
 mod contract;
 mod counting;

@@ -6,14 +6,12 @@ use std::time::Duration;
 
 use tenure_core::{Recent, Standing, TicketId, Time};
 
+use crate::asked::Asked;
 use crate::contract::SessionId;
 use crate::mine::{Going, Mine, Sighting};
 use crate::node::{LineId, Name, Node};
 use crate::session::Session;
 use crate::stand::Stand;
-
-/// With so many joins that did not come so far, those whose lives are over are thrown out.
-const ASKED_FULL: usize = 1024;
 
 /// All tickets of this client.
 pub(crate) struct Own {
@@ -25,9 +23,7 @@ pub(crate) struct Own {
 #[derive(Default)]
 struct Tickets {
     by_id: HashMap<TicketId, Mine>,
-    /// Those whose joins have begun, and did not come so far; and when their lives are over: nobody asks for them any more then.
-    asked: HashMap<TicketId, Asked>,
-    asked_full: usize,
+    asked: Asked,
     /// Those that were asked to join more than once, and are out for good, for as long as somebody may look for what became of the
     /// first time.
     ended: Recent<()>,
@@ -35,14 +31,6 @@ struct Tickets {
     lines: HashMap<LineId, usize>,
     /// Those who wait, by the number of the one right ahead.
     behind: HashMap<u64, TicketId>,
-}
-
-/// A join that did not come so far.
-struct Asked {
-    /// When the ticket's life is over.
-    until: Time,
-    /// It was asked for more than once.
-    again: bool,
 }
 
 impl Tickets {
@@ -70,8 +58,7 @@ impl Tickets {
 
     /// Whether nobody wants a ticket any more, or it must not stay. Whoever waits for its join gives no sign of life meanwhile.
     fn is_overdue(&self, mine: &Mine, now: Time) -> bool {
-        let asked = self.asked.get(&mine.name.id);
-        mine.is_overdue(now) && asked.is_none_or(|asked| now.has_reached(asked.until))
+        mine.is_overdue(now) && !self.asked.is_alive(mine.name.id, now)
     }
 
     /// A ticket is not right behind whom it was behind.
@@ -92,14 +79,9 @@ impl Own {
     /// A join has begun, of a ticket that lives until then without a sign of life.
     pub(crate) fn ask(&self, id: TicketId, now: Time, until: Time) {
         let mut all = self.lock();
-        if all.asked.len() >= all.asked_full.max(ASKED_FULL) {
-            let Tickets { by_id, asked, .. } = &mut *all;
-            asked.retain(|id, asked| by_id.contains_key(id) || !now.has_reached(asked.until));
-            all.asked_full = all.asked.len() * 2;
-        }
-        all.ended.forget(id);
-        let joins = all.asked.entry(id).and_modify(|asked| asked.again = true);
-        joins.or_insert(Asked { until, again: false });
+        let Tickets { by_id, asked, ended, .. } = &mut *all;
+        ended.forget(id);
+        asked.ask(id, now, until, |id| by_id.contains_key(&id));
     }
 
     /// A join is asked for again, of a ticket that is in its line.
@@ -111,16 +93,14 @@ impl Own {
 
     /// The owner gives a ticket up: a join that has begun goes no further. Answers whether there was one.
     pub(crate) fn give_up(&self, id: TicketId) -> bool {
-        self.lock().asked.remove(&id).is_some()
+        self.lock().asked.remove(id)
     }
 
     /// A ticket is about to be put into its line; not if its owner has given it up, because nobody would take it out again.
     #[must_use]
     pub(crate) fn begin(&self, name: &Name, session: &Arc<Session>, now: Time) -> bool {
         let mut all = self.lock();
-        let Some(&Asked { again: is_asked_again, .. }) = all.asked.get(&name.id) else {
-            return false;
-        };
+        let Some(is_asked_again) = all.asked.is_again(name.id) else { return false };
         if all.by_id.get(&name.id).is_some_and(Mine::is_condemned) {
             // What takes it out would find it in its line.
             return false;
@@ -143,7 +123,7 @@ impl Own {
     /// Whether this client has this ticket in its line, or is about to put it there.
     pub(crate) fn knows(&self, id: TicketId) -> bool {
         let all = self.lock();
-        all.by_id.contains_key(&id) || all.asked.contains_key(&id)
+        all.by_id.contains_key(&id) || all.asked.contains(id)
     }
 
     /// Its owner gives a sign of life. Answers whether the ticket is known, and is not being taken out.
@@ -177,7 +157,7 @@ impl Own {
     /// Whether it was asked for more than once that a ticket joins.
     pub(crate) fn was_asked_again(&self, id: TicketId) -> bool {
         let all = self.lock();
-        all.asked.get(&id).is_some_and(|asked| asked.again)
+        all.asked.is_again(id) == Some(true)
             || all.by_id.get(&id).is_some_and(|mine| mine.is_asked_again)
     }
 
@@ -193,7 +173,7 @@ impl Own {
         if all.by_id.get(&seen.node.name.id).is_some_and(other_life) {
             return;
         }
-        all.asked.remove(&seen.node.name.id);
+        all.asked.remove(seen.node.name.id);
         let Some(mut mine) = all.by_id.remove(&seen.node.name.id) else { return };
         // An answer may be older than one that came before it. What is served is served until it leaves, or is told to.
         mine.holds = (mine.holds || holds) && !seen.node.told;
@@ -247,7 +227,7 @@ impl Own {
     /// A ticket is out.
     pub(crate) fn forget(&self, id: TicketId) {
         let mut all = self.lock();
-        all.asked.remove(&id);
+        all.asked.remove(id);
         let was_there = all.take_off(id);
         drop(all);
         if was_there {
@@ -259,7 +239,7 @@ impl Own {
     pub(crate) fn forget_condemned(&self, id: TicketId) {
         let mut all = self.lock();
         if all.by_id.get(&id).is_some_and(Mine::is_condemned) {
-            all.asked.remove(&id);
+            all.asked.remove(id);
             all.take_off(id);
             drop(all);
             (self.forgets)(id);
@@ -372,18 +352,6 @@ mod tests {
             Sighting { node: Node { session, ..node.clone() }, stand, at }
         };
         (name, seen)
-    }
-
-    #[test]
-    fn joins_that_nobody_asks_for_any_more_are_thrown_out_whatever_stands_ahead_of_them() {
-        let (own, longest) = (Own::new(|_| {}), TicketId::fresh());
-        own.ask(longest, NOW, NOW.plus(Duration::from_secs(86_400)));
-        for second in 0..u64::try_from(ASKED_FULL * 4).unwrap() {
-            let now = NOW.plus(Duration::from_secs(second));
-            own.ask(TicketId::fresh(), now, now.plus(Duration::from_secs(30)));
-        }
-        assert!(own.lock().asked.len() <= ASKED_FULL);
-        assert!(own.give_up(longest), "it may still come in");
     }
 
     #[test]
