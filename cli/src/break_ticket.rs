@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tenure::blocking::block_on;
-use tenure::{Kind, Left, Locks, Place, Standing, Ticket, TicketId};
+use tenure::{ErrorKind, LeaveOutcome, Locks, Place, TicketState, Ticket, TicketId};
 use tenure_kit::duration::{self, brief};
 
 use crate::failure::{BUSY, Failure, REFUSED, answer, say};
@@ -96,7 +96,7 @@ pub(crate) fn break_ticket(at: &Address, json: bool, args: &Args) -> Result<u8, 
     tenure::Key::new(&args.key)?;
     let locks = at.look(|| Failure::new(NOTHING, format!("nobody holds {}", quoted(&args.key))))?;
     let line = match block_on(locks.line(&args.key)) {
-        Err(error) if error.kind() == Kind::Rejected => {
+        Err(error) if error.kind() == ErrorKind::Rejected => {
             return args.break_unseen(&locks, json, &error);
         }
         line => line?,
@@ -104,7 +104,7 @@ pub(crate) fn break_ticket(at: &Address, json: bool, args: &Args) -> Result<u8, 
     let mut told = Vec::new();
     for (ticket, place) in args.choose(&line)? {
         let left = match args.take_out(&locks, ticket.id, args.force) {
-            Err(error) if !args.force && error.kind() == Kind::Rejected => {
+            Err(error) if !args.force && error.kind() == ErrorKind::Rejected => {
                 let untold =
                     format!("{} cannot be told to leave: {error}", printable(&ticket.owner));
                 if args.force_after.is_none() {
@@ -118,7 +118,7 @@ pub(crate) fn break_ticket(at: &Address, json: bool, args: &Args) -> Result<u8, 
             }
             left => left?,
         };
-        if left == Left::Told && args.waits() {
+        if left == LeaveOutcome::Requested && args.waits() {
             if !json {
                 answer(sentence(&ticket, place.life, left, false, false))?;
             }
@@ -126,7 +126,7 @@ pub(crate) fn break_ticket(at: &Address, json: bool, args: &Args) -> Result<u8, 
             continue;
         }
         let said = if json {
-            object(&ticket, left, left != Left::Told)
+            object(&ticket, left, left != LeaveOutcome::Requested)
         } else {
             sentence(&ticket, place.life, left, args.force, somebody_waits(&line))
         };
@@ -151,10 +151,10 @@ impl Args {
             ));
         };
         let left = self.take_out(locks, id, self.force)?;
-        if left == Left::Absent {
+        if left == LeaveOutcome::Absent {
             return Err(self.no_ticket(&id.to_string()));
         }
-        let is_out = left != Left::Told;
+        let is_out = left != LeaveOutcome::Requested;
         answer(if json {
             let object = Object::new().text("key", &self.key).text("id", &id.to_string());
             object.text("was", was(left)).plain("out", is_out).line()
@@ -189,7 +189,7 @@ impl Args {
                 .into_iter()
                 .partition(|ticket| line.iter().any(|(there, _)| there.id == ticket.id));
             for ticket in out {
-                answer(if json { object(&ticket, Left::Told, true) } else { is_out(&ticket) })?;
+                answer(if json { object(&ticket, LeaveOutcome::Requested, true) } else { is_out(&ticket) })?;
             }
             told = stays;
             let left = patience.saturating_sub(began.elapsed());
@@ -213,7 +213,7 @@ impl Args {
         for ticket in told {
             if self.force_after.is_none() {
                 if json {
-                    answer(object(ticket, Left::Told, false))?;
+                    answer(object(ticket, LeaveOutcome::Requested, false))?;
                 }
                 continue;
             }
@@ -275,10 +275,10 @@ impl Args {
         }))
     }
 
-    fn take_out(&self, locks: &Locks, id: TicketId, force: bool) -> tenure::Result<Left> {
+    fn take_out(&self, locks: &Locks, id: TicketId, force: bool) -> tenure::Result<LeaveOutcome> {
         block_on(async {
             if force {
-                locks.force_out(&self.key, id).await
+                locks.force_unlock(&self.key, id).await
             } else {
                 locks.break_ticket(&self.key, id).await
             }
@@ -287,19 +287,19 @@ impl Args {
 }
 
 fn holders(line: &[(Ticket, Place)]) -> Vec<(Ticket, Place)> {
-    let holds = |(_, place): &&(_, Place)| place.standing == Standing::Holding;
+    let holds = |(_, place): &&(_, Place)| place.state == TicketState::Holding;
     line.iter().filter(holds).cloned().collect()
 }
 
 fn somebody_waits(line: &[(Ticket, Place)]) -> bool {
-    line.iter().any(|(_, place)| place.standing == Standing::Waiting)
+    line.iter().any(|(_, place)| place.state == TicketState::Waiting)
 }
 
 /// What became of a ticket. `next` says whether somebody waits behind it.
 fn sentence(
     ticket: &Ticket,
     life: Option<Duration>,
-    left: Left,
+    left: LeaveOutcome,
     force: bool,
     next: bool,
 ) -> String {
@@ -310,7 +310,7 @@ fn sentence(
         ("", "it works without the lock")
     };
     match left {
-        Left::Told => {
+        LeaveOutcome::Requested => {
             let latest = life.map_or(String::new(), |life| {
                 format!(", at the latest in {}", brief(life + ROUNDED_OFF))
             });
@@ -318,12 +318,12 @@ fn sentence(
                 "{owner} was told to leave: ticket {id} is out as soon as its work has stopped{latest}\n"
             )
         }
-        Left::Holding if force => {
+        LeaveOutcome::Holding if force => {
             format!("ticket {id} of {owner} is out{served}; if {owner} still works, {then}\n")
         }
-        Left::Holding => format!("ticket {id} of {owner} is out{served}\n"),
-        Left::Waiting => format!("ticket {id} of {owner} was waiting, and is out\n"),
-        Left::Absent | Left::Unsure => format!("ticket {id} of {owner} had already left\n"),
+        LeaveOutcome::Holding => format!("ticket {id} of {owner} is out{served}\n"),
+        LeaveOutcome::Waiting => format!("ticket {id} of {owner} was waiting, and is out\n"),
+        LeaveOutcome::Absent | LeaveOutcome::Unsure => format!("ticket {id} of {owner} had already left\n"),
     }
 }
 
@@ -331,17 +331,17 @@ fn is_out(ticket: &Ticket) -> String {
     format!("ticket {} of {} is out\n", ticket.id, printable(&ticket.owner))
 }
 
-fn object(ticket: &Ticket, left: Left, is_out: bool) -> String {
+fn object(ticket: &Ticket, left: LeaveOutcome, is_out: bool) -> String {
     let object = Object::new().text("key", ticket.key.as_str()).text("id", &ticket.id.to_string());
     object.text("was", was(left)).plain("out", is_out).line()
 }
 
 /// What a ticket was when it was broken.
-fn was(left: Left) -> &'static str {
+fn was(left: LeaveOutcome) -> &'static str {
     match left {
-        Left::Told => "told",
-        Left::Holding => "holding",
-        Left::Waiting => "waiting",
-        Left::Absent | Left::Unsure => "absent",
+        LeaveOutcome::Requested => "told",
+        LeaveOutcome::Holding => "holding",
+        LeaveOutcome::Waiting => "waiting",
+        LeaveOutcome::Absent | LeaveOutcome::Unsure => "absent",
     }
 }

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use tenure::{
-    Error, Guard, Key, Kind, Liveness, Locks, Note, Place, Result, Standing, TTL_DEFAULT, Ticket,
+    Error, Guard, Key, ErrorKind, Liveness, Locks, Note, Place, Result, TicketState, TTL_DEFAULT, Ticket,
 };
 use tenure_kit::duration::brief;
 
@@ -82,7 +82,7 @@ impl Held {
     pub(crate) fn release(self, signals: &mut Signals) -> Result<(), Failure> {
         let key = quoted(self.guard.key().as_str());
         let trouble = match signals.within(RELEASE_MAX, self.guard.release())? {
-            Ok(Some(Err(error))) if error.kind() == Kind::Lost => {
+            Ok(Some(Err(error))) if error.kind() == ErrorKind::Lost => {
                 return Err(Failure::new(
                     LOST,
                     format!("the command ended, and may have worked without its lock: {error}"),
@@ -161,7 +161,7 @@ impl Claim<'_> {
             return Err(failure);
         }
         // Its ticket is already on its way out: this waits until it is, unless the store is silent.
-        let _out_or_interrupted_again = signals.within(SETTLE_MAX, locks.settled())?;
+        let _out_or_interrupted_again = signals.within(SETTLE_MAX, locks.flush())?;
         Err(failure)
     }
 
@@ -213,7 +213,7 @@ impl Claim<'_> {
         let mut reason = error;
         let _out_or_interrupted_again = signals.within(SETTLE_MAX, async {
             match locks.line(self.key).await {
-                Ok(_) => locks.settled().await,
+                Ok(_) => locks.flush().await,
                 Err(error) => reason = error,
             }
         })?;
@@ -226,19 +226,19 @@ impl Claim<'_> {
         let guard = match (self.share, wait) {
             (Share::Alone, None) => Some(locks.mutex(key).ttl(ttl).note(note).lock().await?),
             (Share::Alone, Some(time)) => {
-                locks.mutex(key).ttl(ttl).note(note).lock_within(time).await?
+                locks.mutex(key).ttl(ttl).note(note).try_lock_for(time).await?
             }
             (Share::Office, _) => Some(locks.election(key).ttl(ttl).note(note).campaign().await?),
             (Share::Shared, None) => Some(locks.rwlock(key).ttl(ttl).note(note).read().await?),
             (Share::Shared, Some(time)) => {
-                locks.rwlock(key).ttl(ttl).note(note).read_within(time).await?
+                locks.rwlock(key).ttl(ttl).note(note).try_read_for(time).await?
             }
             (Share::Permits(take, of), None) => {
                 Some(locks.semaphore(key, of).ttl(ttl).note(note).acquire_many(take).await?)
             }
             (Share::Permits(take, of), Some(time)) => {
                 let permits = locks.semaphore(key, of).ttl(ttl).note(note);
-                permits.acquire_many_within(take, time).await?
+                permits.try_acquire_many_for(take, time).await?
             }
         };
         Ok(guard.map(|guard| Held { guard, store: locks.guarantees().store.clone() }))
@@ -278,14 +278,14 @@ impl Claim<'_> {
 
     /// Who keeps this share out: those who hold, or, if it would fit beside them, whoever waits ahead for more.
     fn in_the_way(&self, line: &[(Ticket, Place)]) -> String {
-        let of = |standing| line.iter().filter(move |(_, place)| place.standing == standing);
+        let of = |standing| line.iter().filter(move |(_, place)| place.state == standing);
         let taken: u64 =
-            of(Standing::Holding).map(|(ticket, _)| u64::from(ticket.share.take())).sum();
+            of(TicketState::Holding).map(|(ticket, _)| u64::from(ticket.share.take())).sum();
         let fits = self.share.of_ticket().is_ok_and(|share| {
             taken > 0 && taken + u64::from(share.take()) <= u64::from(share.of())
         });
         let first = |standing| of(standing).next().map(|(ticket, _)| printable(&ticket.owner));
-        match (first(Standing::Holding), first(Standing::Waiting).filter(|_| fits)) {
+        match (first(TicketState::Holding), first(TicketState::Waiting).filter(|_| fits)) {
             (Some(holder), Some(waiter)) => {
                 format!(", held by {holder}, and {waiter} waits ahead for more than is free")
             }
@@ -296,7 +296,7 @@ impl Claim<'_> {
 
     /// A waiter who was broken has not lost what it never had.
     fn refused(&self, locks: &Locks, error: Error) -> Failure {
-        if error.kind() != Kind::Lost {
+        if error.kind() != ErrorKind::Lost {
             return error.into();
         }
         let key = quoted(self.key);

@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, Write as _};
 use std::process::ExitCode;
 
 use rustix::process::{Resource, Rlimit, Signal, getpid, setrlimit};
-use tenure::{Error, Kind};
+use tenure::{Error, ErrorKind};
 
 use crate::leash::Ending;
 use crate::screen::Screen;
@@ -153,9 +153,9 @@ pub(crate) fn tell(verbose: bool, sentence: impl FnOnce() -> String) {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match error.kind() {
-            Kind::Lost => LOST,
-            Kind::Unavailable => UNREACHABLE,
-            Kind::Invalid => USAGE,
+            ErrorKind::Lost => LOST,
+            ErrorKind::Unavailable => UNREACHABLE,
+            ErrorKind::Invalid => USAGE,
             _ => REFUSED,
         };
         Self::new(code, error.to_string())

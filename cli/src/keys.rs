@@ -1,7 +1,7 @@
 //! `tenure keys`: the keys that somebody holds or waits for.
 
 use tenure::blocking::block_on;
-use tenure::{Key, Locks, Standing};
+use tenure::{Key, Locks, TicketState};
 
 use crate::failure::{Failure, REFUSED, answer, say};
 use crate::json::Object;
@@ -66,6 +66,6 @@ pub(crate) fn keys(at: &Address, json: bool, args: &Args) -> Result<u8, Failure>
 
 fn count(locks: &Locks, key: &Key) -> Result<(usize, usize), Failure> {
     let line = block_on(locks.line(key.as_str()))?;
-    let holding = line.iter().filter(|(_, place)| place.standing == Standing::Holding).count();
+    let holding = line.iter().filter(|(_, place)| place.state == TicketState::Holding).count();
     Ok((holding, line.len() - holding))
 }

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tenure::Locks;
-use tenure::engine::{Boxed, Clock, PrivateThread, SystemClock, Time};
-use tenure::{Host, Liveness};
+use tenure::engine::{BoxFuture, Clock, BackgroundRuntime, SystemClock, Time};
+use tenure::{Runtime, Liveness};
 
 /// Where locks are looked after once it has begun. Whoever waits has it begin first.
 pub(crate) struct LateThread(Late);
@@ -20,9 +20,9 @@ pub(crate) struct LateThread(Late);
 struct Late(Arc<Inner>);
 
 struct Inner {
-    thread: PrivateThread,
+    thread: BackgroundRuntime,
     /// What there is to do then; `None` once it has begun.
-    tasks: Mutex<Option<Vec<Boxed<()>>>>,
+    tasks: Mutex<Option<Vec<BoxFuture<()>>>>,
 }
 
 impl LateThread {
@@ -33,7 +33,7 @@ impl LateThread {
             return None;
         }
         let tasks = Mutex::new(Some(Vec::new()));
-        let late = Late(Arc::new(Inner { thread: PrivateThread::for_timers(), tasks }));
+        let late = Late(Arc::new(Inner { thread: BackgroundRuntime::for_timers(), tasks }));
         Some((locks.kept_on(Arc::new(late.clone())), Self(late)))
     }
 
@@ -59,7 +59,7 @@ impl Late {
         Ok(())
     }
 
-    fn take(&self) -> Option<Vec<Boxed<()>>> {
+    fn take(&self) -> Option<Vec<BoxFuture<()>>> {
         self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
@@ -74,8 +74,8 @@ impl Clock for Late {
     }
 }
 
-impl Host for Late {
-    fn sleep(&self, duration: Duration) -> Boxed<()> {
+impl Runtime for Late {
+    fn sleep(&self, duration: Duration) -> BoxFuture<()> {
         let (late, asked) = (self.clone(), Instant::now());
         // A time limit costs nothing until somebody waits.
         Box::pin(async move {
@@ -91,7 +91,7 @@ impl Host for Late {
         self.0.thread.random()
     }
 
-    fn spawn(&self, task: Boxed<()>) {
+    fn spawn(&self, task: BoxFuture<()>) {
         let mut tasks = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         match tasks.as_mut() {
             Some(tasks) => tasks.push(task),

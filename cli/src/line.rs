@@ -75,7 +75,7 @@ fn object(position: u64, ticket: &Ticket, place: &Place) -> String {
         .text("key", ticket.key.as_str())
         .text("id", &ticket.id.to_string())
         .plain("token", place.number)
-        .text("state", place.state())
+        .text("state", place.label())
         .text("kind", share.kind())
         .plain("permits", permits)
         .plain("position", position)
@@ -94,7 +94,7 @@ fn table(line: &[(Ticket, Place)]) -> String {
     let mut table = Table::new(&COLUMNS);
     for (ticket, place) in line {
         table.row([
-            place.state().into(),
+            place.label().into(),
             ticket.id.to_string()[..ID_DIGITS].into(),
             place.number.to_string(),
             share(ticket),

@@ -3,7 +3,7 @@
 use std::env;
 use std::fmt::Write as _;
 
-use tenure::{Guard, Locks, Place, Share, Standing, Ticket, TicketId};
+use tenure::{Guard, Locks, Place, Share, TicketState, Ticket, TicketId};
 
 use crate::failure::{Failure, USAGE};
 use crate::screen::quoted;
@@ -82,11 +82,11 @@ fn blocking(line: &[(Ticket, Place)], outer: &[Outer], share: Share) -> Option<O
     let fits = |one: Share, other: Share| {
         one.of() != other.of() || u64::from(one.take()) + u64::from(other.take()) <= one.of().into()
     };
-    let holding = line.iter().filter(|(_, place)| place.standing == Standing::Holding);
+    let holding = line.iter().filter(|(_, place)| place.state == TicketState::Holding);
     let known = |(ticket, _): &(Ticket, Place)| {
         outer.iter().find(|outer| outer.id == ticket.id).map(|outer| (ticket.share, *outer))
     };
-    let waiting = || line.iter().filter(|(_, place)| place.standing == Standing::Waiting);
+    let waiting = || line.iter().filter(|(_, place)| place.state == TicketState::Waiting);
     let keeps_out = |(held, _): &(Share, Outer)| {
         !fits(*held, share) || waiting().any(|(ticket, _)| !fits(*held, ticket.share))
     };
@@ -116,7 +116,7 @@ mod tests {
         let mut ticket = Ticket::new(Key::new("k").unwrap(), Share::WHOLE);
         let place = Place {
             number: 8,
-            standing: Standing::Holding,
+            state: TicketState::Holding,
             ahead: 0,
             life: None,
             look: None,

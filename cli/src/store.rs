@@ -140,7 +140,7 @@ impl Address {
     pub(crate) async fn open_at(&self, url: &str) -> Result<Opened, Failure> {
         self.refuse_private(url)?;
         let opened = self.open_or_make(url).await?;
-        Ok(Opened { locks: opened.locks.owned_by(&owner())?, ..opened })
+        Ok(Opened { locks: opened.locks.with_owner(&owner())?, ..opened })
     }
 
     /// Opens the store, and says so if that made a directory: its name may be a mistake.

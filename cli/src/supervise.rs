@@ -339,7 +339,7 @@ impl<'a> Supervision<'a> {
                 self.deaf = Some(error);
                 return Some(Duration::ZERO);
             }
-            let held = self.guard.held();
+            let held = self.guard.handle();
             self.lost = Some(Box::pin(async move { held.lost().await }));
             // Once more around: nobody waits for it yet.
             return Some(Duration::ZERO);

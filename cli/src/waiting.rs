@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use tenure::{Locks, Place, Result, Standing, Ticket};
+use tenure::{Locks, Place, Result, TicketState, Ticket};
 use tenure_kit::duration::brief;
 use unicode_width::UnicodeWidthStr as _;
 
@@ -92,9 +92,9 @@ impl<'a> Waiting<'a> {
 
     fn describe(&self, line: &Line) -> String {
         let holders: Vec<_> =
-            line.iter().filter(|(_, place)| place.standing == Standing::Holding).collect();
+            line.iter().filter(|(_, place)| place.state == TicketState::Holding).collect();
         let me = owner();
-        let mut waiters = line.iter().filter(|(_, place)| place.standing == Standing::Waiting);
+        let mut waiters = line.iter().filter(|(_, place)| place.state == TicketState::Waiting);
         let mut text = self.waited();
         if let Some(at) = waiters.position(|(ticket, _)| *ticket.owner == *me) {
             let _infallible = write!(text, ", place {} in line", at + 1);

@@ -4,8 +4,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tenure::blocking::block_on;
-use tenure::event::{Event, What};
-use tenure::{Locks, Seen, Sight};
+use tenure::event::{Event, EventKind};
+use tenure::{Locks, WatchEvent, EventDelivery};
 
 use crate::failure::{Failure, answer, say};
 use crate::json::Object;
@@ -41,18 +41,18 @@ const SAME_TROUBLE: Duration = Duration::from_secs(60);
 
 pub(crate) fn watch(at: &Address, json: bool, args: &Args) -> Result<u8, Failure> {
     let locks = opened(at)?;
-    let mut watch = block_on(locks.watch(args.prefix.as_str()))?;
+    let mut watch = block_on(locks.watch_prefix(args.prefix.as_str()))?;
     let screen = Screen::of_output();
     if screen.is_some() {
         say(match locks.guarantees().events {
-            Sight::Every => "watching; interrupt to end",
-            Sight::Sampled => "watching, with a look now and then; interrupt to end",
+            EventDelivery::Every => "watching; interrupt to end",
+            EventDelivery::Sampled => "watching, with a look now and then; interrupt to end",
         });
     }
     let mut trouble: Option<Instant> = None;
     loop {
         let seen = match block_on(watch.next()) {
-            Ok(Seen::Event(event)) => {
+            Ok(WatchEvent::Event(event)) => {
                 if trouble.take().is_some() {
                     say("the store answers again");
                 }
@@ -95,12 +95,12 @@ fn opened(at: &Address) -> Result<Locks, Failure> {
 }
 
 fn show(event: &Event, json: bool, screen: Option<Screen>) -> Option<String> {
-    let word = match event.what {
-        What::Joined => "joined",
-        What::Served => "served",
-        What::Left => "left",
-        What::Expired => "expired",
-        What::Broken => "broken",
+    let word = match event.kind {
+        EventKind::Joined => "joined",
+        EventKind::Served => "served",
+        EventKind::Left => "left",
+        EventKind::Expired => "expired",
+        EventKind::Broken => "broken",
         // A note that changes is not in the promise of what is shown.
         _ => return None,
     };
@@ -117,7 +117,7 @@ fn show(event: &Event, json: bool, screen: Option<Screen>) -> Option<String> {
     let Some(screen) = screen else {
         return Some(format!("{at}  {word:<7}  {}  {key}  {owner}\n", event.number));
     };
-    let (time, colour) = (&at[11..23], colour(event.what).filter(|_| screen.colours));
+    let (time, colour) = (&at[11..23], colour(event.kind).filter(|_| screen.colours));
     let text = cut(&format!("{time}  {word:<7}  {key}  {owner}"), screen.columns);
     Some(match colour {
         Some(colour) => format!("\u{1b}[{colour}m{text}\u{1b}[0m\n"),
@@ -125,11 +125,11 @@ fn show(event: &Event, json: bool, screen: Option<Screen>) -> Option<String> {
     })
 }
 
-fn colour(what: What) -> Option<u8> {
+fn colour(what: EventKind) -> Option<u8> {
     match what {
-        What::Served => Some(32),
-        What::Expired => Some(33),
-        What::Broken => Some(31),
+        EventKind::Served => Some(32),
+        EventKind::Expired => Some(33),
+        EventKind::Broken => Some(31),
         _ => None,
     }
 }

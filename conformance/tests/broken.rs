@@ -18,9 +18,9 @@ use std::time::Duration;
 
 use tenure_conformance::sim::{SimHost, World};
 use tenure_conformance::{Arena, Case, cases, play_seed};
-use tenure_core::wrap::{AnyEngine, Around};
+use tenure_core::wrap::{AnyEngine, Layer};
 use tenure_core::{
-    Clock as _, Engine as _, Host as _, Key, Leave, Memory, Place, Result, Ticket, TicketId,
+    Clock as _, Engine as _, Runtime as _, Key, LeaveMode, Memory, Place, Result, Ticket, TicketId,
 };
 
 use twist::Twisted;
@@ -94,7 +94,7 @@ impl Store {
             *ends > now
         });
         for ticket in late {
-            self.memory.leave(&ticket, Leave::Now).await?;
+            self.memory.leave(&ticket, LeaveMode::Now).await?;
         }
         Ok(())
     }
@@ -125,14 +125,14 @@ impl Store {
 /// Makes the engine of one client.
 type Make = fn(Store, Arc<AtomicU64>) -> AnyEngine;
 
-fn twisted(twist: impl Around<Inner = Memory>, asked: Arc<AtomicU64>) -> AnyEngine {
+fn twisted(twist: impl Layer<Inner = Memory>, asked: Arc<AtomicU64>) -> AnyEngine {
     AnyEngine::new(Twisted::new(twist, asked))
 }
 
 /// Nothing is broken.
 struct Sound(Store);
 
-impl Around for Sound {
+impl Layer for Sound {
     type Inner = Memory;
 
     fn inner(&self) -> &Memory {

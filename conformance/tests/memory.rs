@@ -8,11 +8,11 @@ use std::time::Duration;
 use tenure_conformance::sim::World;
 use tenure_conformance::{Arena, cases};
 use tenure_core::blocking::Blocking;
-use tenure_core::wrap::{AnyEngine, Hosted, Quorum, Retry};
+use tenure_core::wrap::{AnyEngine, OnRuntime, Quorum, Retry};
 use tenure_core::{
-    All, AllGuard, Counter, Election, Error, Guard, Held, Key, Leader, Leaders, Line, Locks, Loss,
-    Memory, Mutex, Place, PrivateThread, Profile, RwLock, Seen, Semaphore, Sequence, Share,
-    SystemClock, Tally, Ticket, TicketId, Wake, Watch, Window, WriteGuard,
+    MultiLock, MultiGuard, Counter, Election, Error, Guard, LeaseHandle, Key, Leader, Leaders, Line, Locks, Loss,
+    Memory, Mutex, Place, BackgroundRuntime, Guarantees, RwLock, WatchEvent, Semaphore, Sequence, Share,
+    SystemClock, CounterValue, Ticket, TicketId, Wake, Watch, Window, WriteGuard,
 };
 
 /// Every public type goes where its user goes.
@@ -22,14 +22,14 @@ fn public_types_can_be_sent_shared_and_moved() {
     fn sent<T: Send + Unpin>() {}
     fn future<F: Send>(_: impl FnOnce(Locks) -> F) {}
 
-    ok::<(Locks, Mutex, RwLock, Semaphore, All, Election, Sequence, Counter)>();
-    ok::<(Guard, WriteGuard, AllGuard, Held, Leader, Loss, tenure_core::Warning)>();
-    ok::<(Key, Ticket, TicketId, Share, Place, Profile, Tally, Window, Wake, Seen, Error)>();
-    ok::<(Memory, AnyEngine, Hosted<Memory>, Retry<Memory>, Quorum, Arena, World)>();
-    ok::<(Blocking<Locks>, Blocking<Guard>, Blocking<Mutex>, Line, PrivateThread, SystemClock)>();
+    ok::<(Locks, Mutex, RwLock, Semaphore, MultiLock, Election, Sequence, Counter)>();
+    ok::<(Guard, WriteGuard, MultiGuard, LeaseHandle, Leader, Loss, tenure_core::Warning)>();
+    ok::<(Key, Ticket, TicketId, Share, Place, Guarantees, CounterValue, Window, Wake, WatchEvent, Error)>();
+    ok::<(Memory, AnyEngine, OnRuntime<Memory>, Retry<Memory>, Quorum, Arena, World)>();
+    ok::<(Blocking<Locks>, Blocking<Guard>, Blocking<Mutex>, Line, BackgroundRuntime, SystemClock)>();
     sent::<(Watch, Leaders)>();
     future(|locks| async move { locks.mutex("k").lock().await });
-    future(|locks| async move { locks.all(["k"]).lock_within(Duration::ZERO).await });
+    future(|locks| async move { locks.multi_lock(["k"]).try_lock_for(Duration::ZERO).await });
     future(|locks| async move { locks.rwlock("k").write().await?.downgrade().await });
     future(|locks| async move { locks.election("k").run(|_| ready(())).await });
     future(|locks| async move { locks.mutex("k").lock().await?.release().await });
@@ -62,7 +62,7 @@ mod scattered {
         let store = Memory::with_clock((*world.store()).clone());
         let host = world.process();
         let home = host.clone();
-        let open = move || Hosted::make(home.clone(), ready(Ok(store.clone())));
+        let open = move || OnRuntime::make(home.clone(), ready(Ok(store.clone())));
         Arena::on(host, Duration::from_secs(9), open)
     }
 

@@ -9,7 +9,7 @@ use tenure_conformance::Arena;
 use tenure_conformance::sim::World;
 use tenure_core::wrap::{AnyEngine, Quorum};
 use tenure_core::{
-    Engine as _, Host, Key, Leave, Memory, Note, Owner, Patience, Share, Standing, Ticket, TicketId,
+    Engine as _, Runtime, Key, LeaveMode, Memory, Note, Owner, WaitMode, Share, TicketState, Ticket, TicketId,
 };
 
 type Stores = [Memory; 3];
@@ -18,14 +18,14 @@ fn stores(world: &World) -> Stores {
     [(); 3].map(|()| Memory::with_clock((*world.store()).clone()))
 }
 
-fn quorum(stores: &Stores, turns: Option<&Stores>, host: Arc<dyn Host>) -> Quorum {
+fn quorum(stores: &Stores, turns: Option<&Stores>, host: Arc<dyn Runtime>) -> Quorum {
     let engines = |stores: &Stores| stores.clone().map(AnyEngine::new);
     let quorum = Quorum::new(engines(stores), host, Duration::from_millis(50)).unwrap();
     quorum.with_turns(turns.map(engines).into_iter().flatten())
 }
 
 fn arena(world: &World, turns: Option<Stores>) -> Arena {
-    let (stores, host): (_, Arc<dyn Host>) = (stores(world), world.process());
+    let (stores, host): (_, Arc<dyn Runtime>) = (stores(world), world.process());
     let home = host.clone();
     let open = move || ready(Ok(quorum(&stores, turns.as_ref(), home.clone())));
     Arena::on(host, Duration::from_secs(9), open)
@@ -60,11 +60,11 @@ fn a_try_that_failed_does_not_take_out_the_next() {
                 floor: 0,
             };
             let (holder, waiter) = (ticket(), ticket());
-            one.join(&holder, Patience::Wait).await.unwrap().unwrap();
-            two.join(&waiter, Patience::Wait).await.unwrap().unwrap();
-            one.leave(&holder, Leave::Now).await.unwrap();
-            while two.renew(&waiter).await.unwrap().unwrap().standing == Standing::Waiting {}
-            let second = three.join(&ticket(), Patience::NoWait).await.unwrap();
+            one.join(&holder, WaitMode::Wait).await.unwrap().unwrap();
+            two.join(&waiter, WaitMode::Wait).await.unwrap().unwrap();
+            one.leave(&holder, LeaveMode::Now).await.unwrap();
+            while two.renew(&waiter).await.unwrap().unwrap().state == TicketState::Waiting {}
+            let second = three.join(&ticket(), WaitMode::NoWait).await.unwrap();
             assert_eq!(second, None, "there are two holders (seed {seed})");
             assert!(two.renew(&waiter).await.unwrap().is_some(), "it is taken out (seed {seed})");
         });

@@ -33,10 +33,10 @@ fn a_try_that_succeeds_after_its_owner_has_left_leaves_again() {
         });
         let quorum = Arc::new(Quorum::new(far, host.clone(), Duration::from_secs(1)).unwrap());
         let (first, second) = (ticket(Share::WHOLE), ticket(Share::WHOLE));
-        assert!(quorum.join(&first, Patience::Wait).await.unwrap().is_some());
-        let waiting = quorum.join(&second, Patience::Wait).await.unwrap().unwrap();
-        assert_eq!(waiting.standing, Standing::Waiting);
-        quorum.leave(&first, Leave::Now).await.unwrap();
+        assert!(quorum.join(&first, WaitMode::Wait).await.unwrap().is_some());
+        let waiting = quorum.join(&second, WaitMode::Wait).await.unwrap().unwrap();
+        assert_eq!(waiting.state, TicketState::Waiting);
+        quorum.leave(&first, LeaveMode::Now).await.unwrap();
         // The keeper renews the waiter; meanwhile its owner gives up.
         network
             .set_for(Verb::Join, Weather { delay: Duration::from_millis(200), ..Weather::STILL });
@@ -45,7 +45,7 @@ fn a_try_that_succeeds_after_its_owner_has_left_leaves_again() {
             let _ = keeper.renew(&renewed).await;
         }));
         host.sleep(Duration::from_millis(1)).await;
-        assert_eq!(quorum.leave(&second, Leave::Now).await.unwrap(), Left::Waiting);
+        assert_eq!(quorum.leave(&second, LeaveMode::Now).await.unwrap(), LeaveOutcome::Waiting);
         host.sleep(Duration::from_secs(2)).await;
         for node in &nodes {
             let line = node.line(&second.key).now_or_never().unwrap().unwrap();

@@ -43,22 +43,22 @@ impl Stage {
     }
 
     async fn wait(&self, ticket: &Ticket) {
-        let place = self.quorum.join(ticket, Patience::Wait).await.unwrap().unwrap();
-        assert_eq!(place.standing, Standing::Waiting);
+        let place = self.quorum.join(ticket, WaitMode::Wait).await.unwrap().unwrap();
+        assert_eq!(place.state, TicketState::Waiting);
     }
 
     /// A ticket that holds, and those that wait for it to leave.
     async fn held<const WAITERS: usize>(&self) -> (Ticket, [Ticket; WAITERS]) {
         let (holder, waiters) = (ticket(), [(); WAITERS].map(|()| ticket()));
-        self.quorum.join(&holder, Patience::Wait).await.unwrap().unwrap();
+        self.quorum.join(&holder, WaitMode::Wait).await.unwrap().unwrap();
         for waiter in &waiters {
             self.wait(waiter).await;
         }
         (holder, waiters)
     }
 
-    async fn renewed(&self, ticket: &Ticket) -> Standing {
-        self.quorum.renew(ticket).await.unwrap().unwrap().standing
+    async fn renewed(&self, ticket: &Ticket) -> TicketState {
+        self.quorum.renew(ticket).await.unwrap().unwrap().state
     }
 
     /// How many joins `work` costs.
@@ -123,7 +123,7 @@ fn only_the_first_of_a_hundred_tries() {
         let (_holder, waiters) = stage.held::<100>().await;
         let all_renew = async {
             for waiter in &waiters {
-                assert_eq!(stage.renewed(waiter).await, Standing::Waiting);
+                assert_eq!(stage.renewed(waiter).await, TicketState::Waiting);
             }
         };
         let (joins, ()) = stage.joins_of(all_renew).await;
@@ -136,18 +136,18 @@ fn whoever_leaves_tells_the_next_which_comes_in_at_its_first_try() {
     World::run(1, |world| async move {
         let stage = Stage::new(&world);
         let (holder, [first, second]) = stage.held().await;
-        assert_eq!(stage.quorum.leave(&holder, Leave::Now).await.unwrap(), Left::Holding);
-        assert_eq!(stage.renewed(&first).await, Standing::Holding);
+        assert_eq!(stage.quorum.leave(&holder, LeaveMode::Now).await.unwrap(), LeaveOutcome::Holding);
+        assert_eq!(stage.renewed(&first).await, TicketState::Holding);
         let hand_over = async {
-            let told = stage.quorum.watch(&second, Standing::Waiting);
+            let told = stage.quorum.watch(&second, TicketState::Waiting);
             let mut told = std::pin::pin!(told);
             assert!((&mut told).now_or_never().is_none(), "it is not its turn yet");
-            stage.quorum.leave(&first, Leave::Now).await.unwrap();
+            stage.quorum.leave(&first, LeaveMode::Now).await.unwrap();
             told.await.unwrap();
             stage.renewed(&second).await
         };
         let (joins, standing) = stage.joins_of(hand_over).await;
-        assert_eq!((joins, standing), (STORES, Standing::Holding));
+        assert_eq!((joins, standing), (STORES, TicketState::Holding));
     });
 }
 
@@ -156,15 +156,15 @@ fn who_was_taken_out_of_the_line_and_came_to_hold_at_that_moment_is_told() {
     World::run(1, |world| async move {
         let stage = Stage::new(&world);
         let (holder, [first]) = stage.held().await;
-        stage.quorum.leave(&holder, Leave::Now).await.unwrap();
-        assert_eq!(stage.renewed(&first).await, Standing::Holding);
+        stage.quorum.leave(&holder, LeaveMode::Now).await.unwrap();
+        assert_eq!(stage.renewed(&first).await, TicketState::Holding);
         for (memory, _) in &stage.turns {
             for (seat, _) in memory.line(&key()).await.unwrap() {
-                assert_eq!(memory.leave(&seat, Leave::Soon).await.unwrap(), Left::Told);
+                assert_eq!(memory.leave(&seat, LeaveMode::Graceful).await.unwrap(), LeaveOutcome::Requested);
             }
         }
         let place = stage.quorum.renew(&first).await.unwrap().unwrap();
-        assert_eq!((place.standing, place.leaving), (Standing::Holding, true));
+        assert_eq!((place.state, place.leaving), (TicketState::Holding, true));
     });
 }
 
@@ -173,10 +173,10 @@ fn a_turn_that_is_given_up_goes_to_the_next() {
     World::run(1, |world| async move {
         let stage = Stage::new(&world);
         let (_holder, [first, second]) = stage.held().await;
-        assert_eq!(stage.quorum.leave(&first, Leave::Now).await.unwrap(), Left::Waiting);
-        stage.quorum.watch(&second, Standing::Waiting).await.unwrap();
+        assert_eq!(stage.quorum.leave(&first, LeaveMode::Now).await.unwrap(), LeaveOutcome::Waiting);
+        stage.quorum.watch(&second, TicketState::Waiting).await.unwrap();
         let (joins, standing) = stage.joins_of(stage.renewed(&second)).await;
-        assert_eq!((joins, standing), (STORES, Standing::Waiting));
+        assert_eq!((joins, standing), (STORES, TicketState::Waiting));
     });
 }
 
@@ -187,13 +187,13 @@ fn readers_have_their_turn_together() {
         let share = |take| Share::new(take, SHARE_OF_MAX).unwrap();
         let writer = Ticket { share: share(SHARE_OF_MAX), ..ticket() };
         let readers = [(); 5].map(|()| Ticket { share: share(1), ..ticket() });
-        stage.quorum.join(&writer, Patience::Wait).await.unwrap().unwrap();
+        stage.quorum.join(&writer, WaitMode::Wait).await.unwrap().unwrap();
         for reader in &readers {
             stage.wait(reader).await;
         }
-        stage.quorum.leave(&writer, Leave::Now).await.unwrap();
+        stage.quorum.leave(&writer, LeaveMode::Now).await.unwrap();
         for reader in &readers {
-            assert_eq!(stage.renewed(reader).await, Standing::Holding);
+            assert_eq!(stage.renewed(reader).await, TicketState::Holding);
         }
     });
 }
@@ -206,21 +206,21 @@ fn a_later_reader_does_not_overtake_a_writer_that_waits() {
         let (first, late, later) = (reader(), reader(), reader());
         let writer = ticket();
         let joins = |ticket, patience| stage.quorum.join(ticket, patience);
-        joins(&first, Patience::Wait).await.unwrap().unwrap();
+        joins(&first, WaitMode::Wait).await.unwrap().unwrap();
         let second = reader();
-        let (cost, place) = stage.joins_of(joins(&second, Patience::NoWait)).await;
-        assert_eq!(place.unwrap().unwrap().standing, Standing::Holding, "there is no writer yet");
+        let (cost, place) = stage.joins_of(joins(&second, WaitMode::NoWait)).await;
+        assert_eq!(place.unwrap().unwrap().state, TicketState::Holding, "there is no writer yet");
         assert_eq!(cost, STORES);
         stage.wait(&writer).await;
         stage.wait(&late).await;
-        assert_eq!(joins(&later, Patience::NoWait).await.unwrap(), None, "a try gives way, too");
+        assert_eq!(joins(&later, WaitMode::NoWait).await.unwrap(), None, "a try gives way, too");
         for reader in [&first, &second] {
-            stage.quorum.leave(reader, Leave::Now).await.unwrap();
+            stage.quorum.leave(reader, LeaveMode::Now).await.unwrap();
         }
-        assert_eq!(stage.renewed(&writer).await, Standing::Holding);
-        assert_eq!(stage.renewed(&late).await, Standing::Waiting);
-        stage.quorum.leave(&writer, Leave::Now).await.unwrap();
-        assert_eq!(stage.renewed(&late).await, Standing::Holding);
+        assert_eq!(stage.renewed(&writer).await, TicketState::Holding);
+        assert_eq!(stage.renewed(&late).await, TicketState::Waiting);
+        stage.quorum.leave(&writer, LeaveMode::Now).await.unwrap();
+        assert_eq!(stage.renewed(&late).await, TicketState::Holding);
         for store in &stage.stores {
             assert_eq!(store.line(&key()).await.unwrap().len(), 1, "a step back leaves nothing");
         }
@@ -274,13 +274,13 @@ fn where_a_line_cannot_be_reached_they_stand_in_another() {
             lines.push(store);
             stage.turns[store].1.cut();
             world.process().sleep(waiter.ttl / 3).await;
-            assert_eq!(stage.renewed(&holder).await, Standing::Holding);
-            assert_eq!(stage.renewed(&waiter).await, Standing::Waiting);
+            assert_eq!(stage.renewed(&holder).await, TicketState::Holding);
+            assert_eq!(stage.renewed(&waiter).await, TicketState::Waiting);
         }
         // No line is left: it tries now and then.
-        stage.quorum.watch(&waiter, Standing::Waiting).await.unwrap();
-        stage.quorum.leave(&holder, Leave::Now).await.unwrap();
-        assert_eq!(stage.renewed(&waiter).await, Standing::Holding);
+        stage.quorum.watch(&waiter, TicketState::Waiting).await.unwrap();
+        stage.quorum.leave(&holder, LeaveMode::Now).await.unwrap();
+        assert_eq!(stage.renewed(&waiter).await, TicketState::Holding);
     });
 }
 
@@ -316,10 +316,10 @@ async fn has_seen_a_crowd(world: &World, stage: &Stage) -> Locks {
     let guard = other.mutex("k").lock().await.unwrap();
     let behind = async {
         world.process().sleep(PATIENCE).await;
-        assert!(locks.mutex("k").lock_within(PATIENCE * 4).await.unwrap().is_none());
+        assert!(locks.mutex("k").try_lock_for(PATIENCE * 4).await.unwrap().is_none());
     };
     let ahead = async {
-        assert!(stage.client(world).mutex("k").lock_within(PATIENCE * 6).await.unwrap().is_none());
+        assert!(stage.client(world).mutex("k").try_lock_for(PATIENCE * 6).await.unwrap().is_none());
     };
     join(ahead, behind).await;
     guard.release().await.unwrap();
@@ -333,10 +333,10 @@ fn a_waiter_that_died_keeps_nobody_from_a_free_lock_who_once_saw_a_crowd() {
         let locks = has_seen_a_crowd(&world, &stage).await;
         for (line, _) in &stage.turns {
             let dead = Ticket { ttl: Duration::from_secs(3600), ..ticket() };
-            line.join(&dead, Patience::Wait).await.unwrap().unwrap();
+            line.join(&dead, WaitMode::Wait).await.unwrap().unwrap();
         }
         world.process().sleep(Duration::from_secs(2)).await;
-        assert!(locks.mutex("k").lock_within(PATIENCE).await.unwrap().is_some());
+        assert!(locks.mutex("k").try_lock_for(PATIENCE).await.unwrap().is_some());
     });
 }
 
@@ -350,7 +350,7 @@ fn lines_that_are_silent_cost_who_saw_a_crowd_one_wait_at_most() {
         }
         let mut got = 0;
         for _ in 0..4 {
-            if let Ok(Some(guard)) = locks.mutex("k").lock_within(PATIENCE).await {
+            if let Ok(Some(guard)) = locks.mutex("k").try_lock_for(PATIENCE).await {
                 guard.release().await.unwrap();
                 got += 1;
             }

@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use tenure_conformance::fault::{Distant, Lossy, Network, Weather};
 use tenure_core::blocking::block_on;
 use tenure_core::wrap::Retry;
-use tenure_core::{Engine, Host, Locks, Memory, PrivateThread};
+use tenure_core::{Engine, Runtime, Locks, Memory, BackgroundRuntime};
 
 /// Eight clients count under one lock, and none ever meets another.
 fn count_together(locks: &[Locks]) {
@@ -30,11 +30,11 @@ fn count_together(locks: &[Locks]) {
         }
     })));
     assert_eq!(count.load(Ordering::SeqCst), 8 * 5);
-    block_on(join_all(locks.iter().map(Locks::settled)));
+    block_on(join_all(locks.iter().map(Locks::flush)));
 }
 
-fn host() -> Arc<dyn Host> {
-    Arc::new(PrivateThread::for_timers())
+fn host() -> Arc<dyn Runtime> {
+    Arc::new(BackgroundRuntime::for_timers())
 }
 
 fn nobody_is_left(memory: &Memory) {

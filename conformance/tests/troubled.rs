@@ -10,8 +10,8 @@ use futures_util::FutureExt as _;
 use futures_util::future::{join, select};
 use tenure_conformance::fault::{Mood, Moody, Verb};
 use tenure_conformance::sim::{SimHost, World};
-use tenure_core::event::{Cursor, News, Scope};
-use tenure_core::wrap::Around;
+use tenure_core::event::{Cursor, EventBatch, Scope};
+use tenure_core::wrap::Layer;
 use tenure_core::*;
 
 const TTL: Duration = Duration::from_secs(9);
@@ -72,10 +72,10 @@ fn a_store_that_never_answers_is_not_busy() {
         for mood in [Mood::Silent, Mood::Well] {
             stage.feels([(Verb::Join, mood)]);
             let _held = stage.others().mutex("k").lock().await.unwrap();
-            let waited = stage.mutex("k").lock_within(TTL / 10).await;
+            let waited = stage.mutex("k").try_lock_for(TTL / 10).await;
             match mood {
                 Mood::Well => assert!(waited.unwrap().is_none(), "it is busy"),
-                _ => assert_eq!(waited.unwrap_err().kind(), Kind::Unavailable),
+                _ => assert_eq!(waited.unwrap_err().kind(), ErrorKind::Unavailable),
             }
         }
     });
@@ -86,17 +86,17 @@ fn a_store_that_fell_silent_while_somebody_waited_is_not_busy() {
     play(|stage| async move {
         let _held = stage.others().mutex("k").lock().await.unwrap();
         let mutex = stage.mutex("k");
-        let mut waiting = pin!(mutex.lock_within(TTL / 2));
+        let mut waiting = pin!(mutex.try_lock_for(TTL / 2));
         assert!(waiting.as_mut().now_or_never().is_none());
         stage.feels([(Verb::Renew, Mood::Unreachable)]);
-        assert_eq!(waiting.await.unwrap_err().kind(), Kind::Unavailable);
+        assert_eq!(waiting.await.unwrap_err().kind(), ErrorKind::Unavailable);
     });
 }
 
 #[test]
 fn a_watch_and_an_observer_leave_a_store_in_trouble_alone() {
     play(|stage| async move {
-        let mut watch = stage.locks.watch("").await.unwrap();
+        let mut watch = stage.locks.watch_prefix("").await.unwrap();
         let mut leaders = stage.locks.election("k").observe().await.unwrap();
         assert_eq!(leaders.next().await.unwrap(), None);
         stage.feels([(Verb::Events, Mood::Unreachable), (Verb::Line, Mood::Unreachable)]);
@@ -174,7 +174,7 @@ fn a_panicking_engine_ends_no_other_renewal() {
 #[test]
 fn a_refused_leave_is_sent_again_unless_it_makes_no_sense() {
     for (kind, swept) in
-        [(Kind::Rejected, true), (Kind::Invalid, false), (Kind::Unsupported, false)]
+        [(ErrorKind::Rejected, true), (ErrorKind::Invalid, false), (ErrorKind::Unsupported, false)]
     {
         play(|stage| async move {
             let guard = stage.mutex("k").lock().await.unwrap();
@@ -182,7 +182,7 @@ fn a_refused_leave_is_sent_again_unless_it_makes_no_sense() {
             drop(guard);
             stage.host.sleep(TTL / 4).await;
             stage.feels([]);
-            stage.locks.settled().await;
+            stage.locks.flush().await;
             assert_eq!(stage.others().line("k").await.unwrap().is_empty(), swept, "{kind:?}");
         });
     }
@@ -203,7 +203,7 @@ fn an_outage_with_many_dropped_guards_costs_a_few_questions() {
         let (asked, ()) = stage.asked_by(stage.host.sleep(TTL / 2)).await;
         assert!(asked > 0 && asked < 16 + 10, "asked {asked} times in half a ttl");
         stage.feels([]);
-        let (asked, ()) = stage.asked_by(stage.locks.settled()).await;
+        let (asked, ()) = stage.asked_by(stage.locks.flush()).await;
         assert!(asked <= GUARDS + 1, "each is given back once: {asked}");
         assert_eq!(stage.memory.keys("").await.unwrap(), []);
     });
@@ -222,7 +222,7 @@ fn what_failed_together_rests_once_and_is_given_back_as_soon_as_the_store_answer
         stage.host.sleep(patience + Duration::from_millis(1)).await;
         stage.feels([]);
         let back = stage.host.now();
-        stage.locks.settled().await;
+        stage.locks.flush().await;
         let took = back.until(stage.host.now());
         assert!(took < Duration::from_millis(100), "the store was left alone for {took:?}");
         assert_eq!(stage.memory.keys("").await.unwrap(), []);
@@ -232,15 +232,15 @@ fn what_failed_together_rests_once_and_is_given_back_as_soon_as_the_store_answer
 /// A store whose tickets live by their client's session.
 struct BySession(Memory);
 
-impl Around for BySession {
+impl Layer for BySession {
     type Inner = Memory;
 
     fn inner(&self) -> &Memory {
         &self.0
     }
 
-    fn profile(&self) -> Profile {
-        let mut profile = self.0.profile();
+    fn profile(&self) -> Guarantees {
+        let mut profile = self.0.guarantees();
         profile.liveness = Liveness::Session;
         profile
     }
@@ -286,7 +286,7 @@ fn what_is_merely_cleaning_up_ends_with_the_ttl() {
             stage.feels([(Verb::Leave, mood)]);
             drop(guards);
             let began = stage.host.now();
-            let (asked, ()) = stage.asked_by(stage.locks.settled()).await;
+            let (asked, ()) = stage.asked_by(stage.locks.flush()).await;
             assert!(
                 !stage.host.now().has_reached(began.plus(TTL * 3)),
                 "it outlives its ttl by far"
@@ -300,14 +300,14 @@ fn what_is_merely_cleaning_up_ends_with_the_ttl() {
 fn all_notice_the_loss_of_one_while_they_wait_for_another() {
     play(|stage| async move {
         let held = stage.others().mutex("b").lock().await.unwrap();
-        let all = stage.locks.all(["a", "b"]).ttl(TTL);
+        let all = stage.locks.multi_lock(["a", "b"]).ttl(TTL);
         let mut waiting = pin!(all.lock());
         assert!(waiting.as_mut().now_or_never().is_none());
         let line = stage.others().line("a").await.unwrap();
         stage.others().break_ticket("a", line[0].0.id).await.unwrap();
         let error = waiting.await.map(drop).unwrap_err();
         assert_eq!(error.loss(), Some(Loss::Broken));
-        stage.locks.settled().await;
+        stage.locks.flush().await;
         assert!(stage.others().line("a").await.unwrap().is_empty(), "it is given back");
         held.check().unwrap();
     });
@@ -317,11 +317,11 @@ fn all_notice_the_loss_of_one_while_they_wait_for_another() {
 fn all_are_taken_anew_after_the_program_was_paused() {
     play(|stage| async move {
         let held = stage.others().mutex("b").lock().await.unwrap();
-        let all = stage.locks.all(["a", "b"]).ttl(TTL);
+        let all = stage.locks.multi_lock(["a", "b"]).ttl(TTL);
         let mut waiting = pin!(all.lock());
         assert!(waiting.as_mut().now_or_never().is_none());
         stage.host.wake_from_sleep(TTL * 2);
-        stage.others().settled().await;
+        stage.others().flush().await;
         let taken = async {
             stage.host.sleep(TTL / 3).await;
             held.release().await.ok();
@@ -340,7 +340,7 @@ fn a_follower_whose_ticket_is_gone_stands_again() {
         let mut following = pin!(elected);
         assert!(following.as_mut().now_or_never().is_none());
         let line = stage.others().line("k").await.unwrap();
-        stage.others().force_out("k", line[1].0.id).await.unwrap();
+        stage.others().force_unlock("k", line[1].0.id).await.unwrap();
         let released = async {
             stage.host.sleep(TTL).await;
             leader.release().await.unwrap();
@@ -373,7 +373,7 @@ fn what_remains_is_what_can_be_relied_on() {
     play(|stage| async move {
         let guard = stage.mutex("k").max_hold(TTL / 9).lock().await.unwrap();
         assert!(guard.remaining().unwrap() <= TTL / 9, "max_hold counts");
-        let held = guard.held();
+        let held = guard.handle();
         guard.release().await.unwrap();
         assert_eq!(held.remaining(), Some(Duration::ZERO), "it was released");
         let guard = stage.mutex("k").lock().await.unwrap();
@@ -426,16 +426,16 @@ fn closing_waits_for_what_was_dropped() {
     });
 }
 
-impl Around for Gap {
+impl Layer for Gap {
     type Inner = Memory;
 
     fn inner(&self) -> &Memory {
         &self.0
     }
 
-    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<EventBatch> {
         let news = self.0.events(scope, after).await?;
         let missed = std::mem::take(&mut *self.1.lock().unwrap());
-        Ok(if missed { News { events: Vec::new(), missed, ..news } } else { news })
+        Ok(if missed { EventBatch { events: Vec::new(), missed, ..news } } else { news })
     }
 }

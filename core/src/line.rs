@@ -15,15 +15,15 @@ pub use self::change::changes;
 pub use self::count::Count;
 pub use self::journal::Journal;
 use self::seat::NEVER;
-pub use self::seat::{Seat, Tell, Told};
+pub use self::seat::{Slot, LineObserver, LineEvent};
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use crate::contract::ticket::{LINE_TICKETS_MAX, NUMBER_MAX};
-use crate::event::What;
+use crate::event::EventKind;
 use crate::{
-    Leave, Left, Patience, Place, Result, Share, Standing, Ticket, TicketId, refusal, served,
+    LeaveMode, LeaveOutcome, WaitMode, Place, Result, Share, TicketState, Ticket, TicketId, refusal, served,
 };
 
 /// Up to this many tickets are found by looking at each; more are found through an index.
@@ -54,7 +54,7 @@ const SCAN_TICKETS_MAX: usize = 16;
 /// ```
 #[derive(Debug)]
 pub struct Line<S = ()> {
-    tickets: VecDeque<Box<Seat<S>>>,
+    tickets: VecDeque<Box<Slot<S>>>,
     /// Where each ticket is, by its number, once there are too many to look at each.
     index: HashMap<TicketId, u64>,
     /// How many tickets are served: always the first ones.
@@ -83,7 +83,7 @@ pub struct Line<S = ()> {
 /// # Ok::<(), tenure::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lives {
+pub enum Expiry {
     /// Its ttl, unless it is renewed.
     ByTtl,
     /// Nothing: the engine takes out the tickets of the dead.
@@ -116,10 +116,10 @@ impl<S> Line<S> {
         &mut self,
         ticket: &Ticket,
         session: S,
-        patience: Patience,
-        lives: Lives,
+        patience: WaitMode,
+        lives: Expiry,
         now: u64,
-        tell: &mut Tell<'_, S>,
+        tell: &mut LineObserver<'_, S>,
     ) -> Result<Option<Place>> {
         self.expire(now, tell);
         if let Some(at) = self.find(ticket.id) {
@@ -131,7 +131,7 @@ impl<S> Line<S> {
         }
         self.refuse_mixed(ticket)?;
         let at_once = served(self.wanted, ticket.share);
-        if patience == Patience::NoWait && !at_once {
+        if patience == WaitMode::NoWait && !at_once {
             return Ok(None);
         }
         if self.tickets.len() >= LINE_TICKETS_MAX {
@@ -142,16 +142,16 @@ impl<S> Line<S> {
             return Err(refusal::no_numbers_left(&ticket.key, number));
         }
         let ends = match lives {
-            Lives::ByTtl => Some(end_of(ticket.ttl, now)),
-            Lives::ByOwner => None,
+            Expiry::ByTtl => Some(end_of(ticket.ttl, now)),
+            Expiry::ByOwner => None,
         };
-        self.seat(Seat { ticket: ticket.clone(), session, number, ends, leaving: false }, tell);
+        self.seat(Slot { ticket: ticket.clone(), session, number, ends, leaving: false }, tell);
         Ok(Some(self.place(self.tickets.len() - 1, now)))
     }
 
     /// Puts back what was in the line when it was stored, in the order of its numbers. Says whether that can
     /// have been: the number is above all others, the capacity is that of the line, and no ticket is there twice.
-    pub fn restore(&mut self, seat: Seat<S>, tell: &mut Tell<'_, S>) -> bool {
+    pub fn restore(&mut self, seat: Slot<S>, tell: &mut LineObserver<'_, S>) -> bool {
         let known = self.find(seat.ticket.id).is_some();
         let full = self.tickets.len() >= LINE_TICKETS_MAX;
         let above = seat.number > self.last && seat.number <= NUMBER_MAX;
@@ -165,7 +165,7 @@ impl<S> Line<S> {
     }
 
     /// A sign of life. See [`Engine::renew`](crate::Engine::renew).
-    pub fn renew(&mut self, ticket: &Ticket, now: u64, tell: &mut Tell<'_, S>) -> Option<Place> {
+    pub fn renew(&mut self, ticket: &Ticket, now: u64, tell: &mut LineObserver<'_, S>) -> Option<Place> {
         self.expire(now, tell);
         let at = self.find(ticket.id)?;
         let entry = &mut self.tickets[at];
@@ -179,33 +179,33 @@ impl<S> Line<S> {
     }
 
     /// Takes a ticket out. See [`Engine::leave`](crate::Engine::leave).
-    pub fn leave(&mut self, id: TicketId, how: Leave, now: u64, tell: &mut Tell<'_, S>) -> Left {
+    pub fn leave(&mut self, id: TicketId, how: LeaveMode, now: u64, tell: &mut LineObserver<'_, S>) -> LeaveOutcome {
         self.expire(now, tell);
-        let Some(at) = self.find(id) else { return Left::Absent };
+        let Some(at) = self.find(id) else { return LeaveOutcome::Absent };
         let holding = at < self.served;
-        if how == Leave::Soon && holding {
+        if how == LeaveMode::Graceful && holding {
             let seat = &mut *self.tickets[at];
             if !std::mem::replace(&mut seat.leaving, true) {
-                tell(Told { what: What::Broken, seat, standing: Standing::Holding });
+                tell(LineEvent { what: EventKind::Broken, seat, standing: TicketState::Holding });
             }
-            return Left::Told;
+            return LeaveOutcome::Requested;
         }
         let what = match how {
-            Leave::Now => What::Left,
-            Leave::Soon => What::Broken,
+            LeaveMode::Now => EventKind::Left,
+            LeaveMode::Graceful => EventKind::Broken,
         };
         self.remove(at, what, tell);
         self.serve(tell);
-        if holding { Left::Holding } else { Left::Waiting }
+        if holding { LeaveOutcome::Holding } else { LeaveOutcome::Waiting }
     }
 
     /// Takes out the tickets of an owner who is known to be gone.
-    pub fn bury(&mut self, gone: impl Fn(&Seat<S>) -> bool, tell: &mut Tell<'_, S>) {
+    pub fn remove_where(&mut self, gone: impl Fn(&Slot<S>) -> bool, tell: &mut LineObserver<'_, S>) {
         self.remove_all(gone, tell);
     }
 
     /// Takes out the tickets whose life has ended.
-    pub fn expire(&mut self, now: u64, tell: &mut Tell<'_, S>) {
+    pub fn expire(&mut self, now: u64, tell: &mut LineObserver<'_, S>) {
         if now >= self.quiet_until {
             self.remove_all(|entry| entry.end() <= now, tell);
         }
@@ -229,7 +229,7 @@ impl<S> Line<S> {
     }
 
     /// What stands in the line, from the front. What an engine stores of it can be [restored](Line::restore).
-    pub fn seats(&self) -> impl DoubleEndedIterator<Item = &Seat<S>> + ExactSizeIterator {
+    pub fn seats(&self) -> impl DoubleEndedIterator<Item = &Slot<S>> + ExactSizeIterator {
         self.tickets.iter().map(|seat| &**seat)
     }
 
@@ -247,7 +247,7 @@ impl<S> Line<S> {
     }
 
     /// Who stands at this index.
-    pub fn at(&self, index: usize) -> Option<&Seat<S>> {
+    pub fn at(&self, index: usize) -> Option<&Slot<S>> {
         self.tickets.get(index).map(|seat| &**seat)
     }
 
@@ -276,19 +276,19 @@ impl<S> Line<S> {
         }
     }
 
-    fn seat(&mut self, seat: Seat<S>, tell: &mut Tell<'_, S>) {
+    fn seat(&mut self, seat: Slot<S>, tell: &mut LineObserver<'_, S>) {
         let leaving = seat.leaving;
         self.push(seat);
         if let Some(seat) = self.tickets.back() {
-            tell(Told { what: What::Joined, seat, standing: Standing::Waiting });
+            tell(LineEvent { what: EventKind::Joined, seat, standing: TicketState::Waiting });
         }
         self.serve(tell);
         if let Some(seat) = self.tickets.back().filter(|_| leaving) {
-            tell(Told { what: What::Broken, seat, standing: Standing::Holding });
+            tell(LineEvent { what: EventKind::Broken, seat, standing: TicketState::Holding });
         }
     }
 
-    fn push(&mut self, entry: Seat<S>) {
+    fn push(&mut self, entry: Slot<S>) {
         self.last = entry.number;
         self.wanted += entry.take();
         self.quiet_until = self.quiet_until.min(entry.end());
@@ -316,12 +316,12 @@ impl<S> Line<S> {
         self.tickets.binary_search_by_key(&number, |entry| entry.number).ok()
     }
 
-    fn remove(&mut self, at: usize, what: What, tell: &mut Tell<'_, S>) {
+    fn remove(&mut self, at: usize, what: EventKind, tell: &mut LineObserver<'_, S>) {
         let Some(entry) = self.tickets.remove(at) else { return };
         let take = entry.take();
         let standing = self.standing(at);
         self.wanted -= take;
-        if standing == Standing::Holding {
+        if standing == TicketState::Holding {
             self.served -= 1;
             self.taken -= take;
         }
@@ -329,21 +329,21 @@ impl<S> Line<S> {
         if self.tickets.is_empty() {
             self.quiet_until = NEVER;
         }
-        tell(Told { what, seat: &entry, standing });
+        tell(LineEvent { what, seat: &entry, standing });
     }
 
     /// Those who left by themselves are all out before anyone is served in their place.
-    fn remove_all(&mut self, gone: impl Fn(&Seat<S>) -> bool, tell: &mut Tell<'_, S>) {
+    fn remove_all(&mut self, gone: impl Fn(&Slot<S>) -> bool, tell: &mut LineObserver<'_, S>) {
         for at in (0..self.tickets.len()).rev() {
             if gone(&self.tickets[at]) {
-                self.remove(at, What::Expired, tell);
+                self.remove(at, EventKind::Expired, tell);
             }
         }
         self.quiet_until = self.tickets.iter().map(|entry| entry.end()).min().unwrap_or(NEVER);
         self.serve(tell);
     }
 
-    fn change(&mut self, at: usize, ticket: &Ticket, tell: &mut Tell<'_, S>) {
+    fn change(&mut self, at: usize, ticket: &Ticket, tell: &mut LineObserver<'_, S>) {
         let standing = self.standing(at);
         let entry = &mut self.tickets[at];
         let take = ticket.share.take().min(entry.ticket.share.take());
@@ -356,7 +356,7 @@ impl<S> Line<S> {
             entry.ticket.share = Share::new(take, entry.ticket.share.of())
                 .expect("a smaller share of the same capacity is a share");
         }
-        tell(Told { what: What::Changed, seat: entry, standing });
+        tell(LineEvent { what: EventKind::Changed, seat: entry, standing });
         self.wanted -= shrunk;
         if at < self.served {
             self.taken -= shrunk;
@@ -365,19 +365,19 @@ impl<S> Line<S> {
     }
 
     /// The front of the line is served, for as long as it fits.
-    fn serve(&mut self, tell: &mut Tell<'_, S>) {
+    fn serve(&mut self, tell: &mut LineObserver<'_, S>) {
         while let Some(entry) = self.tickets.get(self.served) {
             if !served(self.taken, entry.ticket.share) {
                 return;
             }
             self.served += 1;
             self.taken += entry.take();
-            tell(Told { what: What::Served, seat: entry, standing: Standing::Holding });
+            tell(LineEvent { what: EventKind::Served, seat: entry, standing: TicketState::Holding });
         }
     }
 
-    fn standing(&self, at: usize) -> Standing {
-        if at < self.served { Standing::Holding } else { Standing::Waiting }
+    fn standing(&self, at: usize) -> TicketState {
+        if at < self.served { TicketState::Holding } else { TicketState::Waiting }
     }
 
     fn place(&self, at: usize, now: u64) -> Place {
@@ -401,10 +401,10 @@ impl<S> Line<S> {
         let standing = self.standing(at);
         Place {
             number: entry.number,
-            standing,
+            state: standing,
             ahead,
             life: entry.ends.map(remaining),
-            look: first_end.filter(|_| standing == Standing::Waiting).map(remaining),
+            look: first_end.filter(|_| standing == TicketState::Waiting).map(remaining),
             leaving: entry.leaving,
         }
     }

@@ -8,8 +8,8 @@ mod quorum;
 mod retry;
 
 pub use any::AnyEngine;
-pub use around::{Around, Question};
-pub use hosted::Hosted;
+pub use around::{Layer, Operation};
+pub use hosted::OnRuntime;
 pub(crate) use monitor::Monitor;
-pub use quorum::{Answered, Board, Quorum};
+pub use quorum::{NodeHealth, QuorumHealth, Quorum};
 pub use retry::Retry;

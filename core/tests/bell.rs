@@ -4,20 +4,20 @@ use std::pin::pin;
 
 use futures_util::FutureExt as _;
 use tenure_core::TicketId;
-use tenure_core::bell::Bells;
+use tenure_core::bell::WakeRegistry;
 
 #[test]
 fn a_ring_after_listening_is_heard_and_the_bell_is_taken_down() {
-    let bells = Bells::default();
+    let bells = WakeRegistry::default();
     let id = TicketId::fresh();
     {
-        let bell = bells.listen(id);
-        let other = bells.listen(id);
+        let bell = bells.subscribe(id);
+        let other = bells.subscribe(id);
         let (rung, also) = (bell.rung(), other.rung());
         let (mut rung, mut also) = (pin!(rung), pin!(also));
         rung.as_mut().enable();
         also.as_mut().enable();
-        bells.ring(id);
+        bells.notify(id);
         assert!(rung.now_or_never().is_some());
         assert!(also.now_or_never().is_some());
     }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tenure_core::blocking::Blocking;
-use tenure_core::event::{Scope, What};
-use tenure_core::{Locks, Loss, Memory, Seen};
+use tenure_core::event::{Scope, EventKind};
+use tenure_core::{Locks, Loss, Memory, WatchEvent};
 
 fn locks() -> Blocking<Locks> {
     Locks::new(Memory::new()).blocking()
@@ -29,7 +29,7 @@ fn every_primitive_has_its_blocking_twin() {
     locks.mutex("a").blocking().lock().unwrap().release().unwrap();
     locks.rwlock("b").blocking().write().unwrap().release().unwrap();
     locks.semaphore("c", 3).blocking().acquire().unwrap().release().unwrap();
-    locks.all(["d", "e"]).blocking().lock().unwrap().release().unwrap();
+    locks.multi_lock(["d", "e"]).blocking().lock().unwrap().release().unwrap();
     locks.election("f").blocking().campaign().unwrap().release().unwrap();
     assert_eq!(locks.sequence("g").blocking().next().unwrap(), 1);
     assert_eq!(locks.counter("h").blocking().add(2).unwrap().value, 2);
@@ -46,7 +46,7 @@ fn what_is_held_is_renewed_noted_and_told_of_its_loss() {
     locks.break_ticket("a", guard.id()).unwrap();
     assert_eq!(guard.lost(), Loss::Broken);
     assert_eq!(guard.ended(), Some(Loss::Broken));
-    let held = locks.mutex("b").lock().unwrap().held().blocking();
+    let held = locks.mutex("b").lock().unwrap().handle().blocking();
     assert_eq!(held.ended(), None, "its guard was dropped");
 }
 
@@ -79,8 +79,8 @@ fn onlookers_wait_on_their_thread() {
     assert_eq!(leaders.wait().unwrap(), None);
     let seat = locks.election("a").campaign().unwrap();
     assert_eq!(leaders.wait().unwrap().map(|leader| leader.token), Some(seat.token()));
-    let Seen::Event(event) = watch.wait().unwrap() else { panic!("nothing was missed") };
-    assert_eq!(event.what, What::Joined);
+    let WatchEvent::Event(event) = watch.wait().unwrap() else { panic!("nothing was missed") };
+    assert_eq!(event.kind, EventKind::Joined);
 }
 
 #[test]

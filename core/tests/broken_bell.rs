@@ -7,8 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use tenure_core::blocking::block_on;
-use tenure_core::wrap::Around;
-use tenure_core::{Engine as _, Error, Locks, Loss, Memory, Result, Standing, Ticket, Wake};
+use tenure_core::wrap::Layer;
+use tenure_core::{Engine as _, Error, Locks, Loss, Memory, Result, TicketState, Ticket, Wake};
 
 /// So often the bell breaks.
 const TIMES: u32 = 3;
@@ -22,14 +22,14 @@ struct Broken {
     broken: Arc<AtomicU32>,
 }
 
-impl Around for Broken {
+impl Layer for Broken {
     type Inner = Memory;
 
     fn inner(&self) -> &Memory {
         &self.memory
     }
 
-    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+    async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
         if self.broken.fetch_add(1, Ordering::SeqCst) < TIMES {
             return Err(Error::unavailable("the way to the store broke"));
         }

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
-use tenure_core::event::{Event, Scope, What};
+use tenure_core::event::{Event, Scope, EventKind};
 use tenure_core::{
-    Fencing, Key, Kind, Liveness, Locks, Memory, NOTE_BYTES_MAX, NUMBER_MAX, Need, OWNER_BYTES_MAX,
-    Profile, Result, Share, Sight, Stale, Survives, Ticket, TicketId, blocking::block_on, refusal,
+    TokenDurability, Key, ErrorKind, Liveness, Locks, Memory, NOTE_BYTES_MAX, NUMBER_MAX, Guarantee, OWNER_BYTES_MAX,
+    Guarantees, Result, Share, EventDelivery, Stale, FaultTolerance, Ticket, TicketId, blocking::block_on, refusal,
 };
 
 fn key(text: &str) -> Key {
@@ -14,7 +14,7 @@ fn key(text: &str) -> Key {
 }
 
 fn is_invalid<T>(outcome: Result<T>) {
-    assert_eq!(outcome.map(drop).unwrap_err().kind(), Kind::Invalid);
+    assert_eq!(outcome.map(drop).unwrap_err().kind(), ErrorKind::Invalid);
 }
 
 #[test]
@@ -47,15 +47,15 @@ fn attempts_have_their_own_bits_and_leave_the_others_as_they_are() {
 fn an_owner_and_a_note_have_so_many_bytes() {
     let ticket = || Ticket::new(key("a"), Share::WHOLE);
     let long = |bytes: usize| "x".repeat(bytes);
-    assert_eq!(&*ticket().owned_by("worker-7").unwrap().owner, "worker-7");
+    assert_eq!(&*ticket().with_owner("worker-7").unwrap().owner, "worker-7");
     assert_eq!(&*ticket().with_note("on it").unwrap().note, "on it");
-    let full = ticket().owned_by(long(OWNER_BYTES_MAX)).unwrap();
+    let full = ticket().with_owner(long(OWNER_BYTES_MAX)).unwrap();
     full.with_note(long(NOTE_BYTES_MAX)).unwrap();
-    is_invalid(ticket().owned_by(long(OWNER_BYTES_MAX + 1)));
+    is_invalid(ticket().with_owner(long(OWNER_BYTES_MAX + 1)));
     is_invalid(ticket().with_note(long(NOTE_BYTES_MAX + 1)));
 
     let locks = Locks::new(Memory::new());
-    is_invalid(locks.owned_by(&long(OWNER_BYTES_MAX + 1)));
+    is_invalid(locks.with_owner(&long(OWNER_BYTES_MAX + 1)));
     is_invalid(block_on(locks.mutex("a").note(long(NOTE_BYTES_MAX + 1)).lock()));
     assert_eq!(block_on(locks.line("a")).unwrap(), []);
 }
@@ -80,30 +80,30 @@ fn a_scope_is_a_key_or_what_begins_alike() {
 #[test]
 fn an_event_has_a_time_by_the_calendar() {
     let ticket = Ticket::new(key("a"), Share::WHOLE);
-    let event = Event { at_us: 1_500_000, what: What::Left, ticket, number: 1 };
+    let event = Event { at_us: 1_500_000, kind: EventKind::Left, ticket, number: 1 };
     assert_eq!(event.at(), SystemTime::UNIX_EPOCH + Duration::from_millis(1500));
 }
 
 #[test]
 fn a_need_is_met_by_what_promises_it_and_by_nothing_else() {
     /// What makes a store that promises nothing meet a need.
-    type Promise = fn(&mut Profile);
-    let needs: [(Need, Promise); 9] = [
-        (Need::Fair, |profile| profile.fair = true),
-        (Need::Push, |profile| profile.push = true),
-        (Need::EveryEvent, |profile| profile.events = Sight::Every),
-        (Need::HolderCrash, |profile| profile.survives.holder_crash = true),
-        (Need::HolderPause, |profile| profile.survives.holder_pause = true),
-        (Need::StoreCrash, |profile| profile.survives.store_crash = true),
-        (Need::Failover, |profile| profile.survives.failover = true),
-        (Need::ClockStep, |profile| profile.survives.clock_step = true),
-        (Need::FullMemory, |profile| profile.survives.full_memory = true),
+    type Promise = fn(&mut Guarantees);
+    let needs: [(Guarantee, Promise); 9] = [
+        (Guarantee::Fair, |profile| profile.fair = true),
+        (Guarantee::Push, |profile| profile.push = true),
+        (Guarantee::EveryEvent, |profile| profile.events = EventDelivery::Every),
+        (Guarantee::HolderCrash, |profile| profile.survives.holder_crash = true),
+        (Guarantee::HolderPause, |profile| profile.survives.holder_pause = true),
+        (Guarantee::StoreCrash, |profile| profile.survives.store_crash = true),
+        (Guarantee::Failover, |profile| profile.survives.failover = true),
+        (Guarantee::ClockStep, |profile| profile.survives.clock_step = true),
+        (Guarantee::FullMemory, |profile| profile.survives.full_memory = true),
     ];
     let nothing = || {
-        let mut profile = Profile::new("nothing", Liveness::Lease);
-        (profile.fair, profile.push, profile.events) = (false, false, Sight::Sampled);
-        profile.survives = Survives::default();
-        profile.fencing = Fencing::None;
+        let mut profile = Guarantees::new("nothing", Liveness::Lease);
+        (profile.fair, profile.push, profile.events) = (false, false, EventDelivery::Sampled);
+        profile.survives = FaultTolerance::default();
+        profile.fencing = TokenDurability::None;
         profile
     };
     for (need, promise) in needs {
@@ -115,11 +115,11 @@ fn a_need_is_met_by_what_promises_it_and_by_nothing_else() {
         assert!(profile.meets(need), "{need:?}");
         profile.require(&[need]).unwrap();
     }
-    let fencing = [Fencing::None, Fencing::Volatile, Fencing::Durable];
+    let fencing = [TokenDurability::None, TokenDurability::Volatile, TokenDurability::Durable];
     for (given, has) in fencing.into_iter().enumerate() {
         let mut profile = nothing();
         profile.fencing = has;
-        let met = fencing.map(|wanted| profile.meets(Need::Fencing(wanted)));
+        let met = fencing.map(|wanted| profile.meets(Guarantee::Fencing(wanted)));
         assert_eq!(met, [true, given >= 1, given >= 2]);
     }
 }

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tenure_core::blocking::block_on;
-use tenure_core::{Boxed, Clock, Host, Locks, Memory, PrivateThread, Time};
+use tenure_core::{BoxFuture, Clock, Runtime, Locks, Memory, BackgroundRuntime, Time};
 
 /// The hosts that this process has.
 fn hosts() -> usize {
@@ -28,7 +28,7 @@ fn has_hosts(count: usize) {
 
 /// A host that counts its timers.
 struct Counting {
-    host: PrivateThread,
+    host: BackgroundRuntime,
     sleeps: AtomicU64,
 }
 
@@ -42,8 +42,8 @@ impl Clock for Counting {
     }
 }
 
-impl Host for Counting {
-    fn sleep(&self, duration: Duration) -> Boxed<()> {
+impl Runtime for Counting {
+    fn sleep(&self, duration: Duration) -> BoxFuture<()> {
         self.sleeps.fetch_add(1, Ordering::Relaxed);
         self.host.sleep(duration)
     }
@@ -52,7 +52,7 @@ impl Host for Counting {
         self.host.random()
     }
 
-    fn spawn(&self, task: Boxed<()>) {
+    fn spawn(&self, task: BoxFuture<()>) {
         self.host.spawn(task);
     }
 }
@@ -61,7 +61,7 @@ impl Host for Counting {
 #[test]
 fn a_lock_that_is_held_costs_little_and_when_all_is_dropped_nothing_is_left() {
     assert_eq!(hosts(), 0);
-    let host = Counting { host: PrivateThread::for_timers(), sleeps: AtomicU64::new(0) };
+    let host = Counting { host: BackgroundRuntime::for_timers(), sleeps: AtomicU64::new(0) };
     let host = Arc::new(host);
     let locks = Locks::on(Memory::new(), host.clone());
     let lock = || locks.mutex("k").ttl(Duration::from_secs(9));

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tenure_core::blocking::block_on;
-use tenure_core::wrap::{Around, Hosted, Retry};
+use tenure_core::wrap::{Layer, OnRuntime, Retry};
 use tenure_core::{
-    Boxed, Clock, Engine, Error, Host, Key, Kind, Leave, Left, Locks, Memory, Patience,
-    PrivateThread, Result, Share, Standing, Ticket, Time, Wake,
+    BoxFuture, Clock, Engine, Error, Runtime, Key, ErrorKind, LeaveMode, LeaveOutcome, Locks, Memory, WaitMode,
+    BackgroundRuntime, Result, Share, TicketState, Ticket, Time, Wake,
 };
 
 /// A host that does nothing, as one that has no time: it counts what it is to do.
-struct Idle(PrivateThread, Mutex<Vec<Boxed<()>>>);
+struct Idle(BackgroundRuntime, Mutex<Vec<BoxFuture<()>>>);
 
 impl Idle {
     /// Does what it was given, once; the verb is answered then.
@@ -38,8 +38,8 @@ impl Clock for Idle {
     }
 }
 
-impl Host for Idle {
-    fn sleep(&self, duration: Duration) -> Boxed<()> {
+impl Runtime for Idle {
+    fn sleep(&self, duration: Duration) -> BoxFuture<()> {
         self.0.sleep(duration)
     }
 
@@ -47,15 +47,15 @@ impl Host for Idle {
         self.0.random()
     }
 
-    fn spawn(&self, task: Boxed<()>) {
+    fn spawn(&self, task: BoxFuture<()>) {
         self.1.lock().unwrap().push(task);
     }
 }
 
 #[test]
 fn a_host_that_has_no_time_is_not_given_ever_more_to_do() {
-    let idle = Arc::new(Idle(PrivateThread::for_timers(), Mutex::default()));
-    let hosted = Hosted::of(idle.clone(), Memory::new());
+    let idle = Arc::new(Idle(BackgroundRuntime::for_timers(), Mutex::default()));
+    let hosted = OnRuntime::of(idle.clone(), Memory::new());
     let key = Key::new("a").unwrap();
     for _ in 0..10_000 {
         assert!(hosted.line(&key).now_or_never().is_none(), "nobody answers, and the caller goes");
@@ -70,14 +70,14 @@ struct Counted {
     memory: Memory,
 }
 
-impl Around for Counted {
+impl Layer for Counted {
     type Inner = Memory;
 
     fn inner(&self) -> &Memory {
         &self.memory
     }
 
-    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+    async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
         self.leaves.fetch_add(1, Ordering::Relaxed);
         self.memory.leave(ticket, how).await
     }
@@ -85,11 +85,11 @@ impl Around for Counted {
 
 #[test]
 fn a_verb_goes_no_further_when_its_caller_has_gone() {
-    let idle = Arc::new(Idle(PrivateThread::for_timers(), Mutex::default()));
-    let hosted = Hosted::of(idle.clone(), Memory::new());
+    let idle = Arc::new(Idle(BackgroundRuntime::for_timers(), Mutex::default()));
+    let hosted = OnRuntime::of(idle.clone(), Memory::new());
     let key = Key::new("a").unwrap();
     let ticket = Ticket::new(key.clone(), Share::WHOLE);
-    assert!(hosted.join(&ticket, Patience::Wait).now_or_never().is_none(), "nobody answers yet");
+    assert!(hosted.join(&ticket, WaitMode::Wait).now_or_never().is_none(), "nobody answers yet");
     for task in std::mem::take(&mut *idle.1.lock().unwrap()) {
         block_on(task);
     }
@@ -99,32 +99,32 @@ fn a_verb_goes_no_further_when_its_caller_has_gone() {
 /// Such a ticket is not in the line, and never will be: nobody need look for it until its life would be over.
 #[test]
 fn a_join_that_never_began_is_settled_by_one_leave() {
-    let idle = Arc::new(Idle(PrivateThread::for_timers(), Mutex::default()));
+    let idle = Arc::new(Idle(BackgroundRuntime::for_timers(), Mutex::default()));
     let counted = Counted { leaves: AtomicU32::new(0), memory: Memory::new() };
-    let hosted = Hosted::of(idle.clone(), counted);
+    let hosted = OnRuntime::of(idle.clone(), counted);
     let ticket = Ticket::new(Key::new("a").unwrap(), Share::WHOLE);
-    let join = || hosted.join(&ticket, Patience::Wait);
-    let leave = || idle.carry_out(hosted.leave(&ticket, Leave::Now)).unwrap();
+    let join = || hosted.join(&ticket, WaitMode::Wait);
+    let leave = || idle.carry_out(hosted.leave(&ticket, LeaveMode::Now)).unwrap();
 
     assert!(join().now_or_never().is_none(), "nobody answers yet, and the caller goes");
-    assert_eq!(leave(), Left::Waiting);
-    assert_eq!(leave(), Left::Absent, "that was said once");
+    assert_eq!(leave(), LeaveOutcome::Waiting);
+    assert_eq!(leave(), LeaveOutcome::Absent, "that was said once");
     assert_eq!(hosted.inner().leaves.load(Ordering::Relaxed), 2);
 
     idle.carry_out(join()).unwrap().expect("it waits");
     assert!(join().now_or_never().is_none());
-    assert_eq!(leave(), Left::Holding, "it came in with the join before");
+    assert_eq!(leave(), LeaveOutcome::Holding, "it came in with the join before");
 }
 
 #[test]
 fn a_verb_that_waits_may_go_to_the_host_where_the_others_do_not() {
-    let idle = Arc::new(Idle(PrivateThread::for_timers(), Mutex::default()));
+    let idle = Arc::new(Idle(BackgroundRuntime::for_timers(), Mutex::default()));
     let hosted =
-        Hosted::of(idle.clone(), Memory::new()).in_place_where(|_| true, 1).waits_on_host();
+        OnRuntime::of(idle.clone(), Memory::new()).in_place_where(|_| true, 1).waits_on_host();
     let ticket = Ticket::new(Key::new("a").unwrap(), Share::WHOLE);
-    let place = hosted.join(&ticket, Patience::Wait).now_or_never().unwrap().unwrap().unwrap();
-    assert_eq!(place.standing, Standing::Holding, "in place");
-    let wake = idle.carry_out(hosted.watch(&ticket, Standing::Waiting)).unwrap();
+    let place = hosted.join(&ticket, WaitMode::Wait).now_or_never().unwrap().unwrap().unwrap();
+    assert_eq!(place.state, TicketState::Holding, "in place");
+    let wake = idle.carry_out(hosted.watch(&ticket, TicketState::Waiting)).unwrap();
     assert_eq!(wake, Wake::Served(place.number), "on the host");
 }
 
@@ -156,18 +156,18 @@ fn a_guard_outlives_the_runtime_it_was_made_on() {
 
 #[test]
 fn making_and_hosting_an_engine_passes_its_error_on() {
-    let failed = block_on(Hosted::<Memory>::make(host(), async { Err(Error::rejected("no")) }));
-    assert_eq!(failed.err().unwrap().kind(), Kind::Rejected);
+    let failed = block_on(OnRuntime::<Memory>::make(host(), async { Err(Error::rejected("no")) }));
+    assert_eq!(failed.err().unwrap().kind(), ErrorKind::Rejected);
 }
 
-fn host() -> Arc<dyn Host> {
-    Arc::new(PrivateThread::for_timers())
+fn host() -> Arc<dyn Runtime> {
+    Arc::new(BackgroundRuntime::for_timers())
 }
 
 /// A store that counts how often it is let go of.
 struct Closed(Memory, Arc<AtomicU32>);
 
-impl Around for Closed {
+impl Layer for Closed {
     type Inner = Memory;
 
     fn inner(&self) -> &Memory {
@@ -182,7 +182,7 @@ impl Around for Closed {
 #[test]
 fn a_store_is_let_go_of_through_all_that_is_around_it() {
     let (host, closed) = (host(), Arc::new(AtomicU32::new(0)));
-    let store = Hosted::of(host.clone(), Closed(Memory::new(), closed.clone()));
+    let store = OnRuntime::of(host.clone(), Closed(Memory::new(), closed.clone()));
     let locks = Locks::on(Retry::new(store, host.clone(), 1, Duration::from_millis(1)), host);
     let guard = block_on(locks.mutex("a").lock()).unwrap();
     assert_eq!(block_on(locks.keys("")).unwrap(), [Key::new("a").unwrap()]);

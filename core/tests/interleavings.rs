@@ -22,12 +22,12 @@ mod line {
         pub(crate) use shuttle::sync::{Mutex, MutexGuard};
     }
 
-    pub(crate) use tenure_core::line::{Count, Journal, Tell, Told};
+    pub(crate) use tenure_core::line::{Count, Journal, LineObserver, LineEvent};
 }
 
 mod contract {
     pub(crate) mod profile {
-        pub use tenure_core::{Fencing, Liveness, Profile, Sight};
+        pub use tenure_core::{TokenDurability, Liveness, Guarantees, EventDelivery};
     }
 }
 
@@ -62,7 +62,7 @@ fn ticket() -> Ticket {
 fn stage() -> (memory::Memory, Ticket, Ticket) {
     let (memory, holder, waiter) = (memory::Memory::with_clock(Still), ticket(), ticket());
     for ticket in [&holder, &waiter] {
-        block_on(memory.join(ticket, Patience::Wait)).unwrap();
+        block_on(memory.join(ticket, WaitMode::Wait)).unwrap();
     }
     (memory, holder, waiter)
 }
@@ -72,8 +72,8 @@ fn a_release_wakes_who_is_about_to_listen() {
     let story = || {
         let (memory, holder, waiter) = stage();
         let (store, waiting) = (memory.clone(), waiter.clone());
-        let watch = thread::spawn(move || block_on(store.watch(&waiting, Standing::Waiting)));
-        assert_eq!(block_on(memory.leave(&holder, Leave::Now)).unwrap(), Left::Holding);
+        let watch = thread::spawn(move || block_on(store.watch(&waiting, TicketState::Waiting)));
+        assert_eq!(block_on(memory.leave(&holder, LeaveMode::Now)).unwrap(), LeaveOutcome::Holding);
         assert!(matches!(watch.join().unwrap().unwrap(), Wake::Served(_)));
     };
     shuttle::check_random(story, ORDERS);
@@ -84,12 +84,12 @@ fn a_break_wakes_who_is_about_to_listen_while_another_stops() {
     let story = || {
         let (memory, holder, waiter) = stage();
         let (store, told) = (memory.clone(), holder.clone());
-        let watch = thread::spawn(move || block_on(store.watch(&told, Standing::Holding)));
+        let watch = thread::spawn(move || block_on(store.watch(&told, TicketState::Holding)));
         let (store, gone) = (memory.clone(), waiter.clone());
-        let other = thread::spawn(move || block_on(store.watch(&gone, Standing::Waiting)));
-        assert_eq!(block_on(memory.leave(&holder, Leave::Soon)).unwrap(), Left::Told);
+        let other = thread::spawn(move || block_on(store.watch(&gone, TicketState::Waiting)));
+        assert_eq!(block_on(memory.leave(&holder, LeaveMode::Graceful)).unwrap(), LeaveOutcome::Requested);
         assert_eq!(watch.join().unwrap().unwrap(), Wake::Look);
-        assert_eq!(block_on(memory.leave(&holder, Leave::Now)).unwrap(), Left::Holding);
+        assert_eq!(block_on(memory.leave(&holder, LeaveMode::Now)).unwrap(), LeaveOutcome::Holding);
         assert!(matches!(other.join().unwrap().unwrap(), Wake::Served(_)));
     };
     shuttle::check_random(story, ORDERS);

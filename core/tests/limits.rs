@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::blocking::Blocking;
-use tenure_core::{Kind, Locks, Memory, NUMBER_MAX, PERMITS_MAX, Result, TTL_MAX};
+use tenure_core::{ErrorKind, Locks, Memory, NUMBER_MAX, PERMITS_MAX, Result, TTL_MAX};
 
 fn locks() -> Blocking<Locks> {
     Locks::new(Memory::new()).blocking()
@@ -12,7 +12,7 @@ fn locks() -> Blocking<Locks> {
 /// It makes no sense.
 fn is_refused<T>(outcome: Result<T>) {
     let error = outcome.map(drop).unwrap_err();
-    assert_eq!(error.kind(), Kind::Invalid, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
 }
 
 #[test]

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tenure_core::event::What;
-use tenure_core::line::{Seat, Told};
+use tenure_core::event::EventKind;
+use tenure_core::line::{Slot, LineEvent};
 use tenure_core::{
-    Key, Leave, Left, Line, Lives, NUMBER_MAX, Note, Owner, Patience, Share, Standing, Ticket,
+    Key, LeaveMode, LeaveOutcome, Line, Expiry, NUMBER_MAX, Note, Owner, WaitMode, Share, TicketState, Ticket,
     TicketId, served,
 };
 
@@ -42,12 +42,12 @@ impl Model {
         served(self.ahead(at), self.line[at].ticket.share)
     }
 
-    fn join(&mut self, ticket: &Ticket, patience: Patience, now: u64) -> Option<u64> {
+    fn join(&mut self, ticket: &Ticket, patience: WaitMode, now: u64) -> Option<u64> {
         self.expire(now);
         if self.at(ticket.id).is_some() {
             return self.renew(ticket, now);
         }
-        if patience == Patience::NoWait && !served(self.ahead(self.line.len()), ticket.share) {
+        if patience == WaitMode::NoWait && !served(self.ahead(self.line.len()), ticket.share) {
             return None;
         }
         let number = (self.last + 1).max(now).max(ticket.floor);
@@ -71,16 +71,16 @@ impl Model {
         Some(number)
     }
 
-    fn leave(&mut self, id: TicketId, how: Leave, now: u64) -> Left {
+    fn leave(&mut self, id: TicketId, how: LeaveMode, now: u64) -> LeaveOutcome {
         self.expire(now);
-        let Some(at) = self.at(id) else { return Left::Absent };
+        let Some(at) = self.at(id) else { return LeaveOutcome::Absent };
         let holding = self.holds(at);
-        if how == Leave::Soon && holding {
+        if how == LeaveMode::Graceful && holding {
             self.line[at].told = true;
-            return Left::Told;
+            return LeaveOutcome::Requested;
         }
         self.line.remove(at);
-        if holding { Left::Holding } else { Left::Waiting }
+        if holding { LeaveOutcome::Holding } else { LeaveOutcome::Waiting }
     }
 }
 
@@ -130,14 +130,14 @@ struct Heard {
 }
 
 impl Heard {
-    fn hear(&mut self, what: What, number: u64) {
+    fn hear(&mut self, what: EventKind, number: u64) {
         match what {
-            What::Served => {
+            EventKind::Served => {
                 assert!(!self.served.contains(&number), "{number} is served twice");
                 assert!(self.served.last().is_none_or(|last| *last < number), "out of order");
                 self.served.push(number);
             }
-            What::Left | What::Expired => self.out.push(number),
+            EventKind::Left | EventKind::Expired => self.out.push(number),
             _ => {}
         }
     }
@@ -149,13 +149,13 @@ fn play(steps: &[Step]) {
     let mut now = 1;
     let mut ttls = vec![1000; WHO];
     for step in steps {
-        let mut tell = |happened: Told<'_>| told.hear(happened.what, happened.seat.number);
+        let mut tell = |happened: LineEvent<'_>| told.hear(happened.what, happened.seat.number);
         match *step {
             Step::Join { who, take, ttl_us, wait, floor } => {
                 ttls[who] = ttl_us;
                 let ticket = ticket(ids[who], take, ttl_us, floor);
-                let patience = if wait { Patience::Wait } else { Patience::NoWait };
-                let place = line.join(&ticket, (), patience, Lives::ByTtl, now, &mut tell).unwrap();
+                let patience = if wait { WaitMode::Wait } else { WaitMode::NoWait };
+                let place = line.join(&ticket, (), patience, Expiry::ByTtl, now, &mut tell).unwrap();
                 let expected = model.join(&ticket, patience, now);
                 assert_eq!(place.map(|place| place.number), expected);
             }
@@ -165,7 +165,7 @@ fn play(steps: &[Step]) {
                 assert_eq!(place.map(|place| place.number), model.renew(&ticket, now));
             }
             Step::Leave { who, soon } => {
-                let how = if soon { Leave::Soon } else { Leave::Now };
+                let how = if soon { LeaveMode::Graceful } else { LeaveMode::Now };
                 let left = line.leave(ids[who], how, now, &mut tell);
                 assert_eq!(left, model.leave(ids[who], how, now));
             }
@@ -188,7 +188,7 @@ fn compare(line: &Line, model: &Model, now: u64) {
         assert_eq!(ticket, &plain.ticket);
         assert_eq!(place.number, plain.number);
         assert_eq!(place.ahead, model.ahead(at));
-        assert_eq!(place.standing == Standing::Holding, model.holds(at));
+        assert_eq!(place.state == TicketState::Holding, model.holds(at));
         assert_eq!(place.leaving, plain.told);
         let left = |plain: &Plain| Duration::from_micros(plain.ends - now);
         assert_eq!(place.life, Some(left(plain)));
@@ -220,22 +220,22 @@ fn a_line_has_a_limit() {
     let mut line = Line::above(0);
     let join = |line: &mut Line| {
         let ticket = ticket(TicketId::fresh(), OF, 1000, 0);
-        line.join(&ticket, (), Patience::Wait, Lives::ByOwner, 1, &mut |_| {})
+        line.join(&ticket, (), WaitMode::Wait, Expiry::ByOwner, 1, &mut |_| {})
     };
     for _ in 0..tenure_core::LINE_TICKETS_MAX {
         join(&mut line).unwrap();
     }
     let error = join(&mut line).unwrap_err();
-    assert_eq!(error.kind(), tenure_core::Kind::Rejected);
+    assert_eq!(error.kind(), tenure_core::ErrorKind::Rejected);
     assert_eq!(error.to_string(), "the line of \"k\" is full: it has 16384 tickets");
     let ticket = ticket(TicketId::fresh(), OF, 1000, 0);
-    let seat = Seat { ticket, session: (), number: line.last() + 1, ends: None, leaving: false };
+    let seat = Slot { ticket, session: (), number: line.last() + 1, ends: None, leaving: false };
     assert!(!line.restore(seat, &mut |_| {}));
 }
 
 #[test]
 fn what_cannot_have_been_in_a_line_is_not_restored() {
-    let seat = |id, take, number, leaving| Seat {
+    let seat = |id, take, number, leaving| Slot {
         ticket: ticket(id, take, 1000, 0),
         session: 7,
         number,
@@ -248,18 +248,18 @@ fn what_cannot_have_been_in_a_line_is_not_restored() {
     assert!(!line.restore(seat(first, OF, 10, false), &mut |_| {}), "its number was given before");
     assert!(!line.restore(seat(first, OF, NUMBER_MAX + 1, false), &mut |_| {}));
     assert!(line.restore(seat(first, OF, 11, true), &mut |told| whats.push(told.what)));
-    assert_eq!(whats, [What::Joined, What::Served, What::Broken]);
+    assert_eq!(whats, [EventKind::Joined, EventKind::Served, EventKind::Broken]);
     assert!(
         !line.restore(seat(second, 1, 12, true), &mut |_| {}),
         "who waits is not told, but out"
     );
     assert!(!line.restore(seat(first, OF, 12, false), &mut |_| {}), "it is there already");
     let other = Ticket { share: Share::new(1, OF + 1).unwrap(), ..ticket(second, 1, 1000, 0) };
-    let other = Seat { ticket: other, ..seat(second, 1, 12, false) };
+    let other = Slot { ticket: other, ..seat(second, 1, 12, false) };
     assert!(!line.restore(other, &mut |_| {}), "it is of another capacity");
     assert!(line.restore(seat(second, 1, 12, false), &mut |_| {}));
-    line.bury(|seat| seat.session == 7, &mut |told| whats.push(told.what));
-    assert_eq!((line.len(), line.last(), &whats[3..]), (0, 12, &[What::Expired; 2][..]));
+    line.remove_where(|seat| seat.session == 7, &mut |told| whats.push(told.what));
+    assert_eq!((line.len(), line.last(), &whats[3..]), (0, 12, &[EventKind::Expired; 2][..]));
 }
 
 #[test]
@@ -267,21 +267,21 @@ fn a_number_beyond_the_last_is_refused() {
     let mut line = Line::above(NUMBER_MAX - 1);
     let mut join = || {
         let ticket = ticket(TicketId::fresh(), 1, 1000, 0);
-        line.join(&ticket, (), Patience::Wait, Lives::ByTtl, 1, &mut |_| {})
+        line.join(&ticket, (), WaitMode::Wait, Expiry::ByTtl, 1, &mut |_| {})
     };
     assert_eq!(join().unwrap().map(|place| place.number), Some(NUMBER_MAX));
     let error = join().unwrap_err();
-    assert_eq!(error.kind(), tenure_core::Kind::Rejected);
+    assert_eq!(error.kind(), tenure_core::ErrorKind::Rejected);
     assert_eq!(line.len(), 1);
 }
 
 #[test]
 fn who_waits_looks_again_only_where_lives_end() {
-    for (lives, looks) in [(Lives::ByTtl, true), (Lives::ByOwner, false)] {
+    for (lives, looks) in [(Expiry::ByTtl, true), (Expiry::ByOwner, false)] {
         let mut line = Line::above(0);
         let mut join = || {
             let ticket = Ticket { ttl: Duration::MAX, ..ticket(TicketId::fresh(), OF, 1, 0) };
-            line.join(&ticket, (), Patience::Wait, lives, 1, &mut |_| {}).unwrap().unwrap()
+            line.join(&ticket, (), WaitMode::Wait, lives, 1, &mut |_| {}).unwrap().unwrap()
         };
         assert_eq!(join().look, None, "it is served");
         assert_eq!(join().look.is_some(), looks);
@@ -292,12 +292,12 @@ fn who_waits_looks_again_only_where_lives_end() {
 fn a_smaller_share_lets_in_who_waits_behind() {
     let mut line = Line::above(0);
     let (writer, reader) = (TicketId::fresh(), TicketId::fresh());
-    let quiet = &mut |_: Told<'_>| {};
-    line.join(&ticket(writer, OF, 1000, 0), (), Patience::Wait, Lives::ByTtl, 1, quiet).unwrap();
-    let place = line.join(&ticket(reader, 1, 1000, 0), (), Patience::Wait, Lives::ByTtl, 1, quiet);
-    assert_eq!(place.unwrap().unwrap().standing, Standing::Waiting);
+    let quiet = &mut |_: LineEvent<'_>| {};
+    line.join(&ticket(writer, OF, 1000, 0), (), WaitMode::Wait, Expiry::ByTtl, 1, quiet).unwrap();
+    let place = line.join(&ticket(reader, 1, 1000, 0), (), WaitMode::Wait, Expiry::ByTtl, 1, quiet);
+    assert_eq!(place.unwrap().unwrap().state, TicketState::Waiting);
     line.renew(&ticket(writer, 1, 1000, 0), 1, quiet).unwrap();
-    assert_eq!(line.find_place(reader, 1).unwrap().standing, Standing::Holding);
+    assert_eq!(line.find_place(reader, 1).unwrap().state, TicketState::Holding);
     line.renew(&ticket(writer, OF, 1000, 0), 1, quiet).unwrap();
     assert_eq!(line.list(1)[0].0.share.take(), 1, "a share never grows");
 }

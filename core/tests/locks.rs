@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use tenure_core::blocking::block_on;
-use tenure_core::event::{Scope, What};
-use tenure_core::wrap::Hosted;
+use tenure_core::event::{Scope, EventKind};
+use tenure_core::wrap::OnRuntime;
 use tenure_core::{
-    Boxed, Clock, Error, Host, Kind, Locks, Loss, Memory, Result, Seen, SystemClock, Time,
+    BoxFuture, Clock, Error, Runtime, ErrorKind, Locks, Loss, Memory, Result, WatchEvent, SystemClock, Time,
 };
 
 #[test]
@@ -39,7 +39,7 @@ fn a_broken_holder_is_told_and_nobody_is_served_before_it_has_left() {
         let guard = locks.mutex("a").lock().await.unwrap();
         locks.break_ticket("a", guard.id()).await.unwrap();
         assert_eq!(guard.lost().await, Loss::Broken);
-        assert_eq!(guard.check().unwrap_err().kind(), Kind::Lost);
+        assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost);
         assert!(locks.mutex("a").try_lock().await.unwrap().is_none());
         let error = guard.release().await.unwrap_err();
         assert_eq!(error.loss(), Some(Loss::Broken));
@@ -52,7 +52,7 @@ fn whoever_still_listens_for_the_loss_of_a_released_lock_asks_nobody_and_waits()
     block_on(async {
         let locks = Locks::new(Memory::new());
         let guard = locks.mutex("a").lock().await.unwrap();
-        let held = guard.held();
+        let held = guard.handle();
         let mut lost = Box::pin(held.lost());
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         assert!(lost.as_mut().poll(&mut context).is_pending());
@@ -110,8 +110,8 @@ fn of_several_locks_the_last_is_given_back_first_and_one_that_is_lost_is_told() 
     drop(locks.all(["a", "b"]).lock().unwrap());
     let mut left = Vec::new();
     while left.len() < 2 {
-        let Seen::Event(event) = watch.wait().unwrap() else { panic!("nothing was missed") };
-        if event.what == What::Left {
+        let WatchEvent::Event(event) = watch.wait().unwrap() else { panic!("nothing was missed") };
+        if event.kind == EventKind::Left {
             left.push(event.ticket.key.to_string());
         }
     }
@@ -119,23 +119,23 @@ fn of_several_locks_the_last_is_given_back_first_and_one_that_is_lost_is_told() 
     let both = locks.all(["a", "b"]).lock().unwrap();
     both.extend().unwrap();
     locks.force_out("a", both.guards()[0].id()).unwrap();
-    assert_eq!(both.extend().unwrap_err().kind(), Kind::Lost);
-    assert_eq!(both.check().unwrap_err().kind(), Kind::Lost);
-    assert_eq!(both.release().unwrap_err().kind(), Kind::Lost);
+    assert_eq!(both.extend().unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(both.check().unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(both.release().unwrap_err().kind(), ErrorKind::Lost);
 }
 
 #[test]
 fn what_an_onlooker_sees_is_a_stream() {
     block_on(async {
         let locks = Locks::new(Memory::new());
-        let mut watch = locks.watch("").await.unwrap();
+        let mut watch = locks.watch_prefix("").await.unwrap();
         let mut leaders = locks.election("a").observe().await.unwrap();
         assert_eq!(StreamExt::next(&mut leaders).await.unwrap().unwrap(), None);
         let seat = locks.election("a").campaign().await.unwrap();
-        let Seen::Event(event) = StreamExt::next(&mut watch).await.unwrap().unwrap() else {
+        let WatchEvent::Event(event) = StreamExt::next(&mut watch).await.unwrap().unwrap() else {
             panic!("nothing was missed")
         };
-        assert_eq!((event.what, event.number), (What::Joined, seat.token()));
+        assert_eq!((event.kind, event.number), (EventKind::Joined, seat.token()));
         let leader = StreamExt::next(&mut leaders).await.unwrap().unwrap();
         assert_eq!(leader.map(|leader| leader.token), Some(seat.token()));
     });
@@ -154,12 +154,12 @@ impl Clock for Full {
     }
 }
 
-impl Host for Full {
+impl Runtime for Full {
     fn ready(&self) -> Result<()> {
         Err(Error::rejected("no thread"))
     }
 
-    fn sleep(&self, _duration: Duration) -> Boxed<()> {
+    fn sleep(&self, _duration: Duration) -> BoxFuture<()> {
         unreachable!("it was asked whether it is ready")
     }
 
@@ -167,7 +167,7 @@ impl Host for Full {
         0
     }
 
-    fn spawn(&self, _task: Boxed<()>) {
+    fn spawn(&self, _task: BoxFuture<()>) {
         unreachable!("it was asked whether it is ready")
     }
 }
@@ -179,12 +179,12 @@ fn nothing_is_taken_where_nothing_could_renew_it() {
         let errors = [
             locks.mutex("a").lock().await.unwrap_err(),
             locks.mutex("a").try_lock().await.unwrap_err(),
-            locks.mutex("a").lock_within(Duration::from_secs(1)).await.unwrap_err(),
-            locks.watch("a").await.unwrap_err(),
+            locks.mutex("a").try_lock_for(Duration::from_secs(1)).await.unwrap_err(),
+            locks.watch_prefix("a").await.unwrap_err(),
             locks.election("a").observe().await.err().unwrap(),
-            Hosted::make(Arc::new(Full), async { Ok(Memory::new()) }).await.err().unwrap(),
+            OnRuntime::make(Arc::new(Full), async { Ok(Memory::new()) }).await.err().unwrap(),
         ];
-        assert!(errors.iter().all(|error| error.kind() == Kind::Rejected), "{errors:?}");
+        assert!(errors.iter().all(|error| error.kind() == ErrorKind::Rejected), "{errors:?}");
         assert_eq!(locks.line("a").await.unwrap(), []);
     });
 }

@@ -7,29 +7,29 @@ use std::task::Poll;
 
 use futures_util::FutureExt as _;
 use tenure_core::blocking::block_on;
-use tenure_core::event::{Cursor, Event, News, Scope, What};
-use tenure_core::wrap::Around;
+use tenure_core::event::{Cursor, Event, EventBatch, Scope, EventKind};
+use tenure_core::wrap::Layer;
 use tenure_core::{
-    Engine as _, Key, Leader, Leaders, Leave, Locks, Memory, Patience, Result, Share, Ticket,
+    Engine as _, Key, Leader, Leaders, LeaveMode, Locks, Memory, WaitMode, Result, Share, Ticket,
 };
 
 /// A memory store that tells what it is made to tell.
 #[derive(Clone, Default)]
 struct Store {
     memory: Memory,
-    news: Arc<Mutex<VecDeque<News>>>,
+    news: Arc<Mutex<VecDeque<EventBatch>>>,
 }
 
-impl Around for Store {
+impl Layer for Store {
     type Inner = Memory;
 
     fn inner(&self) -> &Memory {
         &self.memory
     }
 
-    async fn events(&self, _: &Scope, after: Option<Cursor>) -> Result<News> {
+    async fn events(&self, _: &Scope, after: Option<Cursor>) -> Result<EventBatch> {
         if after.is_none() {
-            return Ok(News { events: Vec::new(), cursor: Cursor(0), missed: false });
+            return Ok(EventBatch { events: Vec::new(), cursor: Cursor(0), missed: false });
         }
         let told = || self.news.lock().unwrap().pop_front();
         poll_fn(|_| told().map_or(Poll::Pending, |news| Poll::Ready(Ok(news)))).await
@@ -48,7 +48,7 @@ impl Stage {
     fn new() -> Self {
         let (store, leader) = (Store::default(), ticket());
         block_on(async {
-            let number = store.memory.join(&leader, Patience::Wait).await.unwrap().unwrap().number;
+            let number = store.memory.join(&leader, WaitMode::Wait).await.unwrap().unwrap().number;
             let locks = Locks::new(store.clone());
             let mut leaders = locks.election("a").observe().await.unwrap();
             let first = leaders.next().await.unwrap();
@@ -58,18 +58,18 @@ impl Stage {
     }
 
     fn tell(&self, events: Vec<Event>, missed: bool) {
-        let news = News { events, cursor: Cursor(0), missed };
+        let news = EventBatch { events, cursor: Cursor(0), missed };
         self.store.news.lock().unwrap().push_back(news);
     }
 
     /// What is told of an event.
-    fn told(&mut self, what: What, ticket: &Ticket, number: u64) -> Vec<Option<Leader>> {
-        self.tell(vec![Event { at_us: 0, what, ticket: ticket.clone(), number }], false);
+    fn told(&mut self, what: EventKind, ticket: &Ticket, number: u64) -> Vec<Option<Leader>> {
+        self.tell(vec![Event { at_us: 0, kind, ticket: ticket.clone(), number }], false);
         self.next()
     }
 
     /// Who leads now, by this event.
-    fn leads(&mut self, what: What, ticket: &Ticket, number: u64) -> Leader {
+    fn leads(&mut self, what: EventKind, ticket: &Ticket, number: u64) -> Leader {
         let told = self.told(what, ticket, number);
         let [Some(leader)] = &told[..] else { panic!("{told:?} is told") };
         leader.clone()
@@ -89,21 +89,21 @@ fn ticket() -> Ticket {
 fn only_what_a_newer_leader_or_the_one_of_now_does_is_news() {
     let mut stage = Stage::new();
     let (leader, number, other) = (stage.leader.clone(), stage.number, ticket());
-    assert_eq!(stage.told(What::Served, &leader, number), [], "it was seen at the start");
-    assert_eq!(stage.told(What::Served, &other, number - 1), [], "that was before");
-    for what in [What::Changed, What::Left, What::Expired] {
+    assert_eq!(stage.told(EventKind::Served, &leader, number), [], "it was seen at the start");
+    assert_eq!(stage.told(EventKind::Served, &other, number - 1), [], "that was before");
+    for what in [EventKind::Changed, EventKind::Left, EventKind::Expired] {
         assert_eq!(stage.told(what, &other, number + 1), [], "it does not lead");
     }
-    assert_eq!(stage.told(What::Broken, &leader, number), [], "it leads until it has left");
-    assert_eq!(stage.told(What::Changed, &leader, number), [], "its note is the same");
+    assert_eq!(stage.told(EventKind::Broken, &leader, number), [], "it leads until it has left");
+    assert_eq!(stage.told(EventKind::Changed, &leader, number), [], "its note is the same");
     let noted = leader.with_note("nearly done").unwrap();
-    let now = stage.leads(What::Changed, &noted, number);
+    let now = stage.leads(EventKind::Changed, &noted, number);
     assert_eq!((now.token, &*now.note), (number, "nearly done"));
-    let now = stage.leads(What::Served, &other, number + 1);
+    let now = stage.leads(EventKind::Served, &other, number + 1);
     assert_eq!((now.token, now.id), (number + 1, other.id));
-    assert_eq!(stage.told(What::Left, &noted, number), [], "it led before");
-    assert_eq!(stage.told(What::Expired, &other, number + 1), [None]);
-    assert_eq!(stage.told(What::Left, &other, number + 1), [], "nobody leads any more");
+    assert_eq!(stage.told(EventKind::Left, &noted, number), [], "it led before");
+    assert_eq!(stage.told(EventKind::Expired, &other, number + 1), [None]);
+    assert_eq!(stage.told(EventKind::Left, &other, number + 1), [], "nobody leads any more");
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn after_a_gap_only_what_is_new_is_told() {
     let mut stage = Stage::new();
     stage.tell(Vec::new(), true);
     assert_eq!(stage.next(), [], "the same one leads");
-    block_on(stage.store.memory.leave(&stage.leader, Leave::Now)).unwrap();
+    block_on(stage.store.memory.leave(&stage.leader, LeaveMode::Now)).unwrap();
     stage.tell(Vec::new(), true);
     assert_eq!(stage.next(), [None], "nobody leads any more");
 }

@@ -7,27 +7,27 @@ use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use tenure_core::blocking::block_on;
-use tenure_core::wrap::{AnyEngine, Around, Quorum};
+use tenure_core::wrap::{AnyEngine, Layer, Quorum};
 use tenure_core::{
-    Engine as _, Host, Locks, Memory, Place, PrivateThread, Profile, Result, Ticket,
+    Engine as _, Runtime, Locks, Memory, Place, BackgroundRuntime, Guarantees, Result, Ticket,
 };
 
-fn host() -> Arc<dyn Host> {
-    Arc::new(PrivateThread::for_timers())
+fn host() -> Arc<dyn Runtime> {
+    Arc::new(BackgroundRuntime::for_timers())
 }
 
 /// Panics over every renewal, late.
-struct Panicky(Memory, Arc<dyn Host>);
+struct Panicky(Memory, Arc<dyn Runtime>);
 
-impl Around for Panicky {
+impl Layer for Panicky {
     type Inner = Memory;
 
     fn inner(&self) -> &Memory {
         &self.0
     }
 
-    fn profile(&self) -> Profile {
-        let mut profile = self.0.profile();
+    fn profile(&self) -> Guarantees {
+        let mut profile = self.0.guarantees();
         profile.quick = false;
         profile
     }
@@ -63,15 +63,15 @@ fn a_store_of_a_quorum_that_panics_late_harms_nobody() {
 /// Counts how often the lock `b` is renewed.
 struct Counted(Memory, Arc<AtomicU64>);
 
-impl Around for Counted {
+impl Layer for Counted {
     type Inner = Memory;
 
     fn inner(&self) -> &Memory {
         &self.0
     }
 
-    fn profile(&self) -> Profile {
-        let mut profile = self.0.profile();
+    fn profile(&self) -> Guarantees {
+        let mut profile = self.0.guarantees();
         profile.quick = false;
         profile
     }

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tenure_core::blocking::block_on;
-use tenure_core::wrap::{AnyEngine, Around, Question, Quorum};
+use tenure_core::wrap::{AnyEngine, Layer, Operation, Quorum};
 use tenure_core::{
-    Boxed, Clock, Engine as _, Error, Host, Key, Leave, Left, Memory, Note, Patience,
-    PrivateThread, Result, Share, Standing, SystemClock, Ticket, TicketId, Time, Wake,
+    BoxFuture, Clock, Engine as _, Error, Runtime, Key, LeaveMode, LeaveOutcome, Memory, Note, WaitMode,
+    BackgroundRuntime, Result, Share, TicketState, SystemClock, Ticket, TicketId, Time, Wake,
 };
 
 const STORES: usize = 3;
@@ -57,9 +57,9 @@ impl Spied {
 /// Its answers take so long then.
 const LATE: Duration = Duration::from_millis(20);
 
-struct Spy(Arc<Spied>, Arc<dyn Host>);
+struct Spy(Arc<Spied>, Arc<dyn Runtime>);
 
-impl Around for Spy {
+impl Layer for Spy {
     type Inner = Memory;
 
     fn inner(&self) -> &Memory {
@@ -68,7 +68,7 @@ impl Around for Spy {
 
     async fn pass<T: Send>(
         &self,
-        question: Question<'_>,
+        question: Operation<'_>,
         ask: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
         if self.0.is_away.load(Ordering::SeqCst) {
@@ -79,11 +79,11 @@ impl Around for Spy {
         }
         let answer = ask.await;
         match question {
-            Question::Join(ticket) => {
+            Operation::Join(ticket) => {
                 self.0.joins.lock().unwrap().push((ticket.id, ticket.floor));
             }
-            Question::Renew(_) => drop(self.0.renewals.fetch_add(1, Ordering::SeqCst)),
-            Question::Leave(..) => drop(self.0.leaves.fetch_add(1, Ordering::SeqCst)),
+            Operation::Renew(_) => drop(self.0.renewals.fetch_add(1, Ordering::SeqCst)),
+            Operation::Leave(..) => drop(self.0.leaves.fetch_add(1, Ordering::SeqCst)),
             _ => {}
         }
         answer
@@ -99,7 +99,7 @@ struct Stage {
 
 impl Stage {
     fn new() -> Self {
-        let host: Arc<dyn Host> = Arc::new(PrivateThread::for_timers());
+        let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_timers());
         let spied = || (0..STORES as u64).map(Spied::ahead).collect::<Vec<_>>();
         let engines = |spied: &[Arc<Spied>]| {
             let all = spied.iter().map(|store| Spy(store.clone(), host.clone()));
@@ -113,13 +113,13 @@ impl Stage {
 
     fn hold(&self) -> Ticket {
         let ticket = ticket();
-        let place = block_on(self.quorum.join(&ticket, Patience::NoWait)).unwrap().unwrap();
-        assert_eq!(place.standing, Standing::Holding);
+        let place = block_on(self.quorum.join(&ticket, WaitMode::NoWait)).unwrap().unwrap();
+        assert_eq!(place.state, TicketState::Holding);
         ticket
     }
 
     fn leave(&self, ticket: &Ticket) {
-        assert_eq!(block_on(self.quorum.leave(ticket, Leave::Now)).unwrap(), Left::Holding);
+        assert_eq!(block_on(self.quorum.leave(ticket, LeaveMode::Now)).unwrap(), LeaveOutcome::Holding);
     }
 
     /// Nothing is under way any more.
@@ -158,7 +158,7 @@ fn a_lock_that_is_free_and_a_release_ask_every_store_once() {
     stage.leave(&first);
     let renewed = renewals(&stage.stores);
     let (second, third) = (stage.hold(), ticket());
-    assert!(block_on(stage.quorum.join(&third, Patience::NoWait)).unwrap().is_none());
+    assert!(block_on(stage.quorum.join(&third, WaitMode::NoWait)).unwrap().is_none());
     stage.leave(&second);
     stage.settle();
     assert_eq!(renewals(&stage.stores), renewed, "no number was written back");
@@ -176,7 +176,7 @@ fn every_try_has_an_id_of_its_own() {
     let stage = Stage::new();
     let (_holder, waiter) = (stage.hold(), ticket());
     for _ in 0..2 {
-        assert!(block_on(stage.quorum.join(&waiter, Patience::NoWait)).unwrap().is_none());
+        assert!(block_on(stage.quorum.join(&waiter, WaitMode::NoWait)).unwrap().is_none());
     }
     let tries: Vec<_> = stage.stores[0].joined().into_iter().skip(1).map(|(id, _)| id).collect();
     assert_eq!(tries.len(), 2);
@@ -189,13 +189,13 @@ fn nobody_waits_for_more_answers_than_decide() {
     let stage = Stage::new();
     stage.stores[2].is_late.store(true, Ordering::SeqCst);
     let (holder, other) = (ticket(), ticket());
-    let join = |ticket: &Ticket| stage.quorum.join(ticket, Patience::NoWait).now_or_never();
+    let join = |ticket: &Ticket| stage.quorum.join(ticket, WaitMode::NoWait).now_or_never();
     assert!(join(&holder).expect("two are in").unwrap().is_some());
     assert!(join(&other).expect("two are busy").unwrap().is_none());
     let renewed = stage.quorum.renew(&holder).now_or_never().expect("two keep it");
     assert!(renewed.unwrap().is_some());
-    let left = stage.quorum.leave(&holder, Leave::Now).now_or_never().expect("two let it go");
-    assert_eq!(left.unwrap(), Left::Holding);
+    let left = stage.quorum.leave(&holder, LeaveMode::Now).now_or_never().expect("two let it go");
+    assert_eq!(left.unwrap(), LeaveOutcome::Holding);
 }
 
 #[test]
@@ -216,27 +216,27 @@ fn whose_turn_has_come_asks_its_line_no_more() {
     let stage = Stage::new();
     let (holder, [first, second]) = (stage.hold(), [ticket(), ticket()]);
     for waiter in [&first, &second] {
-        let place = block_on(stage.quorum.join(waiter, Patience::Wait)).unwrap().unwrap();
-        assert_eq!(place.standing, Standing::Waiting);
+        let place = block_on(stage.quorum.join(waiter, WaitMode::Wait)).unwrap().unwrap();
+        assert_eq!(place.state, TicketState::Waiting);
     }
     let lines = stage.lines.iter().flat_map(|line| line.joined()).collect::<Vec<_>>();
     assert_eq!(lines.iter().map(|(id, _)| id.whole()).collect::<Vec<_>>(), [first.id, second.id]);
     assert!(lines.iter().all(|(id, floor)| *id != id.whole() && *floor > 0), "{lines:?}");
 
-    let renew = |ticket: &Ticket| block_on(stage.quorum.renew(ticket)).unwrap().unwrap().standing;
+    let renew = |ticket: &Ticket| block_on(stage.quorum.renew(ticket)).unwrap().unwrap().state;
     let asked = renewals(&stage.lines);
-    assert_eq!(renew(&first), Standing::Waiting, "it tries, and is not let in");
+    assert_eq!(renew(&first), TicketState::Waiting, "it tries, and is not let in");
     assert_eq!(renewals(&stage.lines), asked);
     stage.leave(&holder);
-    assert_eq!(renew(&first), Standing::Holding);
+    assert_eq!(renew(&first), TicketState::Holding);
     assert_eq!(renewals(&stage.lines), asked);
 
     // The push says that the turn of the second has come.
-    let mut told = pin!(stage.quorum.watch(&second, Standing::Waiting));
+    let mut told = pin!(stage.quorum.watch(&second, TicketState::Waiting));
     assert!(told.as_mut().now_or_never().is_none());
     stage.leave(&first);
     assert_eq!(block_on(told).unwrap(), Wake::Look);
-    assert_eq!(renew(&second), Standing::Holding);
+    assert_eq!(renew(&second), TicketState::Holding);
     assert_eq!(renewals(&stage.lines), asked);
 }
 
@@ -245,7 +245,7 @@ fn a_holder_that_some_stores_were_told_to_let_go_is_shown_as_leaving() {
     let stage = Stage::new();
     let _holder = stage.hold();
     for (store, seat) in stage.seats(1) {
-        assert_eq!(block_on(store.leave(&seat, Leave::Soon)).unwrap(), Left::Told);
+        assert_eq!(block_on(store.leave(&seat, LeaveMode::Graceful)).unwrap(), LeaveOutcome::Requested);
     }
     assert!(block_on(stage.quorum.line(&key())).unwrap()[0].1.leaving);
 }
@@ -255,9 +255,9 @@ fn whether_a_holder_was_told_is_unknown_where_a_store_that_counts_is_silent() {
     let stage = Stage::new();
     let holder = stage.hold();
     let (first, seat) = stage.seats(1).remove(0);
-    block_on(first.leave(&seat, Leave::Now)).unwrap();
+    block_on(first.leave(&seat, LeaveMode::Now)).unwrap();
     stage.stores[1].is_away.store(true, Ordering::SeqCst);
-    let error = block_on(stage.quorum.leave(&holder, Leave::Soon)).unwrap_err();
+    let error = block_on(stage.quorum.leave(&holder, LeaveMode::Graceful)).unwrap_err();
     assert!(error.is_unknown(), "one of three was told: {error}");
 }
 
@@ -280,11 +280,11 @@ fn a_holder_hears_nothing_until_a_majority_has_something_to_tell() {
     // A second try has another id than its ticket.
     stage.leave(&stage.hold());
     let holder = stage.hold();
-    let mut told = pin!(stage.quorum.watch(&holder, Standing::Holding));
+    let mut told = pin!(stage.quorum.watch(&holder, TicketState::Holding));
     let mut context = Context::from_waker(Waker::noop());
     assert!(told.as_mut().poll(&mut context).is_pending(), "nothing has happened");
     for (count, (store, seat)) in (1..).zip(stage.seats(2)) {
-        assert_eq!(block_on(store.leave(&seat, Leave::Soon)).unwrap(), Left::Told);
+        assert_eq!(block_on(store.leave(&seat, LeaveMode::Graceful)).unwrap(), LeaveOutcome::Requested);
         let told = told.as_mut().poll(&mut context);
         assert_eq!(told.is_ready(), count == 2, "{count} of {STORES} tell something");
         assert!(matches!(told, Poll::Pending | Poll::Ready(Ok(Wake::Look))));
@@ -305,8 +305,8 @@ impl Clock for Awake {
     }
 }
 
-impl Host for Awake {
-    fn sleep(&self, duration: Duration) -> Boxed<()> {
+impl Runtime for Awake {
+    fn sleep(&self, duration: Duration) -> BoxFuture<()> {
         self.0.lock().unwrap().push(duration);
         Box::pin(async {})
     }
@@ -315,7 +315,7 @@ impl Host for Awake {
         u64::MAX
     }
 
-    fn spawn(&self, _task: Boxed<()>) {}
+    fn spawn(&self, _task: BoxFuture<()>) {}
 }
 
 #[test]
@@ -325,13 +325,13 @@ fn the_pauses_between_tries_grow_by_half_up_to_the_stores_time() {
     let quorum = Quorum::new(stores, host.clone(), patience).unwrap();
     let waiter = ticket();
     block_on(async {
-        quorum.join(&ticket(), Patience::NoWait).await.unwrap().unwrap();
-        let place = quorum.join(&waiter, Patience::Wait).await.unwrap().unwrap();
-        assert_eq!(place.standing, Standing::Waiting);
+        quorum.join(&ticket(), WaitMode::NoWait).await.unwrap().unwrap();
+        let place = quorum.join(&waiter, WaitMode::Wait).await.unwrap().unwrap();
+        assert_eq!(place.state, TicketState::Waiting);
         let mut planned = Duration::from_millis(5);
         for _ in 0..20 {
             host.0.lock().unwrap().clear();
-            assert_eq!(quorum.watch(&waiter, Standing::Waiting).await.unwrap(), Wake::Look);
+            assert_eq!(quorum.watch(&waiter, TicketState::Waiting).await.unwrap(), Wake::Look);
             let paused = host.0.lock().unwrap().pop().expect("it sleeps");
             // From three quarters of it to one and a half, and chance gives the longest.
             let longest = planned.min(patience) * 3 / 2;
@@ -344,5 +344,5 @@ fn the_pauses_between_tries_grow_by_half_up_to_the_stores_time() {
 #[test]
 fn a_quorum_has_the_name_of_its_kind() {
     let named = Stage::new().quorum.named("redlock", ["a", "b", "c"].map(String::from));
-    assert_eq!(named.profile().name, "redlock");
+    assert_eq!(named.guarantees().name, "redlock");
 }

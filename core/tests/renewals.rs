@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tenure_core::blocking::block_on;
-use tenure_core::wrap::Around;
+use tenure_core::wrap::Layer;
 use tenure_core::{
-    Engine as _, Host, Locks, Memory, Place, PrivateThread, Profile, Result, Ticket,
+    Engine as _, Runtime, Locks, Memory, Place, BackgroundRuntime, Guarantees, Result, Ticket,
 };
 
 const LOCKS: usize = 2000;
@@ -16,21 +16,21 @@ const TTL: Duration = Duration::from_secs(12);
 /// A memory store that needs a moment for each renewal, and counts how many are under way.
 struct Slow {
     memory: Memory,
-    host: Arc<dyn Host>,
+    host: Arc<dyn Runtime>,
     under_way: AtomicU64,
     most: Arc<AtomicU64>,
     all: Arc<AtomicU64>,
 }
 
-impl Around for Slow {
+impl Layer for Slow {
     type Inner = Memory;
 
     fn inner(&self) -> &Memory {
         &self.memory
     }
 
-    fn profile(&self) -> Profile {
-        let mut profile = self.memory.profile();
+    fn profile(&self) -> Guarantees {
+        let mut profile = self.memory.guarantees();
         profile.quick = false;
         profile
     }
@@ -47,7 +47,7 @@ impl Around for Slow {
 
 #[test]
 fn renewals_that_are_due_together_are_sent_a_bounded_number_at_a_time() {
-    let host: Arc<dyn Host> = Arc::new(PrivateThread::for_timers());
+    let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_timers());
     let (most, all) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
     let store = Slow {
         memory: Memory::new(),
@@ -71,6 +71,6 @@ fn renewals_that_are_due_together_are_sent_a_bounded_number_at_a_time() {
         let most = most.load(Ordering::Relaxed);
         assert!(most <= 512, "{most} renewals were under way at a time");
         drop(guards);
-        locks.settled().await;
+        locks.flush().await;
     });
 }

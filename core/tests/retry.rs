@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tenure_core::blocking::{Blocking, block_on};
-use tenure_core::event::{Cursor, News, Scope};
-use tenure_core::wrap::{Around, Retry};
+use tenure_core::event::{Cursor, EventBatch, Scope};
+use tenure_core::wrap::{Layer, Retry};
 use tenure_core::*;
 
 /// What becomes of the next join.
@@ -35,7 +35,7 @@ impl Shared {
     async fn arrive(&self) -> Result<()> {
         let late = self.late.lock().unwrap().take();
         if let Some(late) = late {
-            self.memory.join(&late, Patience::NoWait).await?;
+            self.memory.join(&late, WaitMode::NoWait).await?;
         }
         Ok(())
     }
@@ -47,14 +47,14 @@ impl Shared {
 
 struct Store(Arc<Shared>);
 
-impl Around for Store {
+impl Layer for Store {
     type Inner = Memory;
 
     fn inner(&self) -> &Memory {
         &self.0.memory
     }
 
-    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+    async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
         let act = self.0.acts.lock().unwrap().pop_front().unwrap_or(Act::Answers);
         match act {
             Act::Answers => self.0.memory.join(ticket, patience).await,
@@ -70,7 +70,7 @@ impl Around for Store {
         }
     }
 
-    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+    async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
         self.0.leaves.fetch_add(1, Ordering::SeqCst);
         let left = self.0.memory.leave(ticket, how).await;
         self.0.arrive().await?;
@@ -88,7 +88,7 @@ struct Stage {
 
 impl Stage {
     fn new(acts: impl IntoIterator<Item = Act>) -> Self {
-        let host: Arc<dyn Host> = Arc::new(PrivateThread::for_timers());
+        let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_timers());
         let acts = Mutex::new(acts.into_iter().collect());
         let store = Arc::new(Shared { acts, ..Shared::default() });
         let other = Locks::new(store.memory.clone()).blocking();
@@ -108,7 +108,7 @@ impl Stage {
 fn a_refusal_after_an_answer_that_was_lost_stays_unknown_and_leaves_no_ghost() {
     let Stage { locks, other, .. } = Stage::new([Act::LosesAnswer, Act::Refuses]);
     let error = locks.mutex("a").lock().unwrap_err();
-    assert_eq!(error.kind(), Kind::Unavailable);
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert_eq!(
         error.to_string(),
         "the memory is full; an earlier attempt was not answered, and may have been carried out"
@@ -120,7 +120,7 @@ fn a_refusal_after_an_answer_that_was_lost_stays_unknown_and_leaves_no_ghost() {
 #[test]
 fn a_refusal_alone_is_told_as_one() {
     let error = Stage::new([Act::Refuses]).locks.mutex("a").lock().unwrap_err();
-    assert_eq!((error.kind(), error.to_string().as_str()), (Kind::Rejected, "the memory is full"));
+    assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::Rejected, "the memory is full"));
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_store_whose_answers_arrive_is_asked_once() {
     assert!(stage.locks.mutex("a").try_lock().unwrap().is_none());
     stage.locks.settled();
     assert_eq!(stage.store.leaves(), 0, "nobody doubts that the second is out");
-    assert_eq!(stage.locks.break_ticket("a", ticket.id).unwrap(), Left::Absent);
+    assert_eq!(stage.locks.break_ticket("a", ticket.id).unwrap(), LeaveOutcome::Absent);
     guard.release().unwrap();
     block_on(stage.locks.into_inner().close());
     assert_eq!(stage.store.leaves(), 2);
@@ -158,7 +158,7 @@ fn a_store_whose_answers_arrive_is_asked_once() {
 fn a_holder_that_is_told_to_leave_is_not_taken_out_because_its_first_join_was_not_answered() {
     let stage = Stage::new([Act::LosesAnswer, Act::Answers]);
     let guard = stage.locks.mutex("a").lock().unwrap();
-    assert_eq!(stage.locks.break_ticket("a", guard.id()).unwrap(), Left::Told);
+    assert_eq!(stage.locks.break_ticket("a", guard.id()).unwrap(), LeaveOutcome::Requested);
     stage.locks.settled();
     assert_eq!(stage.other.line("a").unwrap().len(), 1, "it has not stopped yet");
     drop(guard);
@@ -168,37 +168,37 @@ fn a_holder_that_is_told_to_leave_is_not_taken_out_because_its_first_join_was_no
 struct Quiet {
     memory: Memory,
     silent: AtomicU32,
-    host: Arc<dyn Host>,
+    host: Arc<dyn Runtime>,
 }
 
 const WITHIN: Duration = Duration::from_millis(50);
 
-impl Around for Quiet {
+impl Layer for Quiet {
     type Inner = Memory;
 
     fn inner(&self) -> &Memory {
         &self.memory
     }
 
-    fn profile(&self) -> Profile {
-        let mut profile = self.memory.profile();
+    fn profile(&self) -> Guarantees {
+        let mut profile = self.memory.guarantees();
         profile.answers_within = WITHIN;
         profile
     }
 
-    async fn events(&self, _: &Scope, _: Option<Cursor>) -> Result<News> {
+    async fn events(&self, _: &Scope, _: Option<Cursor>) -> Result<EventBatch> {
         let less = |silent: u32| silent.checked_sub(1);
         if self.silent.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok() {
             return Err(Error::unavailable("nobody answers"));
         }
         self.host.sleep(WITHIN * 6).await;
-        Ok(News { events: Vec::new(), cursor: Cursor(7), missed: false })
+        Ok(EventBatch { events: Vec::new(), cursor: Cursor(7), missed: false })
     }
 }
 
 #[test]
 fn who_waits_for_news_of_a_store_that_answers_again_is_not_told_of_an_outage() {
-    let host: Arc<dyn Host> = Arc::new(PrivateThread::for_timers());
+    let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_timers());
     let (memory, silent) = (Memory::new(), AtomicU32::new(2));
     let quiet = Quiet { memory, silent, host: host.clone() };
     let retry = Retry::new(quiet, host, 4, Duration::from_millis(1));

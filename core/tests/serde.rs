@@ -4,13 +4,13 @@
 
 use serde_json::{Value, from_str, from_value, json, to_value};
 use tenure_core::blocking::{Blocking, block_on};
-use tenure_core::event::{Scope, What};
+use tenure_core::event::{Scope, EventKind};
 use tenure_core::{
-    Key, Kind, Left, Locks, Loss, Memory, Need, Profile, Seen, Share, Standing, TicketId,
+    Key, ErrorKind, LeaveOutcome, Locks, Loss, Memory, Guarantee, Guarantees, WatchEvent, Share, TicketState, TicketId,
 };
 
 fn locks() -> Blocking<Locks> {
-    Locks::new(Memory::new()).owned_by("alice").unwrap().blocking()
+    Locks::new(Memory::new()).with_owner("alice").unwrap().blocking()
 }
 
 fn written(value: &impl serde::Serialize) -> Value {
@@ -83,13 +83,13 @@ fn events_leaders_and_counts_are_written() {
     let mut watch = locks.watch(Scope::Prefix(String::new())).unwrap();
     let seat = locks.election("a").note("10.0.0.7").campaign().unwrap();
     let seen = watch.wait().unwrap();
-    let Seen::Event(event) = &seen else { panic!("nothing was missed") };
+    let WatchEvent::Event(event) = &seen else { panic!("nothing was missed") };
     assert_eq!(written(&seen)["event"], written(event));
     assert_eq!(written(event)["event"], json!("joined"));
     assert_eq!(written(event)["token"], json!(event.number));
     assert_eq!(written(event)["at_us"], json!(event.at_us));
     assert_eq!(written(event)["ticket"]["key"], json!("a"));
-    assert_eq!(written(&Seen::Gap), json!("gap"));
+    assert_eq!(written(&WatchEvent::Gap), json!("gap"));
     let leader = written(&locks.election("a").leader().unwrap());
     assert_eq!(leader["token"], json!(seat.token()));
     assert_eq!((&leader["note"], &leader["owner"]), (&json!("10.0.0.7"), &json!("alice")));
@@ -101,23 +101,23 @@ fn events_leaders_and_counts_are_written() {
 #[test]
 fn a_profile_is_written_with_its_parts() {
     let locks = locks();
-    let profile: &Profile = locks.guarantees();
+    let profile: &Guarantees = locks.guarantees();
     let profile = written(profile);
     assert_eq!((&profile["name"], &profile["fair"]), (&json!("memory"), &json!(true)));
     assert_eq!(profile["liveness"], json!("process"));
     assert_eq!((&profile["events"], &profile["fencing"]), (&json!("every"), &json!("volatile")));
     assert_eq!(profile["survives"]["holder_pause"], json!(true));
     assert_eq!(profile["warnings"], json!([]));
-    assert_eq!(written(&Need::HolderCrash), json!("holder_crash"));
+    assert_eq!(written(&Guarantee::HolderCrash), json!("holder_crash"));
 }
 
 #[test]
 fn words_are_written_in_snake_case() {
-    assert_eq!(written(&Standing::Waiting), json!("waiting"));
-    assert_eq!(written(&What::Served), json!("served"));
+    assert_eq!(written(&TicketState::Waiting), json!("waiting"));
+    assert_eq!(written(&EventKind::Served), json!("served"));
     assert_eq!(written(&Loss::HeldTooLong), json!("held_too_long"));
-    assert_eq!(written(&Left::Told), json!("told"));
-    assert_eq!(written(&Kind::Unavailable), json!("unavailable"));
+    assert_eq!(written(&LeaveOutcome::Requested), json!("told"));
+    assert_eq!(written(&ErrorKind::Unavailable), json!("unavailable"));
 }
 
 #[test]

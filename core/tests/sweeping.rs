@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tenure_core::blocking::block_on;
-use tenure_core::wrap::{Around, Question};
+use tenure_core::wrap::{Layer, Operation};
 use tenure_core::{
-    Engine as _, Error, Host, Key, Kind, Leave, Left, Liveness, Locks, Loss, Memory, Patience,
-    Place, PrivateThread, Profile, Result, Ticket,
+    Engine as _, Error, Runtime, Key, ErrorKind, LeaveMode, LeaveOutcome, Liveness, Locks, Loss, Memory, WaitMode,
+    Place, BackgroundRuntime, Guarantees, Result, Ticket,
 };
 
 /// Tickets live here as long as their session.
@@ -17,22 +17,22 @@ struct Session {
     is_silent: Arc<AtomicBool>,
 }
 
-impl Around for Session {
+impl Layer for Session {
     type Inner = Memory;
 
     fn inner(&self) -> &Memory {
         &self.memory
     }
 
-    fn profile(&self) -> Profile {
-        let mut profile = self.memory.profile();
+    fn profile(&self) -> Guarantees {
+        let mut profile = self.memory.guarantees();
         (profile.quick, profile.liveness) = (false, Liveness::Session);
         profile
     }
 
     async fn pass<T: Send>(
         &self,
-        _: Question<'_>,
+        _: Operation<'_>,
         ask: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
         if self.is_silent.load(Ordering::SeqCst) {
@@ -44,8 +44,8 @@ impl Around for Session {
 
 #[test]
 fn tickets_that_cannot_be_given_back_are_bounded_until_the_store_answers() {
-    let (host, is_silent): (Arc<dyn Host>, Arc<AtomicBool>) =
-        (Arc::new(PrivateThread::for_timers()), Arc::default());
+    let (host, is_silent): (Arc<dyn Runtime>, Arc<AtomicBool>) =
+        (Arc::new(BackgroundRuntime::for_timers()), Arc::default());
     let session = Session { memory: Memory::new(), is_silent: is_silent.clone() };
     let locks = Locks::on(session, host.clone());
     block_on(async {
@@ -54,7 +54,7 @@ fn tickets_that_cannot_be_given_back_are_bounded_until_the_store_answers() {
         let mut refused = None;
         for _ in 0..100_000 {
             let error = locks.mutex("a").ttl(ttl).try_lock().await.unwrap_err();
-            assert_eq!(error.kind(), Kind::Unavailable);
+            assert_eq!(error.kind(), ErrorKind::Unavailable);
             if error.to_string().contains("wait to be given back to the memory of this program") {
                 refused = Some(error);
                 break;
@@ -62,7 +62,7 @@ fn tickets_that_cannot_be_given_back_are_bounded_until_the_store_answers() {
         }
         assert!(refused.is_some(), "there is no end to what is remembered");
         is_silent.store(false, Ordering::SeqCst);
-        locks.settled().await;
+        locks.flush().await;
         locks.mutex("a").lock().await.unwrap().release().await.unwrap();
     });
 }
@@ -70,20 +70,20 @@ fn tickets_that_cannot_be_given_back_are_bounded_until_the_store_answers() {
 /// Joins are carried out, and nothing is answered.
 struct Mute(Session, Arc<AtomicUsize>);
 
-impl Around for Mute {
+impl Layer for Mute {
     type Inner = Memory;
 
     fn inner(&self) -> &Memory {
         &self.0.memory
     }
 
-    fn profile(&self) -> Profile {
-        Around::profile(&self.0)
+    fn profile(&self) -> Guarantees {
+        Layer::profile(&self.0)
     }
 
     async fn pass<T: Send>(
         &self,
-        _: Question<'_>,
+        _: Operation<'_>,
         ask: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
         let answer = ask.await;
@@ -93,7 +93,7 @@ impl Around for Mute {
         answer
     }
 
-    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+    async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
         if self.0.is_silent.load(Ordering::SeqCst) {
             self.1.fetch_add(1, Ordering::SeqCst);
             return Err(Error::unavailable("nobody answers"));
@@ -106,7 +106,7 @@ impl Around for Mute {
 fn a_ticket_of_a_session_is_taken_out_however_late_the_store_answers() {
     // Tickets of this memory do not end by themselves while the test runs.
     let (memory, is_silent) = (Memory::new(), Arc::<AtomicBool>::default());
-    let host: Arc<dyn Host> = Arc::new(PrivateThread::for_timers());
+    let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_timers());
     let session = Session { memory: memory.clone(), is_silent: is_silent.clone() };
     let leaves = Arc::<AtomicUsize>::default();
     let locks = Locks::on(Mute(session, leaves.clone()), host.clone());
@@ -115,7 +115,7 @@ fn a_ticket_of_a_session_is_taken_out_however_late_the_store_answers() {
         let ttl = Duration::from_millis(400);
         for key in 0..100 {
             let ticket = locks.mutex(key.to_string()).ttl(ttl).try_lock().await;
-            assert_eq!(ticket.unwrap_err().kind(), Kind::Unavailable);
+            assert_eq!(ticket.unwrap_err().kind(), ErrorKind::Unavailable);
         }
         let long_lived = Ticket { ttl: Duration::from_secs(600), ..in_line(&memory).await };
         memory.renew(&long_lived).await.unwrap().expect("its join was carried out");
@@ -130,7 +130,7 @@ fn a_ticket_of_a_session_is_taken_out_however_late_the_store_answers() {
             host.sleep(Duration::from_millis(10)).await;
         }
         is_silent.store(false, Ordering::SeqCst);
-        locks.settled().await;
+        locks.flush().await;
         assert!(memory.line(&long_lived.key).await.unwrap().is_empty(), "it is still in line");
     });
 }
@@ -147,14 +147,14 @@ struct Gone {
     joins: Arc<AtomicUsize>,
 }
 
-impl Around for Gone {
+impl Layer for Gone {
     type Inner = Memory;
 
     fn inner(&self) -> &Memory {
         &self.memory
     }
 
-    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+    async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
         if self.joins.fetch_add(1, Ordering::SeqCst) >= self.answered {
             std::future::pending::<()>().await;
         }
@@ -168,21 +168,21 @@ impl Around for Gone {
 
 #[test]
 fn a_lock_is_not_told_to_be_busy_after_a_second_join_without_an_answer() {
-    let (memory, host) = (Memory::new(), Arc::new(PrivateThread::for_timers()));
+    let (memory, host) = (Memory::new(), Arc::new(BackgroundRuntime::for_timers()));
     let others = Locks::on(memory.clone(), host.clone());
     block_on(async {
         let _guard = others.mutex("a").lock().await.unwrap();
         let locks = Locks::on(Gone { memory, answered: 1, joins: Arc::default() }, host);
         let mutex = locks.mutex("a").ttl(Duration::from_millis(500));
-        let error = mutex.lock_within(Duration::from_secs(2)).await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Unavailable);
+        let error = mutex.try_lock_for(Duration::from_secs(2)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
         assert!(error.to_string().contains("did not answer"), "{error}");
     });
 }
 
 #[test]
 fn a_store_that_takes_out_whoever_stands_in_line_is_asked_after_pauses() {
-    let (memory, host) = (Memory::new(), Arc::new(PrivateThread::for_timers()));
+    let (memory, host) = (Memory::new(), Arc::new(BackgroundRuntime::for_timers()));
     let others = Locks::on(memory.clone(), host.clone());
     block_on(async {
         let _guard = others.mutex("a").lock().await.unwrap();
@@ -190,7 +190,7 @@ fn a_store_that_takes_out_whoever_stands_in_line_is_asked_after_pauses() {
         let gone = Gone { memory, answered: usize::MAX, joins: joins.clone() };
         let locks = Locks::on(gone, host);
         let mutex = locks.mutex("a").ttl(Duration::from_millis(400));
-        let waited = mutex.lock_within(Duration::from_secs(3)).await;
+        let waited = mutex.try_lock_for(Duration::from_secs(3)).await;
         assert!(waited.unwrap().is_none(), "it was answered each time");
         let joined = joins.load(Ordering::SeqCst);
         assert!((2..=16).contains(&joined), "{joined} joins in three seconds");

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use tenure_core::blocking::block_on;
-use tenure_core::wrap::{Around, Question};
+use tenure_core::wrap::{Layer, Operation};
 use tenure_core::{Error, Locks, Loss, Memory, Result};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -94,7 +94,7 @@ fn counted() -> BTreeMap<String, u64> {
 /// A store that can be cut off: its requests fail then.
 struct Cut(Memory, Arc<AtomicBool>);
 
-impl Around for Cut {
+impl Layer for Cut {
     type Inner = Memory;
 
     fn inner(&self) -> &Memory {
@@ -103,7 +103,7 @@ impl Around for Cut {
 
     async fn pass<T: Send>(
         &self,
-        _: Question<'_>,
+        _: Operation<'_>,
         ask: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
         if self.1.load(Ordering::SeqCst) {
@@ -154,21 +154,21 @@ fn a_polite_break_is_counted_and_logged() {
 fn a_ticket_that_is_gone_is_counted_by_whichever_finds_out_first() {
     loses("broken", Loss::Broken, |locks| {
         let guard = block_on(locks.mutex("k").lock()).unwrap();
-        block_on(locks.force_out("k", guard.id())).unwrap();
+        block_on(locks.force_unlock("k", guard.id())).unwrap();
         assert!(block_on(guard.extend()).is_err(), "a renewal finds out");
         assert!(block_on(guard.release()).is_err(), "and the release reports it again");
     });
     // Renewed by hand and not watched: only the release asks the store.
     loses("broken", Loss::Broken, |locks| {
         let guard = block_on(locks.mutex("k").by_hand().lock()).unwrap();
-        block_on(locks.force_out("k", guard.id())).unwrap();
+        block_on(locks.force_unlock("k", guard.id())).unwrap();
         assert_eq!(block_on(guard.release()).unwrap_err().loss(), Some(Loss::Broken));
     });
     loses("broken", Loss::Broken, |locks| {
         let guard = block_on(locks.mutex("k").by_hand().lock()).unwrap();
-        block_on(locks.force_out("k", guard.id())).unwrap();
+        block_on(locks.force_unlock("k", guard.id())).unwrap();
         drop(guard);
-        block_on(locks.settled());
+        block_on(locks.flush());
     });
 }
 
@@ -233,7 +233,7 @@ fn waits_holds_renewals_and_hand_overs_are_counted_and_a_release_is_no_loss() {
         block_on(first.extend()).unwrap();
         block_on(first.release()).unwrap();
         drop(block_on(waiting).unwrap());
-        block_on(locks.settled());
+        block_on(locks.flush());
     });
     assert!(log.is_empty(), "{log:#?}");
     assert_eq!(counted.keys().filter(|name| name.contains("losses")).count(), 0, "{counted:?}");

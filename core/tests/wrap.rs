@@ -9,10 +9,10 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tenure_core::blocking::block_on;
 use tenure_core::event::{Cursor, Scope};
-use tenure_core::wrap::{AnyEngine, Around, Hosted, Question, Quorum, Retry};
+use tenure_core::wrap::{AnyEngine, Layer, OnRuntime, Operation, Quorum, Retry};
 use tenure_core::{
-    Engine, Error, Host, Key, Kind, Leave, Left, Locks, Memory, Need, Patience, PrivateThread,
-    Profile, Result, Share, Standing, Ticket,
+    Engine, Error, Runtime, Key, ErrorKind, LeaveMode, LeaveOutcome, Locks, Memory, Guarantee, WaitMode, BackgroundRuntime,
+    Guarantees, Result, Share, TicketState, Ticket,
 };
 use tokio::sync::Semaphore;
 
@@ -36,7 +36,7 @@ impl Lossy {
     }
 }
 
-impl Around for Lossy {
+impl Layer for Lossy {
     type Inner = Memory;
 
     fn inner(&self) -> &Memory {
@@ -45,12 +45,12 @@ impl Around for Lossy {
 
     async fn pass<T: Send>(
         &self,
-        question: Question<'_>,
+        question: Operation<'_>,
         ask: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
         let answer = ask.await;
         match question {
-            Question::Watch(_) | Question::Events(_) => answer,
+            Operation::Watch(_) | Operation::Events(_) => answer,
             _ => self.lose(answer),
         }
     }
@@ -73,7 +73,7 @@ impl Silent {
     }
 
     async fn nothing<T>(&self) -> Result<T> {
-        static HOST: LazyLock<Arc<dyn Host>> = LazyLock::new(host);
+        static HOST: LazyLock<Arc<dyn Runtime>> = LazyLock::new(host);
         self.asked.fetch_add(1, Ordering::Relaxed);
         match &self.told {
             Some(told) => drop(told.acquire().await),
@@ -83,30 +83,30 @@ impl Silent {
     }
 }
 
-impl Around for Silent {
+impl Layer for Silent {
     type Inner = Memory;
 
     fn inner(&self) -> &Memory {
         &self.memory
     }
 
-    fn profile(&self) -> Profile {
-        let mut profile = self.memory.profile();
+    fn profile(&self) -> Guarantees {
+        let mut profile = self.memory.guarantees();
         profile.answers_within = Self::ANSWERS_WITHIN;
         profile
     }
 
     async fn pass<T: Send>(
         &self,
-        _: Question<'_>,
+        _: Operation<'_>,
         _: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
         self.nothing().await
     }
 }
 
-fn host() -> Arc<dyn Host> {
-    Arc::new(PrivateThread::for_timers())
+fn host() -> Arc<dyn Runtime> {
+    Arc::new(BackgroundRuntime::for_timers())
 }
 
 fn patient(arrives: impl IntoIterator<Item = bool>) -> Locks {
@@ -118,7 +118,7 @@ fn patient(arrives: impl IntoIterator<Item = bool>) -> Locks {
 #[test]
 fn all_attempts_together_have_one_time_and_the_last_reason_is_told() {
     let retry = Retry::new(Silent::default(), host(), 1000, Duration::from_millis(1));
-    assert_eq!(retry.profile().answers_within, Silent::ANSWERS_WITHIN * 2);
+    assert_eq!(retry.guarantees().answers_within, Silent::ANSWERS_WITHIN * 2);
     let key = Key::new("a").unwrap();
     let error = block_on(retry.line(&key)).unwrap_err();
     assert_eq!(error.to_string(), "nobody answers");
@@ -147,7 +147,7 @@ fn every_question_is_asked_again() {
     assert_eq!(locks.keys("").unwrap().len(), 1);
     assert_eq!(locks.line("a").unwrap().len(), 1);
     assert_eq!(locks.sequence("s").next().unwrap(), 3, "two numbers are lost");
-    assert_eq!(locks.keys("").unwrap_err().kind(), Kind::Unavailable);
+    assert_eq!(locks.keys("").unwrap_err().kind(), ErrorKind::Unavailable);
     guard.release().unwrap();
 }
 
@@ -162,7 +162,7 @@ fn a_release_whose_answer_was_lost_is_no_loss() {
 fn a_store_that_stays_silent_is_an_error_and_leaves_nothing_behind() {
     let locks = patient([false; 3]).blocking();
     let error = locks.mutex("a").lock().unwrap_err();
-    assert_eq!(error.kind(), Kind::Unavailable);
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
     locks.settled();
     assert!(locks.line("a").unwrap().is_empty());
 }
@@ -176,7 +176,7 @@ fn hasty(arrives: impl IntoIterator<Item = bool>) -> Locks {
 fn a_renewal_that_is_not_answered_is_a_warning() {
     let guard = hasty([true, false]).blocking().mutex("a").by_hand().lock().unwrap();
     assert!(guard.extend().is_err());
-    let warning = block_on(guard.held().warned());
+    let warning = block_on(guard.handle().warned());
     assert_eq!(warning.failed, 1);
     assert!(warning.remaining.is_some_and(|left| !left.is_zero()), "{warning:?}");
 }
@@ -188,15 +188,15 @@ fn a_writer_becomes_a_reader_by_the_next_renewal_that_comes_through() {
     let locks = hasty([]).blocking();
     let writer = locks.rwlock("a").write().unwrap();
     locks.force_out("a", writer.id()).unwrap();
-    assert_eq!(writer.downgrade().unwrap_err().kind(), Kind::Lost);
+    assert_eq!(writer.downgrade().unwrap_err().kind(), ErrorKind::Lost);
 }
 
 #[test]
 fn a_campaign_goes_on_through_an_outage_and_ends_where_it_makes_no_sense() {
     let locks = hasty([false]);
-    let work = |term: tenure_core::Held| async move { term.token() };
+    let work = |term: tenure_core::LeaseHandle| async move { term.token() };
     assert!(block_on(locks.election("a").run(work)).unwrap() > 0);
-    assert_eq!(block_on(locks.election("").run(work)).unwrap_err().kind(), Kind::Invalid);
+    assert_eq!(block_on(locks.election("").run(work)).unwrap_err().kind(), ErrorKind::Invalid);
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn a_sequence_asked_for_again_skips_but_never_repeats_and_a_window_is_not_asked_
     let second = locks.sequence("s").next().unwrap();
     assert_eq!((first, second), (2, 3), "1 was given to nobody");
     let error = locks.counter("c").add(1).unwrap_err();
-    assert_eq!(error.kind(), Kind::Unavailable);
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert_eq!(locks.counter("c").get().unwrap().value, 1, "it was counted once");
 }
 
@@ -252,7 +252,7 @@ fn a_quorum_outlives_a_minority_and_refuses_without_a_majority() {
         locks(up).mutex("a").lock().unwrap().release().unwrap();
     }
     let error = locks([true, false, false, true, false]).mutex("a").lock().unwrap_err();
-    assert_eq!(error.kind(), Kind::Unavailable);
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(
         error.to_string().starts_with("fewer than 3 of 5 stores answered; store 2: "),
         "{error}"
@@ -263,7 +263,7 @@ fn a_quorum_outlives_a_minority_and_refuses_without_a_majority() {
 #[derive(Clone, Default)]
 struct Switched(Memory, Arc<AtomicBool>);
 
-impl Around for Switched {
+impl Layer for Switched {
     type Inner = Memory;
 
     fn inner(&self) -> &Memory {
@@ -272,7 +272,7 @@ impl Around for Switched {
 
     async fn pass<T: Send>(
         &self,
-        _: Question<'_>,
+        _: Operation<'_>,
         ask: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
         if self.1.load(Ordering::Relaxed) {
@@ -291,18 +291,18 @@ fn a_quorum_takes_no_silence_for_a_loss() {
     let key = Key::new("a").unwrap();
     let ticket = Ticket::new(key.clone(), Share::WHOLE);
     block_on(async {
-        quorum.join(&ticket, Patience::Wait).await.unwrap().expect("it waits");
+        quorum.join(&ticket, WaitMode::Wait).await.unwrap().expect("it waits");
         // One has lost its data, one is silent, and one keeps the ticket.
         let (lost, _) = nodes[1].0.line(&key).await.unwrap().remove(0);
-        nodes[1].0.leave(&lost, Leave::Now).await.unwrap();
+        nodes[1].0.leave(&lost, LeaveMode::Now).await.unwrap();
         nodes[0].1.store(true, Ordering::Relaxed);
         let error = quorum.renew(&ticket).await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Unavailable, "the silent one may keep it");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "the silent one may keep it");
         nodes[0].1.store(false, Ordering::Relaxed);
         let place = quorum.renew(&ticket).await.unwrap().expect("a majority keeps it");
-        assert_eq!((place.standing, place.leaving), (Standing::Holding, false));
+        assert_eq!((place.state, place.leaving), (TicketState::Holding, false));
         let (lost, _) = nodes[2].0.line(&key).await.unwrap().remove(0);
-        nodes[2].0.leave(&lost, Leave::Now).await.unwrap();
+        nodes[2].0.leave(&lost, LeaveMode::Now).await.unwrap();
         assert_eq!(quorum.renew(&ticket).await.unwrap(), None, "no majority keeps it");
     });
 }
@@ -312,11 +312,11 @@ fn a_quorum_says_what_it_cannot_keep() {
     let nodes: Vec<Memory> = (0..3).map(|_| Memory::new()).collect();
     let locks = quorum_of(&nodes).blocking();
     let error = locks.semaphore("s", 2).acquire().unwrap_err();
-    assert_eq!(error.kind(), Kind::Unsupported);
-    assert_eq!(locks.sequence("s").next().unwrap_err().kind(), Kind::Unsupported);
-    assert_eq!(locks.require(&[Need::Fair]).unwrap_err().kind(), Kind::Unsupported);
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert_eq!(locks.sequence("s").next().unwrap_err().kind(), ErrorKind::Unsupported);
+    assert_eq!(locks.require(&[Guarantee::Fair]).unwrap_err().kind(), ErrorKind::Unsupported);
     let few = Quorum::new([AnyEngine::new(Memory::new())], host(), Duration::from_millis(1));
-    assert_eq!(few.err().unwrap().kind(), Kind::Invalid);
+    assert_eq!(few.err().unwrap().kind(), ErrorKind::Invalid);
 }
 
 #[test]
@@ -336,7 +336,7 @@ fn a_quorum_lets_readers_in_together_and_a_writer_alone() {
 /// A store whose verbs keep much until they are answered.
 struct Large(Memory);
 
-impl Around for Large {
+impl Layer for Large {
     type Inner = Memory;
 
     fn inner(&self) -> &Memory {
@@ -345,7 +345,7 @@ impl Around for Large {
 
     async fn pass<T: Send>(
         &self,
-        _: Question<'_>,
+        _: Operation<'_>,
         ask: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
         let much = [1_u8; 10_000];
@@ -359,23 +359,23 @@ impl Around for Large {
 fn a_verb_that_is_asked_in_place_carries_no_copies_of_itself() {
     let ticket = Ticket::new(Key::new("k").unwrap(), Share::WHOLE);
     let alone = Large(Memory::new());
-    let hosted = Hosted::of(host(), Large(Memory::new())).in_place_where(|_| true, 1);
+    let hosted = OnRuntime::of(host(), Large(Memory::new())).in_place_where(|_| true, 1);
     let engine = Retry::new(hosted, host(), 3, Duration::from_millis(1));
-    let join = engine.join(&ticket, Patience::Wait);
+    let join = engine.join(&ticket, WaitMode::Wait);
     let (size, own) =
-        (size_of_val(&join), size_of_val(&Engine::join(&alone, &ticket, Patience::Wait)));
+        (size_of_val(&join), size_of_val(&Engine::join(&alone, &ticket, WaitMode::Wait)));
     assert!(size < 2 * own, "{size} bytes around {own}");
     assert!(block_on(join).unwrap().is_some());
-    let leave = engine.leave(&ticket, Leave::Now);
+    let leave = engine.leave(&ticket, LeaveMode::Now);
     let (size, own) =
-        (size_of_val(&leave), size_of_val(&Engine::leave(&alone, &ticket, Leave::Now)));
+        (size_of_val(&leave), size_of_val(&Engine::leave(&alone, &ticket, LeaveMode::Now)));
     assert!(size < 2 * own, "{size} bytes around {own}");
-    assert_eq!(block_on(leave).unwrap(), Left::Holding);
+    assert_eq!(block_on(leave).unwrap(), LeaveOutcome::Holding);
 }
 
 #[test]
 fn who_finds_no_room_with_a_host_is_told_and_is_not_let_in_when_it_is_too_late() {
-    let hosted = Hosted::of(host(), Silent::until_told());
+    let hosted = OnRuntime::of(host(), Silent::until_told());
     let key = Key::new("a").unwrap();
     let mut calls: FuturesUnordered<_> = (0..3000).map(|_| hosted.line(&key)).collect();
     let told = block_on(calls.by_ref().take(3000 - 512).collect::<Vec<_>>());

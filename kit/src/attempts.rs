@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tenure_core::{Error, uneven};
+use tenure_core::{Error, jitter};
 use tokio::sync::Notify;
 
 use crate::pace::{EACH, Pace};
@@ -96,7 +96,7 @@ impl Attempts {
             Some(trouble) => (trouble.pause * 2).min(PAUSE_MAX),
             None => PAUSE_FIRST,
         };
-        let until = now + uneven(pause, getrandom::u64().unwrap_or(0));
+        let until = now + jitter(pause, getrandom::u64().unwrap_or(0));
         state.trouble = Some(Trouble { reason: reason.clone(), pause, until, is_tried: false });
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use tenure_core::{Error, Fencing, Liveness, Profile, Result};
+use tenure_core::{Error, TokenDurability, Liveness, Guarantees, Result};
 
 /// Servers tell their own age in whole seconds.
 const AGE_ROUNDING: Duration = Duration::from_secs(1);
@@ -145,11 +145,11 @@ impl Findings {
 
     /// The profile of an engine of this name, that keeps leases there and tells tickets when they are served.
     /// `refuses_young`: it gives no locks while the server [is young](Self::is_young_for).
-    pub fn profile(&self, engine: &'static str, refuses_young: bool) -> Profile {
-        let mut profile = Profile::new(engine, Liveness::Lease);
+    pub fn profile(&self, engine: &'static str, refuses_young: bool) -> Guarantees {
+        let mut profile = Guarantees::new(engine, Liveness::Lease);
         profile.fair = true;
         profile.push = true;
-        profile.fencing = Fencing::Volatile;
+        profile.fencing = TokenDurability::Volatile;
         profile.survives.holder_crash = true;
         profile.survives.holder_pause = true;
         profile.survives.store_crash = self.disk == Disk::Through || refuses_young;
@@ -201,7 +201,7 @@ impl fmt::Display for Version {
 
 #[cfg(test)]
 mod tests {
-    use tenure_core::Kind;
+    use tenure_core::ErrorKind;
 
     use super::*;
 
@@ -260,10 +260,10 @@ mod tests {
             Findings { is_replica: true, ..good() },
         );
         for (findings, named_by, kind, part) in [
-            (&old, by_url, Kind::Rejected, "is Example 6.0: Tenure needs Example 6.2"),
-            (&loading, by_url, Kind::Unavailable, "still loading"),
-            (&replica, by_url, Kind::Invalid, "name that"),
-            (&replica, by_servers, Kind::Unavailable, "named as the master of h"),
+            (&old, by_url, ErrorKind::Rejected, "is Example 6.0: Tenure needs Example 6.2"),
+            (&loading, by_url, ErrorKind::Unavailable, "still loading"),
+            (&replica, by_url, ErrorKind::Invalid, "name that"),
+            (&replica, by_servers, ErrorKind::Unavailable, "named as the master of h"),
         ] {
             let error = findings.fit("h", &PRODUCT, named_by).unwrap_err();
             assert_eq!(error.kind(), kind, "{error}");

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use tenure_core::{Error, Kind, Result};
+use tenure_core::{Error, ErrorKind, Result};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
@@ -303,7 +303,7 @@ impl<O> Deref for Connection<O> {
 /// What is said of a server that was reached before: settings that were good once may be good again in a moment, because files
 /// that they name are being replaced.
 pub fn for_now(error: Error) -> Error {
-    if error.kind() == Kind::Invalid { Error::unavailable(error.to_string()) } else { error }
+    if error.kind() == ErrorKind::Invalid { Error::unavailable(error.to_string()) } else { error }
 }
 
 /// Makes the connection anew whenever it is lost, for as long as the link is wanted.

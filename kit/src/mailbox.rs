@@ -5,8 +5,8 @@ use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tenure_core::bell::Bells;
-use tenure_core::{Place, Standing, TicketId, Wake};
+use tenure_core::bell::WakeRegistry;
+use tenure_core::{Place, TicketState, TicketId, Wake};
 
 /// With so many boxes, those of tickets that must have ended are thrown out.
 const BOXES_FULL: usize = 1024;
@@ -29,7 +29,7 @@ const BOXES_FULL: usize = 1024;
 /// ```
 #[derive(Default)]
 pub struct Mailbox {
-    bells: Bells,
+    bells: WakeRegistry,
     boxes: Mutex<Boxes>,
 }
 
@@ -147,7 +147,7 @@ impl Mailbox {
     /// The ticket is out of its line: whoever watches it is told.
     pub fn forget(&self, id: TicketId) {
         self.boxes().tickets.remove(&id);
-        self.bells.ring(id);
+        self.bells.notify(id);
     }
 
     /// An answer said where the ticket stands, so whoever asked knows. A ticket that was taken out and joined once more
@@ -155,9 +155,9 @@ impl Mailbox {
     pub fn learn(&self, id: TicketId, place: &Place) {
         if let Some(letters) = self.boxes().tickets.get_mut(&id) {
             letters.number = Some(place.number);
-            letters.served = match place.standing {
-                Standing::Holding => Some(place.number),
-                Standing::Waiting => letters.served.filter(|number| *number == place.number),
+            letters.served = match place.state {
+                TicketState::Holding => Some(place.number),
+                TicketState::Waiting => letters.served.filter(|number| *number == place.number),
             };
         }
     }
@@ -176,7 +176,7 @@ impl Mailbox {
                 (_, None) => {}
             }
         }
-        self.bells.ring(id);
+        self.bells.notify(id);
     }
 
     /// Letters may have been lost: the owner of each ticket looks.
@@ -187,7 +187,7 @@ impl Mailbox {
             boxes.tickets.keys().copied().collect()
         };
         for id in ids {
-            self.bells.ring(id);
+            self.bells.notify(id);
         }
     }
 
@@ -196,12 +196,12 @@ impl Mailbox {
         if let Some(letters) = self.boxes().tickets.get_mut(&id) {
             letters.must_look = true;
         }
-        self.bells.ring(id);
+        self.bells.notify(id);
     }
 
     /// Returns once there is a letter that says anything new to who saw the ticket in this standing.
-    pub async fn watch(&self, id: TicketId, seen: Standing) -> Wake {
-        let bell = self.bells.listen(id);
+    pub async fn watch(&self, id: TicketId, seen: TicketState) -> Wake {
+        let bell = self.bells.subscribe(id);
         loop {
             let mut rung = pin!(bell.rung());
             rung.as_mut().enable();
@@ -212,7 +212,7 @@ impl Mailbox {
         }
     }
 
-    fn take(&self, id: TicketId, seen: Standing) -> Option<Wake> {
+    fn take(&self, id: TicketId, seen: TicketState) -> Option<Wake> {
         let mut boxes = self.boxes();
         let generation = boxes.generation;
         let Some(letters) = boxes.tickets.get_mut(&id) else { return Some(Wake::Look) };
@@ -220,7 +220,7 @@ impl Mailbox {
         if std::mem::take(&mut letters.must_look) || missed || letters.is_told {
             return Some(Wake::Look);
         }
-        letters.served.filter(|_| seen == Standing::Waiting).map(Wake::Served)
+        letters.served.filter(|_| seen == TicketState::Waiting).map(Wake::Served)
     }
 
     fn boxes(&self) -> MutexGuard<'_, Boxes> {
@@ -240,14 +240,14 @@ mod tests {
     fn a_letter_is_kept_until_somebody_watches() {
         let (mailbox, id) = (Mailbox::default(), TicketId::fresh());
         mailbox.expect(id, LONG);
-        assert_eq!(mailbox.watch(id, Standing::Waiting).now_or_never(), None);
+        assert_eq!(mailbox.watch(id, TicketState::Waiting).now_or_never(), None);
         mailbox.deliver(id, Letter::Served(46));
-        assert_eq!(mailbox.watch(id, Standing::Waiting).now_or_never(), Some(Wake::Served(46)));
-        assert_eq!(mailbox.watch(id, Standing::Holding).now_or_never(), None, "that is known");
+        assert_eq!(mailbox.watch(id, TicketState::Waiting).now_or_never(), Some(Wake::Served(46)));
+        assert_eq!(mailbox.watch(id, TicketState::Holding).now_or_never(), None, "that is known");
         for last in [Letter::Told, Letter::Out] {
             mailbox.deliver(id, last);
             for _ in 0..2 {
-                assert_eq!(mailbox.watch(id, Standing::Holding).now_or_never(), Some(Wake::Look));
+                assert_eq!(mailbox.watch(id, TicketState::Holding).now_or_never(), Some(Wake::Look));
             }
         }
     }
@@ -270,8 +270,8 @@ mod tests {
         let (mailbox, id) = (Mailbox::default(), TicketId::fresh());
         mailbox.expect(id, LONG);
         mailbox.interrupted();
-        assert_eq!(mailbox.watch(id, Standing::Waiting).now_or_never(), Some(Wake::Look));
-        assert_eq!(mailbox.watch(id, Standing::Waiting).now_or_never(), None);
+        assert_eq!(mailbox.watch(id, TicketState::Waiting).now_or_never(), Some(Wake::Look));
+        assert_eq!(mailbox.watch(id, TicketState::Waiting).now_or_never(), None);
     }
 
     #[test]
@@ -282,8 +282,8 @@ mod tests {
             mailbox.expect(id, LONG);
         }
         mailbox.look(one);
-        assert_eq!(mailbox.watch(one, Standing::Waiting).now_or_never(), Some(Wake::Look));
-        assert_eq!(mailbox.watch(other, Standing::Waiting).now_or_never(), None);
+        assert_eq!(mailbox.watch(one, TicketState::Waiting).now_or_never(), Some(Wake::Look));
+        assert_eq!(mailbox.watch(other, TicketState::Waiting).now_or_never(), None);
     }
 
     #[test]
@@ -300,7 +300,7 @@ mod tests {
     fn a_letter_of_another_number_serves_nobody() {
         let place = |number, standing| Place {
             number,
-            standing,
+            state: standing,
             ahead: 0,
             life: None,
             look: None,
@@ -312,17 +312,17 @@ mod tests {
             mailbox.expect(id, LONG);
             if comes_first {
                 mailbox.deliver(id, Letter::Served(46));
-                mailbox.learn(id, &place(50, Standing::Waiting));
+                mailbox.learn(id, &place(50, TicketState::Waiting));
             } else {
-                mailbox.learn(id, &place(50, Standing::Waiting));
+                mailbox.learn(id, &place(50, TicketState::Waiting));
                 mailbox.deliver(id, Letter::Served(46));
-                assert_eq!(mailbox.watch(id, Standing::Waiting).now_or_never(), Some(Wake::Look));
+                assert_eq!(mailbox.watch(id, TicketState::Waiting).now_or_never(), Some(Wake::Look));
             }
-            assert_eq!(mailbox.watch(id, Standing::Waiting).now_or_never(), None);
+            assert_eq!(mailbox.watch(id, TicketState::Waiting).now_or_never(), None);
             mailbox.deliver(id, Letter::Served(50));
             // An answer that was on its way meanwhile.
-            mailbox.learn(id, &place(50, Standing::Waiting));
-            assert_eq!(mailbox.watch(id, Standing::Waiting).now_or_never(), Some(Wake::Served(50)));
+            mailbox.learn(id, &place(50, TicketState::Waiting));
+            assert_eq!(mailbox.watch(id, TicketState::Waiting).now_or_never(), Some(Wake::Served(50)));
         }
     }
 

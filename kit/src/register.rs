@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use tenure_core::{Boxed, Error, Locks, Result};
+use tenure_core::{BoxFuture, Error, Locks, Result};
 
 use crate::options::Known;
 use crate::url::{Url, encode};
@@ -27,9 +27,9 @@ pub struct Description {
     /// Who can meet in its stores.
     pub reach: Reach,
     /// Opens the store of a URL, and makes it if an engine makes stores.
-    pub open: fn(String) -> Boxed<Result<Opened>>,
+    pub open: fn(String) -> BoxFuture<Result<Opened>>,
     /// The same for a store that is only looked at: `None` if there is none, and none is made.
-    pub look: fn(String) -> Boxed<Result<Option<Locks>>>,
+    pub look: fn(String) -> BoxFuture<Result<Option<Locks>>>,
 }
 
 /// One kind of URL.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::{Error, Kind};
+use tenure_core::{Error, ErrorKind};
 use tenure_kit::options::{Known, Value};
 use tenure_kit::url::Url;
 
@@ -50,7 +50,7 @@ fn each_is_said(rows: &[(Read, &str, &str)]) {
     for (read, url, sentence) in rows {
         let error = read(url);
         assert_eq!(error.to_string(), *sentence, "{url}");
-        assert_eq!(error.kind(), Kind::Invalid, "{url}");
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{url}");
         assert!(!format!("{error:?}").contains("secret"), "{error:?}");
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use tenure_core::{Error, Kind, Result};
+use tenure_core::{Error, ErrorKind, Result};
 use tenure_kit::{Client, Connection, Ended, Home, Link, Lost, Opening, Room, Server, Side};
 use tokio::runtime::Runtime;
 use tokio::sync::{Notify, Semaphore};
@@ -196,7 +196,7 @@ async fn settings_that_were_good_once_are_asked_for_again() {
     let link = Link::on_demand(client.clone());
     client.server().is_misled.store(true, Ordering::Relaxed);
     let error = soon(link.connection()).await.err().unwrap();
-    assert_eq!((error.kind(), error.to_string().as_str()), (Kind::Invalid, "a file is gone"));
+    assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::Invalid, "a file is gone"));
     client.server().is_misled.store(false, Ordering::Relaxed);
     while soon(link.connection()).await.is_err() {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -204,7 +204,7 @@ async fn settings_that_were_good_once_are_asked_for_again() {
     client.server().is_misled.store(true, Ordering::Relaxed);
     client.server().lose_the_last();
     let error = soon(link.connection()).await.err().unwrap();
-    assert_eq!((error.kind(), error.to_string().as_str()), (Kind::Unavailable, "a file is gone"));
+    assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::Unavailable, "a file is gone"));
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use tenure_core::{Error, Kind};
+use tenure_core::{Error, ErrorKind};
 use tenure_kit::tls::Files;
 
 const SECRET: &str = "MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg";
@@ -19,7 +19,7 @@ fn said_of_key(name: &str, text: &[u8]) -> Result<(), String> {
     fs::write(&path, text).unwrap();
     let read = Files { ca: None, cert: Some(cert), key: Some(path.clone()) }.identity();
     let said = read.map(drop).map_err(|error: Error| {
-        assert_eq!(error.kind(), Kind::Invalid);
+        assert_eq!(error.kind(), ErrorKind::Invalid);
         error.to_string()
     });
     let start = format!("`key`: {}", path.display());
@@ -127,7 +127,7 @@ fn what_is_wrong_with_a_certificate_is_told_with_its_own_way_out() {
         let error =
             Files::default().distrust("etcd at h", heard).expect("it is about a certificate");
         let said = error.to_string();
-        assert!(error.kind() == Kind::Rejected && said.contains(way_out), "{said}");
+        assert!(error.kind() == ErrorKind::Rejected && said.contains(way_out), "{said}");
     }
     assert!(Files::default().distrust("etcd at h", "tls handshake eof").is_none());
 }
@@ -193,7 +193,7 @@ fn the_way_out_of_a_wrong_certificate_goes_by_the_files_that_are_named() {
         ),
     ] {
         let error = files.distrust("etcd at h", heard).expect("it is about a certificate");
-        assert_eq!((error.kind(), error.to_string()), (Kind::Rejected, sentence.to_owned()));
+        assert_eq!((error.kind(), error.to_string()), (ErrorKind::Rejected, sentence.to_owned()));
     }
     assert!(cert.distrust("etcd at h", "received fatal alert: ProtocolVersion").is_none());
 }

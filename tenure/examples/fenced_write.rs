@@ -40,7 +40,7 @@ async fn main() -> Result<()> {
     assert!(ledger.claim(sleepy.token()));
 
     // While it sleeps, its lease ends; here an operator takes its ticket out.
-    locks.force_out("ledger", sleepy.id()).await?;
+    locks.force_unlock("ledger", sleepy.id()).await?;
     let brisk = locks.mutex("ledger").lock().await?;
     assert!(ledger.claim(brisk.token()));
     assert!(ledger.write(brisk.token(), "paid 10"));

@@ -3,7 +3,7 @@
 //! The leader's work is stopped *before* its seat is given up, so there are never two. The note tells
 //! everyone else where the leader is.
 
-use tenure::{Held, Locks, Result};
+use tenure::{LeaseHandle, Locks, Result};
 use tokio::sync::mpsc;
 
 async fn worker(
@@ -13,7 +13,7 @@ async fn worker(
 ) {
     let election = locks.election("scheduler").note(address);
     let outcome = election
-        .run(|term: Held| {
+        .run(|term: LeaseHandle| {
             let led = led.clone();
             async move {
                 // Nobody listens once the story is over.

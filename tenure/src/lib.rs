@@ -65,10 +65,10 @@ struct Readme;
 
 pub use connect::connect;
 pub use tenure_core::{
-    All, AllGuard, Block, Counter, Election, Error, Fencing, Guard, Held, Host, KEY_BYTES_MAX, Key,
-    Kind, LINE_TICKETS_MAX, Leader, Leaders, Left, Liveness, Locks, Loss, Mutex, NOTE_BYTES_MAX,
-    NUMBER_MAX, Need, Note, OWNER_BYTES_MAX, Owner, PERMITS_MAX, Place, Profile, Result, RwLock,
-    Seen, Semaphore, Sequence, Share, Sight, Standing, Survives, TTL_DEFAULT, TTL_MAX, Tally,
+    MultiLock, MultiGuard, Block, Counter, Election, Error, TokenDurability, Guard, LeaseHandle, Runtime, KEY_BYTES_MAX, Key,
+    ErrorKind, LINE_TICKETS_MAX, Leader, Leaders, LeaveOutcome, Liveness, Locks, Loss, Mutex, NOTE_BYTES_MAX,
+    NUMBER_MAX, Guarantee, Note, OWNER_BYTES_MAX, Owner, PERMITS_MAX, Place, Guarantees, Result, RwLock,
+    WatchEvent, Semaphore, Sequence, Share, EventDelivery, TicketState, FaultTolerance, TTL_DEFAULT, TTL_MAX, CounterValue,
     Ticket, TicketId, Warning, Watch, Window, WriteGuard, blocking, event,
 };
 
@@ -104,7 +104,7 @@ pub mod mongodb {
 /// Redis beside its locks: a [`RedLock`](redis::RedLock), and its [`Board`](redis::Board), which tells how each server answered last.
 #[cfg(feature = "redis")]
 pub mod redis {
-    pub use tenure_core::wrap::{Answered, Board};
+    pub use tenure_core::wrap::{NodeHealth, QuorumHealth};
     pub use tenure_redis::RedLock;
 }
 
@@ -118,10 +118,10 @@ pub mod zookeeper {
 /// For authors of engines, and for those who put engines together themselves.
 pub mod engine {
     pub use tenure_core::wrap::{
-        Answered, AnyEngine, Around, Board, Hosted, Question, Quorum, Retry,
+        NodeHealth, AnyEngine, Layer, QuorumHealth, OnRuntime, Operation, Quorum, Retry,
     };
     pub use tenure_core::{
-        Boxed, Breaks, Clock, Cost, Engine, Leave, Line, Lives, Memory, Patience, PrivateThread,
+        BoxFuture, Breaks, Clock, Cost, Engine, LeaveMode, Line, Expiry, Memory, WaitMode, BackgroundRuntime,
         Sampler, SystemClock, ThisRuntime, Time, Wake, served,
     };
     pub use tenure_core::{bell, line};

@@ -1,7 +1,7 @@
 //! What a URL opens, and what it says when it opens nothing.
 
 use tenure::blocking::block_on;
-use tenure::{Error, Kind, Need, connect};
+use tenure::{Error, ErrorKind, Guarantee, connect};
 
 fn refused(url: &str) -> Error {
     block_on(connect(url)).unwrap_err()
@@ -25,12 +25,12 @@ fn a_url_that_opens_nothing_says_what_would() {
     for (url, kind, sentence) in [
         (
             "carrier-pigeon://coop",
-            Kind::Invalid,
+            ErrorKind::Invalid,
             "no engine answers to the scheme `carrier-pigeon:`",
         ),
-        ("memory:?ttl=5", Kind::Invalid, "a URL of `memory:` has no options"),
-        ("locks", Kind::Invalid, "write file:locks for a directory"),
-        ("", Kind::Invalid, "write file:PATH for a directory"),
+        ("memory:?ttl=5", ErrorKind::Invalid, "a URL of `memory:` has no options"),
+        ("locks", ErrorKind::Invalid, "write file:locks for a directory"),
+        ("", ErrorKind::Invalid, "write file:PATH for a directory"),
     ] {
         let error = refused(url);
         assert_eq!(error.kind(), kind, "{url}");
@@ -58,9 +58,9 @@ fn a_password_is_never_told() {
 #[test]
 fn what_a_store_cannot_promise_is_refused() {
     let locks = block_on(connect("memory:")).unwrap();
-    locks.require(&[Need::Fair, Need::Push, Need::HolderPause]).unwrap();
-    let error = locks.require(&[Need::Fair, Need::StoreCrash]).unwrap_err();
-    assert_eq!(error.kind(), Kind::Unsupported);
+    locks.require(&[Guarantee::Fair, Guarantee::Push, Guarantee::HolderPause]).unwrap();
+    let error = locks.require(&[Guarantee::Fair, Guarantee::StoreCrash]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert_eq!(
         error.to_string(),
         "memory does not promise to keep its locks when it crashes: take a store that does, or do without"

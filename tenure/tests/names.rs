@@ -5,15 +5,15 @@
 use std::path::Path;
 
 use tenure::Result;
-use tenure::engine::{Answered, Board, FileStore, MongoStore, Quorum};
+use tenure::engine::{NodeHealth, QuorumHealth, FileStore, MongoStore, Quorum};
 use tenure::mongodb::documents::Documents;
 use tenure::redis::RedLock;
 
-fn of_a_redlock(redlock: &RedLock) -> (&tenure::redis::Board, Vec<tenure::redis::Answered>) {
+fn of_a_redlock(redlock: &RedLock) -> (&tenure::redis::QuorumHealth, Vec<tenure::redis::NodeHealth>) {
     (redlock.board(), redlock.board().answers())
 }
 
-fn of_a_quorum(quorum: &Quorum) -> (Board, Vec<Answered>) {
+fn of_a_quorum(quorum: &Quorum) -> (QuorumHealth, Vec<NodeHealth>) {
     (quorum.board(), quorum.board().answers())
 }
 

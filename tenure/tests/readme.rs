@@ -8,7 +8,7 @@ use tenure::blocking::block_on;
 use tenure::engine::kit::register::Scheme;
 use tenure::engine::{Engine, FileStore, Memory};
 use tenure::register::REGISTER;
-use tenure::{Fencing, Liveness, Profile};
+use tenure::{TokenDurability, Liveness, Guarantees};
 use tenure_servers::deployments;
 
 const HEAD: &str = "\
@@ -16,7 +16,7 @@ const HEAD: &str = "\
 |---|---|---|---|---|---|---|---|---|---|---|
 ";
 
-fn row(profile: &Profile) -> String {
+fn row(profile: &Guarantees) -> String {
     let yes = |holds: bool| if holds { "yes" } else { "–" };
     let life = match profile.liveness {
         Liveness::Process => "its process",
@@ -26,9 +26,9 @@ fn row(profile: &Profile) -> String {
         _ => "?",
     };
     let fence = match profile.fencing {
-        Fencing::Durable => "durable",
-        Fencing::Volatile => "volatile",
-        Fencing::None => "–",
+        TokenDurability::Durable => "durable",
+        TokenDurability::Volatile => "volatile",
+        TokenDurability::None => "–",
         _ => "?",
     };
     let survives = &profile.survives;
@@ -56,7 +56,7 @@ const SERVED: [&str; 5] = [
 ];
 
 /// What servers promise as they come, each on a store of its own; `None` where there are none.
-fn served(variable: &str) -> Option<Profile> {
+fn served(variable: &str) -> Option<Guarantees> {
     let deployment = deployments().into_iter().find(|one| one.variable == variable)?;
     if !tenure_servers::have(deployment.needs) {
         return None;
@@ -69,7 +69,7 @@ fn served(variable: &str) -> Option<Profile> {
 #[test]
 fn the_table_of_engines_is_what_their_profiles_say() {
     let folder = tempfile::tempdir().unwrap();
-    let file = FileStore::open(folder.path()).unwrap().profile();
+    let file = FileStore::open(folder.path()).unwrap().guarantees();
     let readme = include_str!("../../README.md");
     let shown = readme.split("<!-- engines -->\n").nth(1).unwrap();
     let shown = shown.split("<!-- /engines -->").next().unwrap();
@@ -81,7 +81,7 @@ fn the_table_of_engines_is_what_their_profiles_say() {
         assert!(shown.starts_with(&(HEAD.to_owned() + &row(&file))), "the rest needs servers");
         return;
     };
-    let engines = [file].into_iter().chain(served).chain([Memory::new().profile()]);
+    let engines = [file].into_iter().chain(served).chain([Memory::new().guarantees()]);
     let table: String = engines.map(|profile| row(&profile)).collect();
     let table = HEAD.to_owned() + &table;
     assert_eq!(shown, table, "put this table into README.md:\n{table}");

@@ -3,11 +3,11 @@
 use tenure::blocking::block_on;
 use tenure::engine::kit::options::listed;
 use tenure::register::{REGISTER, open};
-use tenure::{Error, Kind};
+use tenure::{Error, ErrorKind};
 
 fn refused(url: &str) -> Error {
     let error = block_on(open(url)).map(drop).unwrap_err();
-    assert_eq!(error.kind(), Kind::Invalid, "{url}: {error}");
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{url}: {error}");
     assert!(!format!("{error} {error:?}").contains("secret"), "{url}: {error:?}");
     error
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use mongodb::bson::doc;
-use tenure_core::{Engine as _, Key, Leave, Patience, Share, Ticket};
+use tenure_core::{Engine as _, Key, LeaveMode, WaitMode, Share, Ticket};
 use tenure_mongodb::MongoStore;
 use tenure_servers::mongodb::Server;
 
@@ -85,7 +85,7 @@ fn line(table: &mut Table, stores: &Stores, server: &Server, waiting: u64) {
         let mut tickets = Vec::new();
         for _ in 0..=waiting {
             let ticket = Ticket { ttl: LIFE, ..Ticket::new(key.clone(), Share::WHOLE) };
-            store.join(&ticket, Patience::Wait).await.map_err(|error| error.to_string())?;
+            store.join(&ticket, WaitMode::Wait).await.map_err(|error| error.to_string())?;
             tickets.push(ticket);
         }
         let used = processor::of(pid);
@@ -98,7 +98,7 @@ fn line(table: &mut Table, stores: &Stores, server: &Server, waiting: u64) {
         let server = processor::of(pid).saturating_sub(used) / u32::try_from(RENEWALS).unwrap();
         let start = Instant::now();
         for ticket in tickets.iter().take(HANDOVERS as usize) {
-            store.leave(ticket, Leave::Now).await.map_err(|error| error.to_string())?;
+            store.leave(ticket, LeaveMode::Now).await.map_err(|error| error.to_string())?;
         }
         let handover = start.elapsed() / HANDOVERS;
         Ok::<_, String>((median(&mut renewals), server, handover))

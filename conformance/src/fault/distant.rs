@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use tenure_core::event::{Cursor, News, Scope};
+use tenure_core::event::{Cursor, EventBatch, Scope};
 use tenure_core::{
-    Engine, Error, Host, Key, Leave, Left, Patience, Place, Profile, Result, Standing, Tally,
+    Engine, Error, Runtime, Key, LeaveMode, LeaveOutcome, WaitMode, Place, Guarantees, Result, TicketState, CounterValue,
     Ticket, TicketId, Wake, Window,
 };
 use tokio::sync::oneshot;
@@ -24,8 +24,8 @@ use super::weather::{Network, Weather};
 /// after the caller was told that the outcome is unknown.
 pub struct Distant<E> {
     engine: Arc<E>,
-    client: Arc<dyn Host>,
-    store: Arc<dyn Host>,
+    client: Arc<dyn Runtime>,
+    store: Arc<dyn Runtime>,
     network: Network,
     patience: Duration,
 }
@@ -34,16 +34,16 @@ impl<E: Engine> Distant<E> {
     /// The engine on the host `store`, for a client that waits `patience` for an answer.
     pub fn new(
         engine: E,
-        store: Arc<dyn Host>,
-        client: Arc<dyn Host>,
+        store: Arc<dyn Runtime>,
+        client: Arc<dyn Runtime>,
         network: Network,
         patience: Duration,
     ) -> Self {
         Self { engine: Arc::new(engine), client, store, network, patience }
     }
 
-    fn told(&self) -> Profile {
-        let mut profile = self.engine.profile();
+    fn told(&self) -> Guarantees {
+        let mut profile = self.engine.guarantees();
         profile.quick = false;
         profile
     }
@@ -91,7 +91,7 @@ carries_every_verb!(Distant);
 /// What a message needs on its way; it goes on without its sender.
 struct Sent<E> {
     engine: Arc<E>,
-    store: Arc<dyn Host>,
+    store: Arc<dyn Runtime>,
     network: Network,
     verb: Verb,
     id: Option<TicketId>,

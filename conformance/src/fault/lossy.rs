@@ -3,9 +3,9 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use tenure_core::event::{Cursor, News, Scope};
+use tenure_core::event::{Cursor, EventBatch, Scope};
 use tenure_core::{
-    Engine, Error, Host, Key, Leave, Left, Patience, Place, Profile, Result, Standing, Tally,
+    Engine, Error, Runtime, Key, LeaveMode, LeaveOutcome, WaitMode, Place, Guarantees, Result, TicketState, CounterValue,
     Ticket, Wake, Window,
 };
 
@@ -16,7 +16,7 @@ use super::carries::carries_every_verb;
 /// once that the outcome is unknown.
 pub struct Lossy<E> {
     engine: Arc<E>,
-    host: Arc<dyn Host>,
+    host: Arc<dyn Runtime>,
     requests_per_mille: u32,
     replies_per_mille: u32,
 }
@@ -25,15 +25,15 @@ impl<E: Engine> Lossy<E> {
     /// The engine behind a lossy wire; the host has the chance.
     pub fn new(
         engine: E,
-        host: Arc<dyn Host>,
+        host: Arc<dyn Runtime>,
         requests_per_mille: u32,
         replies_per_mille: u32,
     ) -> Self {
         Self { engine: Arc::new(engine), host, requests_per_mille, replies_per_mille }
     }
 
-    fn told(&self) -> Profile {
-        self.engine.profile()
+    fn told(&self) -> Guarantees {
+        self.engine.guarantees()
     }
 
     async fn carry<T, F>(&self, asked: Asked<'_>, verb: impl Fn(Arc<E>) -> F + Send) -> Result<T>

@@ -3,9 +3,9 @@
 use std::future::{Future, pending};
 use std::sync::Arc;
 
-use tenure_core::event::{Cursor, News, Scope};
+use tenure_core::event::{Cursor, EventBatch, Scope};
 use tenure_core::{
-    Engine, Error, Key, Kind, Leave, Left, Patience, Place, Profile, Result, Standing, Tally,
+    Engine, Error, Key, ErrorKind, LeaveMode, LeaveOutcome, WaitMode, Place, Guarantees, Result, TicketState, CounterValue,
     Ticket, Wake, Window,
 };
 
@@ -22,7 +22,7 @@ pub enum Mood {
     /// It never reaches the store, which its asker cannot know.
     Unreachable,
     /// It is refused, with an error of this kind.
-    Refuses(Kind),
+    Refuses(ErrorKind),
     /// It is never answered.
     Silent,
     /// The engine panics over it.
@@ -41,8 +41,8 @@ impl<E: Engine> Moody<E> {
         Self { engine: Arc::new(engine), mood: Box::new(mood) }
     }
 
-    fn told(&self) -> Profile {
-        let mut profile = self.engine.profile();
+    fn told(&self) -> Guarantees {
+        let mut profile = self.engine.guarantees();
         profile.quick = false;
         profile
     }
@@ -62,8 +62,8 @@ impl<E: Engine> Moody<E> {
             Mood::Unreachable => {
                 Err(Error::unavailable(format!("the store cannot be reached for {verb_name:?}")))
             }
-            Mood::Refuses(Kind::Invalid) => Err(Error::invalid("this makes no sense")),
-            Mood::Refuses(Kind::Unsupported) => Err(Error::unsupported("this store cannot do it")),
+            Mood::Refuses(ErrorKind::Invalid) => Err(Error::invalid("this makes no sense")),
+            Mood::Refuses(ErrorKind::Unsupported) => Err(Error::unsupported("this store cannot do it")),
             Mood::Refuses(_) => Err(Error::rejected("the disk is full")),
             Mood::Silent => pending().await,
             Mood::Panics => panic!("the engine panics over {verb_name:?}"),

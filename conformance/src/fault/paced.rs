@@ -3,8 +3,8 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use tenure_core::wrap::{AnyEngine, Around, Question};
-use tenure_core::{Boxed, Engine as _, Result};
+use tenure_core::wrap::{AnyEngine, Layer, Operation};
+use tenure_core::{BoxFuture, Engine as _, Result};
 
 /// Lets others go first, once.
 pub async fn pause() {
@@ -26,7 +26,7 @@ pub(crate) struct Paced<P> {
     before: bool,
 }
 
-impl<P: Fn() -> Boxed<()> + Send + Sync + 'static> Paced<P> {
+impl<P: Fn() -> BoxFuture<()> + Send + Sync + 'static> Paced<P> {
     /// It pauses before a verb is carried out, and before the answer is told.
     pub(crate) fn around(engine: AnyEngine, pause: P) -> Self {
         Self { engine, pause, before: true }
@@ -47,7 +47,7 @@ impl<P: Fn() -> Boxed<()> + Send + Sync + 'static> Paced<P> {
     }
 }
 
-impl<P: Fn() -> Boxed<()> + Send + Sync + 'static> Around for Paced<P> {
+impl<P: Fn() -> BoxFuture<()> + Send + Sync + 'static> Layer for Paced<P> {
     type Inner = AnyEngine;
 
     fn inner(&self) -> &AnyEngine {
@@ -56,7 +56,7 @@ impl<P: Fn() -> Boxed<()> + Send + Sync + 'static> Around for Paced<P> {
 
     async fn pass<T: Send>(
         &self,
-        _: Question<'_>,
+        _: Operation<'_>,
         ask: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
         self.slowly(ask).await

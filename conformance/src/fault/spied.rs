@@ -3,9 +3,9 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use tenure_core::event::{Cursor, News, Scope};
+use tenure_core::event::{Cursor, EventBatch, Scope};
 use tenure_core::{
-    Engine, Key, Leave, Left, Patience, Place, Profile, Result, Standing, Tally, Ticket, Wake,
+    Engine, Key, LeaveMode, LeaveOutcome, WaitMode, Place, Guarantees, Result, TicketState, CounterValue, Ticket, Wake,
     Window,
 };
 
@@ -24,8 +24,8 @@ impl<E: Engine> Spied<E> {
         Self { engine: Arc::new(engine), show: Box::new(show) }
     }
 
-    fn told(&self) -> Profile {
-        self.engine.profile()
+    fn told(&self) -> Guarantees {
+        self.engine.guarantees()
     }
 
     async fn carry<T, F>(&self, asked: Asked<'_>, verb: impl Fn(Arc<E>) -> F + Send) -> Result<T>

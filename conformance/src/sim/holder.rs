@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::wrap::AnyEngine;
-use tenure_core::{Boxed, Host, Result, TicketId};
+use tenure_core::{BoxFuture, Runtime, Result, TicketId};
 
 pub use case::HolderCase;
 pub use cases::all_cases;
@@ -25,11 +25,11 @@ pub trait Holder: Send + Sync + 'static {
     fn name(&self) -> String;
 
     /// One client of a store; what it does in the background, it does on `host`.
-    fn connect(&self, engine: AnyEngine, host: Arc<dyn Host>) -> Arc<dyn Client>;
+    fn connect(&self, engine: AnyEngine, host: Arc<dyn Runtime>) -> Arc<dyn Client>;
 }
 
 /// A lock on its way; `None`: the wait was in vain.
-pub type Locking = Boxed<Result<Option<Box<dyn Claim>>>>;
+pub type Locking = BoxFuture<Result<Option<Box<dyn Claim>>>>;
 
 /// One process's use of the library.
 pub trait Client: Send + Sync {
@@ -53,7 +53,7 @@ pub trait Claim: Send {
     fn view(&self) -> Arc<dyn View>;
 
     /// Gives it back, and says whether it was held until now.
-    fn release(self: Box<Self>) -> Boxed<Result<()>>;
+    fn release(self: Box<Self>) -> BoxFuture<Result<()>>;
 }
 
 /// Whether a lock is believed to be held.
@@ -62,5 +62,5 @@ pub trait View: Send + Sync {
     fn check(&self) -> Result<()>;
 
     /// Ready once the holder tells of the loss.
-    fn lost(&self) -> Boxed<()>;
+    fn lost(&self) -> BoxFuture<()>;
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tenure_core::{Boxed, Clock, Host, Time};
+use tenure_core::{BoxFuture, Clock, Runtime, Time};
 
 use super::process::Process;
 use super::world::{STORE, Task, World};
@@ -118,8 +118,8 @@ impl Clock for SimHost {
     }
 }
 
-impl Host for SimHost {
-    fn sleep(&self, duration: Duration) -> Boxed<()> {
+impl Runtime for SimHost {
+    fn sleep(&self, duration: Duration) -> BoxFuture<()> {
         let due = self.now().raw_ns.saturating_add(nanos(duration));
         Box::pin(Sleep { world: self.world.clone(), process: self.process, due, timer: None })
     }
@@ -128,7 +128,7 @@ impl Host for SimHost {
         self.world.random()
     }
 
-    fn spawn(&self, future: Boxed<()>) {
+    fn spawn(&self, future: BoxFuture<()>) {
         let mut state = self.world.state();
         state.tasks_made += 1;
         let id = state.tasks_made;

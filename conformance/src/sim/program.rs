@@ -10,7 +10,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use futures_util::future::select;
-use tenure_core::{Error, Host as _, Locks, Loss, Result, SHARE_OF_MAX, Share};
+use tenure_core::{Error, Runtime as _, Locks, Loss, Result, SHARE_OF_MAX, Share};
 
 use self::done::Done;
 use self::got::{Got, Part};
@@ -32,7 +32,7 @@ impl Player {
     pub(super) fn owned_by(&self, name: &str) -> Self {
         match self {
             Self::Tenure(locks) => {
-                Self::Tenure(locks.owned_by(name).expect("the story's names are short"))
+                Self::Tenure(locks.with_owner(name).expect("the story's names are short"))
             }
             other @ Self::Other(_) => other.clone(),
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use tenure_core::{Engine as _, Key, Kind, Memory, Standing, TicketId};
+use tenure_core::{Engine as _, Key, ErrorKind, Memory, TicketState, TicketId};
 
 use super::World;
 use crate::fault::{Asked, Verb};
@@ -197,7 +197,7 @@ impl Referee {
                     1 => ticket.id == id && place.number == token,
                     _ => &*ticket.owner == who,
                 };
-                known && place.standing == Standing::Holding
+                known && place.state == TicketState::Holding
             })
         });
         if votes.count() <= self.stores.len() / 2 {
@@ -292,7 +292,7 @@ impl Referee {
     pub(super) fn hear_error(&self, who: &str, error: &tenure_core::Error, calm: bool) {
         self.tally(|tally| tally.errors += 1);
         self.note(|| format!("{who} is told: {error}"));
-        let excused = matches!(error.kind(), Kind::Unavailable | Kind::Lost);
+        let excused = matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Lost);
         if calm || !excused {
             self.object(format!("{who} was told without a reason: {error}"));
         }

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::wrap::{AnyEngine, Hosted, Quorum, Retry};
-use tenure_core::{Host, Locks, Memory};
+use tenure_core::wrap::{AnyEngine, OnRuntime, Quorum, Retry};
+use tenure_core::{Runtime, Locks, Memory};
 
 use super::plan::Plan;
 use super::program::{Player, Program};
@@ -265,12 +265,12 @@ async fn engine(
 }
 
 async fn wrapped(plan: &Plan, host: &Arc<SimHost>, mut engine: AnyEngine) -> AnyEngine {
-    let home: Arc<dyn Host> = host.clone();
+    let home: Arc<dyn Runtime> = host.clone();
     if plan.wraps.retry {
         engine = AnyEngine::new(Retry::new(engine, home.clone(), 2, plan.ttl / 100));
     }
     if plan.wraps.hosted {
-        let made = Hosted::make(home, async move { Ok(engine) }).await;
+        let made = OnRuntime::make(home, async move { Ok(engine) }).await;
         engine = AnyEngine::new(made.expect("a simulated process can be reached"));
     }
     engine

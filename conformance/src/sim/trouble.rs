@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use tenure_core::{Engine as _, Host as _, Key, Leave, Memory};
+use tenure_core::{Engine as _, Runtime as _, Key, LeaveMode, Memory};
 
 use super::plan::Plan;
 use super::referee::Referee;
@@ -154,7 +154,7 @@ fn break_a_ticket(world: &World, referee: &Referee, plan: &Plan, stores: &[Memor
     let at = pick(world, line.len());
     referee.note(|| format!("an operator breaks ticket {} of {} of {name}", at + 1, line.len()));
     for store in stores {
-        let _left = store.leave(&line[at].0, Leave::Soon).now_or_never();
+        let _left = store.leave(&line[at].0, LeaveMode::Graceful).now_or_never();
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use tenure_core::Boxed;
+use tenure_core::BoxFuture;
 
 use super::chance::Chance;
 use super::process::Process;
@@ -44,7 +44,7 @@ pub(super) struct State {
 pub(super) struct Task {
     pub(super) process: usize,
     /// `None` while it is being polled.
-    pub(super) future: Option<Boxed<()>>,
+    pub(super) future: Option<BoxFuture<()>>,
 }
 
 impl World {
@@ -124,7 +124,7 @@ impl World {
         true
     }
 
-    fn take_ready(&self) -> Option<(u64, Boxed<()>)> {
+    fn take_ready(&self) -> Option<(u64, BoxFuture<()>)> {
         let mut state = self.state();
         let free: Vec<u64> = state.ready.iter().copied().filter(|id| state.can_run(*id)).collect();
         state.steps += u32::from(!free.is_empty());
@@ -202,7 +202,7 @@ impl Wake for StoryWaker {
 
 #[cfg(test)]
 mod tests {
-    use tenure_core::{Clock as _, Host as _};
+    use tenure_core::{Clock as _, Runtime as _};
 
     use super::*;
 

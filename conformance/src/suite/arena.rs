@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use tenure_core::wrap::{AnyEngine, Hosted};
+use tenure_core::wrap::{AnyEngine, OnRuntime};
 use tenure_core::{
-    Boxed, Engine, Host, Key, Kind, Liveness, Locks, Note, Owner, PrivateThread, Profile, Result,
+    BoxFuture, Engine, Runtime, Key, ErrorKind, Liveness, Locks, Note, Owner, BackgroundRuntime, Guarantees, Result,
     Share, Ticket, TicketId, Time, Window,
 };
 
@@ -28,8 +28,8 @@ const LONG_TTLS: u32 = 1000;
 
 /// A fresh store for one case.
 pub struct Arena {
-    open: Box<dyn Fn() -> Boxed<Result<AnyEngine>> + Send + Sync>,
-    host: Arc<dyn Host>,
+    open: Box<dyn Fn() -> BoxFuture<Result<AnyEngine>> + Send + Sync>,
+    host: Arc<dyn Runtime>,
     /// The ttl that tickets have here: short where time is real.
     ttl: Duration,
     /// Tasks get threads of their own: there is no seed whose order they would spoil.
@@ -51,9 +51,9 @@ pub struct Arena {
 /// What makes a store forget what came after a moment.
 pub(crate) struct Past {
     /// What the store keeps now is what it will come back with.
-    pub(crate) remember: Box<dyn Fn() -> Boxed<()> + Send + Sync>,
+    pub(crate) remember: Box<dyn Fn() -> BoxFuture<()> + Send + Sync>,
     /// The store ends, and is there again with that.
-    pub(crate) come_back: Box<dyn Fn() -> Boxed<()> + Send + Sync>,
+    pub(crate) come_back: Box<dyn Fn() -> BoxFuture<()> + Send + Sync>,
 }
 
 impl Arena {
@@ -64,7 +64,7 @@ impl Arena {
         E: Engine,
         F: Future<Output = Result<E>> + Send + 'static,
     {
-        let host: Arc<dyn Host> = Arc::new(PrivateThread::for_timers());
+        let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_timers());
         Self { threads: true, ..Self::on(host, Duration::from_millis(250), open) }
     }
 
@@ -75,16 +75,16 @@ impl Arena {
         E: Engine,
         F: Future<Output = Result<E>> + Send + 'static,
     {
-        let host: Arc<dyn Host> = Arc::new(PrivateThread::for_drivers());
+        let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
         let home = host.clone();
-        let open = move || Hosted::make(home.clone(), open());
+        let open = move || OnRuntime::make(home.clone(), open());
         Self { threads: true, ..Self::on(host, Duration::from_secs(1), open) }
     }
 
     /// A store whose clients live on this host, where tickets live for `ttl`: the host of a
     /// simulated world, usually.
     pub fn on<E, F>(
-        host: Arc<dyn Host>,
+        host: Arc<dyn Runtime>,
         ttl: Duration,
         open: impl Fn() -> F + Send + Sync + 'static,
     ) -> Self
@@ -92,7 +92,7 @@ impl Arena {
         E: Engine,
         F: Future<Output = Result<E>> + Send + 'static,
     {
-        let open = move || -> Boxed<Result<AnyEngine>> {
+        let open = move || -> BoxFuture<Result<AnyEngine>> {
             let opened = open();
             Box::pin(async move { opened.await.map(AnyEngine::new) })
         };
@@ -181,10 +181,10 @@ impl Arena {
     /// story goes on when the others have had time to follow.
     pub async fn client(&self) -> AnyEngine {
         let mut engine = self.client_that_asks_once().await;
-        if !self.is_simulated() && !engine.profile().quick {
+        if !self.is_simulated() && !engine.guarantees().quick {
             engine = insistent(engine, self.host.clone(), self.patience());
         }
-        if engine.profile().fair {
+        if engine.guarantees().fair {
             return engine;
         }
         let (host, moment) = (self.host.clone(), self.ttl / 1000);
@@ -212,12 +212,12 @@ impl Arena {
     }
 
     /// What the store promises.
-    pub async fn profile(&self) -> Profile {
-        self.client().await.profile()
+    pub async fn profile(&self) -> Guarantees {
+        self.client().await.guarantees()
     }
 
     /// Where the clients live.
-    pub fn host(&self) -> Arc<dyn Host> {
+    pub fn host(&self) -> Arc<dyn Runtime> {
         self.host.clone()
     }
 
@@ -283,7 +283,7 @@ impl Arena {
     }
 
     /// Carries out all tasks at the same time: on threads, or as the seed wants it.
-    pub async fn together(&self, tasks: impl IntoIterator<Item = Boxed<()>>) {
+    pub async fn together(&self, tasks: impl IntoIterator<Item = BoxFuture<()>>) {
         let tasks = tasks.into_iter().collect();
         if self.threads {
             together::on_threads(tasks);
@@ -320,11 +320,11 @@ impl Arena {
     pub async fn keeps_permits(&self) -> bool {
         let ticket = self.ticket("\u{1}permits?", Share::new(1, 3).expect("1 of 3 is a share"));
         let client = self.client().await;
-        match client.join(&ticket, tenure_core::Patience::NoWait).await {
-            Err(error) if error.kind() == Kind::Unsupported => false,
+        match client.join(&ticket, tenure_core::WaitMode::NoWait).await {
+            Err(error) if error.kind() == ErrorKind::Unsupported => false,
             joined => {
                 joined.expect("a store that keeps permits takes a ticket");
-                client.leave(&ticket, tenure_core::Leave::Now).await.expect("it leaves again");
+                client.leave(&ticket, tenure_core::LeaveMode::Now).await.expect("it leaves again");
                 true
             }
         }
@@ -333,8 +333,8 @@ impl Arena {
     /// Whether the store counts.
     pub async fn counts(&self) -> bool {
         let key = Key::new("\u{1}counts?").expect("that is a key");
-        match self.client().await.tally(&key, 0, None).await {
-            Err(error) if error.kind() == Kind::Unsupported => false,
+        match self.client().await.add(&key, 0, None).await {
+            Err(error) if error.kind() == ErrorKind::Unsupported => false,
             counted => counted.map(|_| true).expect("a store that counts can be asked for a count"),
         }
     }
@@ -343,8 +343,8 @@ impl Arena {
     pub async fn counts_by_window(&self) -> bool {
         let key = Key::new("\u{1}counts?").expect("that is a key");
         let window = Window { per: Duration::from_secs(3600), limit: None };
-        match self.client().await.tally(&key, 0, Some(window)).await {
-            Err(error) if error.kind() == Kind::Unsupported => false,
+        match self.client().await.add(&key, 0, Some(window)).await {
+            Err(error) if error.kind() == ErrorKind::Unsupported => false,
             counted => counted.map(|_| true).expect("a store that counts can be asked for a count"),
         }
     }

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use tenure_core::blocking::block_on;
-use tenure_core::{Guard, Kind, Locks, Mutex, Result};
+use tenure_core::{Guard, ErrorKind, Locks, Mutex, Result};
 
 /// Where the store is; only a helper has it.
 const STORE: &str = "TENURE_CONFORMANCE_HELPER";
@@ -92,7 +92,7 @@ fn obey(
 fn locked(mutex: &Mutex) -> Guard {
     loop {
         match block_on(mutex.lock()) {
-            Err(error) if matches!(error.kind(), Kind::Unavailable | Kind::Lost) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Lost) => {}
             locked => return locked.expect("it can be locked"),
         }
     }

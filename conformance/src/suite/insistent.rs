@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::wrap::{AnyEngine, Around, Retry};
-use tenure_core::{Engine as _, Host, Profile};
+use tenure_core::wrap::{AnyEngine, Layer, Retry};
+use tenure_core::{Engine as _, Runtime, Guarantees};
 
 /// Pause before the second attempt; each next pause is twice as long.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -17,23 +17,23 @@ struct AnswersWithin {
     within: Duration,
 }
 
-impl Around for AnswersWithin {
+impl Layer for AnswersWithin {
     type Inner = AnyEngine;
 
     fn inner(&self) -> &AnyEngine {
         &self.engine
     }
 
-    fn profile(&self) -> Profile {
-        let mut profile = self.engine.profile();
+    fn profile(&self) -> Guarantees {
+        let mut profile = self.engine.guarantees();
         profile.answers_within = self.within;
         profile
     }
 }
 
 /// Asks again for about this long where an outcome is unknown. What is promised stays the same.
-pub(super) fn insistent(engine: AnyEngine, host: Arc<dyn Host>, patience: Duration) -> AnyEngine {
-    let own = engine.profile().answers_within;
+pub(super) fn insistent(engine: AnyEngine, host: Arc<dyn Runtime>, patience: Duration) -> AnyEngine {
+    let own = engine.guarantees().answers_within;
     // `Retry` goes on for twice as long as one attempt may take.
     let patient = AnswersWithin { engine, within: patience / 2 };
     let retry = Retry::new(patient, host, ATTEMPTS, PAUSE);

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 
 use tenure_core::blocking::block_on;
-use tenure_core::{Boxed, Host};
+use tenure_core::{BoxFuture, Runtime};
 
 /// Each on a thread of its own. A task that panics makes the caller panic.
-pub(crate) fn on_threads(tasks: Vec<Boxed<()>>) {
+pub(crate) fn on_threads(tasks: Vec<BoxFuture<()>>) {
     let threads: Vec<_> =
         tasks.into_iter().map(|task| std::thread::spawn(move || block_on(task))).collect();
     let ends: Vec<_> = threads.into_iter().map(std::thread::JoinHandle::join).collect();
@@ -20,7 +20,7 @@ pub(crate) fn on_threads(tasks: Vec<Boxed<()>>) {
 }
 
 /// Each a task of the host.
-pub(crate) async fn on_host(host: &dyn Host, tasks: Vec<Boxed<()>>) {
+pub(crate) async fn on_host(host: &dyn Runtime, tasks: Vec<BoxFuture<()>>) {
     let left = Arc::new(Left::new(tasks.len()));
     for task in tasks {
         let one = One { left: left.clone(), done: false };

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tenure_core::wrap::Around;
+use tenure_core::wrap::Layer;
 use tenure_core::{
-    Engine as _, Key, Leave, Left, Memory, Patience, Place, Result, Standing, TTL_MAX, Ticket, Wake,
+    Engine as _, Key, LeaveMode, LeaveOutcome, Memory, WaitMode, Place, Result, TicketState, TTL_MAX, Ticket, Wake,
 };
 
 use crate::Store;
@@ -49,14 +49,14 @@ impl Renumbers {
     }
 }
 
-impl Around for Renumbers {
+impl Layer for Renumbers {
     type Inner = Memory;
 
     fn inner(&self) -> &Memory {
         &self.store.memory
     }
 
-    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+    async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
         let first = self.store.memory.line(&ticket.key).await?.is_empty();
         let place = self.store.memory.join(ticket, patience).await?;
         if let Some(place) = place.filter(|_| first) {
@@ -70,7 +70,7 @@ impl Around for Renumbers {
         Ok(self.told(ticket, self.store.memory.renew(ticket).await?))
     }
 
-    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+    async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
         Ok(match self.store.memory.watch(ticket, seen).await? {
             Wake::Served(number) => Wake::Served((self.change)(&self.store, ticket, number)),
             Wake::Look => Wake::Look,
@@ -104,7 +104,7 @@ twist! {
 twist! {
     /// Floors are not heard of.
     IgnoresFloors {
-        async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+        async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
             self.0.memory.join(&Ticket { floor: 0, ..ticket.clone() }, patience).await
         }
     }
@@ -131,7 +131,7 @@ fn promised(ticket: &Ticket, place: Option<Place>) -> Option<Place> {
 twist! {
     /// A life never ends.
     NeverEnds {
-        async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+        async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
             let place = self.0.memory.join(&living(TTL_MAX, ticket), patience).await?;
             Ok(promised(ticket, place))
         }
@@ -141,7 +141,7 @@ twist! {
 twist! {
     /// A life ends before its time.
     EndsTooSoon {
-        async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+        async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
             let place = self.0.memory.join(&living(ticket.ttl / 10 * 8, ticket), patience).await?;
             Ok(promised(ticket, place))
         }
@@ -166,7 +166,7 @@ twist! {
 twist! {
     /// A renewal with a shorter ttl moves the end backwards.
     MovesEndsBackwards {
-        async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+        async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
             self.0.bury_the_late().await?;
             let place = self.0.memory.join(ticket, patience).await?;
             self.0.lives_until(ticket, ticket.ttl);
@@ -199,7 +199,7 @@ twist! {
 twist! {
     /// Joining again is no sign of life.
     JoinsAgainWithoutASign {
-        async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+        async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
             match place_of(&self.0.memory, ticket).await? {
                 Some(place) if !place.leaving => Ok(Some(place)),
                 _ => self.0.memory.join(ticket, patience).await,
@@ -223,9 +223,9 @@ twist! {
 twist! {
     /// A waiter who dies stays in the line.
     DeadWaitersStay {
-        async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
-            let joined = self.0.memory.join(ticket, Patience::NoWait).await?;
-            if joined.is_some() || patience == Patience::NoWait {
+        async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
+            let joined = self.0.memory.join(ticket, WaitMode::NoWait).await?;
+            if joined.is_some() || patience == WaitMode::NoWait {
                 return Ok(joined);
             }
             let place = self.0.memory.join(&living(TTL_MAX, ticket), patience).await?;
@@ -237,8 +237,8 @@ twist! {
 twist! {
     /// The bell does not ring for who is served.
     RingsForNobody {
-        async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
-            if seen == Standing::Waiting {
+        async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
+            if seen == TicketState::Waiting {
                 return std::future::pending().await;
             }
             self.0.memory.watch(ticket, seen).await
@@ -249,8 +249,8 @@ twist! {
 twist! {
     /// The bell does not ring for who is taken out.
     RingsForNoLoss {
-        async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
-            if seen == Standing::Holding {
+        async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
+            if seen == TicketState::Holding {
                 return std::future::pending().await;
             }
             self.0.memory.watch(ticket, seen).await
@@ -261,8 +261,8 @@ twist! {
 twist! {
     /// What happened before the watch is not told.
     RingsOnlyForWhatComes {
-        async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
-            let standing = place_of(&self.0.memory, ticket).await?.map(|place| place.standing);
+        async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
+            let standing = place_of(&self.0.memory, ticket).await?.map(|place| place.state);
             if standing.is_some_and(|standing| standing != seen) {
                 return std::future::pending().await;
             }
@@ -274,7 +274,7 @@ twist! {
 twist! {
     /// The bell rings for who is served, and names a wrong number.
     RingsWithAWrongNumber {
-        async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+        async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
             Ok(match self.0.memory.watch(ticket, seen).await? {
                 Wake::Served(number) => Wake::Served(number + 1),
                 Wake::Look => Wake::Look,
@@ -289,19 +289,19 @@ twist! {
         async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
             let place = self.0.memory.renew(ticket).await?;
             let waits = self.0.state.waiters.lock().unwrap().contains(&ticket.id);
-            let standing = |place: Place| if waits { Standing::Waiting } else { place.standing };
-            Ok(place.map(|place| Place { standing: standing(place), ..place }))
+            let standing = |place: Place| if waits { TicketState::Waiting } else { place.state };
+            Ok(place.map(|place| Place { state: standing(place), ..place }))
         }
 
-        async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+        async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
             let place = self.0.memory.join(ticket, patience).await?;
-            if place.is_some_and(|place| place.standing == Standing::Waiting) {
+            if place.is_some_and(|place| place.state == TicketState::Waiting) {
                 self.0.state.waiters.lock().unwrap().insert(ticket.id);
             }
             Ok(place)
         }
 
-        async fn watch(&self, _: &Ticket, _: Standing) -> Result<Wake> {
+        async fn watch(&self, _: &Ticket, _: TicketState) -> Result<Wake> {
             std::future::pending().await
         }
     }
@@ -310,7 +310,7 @@ twist! {
 twist! {
     /// Leaving never answers.
     NeverAnswersALeave {
-        async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+        async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
             self.0.memory.leave(ticket, how).await?;
             std::future::pending().await
         }

@@ -2,7 +2,7 @@
 
 use tenure_conformance::pause;
 use tenure_core::{
-    Engine as _, Key, Leave, Left, Patience, Place, Result, Share, Standing, Ticket, Wake,
+    Engine as _, Key, LeaveMode, LeaveOutcome, WaitMode, Place, Result, Share, TicketState, Ticket, Wake,
 };
 
 use crate::twist::{ghost, place_of, twist};
@@ -10,9 +10,9 @@ use crate::twist::{ghost, place_of, twist};
 twist! {
     /// A release frees whoever holds.
     ReleasesWithoutLooking {
-        async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+        async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
             let left = self.0.memory.leave(ticket, how).await?;
-            if left != Left::Absent {
+            if left != LeaveOutcome::Absent {
                 return Ok(left);
             }
             match self.0.memory.line(&ticket.key).await?.first() {
@@ -31,7 +31,7 @@ twist! {
             if renewed.is_some() || place_of(&self.0.memory, ticket).await?.is_some() {
                 return Ok(renewed);
             }
-            self.0.memory.join(ticket, Patience::NoWait).await
+            self.0.memory.join(ticket, WaitMode::NoWait).await
         }
     }
 }
@@ -51,7 +51,7 @@ fn smaller(ticket: Ticket, more: u32) -> Ticket {
 twist! {
     /// One more is served than fits.
     ServesOneTooMany {
-        async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+        async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
             self.0.memory.join(&larger(ticket, 1), patience).await
         }
 
@@ -69,14 +69,14 @@ twist! {
 twist! {
     /// It looks whether a ticket fits, and then takes it in: not in one step.
     LooksBeforeItActs {
-        async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+        async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
             let line = self.0.memory.line(&ticket.key).await?;
             let taken: u32 = line.iter().map(|(ticket, _)| ticket.share.take()).sum();
             let fits = taken.saturating_add(ticket.share.take()) <= ticket.share.of();
             pause().await;
             let joined = self.0.memory.join(ticket, patience).await?;
             Ok(match joined {
-                Some(place) if fits => Some(Place { standing: Standing::Holding, ..place }),
+                Some(place) if fits => Some(Place { state: TicketState::Holding, ..place }),
                 joined => joined,
             })
         }
@@ -86,7 +86,7 @@ twist! {
 twist! {
     /// Another capacity is made to fit, not refused.
     MixesCapacities {
-        async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+        async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
             let line = self.0.memory.line(&ticket.key).await?;
             let of = line.first().map_or(ticket.share.of(), |(front, _)| front.share.of());
             let share = Share::new(ticket.share.take().min(of), of)?;
@@ -98,9 +98,9 @@ twist! {
 twist! {
     /// Who would not wait is in the line all the same.
     KeepsWhoWouldNotWait {
-        async fn join(&self, ticket: &Ticket, _: Patience) -> Result<Option<Place>> {
-            let place = self.0.memory.join(ticket, Patience::Wait).await?;
-            Ok(place.filter(|place| place.standing == Standing::Holding))
+        async fn join(&self, ticket: &Ticket, _: WaitMode) -> Result<Option<Place>> {
+            let place = self.0.memory.join(ticket, WaitMode::Wait).await?;
+            Ok(place.filter(|place| place.state == TicketState::Holding))
         }
     }
 }
@@ -108,16 +108,16 @@ twist! {
 twist! {
     /// Who would not wait overtakes those who wait.
     LetsTheHastyOvertake {
-        async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+        async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
             let line = self.0.memory.line(&ticket.key).await?;
-            let holds = |place: &Place| place.standing == Standing::Holding;
+            let holds = |place: &Place| place.state == TicketState::Holding;
             let held: u32 = line.iter().filter(|(_, place)| holds(place)).map(|(other, _)| other.share.take()).sum();
             let joined = self.0.memory.join(ticket, patience).await?;
             if joined.is_some() || held.saturating_add(ticket.share.take()) > ticket.share.of() {
                 return Ok(joined);
             }
-            let place = self.0.memory.join(ticket, Patience::Wait).await?;
-            Ok(place.map(|place| Place { standing: Standing::Holding, ..place }))
+            let place = self.0.memory.join(ticket, WaitMode::Wait).await?;
+            Ok(place.map(|place| Place { state: TicketState::Holding, ..place }))
         }
     }
 }
@@ -125,7 +125,7 @@ twist! {
 twist! {
     /// Who joins twice has two places.
     JoinsTwice {
-        async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+        async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
             if place_of(&self.0.memory, ticket).await?.is_some() {
                 self.0.memory.join(&ghost(ticket), patience).await?;
             }
@@ -137,10 +137,10 @@ twist! {
 twist! {
     /// Who joins again goes to the back.
     JoinsAgainAtTheBack {
-        async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+        async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
             let place = place_of(&self.0.memory, ticket).await?;
-            if place.is_some_and(|place| place.standing == Standing::Waiting) {
-                self.0.memory.leave(ticket, Leave::Now).await?;
+            if place.is_some_and(|place| place.state == TicketState::Waiting) {
+                self.0.memory.leave(ticket, LeaveMode::Now).await?;
             }
             self.0.memory.join(ticket, patience).await
         }
@@ -150,9 +150,9 @@ twist! {
 twist! {
     /// The last who came is served first.
     ServesTheLast {
-        async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
-            let joined = self.0.memory.join(ticket, Patience::NoWait).await?;
-            if joined.is_some() || patience == Patience::NoWait {
+        async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
+            let joined = self.0.memory.join(ticket, WaitMode::NoWait).await?;
+            if joined.is_some() || patience == WaitMode::NoWait {
                 return Ok(joined);
             }
             let mut stack = self.0.state.stack.lock().unwrap();
@@ -168,23 +168,23 @@ twist! {
             if !waits {
                 return self.0.memory.renew(ticket).await;
             }
-            if top == Some(ticket.id) && let Some(place) = self.0.memory.join(ticket, Patience::NoWait).await? {
+            if top == Some(ticket.id) && let Some(place) = self.0.memory.join(ticket, WaitMode::NoWait).await? {
                 self.0.state.stack.lock().unwrap().pop();
                 return Ok(Some(place));
             }
             Ok(Some(waiting(1)))
         }
 
-        async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+        async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
             let mut waited = false;
             self.0.state.stack.lock().unwrap().retain(|other| {
                 waited |= other.id == ticket.id;
                 other.id != ticket.id
             });
-            if waited { Ok(Left::Waiting) } else { self.0.memory.leave(ticket, how).await }
+            if waited { Ok(LeaveOutcome::Waiting) } else { self.0.memory.leave(ticket, how).await }
         }
 
-        async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+        async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
             let waits = self.0.state.stack.lock().unwrap().iter().any(|other| other.id == ticket.id);
             if waits { self.0.moment().await; Ok(Wake::Look) } else { self.0.memory.watch(ticket, seen).await }
         }
@@ -201,15 +201,15 @@ twist! {
 
 fn waiting(ahead: usize) -> Place {
     let ahead = ahead as u64;
-    Place { number: 0, standing: Standing::Waiting, ahead, life: None, look: None, leaving: false }
+    Place { number: 0, state: TicketState::Waiting, ahead, life: None, look: None, leaving: false }
 }
 
 twist! {
     /// A waiter who leaves stays in the line.
     ForgetsThatAWaiterLeft {
-        async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+        async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
             match place_of(&self.0.memory, ticket).await? {
-                Some(place) if place.standing == Standing::Waiting => Ok(Left::Waiting),
+                Some(place) if place.state == TicketState::Waiting => Ok(LeaveOutcome::Waiting),
                 _ => self.0.memory.leave(ticket, how).await,
             }
         }
@@ -231,8 +231,8 @@ twist! {
 twist! {
     /// Who is told to leave is out at once.
     BreaksAtOnce {
-        async fn leave(&self, ticket: &Ticket, _: Leave) -> Result<Left> {
-            self.0.memory.leave(ticket, Leave::Now).await
+        async fn leave(&self, ticket: &Ticket, _: LeaveMode) -> Result<LeaveOutcome> {
+            self.0.memory.leave(ticket, LeaveMode::Now).await
         }
     }
 }
@@ -259,7 +259,7 @@ twist! {
 twist! {
     /// A ticket with a known id is taken for the one that is there, whoever it belongs to.
     LetsCopiesIn {
-        async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+        async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
             let line = self.0.memory.line(&ticket.key).await?;
             let known = line.into_iter().find(|(known, _)| known.id == ticket.id);
             let owner = known.map_or_else(|| ticket.owner.clone(), |(known, _)| known.owner);
@@ -271,15 +271,15 @@ twist! {
 twist! {
     /// Only the client who joined can take a ticket out.
     KeepsOperatorsAway {
-        async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+        async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
             self.0.state.owners.lock().unwrap().insert(ticket.id, self.0.client);
             self.0.memory.join(ticket, patience).await
         }
 
-        async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+        async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
             let owner = self.0.state.owners.lock().unwrap().get(&ticket.id).copied();
             if owner.is_some_and(|owner| owner != self.0.client) {
-                return Ok(Left::Absent);
+                return Ok(LeaveOutcome::Absent);
             }
             self.0.memory.leave(ticket, how).await
         }

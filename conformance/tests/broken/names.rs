@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use tenure_conformance::pause;
-use tenure_core::event::{Cursor, News, Scope, What};
-use tenure_core::wrap::Around;
+use tenure_core::event::{Cursor, EventBatch, Scope, EventKind};
+use tenure_core::wrap::Layer;
 use tenure_core::{
-    Engine as _, Key, Leave, Left, Memory, Note, Patience, Place, Result, Standing, Tally, Ticket,
+    Engine as _, Key, LeaveMode, LeaveOutcome, Memory, Note, WaitMode, Place, Result, TicketState, CounterValue, Ticket,
     Wake, Window,
 };
 
@@ -54,14 +54,14 @@ impl Folds {
     }
 }
 
-impl Around for Folds {
+impl Layer for Folds {
     type Inner = Memory;
 
     fn inner(&self) -> &Memory {
         &self.store.memory
     }
 
-    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+    async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
         self.store.memory.join(&self.ticket(ticket), patience).await
     }
 
@@ -69,11 +69,11 @@ impl Around for Folds {
         self.store.memory.renew(&self.ticket(ticket)).await
     }
 
-    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+    async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
         self.store.memory.leave(&self.ticket(ticket), how).await
     }
 
-    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+    async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
         self.store.memory.watch(&self.ticket(ticket), seen).await
     }
 
@@ -94,8 +94,8 @@ impl Around for Folds {
         Ok(keys)
     }
 
-    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
-        self.store.memory.tally(&self.key(key), by, window).await
+    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
+        self.store.memory.add(&self.key(key), by, window).await
     }
 }
 
@@ -112,7 +112,7 @@ twist! {
 twist! {
     /// Names are listed even when nobody is there any more.
     ListsEmptyLines {
-        async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+        async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
             self.0.state.names.lock().unwrap().insert(ticket.key.clone(), ticket.key.clone());
             self.0.memory.join(ticket, patience).await
         }
@@ -129,7 +129,7 @@ twist! {
 twist! {
     /// Notes and owners are cut.
     CutsNotes {
-        async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+        async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
             let note: String = ticket.note.chars().take(200).collect();
             self.0.memory.join(&Ticket { note: Note::shortened(&note), ..ticket.clone() }, patience).await
         }
@@ -169,8 +169,8 @@ tells! {
     /// An expiry is told as a release.
     TellsNoExpiry, |news, _after| {
         for event in &mut news.events {
-            if event.what == What::Expired {
-                event.what = What::Left;
+            if event.kind == EventKind::Expired {
+                event.kind = EventKind::Left;
             }
         }
     }
@@ -187,13 +187,13 @@ tells! {
 
 tells! {
     /// Changes are not told.
-    TellsNoChange, |news, _after| { news.events.retain(|event| event.what != What::Changed); }
+    TellsNoChange, |news, _after| { news.events.retain(|event| event.kind != EventKind::Changed); }
 }
 
 twist! {
     /// Whatever the scope, everything is told.
     TellsEverything {
-        async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+        async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<EventBatch> {
             let all = Scope::Prefix(String::new());
             let scope = if after.is_some() { &all } else { scope };
             self.0.memory.events(scope, after).await
@@ -204,11 +204,11 @@ twist! {
 twist! {
     /// It looks at the count, and then counts: not in one step.
     CountsInTwoSteps {
-        async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
-            let before = self.0.memory.tally(key, 0, window).await?;
+        async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
+            let before = self.0.memory.add(key, 0, window).await?;
             pause().await;
-            let after = self.0.memory.tally(key, by, window).await?;
-            Ok(Tally { value: if window.is_none() { before.value + by } else { after.value }, ..after })
+            let after = self.0.memory.add(key, by, window).await?;
+            Ok(CounterValue { value: if window.is_none() { before.value + by } else { after.value }, ..after })
         }
     }
 }
@@ -216,11 +216,11 @@ twist! {
 twist! {
     /// What is refused counts all the same.
     CountsWhatItRefuses {
-        async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
-            let Some(window) = window else { return self.0.memory.tally(key, by, None).await };
-            let tally = self.0.memory.tally(key, by, Some(Window { limit: None, ..window })).await?;
+        async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
+            let Some(window) = window else { return self.0.memory.add(key, by, None).await };
+            let tally = self.0.memory.add(key, by, Some(Window { limit: None, ..window })).await?;
             let allowed = window.limit.is_none_or(|limit| tally.value <= limit);
-            Ok(Tally { allowed, ..tally })
+            Ok(CounterValue { allowed, ..tally })
         }
     }
 }
@@ -228,11 +228,11 @@ twist! {
 twist! {
     /// A window never ends.
     CountsForEver {
-        async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
+        async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
             let window = window.map(|window| Window { per: Duration::from_secs(1 << 20), ..window });
-            let tally = self.0.memory.tally(key, by, window).await?;
+            let tally = self.0.memory.add(key, by, window).await?;
             let hour = Duration::from_secs(3600);
-            Ok(Tally { resets_in: tally.resets_in.map(|left| left.min(hour)), ..tally })
+            Ok(CounterValue { resets_in: tally.resets_in.map(|left| left.min(hour)), ..tally })
         }
     }
 }
@@ -240,11 +240,11 @@ twist! {
 twist! {
     /// Looking at a count begins its window.
     LookingOpensAWindow {
-        async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
-            let Some(window) = window else { return self.0.memory.tally(key, by, None).await };
+        async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
+            let Some(window) = window else { return self.0.memory.add(key, by, None).await };
             let began = self.0.since(key, window.per);
-            let tally = self.0.memory.tally(key, by, Some(window)).await?;
-            Ok(Tally { resets_in: Some(window.per.saturating_sub(began)), ..tally })
+            let tally = self.0.memory.add(key, by, Some(window)).await?;
+            Ok(CounterValue { resets_in: Some(window.per.saturating_sub(began)), ..tally })
         }
     }
 }
@@ -252,11 +252,11 @@ twist! {
 twist! {
     /// A sequence and a count of one name are one.
     MixesCounts {
-        async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
+        async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
             if window.is_some() {
-                assert!(self.0.memory.tally(key, by, None).await?.allowed);
+                assert!(self.0.memory.add(key, by, None).await?.allowed);
             }
-            self.0.memory.tally(key, by, window).await
+            self.0.memory.add(key, by, window).await
         }
     }
 }
@@ -264,10 +264,10 @@ twist! {
 twist! {
     /// A sequence begins at zero.
     CountsFromZero {
-        async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
-            let tally = self.0.memory.tally(key, by, window).await?;
+        async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
+            let tally = self.0.memory.add(key, by, window).await?;
             let late = u64::from(window.is_none() && tally.value > 0);
-            Ok(Tally { value: tally.value - late, ..tally })
+            Ok(CounterValue { value: tally.value - late, ..tally })
         }
     }
 }
@@ -275,13 +275,13 @@ twist! {
 twist! {
     /// A sequence ends with the ttl of a lock.
     ForgetsSequences {
-        async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
+        async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
             if window.is_some() {
-                return self.0.memory.tally(key, by, window).await;
+                return self.0.memory.add(key, by, window).await;
             }
             let short = Window { per: crate::TTL, limit: None };
-            let tally = self.0.memory.tally(key, by, Some(short)).await?;
-            Ok(Tally { resets_in: None, ..tally })
+            let tally = self.0.memory.add(key, by, Some(short)).await?;
+            Ok(CounterValue { resets_in: None, ..tally })
         }
     }
 }
@@ -289,9 +289,9 @@ twist! {
 twist! {
     /// A sequence that is used up says nothing of it.
     CountsOnAndOn {
-        async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
-            match self.0.memory.tally(key, by, window).await {
-                Err(_) => self.0.memory.tally(key, 0, window).await,
+        async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
+            match self.0.memory.add(key, by, window).await {
+                Err(_) => self.0.memory.add(key, 0, window).await,
                 counted => counted,
             }
         }

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tenure_core::wrap::{Around, Question};
+use tenure_core::wrap::{Layer, Operation};
 use tenure_core::{Engine as _, Memory, Place, Result, Ticket};
 
 /// A case in which an engine is asked more often than this does not end.
@@ -16,13 +16,13 @@ pub(crate) struct Twisted<T> {
     asked: Arc<AtomicU64>,
 }
 
-impl<T: Around<Inner = Memory>> Twisted<T> {
+impl<T: Layer<Inner = Memory>> Twisted<T> {
     pub(crate) fn new(twist: T, asked: Arc<AtomicU64>) -> Self {
         Self { twist, asked }
     }
 }
 
-impl<T: Around<Inner = Memory>> Around for Twisted<T> {
+impl<T: Layer<Inner = Memory>> Layer for Twisted<T> {
     type Inner = T;
 
     fn inner(&self) -> &T {
@@ -31,7 +31,7 @@ impl<T: Around<Inner = Memory>> Around for Twisted<T> {
 
     async fn pass<A: Send>(
         &self,
-        _: Question<'_>,
+        _: Operation<'_>,
         ask: impl Future<Output = Result<A>> + Send,
     ) -> Result<A> {
         let asked = self.asked.fetch_add(1, Ordering::Relaxed);

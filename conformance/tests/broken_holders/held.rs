@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tenure_conformance::sim::holder::{Claim, View};
-use tenure_core::{Boxed, Engine as _, Error, Leave, Left, Loss, Result, TicketId};
+use tenure_core::{BoxFuture, Engine as _, Error, LeaveMode, LeaveOutcome, Loss, Result, TicketId};
 
 use super::{Sin, Stay};
 
@@ -31,16 +31,16 @@ impl Claim for Held {
         Arc::new(StayView(self.stay.clone()))
     }
 
-    fn release(self: Box<Self>) -> Boxed<Result<()>> {
+    fn release(self: Box<Self>) -> BoxFuture<Result<()>> {
         Box::pin(async move {
             let stay = &self.stay;
             let was_lost = stay.judge().lost;
             stay.known().over = true;
-            let left = stay.inner.engine.leave(&stay.ticket, Leave::Now).await;
+            let left = stay.inner.engine.leave(&stay.ticket, LeaveMode::Now).await;
             if stay.inner.sins(Sin::ReleasesQuietly) {
                 return Ok(());
             }
-            if was_lost || left? == Left::Absent {
+            if was_lost || left? == LeaveOutcome::Absent {
                 return Err(Error::lost(Loss::Expired));
             }
             Ok(())
@@ -77,7 +77,7 @@ impl View for StayView {
         Ok(())
     }
 
-    fn lost(&self) -> Boxed<()> {
+    fn lost(&self) -> BoxFuture<()> {
         let view = Self(self.0.clone());
         Box::pin(async move {
             loop {

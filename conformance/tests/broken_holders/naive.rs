@@ -14,8 +14,8 @@ use futures_util::future::{Either, select};
 use tenure_conformance::sim::holder::{Claim, Client, Holder, Locking};
 use tenure_core::wrap::AnyEngine;
 use tenure_core::{
-    Engine as _, Error, Host, Key, Leave, Left, Note, Owner, Patience, Place, Result, Share,
-    Standing, Ticket, TicketId, Time,
+    Engine as _, Error, Runtime, Key, LeaveMode, LeaveOutcome, Note, Owner, WaitMode, Place, Result, Share,
+    TicketState, Ticket, TicketId, Time,
 };
 
 pub(crate) use sin::Sin;
@@ -31,7 +31,7 @@ impl Holder for Naive {
         self.0.map_or_else(|| "honest".to_owned(), |sin| format!("{sin:?}"))
     }
 
-    fn connect(&self, engine: AnyEngine, host: Arc<dyn Host>) -> Arc<dyn Client> {
+    fn connect(&self, engine: AnyEngine, host: Arc<dyn Runtime>) -> Arc<dyn Client> {
         Arc::new(Connection(Arc::new(Inner {
             engine,
             host,
@@ -45,7 +45,7 @@ struct Connection(Arc<Inner>);
 
 struct Inner {
     engine: AnyEngine,
-    host: Arc<dyn Host>,
+    host: Arc<dyn Runtime>,
     sin: Option<Sin>,
     /// Whose turn it is to renew, where that is done in turn.
     turn: tokio::sync::Mutex<()>,
@@ -85,7 +85,7 @@ impl Inner {
         wait: Option<Duration>,
     ) -> Result<Option<Box<dyn Claim>>> {
         let mut ends = wait.map(|wait| self.host.now().plus(wait));
-        let patience = if wait == Some(Duration::ZERO) { Patience::NoWait } else { Patience::Wait };
+        let patience = if wait == Some(Duration::ZERO) { WaitMode::NoWait } else { WaitMode::Wait };
         loop {
             let mut claim = Held { stay: Stay::new(&self, &key, ttl), stays: false, token: 0 };
             let Some(()) = claim.stay.join(patience, ends, &mut claim.stays).await? else {
@@ -135,14 +135,14 @@ impl Stay {
     /// Stands in line; `None`: it is taken, or the time is up.
     async fn join(
         &self,
-        patience: Patience,
+        patience: WaitMode,
         ends: Option<Time>,
         stays: &mut bool,
     ) -> Result<Option<()>> {
         *stays = self.inner.sins(Sin::StaysWhenCancelled);
         let sent = self.now();
         let joined = self.inner.engine.join(&self.ticket, patience);
-        let left = ends.filter(|_| patience == Patience::Wait).map(|ends| sent.until(ends));
+        let left = ends.filter(|_| patience == WaitMode::Wait).map(|ends| sent.until(ends));
         let joined = match left {
             None => joined.await,
             Some(left) => match self.within(left, joined).await {
@@ -168,7 +168,7 @@ impl Stay {
 
     /// Waits to be woken, for a tenth of the ttl at most, and looks.
     async fn wait(&self, left: Option<Duration>) {
-        let rung = self.inner.engine.watch(&self.ticket, Standing::Waiting);
+        let rung = self.inner.engine.watch(&self.ticket, TicketState::Waiting);
         if self.inner.sins(Sin::WaitsForTheBell) {
             self.within(left.unwrap_or(Duration::MAX), rung).await;
         } else {
@@ -212,7 +212,7 @@ impl Stay {
                 let first = known.deadline == Time::NEVER;
                 known.deadline = if first { deadline } else { known.deadline.max(deadline) };
                 known.lost = false;
-                if place.standing == Standing::Holding && !now.has_reached(known.deadline) {
+                if place.state == TicketState::Holding && !now.has_reached(known.deadline) {
                     known.number.get_or_insert(place.number);
                 }
             }
@@ -264,8 +264,8 @@ impl Stay {
     async fn sweep(self: Arc<Self>) {
         let ended = self.inner.host.now().plus(self.ticket.ttl);
         while !self.inner.host.now().has_reached(ended) {
-            let left = self.inner.engine.leave(&self.ticket, Leave::Now).await;
-            if matches!(left, Ok(Left::Holding | Left::Waiting)) {
+            let left = self.inner.engine.leave(&self.ticket, LeaveMode::Now).await;
+            if matches!(left, Ok(LeaveOutcome::Holding | LeaveOutcome::Waiting)) {
                 return;
             }
             self.inner.host.sleep(self.ticket.ttl / 20).await;

@@ -17,7 +17,7 @@ fn a_leave_that_hangs_is_not_lost() {
         let (client, ticket) = (stage.client(), ticket());
         hold(&client, &ticket).await;
         stage.stores[1].is_when(Verb::Leave, Mood::Hangs);
-        assert_eq!(client.leave(&ticket, Leave::Now).await.unwrap(), Left::Holding);
+        assert_eq!(client.leave(&ticket, LeaveMode::Now).await.unwrap(), LeaveOutcome::Holding);
         stage.pass(PATIENCE * 10).await;
         assert_eq!(stage.tickets().await, [0, 1, 0]);
         stage.stores[1].is(Mood::Well);
@@ -34,7 +34,7 @@ fn a_try_that_hangs_and_fails_is_not_lost() {
         stage.stores[1].loses_everything();
         stage.stores[1].is_when(Verb::Leave, Mood::Hangs);
         // It is served by one store, and leaves it in vain.
-        assert_eq!(other.join(&ticket(), Patience::NoWait).await.unwrap(), None);
+        assert_eq!(other.join(&ticket(), WaitMode::NoWait).await.unwrap(), None);
         stage.pass(PATIENCE * 10).await;
         assert_eq!(stage.tickets().await, [1, 1, 1]);
         stage.stores[1].is(Mood::Well);
@@ -51,14 +51,14 @@ fn the_next_one_never_sits_out_a_ttl_for_a_turn_that_hangs() {
         hold(&one, &holder).await;
         wait(&one, &first).await;
         wait(&other, &second).await;
-        one.leave(&holder, Leave::Now).await.unwrap();
+        one.leave(&holder, LeaveMode::Now).await.unwrap();
         assert!(served(&one, &first).await.is_some());
         for turns in &stage.turns {
             turns.is_when(Verb::Leave, Mood::Hangs);
         }
-        one.leave(&first, Leave::Now).await.unwrap();
+        one.leave(&first, LeaveMode::Now).await.unwrap();
         stage.pass(PATIENCE * 10).await;
-        assert_eq!(other.renew(&second).await.unwrap().unwrap().standing, Standing::Waiting);
+        assert_eq!(other.renew(&second).await.unwrap().unwrap().state, TicketState::Waiting);
         for turns in &stage.turns {
             turns.is(Mood::Well);
         }
@@ -78,8 +78,8 @@ fn nothing_is_left_once_it_is_closed() {
             stage.stores[3].is_when(verb, Mood::Fails);
             hold(&client, &holder).await;
             wait(&client, &waiter).await;
-            client.leave(&holder, Leave::Now).await.unwrap();
-            client.leave(&waiter, Leave::Now).await.unwrap();
+            client.leave(&holder, LeaveMode::Now).await.unwrap();
+            client.leave(&waiter, LeaveMode::Now).await.unwrap();
             stage.stores.iter().for_each(|store| store.is(Mood::Well));
             client.close().await;
             assert_eq!((stage.tickets().await, stage.places().await), (vec![0; 5], vec![0; 5]));

@@ -21,13 +21,13 @@ fn one_bad_store_of_three_changes_nothing() {
             let (one, other) = (stage.client(), stage.client());
             let (first, second, third) = (ticket(), ticket(), ticket());
             hold(&one, &first).await;
-            assert_eq!(other.join(&third, Patience::NoWait).await.unwrap(), None, "{mood:?}");
+            assert_eq!(other.join(&third, WaitMode::NoWait).await.unwrap(), None, "{mood:?}");
             wait(&other, &second).await;
             let line = one.line(&key()).await.unwrap();
             assert_eq!(line.len(), 2, "{mood:?}: {line:?}");
             assert_eq!(one.keys("").await.unwrap(), [key()]);
             assert!(one.renew(&first).await.unwrap().is_some());
-            assert_eq!(one.leave(&first, Leave::Now).await.unwrap(), Left::Holding);
+            assert_eq!(one.leave(&first, LeaveMode::Now).await.unwrap(), LeaveOutcome::Holding);
             assert!(served(&other, &second).await.is_some());
         });
     }
@@ -46,7 +46,7 @@ fn renewals_that_a_minority_refuses_lose_nothing() {
         // Two of three refuse: it is not kept any longer, and not lost before its time.
         stage.stores[1].is_when(Verb::Renew, Mood::Refuses);
         let error = guard.extend().await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Rejected);
+        assert_eq!(error.kind(), ErrorKind::Rejected);
         guard.check().unwrap();
         stage.stores[1].is(Mood::Well);
         stage.pass(Duration::from_secs(60)).await;
@@ -65,7 +65,7 @@ fn what_a_majority_refuses_is_told_with_every_name() {
         assert_eq!(
             (error.kind(), error.to_string().as_str()),
             (
-                Kind::Unavailable,
+                ErrorKind::Unavailable,
                 "fewer than 2 of 3 stores answered; s0: its memory is full; s1: it cannot be reached"
             )
         );
@@ -77,12 +77,12 @@ fn what_a_majority_refuses_is_told_with_every_name() {
         ] {
             assert_eq!(
                 (error.kind(), error.to_string().as_str()),
-                (Kind::Rejected, "its memory is full")
+                (ErrorKind::Rejected, "its memory is full")
             );
         }
         stage.stores[0].is(Mood::Well);
         stage.stores[1].is(Mood::Well);
-        locks.settled().await;
+        locks.flush().await;
         assert_eq!(stage.tickets().await, [0; 3]);
     });
 }
@@ -102,12 +102,12 @@ fn half_of_an_even_number_of_stores_is_no_majority() {
             one.renew(&first).await.unwrap_err(),
             one.line(&key()).await.unwrap_err(),
             one.keys("").await.unwrap_err(),
-            other.join(&ticket(), Patience::NoWait).await.unwrap_err(),
-            one.leave(&first, Leave::Now).await.unwrap_err(),
+            other.join(&ticket(), WaitMode::NoWait).await.unwrap_err(),
+            one.leave(&first, LeaveMode::Now).await.unwrap_err(),
         ];
         assert!(refused.iter().all(Error::is_unknown), "{refused:?}");
         let second = ticket();
-        let error = other.join(&second, Patience::NoWait).await.unwrap_err();
+        let error = other.join(&second, WaitMode::NoWait).await.unwrap_err();
         assert!(error.to_string().starts_with("fewer than 3 of 4 stores answered"), "{error}");
     });
 }
@@ -124,7 +124,7 @@ fn twenty_thousand_pairs_with_a_dead_store_leave_few_tasks_and_few_verbs() {
             for _ in 0..20_000 {
                 let ticket = Ticket { ttl: Duration::from_secs(30), ..ticket() };
                 hold(&client, &ticket).await;
-                client.leave(&ticket, Leave::Now).await.unwrap();
+                client.leave(&ticket, LeaveMode::Now).await.unwrap();
                 most = most.max(tasks.load(Ordering::Relaxed));
             }
             stage.pass(PATIENCE * 2).await;

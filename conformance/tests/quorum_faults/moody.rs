@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tenure_conformance::fault::Verb;
 use tenure_conformance::sim::World;
-use tenure_core::event::{Cursor, News, Scope};
+use tenure_core::event::{Cursor, EventBatch, Scope};
 use tenure_core::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl Moody {
         let memory = self.memory();
         for key in memory.keys("").await.unwrap() {
             for (ticket, _) in memory.line(&key).await.unwrap() {
-                memory.leave(&ticket, Leave::Now).await.unwrap();
+                memory.leave(&ticket, LeaveMode::Now).await.unwrap();
             }
         }
     }
@@ -127,16 +127,16 @@ const ALL: [Verb; 8] = [
 ];
 
 impl Engine for Moody {
-    fn profile(&self) -> Profile {
-        let mut profile = self.memory().profile();
+    fn guarantees(&self) -> Guarantees {
+        let mut profile = self.memory().guarantees();
         profile.quick = false;
         profile
     }
 
-    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+    async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
         let joined = self.heed(Verb::Join).await?.join(ticket, patience).await?;
         if self.0.breaks.load(Ordering::Relaxed) {
-            self.memory().leave(ticket, Leave::Soon).await?;
+            self.memory().leave(ticket, LeaveMode::Graceful).await?;
         }
         Ok(self.told(joined))
     }
@@ -145,15 +145,15 @@ impl Engine for Moody {
         Ok(self.told(self.heed(Verb::Renew).await?.renew(ticket).await?))
     }
 
-    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+    async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
         self.heed(Verb::Leave).await?.leave(ticket, how).await
     }
 
-    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+    async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
         self.heed(Verb::Watch).await?.watch(ticket, seen).await
     }
 
-    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<EventBatch> {
         self.heed(Verb::Events).await?.events(scope, after).await
     }
 
@@ -165,8 +165,8 @@ impl Engine for Moody {
         self.heed(Verb::Keys).await?.keys(prefix).await
     }
 
-    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
-        self.heed(Verb::Tally).await?.tally(key, by, window).await
+    async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
+        self.heed(Verb::Tally).await?.add(key, by, window).await
     }
 
     async fn close(&self) {}

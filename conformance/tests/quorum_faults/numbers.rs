@@ -19,13 +19,13 @@ fn a_majority_knows_the_number_before_it_is_used() {
             // One store is far ahead of the others, which are asked without it later.
             let ahead = Ticket { floor: 1 << 52, ..ticket() };
             let store = stage.stores[forgets].memory();
-            store.join(&ahead, Patience::NoWait).await.unwrap().unwrap();
-            store.leave(&ahead, Leave::Now).await.unwrap();
+            store.join(&ahead, WaitMode::NoWait).await.unwrap().unwrap();
+            store.leave(&ahead, LeaveMode::Now).await.unwrap();
             let one = stage.client();
             let first = ticket();
             let number = hold(&one, &first).await.number;
             assert!(number > 1 << 52, "the highest number counts");
-            one.leave(&first, Leave::Now).await.unwrap();
+            one.leave(&first, LeaveMode::Now).await.unwrap();
             stage.stores[forgets].is(Mood::Fails);
             let next = hold(&stage.client(), &ticket()).await.number;
             assert!(next > number, "{next} came after {number}");
@@ -52,12 +52,12 @@ fn a_clock_that_is_a_day_ahead_is_told() {
             stage.stores[ahead].has_a_clock_ahead_by(day);
             stage.turns[ahead].has_a_clock_ahead_by(day);
             let (one, other) = (stage.client(), stage.client());
-            assert!(one.profile().warnings.is_empty());
+            assert!(one.guarantees().warnings.is_empty());
             one.compare_clocks(stage.turns.iter().cloned().map(AnyEngine::new)).await;
             hold(&other, &ticket()).await;
             let told = "its clock is, or was, 86400 s ahead of the other stores'";
             for client in [&one, &other] {
-                assert_eq!(client.profile().warnings, [format!("s{ahead}: {told}; set it")]);
+                assert_eq!(client.guarantees().warnings, [format!("s{ahead}: {told}; set it")]);
                 assert!(client.board().to_string().contains(told), "{}", client.board());
                 let seen: Vec<_> =
                     client.board().answers().iter().map(|store| store.ahead).collect();
@@ -101,7 +101,7 @@ fn stores_far_away_agree_on_a_number_at_once() {
         for round in 0..50 {
             let mine = ticket();
             hold(&clients[0], &mine).await;
-            clients[0].leave(&mine, Leave::Now).await.unwrap();
+            clients[0].leave(&mine, LeaveMode::Now).await.unwrap();
             world.store().sleep(Duration::from_millis(60)).await;
             if round == 4 {
                 renewals.store(0, Ordering::Relaxed);
@@ -121,7 +121,7 @@ fn clients_who_alternate_do_not_drive_the_numbers_away_from_the_clock() {
             let mine = ticket();
             let number = hold(client, &mine).await.number;
             ahead = number.saturating_sub(world.store().wall_us());
-            client.leave(&mine, Leave::Now).await.unwrap();
+            client.leave(&mine, LeaveMode::Now).await.unwrap();
         }
         assert!(ahead < 100_000, "after 4,000 tickets the numbers are {ahead} µs ahead");
     });
@@ -133,15 +133,15 @@ fn a_store_that_was_told_to_let_it_go_does_not_know_the_number() {
         // The first store is far ahead, the last one cannot be reached.
         let ahead = Ticket { floor: 1 << 52, ..ticket() };
         let store = stage.stores[0].memory();
-        store.join(&ahead, Patience::NoWait).await.unwrap().unwrap();
-        store.leave(&ahead, Leave::Now).await.unwrap();
+        store.join(&ahead, WaitMode::NoWait).await.unwrap().unwrap();
+        store.leave(&ahead, LeaveMode::Now).await.unwrap();
         stage.stores[2].is(Mood::Fails);
         // Between its joining and the number being written back, somebody breaks it.
         stage.stores[1].is_broken_as_it_joins();
         let first = ticket();
-        let joined = stage.client().join(&first, Patience::NoWait).await;
+        let joined = stage.client().join(&first, WaitMode::NoWait).await;
         let Ok(Some(place)) = joined else { return };
-        stage.stores[1].memory().leave(&first, Leave::Now).await.unwrap();
+        stage.stores[1].memory().leave(&first, LeaveMode::Now).await.unwrap();
         stage.stores[2].is(Mood::Well);
         stage.stores[1].loses_tickets().await;
         stage.stores[0].is(Mood::Fails);
@@ -158,7 +158,7 @@ fn a_clock_that_was_set_right_is_forgotten() {
         let client = stage.client();
         let first = ticket();
         assert!(hold(&client, &first).await.number > stage.world.store().wall_us() + 1_000_000);
-        client.leave(&first, Leave::Now).await.unwrap();
+        client.leave(&first, LeaveMode::Now).await.unwrap();
         // Its clock is set, and what it kept of that time is gone.
         for store in &stage.stores {
             store.loses_everything();
@@ -169,7 +169,7 @@ fn a_clock_that_was_set_right_is_forgotten() {
             let number = hold(&client, &own).await.number;
             let ahead = number.saturating_sub(stage.world.store().wall_us());
             assert!(ahead < 1_000_000, "{ahead} µs ahead of a clock that is right");
-            client.leave(&own, Leave::Now).await.unwrap();
+            client.leave(&own, LeaveMode::Now).await.unwrap();
         }
     });
 }

@@ -32,7 +32,7 @@ impl Stage {
     }
 
     /// A client of all of these, on this host.
-    pub(crate) fn quorum(&self, host: Arc<dyn Host>) -> Quorum {
+    pub(crate) fn quorum(&self, host: Arc<dyn Runtime>) -> Quorum {
         let engines =
             |stores: &[Moody]| stores.iter().cloned().map(AnyEngine::new).collect::<Vec<_>>();
         let quorum = Quorum::new(engines(&self.stores), host, PATIENCE).unwrap();
@@ -99,15 +99,15 @@ pub(crate) fn ticket() -> Ticket {
 
 /// Joins, and is served at once.
 pub(crate) async fn hold(client: &Quorum, ticket: &Ticket) -> Place {
-    let place = client.join(ticket, Patience::Wait).await.unwrap().unwrap();
-    assert_eq!(place.standing, Standing::Holding);
+    let place = client.join(ticket, WaitMode::Wait).await.unwrap().unwrap();
+    assert_eq!(place.state, TicketState::Holding);
     place
 }
 
 /// Joins, and waits.
 pub(crate) async fn wait(client: &Quorum, ticket: &Ticket) -> Place {
-    let place = client.join(ticket, Patience::Wait).await.unwrap().unwrap();
-    assert_eq!(place.standing, Standing::Waiting);
+    let place = client.join(ticket, WaitMode::Wait).await.unwrap().unwrap();
+    assert_eq!(place.state, TicketState::Waiting);
     place
 }
 
@@ -115,10 +115,10 @@ pub(crate) async fn wait(client: &Quorum, ticket: &Ticket) -> Place {
 pub(crate) async fn served(client: &Quorum, ticket: &Ticket) -> Option<Place> {
     loop {
         let place = client.renew(ticket).await.unwrap()?;
-        if place.standing == Standing::Holding {
+        if place.state == TicketState::Holding {
             return Some(place);
         }
-        client.watch(ticket, Standing::Waiting).await.unwrap();
+        client.watch(ticket, TicketState::Waiting).await.unwrap();
     }
 }
 
@@ -144,8 +144,8 @@ impl Clock for Counting {
     }
 }
 
-impl Host for Counting {
-    fn sleep(&self, duration: Duration) -> Boxed<()> {
+impl Runtime for Counting {
+    fn sleep(&self, duration: Duration) -> BoxFuture<()> {
         self.host.sleep(duration)
     }
 
@@ -153,7 +153,7 @@ impl Host for Counting {
         self.host.random()
     }
 
-    fn spawn(&self, task: Boxed<()>) {
+    fn spawn(&self, task: BoxFuture<()>) {
         let tasks = self.tasks.clone();
         tasks.fetch_add(1, Ordering::Relaxed);
         self.host.spawn(Box::pin(async move {

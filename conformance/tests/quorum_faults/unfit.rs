@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::wrap::{AnyEngine, Around, Quorum};
+use tenure_core::wrap::{AnyEngine, Layer, Quorum};
 use tenure_core::*;
 
 use super::stage::{PATIENCE, hold, play, ticket};
@@ -11,21 +11,21 @@ use super::stage::{PATIENCE, hold, play, ticket};
 /// A memory store that says otherwise of how its tickets live.
 struct Says(Memory, Liveness);
 
-impl Around for Says {
+impl Layer for Says {
     type Inner = Memory;
 
     fn inner(&self) -> &Memory {
         &self.0
     }
 
-    fn profile(&self) -> Profile {
-        Profile::new("says", self.1)
+    fn profile(&self) -> Guarantees {
+        Guarantees::new("says", self.1)
     }
 }
 
 #[test]
 fn stores_without_leases_are_refused() {
-    let host: Arc<dyn Host> = Arc::new(PrivateThread::for_timers());
+    let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_timers());
     let made = |last: Liveness| {
         let lives = [Liveness::Lease, Liveness::Process, last];
         let stores = lives.map(|liveness| AnyEngine::new(Says(Memory::new(), liveness)));
@@ -34,7 +34,7 @@ fn stores_without_leases_are_refused() {
     made(Liveness::Lease).unwrap();
     for liveness in [Liveness::Kernel, Liveness::Session] {
         let error = made(liveness).unwrap_err();
-        assert_eq!(error.kind(), Kind::Unsupported);
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
         assert_eq!(
             error.to_string(),
             "a quorum cannot be made of says: its tickets have no ttl of their own; take stores that keep leases"
@@ -53,17 +53,17 @@ fn only_mutexes_readers_and_writers_are_kept() {
             (2, SHARE_OF_MAX, "2 shares of the reader-writer lock \"k\""),
             (SHARE_OF_MAX - 1, SHARE_OF_MAX, "1073741823 shares of the reader-writer lock \"k\""),
         ] {
-            let error = client.join(&share(take, of), Patience::NoWait).await.unwrap_err();
-            assert_eq!(error.kind(), Kind::Unsupported);
+            let error = client.join(&share(take, of), WaitMode::NoWait).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
             assert!(error.to_string().contains(named), "{error}");
         }
         assert_eq!(stage.tickets().await, [0; 3]);
         let reader = share(1, SHARE_OF_MAX);
         hold(&client, &reader).await;
         let grown = Ticket { share: Share::new(2, SHARE_OF_MAX).unwrap(), ..reader.clone() };
-        assert_eq!(client.renew(&grown).await.unwrap_err().kind(), Kind::Unsupported);
+        assert_eq!(client.renew(&grown).await.unwrap_err().kind(), ErrorKind::Unsupported);
         hold(&client, &share(1, SHARE_OF_MAX)).await;
         stage.pass(Duration::from_secs(1)).await;
-        client.leave(&reader, Leave::Now).await.unwrap();
+        client.leave(&reader, LeaveMode::Now).await.unwrap();
     });
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tenure_conformance::fault::Verb;
-use tenure_core::event::{Scope, What};
+use tenure_core::event::{Scope, EventKind};
 use tenure_core::*;
 
 use super::moody::Mood;
@@ -30,14 +30,14 @@ fn a_line_shows_who_holds_and_behind_them_who_waits() {
             let line = onlooker.line(&key()).await.unwrap();
             let seen: Vec<_> = line
                 .iter()
-                .map(|(ticket, place)| (ticket.id, ticket.share, place.ahead, place.standing))
+                .map(|(ticket, place)| (ticket.id, ticket.share, place.ahead, place.state))
                 .collect();
             let whole = u64::from(SHARE_OF_MAX);
             let expected = [
-                (readers[0].id, readers[0].share, 0, Standing::Holding),
-                (readers[1].id, readers[1].share, 1, Standing::Holding),
-                (writer.id, writer.share, 2, Standing::Waiting),
-                (last.id, last.share, 2 + whole, Standing::Waiting),
+                (readers[0].id, readers[0].share, 0, TicketState::Holding),
+                (readers[1].id, readers[1].share, 1, TicketState::Holding),
+                (writer.id, writer.share, 2, TicketState::Waiting),
+                (last.id, last.share, 2 + whole, TicketState::Waiting),
             ];
             assert_eq!(seen, expected);
             let numbers: Vec<u64> = line.iter().map(|(_, place)| place.number).collect();
@@ -46,14 +46,14 @@ fn a_line_shows_who_holds_and_behind_them_who_waits() {
             assert_eq!(onlooker.keys("").await.unwrap(), [key()]);
         }
         for reader in &readers {
-            one.leave(reader, Leave::Now).await.unwrap();
+            one.leave(reader, LeaveMode::Now).await.unwrap();
         }
         let token = served(&other, &writer).await.unwrap().number;
         assert!(token >= waited_as[0], "it waited as {}, and holds as {token}", waited_as[0]);
-        other.leave(&writer, Leave::Now).await.unwrap();
+        other.leave(&writer, LeaveMode::Now).await.unwrap();
         let later = served(&one, &last).await.unwrap().number;
         assert!(later >= waited_as[1] && later > token);
-        one.leave(&last, Leave::Now).await.unwrap();
+        one.leave(&last, LeaveMode::Now).await.unwrap();
         assert!(one.line(&key()).await.unwrap().is_empty());
         assert!(one.keys("").await.unwrap().is_empty());
     });
@@ -71,17 +71,17 @@ fn an_onlooker_sees_one_ticket_wait_and_be_served() {
             let news = onlooker.events(&scope, Some(cursor)).await.unwrap();
             cursor = news.cursor;
             assert!(!news.missed);
-            let told = news.events.iter().map(|event| (event.what, event.ticket.id));
+            let told = news.events.iter().map(|event| (event.kind, event.ticket.id));
             told.collect::<Vec<_>>()
         };
         wait(&other, &second).await;
-        assert_eq!(next().await, [(What::Joined, second.id)]);
-        one.leave(&first, Leave::Now).await.unwrap();
-        assert_eq!(next().await, [(What::Left, first.id)]);
+        assert_eq!(next().await, [(EventKind::Joined, second.id)]);
+        one.leave(&first, LeaveMode::Now).await.unwrap();
+        assert_eq!(next().await, [(EventKind::Left, first.id)]);
         assert!(served(&other, &second).await.is_some());
-        assert_eq!(next().await, [(What::Served, second.id)]);
-        other.leave(&second, Leave::Now).await.unwrap();
-        assert_eq!(next().await, [(What::Left, second.id)]);
+        assert_eq!(next().await, [(EventKind::Served, second.id)]);
+        other.leave(&second, LeaveMode::Now).await.unwrap();
+        assert_eq!(next().await, [(EventKind::Left, second.id)]);
     });
 }
 
@@ -102,17 +102,17 @@ fn a_waiter_that_is_broken_is_out_at_once_and_stays_out() {
             let mut owner = std::pin::pin!(owner);
             assert!((&mut owner).now_or_never().is_none());
             let seen = Ticket { ttl: Duration::from_secs(1), ..out.clone() };
-            assert_eq!(operator.leave(&seen, Leave::Soon).await.unwrap(), Left::Waiting);
+            assert_eq!(operator.leave(&seen, LeaveMode::Graceful).await.unwrap(), LeaveOutcome::Waiting);
             let line = operator.line(&key()).await.unwrap();
             assert_eq!(line.len(), 3, "it is out at once");
             let told = async { assert_eq!(owner.await, None, "its owner is told") };
             assert!(stage.time_of(told).await <= PATIENCE, "and soon");
             assert_eq!(operator.line(&key()).await.unwrap(), line, "it does not come back");
-            assert_eq!(operator.leave(&seen, Leave::Soon).await.unwrap(), Left::Absent);
-            holding.leave(&holder, Leave::Now).await.unwrap();
+            assert_eq!(operator.leave(&seen, LeaveMode::Graceful).await.unwrap(), LeaveOutcome::Absent);
+            holding.leave(&holder, LeaveMode::Now).await.unwrap();
             for waiter in waiters.iter().filter(|waiter| waiter.id != out.id) {
                 assert!(served(&waiting, waiter).await.is_some());
-                waiting.leave(waiter, Leave::Now).await.unwrap();
+                waiting.leave(waiter, LeaveMode::Now).await.unwrap();
             }
         });
     }
@@ -130,7 +130,7 @@ fn whoever_waits_for_a_mutex_is_told_that_it_was_broken() {
             stage.pass(PATIENCE).await;
         }
         let id = operator.line("k").await.unwrap()[1].0.id;
-        assert_eq!(operator.break_ticket("k", id).await.unwrap(), Left::Waiting);
+        assert_eq!(operator.break_ticket("k", id).await.unwrap(), LeaveOutcome::Waiting);
         assert_eq!(waiter.await.unwrap_err().loss(), Some(Loss::Broken));
         guard.release().await.unwrap();
     });
@@ -161,14 +161,14 @@ fn a_holder_that_is_broken_is_told_at_once() {
         let guard = locks.mutex("k").ttl(TTL).lock().await.unwrap();
         let mut lost = Box::pin(guard.lost());
         assert!((&mut lost).now_or_never().is_none());
-        assert_eq!(operator.break_ticket("k", guard.id()).await.unwrap(), Left::Told);
+        assert_eq!(operator.break_ticket("k", guard.id()).await.unwrap(), LeaveOutcome::Requested);
         let line = operator.line("k").await.unwrap();
         assert!(line[0].1.leaving, "it keeps its place until it has stopped");
         let told = async { assert_eq!(lost.await, Loss::Broken) };
         assert!(stage.time_of(told).await <= PATIENCE);
         assert!(operator.mutex("k").try_lock().await.unwrap().is_none());
         drop(guard);
-        locks.settled().await;
+        locks.flush().await;
         assert!(operator.mutex("k").try_lock().await.unwrap().is_some());
     });
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::belief::deadline::{deadline, usable};
 use crate::belief::terms::Rhythm;
-use crate::{Error, Loss, Place, Result, Standing, Time};
+use crate::{Error, Loss, Place, Result, TicketState, Time};
 
 /// How many renewals may fail in a row before a waiter gives up, where lives have no end.
 const SILENCES_MAX: u32 = 3;
@@ -258,7 +258,7 @@ impl Hold {
             self.state = State::Waiting;
             self.asked = sent;
         }
-        if place.standing == Standing::Holding {
+        if place.state == TicketState::Holding {
             self.hear_served(now, place.number);
         }
     }
@@ -267,7 +267,7 @@ impl Hold {
     /// was asked before it was served contradicts nothing.
     fn is_contradicted(&self, sent: Time, place: Place) -> bool {
         let State::Holding(number) = self.state else { return false };
-        let otherwise = place.standing == Standing::Waiting || place.number != number;
+        let otherwise = place.state == TicketState::Waiting || place.number != number;
         otherwise && sent.has_reached(self.since)
     }
 
@@ -282,7 +282,7 @@ impl Hold {
     }
 
     fn next_sign(&self, sent: Time, now: Time, place: &Place) -> Time {
-        let waiting = place.standing == Standing::Waiting;
+        let waiting = place.state == TicketState::Waiting;
         let due = sent.plus(jittered(self.every, sent));
         match place.look {
             Some(look) if waiting => due.min(now.plus(look)),

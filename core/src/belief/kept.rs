@@ -138,18 +138,18 @@ mod tests {
 
     use super::*;
     use crate::belief::terms::Terms;
-    use crate::{Engine as _, Memory, Standing, TTL_DEFAULT};
+    use crate::{Engine as _, Memory, TicketState, TTL_DEFAULT};
 
     fn kept() -> Arc<Kept> {
         let ticket = Ticket::new(Key::new("k").unwrap(), Share::WHOLE);
-        Kept::new(ticket, Terms::default().rhythm(&Memory::new().profile()).unwrap())
+        Kept::new(ticket, Terms::default().rhythm(&Memory::new().guarantees()).unwrap())
     }
 
     #[test]
     fn a_life_that_is_longer_than_what_was_asked_for_is_told_and_not_believed() {
         let (kept, now) = (kept(), Time { boot_ns: 0, raw_ns: 0 });
-        let (standing, life) = (Standing::Holding, Some(TTL_DEFAULT * 2));
-        let place = Place { number: 1, standing, ahead: 0, life, look: None, leaving: false };
+        let (standing, life) = (TicketState::Holding, Some(TTL_DEFAULT * 2));
+        let place = Place { number: 1, state: standing, ahead: 0, life, look: None, leaving: false };
         kept.hear(now, now, Ok(Some(place)));
         let remains = kept.with(|hold| hold.remaining(now)).unwrap();
         assert!(remains < TTL_DEFAULT && remains > TTL_DEFAULT / 2);

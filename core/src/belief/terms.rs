@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::belief::deadline::{Caution, usable};
 use crate::belief::span::shown;
-use crate::{Error, Liveness, Profile, Result};
+use crate::{Error, Liveness, Guarantees, Result};
 
 /// How long a ticket lives without a sign of life, unless its owner says otherwise.
 pub const TTL_DEFAULT: Duration = Duration::from_secs(30);
@@ -55,7 +55,7 @@ impl Default for Terms {
 
 impl Terms {
     /// Refuses terms that cannot keep a lock.
-    pub(crate) fn rhythm(&self, profile: &Profile) -> Result<Rhythm> {
+    pub(crate) fn rhythm(&self, profile: &Guarantees) -> Result<Rhythm> {
         if self.ttl > TTL_MAX {
             return Err(Error::invalid(format!(
                 "a ttl of {} is too long: at most {} is allowed",
@@ -156,11 +156,11 @@ fn whole_millis(duration: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Clock as _, Engine as _, Kind, Memory};
+    use crate::{Clock as _, Engine as _, ErrorKind, Memory};
 
     fn refused(terms: &Terms) -> String {
-        let error = terms.rhythm(&Memory::new().profile()).unwrap_err();
-        assert_eq!(error.kind(), Kind::Invalid);
+        let error = terms.rhythm(&Memory::new().guarantees()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
         error.to_string()
     }
 
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn the_defaults_work() {
-        let exact = Profile { rounding: Duration::ZERO, ..Memory::new().profile() };
+        let exact = Guarantees { rounding: Duration::ZERO, ..Memory::new().guarantees() };
         let rhythm = Terms::default().rhythm(&exact).unwrap();
         assert_eq!(rhythm.every, Duration::from_secs(10));
         let now = crate::SystemClock.now();
@@ -201,7 +201,7 @@ mod tests {
             words.map(|word| millis(word[..word.len() - 2].parse().unwrap())).collect::<Vec<_>>()
         };
         let less = |duration: Duration| duration.checked_sub(millis(1)).unwrap();
-        let works = |terms: &Terms| terms.rhythm(&Memory::new().profile()).is_ok();
+        let works = |terms: &Terms| terms.rhythm(&Memory::new().guarantees()).is_ok();
         for terms in [of(millis(200)), Terms { by_hand: true, ..of(millis(20)) }] {
             let [ttl, least] = named(&terms)[..] else { panic!("{}", refused(&terms)) };
             assert_eq!(ttl, terms.ttl);
@@ -219,14 +219,14 @@ mod tests {
     #[test]
     fn a_ttl_may_be_as_long_as_a_year() {
         assert_eq!(TTL_MAX.as_secs(), 31_622_400);
-        assert!(of(TTL_MAX).rhythm(&Memory::new().profile()).is_ok());
+        assert!(of(TTL_MAX).rhythm(&Memory::new().guarantees()).is_ok());
         assert!(refused(&of(TTL_MAX + Duration::from_nanos(1))).contains("too long"));
     }
 
     #[test]
     fn only_what_the_kernel_keeps_has_no_lease() {
         let leased = |liveness| {
-            let profile = Profile { liveness, ..Memory::new().profile() };
+            let profile = Guarantees { liveness, ..Memory::new().guarantees() };
             Terms::default().rhythm(&profile).unwrap().leased
         };
         assert!(leased(Liveness::Lease) && leased(Liveness::Session));
@@ -246,6 +246,6 @@ mod tests {
     #[test]
     fn a_lease_renewed_by_hand_needs_no_room() {
         let terms = Terms { by_hand: true, ..of(Duration::from_millis(200)) };
-        assert!(terms.rhythm(&Memory::new().profile()).is_ok());
+        assert!(terms.rhythm(&Memory::new().guarantees()).is_ok());
     }
 }

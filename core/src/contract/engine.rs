@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::event::{Cursor, News, Scope};
-use crate::{Key, Leave, Left, Patience, Place, Profile, Result, Standing, Ticket};
+use crate::event::{Cursor, EventBatch, Scope};
+use crate::{Key, LeaveMode, LeaveOutcome, WaitMode, Place, Guarantees, Result, TicketState, Ticket};
 
 /// What keeps the lines: one store, spoken to by one client.
 ///
@@ -58,7 +58,7 @@ use crate::{Key, Leave, Left, Patience, Place, Profile, Result, Standing, Ticket
 /// ```
 pub trait Engine: Send + Sync + 'static {
     /// What this store promises, and what it cannot.
-    fn profile(&self) -> Profile;
+    fn guarantees(&self) -> Guarantees;
 
     /// Puts the ticket at the back of its line; a ticket that is there already keeps its place.
     ///
@@ -66,7 +66,7 @@ pub trait Engine: Send + Sync + 'static {
     fn join(
         &self,
         ticket: &Ticket,
-        patience: Patience,
+        patience: WaitMode,
     ) -> impl Future<Output = Result<Option<Place>>> + Send;
 
     /// A sign of life. It also carries the ticket's note, and its share, which can only shrink.
@@ -76,13 +76,13 @@ pub trait Engine: Send + Sync + 'static {
     fn renew(&self, ticket: &Ticket) -> impl Future<Output = Result<Option<Place>>> + Send;
 
     /// Takes out a ticket: one's own, or a neighbour's. Needs no more than its id and its key.
-    fn leave(&self, ticket: &Ticket, how: Leave) -> impl Future<Output = Result<Left>> + Send;
+    fn leave(&self, ticket: &Ticket, how: LeaveMode) -> impl Future<Output = Result<LeaveOutcome>> + Send;
 
     /// Returns once the ticket's standing may differ from `seen`: it may be served, told to leave, or out.
     ///
     /// What happened between the ticket's join and this call counts. The answer is a hint: it may
     /// come without cause, and a store that cannot push may leave it to the heartbeat to find out.
-    fn watch(&self, ticket: &Ticket, seen: Standing) -> impl Future<Output = Result<Wake>> + Send;
+    fn watch(&self, ticket: &Ticket, seen: TicketState) -> impl Future<Output = Result<Wake>> + Send;
 
     /// What happened to the lines in `scope` after the cursor; waits until something did.
     /// Without a cursor it answers at once, with a cursor and no events.
@@ -90,7 +90,7 @@ pub trait Engine: Send + Sync + 'static {
         &self,
         scope: &Scope,
         after: Option<Cursor>,
-    ) -> impl Future<Output = Result<News>> + Send;
+    ) -> impl Future<Output = Result<EventBatch>> + Send;
 
     /// The tickets of a line, from the front, with [`Place::life`] as what remains of it.
     fn line(&self, key: &Key) -> impl Future<Output = Result<Vec<(Ticket, Place)>>> + Send;
@@ -103,12 +103,12 @@ pub trait Engine: Send + Sync + 'static {
     /// Without a window it is a sequence: the value after adding, from `by` upwards. As long as the
     /// store keeps its data, no number is given twice. With a window it is a count that starts anew
     /// when the window ends.
-    fn tally(
+    fn add(
         &self,
         key: &Key,
         by: u64,
         window: Option<Window>,
-    ) -> impl Future<Output = Result<Tally>> + Send;
+    ) -> impl Future<Output = Result<CounterValue>> + Send;
 
     /// Returns once nothing that this client began is under way any more, and lets go of what it keeps
     /// alive in the store (a session). Verbs that are called later may be Unavailable.
@@ -180,7 +180,7 @@ pub struct Window {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a count above its limit is refused, and only `allowed` says so"]
-pub struct Tally {
+pub struct CounterValue {
     /// The value, after adding if that was allowed.
     pub value: u64,
     /// Whether it was added.

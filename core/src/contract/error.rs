@@ -40,7 +40,7 @@ pub struct Error(Arc<Inner>);
 
 #[derive(Clone)]
 struct Inner {
-    kind: Kind,
+    kind: ErrorKind,
     sentence: String,
     loss: Option<Loss>,
     /// The number of a ticket that was lost while it waited.
@@ -66,7 +66,7 @@ struct Inner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
-pub enum Kind {
+pub enum ErrorKind {
     /// Stop: the lock is no longer held; or, to somebody who waited for it, it will not be.
     Lost,
     /// Try again later: the store did not answer, and whether it acted is unknown.
@@ -83,7 +83,7 @@ pub enum Kind {
 impl Error {
     /// The lock is no longer held, for this reason.
     pub fn lost(loss: Loss) -> Self {
-        let mut error = Self::new(Kind::Lost, format!("the lock is lost: {loss}"));
+        let mut error = Self::new(ErrorKind::Lost, format!("the lock is lost: {loss}"));
         Arc::make_mut(&mut error.0).loss = Some(loss);
         error
     }
@@ -91,7 +91,7 @@ impl Error {
     /// A ticket is out of its line before it was served: its owner never held the lock.
     pub(crate) fn lost_in_line(key: &Key, loss: Loss, number: u64) -> Self {
         let sentence = format!("the wait for {key:?} is over, and the lock was never held: {loss}");
-        let mut error = Self::new(Kind::Lost, sentence);
+        let mut error = Self::new(ErrorKind::Lost, sentence);
         let inner = Arc::make_mut(&mut error.0);
         (inner.loss, inner.number) = (Some(loss), Some(number));
         error
@@ -106,22 +106,22 @@ impl Error {
 
     /// The store did not answer; whether it acted is unknown.
     pub fn unavailable(sentence: impl Into<String>) -> Self {
-        Self::new(Kind::Unavailable, sentence)
+        Self::new(ErrorKind::Unavailable, sentence)
     }
 
     /// The store refused, and nothing was changed.
     pub fn rejected(sentence: impl Into<String>) -> Self {
-        Self::new(Kind::Rejected, sentence)
+        Self::new(ErrorKind::Rejected, sentence)
     }
 
     /// The request makes no sense, and nothing was sent.
     pub fn invalid(sentence: impl Into<String>) -> Self {
-        Self::new(Kind::Invalid, sentence)
+        Self::new(ErrorKind::Invalid, sentence)
     }
 
     /// This engine cannot do that.
     pub fn unsupported(sentence: impl Into<String>) -> Self {
-        Self::new(Kind::Unsupported, sentence)
+        Self::new(ErrorKind::Unsupported, sentence)
     }
 
     /// The same error, with what caused it.
@@ -132,7 +132,7 @@ impl Error {
     }
 
     /// What to do about it.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
@@ -151,10 +151,10 @@ impl Error {
 
     /// Whether the store may have acted all the same.
     pub fn is_unknown(&self) -> bool {
-        self.0.kind == Kind::Unavailable
+        self.0.kind == ErrorKind::Unavailable
     }
 
-    fn new(kind: Kind, sentence: impl Into<String>) -> Self {
+    fn new(kind: ErrorKind, sentence: impl Into<String>) -> Self {
         Self(Arc::new(Inner {
             kind,
             sentence: sentence.into(),

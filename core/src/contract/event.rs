@@ -29,7 +29,7 @@ pub struct Event {
     pub at_us: u64,
     /// What.
     #[cfg_attr(feature = "serde", serde(rename = "event"))]
-    pub what: What,
+    pub kind: EventKind,
     /// The ticket, as it was then.
     pub ticket: Ticket,
     /// Its number.
@@ -61,7 +61,7 @@ impl Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
-pub enum What {
+pub enum EventKind {
     /// It joined the line.
     Joined,
     /// It is served from now on.
@@ -139,7 +139,7 @@ pub struct Cursor(pub u64);
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct News {
+pub struct EventBatch {
     /// What happened, in the order it happened to each line.
     pub events: Vec<Event>,
     /// How far that is.

@@ -96,11 +96,11 @@ impl Borrow<str> for Key {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Kind;
+    use crate::ErrorKind;
 
     #[test]
     fn an_empty_or_overlong_key_is_refused() {
-        assert_eq!(Key::new("").unwrap_err().kind(), Kind::Invalid);
+        assert_eq!(Key::new("").unwrap_err().kind(), ErrorKind::Invalid);
         assert!(Key::new("x".repeat(KEY_BYTES_MAX)).is_ok());
         let error = Key::new("x".repeat(KEY_BYTES_MAX + 1)).unwrap_err();
         assert_eq!(

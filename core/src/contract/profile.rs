@@ -23,7 +23,7 @@ use crate::{Error, Result};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
-pub struct Profile {
+pub struct Guarantees {
     /// The engine's name, which is its URL's scheme.
     pub name: &'static str,
     /// What a sentence calls this store, as its subject and without a password: `etcd at 10.0.0.1:2379`.
@@ -35,11 +35,11 @@ pub struct Profile {
     /// Whether the store rings when a ticket is served; otherwise waiters look for themselves.
     pub push: bool,
     /// Whether onlookers are shown every event, or what lasts long enough to be seen.
-    pub events: Sight,
+    pub events: EventDelivery,
     /// How well the numbers are kept.
-    pub fencing: Fencing,
+    pub fencing: TokenDurability,
     /// What the promises outlive.
-    pub survives: Survives,
+    pub survives: FaultTolerance,
     /// What its operator should know about how it is set up, a sentence each.
     pub warnings: Vec<String>,
     /// How much of a ttl the store's own rounding may eat.
@@ -95,7 +95,7 @@ pub enum Liveness {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
-pub enum Fencing {
+pub enum TokenDurability {
     /// There are none to rely on.
     None,
     /// They grow as long as the store keeps its data, or its clock is right. A store that comes back with
@@ -115,7 +115,7 @@ pub enum Fencing {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
-pub enum Sight {
+pub enum EventDelivery {
     /// Every event, in order.
     Every,
     /// What lasts from one look to the next.
@@ -138,7 +138,7 @@ pub enum Sight {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 #[allow(clippy::struct_excessive_bools, reason = "a list of yes and no is what it is")]
-pub struct Survives {
+pub struct FaultTolerance {
     /// The holder's process dies: its lock is freed, and the next waiter is served.
     pub holder_crash: bool,
     /// The holder's process is paused for longer than its ttl: its lock is freed, and the next
@@ -169,13 +169,13 @@ pub struct Survives {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
-pub enum Need {
+pub enum Guarantee {
     /// First come, first served.
     Fair,
     /// Waiters are rung for.
     Push,
     /// Numbers that are kept at least so well.
-    Fencing(Fencing),
+    Fencing(TokenDurability),
     /// Onlookers see every event.
     EveryEvent,
     /// [`Survives::holder_crash`]: a lock is freed when its holder dies.
@@ -192,7 +192,7 @@ pub enum Need {
     FullMemory,
 }
 
-impl Profile {
+impl Guarantees {
     /// The profile of an engine that promises no more than safety: no order, no push, no numbers to
     /// rely on, and nothing that it survives. Its verbs may take ten seconds.
     pub fn new(name: &'static str, liveness: Liveness) -> Self {
@@ -202,9 +202,9 @@ impl Profile {
             liveness,
             fair: false,
             push: false,
-            events: Sight::Sampled,
-            fencing: Fencing::None,
-            survives: Survives::default(),
+            events: EventDelivery::Sampled,
+            fencing: TokenDurability::None,
+            survives: FaultTolerance::default(),
             warnings: Vec::new(),
             rounding: Duration::ZERO,
             answers_within: Duration::from_secs(10),
@@ -213,7 +213,7 @@ impl Profile {
     }
 
     /// Refuses the first need that this store does not meet.
-    pub fn require(&self, needs: &[Need]) -> Result<()> {
+    pub fn require(&self, needs: &[Guarantee]) -> Result<()> {
         match needs.iter().find(|need| !self.meets(**need)) {
             None => Ok(()),
             Some(need) => Err(Error::unsupported(format!(
@@ -224,30 +224,30 @@ impl Profile {
     }
 
     /// Whether this store meets a need.
-    pub fn meets(&self, need: Need) -> bool {
+    pub fn meets(&self, need: Guarantee) -> bool {
         match need {
-            Need::Fair => self.fair,
-            Need::Push => self.push,
-            Need::Fencing(fencing) => self.fencing >= fencing,
-            Need::EveryEvent => self.events == Sight::Every,
-            Need::HolderCrash => self.survives.holder_crash,
-            Need::HolderPause => self.survives.holder_pause,
-            Need::StoreCrash => self.survives.store_crash,
-            Need::Failover => self.survives.failover,
-            Need::ClockStep => self.survives.clock_step,
-            Need::FullMemory => self.survives.full_memory,
+            Guarantee::Fair => self.fair,
+            Guarantee::Push => self.push,
+            Guarantee::Fencing(fencing) => self.fencing >= fencing,
+            Guarantee::EveryEvent => self.events == EventDelivery::Every,
+            Guarantee::HolderCrash => self.survives.holder_crash,
+            Guarantee::HolderPause => self.survives.holder_pause,
+            Guarantee::StoreCrash => self.survives.store_crash,
+            Guarantee::Failover => self.survives.failover,
+            Guarantee::ClockStep => self.survives.clock_step,
+            Guarantee::FullMemory => self.survives.full_memory,
         }
     }
 }
 
-impl fmt::Display for Need {
+impl fmt::Display for Guarantee {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Fair => "that who comes first is served first",
             Self::Push => "that waiters are woken without looking",
-            Self::Fencing(Fencing::None) => "anything about its numbers",
-            Self::Fencing(Fencing::Volatile) => "numbers that grow",
-            Self::Fencing(Fencing::Durable) => "numbers that grow whatever happens to it",
+            Self::Fencing(TokenDurability::None) => "anything about its numbers",
+            Self::Fencing(TokenDurability::Volatile) => "numbers that grow",
+            Self::Fencing(TokenDurability::Durable) => "numbers that grow whatever happens to it",
             Self::EveryEvent => "that onlookers see every event",
             Self::HolderCrash => "to free a lock whose holder died",
             Self::HolderPause => "to free a lock whose holder is paused for longer than its ttl",

@@ -7,7 +7,7 @@ use serde::de::Error as _;
 use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{Key, Place, Share, Tally, Ticket, TicketId};
+use crate::{Key, Place, Share, CounterValue, Ticket, TicketId};
 
 /// The name.
 impl Serialize for Key {
@@ -96,14 +96,14 @@ impl Serialize for Place {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut place = serializer.serialize_struct("Place", 3)?;
         place.serialize_field("token", &self.number)?;
-        place.serialize_field("state", self.state())?;
+        place.serialize_field("state", self.label())?;
         place.serialize_field("expires_in_ms", &self.life.map(millis))?;
         place.end()
     }
 }
 
 /// As `tenure count --json` writes it.
-impl Serialize for Tally {
+impl Serialize for CounterValue {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut tally = serializer.serialize_struct("Tally", 3)?;
         tally.serialize_field("value", &self.value)?;

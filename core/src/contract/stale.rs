@@ -59,13 +59,13 @@ pub fn check_token(token: u64) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::{NUMBER_MAX, Stale, check_token};
-    use crate::{Error, Kind};
+    use crate::{Error, ErrorKind};
 
     #[test]
     fn a_stale_token_is_a_loss_with_its_cause() {
         let stale = Stale { token: 41, newest: 42 };
         let error = Error::from(stale);
-        assert_eq!((error.kind(), Stale::of(&error)), (Kind::Lost, Some(stale)));
+        assert_eq!((error.kind(), Stale::of(&error)), (ErrorKind::Lost, Some(stale)));
         assert_eq!(Stale::of(&Error::unavailable("nobody answers")), None);
     }
 
@@ -76,7 +76,7 @@ mod tests {
         }
         for token in [0, NUMBER_MAX + 1] {
             let error = check_token(token).expect_err("no guard has it");
-            assert_eq!(error.kind(), Kind::Invalid);
+            assert_eq!(error.kind(), ErrorKind::Invalid);
         }
     }
 }

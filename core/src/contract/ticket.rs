@@ -57,7 +57,7 @@ impl Ticket {
     }
 
     /// The same with this owner, unless the name is too long.
-    pub fn owned_by(self, owner: impl Into<Arc<str>>) -> Result<Self> {
+    pub fn with_owner(self, owner: impl Into<Arc<str>>) -> Result<Self> {
         Ok(Self { owner: Owner::new(owner)?, ..self })
     }
 
@@ -82,7 +82,7 @@ impl Ticket {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
-pub enum Standing {
+pub enum TicketState {
     /// The ticket is not served yet.
     Waiting,
     /// The ticket is served, and stays so until it leaves.
@@ -108,7 +108,7 @@ pub struct Place {
     /// Above every number that the key ever had: the fencing token, once the ticket is served.
     pub number: u64,
     /// Whether it is served.
-    pub standing: Standing,
+    pub state: TicketState,
     /// How much the tickets ahead of it take. Where a store would have to read a long line for it, a renewal far back
     /// answers what was counted last, which is no less: the engine's page says from where on.
     pub ahead: u64,
@@ -123,11 +123,11 @@ pub struct Place {
 
 impl Place {
     /// What a user calls it: `holding`, `waiting`, or `leaving` for a ticket that was told to leave.
-    pub fn state(&self) -> &'static str {
-        match self.standing {
+    pub fn label(&self) -> &'static str {
+        match self.state {
             _ if self.leaving => "leaving",
-            Standing::Holding => "holding",
-            Standing::Waiting => "waiting",
+            TicketState::Holding => "holding",
+            TicketState::Waiting => "waiting",
         }
     }
 }
@@ -145,7 +145,7 @@ impl Place {
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Patience {
+pub enum WaitMode {
     /// Stand in line.
     Wait,
     /// Go away: the ticket never enters the line.
@@ -166,13 +166,13 @@ pub enum Patience {
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Leave {
+pub enum LeaveMode {
     /// At once: by its owner, or by an operator who knows that the owner cannot.
     Now,
     /// As soon as is safe. A waiting ticket is out at once. A served one is never renewed again:
     /// its owner is told, stops its work and leaves; at the latest its life ends. Until then it
     /// keeps its place, so that a break never makes two holders.
-    Soon,
+    Graceful,
 }
 
 /// What [`leave`](crate::Engine::leave) found.
@@ -191,13 +191,13 @@ pub enum Leave {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
-pub enum Left {
+pub enum LeaveOutcome {
     /// It was served, and is out.
     Holding,
     /// It was waiting, and is out.
     Waiting,
     /// It is served, was told to leave, and has not left yet.
-    Told,
+    Requested,
     /// It is not in the line.
     Absent,
     /// It is not in the line; an earlier attempt, whose answer was lost, may have taken it out.

@@ -13,14 +13,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-use crate::{Host, Key};
+use crate::{Runtime, Key};
 
 /// Tickets of one line that may be dropped and not out yet before a limit is set.
 const LEAVING_MAX: usize = 8;
 
 /// The limits of one client.
 pub(crate) struct Admission {
-    host: Arc<dyn Host>,
+    host: Arc<dyn Runtime>,
     lines: Mutex<HashMap<Key, Line>>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Slot {
 }
 
 impl Admission {
-    pub(crate) fn new(host: Arc<dyn Host>) -> Arc<Self> {
+    pub(crate) fn new(host: Arc<dyn Runtime>) -> Arc<Self> {
         Arc::new(Self { host, lines: Mutex::default() })
     }
 

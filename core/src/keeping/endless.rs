@@ -9,8 +9,8 @@ use std::time::Duration;
 use futures_core::Stream;
 use futures_util::stream::{StreamExt as _, unfold};
 
-use crate::keeping::uneven::growing;
-use crate::{Host, Result, Time};
+use crate::keeping::uneven::backoff;
+use crate::{Runtime, Result, Time};
 
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
@@ -58,7 +58,7 @@ pub(crate) struct Rest {
 
 impl Rest {
     /// Waits until the store may be asked again.
-    pub(crate) async fn over(&self, host: &dyn Host) {
+    pub(crate) async fn over(&self, host: &dyn Runtime) {
         let now = host.now();
         if let Some(until) = self.until.filter(|until| !now.has_reached(*until)) {
             host.sleep(now.until(until)).await;
@@ -66,11 +66,11 @@ impl Rest {
     }
 
     /// Takes note of an outcome, and passes it on.
-    pub(crate) fn after<T>(&mut self, outcome: Result<T>, host: &dyn Host) -> Result<T> {
+    pub(crate) fn after<T>(&mut self, outcome: Result<T>, host: &dyn Runtime) -> Result<T> {
         if outcome.is_ok() {
             *self = Self::default();
         } else {
-            let pause = growing(PAUSE_FIRST, PAUSE_MAX, self.failed, host.random());
+            let pause = backoff(PAUSE_FIRST, PAUSE_MAX, self.failed, host.random());
             self.failed += 1;
             self.until = Some(host.now().plus(pause));
         }

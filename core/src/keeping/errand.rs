@@ -5,7 +5,7 @@ use std::pin::pin;
 use futures_util::future::{Either, select};
 use tokio::sync::oneshot;
 
-use crate::Host;
+use crate::Runtime;
 
 /// Carries this out on the host from now on, for as long as somebody waits for its answer: what nobody waits for must not
 /// pile up where the store is silent. `None`: the host has ended before.
@@ -22,8 +22,8 @@ use crate::Host;
 /// assert_eq!(errand(&host, async { 6 * 7 }).await, Some(42));
 /// # });
 /// ```
-pub fn errand<T, F>(
-    host: &dyn Host,
+pub fn spawn_cancellable<T, F>(
+    host: &dyn Runtime,
     errand: F,
 ) -> impl Future<Output = Option<T>> + Send + use<T, F>
 where

@@ -27,7 +27,7 @@ use crate::{Error, Result};
 /// nap.await;
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
-pub type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Runs the tasks that must go on whatever the user's own threads do, and keeps their time.
 ///
@@ -43,7 +43,7 @@ pub type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// let locks = Locks::on(Memory::new(), host);
 /// # drop(locks);
 /// ```
-pub trait Host: Clock {
+pub trait Runtime: Clock {
     /// Makes sure that tasks and timers can run here, or says why they cannot. It is asked before a store is connected, before a
     /// lock is taken and before anybody looks on, so that nobody holds what cannot be renewed; whatever else is called may panic
     /// where it fails.
@@ -52,13 +52,13 @@ pub trait Host: Clock {
     }
 
     /// A future that is ready after `duration`. It may be awaited anywhere.
-    fn sleep(&self, duration: Duration) -> Boxed<()>;
+    fn sleep(&self, duration: Duration) -> BoxFuture<()>;
 
     /// A number that nobody foresees, so that those who collided do not collide again.
     fn random(&self) -> u64;
 
     /// Runs a task to its end, even when everything else of Tenure has been dropped.
-    fn spawn(&self, task: Boxed<()>);
+    fn spawn(&self, task: BoxFuture<()>);
 }
 
 /// One thread with a runtime of its own. It starts when it is first asked whether it is ready, or for a task or a timer, and
@@ -76,7 +76,7 @@ pub trait Host: Clock {
 /// guard.release().await?;
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
-pub struct PrivateThread {
+pub struct BackgroundRuntime {
     drivers: bool,
     running: OnceLock<Running>,
 }
@@ -93,7 +93,7 @@ struct State {
     last_left: Notify,
 }
 
-impl PrivateThread {
+impl BackgroundRuntime {
     /// A host that can keep time: enough for engines whose verbs are quick.
     pub fn for_timers() -> Self {
         Self { drivers: false, running: OnceLock::new() }
@@ -177,7 +177,7 @@ impl State {
     }
 }
 
-impl Clock for PrivateThread {
+impl Clock for BackgroundRuntime {
     fn now(&self) -> Time {
         SystemClock.now()
     }
@@ -187,12 +187,12 @@ impl Clock for PrivateThread {
     }
 }
 
-impl Host for PrivateThread {
+impl Runtime for BackgroundRuntime {
     fn ready(&self) -> Result<()> {
         self.start().map(drop)
     }
 
-    fn sleep(&self, duration: Duration) -> Boxed<()> {
+    fn sleep(&self, duration: Duration) -> BoxFuture<()> {
         let _context = self.running().handle.enter();
         Box::pin(tokio::time::sleep(duration))
     }
@@ -201,7 +201,7 @@ impl Host for PrivateThread {
         random(self)
     }
 
-    fn spawn(&self, task: Boxed<()>) {
+    fn spawn(&self, task: BoxFuture<()>) {
         let Running { handle, state } = self.running();
         let user = User::new(state.clone());
         handle.spawn(async move {
@@ -252,8 +252,8 @@ impl Clock for ThisRuntime {
     }
 }
 
-impl Host for ThisRuntime {
-    fn sleep(&self, duration: Duration) -> Boxed<()> {
+impl Runtime for ThisRuntime {
+    fn sleep(&self, duration: Duration) -> BoxFuture<()> {
         let _context = self.0.enter();
         Box::pin(tokio::time::sleep(duration))
     }
@@ -262,7 +262,7 @@ impl Host for ThisRuntime {
         random(self)
     }
 
-    fn spawn(&self, task: Boxed<()>) {
+    fn spawn(&self, task: BoxFuture<()>) {
         self.0.spawn(task);
     }
 }
@@ -296,8 +296,8 @@ mod tests {
     fn a_host_knows_the_time_and_is_not_foreseen() {
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
-            let private = PrivateThread::for_timers();
-            let hosts: [&dyn Host; 2] = [&private, &ThisRuntime::new()];
+            let private = BackgroundRuntime::for_timers();
+            let hosts: [&dyn Runtime; 2] = [&private, &ThisRuntime::new()];
             for host in hosts {
                 let (before, wall, after) =
                     (SystemClock.wall_us(), host.wall_us(), SystemClock.wall_us());

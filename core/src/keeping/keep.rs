@@ -17,7 +17,7 @@ use crate::belief::kept::{Kept, Slot};
 use crate::belief::span::shown;
 use crate::telemetry::Renewal;
 use crate::wrap::AnyEngine;
-use crate::{Boxed, Engine as _, Error, Host, Time};
+use crate::{BoxFuture, Engine as _, Error, Runtime, Time};
 
 /// A timer may stand still while the machine sleeps; the keeper looks at the clock this often.
 const NAP_MAX: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ const LATE_BEATS: u32 = 3;
 
 pub(crate) struct Keeper {
     engine: AnyEngine,
-    host: Arc<dyn Host>,
+    host: Arc<dyn Runtime>,
     roster: Mutex<Roster>,
     /// Rung when something is due sooner than the keeper expects, and when it is to stop.
     sooner: Notify,
@@ -76,7 +76,7 @@ impl Pace {
 }
 
 impl Keeper {
-    pub(crate) fn new(engine: AnyEngine, host: Arc<dyn Host>) -> Arc<Self> {
+    pub(crate) fn new(engine: AnyEngine, host: Arc<dyn Runtime>) -> Arc<Self> {
         Arc::new(Self { engine, host, roster: Mutex::default(), sooner: Notify::new() })
     }
 
@@ -205,7 +205,7 @@ impl Keeper {
         }
         let every = kept.with(|hold| hold.rhythm().every);
         let patience = every / 4;
-        let mut renewal: Boxed<()> = {
+        let mut renewal: BoxFuture<()> = {
             let (keeper, kept) = (self.clone(), kept.clone());
             Box::pin(async move {
                 keeper.renew(&kept).await;
@@ -229,7 +229,7 @@ impl Keeper {
         let now = self.host.now();
         let error = Error::unavailable(format!(
             "{} did not answer a renewal of {:?} within {}: is it overloaded or cut off?",
-            self.engine.profile().store,
+            self.engine.guarantees().store,
             kept.key,
             shown(Duration::from_millis(u64::try_from(patience.as_millis()).unwrap_or(u64::MAX)))
         ));
@@ -259,13 +259,13 @@ impl Keeper {
 /// The renewals that are under way, and those that wait for room.
 #[derive(Default)]
 struct Renewals {
-    under_way: FuturesUnordered<Boxed<()>>,
+    under_way: FuturesUnordered<BoxFuture<()>>,
     /// In the order in which they were due.
-    waiting: VecDeque<Boxed<()>>,
+    waiting: VecDeque<BoxFuture<()>>,
 }
 
 impl Renewals {
-    fn begin(&mut self, mut attempt: Boxed<()>) {
+    fn begin(&mut self, mut attempt: BoxFuture<()>) {
         if self.under_way.len() >= UNDER_WAY_MAX {
             self.waiting.push_back(attempt);
         } else if (&mut attempt).now_or_never().is_none() {

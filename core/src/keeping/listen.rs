@@ -6,9 +6,9 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 
 use crate::belief::kept::Kept;
-use crate::keeping::uneven::growing;
+use crate::keeping::uneven::backoff;
 use crate::primitives::locks::Inner;
-use crate::{Engine as _, Standing, Ticket, Wake};
+use crate::{Engine as _, TicketState, Ticket, Wake};
 
 /// After the bell broke, the store is asked for it again soon: what it rings for may have happened meanwhile.
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
@@ -39,7 +39,7 @@ impl<'a> Listener<'a> {
     }
 
     /// Asks `done` whenever something may have changed, until it has an answer.
-    pub(crate) async fn until<T>(&self, seen: Standing, mut done: impl FnMut() -> Option<T>) -> T {
+    pub(crate) async fn until<T>(&self, seen: TicketState, mut done: impl FnMut() -> Option<T>) -> T {
         let ticket = self.kept.ticket();
         let mut next = Next::Listen(0);
         loop {
@@ -59,7 +59,7 @@ impl<'a> Listener<'a> {
         }
     }
 
-    async fn step(&self, next: Next, ticket: &Ticket, seen: Standing) -> Next {
+    async fn step(&self, next: Next, ticket: &Ticket, seen: TicketState) -> Next {
         match next {
             Next::Rest => std::future::pending().await,
             Next::Look => self.look().await,
@@ -68,7 +68,7 @@ impl<'a> Listener<'a> {
                 Next::Listen(broken)
             }
             Next::Listen(broken) => match self.inner.engine.watch(ticket, seen).await {
-                Ok(Wake::Served(number)) if seen == Standing::Waiting => {
+                Ok(Wake::Served(number)) if seen == TicketState::Waiting => {
                     let now = self.inner.host.now();
                     self.kept.with(|hold| hold.hear_served(now, number));
                     Next::Look
@@ -86,7 +86,7 @@ impl<'a> Listener<'a> {
 
     async fn pause(&self, broken: u32) {
         let host = &self.inner.host;
-        host.sleep(growing(PAUSE_FIRST, PAUSE_MAX, broken, host.random())).await;
+        host.sleep(backoff(PAUSE_FIRST, PAUSE_MAX, broken, host.random())).await;
     }
 
     async fn look(&self) -> Next {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::{Boxed, Clock, Host, Time};
+use crate::{BoxFuture, Clock, Runtime, Time};
 
 /// Its time in ns. Chance gives the longest pause.
 #[derive(Default)]
@@ -20,8 +20,8 @@ impl Clock for Still {
     }
 }
 
-impl Host for Still {
-    fn sleep(&self, duration: Duration) -> Boxed<()> {
+impl Runtime for Still {
+    fn sleep(&self, duration: Duration) -> BoxFuture<()> {
         self.0.fetch_add(u64::try_from(duration.as_nanos()).unwrap(), Ordering::Relaxed);
         Box::pin(async {})
     }
@@ -30,7 +30,7 @@ impl Host for Still {
         u64::MAX
     }
 
-    fn spawn(&self, _task: Boxed<()>) {
+    fn spawn(&self, _task: BoxFuture<()>) {
         unreachable!("nobody would drive it");
     }
 }

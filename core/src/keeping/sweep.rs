@@ -19,9 +19,9 @@ use crate::belief::kept::Kept;
 use crate::belief::span::shown;
 use crate::bell::wake_all;
 use crate::keeping::admission::Slot;
-use crate::keeping::uneven::growing;
+use crate::keeping::uneven::backoff;
 use crate::wrap::AnyEngine;
-use crate::{Boxed, Engine as _, Error, Host, Kind, Leave, Left, Liveness, Result, Ticket, Time};
+use crate::{BoxFuture, Engine as _, Error, Runtime, ErrorKind, LeaveMode, LeaveOutcome, Liveness, Result, Ticket, Time};
 
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
 /// A store that is back is found to be within this time: what was dropped while it was away keeps others out until then.
@@ -43,18 +43,18 @@ pub(crate) enum Trace {
 
 impl Trace {
     /// Whether nothing of the ticket can be left after this answer.
-    pub(crate) fn is_settled_by(self, left: &Result<Left>) -> bool {
+    pub(crate) fn is_settled_by(self, left: &Result<LeaveOutcome>) -> bool {
         match left {
-            Ok(Left::Holding | Left::Waiting) => true,
-            Ok(Left::Absent | Left::Unsure) => self == Self::InLine,
-            Ok(Left::Told) | Err(_) => false,
+            Ok(LeaveOutcome::Holding | LeaveOutcome::Waiting) => true,
+            Ok(LeaveOutcome::Absent | LeaveOutcome::Unsure) => self == Self::InLine,
+            Ok(LeaveOutcome::Requested) | Err(_) => false,
         }
     }
 }
 
 pub(crate) struct Sweeper {
     engine: AnyEngine,
-    host: Arc<dyn Host>,
+    host: Arc<dyn Runtime>,
     /// A ticket that gives no sign of life ends by itself, so that sweeping may end too.
     leased: bool,
     quick: bool,
@@ -105,9 +105,9 @@ struct Sweep {
 impl Sweep {
     /// Reports the loss of a lock that was gone before it was given back. Only the first answer
     /// tells: a later one may be about a ticket that an earlier request took out.
-    fn hear(&mut self, left: &Result<Left>) {
+    fn hear(&mut self, left: &Result<LeaveOutcome>) {
         if let Some((kept, token)) = self.held.take()
-            && matches!(left, Ok(Left::Absent))
+            && matches!(left, Ok(LeaveOutcome::Absent))
         {
             kept.was_gone_at_release(token);
         }
@@ -120,10 +120,10 @@ impl Sweep {
     }
 
     /// Whether this answer says that nothing of the ticket is left, and nothing can come any more.
-    fn is_settled_by(&self, began: Time, left: &Result<Left>) -> bool {
+    fn is_settled_by(&self, began: Time, left: &Result<LeaveOutcome>) -> bool {
         let too_late_to_come = began.has_reached(self.ends);
         self.trace.is_settled_by(left)
-            || (too_late_to_come && matches!(left, Ok(Left::Absent | Left::Unsure)))
+            || (too_late_to_come && matches!(left, Ok(LeaveOutcome::Absent | LeaveOutcome::Unsure)))
     }
 }
 
@@ -135,8 +135,8 @@ enum Next {
 }
 
 impl Sweeper {
-    pub(crate) fn new(engine: AnyEngine, host: Arc<dyn Host>) -> Arc<Self> {
-        let profile = engine.profile();
+    pub(crate) fn new(engine: AnyEngine, host: Arc<dyn Runtime>) -> Arc<Self> {
+        let profile = engine.guarantees();
         Arc::new(Self {
             engine,
             host,
@@ -162,7 +162,7 @@ impl Sweeper {
         let ends = now.plus(ticket.ttl);
         let mut sweep = Sweep { ticket, trace, held, ends, asked: 0, slot };
         if self.quick {
-            let left = self.engine.leave(&sweep.ticket, Leave::Now).now_or_never();
+            let left = self.engine.leave(&sweep.ticket, LeaveMode::Now).now_or_never();
             if let Some(left) = left {
                 sweep.hear(&left);
                 if trace.is_settled_by(&left) {
@@ -198,7 +198,7 @@ impl Sweeper {
         }
         Err(Error::unavailable(format!(
             "{QUEUE_TICKETS_MAX} tickets of this program wait to be given back to {}, which does not take them: no more are asked for until it does",
-            self.engine.profile().store
+            self.engine.guarantees().store
         )))
     }
 
@@ -279,8 +279,8 @@ impl Sweeper {
         }
     }
 
-    async fn leave(&self, ticket: &Ticket) -> Result<Left> {
-        let leave = AssertUnwindSafe(self.engine.leave(ticket, Leave::Now)).catch_unwind();
+    async fn leave(&self, ticket: &Ticket) -> Result<LeaveOutcome> {
+        let leave = AssertUnwindSafe(self.engine.leave(ticket, LeaveMode::Now)).catch_unwind();
         match select(pin!(leave), self.host.sleep(self.patience)).await {
             Either::Left((Ok(left), _)) => left,
             Either::Left((Err(_panic), _)) => {
@@ -288,7 +288,7 @@ impl Sweeper {
             }
             Either::Right(_) => Err(Error::unavailable(format!(
                 "{} did not take back a ticket of {:?} within {}",
-                self.engine.profile().store,
+                self.engine.guarantees().store,
                 ticket.key,
                 shown(self.patience)
             ))),
@@ -321,7 +321,7 @@ struct Running {
 impl Running {
     async fn run(mut self) {
         let sweeper = self.sweeper.clone();
-        let mut leaves: FuturesUnordered<Boxed<()>> = FuturesUnordered::new();
+        let mut leaves: FuturesUnordered<BoxFuture<()>> = FuturesUnordered::new();
         loop {
             match sweeper.next() {
                 Next::Stop => {
@@ -354,9 +354,9 @@ impl Drop for Running {
 }
 
 /// Whether asking again would be answered the same way for ever.
-fn is_hopeless(ticket: &Ticket, left: &Result<Left>) -> bool {
+fn is_hopeless(ticket: &Ticket, left: &Result<LeaveOutcome>) -> bool {
     let Err(error) = left else { return false };
-    let hopeless = matches!(error.kind(), Kind::Invalid | Kind::Unsupported);
+    let hopeless = matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Unsupported);
     if hopeless {
         tracing::warn!(key = %ticket.key, id = %ticket.id, %error, "a ticket cannot be given back");
     }
@@ -365,5 +365,5 @@ fn is_hopeless(ticket: &Ticket, left: &Result<Left>) -> bool {
 
 /// Grows with what has failed before, and differs from one client to the next.
 fn pause(failed: u32, random: u64) -> Duration {
-    growing(PAUSE_FIRST, PAUSE_MAX, failed, random)
+    backoff(PAUSE_FIRST, PAUSE_MAX, failed, random)
 }

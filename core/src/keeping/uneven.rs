@@ -14,12 +14,12 @@ use std::time::Duration;
 /// assert!(uneven(pause, u64::MAX) < pause);
 /// ```
 #[must_use]
-pub fn uneven(pause: Duration, random: u64) -> Duration {
+pub fn jitter(pause: Duration, random: u64) -> Duration {
     let part = u32::try_from(random % 512).unwrap_or(0);
     pause / 2 + pause / 1024 * part
 }
 
 /// An uneven pause that doubles with each failure before it, up to the longest.
-pub(crate) fn growing(first: Duration, longest: Duration, failed: u32, random: u64) -> Duration {
-    uneven(first.saturating_mul(1 << failed.min(16)).min(longest), random)
+pub(crate) fn backoff(first: Duration, longest: Duration, failed: u32, random: u64) -> Duration {
+    jitter(first.saturating_mul(1 << failed.min(16)).min(longest), random)
 }

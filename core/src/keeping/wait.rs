@@ -11,11 +11,11 @@ use crate::belief::kept::Kept;
 use crate::belief::span::shown;
 use crate::belief::terms::Rhythm;
 use crate::keeping::listen::Listener;
-use crate::keeping::uneven::growing;
+use crate::keeping::uneven::backoff;
 use crate::primitives::guard::{Entry, Guard};
 use crate::primitives::locks::Inner;
 use crate::{
-    Engine as _, Error, Key, Liveness, Loss, Patience, Result, Standing, Ticket, TicketId, Time,
+    Engine as _, Error, Key, Liveness, Loss, WaitMode, Result, TicketState, Ticket, TicketId, Time,
 };
 
 /// Before another ticket stands in line: a store may take each out as soon as it stands there.
@@ -76,11 +76,11 @@ pub(crate) async fn acquire(
     let in_line = InLine::default();
     match wait {
         Wait::Never | Wait::For(Duration::ZERO) => {
-            acquire_with(inner, ticket, rhythm, Patience::NoWait, &in_line).await
+            acquire_with(inner, ticket, rhythm, WaitMode::NoWait, &in_line).await
         }
-        Wait::Ever => acquire_with(inner, ticket, rhythm, Patience::Wait, &in_line).await,
+        Wait::Ever => acquire_with(inner, ticket, rhythm, WaitMode::Wait, &in_line).await,
         Wait::For(time) => {
-            let acquired = pin!(acquire_with(inner, ticket, rhythm, Patience::Wait, &in_line));
+            let acquired = pin!(acquire_with(inner, ticket, rhythm, WaitMode::Wait, &in_line));
             match select(acquired, inner.host.sleep(time)).await {
                 Either::Left((acquired, _)) => acquired,
                 Either::Right(((), _)) => {
@@ -95,7 +95,7 @@ async fn acquire_with(
     inner: &Arc<Inner>,
     ticket: &Ticket,
     rhythm: Rhythm,
-    patience: Patience,
+    patience: WaitMode,
     in_line: &InLine,
 ) -> Result<Option<Guard>> {
     let (mut ticket, mut slept) = (ticket.clone(), 0);
@@ -105,7 +105,7 @@ async fn acquire_with(
             Outcome::Busy => return Ok(None),
             // Every attempt has an id of its own; the ticket came with a fresh one for the first.
             Outcome::Slept => {
-                let pause = growing(PAUSE_FIRST, PAUSE_MAX, slept, inner.host.random());
+                let pause = backoff(PAUSE_FIRST, PAUSE_MAX, slept, inner.host.random());
                 inner.host.sleep(pause).await;
                 // Whoever gives up in that pause has been answered.
                 in_line.set(None);
@@ -120,12 +120,12 @@ async fn attempt(
     inner: &Arc<Inner>,
     ticket: Ticket,
     rhythm: Rhythm,
-    patience: Patience,
+    patience: WaitMode,
     in_line: &InLine,
 ) -> Result<Outcome> {
     let slot = match patience {
         // Elsewhere a ticket has a lease of its own, and few requests take out many.
-        Patience::Wait if inner.profile.liveness == Liveness::Session => {
+        WaitMode::Wait if inner.profile.liveness == Liveness::Session => {
             Some(inner.admission.admit(&ticket.key).await)
         }
         _ => None,
@@ -157,7 +157,7 @@ async fn attempt(
         }
     }
     let state = entry.kept.hear(sent, inner.host.now(), joined);
-    if patience == Patience::NoWait && !matches!(state, State::Holding(_)) {
+    if patience == WaitMode::NoWait && !matches!(state, State::Holding(_)) {
         return Err(Error::unavailable(format!(
             "{} answered so late that the lock {:?} it gave is over already",
             inner.profile.store, ticket.key
@@ -177,7 +177,7 @@ enum Verdict {
 async fn wait(inner: &Arc<Inner>, mut entry: Entry) -> Result<Outcome> {
     let kept = entry.kept.clone();
     let verdict = Listener::new(inner, &kept)
-        .until(Standing::Waiting, || kept.with(|hold| judge(&kept.key, hold, inner.host.now())))
+        .until(TicketState::Waiting, || kept.with(|hold| judge(&kept.key, hold, inner.host.now())))
         .await;
     match verdict {
         Verdict::Served(number) => {

@@ -32,7 +32,7 @@ use crate::line::sync::{AtomicUsize, Mutex, MutexGuard};
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Default)]
-pub struct Bells {
+pub struct WakeRegistry {
     hung: Mutex<HashMap<TicketId, Hung>>,
     /// How many there are, so that ringing where nobody listens costs nothing.
     count: AtomicUsize,
@@ -54,26 +54,26 @@ struct Hung {
 /// drop(bell);
 /// assert!(bells.is_quiet());
 /// ```
-pub struct Bell<'a> {
-    bells: &'a Bells,
+pub struct Subscription<'a> {
+    bells: &'a WakeRegistry,
     id: TicketId,
     rung: Arc<Notify>,
 }
 
-impl Bells {
+impl WakeRegistry {
     /// Hangs up a bell for a ticket.
-    pub fn listen(&self, id: TicketId) -> Bell<'_> {
+    pub fn subscribe(&self, id: TicketId) -> Subscription<'_> {
         let mut hung = self.lock();
         let bell =
             hung.entry(id).or_insert_with(|| Hung { rung: Arc::new(Notify::new()), listeners: 0 });
         bell.listeners += 1;
         let rung = bell.rung.clone();
         self.count.store(hung.len(), Ordering::Release);
-        Bell { bells: self, id, rung }
+        Subscription { bells: self, id, rung }
     }
 
     /// Wakes all who listen for this ticket.
-    pub fn ring(&self, id: TicketId) {
+    pub fn notify(&self, id: TicketId) {
         if self.is_quiet() {
             return;
         }
@@ -99,14 +99,14 @@ pub(crate) fn wake_all(waiting: &Notify) {
     let _it_was_said = catch_unwind(AssertUnwindSafe(|| waiting.notify_waiters()));
 }
 
-impl Bell<'_> {
+impl Subscription<'_> {
     /// Ready once the bell rings after this call.
     pub fn rung(&self) -> Notified<'_> {
         self.rung.notified()
     }
 }
 
-impl Drop for Bell<'_> {
+impl Drop for Subscription<'_> {
     fn drop(&mut self) {
         let mut hung = self.bells.lock();
         if let Entry::Occupied(mut bell) = hung.entry(self.id) {

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::event::{Event, What};
-use crate::{Place, Standing, Ticket, TicketId};
+use crate::event::{Event, EventKind};
+use crate::{Place, TicketState, Ticket, TicketId};
 
 /// First what is gone, then what came or changed, both in the order of the line. A ticket is known by its id: its number
 /// may be another one when it is served, where several stores have to agree on it.
@@ -28,12 +28,12 @@ pub fn changes(
     before: &[(Ticket, Place)],
     now: &[(Ticket, Place)],
     at_us: u64,
-    gone: impl Fn(&Ticket, &Place) -> What,
+    gone: impl Fn(&Ticket, &Place) -> EventKind,
 ) -> Vec<Event> {
     let (old, new) = (by_id(before), by_id(now));
     let event = |what, (ticket, place): &(Ticket, Place)| Event {
         at_us,
-        what,
+        kind: what,
         ticket: ticket.clone(),
         number: place.number,
     };
@@ -42,18 +42,18 @@ pub fn changes(
         before.iter().filter(is_gone).map(|seat| event(gone(&seat.0, &seat.1), seat)).collect();
     for seat in now {
         let before = old.get(&seat.0.id);
-        let holds = |place: &Place| place.standing == Standing::Holding;
+        let holds = |place: &Place| place.state == TicketState::Holding;
         if before.is_none() {
-            events.push(event(What::Joined, seat));
+            events.push(event(EventKind::Joined, seat));
         }
         if holds(&seat.1) && !before.is_some_and(|(_, place)| holds(place)) {
-            events.push(event(What::Served, seat));
+            events.push(event(EventKind::Served, seat));
         }
         if before.is_some_and(|(old, _)| old.note != seat.0.note || old.share != seat.0.share) {
-            events.push(event(What::Changed, seat));
+            events.push(event(EventKind::Changed, seat));
         }
         if seat.1.leaving && before.is_some_and(|(_, place)| !place.leaving) {
-            events.push(event(What::Broken, seat));
+            events.push(event(EventKind::Broken, seat));
         }
     }
     events

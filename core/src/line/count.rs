@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::line::micros;
 use crate::refusal::checked_sum;
-use crate::{Key, Result, Tally, Window};
+use crate::{Key, Result, CounterValue, Window};
 
 /// What a key has come to in its window, as an engine stores it.
 ///
@@ -40,7 +40,7 @@ impl Count {
         by: u64,
         window: Window,
         now_us: u64,
-    ) -> Result<(Tally, Option<Self>)> {
+    ) -> Result<(CounterValue, Option<Self>)> {
         let running = stored.filter(|count| count.ends_us > now_us);
         let per_us = running.map_or(micros(window.per), |count| count.per_us);
         let latest = now_us.saturating_add(per_us);
@@ -54,7 +54,7 @@ impl Count {
         let allowed = window.limit.is_none_or(|limit| wanted <= limit);
         let value = if allowed { wanted } else { before };
         let changed = (allowed && by > 0 || is_shorter).then_some(Self { value, ends_us, per_us });
-        Ok((Tally { value, allowed, resets_in }, changed))
+        Ok((CounterValue { value, allowed, resets_in }, changed))
     }
 }
 

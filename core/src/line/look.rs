@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::event::Scope;
-use crate::{Engine, Key, Kind, Place, Result, Ticket};
+use crate::{Engine, Key, ErrorKind, Place, Result, Ticket};
 
 /// Every ticket in scope at one moment, line by line.
 pub(crate) type Look = BTreeMap<Key, Vec<(Ticket, Place)>>;
@@ -18,7 +18,7 @@ pub(crate) async fn look(engine: &impl Engine, scope: &Scope, last: Option<&Look
     let (mut look, mut refused, mut is_seen) = (Look::new(), None, false);
     for key in keys {
         let line = match engine.line(&key).await {
-            Err(error) if error.kind() == Kind::Rejected => {
+            Err(error) if error.kind() == ErrorKind::Rejected => {
                 tracing::debug!(%key, %error, "a line is not shown");
                 let seen = last.and_then(|last| last.get(&key));
                 if last.is_none() || seen.is_some() {
@@ -44,13 +44,13 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::wrap::{Around, Question};
-    use crate::{Error, Leave, Memory, Patience, Share};
+    use crate::wrap::{Layer, Operation};
+    use crate::{Error, LeaveMode, Memory, WaitMode, Share};
 
     /// A store that refuses to show the lines of these keys.
     struct Spoilt(Memory, Mutex<Vec<Key>>);
 
-    impl Around for Spoilt {
+    impl Layer for Spoilt {
         type Inner = Memory;
 
         fn inner(&self) -> &Memory {
@@ -59,12 +59,12 @@ mod tests {
 
         async fn pass<T: Send>(
             &self,
-            question: Question<'_>,
+            question: Operation<'_>,
             answer: impl Future<Output = Result<T>> + Send,
         ) -> Result<T> {
             let spoilt = self.1.lock().unwrap().clone();
             match question {
-                Question::Line(key) if spoilt.contains(key) => {
+                Operation::Line(key) if spoilt.contains(key) => {
                     Err(Error::rejected("it cannot be read"))
                 }
                 _ => answer.await,
@@ -82,7 +82,7 @@ mod tests {
         crate::blocking::block_on(async {
             let join = async |key: &Key| {
                 let ticket = Ticket::new(key.clone(), Share::WHOLE);
-                store.0.join(&ticket, Patience::Wait).await.unwrap();
+                store.0.join(&ticket, WaitMode::Wait).await.unwrap();
             };
             join(&a).await;
             join(&b).await;
@@ -101,12 +101,12 @@ mod tests {
             assert!(look(&store, &Scope::Key(a.clone()), Some(&both)).await.is_err());
             spoil(&[&a, &b]);
             let error = look(&store, &scope, Some(&both)).await.unwrap_err();
-            assert_eq!(error.kind(), Kind::Rejected);
+            assert_eq!(error.kind(), ErrorKind::Rejected);
             assert!(look(&store, &scope, None).await.is_err(), "nothing can be seen");
             // What was never seen is no news when all others have gone.
             spoil(&[&a]);
             for (ticket, _) in store.0.line(&b).await.unwrap() {
-                store.0.leave(&ticket, Leave::Now).await.unwrap();
+                store.0.leave(&ticket, LeaveMode::Now).await.unwrap();
             }
             assert!(look(&store, &scope, Some(&first)).await.unwrap().is_empty());
         });

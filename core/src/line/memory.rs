@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::bell::{Bells, wake_all};
-use crate::contract::profile::{Fencing, Liveness, Profile, Sight};
-use crate::event::{Cursor, Event, News, Scope, What};
+use crate::bell::{WakeRegistry, wake_all};
+use crate::contract::profile::{TokenDurability, Liveness, Guarantees, EventDelivery};
+use crate::event::{Cursor, Event, EventBatch, Scope, EventKind};
 use crate::line::sync::{Mutex, MutexGuard};
-use crate::line::{Count, Journal, Tell, Told};
+use crate::line::{Count, Journal, LineObserver, LineEvent};
 use crate::refusal::checked_sum;
 use crate::{
-    Clock, Engine, Key, Leave, Left, Line, Lives, Patience, Place, Result, Standing, SystemClock,
-    Tally, Ticket, TicketId, Time, Wake, Window,
+    Clock, Engine, Key, LeaveMode, LeaveOutcome, Line, Expiry, WaitMode, Place, Result, TicketState, SystemClock,
+    CounterValue, Ticket, TicketId, Time, Wake, Window,
 };
 
 /// A store in this process's memory. Clones are clients of the same store.
@@ -43,7 +43,7 @@ struct Shared {
     opened_us: u64,
     opened: Time,
     store: Mutex<Store>,
-    bells: Bells,
+    bells: WakeRegistry,
 }
 
 #[derive(Default)]
@@ -73,7 +73,7 @@ impl Memory {
             opened_us,
             opened,
             store: Mutex::default(),
-            bells: Bells::default(),
+            bells: WakeRegistry::default(),
         }))
     }
 
@@ -87,7 +87,7 @@ impl Memory {
     }
 
     /// One step on one line: whoever it concerns is rung for, and an empty line is forgotten.
-    fn step<T>(&self, key: &Key, act: impl FnOnce(&mut Line, u64, &mut Tell<'_>) -> T) -> T {
+    fn step<T>(&self, key: &Key, act: impl FnOnce(&mut Line, u64, &mut LineObserver<'_>) -> T) -> T {
         let now = self.now();
         let mut concerned: Vec<TicketId> = Vec::new();
         let mut written = None;
@@ -102,13 +102,13 @@ impl Memory {
                 Entry::Vacant(nobody) => nobody.insert_entry(Line::above(*floor)),
             };
             let answer = act(line.get_mut(), now, &mut |happened| {
-                let Told { what, seat, .. } = happened;
-                if !quiet && !matches!(what, What::Joined | What::Changed) {
+                let LineEvent { what, seat, .. } = happened;
+                if !quiet && !matches!(what, EventKind::Joined | EventKind::Changed) {
                     concerned.push(seat.ticket.id);
                 }
                 if journal.is_kept() {
                     let (ticket, number) = (seat.ticket.clone(), seat.number);
-                    journal.push(Event { at_us: now, what, ticket, number });
+                    journal.push(Event { at_us: now, kind: what, ticket, number });
                     written = Some(told.clone());
                 }
             });
@@ -120,7 +120,7 @@ impl Memory {
         };
         // Rung for only now: a waker may do anything, even come back for the store.
         for id in concerned {
-            self.0.bells.ring(id);
+            self.0.bells.notify(id);
         }
         if let Some(written) = written {
             wake_all(&written);
@@ -129,14 +129,14 @@ impl Memory {
     }
 
     /// Why a watcher who saw the ticket in this standing should be woken.
-    fn differs(&self, ticket: &Ticket, seen: Standing) -> Option<Wake> {
+    fn differs(&self, ticket: &Ticket, seen: TicketState) -> Option<Wake> {
         let place = self.step(&ticket.key, |line, now, tell| {
             line.expire(now, tell);
             line.find_place(ticket.id, now)
         });
         match place {
             Some(place) if place.leaving => Some(Wake::Look),
-            Some(place) if place.standing == seen => None,
+            Some(place) if place.state == seen => None,
             Some(place) => Some(Wake::Served(place.number)),
             None => Some(Wake::Look),
         }
@@ -150,13 +150,13 @@ impl Default for Memory {
 }
 
 impl Engine for Memory {
-    fn profile(&self) -> Profile {
-        let mut profile = Profile::new("memory", Liveness::Process);
+    fn guarantees(&self) -> Guarantees {
+        let mut profile = Guarantees::new("memory", Liveness::Process);
         profile.store = "the memory of this program".into();
         profile.fair = true;
         profile.push = true;
-        profile.events = Sight::Every;
-        profile.fencing = Fencing::Volatile;
+        profile.events = EventDelivery::Every;
+        profile.fencing = TokenDurability::Volatile;
         profile.survives.holder_pause = true;
         profile.survives.clock_step = true;
         profile.survives.full_memory = true;
@@ -166,9 +166,9 @@ impl Engine for Memory {
         profile
     }
 
-    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+    async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
         self.step(&ticket.key, |line, now, tell| {
-            line.join(ticket, (), patience, Lives::ByTtl, now, tell)
+            line.join(ticket, (), patience, Expiry::ByTtl, now, tell)
         })
     }
 
@@ -176,12 +176,12 @@ impl Engine for Memory {
         Ok(self.step(&ticket.key, |line, now, tell| line.renew(ticket, now, tell)))
     }
 
-    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+    async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
         Ok(self.step(&ticket.key, |line, now, tell| line.leave(ticket.id, how, now, tell)))
     }
 
-    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
-        let bell = self.0.bells.listen(ticket.id);
+    async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
+        let bell = self.0.bells.subscribe(ticket.id);
         let mut rung = pin!(bell.rung());
         rung.as_mut().enable();
         if let Some(wake) = self.differs(ticket, seen) {
@@ -191,10 +191,10 @@ impl Engine for Memory {
         Ok(self.differs(ticket, seen).unwrap_or(Wake::Look))
     }
 
-    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<EventBatch> {
         let Some(Cursor(mut after)) = after else {
             let cursor = Cursor(self.store().journal.keep());
-            return Ok(News { events: Vec::new(), cursor, missed: false });
+            return Ok(EventBatch { events: Vec::new(), cursor, missed: false });
         };
         let written = self.store().written.clone();
         loop {
@@ -207,7 +207,7 @@ impl Engine for Memory {
             let missed = events.is_none();
             let events = events.unwrap_or_default();
             if missed || !events.is_empty() {
-                return Ok(News { events, cursor: Cursor(end), missed });
+                return Ok(EventBatch { events, cursor: Cursor(end), missed });
             }
             after = end;
             next.await;
@@ -236,7 +236,7 @@ impl Engine for Memory {
         Ok(keys)
     }
 
-    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
+    async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
         let now = self.now();
         let mut store = self.store();
         match window {
@@ -249,16 +249,16 @@ impl Engine for Memory {
 }
 
 impl Store {
-    fn next(&mut self, key: &Key, by: u64) -> Result<Tally> {
+    fn next(&mut self, key: &Key, by: u64) -> Result<CounterValue> {
         let last = self.sequences.get(key).copied().unwrap_or(0);
         let value = checked_sum(key, last, by)?;
         if by > 0 {
             self.sequences.insert(key.clone(), value);
         }
-        Ok(Tally { value, allowed: true, resets_in: None })
+        Ok(CounterValue { value, allowed: true, resets_in: None })
     }
 
-    fn count(&mut self, key: &Key, by: u64, window: Window, now: u64) -> Result<Tally> {
+    fn count(&mut self, key: &Key, by: u64, window: Window, now: u64) -> Result<CounterValue> {
         if self.counts.len() > self.counts_full {
             self.counts.retain(|_, count| count.ends_us > now);
             self.counts_full = (self.counts.len() * 2).max(1024);

@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// assert_eq!(recent.get(id, now), Some(&"it has left"));
 /// assert_eq!(recent.get(id, now.plus(Duration::from_secs(30))), None);
 /// ```
-pub struct Recent<T> {
+pub struct ExpiringMap<T> {
     all: HashMap<TicketId, (T, Time)>,
     /// With so many, those are thrown out whose time is over.
     full: usize,
@@ -33,13 +33,13 @@ pub struct Recent<T> {
     next: Option<Time>,
 }
 
-impl<T> Default for Recent<T> {
+impl<T> Default for ExpiringMap<T> {
     fn default() -> Self {
         Self { all: HashMap::new(), full: FEW, next: None }
     }
 }
 
-impl<T> Recent<T> {
+impl<T> ExpiringMap<T> {
     /// Something is known of a ticket until then, whatever was known of it before. Not if there is no room for it: answers whether it is
     /// noted.
     pub fn note(&mut self, id: TicketId, what: T, now: Time, until: Time) -> bool {
@@ -84,13 +84,13 @@ mod tests {
     const NOW: Time = Time { boot_ns: 0, raw_ns: 0 };
     const LIFE: Duration = Duration::from_secs(30);
 
-    fn note(recent: &mut Recent<()>, now: Time) -> bool {
+    fn note(recent: &mut ExpiringMap<()>, now: Time) -> bool {
         recent.note(TicketId::fresh(), (), now, now.plus(LIFE))
     }
 
     #[test]
     fn those_are_thrown_out_whose_time_is_over() {
-        let mut recent = Recent::default();
+        let mut recent = ExpiringMap::default();
         for second in 0..u64::try_from(FEW * 4).unwrap() {
             assert!(note(&mut recent, NOW.plus(Duration::from_secs(second))));
         }
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_full_one_takes_no_more_and_is_of_use_again_once_those_in_it_are_over() {
-        let (mut recent, id) = (Recent::default(), TicketId::fresh());
+        let (mut recent, id) = (ExpiringMap::default(), TicketId::fresh());
         assert!(recent.note(id, (), NOW, NOW.plus(LIFE)));
         while note(&mut recent, NOW) {}
         assert_eq!(recent.len(), MOST);

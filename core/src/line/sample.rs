@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::event::{Cursor, Event, News, Scope, What};
+use crate::event::{Cursor, Event, EventBatch, Scope, EventKind};
 use crate::line::change::changes;
 use crate::line::look::{Look, look};
-use crate::{Engine, Host, Key, Place, Result, Ticket, TicketId, Time};
+use crate::{Engine, Runtime, Key, Place, Result, Ticket, TicketId, Time};
 
 /// How many onlookers can be followed at a time; who comes back too late has missed something.
 const ONLOOKERS_MAX: usize = 64;
@@ -150,10 +150,10 @@ impl Sampler {
     pub async fn events(
         &self,
         engine: &impl Engine,
-        host: &dyn Host,
+        host: &dyn Runtime,
         scope: &Scope,
         after: Option<Cursor>,
-    ) -> Result<News> {
+    ) -> Result<EventBatch> {
         self.events_of(engine, &NoBreaks, host, scope, after).await
     }
 
@@ -161,10 +161,10 @@ impl Sampler {
     pub async fn events_with_breaks(
         &self,
         engine: &(impl Engine + Breaks),
-        host: &dyn Host,
+        host: &dyn Runtime,
         scope: &Scope,
         after: Option<Cursor>,
-    ) -> Result<News> {
+    ) -> Result<EventBatch> {
         self.events_of(engine, engine, host, scope, after).await
     }
 
@@ -172,16 +172,16 @@ impl Sampler {
         &self,
         engine: &impl Engine,
         breaks: &(impl Breaks + Sync),
-        host: &dyn Host,
+        host: &dyn Runtime,
         scope: &Scope,
         after: Option<Cursor>,
-    ) -> Result<News> {
+    ) -> Result<EventBatch> {
         host.ready()?;
         let known = after.and_then(|cursor| self.seen().recall(cursor));
         let Some(before) = known else {
             let now = self.look(engine, host, scope, None).await?;
             let cursor = self.seen().remember(now);
-            return Ok(News { events: Vec::new(), cursor, missed: after.is_some() });
+            return Ok(EventBatch { events: Vec::new(), cursor, missed: after.is_some() });
         };
         loop {
             self.leave_in_peace(host, scope).await;
@@ -190,7 +190,7 @@ impl Sampler {
             let events = all_changes(&before, &now.look, &broken, host);
             if !events.is_empty() {
                 let cursor = self.seen().remember(now);
-                return Ok(News { events, cursor, missed: false });
+                return Ok(EventBatch { events, cursor, missed: false });
             }
             host.sleep(self.pause).await;
         }
@@ -199,7 +199,7 @@ impl Sampler {
     async fn look(
         &self,
         engine: &impl Engine,
-        host: &dyn Host,
+        host: &dyn Runtime,
         scope: &Scope,
         last: Option<&Look>,
     ) -> Result<Snapshot> {
@@ -225,7 +225,7 @@ impl Sampler {
         Ok(Snapshot { at, look })
     }
 
-    async fn leave_in_peace(&self, host: &dyn Host, scope: &Scope) {
+    async fn leave_in_peace(&self, host: &dyn Runtime, scope: &Scope) {
         loop {
             let until = self.peace().get(&part(scope)).map_or(0, |peace| peace.until);
             let left = until.saturating_sub(host.now().boot_ns);
@@ -292,14 +292,14 @@ fn all_changes(
     before: &Snapshot,
     now: &Look,
     broken: &HashSet<TicketId>,
-    host: &dyn Host,
+    host: &dyn Runtime,
 ) -> Vec<Event> {
     let nobody = Vec::new();
     let (at, at_us) = (host.now(), host.wall_us());
     let gone = |ticket: &Ticket, place: &Place| match place.life {
-        _ if broken.contains(&ticket.id) => What::Broken,
-        Some(life) if at.has_reached(before.at.plus(life)) => What::Expired,
-        _ => What::Left,
+        _ if broken.contains(&ticket.id) => EventKind::Broken,
+        Some(life) if at.has_reached(before.at.plus(life)) => EventKind::Expired,
+        _ => EventKind::Left,
     };
     let lines: BTreeSet<&Key> = before.look.keys().chain(now.keys()).collect();
     let of_one = |key| {
@@ -313,8 +313,8 @@ fn all_changes(
 mod tests {
     use super::*;
     use crate::keeping::still::Still;
-    use crate::wrap::{Around, Question};
-    use crate::{Clock as _, Memory, Patience, Share};
+    use crate::wrap::{Layer, Operation};
+    use crate::{Clock as _, Memory, WaitMode, Share};
 
     /// A store whose answers take so long, each of which costs it something.
     struct Slow {
@@ -339,7 +339,7 @@ mod tests {
         }
     }
 
-    impl Around for Slow {
+    impl Layer for Slow {
         type Inner = Memory;
 
         fn inner(&self) -> &Memory {
@@ -348,10 +348,10 @@ mod tests {
 
         async fn pass<T: Send>(
             &self,
-            question: Question<'_>,
+            question: Operation<'_>,
             ask: impl Future<Output = Result<T>> + Send,
         ) -> Result<T> {
-            if matches!(question, Question::Line(_)) {
+            if matches!(question, Operation::Line(_)) {
                 let took = self.answers.lock().unwrap().pop_front();
                 self.host.sleep(took.unwrap_or_default()).await;
                 self.cost.add(Duration::from_millis(5));
@@ -365,7 +365,7 @@ mod tests {
     }
 
     async fn join(memory: &Memory) {
-        memory.join(&Ticket::new(key(), Share::WHOLE), Patience::Wait).await.unwrap();
+        memory.join(&Ticket::new(key(), Share::WHOLE), WaitMode::Wait).await.unwrap();
     }
 
     /// How long after its last answer a look tells what has happened meanwhile.

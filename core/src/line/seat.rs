@@ -1,7 +1,7 @@
 //! A seat: a ticket in a line, and what the line knows of it.
 
-use crate::event::What;
-use crate::{Standing, Ticket};
+use crate::event::EventKind;
+use crate::{TicketState, Ticket};
 
 /// One ticket of a [`Line`](crate::Line), as an engine that keeps records stores it and
 /// [restores](crate::Line::restore) it. `S` is what the engine wants to know of its owner, such as a session.
@@ -21,7 +21,7 @@ use crate::{Standing, Ticket};
 /// # Ok::<(), tenure::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seat<S = ()> {
+pub struct Slot<S = ()> {
     /// As it joined, with its latest note and share.
     pub ticket: Ticket,
     /// Whose it is.
@@ -38,7 +38,7 @@ pub struct Seat<S = ()> {
 /// Later than every end.
 pub(super) const NEVER: u64 = u64::MAX;
 
-impl<S> Seat<S> {
+impl<S> Slot<S> {
     pub(super) fn take(&self) -> u64 {
         self.ticket.share.take().into()
     }
@@ -65,13 +65,13 @@ impl<S> Seat<S> {
 /// # Ok::<(), tenure::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Told<'a, S = ()> {
+pub struct LineEvent<'a, S = ()> {
     /// What.
-    pub what: What,
+    pub what: EventKind,
     /// To which ticket.
-    pub seat: &'a Seat<S>,
+    pub seat: &'a Slot<S>,
     /// Where it stood when that happened; where it stands now, if it was served just now.
-    pub standing: Standing,
+    pub standing: TicketState,
 }
 
 /// Told of everything that happens to the line, in order.
@@ -90,4 +90,4 @@ pub struct Told<'a, S = ()> {
 /// assert_eq!(whats, [What::Joined, What::Served]);
 /// # Ok::<(), tenure::Error>(())
 /// ```
-pub type Tell<'a, S = ()> = dyn FnMut(Told<'_, S>) + 'a;
+pub type LineObserver<'a, S = ()> = dyn FnMut(LineEvent<'_, S>) + 'a;

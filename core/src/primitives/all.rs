@@ -27,7 +27,7 @@ use crate::{Error, Guard, Key, Locks, Loss, Result, Share, Time};
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "it locks nothing until it is asked to"]
-pub struct All {
+pub struct MultiLock {
     claim: Template,
 }
 
@@ -41,20 +41,20 @@ struct Template {
 
 impl Locks {
     /// The mutexes of all these names.
-    pub fn all<K: AsRef<str>>(&self, keys: impl IntoIterator<Item = K>) -> All {
+    pub fn multi_lock<K: AsRef<str>>(&self, keys: impl IntoIterator<Item = K>) -> MultiLock {
         let keys = keys.into_iter().map(Key::new).collect();
-        All { claim: Template { locks: self.clone(), keys, terms: Terms::default() } }
+        MultiLock { claim: Template { locks: self.clone(), keys, terms: Terms::default() } }
     }
 }
 
-impl All {
+impl MultiLock {
     terms!();
 
     /// Waits for all of them. Cancel-safe, like [`Mutex::lock`](crate::Mutex::lock).
     ///
     /// If one of them is lost while the others are waited for, all are given back. It begins anew where the
     /// program was paused or the store was out of reach, and ends where an operator broke one.
-    pub fn lock(&self) -> impl Future<Output = Result<AllGuard>> + Send + use<> {
+    pub fn lock(&self) -> impl Future<Output = Result<MultiGuard>> + Send + use<> {
         let all = self.clone();
         async move {
             let taken = all.take(None).await?;
@@ -63,15 +63,15 @@ impl All {
     }
 
     /// Takes all of them if all are free, and answers `None` otherwise.
-    pub fn try_lock(&self) -> impl Future<Output = Result<Option<AllGuard>>> + Send + use<> {
-        self.lock_within(Duration::ZERO)
+    pub fn try_lock(&self) -> impl Future<Output = Result<Option<MultiGuard>>> + Send + use<> {
+        self.try_lock_for(Duration::ZERO)
     }
 
     /// Waits for all of them together for so long, and answers `None` if that was in vain.
-    pub fn lock_within(
+    pub fn try_lock_for(
         &self,
         time: Duration,
-    ) -> impl Future<Output = Result<Option<AllGuard>>> + Send + use<> {
+    ) -> impl Future<Output = Result<Option<MultiGuard>>> + Send + use<> {
         let all = self.clone();
         async move {
             let deadline = all.claim.locks.inner.host.now().plus(time);
@@ -79,7 +79,7 @@ impl All {
         }
     }
 
-    async fn take(&self, deadline: Option<Time>) -> Result<Option<AllGuard>> {
+    async fn take(&self, deadline: Option<Time>) -> Result<Option<MultiGuard>> {
         let claims = self.claims()?;
         loop {
             match self.take_each(&claims, deadline).await {
@@ -97,9 +97,9 @@ impl All {
         &self,
         claims: &[Claim],
         deadline: Option<Time>,
-    ) -> Result<Option<AllGuard>, Stopped> {
+    ) -> Result<Option<MultiGuard>, Stopped> {
         let host = &self.claim.locks.inner.host;
-        let mut guard = AllGuard(Vec::new());
+        let mut guard = MultiGuard(Vec::new());
         for claim in claims {
             // On the heap: it stands inside the futures of all that wait here.
             let next = Box::pin(async {
@@ -174,9 +174,9 @@ async fn first_of<T>(all: Vec<impl Future<Output = T>>) -> T {
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[must_use = "the locks are released as soon as their guard is dropped"]
-pub struct AllGuard(Vec<Guard>);
+pub struct MultiGuard(Vec<Guard>);
 
-impl AllGuard {
+impl MultiGuard {
     /// The held locks, in the order of their keys.
     pub fn guards(&self) -> &[Guard] {
         &self.0
@@ -231,7 +231,7 @@ impl AllGuard {
     }
 }
 
-impl Drop for AllGuard {
+impl Drop for MultiGuard {
     fn drop(&mut self) {
         while let Some(guard) = self.0.pop() {
             drop(guard);
@@ -239,7 +239,7 @@ impl Drop for AllGuard {
     }
 }
 
-impl fmt::Debug for AllGuard {
+impl fmt::Debug for MultiGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(&self.0).finish()
     }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use crate::event::Scope;
 use crate::{
-    All, AllGuard, Block, Counter, Election, Guard, Held, Key, Leader, Leaders, Left, Locks, Loss,
-    Mutex, Place, Result, RwLock, Seen, Semaphore, Sequence, Tally, Ticket, TicketId, Warning,
+    MultiLock, MultiGuard, Block, Counter, Election, Guard, LeaseHandle, Key, Leader, Leaders, LeaveOutcome, Locks, Loss,
+    Mutex, Place, Result, RwLock, WatchEvent, Semaphore, Sequence, CounterValue, Ticket, TicketId, Warning,
     Watch, WriteGuard,
 };
 
@@ -120,7 +120,7 @@ macro_rules! terms_of_what_is_held {
     };
 }
 
-terms_of_what_is_held! { Mutex RwLock Semaphore All Election }
+terms_of_what_is_held! { Mutex RwLock Semaphore MultiLock Election }
 
 terms! { Counter:
     window(per: Duration);
@@ -156,8 +156,8 @@ impl Blocking<Locks> {
     }
 
     /// See [`Locks::all`].
-    pub fn all<K: AsRef<str>>(&self, keys: impl IntoIterator<Item = K>) -> Blocking<All> {
-        Blocking(self.0.all(keys))
+    pub fn all<K: AsRef<str>>(&self, keys: impl IntoIterator<Item = K>) -> Blocking<MultiLock> {
+        Blocking(self.0.multi_lock(keys))
     }
 
     /// See [`Locks::election`].
@@ -187,11 +187,11 @@ verbs! { Locks:
     /// See [`Locks::keys`].
     keys(prefix: impl AsRef<str>) -> Result<Vec<Key>>, same;
     /// See [`Locks::break_ticket`].
-    break_ticket(key: impl AsRef<str>, id: TicketId) -> Result<Left>, same;
+    break_ticket(key: impl AsRef<str>, id: TicketId) -> Result<LeaveOutcome>, same;
     /// See [`Locks::force_out`].
-    force_out(key: impl AsRef<str>, id: TicketId) -> Result<Left>, same;
+    force_unlock(key: impl AsRef<str>, id: TicketId) -> Result<LeaveOutcome>, same;
     /// See [`Locks::settled`].
-    settled() -> (), same;
+    flush() -> (), same;
     /// See [`Locks::close`].
     close() -> (), same;
 }
@@ -202,7 +202,7 @@ verbs! { Mutex:
     /// See [`Mutex::try_lock`].
     try_lock() -> Result<Option<Blocking<Guard>>>, maybe;
     /// See [`Mutex::lock_within`].
-    lock_within(time: Duration) -> Result<Option<Blocking<Guard>>>, maybe;
+    try_lock_for(time: Duration) -> Result<Option<Blocking<Guard>>>, maybe;
 }
 
 verbs! { RwLock:
@@ -211,13 +211,13 @@ verbs! { RwLock:
     /// See [`RwLock::try_read`].
     try_read() -> Result<Option<Blocking<Guard>>>, maybe;
     /// See [`RwLock::read_within`].
-    read_within(time: Duration) -> Result<Option<Blocking<Guard>>>, maybe;
+    try_read_for(time: Duration) -> Result<Option<Blocking<Guard>>>, maybe;
     /// See [`RwLock::write`].
     write() -> Result<Blocking<WriteGuard>>, one;
     /// See [`RwLock::try_write`].
     try_write() -> Result<Option<Blocking<WriteGuard>>>, maybe;
     /// See [`RwLock::write_within`].
-    write_within(time: Duration) -> Result<Option<Blocking<WriteGuard>>>, maybe;
+    try_write_for(time: Duration) -> Result<Option<Blocking<WriteGuard>>>, maybe;
 }
 
 verbs! { Semaphore:
@@ -230,18 +230,18 @@ verbs! { Semaphore:
     /// See [`Semaphore::try_acquire_many`].
     try_acquire_many(count: u32) -> Result<Option<Blocking<Guard>>>, maybe;
     /// See [`Semaphore::acquire_within`].
-    acquire_within(time: Duration) -> Result<Option<Blocking<Guard>>>, maybe;
+    try_acquire_for(time: Duration) -> Result<Option<Blocking<Guard>>>, maybe;
     /// See [`Semaphore::acquire_many_within`].
-    acquire_many_within(count: u32, time: Duration) -> Result<Option<Blocking<Guard>>>, maybe;
+    try_acquire_many_for(count: u32, time: Duration) -> Result<Option<Blocking<Guard>>>, maybe;
 }
 
-verbs! { All:
+verbs! { MultiLock:
     /// See [`All::lock`].
-    lock() -> Result<Blocking<AllGuard>>, one;
+    lock() -> Result<Blocking<MultiGuard>>, one;
     /// See [`All::try_lock`].
-    try_lock() -> Result<Option<Blocking<AllGuard>>>, maybe;
+    try_lock() -> Result<Option<Blocking<MultiGuard>>>, maybe;
     /// See [`All::lock_within`].
-    lock_within(time: Duration) -> Result<Option<Blocking<AllGuard>>>, maybe;
+    try_lock_for(time: Duration) -> Result<Option<Blocking<MultiGuard>>>, maybe;
 }
 
 verbs! { Election:
@@ -250,7 +250,7 @@ verbs! { Election:
     /// See [`Election::try_campaign`].
     try_campaign() -> Result<Option<Blocking<Guard>>>, maybe;
     /// See [`Election::campaign_within`].
-    campaign_within(time: Duration) -> Result<Option<Blocking<Guard>>>, maybe;
+    try_campaign_for(time: Duration) -> Result<Option<Blocking<Guard>>>, maybe;
     /// See [`Election::leader`].
     leader() -> Result<Option<Leader>>, same;
     /// See [`Election::observe`].
@@ -268,9 +268,9 @@ verbs! { Sequence:
 
 verbs! { Counter:
     /// See [`Counter::add`].
-    add(by: u64) -> Result<Tally>, same;
+    add(by: u64) -> Result<CounterValue>, same;
     /// See [`Counter::get`].
-    get() -> Result<Tally>, same;
+    get() -> Result<CounterValue>, same;
 }
 
 /// The verbs of everything that is held.
@@ -291,9 +291,9 @@ macro_rules! verbs_of_what_is_held {
     };
 }
 
-verbs_of_what_is_held! { Held Guard WriteGuard }
+verbs_of_what_is_held! { LeaseHandle Guard WriteGuard }
 
-verbs! { AllGuard:
+verbs! { MultiGuard:
     /// See [`AllGuard::extend`].
     extend() -> Result<()>, same;
     /// See [`AllGuard::lost`].
@@ -321,7 +321,7 @@ impl Blocking<WriteGuard> {
     }
 }
 
-impl Blocking<AllGuard> {
+impl Blocking<MultiGuard> {
     /// See [`AllGuard::release`].
     pub fn release(self) -> Result<()> {
         block_on(self.0.release())
@@ -330,7 +330,7 @@ impl Blocking<AllGuard> {
 
 impl Blocking<Watch> {
     /// See [`Watch::next`].
-    pub fn wait(&mut self) -> Result<Seen> {
+    pub fn wait(&mut self) -> Result<WatchEvent> {
         block_on(self.0.next())
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::belief::span::shown;
 use crate::blocking::Blocking;
 use crate::primitives::claim::Claim;
-use crate::{Engine as _, Error, Locks, NUMBER_MAX, Result, TTL_MAX, Tally, Window};
+use crate::{Engine as _, Error, Locks, NUMBER_MAX, Result, TTL_MAX, CounterValue, Window};
 
 /// Counts within a window of time, which begins with the first count. Made by [`Locks::counter`].
 ///
@@ -64,7 +64,7 @@ impl Counter {
     /// # Cancel safety
     ///
     /// If the future is dropped, the count may have grown or not.
-    pub fn add(&self, by: u64) -> impl Future<Output = Result<Tally>> + Send + use<> {
+    pub fn add(&self, by: u64) -> impl Future<Output = Result<CounterValue>> + Send + use<> {
         let Self { claim, window } = self.clone();
         async move {
             if by > NUMBER_MAX {
@@ -79,12 +79,12 @@ impl Counter {
                     shown(TTL_MAX)
                 )));
             }
-            claim.locks.inner.engine.tally(claim.key()?, by, Some(window)).await
+            claim.locks.inner.engine.add(claim.key()?, by, Some(window)).await
         }
     }
 
     /// The count of the window that runs, without adding to it.
-    pub fn get(&self) -> impl Future<Output = Result<Tally>> + Send + use<> {
+    pub fn get(&self) -> impl Future<Output = Result<CounterValue>> + Send + use<> {
         self.add(0)
     }
 }

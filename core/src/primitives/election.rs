@@ -10,12 +10,12 @@ use std::time::Duration;
 use futures_core::Stream;
 use futures_util::future::{Either, select};
 
-use crate::event::{Event, Scope, What};
+use crate::event::{Event, Scope, EventKind};
 use crate::keeping::endless::{Endless, Rest, Source};
 use crate::primitives::claim::{Claim, terms};
 use crate::primitives::locks::Inner;
 use crate::{
-    Engine as _, Guard, Held, Key, Kind, Locks, Note, Owner, Result, Share, Standing, Ticket,
+    Engine as _, Guard, LeaseHandle, Key, ErrorKind, Locks, Note, Owner, Result, Share, TicketState, Ticket,
     TicketId, Watch,
 };
 
@@ -86,7 +86,7 @@ impl Election {
     }
 
     /// Waits to be elected for so long, and answers `None` if that was in vain.
-    pub fn campaign_within(
+    pub fn try_campaign_for(
         &self,
         time: Duration,
     ) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
@@ -109,7 +109,7 @@ impl Election {
     /// Dropping the future drops the work, and gives up the seat in the background.
     pub fn run<F, Work>(&self, work: F) -> impl Future<Output = Result<Work::Output>> + use<F, Work>
     where
-        F: FnMut(Held) -> Work,
+        F: FnMut(LeaseHandle) -> Work,
         Work: Future,
     {
         // A campaign and its work are large futures; one more around them would double that.
@@ -154,7 +154,7 @@ impl Election {
     ) -> impl Future<Output = Result<Option<Work::Output>>> + use<S, F, Work>
     where
         S: Future,
-        F: FnMut(Held) -> Work,
+        F: FnMut(LeaseHandle) -> Work,
         Work: Future,
     {
         let election = self.clone();
@@ -170,7 +170,7 @@ impl Election {
                     }
                 };
                 let done = {
-                    let led = pin!(seat.run(work(seat.held())));
+                    let led = pin!(seat.run(work(seat.handle())));
                     match select(&mut stop, led).await {
                         Either::Left(_) => None,
                         Either::Right((done, _)) => Some(done),
@@ -196,7 +196,7 @@ impl Election {
         loop {
             rest.over(host).await;
             match rest.after(self.campaign().await, host) {
-                Err(error) if matches!(error.kind(), Kind::Unavailable | Kind::Lost) => {
+                Err(error) if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Lost) => {
                     tracing::warn!(%error, "no campaign; trying again");
                 }
                 campaign => return campaign,
@@ -229,7 +229,7 @@ impl Election {
 
 async fn leader(inner: &Inner, key: &Key) -> Result<Option<Leader>> {
     let line = inner.engine.line(key).await?;
-    let front = line.into_iter().find(|(_, place)| place.standing == Standing::Holding);
+    let front = line.into_iter().find(|(_, place)| place.state == TicketState::Holding);
     Ok(front.map(|(ticket, place)| Leader::of(&ticket, place.number)))
 }
 
@@ -311,8 +311,8 @@ impl Source for Observer {
                 continue;
             }
             match self.watch.next().await? {
-                crate::Seen::Event(event) => self.hear(&event),
-                crate::Seen::Gap => self.gap = true,
+                crate::WatchEvent::Event(event) => self.hear(&event),
+                crate::WatchEvent::Gap => self.gap = true,
             }
         }
     }
@@ -322,18 +322,18 @@ impl Observer {
     fn hear(&mut self, event: &Event) {
         let token = self.now.as_ref().map(|leader| leader.token);
         let is_now = token == Some(event.number);
-        match event.what {
+        match event.kind {
             // The look at the start may already have shown what the first events tell.
-            What::Served if token.is_none_or(|token| token < event.number) => {
+            EventKind::Served if token.is_none_or(|token| token < event.number) => {
                 self.tell(Some(Leader::of(&event.ticket, event.number)));
             }
-            What::Changed if is_now => {
+            EventKind::Changed if is_now => {
                 let leader = Leader::of(&event.ticket, event.number);
                 if self.now.as_ref() != Some(&leader) {
                     self.tell(Some(leader));
                 }
             }
-            What::Left | What::Expired if is_now => self.tell(None),
+            EventKind::Left | EventKind::Expired if is_now => self.tell(None),
             // A leader who is told to leave leads until it has left.
             _ => {}
         }

@@ -16,7 +16,7 @@ use crate::keeping::admission::Slot;
 use crate::keeping::listen::Listener;
 use crate::keeping::sweep::Trace;
 use crate::primitives::locks::Inner;
-use crate::{Engine as _, Error, Key, Leave, Left, Loss, Note, Result, Share, Standing, TicketId};
+use crate::{Engine as _, Error, Key, LeaveMode, LeaveOutcome, Loss, Note, Result, Share, TicketState, TicketId};
 
 /// A held lock. Dropping it gives it back, and so does [`release`](Guard::release), which also says
 /// whether it was still held.
@@ -40,13 +40,13 @@ use crate::{Engine as _, Error, Key, Leave, Left, Loss, Note, Result, Share, Sta
 /// ```
 #[must_use = "the lock is released as soon as its guard is dropped"]
 pub struct Guard {
-    held: Held,
+    held: LeaseHandle,
     entry: Entry,
 }
 
 impl Guard {
     pub(crate) fn new(entry: Entry, number: u64) -> Self {
-        let held = Held { kept: entry.kept.clone(), inner: entry.inner.clone(), number };
+        let held = LeaseHandle { kept: entry.kept.clone(), inner: entry.inner.clone(), number };
         Self { held, entry }
     }
 
@@ -63,13 +63,13 @@ impl Guard {
         let Self { held, entry } = self;
         let was_held = held.kept.with(|hold| hold.release(held.inner.host.now()));
         entry.inner.keeper.forget(&held.kept);
-        let left = match entry.inner.engine.leave(&held.kept.ticket(), Leave::Now).await {
+        let left = match entry.inner.engine.leave(&held.kept.ticket(), LeaveMode::Now).await {
             Ok(left) => left,
             // A loss that is known outweighs an answer that is not.
             Err(error) => return was_held.and(Err(error)),
         };
         entry.has_left();
-        if left == Left::Absent && was_held.is_ok() {
+        if left == LeaveOutcome::Absent && was_held.is_ok() {
             held.kept.was_gone_at_release(held.number);
             return Err(Error::lost(Loss::Broken));
         }
@@ -77,7 +77,7 @@ impl Guard {
     }
 
     /// A view of the hold that can be cloned and handed to others, without the right to release.
-    pub fn held(&self) -> Held {
+    pub fn handle(&self) -> LeaseHandle {
         self.held.clone()
     }
 
@@ -91,9 +91,9 @@ impl Guard {
 }
 
 impl Deref for Guard {
-    type Target = Held;
+    type Target = LeaseHandle;
 
-    fn deref(&self) -> &Held {
+    fn deref(&self) -> &LeaseHandle {
         &self.held
     }
 }
@@ -119,13 +119,13 @@ impl fmt::Debug for Guard {
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone)]
-pub struct Held {
+pub struct LeaseHandle {
     kept: Arc<Kept>,
     inner: Arc<Inner>,
     number: u64,
 }
 
-impl Held {
+impl LeaseHandle {
     /// The number of this hold, above that of every earlier hold of the key: the fencing token.
     ///
     /// It protects what refuses older tokens, in one step with the write. The holder shows its token
@@ -240,7 +240,7 @@ impl Held {
             let state = self.kept.with(|hold| hold.judge(self.inner.host.now()));
             reached(state).then_some(state)
         };
-        match Listener::new(&self.inner, &self.kept).until(Standing::Holding, judge).await {
+        match Listener::new(&self.inner, &self.kept).until(TicketState::Holding, judge).await {
             State::Lost(loss) => Some(loss),
             State::Asked | State::Waiting | State::Holding(_) | State::Released => None,
         }
@@ -310,7 +310,7 @@ impl Held {
     }
 }
 
-impl fmt::Debug for Held {
+impl fmt::Debug for LeaseHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Held")
             .field("key", &self.kept.key)

@@ -14,9 +14,9 @@ use crate::keeping::admission::Admission;
 use crate::keeping::keep::Keeper;
 use crate::keeping::sweep::Sweeper;
 use crate::telemetry;
-use crate::wrap::{AnyEngine, Hosted, Monitor};
+use crate::wrap::{AnyEngine, OnRuntime, Monitor};
 use crate::{
-    Engine, Host, Key, Leave, Left, Liveness, Need, Owner, Place, PrivateThread, Profile, Result,
+    Engine, Runtime, Key, LeaveMode, LeaveOutcome, Liveness, Guarantee, Owner, Place, BackgroundRuntime, Guarantees, Result,
     Share, Ticket, TicketId,
 };
 
@@ -62,11 +62,11 @@ pub struct Locks {
 
 pub(crate) struct Inner {
     pub(crate) engine: AnyEngine,
-    pub(crate) host: Arc<dyn Host>,
+    pub(crate) host: Arc<dyn Runtime>,
     pub(crate) keeper: Arc<Keeper>,
     pub(crate) sweeper: Arc<Sweeper>,
     pub(crate) admission: Arc<Admission>,
-    pub(crate) profile: Profile,
+    pub(crate) profile: Guarantees,
     pub(crate) entries: Entries,
 }
 
@@ -113,7 +113,7 @@ impl Locks {
     /// An engine whose verbs are [`quick`](Profile::quick) is called in place. Any other should be made on
     /// the thread it is to live on: see [`hosted`](Locks::hosted).
     pub fn new(engine: impl Engine) -> Self {
-        Self::on(engine, Arc::new(PrivateThread::for_timers()))
+        Self::on(engine, Arc::new(BackgroundRuntime::for_timers()))
     }
 
     /// The locks of an engine that drives sockets: it is made and called on a private thread, so
@@ -123,16 +123,16 @@ impl Locks {
         E: Engine,
         M: Future<Output = Result<E>> + Send + 'static,
     {
-        let host: Arc<dyn Host> = Arc::new(PrivateThread::for_drivers());
-        let engine = Hosted::make(host.clone(), make).await?;
+        let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
+        let engine = OnRuntime::make(host.clone(), make).await?;
         Ok(Self::on(engine, host))
     }
 
     /// The locks that this engine keeps, with their keeper and sweeper on this host.
-    pub fn on(engine: impl Engine, host: Arc<dyn Host>) -> Self {
+    pub fn on(engine: impl Engine, host: Arc<dyn Runtime>) -> Self {
         telemetry::describe();
         let engine = AnyEngine::new(Monitor::new(engine, host.clone()));
-        let profile = engine.profile();
+        let profile = engine.guarantees();
         let keeper = Keeper::new(engine.clone(), host.clone());
         let sweeper = Sweeper::new(engine.clone(), host.clone());
         let (admission, entries) = (Admission::new(host.clone()), Entries::default());
@@ -142,22 +142,22 @@ impl Locks {
 
     /// The same locks, with a keeper and a sweeper of their own on this host. The engine stays where it was made.
     #[must_use]
-    pub fn kept_on(&self, host: Arc<dyn Host>) -> Self {
+    pub fn kept_on(&self, host: Arc<dyn Runtime>) -> Self {
         Self { owner: self.owner.clone(), ..Self::on(self.inner.engine.clone(), host) }
     }
 
     /// The same locks, for an owner of this name: what others see in the line.
-    pub fn owned_by(&self, owner: &str) -> Result<Self> {
+    pub fn with_owner(&self, owner: &str) -> Result<Self> {
         Ok(Self { inner: self.inner.clone(), owner: Owner::new(owner)? })
     }
 
     /// What this store promises.
-    pub fn guarantees(&self) -> &Profile {
+    pub fn guarantees(&self) -> &Guarantees {
         &self.inner.profile
     }
 
     /// Refuses a store that does not promise all of this.
-    pub fn require(&self, needs: &[Need]) -> Result<()> {
+    pub fn require(&self, needs: &[Guarantee]) -> Result<()> {
         self.inner.profile.require(needs)
     }
 
@@ -173,21 +173,21 @@ impl Locks {
 
     /// Breaks somebody's ticket: a waiter is out at once; a holder is told, and is out when it has
     /// stopped, at the latest when its life ends. So a break never makes two holders.
-    pub async fn break_ticket(&self, key: impl AsRef<str>, id: TicketId) -> Result<Left> {
-        self.take_out(key.as_ref(), id, Leave::Soon).await
+    pub async fn break_ticket(&self, key: impl AsRef<str>, id: TicketId) -> Result<LeaveOutcome> {
+        self.take_out(key.as_ref(), id, LeaveMode::Graceful).await
     }
 
     /// Takes out somebody's ticket at once, whatever its owner does.
     ///
     /// **If the owner still works, there are two holders.** For an owner who is known to be gone or stuck,
     /// and work that refuses old tokens.
-    pub async fn force_out(&self, key: impl AsRef<str>, id: TicketId) -> Result<Left> {
-        self.take_out(key.as_ref(), id, Leave::Now).await
+    pub async fn force_unlock(&self, key: impl AsRef<str>, id: TicketId) -> Result<LeaveOutcome> {
+        self.take_out(key.as_ref(), id, LeaveMode::Now).await
     }
 
     /// Returns once everything that was dropped has been given back to the store, as far as it could be. While a store is away whose
     /// tickets live by a session, this waits for it: put a time-out around it.
-    pub async fn settled(&self) {
+    pub async fn flush(&self) {
         self.inner.sweeper.settled().await;
     }
 
@@ -226,7 +226,7 @@ impl Locks {
         }
     }
 
-    async fn take_out(&self, key: &str, id: TicketId, how: Leave) -> Result<Left> {
+    async fn take_out(&self, key: &str, id: TicketId, how: LeaveMode) -> Result<LeaveOutcome> {
         let ticket = Ticket { id, ..self.ticket(Key::new(key)?) };
         self.inner.engine.leave(&ticket, how).await
     }

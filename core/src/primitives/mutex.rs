@@ -56,7 +56,7 @@ impl Mutex {
 
     /// Waits for the lock for so long, and answers `None` if that was in vain. A store that did not answer
     /// within that time is [`Unavailable`](crate::Kind::Unavailable): nobody knows whether the lock is busy.
-    pub fn lock_within(
+    pub fn try_lock_for(
         &self,
         time: Duration,
     ) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {

@@ -54,7 +54,7 @@ impl RwLock {
     }
 
     /// Waits for so long until it may read, and answers `None` if that was in vain.
-    pub fn read_within(
+    pub fn try_read_for(
         &self,
         time: Duration,
     ) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
@@ -74,7 +74,7 @@ impl RwLock {
     }
 
     /// Waits for so long until it may write, and answers `None` if that was in vain.
-    pub fn write_within(
+    pub fn try_write_for(
         &self,
         time: Duration,
     ) -> impl Future<Output = Result<Option<WriteGuard>>> + Send + use<> {

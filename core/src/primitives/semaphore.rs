@@ -69,15 +69,15 @@ impl Semaphore {
     }
 
     /// Waits for one permit for so long, and answers `None` if that was in vain.
-    pub fn acquire_within(
+    pub fn try_acquire_for(
         &self,
         time: Duration,
     ) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
-        self.acquire_many_within(1, time)
+        self.try_acquire_many_for(1, time)
     }
 
     /// Waits for `count` permits for so long, and answers `None` if that was in vain.
-    pub fn acquire_many_within(
+    pub fn try_acquire_many_for(
         &self,
         count: u32,
         time: Duration,

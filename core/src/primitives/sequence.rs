@@ -70,7 +70,7 @@ impl Sequence {
                     "a block of {count} numbers cannot be given: ask for 1 to {NUMBER_MAX}"
                 )));
             }
-            let last = claim.locks.inner.engine.tally(claim.key()?, count, None).await?.value;
+            let last = claim.locks.inner.engine.add(claim.key()?, count, None).await?.value;
             Ok(last - count + 1..=last)
         }
     }
@@ -78,6 +78,6 @@ impl Sequence {
     /// The last number that was given; 0 if none ever was.
     pub fn last(&self) -> impl Future<Output = Result<u64>> + Send + use<> {
         let claim = self.claim.clone();
-        async move { Ok(claim.locks.inner.engine.tally(claim.key()?, 0, None).await?.value) }
+        async move { Ok(claim.locks.inner.engine.add(claim.key()?, 0, None).await?.value) }
     }
 }

@@ -33,7 +33,7 @@ use crate::{Engine as _, Key, Locks, Result};
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[must_use = "a stream does nothing until it is polled"]
-pub struct Watch(Endless<Seen>);
+pub struct Watch(Endless<WatchEvent>);
 
 /// What an onlooker sees.
 ///
@@ -55,7 +55,7 @@ pub struct Watch(Endless<Seen>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
-pub enum Seen {
+pub enum WatchEvent {
     /// Something happened.
     Event(Event),
     /// More happened than the store still knows: look at the lines themselves.
@@ -64,12 +64,12 @@ pub enum Seen {
 
 impl Locks {
     /// Looks on at every key that begins with `prefix`.
-    pub async fn watch(&self, prefix: impl Into<String>) -> Result<Watch> {
+    pub async fn watch_prefix(&self, prefix: impl Into<String>) -> Result<Watch> {
         Watch::start(&self.inner, Scope::Prefix(prefix.into())).await
     }
 
     /// Looks on at one key.
-    pub async fn watch_key(&self, key: impl AsRef<str>) -> Result<Watch> {
+    pub async fn watch(&self, key: impl AsRef<str>) -> Result<Watch> {
         Watch::start(&self.inner, Scope::Key(Key::new(key)?)).await
     }
 }
@@ -87,13 +87,13 @@ impl Watch {
     /// # Cancel safety
     ///
     /// Nothing is missed if the future is dropped: the next call goes on where this one was.
-    pub async fn next(&mut self) -> Result<Seen> {
+    pub async fn next(&mut self) -> Result<WatchEvent> {
         self.0.next().await
     }
 }
 
 impl Stream for Watch {
-    type Item = Result<Seen>;
+    type Item = Result<WatchEvent>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.0.poll_next(context)
@@ -110,14 +110,14 @@ struct Onlooker {
     inner: Arc<Inner>,
     scope: Scope,
     cursor: Cursor,
-    seen: VecDeque<Seen>,
+    seen: VecDeque<WatchEvent>,
     rest: Rest,
 }
 
 impl Source for Onlooker {
-    type Item = Seen;
+    type Item = WatchEvent;
 
-    async fn next(&mut self) -> Result<Seen> {
+    async fn next(&mut self) -> Result<WatchEvent> {
         loop {
             if let Some(seen) = self.seen.pop_front() {
                 return Ok(seen);
@@ -128,9 +128,9 @@ impl Source for Onlooker {
             let news = self.rest.after(news, host)?;
             self.cursor = news.cursor;
             if news.missed {
-                self.seen.push_back(Seen::Gap);
+                self.seen.push_back(WatchEvent::Gap);
             }
-            self.seen.extend(news.events.into_iter().map(Seen::Event));
+            self.seen.extend(news.events.into_iter().map(WatchEvent::Event));
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::event::{Cursor, News, Scope};
+use crate::event::{Cursor, EventBatch, Scope};
 use crate::{
-    Engine, Key, Leave, Left, Patience, Place, Profile, Result, Standing, Tally, Ticket, Wake,
+    Engine, Key, LeaveMode, LeaveOutcome, WaitMode, Place, Guarantees, Result, TicketState, CounterValue, Ticket, Wake,
     Window,
 };
 
@@ -36,24 +36,24 @@ type Answer<'a, T> = Boxed<'a, Result<T>>;
 
 /// The verbs of [`Engine`] as a trait object can have them.
 trait Verbs: Send + Sync + 'static {
-    fn profile(&self) -> Profile;
-    fn join<'a>(&'a self, ticket: &'a Ticket, patience: Patience) -> Answer<'a, Option<Place>>;
+    fn profile(&self) -> Guarantees;
+    fn join<'a>(&'a self, ticket: &'a Ticket, patience: WaitMode) -> Answer<'a, Option<Place>>;
     fn renew<'a>(&'a self, ticket: &'a Ticket) -> Answer<'a, Option<Place>>;
-    fn leave<'a>(&'a self, ticket: &'a Ticket, how: Leave) -> Answer<'a, Left>;
-    fn watch<'a>(&'a self, ticket: &'a Ticket, seen: Standing) -> Answer<'a, Wake>;
-    fn events<'a>(&'a self, scope: &'a Scope, after: Option<Cursor>) -> Answer<'a, News>;
+    fn leave<'a>(&'a self, ticket: &'a Ticket, how: LeaveMode) -> Answer<'a, LeaveOutcome>;
+    fn watch<'a>(&'a self, ticket: &'a Ticket, seen: TicketState) -> Answer<'a, Wake>;
+    fn events<'a>(&'a self, scope: &'a Scope, after: Option<Cursor>) -> Answer<'a, EventBatch>;
     fn line<'a>(&'a self, key: &'a Key) -> Answer<'a, Vec<(Ticket, Place)>>;
     fn keys<'a>(&'a self, prefix: &'a str) -> Answer<'a, Vec<Key>>;
-    fn tally<'a>(&'a self, key: &'a Key, by: u64, window: Option<Window>) -> Answer<'a, Tally>;
+    fn tally<'a>(&'a self, key: &'a Key, by: u64, window: Option<Window>) -> Answer<'a, CounterValue>;
     fn close(&self) -> Boxed<'_, ()>;
 }
 
 impl<E: Engine> Verbs for E {
-    fn profile(&self) -> Profile {
-        Engine::profile(self)
+    fn profile(&self) -> Guarantees {
+        Engine::guarantees(self)
     }
 
-    fn join<'a>(&'a self, ticket: &'a Ticket, patience: Patience) -> Answer<'a, Option<Place>> {
+    fn join<'a>(&'a self, ticket: &'a Ticket, patience: WaitMode) -> Answer<'a, Option<Place>> {
         Box::pin(Engine::join(self, ticket, patience))
     }
 
@@ -61,15 +61,15 @@ impl<E: Engine> Verbs for E {
         Box::pin(Engine::renew(self, ticket))
     }
 
-    fn leave<'a>(&'a self, ticket: &'a Ticket, how: Leave) -> Answer<'a, Left> {
+    fn leave<'a>(&'a self, ticket: &'a Ticket, how: LeaveMode) -> Answer<'a, LeaveOutcome> {
         Box::pin(Engine::leave(self, ticket, how))
     }
 
-    fn watch<'a>(&'a self, ticket: &'a Ticket, seen: Standing) -> Answer<'a, Wake> {
+    fn watch<'a>(&'a self, ticket: &'a Ticket, seen: TicketState) -> Answer<'a, Wake> {
         Box::pin(Engine::watch(self, ticket, seen))
     }
 
-    fn events<'a>(&'a self, scope: &'a Scope, after: Option<Cursor>) -> Answer<'a, News> {
+    fn events<'a>(&'a self, scope: &'a Scope, after: Option<Cursor>) -> Answer<'a, EventBatch> {
         Box::pin(Engine::events(self, scope, after))
     }
 
@@ -81,8 +81,8 @@ impl<E: Engine> Verbs for E {
         Box::pin(Engine::keys(self, prefix))
     }
 
-    fn tally<'a>(&'a self, key: &'a Key, by: u64, window: Option<Window>) -> Answer<'a, Tally> {
-        Box::pin(Engine::tally(self, key, by, window))
+    fn tally<'a>(&'a self, key: &'a Key, by: u64, window: Option<Window>) -> Answer<'a, CounterValue> {
+        Box::pin(Engine::add(self, key, by, window))
     }
 
     fn close(&self) -> Boxed<'_, ()> {
@@ -91,11 +91,11 @@ impl<E: Engine> Verbs for E {
 }
 
 impl Engine for AnyEngine {
-    fn profile(&self) -> Profile {
+    fn guarantees(&self) -> Guarantees {
         self.0.profile()
     }
 
-    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+    async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
         self.0.join(ticket, patience).await
     }
 
@@ -103,15 +103,15 @@ impl Engine for AnyEngine {
         self.0.renew(ticket).await
     }
 
-    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+    async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
         self.0.leave(ticket, how).await
     }
 
-    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+    async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
         self.0.watch(ticket, seen).await
     }
 
-    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<EventBatch> {
         self.0.events(scope, after).await
     }
 
@@ -123,7 +123,7 @@ impl Engine for AnyEngine {
         self.0.keys(prefix).await
     }
 
-    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
+    async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
         self.0.tally(key, by, window).await
     }
 

@@ -4,9 +4,9 @@ use std::future::Future;
 
 use tracing::Span;
 
-use crate::event::{Cursor, News, Scope};
+use crate::event::{Cursor, EventBatch, Scope};
 use crate::{
-    Engine, Key, Leave, Left, Patience, Place, Profile, Result, Standing, Tally, Ticket, Wake,
+    Engine, Key, LeaveMode, LeaveOutcome, WaitMode, Place, Guarantees, Result, TicketState, CounterValue, Ticket, Wake,
     Window,
 };
 
@@ -42,7 +42,7 @@ use crate::{
 /// locks.mutex("invoices/42").lock().await?.release().await?;
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
-pub trait Around: Send + Sync + 'static {
+pub trait Layer: Send + Sync + 'static {
     /// What it is around.
     type Inner: Engine;
 
@@ -50,14 +50,14 @@ pub trait Around: Send + Sync + 'static {
     fn inner(&self) -> &Self::Inner;
 
     /// What it promises: what the inner one does.
-    fn profile(&self) -> Profile {
-        self.inner().profile()
+    fn profile(&self) -> Guarantees {
+        self.inner().guarantees()
     }
 
     /// Every verb but [`Engine::close`], on its way to the inner engine.
     fn pass<T: Send>(
         &self,
-        _question: Question<'_>,
+        _question: Operation<'_>,
         ask: impl Future<Output = Result<T>> + Send,
     ) -> impl Future<Output = Result<T>> + Send {
         ask
@@ -67,24 +67,24 @@ pub trait Around: Send + Sync + 'static {
     fn join(
         &self,
         ticket: &Ticket,
-        patience: Patience,
+        patience: WaitMode,
     ) -> impl Future<Output = Result<Option<Place>>> + Send {
-        self.pass(Question::Join(ticket), self.inner().join(ticket, patience))
+        self.pass(Operation::Join(ticket), self.inner().join(ticket, patience))
     }
 
     /// See [`Engine::renew`].
     fn renew(&self, ticket: &Ticket) -> impl Future<Output = Result<Option<Place>>> + Send {
-        self.pass(Question::Renew(ticket), self.inner().renew(ticket))
+        self.pass(Operation::Renew(ticket), self.inner().renew(ticket))
     }
 
     /// See [`Engine::leave`].
-    fn leave(&self, ticket: &Ticket, how: Leave) -> impl Future<Output = Result<Left>> + Send {
-        self.pass(Question::Leave(ticket, how), self.inner().leave(ticket, how))
+    fn leave(&self, ticket: &Ticket, how: LeaveMode) -> impl Future<Output = Result<LeaveOutcome>> + Send {
+        self.pass(Operation::Leave(ticket, how), self.inner().leave(ticket, how))
     }
 
     /// See [`Engine::watch`].
-    fn watch(&self, ticket: &Ticket, seen: Standing) -> impl Future<Output = Result<Wake>> + Send {
-        self.pass(Question::Watch(ticket), self.inner().watch(ticket, seen))
+    fn watch(&self, ticket: &Ticket, seen: TicketState) -> impl Future<Output = Result<Wake>> + Send {
+        self.pass(Operation::Watch(ticket), self.inner().watch(ticket, seen))
     }
 
     /// See [`Engine::events`].
@@ -92,18 +92,18 @@ pub trait Around: Send + Sync + 'static {
         &self,
         scope: &Scope,
         after: Option<Cursor>,
-    ) -> impl Future<Output = Result<News>> + Send {
-        self.pass(Question::Events(scope), self.inner().events(scope, after))
+    ) -> impl Future<Output = Result<EventBatch>> + Send {
+        self.pass(Operation::Events(scope), self.inner().events(scope, after))
     }
 
     /// See [`Engine::line`].
     fn line(&self, key: &Key) -> impl Future<Output = Result<Vec<(Ticket, Place)>>> + Send {
-        self.pass(Question::Line(key), self.inner().line(key))
+        self.pass(Operation::Line(key), self.inner().line(key))
     }
 
     /// See [`Engine::keys`].
     fn keys(&self, prefix: &str) -> impl Future<Output = Result<Vec<Key>>> + Send {
-        self.pass(Question::Keys(prefix), self.inner().keys(prefix))
+        self.pass(Operation::Keys(prefix), self.inner().keys(prefix))
     }
 
     /// See [`Engine::tally`].
@@ -112,8 +112,8 @@ pub trait Around: Send + Sync + 'static {
         key: &Key,
         by: u64,
         window: Option<Window>,
-    ) -> impl Future<Output = Result<Tally>> + Send {
-        self.pass(Question::Tally(key), self.inner().tally(key, by, window))
+    ) -> impl Future<Output = Result<CounterValue>> + Send {
+        self.pass(Operation::Tally(key), self.inner().add(key, by, window))
     }
 
     /// See [`Engine::close`].
@@ -134,13 +134,13 @@ pub trait Around: Send + Sync + 'static {
 /// # Ok::<(), tenure::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub enum Question<'a> {
+pub enum Operation<'a> {
     /// [`Engine::join`].
     Join(&'a Ticket),
     /// [`Engine::renew`].
     Renew(&'a Ticket),
     /// [`Engine::leave`].
-    Leave(&'a Ticket, Leave),
+    Leave(&'a Ticket, LeaveMode),
     /// [`Engine::watch`].
     Watch(&'a Ticket),
     /// [`Engine::events`].
@@ -153,7 +153,7 @@ pub enum Question<'a> {
     Tally(&'a Key),
 }
 
-impl<'a> Question<'a> {
+impl<'a> Operation<'a> {
     /// The ticket, where it is asked for one.
     pub fn ticket(self) -> Option<&'a Ticket> {
         match self {
@@ -181,44 +181,44 @@ impl<'a> Question<'a> {
     }
 }
 
-impl<A: Around> Engine for A {
-    fn profile(&self) -> Profile {
-        Around::profile(self)
+impl<A: Layer> Engine for A {
+    fn guarantees(&self) -> Guarantees {
+        Layer::profile(self)
     }
 
-    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
-        Around::join(self, ticket, patience).await
+    async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
+        Layer::join(self, ticket, patience).await
     }
 
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        Around::renew(self, ticket).await
+        Layer::renew(self, ticket).await
     }
 
-    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
-        Around::leave(self, ticket, how).await
+    async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
+        Layer::leave(self, ticket, how).await
     }
 
-    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
-        Around::watch(self, ticket, seen).await
+    async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
+        Layer::watch(self, ticket, seen).await
     }
 
-    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
-        Around::events(self, scope, after).await
+    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<EventBatch> {
+        Layer::events(self, scope, after).await
     }
 
     async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
-        Around::line(self, key).await
+        Layer::line(self, key).await
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
-        Around::keys(self, prefix).await
+        Layer::keys(self, prefix).await
     }
 
-    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
-        Around::tally(self, key, by, window).await
+    async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
+        Layer::tally(self, key, by, window).await
     }
 
     async fn close(&self) {
-        Around::close(self).await;
+        Layer::close(self).await;
     }
 }

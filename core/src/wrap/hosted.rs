@@ -13,10 +13,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use self::joins::Joins;
 use crate::belief::span::shown;
-use crate::event::{Cursor, News, Scope};
+use crate::event::{Cursor, EventBatch, Scope};
 use crate::{
-    Engine, Error, Host, Key, Leave, Left, Patience, Place, Profile, Result, Standing, Tally,
-    Ticket, Time, Wake, Window, errand,
+    Engine, Error, Runtime, Key, LeaveMode, LeaveOutcome, WaitMode, Place, Guarantees, Result, TicketState, CounterValue,
+    Ticket, Time, Wake, Window, spawn_cancellable,
 };
 
 /// How many verbs may be on their way to the host at a time, but for those that only wait. A host that has no time
@@ -42,9 +42,9 @@ const VERBS_MAX: usize = 512;
 /// guard.release().await?;
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
-pub struct Hosted<E> {
+pub struct OnRuntime<E> {
     engine: Arc<E>,
-    host: Arc<dyn Host>,
+    host: Arc<dyn Runtime>,
     in_place: fn(&E) -> bool,
     /// For those who are in place.
     room_in_place: Semaphore,
@@ -55,10 +55,10 @@ pub struct Hosted<E> {
     answers_within: Duration,
 }
 
-impl<E: Engine> Hosted<E> {
+impl<E: Engine> OnRuntime<E> {
     /// Makes the engine where it is to live.
     pub async fn make(
-        host: Arc<dyn Host>,
+        host: Arc<dyn Runtime>,
         make: impl Future<Output = Result<E>> + Send + 'static,
     ) -> Result<Self> {
         host.ready()?;
@@ -67,9 +67,9 @@ impl<E: Engine> Hosted<E> {
     }
 
     /// The same for an engine that was made there.
-    pub fn of(host: Arc<dyn Host>, engine: E) -> Self {
+    pub fn of(host: Arc<dyn Runtime>, engine: E) -> Self {
         let room = Arc::new(Semaphore::new(VERBS_MAX));
-        let (joins, answers_within) = (Joins::default(), engine.profile().answers_within);
+        let (joins, answers_within) = (Joins::default(), engine.guarantees().answers_within);
         Self {
             engine: Arc::new(engine),
             host,
@@ -125,7 +125,7 @@ impl<E: Engine> Hosted<E> {
         Some(InPlace { _room: self.room_in_place.try_acquire().ok()? })
     }
 
-    async fn join_on_host(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+    async fn join_on_host(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
         let (join, state) = self.joins.ask(ticket.id, self.goes_on(ticket));
         let (ticket, engine) = (ticket.clone(), self.engine.clone());
         let verb = async move {
@@ -200,12 +200,12 @@ struct InPlace<'a> {
 }
 
 /// Runs a verb on the host for as long as somebody waits for its answer.
-fn carry_out<T, F>(host: &dyn Host, verb: F) -> impl Future<Output = Result<T>> + Send + use<T, F>
+fn carry_out<T, F>(host: &dyn Runtime, verb: F) -> impl Future<Output = Result<T>> + Send + use<T, F>
 where
     T: Send + 'static,
     F: Future<Output = Result<T>> + Send + 'static,
 {
-    let answer = errand(host, verb);
+    let answer = spawn_cancellable(host, verb);
     async move { answer.await.unwrap_or_else(|| Err(gone())) }
 }
 
@@ -220,12 +220,12 @@ fn gone() -> Error {
     Error::unavailable("the thread that speaks to the store ended before it had an answer")
 }
 
-impl<E: Engine> Engine for Hosted<E> {
-    fn profile(&self) -> Profile {
-        Profile { quick: false, ..self.engine.profile() }
+impl<E: Engine> Engine for OnRuntime<E> {
+    fn guarantees(&self) -> Guarantees {
+        Guarantees { quick: false, ..self.engine.guarantees() }
     }
 
-    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+    async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
         let Some(_here) = self.in_place() else {
             return Box::pin(self.join_on_host(ticket, patience)).await;
         };
@@ -240,7 +240,7 @@ impl<E: Engine> Engine for Hosted<E> {
         self.ask(move |engine| async move { engine.renew(&ticket).await }).await
     }
 
-    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+    async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
         let never_began = self.joins.never_began(ticket.id, self.host.now());
         let mut left = if let Some(_here) = self.in_place() {
             self.engine.leave(ticket, how).await?
@@ -249,20 +249,20 @@ impl<E: Engine> Engine for Hosted<E> {
             let verb = |engine: Arc<E>| async move { engine.leave(&leaving, how).await };
             Box::pin(self.ask_host(verb(self.engine.clone()))).await?
         };
-        if never_began && left == Left::Absent {
+        if never_began && left == LeaveOutcome::Absent {
             // It waited for the host, and nobody need look whether it comes to the store later.
-            left = Left::Waiting;
+            left = LeaveOutcome::Waiting;
         }
         self.joins.forget(ticket.id);
         Ok(left)
     }
 
-    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+    async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
         let ticket = ticket.clone();
         self.wait(move |engine| async move { engine.watch(&ticket, seen).await }).await
     }
 
-    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<EventBatch> {
         let scope = scope.clone();
         self.wait(move |engine| async move { engine.events(&scope, after).await }).await
     }
@@ -277,9 +277,9 @@ impl<E: Engine> Engine for Hosted<E> {
         self.ask(move |engine| async move { engine.keys(&prefix).await }).await
     }
 
-    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
+    async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
         let key = key.clone();
-        self.ask(move |engine| async move { engine.tally(&key, by, window).await }).await
+        self.ask(move |engine| async move { engine.add(&key, by, window).await }).await
     }
 
     async fn close(&self) {

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tracing::Instrument as _;
 
-use super::{Around, Question};
-use crate::{Engine, Host, Result, Time};
+use super::{Layer, Operation};
+use crate::{Engine, Runtime, Result, Time};
 
 /// Failed requests in a row after which a store counts as unreachable. One alone may be a
 /// connection that was closed while it was idle.
@@ -17,7 +17,7 @@ const FAILURES_MIN: u32 = 2;
 /// verb has a span at the level `DEBUG`.
 pub(crate) struct Monitor<E> {
     engine: E,
-    host: Arc<dyn Host>,
+    host: Arc<dyn Runtime>,
     store: String,
     /// Failed requests since the last answer.
     failed: AtomicU32,
@@ -26,8 +26,8 @@ pub(crate) struct Monitor<E> {
 }
 
 impl<E: Engine> Monitor<E> {
-    pub(crate) fn new(engine: E, host: Arc<dyn Host>) -> Self {
-        let store = engine.profile().store;
+    pub(crate) fn new(engine: E, host: Arc<dyn Runtime>) -> Self {
+        let store = engine.guarantees().store;
         Self { engine, host, store, failed: AtomicU32::new(0), down: Mutex::default() }
     }
 
@@ -58,7 +58,7 @@ impl<E: Engine> Monitor<E> {
     }
 }
 
-impl<E: Engine> Around for Monitor<E> {
+impl<E: Engine> Layer for Monitor<E> {
     type Inner = E;
 
     fn inner(&self) -> &E {
@@ -67,7 +67,7 @@ impl<E: Engine> Around for Monitor<E> {
 
     async fn pass<T: Send>(
         &self,
-        question: Question<'_>,
+        question: Operation<'_>,
         ask: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
         let outcome = ask.instrument(question.span()).await;

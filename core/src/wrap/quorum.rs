@@ -26,7 +26,7 @@ use futures_util::future::{join, join_all};
 use futures_util::stream::FuturesUnordered;
 
 use self::ask::kept;
-pub use self::board::{Answered, Board};
+pub use self::board::{NodeHealth, QuorumHealth};
 use self::crowds::Crowds;
 use self::known::{Known, Stage};
 use self::node::Node;
@@ -36,12 +36,12 @@ use self::rest::Rest;
 use self::stores::Stores;
 use self::turn::Turn;
 use super::AnyEngine;
-use crate::contract::profile::{Fencing, Liveness, Profile, Sight, Survives};
-use crate::event::{Cursor, News, Scope};
+use crate::contract::profile::{TokenDurability, Liveness, Guarantees, EventDelivery, FaultTolerance};
+use crate::event::{Cursor, EventBatch, Scope};
 use crate::line::sample::Sampler;
 use crate::{
-    Engine, Error, Host, Key, Leave, Left, Patience, Place, Result, SHARE_OF_MAX, Standing, Tally,
-    Ticket, TicketId, Wake, Window, uneven,
+    Engine, Error, Runtime, Key, LeaveMode, LeaveOutcome, WaitMode, Place, Result, SHARE_OF_MAX, TicketState, CounterValue,
+    Ticket, TicketId, Wake, Window, jitter,
 };
 
 /// The fewest stores that can outvote one.
@@ -95,7 +95,7 @@ pub struct Quorum {
     stores: Stores,
     /// Where those who wait stand in line.
     turns: Stores,
-    host: Arc<dyn Host>,
+    host: Arc<dyn Runtime>,
     /// How long one store may take to answer.
     patience: Duration,
     tickets: Mutex<HashMap<TicketId, Known>>,
@@ -112,7 +112,7 @@ impl Quorum {
     /// A lock over these stores, each of which may take `patience` to answer.
     pub fn new(
         nodes: impl IntoIterator<Item = AnyEngine>,
-        host: Arc<dyn Host>,
+        host: Arc<dyn Runtime>,
         patience: Duration,
     ) -> Result<Self> {
         host.ready()?;
@@ -125,7 +125,7 @@ impl Quorum {
             )));
         }
         for node in &stores.nodes {
-            refuse_without_leases(&node.engine.profile())?;
+            refuse_without_leases(&node.engine.guarantees())?;
         }
         Ok(Self {
             name: "quorum",
@@ -145,7 +145,7 @@ impl Quorum {
     /// The same under the name of a kind of quorum, with a name for each of its stores, in their order.
     #[must_use]
     pub fn named(mut self, name: &'static str, stores: impl IntoIterator<Item = String>) -> Self {
-        let board = Board::new(stores);
+        let board = QuorumHealth::new(stores);
         assert_eq!(board.answers().len(), self.stores.nodes.len(), "every store has one name");
         self.stores.board = board;
         Self { name, ..self }
@@ -159,7 +159,7 @@ impl Quorum {
     }
 
     /// How each store answered last, now and later.
-    pub fn board(&self) -> Board {
+    pub fn board(&self) -> QuorumHealth {
         self.stores.board.clone()
     }
 
@@ -193,7 +193,7 @@ impl Quorum {
         let asked = Ticket { id: attempt, ..ticket.clone() };
         let watch = |node: &Arc<Node>| {
             let (node, asked) = (node.clone(), asked.clone());
-            async move { node.engine.watch(&asked, Standing::Holding).await }
+            async move { node.engine.watch(&asked, TicketState::Holding).await }
         };
         let mut watches: FuturesUnordered<_> = self.stores.nodes.iter().map(watch).collect();
         let mut rung = 0;
@@ -227,7 +227,7 @@ fn refuse_unsafe(ticket: &Ticket) -> Result<()> {
 }
 
 /// What a failed client left in a store must end there by itself.
-fn refuse_without_leases(profile: &Profile) -> Result<()> {
+fn refuse_without_leases(profile: &Guarantees) -> Result<()> {
     match profile.liveness {
         Liveness::Lease | Liveness::Process => Ok(()),
         Liveness::Kernel | Liveness::Session => Err(Error::unsupported(format!(
@@ -238,7 +238,7 @@ fn refuse_without_leases(profile: &Profile) -> Result<()> {
 }
 
 fn held(number: u64, life: Option<Duration>) -> Place {
-    Place { number, standing: Standing::Holding, ahead: 0, life, look: None, leaving: false }
+    Place { number, state: TicketState::Holding, ahead: 0, life, look: None, leaving: false }
 }
 
 /// Served by nobody: nothing of it lives in the stores that could end, but its place among those who wait,
@@ -246,7 +246,7 @@ fn held(number: u64, life: Option<Duration>) -> Place {
 fn trying(place: Option<Place>) -> Place {
     Place {
         number: place.map_or(0, |place| place.number),
-        standing: Standing::Waiting,
+        state: TicketState::Waiting,
         ahead: place.map_or(1, |place| place.ahead.max(1)),
         life: None,
         look: place.and_then(|place| place.look),
@@ -255,19 +255,19 @@ fn trying(place: Option<Place>) -> Place {
 }
 
 impl Engine for Quorum {
-    fn profile(&self) -> Profile {
-        let nodes: Vec<Profile> =
-            self.stores.nodes.iter().map(|node| node.engine.profile()).collect();
-        let all = |holds: fn(&Survives) -> bool| nodes.iter().all(|node| holds(&node.survives));
-        Profile {
+    fn guarantees(&self) -> Guarantees {
+        let nodes: Vec<Guarantees> =
+            self.stores.nodes.iter().map(|node| node.engine.guarantees()).collect();
+        let all = |holds: fn(&FaultTolerance) -> bool| nodes.iter().all(|node| holds(&node.survives));
+        Guarantees {
             name: self.name,
             store: self.stores.board.whom(),
             liveness: Liveness::Lease,
             fair: false,
             push: false,
-            events: Sight::Sampled,
-            fencing: nodes.iter().map(|node| node.fencing).min().unwrap_or(Fencing::None),
-            survives: Survives {
+            events: EventDelivery::Sampled,
+            fencing: nodes.iter().map(|node| node.fencing).min().unwrap_or(TokenDurability::None),
+            survives: FaultTolerance {
                 holder_crash: true,
                 holder_pause: true,
                 store_crash: all(|node| node.store_crash),
@@ -288,12 +288,12 @@ impl Engine for Quorum {
         }
     }
 
-    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+    async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
         refuse_unsafe(ticket)?;
         if let Some(Known { stage: Stage::Holding { .. }, .. }) = self.known(ticket.id) {
             return self.renew(ticket).await;
         }
-        let waits = patience == Patience::Wait;
+        let waits = patience == WaitMode::Wait;
         let fresh = Known { stage: Stage::Trying(0), turn: None };
         self.tickets().entry(ticket.id).or_insert(fresh);
         let joined = if waits && self.goes_to_the_line(&ticket.key) {
@@ -324,9 +324,9 @@ impl Engine for Quorum {
         }
     }
 
-    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+    async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
         let Some(known) = self.known(ticket.id) else { return self.take_out(ticket, how).await };
-        if let (Stage::Holding { attempt, .. }, Leave::Soon) = (&known.stage, how) {
+        if let (Stage::Holding { attempt, .. }, LeaveMode::Graceful) = (&known.stage, how) {
             let attempt = Ticket { id: attempt[0].ticket.id, ..ticket.clone() };
             return self.leave_everywhere(&attempt, how).await;
         }
@@ -335,7 +335,7 @@ impl Engine for Quorum {
             // Each of its tries has left all stores.
             Stage::Trying(_) => {
                 self.pass_turn(known.turn).await;
-                Ok(Left::Waiting)
+                Ok(LeaveOutcome::Waiting)
             }
             // The next one is let in right behind, and finds the stores free.
             Stage::Holding { attempt, .. } => {
@@ -345,22 +345,22 @@ impl Engine for Quorum {
         }
     }
 
-    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+    async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
         let Some(Known { stage, turn }) = self.known(ticket.id) else { return Ok(Wake::Look) };
         match (stage, seen, turn) {
             // Its life runs from the try that succeeded, which nobody but a renewal can tell.
-            (Stage::Holding { .. }, Standing::Waiting, _)
-            | (Stage::Trying(_), Standing::Holding, _) => {}
-            (Stage::Holding { attempt, .. }, Standing::Holding, turn) => {
+            (Stage::Holding { .. }, TicketState::Waiting, _)
+            | (Stage::Trying(_), TicketState::Holding, _) => {}
+            (Stage::Holding { attempt, .. }, TicketState::Holding, turn) => {
                 let id = attempt[0].ticket.id;
                 // What this client owes is not kept alive by whoever only listens.
                 drop((attempt, turn));
                 self.await_break(ticket, id).await;
             }
-            (Stage::Trying(_), Standing::Waiting, Some(turn)) if !turn.has_come() => {
+            (Stage::Trying(_), TicketState::Waiting, Some(turn)) if !turn.has_come() => {
                 self.await_turn(ticket, turn).await;
             }
-            (Stage::Trying(tries), Standing::Waiting, turn) => {
+            (Stage::Trying(tries), TicketState::Waiting, turn) => {
                 let grown = tries.min(TRIES_GROWING);
                 let pause = PAUSE_FIRST * 3u32.pow(grown) / 2u32.pow(grown);
                 if let Some(Known { stage: Stage::Trying(tries), .. }) =
@@ -369,14 +369,14 @@ impl Engine for Quorum {
                     *tries += 1;
                 }
                 // From three quarters of it to one and a half: as long as it should be on average.
-                let pause = uneven(pause.min(self.patience) * 3 / 2, self.host.random());
+                let pause = jitter(pause.min(self.patience) * 3 / 2, self.host.random());
                 self.pause(ticket, turn, pause).await;
             }
         }
         Ok(Wake::Look)
     }
 
-    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<EventBatch> {
         self.sampler.events(self, &*self.host, scope, after).await
     }
 
@@ -388,7 +388,7 @@ impl Engine for Quorum {
         self.keys_of_majority(prefix).await
     }
 
-    async fn tally(&self, _: &Key, _: u64, _: Option<Window>) -> Result<Tally> {
+    async fn add(&self, _: &Key, _: u64, _: Option<Window>) -> Result<CounterValue> {
         Err(Error::unsupported(
             "a quorum keeps no counters and no sequences: use one store for them, because the counts of several cannot be made one",
         ))

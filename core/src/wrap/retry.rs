@@ -9,11 +9,11 @@ use futures_util::future::{Either, select};
 
 use super::AnyEngine;
 use crate::belief::span::shown;
-use crate::event::{Cursor, News, Scope};
+use crate::event::{Cursor, EventBatch, Scope};
 use crate::keeping::sweep::{Sweeper, Trace};
 use crate::{
-    Engine, Error, Host, Key, Leave, Left, Patience, Place, Profile, Recent, Result, Standing,
-    Tally, Ticket, Time, Wake, Window,
+    Engine, Error, Runtime, Key, LeaveMode, LeaveOutcome, WaitMode, Place, Guarantees, ExpiringMap, Result, TicketState,
+    CounterValue, Ticket, Time, Wake, Window,
 };
 
 /// This part of the time is left for telling that it is over.
@@ -40,11 +40,11 @@ const TELLING: u32 = 16;
 /// ```
 pub struct Retry<E> {
     engine: Arc<E>,
-    host: Arc<dyn Host>,
+    host: Arc<dyn Runtime>,
     /// Takes out what an attempt that was not answered may still put into a line.
     sweeper: Arc<Sweeper>,
     /// The tickets that are in, and of which an earlier attempt to join was not answered.
-    doubtful: Mutex<Recent<()>>,
+    doubtful: Mutex<ExpiringMap<()>>,
     times: u32,
     pause: Duration,
     /// The longest that all attempts take together.
@@ -53,8 +53,8 @@ pub struct Retry<E> {
 
 impl<E: Engine> Retry<E> {
     /// Up to `times` more attempts, the first after `pause`, each next after twice as long.
-    pub fn new(engine: E, host: Arc<dyn Host>, times: u32, pause: Duration) -> Self {
-        let within = engine.profile().answers_within.saturating_mul(2);
+    pub fn new(engine: E, host: Arc<dyn Runtime>, times: u32, pause: Duration) -> Self {
+        let within = engine.guarantees().answers_within.saturating_mul(2);
         let engine = Arc::new(engine);
         let sweeper = Sweeper::new(AnyEngine::sharing(engine.clone()), host.clone());
         Self { engine, host, sweeper, doubtful: Mutex::default(), times, pause, within }
@@ -101,7 +101,7 @@ impl<E: Engine> Retry<E> {
         self.doubtful().note(ticket.id, (), now, until);
     }
 
-    fn doubtful(&self) -> MutexGuard<'_, Recent<()>> {
+    fn doubtful(&self) -> MutexGuard<'_, ExpiringMap<()>> {
         self.doubtful.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -129,13 +129,13 @@ impl<E: Engine> Retry<E> {
 }
 
 impl<E: Engine> Engine for Retry<E> {
-    fn profile(&self) -> Profile {
-        let mut profile = self.engine.profile();
+    fn guarantees(&self) -> Guarantees {
+        let mut profile = self.engine.guarantees();
         profile.answers_within = self.within;
         profile
     }
 
-    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+    async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
         self.change(|before| async move {
             let joined = self.engine.join(ticket, patience).await;
             match &joined {
@@ -155,16 +155,16 @@ impl<E: Engine> Engine for Retry<E> {
         self.again(|_| self.engine.renew(ticket)).await
     }
 
-    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+    async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
         let attempt = |before| async move {
             match self.engine.leave(ticket, how).await {
-                Ok(Left::Absent) if before > 0 => Ok(Left::Unsure),
+                Ok(LeaveOutcome::Absent) if before > 0 => Ok(LeaveOutcome::Unsure),
                 answer => answer,
             }
         };
         let left = self.change(attempt).await;
         let is_out =
-            matches!(left, Ok(Left::Holding | Left::Waiting | Left::Absent | Left::Unsure));
+            matches!(left, Ok(LeaveOutcome::Holding | LeaveOutcome::Waiting | LeaveOutcome::Absent | LeaveOutcome::Unsure));
         if is_out && self.doubtful().forget(ticket.id).is_some() {
             // It was in by a later attempt, and an earlier one may come in yet.
             self.sweeper.give_back(ticket.clone(), Trace::Joining, None, None);
@@ -172,11 +172,11 @@ impl<E: Engine> Engine for Retry<E> {
         left
     }
 
-    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+    async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
         self.engine.watch(ticket, seen).await
     }
 
-    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<EventBatch> {
         let (mut over, mut pause) = (Time::NEVER, self.pause);
         loop {
             let asked = self.host.now();
@@ -210,16 +210,16 @@ impl<E: Engine> Engine for Retry<E> {
             Either::Left((keys, _)) => keys,
             Either::Right(_) => Err(Error::unavailable(format!(
                 "{} did not list its keys within {}: it keeps too much, or give it more time",
-                self.profile().store,
+                self.guarantees().store,
                 shown(self.within)
             ))),
         }
     }
 
-    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
+    async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
         match window {
-            Some(_) => self.engine.tally(key, by, window).await,
-            None => self.change(|_| self.engine.tally(key, by, None)).await,
+            Some(_) => self.engine.add(key, by, window).await,
+            None => self.change(|_| self.engine.add(key, by, None)).await,
         }
     }
 

@@ -37,7 +37,7 @@ async fn story(member: &str) -> Result<(), Box<dyn Error>> {
     assert!(write(member, "begun by the morning job", &of_morning)?);
     println!("The morning job holds the lock with token {}, and writes.", morning.token());
     println!("Then it is paused. Its lease ends; here an operator takes its ticket out.");
-    locks.force_out("example", morning.id()).await?;
+    locks.force_unlock("example", morning.id()).await?;
 
     let relief = locks.mutex("example").lock().await?;
     println!("The relief job holds the lock with token {}.", relief.token());

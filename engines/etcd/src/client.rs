@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tenure_core::{Error, Profile, Result};
+use tenure_core::{Error, Guarantees, Result};
 use tenure_kit::Link;
 use tenure_queue::{Entered, Free, Name, Store, Written};
 use tokio::time::sleep;
@@ -37,7 +37,7 @@ pub struct Etcd {
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) together: Together,
     pub(crate) keys: Keys,
-    pub(crate) profile: Profile,
+    pub(crate) profile: Guarantees,
     pub(crate) berths: Berths,
     pub(crate) latches: Latches,
     pub(crate) free: Free,

@@ -1,6 +1,6 @@
 //! What a start-up check finds: what a cluster of this version promises, and what its operator should know.
 
-use tenure_core::{Fencing, Liveness, Profile, Sight};
+use tenure_core::{TokenDurability, Liveness, Guarantees, EventDelivery};
 
 use crate::settings::Settings;
 
@@ -50,11 +50,11 @@ pub(crate) fn survives_lost_readers(version: Option<&str>) -> bool {
 }
 
 /// What a member of this version promises.
-pub(crate) fn profile(settings: &Settings, version: Option<&str>) -> Profile {
-    let mut profile = Profile::new("etcd", Liveness::Session);
+pub(crate) fn profile(settings: &Settings, version: Option<&str>) -> Guarantees {
+    let mut profile = Guarantees::new("etcd", Liveness::Session);
     profile.store = settings.whom();
-    profile.events = Sight::Every;
-    profile.fencing = Fencing::Volatile;
+    profile.events = EventDelivery::Every;
+    profile.fencing = TokenDurability::Volatile;
     profile.survives.store_crash = true;
     profile.survives.failover = true;
     profile.survives.clock_step = true;

@@ -67,8 +67,8 @@ mod wire;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::wrap::{Hosted, Retry};
-use tenure_core::{Host, Locks, PrivateThread, Result};
+use tenure_core::wrap::{OnRuntime, Retry};
+use tenure_core::{Runtime, Locks, BackgroundRuntime, Result};
 use tenure_kit::IN_PLACE_MAX;
 use tenure_queue::Queue;
 
@@ -95,17 +95,17 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 ///
 /// User and password stand before the hosts: `etcd://user:password@host`. The options are in the README.
 pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
-    let host: Arc<dyn Host> = Arc::new(PrivateThread::for_drivers());
+    let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
     let engine = engine(url.as_ref(), host.clone()).await?;
     Ok(Locks::on(Retry::new(engine, host.clone(), RETRIES, RETRY_PAUSE), host))
 }
 
 /// The engine alone, which lives on `host`.
-pub async fn engine(url: &str, host: Arc<dyn Host>) -> Result<Hosted<Queue<Etcd>>> {
+pub async fn engine(url: &str, host: Arc<dyn Runtime>) -> Result<OnRuntime<Queue<Etcd>>> {
     let settings = url::read(url)?;
     let beats = host.clone();
     let opening = async move { Ok(Queue::new(Etcd::open(settings).await?, beats)) };
-    let hosted = Hosted::make(host, opening).await?;
+    let hosted = OnRuntime::make(host, opening).await?;
     let hosted = hosted.in_place_where(|queue| queue.store().cluster.has_link_here(), IN_PLACE_MAX);
     Ok(hosted.waits_on_host())
 }

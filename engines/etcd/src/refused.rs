@@ -3,7 +3,7 @@
 //! A member whose space is used up takes nothing that puts a key. It looks at its space twice: before a request goes into the log, and
 //! again when it is carried out. What does not fit any more the second time is done by then, and is refused nevertheless.
 
-use tenure_core::{Error, Kind, Result};
+use tenure_core::{Error, ErrorKind, Result};
 use tenure_queue::{Name, Remove, Removed, Sought, Store as _};
 
 use crate::client::Etcd;
@@ -12,7 +12,7 @@ use crate::entry;
 impl Etcd {
     /// Whether a ticket whose join failed in this way is certainly not in its line. Where it was let in and refused, it is taken out.
     pub(crate) async fn is_out_for(&self, name: &Name, error: &Error) -> bool {
-        if error.kind() != Kind::Rejected {
+        if error.kind() != ErrorKind::Rejected {
             return !error.is_unknown();
         }
         match self.look(&[Sought::Own(name)]).await {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use prost::Message as _;
-use tenure_core::Held;
+use tenure_core::LeaseHandle;
 use tenure_queue::{LineId, Name};
 
 use crate::ask::is_made;
@@ -46,7 +46,7 @@ pub struct StillHeld {
 
 impl StillHeld {
     /// That this lock is still held.
-    pub fn of(held: &Held) -> Self {
+    pub fn of(held: &LeaseHandle) -> Self {
         let name = Name { line: LineId::of(held.key()), of: held.share().of(), id: held.id() };
         // A ticket that no client of this process has is not held: there never is such a key.
         let nowhere = || (Keys::of(PREFIX).nowhere(&name), held.token());

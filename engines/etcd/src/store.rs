@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::future::{join_all, select_all, try_join_all};
-use tenure_core::{Error, Key, Kind, Loss, Profile, Result, TicketId};
+use tenure_core::{Error, Key, ErrorKind, Loss, Guarantees, Result, TicketId};
 use tenure_queue::{
     Distance, Door, Enter, Entered, Followed, Front, Granted, LineId, Name, Node, Register, Remove,
     Removed, SessionId, Sought, Store, Told, Watching, Why, Written,
@@ -24,7 +24,7 @@ use crate::{ask, entry, facts, journal};
 const OPERATIONS_MAX: usize = 100;
 
 impl Store for Etcd {
-    fn profile(&self) -> Profile {
+    fn profile(&self) -> Guarantees {
         self.profile.clone()
     }
 
@@ -204,7 +204,7 @@ impl Store for Etcd {
         };
         let answer = match answer {
             Err(error) if is_over(&error) => TxnResponse::default(),
-            Err(error) if error.kind() == Kind::Rejected => return self.remove_only(remove).await,
+            Err(error) if error.kind() == ErrorKind::Rejected => return self.remove_only(remove).await,
             answer => answer?,
         };
         if let Some(latch) = latch {
@@ -220,7 +220,7 @@ impl Store for Etcd {
             // It would come in with that session, or never.
             Err(error) if is_over(&error) => TxnResponse::default(),
             // A member whose space is used up shuts no latch. What has come in already can be taken out there all the same.
-            Err(error) if error.kind() == Kind::Rejected => {
+            Err(error) if error.kind() == ErrorKind::Rejected => {
                 let node = self.look(&[Sought::Own(name)]).await?.0.pop().flatten();
                 return node.map(Some).ok_or(error);
             }

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared, WeakShared};
-use tenure_core::{Kind, Result};
+use tenure_core::{ErrorKind, Result};
 use tenure_queue::LineId;
 use tokio::runtime::{Handle, Id};
 use tokio::sync::oneshot;
@@ -179,7 +179,7 @@ async fn both(cluster: &Cluster, join: TxnRequest, release: TxnRequest) -> Both 
         Err(error) => {
             let release = match error.kind() {
                 // Whoever leaves must know that, because it may have left.
-                Kind::Rejected => Came::Answered(Err(error)),
+                ErrorKind::Rejected => Came::Answered(Err(error)),
                 _ => Came::Refused(release),
             };
             Both { join: Some(Came::Refused(join)), release: Some(release) }

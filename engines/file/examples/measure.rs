@@ -26,7 +26,7 @@ mod unix {
     use std::time::{Duration, Instant, SystemTime};
 
     use rustix::time::{ClockId, clock_gettime};
-    use tenure_core::{Engine, Key, Leave, Patience, Share, Standing, Ticket};
+    use tenure_core::{Engine, Key, LeaveMode, WaitMode, Share, TicketState, Ticket};
     use tenure_file::FileStore;
 
     const ROUNDS: u32 = 200_000;
@@ -87,10 +87,10 @@ mod unix {
         for _ in 0..500_000 {
             let ticket = ticket(key.clone());
             timed(&mut || {
-                block_on(store.join(&ticket, Patience::NoWait)).unwrap().unwrap();
+                block_on(store.join(&ticket, WaitMode::NoWait)).unwrap().unwrap();
             });
             timed(&mut || {
-                block_on(store.leave(&ticket, Leave::Now)).unwrap();
+                block_on(store.leave(&ticket, LeaveMode::Now)).unwrap();
             });
         }
         for (what, times) in [("took", &mut took), ("used", &mut uses)] {
@@ -116,9 +116,9 @@ mod unix {
         let keys: Vec<_> = (0..keys).map(|n| Key::new(format!("key {n}")).unwrap()).collect();
         for key in keys.iter().cycle().take(ROUNDS as usize) {
             let ticket = ticket(key.clone());
-            let place = block_on(store.join(&ticket, Patience::NoWait)).unwrap().unwrap();
-            assert_eq!(place.standing, Standing::Holding);
-            block_on(store.leave(&ticket, Leave::Now)).unwrap();
+            let place = block_on(store.join(&ticket, WaitMode::NoWait)).unwrap().unwrap();
+            assert_eq!(place.state, TicketState::Holding);
+            block_on(store.leave(&ticket, LeaveMode::Now)).unwrap();
         }
     }
 
@@ -131,22 +131,22 @@ mod unix {
         let left = options.open(dir.join("left")).unwrap();
         let key = Key::new("hand-over").unwrap();
         let mut held = ticket(key.clone());
-        let mut place = block_on(store.join(&held, Patience::Wait)).unwrap().unwrap();
+        let mut place = block_on(store.join(&held, WaitMode::Wait)).unwrap().unwrap();
         let mut took = Vec::new();
         for _ in 0..HOPS {
-            if place.standing == Standing::Waiting {
+            if place.state == TicketState::Waiting {
                 wait(&store, &held);
                 let mut then = [0; 8];
                 left.read_exact_at(&mut then, 0).unwrap();
                 took.push(now_ns() - u64::from_le_bytes(then));
             }
             let next = ticket(key.clone());
-            place = block_on(store.join(&next, Patience::Wait)).unwrap().unwrap();
+            place = block_on(store.join(&next, WaitMode::Wait)).unwrap().unwrap();
             left.write_all_at(&now_ns().to_le_bytes(), 0).unwrap();
-            block_on(store.leave(&held, Leave::Now)).unwrap();
+            block_on(store.leave(&held, LeaveMode::Now)).unwrap();
             held = next;
         }
-        block_on(store.leave(&held, Leave::Now)).unwrap();
+        block_on(store.leave(&held, LeaveMode::Now)).unwrap();
         took.sort_unstable();
         let at = |percent: usize| took[took.len() * percent / 100] / 1000;
         println!("  from leaving to being served: p50 {} µs, p99 {} µs", at(50), at(99));
@@ -158,9 +158,9 @@ mod unix {
     }
 
     fn wait(store: &FileStore, ticket: &Ticket) {
-        while block_on(store.watch(ticket, Standing::Waiting)).unwrap() == tenure_core::Wake::Look {
+        while block_on(store.watch(ticket, TicketState::Waiting)).unwrap() == tenure_core::Wake::Look {
             let place = block_on(store.renew(ticket)).unwrap().unwrap();
-            if place.standing == Standing::Holding {
+            if place.state == TicketState::Holding {
                 return;
             }
         }
@@ -168,12 +168,12 @@ mod unix {
 
     fn with_lock(store: &FileStore, work: impl FnOnce()) {
         let ticket = ticket(Key::new("hand-over").unwrap());
-        let place = block_on(store.join(&ticket, Patience::Wait)).unwrap().unwrap();
-        if place.standing == Standing::Waiting {
+        let place = block_on(store.join(&ticket, WaitMode::Wait)).unwrap().unwrap();
+        if place.state == TicketState::Waiting {
             wait(store, &ticket);
         }
         work();
-        block_on(store.leave(&ticket, Leave::Now)).unwrap();
+        block_on(store.leave(&ticket, LeaveMode::Now)).unwrap();
     }
 
     fn pair(what: &str, dir: &Path) {
@@ -242,7 +242,7 @@ mod unix {
 
     fn ticket(key: Key) -> Ticket {
         let ticket = Ticket::new(key, Share::WHOLE);
-        ticket.owned_by("bench").expect("it is short")
+        ticket.with_owner("bench").expect("it is short")
     }
 
     struct Unpark(Thread);

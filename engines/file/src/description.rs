@@ -1,6 +1,6 @@
 //! What the file engine says of itself, for the register.
 
-use tenure_core::{Boxed, Locks, Result};
+use tenure_core::{BoxFuture, Locks, Result};
 use tenure_kit::options::Known;
 use tenure_kit::register::{Description, Opened, Reach, Scheme};
 
@@ -48,6 +48,6 @@ fn look(url: &str) -> Result<Option<Locks>> {
 }
 
 /// A directory is opened in place, so nobody waits for it.
-fn ready<T: Send + 'static>(outcome: Result<T>) -> Boxed<Result<T>> {
+fn ready<T: Send + 'static>(outcome: Result<T>) -> BoxFuture<Result<T>> {
     Box::pin(std::future::ready(outcome))
 }

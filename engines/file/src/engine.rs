@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use tenure_core::event::{Cursor, News, Scope};
+use tenure_core::event::{Cursor, EventBatch, Scope};
 use tenure_core::{
-    Engine, Key, Leave, Left, Patience, Place, Profile, Result, Standing, Tally, Ticket, Wake,
+    Engine, Key, LeaveMode, LeaveOutcome, WaitMode, Place, Guarantees, Result, TicketState, CounterValue, Ticket, Wake,
     Window,
 };
 
@@ -18,12 +18,12 @@ use crate::visits::ground::TRIES_FOR;
 use crate::visits::visit::Visit;
 
 impl Engine for FileStore {
-    fn profile(&self) -> Profile {
+    fn guarantees(&self) -> Guarantees {
         let ground = &self.store.ground;
         facts::profile(ground.root.path(), ground.peers.unseen())
     }
 
-    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+    async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
         let store = self.store.clone();
         let join = move |visit: &mut Visit<'_>, ticket: &Ticket| {
             line::join(visit, ticket, patience, || store.listen())
@@ -38,23 +38,23 @@ impl Engine for FileStore {
         self.store.at(book_of(&ticket.key), ticket, renew).await
     }
 
-    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+    async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
         let leave =
             move |visit: &mut Visit<'_>, ticket: &Ticket| Ok(line::leave(visit, ticket, how));
         match self.store.at(book_of(&ticket.key), ticket, leave).await {
-            Err(error) if is_removed(&error) => Ok(Left::Absent),
+            Err(error) if is_removed(&error) => Ok(LeaveOutcome::Absent),
             left => left,
         }
     }
 
-    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+    async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
         match watch::wait(&self.store, ticket, seen).await {
             Err(error) if is_removed(&error) => Ok(Wake::Look),
             wake => wake,
         }
     }
 
-    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<EventBatch> {
         let news = news::read(&self.store, scope, after).await;
         news.map_err(|error| without_holder(error, self.store.ground.root.path()))
     }
@@ -89,7 +89,7 @@ impl Engine for FileStore {
         Ok(keys)
     }
 
-    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
+    async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
         let tally = tally::add(&self.store, key, by, window).await;
         tally.map_err(|error| without_holder(error, self.store.ground.root.path()))
     }

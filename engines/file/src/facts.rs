@@ -3,19 +3,19 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tenure_core::{Fencing, Liveness, Profile, Sight};
+use tenure_core::{TokenDurability, Liveness, Guarantees, EventDelivery};
 
 /// No verb but `watch` and `events` takes longer, whatever others have locked.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 
 /// The promises, which hold for every store, and the warnings of this one.
-pub(crate) fn profile(dir: &Path, warnings: Vec<String>) -> Profile {
-    let mut profile = Profile::new("file", Liveness::Kernel);
+pub(crate) fn profile(dir: &Path, warnings: Vec<String>) -> Guarantees {
+    let mut profile = Guarantees::new("file", Liveness::Kernel);
     profile.store = format!("the store in {}", dir.display());
     profile.fair = true;
     profile.push = true;
-    profile.events = Sight::Every;
-    profile.fencing = Fencing::Durable;
+    profile.events = EventDelivery::Every;
+    profile.fencing = TokenDurability::Durable;
     profile.survives.holder_crash = true;
     // The kernel knows that a paused holder lives: it keeps its lock, and others wait.
     profile.survives.holder_pause = false;

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use support::{Dir, Other, block_on, join, key, leave, serve, ticket, work};
-use tenure_core::{Engine as _, Kind, Left, Loss, Patience, Standing, Wake};
+use tenure_core::{Engine as _, ErrorKind, LeaveOutcome, Loss, WaitMode, TicketState, Wake};
 use tenure_file::FileStore;
 
 /// Not a test: what the other processes run.
@@ -25,7 +25,7 @@ fn garbage_is_set_aside_and_the_store_goes_on_if_nobody_else_lives() {
         let store = dir.open();
         let mine = ticket("k");
         let number = join(&store, &mine).number;
-        assert!(block_on(store.tally(&key("k"), 5, None)).unwrap().allowed);
+        assert!(block_on(store.add(&key("k"), 5, None)).unwrap().allowed);
         number
     };
     let whole = fs::read(dir.book("k")).unwrap();
@@ -38,7 +38,7 @@ fn garbage_is_set_aside_and_the_store_goes_on_if_nobody_else_lives() {
         let store = dir.open();
         let mine = ticket("k");
         assert!(join(&store, &mine).number > number);
-        let fresh = block_on(store.tally(&key("k"), 1, None)).unwrap().value;
+        let fresh = block_on(store.add(&key("k"), 1, None)).unwrap().value;
         assert!(fresh > 5, "{fresh} may have been given before");
         leave(&store, &mine);
     }
@@ -67,13 +67,13 @@ fn nobody_joins_a_damaged_book_while_those_live_who_may_hold_something() {
         other.ask("join k");
         damage(dir.book("k"));
         let store = dir.open();
-        let error = block_on(store.join(&ticket("k"), Patience::Wait)).unwrap_err();
-        assert_eq!(error.kind(), Kind::Rejected);
+        let error = block_on(store.join(&ticket("k"), WaitMode::Wait)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Rejected);
         let sentence = error.to_string();
         assert!(sentence.contains(&format!("process {} ", other.child.id())), "{sentence}");
         let later = dir.open();
         assert!(
-            block_on(later.join(&ticket("k"), Patience::NoWait)).is_err(),
+            block_on(later.join(&ticket("k"), WaitMode::NoWait)).is_err(),
             "it is written down"
         );
         for aside in set_aside(&dir) {
@@ -93,16 +93,16 @@ fn a_holder_whose_store_is_removed_hears_so() {
     fs::remove_dir_all(dir.path()).unwrap();
     let error = block_on(store.renew(&mine)).unwrap_err();
     assert_eq!(error.loss(), Some(Loss::SessionGone));
-    assert_eq!(block_on(store.watch(&mine, Standing::Holding)).unwrap_or(Wake::Look), Wake::Look);
+    assert_eq!(block_on(store.watch(&mine, TicketState::Holding)).unwrap_or(Wake::Look), Wake::Look);
     for name in ["k", "other"] {
-        let error = block_on(store.join(&ticket(name), Patience::Wait)).unwrap_err();
-        assert_eq!(error.kind(), Kind::Rejected);
+        let error = block_on(store.join(&ticket(name), WaitMode::Wait)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Rejected);
         assert!(
             error.to_string().contains("was removed or moved away while it was in use"),
             "{error}"
         );
     }
-    assert_eq!(leave(&store, &mine), Left::Absent);
+    assert_eq!(leave(&store, &mine), LeaveOutcome::Absent);
     assert!(!dir.path().exists(), "nothing is made again for old tickets");
     let anew = dir.open();
     assert!(block_on(store.renew(&mine)).is_err());
@@ -116,7 +116,7 @@ fn what_cannot_be_a_store_is_refused_with_the_way_out() {
     fs::write(&file, "").unwrap();
     for path in [file.clone(), file.join("below")] {
         let error = FileStore::open(&path).unwrap_err();
-        assert_eq!(error.kind(), Kind::Rejected);
+        assert_eq!(error.kind(), ErrorKind::Rejected);
         assert!(error.to_string().contains("is a file and no directory"), "{error}");
     }
     let error = FileStore::open(dir.path()).unwrap_err();
@@ -133,7 +133,7 @@ fn a_directory_that_cannot_be_written_to_is_refused() {
     // Permission bits do not bind root, but nobody can write here.
     if cfg!(target_os = "linux") {
         let error = FileStore::open("/proc/self/store").unwrap_err();
-        assert_eq!(error.kind(), Kind::Rejected);
+        assert_eq!(error.kind(), ErrorKind::Rejected);
         assert!(error.to_string().contains("/proc/self/store"), "{error}");
     }
 }
@@ -145,7 +145,7 @@ fn a_store_is_opened_by_its_url() {
     drop(tenure_file::connect(&url).unwrap());
     assert!(dir.path().join("a b/store").exists());
     let error = tenure_file::connect(&format!("{url}?x=1")).unwrap_err();
-    assert_eq!(error.kind(), Kind::Invalid);
+    assert_eq!(error.kind(), ErrorKind::Invalid);
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn a_holder_whose_store_is_moved_away_hears_so() {
     let anew = FileStore::open(&place).unwrap();
     join(&anew, &mine);
     assert!(block_on(store.renew(&mine)).is_err(), "another store has its place now");
-    assert!(block_on(store.join(&ticket("other"), Patience::Wait)).is_err());
+    assert!(block_on(store.join(&ticket("other"), WaitMode::Wait)).is_err());
 }
 
 #[test]
@@ -200,11 +200,11 @@ fn a_sequence_gives_no_number_twice_however_many_find_the_damage() {
 fn a_sequence_goes_on_above_what_a_damaged_book_still_tells() {
     let dir = Dir::new();
     let far = 1 << 52;
-    assert_eq!(block_on(dir.open().tally(&key("k"), far, None)).unwrap().value, far);
+    assert_eq!(block_on(dir.open().add(&key("k"), far, None)).unwrap().value, far);
     let mut bytes = fs::read(dir.book("k")).unwrap();
     bytes.extend_from_slice(b"garbage, longer than a head");
     fs::write(dir.book("k"), bytes).unwrap();
-    assert_eq!(block_on(dir.open().tally(&key("k"), 1, None)).unwrap().value, far + 1);
+    assert_eq!(block_on(dir.open().add(&key("k"), 1, None)).unwrap().value, far + 1);
 }
 
 #[test]
@@ -213,15 +213,15 @@ fn an_old_copy_of_a_book_is_set_aside_and_not_read_for_ever() {
     let (book, backup) = (dir.book("k"), elsewhere.path().join("backup"));
     let last = {
         let store = dir.open();
-        let last = block_on(store.tally(&key("k"), 5, None)).unwrap().value;
+        let last = block_on(store.add(&key("k"), 5, None)).unwrap().value;
         fs::hard_link(&book, &backup).unwrap();
         work(&store, "k", 8000);
-        last + block_on(store.tally(&key("k"), 5, None)).unwrap().value
+        last + block_on(store.add(&key("k"), 5, None)).unwrap().value
     };
     fs::copy(&backup, &book).unwrap();
     let store = dir.open();
     join(&store, &ticket("k"));
-    assert!(block_on(store.tally(&key("k"), 1, None)).unwrap().value > last);
+    assert!(block_on(store.add(&key("k"), 1, None)).unwrap().value > last);
     assert_eq!(set_aside(&dir).len(), 1);
 }
 
@@ -244,7 +244,7 @@ fn a_mark_of_zeros_and_a_missing_folder_are_mended() {
     let mut other = Other::start(&dir);
     other.ask("join k");
     fs::remove_dir_all(dir.path().join("books")).unwrap();
-    let error = block_on(dir.open().join(&ticket("k"), Patience::Wait)).unwrap_err();
+    let error = block_on(dir.open().join(&ticket("k"), WaitMode::Wait)).unwrap_err();
     let who = format!("process {} ", other.child.id());
     assert!(error.to_string().contains(&who), "{error}");
     other.kill();

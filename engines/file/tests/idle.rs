@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use support::{Dir, is_ready, join, ticket};
 use tenure_core::event::Scope;
-use tenure_core::{Engine as _, Standing};
+use tenure_core::{Engine as _, TicketState};
 
 #[test]
 fn waiting_costs_no_time_of_any_processor() {
@@ -20,7 +20,7 @@ fn waiting_costs_no_time_of_any_processor() {
     let (held, mine) = (ticket("k"), ticket("k"));
     join(&other, &held);
     join(&store, &mine);
-    let mut watch = Box::pin(store.watch(&mine, Standing::Waiting));
+    let mut watch = Box::pin(store.watch(&mine, TicketState::Waiting));
     assert!(is_ready(&mut watch).is_none());
     let scope = Scope::Prefix(String::new());
     let start = support::block_on(other.events(&scope, None)).unwrap();

@@ -8,8 +8,8 @@ mod support;
 use std::process::Command;
 
 use support::{Dir, Other, block_on, join, key, leave, part, serve, ticket, wait};
-use tenure_core::event::{Scope, What};
-use tenure_core::{Engine as _, Leave, Left, Note, Patience, Share, Standing, Wake};
+use tenure_core::event::{Scope, EventKind};
+use tenure_core::{Engine as _, LeaveMode, LeaveOutcome, Note, WaitMode, Share, TicketState, Wake};
 
 /// Not a test: what the other processes run.
 #[test]
@@ -25,7 +25,7 @@ fn the_next_is_served_when_a_process_leaves() {
     let held = other.ask("join k");
     assert!(held.starts_with("Holding"), "{held}");
     let place = join(&store, &mine);
-    assert_eq!((place.standing, place.ahead), (Standing::Waiting, Share::WHOLE.take().into()));
+    assert_eq!((place.state, place.ahead), (TicketState::Waiting, Share::WHOLE.take().into()));
     other.tell("leave");
     assert_eq!(wait(&store, &mine), place.number);
     assert_eq!(other.answer(), "Holding");
@@ -40,7 +40,7 @@ fn a_process_is_woken_when_another_leaves() {
     let mut other = Other::start(&dir);
     let waiting = other.ask("join k");
     other.tell("wait");
-    assert_eq!(leave(&store, &mine), Left::Holding);
+    assert_eq!(leave(&store, &mine), LeaveOutcome::Holding);
     assert_eq!(format!("Waiting {}", other.answer()), waiting);
     other.end();
 }
@@ -54,7 +54,7 @@ fn whoever_waits_is_served_at_once_when_the_holder_is_killed() {
         let held = other.ask("join k");
         let held: u64 = held.strip_prefix("Holding ").unwrap().parse().unwrap();
         let mine = ticket("k");
-        assert_eq!(join(&store, &mine).standing, Standing::Waiting);
+        assert_eq!(join(&store, &mine).state, TicketState::Waiting);
         other.kill();
         assert!(wait(&store, &mine) > held);
         leave(&store, &mine);
@@ -72,10 +72,10 @@ fn the_lock_of_a_killed_process_is_free_for_those_who_come_later() {
     let mut other = Other::start(&dir);
     other.ask("join k");
     let mine = ticket("k");
-    assert_eq!(block_on(store.join(&mine, Patience::NoWait)).unwrap(), None);
+    assert_eq!(block_on(store.join(&mine, WaitMode::NoWait)).unwrap(), None);
     other.kill();
-    let place = block_on(store.join(&mine, Patience::NoWait)).unwrap().unwrap();
-    assert_eq!(place.standing, Standing::Holding);
+    let place = block_on(store.join(&mine, WaitMode::NoWait)).unwrap().unwrap();
+    assert_eq!(place.state, TicketState::Holding);
     assert_eq!(block_on(store.line(&key("k"))).unwrap().len(), 1);
 }
 
@@ -151,7 +151,7 @@ fn a_holder_in_another_process_hears_that_it_is_to_leave() {
     other.ask("join k");
     other.tell("lost");
     let (held, _) = block_on(store.line(&key("k"))).unwrap().pop().unwrap();
-    assert_eq!(block_on(store.leave(&held, Leave::Soon)).unwrap(), Left::Told);
+    assert_eq!(block_on(store.leave(&held, LeaveMode::Graceful)).unwrap(), LeaveOutcome::Requested);
     assert_eq!(other.answer(), "Look");
     assert_eq!(other.ask("leave"), "Holding");
     other.end();
@@ -167,13 +167,13 @@ fn onlookers_hear_of_a_death_that_nobody_waited_for() {
     other.ask("join k");
     other.kill();
     let mut heard = Vec::new();
-    while !heard.contains(&What::Expired) {
+    while !heard.contains(&EventKind::Expired) {
         let news = block_on(store.events(&scope, Some(cursor))).unwrap();
         assert!(!news.missed);
         cursor = news.cursor;
-        heard.extend(news.events.iter().map(|event| event.what));
+        heard.extend(news.events.iter().map(|event| event.kind));
     }
-    assert_eq!(heard, [What::Joined, What::Served, What::Expired]);
+    assert_eq!(heard, [EventKind::Joined, EventKind::Served, EventKind::Expired]);
 }
 
 #[test]
@@ -184,10 +184,10 @@ fn a_paused_holder_holds_and_its_break_makes_no_second_one() {
     other.ask("join k");
     other.signal("-STOP");
     let mine = ticket("k");
-    assert_eq!(block_on(store.join(&mine, Patience::NoWait)).unwrap(), None);
+    assert_eq!(block_on(store.join(&mine, WaitMode::NoWait)).unwrap(), None);
     other.signal("-CONT");
     assert_eq!(other.ask("leave"), "Holding");
-    assert!(block_on(store.join(&mine, Patience::NoWait)).unwrap().is_some());
+    assert!(block_on(store.join(&mine, WaitMode::NoWait)).unwrap().is_some());
     other.end();
 }
 
@@ -268,17 +268,17 @@ fn whoever_is_stopped_inside_a_book_holds_up_no_executor() {
     let book = std::fs::File::options().read(true).write(true).open(dir.book("k")).unwrap();
     book.lock().unwrap();
     let mine = ticket("k");
-    let mut joining = Box::pin(store.join(&mine, Patience::Wait));
+    let mut joining = Box::pin(store.join(&mine, WaitMode::Wait));
     assert!(support::is_ready(&mut joining).is_none());
     let mut given_up = ticket("k");
     given_up.note = Note::shortened("given up");
-    assert!(support::is_ready(&mut Box::pin(store.join(&given_up, Patience::Wait))).is_none());
+    assert!(support::is_ready(&mut Box::pin(store.join(&given_up, WaitMode::Wait))).is_none());
     book.unlock().unwrap();
-    assert_eq!(block_on(joining).unwrap().unwrap().standing, Standing::Holding);
-    assert_eq!(leave(&store, &given_up), Left::Absent, "nobody waited for it any more");
+    assert_eq!(block_on(joining).unwrap().unwrap().state, TicketState::Holding);
+    assert_eq!(leave(&store, &given_up), LeaveOutcome::Absent, "nobody waited for it any more");
     assert_eq!(block_on(store.line(&key("k"))).unwrap().len(), 1);
     assert_eq!(
-        block_on(store.watch(&mine, Standing::Waiting)).unwrap(),
+        block_on(store.watch(&mine, TicketState::Waiting)).unwrap(),
         Wake::Served(block_on(store.renew(&mine)).unwrap().unwrap().number)
     );
 }

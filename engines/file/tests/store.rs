@@ -10,9 +10,9 @@ use std::thread;
 use std::time::Duration;
 
 use support::{Dir, block_on, is_ready, join, key, leave, part, ticket, wait};
-use tenure_core::event::{Scope, What};
+use tenure_core::event::{Scope, EventKind};
 use tenure_core::{
-    Engine as _, Kind, Leave, Left, NUMBER_MAX, Note, Patience, Standing, Tally, Ticket, Wake,
+    Engine as _, ErrorKind, LeaveMode, LeaveOutcome, NUMBER_MAX, Note, WaitMode, TicketState, CounterValue, Ticket, Wake,
     Window,
 };
 use tenure_file::{FileStore, Settings};
@@ -40,7 +40,7 @@ fn a_lifeline_keeps_no_session_that_ends_by_itself() {
     join(&a, &ticket("k"));
     let lifeline = a.lifeline().unwrap();
     drop(a);
-    assert_eq!(join(&b, &ticket("k")).standing, Standing::Holding);
+    assert_eq!(join(&b, &ticket("k")).state, TicketState::Holding);
     drop(lifeline);
 }
 
@@ -49,10 +49,10 @@ fn two_engines_of_one_process_exclude_one_another() {
     let dir = Dir::new();
     let (a, b) = (dir.open(), dir.open());
     let (held, waiting) = (ticket("k"), ticket("k"));
-    assert_eq!(join(&a, &held).standing, Standing::Holding);
-    assert_eq!(block_on(b.join(&waiting, Patience::NoWait)).unwrap(), None);
+    assert_eq!(join(&a, &held).state, TicketState::Holding);
+    assert_eq!(block_on(b.join(&waiting, WaitMode::NoWait)).unwrap(), None);
     let place = join(&b, &waiting);
-    assert_eq!(place.standing, Standing::Waiting);
+    assert_eq!(place.state, TicketState::Waiting);
     thread::scope(|scope| {
         let served = scope.spawn(|| wait(&b, &waiting));
         leave(&a, &held);
@@ -80,8 +80,8 @@ fn twice_is_once() {
     let mine = ticket("k");
     let place = join(&store, &mine);
     assert_eq!(join(&store, &mine), place);
-    assert_eq!(leave(&store, &mine), Left::Holding);
-    assert_eq!(leave(&store, &mine), Left::Absent);
+    assert_eq!(leave(&store, &mine), LeaveOutcome::Holding);
+    assert_eq!(leave(&store, &mine), LeaveOutcome::Absent);
     assert_eq!(block_on(store.renew(&mine)).unwrap(), None);
 }
 
@@ -99,7 +99,7 @@ fn a_renewal_changes_note_share_and_floor() {
     assert_eq!((&*seen.note, seen.share), ("smaller", smaller.share));
     let next = part("k", 2, 3);
     let place = join(&onlooker, &next);
-    assert_eq!(place.standing, Standing::Holding);
+    assert_eq!(place.state, TicketState::Holding);
     assert!(place.number > smaller.floor, "{} is not above {}", place.number, smaller.floor);
 }
 
@@ -110,8 +110,8 @@ fn numbers_run_out_for_one_key_only() {
     let last = Ticket { floor: NUMBER_MAX, ..ticket("k") };
     assert_eq!(join(&store, &last).number, NUMBER_MAX);
     leave(&store, &last);
-    let refused = block_on(store.join(&ticket("k"), Patience::Wait)).unwrap_err();
-    assert_eq!(refused.kind(), Kind::Rejected);
+    let refused = block_on(store.join(&ticket("k"), WaitMode::Wait)).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Rejected);
     for n in 0..200 {
         join(&store, &ticket(&format!("other {n}")));
     }
@@ -123,9 +123,9 @@ fn another_capacity_is_refused_and_harms_nobody() {
     let store = dir.open();
     let mine = ticket("k");
     join(&store, &mine);
-    let error = block_on(store.join(&part("k", 1, 2), Patience::Wait)).unwrap_err();
-    assert_eq!(error.kind(), Kind::Invalid);
-    assert_eq!(leave(&store, &mine), Left::Holding);
+    let error = block_on(store.join(&part("k", 1, 2), WaitMode::Wait)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert_eq!(leave(&store, &mine), LeaveOutcome::Holding);
 }
 
 #[test]
@@ -134,15 +134,15 @@ fn a_holder_hears_that_it_is_to_leave() {
     let (store, operator) = (dir.open(), dir.open());
     let mine = ticket("k");
     join(&store, &mine);
-    let mut lost = Box::pin(store.watch(&mine, Standing::Holding));
+    let mut lost = Box::pin(store.watch(&mine, TicketState::Holding));
     assert!(is_ready(&mut lost).is_none());
-    assert_eq!(block_on(operator.leave(&mine, Leave::Soon)).unwrap(), Left::Told);
+    assert_eq!(block_on(operator.leave(&mine, LeaveMode::Graceful)).unwrap(), LeaveOutcome::Requested);
     assert_eq!(block_on(lost).unwrap(), Wake::Look);
     assert!(block_on(store.renew(&mine)).unwrap().unwrap().leaving);
     assert!(block_on(store.line(&key("k"))).unwrap()[0].1.leaving);
-    let late = block_on(store.watch(&mine, Standing::Holding)).unwrap();
+    let late = block_on(store.watch(&mine, TicketState::Holding)).unwrap();
     assert_eq!(late, Wake::Look, "what happened before counts");
-    assert_eq!(leave(&store, &mine), Left::Holding);
+    assert_eq!(leave(&store, &mine), LeaveOutcome::Holding);
 }
 
 #[test]
@@ -152,9 +152,9 @@ fn a_waiter_that_is_taken_out_is_woken() {
     let (held, mine) = (ticket("k"), ticket("k"));
     join(&operator, &held);
     join(&store, &mine);
-    let mut taken_out = Box::pin(store.watch(&mine, Standing::Waiting));
+    let mut taken_out = Box::pin(store.watch(&mine, TicketState::Waiting));
     assert!(is_ready(&mut taken_out).is_none());
-    assert_eq!(block_on(operator.leave(&mine, Leave::Soon)).unwrap(), Left::Waiting);
+    assert_eq!(block_on(operator.leave(&mine, LeaveMode::Graceful)).unwrap(), LeaveOutcome::Waiting);
     assert_eq!(block_on(taken_out).unwrap(), Wake::Look);
     assert_eq!(block_on(store.renew(&mine)).unwrap(), None);
 }
@@ -165,7 +165,7 @@ fn the_ticket_of_another_session_can_be_watched_too() {
     let (store, other) = (dir.open(), dir.open());
     let theirs = ticket("k");
     join(&other, &theirs);
-    let mut gone = Box::pin(store.watch(&theirs, Standing::Holding));
+    let mut gone = Box::pin(store.watch(&theirs, TicketState::Holding));
     assert!(is_ready(&mut gone).is_none());
     leave(&other, &theirs);
     assert_eq!(block_on(gone).unwrap(), Wake::Look);
@@ -181,7 +181,7 @@ fn ten_thousand_keys_share_few_files() {
     }
     assert_eq!(fs::read_dir(dir.path().join("books")).unwrap().count(), 64);
     assert_eq!(block_on(dir.open().keys("key 99")).unwrap().len(), 111);
-    assert!(held.iter().all(|ticket| leave(&store, ticket) == Left::Holding));
+    assert!(held.iter().all(|ticket| leave(&store, ticket) == LeaveOutcome::Holding));
     assert_eq!(block_on(store.keys("")).unwrap(), []);
 }
 
@@ -192,7 +192,7 @@ fn every_name_is_its_own_lock() {
     let long = "x".repeat(1024);
     let names = ["a", "a/b", "A", "a\0b", "../a", "*", "{}", "'; DROP", "ü", "😀", ".", &long];
     for name in names {
-        assert_eq!(join(&store, &ticket(name)).standing, Standing::Holding, "{name}");
+        assert_eq!(join(&store, &ticket(name)).state, TicketState::Holding, "{name}");
     }
     assert_eq!(block_on(store.keys("")).unwrap().len(), names.len());
     assert_eq!(block_on(store.keys("a")).unwrap(), [key("a"), key("a\0b"), key("a/b")]);
@@ -223,7 +223,7 @@ fn a_long_line_is_served_in_order_across_new_logs() {
     assert!(numbers.is_sorted());
     for ((ticket, store), number) in turns().zip(numbers) {
         assert_eq!(wait(store, ticket), number);
-        assert_eq!(leave(store, ticket), Left::Holding);
+        assert_eq!(leave(store, ticket), LeaveOutcome::Holding);
     }
 }
 
@@ -241,16 +241,16 @@ fn events_come_in_order_and_none_is_missed() {
     join(&store, &a);
     join(&store, &b);
     leave(&store, &a);
-    block_on(store.leave(&b, Leave::Soon)).unwrap();
+    block_on(store.leave(&b, LeaveMode::Graceful)).unwrap();
     leave(&store, &b);
     let wanted = [
-        (What::Joined, a.id),
-        (What::Served, a.id),
-        (What::Joined, b.id),
-        (What::Left, a.id),
-        (What::Served, b.id),
-        (What::Broken, b.id),
-        (What::Left, b.id),
+        (EventKind::Joined, a.id),
+        (EventKind::Served, a.id),
+        (EventKind::Joined, b.id),
+        (EventKind::Left, a.id),
+        (EventKind::Served, b.id),
+        (EventKind::Broken, b.id),
+        (EventKind::Left, b.id),
     ];
     let mut news = block_on(nothing).unwrap();
     let mut heard = news.events.clone();
@@ -259,7 +259,7 @@ fn events_come_in_order_and_none_is_missed() {
         assert!(!news.missed);
         heard.extend(news.events);
     }
-    assert_eq!(heard.iter().map(|event| (event.what, event.ticket.id)).collect::<Vec<_>>(), wanted);
+    assert_eq!(heard.iter().map(|event| (event.kind, event.ticket.id)).collect::<Vec<_>>(), wanted);
     let again = block_on(onlooker.events(&scope, Some(start.cursor))).unwrap();
     assert_eq!(again.events, heard, "a cursor can be used again");
 }
@@ -283,14 +283,14 @@ fn an_onlooker_follows_across_new_logs() {
         let (mut heard, mut missed) = (0, false);
         while heard < 3 * ROUNDS && !missed {
             let news = block_on(onlooker.events(&scope, Some(cursor))).unwrap();
-            let kinds = [What::Joined, What::Served, What::Left];
+            let kinds = [EventKind::Joined, EventKind::Served, EventKind::Left];
             let expected = kinds.iter().cycle().skip(heard % 3);
             assert!(
                 missed
                     || news
                         .events
                         .iter()
-                        .map(|event| &event.what)
+                        .map(|event| &event.kind)
                         .zip(expected)
                         .all(|(a, b)| a == b)
             );
@@ -307,8 +307,8 @@ fn an_onlooker_follows_across_new_logs() {
 fn sequences_have_no_gaps_and_outlive_new_logs() {
     let dir = Dir::new();
     let (store, other) = (dir.open(), dir.open());
-    let next = |store: &FileStore, by| block_on(store.tally(&key("k"), by, None)).unwrap();
-    let sequence = |value| Tally { value, allowed: true, resets_in: None };
+    let next = |store: &FileStore, by| block_on(store.add(&key("k"), by, None)).unwrap();
+    let sequence = |value| CounterValue { value, allowed: true, resets_in: None };
     assert_eq!(next(&store, 0), sequence(0));
     assert_eq!(next(&store, 1), sequence(1));
     assert_eq!(next(&other, 10), sequence(11));
@@ -320,8 +320,8 @@ fn sequences_have_no_gaps_and_outlive_new_logs() {
     drop((store, other));
     assert_eq!(next(&dir.open(), 0), sequence(11));
     assert_eq!(next(&dir.open(), 1), sequence(12));
-    let error = block_on(dir.open().tally(&key("k"), u64::MAX, None)).unwrap_err();
-    assert_eq!(error.kind(), Kind::Rejected);
+    let error = block_on(dir.open().add(&key("k"), u64::MAX, None)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Rejected);
 }
 
 #[test]
@@ -330,7 +330,7 @@ fn a_count_stops_at_its_limit_and_starts_anew() {
     let (store, other) = (dir.open(), dir.open());
     let window = |ms| Window { per: Duration::from_millis(ms), limit: Some(3) };
     let add =
-        |store: &FileStore, by, ms| block_on(store.tally(&key("k"), by, Some(window(ms)))).unwrap();
+        |store: &FileStore, by, ms| block_on(store.add(&key("k"), by, Some(window(ms)))).unwrap();
     let first = add(&store, 2, 3_600_000);
     assert_eq!((first.value, first.allowed), (2, true));
     assert!(first.resets_in.unwrap() <= Duration::from_hours(1));
@@ -338,7 +338,7 @@ fn a_count_stops_at_its_limit_and_starts_anew() {
     assert_eq!((refused.value, refused.allowed), (2, false));
     assert_eq!(add(&other, 1, 3_600_000).value, 3);
     assert_eq!(add(&store, 0, 3_600_000).value, 3);
-    let short = |by| block_on(store.tally(&key("s"), by, Some(window(1)))).unwrap();
+    let short = |by| block_on(store.add(&key("s"), by, Some(window(1)))).unwrap();
     assert!(short(1).allowed);
     while short(0).value > 0 {
         thread::yield_now();
@@ -354,7 +354,7 @@ fn a_dropped_future_leaves_nothing_behind() {
     join(&store, &held);
     join(&store, &mine);
     for _ in 0..1000 {
-        let mut watch = Box::pin(store.watch(&mine, Standing::Waiting));
+        let mut watch = Box::pin(store.watch(&mine, TicketState::Waiting));
         assert!(is_ready(&mut watch).is_none());
     }
     leave(&store, &held);
@@ -372,7 +372,7 @@ fn a_full_fifo_wakes_everyone_all_the_same() {
         join(&store, waiting);
     }
     let mut watches: Vec<_> =
-        waiting.iter().map(|ticket| Box::pin(store.watch(ticket, Standing::Waiting))).collect();
+        waiting.iter().map(|ticket| Box::pin(store.watch(ticket, TicketState::Waiting))).collect();
     for watch in &mut watches {
         assert!(is_ready(watch).is_none());
     }

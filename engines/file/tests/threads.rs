@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use support::{Dir, is_ready, join, leave, ticket};
 use tenure_core::event::Scope;
-use tenure_core::{Engine as _, Standing};
+use tenure_core::{Engine as _, TicketState};
 
 #[test]
 fn no_thread_is_left_of_stores_that_waited() {
@@ -22,8 +22,8 @@ fn no_thread_is_left_of_stores_that_waited() {
     for turn in 0..200 {
         let store = dir.open();
         let mine = ticket("k");
-        assert_eq!(join(&store, &mine).standing, Standing::Waiting);
-        let mut watch = Box::pin(store.watch(&mine, Standing::Waiting));
+        assert_eq!(join(&store, &mine).state, TicketState::Waiting);
+        let mut watch = Box::pin(store.watch(&mine, TicketState::Waiting));
         assert!(is_ready(&mut watch).is_none());
         let scope = Scope::Prefix(String::new());
         let start = support::block_on(store.events(&scope, None)).unwrap();

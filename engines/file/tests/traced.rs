@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use support::{Dir, Other, block_on, join, key, serve, skipped, ticket, work};
-use tenure_core::{Engine as _, Standing};
+use tenure_core::{Engine as _, TicketState};
 
 /// Not a test: what the other processes run.
 #[test]
@@ -66,9 +66,9 @@ fn who_has_an_old_book_open_sees_it_replaced_though_its_writer_was_killed_before
         kill = write_after_the_new_name(&trace, name);
         if killed {
             let (late, early) = (dir.open(), ticket("k"));
-            assert_eq!(join(&late, &early).standing, Standing::Holding);
+            assert_eq!(join(&late, &early).state, TicketState::Holding);
             let place = join(&store, &ticket("k"));
-            assert_eq!(place.standing, Standing::Waiting, "there are two holders");
+            assert_eq!(place.state, TicketState::Waiting, "there are two holders");
             return;
         }
     }
@@ -109,7 +109,7 @@ fn file_of(line: &str, call: &str) -> String {
 fn a_number_of_a_sequence_costs_one_flush_of_the_disk() {
     let (dir, elsewhere) = (Dir::new(), Dir::new());
     let trace = elsewhere.path().join("trace");
-    assert_eq!(block_on(dir.open().tally(&key("invoice"), 1, None)).unwrap().value, 1);
+    assert_eq!(block_on(dir.open().add(&key("invoice"), 1, None)).unwrap().value, 1);
     let calls = ["-e", "trace=fsync,fdatasync,sync_file_range,syncfs"];
     let Some(mut other) = Other::start_traced(&dir, &trace, &calls) else {
         skipped("there is no strace here");

@@ -13,7 +13,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use support::{Dir, Other, block_on, join, key, leave, serve, ticket, work};
-use tenure_core::{Engine as _, Kind, Standing};
+use tenure_core::{Engine as _, ErrorKind, TicketState};
 use tenure_file::{FileStore, Settings};
 
 /// Two users and a group that are nobody's here.
@@ -121,11 +121,11 @@ fn what_cannot_be_looked_at_is_said() {
     let path = dir.path().to_owned();
     thread::spawn(move || opened.send(FileStore::open(path)).unwrap());
     let store = open.recv().unwrap().unwrap();
-    let within = store.profile().answers_within;
+    let within = store.guarantees().answers_within;
     let (joined, answer) = mpsc::channel();
     thread::spawn(move || {
         join(&store, &ticket("k"));
-        joined.send(store.profile().warnings).unwrap();
+        joined.send(store.guarantees().warnings).unwrap();
     });
     let warnings = answer.recv_timeout(within).expect("a FIFO holds nobody up");
     assert!(warnings[0].contains(strange.to_str().unwrap()), "{warnings:?}");
@@ -148,9 +148,9 @@ fn no_link_is_followed() {
         fs::remove_file(link).unwrap();
         symlink(&private, link).unwrap();
         let joined = FileStore::open(dir.path())
-            .and_then(|store| block_on(store.join(&ticket("k"), tenure_core::Patience::Wait)));
+            .and_then(|store| block_on(store.join(&ticket("k"), tenure_core::WaitMode::Wait)));
         let error = joined.unwrap_err();
-        assert_eq!(error.kind(), Kind::Rejected);
+        assert_eq!(error.kind(), ErrorKind::Rejected);
         assert!(error.to_string().contains("it is a link"), "{error}");
     }
     assert_eq!(fs::read_to_string(&private).unwrap(), "secret");
@@ -166,10 +166,10 @@ fn a_store_that_others_own_or_may_write_to_is_refused_with_the_way_out() {
     let open = Dir::new();
     fs::set_permissions(open.path(), fs::Permissions::from_mode(0o1777)).unwrap();
     let error = FileStore::open(open.path()).unwrap_err();
-    assert_eq!(error.kind(), Kind::Rejected);
+    assert_eq!(error.kind(), ErrorKind::Rejected);
     assert!(error.to_string().contains("can be written to by everybody"), "{error}");
     let settings = Settings { allow_others: true, ..Settings::default() };
     let store = FileStore::open_with(open.path(), settings).unwrap();
-    assert_eq!(join(&store, &ticket("k")).standing, Standing::Holding);
+    assert_eq!(join(&store, &ticket("k")).state, TicketState::Holding);
     assert_eq!(block_on(store.line(&key("k"))).unwrap().len(), 1);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mongodb::bson::doc;
 use serde::Deserialize;
-use tenure_core::{Error, Kind, Result};
+use tenure_core::{Error, ErrorKind, Result};
 use tenure_mongodb::documents::{DocumentGuard, DocumentLocks, Documents, Queue};
 
 /// After this time without an event a worker ends.
@@ -43,7 +43,7 @@ pub(crate) async fn work(url: &str, name: &str) -> Result<()> {
     let queue = events.queue(doc! { "state": "new" }).order(doc! { "_id": 1 }).ttl(TTL).note(name);
     while match one(&queue, name).await {
         // What another worker took over, or the server did not answer, is claimed again until it is done.
-        Err(e) if matches!(e.kind(), Kind::Lost | Kind::Unavailable) => true,
+        Err(e) if matches!(e.kind(), ErrorKind::Lost | ErrorKind::Unavailable) => true,
         done => done?,
     } {}
     events.close().await;

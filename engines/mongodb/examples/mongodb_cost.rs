@@ -6,7 +6,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
-use tenure_core::{Engine as _, Key, Leave, Patience, Share, Ticket};
+use tenure_core::{Engine as _, Key, LeaveMode, WaitMode, Share, Ticket};
 use tenure_mongodb::MongoStore;
 use tenure_servers::mongodb::{Document, Server, doc};
 
@@ -30,7 +30,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let ticket = || Ticket { ttl: DAY, ..Ticket::new(key.clone(), Share::WHOLE) };
         let tickets: Vec<Ticket> = (0..count + TIMES).map(|_| ticket()).collect();
         for some in tickets.chunks(64) {
-            try_join_all(some.iter().map(|it| store.join(it, Patience::Wait))).await?;
+            try_join_all(some.iter().map(|it| store.join(it, WaitMode::Wait))).await?;
         }
         let bytes = bytes(&server, &key)?;
         let (first, last) = (&tickets[0], &tickets[tickets.len() - 1]);
@@ -38,14 +38,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let late = cost(&server, async || store.renew(last).await.map(drop)).await?;
         let back = cost(&server, async || {
             let one = ticket();
-            store.join(&one, Patience::Wait).await?;
-            store.leave(&one, Leave::Now).await.map(drop)
+            store.join(&one, WaitMode::Wait).await?;
+            store.leave(&one, LeaveMode::Now).await.map(drop)
         })
         .await?;
         let mut front = tickets.iter();
         let hand_over = cost(&server, async || {
             let holder = front.next().expect("there are enough");
-            store.leave(holder, Leave::Now).await.map(drop)
+            store.leave(holder, LeaveMode::Now).await.map(drop)
         })
         .await?;
         let written = written(&server)?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, Document};
 use tenure_core::{
-    Error, Key, Left, NUMBER_MAX, Note, Owner, Place, Result, Share, Standing, Tally, Ticket,
+    Error, Key, LeaveOutcome, NUMBER_MAX, Note, Owner, Place, Result, Share, TicketState, CounterValue, Ticket,
     TicketId, refusal, served,
 };
 
@@ -24,20 +24,20 @@ pub(crate) enum Came {
     Known,
     /// It would have to wait.
     Busy,
-    Left(Left),
+    Left(LeaveOutcome),
     Refused(Error),
 }
 
 impl Came {
     /// The ticket holds.
     pub(crate) fn is_served(&self) -> bool {
-        matches!(self, Self::In(place) if place.standing == Standing::Holding)
+        matches!(self, Self::In(place) if place.state == TicketState::Holding)
     }
 
     /// What a verb comes to in a line that was never there.
     pub(crate) fn of_nobody(verb: Verb) -> Self {
         match verb {
-            Verb::Leave { .. } => Self::Left(Left::Absent),
+            Verb::Leave { .. } => Self::Left(LeaveOutcome::Absent),
             _ => Self::Nowhere,
         }
     }
@@ -118,7 +118,7 @@ impl<'a> Reader<'a> {
         let look = seat.get("look").map(|_| whole(seat, "look"));
         Some(Place {
             number: number(seat, "n")?,
-            standing: if look.is_some() { Standing::Waiting } else { Standing::Holding },
+            state: if look.is_some() { TicketState::Waiting } else { TicketState::Holding },
             ahead: number(seat, "ahead")?,
             life: Some(millis(number(seat, "ends")?, now)),
             look: look
@@ -130,12 +130,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn left(did: i64) -> Option<Left> {
+fn left(did: i64) -> Option<LeaveOutcome> {
     Some(match did {
-        did::ABSENT => Left::Absent,
-        did::WAITING => Left::Waiting,
-        did::HOLDING => Left::Holding,
-        did::TOLD => Left::Told,
+        did::ABSENT => LeaveOutcome::Absent,
+        did::WAITING => LeaveOutcome::Waiting,
+        did::HOLDING => LeaveOutcome::Holding,
+        did::TOLD => LeaveOutcome::Requested,
         _ => return None,
     })
 }
@@ -143,12 +143,12 @@ fn left(did: i64) -> Option<Left> {
 /// What its short verb came to.
 pub(crate) fn alone(answer: &Document, verb: Verb) -> Option<Came> {
     if let Verb::Leave { .. } = verb {
-        return Some(Came::Left(Left::Holding));
+        return Some(Came::Left(LeaveOutcome::Holding));
     }
     let seat = answer.get_array("held").ok()?.first()?.as_document()?;
     Some(Came::In(Place {
         number: number(seat, "n")?,
-        standing: Standing::Holding,
+        state: TicketState::Holding,
         ahead: 0,
         life: Some(millis(number(seat, "ends")?, number(answer, "at")?)),
         look: None,
@@ -173,7 +173,7 @@ pub(crate) fn line(answer: &Document, key: &Key) -> Option<Vec<(Ticket, Place)>>
         }
         let place = Place {
             number: number(seat, "n")?,
-            standing: if holding { Standing::Holding } else { Standing::Waiting },
+            state: if holding { TicketState::Holding } else { TicketState::Waiting },
             ahead,
             life: Some(millis(ends, now)),
             look: (!holding).then(|| millis(first_end, now)),
@@ -195,7 +195,7 @@ pub(crate) fn line(answer: &Document, key: &Key) -> Option<Vec<(Ticket, Place)>>
 }
 
 /// What a count came to.
-pub(crate) fn tallied(answer: &Document, key: &Key, by: u64) -> Option<Result<Tally>> {
+pub(crate) fn tallied(answer: &Document, key: &Key, by: u64) -> Option<Result<CounterValue>> {
     let value = number(answer, "value")?;
     if !answer.get_bool("fits").ok()? {
         return Some(Err(refusal::count_is_full(key, value, by)));
@@ -204,7 +204,7 @@ pub(crate) fn tallied(answer: &Document, key: &Key, by: u64) -> Option<Result<Ta
         Some(_) => Some(millis(number(answer, "ends")?, number(answer, "at")?)),
         None => None,
     };
-    Some(Ok(Tally { value, allowed: answer.get_bool("allowed").ok()?, resets_in }))
+    Some(Ok(CounterValue { value, allowed: answer.get_bool("allowed").ok()?, resets_in }))
 }
 
 /// From one moment to another, or no time if that is over.

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use futures_util::future::{Either, pending, select};
 use mongodb::bson::{RawDocumentBuf, rawdoc};
-use tenure_core::event::{Cursor, News, Scope};
+use tenure_core::event::{Cursor, EventBatch, Scope};
 use tenure_core::{
-    Engine, Key, Leave, Left, Patience, Place, Profile, Result, Standing, Tally, Ticket, TicketId,
-    Wake, Window, uneven,
+    Engine, Key, LeaveMode, LeaveOutcome, WaitMode, Place, Guarantees, Result, TicketState, CounterValue, Ticket, TicketId,
+    Wake, Window, jitter,
 };
 use tokio::time::{sleep, timeout};
 
@@ -55,14 +55,14 @@ impl MongoStore {
     }
 
     /// Looks again and again, where nobody tells: often at the front of the line, seldom behind.
-    async fn poll(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+    async fn poll(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
         let spot = self.spots.of(ticket)?;
         let mut pause = POLL_FIRST;
         loop {
-            sleep(uneven(pause, getrandom::u64().unwrap_or(0))).await;
+            sleep(jitter(pause, getrandom::u64().unwrap_or(0))).await;
             match self.peek(&spot, ticket).await? {
                 Some(place) if place.leaving => return Ok(Wake::Look),
-                Some(place) if place.standing != seen => {
+                Some(place) if place.state != seen => {
                     self.mail.learn(ticket.id, &place);
                     return Ok(Wake::Served(place.number));
                 }
@@ -85,7 +85,7 @@ impl MongoStore {
             }
             let polls = async {
                 match now {
-                    Hears::Refused => self.poll(ticket, Standing::Waiting).await.map(Some),
+                    Hears::Refused => self.poll(ticket, TicketState::Waiting).await.map(Some),
                     Hears::Closed | Hears::Open(_) => pending().await,
                 }
             };
@@ -126,7 +126,7 @@ impl MongoStore {
         ticket: &Ticket,
         other: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let told = pin!(self.mail.watch(ticket.id, Standing::Waiting));
+        let told = pin!(self.mail.watch(ticket.id, TicketState::Waiting));
         match select(told, pin!(other)).await {
             Either::Left((wake, _)) => Ok(wake.into()),
             Either::Right((other, _)) => other,
@@ -142,13 +142,13 @@ impl MongoStore {
     pub(crate) async fn join_reading(
         &self,
         ticket: &Ticket,
-        patience: Patience,
+        patience: WaitMode,
         reads: Reads,
     ) -> Result<Option<Place>> {
         let spot = self.spots.of(ticket)?;
         let asking = self.mail.expect_answer(ticket.id, ticket.ttl);
         self.roll.prepare(&spot.record, ticket.id, self.stream.opening(), &self.mail);
-        let hurry = patience == Patience::NoWait;
+        let hurry = patience == WaitMode::NoWait;
         let wish = Wish { reads, ..Wish::new(ticket.clone(), Verb::Join { hurry }) };
         let joined = match self.lanes.ask(&spot, wish).await {
             // It was sent before, and the answer was lost: whoever stands there renews.
@@ -181,11 +181,11 @@ impl MongoStore {
 }
 
 impl Engine for MongoStore {
-    fn profile(&self) -> Profile {
+    fn guarantees(&self) -> Guarantees {
         self.profile.clone()
     }
 
-    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+    async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
         self.join_reading(ticket, patience, Reads::Nothing).await
     }
 
@@ -201,33 +201,33 @@ impl Engine for MongoStore {
         Ok(renewed)
     }
 
-    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+    async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
         let spot = self.spots.of(ticket)?;
-        let came = self.ask(&spot, ticket, Verb::Leave { soon: how == Leave::Soon }).await?;
+        let came = self.ask(&spot, ticket, Verb::Leave { soon: how == LeaveMode::Graceful }).await?;
         let Came::Left(mut left) = came else { return Err(trouble::strange(&self.calls.name)) };
-        if left == Left::Absent && self.roll.was_never_sent(&spot.record, ticket.id) {
+        if left == LeaveOutcome::Absent && self.roll.was_never_sent(&spot.record, ticket.id) {
             // It waited here, and nobody need look whether it comes in late.
-            left = Left::Waiting;
+            left = LeaveOutcome::Waiting;
         }
-        if left != Left::Told {
+        if left != LeaveOutcome::Requested {
             self.forget(&spot, ticket.id);
         }
         Ok(left)
     }
 
-    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+    async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
         if !self.mail.expects(ticket.id) {
             return Ok(self.mail.watch(ticket.id, seen).await);
         }
         let _glances = self.glances.at(&*self.spots.of(ticket)?, ticket.id, seen);
         match seen {
-            Standing::Holding => Ok(self.mail.watch(ticket.id, seen).await),
-            Standing::Waiting if self.facts.can_push() => Box::pin(self.wait(ticket)).await,
-            Standing::Waiting => self.told_or(ticket, self.poll(ticket, seen)).await,
+            TicketState::Holding => Ok(self.mail.watch(ticket.id, seen).await),
+            TicketState::Waiting if self.facts.can_push() => Box::pin(self.wait(ticket)).await,
+            TicketState::Waiting => self.told_or(ticket, self.poll(ticket, seen)).await,
         }
     }
 
-    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<EventBatch> {
         if self.facts.can_push() && self.spots.reaps() {
             return self.onlookers.events(scope, after).await;
         }
@@ -254,7 +254,7 @@ impl Engine for MongoStore {
         Ok(keys)
     }
 
-    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
+    async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
         self.spots.are_records("keep numbers in documents")?;
         let (kind, count) = match window {
             None => (":n", &self.sequence),
@@ -280,7 +280,7 @@ impl Engine for MongoStore {
         match counted.map_err(|error| trouble::in_record(error, collection, &record, key))? {
             Some(answer) => self.known(answer::tallied(&answer, key, by))?,
             None => {
-                Ok(Tally { value: 0, allowed: true, resets_in: window.map(|window| window.per) })
+                Ok(CounterValue { value: 0, allowed: true, resets_in: window.map(|window| window.per) })
             }
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, rawdoc};
 use mongodb::options::ServerAddress;
-use tenure_core::{Error, Fencing, Liveness, Profile, Result, Sight};
+use tenure_core::{Error, TokenDurability, Liveness, Guarantees, Result, EventDelivery};
 
 use crate::answer::whole;
 use crate::call::Calls;
@@ -102,14 +102,14 @@ impl Facts {
         self.topology != Topology::Alone && !self.is_deaf
     }
 
-    pub(crate) fn profile(&self, settings: &Settings) -> Profile {
-        let mut profile = Profile::new("mongodb", Liveness::Lease);
+    pub(crate) fn profile(&self, settings: &Settings) -> Guarantees {
+        let mut profile = Guarantees::new("mongodb", Liveness::Lease);
         profile.fair = true;
         profile.push = self.can_push();
         if self.can_push() {
-            profile.events = Sight::Every;
+            profile.events = EventDelivery::Every;
         }
-        profile.fencing = Fencing::Volatile;
+        profile.fencing = TokenDurability::Volatile;
         profile.survives.holder_crash = true;
         profile.survives.holder_pause = true;
         // Every write is in the journal of a majority before it counts.

@@ -13,7 +13,7 @@ use mongodb::change_stream::ChangeStream;
 use mongodb::change_stream::event::ResumeToken;
 use mongodb::error::{Error, ErrorKind};
 use mongodb::options::{ReadConcern, ReadPreference, SelectionCriteria};
-use tenure_core::{Kind, uneven};
+use tenure_core::{ErrorKind, jitter};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -240,12 +240,12 @@ async fn run(feed: Arc<Shared>) {
                 // A token that the server refuses must not keep the stream closed.
                 let is_token = token.is_some();
                 token = token.filter(|_| told.is_unknown() && !is_lost(&error));
-                let is_refused = !is_token && matches!(told.kind(), Kind::Rejected | Kind::Invalid);
+                let is_refused = !is_token && matches!(told.kind(), ErrorKind::Rejected | ErrorKind::Invalid);
                 feed.failed(told, is_refused);
             }
         }
         let rest = if feed.state().refusal.is_some() { PAUSE_REFUSED } else { pause };
-        sleep(uneven(rest, getrandom::u64().unwrap_or(0))).await;
+        sleep(jitter(rest, getrandom::u64().unwrap_or(0))).await;
         pause = (pause * 2).min(PAUSE_MAX);
     }
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, bson, doc};
-use tenure_core::{Result, Standing, TicketId, uneven};
+use tenure_core::{Result, TicketState, TicketId, jitter};
 use tenure_kit::mailbox::Mailbox;
 use tokio::time::sleep;
 
@@ -43,10 +43,10 @@ struct State {
 }
 
 impl State {
-    fn seen(&mut self, seen: Standing) -> &mut HashMap<String, Record> {
+    fn seen(&mut self, seen: TicketState) -> &mut HashMap<String, Record> {
         match seen {
-            Standing::Holding => &mut self.holding,
-            Standing::Waiting => &mut self.waiting,
+            TicketState::Holding => &mut self.holding,
+            TicketState::Waiting => &mut self.waiting,
         }
     }
 }
@@ -68,7 +68,7 @@ struct Watching {
 /// A ticket is watched until this is dropped.
 pub(crate) struct Glancing {
     watched: Arc<Watched>,
-    seen: Standing,
+    seen: TicketState,
     record: String,
     id: TicketId,
 }
@@ -93,10 +93,10 @@ impl Glances {
     }
 
     /// Looks now and then for a ticket that was seen there. If it is not there any more, its owner looks.
-    pub(crate) fn at(&self, spot: &Spot, id: TicketId, seen: Standing) -> Glancing {
+    pub(crate) fn at(&self, spot: &Spot, id: TicketId, seen: TicketState) -> Glancing {
         let array = match seen {
-            Standing::Holding => "held",
-            Standing::Waiting => "waiting",
+            TicketState::Holding => "held",
+            TicketState::Waiting => "waiting",
         };
         let record = match spot.kit.place.as_str() {
             "" => text::comparable(&Bson::String(spot.record.clone())),
@@ -119,8 +119,8 @@ impl Glances {
 /// Looks for as long as tickets are watched.
 async fn glance(watched: Arc<Watched>) {
     while watched.goes_on() {
-        sleep(uneven(PAUSE, getrandom::u64().unwrap_or(0))).await;
-        for seen in [Standing::Holding, Standing::Waiting] {
+        sleep(jitter(PAUSE, getrandom::u64().unwrap_or(0))).await;
+        for seen in [TicketState::Holding, TicketState::Waiting] {
             for some in watched.asked(seen).chunks(RECORDS_AT_ONCE) {
                 // What is not found out now is found out by the next glance, or by the next sign of life.
                 if let Err(error) = watched.look(seen, some).await {
@@ -145,7 +145,7 @@ impl Watched {
         state.is_running
     }
 
-    fn asked(&self, seen: Standing) -> Vec<Asked> {
+    fn asked(&self, seen: TicketState) -> Vec<Asked> {
         let mut state = self.state();
         let asked = state.seen(seen).iter().map(|(name, record)| {
             let seat = |ticket: &Watching| {
@@ -155,13 +155,13 @@ impl Watched {
             let seats: Vec<Bson> = record.tickets.iter().take(TICKETS_AT_ONCE).map(seat).collect();
             let mut query = record.filter.clone();
             // One of the waiting tickets may be served just now, and its letter be on its way.
-            query.insert(if seen == Standing::Waiting { "$or" } else { "$and" }, seats);
+            query.insert(if seen == TicketState::Waiting { "$or" } else { "$and" }, seats);
             Asked { record: name.clone(), query }
         });
         asked.collect()
     }
 
-    async fn look(&self, seen: Standing, asked: &[Asked]) -> Result<()> {
+    async fn look(&self, seen: TicketState, asked: &[Asked]) -> Result<()> {
         let queries: Vec<Bson> = asked.iter().map(|one| one.query.clone().into()).collect();
         let found = self.calls.ids(&doc! { "$or": queries }).await?;
         let found: HashSet<String> = found.iter().map(text::comparable).collect();
@@ -171,7 +171,7 @@ impl Watched {
             let is_missed = !found.contains(&one.record);
             for ticket in &mut record.tickets {
                 // A letter to a ticket that waits may be on its way.
-                if is_missed && (ticket.was_missed || seen == Standing::Holding) {
+                if is_missed && (ticket.was_missed || seen == TicketState::Holding) {
                     self.mail.look(ticket.id);
                 }
                 ticket.was_missed = is_missed;

@@ -90,8 +90,8 @@ use std::time::Duration;
 
 use mongodb::Client;
 pub use mongodb::options::ClientOptions;
-use tenure_core::wrap::{Hosted, Retry};
-use tenure_core::{Host, Locks, PrivateThread, Result};
+use tenure_core::wrap::{OnRuntime, Retry};
+use tenure_core::{Runtime, Locks, BackgroundRuntime, Result};
 use tokio::runtime::Handle;
 
 pub use description::DESCRIPTION;
@@ -127,7 +127,7 @@ pub async fn connect_over(client: Client, settings: Settings) -> Result<Locks> {
 async fn hosted(
     opening: impl Future<Output = Result<MongoStore>> + Send + 'static,
 ) -> Result<Locks> {
-    let host: Arc<dyn Host> = Arc::new(PrivateThread::for_drivers());
-    let store = Hosted::make(host.clone(), opening).await?;
+    let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
+    let store = OnRuntime::make(host.clone(), opening).await?;
     Ok(Locks::on(Retry::new(store, host.clone(), RETRIES, RETRY_PAUSE), host))
 }

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use mongodb::bson::{Bson, Document, doc};
-use tenure_core::event::{Event, What};
+use tenure_core::event::{Event, EventKind};
 use tenure_core::line::changes;
 use tenure_core::{Key, Place, Ticket};
 
@@ -105,20 +105,20 @@ fn events(before: Option<&Document>, now: Option<&Document>) -> Vec<Event> {
     let ends = before.map(ends).unwrap_or_default();
     let gone = |ticket: &Ticket, _: &Place| match now {
         Some(now) => fate(now, ticket, ends.get(&ticket.id.to_string()).copied()),
-        None => What::Broken,
+        None => EventKind::Broken,
     };
     changes(&line(before), &line(now), at.saturating_mul(1000), gone)
 }
 
 /// What happened to a ticket that is not in its line any more. A letter says so of one that was told to leave
 /// while it waited.
-fn fate(now: &Document, ticket: &Ticket, ends: Option<i64>) -> What {
+fn fate(now: &Document, ticket: &Ticket, ends: Option<i64>) -> EventKind {
     let has_ended = ends.is_some_and(|ends| whole(now, "at").is_some_and(|at| ends <= at));
     let letter = format!("{}B", ticket.id);
     match now.get_str("bell") {
-        _ if has_ended => What::Expired,
-        Ok(bell) if bell.contains(&letter) => What::Broken,
-        _ => What::Left,
+        _ if has_ended => EventKind::Expired,
+        Ok(bell) if bell.contains(&letter) => EventKind::Broken,
+        _ => EventKind::Left,
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mongodb::bson::{Document, RawDocumentBuf, doc};
-use tenure_core::event::{Cursor, News, Scope};
+use tenure_core::event::{Cursor, EventBatch, Scope};
 use tenure_core::line::Journal;
 use tenure_core::{Error, Key, Result};
 use tokio::sync::{Notify, mpsc};
@@ -66,7 +66,7 @@ impl Onlookers {
     }
 
     /// What [`Engine::events`](tenure_core::Engine::events) answers.
-    pub(crate) async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+    pub(crate) async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<EventBatch> {
         let following = self.following(scope)?;
         let opened = timeout(self.calls.timeout, following.opened());
         opened.await.map_err(|_| trouble::late(&self.calls.name))??;
@@ -166,10 +166,10 @@ impl Following {
         }
     }
 
-    async fn since(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+    async fn since(&self, scope: &Scope, after: Option<Cursor>) -> Result<EventBatch> {
         let Some(Cursor(mut after)) = after else {
             let cursor = Cursor(self.first_cursor + self.past().journal.end());
-            return Ok(News { events: Vec::new(), cursor, missed: false });
+            return Ok(EventBatch { events: Vec::new(), cursor, missed: false });
         };
         loop {
             let news = self.news.notified();
@@ -179,9 +179,9 @@ impl Following {
                 let cursor = Cursor(self.first_cursor + past.journal.end());
                 let known = after.checked_sub(self.first_cursor).filter(|after| *after < CURSORS);
                 match known.and_then(|after| past.journal.since(after, scope)) {
-                    None => return Ok(News { events: Vec::new(), cursor, missed: true }),
+                    None => return Ok(EventBatch { events: Vec::new(), cursor, missed: true }),
                     Some(events) if !events.is_empty() => {
-                        return Ok(News { events, cursor, missed: false });
+                        return Ok(EventBatch { events, cursor, missed: false });
                     }
                     // What happened out of scope need not be remembered.
                     Some(_) => after = cursor.0,
@@ -190,7 +190,7 @@ impl Following {
                     return Err(trouble.clone());
                 }
                 if past.task.as_ref().is_some_and(AbortHandle::is_finished) {
-                    return Ok(News { events: Vec::new(), cursor, missed: true });
+                    return Ok(EventBatch { events: Vec::new(), cursor, missed: true });
                 }
             }
             // Who waits is wanted: the stream goes on meanwhile.

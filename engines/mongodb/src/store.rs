@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mongodb::Client;
 use mongodb::options::ClientOptions;
-use tenure_core::{Error, Profile, Result, Sampler, Sight, ThisRuntime};
+use tenure_core::{Error, Guarantees, Result, Sampler, EventDelivery, ThisRuntime};
 use tenure_kit::mailbox::Mailbox;
 use tokio::runtime::Handle;
 
@@ -46,7 +46,7 @@ pub struct MongoStore {
     pub(crate) feed: Feed,
     pub(crate) stream: Stream,
     pub(crate) glances: Glances,
-    pub(crate) profile: Profile,
+    pub(crate) profile: Guarantees,
     pub(crate) facts: Facts,
     pub(crate) onlookers: Onlookers,
     pub(crate) sampler: Sampler,
@@ -91,7 +91,7 @@ impl MongoStore {
         profile.store.clone_from(&calls.name.servers);
         if !spots.reaps() {
             // Onlookers of documents look for themselves.
-            profile.events = Sight::Sampled;
+            profile.events = EventDelivery::Sampled;
         }
         if !is_own {
             profile.warnings.push(BORROWED.to_owned());

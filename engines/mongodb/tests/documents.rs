@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use shop::{Shelves, Shop};
 use tenure_conformance::Arena;
-use tenure_core::wrap::{AnyEngine, Hosted};
-use tenure_core::{Host, Locks, PrivateThread, Result, TicketId};
+use tenure_core::wrap::{AnyEngine, OnRuntime};
+use tenure_core::{Runtime, Locks, BackgroundRuntime, Result, TicketId};
 use tenure_mongodb::documents::MemoryDocuments;
 
 /// Tickets that are to end within their case live for so long.
@@ -27,12 +27,12 @@ fn arena(shelves: Shelves) -> Arena {
     };
     let (fresh, count) = (TicketId::fresh(), COUNT.fetch_add(1, Ordering::Relaxed));
     let url = format!("{url}&collection=shop-{count}-{fresh}");
-    let host: Arc<dyn Host> = Arc::new(PrivateThread::for_drivers());
+    let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
     let (home, at, names) = (host.clone(), url.clone(), shop::Names::default());
     let open = move || {
         let (home, at, names) = (home.clone(), at.clone(), names.clone());
         async move {
-            let shop = Hosted::make(home, async move { Shop::open(&at, shelves, names).await });
+            let shop = OnRuntime::make(home, async move { Shop::open(&at, shelves, names).await });
             Ok(AnyEngine::new(shop.await?))
         }
     };

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tenure_core::{Error, Key, Result, Tally, Time};
+use tenure_core::{Error, Key, Result, CounterValue, Time};
 use tokio::sync::oneshot;
 
 use crate::contract::Register;
@@ -24,12 +24,12 @@ pub(crate) struct Call {
     pub(crate) by: u64,
     /// When it is refused because other clients were quicker each time.
     pub(crate) until: Time,
-    pub(crate) tell: oneshot::Sender<Result<Tally>>,
+    pub(crate) tell: oneshot::Sender<Result<CounterValue>>,
 }
 
 impl Call {
     pub(crate) fn answer(self, answer: Result<u64>) {
-        let tally = |value| Tally { value, allowed: true, resets_in: None };
+        let tally = |value| CounterValue { value, allowed: true, resets_in: None };
         // A caller that has gone meanwhile leaves a gap, which a sequence may have.
         let _ = self.tell.send(answer.map(tally));
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::{Boxed, Error, Key, Profile, Result, TicketId};
+use tenure_core::{BoxFuture, Error, Key, Guarantees, Result, TicketId};
 use tokio::sync::mpsc;
 
 use crate::node::{LineId, Name, Node};
@@ -18,7 +18,7 @@ use crate::node::{LineId, Name, Node};
 /// 5. Dropping a future leaves the outcome unknown. No verb here has a time limit: who calls has one.
 pub trait Store: Send + Sync + 'static {
     /// What the store promises by itself.
-    fn profile(&self) -> Profile;
+    fn profile(&self) -> Guarantees;
 
     /// What is said of the store when it does not answer in time.
     fn silence(&self) -> Error;
@@ -288,7 +288,7 @@ pub struct Watching {
     /// What happened after this moment is noticed.
     pub at: u64,
     /// Ready once one of them may be otherwise.
-    pub changed: Boxed<Told>,
+    pub changed: BoxFuture<Told>,
 }
 
 /// What a watch tells.

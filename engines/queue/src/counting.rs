@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use futures_util::future::{Either, select};
-use tenure_core::{Key, Result, Tally, refusal};
+use tenure_core::{Key, Result, CounterValue, refusal};
 use tokio::sync::oneshot;
 
 use crate::calls::{Call, refuse_late};
@@ -17,11 +17,11 @@ use crate::pauses::Pauses;
 use crate::queue::Queue;
 
 impl<S: Store> Queue<S> {
-    pub(crate) async fn next(&self, key: &Key, by: u64, register: &Register) -> Result<Tally> {
+    pub(crate) async fn next(&self, key: &Key, by: u64, register: &Register) -> Result<CounterValue> {
         let Parts { store, host, counting, answers_within, .. } = &*self.parts;
         if by == 0 {
             let value = refusal::checked_sum(key, store.read(register).await?.value, 0)?;
-            return Ok(Tally { value, allowed: true, resets_in: None });
+            return Ok(CounterValue { value, allowed: true, resets_in: None });
         }
         let (tell, told) = oneshot::channel();
         let until = host.now().plus(*answers_within / 2);

@@ -1,10 +1,10 @@
 //! The nine verbs.
 
 use futures_util::future::join_all;
-use tenure_core::event::{Cursor, News, Scope};
+use tenure_core::event::{Cursor, EventBatch, Scope};
 use tenure_core::refusal::{self, UNREADABLE};
 use tenure_core::{
-    Engine, Error, Key, Leave, Left, Liveness, Patience, Place, Profile, Result, Standing, Tally,
+    Engine, Error, Key, LeaveMode, LeaveOutcome, Liveness, WaitMode, Place, Guarantees, Result, TicketState, CounterValue,
     Ticket, Wake, Window, served,
 };
 
@@ -13,7 +13,7 @@ use crate::node::LineId;
 use crate::queue::Queue;
 
 impl<S: Store> Engine for Queue<S> {
-    fn profile(&self) -> Profile {
+    fn guarantees(&self) -> Guarantees {
         let mut profile = self.parts.store.profile();
         profile.liveness = Liveness::Session;
         profile.fair = true;
@@ -23,7 +23,7 @@ impl<S: Store> Engine for Queue<S> {
         profile
     }
 
-    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+    async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
         let joined = self.parts.in_time(self.join_line(ticket, patience)).await;
         joined.map_err(|error| self.of_line(error, &ticket.key))
     }
@@ -33,19 +33,19 @@ impl<S: Store> Engine for Queue<S> {
         renewed.map_err(|error| self.of_line(error, &ticket.key))
     }
 
-    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+    async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
         let left = match how {
-            Leave::Now => self.parts.in_time(self.leave_now(ticket)).await,
-            Leave::Soon => self.parts.in_time(self.leave_soon(ticket)).await,
+            LeaveMode::Now => self.parts.in_time(self.leave_now(ticket)).await,
+            LeaveMode::Graceful => self.parts.in_time(self.leave_soon(ticket)).await,
         };
         left.map_err(|error| self.of_line(error, &ticket.key))
     }
 
-    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+    async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
         self.wake(ticket, seen).await.map_err(|error| self.of_line(error, &ticket.key))
     }
 
-    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<EventBatch> {
         match self.onlooker.events(&self.parts, scope, after).await? {
             Some(news) => Ok(news),
             None => self.sampler.events(self, &*self.parts.host, scope, after).await,
@@ -63,11 +63,11 @@ impl<S: Store> Engine for Queue<S> {
         let (mut ahead, mut tickets) = (0, Vec::with_capacity(front.nodes.len()));
         for node in front.nodes {
             let holds = served(ahead, node.ticket.share);
-            let standing = if holds { Standing::Holding } else { Standing::Waiting };
+            let standing = if holds { TicketState::Holding } else { TicketState::Waiting };
             let life = lives.get(&node.session).copied();
             let (number, leaving, take) = (node.number(), node.told, node.take());
             tickets
-                .push((node.ticket, Place { number, standing, ahead, life, look: None, leaving }));
+                .push((node.ticket, Place { number, state: standing, ahead, life, look: None, leaving }));
             ahead += take;
         }
         Ok(tickets)
@@ -77,7 +77,7 @@ impl<S: Store> Engine for Queue<S> {
         self.parts.in_time(self.parts.store.keys(prefix)).await
     }
 
-    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
+    async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
         if window.is_some() {
             return Err(Error::unsupported(format!(
                 "{} keeps no counts with a window, because it has no clock to ask: use a sequence, or another store",

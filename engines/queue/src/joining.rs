@@ -1,7 +1,7 @@
 //! Joining a line, and giving signs of life in it.
 
 use tenure_core::{
-    Error, LINE_TICKETS_MAX, Loss, NUMBER_MAX, Patience, Place, Result, Share, Standing, Ticket,
+    Error, LINE_TICKETS_MAX, Loss, NUMBER_MAX, WaitMode, Place, Result, Share, TicketState, Ticket,
     refusal, served,
 };
 
@@ -28,7 +28,7 @@ impl<S: Store> Queue<S> {
     pub(crate) async fn join_line(
         &self,
         ticket: &Ticket,
-        patience: Patience,
+        patience: WaitMode,
     ) -> Result<Option<Place>> {
         if let Some(place) = self.join_again(ticket).await? {
             return Ok(Some(place));
@@ -41,10 +41,10 @@ impl<S: Store> Queue<S> {
         };
         let is_all = ticket.share.take() == ticket.share.of();
         let mut door = match patience {
-            Patience::Wait => Door::Open,
+            WaitMode::Wait => Door::Open,
             // A part comes in, and leaves again where it is not served: others who share come and go all the time.
-            Patience::NoWait if !is_all && self.fits.seems(&name.line) => Door::Open,
-            Patience::NoWait => Door::Unchanged(0),
+            WaitMode::NoWait if !is_all && self.fits.seems(&name.line) => Door::Open,
+            WaitMode::NoWait => Door::Unchanged(0),
         };
         let (mut swept, mut pauses) = (false, Pauses::on(&*self.parts.host));
         for _ in 0..ATTEMPTS_MAX {
@@ -128,9 +128,9 @@ impl<S: Store> Queue<S> {
         &self,
         ticket: &Ticket,
         place: Place,
-        patience: Patience,
+        patience: WaitMode,
     ) -> Result<Option<Place>> {
-        if patience == Patience::Wait || place.standing == Standing::Holding {
+        if patience == WaitMode::Wait || place.state == TicketState::Holding {
             return Ok(Some(place));
         }
         let Parts { own, store, .. } = &*self.parts;
@@ -171,7 +171,7 @@ impl<S: Store> Queue<S> {
         session: &Session,
         door: Door,
         base: Written,
-        patience: Patience,
+        patience: WaitMode,
     ) -> Result<Attempt> {
         let body = Node::body(ticket, base.value, false);
         let (of, base_version) = (session.id, base.version);
@@ -234,7 +234,7 @@ impl<S: Store> Queue<S> {
                         self.raise_to(name, ticket, now, front.at).await?,
                     ));
                 }
-                if patience == Patience::Wait {
+                if patience == WaitMode::Wait {
                     return Ok(Attempt::Again(door, base));
                 }
                 let fits = served(front.taken(), ticket.share);
@@ -331,7 +331,7 @@ impl<S: Store> Queue<S> {
         let Some(node) = self.parts.store.change(node, &body).await? else { return Ok(None) };
         if share == seen.node.ticket.share {
             let seen = Sighting { node, ..seen };
-            self.parts.own.see(&seen, seen.stand.standing == Standing::Holding);
+            self.parts.own.see(&seen, seen.stand.standing == TicketState::Holding);
             return Ok(Some(seen));
         }
         // Who takes less may be served at once.

@@ -1,6 +1,6 @@
 //! Leaving a line: by the owner, or because somebody else says so.
 
-use tenure_core::{Left, Result, Standing, Ticket, served};
+use tenure_core::{LeaveOutcome, Result, TicketState, Ticket, served};
 
 use crate::contract::{Front, Remove, Removed, SessionId, Store, Why};
 use crate::mine::Mine;
@@ -15,7 +15,7 @@ const PROVIDED_MAX: usize = 100;
 
 impl<S: Store> Queue<S> {
     /// Takes a ticket out at once.
-    pub(crate) async fn leave_now(&self, ticket: &Ticket) -> Result<Left> {
+    pub(crate) async fn leave_now(&self, ticket: &Ticket) -> Result<LeaveOutcome> {
         let Parts { own, host, bells, .. } = &*self.parts;
         let was_asked = own.give_up(ticket.id);
         own.leaves(ticket.id);
@@ -23,47 +23,47 @@ impl<S: Store> Queue<S> {
         let left = match &mine {
             Some(Mine { seen: Some(seen), holds, .. }) => self.take_out(&seen.node, *holds).await,
             Some(Mine { name, session, .. }) => self.take_out_unanswered(name, session.id).await,
-            None if was_asked => Ok(Left::Waiting),
-            None if own.has_ended(ticket.id, host.now()) => return Ok(Left::Absent),
+            None if was_asked => Ok(LeaveOutcome::Waiting),
+            None if own.has_ended(ticket.id, host.now()) => return Ok(LeaveOutcome::Absent),
             None => self.take_out_stranger(ticket).await,
         }?;
         own.end(ticket.id, host.now(), ticket.ttl);
-        bells.ring(ticket.id);
+        bells.notify(ticket.id);
         Ok(left)
     }
 
     /// Tells a holder to leave; takes out who waits. Who waits behind more holders than are compared in one step may be served
     /// before it is taken out, and is told like a holder.
-    pub(crate) async fn leave_soon(&self, ticket: &Ticket) -> Result<Left> {
+    pub(crate) async fn leave_soon(&self, ticket: &Ticket) -> Result<LeaveOutcome> {
         let mut pauses = Pauses::on(&*self.parts.host);
         loop {
             let Some((front, node)) = self.find(&ticket.key, ticket.id).await? else {
-                return Ok(Left::Absent);
+                return Ok(LeaveOutcome::Absent);
             };
             let seen = self.parts.judge(front, node).await?;
             let node = &seen.node;
             let provided = &seen.stand.blockers;
-            if seen.stand.standing == Standing::Waiting && provided.len() <= PROVIDED_MAX {
+            if seen.stand.standing == TicketState::Waiting && provided.len() <= PROVIDED_MAX {
                 let (why, front) = (Why::Broken, Some(PAGE));
                 let remove = Remove { provided, why, front, ..Remove::just(node) };
                 let removed = self.parts.store.remove(&remove).await?;
                 if removed.gone {
                     self.ring_served(removed.front.as_ref());
-                    self.parts.bells.ring(ticket.id);
-                    return Ok(Left::Waiting);
+                    self.parts.bells.notify(ticket.id);
+                    return Ok(LeaveOutcome::Waiting);
                 }
             } else if node.told {
-                return Ok(Left::Told);
+                return Ok(LeaveOutcome::Requested);
             } else if self.parts.tell(node).await?.is_some() {
-                self.parts.bells.ring(ticket.id);
-                return Ok(Left::Told);
+                self.parts.bells.notify(ticket.id);
+                return Ok(LeaveOutcome::Requested);
             }
             pauses.rest().await;
         }
     }
 
     /// One request: what it leaves behind is answered only if that is of use.
-    async fn take_out(&self, node: &Node, holds: bool) -> Result<Left> {
+    async fn take_out(&self, node: &Node, holds: bool) -> Result<LeaveOutcome> {
         let is_alone = self.parts.own.in_line(&node.name.line) < 2;
         // Who leaves a place in the middle of the line is told only whether somebody is ahead of it.
         let most = if !holds && node.takes_all() { 1 } else { PAGE };
@@ -73,7 +73,7 @@ impl<S: Store> Queue<S> {
         let remove = Remove { front, next: next_known, is_all, ..Remove::just(node) };
         let Removed { gone, mut front } = self.parts.store.remove(&remove).await?;
         if !gone {
-            return Ok(Left::Absent);
+            return Ok(LeaveOutcome::Absent);
         }
         if front.is_none() {
             self.tell_latecomers(node);
@@ -84,7 +84,7 @@ impl<S: Store> Queue<S> {
         }
         self.ring_served(front.as_ref());
         let waited = front.is_some_and(|front| !holds && keeps_out(&front, node));
-        Ok(if waited { Left::Waiting } else { Left::Holding })
+        Ok(if waited { LeaveOutcome::Waiting } else { LeaveOutcome::Holding })
     }
 
     /// Nobody else of this client was in the line when this ticket was to be taken out. Whoever came meanwhile waits for a release
@@ -93,22 +93,22 @@ impl<S: Store> Queue<S> {
         let Parts { own, bells, host, .. } = &*self.parts;
         own.end(left.name.id, host.now(), left.ticket.ttl);
         for id in own.all_in(&left.name.line) {
-            bells.ring(id);
+            bells.notify(id);
         }
     }
 
     /// A ticket whose join was not answered: what is not in now is never let in. It waited at the door.
-    async fn take_out_unanswered(&self, name: &Name, session: SessionId) -> Result<Left> {
+    async fn take_out_unanswered(&self, name: &Name, session: SessionId) -> Result<LeaveOutcome> {
         match self.parts.store.forestall(name, session).await? {
             Some(node) => self.take_out(&node, false).await,
-            None => Ok(Left::Waiting),
+            None => Ok(LeaveOutcome::Waiting),
         }
     }
 
-    async fn take_out_stranger(&self, ticket: &Ticket) -> Result<Left> {
+    async fn take_out_stranger(&self, ticket: &Ticket) -> Result<LeaveOutcome> {
         match self.find(&ticket.key, ticket.id).await? {
             Some((_, node)) => self.take_out(&node, false).await,
-            None => Ok(Left::Absent),
+            None => Ok(LeaveOutcome::Absent),
         }
     }
 
@@ -117,7 +117,7 @@ impl<S: Store> Queue<S> {
         let Some(front) = front else { return };
         for node in front.served() {
             if self.parts.own.serve(node) {
-                self.parts.bells.ring(node.name.id);
+                self.parts.bells.notify(node.name.id);
             }
         }
     }

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use tenure_core::event::{Cursor, Event, News, Scope};
-use tenure_core::line::{Seat, Told};
-use tenure_core::{Error, Leave, Line, Result, TicketId};
+use tenure_core::event::{Cursor, Event, EventBatch, Scope};
+use tenure_core::line::{Slot, LineEvent};
+use tenure_core::{Error, LeaveMode, Line, Result, TicketId};
 use tokio::sync::{Notify, mpsc};
 
 use crate::contract::{Change, Followed, Store, Why};
@@ -62,11 +62,11 @@ impl Onlooker {
         parts: &Arc<Parts<S>>,
         scope: &Scope,
         after: Option<Cursor>,
-    ) -> Result<Option<News>> {
+    ) -> Result<Option<EventBatch>> {
         let Some(following) = self.following(parts).await? else { return Ok(None) };
         let Some(Cursor(mut after)) = after else {
             let cursor = Cursor(parts.in_time(parts.store.now()).await?);
-            return Ok(Some(News { events: Vec::new(), cursor, missed: false }));
+            return Ok(Some(EventBatch { events: Vec::new(), cursor, missed: false }));
         };
         loop {
             let mut news = pin!(following.news.notified());
@@ -192,7 +192,7 @@ impl Following {
     }
 
     /// Ready when nobody looks on any more.
-    async fn unwanted(&self, host: &dyn tenure_core::Host) {
+    async fn unwanted(&self, host: &dyn tenure_core::Runtime) {
         let mut stop = pin!(self.stop.notified());
         loop {
             let asked = pin!(self.asked.notified());
@@ -224,15 +224,15 @@ impl Past {
     }
 
     /// What happened in scope after a moment; `None` if nothing did.
-    fn since(&self, after: u64, scope: &Scope) -> Option<News> {
+    fn since(&self, after: u64, scope: &Scope) -> Option<EventBatch> {
         let cursor = Cursor(self.at.max(after));
         if self.ended || after < self.before {
-            return Some(News { events: Vec::new(), cursor, missed: true });
+            return Some(EventBatch { events: Vec::new(), cursor, missed: true });
         }
         let new = self.events.iter().filter(|(at, _)| *at > after);
         let new = new.filter(|(_, event)| scope.covers(&event.ticket.key));
         let events: Vec<Event> = new.map(|(_, event)| event.clone()).collect();
-        (!events.is_empty()).then_some(News { events, cursor, missed: false })
+        (!events.is_empty()).then_some(EventBatch { events, cursor, missed: false })
     }
 }
 
@@ -243,9 +243,9 @@ struct Lines(HashMap<LineId, Line>);
 impl Lines {
     /// What happened at one moment. Those who expired together are out before anyone is served in their place.
     fn apply(&mut self, changes: Vec<Change>, at_us: u64, tell: &mut dyn FnMut(Event)) {
-        let mut tell = |told: Told<'_>| {
-            let Told { what, seat, .. } = told;
-            tell(Event { at_us, what, ticket: seat.ticket.clone(), number: seat.number });
+        let mut tell = |told: LineEvent<'_>| {
+            let LineEvent { what, seat, .. } = told;
+            tell(Event { at_us, kind: what, ticket: seat.ticket.clone(), number: seat.number });
         };
         let mut expired: BTreeMap<LineId, Vec<TicketId>> = BTreeMap::new();
         for change in changes {
@@ -257,17 +257,17 @@ impl Lines {
         }
         for (id, tickets) in expired {
             if let Some(line) = self.0.get_mut(&id) {
-                line.bury(|seat| tickets.contains(&seat.ticket.id), &mut tell);
+                line.remove_where(|seat| tickets.contains(&seat.ticket.id), &mut tell);
             }
             self.forget_if_empty(&id);
         }
     }
 
-    fn is(&mut self, node: Node, tell: &mut dyn FnMut(Told<'_>)) {
+    fn is(&mut self, node: Node, tell: &mut dyn FnMut(LineEvent<'_>)) {
         let (number, leaving, id) = (node.number(), node.told, node.name.id);
         let line = self.0.entry(node.name.line).or_default();
         if line.find_place(id, 0).is_none() {
-            let seat = Seat { ticket: node.ticket, session: (), number, ends: None, leaving };
+            let seat = Slot { ticket: node.ticket, session: (), number, ends: None, leaving };
             if !line.restore(seat, tell) {
                 tracing::debug!(%id, "a node that cannot be in its line is not told");
             }
@@ -275,12 +275,12 @@ impl Lines {
         }
         line.renew(&node.ticket, 0, tell);
         if leaving {
-            line.leave(id, Leave::Soon, 0, tell);
+            line.leave(id, LeaveMode::Graceful, 0, tell);
         }
     }
 
-    fn gone(&mut self, line: &LineId, id: TicketId, why: Why, tell: &mut dyn FnMut(Told<'_>)) {
-        let how = if why == Why::Broken { Leave::Soon } else { Leave::Now };
+    fn gone(&mut self, line: &LineId, id: TicketId, why: Why, tell: &mut dyn FnMut(LineEvent<'_>)) {
+        let how = if why == Why::Broken { LeaveMode::Graceful } else { LeaveMode::Now };
         if let Some(line) = self.0.get_mut(line) {
             line.leave(id, how, 0, tell);
         }

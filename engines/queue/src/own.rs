@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tenure_core::{Recent, Standing, TicketId, Time};
+use tenure_core::{ExpiringMap, TicketState, TicketId, Time};
 
 use crate::asked::Asked;
 use crate::contract::SessionId;
@@ -26,7 +26,7 @@ struct Tickets {
     asked: Asked,
     /// Those that were asked to join more than once, and are out for good, for as long as somebody may look for what became of the
     /// first time.
-    ended: Recent<()>,
+    ended: ExpiringMap<()>,
     /// How many there are in each line.
     lines: HashMap<LineId, usize>,
     /// Those who wait, by the number of the one right ahead.
@@ -183,7 +183,7 @@ impl Own {
         if mine.seen.as_ref().is_none_or(|before| before.at <= seen.at) {
             all.part(&mine);
             mine.seen = Some(seen.clone());
-            if seen.stand.standing == Standing::Waiting && seen.stand.behind > 0 {
+            if seen.stand.standing == TicketState::Waiting && seen.stand.behind > 0 {
                 all.behind.insert(seen.stand.behind, mine.name.id);
             }
         }
@@ -332,7 +332,7 @@ mod tests {
     }
 
     /// A ticket that joins, and what is seen of it at some moment.
-    fn joins(own: &Own) -> (Name, impl Fn(SessionId, u64, Standing) -> Sighting) {
+    fn joins(own: &Own) -> (Name, impl Fn(SessionId, u64, TicketState) -> Sighting) {
         let ticket = Ticket::new(Key::new("k").unwrap(), Share::WHOLE);
         let name = Name::of(&ticket);
         own.ask(name.id, NOW, NOW.plus(ticket.ttl));
@@ -393,7 +393,7 @@ mod tests {
     fn a_sign_of_life_that_is_noted_late_takes_nothing_back() {
         let own = Own::new(|_| {});
         let (name, seen) = joins(&own);
-        own.see(&seen(SESSION, 5, Standing::Holding), true);
+        own.see(&seen(SESSION, 5, TicketState::Holding), true);
         let at = |seconds| NOW.plus(Duration::from_secs(seconds));
         assert!(own.sign(name.id, at(8)) && own.sign(name.id, at(1)));
         assert!(own.condemn(name.id, at(12)).is_none(), "it lives for nine seconds");
@@ -405,10 +405,10 @@ mod tests {
     fn what_is_served_is_served_whatever_an_older_answer_says() {
         let own = Own::new(|_| ());
         let (name, seen) = joins(&own);
-        let waits = seen(SESSION, 6, Standing::Waiting);
+        let waits = seen(SESSION, 6, TicketState::Waiting);
         own.see(&waits, false);
         assert!(own.serve(&waits.node), "it is news");
-        own.see(&seen(SESSION, 7, Standing::Waiting), false);
+        own.see(&seen(SESSION, 7, TicketState::Waiting), false);
         assert!(own.get(name.id).is_some_and(|mine| mine.holds));
     }
 
@@ -416,7 +416,7 @@ mod tests {
     fn what_is_seen_of_an_earlier_life_of_a_ticket_says_nothing_of_this_one() {
         let own = Own::new(|_| ());
         let (name, seen) = joins(&own);
-        own.see(&seen(SESSION - 1, 6, Standing::Holding), true);
+        own.see(&seen(SESSION - 1, 6, TicketState::Holding), true);
         assert!(own.get(name.id).is_some_and(|mine| mine.seen.is_none() && !mine.holds));
         assert!(own.give_up(name.id), "its join is under way");
     }

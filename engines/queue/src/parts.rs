@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use futures_util::stream::{self, StreamExt as _};
-use tenure_core::bell::Bells;
-use tenure_core::{Host, Result, errand};
+use tenure_core::bell::WakeRegistry;
+use tenure_core::{Runtime, Result, spawn_cancellable};
 
 use crate::calls::Calls;
 use crate::contract::{Remove, Store};
@@ -23,9 +23,9 @@ const SWEPT_AT_ONCE: usize = 16;
 /// What its tasks have of a client, too.
 pub(crate) struct Parts<S> {
     pub(crate) store: Arc<S>,
-    pub(crate) host: Arc<dyn Host>,
+    pub(crate) host: Arc<dyn Runtime>,
     pub(crate) own: Own,
-    pub(crate) bells: Bells,
+    pub(crate) bells: WakeRegistry,
     pub(crate) counting: Calls,
     /// How long a verb takes at the most.
     pub(crate) answers_within: Duration,
@@ -36,7 +36,7 @@ pub(crate) struct Parts<S> {
 }
 
 impl<S: Store> Parts<S> {
-    pub(crate) fn new(store: S, host: Arc<dyn Host>) -> Self {
+    pub(crate) fn new(store: S, host: Arc<dyn Runtime>) -> Self {
         let answers_within = store.profile().answers_within;
         let store = Arc::new(store);
         let forgets = store.clone();
@@ -51,7 +51,7 @@ impl<S: Store> Parts<S> {
         &self,
         work: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
-        errand(&*self.host, work).await.unwrap_or_else(|| Err(self.store.silence()))
+        spawn_cancellable(&*self.host, work).await.unwrap_or_else(|| Err(self.store.silence()))
     }
 
     /// One time for a whole verb, however many requests it takes. The verb stands in a box: whatever takes a future by value
@@ -75,7 +75,7 @@ impl<S: Store> Parts<S> {
         let now = self.host.now();
         if session.is_over(now) {
             for id in self.own.of_session(session.id) {
-                self.bells.ring(id);
+                self.bells.notify(id);
             }
             self.own.forget_overdue(session.id, now);
             return;
@@ -94,7 +94,7 @@ impl<S: Store> Parts<S> {
             return;
         }
         for mine in &overstayed {
-            self.bells.ring(mine.name.id);
+            self.bells.notify(mine.name.id);
         }
         let parts = self.clone();
         self.host.spawn(Box::pin(async move {
@@ -138,7 +138,7 @@ impl<S: Store> Parts<S> {
         if let Either::Left((Ok(()), _)) = select(pin!(self.remove(mine)), late).await {
             self.own.forget_condemned(id);
         }
-        self.bells.ring(id);
+        self.bells.notify(id);
     }
 
     /// One whose join was not answered is never let in.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tenure_core::{Host, uneven};
+use tenure_core::{Runtime, jitter};
 
 /// The shortest that is one.
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -12,12 +12,12 @@ const LONGEST: Duration = Duration::from_millis(32);
 
 /// The pauses of one verb.
 pub(crate) struct Pauses<'a> {
-    host: &'a dyn Host,
+    host: &'a dyn Runtime,
     next: Duration,
 }
 
 impl<'a> Pauses<'a> {
-    pub(crate) fn on(host: &'a dyn Host) -> Self {
+    pub(crate) fn on(host: &'a dyn Runtime) -> Self {
         Self { host, next: Duration::ZERO }
     }
 
@@ -27,7 +27,7 @@ impl<'a> Pauses<'a> {
             self.next = SHORTEST;
             return;
         }
-        self.host.sleep(uneven(self.next, self.host.random())).await;
+        self.host.sleep(jitter(self.next, self.host.random())).await;
         self.next = (self.next * 2).min(LONGEST);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::{Host, Result, Sampler};
+use tenure_core::{Runtime, Result, Sampler};
 use tokio::sync::oneshot;
 
 use crate::contract::Store;
@@ -28,7 +28,7 @@ pub struct Queue<S> {
 
 impl<S: Store> Queue<S> {
     /// A client of this store; its signs of life are given on `host`.
-    pub fn new(store: S, host: Arc<dyn Host>) -> Self {
+    pub fn new(store: S, host: Arc<dyn Runtime>) -> Self {
         Self {
             parts: Arc::new(Parts::new(store, host)),
             sessions: Arc::default(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, join, select};
-use tenure_core::{Key, LINE_TICKETS_MAX, Place, Result, Standing, TicketId};
+use tenure_core::{Key, LINE_TICKETS_MAX, Place, Result, TicketState, TicketId};
 
 use crate::contract::{Front, SessionId, Sought, Store};
 use crate::mine::{Mine, Sighting};
@@ -118,7 +118,7 @@ impl<S: Store> Parts<S> {
             (stand.blockers, stand.behind) = self.nearest(&node, &stand).await?;
         }
         let seen = Sighting { node, stand, at: front.at };
-        self.own.see(&seen, seen.stand.standing == Standing::Holding && !seen.node.told);
+        self.own.see(&seen, seen.stand.standing == TicketState::Holding && !seen.node.told);
         Ok(seen)
     }
 
@@ -177,7 +177,7 @@ impl<S: Store> Queue<S> {
         });
         Place {
             number: seen.node.number(),
-            standing: seen.stand.standing,
+            state: seen.stand.standing,
             ahead: seen.stand.ahead,
             life,
             look: None,

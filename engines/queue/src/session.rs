@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::future::{Either, join, select};
-use tenure_core::{Host, Loss, Result, Time};
+use tenure_core::{Runtime, Loss, Result, Time};
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::contract::{Granted, SessionId, Store};
@@ -86,7 +86,7 @@ impl Session {
 
     /// Whether tickets may come in by it. One that has missed signs of life may be over before its next ticket has done anything,
     /// so the store is asked first.
-    pub(crate) async fn is_sound<S: Store>(&self, store: &S, host: &dyn Host) -> Result<bool> {
+    pub(crate) async fn is_sound<S: Store>(&self, store: &S, host: &dyn Runtime) -> Result<bool> {
         let _alone = self.proving.lock().await;
         let sent = host.now();
         if self.is_fresh(sent) {
@@ -103,7 +103,7 @@ impl Session {
 
     /// A ticket is renewed, and its owner counts on what is known of the session's life until it renews the next time: a sign of life that
     /// is due soon is given now. A store that refuses it is an error; whether it was answered at all is seen by that life.
-    pub(crate) async fn renew<S: Store>(&self, store: &S, host: &dyn Host) -> Result<()> {
+    pub(crate) async fn renew<S: Store>(&self, store: &S, host: &dyn Runtime) -> Result<()> {
         let Ok(_alone) = self.proving.try_lock() else {
             // It is given just now.
             drop(self.proving.lock().await);
@@ -120,7 +120,7 @@ impl Session {
     }
 
     /// Gives a sign of life. Answers for how long the session lives; `None` if it is over.
-    async fn prove<S: Store>(&self, store: &S, host: &dyn Host) -> Result<Option<Duration>> {
+    async fn prove<S: Store>(&self, store: &S, host: &dyn Runtime) -> Result<Option<Duration>> {
         let sent = host.now();
         let life = sign(store, self.id, self.granted, host).await?;
         match life {
@@ -158,7 +158,7 @@ async fn sign<S: Store>(
     store: &S,
     id: SessionId,
     granted: Duration,
-    host: &dyn Host,
+    host: &dyn Runtime,
 ) -> Result<Option<Duration>> {
     let within = granted / WAITS;
     match select(pin!(store.keep(id, within)), host.sleep(within)).await {
@@ -170,7 +170,7 @@ async fn sign<S: Store>(
 
 /// What the server still keeps of a session is of no use to anybody: a store that comes back may let it live for once more as long. So
 /// it is asked until it answers, or nobody uses it any more.
-pub(crate) async fn end<S: Store>(store: Weak<S>, session: Arc<Session>, host: Arc<dyn Host>) {
+pub(crate) async fn end<S: Store>(store: Weak<S>, session: Arc<Session>, host: Arc<dyn Runtime>) {
     let (id, granted) = (session.id, session.granted);
     if session.ends_in_store.swap(true, Ordering::AcqRel) {
         return;
@@ -193,7 +193,7 @@ pub(crate) async fn end<S: Store>(store: Weak<S>, session: Arc<Session>, host: A
 pub(crate) async fn keep_alive<S: Store>(
     session: Weak<Session>,
     store: Weak<S>,
-    host: Arc<dyn Host>,
+    host: Arc<dyn Runtime>,
     beat: impl Fn(&Arc<Session>) + Send,
 ) {
     let (mut hurries, mut unsure, mut is_refused) = (false, 0, false);

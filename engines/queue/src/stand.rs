@@ -1,6 +1,6 @@
 //! Where a ticket stands in its line, and which nodes keep it out. Pure: nodes are arguments.
 
-use tenure_core::{Share, Standing, served};
+use tenure_core::{Share, TicketState, served};
 
 use crate::contract::{Ahead, Distance, Front};
 use crate::node::Node;
@@ -11,7 +11,7 @@ const NEAR: usize = 32;
 /// Where a ticket stands.
 #[derive(Clone, Debug)]
 pub(crate) struct Stand {
-    pub(crate) standing: Standing,
+    pub(crate) standing: TicketState,
     /// How much the tickets ahead of it take; at least so much, where the line is longer than what was looked at.
     pub(crate) ahead: u64,
     /// As long as these are there unchanged, it waits.
@@ -41,7 +41,7 @@ impl Stand {
 
     /// At the front of a line, with nobody ahead.
     pub(crate) fn first() -> Self {
-        let (standing, blockers) = (Standing::Holding, Vec::new());
+        let (standing, blockers) = (TicketState::Holding, Vec::new());
         Self { standing, ahead: 0, blockers, behind: 0, deep: false, far: false, count: 0 }
     }
 }
@@ -63,7 +63,7 @@ impl Front {
             return None;
         }
         let far = count > NEAR;
-        let standing = if waits { Standing::Waiting } else { Standing::Holding };
+        let standing = if waits { TicketState::Waiting } else { TicketState::Holding };
         let nearest = ahead.into_iter().rev().filter(|_| waits);
         let blockers = blockers(nearest, |node| node.take(), share);
         let blockers = blockers.into_iter().cloned().collect();
@@ -130,7 +130,7 @@ mod tests {
         Front { total: nodes.len(), nodes, ..Front::default() }
     }
 
-    fn blocked_by(front: &Front, created: u64) -> (Standing, u64, Vec<u64>) {
+    fn blocked_by(front: &Front, created: u64) -> (TicketState, u64, Vec<u64>) {
         let me = &front.nodes[usize::try_from(created).unwrap() - 1];
         let stand = front.stand(created, me.ticket.share).expect("the whole line is here");
         let blockers = stand.blockers.iter().map(|node| node.created).collect();
@@ -140,23 +140,23 @@ mod tests {
     #[test]
     fn a_mutex_is_kept_out_by_its_predecessor_alone() {
         let front = line(&[(9, 9), (9, 9), (9, 9)]);
-        assert_eq!(blocked_by(&front, 1), (Standing::Holding, 0, vec![]));
-        assert_eq!(blocked_by(&front, 2), (Standing::Waiting, 9, vec![1]));
-        assert_eq!(blocked_by(&front, 3), (Standing::Waiting, 18, vec![2]));
+        assert_eq!(blocked_by(&front, 1), (TicketState::Holding, 0, vec![]));
+        assert_eq!(blocked_by(&front, 2), (TicketState::Waiting, 9, vec![1]));
+        assert_eq!(blocked_by(&front, 3), (TicketState::Waiting, 18, vec![2]));
     }
 
     #[test]
     fn a_reader_is_kept_out_by_the_nearest_writer_alone() {
         let front = line(&[(9, 9), (9, 9), (1, 9), (1, 9)]);
-        assert_eq!(blocked_by(&front, 4), (Standing::Waiting, 19, vec![2]));
+        assert_eq!(blocked_by(&front, 4), (TicketState::Waiting, 19, vec![2]));
     }
 
     #[test]
     fn a_permit_is_kept_out_by_as_many_as_there_are_and_each_release_wakes_one() {
         let front = line(&[(1, 2), (1, 2), (1, 2), (1, 2)]);
-        assert_eq!(blocked_by(&front, 2), (Standing::Holding, 1, vec![]));
-        assert_eq!(blocked_by(&front, 3), (Standing::Waiting, 2, vec![2, 1]));
-        assert_eq!(blocked_by(&front, 4), (Standing::Waiting, 3, vec![3, 2]));
+        assert_eq!(blocked_by(&front, 2), (TicketState::Holding, 1, vec![]));
+        assert_eq!(blocked_by(&front, 3), (TicketState::Waiting, 2, vec![2, 1]));
+        assert_eq!(blocked_by(&front, 4), (TicketState::Waiting, 3, vec![3, 2]));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use tenure_core::{Kind, Result, Standing, Ticket, Wake};
+use tenure_core::{ErrorKind, Result, TicketState, Ticket, Wake};
 
 use crate::contract::{Distance, Store, Told, Watching};
 use crate::mine::{Mine, Sighting};
@@ -17,9 +17,9 @@ use crate::stand::Stand;
 const MOMENT: Duration = Duration::from_millis(250);
 
 impl<S: Store> Queue<S> {
-    pub(crate) async fn wake(&self, ticket: &Ticket, standing: Standing) -> Result<Wake> {
+    pub(crate) async fn wake(&self, ticket: &Ticket, standing: TicketState) -> Result<Wake> {
         let Parts { own, bells, host, .. } = &*self.parts;
-        let bell = bells.listen(ticket.id);
+        let bell = bells.subscribe(ticket.id);
         loop {
             // Listen first, and look then: what happens between the two is heard.
             let mut rung = pin!(bell.rung());
@@ -31,7 +31,7 @@ impl<S: Store> Queue<S> {
             let Some(seen) = mine.seen.clone().filter(|seen| !seen.node.told) else {
                 return Ok(Wake::Look);
             };
-            if mine.holds && standing == Standing::Waiting {
+            if mine.holds && standing == TicketState::Waiting {
                 return Ok(Wake::Served(seen.node.number()));
             }
             let nodes = watched(&seen);
@@ -121,10 +121,10 @@ impl<S: Store> Queue<S> {
         &self,
         mine: &Mine,
         seen: &Sighting,
-        standing: Standing,
+        standing: TicketState,
     ) -> Result<Option<Wake>> {
         let now_known = self.parts.own.get(mine.name.id);
-        let served = |now: &Mine| now.holds && standing == Standing::Waiting;
+        let served = |now: &Mine| now.holds && standing == TicketState::Waiting;
         let known =
             now_known.is_some_and(|now| served(&now) || now.session.is_over(self.parts.host.now()));
         if known {
@@ -139,7 +139,7 @@ impl<S: Store> Queue<S> {
     /// Then the store refuses a renewal, too, and the owner is to learn of it now, not with the next heartbeat.
     async fn see_now(&self, mine: &Mine) -> Result<Option<Sighting>> {
         match self.parts.in_time(self.parts.see(mine)).await {
-            Err(refused) if refused.kind() == Kind::Rejected => Ok(None),
+            Err(refused) if refused.kind() == ErrorKind::Rejected => Ok(None),
             seen => seen,
         }
     }
@@ -164,13 +164,13 @@ fn watched(seen: &Sighting) -> Vec<Node> {
 }
 
 /// What there is to tell, if what is seen now is news.
-fn changes(before: &Sighting, now: &Sighting, standing: Standing) -> Option<Wake> {
+fn changes(before: &Sighting, now: &Sighting, standing: TicketState) -> Option<Wake> {
     if now.node.told || now.node.created != before.node.created {
         return Some(Wake::Look);
     }
     match (standing, now.stand.standing) {
-        (Standing::Waiting, Standing::Holding) => Some(Wake::Served(now.node.number())),
-        (Standing::Holding, Standing::Waiting) => Some(Wake::Look),
+        (TicketState::Waiting, TicketState::Holding) => Some(Wake::Served(now.node.number())),
+        (TicketState::Holding, TicketState::Waiting) => Some(Wake::Look),
         _ => None,
     }
 }

@@ -4,7 +4,7 @@
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tenure_core::{Error, Host, Result};
+use tenure_core::{Error, Runtime, Result};
 use tokio::sync::Notify;
 
 use crate::contract::{Told, Watching};
@@ -63,7 +63,7 @@ impl Watched {
     pub(crate) async fn open(
         &self,
         nodes: &[Node],
-        host: &dyn Host,
+        host: &dyn Runtime,
         watching: impl Future<Output = Result<Watching>> + Send + 'static,
     ) -> Result<Option<Listened>> {
         let mut tried = pin!(self.0.tried.notified());

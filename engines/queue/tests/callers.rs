@@ -14,8 +14,8 @@ use futures_util::future::{join_all, join3};
 use store::{Map, Shared};
 use tenure_core::event::Scope;
 use tenure_core::{
-    Boxed, Clock, Engine as _, Host, Key, Leave, Left, Locks, Patience, PrivateThread, Share,
-    Standing, Ticket, Time, Wake, blocking::block_on,
+    BoxFuture, Clock, Engine as _, Runtime, Key, LeaveMode, LeaveOutcome, Locks, WaitMode, BackgroundRuntime, Share,
+    TicketState, Ticket, Time, Wake, blocking::block_on,
 };
 use tenure_queue::Queue;
 use tokio::task::JoinSet;
@@ -25,7 +25,7 @@ const CALLERS: usize = 16;
 const ROUNDS: usize = 60;
 
 /// A host on which ten seconds take 100 ms, half a minute as long, and two minutes five times that.
-struct Hasty(PrivateThread);
+struct Hasty(BackgroundRuntime);
 
 impl Clock for Hasty {
     fn now(&self) -> Time {
@@ -37,8 +37,8 @@ impl Clock for Hasty {
     }
 }
 
-impl Host for Hasty {
-    fn sleep(&self, duration: Duration) -> Boxed<()> {
+impl Runtime for Hasty {
+    fn sleep(&self, duration: Duration) -> BoxFuture<()> {
         self.0.sleep(match duration.as_secs() {
             10 | 30 => Duration::from_millis(100),
             120 => Duration::from_millis(500),
@@ -50,7 +50,7 @@ impl Host for Hasty {
         self.0.random()
     }
 
-    fn spawn(&self, task: Boxed<()>) {
+    fn spawn(&self, task: BoxFuture<()>) {
         self.0.spawn(task);
     }
 }
@@ -59,8 +59,8 @@ fn ticket() -> Ticket {
     Ticket::new(Key::new("k").unwrap(), Share::WHOLE)
 }
 
-fn queue() -> (Arc<Shared>, Arc<PrivateThread>, Queue<Map>) {
-    let host = Arc::new(PrivateThread::for_timers());
+fn queue() -> (Arc<Shared>, Arc<BackgroundRuntime>, Queue<Map>) {
+    let host = Arc::new(BackgroundRuntime::for_timers());
     let store = Shared::on(host.clone());
     let queue = Queue::new(Map::connect(&store), host.clone());
     (store, host, queue)
@@ -71,13 +71,13 @@ fn a_look_whose_caller_stands_still_keeps_nobody_else_from_looking() {
     let (store, _host, queue) = queue();
     let ticket = ticket();
     block_on(async {
-        queue.join(&ticket, Patience::Wait).await.unwrap().expect("it waits");
+        queue.join(&ticket, WaitMode::Wait).await.unwrap().expect("it waits");
         store.take_steps(true);
         // It is asked once, and then no more. It may have its answer by then.
         let mut still = pin!(queue.renew(&ticket));
         let _outcome = still.as_mut().now_or_never();
         let place = queue.renew(&ticket).await.unwrap().expect("it is in the line");
-        assert_eq!(place.standing, Standing::Holding);
+        assert_eq!(place.state, TicketState::Holding);
     });
 }
 
@@ -87,10 +87,10 @@ fn a_session_that_is_opened_by_a_caller_who_stands_still_is_there_for_the_others
     let (one, other) = (ticket(), Ticket { key: Key::new("other").unwrap(), ..ticket() });
     block_on(async {
         store.take_steps(true);
-        let mut still = pin!(queue.join(&one, Patience::Wait));
+        let mut still = pin!(queue.join(&one, WaitMode::Wait));
         assert!(still.as_mut().now_or_never().is_none(), "it is under way");
-        let place = queue.join(&other, Patience::Wait).await.unwrap().expect("it waits");
-        assert_eq!(place.standing, Standing::Holding);
+        let place = queue.join(&other, WaitMode::Wait).await.unwrap().expect("it waits");
+        assert_eq!(place.state, TicketState::Holding);
     });
 }
 
@@ -99,18 +99,18 @@ fn who_joins_while_the_only_one_in_the_line_leaves_is_told_of_it() {
     let (store, _host, queue) = queue();
     let (holder, next) = (ticket(), ticket());
     block_on(async {
-        queue.join(&holder, Patience::Wait).await.unwrap().expect("it waits");
+        queue.join(&holder, WaitMode::Wait).await.unwrap().expect("it waits");
         store.take_steps(true);
-        let mut leaving = pin!(queue.leave(&holder, Leave::Now));
+        let mut leaving = pin!(queue.leave(&holder, LeaveMode::Now));
         assert!(leaving.as_mut().now_or_never().is_none(), "it is under way");
         store.take_steps(false);
-        let place = queue.join(&next, Patience::Wait).await.unwrap().expect("it waits");
-        assert_eq!(place.standing, Standing::Waiting);
+        let place = queue.join(&next, WaitMode::Wait).await.unwrap().expect("it waits");
+        assert_eq!(place.state, TicketState::Waiting);
         let told = Arc::new(Told(AtomicBool::new(false)));
         let waker = Waker::from(told.clone());
-        let mut woken = pin!(queue.watch(&next, Standing::Waiting));
+        let mut woken = pin!(queue.watch(&next, TicketState::Waiting));
         assert!(woken.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-        assert_eq!(leaving.await.unwrap(), Left::Holding);
+        assert_eq!(leaving.await.unwrap(), LeaveOutcome::Holding);
         assert!(told.0.load(Ordering::SeqCst), "it need not wait until it looks by itself");
         assert_eq!(woken.await.unwrap(), Wake::Served(place.number));
     });
@@ -118,7 +118,7 @@ fn who_joins_while_the_only_one_in_the_line_leaves_is_told_of_it() {
 
 #[test]
 fn an_onlooker_is_told_that_the_store_is_silent() {
-    let host = Arc::new(Hasty(PrivateThread::for_timers()));
+    let host = Arc::new(Hasty(BackgroundRuntime::for_timers()));
     let store = Shared::on(host.clone());
     let (queue, pace) = (Queue::new(Map::connect(&store), host.clone()), host);
     let scope = Scope::Prefix(String::new());
@@ -133,7 +133,7 @@ fn an_onlooker_is_told_that_the_store_is_silent() {
         assert!(error.is_unknown(), "{error}");
         store.be_deaf(false);
         let joined = ticket();
-        queue.join(&joined, Patience::Wait).await.unwrap().expect("it waits");
+        queue.join(&joined, WaitMode::Wait).await.unwrap().expect("it waits");
         // Until the store is asked again, or tells something, an onlooker hears what it said last.
         let news = loop {
             match queue.events(&scope, Some(cursor)).await {
@@ -148,7 +148,7 @@ fn an_onlooker_is_told_that_the_store_is_silent() {
 
 #[test]
 fn a_store_is_not_followed_for_onlookers_who_have_gone_however_much_happens_in_it() {
-    let host = Arc::new(Hasty(PrivateThread::for_timers()));
+    let host = Arc::new(Hasty(BackgroundRuntime::for_timers()));
     let store = Shared::on(host.clone());
     let [queue, other] = [(), ()].map(|()| Queue::new(Map::connect(&store), host.clone()));
     block_on(async {
@@ -156,8 +156,8 @@ fn a_store_is_not_followed_for_onlookers_who_have_gone_however_much_happens_in_i
         assert_eq!(store.followers(), 1);
         while store.followers() > 0 {
             let ticket = ticket();
-            other.join(&ticket, Patience::Wait).await.unwrap().expect("it waits");
-            other.leave(&ticket, Leave::Now).await.unwrap();
+            other.join(&ticket, WaitMode::Wait).await.unwrap().expect("it waits");
+            other.leave(&ticket, LeaveMode::Now).await.unwrap();
             host.sleep(Duration::from_millis(50)).await;
         }
     });
@@ -175,15 +175,15 @@ fn an_onlooker_misses_nothing_where_nothing_happens_however_much_happens_elsewhe
         let mut looks = pin!(queue.events(&quiet, Some(cursor)));
         for turn in 0..TURNS {
             let ticket = ticket();
-            other.join(&ticket, Patience::Wait).await.unwrap().expect("it waits");
-            other.leave(&ticket, Leave::Now).await.unwrap();
+            other.join(&ticket, WaitMode::Wait).await.unwrap().expect("it waits");
+            other.leave(&ticket, LeaveMode::Now).await.unwrap();
             if turn % 50 == 0 {
                 host.sleep(Duration::from_millis(5)).await;
                 assert!(looks.as_mut().now_or_never().is_none(), "nothing happened there");
             }
         }
         let joined = Ticket { key: Key::new("quiet").unwrap(), ..ticket() };
-        other.join(&joined, Patience::Wait).await.unwrap().expect("it waits");
+        other.join(&joined, WaitMode::Wait).await.unwrap().expect("it waits");
         let news = looks.await.unwrap();
         assert!(!news.missed && news.events[0].ticket.id == joined.id);
     });
@@ -200,9 +200,9 @@ fn readers_who_would_not_wait_all_come_in_however_many_try_at_once() {
     let tries = tickets(Share::READER, 80);
     block_on(async {
         store.take_steps(true);
-        let joins = tries.iter().map(|ticket| queue.join(ticket, Patience::NoWait));
+        let joins = tries.iter().map(|ticket| queue.join(ticket, WaitMode::NoWait));
         for place in join_all(joins).await {
-            assert_eq!(place.unwrap().expect("others only read").standing, Standing::Holding);
+            assert_eq!(place.unwrap().expect("others only read").state, TicketState::Holding);
         }
     });
 }
@@ -214,15 +214,15 @@ fn a_reader_who_would_not_wait_comes_in_behind_more_readers_than_one_page_has() 
     let reads = tickets(Share::READER, 150);
     block_on(async {
         for ticket in &reads {
-            other.join(ticket, Patience::NoWait).await.unwrap().expect("others only read");
+            other.join(ticket, WaitMode::NoWait).await.unwrap().expect("others only read");
         }
         let (write, read) = (ticket(), &tickets(Share::READER, 1)[0]);
-        let tried = queue.join(&write, Patience::NoWait).await.unwrap();
+        let tried = queue.join(&write, WaitMode::NoWait).await.unwrap();
         assert_eq!(tried, None, "from now on this client looks first");
-        let place = queue.join(read, Patience::NoWait).await.unwrap();
-        assert_eq!(place.expect("others only read").standing, Standing::Holding);
-        other.join(&write, Patience::Wait).await.unwrap().expect("it waits");
-        let tried = queue.join(&tickets(Share::READER, 1)[0], Patience::NoWait).await.unwrap();
+        let place = queue.join(read, WaitMode::NoWait).await.unwrap();
+        assert_eq!(place.expect("others only read").state, TicketState::Holding);
+        other.join(&write, WaitMode::Wait).await.unwrap().expect("it waits");
+        let tried = queue.join(&tickets(Share::READER, 1)[0], WaitMode::NoWait).await.unwrap();
         assert_eq!(tried, None, "a writer waits");
         let line = other.line(&write.key).await.unwrap();
         assert_eq!(line.len(), reads.len() + 2, "nothing is left of who was turned away");
@@ -235,21 +235,21 @@ fn of_those_who_try_at_once_as_many_come_in_as_there_are_permits_and_the_others_
     let (store, _host, queue) = queue();
     let one = Share::new(1, PERMITS).unwrap();
     block_on(async {
-        queue.join(&Ticket { share: one, ..ticket() }, Patience::Wait).await.unwrap();
+        queue.join(&Ticket { share: one, ..ticket() }, WaitMode::Wait).await.unwrap();
         store.take_steps(true);
         let tries = tickets(one, 20);
-        let places = join_all(tries.iter().map(|it| queue.join(it, Patience::NoWait))).await;
+        let places = join_all(tries.iter().map(|it| queue.join(it, WaitMode::NoWait))).await;
         let places = places.into_iter().map(Result::unwrap);
         let (served, turned_away): (Vec<_>, Vec<_>) =
             tries.iter().zip(places).partition(|(_, place)| place.is_some());
         assert_eq!(served.len(), PERMITS as usize - 1);
         for (ticket, place) in &served {
-            assert_eq!(place.as_ref().unwrap().standing, Standing::Holding);
+            assert_eq!(place.as_ref().unwrap().state, TicketState::Holding);
             assert!(queue.renew(ticket).await.unwrap().is_some());
         }
         for (ticket, _) in turned_away {
             assert_eq!(queue.renew(ticket).await.unwrap(), None);
-            assert_eq!(queue.leave(ticket, Leave::Now).await.unwrap(), Left::Absent);
+            assert_eq!(queue.leave(ticket, LeaveMode::Now).await.unwrap(), LeaveOutcome::Absent);
         }
         assert_eq!(queue.line(&ticket().key).await.unwrap().len(), PERMITS as usize);
         assert_eq!(store.knows(), PERMITS as usize);
@@ -265,15 +265,15 @@ fn a_late_request_to_take_out_a_ticket_that_would_not_wait_does_not_take_it_out_
     let tries = Ticket { share: one, ..ticket() };
     block_on(async {
         for ticket in &held {
-            others.join(ticket, Patience::Wait).await.unwrap().expect("it waits");
+            others.join(ticket, WaitMode::Wait).await.unwrap().expect("it waits");
         }
         let arrives = store.hold_next_leave();
-        let error = queue.join(&tries, Patience::NoWait).await.unwrap_err();
+        let error = queue.join(&tries, WaitMode::NoWait).await.unwrap_err();
         assert!(error.is_unknown(), "{error}");
-        others.leave(&held[0], Leave::Now).await.unwrap();
+        others.leave(&held[0], LeaveMode::Now).await.unwrap();
         // It is asked for again, as after each lost answer.
-        let place = queue.join(&tries, Patience::NoWait).await.unwrap().expect("there is room");
-        assert_eq!(place.standing, Standing::Holding);
+        let place = queue.join(&tries, WaitMode::NoWait).await.unwrap().expect("there is room");
+        assert_eq!(place.state, TicketState::Holding);
         let before = queue.line(&tries.key).await.unwrap();
         arrives.arrive().await;
         assert_eq!(queue.line(&tries.key).await.unwrap().len(), before.len());
@@ -290,13 +290,13 @@ fn callers_of_one_client_who_count_at_once_get_numbers_in_the_order_in_which_the
     block_on(async {
         store.take_steps(true);
         let blocks: Vec<u64> = (0..CALLERS).map(|caller| caller % 3 + 1).collect();
-        let counts = join_all(blocks.iter().map(|by| queue.tally(&key, *by, None))).await;
+        let counts = join_all(blocks.iter().map(|by| queue.add(&key, *by, None))).await;
         let mut last = 0;
         for (by, count) in blocks.iter().zip(counts) {
             last += by;
             assert_eq!(count.unwrap().value, last);
         }
-        assert_eq!(queue.tally(&key, 0, None).await.unwrap().value, last);
+        assert_eq!(queue.add(&key, 0, None).await.unwrap().value, last);
     });
 }
 
@@ -315,7 +315,7 @@ fn clients_who_count_at_once_get_each_number_once_and_each_caller_ever_higher_on
             callers.spawn(async move {
                 let (key, mut given) = (Key::new("k").unwrap(), Vec::new());
                 for _ in 0..ROUNDS {
-                    given.push(queue.tally(&key, 1, None).await.unwrap().value);
+                    given.push(queue.add(&key, 1, None).await.unwrap().value);
                 }
                 assert!(given.is_sorted_by(|before, after| before < after), "{given:?}");
                 given
@@ -333,17 +333,17 @@ fn two_who_listen_for_one_ticket_are_both_told() {
     let others = Queue::new(Map::connect(&store), host);
     let (holder, next) = (ticket(), ticket());
     block_on(async {
-        others.join(&holder, Patience::Wait).await.unwrap().expect("it waits");
-        let place = queue.join(&next, Patience::Wait).await.unwrap().expect("it waits");
+        others.join(&holder, WaitMode::Wait).await.unwrap().expect("it waits");
+        let place = queue.join(&next, WaitMode::Wait).await.unwrap().expect("it waits");
         // The watch that both wait for is opened once.
         store.take_steps(true);
-        let listen = || queue.watch(&next, Standing::Waiting);
+        let listen = || queue.watch(&next, TicketState::Waiting);
         let leave = async {
             store.take_steps(false);
-            others.leave(&holder, Leave::Now).await
+            others.leave(&holder, LeaveMode::Now).await
         };
         let (one, other, left) = join3(listen(), listen(), leave).await;
-        assert_eq!(left.unwrap(), Left::Holding);
+        assert_eq!(left.unwrap(), LeaveOutcome::Holding);
         assert_eq!(
             (one.unwrap(), other.unwrap()),
             (Wake::Served(place.number), Wake::Served(place.number))
@@ -396,7 +396,7 @@ fn many_who_come_and_go_at_the_same_time_are_served_one_at_a_time_and_leave_noth
         while let Some(ended) = callers.join_next().await {
             ended.unwrap();
         }
-        locks.settled().await;
+        locks.flush().await;
         for at in 0..KEYS {
             assert_eq!(locks.line(format!("{at}")).await.unwrap().len(), 0, "of {at}");
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use store::{Map, Shared};
 use tenure_conformance::Arena;
 use tenure_conformance::sim::World;
-use tenure_core::{Error, PrivateThread};
+use tenure_core::{Error, BackgroundRuntime};
 use tenure_queue::Queue;
 
 mod simulated {
@@ -31,7 +31,7 @@ mod real {
     use super::*;
 
     async fn arena() -> Arena {
-        let host = Arc::new(PrivateThread::for_timers());
+        let host = Arc::new(BackgroundRuntime::for_timers());
         let store = Shared::on(host.clone());
         let client = host.clone();
         let open = move || ready(Ok::<_, Error>(Queue::new(Map::connect(&store), client.clone())));

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use store::{Map, Shared};
 use tenure_core::{
-    Engine as _, Key, Kind, Leave, Locks, Patience, PrivateThread, Share, Standing, Ticket, Wake,
+    Engine as _, Key, ErrorKind, LeaveMode, Locks, WaitMode, BackgroundRuntime, Share, TicketState, Ticket, Wake,
     blocking::block_on,
 };
 use tenure_queue::Queue;
@@ -20,43 +20,43 @@ fn ticket() -> Ticket {
 
 #[test]
 fn a_ticket_without_signs_of_life_leaves_though_its_session_lives() {
-    let host = Arc::new(PrivateThread::for_timers());
+    let host = Arc::new(BackgroundRuntime::for_timers());
     let queue = Queue::new(Map::connect(&Shared::on(host.clone())), host);
     let (given_up, next) = (ticket(), ticket());
     block_on(async {
-        let held = queue.join(&given_up, Patience::Wait).await.unwrap().expect("it waits");
-        let waits = queue.join(&next, Patience::Wait).await.unwrap().expect("it waits");
-        assert_eq!((held.standing, waits.standing), (Standing::Holding, Standing::Waiting));
+        let held = queue.join(&given_up, WaitMode::Wait).await.unwrap().expect("it waits");
+        let waits = queue.join(&next, WaitMode::Wait).await.unwrap().expect("it waits");
+        assert_eq!((held.state, waits.state), (TicketState::Holding, TicketState::Waiting));
         // The next one gives signs of life, by the same session.
         loop {
             let place = queue.renew(&next).await.unwrap().expect("it lives");
-            if place.standing == Standing::Holding {
+            if place.state == TicketState::Holding {
                 break;
             }
             std::thread::sleep(Duration::from_millis(50));
         }
         assert_eq!(queue.renew(&given_up).await.unwrap(), None);
-        let woken = queue.watch(&next, Standing::Waiting).await.unwrap();
+        let woken = queue.watch(&next, TicketState::Waiting).await.unwrap();
         assert_eq!(woken, Wake::Served(waits.number));
     });
 }
 
 #[test]
 fn a_ticket_whose_join_was_never_answered_leaves_though_its_session_lives() {
-    let host = Arc::new(PrivateThread::for_timers());
+    let host = Arc::new(BackgroundRuntime::for_timers());
     let store = Shared::on(host.clone());
     let queue = Queue::new(Map::connect(&store), host);
     let ttl = Duration::from_secs(4);
     let (unanswered, next) = (Ticket { ttl, ..ticket() }, Ticket { ttl, ..ticket() });
     block_on(async {
         store.lose_answers(true);
-        let lost = queue.join(&unanswered, Patience::Wait).await.unwrap_err();
+        let lost = queue.join(&unanswered, WaitMode::Wait).await.unwrap_err();
         assert!(lost.is_unknown(), "{lost}");
         store.lose_answers(false);
         // Nobody asks for it any more. The next one gives signs of life, by the same session.
-        let waits = queue.join(&next, Patience::Wait).await.unwrap().expect("it waits");
-        assert_eq!(waits.standing, Standing::Waiting, "the one before it is in");
-        while queue.renew(&next).await.unwrap().expect("it lives").standing == Standing::Waiting {
+        let waits = queue.join(&next, WaitMode::Wait).await.unwrap().expect("it waits");
+        assert_eq!(waits.state, TicketState::Waiting, "the one before it is in");
+        while queue.renew(&next).await.unwrap().expect("it lives").state == TicketState::Waiting {
             std::thread::sleep(Duration::from_millis(50));
         }
         assert_eq!(queue.line(&next.key).await.unwrap().len(), 1);
@@ -65,16 +65,16 @@ fn a_ticket_whose_join_was_never_answered_leaves_though_its_session_lives() {
 
 #[test]
 fn a_join_that_is_answered_when_its_session_is_over_is_made_with_another() {
-    let host = Arc::new(PrivateThread::for_timers());
+    let host = Arc::new(BackgroundRuntime::for_timers());
     let store = Shared::on(host.clone());
     let queue = Queue::new(Map::connect(&store), host);
     // The session is found to be over while the answer is on its way.
     store.outlive_next(Duration::from_millis(700));
     let ticket = ticket();
     block_on(async {
-        let place = queue.join(&ticket, Patience::Wait).await.unwrap().expect("it waits");
+        let place = queue.join(&ticket, WaitMode::Wait).await.unwrap().expect("it waits");
         assert!(place.life.is_some_and(|life| !life.is_zero()), "{place:?}");
-        assert_eq!(place.standing, Standing::Holding);
+        assert_eq!(place.state, TicketState::Holding);
         let renewed = queue.renew(&ticket).await.unwrap().expect("it is in the line");
         assert_eq!(renewed.number, place.number);
     });
@@ -82,32 +82,32 @@ fn a_join_that_is_answered_when_its_session_is_over_is_made_with_another() {
 
 #[test]
 fn a_join_that_is_answered_later_than_its_ticket_would_live_is_in_its_line() {
-    let host = Arc::new(PrivateThread::for_timers());
+    let host = Arc::new(BackgroundRuntime::for_timers());
     let store = Shared::on(host.clone());
     let queue = Queue::new(Map::connect(&store), host);
     block_on(async {
         let warm = Ticket { key: Key::new("warm").unwrap(), ..ticket() };
-        queue.join(&warm, Patience::Wait).await.unwrap().expect("it waits");
+        queue.join(&warm, WaitMode::Wait).await.unwrap().expect("it waits");
         // Its session lives on meanwhile.
         store.be_late_next(Duration::from_millis(1700));
         let ticket = ticket();
-        let place = queue.join(&ticket, Patience::Wait).await.unwrap().expect("it waits");
+        let place = queue.join(&ticket, WaitMode::Wait).await.unwrap().expect("it waits");
         assert!(place.life.is_some_and(|life| !life.is_zero()), "{place:?}");
         for _ in 0..20 {
             std::thread::sleep(Duration::from_millis(50));
             let renewed = queue.renew(&ticket).await.unwrap().expect("it is in the line");
-            assert_eq!((renewed.number, renewed.standing), (place.number, Standing::Holding));
+            assert_eq!((renewed.number, renewed.state), (place.number, TicketState::Holding));
         }
     });
 }
 
 #[test]
 fn a_renewal_counts_from_a_sign_of_life_that_was_given_lately() {
-    let host = Arc::new(PrivateThread::for_timers());
+    let host = Arc::new(BackgroundRuntime::for_timers());
     let queue = Queue::new(Map::connect(&Shared::on(host.clone())), host);
     block_on(async {
         let ticket = ticket();
-        queue.join(&ticket, Patience::Wait).await.unwrap().expect("it waits");
+        queue.join(&ticket, WaitMode::Wait).await.unwrap().expect("it waits");
         // Signs of life are given every third of a life. Renewals come before them, after them, and in between.
         for round in 0..40 {
             std::thread::sleep(Duration::from_millis(round * 37 % 340));
@@ -122,13 +122,13 @@ fn a_renewal_counts_from_a_sign_of_life_that_was_given_lately() {
 #[test]
 fn a_session_of_which_a_store_is_never_sure_hurries_for_a_while_only() {
     const TTL: Duration = Duration::from_secs(3);
-    let host = Arc::new(PrivateThread::for_timers());
+    let host = Arc::new(BackgroundRuntime::for_timers());
     let store = Shared::on(host.clone());
     store.be_unsure();
     let queue = Queue::new(Map::connect(&store), host);
     block_on(async {
         let ticket = Ticket { ttl: TTL, ..ticket() };
-        queue.join(&ticket, Patience::Wait).await.unwrap().expect("it waits");
+        queue.join(&ticket, WaitMode::Wait).await.unwrap().expect("it waits");
         for _ in 0..6 {
             std::thread::sleep(TTL / 2);
             // On a busy machine its session may be over, which gives fewer signs of life.
@@ -141,40 +141,40 @@ fn a_session_of_which_a_store_is_never_sure_hurries_for_a_while_only() {
 
 #[test]
 fn the_store_is_told_of_every_ticket_that_is_done_with() {
-    let host = Arc::new(PrivateThread::for_timers());
+    let host = Arc::new(BackgroundRuntime::for_timers());
     let store = Shared::on(host.clone());
     let queue = Queue::new(Map::connect(&store), host);
     let short = Ticket { ttl: Duration::from_secs(1), ..ticket() };
     let long = Ticket { ttl: Duration::from_secs(60), ..ticket() };
     block_on(async {
-        let held = queue.join(&long, Patience::Wait).await.unwrap().expect("it waits");
-        assert_eq!(held.standing, Standing::Holding);
-        assert_eq!(queue.join(&ticket(), Patience::NoWait).await.unwrap(), None);
+        let held = queue.join(&long, WaitMode::Wait).await.unwrap().expect("it waits");
+        assert_eq!(held.state, TicketState::Holding);
+        assert_eq!(queue.join(&ticket(), WaitMode::NoWait).await.unwrap(), None);
         assert_eq!(store.knows(), 1, "who was busy is not known any more");
-        queue.join(&short, Patience::Wait).await.unwrap().expect("it waits");
+        queue.join(&short, WaitMode::Wait).await.unwrap().expect("it waits");
         // Somebody else breaks it, and its owner finds out by itself.
-        queue.leave(&short, Leave::Soon).await.unwrap();
+        queue.leave(&short, LeaveMode::Graceful).await.unwrap();
         assert_eq!(queue.renew(&short).await.unwrap(), None);
         assert_eq!(store.knows(), 1, "who was broken is not known any more");
         let given_up = Ticket { ttl: Duration::from_secs(1), ..ticket() };
-        queue.join(&given_up, Patience::Wait).await.unwrap().expect("it waits");
+        queue.join(&given_up, WaitMode::Wait).await.unwrap().expect("it waits");
         while store.knows() > 1 {
             std::thread::sleep(Duration::from_millis(50));
         }
-        queue.leave(&long, Leave::Now).await.unwrap();
+        queue.leave(&long, LeaveMode::Now).await.unwrap();
         assert_eq!(store.knows(), 0, "who left is not known any more");
     });
 }
 
 #[test]
 fn a_ticket_that_came_back_unknown_is_told_and_has_a_ttl_to_stop() {
-    let host = Arc::new(PrivateThread::for_timers());
+    let host = Arc::new(BackgroundRuntime::for_timers());
     let store = Shared::on(host.clone());
     let queue = Queue::new(Map::connect(&store), host);
     let ticket = ticket();
     block_on(async {
-        queue.join(&ticket, Patience::Wait).await.unwrap().expect("it waits");
-        queue.leave(&ticket, Leave::Now).await.unwrap();
+        queue.join(&ticket, WaitMode::Wait).await.unwrap().expect("it waits");
+        queue.leave(&ticket, LeaveMode::Now).await.unwrap();
         store.enter_again();
         let began = Instant::now();
         loop {
@@ -190,36 +190,36 @@ fn a_ticket_that_came_back_unknown_is_told_and_has_a_ttl_to_stop() {
         }
         assert!(began.elapsed() >= ticket.ttl, "it is taken out after {:?}", began.elapsed());
         // It may come in by the same name.
-        let place = queue.join(&ticket, Patience::Wait).await.unwrap().expect("it waits");
-        assert_eq!(place.standing, Standing::Holding);
+        let place = queue.join(&ticket, WaitMode::Wait).await.unwrap().expect("it waits");
+        assert_eq!(place.state, TicketState::Holding);
         assert_eq!(queue.renew(&ticket).await.unwrap().expect("it lives").number, place.number);
     });
 }
 
 #[test]
 fn nobody_comes_in_by_a_session_that_may_be_over_at_once() {
-    let host = Arc::new(PrivateThread::for_timers());
+    let host = Arc::new(BackgroundRuntime::for_timers());
     let store = Shared::on(host.clone());
     let queue = Queue::new(Map::connect(&store), host);
     let ttl = Duration::from_secs(6);
     let (first, late, next) = ([(); 3]).map(|()| Ticket { ttl, ..ticket() }).into();
     block_on(async {
-        queue.join(&first, Patience::Wait).await.unwrap().expect("it waits");
+        queue.join(&first, WaitMode::Wait).await.unwrap().expect("it waits");
         store.be_deaf(true);
         while queue.renew(&first).await.unwrap().expect("it lives").life.unwrap() > ttl / 3 {
             std::thread::sleep(Duration::from_millis(50));
         }
-        let refused = queue.join(&late, Patience::Wait).await.unwrap_err();
+        let refused = queue.join(&late, WaitMode::Wait).await.unwrap_err();
         assert!(refused.is_unknown(), "{refused}");
         store.be_deaf(false);
-        let place = queue.join(&next, Patience::Wait).await.unwrap().expect("it waits");
+        let place = queue.join(&next, WaitMode::Wait).await.unwrap().expect("it waits");
         assert!(place.life.unwrap() > ttl / 2, "{place:?}");
     });
 }
 
 #[test]
 fn who_waits_while_the_client_is_closed_opens_no_other_session() {
-    let host = Arc::new(PrivateThread::for_timers());
+    let host = Arc::new(BackgroundRuntime::for_timers());
     let store = Shared::on(host.clone());
     let (locks, other) = (
         Locks::on(Queue::new(Map::connect(&store), host.clone()), host.clone()),
@@ -237,7 +237,7 @@ fn who_waits_while_the_client_is_closed_opens_no_other_session() {
         locks.close().await;
         waiter.join().unwrap().expect_err("its client was closed");
         let late = locks.mutex("late").try_lock().await.map(drop).unwrap_err();
-        assert_eq!(late.kind(), Kind::Invalid, "{late}");
+        assert_eq!(late.kind(), ErrorKind::Invalid, "{late}");
         assert_eq!(other.keys("").await.unwrap(), [Key::new("k").unwrap()]);
         assert_eq!(other.line("k").await.unwrap().len(), 1);
         guard.release().await.unwrap();

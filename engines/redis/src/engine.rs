@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
 use redis::{Cmd, FromRedisValue as _, Value};
-use tenure_core::event::{Cursor, News, Scope};
+use tenure_core::event::{Cursor, EventBatch, Scope};
 use tenure_core::{
-    Breaks, Engine, Error, Key, Leave, Left, NUMBER_MAX, Patience, Place, Profile, Result,
-    Standing, Tally, Ticket, TicketId, Wake, Window, refusal,
+    Breaks, Engine, Error, Key, LeaveMode, LeaveOutcome, NUMBER_MAX, WaitMode, Place, Guarantees, Result,
+    TicketState, CounterValue, Ticket, TicketId, Wake, Window, refusal,
 };
 use tenure_kit::aside;
 use tenure_kit::mailbox::Mailbox;
@@ -113,11 +113,11 @@ impl<D: Deployment> Store<D> {
 }
 
 impl<D: Deployment> Engine for Store<D> {
-    fn profile(&self) -> Profile {
+    fn guarantees(&self) -> Guarantees {
         self.profile.clone()
     }
 
-    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+    async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
         let route = self.deployment.here().await?;
         route.trust(ticket)?;
         let name = self.name(&ticket.key);
@@ -165,7 +165,7 @@ impl<D: Deployment> Engine for Store<D> {
         }
     }
 
-    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+    async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
         let (deployment, mail) = (self.deployment.clone(), self.mail.clone());
         let go = Go::new(self.name(&ticket.key), ticket, &self.inbox, how, mail.lives(ticket.id));
         let leaving = take_out(deployment, mail, ticket.id, ticket.key.clone(), go);
@@ -176,7 +176,7 @@ impl<D: Deployment> Engine for Store<D> {
         aside(leaving).await.unwrap_or_else(|| Err(trouble::late(self.settings())))
     }
 
-    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+    async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
         if self.mail.expects(ticket.id) {
             let hears = self.deployment.hear_of(|| self.name(&ticket.key), ticket.id);
             if self.deployment.answered(hears.await)? {
@@ -187,7 +187,7 @@ impl<D: Deployment> Engine for Store<D> {
         Ok(self.mail.watch(ticket.id, seen).await)
     }
 
-    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<EventBatch> {
         self.sampler.events_with_breaks(self, &self.host, scope, after).await
     }
 
@@ -220,7 +220,7 @@ impl<D: Deployment> Engine for Store<D> {
         Ok(keys.into_iter().collect())
     }
 
-    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
+    async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
         let name = self.name(key);
         let route = self.deployment.here().await?.keeping(&name);
         let by_now = by.min(NUMBER_MAX + 1);
@@ -291,7 +291,7 @@ async fn take_out<D: Deployment>(
     id: TicketId,
     key: Key,
     go: Go,
-) -> Result<Left> {
+) -> Result<LeaveOutcome> {
     let route = deployment.here().await?;
     let call = || go.call(deployment.scripts());
     let answer = ask_even_if_full(&*deployment, &route, go.wish(), call).await;
@@ -300,7 +300,7 @@ async fn take_out<D: Deployment>(
     for letter in letters {
         letter::deliver(&mail, letter);
     }
-    if left != Left::Told {
+    if left != LeaveOutcome::Requested {
         forget(&*deployment, &mail, id, go.name());
     }
     Ok(left)

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use redis::{Cmd, FromRedisValue, RedisResult, Value, cmd};
-use tenure_core::{Error, Profile, Result};
+use tenure_core::{Error, Guarantees, Result};
 use tenure_kit::findings::{Disk, Findings, Full, NamedBy, Product, Version};
 
 use crate::settings::{Name, Settings, Young};
@@ -117,7 +117,7 @@ impl Facts {
     }
 
     /// What locks on this server can be trusted to do.
-    pub(crate) fn profile(&self, settings: &Settings) -> Profile {
+    pub(crate) fn profile(&self, settings: &Settings) -> Guarantees {
         // A replica that becomes the master may be old, and have forgotten all the same.
         let sentinel = matches!(settings.name, Name::Service(_));
         let refuses_young = settings.young == Young::Refuse && !sentinel;

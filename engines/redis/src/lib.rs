@@ -72,8 +72,8 @@ mod verbs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::wrap::{Hosted, Retry};
-use tenure_core::{Engine, Host, Locks, PrivateThread, Result};
+use tenure_core::wrap::{OnRuntime, Retry};
+use tenure_core::{Engine, Runtime, Locks, BackgroundRuntime, Result};
 
 pub use description::DESCRIPTION;
 pub use redlock::RedLock;
@@ -98,15 +98,15 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// User and password stand before the hosts: `redis://user:password@host`. The options are in the README.
 pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
     let (deployment, settings) = url::read(url.as_ref())?;
-    let host: Arc<dyn Host> = Arc::new(PrivateThread::for_drivers());
+    let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
     match deployment {
         Deployment::One(at) => {
             let connecting = async move { RedisStore::connect(&at, &settings).await };
-            Ok(locks(Hosted::make(host.clone(), connecting).await?, host))
+            Ok(locks(OnRuntime::make(host.clone(), connecting).await?, host))
         }
         Deployment::Cluster(seeds) => {
             let connecting = async move { RedisCluster::connect(&seeds, &settings).await };
-            Ok(locks(Hosted::make(host.clone(), connecting).await?, host))
+            Ok(locks(OnRuntime::make(host.clone(), connecting).await?, host))
         }
         Deployment::Redlock(servers) => {
             Ok(RedLock::connect(&servers, &settings, host).await?.locks().clone())
@@ -114,11 +114,11 @@ pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
     }
 }
 
-fn locks<D: route::Deployment>(store: Hosted<Store<D>>, host: Arc<dyn Host>) -> Locks {
+fn locks<D: route::Deployment>(store: OnRuntime<Store<D>>, host: Arc<dyn Runtime>) -> Locks {
     let store = store.in_place_where(Store::has_link_here, tenure_kit::IN_PLACE_MAX);
     Locks::on(asking_again(store, &host), host)
 }
 
-fn asking_again<E: Engine>(engine: E, host: &Arc<dyn Host>) -> Retry<E> {
+fn asking_again<E: Engine>(engine: E, host: &Arc<dyn Runtime>) -> Retry<E> {
     Retry::new(engine, host.clone(), RETRIES, RETRY_PAUSE)
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
-use tenure_core::wrap::{AnyEngine, Board, Hosted, Quorum};
-use tenure_core::{Error, Host as Home, Locks, PrivateThread, Result, refusal};
+use tenure_core::wrap::{AnyEngine, QuorumHealth, OnRuntime, Quorum};
+use tenure_core::{Error, Runtime as Home, Locks, BackgroundRuntime, Result, refusal};
 use tenure_kit::IN_PLACE_MAX;
 use tenure_kit::url::Address;
 
@@ -15,14 +15,14 @@ use crate::url;
 /// Locks over a majority of independent servers, and how each of these answers.
 pub struct RedLock {
     locks: Locks,
-    board: Board,
+    board: QuorumHealth,
 }
 
 impl RedLock {
     /// Connects to the servers of a `redlock://` URL, a majority of which must answer.
     pub async fn open(url: impl AsRef<str>) -> Result<Self> {
         let (servers, settings) = url::redlock(url.as_ref())?;
-        Self::connect(&servers, &settings, Arc::new(PrivateThread::for_drivers())).await
+        Self::connect(&servers, &settings, Arc::new(BackgroundRuntime::for_drivers())).await
     }
 
     pub(crate) async fn connect(
@@ -48,7 +48,7 @@ impl RedLock {
     }
 
     /// How each server answered when it was asked last.
-    pub fn board(&self) -> &Board {
+    pub fn board(&self) -> &QuorumHealth {
         &self.board
     }
 }
@@ -71,7 +71,7 @@ async fn quorum(servers: &[Address], settings: &Settings, home: Arc<dyn Home>) -
         )));
     }
     let realm = |name| -> Vec<AnyEngine> {
-        let inside = stores.iter().map(|store| Hosted::of(home.clone(), store.inner().realm(name)));
+        let inside = stores.iter().map(|store| OnRuntime::of(home.clone(), store.inner().realm(name)));
         inside.map(on_its_links).collect()
     };
     let (turns, clocks) = (realm("turn."), realm("clock."));
@@ -86,12 +86,12 @@ async fn store(
     home: &Arc<dyn Home>,
     settings: &Settings,
     server: &Address,
-) -> Result<Hosted<RedisStore>> {
+) -> Result<OnRuntime<RedisStore>> {
     let (at, settings) = (At::Server(server.clone()), settings.node(server));
     let connecting = async move { RedisStore::connect_lazily(&at, &settings).await };
-    Hosted::make(home.clone(), connecting).await
+    OnRuntime::make(home.clone(), connecting).await
 }
 
-fn on_its_links(store: Hosted<RedisStore>) -> AnyEngine {
+fn on_its_links(store: OnRuntime<RedisStore>) -> AnyEngine {
     AnyEngine::new(store.in_place_where(RedisStore::has_link_here, IN_PLACE_MAX))
 }

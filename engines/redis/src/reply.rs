@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use redis::Value;
 use tenure_core::{
-    Key, Note, Owner, Place, Result, Share, Standing, Tally, Ticket, TicketId, served,
+    Key, Note, Owner, Place, Result, Share, TicketState, CounterValue, Ticket, TicketId, served,
 };
 
 use crate::body::{self, exact};
 
 /// The answer to a count.
-pub(crate) fn tallied(answer: &Value) -> Option<(i64, Tally)> {
+pub(crate) fn tallied(answer: &Value) -> Option<(i64, CounterValue)> {
     let Value::Array(parts) = answer else { return None };
     let (verdict, value, left) = match numbers(parts)?[..] {
         [verdict, value] => (verdict, value, None),
@@ -18,7 +18,7 @@ pub(crate) fn tallied(answer: &Value) -> Option<(i64, Tally)> {
         _ => return None,
     };
     let resets_in = left.and_then(|left| u64::try_from(left).ok()).map(Duration::from_millis);
-    Some((verdict, Tally { value: u64::try_from(value).ok()?, allowed: verdict == 1, resets_in }))
+    Some((verdict, CounterValue { value: u64::try_from(value).ok()?, allowed: verdict == 1, resets_in }))
 }
 
 /// Numbers are microseconds of a clock. What is smaller is the answer to something else, however the clock is set.
@@ -28,7 +28,7 @@ const NUMBER_MIN: u64 = 1_000;
 pub(crate) fn alone(number: i64, ttl: Duration) -> Option<Place> {
     Some(Place {
         number: u64::try_from(number).ok().filter(|number| *number >= NUMBER_MIN)?,
-        standing: Standing::Holding,
+        state: TicketState::Holding,
         ahead: 0,
         life: Some(ttl),
         look: None,
@@ -42,7 +42,7 @@ pub(crate) fn place(parts: &[Value]) -> Option<Place> {
     let micros = |time: i64| u64::try_from(time).ok().map(Duration::from_micros);
     Some(Place {
         number: u64::try_from(number).ok()?,
-        standing: if standing == 1 { Standing::Holding } else { Standing::Waiting },
+        state: if standing == 1 { TicketState::Holding } else { TicketState::Waiting },
         ahead: u64::try_from(ahead).ok()?,
         life: Some(micros(life)?),
         look: micros(look),
@@ -91,7 +91,7 @@ pub(crate) fn line(answer: &Value, key: &Key) -> Option<Result<Vec<(Ticket, Plac
         }
         let place = Place {
             number: entry.number,
-            standing: if holding { Standing::Holding } else { Standing::Waiting },
+            state: if holding { TicketState::Holding } else { TicketState::Waiting },
             ahead,
             life: Some(Duration::from_micros(entry.ends - now)),
             look: (!holding).then(|| Duration::from_micros(first_end.saturating_sub(now))),

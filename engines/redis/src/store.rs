@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::{Cost, Error, Profile, Result, Sampler, ThisRuntime};
+use tenure_core::{Cost, Error, Guarantees, Result, Sampler, ThisRuntime};
 use tenure_kit::mailbox::Mailbox;
 use tenure_kit::url::Address;
 
@@ -30,7 +30,7 @@ pub struct Store<D> {
     pub(crate) realm: &'static str,
     /// Why it could not be reached at first.
     trouble: Option<Error>,
-    pub(crate) profile: Profile,
+    pub(crate) profile: Guarantees,
     pub(crate) inbox: String,
     pub(crate) mail: Arc<Mailbox>,
     pub(crate) sampler: Sampler,

@@ -362,7 +362,7 @@ pub(crate) fn over() -> RedisError {
 
 #[cfg(test)]
 mod tests {
-    use tenure_core::Kind;
+    use tenure_core::ErrorKind;
 
     use super::*;
 
@@ -377,13 +377,13 @@ mod tests {
         let (one, cluster) = (settings("redis://h"), settings("redis+cluster://h"));
         for with in ["MOVED 1 h:1", "ASK 1 h:1", "CLUSTERDOWN The cluster is down"] {
             let error = super::error(&one, &refused(with));
-            assert_eq!(error.kind(), Kind::Invalid, "{error}");
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
             assert!(error.to_string().contains("write redis+cluster://"), "{error}");
-            assert_eq!(super::error(&cluster, &refused(with)).kind(), Kind::Unavailable);
+            assert_eq!(super::error(&cluster, &refused(with)).kind(), ErrorKind::Unavailable);
         }
         let with = refused("ERR This instance has cluster support disabled");
         let error = super::error(&cluster, &with);
-        assert_eq!(error.kind(), Kind::Invalid, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
         let sentence =
             "the cluster of h:6379 has a server that is not in cluster mode: write redis://";
         assert!(error.to_string().starts_with(sentence), "{error}");
@@ -394,7 +394,7 @@ mod tests {
         let settings = Settings::of_url("redis+sentinel://h:6379/main");
         let with = refused("ERR unknown command 'SENTINEL', with args beginning with: 'x'");
         let error = super::of_sentinels(&settings, &with);
-        assert_eq!(error.kind(), Kind::Invalid, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
         assert!(error.to_string().contains("write redis:// for a single server"), "{error}");
     }
 
@@ -404,12 +404,12 @@ mod tests {
         for with in ["NOAUTH Authentication required.", "WRONGPASS invalid username-password pair"]
         {
             let error = of_sentinels(&settings, &refused(with));
-            assert_eq!(error.kind(), Kind::Rejected, "{error}");
+            assert_eq!(error.kind(), ErrorKind::Rejected, "{error}");
             assert!(error.to_string().contains("`sentinel_password`"), "{error}");
             assert!(!super::error(&settings, &refused(with)).to_string().contains("sentinel_"));
         }
         let busy = of_sentinels(&settings, &refused("LOADING it comes"));
-        assert_eq!(busy.kind(), Kind::Unavailable, "{busy}");
+        assert_eq!(busy.kind(), ErrorKind::Unavailable, "{busy}");
     }
 
     #[test]

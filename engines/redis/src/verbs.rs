@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use redis::{Cmd, Value};
-use tenure_core::{Leave, Left, Patience, Place, Ticket};
+use tenure_core::{LeaveMode, LeaveOutcome, WaitMode, Place, Ticket};
 
 use crate::body::{self, micros};
 use crate::bundle::Wish;
@@ -18,7 +18,7 @@ const ROUNDING_MS: u64 = 1;
 pub(crate) struct Join<'a> {
     life: Life<'a>,
     ttl: Duration,
-    patience: Patience,
+    patience: WaitMode,
 }
 
 /// What a join came to.
@@ -37,7 +37,7 @@ pub(crate) enum Joined {
 }
 
 impl<'a> Join<'a> {
-    pub(crate) fn new(name: &'a str, ticket: &Ticket, inbox: &str, patience: Patience) -> Self {
+    pub(crate) fn new(name: &'a str, ticket: &Ticket, inbox: &str, patience: WaitMode) -> Self {
         Self { life: Life::new(name, ticket, inbox), ttl: ticket.ttl, patience }
     }
 
@@ -49,8 +49,8 @@ impl<'a> Join<'a> {
         let Self { life, patience, .. } = self;
         let mut call = scripts.join.on(life.name);
         call.arg(&life.card).arg(&life.length);
-        if *patience == Patience::NoWait || !life.is_plain() {
-            call.arg(u8::from(*patience == Patience::Wait));
+        if *patience == WaitMode::NoWait || !life.is_plain() {
+            call.arg(u8::from(*patience == WaitMode::Wait));
         }
         if !life.is_plain() {
             call.arg(life.floor);
@@ -135,12 +135,12 @@ const OWN: &str = "";
 const OWN_LONG: &str = "long";
 
 impl Go {
-    pub(crate) fn new(name: String, ticket: &Ticket, inbox: &str, how: Leave, lives: bool) -> Self {
+    pub(crate) fn new(name: String, ticket: &Ticket, inbox: &str, how: LeaveMode, lives: bool) -> Self {
         let manner = match how {
-            Leave::Soon => SOON,
-            Leave::Now if !lives => NOW,
-            Leave::Now if ticket.ttl.as_millis() > KEEP_MS.into() => OWN_LONG,
-            Leave::Now => OWN,
+            LeaveMode::Graceful => SOON,
+            LeaveMode::Now if !lives => NOW,
+            LeaveMode::Now if ticket.ttl.as_millis() > KEEP_MS.into() => OWN_LONG,
+            LeaveMode::Now => OWN,
         };
         Self { name, asks: body::asks(ticket, inbox).to_vec(), manner }
     }
@@ -165,16 +165,16 @@ impl Go {
 
     /// What it came to, and the letters to those of this client's tickets that are served now. `None`: no script answers
     /// so.
-    pub(crate) fn read(answer: &Value) -> Option<(Left, Vec<&[u8]>)> {
+    pub(crate) fn read(answer: &Value) -> Option<(LeaveOutcome, Vec<&[u8]>)> {
         let (left, letters) = match answer {
             Value::Array(parts) => parts.split_first()?,
             left => (left, &[][..]),
         };
         let left = match left {
-            Value::Int(0) => Left::Absent,
-            Value::Int(1) => Left::Waiting,
-            Value::Int(2) => Left::Holding,
-            Value::Int(3) => Left::Told,
+            Value::Int(0) => LeaveOutcome::Absent,
+            Value::Int(1) => LeaveOutcome::Waiting,
+            Value::Int(2) => LeaveOutcome::Holding,
+            Value::Int(3) => LeaveOutcome::Requested,
             _ => return None,
         };
         Some((left, letters.iter().map(letter).collect::<Option<_>>()?))

@@ -204,7 +204,7 @@ async fn use_everything(locks: &Locks) {
         }
         assert!(locks.mutex("a").try_lock().await.unwrap().is_none());
         holder.extend().await.unwrap();
-        locks.force_out("a", holder.id()).await.unwrap();
+        locks.force_unlock("a", holder.id()).await.unwrap();
     });
     assert_eq!(locks.keys("").await.unwrap().len(), 1);
     waiter.release().await.unwrap();

@@ -9,11 +9,11 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tenure_core::bell::Bells;
-use tenure_core::event::{Cursor, News, Scope};
+use tenure_core::bell::WakeRegistry;
+use tenure_core::event::{Cursor, EventBatch, Scope};
 use tenure_core::{
-    Engine, Fencing, Host, Key, Leave, Left, Liveness, Patience, Place, Profile, Result, Sampler,
-    Standing, Tally, Ticket, Time, Wake, Window,
+    Engine, TokenDurability, Runtime, Key, LeaveMode, LeaveOutcome, Liveness, WaitMode, Place, Guarantees, Result, Sampler,
+    TicketState, CounterValue, Ticket, Time, Wake, Window,
 };
 
 use table::{Rows, Table};
@@ -24,8 +24,8 @@ const LOOK_PAUSE: Duration = Duration::from_millis(20);
 /// The store that all clients share. It has a clock of its own: those of clients decide nothing.
 pub struct ToyStore {
     table: Mutex<Table>,
-    bells: Bells,
-    host: Arc<dyn Host>,
+    bells: WakeRegistry,
+    host: Arc<dyn Runtime>,
     opened: Time,
     opened_us: u64,
 }
@@ -33,15 +33,15 @@ pub struct ToyStore {
 /// One client of a store.
 pub struct Toy {
     store: Arc<ToyStore>,
-    host: Arc<dyn Host>,
+    host: Arc<dyn Runtime>,
     sampler: Sampler,
 }
 
 impl ToyStore {
     /// An empty store that lives by the clock of this host.
-    pub fn on(host: Arc<dyn Host>) -> Arc<Self> {
+    pub fn on(host: Arc<dyn Runtime>) -> Arc<Self> {
         let (opened, opened_us) = (host.now(), host.wall_us());
-        Arc::new(Self { table: Mutex::default(), bells: Bells::default(), host, opened, opened_us })
+        Arc::new(Self { table: Mutex::default(), bells: WakeRegistry::default(), host, opened, opened_us })
     }
 
     /// The wall clock makes the first number; from then on a clock counts that nobody can set.
@@ -58,7 +58,7 @@ impl ToyStore {
 
 impl Toy {
     /// Another client of this store; `host` is where its onlookers wait.
-    pub fn connect(store: &Arc<ToyStore>, host: Arc<dyn Host>) -> Self {
+    pub fn connect(store: &Arc<ToyStore>, host: Arc<dyn Runtime>) -> Self {
         Self { store: store.clone(), host, sampler: Sampler::new(LOOK_PAUSE) }
     }
 
@@ -67,18 +67,18 @@ impl Toy {
         let (answer, changed) = self.store.table(step);
         // The lock is released: whoever is woken may come back for it.
         for id in changed {
-            self.store.bells.ring(id);
+            self.store.bells.notify(id);
         }
         answer
     }
 }
 
 impl Engine for Toy {
-    fn profile(&self) -> Profile {
-        let mut profile = Profile::new("toy", Liveness::Process);
+    fn guarantees(&self) -> Guarantees {
+        let mut profile = Guarantees::new("toy", Liveness::Process);
         profile.fair = true;
         profile.push = true;
-        profile.fencing = Fencing::Volatile;
+        profile.fencing = TokenDurability::Volatile;
         profile.survives.holder_pause = true;
         profile.survives.clock_step = true;
         profile.survives.full_memory = true;
@@ -89,7 +89,7 @@ impl Engine for Toy {
         profile
     }
 
-    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+    async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
         self.step(&ticket.key, |rows, now| rows.join(ticket, patience, now))
     }
 
@@ -97,29 +97,29 @@ impl Engine for Toy {
         Ok(self.step(&ticket.key, |rows, now| rows.renew(ticket, now)))
     }
 
-    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+    async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
         let left = self.step(&ticket.key, |rows, now| rows.leave(ticket.id, how, now));
         // Its owner may listen, too: it was broken, or somebody else took it out.
-        self.store.bells.ring(ticket.id);
+        self.store.bells.notify(ticket.id);
         Ok(left)
     }
 
-    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+    async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
         loop {
             // Listen first, and look then: what happens between the two is heard.
-            let bell = self.store.bells.listen(ticket.id);
+            let bell = self.store.bells.subscribe(ticket.id);
             let mut rung = pin!(bell.rung());
             rung.as_mut().enable();
             match self.step(&ticket.key, |rows, now| rows.place(ticket.id, now)) {
                 None => return Ok(Wake::Look),
                 Some(place) if place.leaving => return Ok(Wake::Look),
-                Some(place) if place.standing != seen => return Ok(Wake::Served(place.number)),
+                Some(place) if place.state != seen => return Ok(Wake::Served(place.number)),
                 Some(_) => rung.await,
             }
         }
     }
 
-    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<EventBatch> {
         self.sampler.events(self, &*self.host, scope, after).await
     }
 
@@ -131,7 +131,7 @@ impl Engine for Toy {
         Ok(self.store.table(|table, now| table.keys(prefix, now)))
     }
 
-    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
+    async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
         self.store.table(|table, now| match window {
             None => table.next(key, by),
             Some(window) => table.count(key, by, window, now),

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tenure_core::{
-    Key, LINE_TICKETS_MAX, Leave, Left, NUMBER_MAX, Patience, Place, Result, Share, Standing,
-    Tally, Ticket, TicketId, Window, refusal, served,
+    Key, LINE_TICKETS_MAX, LeaveMode, LeaveOutcome, NUMBER_MAX, WaitMode, Place, Result, Share, TicketState,
+    CounterValue, Ticket, TicketId, Window, refusal, served,
 };
 
 /// Everything that the store keeps. The clock is in microseconds since 1970.
@@ -62,14 +62,14 @@ impl Table {
         all.map(|(key, _)| key.clone()).collect()
     }
 
-    pub(crate) fn next(&mut self, key: &Key, by: u64) -> Result<Tally> {
+    pub(crate) fn next(&mut self, key: &Key, by: u64) -> Result<CounterValue> {
         let last = self.sequences.get(key).copied().unwrap_or(0);
         let value = refusal::checked_sum(key, last, by)?;
         self.sequences.insert(key.clone(), value);
-        Ok(Tally { value, allowed: true, resets_in: None })
+        Ok(CounterValue { value, allowed: true, resets_in: None })
     }
 
-    pub(crate) fn count(&mut self, key: &Key, by: u64, of: Window, now: u64) -> Result<Tally> {
+    pub(crate) fn count(&mut self, key: &Key, by: u64, of: Window, now: u64) -> Result<CounterValue> {
         self.counts.retain(|_, (_, ends)| *ends > now);
         let fresh = (0, now.saturating_add(micros(of.per)));
         let (value, ends) = self.counts.get(key).copied().unwrap_or(fresh);
@@ -80,7 +80,7 @@ impl Table {
         if allowed && by > 0 {
             self.counts.insert(key.clone(), (value, ends));
         }
-        Ok(Tally { value, allowed, resets_in: Some(Duration::from_micros(ends - now)) })
+        Ok(CounterValue { value, allowed, resets_in: Some(Duration::from_micros(ends - now)) })
     }
 }
 
@@ -88,7 +88,7 @@ impl Rows {
     pub(crate) fn join(
         &mut self,
         ticket: &Ticket,
-        patience: Patience,
+        patience: WaitMode,
         now: u64,
     ) -> Result<Option<Place>> {
         if let Some(row) = self.row(ticket.id) {
@@ -102,7 +102,7 @@ impl Rows {
             return Err(refusal::other_capacity(&ticket.key, kept.into(), ticket.share));
         }
         let ahead = self.tickets.values().map(|row| u64::from(row.ticket.share.take())).sum();
-        if patience == Patience::NoWait && !served(ahead, ticket.share) {
+        if patience == WaitMode::NoWait && !served(ahead, ticket.share) {
             return Ok(None);
         }
         if self.tickets.len() >= LINE_TICKETS_MAX {
@@ -130,16 +130,16 @@ impl Rows {
         self.place(ticket.id, now)
     }
 
-    pub(crate) fn leave(&mut self, id: TicketId, how: Leave, now: u64) -> Left {
-        let Some(place) = self.place(id, now) else { return Left::Absent };
-        if how == Leave::Soon && place.standing == Standing::Holding {
+    pub(crate) fn leave(&mut self, id: TicketId, how: LeaveMode, now: u64) -> LeaveOutcome {
+        let Some(place) = self.place(id, now) else { return LeaveOutcome::Absent };
+        if how == LeaveMode::Graceful && place.state == TicketState::Holding {
             let told = self.tickets.get_mut(&place.number).map(|row| row.told = true);
-            return told.map_or(Left::Absent, |()| Left::Told);
+            return told.map_or(LeaveOutcome::Absent, |()| LeaveOutcome::Requested);
         }
         self.tickets.remove(&place.number);
-        match place.standing {
-            Standing::Holding => Left::Holding,
-            Standing::Waiting => Left::Waiting,
+        match place.state {
+            TicketState::Holding => LeaveOutcome::Holding,
+            TicketState::Waiting => LeaveOutcome::Waiting,
         }
     }
 
@@ -158,7 +158,7 @@ impl Rows {
             }
             let place = Place {
                 number: *number,
-                standing: if holding { Standing::Holding } else { Standing::Waiting },
+                state: if holding { TicketState::Holding } else { TicketState::Waiting },
                 ahead,
                 life: Some(left(row.ends)),
                 look: (!holding).then(|| left(first_end)),
@@ -176,7 +176,7 @@ impl Rows {
 
     fn served(&self) -> Vec<TicketId> {
         let line = self.list(0).into_iter();
-        let holds = |place: &Place| place.standing == Standing::Holding;
+        let holds = |place: &Place| place.state == TicketState::Holding;
         line.filter(|(_, place)| holds(place)).map(|(ticket, _)| ticket.id).collect()
     }
 }

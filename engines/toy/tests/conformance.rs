@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tenure_conformance::Arena;
 use tenure_conformance::sim::World;
-use tenure_core::{Error, PrivateThread};
+use tenure_core::{Error, BackgroundRuntime};
 use tenure_toy::{Toy, ToyStore};
 
 mod simulated {
@@ -26,7 +26,7 @@ mod real {
     use super::*;
 
     async fn arena() -> Arena {
-        let host = Arc::new(PrivateThread::for_timers());
+        let host = Arc::new(BackgroundRuntime::for_timers());
         let store = ToyStore::on(host.clone());
         Arena::new(move || ready(Ok::<_, Error>(Toy::connect(&store, host.clone()))))
     }

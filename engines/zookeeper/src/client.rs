@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::{OptionFuture, join, join_all};
 use tenure_core::refusal::UNREADABLE;
-use tenure_core::{Error, Profile, Result, Share, TicketId, served};
+use tenure_core::{Error, Guarantees, Result, Share, TicketId, served};
 use tenure_kit::{Client, Connection, Link, for_now};
 use tenure_queue::{Ahead, Free, Front, LineId, Name, Node, SessionId, blockers};
 use tokio::time::sleep;
@@ -38,7 +38,7 @@ pub struct ZooKeeper {
     pub(crate) settings: Arc<Settings>,
     pub(crate) keys: Keys,
     pub(crate) acls: Vec<Acl>,
-    pub(crate) profile: Profile,
+    pub(crate) profile: Guarantees,
     pub(crate) facts: Facts,
     pub(crate) roll: Roll,
     pub(crate) free: Free,

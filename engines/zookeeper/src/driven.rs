@@ -18,7 +18,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use spawns_core::{Spawn, Task, enter};
-use tenure_core::Boxed;
+use tenure_core::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 
@@ -36,7 +36,7 @@ const WOKEN: u8 = 2;
 
 /// One task.
 struct Driven {
-    task: Mutex<Option<Boxed<()>>>,
+    task: Mutex<Option<BoxFuture<()>>>,
     state: AtomicU8,
     home: Handle,
     /// The process that it belongs to. A copy of it by `fork` has the same sockets, and must not touch them.

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use tenure_core::{Error, Fencing, Liveness, Profile, Result, Sight, refusal};
+use tenure_core::{Error, TokenDurability, Liveness, Guarantees, Result, EventDelivery, refusal};
 use tenure_kit::url::Address;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -152,11 +152,11 @@ pub(crate) async fn presence(settings: &Settings) -> Result<Presence> {
 }
 
 /// What these servers promise.
-pub(crate) fn profile(settings: &Settings, facts: &Facts) -> Profile {
-    let mut profile = Profile::new("zookeeper", Liveness::Session);
+pub(crate) fn profile(settings: &Settings, facts: &Facts) -> Guarantees {
+    let mut profile = Guarantees::new("zookeeper", Liveness::Session);
     profile.store = settings.whom();
-    profile.events = Sight::Sampled;
-    profile.fencing = Fencing::Volatile;
+    profile.events = EventDelivery::Sampled;
+    profile.fencing = TokenDurability::Volatile;
     profile.survives.store_crash = true;
     profile.survives.failover = facts.is_ensemble;
     profile.survives.clock_step = true;

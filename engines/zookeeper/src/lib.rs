@@ -76,8 +76,8 @@ mod wire;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::wrap::{Hosted, Retry};
-use tenure_core::{Host, Locks, PrivateThread, Result};
+use tenure_core::wrap::{OnRuntime, Retry};
+use tenure_core::{Runtime, Locks, BackgroundRuntime, Result};
 use tenure_queue::Queue;
 
 use crate::wire::IN_PLACE_MAX;
@@ -95,17 +95,17 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 ///
 /// User and password stand before the hosts: `zookeeper://user:password@host`. The options are in the README.
 pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
-    let host: Arc<dyn Host> = Arc::new(PrivateThread::for_drivers());
+    let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
     let engine = engine(url.as_ref(), host.clone()).await?;
     Ok(Locks::on(Retry::new(engine, host.clone(), RETRIES, RETRY_PAUSE), host))
 }
 
 /// The engine alone, which lives on `host`.
-pub async fn engine(url: &str, host: Arc<dyn Host>) -> Result<Hosted<Queue<ZooKeeper>>> {
+pub async fn engine(url: &str, host: Arc<dyn Runtime>) -> Result<OnRuntime<Queue<ZooKeeper>>> {
     let settings = url::read(url)?;
     let signs = host.clone();
     let opening = async move { Ok(Queue::new(ZooKeeper::open(settings).await?, signs)) };
-    let hosted = Hosted::make(host, opening).await?;
+    let hosted = OnRuntime::make(host, opening).await?;
     // Whoever asks sends the request themselves. What is heard is told at home.
     let hosted = hosted.in_place_where(|queue| queue.store().is_in_place(), IN_PLACE_MAX);
     Ok(hosted.waits_on_host())

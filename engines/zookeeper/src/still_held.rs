@@ -1,6 +1,6 @@
 //! Guarded writes: a check for a `multi` of one's own, which is done only while a lock is held.
 
-use tenure_core::{Error, Held, Loss, Result};
+use tenure_core::{Error, LeaseHandle, Loss, Result};
 use tenure_queue::LineId;
 use zookeeper_client::{CheckWriter, Client, Error as Said};
 
@@ -43,12 +43,12 @@ impl StillHeld {
     /// That this lock is still held, where no `prefix` is in the URL. The client has the same chroot as the URL.
     ///
     /// The node is looked for, because `ZooKeeper` has chosen the end of its name. One look is enough for a hold.
-    pub async fn find(client: &Client, held: &Held) -> Result<Self> {
+    pub async fn find(client: &Client, held: &LeaseHandle) -> Result<Self> {
         Self::find_within(PREFIX, client, held).await
     }
 
     /// That this lock is still held, where `prefix` is in the URL.
-    pub async fn find_within(prefix: &str, client: &Client, held: &Held) -> Result<Self> {
+    pub async fn find_within(prefix: &str, client: &Client, held: &LeaseHandle) -> Result<Self> {
         let (keys, line) = (Keys::of(prefix), LineId::of(held.key()));
         let path = keys.line(&line);
         let (sync, list) = (client.sync(&path), client.list_children(&path));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::{join, join_all, select_all};
 use tenure_core::refusal::NO_NUMBER;
-use tenure_core::{Error, Key, Loss, Profile, Result, TicketId};
+use tenure_core::{Error, Key, Loss, Guarantees, Result, TicketId};
 use tenure_queue::{
     Distance, Enter, Entered, Followed, Front, Granted, LineId, Name, Node, Register, Remove,
     Removed, SessionId, Sought, Store, Told, Watching, Written,
@@ -24,7 +24,7 @@ use crate::wire::Wire;
 const LONG: usize = 128;
 
 impl Store for ZooKeeper {
-    fn profile(&self) -> Profile {
+    fn profile(&self) -> Guarantees {
         self.profile.clone()
     }
 

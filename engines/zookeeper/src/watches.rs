@@ -13,7 +13,7 @@ use std::task::Poll;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{Either, Shared, poll_fn, select};
-use tenure_core::Boxed;
+use tenure_core::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
@@ -69,7 +69,7 @@ type What = (EventType, u64);
 
 /// The same, once it is told; `None` once the session was dropped.
 #[derive(Clone)]
-struct Event(Arc<Mutex<Option<Shared<Boxed<What>>>>>);
+struct Event(Arc<Mutex<Option<Shared<BoxFuture<What>>>>>);
 
 /// What is told of a node whose session was dropped: it is not watched any more.
 const DROPPED: What = (EventType::Session, 0);
@@ -254,7 +254,7 @@ impl Event {
         alone.as_ref().map_or(Some(DROPPED), |event| event.clone().now_or_never())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Shared<Boxed<What>>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Shared<BoxFuture<What>>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tenure_conformance::Arena;
-use tenure_core::{Host, Locks, PrivateThread, Result, TicketId};
+use tenure_core::{Runtime, Locks, BackgroundRuntime, Result, TicketId};
 
 /// Four ticks of the servers: what is not renewed for so long ends, and the machine may be busy.
 const TTL: Duration = Duration::from_secs(2);
@@ -27,7 +27,7 @@ fn arena_of(url: Option<String>, variable: &str) -> Arena {
     let Some(url) = url else {
         return Arena::missing("ZooKeeper", &format!("{variable} does not say where it is"));
     };
-    let host: Arc<dyn Host> = Arc::new(PrivateThread::for_drivers());
+    let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
     let (home, at) = (host.clone(), url.clone());
     let open = move || {
         let (home, at) = (home.clone(), at.clone());

@@ -11,7 +11,7 @@ use std::error::Error;
 
 use mongodb::bson::{Document, doc};
 use mongodb::{Client, Collection};
-use tenure_core::{Kind, Locks};
+use tenure_core::{ErrorKind, Locks};
 use tenure_fence_mongodb::{Fence, Stale, Write};
 
 /// One account, for holders of the lock only.
@@ -55,7 +55,7 @@ async fn story(url: &str) -> Result<(), Box<dyn Error>> {
     let seen = account.balance(morning.token()).await?;
     println!("The morning job holds the lock with token {}, and reads {seen}.", morning.token());
     println!("Then it is paused. Its lease ends; here an operator takes its ticket out.");
-    locks.force_out("account", morning.id()).await?;
+    locks.force_unlock("account", morning.id()).await?;
 
     let relief = locks.mutex("account").lock().await?;
     let before = account.balance(relief.token()).await?;
@@ -63,7 +63,7 @@ async fn story(url: &str) -> Result<(), Box<dyn Error>> {
 
     // The relief job has written nothing yet, and still the late one is too late.
     let late = account.book(100, seen, morning.token()).await.unwrap_err();
-    assert_eq!(late.kind(), Kind::Lost);
+    assert_eq!(late.kind(), ErrorKind::Lost);
     let stale = Stale::of(&late).expect("the late job's token is stale");
     println!("The morning job comes back and books 100: refused, {stale}.");
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mongodb::ClientSession;
 use mongodb::error::{TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT};
 use mongodb::options::{ReadConcern, ReadPreference, SelectionCriteria, TransactionOptions};
-use tenure_core::{Result, uneven};
+use tenure_core::{Result, jitter};
 use tokio::time::{sleep, timeout};
 
 use crate::trouble::{self, Failed};
@@ -46,7 +46,7 @@ async fn attempts(
             Failed::Driver(error) if error.contains_label(TRANSIENT_TRANSACTION_ERROR) => {
                 // The server says that nothing of this attempt remains.
                 was_sent.store(false, Ordering::Relaxed);
-                sleep(uneven(pause, getrandom::u64().unwrap_or(0))).await;
+                sleep(jitter(pause, getrandom::u64().unwrap_or(0))).await;
                 pause = (pause * 2).min(PAUSE_MAX);
             }
             failed => return Err(failed),
@@ -74,7 +74,7 @@ async fn attempt(
             Ok(()) => return Ok(written),
             // To commit twice is to commit once.
             Err(error) if error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT) => {
-                sleep(uneven(pause, getrandom::u64().unwrap_or(0))).await;
+                sleep(jitter(pause, getrandom::u64().unwrap_or(0))).await;
                 pause = (pause * 2).min(PAUSE_MAX);
             }
             Err(error) => return Err(error.into()),

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use mongodb::bson::{Document, doc};
 use mongodb::{Client, Collection, Database};
-use tenure_core::{Kind, Result};
+use tenure_core::{ErrorKind, Result};
 use tenure_fence_mongodb::{Fence, Stale};
 use tenure_servers::have;
 use tenure_servers::mongodb::MONGOD;
@@ -74,13 +74,13 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 #[track_caller]
 fn assert_stale<T: std::fmt::Debug>(answer: Result<T>, token: u64, newest: u64) {
     let error = answer.expect_err("somebody newer was seen");
-    assert_eq!(error.kind(), Kind::Lost, "{error:?}");
+    assert_eq!(error.kind(), ErrorKind::Lost, "{error:?}");
     assert_eq!(Stale::of(&error), Some(Stale { token, newest }), "{error:?}");
 }
 
 /// The write failed in this way, and the sentence says this.
 #[track_caller]
-fn assert_failed<T: std::fmt::Debug>(answer: Result<T>, kind: Kind, part: &str) {
+fn assert_failed<T: std::fmt::Debug>(answer: Result<T>, kind: ErrorKind, part: &str) {
     let error = answer.expect_err("it fails");
     assert_eq!(error.kind(), kind, "{error:?}");
     assert_eq!(Stale::of(&error), None, "{error:?}");

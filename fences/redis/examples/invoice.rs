@@ -11,7 +11,7 @@
 use std::error::Error;
 
 use redis::aio::MultiplexedConnection;
-use tenure_core::{Kind, Locks};
+use tenure_core::{ErrorKind, Locks};
 use tenure_fence_redis::{Fence, FencedScript, Stale};
 
 const NEXT: &str = "{example-invoices}:next";
@@ -68,7 +68,7 @@ async fn story(url: &str) -> Result<(), Box<dyn Error>> {
         morning.token()
     );
     println!("Then it is paused. Its lease ends; here an operator takes its ticket out.");
-    locks.force_out("invoices", morning.id()).await?;
+    locks.force_unlock("invoices", morning.id()).await?;
 
     let relief = locks.mutex("invoices").lock().await?;
     invoices.claim(relief.token()).await?;
@@ -76,7 +76,7 @@ async fn story(url: &str) -> Result<(), Box<dyn Error>> {
 
     // The relief job has written nothing yet, and still the late one is too late.
     let late = invoices.add("Bob, 80.00", morning.token()).await.unwrap_err();
-    assert_eq!(late.kind(), Kind::Lost);
+    assert_eq!(late.kind(), ErrorKind::Lost);
     let stale = Stale::of(&late).expect("the late job's token is stale");
     println!("The morning job comes back and writes: refused, {stale}.");
 

@@ -16,7 +16,7 @@ mod verbs;
 use redis::FromRedisValue;
 use redis::aio::MultiplexedConnection;
 use server::Server;
-use tenure_core::{Kind, NUMBER_MAX, Result};
+use tenure_core::{ErrorKind, NUMBER_MAX, Result};
 use tenure_fence_redis::{Fence, Stale};
 
 /// What a test works with: its own server, a connection to it, and a fence.
@@ -56,13 +56,13 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 #[track_caller]
 fn assert_stale<T: std::fmt::Debug>(answer: Result<T>, token: u64, newest: u64) {
     let error = answer.unwrap_err();
-    assert_eq!(error.kind(), Kind::Lost, "{error:?}");
+    assert_eq!(error.kind(), ErrorKind::Lost, "{error:?}");
     assert_eq!(Stale::of(&error), Some(Stale { token, newest }), "{error:?}");
 }
 
 /// The write failed in this way, and the sentence says this.
 #[track_caller]
-fn assert_failed<T: std::fmt::Debug>(answer: Result<T>, kind: Kind, part: &str) {
+fn assert_failed<T: std::fmt::Debug>(answer: Result<T>, kind: ErrorKind, part: &str) {
     let error = answer.unwrap_err();
     assert_eq!(error.kind(), kind, "{error:?}");
     assert_eq!(Stale::of(&error), None, "{error:?}");

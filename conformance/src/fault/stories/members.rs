@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use tenure_core::{Guard, Kind, Locks, Loss};
+use tenure_core::{Guard, ErrorKind, Locks, Loss};
 
 use crate::fault::stage::{at_last, soon, until_line};
 
@@ -39,10 +39,10 @@ pub async fn the_loss_of_the_majority_is_told(
     let loss = soon("the holder is told", guard.lost()).await;
     assert!(matches!(loss, Loss::Unreachable | Loss::Expired | Loss::SessionGone), "{loss}");
     go_on();
-    assert_eq!(guard.check().unwrap_err().kind(), Kind::Lost);
+    assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost);
     let next = soon("it is free again", wait(locks, ttl)).await;
     assert!(next.token() > token);
-    assert_eq!(guard.release().await.unwrap_err().kind(), Kind::Lost);
+    assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
     next.check().unwrap();
 }
 
@@ -72,7 +72,7 @@ async fn wait(locks: Locks, ttl: Duration) -> Guard {
     loop {
         match locks.mutex("k").ttl(ttl).lock().await {
             Ok(guard) => return guard,
-            Err(error) => assert!(error.is_unknown() || error.kind() == Kind::Lost, "{error}"),
+            Err(error) => assert!(error.is_unknown() || error.kind() == ErrorKind::Lost, "{error}"),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tenure_core::{Guard, Kind, Locks, Loss};
+use tenure_core::{Guard, ErrorKind, Locks, Loss};
 
 use crate::fault::stage::{PATIENCE, at_last, soon, until_line};
 use crate::fault::{Direction, Proxy};
@@ -126,7 +126,7 @@ pub async fn a_join_that_never_arrived_is_sent_again_or_leaves_nothing_behind(of
     of.heal();
     let guard = soon("it is locked in the end", kept).await.unwrap();
     assert_eq!(of.other.line("a").await.unwrap().len(), 1);
-    of.locks.settled().await;
+    of.locks.flush().await;
     until_line(&of.other, "b", 0).await;
     guard.release().await.unwrap();
 }
@@ -156,10 +156,10 @@ pub async fn who_is_cut_off_is_told_before_the_lock_is_given_away_and_no_late_an
     println!("the holder stopped believing {:?} before the next was served", served - believed);
     proxy.heal();
     tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(guard.check().unwrap_err().kind(), Kind::Lost);
+    assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost);
     assert!(next.token() > guard.token());
     drop(guard);
-    locks.settled().await;
+    locks.flush().await;
     next.check().expect("a late release touches nobody");
     // A session may be over; the next lock opens another.
     let again = at_last("it locks again", async || locks.mutex("l").ttl(ttl).lock().await);
@@ -195,7 +195,7 @@ pub async fn forty_callers_of_a_silent_server_all_have_their_answer_in_time(of: 
         .collect();
     for caller in callers {
         let (answer, took) = soon("it is answered", caller).await.unwrap();
-        assert_eq!(answer.unwrap_err().kind(), Kind::Unavailable);
+        assert_eq!(answer.unwrap_err().kind(), ErrorKind::Unavailable);
         assert!(took < within + PATIENCE / 20, "{took:?} is more than {within:?}");
     }
     of.heal();

@@ -18,7 +18,7 @@ pub async fn a_stranger_hides_nobody_ahead_of_it(
     trouble().await;
     let line = other.line("k").await.unwrap();
     assert_eq!(line.iter().map(|(ticket, _)| ticket.id).collect::<Vec<_>>(), [guard.id()]);
-    let held = guard.held();
+    let held = guard.handle();
     let lost = tokio::spawn(async move { held.lost().await });
     other.break_ticket("k", guard.id()).await.unwrap();
     assert_eq!(soon("the holder is told to leave", lost).await.unwrap(), Loss::Broken);

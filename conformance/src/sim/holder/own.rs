@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::wrap::AnyEngine;
-use tenure_core::{Boxed, Guard, Held, Host, Locks, Result, TicketId};
+use tenure_core::{BoxFuture, Guard, LeaseHandle, Runtime, Locks, Result, TicketId};
 
 use super::{Claim, Client, Holder, Locking, View};
 
@@ -17,7 +17,7 @@ impl Holder for Own {
         "tenure".to_owned()
     }
 
-    fn connect(&self, engine: AnyEngine, host: Arc<dyn Host>) -> Arc<dyn Client> {
+    fn connect(&self, engine: AnyEngine, host: Arc<dyn Runtime>) -> Arc<dyn Client> {
         Arc::new(Locks::on(engine, host))
     }
 }
@@ -27,7 +27,7 @@ impl Client for Locks {
         let mutex = self.mutex(key).ttl(ttl);
         Box::pin(async move {
             let guard = match wait {
-                Some(time) => mutex.lock_within(time).await?,
+                Some(time) => mutex.try_lock_for(time).await?,
                 None => Some(mutex.lock().await?),
             };
             Ok(guard.map(|guard| -> Box<dyn Claim> { Box::new(guard) }))
@@ -37,32 +37,32 @@ impl Client for Locks {
 
 impl Claim for Guard {
     fn key(&self) -> String {
-        Held::key(self).as_str().to_owned()
+        LeaseHandle::key(self).as_str().to_owned()
     }
 
     fn token(&self) -> u64 {
-        Held::token(self)
+        LeaseHandle::token(self)
     }
 
     fn id(&self) -> TicketId {
-        Held::id(self)
+        LeaseHandle::id(self)
     }
 
     fn view(&self) -> Arc<dyn View> {
-        Arc::new(self.held())
+        Arc::new(self.handle())
     }
 
-    fn release(self: Box<Self>) -> Boxed<Result<()>> {
+    fn release(self: Box<Self>) -> BoxFuture<Result<()>> {
         Box::pin(async move { Guard::release(*self).await })
     }
 }
 
-impl View for Held {
+impl View for LeaseHandle {
     fn check(&self) -> Result<()> {
-        Held::check(self)
+        LeaseHandle::check(self)
     }
 
-    fn lost(&self) -> Boxed<()> {
+    fn lost(&self) -> BoxFuture<()> {
         let held = self.clone();
         Box::pin(async move {
             held.lost().await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::{Either, select};
 use tenure_core::wrap::AnyEngine;
-use tenure_core::{Engine as _, Host as _, Key, Memory, Place, Standing, Ticket, TicketId};
+use tenure_core::{Engine as _, Runtime as _, Key, Memory, Place, TicketState, Ticket, TicketId};
 
 use super::{Claim, Client, Holder, Locking, View};
 use crate::fault::{Distant, Network, Spied, Verb, Weather};
@@ -111,7 +111,7 @@ impl Scene {
 
     /// Whether the store serves this ticket at this moment.
     pub(super) fn serves(&self, key: &str, id: TicketId) -> bool {
-        let holds = |place: &Place| place.standing == Standing::Holding;
+        let holds = |place: &Place| place.state == TicketState::Holding;
         self.line(key).iter().any(|(ticket, place)| ticket.id == id && holds(place))
     }
 

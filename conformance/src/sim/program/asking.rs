@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use tenure_core::{Host as _, Locks, Result, SHARE_OF_MAX, Share};
+use tenure_core::{Runtime as _, Locks, Result, SHARE_OF_MAX, Share};
 
 use super::got::Got;
 use super::wish::Wish;
@@ -60,7 +60,7 @@ impl Program {
         }
         let guard = match wish {
             Wish::Try => mutex.try_lock().await?,
-            Wish::Within(time) => mutex.lock_within(time).await?,
+            Wish::Within(time) => mutex.try_lock_for(time).await?,
             Wish::Ever | Wish::Dropped(_) => Some(mutex.lock().await?),
         };
         Ok(guard.map(|guard| Got::One(guard, Share::WHOLE)))
@@ -70,7 +70,7 @@ impl Program {
         let election = locks.election(key).ttl(self.plan.ttl).note(self.name.as_str());
         let guard = match wish {
             Wish::Try => election.try_campaign().await?,
-            Wish::Within(time) => election.campaign_within(time).await?,
+            Wish::Within(time) => election.try_campaign_for(time).await?,
             Wish::Ever | Wish::Dropped(_) => Some(election.campaign().await?),
         };
         Ok(guard.map(|guard| Got::One(guard, Share::WHOLE)))
@@ -81,10 +81,10 @@ impl Program {
         let mut keys: Vec<&str> = mutexes.map(|(name, _)| name.as_str()).collect();
         keys.reverse();
         keys.push(key);
-        let all = locks.all(keys).ttl(self.plan.ttl);
+        let all = locks.multi_lock(keys).ttl(self.plan.ttl);
         let guard = match wish {
             Wish::Try => all.try_lock().await?,
-            Wish::Within(time) => all.lock_within(time).await?,
+            Wish::Within(time) => all.try_lock_for(time).await?,
             Wish::Ever | Wish::Dropped(_) => Some(all.lock().await?),
         };
         Ok(guard.map(Got::All))
@@ -95,14 +95,14 @@ impl Program {
         if self.one_in(2) {
             let guard = match wish {
                 Wish::Try => lock.try_write().await?,
-                Wish::Within(time) => lock.write_within(time).await?,
+                Wish::Within(time) => lock.try_write_for(time).await?,
                 Wish::Ever | Wish::Dropped(_) => Some(lock.write().await?),
             };
             return Ok(guard.map(Got::Write));
         }
         let guard = match wish {
             Wish::Try => lock.try_read().await?,
-            Wish::Within(time) => lock.read_within(time).await?,
+            Wish::Within(time) => lock.try_read_for(time).await?,
             Wish::Ever | Wish::Dropped(_) => Some(lock.read().await?),
         };
         Ok(guard.map(|guard| Got::One(guard, Share::new(1, SHARE_OF_MAX).expect("a reader's"))))
@@ -119,7 +119,7 @@ impl Program {
         let semaphore = locks.semaphore(key, permits).ttl(self.plan.ttl);
         let guard = match wish {
             Wish::Try => semaphore.try_acquire_many(count).await?,
-            Wish::Within(time) => semaphore.acquire_many_within(count, time).await?,
+            Wish::Within(time) => semaphore.try_acquire_many_for(count, time).await?,
             Wish::Ever | Wish::Dropped(_) => Some(semaphore.acquire_many(count).await?),
         };
         let share = Share::new(count, permits)?;

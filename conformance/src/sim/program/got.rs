@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tenure_core::{AllGuard, Guard, Held, Result, SHARE_OF_MAX, Share, TicketId, WriteGuard};
+use tenure_core::{MultiGuard, Guard, LeaseHandle, Result, SHARE_OF_MAX, Share, TicketId, WriteGuard};
 
 use crate::sim::holder::{Claim, View};
 
@@ -10,7 +10,7 @@ use crate::sim::holder::{Claim, View};
 pub(super) enum Got {
     One(Guard, Share),
     Write(WriteGuard),
-    All(AllGuard),
+    All(MultiGuard),
     Other(Box<dyn Claim>),
 }
 
@@ -26,13 +26,13 @@ pub(super) struct Part {
 impl Got {
     pub(super) fn parts(&self) -> Vec<Part> {
         match self {
-            Self::One(guard, share) => vec![Part::of(guard.held(), *share)],
+            Self::One(guard, share) => vec![Part::of(guard.handle(), *share)],
             Self::Write(guard) => {
                 let share = Share::new(SHARE_OF_MAX, SHARE_OF_MAX).expect("a writer's");
-                vec![Part::of(guard.held(), share)]
+                vec![Part::of(guard.handle(), share)]
             }
             Self::All(all) => {
-                all.guards().iter().map(|guard| Part::of(guard.held(), Share::WHOLE)).collect()
+                all.guards().iter().map(|guard| Part::of(guard.handle(), Share::WHOLE)).collect()
             }
             Self::Other(claim) => vec![Part {
                 key: claim.key(),
@@ -55,7 +55,7 @@ impl Got {
 }
 
 impl Part {
-    pub(super) fn of(held: Held, share: Share) -> Self {
+    pub(super) fn of(held: LeaseHandle, share: Share) -> Self {
         Self {
             key: held.key().as_str().to_owned(),
             share,

@@ -1,6 +1,6 @@
 //! A term: an elected leader's work, which is stopped before its seat is given up.
 
-use tenure_core::{Held, Host as _, Locks, Share};
+use tenure_core::{LeaseHandle, Runtime as _, Locks, Share};
 
 use super::Program;
 use super::got::Part;
@@ -28,7 +28,7 @@ impl Program {
         }
     }
 
-    async fn work(&self, term: Held) {
+    async fn work(&self, term: LeaseHandle) {
         let part_held = [Part::of(term, Share::WHOLE)];
         let number = self.announce(&part_held[0]);
         let _work = Work { referee: self.referee.clone(), number };

@@ -1,9 +1,9 @@
 //! What the stories are told with: short words for common acts, each of which must succeed.
 
-use tenure_core::event::{Cursor, Event, Scope, What};
+use tenure_core::event::{Cursor, Event, Scope, EventKind};
 use tenure_core::wrap::AnyEngine;
 use tenure_core::{
-    Engine as _, Error, Key, Kind, Leave, Left, Loss, Patience, Place, Result, Share, Standing,
+    Engine as _, Error, Key, ErrorKind, LeaveMode, LeaveOutcome, Loss, WaitMode, Place, Result, Share, TicketState,
     Ticket, TicketId,
 };
 
@@ -45,9 +45,9 @@ pub(crate) trait Acts {
     /// Is served, now or soon.
     async fn is_served(&self, arena: &Arena, ticket: &Ticket) -> Place;
     /// Is out of the line.
-    async fn leaves(&self, ticket: &Ticket) -> Left;
+    async fn leaves(&self, ticket: &Ticket) -> LeaveOutcome;
     /// Is told to leave.
-    async fn is_told(&self, ticket: &Ticket) -> Left;
+    async fn is_told(&self, ticket: &Ticket) -> LeaveOutcome;
     /// The tickets of the line, from the front.
     async fn ids(&self, name: &str) -> Vec<TicketId>;
     /// The line of a key.
@@ -60,26 +60,26 @@ pub(crate) trait Acts {
 
 impl Acts for AnyEngine {
     async fn joins(&self, ticket: &Ticket) -> Place {
-        let joined = self.join(ticket, Patience::Wait).await.expect("it may join");
+        let joined = self.join(ticket, WaitMode::Wait).await.expect("it may join");
         joined.expect("who waits is not turned away")
     }
 
     async fn holds(&self, ticket: &Ticket) -> Place {
         let place = self.joins(ticket).await;
-        assert_eq!(place.standing, Standing::Holding, "nobody is in the way of this ticket");
+        assert_eq!(place.state, TicketState::Holding, "nobody is in the way of this ticket");
         place
     }
 
     async fn waits(&self, ticket: &Ticket) -> Place {
         let place = self.joins(ticket).await;
-        assert_eq!(place.standing, Standing::Waiting, "somebody is in the way of this ticket");
+        assert_eq!(place.state, TicketState::Waiting, "somebody is in the way of this ticket");
         place
     }
 
     async fn tries(&self, ticket: &Ticket) -> Option<Place> {
-        let tried = self.join(ticket, Patience::NoWait).await.expect("it may try");
+        let tried = self.join(ticket, WaitMode::NoWait).await.expect("it may try");
         if let Some(place) = &tried {
-            assert_eq!(place.standing, Standing::Holding, "who would not wait does not wait");
+            assert_eq!(place.state, TicketState::Holding, "who would not wait does not wait");
         }
         tried
     }
@@ -96,7 +96,7 @@ impl Acts for AnyEngine {
         let served = async {
             loop {
                 let place = self.stands(ticket).await.expect("the ticket is in the line");
-                if place.standing == Standing::Holding {
+                if place.state == TicketState::Holding {
                     return place;
                 }
                 arena.pass(arena.beat() / 4).await;
@@ -105,12 +105,12 @@ impl Acts for AnyEngine {
         arena.soon("a ticket with nobody in its way is served", served).await
     }
 
-    async fn leaves(&self, ticket: &Ticket) -> Left {
-        once(self.leave(ticket, Leave::Now).await.expect("it may leave"))
+    async fn leaves(&self, ticket: &Ticket) -> LeaveOutcome {
+        once(self.leave(ticket, LeaveMode::Now).await.expect("it may leave"))
     }
 
-    async fn is_told(&self, ticket: &Ticket) -> Left {
-        once(self.leave(ticket, Leave::Soon).await.expect("it may be told to leave"))
+    async fn is_told(&self, ticket: &Ticket) -> LeaveOutcome {
+        once(self.leave(ticket, LeaveMode::Graceful).await.expect("it may be told to leave"))
     }
 
     async fn ids(&self, name: &str) -> Vec<TicketId> {
@@ -134,8 +134,8 @@ impl Acts for AnyEngine {
 }
 
 /// An engine that asks again may not know whether it was its own first attempt that took a ticket out.
-fn once(left: Left) -> Left {
-    if left == Left::Unsure { Left::Absent } else { left }
+fn once(left: LeaveOutcome) -> LeaveOutcome {
+    if left == LeaveOutcome::Unsure { LeaveOutcome::Absent } else { left }
 }
 
 /// Collects events until as many have come as were wanted.
@@ -160,12 +160,12 @@ pub(crate) async fn events(
 }
 
 /// What happened to which ticket.
-pub(crate) fn told(events: &[Event]) -> Vec<(What, TicketId)> {
-    events.iter().map(|event| (event.what, event.ticket.id)).collect()
+pub(crate) fn told(events: &[Event]) -> Vec<(EventKind, TicketId)> {
+    events.iter().map(|event| (event.kind, event.ticket.id)).collect()
 }
 
 /// The kind of an error that must be one.
-pub(crate) fn refused<T>(answer: Result<T>) -> Kind {
+pub(crate) fn refused<T>(answer: Result<T>) -> ErrorKind {
     match answer {
         Ok(_) => panic!("this must be refused"),
         Err(error) => error.kind(),

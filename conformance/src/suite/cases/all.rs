@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use tenure_core::{Boxed, Kind, Loss};
+use tenure_core::{BoxFuture, ErrorKind, Loss};
 
 use super::acts::{lost, refused};
 use crate::Arena;
 
 pub(crate) async fn opposite_orders_do_not_wait_for_each_other(arena: &Arena) {
     let inside = Arc::new([const { AtomicU32::new(0) }; 3]);
-    let mut tasks: Vec<Boxed<()>> = Vec::new();
+    let mut tasks: Vec<BoxFuture<()>> = Vec::new();
     for keys in [["a", "b"], ["b", "a"], ["b", "c"], ["c", "b"], ["c", "a"], ["a", "c"]] {
-        let all = arena.locks().await.all(keys).renew_every(arena.beat());
+        let all = arena.locks().await.multi_lock(keys).renew_every(arena.beat());
         let (host, inside) = (arena.host(), inside.clone());
         tasks.push(Box::pin(async move {
             for _ in 0..5 {
@@ -35,7 +35,7 @@ pub(crate) async fn opposite_orders_do_not_wait_for_each_other(arena: &Arena) {
 
 pub(crate) async fn a_name_given_twice_is_taken_once(arena: &Arena) {
     let locks = arena.locks().await;
-    let all = locks.all(["b", "a", "b", "a"]);
+    let all = locks.multi_lock(["b", "a", "b", "a"]);
     let guard = arena.soon("it does not wait for itself", all.lock()).await.unwrap();
     let keys: Vec<_> = guard.tokens().map(|(key, _)| key.as_str().to_owned()).collect();
     assert_eq!(keys, ["a", "b"]);
@@ -51,12 +51,12 @@ pub(crate) async fn a_name_given_twice_is_taken_once(arena: &Arena) {
 pub(crate) async fn all_or_none(arena: &Arena) {
     let (locks, others) = (arena.locks().await, arena.locks().await);
     let taken = others.mutex("b").lock().await.unwrap();
-    assert!(locks.all(["a", "b", "c"]).try_lock().await.unwrap().is_none());
-    arena.soon("what was taken is given back", locks.settled()).await;
+    assert!(locks.multi_lock(["a", "b", "c"]).try_lock().await.unwrap().is_none());
+    arena.soon("what was taken is given back", locks.flush()).await;
     let names: Vec<_> = others.keys("").await.unwrap();
     assert_eq!(names.iter().map(tenure_core::Key::as_str).collect::<Vec<_>>(), ["b"]);
     taken.release().await.unwrap();
-    assert!(locks.all(["a", "b", "c"]).try_lock().await.unwrap().is_some());
+    assert!(locks.multi_lock(["a", "b", "c"]).try_lock().await.unwrap().is_some());
 }
 
 pub(crate) async fn they_are_waited_for_under_one_time_limit(arena: &Arena) {
@@ -64,8 +64,8 @@ pub(crate) async fn they_are_waited_for_under_one_time_limit(arena: &Arena) {
     let mutex = |key| others.mutex(key).renew_every(arena.beat());
     let (a, b) = (mutex("a").lock().await.unwrap(), mutex("b").lock().await.unwrap());
     let (before, limit) = (arena.now(), arena.ttl() * 2);
-    let all = locks.all(["a", "b"]).renew_every(arena.beat());
-    let waits = all.lock_within(limit);
+    let all = locks.multi_lock(["a", "b"]).renew_every(arena.beat());
+    let waits = all.try_lock_for(limit);
     let frees = async {
         arena.pass(arena.ttl()).await;
         a.release().await.unwrap();
@@ -76,16 +76,16 @@ pub(crate) async fn they_are_waited_for_under_one_time_limit(arena: &Arena) {
     let took = before.until(arena.now());
     assert!(took >= limit / 100 * 95, "it waited {took:?} only");
     assert!(took < limit / 4 * 5 || !arena.is_simulated(), "each had its own limit: {took:?}");
-    arena.soon("what was taken is given back", locks.settled()).await;
+    arena.soon("what was taken is given back", locks.flush()).await;
     drop(others.mutex("a").try_lock().await.unwrap().expect("it was given back"));
     b.check().unwrap();
 }
 
 pub(crate) async fn the_loss_of_one_is_the_loss_of_all(arena: &Arena) {
     let (locks, operator) = (arena.locks().await, arena.locks().await);
-    let guard = locks.all(["a", "b", "c"]).renew_every(arena.beat()).lock().await.unwrap();
+    let guard = locks.multi_lock(["a", "b", "c"]).renew_every(arena.beat()).lock().await.unwrap();
     let id = guard.guards()[1].id();
-    operator.force_out("b", id).await.unwrap();
+    operator.force_unlock("b", id).await.unwrap();
     let stopped = arena.soon("the work is stopped", guard.run(std::future::pending::<()>())).await;
     assert_eq!(lost(stopped), Some(Loss::Broken));
     assert_eq!(arena.soon("the loss is told", guard.lost()).await, Loss::Broken);
@@ -97,12 +97,12 @@ pub(crate) async fn the_loss_of_one_is_the_loss_of_all(arena: &Arena) {
 pub(crate) async fn a_wait_for_all_that_is_dropped_gives_back_what_it_had(arena: &Arena) {
     let (locks, others) = (arena.locks().await, arena.locks().await);
     let taken = others.mutex("b").lock().await.unwrap();
-    let all = locks.all(["a", "b"]).renew_every(arena.beat());
+    let all = locks.multi_lock(["a", "b"]).renew_every(arena.beat());
     let mut waiting = Box::pin(all.lock());
     arena.stands_in_line("a", 1, &mut waiting).await;
     assert!(others.mutex("a").try_lock().await.unwrap().is_none(), "the first is taken");
     drop(waiting);
-    arena.soon("what was taken is given back", locks.settled()).await;
+    arena.soon("what was taken is given back", locks.flush()).await;
     drop(others.mutex("a").try_lock().await.unwrap().expect("it was given back"));
     assert_eq!(others.line("b").await.unwrap().len(), 1);
     taken.check().unwrap();
@@ -110,6 +110,6 @@ pub(crate) async fn a_wait_for_all_that_is_dropped_gives_back_what_it_had(arena:
 
 pub(crate) async fn all_of_nothing_is_refused(arena: &Arena) {
     let locks = arena.locks().await;
-    assert_eq!(refused(locks.all([""; 0]).lock().await), Kind::Invalid);
-    assert_eq!(refused(locks.all([""; 0]).try_lock().await), Kind::Invalid);
+    assert_eq!(refused(locks.multi_lock([""; 0]).lock().await), ErrorKind::Invalid);
+    assert_eq!(refused(locks.multi_lock([""; 0]).try_lock().await), ErrorKind::Invalid);
 }

@@ -1,6 +1,6 @@
 //! The sixth promise: every answer comes from the store's single truth, whichever client asks.
 
-use tenure_core::{Engine as _, Left, Standing};
+use tenure_core::{Engine as _, LeaveOutcome, TicketState};
 
 use super::acts::{Acts as _, MUTEX, needs};
 use crate::Arena;
@@ -20,7 +20,7 @@ pub(crate) async fn what_one_client_did_every_other_sees_at_once(arena: &Arena) 
         let noted = ticket.clone().with_note(format!("round {round}")).unwrap();
         actor.stands(&noted).await.expect("it is in the line");
         assert_eq!(other.sees("k").await[0].0.note, noted.note);
-        assert_eq!(actor.leaves(&ticket).await, Left::Holding);
+        assert_eq!(actor.leaves(&ticket).await, LeaveOutcome::Holding);
         assert_eq!(other.ids("k").await, []);
         assert_eq!(other.names("").await, [""; 0]);
     }
@@ -31,10 +31,10 @@ pub(crate) async fn who_was_taken_out_by_one_client_is_gone_for_every_other(aren
     for _ in 0..ROUNDS {
         let ticket = arena.ticket("k", MUTEX);
         one.holds(&ticket).await;
-        assert_eq!(two.leaves(&ticket).await, Left::Holding);
+        assert_eq!(two.leaves(&ticket).await, LeaveOutcome::Holding);
         assert_eq!(one.stands(&ticket).await, None);
         let next = arena.ticket("k", MUTEX);
-        assert_eq!(one.holds(&next).await.standing, Standing::Holding);
+        assert_eq!(one.holds(&next).await.state, TicketState::Holding);
         assert!(two.tries(&arena.ticket("k", MUTEX)).await.is_none(), "it is taken");
         one.leaves(&next).await;
     }
@@ -45,7 +45,7 @@ pub(crate) async fn what_one_client_counted_every_other_counts_on(arena: &Arena)
     let clients = [arena.client().await, arena.client().await, arena.client().await];
     let key = tenure_core::Key::new("k").expect("it is a key");
     for (round, client) in (1..=u64::from(ROUNDS)).zip(clients.iter().cycle()) {
-        let tally = client.tally(&key, 1, None).await.expect("it counts");
+        let tally = client.add(&key, 1, None).await.expect("it counts");
         assert_eq!(tally.value, round);
     }
 }

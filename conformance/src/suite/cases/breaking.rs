@@ -1,6 +1,6 @@
 //! Breaking: a waiter is out at once, a holder is told; and never are there two.
 
-use tenure_core::{Engine as _, Left, Loss, Note, Owner, Share, Standing, Ticket, TicketId};
+use tenure_core::{Engine as _, LeaveOutcome, Loss, Note, Owner, Share, TicketState, Ticket, TicketId};
 
 use super::acts::{Acts as _, MUTEX, lost, needs};
 use crate::Arena;
@@ -12,12 +12,12 @@ pub(crate) async fn a_waiter_is_out_at_once(arena: &Arena) {
     for ticket in [&a, &b, &c] {
         client.joins(ticket).await;
     }
-    assert_eq!(operator.is_told(&b).await, Left::Waiting);
+    assert_eq!(operator.is_told(&b).await, LeaveOutcome::Waiting);
     assert_eq!(client.ids("k").await, [a.id, c.id]);
     assert_eq!(client.stands(&b).await, None);
-    assert_eq!(operator.is_told(&b).await, Left::Absent);
+    assert_eq!(operator.is_told(&b).await, LeaveOutcome::Absent);
     client.leaves(&a).await;
-    assert_eq!(client.stands(&c).await.unwrap().standing, Standing::Holding);
+    assert_eq!(client.stands(&c).await.unwrap().state, TicketState::Holding);
 }
 
 pub(crate) async fn a_holder_keeps_its_place_until_it_leaves(arena: &Arena) {
@@ -25,19 +25,19 @@ pub(crate) async fn a_holder_keeps_its_place_until_it_leaves(arena: &Arena) {
     let (holder, waiter) = (arena.ticket("k", MUTEX), arena.ticket("k", MUTEX));
     owner.holds(&holder).await;
     operator.waits(&waiter).await;
-    assert_eq!(operator.is_told(&holder).await, Left::Told);
-    assert_eq!(operator.is_told(&holder).await, Left::Told, "twice is once");
+    assert_eq!(operator.is_told(&holder).await, LeaveOutcome::Requested);
+    assert_eq!(operator.is_told(&holder).await, LeaveOutcome::Requested, "twice is once");
     let told = owner.stands(&holder).await.expect("it is told apart from one that is gone");
-    assert!(told.leaving && told.standing == Standing::Holding);
+    assert!(told.leaving && told.state == TicketState::Holding);
     for _ in 0..3 {
         let line = operator.sees("k").await;
         assert_eq!(line[0].0.id, holder.id);
         assert!(line[0].1.leaving);
-        assert_eq!(operator.stands(&waiter).await.unwrap().standing, Standing::Waiting);
+        assert_eq!(operator.stands(&waiter).await.unwrap().state, TicketState::Waiting);
         assert_eq!(operator.tries(&arena.ticket("k", MUTEX)).await, None);
         arena.pass(arena.ttl() / 20).await;
     }
-    assert_eq!(owner.leaves(&holder).await, Left::Holding);
+    assert_eq!(owner.leaves(&holder).await, LeaveOutcome::Holding);
     operator.is_served(arena, &waiter).await;
 }
 
@@ -65,7 +65,7 @@ pub(crate) async fn a_holder_who_was_told_ends_with_its_life(arena: &Arena) {
         drop(owner);
     }
     operator.is_served(arena, &waiter).await;
-    assert_eq!(operator.leaves(&holder).await, Left::Absent);
+    assert_eq!(operator.leaves(&holder).await, LeaveOutcome::Absent);
 }
 
 pub(crate) async fn an_id_and_a_key_are_enough(arena: &Arena) {
@@ -76,8 +76,8 @@ pub(crate) async fn an_id_and_a_key_are_enough(arena: &Arena) {
     handle.id = TicketId::from_u128(holder.id.to_u128());
     handle.owner = Owner::shortened("an operator");
     handle.note = Note::shortened("who knows no more");
-    assert_eq!(operator.is_told(&handle).await, Left::Told);
-    assert_eq!(operator.leaves(&handle).await, Left::Holding);
+    assert_eq!(operator.is_told(&handle).await, LeaveOutcome::Requested);
+    assert_eq!(operator.leaves(&handle).await, LeaveOutcome::Holding);
     assert_eq!(owner.ids("k").await, []);
 }
 
@@ -86,17 +86,17 @@ pub(crate) async fn who_is_forced_out_is_out_at_once(arena: &Arena) {
     let (holder, waiter) = (arena.ticket("k", MUTEX), arena.ticket("k", MUTEX));
     owner.holds(&holder).await;
     operator.waits(&waiter).await;
-    assert_eq!(operator.leaves(&holder).await, Left::Holding);
+    assert_eq!(operator.leaves(&holder).await, LeaveOutcome::Holding);
     operator.is_served(arena, &waiter).await;
     assert_eq!(owner.stands(&holder).await, None);
-    assert_eq!(owner.leaves(&holder).await, Left::Absent);
+    assert_eq!(owner.leaves(&holder).await, LeaveOutcome::Absent);
     assert_eq!(operator.ids("k").await, [waiter.id]);
 }
 
 pub(crate) async fn a_holder_is_told_and_nobody_comes_in_before_it_has_left(arena: &Arena) {
     let (locks, operator) = (arena.locks().await, arena.locks().await);
     let guard = locks.mutex("k").renew_every(arena.beat()).lock().await.unwrap();
-    assert_eq!(operator.break_ticket("k", guard.id()).await.unwrap(), Left::Told);
+    assert_eq!(operator.break_ticket("k", guard.id()).await.unwrap(), LeaveOutcome::Requested);
     assert_eq!(arena.soon("the holder is told", guard.lost()).await, Loss::Broken);
     assert_eq!(lost(guard.check()), Some(Loss::Broken));
     assert!(operator.mutex("k").try_lock().await.unwrap().is_none(), "it has not left yet");
@@ -136,7 +136,7 @@ pub(crate) async fn a_broken_waiter_learns_that_it_was_broken(arena: &Arena) {
             }
             arena.pass(arena.beat() / 4).await;
         };
-        assert_eq!(operator.break_ticket("k", line[1].0.id).await.unwrap(), Left::Waiting);
+        assert_eq!(operator.break_ticket("k", line[1].0.id).await.unwrap(), LeaveOutcome::Waiting);
     };
     let both = futures_util::future::join(waiting.lock(), breaks);
     let (waited, ()) = arena.soon("a broken waiter is told", both).await;
@@ -150,7 +150,7 @@ pub(crate) async fn a_holder_who_is_forced_out_is_told(arena: &Arena) {
     let (locks, operator) = (arena.locks().await, arena.locks().await);
     let guard = locks.mutex("k").renew_every(arena.beat()).lock().await.unwrap();
     let token = guard.token();
-    assert_eq!(operator.force_out("k", guard.id()).await.unwrap(), Left::Holding);
+    assert_eq!(operator.force_unlock("k", guard.id()).await.unwrap(), LeaveOutcome::Holding);
     let next = operator.mutex("k").try_lock().await.unwrap().expect("it is free at once");
     assert!(next.token() > token, "the old holder's writes can be refused");
     assert_eq!(arena.soon("the holder is told", guard.lost()).await, Loss::Broken);
@@ -162,11 +162,11 @@ pub(crate) async fn a_holder_who_is_forced_out_is_told(arena: &Arena) {
 pub(crate) async fn who_is_not_there_cannot_be_broken(arena: &Arena) {
     let locks = arena.locks().await;
     let absent = TicketId::fresh();
-    assert_eq!(locks.break_ticket("k", absent).await.unwrap(), Left::Absent);
-    assert_eq!(locks.force_out("k", absent).await.unwrap(), Left::Absent);
+    assert_eq!(locks.break_ticket("k", absent).await.unwrap(), LeaveOutcome::Absent);
+    assert_eq!(locks.force_unlock("k", absent).await.unwrap(), LeaveOutcome::Absent);
     let guard = locks.mutex("k").lock().await.unwrap();
-    assert_eq!(locks.break_ticket("other", guard.id()).await.unwrap(), Left::Absent);
-    assert_eq!(locks.break_ticket("k", absent).await.unwrap(), Left::Absent);
+    assert_eq!(locks.break_ticket("other", guard.id()).await.unwrap(), LeaveOutcome::Absent);
+    assert_eq!(locks.break_ticket("k", absent).await.unwrap(), LeaveOutcome::Absent);
     guard.check().unwrap();
     guard.release().await.unwrap();
     assert!(arena.client().await.keys("").await.unwrap().is_empty());

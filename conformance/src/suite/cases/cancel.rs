@@ -9,7 +9,7 @@ use std::task::Poll;
 
 use futures_util::future::maybe_done;
 use tenure_core::{
-    AllGuard, Engine as _, Guard, Leave, Liveness, Locks, Patience, Result, WriteGuard,
+    MultiGuard, Engine as _, Guard, LeaveMode, Liveness, Locks, WaitMode, Result, WriteGuard,
 };
 
 use super::acts::{Acts as _, MUTEX};
@@ -90,7 +90,7 @@ impl<'a> Sweep<'a> {
     /// is enough that the lines are as they must be.
     async fn is_left(&self, left: usize) {
         if self.arena.is_simulated() {
-            self.arena.soon("what was dropped is given back", self.locks.settled()).await;
+            self.arena.soon("what was dropped is given back", self.locks.flush()).await;
             assert_eq!(self.tickets().await, left, "tickets are left behind");
             return;
         }
@@ -123,11 +123,11 @@ pub(crate) async fn whoever_takes_what_is_free_may_be_dropped(arena: &Arena) {
     let sweep = Sweep::new(arena).await;
     let locks = &sweep.locks;
     let (mutex, rwlock) = (&locks.mutex("k"), &locks.rwlock("k"));
-    let (all, election) = (&locks.all(["k", "l"]), &locks.election("k"));
+    let (all, election) = (&locks.multi_lock(["k", "l"]), &locks.election("k"));
     let time = arena.ttl() * 1000;
     sweep.over(0, || mutex.lock()).await;
     sweep.over(0, || mutex.try_lock()).await;
-    sweep.over(0, || mutex.lock_within(time)).await;
+    sweep.over(0, || mutex.try_lock_for(time)).await;
     sweep.over(0, || rwlock.read()).await;
     sweep.over(0, || rwlock.write()).await;
     sweep.over(0, || all.lock()).await;
@@ -138,7 +138,7 @@ pub(crate) async fn whoever_takes_what_is_free_may_be_dropped(arena: &Arena) {
         let semaphore = &locks.semaphore("k", 5);
         sweep.over(0, || semaphore.acquire_many(3)).await;
     }
-    drop(sweep.onlooker.all(["k", "l"]).try_lock().await.unwrap().expect("everything is free"));
+    drop(sweep.onlooker.multi_lock(["k", "l"]).try_lock().await.unwrap().expect("everything is free"));
 }
 
 pub(crate) async fn whoever_waits_may_be_dropped(arena: &Arena) {
@@ -146,30 +146,30 @@ pub(crate) async fn whoever_waits_may_be_dropped(arena: &Arena) {
     let holder = arena.locks().await;
     let guard = holder.mutex("k").lock().await.unwrap();
     let locks = &sweep.locks;
-    let (mutex, all, election) = (&locks.mutex("k"), &locks.all(["a", "k"]), &locks.election("k"));
+    let (mutex, all, election) = (&locks.mutex("k"), &locks.multi_lock(["a", "k"]), &locks.election("k"));
     let time = arena.ttl() * 1000;
     sweep.in_vain(|| mutex.lock()).await;
-    sweep.in_vain(|| mutex.lock_within(time)).await;
+    sweep.in_vain(|| mutex.try_lock_for(time)).await;
     sweep.in_vain(|| all.lock()).await;
     sweep.in_vain(|| election.campaign()).await;
     guard.check().unwrap();
     guard.release().await.unwrap();
-    drop(sweep.onlooker.all(["a", "k"]).try_lock().await.unwrap().expect("everything is free"));
+    drop(sweep.onlooker.multi_lock(["a", "k"]).try_lock().await.unwrap().expect("everything is free"));
 }
 
 /// A dropped join may be carried out a little further, while the ticket is given back already.
 pub(crate) async fn a_join_that_goes_on_while_its_ticket_leaves_does_not_come_in(arena: &Arena) {
     // A client that asks again would join again, because it does not know of the leave.
     let client = arena.client_that_asks_once().await;
-    if client.profile().liveness != Liveness::Session {
+    if client.guarantees().liveness != Liveness::Session {
         return arena.skip("a ticket that comes in late leaves when its life is over");
     }
     for at in 0..LEAVERS {
         let key = format!("k/{at}");
         let ticket = arena.ticket(&key, MUTEX);
-        let mut joining = pin!(maybe_done(client.join(&ticket, Patience::Wait)));
+        let mut joining = pin!(maybe_done(client.join(&ticket, WaitMode::Wait)));
         let _begun = poll_fn(|context| Poll::Ready(joining.as_mut().poll(context))).await;
-        client.leave(&ticket, Leave::Now).await.expect("it leaves");
+        client.leave(&ticket, LeaveMode::Now).await.expect("it leaves");
         // Whatever the join answers now: its ticket is out.
         arena.soon("the join ends", joining).await;
         assert_eq!(client.ids(&key).await, [], "round {at}: it came in behind its own leave");
@@ -195,7 +195,7 @@ pub(crate) async fn a_release_may_be_dropped(arena: &Arena) {
     let locks = &sweep.locks;
     sweep.over_each(0, async || locks.mutex("k").lock().await.unwrap(), Guard::release).await;
     sweep
-        .over_each(0, async || locks.all(["k", "l"]).lock().await.unwrap(), AllGuard::release)
+        .over_each(0, async || locks.multi_lock(["k", "l"]).lock().await.unwrap(), MultiGuard::release)
         .await;
     sweep
         .over_each(0, async || locks.rwlock("k").write().await.unwrap(), WriteGuard::downgrade)
@@ -205,7 +205,7 @@ pub(crate) async fn a_release_may_be_dropped(arena: &Arena) {
 pub(crate) async fn whoever_renews_by_hand_may_be_dropped(arena: &Arena) {
     let sweep = Sweep::new(arena).await;
     let guard = sweep.locks.mutex("k").lock().await.unwrap();
-    let (held, token) = (&guard.held(), guard.token());
+    let (held, token) = (&guard.handle(), guard.token());
     sweep.over(1, || held.extend()).await;
     sweep.over(1, || held.set_note("new")).await;
     sweep.over(1, || held.run(pause())).await;
@@ -228,7 +228,7 @@ pub(crate) async fn whoever_looks_may_be_dropped(arena: &Arena) {
     sweep.over(1, || locks.keys("k")).await;
     sweep.over(1, || election.leader()).await;
     sweep.over(1, || election.observe()).await;
-    sweep.over(1, || locks.watch_key("k")).await;
+    sweep.over(1, || locks.watch("k")).await;
     sweep.over(1, || locks.break_ticket("k", tenure_core::TicketId::fresh())).await;
     guard.check().unwrap();
 }

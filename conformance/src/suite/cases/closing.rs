@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use tenure_core::{Kind, Locks, Loss};
+use tenure_core::{ErrorKind, Locks, Loss};
 
 use super::acts::{lost, needs};
 use crate::Arena;
@@ -12,7 +12,7 @@ pub(crate) async fn a_lock_that_is_held_is_lost_before_another_is_served(arena: 
     needs!(arena, arena.profile().await.fair, "waiters stand in no line here");
     let (locks, others) = (arena.locks().await, arena.locks().await);
     let guard = locks.mutex("k").ttl(arena.ttl() * 2).lock().await.unwrap();
-    let held = guard.held();
+    let held = guard.handle();
     let next = others.mutex("k");
     let mut waiting = Box::pin(next.lock());
     arena.stands_in_line("k", 2, &mut waiting).await;
@@ -55,11 +55,11 @@ pub(crate) async fn whoever_waits_or_comes_later_is_refused(arena: &Arena) {
     arena.stands_in_line("k", 2, &mut waiting).await;
     locks.close().await;
     let refused = arena.soon("a waiter is refused", waiting).await.unwrap_err();
-    assert_eq!(refused.kind(), Kind::Invalid, "{refused}");
+    assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
     let late = mutex.lock().now_or_never().expect("a late caller is refused without a wait");
-    assert_eq!(late.unwrap_err().kind(), Kind::Invalid);
+    assert_eq!(late.unwrap_err().kind(), ErrorKind::Invalid);
     let late = mutex.try_lock().now_or_never().expect("a late caller is refused without a wait");
-    assert_eq!(late.unwrap_err().kind(), Kind::Invalid);
+    assert_eq!(late.unwrap_err().kind(), ErrorKind::Invalid);
     guard.check().unwrap();
     guard.release().await.unwrap();
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use tenure_core::{Held, Host, Liveness, Result, TicketId};
+use tenure_core::{LeaseHandle, Runtime, Liveness, Result, TicketId};
 
 use super::kind::{Grip, Lock};
 use crate::Arena;
@@ -17,7 +17,7 @@ const SLOW_BEAT_TTLS: u32 = 5;
 
 /// The callers of one key, and those of them who hold it.
 pub(crate) struct Crowd {
-    host: Arc<dyn Host>,
+    host: Arc<dyn Runtime>,
     ttl: Duration,
     beat: Duration,
     /// Time limit of one wait. It ends a hang.
@@ -25,7 +25,7 @@ pub(crate) struct Crowd {
     /// How many permits there are.
     permits: u32,
     /// Holds the other permits of the key, where there are some.
-    drained: Option<Held>,
+    drained: Option<LeaseHandle>,
     is_simulated: bool,
     /// Whether a busy machine may lose a lock: its ttl is long, but a session's is not.
     may_lose: bool,
@@ -35,12 +35,12 @@ pub(crate) struct Crowd {
 /// The holders, and their tokens in the order in which they came in.
 #[derive(Default)]
 struct Inside {
-    holders: Vec<(Held, u32)>,
+    holders: Vec<(LeaseHandle, u32)>,
     tokens: Vec<u64>,
 }
 
 impl Crowd {
-    pub(crate) async fn of(arena: &Arena, permits: u32, drained: Option<Held>) -> Arc<Self> {
+    pub(crate) async fn of(arena: &Arena, permits: u32, drained: Option<LeaseHandle>) -> Arc<Self> {
         let (profile, is_simulated) = (arena.profile().await, arena.is_simulated());
         let is_slow = profile.push && !is_simulated;
         Arc::new(Self {
@@ -68,7 +68,7 @@ impl Crowd {
     {
         let grip = loop {
             let grip = self.locked(&lock).await;
-            if self.comes(grip.held(), permits) {
+            if self.comes(grip.handle(), permits) {
                 break grip;
             }
             assert!(self.may_lose, "it was lost as soon as it was held");
@@ -102,7 +102,7 @@ impl Crowd {
 
     /// Whether this caller holds the lock as it comes in. All others who believe that they hold are
     /// counted. The newcomer is asked last: if it still holds, it held while the others were asked.
-    fn comes(&self, newcomer: Held, permits: u32) -> bool {
+    fn comes(&self, newcomer: LeaseHandle, permits: u32) -> bool {
         let (id, token) = (newcomer.id(), newcomer.token());
         let mut inside = self.inside();
         inside.holders.push((newcomer, permits));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use tenure_core::{Boxed, Election, Leader, Leaders, Loss, Result, Sight};
+use tenure_core::{BoxFuture, Election, Leader, Leaders, Loss, Result, EventDelivery};
 use tokio::sync::oneshot;
 
 use super::acts::{is_token_of, lost, needs};
@@ -37,7 +37,7 @@ impl Drop for Inside {
 
 pub(crate) async fn there_are_never_two_leaders(arena: &Arena) {
     let inside = Arc::new(AtomicU32::new(0));
-    let mut tasks: Vec<Boxed<()>> = Vec::new();
+    let mut tasks: Vec<BoxFuture<()>> = Vec::new();
     for _ in 0..8 {
         let (election, host, inside) = (election(arena).await, arena.host(), inside.clone());
         tasks.push(Box::pin(async move {
@@ -116,8 +116,8 @@ pub(crate) async fn who_gives_up_campaigning_is_not_elected(arena: &Arena) {
     let mut waiting = Box::pin(second.campaign());
     arena.not_now("there are two leaders", &mut waiting).await;
     drop(waiting);
-    assert!(second.campaign_within(arena.beat()).await.unwrap().is_none());
-    arena.soon("what was given up is given back", locks.settled()).await;
+    assert!(second.try_campaign_for(arena.beat()).await.unwrap().is_none());
+    arena.soon("what was given up is given back", locks.flush()).await;
     seat.release().await.unwrap();
     assert_eq!(first.leader().await.unwrap(), None);
     drop(first.try_campaign().await.unwrap().expect("the seat is free"));
@@ -139,7 +139,7 @@ pub(crate) async fn the_note_of_a_leader_changes_in_place(arena: &Arena) {
 
 pub(crate) async fn an_observer_sees_every_term_in_order(arena: &Arena) {
     let (all, elections) = (arena.profile().await.events, election(arena).await);
-    needs!(arena, all == Sight::Every, "onlookers are shown only what lasts here");
+    needs!(arena, all == EventDelivery::Every, "onlookers are shown only what lasts here");
     let mut leaders = elections.observe().await.unwrap();
     assert_eq!(next(arena, &mut leaders).await, None, "nobody leads yet");
     let mut tokens = Vec::new();
@@ -183,7 +183,7 @@ pub(crate) async fn a_leader_is_told_of_its_fall_even_if_it_never_looked(arena: 
     let election = election(arena).await;
     let operator = arena.locks().await;
     let seat = election.campaign().await.unwrap();
-    operator.force_out("k", seat.id()).await.unwrap();
+    operator.force_unlock("k", seat.id()).await.unwrap();
     let again = election.try_campaign().await.unwrap().expect("the seat is free");
     assert_eq!(arena.soon("the loss is told", seat.lost()).await, Loss::Broken);
     assert_eq!(lost(seat.release().await), Some(Loss::Broken));

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tenure_core::event::{Scope, What};
-use tenure_core::{Engine as _, Note, Sight, Ticket};
+use tenure_core::event::{Scope, EventKind};
+use tenure_core::{Engine as _, Note, EventDelivery, Ticket};
 
 use super::acts::{Acts as _, MUTEX, events, key, needs, told};
 use crate::Arena;
@@ -11,7 +11,7 @@ use crate::Arena;
 const SAMPLED: &str = "onlookers are shown only what lasts here";
 
 async fn shows_all(arena: &Arena) -> bool {
-    arena.profile().await.events == Sight::Every
+    arena.profile().await.events == EventDelivery::Every
 }
 
 pub(crate) async fn a_line_is_told_in_order(arena: &Arena) {
@@ -25,12 +25,12 @@ pub(crate) async fn a_line_is_told_in_order(arena: &Arena) {
     client.leaves(&b).await;
     let (seen, _) = events(arena, &onlooker, &scope, cursor, 6).await;
     let expected = [
-        (What::Joined, a.id),
-        (What::Served, a.id),
-        (What::Joined, b.id),
-        (What::Left, a.id),
-        (What::Served, b.id),
-        (What::Left, b.id),
+        (EventKind::Joined, a.id),
+        (EventKind::Served, a.id),
+        (EventKind::Joined, b.id),
+        (EventKind::Left, a.id),
+        (EventKind::Served, b.id),
+        (EventKind::Left, b.id),
     ];
     assert_eq!(told(&seen), expected);
     for event in &seen {
@@ -51,14 +51,14 @@ pub(crate) async fn nothing_is_told_twice_and_nothing_is_left_out(arena: &Arena)
     for round in 0..6 {
         let ticket = arena.ticket(&format!("k{round}"), MUTEX);
         client.holds(&ticket).await;
-        expected.extend([(What::Joined, ticket.id), (What::Served, ticket.id)]);
+        expected.extend([(EventKind::Joined, ticket.id), (EventKind::Served, ticket.id)]);
         if round % 2 == 0 {
             let (some, next) = events(arena, &onlooker, &scope, cursor, 1).await;
             cursor = next;
             seen.extend(told(&some));
         }
         client.leaves(&ticket).await;
-        expected.push((What::Left, ticket.id));
+        expected.push((EventKind::Left, ticket.id));
     }
     let missing = expected.len() - seen.len();
     let (rest, _) = events(arena, &onlooker, &scope, cursor, missing).await;
@@ -82,13 +82,13 @@ pub(crate) async fn what_happens_is_told_by_its_name(arena: &Arena) {
     client.leaves(&a).await;
     let (seen, _) = events(arena, &onlooker, &scope, cursor, 7).await;
     let expected = [
-        (What::Joined, a.id),
-        (What::Served, a.id),
-        (What::Joined, b.id),
-        (What::Changed, a.id),
-        (What::Broken, b.id),
-        (What::Broken, a.id),
-        (What::Left, a.id),
+        (EventKind::Joined, a.id),
+        (EventKind::Served, a.id),
+        (EventKind::Joined, b.id),
+        (EventKind::Changed, a.id),
+        (EventKind::Broken, b.id),
+        (EventKind::Broken, a.id),
+        (EventKind::Left, a.id),
     ];
     assert_eq!(told(&seen), expected);
     assert_eq!(&*seen[3].ticket.note, "new");
@@ -105,11 +105,11 @@ pub(crate) async fn an_expiry_is_told(arena: &Arena) {
     onlooker.joins(&next).await;
     onlooker.is_served(arena, &next).await;
     let (seen, _) = events(arena, &onlooker, &scope, cursor, 5).await;
-    let first = [(What::Joined, gone.id), (What::Served, gone.id)];
+    let first = [(EventKind::Joined, gone.id), (EventKind::Served, gone.id)];
     assert_eq!(told(&seen)[..2], first);
     let at = |what, id| told(&seen).iter().position(|seen| *seen == (what, id));
-    let expired = at(What::Expired, gone.id).expect("the expiry is told");
-    let served = at(What::Served, next.id).expect("who comes next is told");
+    let expired = at(EventKind::Expired, gone.id).expect("the expiry is told");
+    let served = at(EventKind::Served, next.id).expect("who comes next is told");
     assert!(expired < served, "nobody is served before the other is out");
 }
 
@@ -145,7 +145,7 @@ pub(crate) async fn an_onlooker_waits_until_something_happens(arena: &Arena) {
     let ticket = arena.ticket("k", MUTEX);
     client.holds(&ticket).await;
     let (seen, _) = looking.await;
-    assert_eq!(told(&seen)[0], (What::Joined, ticket.id));
+    assert_eq!(told(&seen)[0], (EventKind::Joined, ticket.id));
 }
 
 pub(crate) async fn what_lasts_is_seen(arena: &Arena) {
@@ -158,7 +158,7 @@ pub(crate) async fn what_lasts_is_seen(arena: &Arena) {
     arena.pass(Duration::from_millis(1)).await;
     client.leaves(&ticket).await;
     seen.extend(events(arena, &onlooker, &scope, cursor, 1).await.0);
-    let expected = [What::Joined, What::Served, What::Left].map(|what| (what, ticket.id));
+    let expected = [EventKind::Joined, EventKind::Served, EventKind::Left].map(|what| (what, ticket.id));
     assert_eq!(told(&seen), expected);
 }
 

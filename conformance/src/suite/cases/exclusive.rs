@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use tenure_core::{Boxed, Fencing, Kind as Error, Loss};
+use tenure_core::{BoxFuture, TokenDurability, ErrorKind as Error, Loss};
 
 use super::acts::{is_token_of, lost, refused};
 use super::crowd::Crowd;
@@ -23,7 +23,7 @@ macro_rules! prepared {
 pub(crate) async fn at_most_one_of_a_hundred_holds(arena: &Arena, kind: Kind) {
     let stage = prepared!(kind, arena);
     let crowd = Crowd::of(arena, 1, stage.drained()).await;
-    let mut tasks: Vec<Boxed<()>> = Vec::new();
+    let mut tasks: Vec<BoxFuture<()>> = Vec::new();
     for _ in 0..4 {
         let locks = arena.locks().await;
         for _ in 0..25 {
@@ -34,7 +34,7 @@ pub(crate) async fn at_most_one_of_a_hundred_holds(arena: &Arena, kind: Kind) {
     arena.together(tasks).await;
     let tokens = crowd.tokens();
     assert_eq!(tokens.len(), 100);
-    if arena.profile().await.fencing > Fencing::None {
+    if arena.profile().await.fencing > TokenDurability::None {
         assert!(
             tokens.is_sorted_by(|before, after| before < after),
             "tokens grow as they are granted"
@@ -64,7 +64,7 @@ pub(crate) async fn whoever_waits_gets_it_after_the_release(arena: &Arena, kind:
     arena.not_now("it is held by two", &mut waiting).await;
     guard.release().await.unwrap();
     let next = arena.soon("who waits gets it", waiting).await.unwrap();
-    assert!(next.token() > token || arena.profile().await.fencing == Fencing::None);
+    assert!(next.token() > token || arena.profile().await.fencing == TokenDurability::None);
     next.check().unwrap();
 }
 
@@ -73,7 +73,7 @@ pub(crate) async fn a_dropped_guard_is_given_back(arena: &Arena, kind: Kind) {
     let locks = arena.locks().await;
     for _ in 0..3 {
         drop(stage.of(&locks).lock().await.unwrap());
-        arena.soon("what was dropped is given back", locks.settled()).await;
+        arena.soon("what was dropped is given back", locks.flush()).await;
         assert_eq!(locks.line("k").await.unwrap().len(), stage.others());
     }
 }
@@ -86,14 +86,14 @@ pub(crate) async fn a_guard_may_be_dropped_by_another_thread_and_in_a_panic(
     let locks = arena.locks().await;
     let guard = stage.of(&locks).lock().await.unwrap();
     std::thread::spawn(move || drop(guard)).join().expect("a guard can be dropped anywhere");
-    arena.soon("what was dropped is given back", locks.settled()).await;
+    arena.soon("what was dropped is given back", locks.flush()).await;
     let guard = stage.of(&locks).try_lock().await.unwrap().expect("it is free");
     let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
         let _guard = guard;
         std::panic::resume_unwind(Box::new("on purpose"));
     }));
     assert!(unwound.is_err());
-    arena.soon("what was dropped is given back", locks.settled()).await;
+    arena.soon("what was dropped is given back", locks.flush()).await;
     assert_eq!(locks.line("k").await.unwrap().len(), stage.others());
 }
 
@@ -122,7 +122,7 @@ pub(crate) async fn waiting_in_vain_leaves_nothing_behind(arena: &Arena, kind: K
                 assert!(error.is_unknown() && may_be_slow, "{error}");
             }
         }
-        arena.soon("it is given back", others.settled()).await;
+        arena.soon("it is given back", others.flush()).await;
         assert_eq!(locks.line("k").await.unwrap().len(), stage.others() + 1);
     }
     guard.check().unwrap();
@@ -173,7 +173,7 @@ pub(crate) async fn a_wait_that_is_dropped_leaves_nothing_behind(arena: &Arena, 
     let mut behind = Box::pin(last.lock());
     arena.not_now("it is held by two", &mut behind).await;
     drop(waiting);
-    arena.soon("what was dropped is given back", others.settled()).await;
+    arena.soon("what was dropped is given back", others.flush()).await;
     guard.release().await.unwrap();
     let next = arena.soon("who waits behind gets it", behind).await.unwrap();
     assert_eq!(locks.line("k").await.unwrap().len(), stage.others() + 1);
@@ -224,7 +224,7 @@ pub(crate) async fn a_release_says_whether_it_was_held(arena: &Arena, kind: Kind
     let (locks, operator) = (arena.locks().await, arena.locks().await);
     stage.of(&locks).lock().await.unwrap().release().await.expect("it was held");
     let guard = stage.of(&locks).lock().await.unwrap();
-    operator.force_out("k", guard.id()).await.unwrap();
+    operator.force_unlock("k", guard.id()).await.unwrap();
     let next = stage.of(&operator).try_lock().await.unwrap().expect("it is free");
     assert_eq!(lost(guard.release().await), Some(Loss::Broken));
     next.release().await.expect("it is not touched by what others release");
@@ -234,10 +234,10 @@ pub(crate) async fn a_late_drop_does_not_free_the_next_holder(arena: &Arena, kin
     let stage = prepared!(kind, arena);
     let (locks, operator) = (arena.locks().await, arena.locks().await);
     let guard = stage.of(&locks).lock().await.unwrap();
-    operator.force_out("k", guard.id()).await.unwrap();
+    operator.force_unlock("k", guard.id()).await.unwrap();
     let next = stage.of(&operator).try_lock().await.unwrap().expect("it is free");
     drop(guard);
-    arena.soon("what was dropped is given back", locks.settled()).await;
+    arena.soon("what was dropped is given back", locks.flush()).await;
     assert!(stage.of(&locks).try_lock().await.unwrap().is_none());
     next.check().unwrap();
     next.release().await.unwrap();
@@ -246,14 +246,14 @@ pub(crate) async fn a_late_drop_does_not_free_the_next_holder(arena: &Arena, kin
 pub(crate) async fn a_release_is_no_loss(arena: &Arena, kind: Kind) {
     let stage = prepared!(kind, arena);
     let guard = stage.of(&arena.locks().await).lock().await.unwrap();
-    let held = guard.held();
+    let held = guard.handle();
     let mut told = Box::pin(held.lost());
     arena.not_now("a loss is told", &mut told).await;
     guard.release().await.unwrap();
     arena.not_now("a release is told as a loss", &mut told).await;
     assert_eq!(refused(held.check()), Error::Invalid);
     let dropped = stage.of(&arena.locks().await).lock().await.unwrap();
-    let held = dropped.held();
+    let held = dropped.handle();
     drop(dropped);
     arena.not_now("a drop is told as a loss", &mut Box::pin(held.lost())).await;
     assert_eq!(refused(held.extend().await), Error::Invalid, "a view renews nothing that is over");
@@ -263,8 +263,8 @@ pub(crate) async fn a_loss_is_told_to_all_and_never_untold(arena: &Arena, kind: 
     let stage = prepared!(kind, arena);
     let (locks, operator) = (arena.locks().await, arena.locks().await);
     let guard = stage.of(&locks).lock().await.unwrap();
-    let held = guard.held();
-    operator.force_out("k", guard.id()).await.unwrap();
+    let held = guard.handle();
+    operator.force_unlock("k", guard.id()).await.unwrap();
     let both = futures_util::future::join(guard.lost(), held.lost());
     let losses = arena.soon("a loss is told", both).await;
     assert_eq!(losses, (Loss::Broken, Loss::Broken));
@@ -351,7 +351,7 @@ pub(crate) async fn other_terms_make_no_other_lock(arena: &Arena, kind: Kind) {
 
 pub(crate) async fn a_note_changes_in_place(arena: &Arena, kind: Kind) {
     let stage = prepared!(kind, arena);
-    let (locks, others) = (arena.locks().await.owned_by("me").unwrap(), arena.locks().await);
+    let (locks, others) = (arena.locks().await.with_owner("me").unwrap(), arena.locks().await);
     let guard = stage.of(&locks).note("before").lock().await.unwrap();
     let seen = async || {
         let line = others.line("k").await.unwrap();

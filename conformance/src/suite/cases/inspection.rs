@@ -1,7 +1,7 @@
 //! Looking: a line shows who holds and who waits, and a view gives no right to anything.
 
-use tenure_core::event::What;
-use tenure_core::{Kind, Locks, OWNER_BYTES_MAX, Place, Seen, Share, Standing, Ticket};
+use tenure_core::event::EventKind;
+use tenure_core::{ErrorKind, Locks, OWNER_BYTES_MAX, Place, WatchEvent, Share, TicketState, Ticket};
 
 use super::acts::{is_token_of, needs, refused};
 use crate::Arena;
@@ -21,13 +21,13 @@ async fn line(locks: &Locks, length: usize, arena: &Arena) -> Vec<(Ticket, Place
 
 pub(crate) async fn a_line_shows_who_holds(arena: &Arena) {
     let (locks, onlooker) = (arena.locks().await, arena.locks().await);
-    let mine = locks.owned_by("somebody").unwrap();
+    let mine = locks.with_owner("somebody").unwrap();
     let guard = mine.mutex("k").note("something").lock().await.unwrap();
     let line = line(&onlooker, 1, arena).await;
     let (ticket, place) = &line[0];
     assert_eq!((&*ticket.owner, &*ticket.note), ("somebody", "something"));
     assert_eq!((ticket.id, ticket.key.as_str()), (guard.id(), "k"));
-    assert_eq!(place.standing, Standing::Holding);
+    assert_eq!(place.state, TicketState::Holding);
     assert!(is_token_of(arena, place.number, guard.token()).await);
     assert_eq!((place.ahead, place.leaving), (0, false));
     assert_eq!(ticket.share, Share::WHOLE);
@@ -39,7 +39,7 @@ pub(crate) async fn a_line_shows_who_waits_and_for_what(arena: &Arena) {
     needs!(arena, arena.profile().await.fair, "waiters stand in no line here");
     needs!(arena, arena.keeps_permits().await, "it keeps no permits");
     let (locks, onlooker) = (arena.locks().await, arena.locks().await);
-    let semaphore = |owner: &str| locks.owned_by(owner).unwrap().semaphore("k", 5).note(owner);
+    let semaphore = |owner: &str| locks.with_owner(owner).unwrap().semaphore("k", 5).note(owner);
     let guard = semaphore("one").acquire_many(4).await.unwrap();
     let (two, three) = (semaphore("two"), semaphore("three"));
     let mut second = Box::pin(two.acquire_many(3));
@@ -49,9 +49,9 @@ pub(crate) async fn a_line_shows_who_waits_and_for_what(arena: &Arena) {
     let line = line(&onlooker, 3, arena).await;
     let seen: Vec<_> = line
         .iter()
-        .map(|(ticket, place)| (&*ticket.owner, ticket.share.take(), place.ahead, place.standing))
+        .map(|(ticket, place)| (&*ticket.owner, ticket.share.take(), place.ahead, place.state))
         .collect();
-    let (holding, waiting) = (Standing::Holding, Standing::Waiting);
+    let (holding, waiting) = (TicketState::Holding, TicketState::Waiting);
     assert_eq!(seen, [("one", 4, 0, holding), ("two", 3, 4, waiting), ("three", 1, 7, waiting)]);
     assert!(line.iter().all(|(ticket, _)| *ticket.note == *ticket.owner && ticket.share.of() == 5));
     guard.release().await.unwrap();
@@ -60,15 +60,15 @@ pub(crate) async fn a_line_shows_who_waits_and_for_what(arena: &Arena) {
 pub(crate) async fn a_view_gives_no_right_to_release(arena: &Arena) {
     let locks = arena.locks().await;
     let guard = locks.mutex("k").renew_every(arena.beat()).lock().await.unwrap();
-    let (view, other) = (guard.held(), guard.held());
+    let (view, other) = (guard.handle(), guard.handle());
     drop(view);
-    arena.soon("nothing is given back", locks.settled()).await;
+    arena.soon("nothing is given back", locks.flush()).await;
     guard.check().unwrap();
     other.extend().await.expect("a view may renew what is held");
     assert_eq!(locks.line("k").await.unwrap().len(), 1);
     guard.release().await.unwrap();
-    assert_eq!(refused(other.check()), Kind::Invalid);
-    assert_eq!(refused(other.extend().await), Kind::Invalid);
+    assert_eq!(refused(other.check()), ErrorKind::Invalid);
+    assert_eq!(refused(other.extend().await), ErrorKind::Invalid);
     assert!(locks.line("k").await.unwrap().is_empty(), "a view keeps nothing locked");
 }
 
@@ -86,27 +86,27 @@ pub(crate) async fn keys_are_listed_by_prefix_and_in_order(arena: &Arena) {
     assert_eq!(listed("").await, ["job", "jobs/a", "jobs/b", "jobs/ä", "other"]);
     assert_eq!(listed("none").await, [""; 0]);
     guards.clear();
-    arena.soon("they are given back", locks.settled()).await;
+    arena.soon("they are given back", locks.flush()).await;
     assert_eq!(listed("").await, [""; 0]);
 }
 
 pub(crate) async fn an_onlooker_sees_what_lasts(arena: &Arena) {
     let (locks, onlooker) = (arena.locks().await, arena.locks().await);
-    let mut of_key = onlooker.watch_key("jobs/a").await.unwrap();
-    let mut of_all = onlooker.watch("jobs/").await.unwrap();
+    let mut of_key = onlooker.watch("jobs/a").await.unwrap();
+    let mut of_all = onlooker.watch_prefix("jobs/").await.unwrap();
     let _elsewhere = locks.mutex("elsewhere").lock().await.unwrap();
     let guard = locks.mutex("jobs/a").lock().await.unwrap();
     for watch in [&mut of_key, &mut of_all] {
-        for what in [What::Joined, What::Served] {
+        for what in [EventKind::Joined, EventKind::Served] {
             let seen = arena.soon("it is seen", watch.next()).await.unwrap();
-            let Seen::Event(event) = seen else { panic!("nothing is missed") };
-            assert_eq!((event.what, event.ticket.id), (what, guard.id()));
+            let WatchEvent::Event(event) = seen else { panic!("nothing is missed") };
+            assert_eq!((event.kind, event.ticket.id), (what, guard.id()));
             assert!(is_token_of(arena, event.number, guard.token()).await);
         }
     }
     guard.release().await.unwrap();
     let seen = arena.soon("it is seen", of_key.next()).await.unwrap();
-    assert!(matches!(seen, Seen::Event(event) if event.what == What::Left));
+    assert!(matches!(seen, WatchEvent::Event(event) if event.kind == EventKind::Left));
 }
 
 pub(crate) async fn an_owner_has_a_name(arena: &Arena) {
@@ -116,7 +116,7 @@ pub(crate) async fn an_owner_has_a_name(arena: &Arena) {
     assert!(line[0].0.owner.contains(&format!("[{}]", std::process::id())), "this process");
     guard.release().await.unwrap();
     assert_eq!(
-        refused(locks.owned_by(&"x".repeat(OWNER_BYTES_MAX + 1)).map(|_| ())),
-        Kind::Invalid
+        refused(locks.with_owner(&"x".repeat(OWNER_BYTES_MAX + 1)).map(|_| ())),
+        ErrorKind::Invalid
     );
 }

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::time::Duration;
 
-use tenure_core::{Guard, Held, Locks, Mutex, Result, RwLock, Semaphore, WriteGuard};
+use tenure_core::{Guard, LeaseHandle, Locks, Mutex, Result, RwLock, Semaphore, WriteGuard};
 
 use crate::Arena;
 
@@ -49,8 +49,8 @@ impl Exclusive {
     }
 
     /// What keeps all permits but one out of the others' hands, where there are permits: without it, several hold at once.
-    pub(crate) fn drained(&self) -> Option<Held> {
-        self.drained.as_ref().map(Guard::held)
+    pub(crate) fn drained(&self) -> Option<LeaseHandle> {
+        self.drained.as_ref().map(Guard::handle)
     }
 
     /// A lock that lives long, with a quick heartbeat.
@@ -130,9 +130,9 @@ impl Lock {
 
     pub(crate) async fn lock_within(&self, time: Duration) -> Result<Option<Grip>> {
         Ok(match self {
-            Self::Mutex(lock) => lock.lock_within(time).await?.map(Grip::Guard),
-            Self::Permit(lock) => lock.acquire_within(time).await?.map(Grip::Guard),
-            Self::Writer(lock) => lock.write_within(time).await?.map(Grip::Writer),
+            Self::Mutex(lock) => lock.try_lock_for(time).await?.map(Grip::Guard),
+            Self::Permit(lock) => lock.try_acquire_for(time).await?.map(Grip::Guard),
+            Self::Writer(lock) => lock.try_write_for(time).await?.map(Grip::Writer),
         })
     }
 }

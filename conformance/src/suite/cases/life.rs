@@ -1,6 +1,6 @@
 //! The fifth promise: without a sign of life for its ttl a ticket leaves by itself, and never sooner.
 
-use tenure_core::{Engine as _, Left, Liveness, Standing, Ticket};
+use tenure_core::{Engine as _, LeaveOutcome, Liveness, TicketState, Ticket};
 
 use super::acts::{Acts as _, MUTEX, needs};
 use crate::Arena;
@@ -23,7 +23,7 @@ pub(crate) async fn who_gives_no_sign_of_life_leaves_by_itself(arena: &Arena) {
     arena.pass(arena.ttl() * 2).await;
     assert_eq!(client.ids("k").await, []);
     assert_eq!(client.names("").await, [""; 0]);
-    assert_eq!(client.leaves(&silent).await, Left::Absent);
+    assert_eq!(client.leaves(&silent).await, LeaveOutcome::Absent);
     client.holds(&arena.ticket("k", MUTEX)).await;
 }
 
@@ -57,8 +57,8 @@ pub(crate) async fn who_gives_signs_of_life_stays(arena: &Arena) {
         if lived.until(arena.now()) >= arena.ttl() / 20 * 19 {
             return arena.skip("this machine stood still for a whole ttl");
         }
-        assert_eq!(holds.expect("it gives signs of life").standing, Standing::Holding);
-        assert_eq!(stays.expect("it gives signs of life").standing, Standing::Waiting);
+        assert_eq!(holds.expect("it gives signs of life").state, TicketState::Holding);
+        assert_eq!(stays.expect("it gives signs of life").state, TicketState::Waiting);
         lived = before;
     }
 }
@@ -155,10 +155,10 @@ pub(crate) async fn who_follows_the_dead_is_served_though_it_leaves_at_once(aren
         client.waits(waiter).await;
     }
     arena.pass(arena.ttl() * 2).await;
-    assert_eq!(client.is_told(&first).await, Left::Told, "it keeps its place until it stops");
+    assert_eq!(client.is_told(&first).await, LeaveOutcome::Requested, "it keeps its place until it stops");
     assert_eq!(client.ids("first").await, [first.id]);
-    assert_eq!(client.leaves(&first).await, Left::Holding);
-    assert_eq!(client.leaves(&next).await, Left::Holding);
+    assert_eq!(client.leaves(&first).await, LeaveOutcome::Holding);
+    assert_eq!(client.leaves(&next).await, LeaveOutcome::Holding);
     assert_eq!(client.ids("next").await, []);
 }
 
@@ -202,7 +202,7 @@ pub(crate) async fn who_lives_by_the_kernel_needs_no_ttl(arena: &Arena) {
     arena.pass(arena.ttl() * 4).await;
     assert_eq!(arena.client().await.ids("k").await, [holder.id, waiter.id]);
     assert!(client.stands(&holder).await.is_some());
-    assert_eq!(client.stands(&waiter).await.unwrap().standing, Standing::Waiting);
+    assert_eq!(client.stands(&waiter).await.unwrap().state, TicketState::Waiting);
 }
 
 pub(crate) async fn a_client_who_goes_takes_only_its_own_tickets_along(arena: &Arena) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tenure_core::wrap::AnyEngine;
 use tenure_core::{
-    Engine as _, Leave, Left, Line, Lives, Note, Patience, Place, Share, Standing, Ticket,
+    Engine as _, LeaveMode, LeaveOutcome, Line, Expiry, Note, WaitMode, Place, Share, TicketState, Ticket,
     TicketId, Time,
 };
 
@@ -28,18 +28,18 @@ const PASSED_TTLS: u32 = 2;
 /// One thing that happens, to one of the owners or to all.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Join { owner: usize, take: u32, brief: bool, patience: Patience },
+    Join { owner: usize, take: u32, brief: bool, patience: WaitMode },
     JoinAgain { owner: usize },
     Renew { owner: usize, take: u32, brief: bool },
     Note { owner: usize },
-    Leave { owner: usize, how: Leave },
+    Leave { owner: usize, how: LeaveMode },
     Pass,
 }
 
 /// What can be asked of the engine.
 #[derive(Clone, Copy)]
 struct Field {
-    lives: Lives,
+    lives: Expiry,
     /// Waiters stand in the line.
     waiters: bool,
     capacity: u32,
@@ -55,12 +55,12 @@ enum Verdict {
 }
 
 pub(crate) async fn the_engine_does_what_the_model_does(arena: &Arena) {
-    let lives = if arena.lives_by_ttl().await { Lives::ByTtl } else { Lives::ByOwner };
+    let lives = if arena.lives_by_ttl().await { Expiry::ByTtl } else { Expiry::ByOwner };
     let waiters = arena.profile().await.fair;
     let capacity = if arena.keeps_permits().await { 5 } else { 1 };
     let patient = arena.is_simulated();
     for run in 0..if patient { 8 } else { 6 } {
-        let passing = lives == Lives::ByTtl && (patient || run == 0);
+        let passing = lives == Expiry::ByTtl && (patient || run == 0);
         let capacity = if run % 3 == 0 { 1 } else { capacity };
         let seed = match std::env::var("TENURE_MODEL_SEED") {
             Ok(seed) => seed.parse().expect("TENURE_MODEL_SEED is a number"),
@@ -151,14 +151,14 @@ impl Field {
         let take = u32::try_from(below(self.capacity.into())).unwrap_or(0) + 1;
         let brief = self.passing && below(2) == 0;
         let patient = self.waiters && below(4) > 0;
-        let patience = if patient { Patience::Wait } else { Patience::NoWait };
+        let patience = if patient { WaitMode::Wait } else { WaitMode::NoWait };
         match below(20) {
             0..8 => Step::Join { owner, take, brief, patience },
             8 => Step::JoinAgain { owner },
             9..12 => Step::Renew { owner, take, brief },
             12 => Step::Note { owner },
-            13..17 => Step::Leave { owner, how: Leave::Now },
-            17 | 18 => Step::Leave { owner, how: Leave::Soon },
+            13..17 => Step::Leave { owner, how: LeaveMode::Now },
+            17 | 18 => Step::Leave { owner, how: LeaveMode::Graceful },
             _ if self.passing => Step::Pass,
             _ => Step::Renew { owner, take, brief },
         }
@@ -204,7 +204,7 @@ impl<'a> Both<'a> {
                     && let Some(place) = self.line.find_place(ticket.id, self.now)
                     && (self.field.waiters || !place.leaving)
                 {
-                    self.join(&ticket, Patience::Wait).await?;
+                    self.join(&ticket, WaitMode::Wait).await?;
                 }
             }
             Step::Renew { owner, take, brief } => {
@@ -234,7 +234,7 @@ impl<'a> Both<'a> {
         if brief { ttl } else { ttl * 1000 }
     }
 
-    async fn join(&mut self, ticket: &Ticket, patience: Patience) -> Result<(), String> {
+    async fn join(&mut self, ticket: &Ticket, patience: WaitMode) -> Result<(), String> {
         let told = self.client.join(ticket, patience).await.expect("it may join");
         let model = self.line.join(ticket, (), patience, self.field.lives, self.now, &mut |_| {});
         same("a join", &told.map(shape), &model.expect("it may join").map(shape))
@@ -247,10 +247,10 @@ impl<'a> Both<'a> {
         same("a renewal", &told.map(shape), &model.map(shape))
     }
 
-    async fn leave(&mut self, owner: usize, how: Leave) -> Result<(), String> {
+    async fn leave(&mut self, owner: usize, how: LeaveMode) -> Result<(), String> {
         let Some(ticket) = &self.tickets[owner] else { return Ok(()) };
         let told = match self.client.leave(ticket, how).await.expect("it may leave") {
-            Left::Unsure => Left::Absent,
+            LeaveOutcome::Unsure => LeaveOutcome::Absent,
             left => left,
         };
         let model = self.line.leave(ticket.id, how, self.now, &mut |_| {});
@@ -282,8 +282,8 @@ impl<'a> Both<'a> {
 }
 
 /// What of a place does not depend on clocks.
-fn shape(place: Place) -> (Standing, u64, bool) {
-    (place.standing, place.ahead, place.leaving)
+fn shape(place: Place) -> (TicketState, u64, bool) {
+    (place.state, place.ahead, place.leaving)
 }
 
 fn same<T: PartialEq + std::fmt::Debug>(what: &str, engine: &T, model: &T) -> Result<(), String> {

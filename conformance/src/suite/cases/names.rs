@@ -1,6 +1,6 @@
 //! The seventh promise: every name is its own lock, and comes back as it was given.
 
-use tenure_core::{Engine as _, KEY_BYTES_MAX, Kind, Left, Note, Owner};
+use tenure_core::{Engine as _, KEY_BYTES_MAX, ErrorKind, LeaveOutcome, Note, Owner};
 
 use super::acts::{Acts as _, MUTEX, key, needs, refused};
 use crate::Arena;
@@ -102,7 +102,7 @@ pub(crate) async fn distinct_names_are_distinct_locks(arena: &Arena) {
     }
     for ticket in &tickets {
         assert_eq!(client.ids(ticket.key.as_str()).await, [ticket.id], "{:?}", ticket.key);
-        assert_eq!(client.leaves(ticket).await, Left::Holding, "{:?}", ticket.key);
+        assert_eq!(client.leaves(ticket).await, LeaveOutcome::Holding, "{:?}", ticket.key);
     }
 }
 
@@ -163,11 +163,11 @@ pub(crate) async fn a_sequence_of_every_name_is_its_own(arena: &Arena) {
     needs!(arena, arena.counts().await, "it keeps no counters");
     let client = arena.client().await;
     for (by, name) in (1..).zip(names()) {
-        let tally = client.tally(&key(&name), by, None).await.expect("it counts");
+        let tally = client.add(&key(&name), by, None).await.expect("it counts");
         assert_eq!(tally.value, by, "{name:?} has a count of its own");
     }
     for (by, name) in (1..).zip(names()) {
-        let tally = client.tally(&key(&name), 0, None).await.expect("it counts");
+        let tally = client.add(&key(&name), 0, None).await.expect("it counts");
         assert_eq!(tally.value, by, "{name:?} has kept it");
     }
 }
@@ -176,11 +176,11 @@ pub(crate) async fn a_name_that_cannot_be_is_refused(arena: &Arena) {
     let locks = arena.locks().await;
     for name in [String::new(), "x".repeat(KEY_BYTES_MAX + 1), "é".repeat(KEY_BYTES_MAX / 2) + "x"]
     {
-        assert_eq!(refused(locks.mutex(&name).try_lock().await), Kind::Invalid);
-        assert_eq!(refused(locks.rwlock(&name).read().await), Kind::Invalid);
-        assert_eq!(refused(locks.all(["a", &name]).lock().await), Kind::Invalid);
-        assert_eq!(refused(locks.line(&name).await), Kind::Invalid);
-        assert_eq!(refused(locks.sequence(&name).next().await), Kind::Invalid);
+        assert_eq!(refused(locks.mutex(&name).try_lock().await), ErrorKind::Invalid);
+        assert_eq!(refused(locks.rwlock(&name).read().await), ErrorKind::Invalid);
+        assert_eq!(refused(locks.multi_lock(["a", &name]).lock().await), ErrorKind::Invalid);
+        assert_eq!(refused(locks.line(&name).await), ErrorKind::Invalid);
+        assert_eq!(refused(locks.sequence(&name).next().await), ErrorKind::Invalid);
     }
     assert!(locks.keys("").await.unwrap().is_empty(), "nothing was locked on the way");
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use tenure_core::wrap::AnyEngine;
-use tenure_core::{Boxed, Engine as _, Fencing, NUMBER_MAX, Patience, Ticket};
+use tenure_core::{BoxFuture, Engine as _, TokenDurability, NUMBER_MAX, WaitMode, Ticket};
 
 use super::acts::{Acts as _, MUTEX, needs};
 use crate::Arena;
@@ -17,7 +17,7 @@ async fn next(arena: &Arena, client: &AnyEngine) -> u64 {
 }
 
 async fn keeps_numbers(arena: &Arena) -> bool {
-    arena.profile().await.fencing > Fencing::None
+    arena.profile().await.fencing > TokenDurability::None
 }
 
 pub(crate) async fn numbers_grow_from_holder_to_holder(arena: &Arena) {
@@ -83,7 +83,7 @@ pub(crate) async fn numbers_grow_after_a_break(arena: &Arena) {
 pub(crate) async fn numbers_grow_along_the_line(arena: &Arena) {
     needs!(arena, keeps_numbers(arena).await, "there are no numbers to rely on");
     needs!(arena, arena.profile().await.fair, "waiters have no numbers here");
-    let (mut tasks, mut clients): (Vec<Boxed<()>>, Vec<_>) = (Vec::new(), Vec::new());
+    let (mut tasks, mut clients): (Vec<BoxFuture<()>>, Vec<_>) = (Vec::new(), Vec::new());
     for _ in 0..8 {
         let client = arena.client().await;
         clients.push(client.clone());
@@ -103,13 +103,13 @@ pub(crate) async fn numbers_grow_along_the_line(arena: &Arena) {
 pub(crate) async fn no_number_is_given_twice_to_those_who_come_at_once(arena: &Arena) {
     needs!(arena, keeps_numbers(arena).await, "there are no numbers to rely on");
     let given = Arc::new(Mutex::new(Vec::new()));
-    let mut tasks: Vec<Boxed<()>> = Vec::new();
+    let mut tasks: Vec<BoxFuture<()>> = Vec::new();
     for _ in 0..8 {
         let (client, given) = (arena.client().await, given.clone());
         let tickets = [(); 20].map(|()| arena.ticket("k", MUTEX));
         tasks.push(Box::pin(async move {
             for ticket in tickets {
-                if let Some(place) = client.join(&ticket, Patience::NoWait).await.unwrap() {
+                if let Some(place) = client.join(&ticket, WaitMode::NoWait).await.unwrap() {
                     given.lock().unwrap().push(place.number);
                     client.leaves(&ticket).await;
                 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use tenure_core::{Boxed, Engine as _, Left, Patience, Standing};
+use tenure_core::{BoxFuture, Engine as _, LeaveOutcome, WaitMode, TicketState};
 
 use super::acts::{Acts as _, MUTEX, needs};
 use crate::Arena;
@@ -32,7 +32,7 @@ pub(crate) async fn whoever_came_first_is_served_first(arena: &Arena) {
     for (at, ticket) in tickets.iter().enumerate() {
         for (behind, other) in tickets.iter().enumerate().skip(at) {
             let place = clients[behind % 3].stands(other).await.expect("it is in the line");
-            assert_eq!(place.standing == Standing::Holding, behind == at, "only the first holds");
+            assert_eq!(place.state == TicketState::Holding, behind == at, "only the first holds");
         }
         clients[at % 3].leaves(ticket).await;
     }
@@ -40,21 +40,21 @@ pub(crate) async fn whoever_came_first_is_served_first(arena: &Arena) {
 
 pub(crate) async fn only_one_of_all_who_come_at_once_is_served(arena: &Arena) {
     let joined = Arc::new(Mutex::new(Vec::new()));
-    let (mut tasks, mut clients): (Vec<Boxed<()>>, Vec<_>) = (Vec::new(), Vec::new());
+    let (mut tasks, mut clients): (Vec<BoxFuture<()>>, Vec<_>) = (Vec::new(), Vec::new());
     for _ in 0..12 {
         let (client, joined) = (arena.client().await, joined.clone());
         clients.push(client.clone());
         let tickets = [(); 4].map(|()| arena.ticket("k", MUTEX));
         tasks.push(Box::pin(async move {
             for ticket in tickets {
-                if let Some(place) = client.join(&ticket, Patience::Wait).await.unwrap() {
+                if let Some(place) = client.join(&ticket, WaitMode::Wait).await.unwrap() {
                     joined.lock().unwrap().push((ticket.id, place));
                 }
             }
         }));
     }
     arena.together(tasks).await;
-    let holding = |place: &tenure_core::Place| place.standing == Standing::Holding;
+    let holding = |place: &tenure_core::Place| place.state == TicketState::Holding;
     let joined = joined.lock().unwrap().clone();
     assert_eq!(joined.len(), 48, "whoever would wait is in the line");
     let served = joined.iter().filter(|(_, place)| holding(place)).count();
@@ -79,13 +79,13 @@ pub(crate) async fn whoever_leaves_from_the_middle_leaves_the_others_in_order(ar
     for ticket in [&a, &b, &c, &d] {
         client.joins(ticket).await;
     }
-    assert_eq!(client.leaves(&c).await, Left::Waiting);
+    assert_eq!(client.leaves(&c).await, LeaveOutcome::Waiting);
     assert_eq!(client.ids("k").await, [a.id, b.id, d.id]);
-    assert_eq!(client.leaves(&a).await, Left::Holding);
+    assert_eq!(client.leaves(&a).await, LeaveOutcome::Holding);
     assert_eq!(client.ids("k").await, [b.id, d.id]);
-    assert_eq!(client.stands(&b).await.unwrap().standing, Standing::Holding);
+    assert_eq!(client.stands(&b).await.unwrap().state, TicketState::Holding);
     let place = client.stands(&d).await.unwrap();
-    assert_eq!((place.standing, place.ahead), (Standing::Waiting, behind(1)));
+    assert_eq!((place.state, place.ahead), (TicketState::Waiting, behind(1)));
 }
 
 pub(crate) async fn who_leaves_frees_the_line_for_whoever_waits(arena: &Arena) {
@@ -93,7 +93,7 @@ pub(crate) async fn who_leaves_frees_the_line_for_whoever_waits(arena: &Arena) {
     let (holder, waiter) = (arena.ticket("k", MUTEX), arena.ticket("k", MUTEX));
     one.holds(&holder).await;
     two.waits(&waiter).await;
-    assert_eq!(one.leaves(&holder).await, Left::Holding);
+    assert_eq!(one.leaves(&holder).await, LeaveOutcome::Holding);
     two.is_served(arena, &waiter).await;
     assert_eq!(one.tries(&arena.ticket("k", MUTEX)).await, None, "now the waiter holds");
 }

@@ -1,7 +1,7 @@
 //! Other processes: they are killed and stopped while they hold and while they wait.
 
 use tenure_core::wrap::AnyEngine;
-use tenure_core::{Fencing, Liveness, Locks, Standing, Ticket};
+use tenure_core::{TokenDurability, Liveness, Locks, TicketState, Ticket};
 
 use super::acts::{Acts as _, MUTEX, needs};
 use crate::Arena;
@@ -28,7 +28,7 @@ async fn grown(arena: &Arena, locks: &Locks, length: usize) {
 /// Stands in line behind the helper. `false`: this machine was too busy to renew the helper's lock,
 /// and the helper knows it.
 async fn is_behind(arena: &Arena, helper: &mut Helper, client: &AnyEngine, next: &Ticket) -> bool {
-    if client.joins(next).await.standing == Standing::Waiting {
+    if client.joins(next).await.state == TicketState::Waiting {
         return true;
     }
     helper.tell("check");
@@ -48,7 +48,7 @@ pub(crate) async fn a_holder_who_is_killed_frees_the_lock(arena: &Arena) {
     }
     helper.kill();
     let place = client.is_served(arena, &next).await;
-    assert!(place.number > token || arena.profile().await.fencing == Fencing::None);
+    assert!(place.number > token || arena.profile().await.fencing == TokenDurability::None);
     assert_eq!(client.ids("k").await, [next.id]);
 }
 
@@ -93,7 +93,7 @@ pub(crate) async fn a_holder_who_is_stopped_is_lost_where_lives_end_and_holds_on
         return;
     }
     let place = client.is_served(arena, &next).await;
-    assert!(place.number > token || arena.profile().await.fencing == Fencing::None);
+    assert!(place.number > token || arena.profile().await.fencing == TokenDurability::None);
     helper.tell("check");
     helper.tell("release");
     helper.go_on();

@@ -1,7 +1,7 @@
 //! The third promise: who is served is what the one rule says, and nothing else.
 
 use tenure_core::wrap::AnyEngine;
-use tenure_core::{Engine as _, Kind, Left, Patience, Standing, Ticket, served};
+use tenure_core::{Engine as _, ErrorKind, LeaveOutcome, WaitMode, TicketState, Ticket, served};
 
 use super::acts::{Acts as _, MUTEX, needs, refused, share};
 use crate::Arena;
@@ -12,7 +12,7 @@ async fn obeys(client: &AnyEngine, name: &str) {
     let mut ahead = 0;
     for (ticket, place) in client.sees(name).await {
         assert_eq!(place.ahead, ahead, "what the tickets ahead take");
-        let holding = place.standing == Standing::Holding;
+        let holding = place.state == TicketState::Holding;
         assert_eq!(holding, served(ahead, ticket.share), "{:?} behind {ahead}", ticket.share);
         ahead += u64::from(ticket.share.take());
     }
@@ -36,7 +36,7 @@ pub(crate) async fn the_front_is_served_as_long_as_it_fits(arena: &Arena) {
         obeys(&client, "k").await;
         for ticket in &line {
             let place = client.stands(ticket).await.expect("it is in the line");
-            assert_eq!(place.standing == Standing::Holding, served(place.ahead, ticket.share));
+            assert_eq!(place.state == TicketState::Holding, served(place.ahead, ticket.share));
         }
     }
 }
@@ -64,7 +64,7 @@ pub(crate) async fn who_would_not_wait_leaves_no_trace(arena: &Arena) {
     assert_eq!(two.tries(&hasty).await, None);
     assert_eq!(one.ids("k").await, [holder.id]);
     assert_eq!(two.stands(&hasty).await, None);
-    assert_eq!(two.leaves(&hasty).await, Left::Absent);
+    assert_eq!(two.leaves(&hasty).await, LeaveOutcome::Absent);
     one.leaves(&holder).await;
     assert_eq!(one.ids("k").await, [], "it was not served behind its owner's back");
     assert_eq!(one.names("").await, [""; 0]);
@@ -86,16 +86,16 @@ pub(crate) async fn another_capacity_is_refused_and_changes_nothing(arena: &Aren
     let (one, two) = (arena.client().await, arena.client().await);
     let holder = arena.ticket("k", MUTEX);
     one.holds(&holder).await;
-    for patience in [Patience::NoWait, Patience::Wait] {
+    for patience in [WaitMode::NoWait, WaitMode::Wait] {
         let ticket = arena.ticket("k", share(5, 5));
         let error = two.join(&ticket, patience).await.expect_err("a semaphore is no mutex");
-        assert_eq!(error.kind(), Kind::Invalid);
+        assert_eq!(error.kind(), ErrorKind::Invalid);
         let words = ["mutex or reader-writer lock", "asked for as a semaphore of 5"];
         assert!(words.iter().all(|kind| error.to_string().contains(kind)), "{error}");
         assert_eq!(two.stands(&ticket).await, None);
         assert_eq!(one.ids("k").await, [holder.id]);
     }
-    assert_eq!(one.stands(&holder).await.unwrap().standing, Standing::Holding);
+    assert_eq!(one.stands(&holder).await.unwrap().state, TicketState::Holding);
     one.leaves(&holder).await;
     two.holds(&arena.ticket("k", share(5, 5))).await;
 }
@@ -107,7 +107,7 @@ pub(crate) async fn a_semaphore_of_another_size_is_refused(arena: &Arena) {
     client.holds(&holder).await;
     for of in [2, 4, 1] {
         let other = arena.ticket("k", share(1, of));
-        assert_eq!(refused(client.join(&other, Patience::Wait).await), Kind::Invalid);
+        assert_eq!(refused(client.join(&other, WaitMode::Wait).await), ErrorKind::Invalid);
     }
     assert_eq!(client.ids("k").await, [holder.id]);
     client.leaves(&holder).await;
@@ -121,8 +121,8 @@ pub(crate) async fn a_renewal_may_shrink_a_share(arena: &Arena) {
     client.holds(&holder).await;
     client.waits(&waiter).await;
     let smaller = Ticket { share: share(1, 3), ..holder.clone() };
-    assert_eq!(client.stands(&smaller).await.unwrap().standing, Standing::Holding);
-    assert_eq!(client.stands(&waiter).await.unwrap().standing, Standing::Holding);
+    assert_eq!(client.stands(&smaller).await.unwrap().state, TicketState::Holding);
+    assert_eq!(client.stands(&waiter).await.unwrap().state, TicketState::Holding);
     assert_eq!(client.sees("k").await[0].0.share, share(1, 3));
     obeys(&client, "k").await;
 }
@@ -134,9 +134,9 @@ pub(crate) async fn a_renewal_never_grows_a_share(arena: &Arena) {
     client.holds(&one).await;
     client.holds(&two).await;
     let larger = Ticket { share: share(3, 3), ..one.clone() };
-    assert_eq!(client.stands(&larger).await.unwrap().standing, Standing::Holding);
+    assert_eq!(client.stands(&larger).await.unwrap().state, TicketState::Holding);
     assert_eq!(client.sees("k").await[0].0.share, share(1, 3));
-    assert_eq!(client.stands(&two).await.unwrap().standing, Standing::Holding);
+    assert_eq!(client.stands(&two).await.unwrap().state, TicketState::Holding);
     obeys(&client, "k").await;
 }
 

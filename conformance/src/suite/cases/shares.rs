@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::{Boxed, Guard, Kind, PERMITS_MAX, RwLock, Semaphore};
+use tenure_core::{BoxFuture, Guard, ErrorKind, PERMITS_MAX, RwLock, Semaphore};
 
 use super::acts::{needs, refused};
 use super::crowd::Crowd;
@@ -25,7 +25,7 @@ pub(crate) async fn readers_read_together_and_keep_writers_out(arena: &Arena) {
         one.read().await.unwrap(),
         two.read().await.unwrap(),
         one.try_read().await.unwrap().expect("readers are together"),
-        two.read_within(Duration::MAX).await.unwrap().expect("readers are together"),
+        two.try_read_for(Duration::MAX).await.unwrap().expect("readers are together"),
     ]
     .into();
     for reader in readers {
@@ -41,7 +41,7 @@ pub(crate) async fn a_writer_keeps_everybody_out(arena: &Arena) {
     assert!(two.try_read().await.unwrap().is_none());
     assert!(one.try_read().await.unwrap().is_none(), "it does not read what it writes");
     assert!(two.try_write().await.unwrap().is_none());
-    assert!(two.write_within(arena.beat()).await.unwrap().is_none());
+    assert!(two.try_write_for(arena.beat()).await.unwrap().is_none());
     let mut reading = Box::pin(two.read());
     arena.not_now("somebody reads while another writes", &mut reading).await;
     writer.release().await.unwrap();
@@ -101,7 +101,7 @@ pub(crate) async fn a_downgrade_keeps_writers_out_and_lets_readers_in(arena: &Ar
 pub(crate) async fn readers_and_writers_never_meet(arena: &Arena) {
     const WRITER: u32 = 1000;
     let crowd = Crowd::of(arena, WRITER, None).await;
-    let mut tasks: Vec<Boxed<()>> = Vec::new();
+    let mut tasks: Vec<BoxFuture<()>> = Vec::new();
     for at in 0..24_u32 {
         let (lock, crowd) = (crowd.terms(Lock::Writer(rwlock(arena).await)), crowd.clone());
         tasks.push(Box::pin(async move {
@@ -139,14 +139,14 @@ pub(crate) async fn a_mutex_and_a_semaphore_of_one_name_are_refused(arena: &Aren
     let locks = arena.locks().await;
     let (mutex, semaphore) = (locks.mutex("k"), locks.semaphore("k", 1));
     let permit = semaphore.acquire().await.unwrap();
-    assert_eq!(refused(mutex.lock().await), Kind::Invalid);
-    assert_eq!(refused(mutex.try_lock().await), Kind::Invalid);
+    assert_eq!(refused(mutex.lock().await), ErrorKind::Invalid);
+    assert_eq!(refused(mutex.try_lock().await), ErrorKind::Invalid);
     permit.check().unwrap();
     permit.release().await.unwrap();
     let guard = mutex.try_lock().await.unwrap().expect("nobody is there");
-    assert_eq!(refused(semaphore.acquire().await), Kind::Invalid);
+    assert_eq!(refused(semaphore.acquire().await), ErrorKind::Invalid);
     guard.release().await.unwrap();
-    arena.soon("nothing is left behind", locks.settled()).await;
+    arena.soon("nothing is left behind", locks.flush()).await;
     assert!(locks.line("k").await.unwrap().is_empty());
 }
 
@@ -155,9 +155,9 @@ pub(crate) async fn another_number_of_permits_is_refused(arena: &Arena) {
     let guard = semaphore(arena, 5).await.acquire().await.unwrap();
     for permits in [1, 4, 6, PERMITS_MAX] {
         let other = semaphore(arena, permits).await;
-        assert_eq!(refused(other.acquire().await), Kind::Invalid);
-        assert_eq!(refused(other.try_acquire().await), Kind::Invalid);
-        assert_eq!(refused(other.acquire_within(arena.ttl()).await), Kind::Invalid);
+        assert_eq!(refused(other.acquire().await), ErrorKind::Invalid);
+        assert_eq!(refused(other.try_acquire().await), ErrorKind::Invalid);
+        assert_eq!(refused(other.try_acquire_for(arena.ttl()).await), ErrorKind::Invalid);
     }
     guard.release().await.unwrap();
     drop(semaphore(arena, 4).await.try_acquire().await.unwrap().expect("nobody is there"));
@@ -166,7 +166,7 @@ pub(crate) async fn another_number_of_permits_is_refused(arena: &Arena) {
 pub(crate) async fn never_more_permits_are_out_than_there_are(arena: &Arena) {
     needs!(arena, arena.keeps_permits().await, NO_PERMITS);
     let crowd = Crowd::of(arena, 7, None).await;
-    let mut tasks: Vec<Boxed<()>> = Vec::new();
+    let mut tasks: Vec<BoxFuture<()>> = Vec::new();
     for at in 0..24 {
         let (lock, crowd) = (crowd.terms(Lock::Permit(semaphore(arena, 7).await)), crowd.clone());
         let count = at % 5 + 1;
@@ -217,7 +217,7 @@ pub(crate) async fn the_permits_of_the_dead_come_back(arena: &Arena) {
     needs!(arena, arena.keeps_permits().await, NO_PERMITS);
     let dead = arena.client().await;
     let ticket = arena.brief("k", tenure_core::Share::new(4, 5).expect("4 of 5 is a share"));
-    let joined = tenure_core::Engine::join(&dead, &ticket, tenure_core::Patience::NoWait).await;
+    let joined = tenure_core::Engine::join(&dead, &ticket, tenure_core::WaitMode::NoWait).await;
     assert!(joined.unwrap().is_some());
     drop(dead);
     let semaphore = semaphore(arena, 5).await;
@@ -230,8 +230,8 @@ pub(crate) async fn releasing_what_was_lost_adds_no_permit(arena: &Arena) {
     needs!(arena, arena.keeps_permits().await, NO_PERMITS);
     let (locks, operator) = (arena.locks().await, arena.locks().await);
     let guard = locks.semaphore("k", 2).acquire().await.unwrap();
-    operator.force_out("k", guard.id()).await.unwrap();
-    assert_eq!(refused(guard.release().await), Kind::Lost);
+    operator.force_unlock("k", guard.id()).await.unwrap();
+    assert_eq!(refused(guard.release().await), ErrorKind::Lost);
     let semaphore = operator.semaphore("k", 2);
     let both = [semaphore.try_acquire().await.unwrap(), semaphore.try_acquire().await.unwrap()];
     assert!(both.iter().all(Option::is_some));
@@ -242,8 +242,8 @@ pub(crate) async fn permits_that_cannot_be_are_refused(arena: &Arena) {
     let locks = arena.locks().await;
     for (permits, count) in [(0, 0), (0, 1), (5, 0), (5, 6), (PERMITS_MAX + 1, 1)] {
         let semaphore = locks.semaphore("k", permits);
-        assert_eq!(refused(semaphore.acquire_many(count).await), Kind::Invalid);
-        assert_eq!(refused(semaphore.try_acquire_many(count).await), Kind::Invalid);
+        assert_eq!(refused(semaphore.acquire_many(count).await), ErrorKind::Invalid);
+        assert_eq!(refused(semaphore.try_acquire_many(count).await), ErrorKind::Invalid);
     }
     assert!(locks.line("k").await.unwrap().is_empty());
 }

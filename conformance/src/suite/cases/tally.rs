@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tenure_core::wrap::AnyEngine;
-use tenure_core::{Boxed, Engine as _, Kind, NUMBER_MAX, Tally, Window};
+use tenure_core::{BoxFuture, Engine as _, ErrorKind, NUMBER_MAX, CounterValue, Window};
 
 use super::acts::{Acts as _, MUTEX, key, needs, refused};
 use crate::Arena;
@@ -12,8 +12,8 @@ use crate::Arena;
 const NO_COUNTS: &str = "it keeps no counters";
 const NO_WINDOWS: &str = "it keeps no counters with a window";
 
-async fn count(client: &AnyEngine, name: &str, by: u64, window: Option<Window>) -> Tally {
-    client.tally(&key(name), by, window).await.expect("it counts")
+async fn count(client: &AnyEngine, name: &str, by: u64, window: Option<Window>) -> CounterValue {
+    client.add(&key(name), by, window).await.expect("it counts")
 }
 
 fn hour(limit: Option<u64>) -> Window {
@@ -25,7 +25,7 @@ pub(crate) async fn a_sequence_begins_at_one_and_grows(arena: &Arena) {
     let client = arena.client().await;
     for expected in 1..=5 {
         let tally = count(&client, "k", 1, None).await;
-        assert_eq!(tally, Tally { value: expected, allowed: true, resets_in: None });
+        assert_eq!(tally, CounterValue { value: expected, allowed: true, resets_in: None });
     }
     assert_eq!(count(&client, "k", 10, None).await.value, 15);
     assert_eq!(count(&client, "k", 0, None).await.value, 15, "looking adds nothing");
@@ -35,7 +35,7 @@ pub(crate) async fn a_sequence_begins_at_one_and_grows(arena: &Arena) {
 pub(crate) async fn no_number_of_a_sequence_is_given_twice(arena: &Arena) {
     needs!(arena, arena.counts().await, NO_COUNTS);
     let given = Arc::new(Mutex::new(Vec::new()));
-    let mut tasks: Vec<Boxed<()>> = Vec::new();
+    let mut tasks: Vec<BoxFuture<()>> = Vec::new();
     for _ in 0..6 {
         let (locks, given) = (arena.locks().await, given.clone());
         tasks.push(Box::pin(async move {
@@ -69,11 +69,11 @@ pub(crate) async fn a_sequence_does_not_end(arena: &Arena) {
 pub(crate) async fn a_sequence_refuses_what_it_cannot_give(arena: &Arena) {
     needs!(arena, arena.counts().await, NO_COUNTS);
     let sequence = arena.locks().await.sequence("k");
-    assert_eq!(refused(sequence.next_block(0).await), Kind::Invalid);
-    assert_eq!(refused(sequence.next_block(NUMBER_MAX + 1).await), Kind::Invalid);
+    assert_eq!(refused(sequence.next_block(0).await), ErrorKind::Invalid);
+    assert_eq!(refused(sequence.next_block(NUMBER_MAX + 1).await), ErrorKind::Invalid);
     assert_eq!(sequence.next_block(NUMBER_MAX - 1).await.unwrap(), 1..=NUMBER_MAX - 1);
     assert_eq!(sequence.next().await.unwrap(), NUMBER_MAX);
-    assert_eq!(refused(sequence.next().await), Kind::Rejected);
+    assert_eq!(refused(sequence.next().await), ErrorKind::Rejected);
     assert_eq!(sequence.last().await.unwrap(), NUMBER_MAX, "a refusal changes nothing");
 }
 
@@ -96,7 +96,7 @@ pub(crate) async fn a_count_stops_at_its_limit(arena: &Arena) {
 pub(crate) async fn a_limit_holds_for_all_who_count_at_once(arena: &Arena) {
     needs!(arena, arena.counts_by_window().await, NO_WINDOWS);
     let allowed = Arc::new(Mutex::new(0));
-    let mut tasks: Vec<Boxed<()>> = Vec::new();
+    let mut tasks: Vec<BoxFuture<()>> = Vec::new();
     for _ in 0..6 {
         let (client, allowed) = (arena.client().await, allowed.clone());
         tasks.push(Box::pin(async move {
@@ -176,8 +176,8 @@ pub(crate) async fn looking_at_a_count_opens_no_window(arena: &Arena) {
     let first = counter.add(1).await.unwrap();
     let left = first.resets_in.expect("a window ends");
     assert!(first.allowed && left > arena.ttl() * 3, "the window begins with the first count");
-    assert_eq!(refused(counter.clone().window(Duration::ZERO).add(1).await), Kind::Invalid);
-    assert_eq!(refused(counter.add(NUMBER_MAX + 1).await), Kind::Invalid);
+    assert_eq!(refused(counter.clone().window(Duration::ZERO).add(1).await), ErrorKind::Invalid);
+    assert_eq!(refused(counter.add(NUMBER_MAX + 1).await), ErrorKind::Invalid);
 }
 
 pub(crate) async fn locks_sequences_and_counts_of_one_name_are_strangers(arena: &Arena) {

@@ -1,6 +1,6 @@
 //! The fourth promise: twice is once, and a renewal never brings back what is gone.
 
-use tenure_core::{Engine as _, Kind, Left, Owner, Patience, Standing, Ticket};
+use tenure_core::{Engine as _, ErrorKind, LeaveOutcome, Owner, WaitMode, TicketState, Ticket};
 
 use super::acts::{Acts as _, MUTEX, needs, refused};
 use crate::Arena;
@@ -38,12 +38,12 @@ pub(crate) async fn leaving_twice_is_leaving_once(arena: &Arena) {
     one.holds(&a).await;
     two.waits(&b).await;
     two.waits(&c).await;
-    assert_eq!(one.leaves(&a).await, Left::Holding);
-    assert_eq!(one.leaves(&a).await, Left::Absent);
+    assert_eq!(one.leaves(&a).await, LeaveOutcome::Holding);
+    assert_eq!(one.leaves(&a).await, LeaveOutcome::Absent);
     two.is_served(arena, &b).await;
-    assert_eq!(one.leaves(&a).await, Left::Absent);
-    assert_eq!(two.stands(&b).await.unwrap().standing, Standing::Holding);
-    assert_eq!(two.stands(&c).await.unwrap().standing, Standing::Waiting);
+    assert_eq!(one.leaves(&a).await, LeaveOutcome::Absent);
+    assert_eq!(two.stands(&b).await.unwrap().state, TicketState::Holding);
+    assert_eq!(two.stands(&c).await.unwrap().state, TicketState::Waiting);
 }
 
 pub(crate) async fn a_late_release_does_not_free_the_next_holder(arena: &Arena) {
@@ -52,8 +52,8 @@ pub(crate) async fn a_late_release_does_not_free_the_next_holder(arena: &Arena) 
     late.holds(&old).await;
     next.leaves(&old).await;
     next.holds(&new).await;
-    assert_eq!(late.leaves(&old).await, Left::Absent);
-    assert_eq!(late.is_told(&old).await, Left::Absent);
+    assert_eq!(late.leaves(&old).await, LeaveOutcome::Absent);
+    assert_eq!(late.is_told(&old).await, LeaveOutcome::Absent);
     let place = next.stands(&new).await.expect("the next holder still holds");
     assert!(!place.leaving);
     assert_eq!(late.tries(&arena.ticket("k", MUTEX)).await, None);
@@ -63,8 +63,8 @@ pub(crate) async fn a_stranger_is_nowhere(arena: &Arena) {
     let client = arena.client().await;
     let stranger = arena.ticket("k", MUTEX);
     assert_eq!(client.stands(&stranger).await, None);
-    assert_eq!(client.leaves(&stranger).await, Left::Absent);
-    assert_eq!(client.is_told(&stranger).await, Left::Absent);
+    assert_eq!(client.leaves(&stranger).await, LeaveOutcome::Absent);
+    assert_eq!(client.is_told(&stranger).await, LeaveOutcome::Absent);
     assert_eq!(client.ids("k").await, []);
     assert_eq!(client.names("").await, [""; 0]);
 }
@@ -84,7 +84,7 @@ pub(crate) async fn a_renewal_does_not_bring_back_who_was_taken_out(arena: &Aren
     let (owner, operator) = (arena.client().await, arena.client().await);
     let ticket = arena.ticket("k", MUTEX);
     owner.holds(&ticket).await;
-    assert_eq!(operator.leaves(&ticket).await, Left::Holding);
+    assert_eq!(operator.leaves(&ticket).await, LeaveOutcome::Holding);
     assert_eq!(owner.stands(&ticket).await, None);
     assert_eq!(owner.ids("k").await, []);
     let waiter = arena.ticket("k", MUTEX);
@@ -125,7 +125,7 @@ pub(crate) async fn renewing_twice_is_renewing_once(arena: &Arena) {
     let place = client.holds(&ticket).await;
     for _ in 0..20 {
         let again = client.stands(&ticket).await.expect("renewals in one breath are no loss");
-        assert_eq!((again.number, again.standing), (place.number, place.standing));
+        assert_eq!((again.number, again.state), (place.number, place.state));
     }
     assert_eq!(client.ids("k").await, [ticket.id]);
 }
@@ -137,8 +137,8 @@ pub(crate) async fn an_id_of_another_owner_is_refused(arena: &Arena) {
     let mine = arena.ticket("k", MUTEX);
     client.holds(&mine).await;
     let theirs = Ticket { owner: Owner::shortened("a copy of the process"), ..mine.clone() };
-    for patience in [Patience::NoWait, Patience::Wait] {
-        assert_eq!(refused(copy.join(&theirs, patience).await), Kind::Invalid);
+    for patience in [WaitMode::NoWait, WaitMode::Wait] {
+        assert_eq!(refused(copy.join(&theirs, patience).await), ErrorKind::Invalid);
     }
     let line = client.sees("k").await;
     assert_eq!((line.len(), &line[0].0.owner), (1, &mine.owner));
@@ -151,7 +151,7 @@ pub(crate) async fn only_the_id_tells_tickets_apart(arena: &Arena) {
     client.holds(&mine).await;
     let twin = Ticket { id: tenure_core::TicketId::fresh(), ..mine.clone() };
     assert_eq!(client.stands(&twin).await, None);
-    assert_eq!(client.leaves(&twin).await, Left::Absent);
+    assert_eq!(client.leaves(&twin).await, LeaveOutcome::Absent);
     assert_eq!(client.tries(&twin).await, None, "the same owner does not enter twice");
     assert!(client.stands(&mine).await.is_some());
 }

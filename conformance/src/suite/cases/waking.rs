@@ -3,13 +3,13 @@
 use std::pin::pin;
 
 use tenure_core::wrap::AnyEngine;
-use tenure_core::{Engine as _, Left, Standing, Ticket, Wake};
+use tenure_core::{Engine as _, LeaveOutcome, TicketState, Ticket, Wake};
 
 use super::acts::{Acts as _, MUTEX, needs};
 use crate::Arena;
 
 /// What a watch tells, from now on or since the ticket joined.
-async fn woken(arena: &Arena, client: &AnyEngine, ticket: &Ticket, seen: Standing) -> Wake {
+async fn woken(arena: &Arena, client: &AnyEngine, ticket: &Ticket, seen: TicketState) -> Wake {
     let watch = client.watch(ticket, seen);
     arena.soon("a watch returns", watch).await.expect("a ticket can be watched")
 }
@@ -18,11 +18,11 @@ async fn woken(arena: &Arena, client: &AnyEngine, ticket: &Ticket, seen: Standin
 async fn served_by_bell(arena: &Arena, client: &AnyEngine, ticket: &Ticket) -> u64 {
     let told = async {
         loop {
-            match client.watch(ticket, Standing::Waiting).await.expect("it can be watched") {
+            match client.watch(ticket, TicketState::Waiting).await.expect("it can be watched") {
                 Wake::Served(number) => return number,
                 Wake::Look => {
                     let place = client.stands(ticket).await.expect("it is in the line");
-                    if place.standing == Standing::Holding {
+                    if place.state == TicketState::Holding {
                         return place.number;
                     }
                 }
@@ -78,9 +78,9 @@ pub(crate) async fn the_bell_rings_for_a_waiter_who_is_broken(arena: &Arena) {
     let (holder, waiter) = (arena.ticket("k", MUTEX), arena.ticket("k", MUTEX));
     one.holds(&holder).await;
     two.waits(&waiter).await;
-    let mut watch = pin!(two.watch(&waiter, Standing::Waiting));
+    let mut watch = pin!(two.watch(&waiter, TicketState::Waiting));
     arena.not_now("the waiter is woken", &mut watch).await;
-    assert_eq!(one.is_told(&waiter).await, Left::Waiting);
+    assert_eq!(one.is_told(&waiter).await, LeaveOutcome::Waiting);
     let wake = arena.soon("a broken waiter is woken", watch).await.expect("it can be watched");
     assert_eq!(wake, Wake::Look);
     assert_eq!(two.stands(&waiter).await, None);
@@ -91,12 +91,12 @@ pub(crate) async fn the_bell_rings_for_a_holder_who_is_told_to_leave(arena: &Are
     let (owner, operator) = (arena.client().await, arena.client().await);
     let holder = arena.ticket("k", MUTEX);
     owner.holds(&holder).await;
-    let mut watch = pin!(owner.watch(&holder, Standing::Holding));
+    let mut watch = pin!(owner.watch(&holder, TicketState::Holding));
     arena.not_now("the holder is woken", &mut watch).await;
     operator.is_told(&holder).await;
     arena.soon("a broken holder is woken", watch).await.expect("it can be watched");
     assert!(owner.stands(&holder).await.is_some_and(|place| place.leaving));
-    woken(arena, &owner, &holder, Standing::Holding).await;
+    woken(arena, &owner, &holder, TicketState::Holding).await;
 }
 
 pub(crate) async fn the_bell_rings_for_a_holder_who_is_forced_out(arena: &Arena) {
@@ -104,12 +104,12 @@ pub(crate) async fn the_bell_rings_for_a_holder_who_is_forced_out(arena: &Arena)
     let (owner, operator) = (arena.client().await, arena.client().await);
     let holder = arena.ticket("k", MUTEX);
     owner.holds(&holder).await;
-    let mut watch = pin!(owner.watch(&holder, Standing::Holding));
+    let mut watch = pin!(owner.watch(&holder, TicketState::Holding));
     arena.not_now("the holder is woken", &mut watch).await;
     operator.leaves(&holder).await;
     let wake = arena.soon("who is forced out is woken", watch).await.expect("it can be watched");
     assert_eq!(wake, Wake::Look);
-    assert_eq!(woken(arena, &owner, &holder, Standing::Holding).await, Wake::Look);
+    assert_eq!(woken(arena, &owner, &holder, TicketState::Holding).await, Wake::Look);
 }
 
 pub(crate) async fn a_watch_that_is_given_up_takes_nothing_along(arena: &Arena) {

@@ -20,9 +20,9 @@ fn rhythm() -> Rhythm {
     Rhythm { caution, every, by_hand: false, max_hold: None, leased: true }
 }
 
-fn place(standing: Standing) -> Place {
+fn place(standing: TicketState) -> Place {
     let life = Some(Duration::from_secs(30));
-    Place { number: 7, standing, ahead: 0, life, look: None, leaving: false }
+    Place { number: 7, state: standing, ahead: 0, life, look: None, leaving: false }
 }
 
 fn silence() -> Result<Option<Place>> {
@@ -32,7 +32,7 @@ fn silence() -> Result<Option<Place>> {
 /// Held since it was asked for at 0 and answered at 2: until 29.
 fn held() -> Hold {
     let mut hold = Hold::new(rhythm());
-    hold.hear(at(0), at(2), Ok(Some(place(Standing::Holding))));
+    hold.hear(at(0), at(2), Ok(Some(place(TicketState::Holding))));
     assert_eq!(hold.state(), State::Holding(7));
     hold
 }
@@ -48,7 +48,7 @@ fn the_deadline_counts_from_the_question_not_from_the_answer() {
 #[test]
 fn an_answer_that_comes_after_the_life_it_grants_holds_nothing() {
     let mut hold = Hold::new(rhythm());
-    hold.hear(at(0), at(29), Ok(Some(place(Standing::Holding))));
+    hold.hear(at(0), at(29), Ok(Some(place(TicketState::Holding))));
     assert_eq!(hold.state(), State::Waiting);
     assert!(hold.is_due(at(29)), "it asks again at once");
 }
@@ -57,7 +57,7 @@ fn an_answer_that_comes_after_the_life_it_grants_holds_nothing() {
 fn what_a_store_grants_less_than_asked_is_renewed_so_much_sooner() {
     let mut hold = Hold::new(rhythm());
     let life = Some(Duration::from_secs(6));
-    hold.hear(at(0), at(0), Ok(Some(Place { life, ..place(Standing::Holding) })));
+    hold.hear(at(0), at(0), Ok(Some(Place { life, ..place(TicketState::Holding) })));
     assert_eq!(hold.remaining(at(0)), Some(Duration::from_secs(5)));
     assert!(hold.is_due(at(2)), "two renewals may fail before 5");
     hold.begin_renewal();
@@ -68,9 +68,9 @@ fn what_a_store_grants_less_than_asked_is_renewed_so_much_sooner() {
 #[test]
 fn a_late_renewal_does_not_bring_it_back() {
     let mut hold = held();
-    hold.hear(at(20), at(29), Ok(Some(place(Standing::Holding))));
+    hold.hear(at(20), at(29), Ok(Some(place(TicketState::Holding))));
     assert_eq!(hold.state(), State::Lost(Loss::Expired));
-    hold.hear(at(30), at(31), Ok(Some(place(Standing::Holding))));
+    hold.hear(at(30), at(31), Ok(Some(place(TicketState::Holding))));
     assert_eq!(hold.state(), State::Lost(Loss::Expired), "a loss is never un-told");
     assert!(hold.release(at(31)).is_err());
 }
@@ -78,8 +78,8 @@ fn a_late_renewal_does_not_bring_it_back() {
 #[test]
 fn an_earlier_renewal_does_not_take_back_what_a_later_one_gave() {
     let mut hold = held();
-    hold.hear(at(10), at(11), Ok(Some(place(Standing::Holding))));
-    hold.hear(at(5), at(12), Ok(Some(place(Standing::Holding))));
+    hold.hear(at(10), at(11), Ok(Some(place(TicketState::Holding))));
+    hold.hear(at(5), at(12), Ok(Some(place(TicketState::Holding))));
     assert_eq!(hold.remaining(at(12)), Some(Duration::from_secs(27)));
 }
 
@@ -100,7 +100,7 @@ fn gone_before_its_end_is_broken_and_after_it_expired() {
     hold.hear(at(5), at(6), Ok(None));
     assert_eq!(hold.state(), State::Lost(Loss::Broken));
     let mut waiting = Hold::new(rhythm());
-    waiting.hear(at(0), at(0), Ok(Some(place(Standing::Waiting))));
+    waiting.hear(at(0), at(0), Ok(Some(place(TicketState::Waiting))));
     waiting.hear(at(40), at(41), Ok(None));
     assert_eq!(waiting.state(), State::Lost(Loss::Expired));
 }
@@ -115,17 +115,17 @@ fn a_machine_that_slept_is_told_by_the_boot_clock_alone() {
 #[test]
 fn a_push_is_believed_only_within_the_life_of_the_last_sign() {
     let mut hold = Hold::new(rhythm());
-    hold.hear(at(0), at(0), Ok(Some(place(Standing::Waiting))));
+    hold.hear(at(0), at(0), Ok(Some(place(TicketState::Waiting))));
     hold.hear_served(at(29), 9);
     assert_eq!(hold.state(), State::Waiting);
-    hold.hear(at(29), at(29), Ok(Some(place(Standing::Waiting))));
+    hold.hear(at(29), at(29), Ok(Some(place(TicketState::Waiting))));
     hold.hear_served(at(30), 9);
     assert_eq!(hold.state(), State::Holding(9));
 }
 
 #[test]
 fn a_push_without_a_life_is_believed_only_where_lives_have_no_end() {
-    let endless = Place { life: None, ..place(Standing::Waiting) };
+    let endless = Place { life: None, ..place(TicketState::Waiting) };
     let mut hold = Hold::new(rhythm());
     hold.hear(at(0), at(0), Ok(Some(endless)));
     hold.hear_served(at(1), 9);
@@ -142,8 +142,8 @@ fn a_push_without_a_life_is_believed_only_where_lives_have_no_end() {
 fn what_was_held_for_long_enough_is_lost_and_renewed_no_more() {
     let max_hold = Some(Duration::from_secs(15));
     let mut hold = Hold::new(Rhythm { max_hold, ..rhythm() });
-    hold.hear(at(0), at(2), Ok(Some(place(Standing::Holding))));
-    hold.hear(at(10), at(10), Ok(Some(place(Standing::Holding))));
+    hold.hear(at(0), at(2), Ok(Some(place(TicketState::Holding))));
+    hold.hear(at(10), at(10), Ok(Some(place(TicketState::Holding))));
     assert_eq!(hold.judge(at(16)), State::Holding(7));
     assert_eq!(hold.judge(at(17)), State::Lost(Loss::HeldTooLong));
     assert_eq!(hold.next(at(17)), None);
@@ -152,7 +152,7 @@ fn what_was_held_for_long_enough_is_lost_and_renewed_no_more() {
 #[test]
 fn what_is_renewed_by_hand_is_never_due_while_it_is_held() {
     let mut hold = Hold::new(Rhythm { by_hand: true, ..rhythm() });
-    hold.hear(at(0), at(0), Ok(Some(place(Standing::Waiting))));
+    hold.hear(at(0), at(0), Ok(Some(place(TicketState::Waiting))));
     assert!(hold.is_due(at(10)), "a waiter gives signs of life all the same");
     hold.hear_served(at(5), 3);
     hold.hear(at(6), at(6), silence());
@@ -164,7 +164,7 @@ fn what_is_renewed_by_hand_is_never_due_while_it_is_held() {
 fn a_waiter_looks_again_when_the_one_ahead_ends() {
     let mut hold = Hold::new(rhythm());
     let look = Some(Duration::from_secs(4));
-    hold.hear(at(0), at(1), Ok(Some(Place { look, ..place(Standing::Waiting) })));
+    hold.hear(at(0), at(1), Ok(Some(Place { look, ..place(TicketState::Waiting) })));
     assert_eq!(hold.next(at(1)), Some(at(5)));
 }
 
@@ -172,7 +172,7 @@ fn a_waiter_looks_again_when_the_one_ahead_ends() {
 fn a_holder_looks_when_its_own_renewal_is_due() {
     let mut hold = Hold::new(rhythm());
     let look = Some(Duration::from_secs(1));
-    hold.hear(at(0), at(0), Ok(Some(Place { look, ..place(Standing::Holding) })));
+    hold.hear(at(0), at(0), Ok(Some(Place { look, ..place(TicketState::Holding) })));
     assert!(!hold.is_due(at(8)));
     assert!(hold.is_due(at(10)));
 }
@@ -189,7 +189,7 @@ fn what_was_locked_together_is_renewed_up_to_a_tenth_sooner() {
 #[test]
 fn a_waiter_gives_up_on_a_store_that_refuses_or_is_silent_for_a_whole_life() {
     let mut hold = Hold::new(rhythm());
-    hold.hear(at(0), at(0), Ok(Some(place(Standing::Waiting))));
+    hold.hear(at(0), at(0), Ok(Some(place(TicketState::Waiting))));
     hold.hear(at(10), at(12), silence());
     assert!(hold.hopeless(at(28)).is_none());
     assert!(hold.hopeless(at(29)).is_some());
@@ -200,7 +200,7 @@ fn a_waiter_gives_up_on_a_store_that_refuses_or_is_silent_for_a_whole_life() {
 #[test]
 fn a_waiter_whose_life_has_no_end_gives_up_after_a_few_silences() {
     let mut hold = Hold::new(rhythm());
-    hold.hear(at(0), at(0), Ok(Some(Place { life: None, ..place(Standing::Waiting) })));
+    hold.hear(at(0), at(0), Ok(Some(Place { life: None, ..place(TicketState::Waiting) })));
     for second in 1..=3 {
         hold.hear(at(second), at(second), silence());
         assert!(hold.hopeless(at(100)).is_none());
@@ -212,7 +212,7 @@ fn a_waiter_whose_life_has_no_end_gives_up_after_a_few_silences() {
 #[test]
 fn while_a_renewal_is_on_its_way_no_other_is_due_and_an_end_is_looked_at_once() {
     let mut hold = Hold::new(rhythm());
-    hold.hear(at(0), at(0), Ok(Some(place(Standing::Waiting))));
+    hold.hear(at(0), at(0), Ok(Some(place(TicketState::Waiting))));
     assert!(hold.is_due(at(10)));
     hold.begin_renewal();
     assert!(!hold.is_due(at(20)));
@@ -231,13 +231,13 @@ fn trouble_is_told_to_whom_it_is_news() {
 #[test]
 fn a_store_that_forgot_having_served_it_is_believed() {
     let mut hold = held();
-    hold.hear(at(1), at(3), Ok(Some(place(Standing::Waiting))));
+    hold.hear(at(1), at(3), Ok(Some(place(TicketState::Waiting))));
     assert_eq!(hold.state(), State::Holding(7), "that was asked before it was served");
-    let other = Place { number: 8, ..place(Standing::Holding) };
+    let other = Place { number: 8, ..place(TicketState::Holding) };
     hold.hear(at(4), at(5), Ok(Some(other)));
     assert_eq!(hold.state(), State::Lost(Loss::Broken));
     let mut hold = held();
-    hold.hear(at(4), at(5), Ok(Some(place(Standing::Waiting))));
+    hold.hear(at(4), at(5), Ok(Some(place(TicketState::Waiting))));
     assert_eq!(hold.state(), State::Lost(Loss::Broken));
 }
 
@@ -283,7 +283,7 @@ proptest! {
             match step {
                 Step::Answer { later, asked_before, holding } => {
                     now += later;
-                    let standing = if holding { Standing::Holding } else { Standing::Waiting };
+                    let standing = if holding { TicketState::Holding } else { TicketState::Waiting };
                     hold.hear(at(now - asked_before), at(now), Ok(Some(place(standing))));
                     last_asked = last_asked.max(now - asked_before);
                 }

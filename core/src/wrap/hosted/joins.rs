@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::{Error, Recent, Result, TicketId, Time};
+use crate::{Error, ExpiringMap, Result, TicketId, Time};
 
 /// The tickets whose last join was not answered.
 #[derive(Default)]
@@ -20,7 +20,7 @@ pub(super) struct Joins {
 #[derive(Default)]
 struct Tickets {
     /// Whether one of its joins has begun, and may still come to the store; until the ticket cannot live any more.
-    begun: Recent<bool>,
+    begun: ExpiringMap<bool>,
     /// For some there was no room. One of their joins may have begun, and they live until then. Whoever gives such a ticket back looks for
     /// it in its line.
     beyond: Option<Time>,

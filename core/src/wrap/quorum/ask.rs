@@ -3,7 +3,7 @@
 use super::Quorum;
 use super::poll::Poll;
 use crate::wrap::AnyEngine;
-use crate::{Engine as _, Leave, Left, Place, Result, Ticket};
+use crate::{Engine as _, LeaveMode, LeaveOutcome, Place, Result, Ticket};
 
 impl Quorum {
     /// A sign of life to every store.
@@ -19,7 +19,7 @@ impl Quorum {
     }
 
     /// Takes one attempt out of every store.
-    pub(super) async fn leave_everywhere(&self, attempt: &Ticket, how: Leave) -> Result<Left> {
+    pub(super) async fn leave_everywhere(&self, attempt: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
         let leave = |engine: AnyEngine| {
             let attempt = attempt.clone();
             async move { engine.leave(&attempt, how).await }
@@ -27,24 +27,24 @@ impl Quorum {
         self.verdict_on_leaving(&self.stores.ask(|poll| self.is_out(poll), leave).await)
     }
 
-    pub(super) fn is_out(&self, poll: &Poll<Left>) -> bool {
-        count(poll, Left::Holding) >= self.stores.majority()
+    pub(super) fn is_out(&self, poll: &Poll<LeaveOutcome>) -> bool {
+        count(poll, LeaveOutcome::Holding) >= self.stores.majority()
     }
 
-    pub(super) fn verdict_on_leaving(&self, poll: &Poll<Left>) -> Result<Left> {
-        let (out, told) = (count(poll, Left::Holding), count(poll, Left::Told));
+    pub(super) fn verdict_on_leaving(&self, poll: &Poll<LeaveOutcome>) -> Result<LeaveOutcome> {
+        let (out, told) = (count(poll, LeaveOutcome::Holding), count(poll, LeaveOutcome::Requested));
         let majority = self.stores.majority();
         if out >= majority {
-            return Ok(Left::Holding);
+            return Ok(LeaveOutcome::Holding);
         }
         if told >= majority {
-            return Ok(Left::Told);
+            return Ok(LeaveOutcome::Requested);
         }
         if out + told + poll.silent() >= majority {
             // Some may have let it go, so this is no refusal.
             return Err(poll.unknown("let it go", majority));
         }
-        Ok(Left::Absent)
+        Ok(LeaveOutcome::Absent)
     }
 }
 
@@ -53,6 +53,6 @@ pub(super) fn kept(poll: &Poll<Option<Place>>) -> impl Iterator<Item = &Place> {
     poll.answers().flatten().filter(|place| !place.leaving)
 }
 
-fn count(poll: &Poll<Left>, wanted: Left) -> usize {
+fn count(poll: &Poll<LeaveOutcome>, wanted: LeaveOutcome) -> usize {
     poll.answers().filter(|left| **left == wanted).count()
 }

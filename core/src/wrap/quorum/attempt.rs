@@ -9,7 +9,7 @@ use super::numbers::{Trip, given};
 use super::owed::Attempt;
 use super::poll::Poll;
 use super::{Quorum, held};
-use crate::{Left, Patience, Place, Result, Ticket, TicketId};
+use crate::{LeaveOutcome, WaitMode, Place, Result, Ticket, TicketId};
 
 impl Quorum {
     /// One try: a majority serves the ticket at once, or it leaves them all. `None`: busy.
@@ -24,7 +24,7 @@ impl Quorum {
             let busy = poll.answers().count() - granted;
             granted >= majority || busy > attempt.len() - majority
         };
-        let joins = attempt.iter().map(|owed| owed.clone().join(Patience::NoWait));
+        let joins = attempt.iter().map(|owed| owed.clone().join(WaitMode::NoWait));
         let mut trip = Trip::begins(&*self.host);
         let poll = self.stores.carry(decided, joins).await;
         trip.ends(&*self.host);
@@ -84,7 +84,7 @@ impl Quorum {
     }
 
     /// Takes out the attempt that holds.
-    pub(super) async fn give_up(&self, attempt: Attempt) -> Result<Left> {
+    pub(super) async fn give_up(&self, attempt: Attempt) -> Result<LeaveOutcome> {
         let leaves = attempt.iter().map(|owed| owed.clone().leave());
         let poll = self.stores.carry(|poll| self.is_out(poll), leaves).await;
         self.verdict_on_leaving(&poll)

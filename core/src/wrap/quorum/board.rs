@@ -31,7 +31,7 @@ const SKEW_MAX: Duration = Duration::from_secs(1);
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone)]
-pub struct Board(Arc<[Store]>);
+pub struct QuorumHealth(Arc<[Store]>);
 
 struct Store {
     name: Box<str>,
@@ -63,7 +63,7 @@ struct Last {
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Answered {
+pub struct NodeHealth {
     /// Which store.
     pub name: String,
     /// Whether it answered, or why not; `None`: it was not asked yet.
@@ -73,7 +73,7 @@ pub struct Answered {
     pub ahead: Option<Duration>,
 }
 
-impl Board {
+impl QuorumHealth {
     pub(super) fn new(names: impl IntoIterator<Item = String>) -> Self {
         let store = |name: String| Store { name: name.into(), seen: Mutex::default() };
         Self(names.into_iter().map(store).collect())
@@ -86,10 +86,10 @@ impl Board {
     }
 
     /// How each store answered, in their order.
-    pub fn answers(&self) -> Vec<Answered> {
+    pub fn answers(&self) -> Vec<NodeHealth> {
         let answered = |store: &Store| {
             let Last { last, ahead } = store.seen().clone();
-            Answered { name: store.name.to_string(), last, ahead }
+            NodeHealth { name: store.name.to_string(), last, ahead }
         };
         self.0.iter().map(answered).collect()
     }
@@ -135,7 +135,7 @@ fn clock_is_ahead(ahead: Duration) -> String {
 }
 
 /// A line a store.
-impl fmt::Display for Board {
+impl fmt::Display for QuorumHealth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (count, store) in self.answers().into_iter().enumerate() {
             let end = if count == 0 { "" } else { "\n" };
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_store_is_named_once() {
-        let board = Board::new(["a:1".to_owned(), "b:2".to_owned()]);
+        let board = QuorumHealth::new(["a:1".to_owned(), "b:2".to_owned()]);
         board.write(0, Some(&Error::unavailable("the server a:1 cannot be reached")));
         board.write(1, Some(&Error::unavailable("no answer within 250ms")));
         assert_eq!(
@@ -172,7 +172,7 @@ mod tests {
         let seconds = |seconds: u64| seconds * 1_000_000;
         let skew = u64::try_from(SKEW_MAX.as_micros()).unwrap();
         let ahead = |numbers: [u64; 5]| {
-            let board = Board::new(["a", "b", "c", "d", "e"].map(String::from));
+            let board = QuorumHealth::new(["a", "b", "c", "d", "e"].map(String::from));
             let numbers: Vec<_> = numbers.into_iter().enumerate().collect();
             board.compare(&numbers);
             board.answers().iter().map(|store| store.ahead.is_some()).collect::<Vec<_>>()

@@ -6,29 +6,29 @@ use super::Quorum;
 use super::owed::Owed;
 use super::poll::Poll;
 use crate::wrap::AnyEngine;
-use crate::{Engine as _, Key, Leave, Left, Result, Tally, Ticket, TicketId, Window};
+use crate::{Engine as _, Key, LeaveMode, LeaveOutcome, Result, CounterValue, Ticket, TicketId, Window};
 
 impl Quorum {
     /// Takes out another client's ticket, or one that this client has given up.
-    pub(super) async fn take_out(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+    pub(super) async fn take_out(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
         let seen = self.look(&ticket.key).await?;
-        let mut found = Left::Absent;
+        let mut found = LeaveOutcome::Absent;
         for id in seen.attempts_of(ticket.id) {
             let attempt = Ticket { id, ..ticket.clone() };
             match self.leave_everywhere(&attempt, how).await? {
-                Left::Absent => {}
+                LeaveOutcome::Absent => {}
                 left => found = left,
             }
         }
         let places = seen.turns_of(ticket.id);
-        if places.is_empty() || found == Left::Told {
+        if places.is_empty() || found == LeaveOutcome::Requested {
             // Who was told passes its turn when it leaves.
             return Ok(found);
         }
-        if found == Left::Absent {
+        if found == LeaveOutcome::Absent {
             let lives = places.iter().map(|(_, place)| place.ttl).max();
             self.mark_as_broken(ticket.id, lives.unwrap_or(ticket.ttl)).await?;
-            found = Left::Waiting;
+            found = LeaveOutcome::Waiting;
         }
         for (line, place) in places {
             let owed = Owed::found(&self.turns.nodes[line], place);
@@ -46,7 +46,7 @@ impl Quorum {
 
     /// Whether somebody took out this ticket while it waited.
     pub(super) async fn was_broken(&self, id: TicketId) -> bool {
-        let any = |poll: &Poll<Tally>| poll.answers().any(|count| count.value > 0);
+        let any = |poll: &Poll<CounterValue>| poll.answers().any(|count| count.value > 0);
         any(&self.count_breaks(id, 0, Duration::from_secs(1), &any).await)
     }
 
@@ -56,13 +56,13 @@ impl Quorum {
         id: TicketId,
         by: u64,
         per: Duration,
-        decided: impl Fn(&Poll<Tally>) -> bool,
-    ) -> Poll<Tally> {
+        decided: impl Fn(&Poll<CounterValue>) -> bool,
+    ) -> Poll<CounterValue> {
         let key = Key::new(id.whole().to_string()).expect("an id is a key");
         let window = Some(Window { per, limit: None });
         let count = |engine: AnyEngine| {
             let key = key.clone();
-            async move { engine.tally(&key, by, window).await }
+            async move { engine.add(&key, by, window).await }
         };
         self.turns.ask(decided, count).await
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::Host;
+use crate::Runtime;
 use crate::keeping::sweep::Sweeper;
 use crate::wrap::AnyEngine;
 
@@ -14,7 +14,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) fn new(engine: AnyEngine, host: &Arc<dyn Host>) -> Self {
+    pub(super) fn new(engine: AnyEngine, host: &Arc<dyn Runtime>) -> Self {
         Self { sweeper: Sweeper::new(engine.clone(), host.clone()), engine }
     }
 }

@@ -7,7 +7,7 @@ use super::Quorum;
 use super::poll::Poll;
 use super::stores::Stores;
 use crate::wrap::AnyEngine;
-use crate::{Host, Key, NUMBER_MAX, Note, Owner, Patience, Place, Share, Ticket, TicketId};
+use crate::{Runtime, Key, NUMBER_MAX, Note, Owner, WaitMode, Place, Share, Ticket, TicketId};
 
 /// Numbers are proposed this far ahead of what the stores' clocks will say when they are asked. More would
 /// drive the numbers of two clients who alternate away from the clock.
@@ -34,7 +34,7 @@ const KNOWN_US: u64 = 60_000_000;
 
 impl Numbers {
     /// A number that is most likely above those of all stores.
-    pub(super) fn proposal(&self, host: &dyn Host) -> u64 {
+    pub(super) fn proposal(&self, host: &dyn Runtime) -> u64 {
         let now = now_us(host);
         let mut known = self.known();
         *known = known.filter(|known| now < known.since_us.saturating_add(KNOWN_US));
@@ -67,12 +67,12 @@ pub(super) struct Trip {
 }
 
 impl Trip {
-    pub(super) fn begins(host: &dyn Host) -> Self {
+    pub(super) fn begins(host: &dyn Runtime) -> Self {
         let asked_us = now_us(host);
         Self { asked_us, heard_us: asked_us }
     }
 
-    pub(super) fn ends(&mut self, host: &dyn Host) {
+    pub(super) fn ends(&mut self, host: &dyn Runtime) {
         self.heard_us = now_us(host);
     }
 }
@@ -88,12 +88,12 @@ impl Quorum {
         let (owner, note) = (Owner::shortened("who compares clocks"), Note::default());
         let asked = Ticket { id, key, share: Share::WHOLE, ttl: CLOCK_TTL, owner, note, floor: 0 };
         let attempt = stores.owe(&asked);
-        let joins = attempt.iter().map(|owed| owed.clone().join(Patience::NoWait));
+        let joins = attempt.iter().map(|owed| owed.clone().join(WaitMode::NoWait));
         self.stores.board.compare(&given(&stores.carry(|_| false, joins).await));
     }
 }
 
-fn now_us(host: &dyn Host) -> u64 {
+fn now_us(host: &dyn Runtime) -> u64 {
     host.now().boot_ns / 1000
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::node::Node;
 use crate::keeping::sweep::Trace;
-use crate::{Engine as _, Leave, Left, Patience, Place, Result, Ticket};
+use crate::{Engine as _, LeaveMode, LeaveOutcome, WaitMode, Place, Result, Ticket};
 
 /// One ticket in one store, from before it is sent there until it is out again.
 ///
@@ -32,7 +32,7 @@ impl Owed {
     }
 
     /// Sends the ticket.
-    pub(super) async fn join(self: Arc<Self>, patience: Patience) -> Result<Option<Place>> {
+    pub(super) async fn join(self: Arc<Self>, patience: WaitMode) -> Result<Option<Place>> {
         *self.trace() = Some(Trace::Joining);
         let joined = self.node.engine.join(&self.ticket, patience).await;
         self.learn(&joined);
@@ -40,10 +40,10 @@ impl Owed {
     }
 
     /// Takes it out.
-    pub(super) async fn leave(self: Arc<Self>) -> Result<Left> {
+    pub(super) async fn leave(self: Arc<Self>) -> Result<LeaveOutcome> {
         // A join that is on its way now may be carried out after this, whatever is known by then.
         let trace = *self.trace();
-        let left = self.node.engine.leave(&self.ticket, Leave::Now).await;
+        let left = self.node.engine.leave(&self.ticket, LeaveMode::Now).await;
         if trace.is_none_or(|trace| trace.is_settled_by(&left)) {
             self.is_out();
         }

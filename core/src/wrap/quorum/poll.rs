@@ -8,15 +8,15 @@ use futures_util::future::{Either, select};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 
-use super::board::Board;
+use super::board::QuorumHealth;
 use super::rest::Rest;
 use crate::belief::span::shown;
-use crate::{Boxed, Error, Kind, Result, refusal};
+use crate::{BoxFuture, Error, ErrorKind, Result, refusal};
 
 /// The outcomes, one for each store; `None`: it had not answered when enough others had.
 pub(super) struct Poll<T> {
     outcomes: Vec<Option<Result<T>>>,
-    board: Board,
+    board: QuorumHealth,
 }
 
 impl<T: Send + 'static> Poll<T> {
@@ -24,7 +24,7 @@ impl<T: Send + 'static> Poll<T> {
     /// any more are carried on until they have had their time, too.
     pub(super) async fn of<F>(
         verbs: impl ExactSizeIterator<Item = F>,
-        board: &Board,
+        board: &QuorumHealth,
         rest: &Arc<Rest>,
         decided: impl Fn(&Self) -> bool,
     ) -> Self
@@ -86,17 +86,17 @@ pub(super) async fn contained<T>(verb: impl Future<Output = Result<T>>) -> Resul
 
 /// The verbs that are under way, by the store that was asked, and the end of their time.
 struct Asked<T: Send + 'static> {
-    verbs: FuturesUnordered<Boxed<(usize, Result<T>)>>,
-    late: Boxed<()>,
+    verbs: FuturesUnordered<BoxFuture<(usize, Result<T>)>>,
+    late: BoxFuture<()>,
     rest: Arc<Rest>,
 }
 
 impl<T: Send + 'static> Asked<T> {
-    fn new<F>(verbs: impl Iterator<Item = F>, board: &Board, rest: &Arc<Rest>) -> Self
+    fn new<F>(verbs: impl Iterator<Item = F>, board: &QuorumHealth, rest: &Arc<Rest>) -> Self
     where
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        let told = |(node, verb): (usize, F)| -> Boxed<(usize, Result<T>)> {
+        let told = |(node, verb): (usize, F)| -> BoxFuture<(usize, Result<T>)> {
             let board = board.clone();
             Box::pin(async move {
                 let outcome = contained(verb).await;
@@ -157,8 +157,8 @@ impl<T> Poll<T> {
             _ if refusals.iter().all(|one| one.to_string() == refusals[0].to_string()) => {
                 refusals[0].clone()
             }
-            Kind::Invalid => Error::invalid(sentence),
-            Kind::Unsupported => Error::unsupported(sentence),
+            ErrorKind::Invalid => Error::invalid(sentence),
+            ErrorKind::Unsupported => Error::unsupported(sentence),
             _ => Error::rejected(sentence),
         }
     }
@@ -188,7 +188,7 @@ mod tests {
     fn poll(outcomes: impl IntoIterator<Item = Option<Result<()>>>) -> Poll<()> {
         let outcomes: Vec<_> = outcomes.into_iter().collect();
         let names = (0..outcomes.len()).map(|store| format!("s{store}"));
-        Poll { board: Board::new(names), outcomes }
+        Poll { board: QuorumHealth::new(names), outcomes }
     }
 
     type Refuses = fn(&'static str) -> Error;
@@ -197,21 +197,21 @@ mod tests {
     fn where_some_may_do_it_yet_it_is_unknown() {
         let rejected = || Some(Err(Error::rejected("full")));
         let error = poll([rejected(), Some(Ok(())), None]).too_few("let it in", 2);
-        assert_eq!(error.kind(), Kind::Unavailable);
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
         assert_eq!(error.to_string(), "fewer than 2 of 3 stores let it in; s0: full");
         let error = poll([rejected(), rejected(), None, None, None]).too_few("let it in", 3);
-        assert_eq!(error.kind(), Kind::Unavailable);
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
     }
 
     #[test]
     fn where_no_majority_can_do_it_any_more_it_is_a_refusal_of_the_first_ones_kind() {
         let same = || Some(Err(Error::invalid("a key of 3")));
         let error = poll([same(), same(), None]).too_few("let it in", 2);
-        assert_eq!((error.kind(), error.to_string().as_str()), (Kind::Invalid, "a key of 3"));
-        let kinds: [(Refuses, Kind); 3] = [
-            (Error::invalid, Kind::Invalid),
-            (Error::unsupported, Kind::Unsupported),
-            (Error::rejected, Kind::Rejected),
+        assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::Invalid, "a key of 3"));
+        let kinds: [(Refuses, ErrorKind); 3] = [
+            (Error::invalid, ErrorKind::Invalid),
+            (Error::unsupported, ErrorKind::Unsupported),
+            (Error::rejected, ErrorKind::Rejected),
         ];
         for (error, kind) in kinds {
             let differ = [Some(Err(error("one"))), Some(Err(Error::rejected("other"))), None];

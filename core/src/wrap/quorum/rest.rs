@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 
-use crate::{Boxed, Host};
+use crate::{BoxFuture, Runtime};
 
 /// They are looked at so often: to wake the host for each of them would cost more than the verb.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -14,7 +14,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 const RESTS_MAX: usize = 1024;
 
 pub(super) struct Rest {
-    pub(super) host: Arc<dyn Host>,
+    pub(super) host: Arc<dyn Runtime>,
     /// How long a store may take to answer.
     pub(super) patience: Duration,
     pending: Mutex<Pending>,
@@ -22,17 +22,17 @@ pub(super) struct Rest {
 
 #[derive(Default)]
 struct Pending {
-    rests: FuturesUnordered<Boxed<()>>,
+    rests: FuturesUnordered<BoxFuture<()>>,
     seen_to: bool,
 }
 
 impl Rest {
-    pub(super) fn new(host: Arc<dyn Host>, patience: Duration) -> Arc<Self> {
+    pub(super) fn new(host: Arc<dyn Runtime>, patience: Duration) -> Arc<Self> {
         Arc::new(Self { host, patience, pending: Mutex::default() })
     }
 
     /// What was sent already, and ends by itself when its time is over.
-    pub(super) fn add(self: &Arc<Self>, rest: Boxed<()>) {
+    pub(super) fn add(self: &Arc<Self>, rest: BoxFuture<()>) {
         let mut pending = self.pending();
         if pending.rests.len() >= RESTS_MAX {
             // What is dropped may be swept, which must find the list free.

@@ -2,30 +2,30 @@
 
 use std::sync::Arc;
 
-use super::board::Board;
+use super::board::QuorumHealth;
 use super::node::Node;
 use super::owed::Owed;
 use super::poll::Poll;
 use super::rest::Rest;
 use crate::wrap::AnyEngine;
-use crate::{Host, Result, Ticket};
+use crate::{Runtime, Result, Ticket};
 
 /// Several stores, and how each of them answered last.
 pub(super) struct Stores {
     pub(super) nodes: Vec<Arc<Node>>,
-    pub(super) board: Board,
+    pub(super) board: QuorumHealth,
     rest: Arc<Rest>,
 }
 
 impl Stores {
     pub(super) fn new(
         engines: impl IntoIterator<Item = AnyEngine>,
-        host: &Arc<dyn Host>,
+        host: &Arc<dyn Runtime>,
         rest: &Arc<Rest>,
     ) -> Self {
         let nodes: Vec<_> =
             engines.into_iter().map(|engine| Arc::new(Node::new(engine, host))).collect();
-        let board = Board::new((1..=nodes.len()).map(|count| format!("store {count}")));
+        let board = QuorumHealth::new((1..=nodes.len()).map(|count| format!("store {count}")));
         Self { nodes, board, rest: rest.clone() }
     }
 

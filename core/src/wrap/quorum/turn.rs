@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::node::Node;
 use super::owed::Owed;
-use crate::{Place, Standing, Ticket, Time};
+use crate::{Place, TicketState, Ticket, Time};
 
 /// A place in the line of those who wait. Dropping it lets the next one have its turn.
 #[derive(Clone)]
@@ -31,7 +31,7 @@ pub(super) enum Sign {
 impl Turn {
     /// Whether nobody who waits is ahead.
     pub(super) fn has_come(&self) -> bool {
-        self.place.standing == Standing::Holding
+        self.place.state == TicketState::Holding
     }
 
     pub(super) fn ticket(&self, ticket: &Ticket) -> Ticket {

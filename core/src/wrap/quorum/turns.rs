@@ -16,7 +16,7 @@ use super::owed::Owed;
 use super::poll::{contained, late};
 use super::turn::{Sign, Turn};
 use super::{Quorum, trying};
-use crate::{Engine as _, Key, Patience, Place, Result, Standing, Ticket, TicketId, Wake};
+use crate::{Engine as _, Key, WaitMode, Place, Result, TicketState, Ticket, TicketId, Wake};
 
 impl Quorum {
     /// Where it is no ticket's turn, one that waits stands in line, and tries when its turn has come.
@@ -42,7 +42,7 @@ impl Quorum {
         ticket: &Ticket,
         place: Option<Place>,
     ) -> Result<Option<Place>> {
-        if place.is_some_and(|place| place.standing == Standing::Waiting) {
+        if place.is_some_and(|place| place.state == TicketState::Waiting) {
             return Ok(Some(trying(place)));
         }
         // What others saw as its number while it waited is not above its token.
@@ -56,9 +56,9 @@ impl Quorum {
             let (id, signed) = (self.next_attempt(ticket.id), self.host.now());
             let floor = self.numbers.proposal(&*self.host);
             let owed = Owed::new(node, Ticket { id, floor, ..ticket.clone() });
-            let joined = self.in_time(owed.clone().join(Patience::Wait)).await;
+            let joined = self.in_time(owed.clone().join(WaitMode::Wait)).await;
             if let Ok(Some(place)) = joined {
-                let is_crowded = place.standing == Standing::Waiting;
+                let is_crowded = place.state == TicketState::Waiting;
                 self.crowds.note(&ticket.key, is_crowded, self.host.now());
                 self.take_turn(ticket.id, Some(Turn { owed, place, signed }));
                 return Some(place);
@@ -121,9 +121,9 @@ impl Quorum {
     /// Waits until the turn may have come. It keeps nothing of the turn, which may be given up meanwhile.
     pub(super) async fn await_turn(&self, ticket: &Ticket, turn: Turn) {
         let (node, asked) = turn.question(ticket);
-        match node.engine.watch(&asked, Standing::Waiting).await {
+        match node.engine.watch(&asked, TicketState::Waiting).await {
             Ok(Wake::Served(number)) => self.change_turn(ticket.id, asked.id, |turn| {
-                turn.place = Place { number, standing: Standing::Holding, ..turn.place };
+                turn.place = Place { number, state: TicketState::Holding, ..turn.place };
             }),
             Ok(Wake::Look) => {}
             Err(_) => self.host.sleep(self.patience).await,
@@ -135,11 +135,11 @@ impl Quorum {
         let slept = self.host.sleep(pause);
         let Some(turn) = turn else { return slept.await };
         let (node, asked) = turn.question(ticket);
-        let told = std::pin::pin!(node.engine.watch(&asked, Standing::Holding));
+        let told = std::pin::pin!(node.engine.watch(&asked, TicketState::Holding));
         match select(told, slept).await {
             // The store is asked before the next try.
             Either::Left((Ok(_), _)) => self.change_turn(ticket.id, asked.id, |turn| {
-                turn.place.standing = Standing::Waiting;
+                turn.place.state = TicketState::Waiting;
             }),
             Either::Left((Err(_), slept)) => slept.await,
             Either::Right(_) => {}

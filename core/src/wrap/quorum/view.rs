@@ -9,7 +9,7 @@ use super::Quorum;
 use super::known::{Known, Stage};
 use super::poll::Poll;
 use crate::wrap::AnyEngine;
-use crate::{Engine as _, Key, Place, Result, Standing, Ticket, TicketId};
+use crate::{Engine as _, Key, Place, Result, TicketState, Ticket, TicketId};
 
 type Line = Vec<(Ticket, Place)>;
 
@@ -43,7 +43,7 @@ impl Views {
         for (ticket, place) in self.stores.answers().flatten() {
             let (votes, shown, best) =
                 found.entry(ticket.id).or_insert_with(|| (0, whole(ticket), *place));
-            *votes += usize::from(place.standing == Standing::Holding);
+            *votes += usize::from(place.state == TicketState::Holding);
             if place.life > best.life {
                 // It was renewed last, so its note and its share are the newest.
                 *shown = whole(ticket);
@@ -99,7 +99,7 @@ impl Quorum {
             if shown.insert(ticket.id) {
                 // Its token will be above those of all who are ahead of it, and not below its place's own number.
                 last = place.number.max(last + 1);
-                let place = Place { number: last, standing: Standing::Waiting, ..place };
+                let place = Place { number: last, state: TicketState::Waiting, ..place };
                 line.push((ticket, place));
             }
         }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use prost::Message as _;
-use tenure_core::event::What;
-use tenure_core::{Guard, Left, Locks, Loss, Result, Seen};
+use tenure_core::event::EventKind;
+use tenure_core::{Guard, LeaveOutcome, Locks, Loss, Result, WatchEvent};
 use tenure_servers::etcd::Cluster;
 use tokio::task::JoinHandle;
 
@@ -143,7 +143,7 @@ fn a_join_that_was_given_up_and_arrives_late_lets_nobody_in() {
         let late = soon("the join is sent", between.held()).await;
         joining.abort();
         joining.await.expect_err("it was given up");
-        locks.settled().await;
+        locks.flush().await;
         let next = mutex.lock().await.unwrap();
         soon("the first one arrives", late.let_go()).await;
         assert_eq!(keys(&cluster).len(), 1);
@@ -209,7 +209,7 @@ fn thousands_of_calls_that_are_given_up_leave_few_keys_and_keep_nobody_out() {
         for turns in join_all(all).await {
             turns.expect("all come in who wait");
         }
-        soon("nothing is left to do", locks.settled()).await;
+        soon("nothing is left to do", locks.flush()).await;
         assert_eq!(keys(&cluster), [""; 0]);
         let left = latches(&cluster).len();
         assert!((1..=256).contains(&left), "{left}");
@@ -242,12 +242,12 @@ async fn break_arrives_late(cluster: &Cluster, breaks_holder: bool) {
     drop(behind.await);
     until_line(&holder, "k", first.iter().len()).await;
     // Its own client has been told as well that it is out.
-    locks.settled().await;
+    locks.flush().await;
     let next = waits(&locks, first.iter().len()).await;
     assert_eq!(keys(cluster), before, "the name is used again");
     soon("the break arrives", late.let_go()).await;
     let broken = soon("it is answered", breaking).await.unwrap();
-    assert!(broken.is_ok_and(|left| left == Left::Absent), "the ticket has left");
+    assert!(broken.is_ok_and(|left| left == LeaveOutcome::Absent), "the ticket has left");
     drop(first);
     let guard = soon("the next one is served", next).await.unwrap().unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
@@ -415,15 +415,15 @@ fn an_onlooker_that_cannot_be_told_who_left_is_told_that_it_missed_something() {
     play(1, async |cluster| {
         let (between, locks) = through(&cluster, PATIENT).await;
         let other = connect(&cluster).await;
-        let mut watch = locks.watch("").await.unwrap();
+        let mut watch = locks.watch_prefix("").await.unwrap();
         let guard = other.mutex("k").lock().await.unwrap();
-        for what in [What::Joined, What::Served] {
+        for what in [EventKind::Joined, EventKind::Served] {
             let told = soon("it is told", watch.next()).await.unwrap();
-            assert!(matches!(told, Seen::Event(event) if event.what == what));
+            assert!(matches!(told, WatchEvent::Event(event) if event.kind == what));
         }
         // The message that is passed on does not say what a key was before.
         between.lie("Watch", |_, said| vec![Watched::decode(said).unwrap().encode_to_vec()]);
         guard.release().await.unwrap();
-        assert_eq!(soon("it is told", watch.next()).await.unwrap(), Seen::Gap);
+        assert_eq!(soon("it is told", watch.next()).await.unwrap(), WatchEvent::Gap);
     });
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
-use tenure_core::event::What;
-use tenure_core::{Guard, Locks, Result, Seen, Standing};
+use tenure_core::event::EventKind;
+use tenure_core::{Guard, Locks, Result, WatchEvent, TicketState};
 use tenure_servers::etcd::{Cluster, ETCD_3_5, Member};
 use tenure_servers::have;
 use tokio::task::JoinSet;
@@ -65,7 +65,7 @@ fn a_thousand_waiters_are_served_in_order_at_a_constant_cost_though_half_of_them
             waiter.abort();
         }
         until_line(&holder, "k", WAITERS / 2 + 1).await;
-        crowd.settled().await;
+        crowd.flush().await;
         let before = requests(member);
         guard.release().await.unwrap();
         for waiter in waiters.into_iter().skip(1).step_by(2) {
@@ -128,7 +128,7 @@ fn an_old_member_is_asked_in_no_transaction_that_only_reads() {
             assert!(range >= WAITERS as u64, "each gives signs of life: {range}");
             assert_eq!(txn, 0);
             waiters.abort_all();
-            assert_eq!(holder.line("k").await.unwrap()[0].1.standing, Standing::Holding);
+            assert_eq!(holder.line("k").await.unwrap()[0].1.state, TicketState::Holding);
         },
     );
 }
@@ -183,7 +183,7 @@ fn an_idle_client_asks_nothing() {
     play(1, async |cluster| {
         let locks = connect(&cluster).await;
         locks.mutex("k").ttl(LONG).lock().await.unwrap().release().await.unwrap();
-        locks.settled().await;
+        locks.flush().await;
         let before = requests(&cluster.members()[0]);
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert_eq!(between(before, requests(&cluster.members()[0])), [0; 5]);
@@ -216,13 +216,13 @@ fn whoever_comes_to_a_long_line_asks_once_where_it_stands() {
         let member = &cluster.members()[0];
         let (holder, crowd) = (connect(&cluster).await, connect(&cluster).await);
         let guard = holder.mutex("k").ttl(LONG).lock().await.unwrap();
-        let mut watch = holder.watch("k").await.unwrap();
+        let mut watch = holder.watch_prefix("k").await.unwrap();
         let (before, mut waiters) = (requests(member), JoinSet::new());
         for _ in 0..WAITERS {
             let mutex = crowd.mutex("k").ttl(LONG);
             waiters.spawn(async move { mutex.lock().await?.release().await });
             let seen = soon("it comes in", watch.next()).await.unwrap();
-            assert!(matches!(&seen, Seen::Event(event) if event.what == What::Joined), "{seen:?}");
+            assert!(matches!(&seen, WatchEvent::Event(event) if event.kind == EventKind::Joined), "{seen:?}");
         }
         guard.release().await.unwrap();
         while let Some(served) = soon("all are served", waiters.join_next()).await {

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
-use tenure_core::event::What;
-use tenure_core::{Guard, Kind, Left, Locks, Loss, Result, Seen};
+use tenure_core::event::EventKind;
+use tenure_core::{Guard, ErrorKind, LeaveOutcome, Locks, Loss, Result, WatchEvent};
 use tenure_servers::etcd::Cluster;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
@@ -49,10 +49,10 @@ fn forty_callers_of_a_full_member_are_each_refused_with_one_request_and_one_look
             for _ in 0..5 {
                 for refused in ask(&locks).await {
                     let error = refused.unwrap_err();
-                    assert_eq!(error.kind(), Kind::Rejected, "{error}");
+                    assert_eq!(error.kind(), ErrorKind::Rejected, "{error}");
                 }
             }
-            locks.settled().await;
+            locks.flush().await;
             // What a member refuses it may have done: each looks once whether it was let in.
             assert_eq!(requests(&cluster) - before, 2 * 5 * CALLERS);
             assert_eq!(
@@ -88,13 +88,13 @@ fn forty_callers_of_a_member_with_older_data_are_refused_and_ask_no_more() {
             told.expect_err("its number would be given again");
         }
         let is_refused = async || match locks.mutex("k").try_lock().await {
-            Err(error) if error.kind() == Kind::Rejected => Ok(()),
+            Err(error) if error.kind() == ErrorKind::Rejected => Ok(()),
             Err(error) => Err(error),
             Ok(guard) => panic!("{guard:?} has a number that was given before"),
         };
         at_last("it is noticed", is_refused).await;
         for refused in ask(&locks).await {
-            assert_eq!(refused.unwrap_err().kind(), Kind::Rejected);
+            assert_eq!(refused.unwrap_err().kind(), ErrorKind::Rejected);
         }
         tokio::time::sleep(TTL).await;
         let before = requests(&cluster);
@@ -127,7 +127,7 @@ fn what_forty_callers_gave_up_is_not_carried_out_in_bulk_when_the_member_wakes()
         }
         soon("all have given up", callers.join_all()).await;
         member.thaw().unwrap();
-        soon("nothing is left to do", locks.settled()).await;
+        soon("nothing is left to do", locks.flush()).await;
         let asked = requests(&cluster) - before;
         println!("{asked} requests for {} tickets that were given up", CALLERS * ROUNDS);
         assert!(asked <= CALLERS * ROUNDS, "{asked} requests");
@@ -201,7 +201,7 @@ fn who_waits_behind_more_holders_than_one_transaction_may_compare_can_be_broken(
         let locks = connect(&cluster).await;
         let (all, waiting) = behind_many(&cluster, &locks, LONG).await;
         let (ticket, _) = locks.line("s").await.unwrap().pop().unwrap();
-        assert_eq!(locks.break_ticket("s", ticket.id).await.unwrap(), Left::Told);
+        assert_eq!(locks.break_ticket("s", ticket.id).await.unwrap(), LeaveOutcome::Requested);
         let told = soon("it is told", waiting).await.unwrap().unwrap_err();
         assert_eq!(told.loss(), Some(Loss::Broken), "{told}");
         until_line(&locks, "s", HOLDERS as usize).await;
@@ -225,14 +225,14 @@ fn what_is_too_much_for_one_message_is_told_in_parts() {
         assert_eq!(onlooker.keys("").await.unwrap().len(), EACH + 1);
         assert_eq!(onlooker.line("line").await.unwrap().len(), EACH);
 
-        let mut watch = onlooker.watch("").await.unwrap();
+        let mut watch = onlooker.watch_prefix("").await.unwrap();
         for lease in leases(&cluster) {
             cluster.ctl(&["lease", "revoke", &lease]).unwrap();
         }
         for seen in 0..EACH * 2 {
             let told = soon("it is told", watch.next()).await.unwrap();
-            let Seen::Event(event) = told else { panic!("after {seen} of them: {told:?}") };
-            assert_eq!(event.what, What::Expired);
+            let WatchEvent::Event(event) = told else { panic!("after {seen} of them: {told:?}") };
+            assert_eq!(event.kind, EventKind::Expired);
         }
         for guard in alone.iter().chain(&together) {
             soon("its holder is told", guard.lost()).await;

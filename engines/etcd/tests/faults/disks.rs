@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use futures_util::future::{join_all, try_join_all};
 use tenure_conformance::fault::Direction;
-use tenure_core::{Kind, Locks, Loss};
+use tenure_core::{ErrorKind, Locks, Loss};
 use tenure_servers::etcd::Cluster;
 
 use super::between::Between;
@@ -53,7 +53,7 @@ fn a_full_member_takes_no_new_tickets_and_serves_those_it_has() {
             fill(&cluster);
 
             let refused = locks.mutex("new").try_lock().await.map(drop).unwrap_err();
-            assert_eq!(refused.kind(), Kind::Rejected, "{refused}");
+            assert_eq!(refused.kind(), ErrorKind::Rejected, "{refused}");
             let way_out = "make room with `etcdctl compact REVISION`, `etcdctl defrag` and `etcdctl alarm disarm`";
             let number = locks.sequence("s").next().await.map(drop).unwrap_err();
             let told = locks.break_ticket("k", guard.id()).await.map(drop).unwrap_err();
@@ -87,7 +87,7 @@ fn what_a_member_refuses_while_its_space_runs_out_is_not_in_its_line() {
                     match locks.mutex(key).ttl(TTL * 100).try_lock().await {
                         Ok(guard) => guards.push(guard.expect("nobody else asks for it")),
                         Err(error) => {
-                            assert_eq!(error.kind(), Kind::Rejected, "{error}");
+                            assert_eq!(error.kind(), ErrorKind::Rejected, "{error}");
                             return guards;
                         }
                     }
@@ -150,7 +150,7 @@ fn a_snapshot_that_is_restored_costs_holders_their_locks_and_is_refused_by_who_l
             let refused = soon("it is refused", async {
                 loop {
                     match client.mutex("b").lock().await {
-                        Err(error) if error.kind() == Kind::Rejected => return error,
+                        Err(error) if error.kind() == ErrorKind::Rejected => return error,
                         Err(_) => {}
                         Ok(guard) => panic!("{guard:?} has a number that was given before"),
                     }
@@ -218,7 +218,7 @@ fn a_join_that_is_refused_when_it_is_asked_for_again_is_not_in_its_line() {
             until_line(&other, "s", HELD + 1).await;
             fill(&cluster);
             let refused = soon("it is answered", joining).await.unwrap().unwrap_err();
-            assert_eq!(refused.kind(), Kind::Unavailable, "it may be in: {refused}");
+            assert_eq!(refused.kind(), ErrorKind::Unavailable, "it may be in: {refused}");
             make_room(&cluster);
             until_line(&other, "s", HELD).await;
         },

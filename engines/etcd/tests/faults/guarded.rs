@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use tenure_conformance::helper::{self, Helper};
-use tenure_core::Held;
+use tenure_core::LeaseHandle;
 use tenure_etcd::StillHeld;
 use tenure_servers::Store as _;
 use tenure_servers::etcd::{Cluster, ETCDCTL};
@@ -95,7 +95,7 @@ fn helper_process() {
 fn whatever_is_held_may_write_until_it_is_given_back() {
     play(1, async |cluster| {
         let (locks, member) = (connect(&cluster).await, cluster.members()[0].port());
-        let may_write = |held: &Held| {
+        let may_write = |held: &LeaseHandle| {
             let still_held = StillHeld::of(held);
             assert!(writes(member, "x", &still_held), "{still_held}");
             still_held
@@ -119,7 +119,7 @@ fn who_is_forced_out_or_revoked_may_not_write_whatever_the_prefix() {
     play(1, async |cluster| {
         let (locks, member) = (connect(&cluster).await, cluster.members()[0].port());
         let forced = locks.mutex("a").lock().await.unwrap();
-        locks.force_out("a", forced.id()).await.unwrap();
+        locks.force_unlock("a", forced.id()).await.unwrap();
         assert!(!writes(member, "x", &StillHeld::of(&forced)));
 
         let revoked = locks.mutex("b").ttl(Duration::from_secs(60)).lock().await.unwrap();

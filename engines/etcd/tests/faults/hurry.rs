@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
-use tenure_core::{Engine as _, Host, Key, Leave, Locks, Patience, PrivateThread, Share, Ticket};
+use tenure_core::{Engine as _, Runtime, Key, LeaveMode, Locks, WaitMode, BackgroundRuntime, Share, Ticket};
 use tenure_servers::etcd::Cluster;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -46,7 +46,7 @@ fn callers_who_have_no_time_to_open_a_session_find_it_open_the_next_time() {
             got += usize::from(locked.is_ok_and(|locked| locked.is_ok()));
         }
         proxy.heal();
-        soon("nothing is left to do", locks.settled()).await;
+        soon("nothing is left to do", locks.flush()).await;
         assert!(got > 0, "nobody had the lock");
         assert_eq!(all_leases(&cluster), 1);
     });
@@ -78,7 +78,7 @@ fn callers_with_many_ttls_who_give_up_leave_no_leases_behind() {
         while let Some(caller) = soon("all end", callers.join_next()).await {
             caller.unwrap();
         }
-        soon("nothing is left to do", locks.settled()).await;
+        soon("nothing is left to do", locks.flush()).await;
         println!("{} locks, {} leases", held.load(Ordering::Relaxed), all_leases(&cluster));
         let few = async {
             while all_leases(&cluster) > SESSIONS_MAX {
@@ -199,30 +199,30 @@ fn a_lease_whose_grant_arrives_late_is_ended_when_its_client_is_closed() {
 fn a_join_that_is_under_way_when_its_ticket_leaves_asks_no_more() {
     play(1, async |cluster| {
         let (between, other) = (Between::of(&cluster).await, connect(&cluster).await);
-        let host: Arc<dyn Host> = Arc::new(PrivateThread::for_drivers());
+        let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
         let url = format!("{}?timeout=30s", between.url());
         let engine = Arc::new(tenure_etcd::engine(&url, host).await.unwrap());
         let ticket =
             |key| Ticket { ttl: LONG, ..Ticket::new(Key::new(key).unwrap(), Share::WHOLE) };
-        engine.join(&ticket("warm"), Patience::Wait).await.unwrap().expect("it waits");
+        engine.join(&ticket("warm"), WaitMode::Wait).await.unwrap().expect("it waits");
         let mut names = HashSet::new();
         for _ in 0..5 {
             let ours = ticket("k");
             between.hold_next("Txn");
             let joining = tokio::spawn({
                 let (engine, ours) = (engine.clone(), ours.clone());
-                async move { engine.join(&ours, Patience::Wait).await }
+                async move { engine.join(&ours, WaitMode::Wait).await }
             });
             let late = soon("the join is sent", between.held()).await;
-            engine.leave(&ours, Leave::Now).await.unwrap();
+            engine.leave(&ours, LeaveMode::Now).await.unwrap();
             soon("it arrives", late.let_go()).await;
             let joined = soon("it is answered", joining).await.unwrap();
             assert!(joined.is_err(), "{joined:?}");
             assert!(other.line("k").await.unwrap().is_empty());
             let next = ticket("k");
-            engine.join(&next, Patience::Wait).await.unwrap().expect("it waits");
+            engine.join(&next, WaitMode::Wait).await.unwrap().expect("it waits");
             names.extend(keys(&cluster));
-            engine.leave(&next, Leave::Now).await.unwrap();
+            engine.leave(&next, LeaveMode::Now).await.unwrap();
         }
         assert_eq!(names.len(), 2, "its name is used again: {names:?}");
     });

@@ -369,7 +369,7 @@ fn an_onlooker_of_a_member_that_begins_no_watch_is_told_so_in_time() {
     play(1, async |cluster| {
         let (between, locks) = through(&cluster).await;
         between.lie(WATCH, |_, _| Vec::new());
-        let refused = soon("it is told", locks.watch("")).await.map(drop).unwrap_err();
+        let refused = soon("it is told", locks.watch_prefix("")).await.map(drop).unwrap_err();
         assert!(refused.is_unknown(), "{refused}");
     });
 }
@@ -387,7 +387,7 @@ fn an_onlooker_whose_watch_is_refused_without_a_name_asks_again() {
             }
             vec![said.to_vec()]
         });
-        let mut watch = soon("it looks on", locks.watch("")).await.unwrap();
+        let mut watch = soon("it looks on", locks.watch_prefix("")).await.unwrap();
         locks.mutex("k").lock().await.unwrap().release().await.unwrap();
         soon("it hears", watch.next()).await.unwrap();
     });

@@ -1,6 +1,6 @@
 //! The majority is gone: whoever asks is told so, and with what it would be there again.
 
-use tenure_core::{Error, Kind, Result};
+use tenure_core::{Error, ErrorKind, Result};
 use tenure_servers::Store as _;
 
 use super::stage::{connect, play, soon};
@@ -10,7 +10,7 @@ async fn told_of_the_majority<T>(what: &str, mut ask: impl AsyncFnMut() -> Resul
     soon(what, async {
         loop {
             let error = ask().await.map(drop).unwrap_err();
-            assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
             let said = error.to_string();
             if said.contains("has no leader: more than half of the cluster's members must run") {
                 return error;

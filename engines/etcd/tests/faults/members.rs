@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::{join_all, select_all};
 use tenure_conformance::fault::stories::members;
-use tenure_core::event::What;
-use tenure_core::{Locks, Loss, Seen};
+use tenure_core::event::EventKind;
+use tenure_core::{Locks, Loss, WatchEvent};
 use tenure_servers::Store as _;
 use tenure_servers::etcd::{Cluster, Member};
 use tokio::task::JoinSet;
@@ -234,16 +234,16 @@ fn a_holder_is_told_before_its_lock_is_given_away() {
 fn an_onlooker_outlives_the_member_that_it_listens_to() {
     play(3, async |cluster| {
         let (onlooker, locks) = (connect(&cluster).await, connect(&cluster).await);
-        let mut watch = onlooker.watch("").await.unwrap();
+        let mut watch = onlooker.watch_prefix("").await.unwrap();
         // Nothing else is asked by this client: nobody but the watch finds out that its member is gone.
         let first = soon("it is seen", watch.next());
         let (guard, first) = futures_util::future::join(locks.mutex("k").lock(), first).await;
-        let told = |seen: tenure_core::Result<Seen>| {
-            let Seen::Event(event) = seen.unwrap() else { panic!("nothing is missed") };
-            (event.what, event.number)
+        let told = |seen: tenure_core::Result<WatchEvent>| {
+            let WatchEvent::Event(event) = seen.unwrap() else { panic!("nothing is missed") };
+            (event.kind, event.number)
         };
         let guard = guard.unwrap();
-        assert_eq!(told(first), (What::Joined, guard.token()));
+        assert_eq!(told(first), (EventKind::Joined, guard.token()));
         for member in cluster.members() {
             member.kill().unwrap();
             member.restart().unwrap();
@@ -255,7 +255,7 @@ fn an_onlooker_outlives_the_member_that_it_listens_to() {
         .await;
         let token = guard.token();
         guard.release().await.unwrap();
-        for what in [What::Served, What::Left] {
+        for what in [EventKind::Served, EventKind::Left] {
             assert_eq!(told(soon("it is seen", watch.next()).await), (what, token));
         }
     });

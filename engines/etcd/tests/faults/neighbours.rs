@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::{Engine as _, Guard, Host, Key, Locks, Patience, PrivateThread};
-use tenure_core::{Result, Share, Standing, Ticket, Wake};
+use tenure_core::{Engine as _, Guard, Runtime, Key, Locks, WaitMode, BackgroundRuntime};
+use tenure_core::{Result, Share, TicketState, Ticket, Wake};
 use tenure_servers::Store as _;
 use tenure_servers::etcd::{Cluster, Member};
 use tokio::task::JoinHandle;
@@ -110,13 +110,13 @@ fn two_who_wait_for_the_same_ticket_do_not_disturb_each_other() {
     play(1, async |cluster| {
         let (other, member) = (connect(&cluster).await, &cluster.members()[0]);
         let held = other.mutex("k").ttl(LONG).lock().await.unwrap();
-        let host: Arc<dyn Host> = Arc::new(PrivateThread::for_drivers());
+        let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
         let engine = Arc::new(tenure_etcd::engine(&cluster.url(), host).await.unwrap());
         let ticket = Ticket { ttl: LONG, ..Ticket::new(Key::new("k").unwrap(), Share::WHOLE) };
-        engine.join(&ticket, Patience::Wait).await.unwrap().expect("it waits");
+        engine.join(&ticket, WaitMode::Wait).await.unwrap().expect("it waits");
         let wait = || {
             let (engine, ticket) = (engine.clone(), ticket.clone());
-            tokio::spawn(async move { engine.watch(&ticket, Standing::Waiting).await })
+            tokio::spawn(async move { engine.watch(&ticket, TicketState::Waiting).await })
         };
         let (one, two) = (wait(), wait());
         soon("both watch", async {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_conformance::fault::stories::unreadable::a_stranger_hides_nobody_ahead_of_it;
-use tenure_core::{Kind, Loss};
+use tenure_core::{ErrorKind, Loss};
 use tenure_servers::Store as _;
 use tenure_servers::etcd::Cluster;
 
@@ -40,7 +40,7 @@ fn who_holds_and_who_waits_are_told_at_once_when_the_lease_is_revoked() {
         assert!(matches!(loss, Loss::Broken | Loss::SessionGone), "{loss}");
         let next = locks.mutex("k").lock().await.expect("the next lock opens a new session");
         assert!(next.token() > guard.token());
-        assert_eq!(guard.release().await.unwrap_err().kind(), Kind::Lost);
+        assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
         next.check().expect("the end of the old one touches nobody");
         next.release().await.unwrap();
     });
@@ -193,7 +193,7 @@ fn a_ticket_that_cannot_be_read_keeps_others_out_as_any_other_does() {
             let refused = locks.mutex("k").lock().await.map(drop).expect_err("it is held");
             let looked = locks.line("k").await.expect_err("somebody stands there");
             for refused in [refused, looked] {
-                assert_eq!(refused.kind(), Kind::Rejected, "{refused}");
+                assert_eq!(refused.kind(), ErrorKind::Rejected, "{refused}");
                 let line = &held[..held.rfind('/').unwrap() - 8];
                 for part in ["cannot be read", "\"k\"", line, "deleted once nobody holds the lock"]
                 {
@@ -202,7 +202,7 @@ fn a_ticket_that_cannot_be_read_keeps_others_out_as_any_other_does() {
             }
             let tried = locks.mutex("k").try_lock().await;
             assert!(!tried.is_ok_and(|tried| tried.is_some()), "it is held");
-            locks.settled().await;
+            locks.flush().await;
             assert_eq!(keys(&cluster), [stranger.as_str()], "nothing is left of who was refused");
         }
         cluster.ctl(&["del", &stranger]).unwrap();
@@ -223,7 +223,7 @@ fn who_waits_behind_a_ticket_that_cannot_be_read_learns_of_it_before_its_next_he
         let held = keys(&cluster).remove(0);
         cluster.ctl(&["put", "--ignore-lease", &held, "tenure2 of another form"]).unwrap();
         let refused = soon("it is refused", waiting).await.unwrap().map(drop).unwrap_err();
-        assert_eq!(refused.kind(), Kind::Rejected, "{refused}");
+        assert_eq!(refused.kind(), ErrorKind::Rejected, "{refused}");
         soon("it leaves", async {
             while keys(&cluster).len() > 1 {
                 tokio::task::yield_now().await;
@@ -256,7 +256,7 @@ fn a_number_that_is_overwritten_with_something_else_is_not_begun_anew() {
         let key = cluster.ctl(&["get", "--prefix", "--keys-only", "tenure/v1/c/"]).unwrap();
         cluster.ctl(&["put", key.trim(), "three"]).unwrap();
         let refused = sequence.next().await.expect_err("it was given before");
-        assert_eq!(refused.kind(), Kind::Rejected, "{refused}");
+        assert_eq!(refused.kind(), ErrorKind::Rejected, "{refused}");
         for part in ["a number that was kept", "\"k\"", key.trim(), "write a number into it"] {
             assert!(refused.to_string().contains(part), "{part}: {refused}");
         }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tenure_core::event::What;
-use tenure_core::{Locks, Seen};
+use tenure_core::event::EventKind;
+use tenure_core::{Locks, WatchEvent};
 use tenure_servers::Store as _;
 use tenure_servers::etcd::{Cluster, GrpcProxy};
 
@@ -99,16 +99,16 @@ fn readers_behind_a_grpc_proxy_are_woken_by_the_writer_that_keeps_them_out() {
 fn a_holder_behind_a_grpc_proxy_keeps_its_lock_and_an_onlooker_hears_of_it() {
     play(1, async |cluster| {
         let (_proxy, locks) = through(&cluster).await;
-        let mut watch = locks.watch("").await.unwrap();
+        let mut watch = locks.watch_prefix("").await.unwrap();
         let guard = locks.mutex("k").ttl(TTL).lock().await.unwrap();
         let token = guard.token();
         tokio::time::sleep(TTL * 2).await;
         guard.check().expect("it is kept alive");
         assert_eq!(guard.token(), token);
         guard.release().await.unwrap();
-        for what in [What::Joined, What::Served, What::Left] {
+        for what in [EventKind::Joined, EventKind::Served, EventKind::Left] {
             let told = soon("it is told", watch.next()).await.unwrap();
-            assert!(matches!(&told, Seen::Event(event) if event.what == what), "{told:?}");
+            assert!(matches!(&told, WatchEvent::Event(event) if event.kind == what), "{told:?}");
         }
     });
 }

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use tenure_core::Kind;
+use tenure_core::ErrorKind;
 use tenure_servers::etcd::{Cluster, ETCD, ETCDCTL};
 use tenure_servers::{Store as _, have};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 async fn refused(url: &str) -> String {
     let error = tenure_etcd::connect(url).await.map(drop).expect_err("it is refused");
-    assert_eq!(error.kind(), Kind::Rejected, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Rejected, "{error}");
     assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
     error.to_string()
 }
@@ -102,7 +102,7 @@ async fn a_file_that_is_not_what_it_should_be_is_named() {
     let said = async |ca: &str, cert: &str, key: &str| {
         let url = format!("{members}?ca={ca}&cert={cert}&key={key}");
         let error = tenure_etcd::connect(url).await.map(drop).unwrap_err();
-        assert_eq!(error.kind(), Kind::Invalid, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
         error.to_string()
     };
     let swapped = said(&ca, &key, &cert).await;
@@ -122,7 +122,7 @@ async fn a_file_that_is_not_what_it_should_be_is_named() {
 
 async fn unavailable(url: &str) -> String {
     let error = tenure_etcd::connect(url).await.map(drop).expect_err("nobody is there");
-    assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     error.to_string()
 }
 

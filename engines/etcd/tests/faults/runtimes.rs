@@ -80,7 +80,7 @@ fn a_runtime_may_end_while_it_has_a_connection() {
         assert!(block_on(waiter).unwrap_err().is_cancelled());
         thread::sleep(TTL * 2);
         guard.check().expect("it is kept by a thread of Tenure's own");
-        block_on(locks.settled());
+        block_on(locks.flush());
         assert_eq!(block_on(locks.line("a")).unwrap().len(), 1);
         let second = runtime();
         second.block_on(async { open_a_link(&locks, opened(cluster)).await });
@@ -88,7 +88,7 @@ fn a_runtime_may_end_while_it_has_a_connection() {
         let guard = second.block_on(locks.mutex("a").lock()).unwrap();
         drop(second);
         drop(guard);
-        block_on(locks.settled());
+        block_on(locks.flush());
         assert!(block_on(locks.keys("")).unwrap().is_empty());
     });
 }
@@ -118,7 +118,7 @@ fn runtimes_may_come_and_go_and_be_many_at_a_time() {
                 runtime.shutdown_background();
             }
         }
-        block_on(locks.settled());
+        block_on(locks.flush());
         assert!(block_on(locks.keys("")).unwrap().is_empty());
     });
 }
@@ -248,7 +248,7 @@ fn many_on_one_runtime_who_come_and_go_are_served_one_at_a_time_and_leave_nothin
         while let Some(ended) = callers.join_next().await {
             ended.unwrap();
         }
-        locks.settled().await;
+        locks.flush().await;
         assert!(locks.keys("").await.unwrap().is_empty());
     });
 }

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use tenure_conformance::fault::{Outage, Proxy, impatience};
-use tenure_core::Kind;
+use tenure_core::ErrorKind;
 use tenure_kit::pace::{AT_ONCE, EACH};
 use tenure_servers::Store as _;
 use tenure_servers::etcd::Cluster;
@@ -32,7 +32,7 @@ fn forty_callers_of_a_member_that_stands_still_have_their_answers_in_the_promise
                     2 => locks.line(key).await.map(drop).unwrap_err(),
                     _ => locks.sequence(key).next().await.map(drop).unwrap_err(),
                 };
-                assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+                assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
                 began.elapsed()
             });
         }
@@ -63,7 +63,7 @@ fn a_thousand_guards_that_are_dropped_while_nobody_answers_are_swept_without_a_s
         drop(guards);
         tokio::time::sleep(Duration::from_secs(3)).await;
         member.thaw().unwrap();
-        soon("all are given back", locks.settled()).await;
+        soon("all are given back", locks.flush()).await;
         let asked = at_last("it answers", async || Ok(member.requests("Txn"))).await - before;
         println!("{GUARDS} guards took {asked} transactions");
         assert!(asked <= GUARDS * 3, "{asked} transactions for {GUARDS} guards");

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::{Engine, Guard, Host, Key, Kind, Leave, Locks, Patience, PrivateThread};
-use tenure_core::{Result, Share, Standing, Ticket};
+use tenure_core::{Engine, Guard, Runtime, Key, ErrorKind, LeaveMode, Locks, WaitMode, BackgroundRuntime};
+use tenure_core::{Result, Share, TicketState, Ticket};
 use tenure_servers::etcd::Cluster;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -17,7 +17,7 @@ const TXN: &str = "Txn";
 
 /// An engine whose requests are waited for so long.
 async fn engine(between: &Between, timeout: &str) -> impl Engine {
-    let host: Arc<dyn Host> = Arc::new(PrivateThread::for_drivers());
+    let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
     let url = format!("{}?timeout={timeout}", between.url());
     tenure_etcd::engine(&url, host).await.unwrap()
 }
@@ -33,16 +33,16 @@ fn no_renewal_saves_a_ticket_that_its_client_is_taking_out() {
         let engine = engine(&between, "60s").await;
         let held = other.mutex("k").ttl(TTL * 10).lock().await.unwrap();
         let ticket = ticket("k");
-        let joins = || engine.join(&ticket, Patience::Wait);
+        let joins = || engine.join(&ticket, WaitMode::Wait);
         let place = joins().await.unwrap().unwrap();
-        assert_eq!(place.standing, Standing::Waiting);
+        assert_eq!(place.state, TicketState::Waiting);
         between.hold_next(TXN);
         // Its owner is silent.
         let late = soon("it is being taken out", between.held()).await;
         held.release().await.unwrap();
         assert_eq!(engine.renew(&ticket).await.unwrap(), None);
         let place = joins().await.unwrap().unwrap();
-        assert_eq!(place.standing, Standing::Holding, "it may come in again");
+        assert_eq!(place.state, TicketState::Holding, "it may come in again");
         soon("the first request to take it out arrives", late.let_go()).await;
         assert!(other.mutex("k").ttl(TTL).try_lock().await.unwrap().is_none(), "two hold");
         let place = engine.renew(&ticket).await.unwrap().unwrap();
@@ -55,10 +55,10 @@ async fn is_asked_for_again(cluster: &Cluster, comes_in: bool) {
     let (between, other) = (Between::of(cluster).await, connect(cluster).await);
     let engine = engine(&between, "1500ms").await;
     let (warm, ticket) = (ticket("warm"), ticket("k"));
-    engine.join(&warm, Patience::Wait).await.unwrap().expect("it waits");
-    engine.leave(&warm, Leave::Now).await.unwrap();
+    engine.join(&warm, WaitMode::Wait).await.unwrap().expect("it waits");
+    engine.leave(&warm, LeaveMode::Now).await.unwrap();
     between.hold_next(TXN);
-    let unheard = timeout(TTL / 4, engine.join(&ticket, Patience::Wait)).await;
+    let unheard = timeout(TTL / 4, engine.join(&ticket, WaitMode::Wait)).await;
     assert!(unheard.is_err(), "{unheard:?}");
     let first = soon("the join is sent", between.held()).await;
     if comes_in {
@@ -68,14 +68,14 @@ async fn is_asked_for_again(cluster: &Cluster, comes_in: bool) {
     let late = soon("it is being taken out", between.held()).await;
     let place = soon("it is let in", async {
         loop {
-            match engine.join(&ticket, Patience::Wait).await {
+            match engine.join(&ticket, WaitMode::Wait).await {
                 Err(error) if error.is_unknown() => sleep(TTL / 40).await,
                 answer => return answer,
             }
         }
     })
     .await;
-    assert_eq!(place.unwrap().unwrap().standing, Standing::Holding);
+    assert_eq!(place.unwrap().unwrap().state, TicketState::Holding);
     soon("the first request to take it out arrives", late.let_go()).await;
     for _ in 0..8 {
         sleep(TTL / 8).await;
@@ -109,7 +109,7 @@ async fn joins_twice(cluster: &Cluster) -> (Locks, JoinHandle<Result<Guard>>, He
 
 /// The first request arrives when everybody has forgotten it. It lets nobody in.
 async fn arrives(locks: &Locks, other: &Locks, late: Held) {
-    soon("nothing is left to do", locks.settled()).await;
+    soon("nothing is left to do", locks.flush()).await;
     sleep(TTL * 2).await;
     soon("the first one arrives", late.let_go()).await;
     let line = other.line("k").await.unwrap();
@@ -122,9 +122,9 @@ fn a_join_that_arrives_after_its_holder_was_forced_out_lets_nobody_in() {
         let other = connect(&cluster).await;
         let (locks, joining, late) = joins_twice(&cluster).await;
         let guard = soon("it is sent again", joining).await.unwrap().unwrap();
-        other.force_out("k", guard.id()).await.unwrap();
+        other.force_unlock("k", guard.id()).await.unwrap();
         soon("it is told", guard.lost()).await;
-        assert_eq!(guard.release().await.unwrap_err().kind(), Kind::Lost);
+        assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
         arrives(&locks, &other, late).await;
     });
 }
@@ -138,7 +138,7 @@ fn a_join_that_arrives_after_its_waiter_was_broken_lets_nobody_in() {
         until_line(&other, "k", 2).await;
         let waits = other.line("k").await.unwrap()[1].0.id;
         other.break_ticket("k", waits).await.unwrap();
-        assert_eq!(soon("it is told", joining).await.unwrap().unwrap_err().kind(), Kind::Lost);
+        assert_eq!(soon("it is told", joining).await.unwrap().unwrap_err().kind(), ErrorKind::Lost);
         held.release().await.unwrap();
         arrives(&locks, &other, late).await;
     });
@@ -159,7 +159,7 @@ fn who_is_refused_after_it_came_in_is_taken_out() {
         locks.mutex("warm").ttl(TTL).lock().await.unwrap().release().await.unwrap();
         between.forbid("Range");
         let refused = locks.semaphore("s", 1000).ttl(TTL).acquire().await.map(drop);
-        assert_eq!(refused.unwrap_err().kind(), Kind::Rejected);
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Rejected);
         soon("it is taken out", async {
             while keys(&cluster).len() > HELD {
                 sleep(Duration::from_millis(50)).await;

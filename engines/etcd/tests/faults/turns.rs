@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tenure_core::{Kind, Locks, Result};
+use tenure_core::{ErrorKind, Locks, Result};
 use tenure_servers::etcd::Cluster;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -156,7 +156,7 @@ fn a_full_member_refuses_joins_and_takes_the_releases_that_came_with_them() {
             let tasks = begin(&locks, &turns, {
                 let refused = refused.clone();
                 move |error| {
-                    assert_eq!(error.kind(), Kind::Rejected, "{error}");
+                    assert_eq!(error.kind(), ErrorKind::Rejected, "{error}");
                     refused.fetch_add(1, Ordering::SeqCst);
                 }
             });
@@ -214,7 +214,7 @@ fn a_full_member_lets_nobody_in_who_comes_with_a_release() {
                 tokio::time::sleep(Duration::from_micros(100)).await;
                 guard.release().await.expect("whoever holds can give back");
                 let refused = joining.await.unwrap().expect_err("there is no room");
-                assert_eq!(refused.kind(), Kind::Rejected, "{refused}");
+                assert_eq!(refused.kind(), ErrorKind::Rejected, "{refused}");
                 soon("the next one is served", waits).await.unwrap().unwrap();
             }
         },

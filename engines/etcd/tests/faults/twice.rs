@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::{Guard, Kind, Left, Locks, TicketId};
+use tenure_core::{Guard, ErrorKind, LeaveOutcome, Locks, TicketId};
 use tenure_servers::etcd::Cluster;
 use tokio::time::sleep;
 
@@ -60,7 +60,7 @@ fn a_ticket_that_came_in_again_after_it_had_left_is_taken_out_by_a_break() {
         let ((between, locks), other) = (through(&cluster).await, connect(&cluster).await);
         let ghost = leaves_a_ghost(&between, &locks, &other).await;
         let left = other.break_ticket("k", ghost).await.unwrap();
-        assert!(matches!(left, Left::Told | Left::Absent), "{left:?}");
+        assert!(matches!(left, LeaveOutcome::Requested | LeaveOutcome::Absent), "{left:?}");
         until_line(&other, "k", 0).await;
         let free = locks.mutex("k").ttl(TTL).try_lock().await.unwrap().expect("it is free");
         free.release().await.unwrap();
@@ -96,7 +96,7 @@ fn a_join_whose_answer_is_late_is_not_taken_for_one_that_nobody_knows() {
 /// A lock is given back. The second answer says only that its ticket is not there, as if somebody had taken it out.
 async fn released(guard: Guard) {
     let released = guard.release().await;
-    assert_eq!(released.unwrap_err().kind(), Kind::Lost);
+    assert_eq!(released.unwrap_err().kind(), ErrorKind::Lost);
 }
 
 #[test]

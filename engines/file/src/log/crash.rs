@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tenure_core::line::Journal;
-use tenure_core::{Key, Leave, Note, Owner, Patience, Place, Share, Ticket, TicketId};
+use tenure_core::{Key, LeaveMode, Note, Owner, WaitMode, Place, Share, Ticket, TicketId};
 
 use crate::log::book::{Book, Found};
 use crate::log::draft::Draft;
@@ -100,8 +100,8 @@ fn history(dir: &Path, key: &Key) -> Vec<(u64, Shown)> {
         vec![join(0)],
         vec![join(1)],
         vec![Record::Sequence { key: key_of.clone(), value: 7 }],
-        vec![Record::Left { key: key_of.clone(), id, how: Leave::Soon }],
-        vec![Record::Left { key: key_of.clone(), id, how: Leave::Now }],
+        vec![Record::Left { key: key_of.clone(), id, how: LeaveMode::Graceful }],
+        vec![Record::Left { key: key_of.clone(), id, how: LeaveMode::Now }],
         vec![join(2)],
         vec![Record::Gone { session: SessionId(2) }],
     ];
@@ -211,7 +211,7 @@ fn what_later_records_take_out_need_not_be_replayed() {
         tickets.push(ticket);
     }
     for (at, ticket) in tickets.iter().enumerate().filter(|(at, _)| at % 11 != 0) {
-        let how = if at % 3 == 0 { Leave::Soon } else { Leave::Now };
+        let how = if at % 3 == 0 { LeaveMode::Graceful } else { LeaveMode::Now };
         let (key, id) = (Cow::Borrowed(&ticket.key), ticket.id);
         happen(&mut book, &Record::Left { key, id, how });
     }
@@ -240,7 +240,7 @@ fn after_a_start_of_the_machine_numbers_are_above_any_that_were_lost() {
         visit.settle()?;
         let now_us = visit.now_us.max(visit.state().floor + 1);
         visit.change(|state, hear| {
-            state.row(&mine.key).join(SessionId(1), &mine, Patience::Wait, now_us, hear)
+            state.row(&mine.key).join(SessionId(1), &mine, WaitMode::Wait, now_us, hear)
         })
     });
     let number = joined.unwrap().unwrap().unwrap().number;

@@ -1,7 +1,7 @@
 //! A herald hears what happens in a book, and sorts out who has to be told.
 
 use tenure_core::TicketId;
-use tenure_core::event::{Event, What};
+use tenure_core::event::{Event, EventKind};
 use tenure_core::line::Journal;
 
 use crate::log::record::SessionId;
@@ -81,11 +81,11 @@ impl<'a> Herald<'a> {
                 let (session, number) = (seat.session, seat.number);
                 if self.journal.is_kept() {
                     let ticket = seat.ticket.clone();
-                    self.journal.push(Event { at_us: self.at_us, what, ticket, number });
+                    self.journal.push(Event { at_us: self.at_us, kind: what, ticket, number });
                 }
                 let tidings = match what {
-                    What::Served => Tidings::Served,
-                    What::Left | What::Broken | What::Expired => Tidings::Look,
+                    EventKind::Served => Tidings::Served,
+                    EventKind::Left | EventKind::Broken | EventKind::Expired => Tidings::Look,
                     _ => return,
                 };
                 self.tell(Notice { session, id: seat.ticket.id, number, what: tidings });

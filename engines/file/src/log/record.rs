@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use tenure_core::line::Count;
-use tenure_core::{Key, Leave, Note, Owner, Share, Ticket, TicketId};
+use tenure_core::{Key, LeaveMode, Note, Owner, Share, Ticket, TicketId};
 
 /// Whose ticket it is: 128 random bits for every engine value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -27,7 +27,7 @@ pub(crate) enum Record<'a> {
     /// A renewal changed a ticket's note or share, or carried a floor.
     Changed { ticket: Cow<'a, Ticket> },
     /// A ticket was taken out, or told to go.
-    Left { key: Cow<'a, Key>, id: TicketId, how: Leave },
+    Left { key: Cow<'a, Key>, id: TicketId, how: LeaveMode },
     /// All tickets of a session are out: it is dead.
     Gone { session: SessionId },
     /// The numbers of this line go on above this one, which is far above the book's floor.
@@ -63,7 +63,7 @@ impl Record<'_> {
             Self::Left { key, id, how } => {
                 text(out, key.as_str());
                 long(out, id.to_u128());
-                out.push(u8::from(*how == Leave::Soon));
+                out.push(u8::from(*how == LeaveMode::Graceful));
             }
             Self::Gone { session } => long(out, session.0),
             Self::Above { key, number: value } | Self::Sequence { key, value } => {
@@ -120,7 +120,7 @@ impl Record<'_> {
             4 => Record::Left {
                 key: from.key()?,
                 id: TicketId::from_u128(from.long()?),
-                how: if from.byte()? == 1 { Leave::Soon } else { Leave::Now },
+                how: if from.byte()? == 1 { LeaveMode::Graceful } else { LeaveMode::Now },
             },
             5 => Record::Gone { session: SessionId(from.long()?) },
             6 => Record::Above { key: from.key()?, number: from.word()? },
@@ -296,7 +296,7 @@ mod tests {
             Record::Joined { session, number: 5, ticket: Cow::Borrowed(&ticket) },
             Record::Kept { session, number: 5, told: true, ticket: Cow::Borrowed(&ticket) },
             Record::Changed { ticket: Cow::Borrowed(&ticket) },
-            Record::Left { key: key.clone(), id: ticket.id, how: Leave::Soon },
+            Record::Left { key: key.clone(), id: ticket.id, how: LeaveMode::Graceful },
             Record::Gone { session },
             Record::Above { key: key.clone(), number: 6 },
             Record::Sequence { key: key.clone(), value: 7 },

@@ -1,15 +1,15 @@
 //! A row is the line of one key, whose tickets belong to sessions, and what these have to be told of it.
 
-use tenure_core::event::What;
-use tenure_core::line::{Seat, Tell, Told};
-use tenure_core::{Leave, Left, Line, Lives, Patience, Place, Result, Standing, Ticket, TicketId};
+use tenure_core::event::EventKind;
+use tenure_core::line::{Slot, LineObserver, LineEvent};
+use tenure_core::{LeaveMode, LeaveOutcome, Line, Expiry, WaitMode, Place, Result, TicketState, Ticket, TicketId};
 
 use crate::log::record::SessionId;
 
 /// What is to be told about a row.
 pub(crate) enum Note<'a> {
     /// Something happened to a ticket.
-    Event(Told<'a, SessionId>),
+    Event(LineEvent<'a, SessionId>),
     /// Somebody else stands ahead of this waiting ticket now: its owner watches over another.
     Behind { session: SessionId, id: TicketId, number: u64 },
 }
@@ -31,18 +31,18 @@ impl Row {
         &mut self,
         session: SessionId,
         ticket: &Ticket,
-        patience: Patience,
+        patience: WaitMode,
         now_us: u64,
         hear: &mut Hear<'_>,
     ) -> Result<Option<Place>> {
         let now_us = now_us.max(self.above.saturating_add(1));
         self.step(hear, |line, tell| {
-            line.join(ticket, session, patience, Lives::ByOwner, now_us, tell)
+            line.join(ticket, session, patience, Expiry::ByOwner, now_us, tell)
         })
     }
 
     /// Puts back a ticket that a record tells of. Says whether that can have been.
-    pub(crate) fn restore(&mut self, seat: Seat<SessionId>, hear: &mut Hear<'_>) -> bool {
+    pub(crate) fn restore(&mut self, seat: Slot<SessionId>, hear: &mut Hear<'_>) -> bool {
         self.step(hear, |line, tell| line.restore(seat, tell))
     }
 
@@ -52,14 +52,14 @@ impl Row {
     }
 
     /// Takes a ticket out.
-    pub(crate) fn leave(&mut self, id: TicketId, how: Leave, hear: &mut Hear<'_>) -> Left {
+    pub(crate) fn leave(&mut self, id: TicketId, how: LeaveMode, hear: &mut Hear<'_>) -> LeaveOutcome {
         self.step(hear, |line, tell| line.leave(id, how, 0, tell))
     }
 
     /// Takes out the tickets of a dead session.
     pub(crate) fn bury(&mut self, dead: SessionId, hear: &mut Hear<'_>) {
         if self.has(dead) {
-            self.step(hear, |line, tell| line.bury(|seat| seat.session == dead, tell));
+            self.step(hear, |line, tell| line.remove_where(|seat| seat.session == dead, tell));
         }
     }
 
@@ -86,17 +86,17 @@ impl Row {
     }
 
     /// The seat of this number.
-    pub(crate) fn seat(&self, number: u64) -> Option<&Seat<SessionId>> {
+    pub(crate) fn seat(&self, number: u64) -> Option<&Slot<SessionId>> {
         self.line.at(self.line.before(number)).filter(|seat| seat.number == number)
     }
 
     /// All seats, from the front.
-    pub(crate) fn seats(&self) -> impl ExactSizeIterator<Item = &Seat<SessionId>> {
+    pub(crate) fn seats(&self) -> impl ExactSizeIterator<Item = &Slot<SessionId>> {
         self.line.seats()
     }
 
     /// The waiting seats, from the front.
-    pub(crate) fn waiting(&self) -> impl Iterator<Item = &Seat<SessionId>> {
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &Slot<SessionId>> {
         self.line.seats().skip(self.line.served())
     }
 
@@ -121,14 +121,14 @@ impl Row {
     fn step<T>(
         &mut self,
         hear: &mut Hear<'_>,
-        act: impl FnOnce(&mut Line<SessionId>, &mut Tell<'_, SessionId>) -> T,
+        act: impl FnOnce(&mut Line<SessionId>, &mut LineObserver<'_, SessionId>) -> T,
     ) -> T {
         let (mut somebody_was_served, mut gaps) = (false, Vec::new());
         let answer = act(&mut self.line, &mut |told| {
             match told.what {
-                What::Served => somebody_was_served = true,
+                EventKind::Served => somebody_was_served = true,
                 // A holder who is told to go keeps its seat; a waiter who is broken loses it.
-                What::Left | What::Expired | What::Broken if told.standing == Standing::Waiting => {
+                EventKind::Left | EventKind::Expired | EventKind::Broken if told.standing == TicketState::Waiting => {
                     gaps.push(told.seat.number);
                 }
                 _ => {}

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use tenure_core::line::{Count, Seat};
+use tenure_core::line::{Count, Slot};
 use tenure_core::{Key, Ticket};
 
 use crate::log::record::{Record, SessionId};
@@ -113,7 +113,7 @@ impl State {
     ) -> bool {
         let row = self.row(&ticket.key);
         // The kernel knows when a session ends: no ticket has an end of its own.
-        row.restore(Seat { ticket, session, number, ends: None, leaving }, hear)
+        row.restore(Slot { ticket, session, number, ends: None, leaving }, hear)
     }
 
     /// What a log that begins now has to say: the floor of its numbers, and its first records.
@@ -155,7 +155,7 @@ impl State {
 mod tests {
     use std::time::Duration;
 
-    use tenure_core::{Leave, NUMBER_MAX, Note, Owner, Patience, Share, Standing, TicketId};
+    use tenure_core::{LeaveMode, NUMBER_MAX, Note, Owner, WaitMode, Share, TicketState, TicketId};
 
     use super::*;
 
@@ -176,7 +176,7 @@ mod tests {
 
     fn join(state: &mut State, session: SessionId, ticket: &Ticket, now: u64) -> u64 {
         let now = now.max(state.floor + 1);
-        let place = state.row(&ticket.key).join(session, ticket, Patience::Wait, now, &mut |_| {});
+        let place = state.row(&ticket.key).join(session, ticket, WaitMode::Wait, now, &mut |_| {});
         place.unwrap().unwrap().number
     }
 
@@ -195,7 +195,7 @@ mod tests {
         let (a, b) = (ticket("k"), ticket("k"));
         join(&mut state, ALICE, &a, 10);
         join(&mut state, BOB, &b, 10);
-        state.row(&a.key).leave(a.id, Leave::Soon, &mut |_| {});
+        state.row(&a.key).leave(a.id, LeaveMode::Graceful, &mut |_| {});
         let again = rewritten(&state, 50);
         assert_eq!(again.rows[&a.key].list(), state.rows[&a.key].list());
         assert!(again.rows[&a.key].place(a.id).unwrap().leaving);
@@ -207,7 +207,7 @@ mod tests {
         let mut state = State::default();
         let a = ticket("k");
         let number = join(&mut state, ALICE, &a, 1000);
-        state.row(&a.key).leave(a.id, Leave::Now, &mut |_| {});
+        state.row(&a.key).leave(a.id, LeaveMode::Now, &mut |_| {});
         let mut again = rewritten(&state, 1000);
         assert!(again.rows.is_empty());
         let next = join(&mut again, ALICE, &ticket("k"), 3);
@@ -219,11 +219,11 @@ mod tests {
         let mut state = State::default();
         let far = Ticket { floor: NUMBER_MAX, ..ticket("far") };
         assert_eq!(join(&mut state, ALICE, &far, 10), NUMBER_MAX);
-        state.row(&far.key).leave(far.id, Leave::Now, &mut |_| {});
+        state.row(&far.key).leave(far.id, LeaveMode::Now, &mut |_| {});
         let mut again = rewritten(&rewritten(&state, 20), 20);
         assert_eq!(join(&mut again, ALICE, &ticket("near"), 30), 30);
         let refused =
-            again.row(&far.key).join(BOB, &ticket("far"), Patience::Wait, 30, &mut |_| {});
+            again.row(&far.key).join(BOB, &ticket("far"), WaitMode::Wait, 30, &mut |_| {});
         assert!(refused.is_err(), "it has no numbers left");
     }
 
@@ -251,8 +251,8 @@ mod tests {
                 behind.push(session.0);
             }
         };
-        state.row(key).leave(tickets[0].id, Leave::Now, &mut hear);
-        state.row(key).leave(tickets[3].id, Leave::Soon, &mut hear);
+        state.row(key).leave(tickets[0].id, LeaveMode::Now, &mut hear);
+        state.row(key).leave(tickets[3].id, LeaveMode::Graceful, &mut hear);
         assert_eq!(behind, [4, 5], "who became the first to wait, and who lost the one ahead");
         assert_eq!(ahead(&state, 4), [2, 3]);
     }
@@ -265,7 +265,7 @@ mod tests {
         join(&mut state, BOB, &b, 10);
         assert!(state.bury(ALICE, &mut |_| {}));
         assert!(!state.bury(ALICE, &mut |_| {}), "nothing of it is left");
-        assert_eq!(state.rows[&a.key].place(b.id).unwrap().standing, Standing::Holding);
+        assert_eq!(state.rows[&a.key].place(b.id).unwrap().state, TicketState::Holding);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tenure_core::uneven;
+use tenure_core::jitter;
 
 /// A book is locked for some microseconds. After so many attempts its owner is not just busy.
 const SPINS_MAX: u32 = 32;
@@ -84,7 +84,7 @@ pub(crate) fn attempt<T>(haste: Haste, mut once: impl FnMut() -> Option<T>) -> O
         if left.is_zero() {
             return None;
         }
-        thread::sleep(uneven(pause, getrandom::u64().unwrap_or(0)).min(left));
+        thread::sleep(jitter(pause, getrandom::u64().unwrap_or(0)).min(left));
         if let Some(done) = once() {
             return Some(done);
         }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use tenure_core::{Key, Leave, Left, Patience, Place, Result, Share, Standing, Ticket};
+use tenure_core::{Key, LeaveMode, LeaveOutcome, WaitMode, Place, Result, Share, TicketState, Ticket};
 
 use crate::log::record::{Record, SessionId};
 use crate::visits::visit::Visit;
@@ -11,7 +11,7 @@ use crate::visits::visit::Visit;
 pub(crate) fn join(
     visit: &mut Visit<'_>,
     ticket: &Ticket,
-    patience: Patience,
+    patience: WaitMode,
     listen: impl Fn() -> Result<()>,
 ) -> Result<Option<Place>> {
     visit.ground.check_session_briefly()?;
@@ -23,11 +23,11 @@ pub(crate) fn join(
             None if bury_one_ahead(visit, &ticket.key, ticket.share) => continue,
             None => return Ok(None),
         };
-        return match place.standing {
-            Standing::Holding => Ok(Some(place)),
-            Standing::Waiting => {
+        return match place.state {
+            TicketState::Holding => Ok(Some(place)),
+            TicketState::Waiting => {
                 let place = look_ahead(visit, ticket);
-                if place.is_some_and(|place| place.standing == Standing::Waiting) {
+                if place.is_some_and(|place| place.state == TicketState::Waiting) {
                     listen()?;
                 }
                 Ok(place)
@@ -37,7 +37,7 @@ pub(crate) fn join(
 }
 
 /// Puts the ticket into its line; `None` if it is busy, or if the ticket was told to go.
-fn put(visit: &mut Visit<'_>, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+fn put(visit: &mut Visit<'_>, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
     let session = visit.ground.session.id;
     let now_us = visit.now_us;
     let (joined, changed, place) = visit.change(|state, hear| {
@@ -77,7 +77,7 @@ pub(crate) fn look_ahead(visit: &mut Visit<'_>, ticket: &Ticket) -> Option<Place
     loop {
         let row = visit.state().rows.get(&ticket.key)?;
         let place = row.place(ticket.id)?;
-        if place.standing == Standing::Holding {
+        if place.state == TicketState::Holding {
             return Some(place);
         }
         let own = row.seat(place.number)?.session == visit.ground.session.id;
@@ -124,14 +124,14 @@ pub(crate) fn renew(visit: &mut Visit<'_>, ticket: &Ticket) -> Option<Place> {
         visit.record(&Record::Changed { ticket: Cow::Borrowed(ticket) });
     }
     match place {
-        Some(place) if place.standing == Standing::Waiting => look_ahead(visit, ticket),
+        Some(place) if place.state == TicketState::Waiting => look_ahead(visit, ticket),
         place => place,
     }
 }
 
-pub(crate) fn leave(visit: &mut Visit<'_>, ticket: &Ticket, how: Leave) -> Left {
+pub(crate) fn leave(visit: &mut Visit<'_>, ticket: &Ticket, how: LeaveMode) -> LeaveOutcome {
     let (changed, left) = visit.change(|state, hear| {
-        let Some(row) = state.rows.get_mut(&ticket.key) else { return (false, Left::Absent) };
+        let Some(row) = state.rows.get_mut(&ticket.key) else { return (false, LeaveOutcome::Absent) };
         let mut heard = false;
         let left = row.leave(ticket.id, how, &mut |note| {
             heard = true;

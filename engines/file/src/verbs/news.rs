@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tenure_core::Result;
-use tenure_core::event::{Cursor, Event, News, Scope};
+use tenure_core::event::{Cursor, Event, EventBatch, Scope};
 
 use crate::log::shelf::{BOOKS, book_of};
 use crate::os::Books;
@@ -21,7 +21,7 @@ struct Page {
 }
 
 /// Waits for events, as the contract of [`events`](tenure_core::Engine::events) has it.
-pub(crate) async fn read(store: &Arc<Store>, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+pub(crate) async fn read(store: &Arc<Store>, scope: &Scope, after: Option<Cursor>) -> Result<EventBatch> {
     let wanted = books(scope);
     let onlooker = look_on(store, wanted)?;
     let known = after.and_then(|cursor| lock(&store.cursors).mean(cursor));
@@ -40,7 +40,7 @@ pub(crate) async fn read(store: &Arc<Store>, scope: &Scope, after: Option<Cursor
         events.sort_by_key(|event: &Event| event.at_us);
         if after.is_none() || missed || !events.is_empty() {
             let cursor = lock(&store.cursors).give(positions.into());
-            return Ok(News { events, cursor, missed });
+            return Ok(EventBatch { events, cursor, missed });
         }
         changed = onlooker.changes().await;
     }

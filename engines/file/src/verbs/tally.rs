@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tenure_core::line::Count;
 use tenure_core::refusal::checked_sum;
-use tenure_core::{Error, Key, Result, Tally, Window};
+use tenure_core::{Error, Key, Result, CounterValue, Window};
 
 use crate::log::record::Record;
 use crate::log::shelf::book_of;
@@ -20,7 +20,7 @@ pub(crate) async fn add(
     key: &Key,
     by: u64,
     window: Option<Window>,
-) -> Result<Tally> {
+) -> Result<CounterValue> {
     let index = book_of(key);
     if let Some(window) = window {
         let count = move |visit: &mut Visit<'_>, key: &Key| count(visit, key, by, window);
@@ -37,7 +37,7 @@ pub(crate) async fn add(
         };
         file.sync_data().map_err(doubt)?;
     }
-    Ok(Tally { value, allowed: true, resets_in: None })
+    Ok(CounterValue { value, allowed: true, resets_in: None })
 }
 
 fn next(visit: &mut Visit<'_>, key: &Key, by: u64) -> Result<(u64, Option<Arc<File>>)> {
@@ -54,7 +54,7 @@ fn next(visit: &mut Visit<'_>, key: &Key, by: u64) -> Result<(u64, Option<Arc<Fi
     Ok((value, Some(visit.file())))
 }
 
-fn count(visit: &mut Visit<'_>, key: &Key, by: u64, window: Window) -> Result<Tally> {
+fn count(visit: &mut Visit<'_>, key: &Key, by: u64, window: Window) -> Result<CounterValue> {
     let stored = visit.state().counts.get(key).copied();
     let (tally, changed) = Count::add(stored, key, by, window, visit.now_us)?;
     if let Some(count) = changed {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tenure_core::{Result, Standing, Ticket, Wake};
+use tenure_core::{Result, TicketState, Ticket, Wake};
 
 use crate::log::shelf::book_of;
 use crate::verbs::line::look_ahead;
@@ -17,7 +17,7 @@ enum View {
 }
 
 /// Waits, as the contract of [`watch`](tenure_core::Engine::watch) has it.
-pub(crate) async fn wait(store: &Arc<Store>, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+pub(crate) async fn wait(store: &Arc<Store>, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
     store.listen()?;
     // Whatever happens from here on is told, and whatever happened before shows when looking.
     let watcher = store.ground.watchers.register(ticket.id);
@@ -32,7 +32,7 @@ pub(crate) async fn wait(store: &Arc<Store>, ticket: &Ticket, seen: Standing) ->
     loop {
         match watcher.news().await {
             // Not news to one who has seen it.
-            Wake::Served(_) if seen == Standing::Holding => {}
+            Wake::Served(_) if seen == TicketState::Holding => {}
             wake => return Ok(wake),
         }
     }
@@ -54,13 +54,13 @@ async fn watch_foreign(
     }
 }
 
-fn view(visit: &mut Visit<'_>, ticket: &Ticket, seen: Standing) -> View {
+fn view(visit: &mut Visit<'_>, ticket: &Ticket, seen: TicketState) -> View {
     let Some(place) = look_ahead(visit, ticket).filter(|place| !place.leaving) else {
         return View::Changed(Wake::Look);
     };
-    match (seen, place.standing) {
-        (Standing::Waiting, Standing::Holding) => View::Changed(Wake::Served(place.number)),
-        (Standing::Holding, Standing::Waiting) => View::Changed(Wake::Look),
+    match (seen, place.state) {
+        (TicketState::Waiting, TicketState::Holding) => View::Changed(Wake::Served(place.number)),
+        (TicketState::Holding, TicketState::Waiting) => View::Changed(Wake::Look),
         _ => {
             let row = visit.state().rows.get(&ticket.key);
             let seat = row.and_then(|row| row.seat(place.number));

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 
-use tenure_core::{Engine as _, Patience, Standing};
+use tenure_core::{Engine as _, WaitMode, TicketState};
 use tenure_file::FileStore;
 
 use super::{block_on, join, key, leave, part, ticket, wait, work};
@@ -31,12 +31,12 @@ pub(crate) fn serve() {
                 };
                 let place = join(&store, &ticket);
                 held.push(ticket);
-                format!("{:?} {}", place.standing, place.number)
+                format!("{:?} {}", place.state, place.number)
             }
             ["wait"] => wait(&store, held.last().unwrap()).to_string(),
             ["leave"] => format!("{:?}", leave(&store, &held.pop().unwrap())),
             ["lost"] => {
-                let watch = store.watch(held.last().unwrap(), Standing::Holding);
+                let watch = store.watch(held.last().unwrap(), TicketState::Holding);
                 format!("{:?}", block_on(watch).unwrap())
             }
             ["child"] => {
@@ -64,14 +64,14 @@ pub(crate) fn serve() {
                 "worked".to_owned()
             }
             ["many", name, times] => {
-                let next = || block_on(store.tally(&key(name), 1, None)).unwrap().value;
+                let next = || block_on(store.add(&key(name), 1, None)).unwrap().value;
                 let numbers: Vec<_> =
                     (0..times.parse().unwrap()).map(|_: u32| next().to_string()).collect();
                 numbers.join(" ")
             }
             ["damage", book] => damage(&store, Path::new(&dir), book),
             ["fill"] => fill(&store, &Path::new(&dir).join("filler")),
-            ["next", name] => block_on(store.tally(&key(name), 1, None)).unwrap().value.to_string(),
+            ["next", name] => block_on(store.add(&key(name), 1, None)).unwrap().value.to_string(),
             _ => panic!("{line:?} is no command"),
         };
         println!("\n@{answer}");
@@ -83,7 +83,7 @@ pub(crate) fn serve() {
 fn sign(store: &FileStore, name: &str, path: &Path, times: u32) {
     for turn in 0..times {
         let ticket = ticket(name);
-        if join(store, &ticket).standing == Standing::Waiting {
+        if join(store, &ticket).state == TicketState::Waiting {
             wait(store, &ticket);
         }
         let signature = format!("{} {turn}", std::process::id());
@@ -100,7 +100,7 @@ fn fill(store: &FileStore, filler: &Path) -> String {
     while file.write_all(&[1; 4096]).is_ok() {}
     let mut joined = 0;
     let error = loop {
-        match block_on(store.join(&ticket("k"), Patience::Wait)) {
+        match block_on(store.join(&ticket("k"), WaitMode::Wait)) {
             Ok(_) => joined += 1,
             Err(error) => break error,
         }
@@ -125,7 +125,7 @@ fn damage(store: &FileStore, dir: &Path, book: &str) -> String {
     let mut file = std::fs::File::create(&filler).unwrap();
     while file.write_all(&[1; 4096]).is_ok() {}
     for _ in 0..10 {
-        assert!(block_on(store.join(&ticket("k"), Patience::Wait)).is_err());
+        assert!(block_on(store.join(&ticket("k"), WaitMode::Wait)).is_err());
     }
     let refused = aside();
     drop(file);
@@ -140,9 +140,9 @@ fn count(store: &FileStore, name: &str, path: &Path, times: u32) {
     for _ in 0..times {
         let ticket = ticket(name);
         let place = join(store, &ticket);
-        let number = match place.standing {
-            Standing::Holding => place.number,
-            Standing::Waiting => wait(store, &ticket),
+        let number = match place.state {
+            TicketState::Holding => place.number,
+            TicketState::Waiting => wait(store, &ticket),
         };
         assert!(number > last, "numbers grow");
         last = number;

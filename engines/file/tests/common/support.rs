@@ -19,7 +19,7 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use tenure_core::{
-    Engine as _, Key, Leave, Note, Owner, Patience, Place, Share, Standing, Ticket, TicketId, Wake,
+    Engine as _, Key, LeaveMode, Note, Owner, WaitMode, Place, Share, TicketState, Ticket, TicketId, Wake,
 };
 use tenure_file::FileStore;
 
@@ -57,7 +57,7 @@ impl Dir {
         let other = Self::new();
         let store = other.open();
         let before = other.books();
-        block_on(store.join(&ticket(name), Patience::Wait)).unwrap();
+        block_on(store.join(&ticket(name), WaitMode::Wait)).unwrap();
         let grown = other.books().into_iter().zip(before).find(|(now, before)| now != before);
         self.0.join("books").join(grown.expect("one of them grows").0.0)
     }
@@ -97,21 +97,21 @@ pub(crate) fn part(name: &str, take: u32, of: u32) -> Ticket {
 }
 
 pub(crate) fn join(store: &FileStore, ticket: &Ticket) -> Place {
-    block_on(store.join(ticket, Patience::Wait)).unwrap().unwrap()
+    block_on(store.join(ticket, WaitMode::Wait)).unwrap().unwrap()
 }
 
-pub(crate) fn leave(store: &FileStore, ticket: &Ticket) -> tenure_core::Left {
-    block_on(store.leave(ticket, Leave::Now)).unwrap()
+pub(crate) fn leave(store: &FileStore, ticket: &Ticket) -> tenure_core::LeaveOutcome {
+    block_on(store.leave(ticket, LeaveMode::Now)).unwrap()
 }
 
 /// Waits until the ticket is served, and tells its number.
 pub(crate) fn wait(store: &FileStore, ticket: &Ticket) -> u64 {
     loop {
-        match block_on(store.watch(ticket, Standing::Waiting)).unwrap() {
+        match block_on(store.watch(ticket, TicketState::Waiting)).unwrap() {
             Wake::Served(number) => return number,
             Wake::Look => {
                 let place = block_on(store.renew(ticket)).unwrap().expect("it is in the line");
-                if place.standing == Standing::Holding {
+                if place.state == TicketState::Holding {
                     return place.number;
                 }
             }

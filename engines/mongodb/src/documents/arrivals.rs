@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::select;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, bson, doc};
-use tenure_core::{Error, Host, Result};
+use tenure_core::{Error, Runtime, Result};
 use tokio::sync::watch;
 
 use super::filter::FilterFields;
@@ -53,7 +53,7 @@ impl Arrivals {
     }
 
     /// Listens, and returns once the bell is heard, or it is clear that it will not be soon.
-    pub(super) async fn listen(&self, host: &dyn Host) -> Worker {
+    pub(super) async fn listen(&self, host: &dyn Runtime) -> Worker {
         match &self.0 {
             Source::Stream { feed, ear } => {
                 let listening = feed.listen(ear.clone(), || ear.wants());

@@ -6,7 +6,7 @@ use mongodb::bson::{Bson, Document};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tenure_core::wrap::AnyEngine;
-use tenure_core::{Error, PrivateThread, Result};
+use tenure_core::{Error, BackgroundRuntime, Result};
 
 use super::lock::DocumentLocks;
 use super::memory::{MemoryView, Warehouse};
@@ -71,7 +71,7 @@ impl MemoryDocuments {
 
     /// The engine under the locks on these documents: its keys are those of [`DocumentLock::key`](super::DocumentLock::key).
     pub fn engine(&self, documents: &Documents) -> AnyEngine {
-        let host = Arc::new(PrivateThread::for_timers());
+        let host = Arc::new(BackgroundRuntime::for_timers());
         AnyEngine::new(MemoryView::new(self.0.clone(), documents, host))
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use mongodb::bson::Bson;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tenure_core::{Error, Guard, Held, Kind, Loss, Result, WriteGuard};
+use tenure_core::{Error, Guard, LeaseHandle, ErrorKind, Loss, Result, WriteGuard};
 
 use super::holder::{Around, Holder};
 use super::name::Named;
@@ -37,15 +37,15 @@ pub type DocumentReader<T> = DocumentGuard<T, Guard>;
 /// What both kinds of locks give.
 pub trait Hold {
     /// What it is.
-    fn hold(&self) -> Held;
+    fn hold(&self) -> LeaseHandle;
 
     /// Gives it back.
     fn give_back(self) -> impl Future<Output = Result<()>> + Send;
 }
 
 impl Hold for Guard {
-    fn hold(&self) -> Held {
-        self.held()
+    fn hold(&self) -> LeaseHandle {
+        self.handle()
     }
 
     async fn give_back(self) -> Result<()> {
@@ -54,8 +54,8 @@ impl Hold for Guard {
 }
 
 impl Hold for WriteGuard {
-    fn hold(&self) -> Held {
-        self.held()
+    fn hold(&self) -> LeaseHandle {
+        self.handle()
     }
 
     async fn give_back(self) -> Result<()> {
@@ -76,7 +76,7 @@ impl<T, G: Hold> DocumentGuard<T, G> {
 
     /// A view of the hold that can be cloned and handed to others, without the right to change or release anything. Of
     /// locks that are taken together it is the innermost.
-    pub fn held(&self) -> Held {
+    pub fn held(&self) -> LeaseHandle {
         self.holder.own().clone()
     }
 
@@ -103,7 +103,7 @@ impl<T, G: Hold> DocumentGuard<T, G> {
 
     /// How long all of it can be relied on if no renewal came through any more. See [`Held::remaining`].
     pub fn remaining(&self) -> Option<Duration> {
-        self.holder.all().filter_map(Held::remaining).min()
+        self.holder.all().filter_map(LeaseHandle::remaining).min()
     }
 
     /// Gives the lock back, and says whether it was held until now. See [`Guard::release`].
@@ -191,7 +191,7 @@ impl<T> DocumentGuard<T> {
         match holder.first().await {
             Ok(document) => Ok(Self { document, guard, holder }),
             Err(error) => {
-                if error.kind() == Kind::Invalid {
+                if error.kind() == ErrorKind::Invalid {
                     let unread = DocumentGuard { document: (), guard, holder };
                     // A document that is not put off is given back.
                     let _put_off = unread.put_off(time).await;
@@ -222,16 +222,16 @@ impl<T> DocumentGuard<T> {
     async fn leave(self, last: Act) -> Result<()> {
         self.holder.act(last).await?;
         match self.release().await {
-            Err(error) if error.kind() == Kind::Lost => Ok(()),
+            Err(error) if error.kind() == ErrorKind::Lost => Ok(()),
             released => released,
         }
     }
 }
 
 impl<T, G> Deref for DocumentGuard<T, G> {
-    type Target = Held;
+    type Target = LeaseHandle;
 
-    fn deref(&self) -> &Held {
+    fn deref(&self) -> &LeaseHandle {
         self.holder.own()
     }
 }

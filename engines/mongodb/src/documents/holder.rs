@@ -8,7 +8,7 @@ use std::task::Poll;
 use futures_util::future::{BoxFuture, Either, FutureExt as _, select, select_all};
 use mongodb::bson::Document;
 use serde::de::DeserializeOwned;
-use tenure_core::{Error, Guard, Held, Loss, Result};
+use tenure_core::{Error, Guard, LeaseHandle, Loss, Result};
 use tokio::sync::Mutex;
 
 use super::name::Named;
@@ -44,7 +44,7 @@ impl Around {
 pub(super) struct Holder {
     shelf: Arc<Shelf>,
     /// The lock itself.
-    own: Held,
+    own: LeaseHandle,
     holding: Holding,
     /// What is around it and locked with it, from the outermost.
     pub(super) around: Arc<Around>,
@@ -54,13 +54,13 @@ pub(super) struct Holder {
 }
 
 impl Holder {
-    pub(super) fn new(shelf: Arc<Shelf>, named: Named, own: Held, around: Arc<Around>) -> Self {
+    pub(super) fn new(shelf: Arc<Shelf>, named: Named, own: LeaseHandle, around: Arc<Around>) -> Self {
         let ids = around.of(&named).map(|(outer, guard)| (outer.clone(), guard.id())).collect();
         let holding = Holding { named, id: own.id(), around: ids };
         Self { shelf, own, holding, around, writes: Mutex::default() }
     }
 
-    pub(super) fn own(&self) -> &Held {
+    pub(super) fn own(&self) -> &LeaseHandle {
         &self.own
     }
 
@@ -91,13 +91,13 @@ impl Holder {
     }
 
     /// The lock and all locks around it.
-    pub(super) fn all(&self) -> impl Iterator<Item = &Held> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &LeaseHandle> {
         let around = self.around.of(&self.holding.named);
         around.map(|(_, guard)| &**guard).chain([&self.own])
     }
 
     pub(super) fn check(&self) -> Result<()> {
-        self.all().try_for_each(Held::check)
+        self.all().try_for_each(LeaseHandle::check)
     }
 
     /// Any of it is lost. The future does not borrow the holder, so that another task may await it.

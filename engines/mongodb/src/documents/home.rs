@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::Document;
-use tenure_core::{Error, Host, Key, Result, TicketId};
+use tenure_core::{Error, Runtime, Key, Result, TicketId};
 use tokio::sync::oneshot;
 
 use super::arrivals::Arrivals;
@@ -20,8 +20,8 @@ use crate::wish::Reads;
 /// A collection.
 #[derive(Clone)]
 pub(super) enum Home {
-    Mongo { store: Arc<MongoStore>, host: Arc<dyn Host> },
-    Memory { warehouse: Arc<Warehouse>, host: Arc<dyn Host> },
+    Mongo { store: Arc<MongoStore>, host: Arc<dyn Runtime> },
+    Memory { warehouse: Arc<Warehouse>, host: Arc<dyn Runtime> },
 }
 
 impl Home {
@@ -109,7 +109,7 @@ impl Home {
         }
     }
 
-    pub(super) fn host(&self) -> &dyn Host {
+    pub(super) fn host(&self) -> &dyn Runtime {
         let (Self::Mongo { host, .. } | Self::Memory { host, .. }) = self;
         &**host
     }
@@ -117,7 +117,7 @@ impl Home {
 
 /// Carries something out on the host. It goes on if its caller goes.
 async fn ask<T: Send + 'static>(
-    host: &Arc<dyn Host>,
+    host: &Arc<dyn Runtime>,
     asked: impl Future<Output = Result<T>> + Send + 'static,
 ) -> Result<T> {
     let (told, answered) = oneshot::channel();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use mongodb::bson::{Bson, Document};
 use serde::de::DeserializeOwned;
 use tenure_core::{
-    Error, Guard, Key, Left, Locks, Place, Profile, Result, RwLock, Ticket, TicketId, WriteGuard,
+    Error, Guard, Key, LeaveOutcome, Locks, Place, Guarantees, Result, RwLock, Ticket, TicketId, WriteGuard,
 };
 
 use super::guard::{DocumentGuard, DocumentReader};
@@ -66,7 +66,7 @@ impl<T> DocumentLocks<T> {
     }
 
     /// What these servers promise.
-    pub fn guarantees(&self) -> &Profile {
+    pub fn guarantees(&self) -> &Guarantees {
         self.shelf.locks.guarantees()
     }
 
@@ -193,7 +193,7 @@ impl<T> DocumentLock<T> {
     }
 
     /// Breaks somebody's ticket. See [`Locks::break_ticket`].
-    pub async fn break_ticket(&self, id: TicketId) -> Result<Left> {
+    pub async fn break_ticket(&self, id: TicketId) -> Result<LeaveOutcome> {
         self.shelf.locks.break_ticket(self.key()?, id).await
     }
 
@@ -283,7 +283,7 @@ impl Until {
         match self {
             Self::Served => lock.write().await.map(Some),
             Self::Now => lock.try_write().await,
-            Self::Then(then) => lock.write_within(left(then)).await,
+            Self::Then(then) => lock.try_write_for(left(then)).await,
         }
     }
 
@@ -291,7 +291,7 @@ impl Until {
         match self {
             Self::Served => lock.read().await.map(Some),
             Self::Now => lock.try_read().await,
-            Self::Then(then) => lock.read_within(left(then)).await,
+            Self::Then(then) => lock.try_read_for(left(then)).await,
         }
     }
 }

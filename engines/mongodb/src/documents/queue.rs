@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use mongodb::bson::Document;
 use serde::de::DeserializeOwned;
-use tenure_core::{Error, Key, Kind, Loss, Result, RwLock, uneven};
+use tenure_core::{Error, Key, ErrorKind, Loss, Result, RwLock, jitter};
 use tokio::sync::Mutex;
 
 use super::arrivals::{Arrivals, Worker};
@@ -184,7 +184,7 @@ impl<T: DeserializeOwned> Queue<T> {
             let (home, rest) = (self.shelf.clone(), UNREADABLE_REST);
             match DocumentGuard::open_or_put_off(home, named, guard, rest).await {
                 Ok(guard) => return Ok(Some(Job(guard))),
-                Err(error) if error.kind() == Kind::Invalid => {
+                Err(error) if error.kind() == ErrorKind::Invalid => {
                     tracing::warn!(%error, "a queue passes over a document for {UNREADABLE_REST:?}");
                     unreadable += 1;
                     if unreadable == UNREADABLE_MAX {
@@ -246,7 +246,7 @@ impl<T: DeserializeOwned> Queue<T> {
             let longest = if is_told { LOOK_AGAIN } else { REST_MAX };
             let pause = due.map_or(longest, |due| (due + LATER).min(longest));
             let rest = (REST_FIRST * 2_u32.pow(vain)).min(REST_MAX);
-            let rest = uneven(rest, home.host().random());
+            let rest = jitter(rest, home.host().random());
             let rest = if is_free { rest } else { rest.min(pause) };
             home.host().sleep(rest).await;
             if is_free || worker.as_ref().is_some_and(Worker::has_rung) {

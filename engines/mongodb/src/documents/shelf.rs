@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::Client;
-use tenure_core::wrap::{Hosted, Retry};
-use tenure_core::{Host, Locks, PrivateThread, Result};
+use tenure_core::wrap::{OnRuntime, Retry};
+use tenure_core::{Runtime, Locks, BackgroundRuntime, Result};
 use tokio::runtime::Handle;
 
 use super::home::Home;
@@ -61,7 +61,7 @@ impl Shelf {
 
     /// The same in this process's memory.
     pub(super) fn in_memory(documents: Documents, warehouse: Arc<Warehouse>) -> Arc<Self> {
-        let host: Arc<dyn Host> = Arc::new(PrivateThread::for_timers());
+        let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_timers());
         let view = MemoryView::new(warehouse.clone(), &documents, host.clone());
         let home = Home::Memory { warehouse, host: host.clone() };
         let locks = Locks::on(view, host);
@@ -72,10 +72,10 @@ impl Shelf {
         documents: Documents,
         store: impl Future<Output = Result<MongoStore>> + Send + 'static,
     ) -> Result<Arc<Self>> {
-        let host: Arc<dyn Host> = Arc::new(PrivateThread::for_drivers());
+        let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
         let reads = documents.reads.clone();
         let view =
-            Hosted::make(
+            OnRuntime::make(
                 host.clone(),
                 async move { Ok(View { store: Arc::new(store.await?), reads }) },
             )

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use tenure_core::wrap::Around;
-use tenure_core::{Engine, Error, Leave, Left, Patience, Place, Result, Ticket};
+use tenure_core::wrap::Layer;
+use tenure_core::{Engine, Error, LeaveMode, LeaveOutcome, WaitMode, Place, Result, Ticket};
 use tokio::sync::oneshot;
 
 use crate::spots::{Claiming, is_queue};
@@ -16,14 +16,14 @@ pub(super) struct View {
     pub(super) reads: Reads,
 }
 
-impl Around for View {
+impl Layer for View {
     type Inner = MongoStore;
 
     fn inner(&self) -> &MongoStore {
         &self.store
     }
 
-    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+    async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
         match self.store.spots.in_documents()?.queue(&ticket.key) {
             Some(claiming) => self.claim(ticket, claiming).await,
             None => self.store.join_reading(ticket, patience, self.reads.clone()).await,
@@ -39,14 +39,14 @@ impl Around for View {
         Ok(renewed)
     }
 
-    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+    async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
         let documents = self.store.spots.in_documents()?;
         if documents.take_left(ticket.id) {
-            return Ok(Left::Holding);
+            return Ok(LeaveOutcome::Holding);
         }
         documents.claim_has_ended(ticket.id).await;
         if is_queue(&ticket.key) && !self.store.has_claimed(ticket).await? {
-            return Ok(Left::Absent);
+            return Ok(LeaveOutcome::Absent);
         }
         Engine::leave(&*self.store, ticket, how).await
     }

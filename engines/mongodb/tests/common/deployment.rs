@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tenure_conformance::Arena;
-use tenure_core::wrap::{AnyEngine, Hosted};
-use tenure_core::{Host, PrivateThread, TicketId};
+use tenure_core::wrap::{AnyEngine, OnRuntime};
+use tenure_core::{Runtime, BackgroundRuntime, TicketId};
 use tenure_mongodb::MongoStore;
 
 /// Tickets that are to end within their case live for so long. A heartbeat is a fifth of it, and its answer comes within a
@@ -33,12 +33,12 @@ pub(crate) async fn arena(deployment: &Deployment) -> Arena {
         Ok(url) => url,
         Err(why) => return Arena::missing("mongodb", &why),
     };
-    let host: Arc<dyn Host> = Arc::new(PrivateThread::for_drivers());
+    let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
     let (home, at) = (host.clone(), url.clone());
     let open = move || {
         let (home, at) = (home.clone(), at.clone());
         async move {
-            let store = Hosted::make(home, async move { MongoStore::open(&at).await }).await?;
+            let store = OnRuntime::make(home, async move { MongoStore::open(&at).await }).await?;
             Ok(AnyEngine::new(store))
         }
     };

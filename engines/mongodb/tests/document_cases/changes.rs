@@ -1,7 +1,7 @@
 //! Changes: what a holder may change, and what stays as it is.
 
 use mongodb::bson::{Bson, Document, bson, doc};
-use tenure_core::Kind;
+use tenure_core::ErrorKind;
 use tenure_mongodb::documents::{Documents, Path};
 
 use super::shop::{Line, Shop, line, long_order, order};
@@ -20,7 +20,7 @@ fn what_a_part_is_found_by_stays_as_it_is() {
             doc! { "$rename": { "quantity": "sku" } },
         ] {
             let error = guard.update(refused).await.unwrap_err();
-            assert_eq!(error.kind(), Kind::Invalid, "{error:?}");
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
             assert!(error.to_string().contains("lock what is around the part"), "{error}");
         }
         for refused in [
@@ -30,10 +30,10 @@ fn what_a_part_is_found_by_stays_as_it_is() {
             doc! { "$project": { "sku": { "$add": ["$sku", 1] } } },
         ] {
             let error = guard.update(vec![refused]).await.unwrap_err();
-            assert_eq!(error.kind(), Kind::Invalid, "{error:?}");
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
         }
         let other = Line { sku: 7, ..long_order(43, 1).lines.remove(0) };
-        assert_eq!(guard.replace(other).await.unwrap_err().kind(), Kind::Invalid);
+        assert_eq!(guard.replace(other).await.unwrap_err().kind(), ErrorKind::Invalid);
         guard.update(doc! { "$set": { "sku": 1, "quantity": 2_i64 } }).await.unwrap();
         guard.update(vec![doc! { "$set": { "sku": 1, "quantity": 3_i64 } }]).await.unwrap();
         guard.update(vec![doc! { "$project": { "quantity": 1 } }]).await.unwrap();
@@ -114,7 +114,7 @@ fn a_document_is_not_replaced_by_one_of_another_id() {
         let shop = Shop::open().await;
         let mut guard = shop.here.document(42).lock().await.unwrap();
         let error = guard.replace(order(43)).await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Invalid, "{error:?}");
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
         assert!(error.to_string().contains("an _id cannot be changed"), "{error}");
         assert_eq!((guard.document(), shop.seen(42).await), (&order(42), order(42)));
         guard.replace(order(42)).await.unwrap();

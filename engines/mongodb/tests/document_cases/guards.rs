@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, bson, doc};
-use tenure_core::{Kind, Loss};
+use tenure_core::{ErrorKind, Loss};
 use tenure_mongodb::documents::{Documents, NotFound, Path, Update};
 use tenure_servers::mongodb::doc as server_doc;
 
@@ -85,7 +85,7 @@ fn a_holder_updates_by_operators_and_pipelines_and_replaces_and_the_lock_stays()
             doc! { "$rename": { "total": "_tenure" } },
             doc! { "state": "replaced" },
         ] {
-            assert_eq!(guard.update(refused).await.unwrap_err().kind(), Kind::Invalid);
+            assert_eq!(guard.update(refused).await.unwrap_err().kind(), ErrorKind::Invalid);
         }
         for refused in [
             doc! { "$set": { "_tenure.held": [] } },
@@ -94,7 +94,7 @@ fn a_holder_updates_by_operators_and_pipelines_and_replaces_and_the_lock_stays()
             doc! { "$project": { "_tenure": 0 } },
             doc! { "$out": "orders" },
         ] {
-            assert_eq!(guard.update(vec![refused]).await.unwrap_err().kind(), Kind::Invalid);
+            assert_eq!(guard.update(vec![refused]).await.unwrap_err().kind(), ErrorKind::Invalid);
         }
         guard.release().await.unwrap();
         assert_eq!(shop.seen(42).await, Order { total: 7, ..order(42) });
@@ -107,18 +107,18 @@ fn a_change_after_the_lock_was_taken_away_is_refused() {
         let shop = Shop::open().await;
         let mut guard = shop.here.document(42).lock().await.unwrap();
         let lock = shop.there.document(42);
-        shop.there.locks().force_out(lock.key().unwrap(), guard.id()).await.unwrap();
+        shop.there.locks().force_unlock(lock.key().unwrap(), guard.id()).await.unwrap();
         let next = lock.lock().await.unwrap();
         let before = shop.seen(42).await;
         let error = guard.update(doc! { "$set": { "state": "late" } }).await.unwrap_err();
-        assert_eq!((error.kind(), error.loss()), (Kind::Lost, Some(Loss::Broken)), "{error:?}");
+        assert_eq!((error.kind(), error.loss()), (ErrorKind::Lost, Some(Loss::Broken)), "{error:?}");
         for error in [
             guard.update(vec![doc! { "$set": { "state": "late" } }]).await.unwrap_err(),
             guard.replace(order(42)).await.unwrap_err(),
             guard.refresh().await.map(drop).unwrap_err(),
             guard.release_with(doc! { "$set": { "state": "late" } }).await.unwrap_err(),
         ] {
-            assert_eq!(error.kind(), Kind::Lost, "{error:?}");
+            assert_eq!(error.kind(), ErrorKind::Lost, "{error:?}");
         }
         assert_eq!(shop.seen(42).await, before, "nothing was changed");
         next.release().await.unwrap();
@@ -135,12 +135,12 @@ fn the_servers_clock_refuses_a_holder_whose_life_is_over_whatever_the_holder_bel
         shop.meddle(42, over).await;
         guard.check().unwrap();
         let refused = guard.delete().await.unwrap_err();
-        assert_eq!(refused.kind(), Kind::Lost, "{refused:?}");
+        assert_eq!(refused.kind(), ErrorKind::Lost, "{refused:?}");
         let guard = shop.here.document(42).by_hand().lock().await.unwrap();
         let over = doc! { "$set": { "_tenure.held.0.ends": 1_i64, "_tenure.quiet": 1_i64 } };
         shop.meddle(42, over).await;
         let refused = guard.update(doc! { "$set": { "state": "late" } }).await.unwrap_err();
-        assert_eq!(refused.kind(), Kind::Lost, "{refused:?}");
+        assert_eq!(refused.kind(), ErrorKind::Lost, "{refused:?}");
         assert_eq!(shop.seen(42).await, order(42));
     });
 }
@@ -226,9 +226,9 @@ fn a_document_that_is_deleted_under_its_lock_is_gone_and_who_waits_is_told() {
         guard.delete().await.unwrap();
         assert_eq!(shop.raw(42).await, None);
         let error = soon("who waits is told", next).await.unwrap().unwrap_err();
-        assert_eq!(error.kind(), Kind::Lost, "{error:?}");
+        assert_eq!(error.kind(), ErrorKind::Lost, "{error:?}");
         let error = shop.here.document(42).lock().await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Rejected);
+        assert_eq!(error.kind(), ErrorKind::Rejected);
         assert!(error.to_string().contains("there is no document 42"), "{error}");
     });
 }
@@ -275,7 +275,7 @@ fn an_id_may_be_of_any_kind() {
         }
         assert_eq!(all.count_documents(doc! { "state": "seen" }).await.unwrap(), 8);
         let error = locks.document(bson!([1])).lock().await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Invalid, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     });
 }
 
@@ -332,11 +332,11 @@ fn what_is_not_there_is_told_without_words() {
         let error = shop.here.document(43).lock().await.unwrap_err();
         assert_eq!(
             (error.kind(), NotFound::of(&error)),
-            (Kind::Rejected, Some(NotFound::Document))
+            (ErrorKind::Rejected, Some(NotFound::Document))
         );
         let part = shop.here.part::<Document>(42, Path::field("lines").element("sku", 9));
         let error = part.try_lock().await.unwrap_err();
-        assert_eq!((error.kind(), NotFound::of(&error)), (Kind::Rejected, Some(NotFound::Part)));
+        assert_eq!((error.kind(), NotFound::of(&error)), (ErrorKind::Rejected, Some(NotFound::Part)));
         let error = part.read().await.unwrap_err();
         assert_eq!(NotFound::of(&error), Some(NotFound::Part));
         let error = shop.here.document(Bson::MaxKey).lock().await.unwrap_err();
@@ -375,7 +375,7 @@ fn array_filters_say_which_elements_an_update_means() {
             Update::new(vec![doc! { "$set": { "a": 1 } }]).array_filters(few()),
             Update::new(doc! { "$set": { "parts.0._tenure.held": [] } }),
         ] {
-            assert_eq!(part.update(refused).await.unwrap_err().kind(), Kind::Invalid);
+            assert_eq!(part.update(refused).await.unwrap_err().kind(), ErrorKind::Invalid);
         }
         part.release().await.unwrap();
     });

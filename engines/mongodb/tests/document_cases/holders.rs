@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::{join_all, pending};
 use mongodb::bson::doc;
-use tenure_core::Kind;
+use tenure_core::ErrorKind;
 use tenure_mongodb::documents::Documents;
 
 use super::shop::{Part, Shop, long_order, part};
@@ -37,15 +37,15 @@ fn together_all_that_a_holder_asks_of_its_lock_is_about_what_is_around_it_too() 
         writer.extend().await.unwrap();
         let whole = shop.there.document(43);
         for (ticket, _) in whole.line().await.unwrap() {
-            shop.there.locks().force_out(whole.key().unwrap(), ticket.id).await.unwrap();
+            shop.there.locks().force_unlock(whole.key().unwrap(), ticket.id).await.unwrap();
         }
         let whole = whole.lock().await.unwrap();
         let stopped = soon("the work is stopped", writer.run(pending::<()>())).await;
-        assert_eq!(stopped.unwrap_err().kind(), Kind::Lost);
+        assert_eq!(stopped.unwrap_err().kind(), ErrorKind::Lost);
         soon("the reader is told", reader.lost()).await;
-        assert_eq!(writer.check().unwrap_err().kind(), Kind::Lost);
-        assert_eq!(reader.check().unwrap_err().kind(), Kind::Lost);
-        assert_eq!(reader.extend().await.unwrap_err().kind(), Kind::Lost);
+        assert_eq!(writer.check().unwrap_err().kind(), ErrorKind::Lost);
+        assert_eq!(reader.check().unwrap_err().kind(), ErrorKind::Lost);
+        assert_eq!(reader.extend().await.unwrap_err().kind(), ErrorKind::Lost);
         assert_eq!(reader.remaining(), Some(Duration::ZERO));
         whole.release().await.unwrap();
     });

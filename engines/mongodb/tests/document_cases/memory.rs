@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
-use tenure_core::Kind;
+use tenure_core::ErrorKind;
 use tenure_core::blocking::block_on;
 use tenure_mongodb::documents::{DocumentLocks, Documents, MemoryDocuments, Update};
 
@@ -29,9 +29,9 @@ fn a_holder_reads_and_changes_a_document_in_every_way() {
         assert_eq!(guard.refresh().await.unwrap().total, 15);
         guard.replace(Order { total: 7, ..order(42) }).await.unwrap();
         let refused = guard.update(doc! { "$set": { "_tenure": 1 } }).await.unwrap_err();
-        assert_eq!(refused.kind(), Kind::Invalid);
+        assert_eq!(refused.kind(), ErrorKind::Invalid);
         let refused = guard.update(vec![doc! { "$set": { "total": 1 } }]).await.unwrap_err();
-        assert_eq!(refused.kind(), Kind::Unsupported);
+        assert_eq!(refused.kind(), ErrorKind::Unsupported);
         let token = guard.token();
         guard.release_with(doc! { "$set": { "state": "b" } }).await.unwrap();
         assert_eq!(
@@ -60,7 +60,7 @@ fn what_a_document_or_a_part_is_found_by_stays_as_it_is() {
         let error = guard.update(doc! { "$set": { "sku": 7 } }).await.unwrap_err();
         assert!(error.to_string().contains("lock what is around the part"), "{error}");
         let other = Line { sku: 7, ..long_order(43, 1).lines.remove(0) };
-        assert_eq!(guard.replace(other).await.unwrap_err().kind(), Kind::Invalid);
+        assert_eq!(guard.replace(other).await.unwrap_err().kind(), ErrorKind::Invalid);
         guard.replace(Line { sku: 1, quantity: 3, parts: Vec::new() }).await.unwrap();
         assert_eq!(guard.refresh().await.unwrap().quantity, 3);
         guard.release().await.unwrap();
@@ -94,14 +94,14 @@ fn what_was_taken_away_or_replaced_is_lost_and_not_changed() {
         lock.break_ticket(guard.id()).await.unwrap();
         guard.lost().await;
         drop(guard);
-        here.locks().settled().await;
+        here.locks().flush().await;
         let guard = here.document(42).lock().await.unwrap();
         memory.update(42, &doc! { "$set": { "state": "seen" } }).unwrap();
         guard.update(doc! { "$inc": { "total": 1 } }).await.unwrap();
         memory.replace(&Order { state: "other".to_owned(), ..order(42) }).unwrap();
         guard.lost().await;
         let error = guard.update(doc! { "$set": { "state": "late" } }).await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Lost, "{error:?}");
+        assert_eq!(error.kind(), ErrorKind::Lost, "{error:?}");
         assert_eq!(memory.find::<Order>(42).unwrap().unwrap().state, "other");
         assert!(there.document(42).try_lock().await.unwrap().is_some());
     });
@@ -137,7 +137,7 @@ fn together_a_whole_waits_for_its_parts() {
         assert!(there.document(43).try_lock().await.unwrap().is_none());
         assert!(there.part::<Part>(43, part(1, 8)).try_lock().await.unwrap().is_some());
         inner.release().await.unwrap();
-        there.locks().settled().await;
+        there.locks().flush().await;
         assert!(there.document(43).try_lock().await.unwrap().is_some());
     });
 }
@@ -156,11 +156,11 @@ fn together_several_parts_are_locked_at_once() {
         assert_eq!(lines.iter().map(|line| line.quantity).collect::<Vec<_>>(), [1, 6, 6]);
         assert!(there.document(43).try_lock().await.unwrap().is_some());
         let twice = here.parts::<Line>(43, [line(1), line(1)]).lock().await.unwrap_err();
-        assert_eq!(twice.kind(), Kind::Invalid, "{twice:?}");
+        assert_eq!(twice.kind(), ErrorKind::Invalid, "{twice:?}");
         let filters = Update::new(doc! { "$set": { "lines.$[one].quantity": 1 } });
         let filters = filters.array_filters([doc! { "one.sku": 1 }]);
         let whole = here.document(43).lock().await.unwrap();
-        assert_eq!(whole.update(filters).await.unwrap_err().kind(), Kind::Unsupported);
+        assert_eq!(whole.update(filters).await.unwrap_err().kind(), ErrorKind::Unsupported);
     });
 }
 
@@ -200,15 +200,15 @@ fn what_stands_in_the_place_of_a_lock_and_is_none_is_refused_and_kept() {
     block_on(async {
         let refused = locks.document(1).try_lock().await.unwrap_err();
         let said = refused.to_string();
-        assert_eq!(refused.kind(), Kind::Rejected, "{said}");
+        assert_eq!(refused.kind(), ErrorKind::Rejected, "{said}");
         assert!(said.contains("cannot be read") && said.contains("`_tenure`"), "{said}");
-        assert_eq!(locks.document(1).line().await.unwrap_err().kind(), Kind::Rejected);
+        assert_eq!(locks.document(1).line().await.unwrap_err().kind(), ErrorKind::Rejected);
         let job = locks.queue(doc! {}).try_next().await.unwrap().expect("one is free");
         assert_eq!(job.document().get_i32("_id").unwrap(), 2);
         assert!(locks.queue(doc! {}).try_next().await.unwrap().is_none());
         assert_eq!(
             locks.document(1).lock().await.unwrap_err().kind(),
-            Kind::Rejected,
+            ErrorKind::Rejected,
             "it is kept"
         );
     });
@@ -229,6 +229,6 @@ fn a_document_that_a_server_had_with_nobody_in_its_line_is_locked() {
             assert!(locks.document(id).try_lock().await.unwrap().is_none());
             guard.release().await.unwrap();
         }
-        assert_eq!(locks.document(3).try_lock().await.unwrap_err().kind(), Kind::Rejected);
+        assert_eq!(locks.document(3).try_lock().await.unwrap_err().kind(), ErrorKind::Rejected);
     });
 }

@@ -5,7 +5,7 @@ use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, DateTime, Document, Timestamp, bson, doc};
 use mongodb::options::Collation;
 use mongodb::{Client, Collection, Database};
-use tenure_core::Kind;
+use tenure_core::ErrorKind;
 use tenure_mongodb::documents::{DocumentLocks, Documents, Path};
 use tenure_servers::mongodb::{Server, Setup, doc as server_doc};
 
@@ -33,7 +33,7 @@ fn collections_whose_documents_cannot_be_locked_are_refused_by_a_sentence() {
             database.run_command(command).await.unwrap();
             let error =
                 Documents::new().over(&database.collection::<Document>(&name)).await.unwrap_err();
-            assert_eq!(error.kind(), Kind::Rejected, "{error:?}");
+            assert_eq!(error.kind(), ErrorKind::Rejected, "{error:?}");
             let says = error.to_string();
             assert!(says.contains("cannot be locked") && says.contains(&name), "{says}");
         }
@@ -56,7 +56,7 @@ fn a_validator_that_forbids_the_lock_is_noticed_and_says_what_to_add() {
         };
         let closed = create("closed", doc! {}).await;
         let error = Documents::new().over(&closed).await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Rejected, "{error:?}");
+        assert_eq!(error.kind(), ErrorKind::Rejected, "{error:?}");
         assert!(error.to_string().contains("add `_tenure: {}` to its properties"), "{error}");
         let opened = create("opened", doc! { "_tenure": {} }).await;
         opened.insert_one(doc! { "_id": 1, "lines": [{ "sku": 1 }] }).await.unwrap();
@@ -128,7 +128,7 @@ fn a_user_who_may_update_and_not_insert_locks_documents() {
         let makes: DocumentLocks<Document> =
             makes.connect(format!("{}&collection=orders", server.url())).await.unwrap();
         let error = makes.document(1).lock().await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Rejected, "{error:?}");
+        assert_eq!(error.kind(), ErrorKind::Rejected, "{error:?}");
     });
 }
 
@@ -177,7 +177,7 @@ fn a_document_of_fifteen_megabytes_is_locked_and_one_that_would_grow_too_long_is
         guard.extend().await.unwrap();
         guard.release().await.unwrap();
         let error = locks.document(2).lock().await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Rejected, "{error:?}");
+        assert_eq!(error.kind(), ErrorKind::Rejected, "{error:?}");
         assert!(error.to_string().contains("16 MiB"), "{error}");
     });
 }
@@ -195,7 +195,7 @@ fn a_shard_key_is_part_of_what_finds_the_document() {
         assert!(locks.document(1).try_lock().await.unwrap().is_none(), "it is the same document");
         guard.release().await.unwrap();
         let error = locks.document(1).routed(doc! { "region": "us" }).lock().await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Rejected, "{error:?}");
+        assert_eq!(error.kind(), ErrorKind::Rejected, "{error:?}");
     });
 }
 
@@ -229,7 +229,7 @@ fn a_unique_index_that_refuses_the_new_document_is_told_at_once() {
         let settings = Documents::new().or_insert(&doc! { "number": 7 }).unwrap();
         let locks: DocumentLocks<Document> = settings.over(&orders).await.unwrap();
         let is_refused = |error: &tenure_core::Error| {
-            assert_eq!(error.kind(), Kind::Rejected, "{error:?}");
+            assert_eq!(error.kind(), ErrorKind::Rejected, "{error:?}");
             assert!(error.to_string().contains("_1"), "it names the index: {error}");
         };
         let before = count(&server, "findAndModify");
@@ -285,7 +285,7 @@ fn documents_are_locked_by_every_type_of_id_that_the_page_names() {
         for id in refused {
             all.insert_one(doc! { "_id": id.clone() }).await.unwrap();
             let error = locks.document(id.clone()).lock().await.unwrap_err();
-            assert_eq!(error.kind(), Kind::Invalid, "{id}: {error:?}");
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{id}: {error:?}");
         }
     });
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use mongodb::bson::{Document, bson, doc};
-use tenure_core::{Kind, Standing};
+use tenure_core::{ErrorKind, TicketState};
 use tenure_mongodb::documents::{DocumentLocks, Documents, Path};
 
 use super::shop::{Line, Order, Part, Shop, line, long_order, order, part};
@@ -78,10 +78,10 @@ fn together_a_part_is_lost_with_what_is_around_it() {
         let inner = shop.here.part::<Part>(43, part(0, 7)).lock().await.unwrap();
         let whole = shop.there.document(43);
         let around = whole.line().await.unwrap().remove(0).0.id;
-        shop.there.locks().force_out(whole.key().unwrap(), around).await.unwrap();
+        shop.there.locks().force_unlock(whole.key().unwrap(), around).await.unwrap();
         let whole = whole.lock().await.unwrap();
         let error = inner.update(doc! { "$set": { "at": "late" } }).await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Lost, "{error:?}");
+        assert_eq!(error.kind(), ErrorKind::Lost, "{error:?}");
         assert_eq!(shop.seen(43).await, long_order(43, 1));
         whole.release().await.unwrap();
     });
@@ -91,7 +91,7 @@ fn together_a_part_is_lost_with_what_is_around_it() {
 async fn whole_is_waited_for(shop: &Shop) {
     let waits = async || {
         let line = shop.there.document(43).line().await.unwrap();
-        line.iter().any(|(_, place)| place.standing == Standing::Waiting)
+        line.iter().any(|(_, place)| place.state == TicketState::Waiting)
     };
     until("another client waits for the whole", waits).await;
 }
@@ -180,7 +180,7 @@ fn together_tasks_that_take_several_parts_never_wait_for_each_other() {
             (0..8).map(|nth| task(if nth % 2 == 0 { &shop.here } else { &shop.there }, nth));
         soon("all have come through", join_all(tasks)).await;
         for shelf in [&shop.here, &shop.there] {
-            shelf.locks().settled().await;
+            shelf.locks().flush().await;
         }
         shop.here.document(43).lock().await.unwrap().release().await.unwrap();
     });
@@ -201,13 +201,13 @@ fn parts_that_are_one_or_in_each_other_are_refused_beside_each_other() {
         ] {
             let parts = shop.here.parts::<Document>(43, paths.clone());
             let error = parts.lock().await.unwrap_err();
-            assert_eq!(error.kind(), Kind::Invalid, "{paths:?}: {error:?}");
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{paths:?}: {error:?}");
         }
-        shop.here.locks().settled().await;
+        shop.here.locks().flush().await;
         let apart = Documents::new().connect::<Order>(&shop.url).await.unwrap();
         let error = apart.parts::<Document>(43, [line(1), same]).lock().await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Invalid, "{error:?}");
-        apart.locks().settled().await;
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
+        apart.locks().flush().await;
         let none = apart.parts::<Document>(43, []).lock().await.unwrap();
         assert!(none.is_empty());
         let whole = shop.there.document(43).try_lock().await.unwrap();
@@ -246,7 +246,7 @@ fn what_is_no_part_or_more_than_one_is_refused_by_its_name() {
         ] {
             let lock = shop.here.part::<Line>(43, path.parse().unwrap());
             let error = lock.lock().await.unwrap_err();
-            assert_eq!(error.kind(), Kind::Rejected, "{error:?}");
+            assert_eq!(error.kind(), ErrorKind::Rejected, "{error:?}");
             assert!(error.to_string().contains(says), "{path}: {error}");
             assert_eq!(lock.line().await.unwrap(), []);
         }
@@ -350,7 +350,7 @@ fn an_element_that_is_removed_takes_its_lock_along_and_the_holder_is_told() {
         shop.meddle(43, doc! { "$pull": { "lines": { "sku": 1 } } }).await;
         soon("the holder is told", lost).await.unwrap();
         let error = guard.update(doc! { "$set": { "quantity": 5_i64 } }).await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Lost, "{error:?}");
+        assert_eq!(error.kind(), ErrorKind::Lost, "{error:?}");
         let mut wanted = long_order(43, 3);
         wanted.lines.remove(1);
         assert_eq!(shop.seen(43).await, wanted);
@@ -379,7 +379,7 @@ fn a_filter_that_matches_two_ends_the_lock_and_changes_nothing() {
         shop.meddle(43, doc! { "$set": { "lines.2.sku": 1 } }).await;
         let before = shop.seen(43).await;
         let error = guard.update(doc! { "$set": { "quantity": 5_i64 } }).await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Lost, "{error:?}");
+        assert_eq!(error.kind(), ErrorKind::Lost, "{error:?}");
         let error = shop.there.part::<Line>(43, line(1)).lock().await.unwrap_err();
         assert!(error.to_string().contains("more than one"), "{error}");
         assert_eq!(shop.seen(43).await, before);

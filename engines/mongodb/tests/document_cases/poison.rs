@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::{Client, Collection};
-use tenure_core::Kind;
+use tenure_core::ErrorKind;
 use tenure_mongodb::documents::{DocumentLocks, Documents};
 use tenure_servers::mongodb::Server;
 
@@ -112,7 +112,7 @@ fn a_type_that_fits_no_document_is_an_error() {
         all.insert_many(odd).await.unwrap();
         let queue = shop.here.queue(doc! { "state": "odd" }).order(doc! { "_id": 1 });
         let error = queue.try_next().await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Invalid, "{error:?}");
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
         assert!(error.to_string().contains("is not what its type says"), "{error}");
         shop.orders.insert_one(order(1)).await.unwrap();
     });
@@ -129,7 +129,7 @@ fn a_validator_that_no_document_passes_is_an_error() {
         all.client().database("tenure").run_command(command).await.unwrap();
         let queue = locks.queue(doc! { "state": "new" });
         let error = queue.next_within(Duration::from_secs(60)).await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Rejected, "{error:?}");
+        assert_eq!(error.kind(), ErrorKind::Rejected, "{error:?}");
         assert!(error.to_string().contains("validator"), "{error}");
     });
 }

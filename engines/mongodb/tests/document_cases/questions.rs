@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use mongodb::bson::{Document, doc};
-use tenure_core::Kind;
+use tenure_core::ErrorKind;
 use tenure_mongodb::documents::{Documents, Path};
 
 use super::shop::{Line, Order, Shop, line, long_order};
@@ -14,7 +14,7 @@ use super::stage::play;
 fn what_cannot_be_read_alone_is_refused() {
     for odd in ["", "a.b", "$a", "_tenure"] {
         let error = Documents::new().only([odd]).unwrap_err();
-        assert_eq!(error.kind(), Kind::Invalid, "{error:?}");
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
     }
     let error = Documents::new().only(["state"]).unwrap().field("state").unwrap_err();
     assert!(error.to_string().contains("`state` cannot be read"), "{error}");
@@ -30,12 +30,12 @@ fn a_shard_key_names_values() {
         let other = locks.document(7).routed(doc! { "region": { "$ne": "eu" } });
         assert_eq!(
             other.lock().await.unwrap_err().kind(),
-            Kind::Rejected,
+            ErrorKind::Rejected,
             "there is no such document"
         );
         for odd in [doc! { "$where": "true" }, doc! { "_id": 42 }] {
             let error = locks.document(7).routed(odd).lock().await.unwrap_err();
-            assert_eq!(error.kind(), Kind::Invalid, "{error:?}");
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
         }
         let late = locks.document(7).ttl(Duration::from_secs(9)).routed(doc! { "region": "us" });
         assert!(late.lock().await.unwrap_err().to_string().contains("say `routed` first"));
@@ -92,7 +92,7 @@ fn a_field_that_has_something_else_is_no_place_for_locks() {
         for field in ["state", "address", "tags"] {
             let opened = Documents::new().field(field).unwrap().over(&all).await;
             let error = opened.unwrap_err();
-            assert_eq!(error.kind(), Kind::Rejected, "{error:?}");
+            assert_eq!(error.kind(), ErrorKind::Rejected, "{error:?}");
             assert!(error.to_string().contains("name another one by Documents::field"), "{error}");
         }
         assert_eq!(shop.raw(7).await, before);

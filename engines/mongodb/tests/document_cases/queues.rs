@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
-use tenure_core::Kind;
+use tenure_core::ErrorKind;
 use tenure_mongodb::documents::{DocumentGuard, Documents, Queue};
 
 use super::shop::{Order, Shop, order};
@@ -41,7 +41,7 @@ fn a_claim_is_one_command_and_skips_what_is_held() {
         second.done(doc! { "$set": { "state": "done" } }).await.unwrap();
         assert_eq!(asked() - before, 1);
         drop(first);
-        shop.here.locks().settled().await;
+        shop.here.locks().flush().await;
         assert_eq!(there.try_next().await.unwrap().unwrap().document().id, 42, "it was let go");
         third.delete().await.unwrap();
         assert_eq!(shop.raw(44).await, None);
@@ -109,7 +109,7 @@ fn a_job_is_released_and_becomes_a_guard_whose_loss_another_task_awaits() {
         assert!(queue.try_next().await.unwrap().is_none());
         let lost = tokio::spawn(guard.lost());
         let lock = shop.there.document(42);
-        shop.there.locks().force_out(lock.key().unwrap(), guard.id()).await.unwrap();
+        shop.there.locks().force_unlock(lock.key().unwrap(), guard.id()).await.unwrap();
         soon("the task hears of the loss", lost).await.unwrap();
         drop(guard);
         let next = queue.next().await.unwrap().into_guard();
@@ -124,10 +124,10 @@ fn a_job_that_was_taken_away_is_not_done() {
         let shop = Shop::open().await;
         let job = queue(&shop.here).try_next().await.unwrap().unwrap();
         let lock = shop.there.document(42);
-        shop.there.locks().force_out(lock.key().unwrap(), job.id()).await.unwrap();
+        shop.there.locks().force_unlock(lock.key().unwrap(), job.id()).await.unwrap();
         let next = queue(&shop.there).try_next().await.unwrap().unwrap();
         let error = job.done(doc! { "$set": { "state": "done" } }).await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Lost, "{error:?}");
+        assert_eq!(error.kind(), ErrorKind::Lost, "{error:?}");
         assert_eq!(shop.seen(42).await.state, "new");
         next.done(doc! { "$set": { "state": "done" } }).await.unwrap();
     });
@@ -165,7 +165,7 @@ fn a_claim_whose_answer_is_lost_is_found_again_before_its_life_is_over() {
         assert_eq!((first.document().id, shop.held().await), (42, 1));
         // Nobody knows what was claimed until the store answers again.
         server.fail_commands(unknown, 5).unwrap();
-        assert_eq!(queue.try_next().await.unwrap_err().kind(), Kind::Unavailable);
+        assert_eq!(queue.try_next().await.unwrap_err().kind(), ErrorKind::Unavailable);
         server.fail_no_more().unwrap();
         until("what was claimed is given back", async || shop.held().await == 1).await;
         first.done(doc! { "$set": { "state": "done" } }).await.unwrap();
@@ -218,7 +218,7 @@ fn a_filter_that_only_a_find_can_answer_is_refused_by_every_question() {
                 queue.next().await.unwrap_err(),
                 queue.next_within(Duration::from_secs(60)).await.unwrap_err(),
             ] {
-                assert_eq!(error.kind(), Kind::Invalid, "{filter}: {error:?}");
+                assert_eq!(error.kind(), ErrorKind::Invalid, "{filter}: {error:?}");
                 assert!(error.to_string().contains("$where"), "{error}");
             }
         }
@@ -353,7 +353,7 @@ fn ten_workers_do_each_of_ten_thousand_documents_exactly_once_also_when_workers_
                 let id = job.document().id;
                 match job.done(doc! { "$set": { "state": "done" } }).await {
                     Ok(()) => *done.lock().unwrap().entry(id).or_default() += 1,
-                    Err(error) => assert_eq!(error.kind(), Kind::Lost, "{error:?}"),
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::Lost, "{error:?}"),
                 }
             }
         };

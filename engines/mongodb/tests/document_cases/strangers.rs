@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, bson, doc};
-use tenure_core::{Kind, Loss, NUMBER_MAX};
+use tenure_core::{ErrorKind, Loss, NUMBER_MAX};
 use tenure_mongodb::documents::{DocumentGuard, Documents};
 use tokio::task::JoinHandle;
 
@@ -38,7 +38,7 @@ async fn is_lost(shop: &Shop, guard: DocumentGuard<Order>, after: impl AsyncFnOn
     after().await;
     soon("the holder hears of it", lost).await.unwrap();
     let error = guard.update(doc! { "$set": { "state": "late" } }).await.unwrap_err();
-    assert_eq!(error.kind(), Kind::Lost, "{error:?}");
+    assert_eq!(error.kind(), ErrorKind::Lost, "{error:?}");
     if let Some(before) = shop.raw(42).await {
         assert_ne!(before.get_str("state").unwrap(), "late");
         let next = shop.there.document(42).lock().await.unwrap();
@@ -120,12 +120,12 @@ fn a_document_that_is_written_back_with_an_old_lock_gives_nobody_a_second_hold()
         let all = shop.orders.clone_with_type::<Document>();
         all.replace_one(doc! { "_id": 42 }, older).await.unwrap();
         let error = second.update(doc! { "$set": { "state": "late" } }).await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Lost, "{error:?}");
+        assert_eq!(error.kind(), ErrorKind::Lost, "{error:?}");
         assert!(old.check().is_err(), "it was released, and stays so");
         let ghost = shop.here.document(42).line().await.unwrap().remove(0);
         shop.here
             .locks()
-            .force_out(shop.here.document(42).key().unwrap(), ghost.0.id)
+            .force_unlock(shop.here.document(42).key().unwrap(), ghost.0.id)
             .await
             .unwrap();
         let next = shop.here.document(42).lock().await.unwrap();
@@ -148,7 +148,7 @@ fn a_line_that_cannot_be_read_is_refused_and_kept() {
             shop.meddle(42, doc! { "$set": { "_tenure": theirs.clone() } }).await;
             for shelf in [&shop.here, &shop.there] {
                 let error = shelf.document(42).try_lock().await.expect_err("it is refused");
-                assert_eq!(error.kind(), Kind::Rejected, "{theirs}: {error:?}");
+                assert_eq!(error.kind(), ErrorKind::Rejected, "{theirs}: {error:?}");
                 assert!(error.to_string().contains("cannot be read"), "{theirs}: {error}");
             }
             let claimed = shop.here.queue(doc! { "_id": 42 }).try_next().await.unwrap();
@@ -168,7 +168,7 @@ fn foreign() -> [Bson; 6] {
 fn is_refused<T>(theirs: &Bson, opened: tenure_core::Result<T>) {
     let error = opened.err().unwrap_or_else(|| panic!("{theirs} is refused"));
     let said = error.to_string();
-    assert_eq!(error.kind(), Kind::Rejected, "{theirs}: {said}");
+    assert_eq!(error.kind(), ErrorKind::Rejected, "{theirs}: {said}");
     let is_told = said.contains("cannot be read") && said.contains("`_tenure`");
     assert!(is_told && said.contains("42") && said.contains("orders"), "{theirs}: {said}");
 }
@@ -184,8 +184,8 @@ fn what_somebody_writes_over_a_lock_ends_it_and_is_kept() {
             shop.meddle(42, doc! { "$set": { "_tenure": theirs.clone() } }).await;
             soon("the holder hears of it", lost).await.unwrap();
             let error = guard.update(doc! { "$set": { "state": "late" } }).await.unwrap_err();
-            assert_eq!(error.kind(), Kind::Lost, "{error:?}");
-            assert_eq!(guard.release().await.unwrap_err().kind(), Kind::Lost);
+            assert_eq!(error.kind(), ErrorKind::Lost, "{error:?}");
+            assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
             for shelf in [&shop.here, &shop.there] {
                 is_refused(&theirs, shelf.document(42).try_lock().await);
                 is_refused(&theirs, shelf.document(42).lock().await);
@@ -228,8 +228,8 @@ fn what_somebody_writes_over_the_lock_of_a_part_ends_it_and_is_kept() {
             shop.orders.replace_one(doc! { "_id": 42 }, long_order(42, 3)).await.unwrap();
             let guard = shop.here.part::<Line>(42, line(1)).lock().await.unwrap();
             shop.meddle(42, doc! { "$set": { "lines.1._tenure": theirs.clone() } }).await;
-            assert_eq!(guard.extend().await.unwrap_err().kind(), Kind::Lost);
-            assert_eq!(guard.release().await.unwrap_err().kind(), Kind::Lost);
+            assert_eq!(guard.extend().await.unwrap_err().kind(), ErrorKind::Lost);
+            assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
             for shelf in [&shop.here, &shop.there] {
                 is_refused(&theirs, shelf.part::<Line>(42, line(1)).try_lock().await);
                 shelf.part::<Line>(42, line(2)).lock().await.unwrap().release().await.unwrap();
@@ -322,14 +322,14 @@ fn a_transaction_of_a_stranger_that_stays_open_costs_the_lock_and_gives_it_to_no
         let other = shop.there.document(42).try_lock().await;
         assert_eq!(
             other.map(drop).unwrap_err().kind(),
-            Kind::Unavailable,
+            ErrorKind::Unavailable,
             "no other client gets it"
         );
         session.commit_transaction().await.unwrap();
         let next = soon("the next one gets it", shop.there.document(42).lock()).await.unwrap();
         assert_eq!(next.document().state, "seen");
         let error = guard.update(doc! { "$set": { "state": "late" } }).await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Lost, "{error:?}");
+        assert_eq!(error.kind(), ErrorKind::Lost, "{error:?}");
         next.release().await.unwrap();
     });
 }

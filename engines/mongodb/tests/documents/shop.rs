@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
 use mongodb::{Client, Collection};
-use tenure_core::event::{Cursor, News, Scope};
+use tenure_core::event::{Cursor, EventBatch, Scope};
 use tenure_core::wrap::AnyEngine;
 use tenure_core::{
-    Engine, Error, Key, Leave, Left, Memory, Patience, Place, PrivateThread, Profile, Result,
-    Sampler, Standing, Tally, Ticket, Wake, Window,
+    Engine, Error, Key, LeaveMode, LeaveOutcome, Memory, WaitMode, Place, BackgroundRuntime, Guarantees, Result,
+    Sampler, TicketState, CounterValue, Ticket, Wake, Window,
 };
 use tenure_mongodb::MongoStore;
 use tenure_mongodb::documents::{Documents, MemoryDocuments, Path};
@@ -42,7 +42,7 @@ pub(crate) struct Shop {
     shelves: Shelves,
     names: Names,
     sampler: Sampler,
-    host: PrivateThread,
+    host: BackgroundRuntime,
     home: Home,
     known: tokio::sync::Mutex<BTreeSet<Key>>,
 }
@@ -68,7 +68,7 @@ impl Shop {
 
     fn of(store: AnyEngine, home: Home, shelves: Shelves, names: Names) -> Self {
         let (sampler, host) =
-            (Sampler::new(Duration::from_millis(20)), PrivateThread::for_timers());
+            (Sampler::new(Duration::from_millis(20)), BackgroundRuntime::for_timers());
         Self { store, shelves, names, sampler, host, home, known: tokio::sync::Mutex::default() }
     }
 
@@ -140,11 +140,11 @@ fn told(error: impl std::fmt::Display) -> Error {
 }
 
 impl Engine for Shop {
-    fn profile(&self) -> Profile {
-        self.store.profile()
+    fn guarantees(&self) -> Guarantees {
+        self.store.guarantees()
     }
 
-    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+    async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
         self.stock(&ticket.key).await?;
         self.store.join(&self.ticket(ticket), patience).await
     }
@@ -153,15 +153,15 @@ impl Engine for Shop {
         self.store.renew(&self.ticket(ticket)).await
     }
 
-    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+    async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
         self.store.leave(&self.ticket(ticket), how).await
     }
 
-    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+    async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
         self.store.watch(&self.ticket(ticket), seen).await
     }
 
-    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<EventBatch> {
         self.sampler.events(self, &self.host, scope, after).await
     }
 
@@ -182,8 +182,8 @@ impl Engine for Shop {
         Ok(keys)
     }
 
-    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
-        self.names.numbers.tally(key, by, window).await
+    async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
+        self.names.numbers.add(key, by, window).await
     }
 
     async fn close(&self) {

@@ -1,6 +1,6 @@
 //! Answers that are lost, late, or no success.
 
-use tenure_core::{Engine as _, Kind, Leave, Left, Patience, Standing};
+use tenure_core::{Engine as _, ErrorKind, LeaveMode, LeaveOutcome, WaitMode, TicketState};
 use tenure_servers::mongodb::{Server, doc};
 
 use super::stage::{LONG, connect, play, store, ticket};
@@ -14,12 +14,12 @@ fn a_write_that_no_majority_confirmed_is_unknown_and_no_success() {
         let error = doc! { "code": 64, "codeName": "WriteConcernFailed", "errmsg": "waiting for replication timed out" };
         let what = doc! { "failCommands": ["findAndModify"], "writeConcernError": error };
         server.fail_commands(what, 1).unwrap();
-        let error = store.join(&held, Patience::Wait).await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Unavailable, "{error:?}");
+        let error = store.join(&held, WaitMode::Wait).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
         assert!(error.to_string().contains("majority"), "{error}");
         // It was carried out all the same, and asking again is no second time.
-        let place = store.join(&held, Patience::Wait).await.unwrap().unwrap();
-        assert_eq!(place.standing, Standing::Holding);
+        let place = store.join(&held, WaitMode::Wait).await.unwrap().unwrap();
+        assert_eq!(place.state, TicketState::Holding);
         assert_eq!(store.line(&held.key).await.unwrap().len(), 1);
     });
 }
@@ -67,12 +67,12 @@ fn a_release_whose_answer_is_lost_serves_the_next_one() {
         let server = Server::start().unwrap();
         let store = store(&server.url()).await;
         let (first, second) = (ticket("a", LONG), ticket("a", LONG));
-        store.join(&first, Patience::Wait).await.unwrap();
-        store.join(&second, Patience::Wait).await.unwrap();
-        assert_eq!(store.leave(&first, Leave::Now).await.unwrap(), Left::Holding);
+        store.join(&first, WaitMode::Wait).await.unwrap();
+        store.join(&second, WaitMode::Wait).await.unwrap();
+        assert_eq!(store.leave(&first, LeaveMode::Now).await.unwrap(), LeaveOutcome::Holding);
         // As if that had not been heard:
-        assert_eq!(store.leave(&first, Leave::Now).await.unwrap(), Left::Absent);
+        assert_eq!(store.leave(&first, LeaveMode::Now).await.unwrap(), LeaveOutcome::Absent);
         let place = store.renew(&second).await.unwrap().unwrap();
-        assert_eq!(place.standing, Standing::Holding);
+        assert_eq!(place.state, TicketState::Holding);
     });
 }

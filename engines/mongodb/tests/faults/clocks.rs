@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tenure_core::{Engine as _, Leave, Patience, Result, Standing, Ticket};
+use tenure_core::{Engine as _, LeaveMode, WaitMode, Result, TicketState, Ticket};
 use tenure_servers::mongodb::{FAKETIME, Members, Setup, doc};
 
 use super::stage::{LONG, connect, join, play_with, store, ticket, until};
@@ -25,17 +25,17 @@ fn a_clock_that_is_set_back_ends_no_life_early_and_numbers_grow() {
         let store = store(&server.url()).await;
         let (idle, held) = (ticket("idle", LONG), ticket("a", Duration::from_secs(600)));
         let last_idle = join(&store, &idle).await.number;
-        store.leave(&idle, Leave::Now).await.unwrap();
+        store.leave(&idle, LeaveMode::Now).await.unwrap();
         let before = join(&store, &held).await;
         server.set_clock(-3600).unwrap();
         let place = answered(|| store.renew(&held)).await.expect("it stands there");
-        assert_eq!((place.number, place.standing), (before.number, Standing::Holding));
+        assert_eq!((place.number, place.state), (before.number, TicketState::Holding));
         let joined = async |ticket: Ticket| {
-            answered(|| store.join(&ticket, Patience::Wait)).await.expect("a waiter stands in line")
+            answered(|| store.join(&ticket, WaitMode::Wait)).await.expect("a waiter stands in line")
         };
         assert!(joined(ticket("idle", LONG)).await.number > last_idle);
         let behind = joined(ticket("a", LONG)).await;
-        assert!(behind.number > before.number && behind.standing == Standing::Waiting);
+        assert!(behind.number > before.number && behind.state == TicketState::Waiting);
     });
 }
 
@@ -69,12 +69,12 @@ fn a_clock_that_is_set_forward_ends_lives_and_numbers_grow() {
         let before = join(&store, &held).await;
         server.set_clock(120).unwrap();
         let next = join(&store, &ticket("a", LONG)).await;
-        assert_eq!(next.standing, Standing::Holding);
+        assert_eq!(next.state, TicketState::Holding);
         assert!(next.number > before.number);
         assert_eq!(store.renew(&held).await.unwrap(), None, "its life has ended");
         server.set_clock(0).unwrap();
         let last = join(&store, &ticket("a", LONG)).await;
-        assert!(last.number > next.number && last.standing == Standing::Waiting);
+        assert!(last.number > next.number && last.state == TicketState::Waiting);
     });
 }
 
@@ -102,6 +102,6 @@ fn members_whose_clocks_are_apart_are_told_and_numbers_grow_after_a_fail_over() 
         let place = store.renew(&held).await.unwrap().expect("it stands there");
         assert_eq!(place.number, before.number);
         let next = join(&store, &ticket("a", LONG)).await;
-        assert!(next.number > before.number && next.standing == Standing::Waiting);
+        assert!(next.number > before.number && next.state == TicketState::Waiting);
     });
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mongodb::bson::{Bson, Document};
-use tenure_core::{Engine as _, Kind, Leave, Patience};
+use tenure_core::{Engine as _, ErrorKind, LeaveMode, WaitMode};
 use tenure_servers::mongodb::{Server, doc};
 
 use super::stage::{LONG, ask, connect, count, join, play, record, soon, store, ticket};
@@ -34,7 +34,7 @@ fn an_idle_client_asks_the_server_for_nothing() {
         let store = store(&server.url()).await;
         let held = ticket("a", LONG);
         join(&store, &held).await;
-        store.leave(&held, Leave::Now).await.unwrap();
+        store.leave(&held, LeaveMode::Now).await.unwrap();
         let asked = || {
             let commands = ["findAndModify", "update", "insert", "getMore"];
             commands.map(|command| count(&server, command))
@@ -72,9 +72,9 @@ fn a_join_that_is_given_up_before_it_is_sent_costs_a_leave() {
         let _held = holder.mutex("a").lock().await.unwrap();
         let before = count(&server, "findAndModify");
         for _ in 0..GIVEN_UP {
-            let _in_vain = others.mutex("a").lock_within(Duration::from_nanos(1)).await;
+            let _in_vain = others.mutex("a").try_lock_for(Duration::from_nanos(1)).await;
         }
-        soon("all are given back", others.settled()).await;
+        soon("all are given back", others.flush()).await;
         let asked = count(&server, "findAndModify") - before;
         assert!(asked <= GIVEN_UP * 3, "{asked} commands for {GIVEN_UP} tickets");
     });
@@ -100,15 +100,15 @@ fn a_verb_examines_one_record_of_many_and_whoever_is_refused_does_not_ask_again(
             store.renew(&first).await.unwrap();
             join(&store, &second).await;
             for ticket in [first, second] {
-                store.leave(&ticket, Leave::Now).await.unwrap();
+                store.leave(&ticket, LeaveMode::Now).await.unwrap();
             }
         }
         let read = searches(&server);
         let refused: Vec<_> = (0..REFUSED).map(|_| ticket("odd", LONG)).collect();
-        let joins = refused.iter().map(|ticket| store.join(ticket, Patience::Wait));
+        let joins = refused.iter().map(|ticket| store.join(ticket, WaitMode::Wait));
         for joined in futures_util::future::join_all(joins).await {
             let error = joined.unwrap_err();
-            assert_eq!(error.kind(), Kind::Rejected, "{error:?}");
+            assert_eq!(error.kind(), ErrorKind::Rejected, "{error:?}");
             assert!(error.to_string().contains("cannot be read"), "{error}");
         }
         let all = searches(&server);

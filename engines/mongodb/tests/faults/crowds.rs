@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use mongodb::Client;
-use tenure_core::{Engine as _, Leave, Left, Owner, Patience, Standing, Ticket};
+use tenure_core::{Engine as _, LeaveMode, LeaveOutcome, Owner, WaitMode, TicketState, Ticket};
 use tenure_mongodb::{MongoStore, Settings};
 use tenure_servers::mongodb::Server;
 use tokio::runtime::Handle;
@@ -24,20 +24,20 @@ fn of_a_hundred_clients_that_insert_the_same_new_key_one_gets_it() {
             stores.push(store.unwrap());
         }
         for (key, patience) in
-            [("a", Patience::NoWait), ("b", Patience::NoWait), ("c", Patience::Wait)]
+            [("a", WaitMode::NoWait), ("b", WaitMode::NoWait), ("c", WaitMode::Wait)]
         {
             let tickets: Vec<Ticket> = stores.iter().map(|_| ticket(key, LONG)).collect();
             let asked = stores.iter().zip(&tickets).map(|(store, it)| store.join(it, patience));
             let places: Vec<_> =
                 join_all(asked).await.into_iter().filter_map(|it| it.unwrap()).collect();
-            let holding = places.iter().filter(|place| place.standing == Standing::Holding);
+            let holding = places.iter().filter(|place| place.state == TicketState::Holding);
             assert_eq!(holding.count(), 1, "{key}: {places:?}");
             let mut numbers: Vec<u64> = places.iter().map(|place| place.number).collect();
             numbers.sort_unstable();
             numbers.dedup();
             assert_eq!(numbers.len(), places.len(), "{key}: no number is given twice");
             let line = stores[0].line(&tickets[0].key).await.unwrap();
-            assert_eq!(line.len(), if patience == Patience::Wait { 100 } else { 1 });
+            assert_eq!(line.len(), if patience == WaitMode::Wait { 100 } else { 1 });
         }
     });
 }
@@ -51,7 +51,7 @@ fn what_a_hundred_tasks_ask_at_once_goes_in_a_few_commands() {
         let commands = || count(&server, "findAndModify");
 
         let before = commands();
-        let places = join_all(tickets.iter().map(|it| store.join(it, Patience::Wait))).await;
+        let places = join_all(tickets.iter().map(|it| store.join(it, WaitMode::Wait))).await;
         let joined = commands() - before;
         let numbers: Vec<u64> = places.into_iter().map(|it| it.unwrap().unwrap().number).collect();
         assert!(numbers.is_sorted_by(|a, b| a < b), "in the order in which they asked");
@@ -63,9 +63,9 @@ fn what_a_hundred_tasks_ask_at_once_goes_in_a_few_commands() {
         let renewed = commands() - before;
 
         let before = commands();
-        let left = join_all(tickets.iter().map(|it| store.leave(it, Leave::Now))).await;
-        let left: Vec<Left> = left.into_iter().map(Result::unwrap).collect();
-        assert!(left.iter().all(|left| matches!(left, Left::Holding | Left::Waiting)), "{left:?}");
+        let left = join_all(tickets.iter().map(|it| store.leave(it, LeaveMode::Now))).await;
+        let left: Vec<LeaveOutcome> = left.into_iter().map(Result::unwrap).collect();
+        assert!(left.iter().all(|left| matches!(left, LeaveOutcome::Holding | LeaveOutcome::Waiting)), "{left:?}");
         let (left, limit) = (commands() - before, 5);
         assert!(
             joined <= limit && renewed <= limit && left <= limit,
@@ -88,17 +88,17 @@ fn one_wish_that_is_refused_spoils_no_other_of_its_command() {
         let [hasty, late, gone] = [(); 3].map(|()| ticket("a", LONG));
         let (front, mixed, taken, busy, behind, absent) = tokio::join!(
             store.renew(&held),
-            store.join(&other, Patience::Wait),
-            store.join(&stranger, Patience::Wait),
-            store.join(&hasty, Patience::NoWait),
-            store.join(&late, Patience::Wait),
-            store.leave(&gone, Leave::Now),
+            store.join(&other, WaitMode::Wait),
+            store.join(&stranger, WaitMode::Wait),
+            store.join(&hasty, WaitMode::NoWait),
+            store.join(&late, WaitMode::Wait),
+            store.leave(&gone, LeaveMode::Now),
         );
         assert_eq!(front.unwrap().expect("it stands there").number, first.number);
         assert!(mixed.unwrap_err().to_string().contains('3'));
         assert!(taken.is_err() && busy.unwrap().is_none());
-        assert_eq!(behind.unwrap().expect("it waits").standing, Standing::Waiting);
-        assert_eq!(absent.unwrap(), Left::Absent);
+        assert_eq!(behind.unwrap().expect("it waits").state, TicketState::Waiting);
+        assert_eq!(absent.unwrap(), LeaveOutcome::Absent);
         assert_eq!(store.line(&held.key).await.unwrap().len(), 2);
     });
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mongodb::Client;
 use mongodb::options::ClientOptions;
-use tenure_core::{Engine as _, Guard, Leave, Locks, Standing, Wake};
+use tenure_core::{Engine as _, Guard, LeaveMode, Locks, TicketState, Wake};
 use tenure_mongodb::Settings;
 use tenure_servers::mongodb::{Server, Setup, doc};
 
@@ -122,13 +122,13 @@ fn a_stream_that_was_closed_opens_for_the_next_one_who_waits() {
         join(&there, &held).await;
         join(&here, &waits).await;
         {
-            let watch = here.watch(&waits, Standing::Waiting);
+            let watch = here.watch(&waits, TicketState::Waiting);
             let opens = until("the stream opens", async || streams(&server).len() == 1);
             tokio::select! { woken = watch => panic!("{woken:?}"), () = opens => {} }
         }
         until("the stream is closed", async || streams(&server).is_empty()).await;
-        there.leave(&held, Leave::Now).await.unwrap();
-        let woken = soon("it is served", here.watch(&waits, Standing::Waiting)).await.unwrap();
+        there.leave(&held, LeaveMode::Now).await.unwrap();
+        let woken = soon("it is served", here.watch(&waits, TicketState::Waiting)).await.unwrap();
         assert!(matches!(woken, Wake::Served(_)), "{woken:?}");
     });
 }
@@ -142,7 +142,7 @@ fn a_held_lock_that_listens_for_its_loss_opens_no_stream() {
             for broken in [true, false] {
                 let guard = locks.mutex("a").ttl(LONG).lock().await.unwrap();
                 let before = count(&server, "find");
-                let held = guard.held();
+                let held = guard.handle();
                 let lost = tokio::spawn(async move { held.lost().await });
                 until("it looks now and then", async || count(&server, "find") >= before + 3).await;
                 assert!(streams(&server).is_empty());
@@ -193,11 +193,11 @@ fn a_waiter_polls_where_the_stream_is_refused() {
         server
             .fail_commands(doc! { "failCommands": ["aggregate"], "errorCode": 13 }, 1000)
             .unwrap();
-        let watch = waiter.watch(&waits, Standing::Waiting);
+        let watch = waiter.watch(&waits, TicketState::Waiting);
         let story = async {
             let before = count(&server, "findAndModify");
             until("it polls", async || count(&server, "findAndModify") >= before + 3).await;
-            holder.leave(&held, Leave::Now).await.unwrap();
+            holder.leave(&held, LeaveMode::Now).await.unwrap();
             std::future::pending::<()>().await;
         };
         let woken = soon("it is served", async {

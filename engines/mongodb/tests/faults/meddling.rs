@@ -1,6 +1,6 @@
 //! Meddling: somebody deletes, replaces or changes a record by hand, or drops the collection. Its holder hears of it.
 
-use tenure_core::{Engine as _, Patience, Standing, Wake};
+use tenure_core::{Engine as _, WaitMode, TicketState, Wake};
 use tenure_mongodb::MongoStore;
 use tenure_servers::mongodb::{Document, Server, doc};
 
@@ -13,8 +13,8 @@ async fn hears_of(meddle: impl AsyncFnOnce(&Server)) {
     let (holder, other): (MongoStore, MongoStore) =
         (store(&server.url()).await, store(&server.url()).await);
     let held = ticket("a", LONG);
-    let place = holder.join(&held, Patience::Wait).await.unwrap().unwrap();
-    let watch = holder.watch(&held, Standing::Holding);
+    let place = holder.join(&held, WaitMode::Wait).await.unwrap().unwrap();
+    let watch = holder.watch(&held, TicketState::Holding);
     let meddling = async {
         let before = count(&server, "find");
         until("it looks", async || count(&server, "find") > before).await;
@@ -26,8 +26,8 @@ async fn hears_of(meddle: impl AsyncFnOnce(&Server)) {
     });
     assert_eq!(woken.await.unwrap(), Wake::Look);
     assert_eq!(holder.renew(&held).await.unwrap(), None, "it is out");
-    let next = other.join(&ticket("a", LONG), Patience::Wait).await.unwrap().unwrap();
-    assert!(next.number > place.number && next.standing == Standing::Holding, "{next:?}");
+    let next = other.join(&ticket("a", LONG), WaitMode::Wait).await.unwrap().unwrap();
+    assert!(next.number > place.number && next.state == TicketState::Holding, "{next:?}");
 }
 
 fn update(change: Document) -> Document {
@@ -72,10 +72,10 @@ fn fields_of_others_are_left_alone() {
         let server = Server::start().unwrap();
         let store = store(&server.url()).await;
         let held = ticket("a", LONG);
-        store.join(&held, Patience::Wait).await.unwrap();
+        store.join(&held, WaitMode::Wait).await.unwrap();
         ask(&server, update(doc! { "$set": { "remark": "not ours" } }));
         store.renew(&held).await.unwrap().expect("it stands there");
-        store.leave(&held, tenure_core::Leave::Now).await.unwrap();
+        store.leave(&held, tenure_core::LeaveMode::Now).await.unwrap();
         assert_eq!(look_at(&server, "a").unwrap().get_str("remark").unwrap(), "not ours");
     });
 }

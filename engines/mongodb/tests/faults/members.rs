@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_conformance::fault::stories::members as stories;
-use tenure_core::{Engine as _, Kind, Leave, Patience, Standing, Wake};
+use tenure_core::{Engine as _, ErrorKind, LeaveMode, WaitMode, TicketState, Wake};
 use tenure_mongodb::MongoStore;
 use tenure_servers::mongodb::{Members, doc};
 
@@ -15,11 +15,11 @@ fn a_lock_outlives_the_primary_and_a_hand_over_is_heard_afterwards() {
         let members = Members::start(3).unwrap();
         let (holder, waiter) = (store(&members.url()).await, store(&members.url()).await);
         let (held, waits) = (ticket("a", LONG), ticket("a", LONG));
-        let first = holder.join(&held, Patience::Wait).await.unwrap().unwrap();
-        let second = waiter.join(&waits, Patience::Wait).await.unwrap().unwrap();
-        assert_eq!(second.standing, Standing::Waiting);
+        let first = holder.join(&held, WaitMode::Wait).await.unwrap().unwrap();
+        let second = waiter.join(&waits, WaitMode::Wait).await.unwrap().unwrap();
+        assert_eq!(second.state, TicketState::Waiting);
         let primary = members.primary().unwrap();
-        let watch = waiter.watch(&waits, Standing::Waiting);
+        let watch = waiter.watch(&waits, TicketState::Waiting);
         let fail_over = async {
             primary.kill().unwrap();
             until("the next primary knows the holder", async || {
@@ -29,7 +29,7 @@ fn a_lock_outlives_the_primary_and_a_hand_over_is_heard_afterwards() {
                     .is_ok_and(|place| place.is_some_and(|place| place.number == first.number))
             })
             .await;
-            until("it is released", async || holder.leave(&held, Leave::Now).await.is_ok()).await;
+            until("it is released", async || holder.leave(&held, LeaveMode::Now).await.is_ok()).await;
             std::future::pending::<()>().await;
         };
         let woken = soon("the waiter is woken", async {
@@ -43,7 +43,7 @@ fn a_lock_outlives_the_primary_and_a_hand_over_is_heard_afterwards() {
                 }
             }
         });
-        assert_eq!((place.await.standing, second.number > first.number), (Standing::Holding, true));
+        assert_eq!((place.await.state, second.number > first.number), (TicketState::Holding, true));
     });
 }
 
@@ -53,7 +53,7 @@ fn a_primary_that_steps_down_loses_nothing() {
         let members = Members::start(3).unwrap();
         let store = store(&members.url()).await;
         let held = ticket("a", LONG);
-        let before = store.join(&held, Patience::Wait).await.unwrap().unwrap();
+        let before = store.join(&held, WaitMode::Wait).await.unwrap().unwrap();
         let primary = members.primary().unwrap();
         // The connection may end with it.
         let _gone = primary.command("admin", doc! { "replSetStepDown": 20, "force": true });
@@ -77,14 +77,14 @@ fn without_a_majority_nothing_counts() {
             other.freeze().unwrap();
         }
         let late = ticket("b", LONG);
-        let error = store.join(&late, Patience::Wait).await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Unavailable, "{error:?}");
+        let error = store.join(&late, WaitMode::Wait).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
         for other in &others {
             other.thaw().unwrap();
         }
         until("a majority is back", async || store.renew(&held).await.is_ok()).await;
         until("what was left behind is taken back", async || {
-            store.leave(&late, Leave::Now).await.is_ok()
+            store.leave(&late, LeaveMode::Now).await.is_ok()
         })
         .await;
         assert!(store.line(&late.key).await.unwrap().is_empty());
@@ -115,7 +115,7 @@ fn members_without_a_primary_are_told_from_servers_that_are_gone() {
             server.kill().unwrap();
         }
         let error = MongoStore::open(&members.url()).await.err().expect("no member takes writes");
-        assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         assert!(error.to_string().contains("an election takes some ten seconds"), "{error}");
         survivor.kill().unwrap();
         let error = MongoStore::open(&members.url()).await.err().expect("there is no member");
@@ -134,13 +134,13 @@ fn a_frozen_primary_is_replaced_and_its_late_word_does_not_count() {
         primary.freeze().unwrap();
         until("another one takes over", async || store.renew(&held).await.is_ok()).await;
         assert_eq!(
-            store.leave(&held, Leave::Now).await.unwrap_or(tenure_core::Left::Holding),
-            tenure_core::Left::Holding
+            store.leave(&held, LeaveMode::Now).await.unwrap_or(tenure_core::LeaveOutcome::Holding),
+            tenure_core::LeaveOutcome::Holding
         );
         primary.thaw().unwrap();
         let next = soon("the next ticket is in", async {
             loop {
-                if let Ok(Some(place)) = store.join(&ticket("a", LONG), Patience::Wait).await {
+                if let Ok(Some(place)) = store.join(&ticket("a", LONG), WaitMode::Wait).await {
                     return place;
                 }
             }
@@ -165,7 +165,7 @@ fn all_members_may_be_restarted_and_no_lock_is_lost() {
         }
         until("they answer again", async || store.renew(&held).await.is_ok()).await;
         let place = store.renew(&held).await.unwrap().expect("it stands there");
-        assert_eq!((place.number, place.standing), (before.number, Standing::Holding));
+        assert_eq!((place.number, place.state), (before.number, TicketState::Holding));
         assert_eq!(store.line(&held.key).await.unwrap().len(), 2);
     });
 }
@@ -184,18 +184,18 @@ fn a_primary_that_stands_still_for_longer_than_a_ttl_never_makes_two_holders() {
             loop {
                 match other.mutex("a").lock().await {
                     Ok(next) => return next,
-                    Err(error) => assert_eq!(error.kind(), Kind::Unavailable, "{error}"),
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
                 }
             }
         });
         let next = next.await;
         // Who holds now was served after the other one had been told.
-        assert_eq!(guard.check().unwrap_err().kind(), Kind::Lost);
+        assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost);
         assert!(next.token() > guard.token());
         old.thaw().unwrap();
         until("the old one follows", async || !old.is_primary()).await;
         next.extend().await.unwrap();
-        assert_eq!(guard.check().unwrap_err().kind(), Kind::Lost);
+        assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost);
         next.release().await.unwrap();
     });
 }
@@ -208,7 +208,7 @@ fn a_url_that_reads_from_secondaries_gives_the_same_locks() {
         let (holder, other) = (store(&url).await, store(&url).await);
         let held = ticket("a", LONG);
         let before = join(&holder, &held).await;
-        assert!(other.join(&ticket("a", LONG), Patience::NoWait).await.unwrap().is_none());
+        assert!(other.join(&ticket("a", LONG), WaitMode::NoWait).await.unwrap().is_none());
         let line = other.line(&held.key).await.unwrap();
         assert_eq!((line.len(), line[0].1.number), (1, before.number));
         assert_eq!(other.keys("").await.unwrap(), std::slice::from_ref(&held.key));

@@ -253,7 +253,7 @@ fn a_command_that_waited_for_a_deletion_gives_a_number_above_those_before_it() {
         let store = store(&format!("{}&timeout=60s", server.url())).await;
         let (first, next) = (ticket("a", LONG), ticket("a", LONG));
         join(&store, &first).await;
-        store.leave(&first, tenure_core::Leave::Now).await.unwrap();
+        store.leave(&first, tenure_core::LeaveMode::Now).await.unwrap();
         let client = mongodb::Client::with_uri_str(server.url()).await.unwrap();
         let locks = client.database("tenure").collection::<Document>("locks");
         let mut session = client.start_session().await.unwrap();

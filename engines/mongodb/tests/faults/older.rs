@@ -1,6 +1,6 @@
 //! Older data: a server comes back with what it had before. Numbers grow all the same, and whoever is gone from it hears.
 
-use tenure_core::{Engine as _, Kind, Leave, Patience, Standing};
+use tenure_core::{Engine as _, ErrorKind, LeaveMode, WaitMode, TicketState};
 use tenure_servers::mongodb::{Members, Server, doc};
 
 use super::stage::{LONG, ask, join, look_at, play, record, store, ticket, until};
@@ -40,9 +40,9 @@ fn what_a_primary_wrote_alone_is_no_success_and_is_gone_after_it_rolled_back() {
         // The primary writes both down, and nobody else does.
         let lost = ticket("b", LONG);
         let (left, joined) =
-            tokio::join!(store.leave(&held, Leave::Now), store.join(&lost, Patience::Wait));
-        assert_eq!(left.unwrap_err().kind(), Kind::Unavailable);
-        assert_eq!(joined.unwrap_err().kind(), Kind::Unavailable);
+            tokio::join!(store.leave(&held, LeaveMode::Now), store.join(&lost, WaitMode::Wait));
+        assert_eq!(left.unwrap_err().kind(), ErrorKind::Unavailable);
+        assert_eq!(joined.unwrap_err().kind(), ErrorKind::Unavailable);
         old.kill().unwrap();
         for other in &others {
             other.restart().unwrap();
@@ -53,16 +53,16 @@ fn what_a_primary_wrote_alone_is_no_success_and_is_gone_after_it_rolled_back() {
         })
         .await;
         let place = store.renew(&held).await.unwrap().expect("it was never released");
-        assert_eq!((place.number, place.standing), (before.number, Standing::Holding));
+        assert_eq!((place.number, place.state), (before.number, TicketState::Holding));
         assert_eq!(store.renew(&lost).await.unwrap(), None);
         let next = join(&store, &ticket("b", LONG)).await;
-        assert_eq!(next.standing, Standing::Holding);
+        assert_eq!(next.state, TicketState::Holding);
 
         old.restart().unwrap();
         let rolled_back = old.folder().join("rollback");
         until("it gives up what it wrote alone", async || rolled_back.exists()).await;
         let place = store.renew(&held).await.unwrap().expect("it was never released");
-        assert_eq!(place.standing, Standing::Holding);
+        assert_eq!(place.state, TicketState::Holding);
         assert_eq!(store.renew(&lost).await.unwrap(), None);
     });
 }

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use tenure_core::event::{Cursor, Event, Scope, What};
-use tenure_core::{Engine as _, Leave, TicketId};
+use tenure_core::event::{Cursor, Event, Scope, EventKind};
+use tenure_core::{Engine as _, LeaveMode, TicketId};
 use tenure_mongodb::MongoStore;
 use tenure_servers::mongodb::{Server, doc};
 
@@ -53,20 +53,20 @@ async fn every_lock_is_told(server: &Server, trouble: impl AsyncFnOnce()) {
     for task in tasks {
         task.await.unwrap();
     }
-    let mut tickets: HashMap<TicketId, Vec<What>> = HashMap::new();
+    let mut tickets: HashMap<TicketId, Vec<EventKind>> = HashMap::new();
     let mut holder: HashMap<String, TicketId> = HashMap::new();
     for event in &told {
-        tickets.entry(event.ticket.id).or_default().push(event.what);
+        tickets.entry(event.ticket.id).or_default().push(event.kind);
         let key = event.ticket.key.to_string();
-        match event.what {
-            What::Served => assert_eq!(holder.insert(key, event.ticket.id), None, "one at a time"),
-            What::Left => drop(holder.remove(&key)),
+        match event.kind {
+            EventKind::Served => assert_eq!(holder.insert(key, event.ticket.id), None, "one at a time"),
+            EventKind::Left => drop(holder.remove(&key)),
             _ => {}
         }
     }
     assert_eq!(tickets.len(), CLIENTS * TASKS * LOCKS);
     for told in tickets.values() {
-        assert_eq!(*told, [What::Joined, What::Served, What::Left]);
+        assert_eq!(*told, [EventKind::Joined, EventKind::Served, EventKind::Left]);
     }
 }
 
@@ -100,14 +100,14 @@ fn a_line_that_was_idle_is_told_by_its_name() {
         let (client, onlooker) = (store(&server.url()).await, store(&server.url()).await);
         let before = ticket("a", LONG);
         join(&client, &before).await;
-        client.leave(&before, Leave::Now).await.unwrap();
+        client.leave(&before, LeaveMode::Now).await.unwrap();
         let begin = onlooker.events(&all(), None).await.unwrap().cursor;
         let held = ticket("a", Duration::from_secs(60));
         join(&client, &held).await;
-        client.leave(&held, Leave::Now).await.unwrap();
+        client.leave(&held, LeaveMode::Now).await.unwrap();
         let told = events(&onlooker, &all(), begin, 3).await;
-        let told: Vec<_> = told.iter().map(|event| (event.what, event.ticket.id)).collect();
-        assert_eq!(told, [What::Joined, What::Served, What::Left].map(|what| (what, held.id)));
+        let told: Vec<_> = told.iter().map(|event| (event.kind, event.ticket.id)).collect();
+        assert_eq!(told, [EventKind::Joined, EventKind::Served, EventKind::Left].map(|what| (what, held.id)));
     });
 }
 
@@ -119,16 +119,16 @@ fn a_line_whose_name_is_not_read_is_told_as_missed_and_followed_from_then_on() {
         let (client, onlooker) = (store(&server.url()).await, store(&server.url()).await);
         let before = ticket("a", LONG);
         join(&client, &before).await;
-        client.leave(&before, Leave::Now).await.unwrap();
+        client.leave(&before, LeaveMode::Now).await.unwrap();
         let begin = onlooker.events(&all(), None).await.unwrap().cursor;
         server.fail_commands(doc! { "failCommands": ["find"], "errorCode": 96 }, 1).unwrap();
         let held = ticket("a", LONG);
         join(&client, &held).await;
         let news = soon("it is told", onlooker.events(&all(), Some(begin))).await.unwrap();
         assert!(news.missed, "{:?}", news.events);
-        client.leave(&held, Leave::Now).await.unwrap();
+        client.leave(&held, LeaveMode::Now).await.unwrap();
         let told = events(&onlooker, &all(), news.cursor, 1).await;
-        assert_eq!((told[0].what, told[0].ticket.id), (What::Left, held.id));
+        assert_eq!((told[0].kind, told[0].ticket.id), (EventKind::Left, held.id));
     });
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mongodb::bson::{Document, doc};
 use mongodb::{Client, Collection};
 use tenure_conformance::helper::{self, Helper};
-use tenure_core::{Guard, Kind};
+use tenure_core::{Guard, ErrorKind};
 use tenure_fence_mongodb::Fence;
 use tenure_servers::mongodb::Server;
 
@@ -72,7 +72,7 @@ async fn write(guard: &Guard, url: &str) -> &'static str {
     };
     match written {
         Ok(()) => "written",
-        Err(error) if error.kind() == Kind::Lost => "refused",
+        Err(error) if error.kind() == ErrorKind::Lost => "refused",
         Err(error) => panic!("{error}"),
     }
 }

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use mongodb::Client;
-use tenure_core::{Engine as _, Kind, Locks, Patience};
+use tenure_core::{Engine as _, ErrorKind, Locks, WaitMode};
 use tenure_mongodb::{ClientOptions, MongoStore, Settings};
 use tenure_servers::mongodb::{Server, Setup, doc};
 
@@ -20,7 +20,7 @@ fn a_database_that_is_mongodbs_own_is_refused() {
             .map(|name| server.url().replace("/?", &format!("/{name}?")))
         {
             let error = MongoStore::open(&url).await.err().expect("it is refused");
-            assert_eq!(error.kind(), Kind::Invalid, "{error}");
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
             assert!(error.to_string().contains("is MongoDB's own"), "{error}");
         }
     });
@@ -46,7 +46,7 @@ fn a_collection_that_cannot_keep_locks_is_refused() {
             server.command("tenure", create).unwrap();
             let url = format!("{}&collection={name}", server.url());
             let error = tenure_mongodb::connect(url).await.expect_err("it cannot keep locks");
-            assert_eq!(error.kind(), Kind::Rejected, "{error:?}");
+            assert_eq!(error.kind(), ErrorKind::Rejected, "{error:?}");
             let sentence = error.to_string();
             assert!(sentence.contains(word) && sentence.contains(&name), "{sentence}");
         }
@@ -68,7 +68,7 @@ fn a_server_that_is_not_there_is_told_in_time() {
     play(async || {
         let url = "mongodb://clerk:s3cret@127.0.0.1:9/?timeout=300ms";
         let error = tenure_mongodb::connect(url).await.expect_err("nobody listens there");
-        assert_eq!(error.kind(), Kind::Unavailable, "{error:?}");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
         for part in ["127.0.0.1:9", "is the server running?"] {
             assert!(error.to_string().contains(part), "{error}");
         }
@@ -82,7 +82,7 @@ fn whoever_answers_in_the_place_of_a_primary_is_told_as_what_it_is() {
         let told = async |server: &str, options: &str| {
             let url = format!("mongodb://{server}/?timeout=1s&{options}");
             let error = tenure_mongodb::connect(url).await.expect_err("it is no primary");
-            assert_eq!(error.kind(), Kind::Unavailable, "{error:?}");
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
             assert!(error.to_string().contains(server), "{error}");
             error.to_string()
         };
@@ -119,7 +119,7 @@ fn a_wrong_password_is_told_and_not_repeated() {
         let url = server.url().replace("clerk:right", "clerk:wr0ngpw");
         assert!(url.contains("wr0ngpw"), "{url}");
         let error = tenure_mongodb::connect(url).await.expect_err("it is wrong");
-        assert_eq!(error.kind(), Kind::Rejected, "{error:?}");
+        assert_eq!(error.kind(), ErrorKind::Rejected, "{error:?}");
         assert!(!format!("{error:?}").contains("wr0ng"), "{error:?}");
     });
 }
@@ -140,7 +140,7 @@ fn a_user_who_may_only_read_is_refused_and_nothing_is_changed() {
         }
         assert!(!locks.guarantees().push);
         let error = locks.mutex("a").try_lock().await.expect_err("it may not");
-        assert_eq!(error.kind(), Kind::Rejected, "{error:?}");
+        assert_eq!(error.kind(), ErrorKind::Rejected, "{error:?}");
         assert!(error.to_string().contains("README"), "{error}");
     });
 }
@@ -169,7 +169,7 @@ fn reads_of_the_driver_may_be_anywhere_and_locks_are_kept_by_the_primary() {
         );
         let store = store(&url).await;
         let held = ticket("a", LONG);
-        store.join(&held, Patience::Wait).await.unwrap().unwrap();
+        store.join(&held, WaitMode::Wait).await.unwrap().unwrap();
         assert_eq!(store.line(&held.key).await.unwrap().len(), 1);
     });
 }
@@ -180,13 +180,13 @@ fn a_line_that_would_not_fit_into_a_document_is_refused_by_a_sentence() {
         let server = Setup::new().start().unwrap();
         let store = store(&format!("{}&timeout=30s", server.url())).await;
         let held = ticket("a", Duration::from_secs(600));
-        store.join(&held, Patience::Wait).await.unwrap().unwrap();
+        store.join(&held, WaitMode::Wait).await.unwrap().unwrap();
         // As if thousands waited, each with a note.
         let more = doc! { "$set": { "ballast": "x".repeat(13 << 20) } };
         let change = doc! { "q": { "_id": super::stage::record("a") }, "u": more };
         super::stage::ask(&server, doc! { "update": "locks", "updates": [change] });
-        let error = store.join(&ticket("a", LONG), Patience::Wait).await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Rejected, "{error:?}");
+        let error = store.join(&ticket("a", LONG), WaitMode::Wait).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Rejected, "{error:?}");
         assert!(error.to_string().contains("MiB"), "{error}");
         store.renew(&held).await.unwrap().expect("who holds goes on holding");
     });

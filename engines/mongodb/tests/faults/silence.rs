@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use tenure_conformance::fault::{Outage, Proxy};
-use tenure_core::{Engine as _, Kind, Patience};
+use tenure_core::{Engine as _, ErrorKind, WaitMode};
 use tenure_servers::mongodb::Server;
 
 use super::stage::{LONG, connect, count, join, play, soon, store, ticket, until};
@@ -18,15 +18,15 @@ fn all_callers_of_a_frozen_server_have_their_answer_within_the_one_time() {
     play(async || {
         let server = Server::start().unwrap();
         let store = store(&server.url()).await;
-        let within = store.profile().answers_within;
+        let within = store.guarantees().answers_within;
         let held = ticket("a", LONG);
         let before = join(&store, &held).await;
         server.freeze().unwrap();
         let began = Instant::now();
         let others: Vec<_> = (0..40).map(|at| ticket(&format!("k{at}"), LONG)).collect();
-        let asked = others.iter().map(|ticket| store.join(ticket, Patience::Wait));
+        let asked = others.iter().map(|ticket| store.join(ticket, WaitMode::Wait));
         for answer in futures_util::future::join_all(asked).await {
-            assert_eq!(answer.unwrap_err().kind(), Kind::Unavailable);
+            assert_eq!(answer.unwrap_err().kind(), ErrorKind::Unavailable);
         }
         assert!(began.elapsed() < within * 3, "{:?}", began.elapsed());
         server.thaw().unwrap();
@@ -59,10 +59,10 @@ fn a_holder_that_was_silent_for_longer_than_its_life_is_out() {
         let server = Server::start().unwrap();
         let store = store(&server.url()).await;
         let brief = ticket("a", Duration::from_millis(300));
-        let first = store.join(&brief, Patience::Wait).await.unwrap().unwrap();
+        let first = store.join(&brief, WaitMode::Wait).await.unwrap().unwrap();
         until("its life ends", async || store.line(&brief.key).await.unwrap().is_empty()).await;
         assert_eq!(store.renew(&brief).await.unwrap(), None);
-        let next = store.join(&ticket("a", LONG), Patience::Wait).await.unwrap().unwrap();
+        let next = store.join(&ticket("a", LONG), WaitMode::Wait).await.unwrap().unwrap();
         assert!(next.number > first.number);
     });
 }
@@ -116,7 +116,7 @@ fn guards_that_were_dropped_in_an_outage_are_given_back_without_a_storm() {
         drop(guards);
         tokio::time::sleep(OUTAGE).await;
         server.thaw().unwrap();
-        soon("all are given back", locks.settled()).await;
+        soon("all are given back", locks.flush()).await;
         let sent = count(&server, "findAndModify") - before;
         println!("{sent} commands for {GUARDS} guards");
         assert!(sent <= i64::try_from(GUARDS).unwrap() * 3, "{sent} commands");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure_conformance::fault::stage;
 pub(super) use tenure_conformance::fault::stage::{soon, until};
-use tenure_core::{Engine as _, Key, Locks, Patience, Place, Share, Ticket};
+use tenure_core::{Engine as _, Key, Locks, WaitMode, Place, Share, Ticket};
 use tenure_mongodb::MongoStore;
 use tenure_servers::mongodb::{Document, MONGOD, Server, doc};
 use tenure_servers::{Tool, have};
@@ -42,7 +42,7 @@ pub(super) fn ticket(key: &str, ttl: Duration) -> Ticket {
 
 /// Puts a ticket into its line.
 pub(super) async fn join(store: &MongoStore, ticket: &Ticket) -> Place {
-    store.join(ticket, Patience::Wait).await.expect("it is answered").expect("it waits")
+    store.join(ticket, WaitMode::Wait).await.expect("it is answered").expect("it waits")
 }
 
 /// The id of a line's record.

@@ -1,6 +1,6 @@
 //! Streams: the change stream ends, and whoever waits is woken all the same.
 
-use tenure_core::{Engine as _, Leave, Standing, TicketId, Wake};
+use tenure_core::{Engine as _, LeaveMode, TicketState, TicketId, Wake};
 use tenure_mongodb::MongoStore;
 use tenure_servers::mongodb::{Server, Setup, doc};
 
@@ -19,13 +19,13 @@ async fn is_woken_after(
     let key = TicketId::fresh().to_string();
     let (held, waits) = (ticket(&key, LONG), ticket(&key, LONG));
     join(&holder, &held).await;
-    assert_eq!(join(&waiter, &waits).await.standing, Standing::Waiting);
-    let watch = waiter.watch(&waits, Standing::Waiting);
+    assert_eq!(join(&waiter, &waits).await.state, TicketState::Waiting);
+    let watch = waiter.watch(&waits, TicketState::Waiting);
     let story = async {
         let listens = count(server, "getMore");
         until("it listens", async || count(server, "getMore") > listens).await;
         trouble(&holder).await;
-        until("it is released", async || holder.leave(&held, Leave::Now).await.is_ok()).await;
+        until("it is released", async || holder.leave(&held, LeaveMode::Now).await.is_ok()).await;
         end();
         std::future::pending::<()>().await;
     };
@@ -43,7 +43,7 @@ async fn is_woken_after(
         }
     })
     .await;
-    assert_eq!(place.standing, Standing::Holding);
+    assert_eq!(place.state, TicketState::Holding);
 }
 
 #[test]

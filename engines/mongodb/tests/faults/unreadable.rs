@@ -2,7 +2,7 @@
 //! hold there is not known, so nobody is let in.
 
 use mongodb::bson::{Bson, DateTime};
-use tenure_core::{Engine as _, Key, Kind, Leave, NUMBER_MAX, Patience, Share, Standing, Window};
+use tenure_core::{Engine as _, Key, ErrorKind, LeaveMode, NUMBER_MAX, WaitMode, Share, TicketState, Window};
 use tenure_servers::mongodb::{Document, Server, doc};
 
 use super::stage::{LONG, ask, connect, join, look_at, play, record, store, ticket};
@@ -100,12 +100,12 @@ fn nobody_is_let_in_beside_tickets_that_cannot_be_read() {
         for (at, (what, fields)) in cases.iter().enumerate() {
             let key = format!("k{at}");
             put(&server, &key, fields);
-            for patience in [Patience::NoWait, Patience::Wait] {
+            for patience in [WaitMode::NoWait, WaitMode::Wait] {
                 let store = store(&server.url()).await;
                 match store.join(&ticket(&key, LONG), patience).await {
                     Err(error) => {
                         let said = error.to_string();
-                        if error.kind() != Kind::Rejected
+                        if error.kind() != ErrorKind::Rejected
                             || !said.contains("cannot be read")
                             || !said.contains(&record(&key))
                         {
@@ -136,7 +136,7 @@ fn nobody_comes_in_where_the_clock_leaves_no_number() {
             };
             put(&server, key, &fields);
             let store = store(&server.url()).await;
-            let joined = store.join(&ticket(key, LONG), Patience::NoWait).await;
+            let joined = store.join(&ticket(key, LONG), WaitMode::NoWait).await;
             let error = joined.expect_err("there is no number");
             assert!(error.to_string().contains("no numbers left"), "{key}: {error}");
             let kept = look_at(&server, key).unwrap();
@@ -199,7 +199,7 @@ fn whoever_waits_before_the_record_is_spoiled_is_told() {
         ask(&server, doc! { "update": "locks", "updates": [spoil] });
         for ticket in [&held, &waits] {
             let error = store.renew(ticket).await.unwrap_err();
-            assert_eq!(error.kind(), Kind::Rejected, "{error:?}");
+            assert_eq!(error.kind(), ErrorKind::Rejected, "{error:?}");
             assert!(error.to_string().contains("cannot be read"), "{error}");
         }
         let error = store.line(&held.key).await.unwrap_err();
@@ -216,7 +216,7 @@ fn a_window_that_cannot_be_read_lets_nobody_in() {
         let key = Key::new("k").unwrap();
         let window = Some(Window { per: LONG, limit: Some(2) });
         for _ in 0..2 {
-            assert!(store.tally(&key, 1, window).await.unwrap().allowed);
+            assert!(store.add(&key, 1, window).await.unwrap().allowed);
         }
         let whole = only(&server);
         let cases: [(&str, Bson); 14] = [
@@ -242,7 +242,7 @@ fn a_window_that_cannot_be_read_lets_nobody_in() {
             let change = doc! { "q": { "_id": whole.get("_id").unwrap() }, "u": &spoilt };
             ask(&server, doc! { "update": "locks", "updates": [change] });
             for by in [1, 1, 0] {
-                match store.tally(&key, by, window).await {
+                match store.add(&key, by, window).await {
                     Ok(tally) if odd == Bson::Double(4e12) && tally.value == 2 => {}
                     Err(error) if error.to_string().contains("a number that was kept is none") => {}
                     other => faults.push(format!("{field} {odd}: {other:?}")),
@@ -269,9 +269,9 @@ fn whoever_holds_ahead_of_a_ticket_that_cannot_be_read_goes_on_holding() {
             for _ in 0..3 {
                 let place =
                     store.renew(&held).await.unwrap_or_else(|error| panic!("{ends}: {error}"));
-                assert!(place.is_some_and(|place| place.standing == Standing::Holding), "{ends}");
+                assert!(place.is_some_and(|place| place.state == TicketState::Holding), "{ends}");
             }
-            let error = store.leave(&held, Leave::Now).await.unwrap_err();
+            let error = store.leave(&held, LeaveMode::Now).await.unwrap_err();
             assert!(error.to_string().contains("cannot be read"), "{ends}: {error}");
         }
     });

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use tenure_core::{
-    Error, Fencing, Host, Key, Liveness, Loss, Profile, Result, Sight, TicketId, Time,
+    Error, TokenDurability, Runtime, Key, Liveness, Loss, Guarantees, Result, EventDelivery, TicketId, Time,
 };
 use tenure_queue::{
     Change, Distance, Door, Enter, Entered, Followed, Front, Granted, LineId, Name, Node, Register,
@@ -28,7 +28,7 @@ const PAGE: usize = 128;
 pub(crate) struct Shared {
     nodes: Mutex<Nodes>,
     changed: Notify,
-    host: Arc<dyn Host>,
+    host: Arc<dyn Runtime>,
     /// Those who entered, or tried to, and are not forgotten.
     known: Mutex<HashSet<TicketId>>,
     /// Who enters hears nothing of it.
@@ -68,7 +68,7 @@ impl Late {
 pub(crate) struct Map(Arc<Shared>);
 
 impl Shared {
-    pub(crate) fn on(host: Arc<dyn Host>) -> Arc<Self> {
+    pub(crate) fn on(host: Arc<dyn Runtime>) -> Arc<Self> {
         let (nodes, changed, known, loses_answers, deaf) = Default::default();
         let (unsure, signs, takes_steps, outlived_by) = Default::default();
         Arc::new(Self {
@@ -187,10 +187,10 @@ impl Map {
 }
 
 impl Store for Map {
-    fn profile(&self) -> Profile {
-        let mut profile = Profile::new("map", Liveness::Session);
-        profile.events = Sight::Every;
-        profile.fencing = Fencing::Volatile;
+    fn profile(&self) -> Guarantees {
+        let mut profile = Guarantees::new("map", Liveness::Session);
+        profile.events = EventDelivery::Every;
+        profile.fencing = TokenDurability::Volatile;
         profile.survives.clock_step = true;
         profile.survives.full_memory = true;
         profile.answers_within = Duration::from_secs(2);

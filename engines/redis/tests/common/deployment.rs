@@ -8,8 +8,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tenure_conformance::Arena;
-use tenure_core::wrap::{AnyEngine, Around, Hosted, Question};
-use tenure_core::{Engine as _, Host, PrivateThread, Result, TicketId};
+use tenure_core::wrap::{AnyEngine, Layer, OnRuntime, Operation};
+use tenure_core::{Engine as _, Runtime, BackgroundRuntime, Result, TicketId};
 use tenure_redis::{RedLock, RedisCluster, RedisStore};
 use tokio::runtime::Runtime;
 
@@ -70,21 +70,21 @@ pub(crate) async fn arena(deployment: &Deployment) -> Arena {
         let missing = Arena::missing("redis", &why);
         return if deployment.required { missing } else { missing.optional() };
     };
-    let host: Arc<dyn Host> = Arc::new(PrivateThread::for_drivers());
+    let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
     let (home, at, from_a_runtime) = (host.clone(), url.clone(), deployment.from_a_runtime);
     let open = move || open(home.clone(), at.clone(), from_a_runtime);
     Arena::on(host, deployment.ttl, open).in_real_time().shared(url)
 }
 
-async fn open(home: Arc<dyn Host>, url: String, from_a_runtime: bool) -> Result<AnyEngine> {
+async fn open(home: Arc<dyn Runtime>, url: String, from_a_runtime: bool) -> Result<AnyEngine> {
     if url.starts_with("redlock:") {
         return RedLock::engine(&url, home).await;
     }
     if url.starts_with("redis+cluster:") {
-        let cluster = Hosted::make(home, async move { RedisCluster::open(&url).await }).await?;
+        let cluster = OnRuntime::make(home, async move { RedisCluster::open(&url).await }).await?;
         return Ok(AnyEngine::new(cluster));
     }
-    let store = Hosted::make(home, async move { RedisStore::open(&url).await }).await?;
+    let store = OnRuntime::make(home, async move { RedisStore::open(&url).await }).await?;
     if from_a_runtime {
         let store = store.in_place_where(RedisStore::has_link_here, tenure_kit::IN_PLACE_MAX);
         return Ok(AnyEngine::new(FromRuntime(AnyEngine::new(store))));
@@ -106,7 +106,7 @@ async fn from_runtime<F: Future>(verb: F) -> F::Output {
     .await
 }
 
-impl Around for FromRuntime {
+impl Layer for FromRuntime {
     type Inner = AnyEngine;
 
     fn inner(&self) -> &AnyEngine {
@@ -115,7 +115,7 @@ impl Around for FromRuntime {
 
     async fn pass<T: Send>(
         &self,
-        _: Question<'_>,
+        _: Operation<'_>,
         ask: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
         from_runtime(ask).await

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use tenure_core::{Guard, Kind, Locks, Loss, Result};
+use tenure_core::{Guard, ErrorKind, Locks, Loss, Result};
 use tenure_servers::redis::Server;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -109,7 +109,7 @@ fn a_holder_whose_push_was_lost_is_told_as_soon_as_it_is_connected_again() {
         let locks = connect(server.url()).await;
         let far = connect(format!("redis://{}", proxy.address())).await;
         let guard = far.mutex("a").ttl(LONG).lock().await.unwrap();
-        let held = guard.held();
+        let held = guard.handle();
         let told = tokio::spawn(async move { held.lost().await });
         proxy.refuse();
         proxy.cut();
@@ -162,7 +162,7 @@ async fn storm(server: Server, disturb: fn(&Server, u64)) {
             while !house.over.load(Ordering::Relaxed) {
                 round += 1;
                 if let Err(error) = house.visit(&locks, round % KEYS).await {
-                    assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+                    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
                     house.failures.fetch_add(1, Ordering::Relaxed);
                 }
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tenure_conformance::fault::{Act, Match};
-use tenure_core::{Engine as _, Guard, Kind, Leave, Left, Locks, Patience, Standing, Ticket};
+use tenure_core::{Engine as _, Guard, ErrorKind, LeaveMode, LeaveOutcome, Locks, WaitMode, TicketState, Ticket};
 use tenure_servers::redis::Server;
 use tokio::task::JoinSet;
 
@@ -80,7 +80,7 @@ fn a_full_server_refuses_each_that_is_new_and_keeps_each_that_it_has() {
         assert_eq!(guards.len(), TASKS);
         ask(&server, "CONFIG SET maxmemory 1mb");
         for refused in join_all(names("new").map(lock)).await {
-            assert_refused(refused, Kind::Rejected, &["no memory left"]);
+            assert_refused(refused, ErrorKind::Rejected, &["no memory left"]);
         }
         for renewed in join_all(guards.iter().map(|guard| guard.extend())).await {
             renewed.unwrap();
@@ -102,7 +102,7 @@ fn the_lost_answer_to_a_bundle_leaves_each_of_it_unknown_and_twice_is_once() {
         for act in [Act::CutBefore, Act::CutAfter] {
             let tickets: Vec<Ticket> =
                 (0..TASKS).map(|task| ticket(&format!("{act:?} {task}"), LONG)).collect();
-            let join = |ticket| own.join(ticket, Patience::Wait);
+            let join = |ticket| own.join(ticket, WaitMode::Wait);
             proxy.on(Match::request_containing(JOINS), act);
             let answers = join_all(tickets.iter().map(join)).await;
             let mut unknown = 0;
@@ -122,12 +122,12 @@ fn the_lost_answer_to_a_bundle_leaves_each_of_it_unknown_and_twice_is_once() {
             let places = join_all(tickets.iter().map(join)).await;
             for (ticket, place) in tickets.iter().zip(places) {
                 let (place, line) = (place.unwrap().unwrap(), onlooker.line(&ticket.key).await);
-                assert_eq!(place.standing, Standing::Holding);
+                assert_eq!(place.state, TicketState::Holding);
                 let line = line.unwrap();
                 assert_eq!((line.len(), line[0].1.number), (1, place.number));
             }
-            for left in join_all(tickets.iter().map(|it| own.leave(it, Leave::Now))).await {
-                assert_eq!(left.unwrap(), Left::Holding);
+            for left in join_all(tickets.iter().map(|it| own.leave(it, LeaveMode::Now))).await {
+                assert_eq!(left.unwrap(), LeaveOutcome::Holding);
             }
         }
     });
@@ -147,7 +147,7 @@ fn what_is_dropped_while_it_gathers_leaves_nothing_behind() {
             });
             join_all(given_up).await;
         }
-        soon("all are given back", locks.settled()).await;
+        soon("all are given back", locks.flush()).await;
         until("nobody is in any line", async || locks.keys("").await.unwrap().is_empty()).await;
     });
 }

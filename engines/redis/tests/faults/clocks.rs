@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use tenure_core::{Kind, Loss};
+use tenure_core::{ErrorKind, Loss};
 use tenure_fence_redis::{Fence, Stale};
 use tenure_servers::redis::{FAKETIME, Server, Setup};
 
@@ -34,12 +34,12 @@ fn a_clock_set_forward_ends_locks_early_and_their_tokens_save_the_data() {
         old.check().unwrap();
         fence.claim(&mut data, new.token()).await.unwrap();
         let late = fence.set(&mut data, "state", "old", old.token()).await.unwrap_err();
-        assert_eq!((late.kind(), Stale::of(&late).is_some()), (Kind::Lost, true));
+        assert_eq!((late.kind(), Stale::of(&late).is_some()), (ErrorKind::Lost, true));
         fence.set(&mut data, "state", "new", new.token()).await.unwrap();
 
         assert_eq!(old.extend().await.unwrap_err().loss(), Some(Loss::Broken));
         drop(old);
-        locks.settled().await;
+        locks.flush().await;
         new.extend().await.unwrap();
         new.release().await.unwrap();
     });
@@ -82,7 +82,7 @@ fn only_a_flush_under_a_clock_that_was_set_back_takes_numbers_back() {
     play_with(&[FAKETIME], async || {
         let server = Setup::new().settable_clock().start().unwrap();
         let locks = connect(server.url()).await;
-        assert_eq!(locks.guarantees().fencing, tenure_core::Fencing::Volatile);
+        assert_eq!(locks.guarantees().fencing, tenure_core::TokenDurability::Volatile);
         let token = async || {
             let guard = locks.mutex("a").lock().await.unwrap();
             let token = guard.token();

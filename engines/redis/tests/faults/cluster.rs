@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tenure_core::{Engine as _, Guard, Key, Kind, Leave, Locks, Patience, Standing, Ticket};
+use tenure_core::{Engine as _, Guard, Key, ErrorKind, LeaveMode, Locks, WaitMode, TicketState, Ticket};
 use tenure_redis::RedisCluster;
 use tenure_servers::redis::{Cluster, Server};
 use tokio::task::{JoinHandle, JoinSet};
@@ -24,7 +24,7 @@ fn waiting(locks: &Locks, key: &str) -> JoinHandle<Guard> {
             match mutex.lock().await {
                 Ok(guard) => return guard,
                 Err(error) => {
-                    assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+                    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
                     assert!(error.to_string().contains("is being changed"), "{error}");
                 }
             }
@@ -49,7 +49,7 @@ fn a_lock_that_is_alone_is_kept_and_given_while_its_slot_moves() {
             assert!(other.mutex("a").try_lock().await.unwrap().is_none(), "{what}");
             let token = guard.token();
             // One is given back, and another is taken.
-            let held = guard.held();
+            let held = guard.handle();
             let free = locks.mutex("free").lock().await.unwrap();
             std::mem::replace(&mut guard, free).release().await.unwrap();
             assert!(held.check().is_err());
@@ -85,7 +85,7 @@ fn who_waits_while_a_slot_moves_is_served_on_the_other_side() {
                 relocation.carry().unwrap();
             }
             let late = waiting(&other, "a");
-            assert_refused(guard.extend().await, Kind::Unavailable, &["is being changed"]);
+            assert_refused(guard.extend().await, ErrorKind::Unavailable, &["is being changed"]);
             guard.check().unwrap();
             relocation.finish().unwrap();
             until_line(&locks, "a", 3).await;
@@ -121,7 +121,7 @@ fn a_line_that_is_carried_over_in_pieces_stays_whole() {
             from.command(&moves).unwrap();
             let late = waiting(&locks, key);
             for asked in [guard.extend().await, locks.line(key).await.map(drop)] {
-                assert_refused(asked, Kind::Unavailable, &["is being changed"]);
+                assert_refused(asked, ErrorKind::Unavailable, &["is being changed"]);
             }
             relocation.finish().unwrap();
             until_line(&locks, key, 5).await;
@@ -156,13 +156,13 @@ fn no_answer_goes_to_another_question_while_slots_move() {
         let mut watchers = JoinSet::new();
         for line in &lines {
             let (holder, waiter) = (ticket(line, LONG), ticket(line, LONG));
-            store.join(&holder, Patience::Wait).await.unwrap();
-            store.join(&waiter, Patience::Wait).await.unwrap();
+            store.join(&holder, WaitMode::Wait).await.unwrap();
+            store.join(&waiter, WaitMode::Wait).await.unwrap();
             let store = store.clone();
             watchers.spawn(async move {
                 loop {
                     // It is a hint only, and may come without cause.
-                    let _wake = store.watch(&waiter, Standing::Waiting).await;
+                    let _wake = store.watch(&waiter, TicketState::Waiting).await;
                     tokio::task::yield_now().await;
                 }
             });
@@ -182,13 +182,13 @@ fn no_answer_goes_to_another_question_while_slots_move() {
             counters.spawn(async move {
                 let mut last = 0;
                 while !over.load(Ordering::Relaxed) {
-                    match store.tally(&key, by, None).await {
+                    match store.add(&key, by, None).await {
                         Ok(tally) => {
                             assert!(tally.value > last, "{} came after {last}", tally.value);
                             assert_eq!(tally.value % by, 0, "{} is another's", tally.value);
                             last = tally.value;
                         }
-                        Err(error) => assert_eq!(error.kind(), Kind::Unavailable, "{error}"),
+                        Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
                     }
                 }
             });
@@ -207,7 +207,7 @@ fn no_answer_goes_to_another_question_while_slots_move() {
 #[test]
 fn channels_where_nobody_waits_any_more_are_given_up() {
     channels_are_given_up(LONG, &async |store, waiter| {
-        store.leave(waiter, Leave::Now).await.unwrap();
+        store.leave(waiter, LeaveMode::Now).await.unwrap();
     });
 }
 
@@ -233,17 +233,17 @@ fn channels_are_given_up(ttl: Duration, ends: &impl AsyncFn(&RedisCluster, &Tick
         for count in 0..LINES {
             let (holder, waiter) =
                 (ticket(&format!("{count}"), LONG), ticket(&format!("{count}"), ttl));
-            store.join(&holder, Patience::Wait).await.unwrap();
-            store.join(&waiter, Patience::Wait).await.unwrap();
+            store.join(&holder, WaitMode::Wait).await.unwrap();
+            store.join(&waiter, WaitMode::Wait).await.unwrap();
             // Others are given up meanwhile, so their number says nothing about this one.
             let own = head(&format!("{count}")) + ":*";
-            let watching = store.watch(&waiter, Standing::Waiting);
+            let watching = store.watch(&waiter, TicketState::Waiting);
             tokio::select! {
                 _ = watching => {}
                 () = until("the channel is open", async || subscribed(&own) == 1) => {}
             }
             ends(&store, &waiter).await;
-            store.leave(&holder, Leave::Now).await.unwrap();
+            store.leave(&holder, LeaveMode::Now).await.unwrap();
         }
         until("the idle ones are given up", async || subscribed("*") < LINES / 2).await;
     });
@@ -269,10 +269,10 @@ fn a_node_that_dies_leaves_its_locks_to_its_replica() {
         let asked = other.mutex("a").try_lock().await;
         assert!(asked.unwrap().is_none());
         let token = guard.token();
-        until("it is released", async || match other.force_out("a", guard.id()).await {
+        until("it is released", async || match other.force_unlock("a", guard.id()).await {
             Ok(_) => true,
             Err(error) => {
-                assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+                assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
                 false
             }
         })

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tenure_core::event::Scope;
-use tenure_core::{Engine as _, Kind, Leave, Left, Patience, Share, Standing, Ticket};
+use tenure_core::{Engine as _, ErrorKind, LeaveMode, LeaveOutcome, WaitMode, Share, TicketState, Ticket};
 use tenure_servers::redis::Server;
 
 use super::stage::{LONG, ask, assert_refused, calls, connect, head, play, store, ticket, until};
@@ -23,8 +23,8 @@ fn shares_that_came_and_went_cost_a_renewal_nothing() {
         let server = Server::start().unwrap();
         let store = store(&server.url()).await;
         let (holder, waiter) = (of("a", 1_000_000), of("a", 1));
-        store.join(&holder, Patience::Wait).await.unwrap().unwrap();
-        store.join(&waiter, Patience::Wait).await.unwrap().unwrap();
+        store.join(&holder, WaitMode::Wait).await.unwrap().unwrap();
+        store.join(&waiter, WaitMode::Wait).await.unwrap().unwrap();
         let renewal = async || {
             let (counts, before) = (calls(&server, "zcount"), Instant::now());
             store.renew(&waiter).await.unwrap().unwrap();
@@ -33,8 +33,8 @@ fn shares_that_came_and_went_cost_a_renewal_nothing() {
         let before = renewal().await;
         for take in 2..10_002 {
             let ticket = of("a", take);
-            store.join(&ticket, Patience::Wait).await.unwrap().unwrap();
-            assert_eq!(store.leave(&ticket, Leave::Now).await.unwrap(), Left::Waiting);
+            store.join(&ticket, WaitMode::Wait).await.unwrap().unwrap();
+            assert_eq!(store.leave(&ticket, LeaveMode::Now).await.unwrap(), LeaveOutcome::Waiting);
         }
         let after = renewal().await;
         println!(
@@ -52,22 +52,22 @@ fn so_many_different_shares_wait_and_no_more() {
         let server = Server::start().unwrap();
         let store = store(&server.url()).await;
         let holder = of("a", 1_000_000);
-        store.join(&holder, Patience::Wait).await.unwrap().unwrap();
+        store.join(&holder, WaitMode::Wait).await.unwrap().unwrap();
         // The share of the first one who waits is not counted among those.
         let mut waiting = Vec::new();
         for take in 1..=SHARES_MAX + 1 {
             let ticket = of("a", take);
-            store.join(&ticket, Patience::Wait).await.unwrap().unwrap();
+            store.join(&ticket, WaitMode::Wait).await.unwrap().unwrap();
             waiting.push(ticket);
         }
         let another = of("a", 500_000);
-        let refused = store.join(&another, Patience::Wait).await;
-        assert_refused(refused, Kind::Rejected, &["128 different sizes wait", "\"a\""]);
+        let refused = store.join(&another, WaitMode::Wait).await;
+        assert_refused(refused, ErrorKind::Rejected, &["128 different sizes wait", "\"a\""]);
         assert_eq!(store.renew(&another).await.unwrap(), None, "nothing was changed");
         // Sizes that wait already are welcome.
         for take in [1, 2, SHARES_MAX] {
             let ticket = of("a", take);
-            store.join(&ticket, Patience::Wait).await.unwrap().unwrap();
+            store.join(&ticket, WaitMode::Wait).await.unwrap().unwrap();
             waiting.push(ticket);
         }
         // A share that would shrink to another size lives on as it is.
@@ -79,9 +79,9 @@ fn so_many_different_shares_wait_and_no_more() {
         let own = u64::from(waiting[waiting.len() - 1].share.take());
         assert_eq!(place.ahead, 1_000_000 + ahead - own - 1, "one of them takes one less");
         // Its size was the only one of its kind, so there is room now.
-        store.join(&another, Patience::Wait).await.unwrap().unwrap();
+        store.join(&another, WaitMode::Wait).await.unwrap().unwrap();
         for ticket in waiting.iter().chain([&another, &holder]) {
-            assert_ne!(store.leave(ticket, Leave::Now).await.unwrap(), Left::Absent);
+            assert_ne!(store.leave(ticket, LeaveMode::Now).await.unwrap(), LeaveOutcome::Absent);
         }
         assert_eq!(
             ask(&server, &format!("EXISTS {0}:o {0}:l {0}:500000", head("a"))).integer(),
@@ -99,24 +99,24 @@ fn a_number_ahead_of_the_clock_is_kept_until_the_clock_has_reached_it() {
         let day = i64::try_from(DAY.as_millis()).unwrap();
         let brief = Duration::from_secs(30);
         let number =
-            store.join(&ticket("now", brief), Patience::Wait).await.unwrap().unwrap().number;
+            store.join(&ticket("now", brief), WaitMode::Wait).await.unwrap().unwrap().number;
         let floor = number + u64::try_from(DAY.as_micros()).unwrap();
         // Its owner leaves, or dies, or is told of the number of another server.
         let high = |key: &str| Ticket { floor, ..ticket(key, brief) };
         let left = high("left");
-        assert!(store.join(&left, Patience::Wait).await.unwrap().unwrap().number >= floor);
+        assert!(store.join(&left, WaitMode::Wait).await.unwrap().unwrap().number >= floor);
         assert!(life("left") > day - 60_000, "while it holds: {}", life("left"));
-        store.leave(&left, Leave::Now).await.unwrap();
+        store.leave(&left, LeaveMode::Now).await.unwrap();
         assert!(life("left") > day - 60_000, "when it is idle: {}", life("left"));
         let told = high("told");
-        store.join(&Ticket { floor: 0, ..told.clone() }, Patience::Wait).await.unwrap().unwrap();
+        store.join(&Ticket { floor: 0, ..told.clone() }, WaitMode::Wait).await.unwrap().unwrap();
         assert!(life("told") <= 120_000, "the clock is ahead of it");
         store.renew(&told).await.unwrap().unwrap();
         assert!(life("told") > day - 60_000, "{}", life("told"));
         for key in ["left", "told"] {
             let next = Ticket { floor: 0, ..high(key) };
-            let place = store.join(&next, Patience::Wait).await.unwrap().unwrap();
-            assert!(place.number > floor || key == "told" && place.standing == Standing::Waiting);
+            let place = store.join(&next, WaitMode::Wait).await.unwrap().unwrap();
+            assert!(place.number > floor || key == "told" && place.state == TicketState::Waiting);
             assert!(life(key) > day - 60_000, "for the next one: {}", life(key));
         }
     });
@@ -146,19 +146,19 @@ fn a_line_whose_first_ticket_has_ended_is_shown_by_a_full_server() {
         let (brief, second, third) =
             (ticket("a", Duration::from_millis(300)), ticket("a", LONG), ticket("a", LONG));
         for ticket in [&brief, &second, &third] {
-            store.join(ticket, Patience::Wait).await.unwrap().unwrap();
+            store.join(ticket, WaitMode::Wait).await.unwrap().unwrap();
         }
         ask(&server, "CONFIG SET maxmemory 1mb");
         let shown = async || {
             let line = store.line(&brief.key).await.unwrap();
-            line.into_iter().map(|(ticket, place)| (ticket.id, place.standing)).collect::<Vec<_>>()
+            line.into_iter().map(|(ticket, place)| (ticket.id, place.state)).collect::<Vec<_>>()
         };
         until("its life has ended", async || shown().await.len() == 2).await;
-        let (holding, waiting) = (Standing::Holding, Standing::Waiting);
+        let (holding, waiting) = (TicketState::Holding, TicketState::Waiting);
         assert_eq!(shown().await, [(second.id, holding), (third.id, waiting)]);
         assert_eq!(store.keys("").await.unwrap(), std::slice::from_ref(&second.key));
         // And it is so for the ticket itself.
-        assert_eq!(store.renew(&second).await.unwrap().unwrap().standing, holding);
+        assert_eq!(store.renew(&second).await.unwrap().unwrap().state, holding);
     });
 }
 
@@ -170,8 +170,8 @@ fn an_onlooker_takes_a_twentieth_of_a_core_whatever_the_server_keeps() {
         let server = Server::start().unwrap();
         let store = store(&server.url()).await;
         let sample = ticket("sample", LONG);
-        store.join(&sample, Patience::Wait).await.unwrap().unwrap();
-        store.leave(&sample, Leave::Now).await.unwrap();
+        store.join(&sample, WaitMode::Wait).await.unwrap().unwrap();
+        store.leave(&sample, LeaveMode::Now).await.unwrap();
         let fill = "local idle = redis.call('GET', KEYS[1])
             for i = ARGV[1], ARGV[1] + 9999 do
                 redis.call('SET', string.gsub(KEYS[1], 'v1.*', 'v1.' .. i .. '}'), idle, 'EX', 3600)
@@ -181,7 +181,7 @@ fn an_onlooker_takes_a_twentieth_of_a_core_whatever_the_server_keeps() {
         }
         assert!(ask(&server, "DBSIZE").integer().unwrap() > i64::from(IDLE));
         let held = ticket("held", LONG);
-        store.join(&held, Patience::Wait).await.unwrap().unwrap();
+        store.join(&held, WaitMode::Wait).await.unwrap().unwrap();
         assert_eq!(store.keys("").await.unwrap(), std::slice::from_ref(&held.key));
 
         let busy = || -> f64 {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tenure_core::{Guard, Kind, Locks, Loss};
+use tenure_core::{Guard, ErrorKind, Locks, Loss};
 use tenure_servers::redis::{Server, Setup};
 
 use super::stage::{LONG, ask, assert_refused, connect, play, script_calls, soon, until};
@@ -24,8 +24,8 @@ fn a_server_that_has_forgotten_all_is_found_out_by_the_next_renewal() {
             server.restart().unwrap();
             // Its life would go on for a day: it was a renewal that told.
             assert_eq!(soon("it is told", guard.lost()).await, Loss::Broken);
-            assert_eq!(guard.check().unwrap_err().kind(), Kind::Lost);
-            assert_eq!(guard.release().await.unwrap_err().kind(), Kind::Lost);
+            assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost);
+            assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
         }
     });
 }
@@ -46,7 +46,7 @@ fn a_waiter_of_a_server_that_has_forgotten_all_is_told() {
         server.kill().unwrap();
         server.restart().unwrap();
         let told = soon("the waiter is told", waiter).await.unwrap();
-        assert_refused(told, Kind::Lost, &["it was taken out of its line"]);
+        assert_refused(told, ErrorKind::Lost, &["it was taken out of its line"]);
         // Whoever asks now is first, and the old holder is told when it next gives a sign of life.
         assert_eq!(guard.extend().await.unwrap_err().loss(), Some(Loss::Broken));
         let next = locks.mutex("a").lock().await.unwrap();
@@ -106,9 +106,9 @@ fn a_young_server_gives_no_lock_until_the_old_ones_are_over() {
         let (locks, other) = (connect(&url).await, connect(&url).await);
         assert!(locks.guarantees().survives.store_crash);
         let young = locks.mutex("a").ttl(TTL).try_lock().await;
-        assert_refused(young, Kind::Unavailable, &["started so short a time ago", "127.0.0.1"]);
+        assert_refused(young, ErrorKind::Unavailable, &["started so short a time ago", "127.0.0.1"]);
         let long = locks.mutex("a").ttl(TTL * 2).try_lock().await;
-        assert_refused(long, Kind::Invalid, &["ttl_max", "2s"]);
+        assert_refused(long, ErrorKind::Invalid, &["ttl_max", "2s"]);
 
         let old = as_soon_as_it_is_given(&locks, TTL).await;
         server.kill().unwrap();
@@ -116,7 +116,7 @@ fn a_young_server_gives_no_lock_until_the_old_ones_are_over() {
         let restarted = Instant::now();
         let next = as_soon_as_it_is_given(&other, TTL).await;
         assert!(restarted.elapsed() >= TTL, "it was given after {:?}", restarted.elapsed());
-        assert_eq!(old.check().unwrap_err().kind(), Kind::Lost);
+        assert_eq!(old.check().unwrap_err().kind(), ErrorKind::Lost);
         assert!(next.token() > old.token());
         ask(&server, "PING");
     });
@@ -127,7 +127,7 @@ async fn as_soon_as_it_is_given(locks: &Locks, ttl: Duration) -> Guard {
         loop {
             match locks.mutex("a").ttl(ttl).lock().await {
                 Ok(guard) => return guard,
-                Err(error) => assert_eq!(error.kind(), Kind::Unavailable, "{error}"),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
             }
         }
     })

@@ -34,7 +34,7 @@ fn ten_thousand_locks_are_kept_on_one_connection() {
         let failed = guards.iter().filter(|guard| guard.remaining().is_none_or(|it| it < TTL / 4));
         println!("{} were close to their end", failed.count());
         drop(guards);
-        soon("all are given back", locks.settled()).await;
+        soon("all are given back", locks.flush()).await;
         assert!(locks.keys("").await.unwrap().is_empty());
     });
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::{Engine as _, Kind, Leave, Patience, Window};
+use tenure_core::{Engine as _, ErrorKind, LeaveMode, WaitMode, Window};
 use tenure_redis::RedisStore;
 use tenure_servers::redis::{Server, Setup};
 
@@ -36,7 +36,7 @@ fn a_master_that_was_made_a_replica_is_not_believed() {
             let server = Setup::new().setting(&["replica-read-only", read_only]).start().unwrap();
             let own = ticket("a", LONG);
             let holder = store(&server.url()).await;
-            holder.join(&own, Patience::Wait).await.unwrap();
+            holder.join(&own, WaitMode::Wait).await.unwrap();
             let mut clients = Clients::of(&server, 7).await;
             let untouched = clients.next();
             ask(&server, &format!("REPLICAOF 127.0.0.1 {}", empty.port()));
@@ -48,16 +48,16 @@ fn a_master_that_was_made_a_replica_is_not_believed() {
 
             let told = ["127.0.0.1", "is a replica"];
             // Where the line is unknown, nobody is in it: that must not be believed.
-            assert_refused(clients.next().renew(&own).await, Kind::Unavailable, &told);
-            let left = clients.next().leave(&own, Leave::Now).await;
-            assert_refused(left, Kind::Unavailable, &told);
-            assert_refused(clients.next().line(&own.key).await, Kind::Unavailable, &told);
-            assert_refused(clients.next().keys("").await, Kind::Unavailable, &told);
-            let nothing = clients.next().tally(&own.key, 0, None).await;
-            assert_refused(nothing, Kind::Unavailable, &told);
+            assert_refused(clients.next().renew(&own).await, ErrorKind::Unavailable, &told);
+            let left = clients.next().leave(&own, LeaveMode::Now).await;
+            assert_refused(left, ErrorKind::Unavailable, &told);
+            assert_refused(clients.next().line(&own.key).await, ErrorKind::Unavailable, &told);
+            assert_refused(clients.next().keys("").await, ErrorKind::Unavailable, &told);
+            let nothing = clients.next().add(&own.key, 0, None).await;
+            assert_refused(nothing, ErrorKind::Unavailable, &told);
             let window = Window { per: Duration::from_secs(60), limit: Some(0) };
-            let limited = clients.next().tally(&own.key, 1, Some(window)).await;
-            assert_refused(limited, Kind::Unavailable, &told);
+            let limited = clients.next().add(&own.key, 1, Some(window)).await;
+            assert_refused(limited, ErrorKind::Unavailable, &told);
 
             // It becomes the master again, without what it had: the loss is true now.
             ask(&server, "REPLICAOF NO ONE");
@@ -71,7 +71,7 @@ fn a_line_that_a_replica_shows_as_busy_is_not_believed() {
     play(async || {
         let (server, next) = (Server::start().unwrap(), Server::start().unwrap());
         let (holder, own) = (ticket("a", LONG), ticket("a", LONG));
-        store(&next.url()).await.join(&holder, Patience::Wait).await.unwrap();
+        store(&next.url()).await.join(&holder, WaitMode::Wait).await.unwrap();
         let client = store(&server.url()).await;
         assert!(client.line(&own.key).await.unwrap().is_empty());
         ask(&server, &format!("REPLICAOF 127.0.0.1 {}", next.port()));
@@ -79,7 +79,7 @@ fn a_line_that_a_replica_shows_as_busy_is_not_believed() {
             ask(&server, "INFO replication").field("master_link_status").unwrap() == "up"
         })
         .await;
-        let busy = client.join(&own, Patience::NoWait).await;
-        assert_refused(busy, Kind::Unavailable, &["127.0.0.1", "is a replica"]);
+        let busy = client.join(&own, WaitMode::NoWait).await;
+        assert_refused(busy, ErrorKind::Unavailable, &["127.0.0.1", "is a replica"]);
     });
 }

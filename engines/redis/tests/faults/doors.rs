@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
-use tenure_core::{Kind, Locks, Result};
+use tenure_core::{ErrorKind, Locks, Result};
 use tenure_servers::Certificates;
 use tenure_servers::redis::{Cluster, Sentinels, Server, Setup};
 
@@ -12,7 +12,7 @@ use super::stage::{assert_refused, connect, play, soon, until_line};
 const SECRET: &str = "s3cret";
 
 /// What is said instead of being let in.
-async fn assert_closed(url: &str, kind: Kind, parts: &[&str]) {
+async fn assert_closed(url: &str, kind: ErrorKind, parts: &[&str]) {
     let answer: Result<Locks> = soon("it is said", tenure_redis::connect(url)).await;
     let error = answer.unwrap_err();
     println!("{kind:?}: {error}");
@@ -28,14 +28,14 @@ fn a_wrong_password_is_told_and_not_repeated() {
         let port = server.port();
         let at = format!("127.0.0.1:{port}");
         let url = format!("redis://:{SECRET}@{at}");
-        assert_closed(&url, Kind::Rejected, &[&at, "user and password"]).await;
-        assert_closed(&format!("redis://{at}"), Kind::Rejected, &[&at, "password"]).await;
+        assert_closed(&url, ErrorKind::Rejected, &[&at, "user and password"]).await;
+        assert_closed(&format!("redis://{at}"), ErrorKind::Rejected, &[&at, "password"]).await;
         let url = format!("redis://nobody:{SECRET}@{at}");
-        assert_closed(&url, Kind::Rejected, &[&at, "user and password"]).await;
+        assert_closed(&url, ErrorKind::Rejected, &[&at, "user and password"]).await;
         let url = format!("redis://:right@{at}/99");
         assert_closed(
             &url,
-            Kind::Rejected,
+            ErrorKind::Rejected,
             &[&at, "has no database 99: name one", "DB index is out of range"],
         )
         .await;
@@ -52,9 +52,9 @@ fn a_cluster_tells_a_wrong_password_as_one_server_does() {
         }
         let at = format!("127.0.0.1:{}", cluster.nodes()[0].port());
         let url = format!("redis+cluster://:{SECRET}@{at}");
-        assert_closed(&url, Kind::Rejected, &[&at, "user and password"]).await;
+        assert_closed(&url, ErrorKind::Rejected, &[&at, "user and password"]).await;
         let url = format!("redis+cluster://{at}");
-        assert_closed(&url, Kind::Rejected, &[&at, "wants a password"]).await;
+        assert_closed(&url, ErrorKind::Rejected, &[&at, "wants a password"]).await;
     });
 }
 
@@ -73,13 +73,13 @@ fn a_user_without_a_right_is_told_which() {
         assert!(locks.keys("").await.unwrap().is_empty());
         server.client().unwrap().command(&["ACL", "SETUSER", "clerk", "-set"]).unwrap();
         let refused = locks.mutex("a").lock().await;
-        assert_refused(refused, Kind::Rejected, &["127.0.0.1", "does not let this user", "ACL"]);
+        assert_refused(refused, ErrorKind::Rejected, &["127.0.0.1", "does not let this user", "ACL"]);
         server
             .client()
             .unwrap()
             .command(&["ACL", "SETUSER", "clerk", "+set", "-subscribe"])
             .unwrap();
-        assert_closed(&server.url(), Kind::Rejected, &["does not let this user", "ACL"]).await;
+        assert_closed(&server.url(), ErrorKind::Rejected, &["does not let this user", "ACL"]).await;
         let blind = ["ACL", "SETUSER", "clerk", "+subscribe", "-info", "-config"];
         server.client().unwrap().command(&blind).unwrap();
         let locks = connect(server.url()).await;
@@ -116,24 +116,24 @@ fn tls_is_spoken_by_both_or_by_none() {
 
         let at = format!("127.0.0.1:{}", plain.port());
         let url = format!("rediss://:{SECRET}@{at}?ca={}&timeout=1s", ca(&strangers));
-        assert_closed(&url, Kind::Unavailable, &[&at, "does it speak TLS?"]).await;
+        assert_closed(&url, ErrorKind::Unavailable, &[&at, "does it speak TLS?"]).await;
         let at = format!("127.0.0.1:{}", port(&tls));
         let url = format!("redis://:{SECRET}@{at}?timeout=1s");
-        assert_closed(&url, Kind::Unavailable, &[&at, "does it want TLS?"]).await;
+        assert_closed(&url, ErrorKind::Unavailable, &[&at, "does it want TLS?"]).await;
         let url = format!("rediss://:{SECRET}@{at}?ca={}", ca(&strangers));
-        assert_closed(&url, Kind::Rejected, &[&at, "certificate"]).await;
+        assert_closed(&url, ErrorKind::Rejected, &[&at, "certificate"]).await;
         let at = format!("127.0.0.1:{}", port(&both));
         let url = format!("rediss://:{SECRET}@{at}?ca={}", ca(both.certificates().unwrap()));
-        assert_closed(&url, Kind::Rejected, &[&at, "certificate"]).await;
+        assert_closed(&url, ErrorKind::Rejected, &[&at, "certificate"]).await;
         let url = format!("rediss://:{SECRET}@{at}?ca=/no/such/file.pem");
-        assert_closed(&url, Kind::Invalid, &["/no/such/file.pem"]).await;
+        assert_closed(&url, ErrorKind::Invalid, &["/no/such/file.pem"]).await;
         let key = both.certificates().unwrap().client_key().display().to_string();
         let url = format!("rediss://:{SECRET}@{at}?ca={key}");
-        assert_closed(&url, Kind::Invalid, &[&key, "no certificate"]).await;
+        assert_closed(&url, ErrorKind::Invalid, &[&key, "no certificate"]).await;
         let cert = strangers.client().display().to_string();
         let ca = ca(both.certificates().unwrap());
         let url = format!("rediss://:{SECRET}@{at}?ca={ca}&cert={cert}&key={key}");
-        assert_closed(&url, Kind::Invalid, &[&cert, &key, "does not belong to the certificate"])
+        assert_closed(&url, ErrorKind::Invalid, &[&cert, &key, "does not belong to the certificate"])
             .await;
     });
 }
@@ -145,23 +145,23 @@ fn nobody_is_there() {
         server.kill().unwrap();
         let at = format!("127.0.0.1:{}", server.port());
         let url = format!("redis://:{SECRET}@{at}");
-        assert_closed(&url, Kind::Unavailable, &["nobody listens at", &at]).await;
+        assert_closed(&url, ErrorKind::Unavailable, &["nobody listens at", &at]).await;
         let at = "no-such-host.invalid:6379";
         let url = format!("redis://:{SECRET}@{at}");
         let unknown = "cannot be looked up";
-        assert_closed(&url, Kind::Unavailable, &[at, unknown, "is the name of the host"]).await;
+        assert_closed(&url, ErrorKind::Unavailable, &[at, unknown, "is the name of the host"]).await;
         let url = format!("redis+sentinel://:{SECRET}@{at}/main");
-        assert_closed(&url, Kind::Unavailable, &["no sentinel", "main", at, unknown]).await;
+        assert_closed(&url, ErrorKind::Unavailable, &["no sentinel", "main", at, unknown]).await;
         let url = format!("redis+cluster://:{SECRET}@{at}");
-        assert_closed(&url, Kind::Unavailable, &[at, unknown]).await;
+        assert_closed(&url, ErrorKind::Unavailable, &[at, unknown]).await;
         let url = "redis+unix:///no/such/redis.sock";
-        assert_closed(url, Kind::Unavailable, &["/no/such/redis.sock"]).await;
+        assert_closed(url, ErrorKind::Unavailable, &["/no/such/redis.sock"]).await;
         let at = format!("127.0.0.1:{}", server.port());
         let url = format!("redis+sentinel://:{SECRET}@{at}/main");
         let told = ["no sentinel", "main", &at, "nobody listens there", "26379"];
-        assert_closed(&url, Kind::Unavailable, &told).await;
+        assert_closed(&url, ErrorKind::Unavailable, &told).await;
         let url = format!("redis+cluster://:{SECRET}@{at}");
-        assert_closed(&url, Kind::Unavailable, &["nobody listens at", &at]).await;
+        assert_closed(&url, ErrorKind::Unavailable, &["nobody listens at", &at]).await;
     });
 }
 
@@ -171,10 +171,10 @@ fn a_server_and_a_cluster_are_not_taken_for_each_other() {
         let (alone, cluster) = (Server::start().unwrap(), Cluster::start().unwrap());
         let at = format!("127.0.0.1:{}", alone.port());
         let url = format!("redis+cluster://{at}");
-        assert_closed(&url, Kind::Invalid, &[&at, "write redis://"]).await;
+        assert_closed(&url, ErrorKind::Invalid, &[&at, "write redis://"]).await;
         let at = format!("127.0.0.1:{}", cluster.nodes()[0].port());
         let url = format!("redis://{at}");
-        assert_closed(&url, Kind::Invalid, &[&at, "write redis+cluster://"]).await;
+        assert_closed(&url, ErrorKind::Invalid, &[&at, "write redis+cluster://"]).await;
     });
 }
 
@@ -184,14 +184,14 @@ fn a_sentinel_keeps_no_locks() {
         let set = Sentinels::start().unwrap();
         let at = format!("127.0.0.1:{}", set.sentinels()[0].port());
         let way_out = format!("write redis+sentinel://{at}/NAME");
-        assert_closed(&format!("redis://{at}"), Kind::Invalid, &["is a sentinel", &way_out]).await;
+        assert_closed(&format!("redis://{at}"), ErrorKind::Invalid, &["is a sentinel", &way_out]).await;
         // Nothing else is wrong with this quorum: of several troubles, any may be told first.
         let others = [(); 2].map(|()| Setup::new().start().unwrap());
         let [one, two] = others.each_ref().map(|it| format!("127.0.0.1:{}", it.port()));
         let url = format!("redlock://{at},{one},{two}");
-        assert_closed(&url, Kind::Invalid, &["is a sentinel", &way_out]).await;
+        assert_closed(&url, ErrorKind::Invalid, &["is a sentinel", &way_out]).await;
         let url = format!("redis+cluster://{at}");
-        assert_closed(&url, Kind::Invalid, &[&at, "write redis://"]).await;
+        assert_closed(&url, ErrorKind::Invalid, &[&at, "write redis://"]).await;
     });
 }
 
@@ -221,17 +221,17 @@ fn somebody_else_is_there() {
         let web = say(Some(b"HTTP/1.1 400 Bad Request\r\n\r\n"), true);
         let terms = "timeout=500ms&connect_timeout=500ms";
         let url = format!("redis://:{SECRET}@{web}?{terms}");
-        assert_closed(&url, Kind::Unavailable, &[&web, "not as Redis does"]).await;
+        assert_closed(&url, ErrorKind::Unavailable, &[&web, "not as Redis does"]).await;
         let rude = say(None, false);
         let url = format!("redis://:{SECRET}@{rude}?{terms}");
-        assert_closed(&url, Kind::Unavailable, &[&rude]).await;
+        assert_closed(&url, ErrorKind::Unavailable, &[&rude]).await;
         let silent = say(None, true);
         for scheme in ["redis", "redis+cluster"] {
             let url = format!("{scheme}://:{SECRET}@{silent}?{terms}");
-            assert_closed(&url, Kind::Unavailable, &[&silent]).await;
+            assert_closed(&url, ErrorKind::Unavailable, &[&silent]).await;
         }
         let url = format!("redis+sentinel://{silent}/main?{terms}");
-        assert_closed(&url, Kind::Unavailable, &[&silent]).await;
+        assert_closed(&url, ErrorKind::Unavailable, &[&silent]).await;
     });
 }
 
@@ -244,10 +244,10 @@ fn whoever_is_silent_is_told_with_the_time_and_the_option() {
         for scheme in ["redis", "redis+cluster"] {
             let url = format!("{scheme}://:{SECRET}@{at}?connect_timeout=300ms");
             let told = [&at, "came about within 300ms", "`connect_timeout=TIME`"];
-            assert_closed(&url, Kind::Unavailable, &told).await;
+            assert_closed(&url, ErrorKind::Unavailable, &told).await;
         }
         let url = format!("redis+sentinel://:{SECRET}@{at}/main?connect_timeout=300ms");
         let told = ["no sentinel", &at, "none answered within 300ms", "`connect_timeout=TIME`"];
-        assert_closed(&url, Kind::Unavailable, &told).await;
+        assert_closed(&url, ErrorKind::Unavailable, &told).await;
     });
 }

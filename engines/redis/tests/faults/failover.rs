@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use tenure_core::{Guard, Kind, Locks, Loss, Result};
+use tenure_core::{Guard, ErrorKind, Locks, Loss, Result};
 use tenure_fence_redis::{Fence, Stale};
 use tenure_servers::redis::{Sentinels, Server};
 use tokio::task::JoinHandle;
@@ -21,7 +21,7 @@ fn waiting(locks: &Locks, key: &str) -> JoinHandle<Guard> {
         loop {
             match mutex.lock().await {
                 Ok(guard) => return guard,
-                Err(error) => assert_ne!(error.kind(), Kind::Invalid, "{error}"),
+                Err(error) => assert_ne!(error.kind(), ErrorKind::Invalid, "{error}"),
             }
         }
     })
@@ -33,7 +33,7 @@ async fn persistently(locks: &Locks, key: &str) -> Guard {
             let asked: Result<Guard> = locks.mutex(key).ttl(TTL).lock().await;
             match asked {
                 Ok(guard) => return guard,
-                Err(error) => assert_eq!(error.kind(), Kind::Unavailable, "{error}"),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
             }
         }
     })
@@ -134,7 +134,7 @@ fn a_frozen_sentinel_holds_nobody_up() {
         let set = Sentinels::start().unwrap();
         set.sentinels()[0].freeze().unwrap();
         let wrong = tenure_redis::connect(set.url().replace("/tenure", "/other")).await;
-        assert_refused(wrong, Kind::Unavailable, &["no sentinel names a master", "`other`"]);
+        assert_refused(wrong, ErrorKind::Unavailable, &["no sentinel names a master", "`other`"]);
         let locks = connect(set.url()).await;
         let guard = locks.mutex("a").ttl(TTL).renew_every(BEAT).lock().await.unwrap();
         let master = &set.servers()[0];
@@ -161,14 +161,14 @@ fn who_asks_for_acknowledgements_gets_no_lock_without_a_replica() {
         let brief = Duration::from_secs(3);
         for _ in 0..2 {
             let told = locks.mutex("a").ttl(brief).lock().await;
-            assert_refused(told, Kind::Unavailable, &["only 0 of the 1 required replicas"]);
-            soon("nothing is left", locks.settled()).await;
+            assert_refused(told, ErrorKind::Unavailable, &["only 0 of the 1 required replicas"]);
+            soon("nothing is left", locks.flush()).await;
             assert!(plain.line("a").await.unwrap().is_empty());
         }
         let guard = plain.mutex("a").lock().await.unwrap();
         let told = locks.mutex("a").ttl(brief).lock().await;
-        assert_refused(told, Kind::Unavailable, &["only 0 of the 1 required replicas"]);
-        soon("nothing is left", locks.settled()).await;
+        assert_refused(told, ErrorKind::Unavailable, &["only 0 of the 1 required replicas"]);
+        soon("nothing is left", locks.flush()).await;
         assert_eq!(plain.line("a").await.unwrap().len(), 1);
         guard.release().await.unwrap();
     });

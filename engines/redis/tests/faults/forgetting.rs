@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::{Guard, Kind, Locks, Loss, Place, Result, Standing};
+use tenure_core::{Guard, ErrorKind, Locks, Loss, Place, Result, TicketState};
 use tenure_servers::redis::{Server, Setup};
 use tokio::task::JoinHandle;
 
@@ -55,7 +55,7 @@ fn a_flush_is_told_to_holders_and_waiters_and_numbers_grow_over_it() {
             ask(&server, "FLUSHALL");
             assert_eq!(soon("the holder is told", guard.lost()).await, Loss::Broken);
             let told = soon("the waiter is told", waiter).await.unwrap();
-            assert_refused(told, Kind::Lost, &["taken out of its line"]);
+            assert_refused(told, ErrorKind::Lost, &["taken out of its line"]);
             let next = locks.mutex("a").lock().await.unwrap();
             assert!(next.token() > guard.token() + 1, "the waiter's number was given again");
             newest = next.token();
@@ -86,7 +86,7 @@ fn a_line_that_lost_a_part_ends_for_those_behind_and_never_serves_two() {
             if !part.is_empty() {
                 until("the late one stands behind, or is out with the others", async || {
                     let line = locks.line("a").await.unwrap();
-                    let is_behind = |(_, place): &(_, Place)| place.standing == Standing::Waiting;
+                    let is_behind = |(_, place): &(_, Place)| place.state == TicketState::Waiting;
                     late.is_finished() || line.last().is_some_and(is_behind)
                 })
                 .await;
@@ -106,7 +106,7 @@ fn a_line_that_lost_a_part_ends_for_those_behind_and_never_serves_two() {
                         count += 1;
                         guard.release().await.unwrap();
                     }
-                    Err(error) => assert_eq!(error.kind(), Kind::Lost, "{part}: {error}"),
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::Lost, "{part}: {error}"),
                 }
             }
             println!("without `{part}`, {count} of 4 were served");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use tenure_conformance::fault::{Act, Match};
-use tenure_core::{Engine as _, Leave, Locks, Patience, Share, Standing, Ticket, Wake};
+use tenure_core::{Engine as _, LeaveMode, Locks, WaitMode, Share, TicketState, Ticket, Wake};
 use tenure_redis::RedisStore;
 use tenure_servers::redis::{Cluster, Masters, Server};
 use tokio::task::JoinSet;
@@ -74,16 +74,16 @@ fn another_client_is_told_by_one_message() {
         let tickets: Vec<Ticket> = (0..6).map(|_| ticket("a", LONG)).collect();
         let client = |at: usize| if at.is_multiple_of(2) { &one } else { &other };
         for (at, ticket) in tickets.iter().enumerate() {
-            client(at).join(ticket, Patience::Wait).await.unwrap().unwrap();
+            client(at).join(ticket, WaitMode::Wait).await.unwrap().unwrap();
         }
         for (at, ticket) in tickets.iter().enumerate() {
             let place = client(at).renew(ticket).await.unwrap().unwrap();
-            assert_eq!(place.standing, Standing::Holding);
+            assert_eq!(place.state, TicketState::Holding);
             if at > 0 {
-                let told = client(at).watch(ticket, Standing::Waiting);
+                let told = client(at).watch(ticket, TicketState::Waiting);
                 assert_eq!(soon("it is told", told).await.unwrap(), Wake::Served(place.number));
             }
-            client(at).leave(ticket, Leave::Now).await.unwrap();
+            client(at).leave(ticket, LeaveMode::Now).await.unwrap();
         }
         assert_eq!(calls(&server, "publish"), 5);
     });
@@ -95,14 +95,14 @@ fn many_readers_of_one_client_are_told_by_one_answer() {
         let server = Server::start().unwrap();
         let store = store(&server.url()).await;
         let writer = ticket("a", LONG);
-        store.join(&writer, Patience::Wait).await.unwrap().unwrap();
+        store.join(&writer, WaitMode::Wait).await.unwrap().unwrap();
         let reader = || Ticket { share: Share::READER, ..ticket("a", LONG) };
         let readers: Vec<Ticket> = (0..READERS).map(|_| reader()).collect();
         for some in readers.chunks(100) {
-            join_all(some.iter().map(|reader| store.join(reader, Patience::Wait))).await;
+            join_all(some.iter().map(|reader| store.join(reader, WaitMode::Wait))).await;
         }
-        store.leave(&writer, Leave::Now).await.unwrap();
-        let told = readers.iter().map(|reader| store.watch(reader, Standing::Waiting));
+        store.leave(&writer, LeaveMode::Now).await.unwrap();
+        let told = readers.iter().map(|reader| store.watch(reader, TicketState::Waiting));
         for wake in soon("all are told", join_all(told)).await {
             assert!(matches!(wake.unwrap(), Wake::Served(_)));
         }
@@ -174,9 +174,9 @@ fn a_letter_of_an_earlier_number_serves_nobody() {
         let server = Server::start().unwrap();
         let (one, other) = (store(&server.url()).await, store(&server.url()).await);
         let (holder, waiter) = (ticket("a", LONG), ticket("a", LONG));
-        other.join(&holder, Patience::Wait).await.unwrap().unwrap();
+        other.join(&holder, WaitMode::Wait).await.unwrap().unwrap();
         let inboxes = server.command(&["PUBSUB", "CHANNELS", "tenure:inbox:*"]).unwrap();
-        let place = one.join(&waiter, Patience::Wait).await.unwrap().unwrap();
+        let place = one.join(&waiter, WaitMode::Wait).await.unwrap().unwrap();
         // It was in the line before, served and taken out, and only now is it told of that.
         let mut letter = waiter.id.to_u128().to_be_bytes().to_vec();
         letter.push(b'S');
@@ -185,12 +185,12 @@ fn a_letter_of_an_earlier_number_serves_nobody() {
             let inbox = inbox.text().unwrap();
             server.command(&[b"PUBLISH".as_slice(), inbox.as_bytes(), &letter]).unwrap();
         }
-        let told = soon("it looks", one.watch(&waiter, Standing::Waiting)).await.unwrap();
+        let told = soon("it looks", one.watch(&waiter, TicketState::Waiting)).await.unwrap();
         assert_eq!(told, Wake::Look);
         let seen = one.renew(&waiter).await.unwrap().unwrap();
-        assert_eq!((seen.number, seen.standing), (place.number, Standing::Waiting));
-        other.leave(&holder, Leave::Now).await.unwrap();
-        let told = soon("it is told", one.watch(&waiter, Standing::Waiting)).await.unwrap();
+        assert_eq!((seen.number, seen.state), (place.number, TicketState::Waiting));
+        other.leave(&holder, LeaveMode::Now).await.unwrap();
+        let told = soon("it is told", one.watch(&waiter, TicketState::Waiting)).await.unwrap();
         assert_eq!(told, Wake::Served(place.number));
     });
 }

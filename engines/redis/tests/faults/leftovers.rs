@@ -93,7 +93,7 @@ fn a_future_that_is_dropped_anywhere_leaves_nothing_in_the_line() {
             for polls in 0..40 {
                 dropped_after(polls, mutex(&locks).lock()).await;
                 dropped_after(polls, mutex(&locks).try_lock()).await;
-                dropped_after(polls, mutex(&locks).lock_within(LONG)).await;
+                dropped_after(polls, mutex(&locks).try_lock_for(LONG)).await;
             }
             until_line(&other, "a", usize::from(is_taken)).await;
             drop(taken);

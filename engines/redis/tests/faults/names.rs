@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::{Engine as _, Leave, Patience, Share, Ticket};
+use tenure_core::{Engine as _, LeaveMode, WaitMode, Share, Ticket};
 use tenure_servers::redis::Server;
 
 use super::stage::{LONG, all_keys, ask, connect, play, soon, store, ticket, until_line};
@@ -69,10 +69,10 @@ fn everything_of_tenures_ends_by_itself_but_sequences() {
         // Unequal shares have keys of their own.
         tickets.extend([5, 5, 3, 3, 1].map(|take| of("permits", take, 5, ttl)));
         for ticket in &tickets {
-            store.join(ticket, Patience::Wait).await.unwrap();
+            store.join(ticket, WaitMode::Wait).await.unwrap();
         }
         let window = tenure_core::Window { per: ttl, limit: None };
-        assert!(store.tally(&tickets[0].key, 1, Some(window)).await.unwrap().allowed);
+        assert!(store.add(&tickets[0].key, 1, Some(window)).await.unwrap().allowed);
         let mut longest = || {
             let keys = all_keys(&mut client);
             let lives = keys.iter().map(|key| {
@@ -91,12 +91,12 @@ fn everything_of_tenures_ends_by_itself_but_sequences() {
         }
         longest();
         for ticket in &tickets {
-            store.leave(ticket, Leave::Now).await.unwrap();
+            store.leave(ticket, LeaveMode::Now).await.unwrap();
         }
         let (count, longest_life) = longest();
         assert_eq!(count, 5, "four idle lines and a count are left");
         assert!(longest_life <= 2 * KEEP_MS, "{longest_life} ms");
-        assert!(store.tally(&tickets[0].key, 1, None).await.unwrap().allowed);
+        assert!(store.add(&tickets[0].key, 1, None).await.unwrap().allowed);
         let sequences: Vec<_> =
             all_keys(&mut client).into_iter().filter(|key| key.ends_with(":n")).collect();
         assert_eq!(sequences.len(), 1);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_conformance::fault::{Act, Direction, Match};
-use tenure_core::{Kind, Loss};
+use tenure_core::{ErrorKind, Loss};
 use tenure_servers::redis::Server;
 
 use super::stage::{
@@ -31,7 +31,7 @@ fn everything_works_over_a_slow_network() {
         let next = soon("the waiter is served", waiter).await.unwrap().unwrap();
         assert!(next.token() > token);
         drop(next);
-        other.settled().await;
+        other.flush().await;
 
         let rwlock = locks.rwlock("b");
         let (one, two) = (rwlock.read().await.unwrap(), rwlock.read().await.unwrap());
@@ -66,7 +66,7 @@ fn a_black_hole_costs_the_lock_at_its_deadline_and_no_more() {
             let loss = soon("it is told", guard.lost()).await;
             assert_eq!(loss, Loss::Unreachable);
             let in_vain = locks.mutex("b").ttl(TTL).try_lock().await;
-            assert_refused(in_vain, Kind::Unavailable, &["127.0.0.1"]);
+            assert_refused(in_vain, ErrorKind::Unavailable, &["127.0.0.1"]);
             // Somebody else gets it while it cannot be reached, by the ticket's own end.
             let next = soon("it is free", honest.mutex("a").ttl(LONG).lock()).await.unwrap();
             assert!(next.token() > guard.token());
@@ -104,7 +104,7 @@ fn a_renewal_that_is_answered_too_late_revives_nothing() {
             tokio::task::yield_now().await;
         }
         assert_eq!(guard.lost().await, loss);
-        assert_eq!(guard.extend().await.unwrap_err().kind(), Kind::Lost);
+        assert_eq!(guard.extend().await.unwrap_err().kind(), ErrorKind::Lost);
         assert_eq!(guard.release().await.unwrap_err().loss(), Some(loss));
     });
 }
@@ -118,13 +118,13 @@ fn a_server_that_turns_clients_out_is_asked_again() {
         let guard = locks.mutex("a").ttl(LONG).lock().await.unwrap();
         proxy.refuse();
         proxy.reset();
-        assert_refused(locks.mutex("b").try_lock().await, Kind::Unavailable, &["127.0.0.1"]);
+        assert_refused(locks.mutex("b").try_lock().await, ErrorKind::Unavailable, &["127.0.0.1"]);
         assert!(guard.extend().await.is_err());
         guard.check().unwrap();
         proxy.heal();
         until("it is let in again", async || guard.extend().await.is_ok()).await;
         guard.release().await.unwrap();
-        locks.settled().await;
+        locks.flush().await;
         assert!(locks.keys("").await.unwrap().is_empty());
     });
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tenure_conformance::Arena;
 use tenure_core::wrap::Retry;
-use tenure_core::{Guard, Kind, Locks, Result, ThisRuntime};
+use tenure_core::{Guard, ErrorKind, Locks, Result, ThisRuntime};
 use tenure_redis::RedisStore;
 use tenure_servers::have;
 use tenure_servers::redis::{Cluster, REDIS, Sentinels, Server, Setup};
@@ -33,7 +33,7 @@ async fn token(locks: &Locks, key: &str) -> u64 {
                     let _told = guard.release().await;
                     return token;
                 }
-                Err(error) => assert_eq!(error.kind(), Kind::Unavailable, "{error}"),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
             }
         }
     })
@@ -152,7 +152,7 @@ fn a_ticket_that_stands_behind_older_data_has_a_newer_token() {
         });
         until("it waits", async || locks.line("a").await.is_ok_and(|line| line.len() == 2)).await;
         let gone = locks.line("a").await.unwrap()[0].0.id;
-        locks.force_out("a", gone).await.unwrap();
+        locks.force_unlock("a", gone).await.unwrap();
         let next = soon("the waiter is served", waiter).await.unwrap();
         assert!(next > newest, "{next} is not above {newest}");
     });
@@ -288,7 +288,7 @@ fn a_number_of_a_sequence_counts_once_replicas_have_it() {
         }
         replica.freeze().unwrap();
         let unsure = locks.sequence("a").next().await;
-        assert_refused(unsure, Kind::Unavailable, &["of the 1 required replicas"]);
+        assert_refused(unsure, ErrorKind::Unavailable, &["of the 1 required replicas"]);
         assert!(locks.sequence("a").last().await.unwrap() >= newest, "a look asks for nothing");
         master.kill().unwrap();
         replica.thaw().unwrap();
@@ -314,8 +314,8 @@ async fn empty(locks: &Locks, key: &str) {
     until("nobody is in the line", async || {
         let Ok(line) = locks.line(key).await else { return false };
         for (ticket, _) in &line {
-            if let Err(error) = locks.force_out(key, ticket.id).await {
-                assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+            if let Err(error) = locks.force_unlock(key, ticket.id).await {
+                assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
             }
         }
         line.is_empty()

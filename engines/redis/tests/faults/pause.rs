@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use tenure_conformance::helper::{self, Helper};
-use tenure_core::{Guard, Kind, Loss};
+use tenure_core::{Guard, ErrorKind, Loss};
 use tenure_fence_redis::Fence;
 use tenure_servers::redis::Server;
 
@@ -27,7 +27,7 @@ fn a_frozen_server_costs_the_lock_at_its_deadline_and_never_makes_two_holders() 
                     loop {
                         match other.mutex("a").ttl(TTL).lock().await {
                             Ok(guard) => return guard,
-                            Err(error) => assert_ne!(error.kind(), Kind::Rejected, "{error}"),
+                            Err(error) => assert_ne!(error.kind(), ErrorKind::Rejected, "{error}"),
                         }
                     }
                 }
@@ -38,19 +38,19 @@ fn a_frozen_server_costs_the_lock_at_its_deadline_and_never_makes_two_holders() 
             let loss = soon("the holder is told though nobody answers", guard.lost()).await;
             assert!(matches!(loss, Loss::Unreachable | Loss::Expired), "{loss}");
             while frozen.elapsed() < TTL {
-                assert_eq!(guard.check().unwrap_err().kind(), Kind::Lost);
+                assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost);
                 tokio::time::sleep(TTL / 10).await;
             }
             let in_vain = locks.mutex("b").ttl(TTL).try_lock().await;
-            assert_refused(in_vain, Kind::Unavailable, &[" within ", "timeout=TIME` waits longer"]);
+            assert_refused(in_vain, ErrorKind::Unavailable, &[" within ", "timeout=TIME` waits longer"]);
             server.thaw().unwrap();
             let next = soon("the waiter is served", waiter).await.unwrap();
-            assert_eq!(guard.check().unwrap_err().kind(), Kind::Lost);
+            assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost);
             assert!(next.token() > guard.token());
             drop(guard);
             next.check().unwrap();
             next.release().await.unwrap();
-            locks.settled().await;
+            locks.flush().await;
         }
     });
 }
@@ -103,7 +103,7 @@ async fn write(guard: &Guard, url: &str) -> &'static str {
     let (fence, mut data) = (Fence::new("data").unwrap(), data(url).await);
     match fence.set(&mut data, "state", "old", guard.token()).await {
         Ok(()) => "written",
-        Err(error) if error.kind() == Kind::Lost => "refused",
+        Err(error) if error.kind() == ErrorKind::Lost => "refused",
         Err(error) => panic!("{error}"),
     }
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::event::What;
+use tenure_core::event::EventKind;
 use tenure_core::{
-    Engine as _, Host, Leave, Left, Locks, Loss, Patience, Seen, Standing, ThisRuntime,
+    Engine as _, Runtime, LeaveMode, LeaveOutcome, Locks, Loss, WaitMode, WatchEvent, TicketState, ThisRuntime,
 };
 use tenure_redis::RedLock;
 use tenure_servers::redis::{FAKETIME, Masters, Setup};
@@ -46,7 +46,7 @@ fn a_server_that_refuses_is_like_one_that_is_silent() {
         let second = &masters.servers()[2];
         second.client().unwrap().command(&["ACL", "SETUSER", "default", "-evalsha"]).unwrap();
         let error = one.mutex("a").try_lock().await.unwrap_err();
-        assert_eq!(error.kind(), tenure_core::Kind::Rejected, "{error}");
+        assert_eq!(error.kind(), tenure_core::ErrorKind::Rejected, "{error}");
         for server in [full, second] {
             assert!(error.to_string().contains(&server.port().to_string()), "{error}");
         }
@@ -60,15 +60,15 @@ fn who_waits_is_shown_watched_and_broken() {
         let (one, other, operator) =
             (locks(&masters).await, locks(&masters).await, locks(&masters).await);
         let guard = one.rwlock("a").ttl(LONG).read().await.unwrap();
-        let mut watch = operator.watch("").await.unwrap();
+        let mut watch = operator.watch_prefix("").await.unwrap();
         // What comes and goes between two looks is not seen, so each step waits until it was.
         let mut sees = async |what, id| loop {
             let seen = soon("it is seen", watch.next()).await.unwrap();
-            let Seen::Event(event) = seen else { panic!("nothing is missed") };
-            if event.what == What::Broken {
+            let WatchEvent::Event(event) = seen else { panic!("nothing is missed") };
+            if event.kind == EventKind::Broken {
                 continue;
             }
-            assert_eq!((event.what, event.ticket.id), (what, id));
+            assert_eq!((event.kind, event.ticket.id), (what, id));
             return;
         };
         let front = tokio::spawn(other.rwlock("a").ttl(LONG).write());
@@ -78,35 +78,35 @@ fn who_waits_is_shown_watched_and_broken() {
         let line = operator.line("a").await.unwrap();
         let shares: Vec<_> = line.iter().map(|(ticket, _)| ticket.share.take()).collect();
         assert!(shares[0] == 1 && shares[1] > 1 && shares[2] > 1, "{shares:?}");
-        let standings = line.iter().map(|(_, place)| place.standing);
-        let (holding, waiter) = (Standing::Holding, Standing::Waiting);
+        let standings = line.iter().map(|(_, place)| place.state);
+        let (holding, waiter) = (TicketState::Holding, TicketState::Waiting);
         assert_eq!(standings.collect::<Vec<_>>(), [holding, waiter, waiter]);
         assert!(line.is_sorted_by_key(|(_, place)| (place.number, place.ahead)), "{line:?}");
         assert_eq!(operator.keys("").await.unwrap().len(), 1);
 
         let (first, last) = (line[1].0.id, line[2].0.id);
-        sees(What::Joined, first).await;
-        sees(What::Joined, last).await;
-        assert_eq!(operator.break_ticket("a", first).await.unwrap(), Left::Waiting);
+        sees(EventKind::Joined, first).await;
+        sees(EventKind::Joined, last).await;
+        assert_eq!(operator.break_ticket("a", first).await.unwrap(), LeaveOutcome::Waiting);
         let line = operator.line("a").await.unwrap();
         assert_eq!(line.len(), 2, "it is out at once");
         let broken = soon("its owner is told", front).await.unwrap().unwrap_err();
         assert_eq!(broken.loss(), Some(Loss::Broken));
-        sees(What::Left, first).await;
+        sees(EventKind::Left, first).await;
         let reader = guard.id();
         guard.release().await.unwrap();
         let next = soon("the other one is served", waiting).await.unwrap().unwrap();
         assert_eq!((next.id(), next.token() >= line[1].1.number), (last, true));
 
-        sees(What::Left, reader).await;
-        sees(What::Served, last).await;
-        let held = next.held();
+        sees(EventKind::Left, reader).await;
+        sees(EventKind::Served, last).await;
+        let held = next.handle();
         let told = tokio::spawn(held.lost());
-        assert_eq!(operator.break_ticket("a", last).await.unwrap(), Left::Told);
+        assert_eq!(operator.break_ticket("a", last).await.unwrap(), LeaveOutcome::Requested);
         assert_eq!(soon("the holder is told", told).await.unwrap(), Loss::Broken);
         drop(next);
         until_line(&operator, "a", 0).await;
-        sees(What::Left, last).await;
+        sees(EventKind::Left, last).await;
     });
 }
 
@@ -114,7 +114,7 @@ fn who_waits_is_shown_watched_and_broken() {
 fn a_dead_server_leaves_few_tasks_behind() {
     play(async || {
         let masters = Masters::start(3).unwrap();
-        let home: Arc<dyn Host> = Arc::new(ThisRuntime::new());
+        let home: Arc<dyn Runtime> = Arc::new(ThisRuntime::new());
         let url = format!("{}?young=trust", masters.url());
         let engine = RedLock::engine(&url, home).await.unwrap();
         masters.servers()[2].kill().unwrap();
@@ -123,9 +123,9 @@ fn a_dead_server_leaves_few_tasks_behind() {
         let (before, mut most) = (metrics.num_alive_tasks(), 0);
         for _ in 0..pairs {
             let ticket = ticket("a", Duration::from_secs(30));
-            let place = engine.join(&ticket, Patience::NoWait).await.unwrap().unwrap();
-            assert_eq!(place.standing, Standing::Holding);
-            assert_eq!(engine.leave(&ticket, Leave::Now).await.unwrap(), Left::Holding);
+            let place = engine.join(&ticket, WaitMode::NoWait).await.unwrap().unwrap();
+            assert_eq!(place.state, TicketState::Holding);
+            assert_eq!(engine.leave(&ticket, LeaveMode::Now).await.unwrap(), LeaveOutcome::Holding);
             most = most.max(metrics.num_alive_tasks());
         }
         println!("{pairs} pairs with a dead server: {most} tasks at most, {before} before");

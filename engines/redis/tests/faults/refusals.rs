@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tenure_core::{Engine as _, Kind};
+use tenure_core::{Engine as _, ErrorKind};
 use tenure_redis::RedisStore;
 use tenure_servers::redis::{Server, Setup};
 
@@ -27,11 +27,11 @@ fn a_full_server_takes_no_new_tickets_and_serves_those_it_has() {
 
         for key in ["a", "new"] {
             let refused = locks.mutex(key).ttl(LONG).lock().await;
-            assert_refused(refused, Kind::Rejected, &["no memory left", "127.0.0.1", "OOM"]);
+            assert_refused(refused, ErrorKind::Rejected, &["no memory left", "127.0.0.1", "OOM"]);
         }
-        assert_refused(locks.sequence("n").next().await, Kind::Rejected, &["no memory left"]);
+        assert_refused(locks.sequence("n").next().await, ErrorKind::Rejected, &["no memory left"]);
         let counter = locks.counter("n").window(LONG);
-        assert_refused(counter.add(1).await, Kind::Rejected, &["no memory left"]);
+        assert_refused(counter.add(1).await, ErrorKind::Rejected, &["no memory left"]);
         assert_eq!(all_keys(&mut client), before);
         assert_eq!(locks.line("a").await.unwrap().len(), 2);
 
@@ -47,7 +47,7 @@ fn a_full_server_takes_no_new_tickets_and_serves_those_it_has() {
         locks.break_ticket("alone", alone.id()).await.unwrap();
         soon("it is told", alone.lost()).await;
         drop(alone);
-        locks.settled().await;
+        locks.flush().await;
         assert!(locks.keys("").await.unwrap().is_empty());
 
         ask(&server, "CONFIG SET maxmemory 0");
@@ -65,12 +65,12 @@ fn a_server_that_becomes_a_replica_says_so_until_it_is_none() {
         ask(&server, &format!("REPLICAOF 127.0.0.1 {}", gone.port()));
         for _ in 0..2 {
             let refused = locks.mutex("b").ttl(LONG).try_lock().await;
-            assert_refused(refused, Kind::Unavailable, &["is a replica"]);
+            assert_refused(refused, ErrorKind::Unavailable, &["is a replica"]);
         }
-        assert_refused(guard.extend().await, Kind::Unavailable, &["is a replica"]);
+        assert_refused(guard.extend().await, ErrorKind::Unavailable, &["is a replica"]);
         guard.check().unwrap();
         let late = tenure_redis::connect(server.url()).await;
-        assert_refused(late, Kind::Invalid, &["is a replica", "127.0.0.1"]);
+        assert_refused(late, ErrorKind::Invalid, &["is a replica", "127.0.0.1"]);
         ask(&server, "REPLICAOF NO ONE");
         guard.extend().await.unwrap();
         let next = locks.mutex("b").lock().await.unwrap();
@@ -97,7 +97,7 @@ fn a_server_that_is_loading_is_waited_for() {
                 assert!(began.elapsed() < super::stage::PATIENCE);
                 let opened = tenure_core::blocking::block_on(tenure_redis::connect(server.url()));
                 if let Err(error) = opened {
-                    assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+                    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
                     said.push(error.to_string());
                 }
             }
@@ -125,10 +125,10 @@ fn a_server_that_runs_a_strangers_script_is_waited_for() {
         })
         .await;
         let busy = locks.mutex("b").ttl(LONG).try_lock().await;
-        assert_refused(busy, Kind::Unavailable, &["is busy with somebody's script", "127.0.0.1"]);
-        assert_refused(guard.extend().await, Kind::Unavailable, &["is busy"]);
-        let opened = RedisStore::open(&server.url()).await.map(|store| store.profile());
-        assert_refused(opened, Kind::Unavailable, &["is busy"]);
+        assert_refused(busy, ErrorKind::Unavailable, &["is busy with somebody's script", "127.0.0.1"]);
+        assert_refused(guard.extend().await, ErrorKind::Unavailable, &["is busy"]);
+        let opened = RedisStore::open(&server.url()).await.map(|store| store.guarantees());
+        assert_refused(opened, ErrorKind::Unavailable, &["is busy"]);
         guard.check().unwrap();
         ask(&server, "SCRIPT KILL");
         assert!(stranger.await.unwrap().is_err());
@@ -162,11 +162,11 @@ fn a_server_that_cannot_write_to_its_disk_says_so() {
             let refused = locks.mutex(key).ttl(LONG).lock().await;
             assert_refused(
                 refused,
-                Kind::Rejected,
+                ErrorKind::Rejected,
                 &["cannot write its data to disk", "127.0.0.1"],
             );
         }
-        assert_refused(guard.extend().await, Kind::Rejected, &["cannot write its data to disk"]);
+        assert_refused(guard.extend().await, ErrorKind::Rejected, &["cannot write its data to disk"]);
         guard.check().unwrap();
         std::fs::remove_dir(&obstacle).unwrap();
         saved_as("ok").await;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tenure_conformance::fault::{Act, Match, Proxy};
-use tenure_core::{Engine, Kind, Leave, Left, Patience, Standing, Ticket, Window};
+use tenure_core::{Engine, ErrorKind, LeaveMode, LeaveOutcome, WaitMode, TicketState, Ticket, Window};
 use tenure_redis::RedisStore;
 use tenure_servers::redis::{Cluster, Server};
 
@@ -51,22 +51,22 @@ fn a_join_whose_answer_was_lost_is_in_the_line_once() {
             for is_free in [true, false] {
                 let (holder, own) = (ticket("a", LONG), ticket("a", LONG));
                 if !is_free {
-                    onlooker.join(&holder, Patience::Wait).await.unwrap();
+                    onlooker.join(&holder, WaitMode::Wait).await.unwrap();
                 }
                 proxy.on(Match::request_containing("EVALSHA"), act);
-                let lost = store.join(&own, Patience::Wait).await;
-                assert_refused(lost, Kind::Unavailable, &["127.0.0.1"]);
+                let lost = store.join(&own, WaitMode::Wait).await;
+                assert_refused(lost, ErrorKind::Unavailable, &["127.0.0.1"]);
                 let line = onlooker.line(&own.key).await.unwrap();
                 let there = line.iter().find(|(it, _)| it.id == own.id).map(|(_, it)| it.number);
                 assert_eq!(there.is_some(), act == Act::CutAfter);
 
-                let place = store.join(&own, Patience::Wait).await.unwrap().unwrap();
+                let place = store.join(&own, WaitMode::Wait).await.unwrap().unwrap();
                 assert!(there.is_none_or(|number| number == place.number));
-                assert_eq!(place.standing == Standing::Holding, is_free);
+                assert_eq!(place.state == TicketState::Holding, is_free);
                 let line = onlooker.line(&own.key).await.unwrap();
                 assert_eq!(line.len(), 1 + usize::from(!is_free));
                 for ticket in [&holder, &own] {
-                    onlooker.leave(ticket, Leave::Now).await.unwrap();
+                    onlooker.leave(ticket, LeaveMode::Now).await.unwrap();
                 }
             }
         }
@@ -78,15 +78,15 @@ fn a_renewal_whose_answer_was_lost_is_a_sign_of_life_all_the_same() {
     play(async || {
         let wire = Wire::new().await;
         let own = ticket("a", LONG);
-        wire.store.join(&own, Patience::Wait).await.unwrap();
+        wire.store.join(&own, WaitMode::Wait).await.unwrap();
         for act in CUTS {
             wire.spoil(act);
             let noted = own.clone().with_note(format!("{act:?}")).unwrap();
-            assert_refused(wire.store.renew(&noted).await, Kind::Unavailable, &["127.0.0.1"]);
+            assert_refused(wire.store.renew(&noted).await, ErrorKind::Unavailable, &["127.0.0.1"]);
             let line = wire.onlooker.line(&own.key).await.unwrap();
             assert_eq!(line[0].0.note == noted.note, act == Act::CutAfter);
             let place = wire.store.renew(&noted).await.unwrap().unwrap();
-            assert_eq!(place.standing, Standing::Holding);
+            assert_eq!(place.state, TicketState::Holding);
         }
     });
 }
@@ -97,22 +97,22 @@ fn a_leave_whose_answer_was_lost_has_left() {
         let wire = Wire::new().await;
         for act in CUTS {
             let (own, next) = (ticket("a", LONG), ticket("a", LONG));
-            wire.store.join(&own, Patience::Wait).await.unwrap();
-            wire.onlooker.join(&next, Patience::Wait).await.unwrap();
+            wire.store.join(&own, WaitMode::Wait).await.unwrap();
+            wire.onlooker.join(&next, WaitMode::Wait).await.unwrap();
             wire.spoil(act);
-            let lost = wire.store.leave(&own, Leave::Now).await;
-            assert_refused(lost, Kind::Unavailable, &["127.0.0.1"]);
+            let lost = wire.store.leave(&own, LeaveMode::Now).await;
+            assert_refused(lost, ErrorKind::Unavailable, &["127.0.0.1"]);
             let had_left = act == Act::CutAfter;
             let line = wire.onlooker.line(&own.key).await.unwrap();
             assert_eq!(line.len() == 1, had_left);
-            let left = wire.store.leave(&own, Leave::Now).await.unwrap();
-            assert_eq!(left, if had_left { Left::Absent } else { Left::Holding });
-            let served = wire.onlooker.watch(&next, Standing::Waiting);
+            let left = wire.store.leave(&own, LeaveMode::Now).await.unwrap();
+            assert_eq!(left, if had_left { LeaveOutcome::Absent } else { LeaveOutcome::Holding });
+            let served = wire.onlooker.watch(&next, TicketState::Waiting);
             assert!(matches!(
                 soon("the next is told", served).await.unwrap(),
                 tenure_core::Wake::Served(_)
             ));
-            assert_eq!(wire.onlooker.leave(&next, Leave::Now).await.unwrap(), Left::Holding);
+            assert_eq!(wire.onlooker.leave(&next, LeaveMode::Now).await.unwrap(), LeaveOutcome::Holding);
         }
     });
 }
@@ -125,9 +125,9 @@ fn a_sequence_may_skip_a_number_and_gives_none_twice() {
         let mut last = 0;
         for act in CUTS {
             wire.spoil(act);
-            assert_refused(wire.store.tally(&key, 1, None).await, Kind::Unavailable, &[]);
+            assert_refused(wire.store.add(&key, 1, None).await, ErrorKind::Unavailable, &[]);
             let skipped = u64::from(act == Act::CutAfter);
-            let value = wire.store.tally(&key, 1, None).await.unwrap().value;
+            let value = wire.store.add(&key, 1, None).await.unwrap().value;
             assert_eq!(value, last + 1 + skipped);
             last = value;
         }
@@ -146,13 +146,13 @@ fn a_count_whose_answer_was_lost_may_be_counted_and_is_not_sent_again() {
         let key = ticket("a", LONG).key;
         for (act, counted) in [(Act::CutBefore, 0), (Act::CutAfter, 1)] {
             wire.spoil(act);
-            assert_refused(wire.store.tally(&key, 1, window).await, Kind::Unavailable, &[]);
-            assert_eq!(wire.store.tally(&key, 0, window).await.unwrap().value, counted);
+            assert_refused(wire.store.add(&key, 1, window).await, ErrorKind::Unavailable, &[]);
+            assert_eq!(wire.store.add(&key, 0, window).await.unwrap().value, counted);
         }
         let locks = connect(format!("redis://{}", wire.proxy.address())).await;
         wire.spoil(Act::CutAfter);
         let counter = locks.counter("a").window(LONG).limit(9);
-        assert_refused(counter.add(1).await, Kind::Unavailable, &[]);
+        assert_refused(counter.add(1).await, ErrorKind::Unavailable, &[]);
         assert_eq!(counter.get().await.unwrap().value, 2);
     });
 }
@@ -162,13 +162,13 @@ fn who_only_looks_may_look_again() {
     play(async || {
         let wire = Wire::new().await;
         let own = ticket("a", LONG);
-        wire.store.join(&own, Patience::Wait).await.unwrap();
+        wire.store.join(&own, WaitMode::Wait).await.unwrap();
         for act in CUTS {
             wire.spoil(act);
-            assert_refused(wire.store.line(&own.key).await, Kind::Unavailable, &[]);
+            assert_refused(wire.store.line(&own.key).await, ErrorKind::Unavailable, &[]);
             assert_eq!(wire.store.line(&own.key).await.unwrap().len(), 1);
             wire.spoil(act);
-            assert_refused(wire.store.keys("").await, Kind::Unavailable, &[]);
+            assert_refused(wire.store.keys("").await, ErrorKind::Unavailable, &[]);
             assert_eq!(wire.store.keys("").await.unwrap(), std::slice::from_ref(&own.key));
         }
     });
@@ -197,7 +197,7 @@ fn nobody_notices_a_lost_answer_behind_the_public_verbs() {
                 assert_eq!(locks.line("a").await.unwrap().len(), 1);
                 drop(guard);
                 wire.spoil(act);
-                locks.settled().await;
+                locks.flush().await;
                 assert!(locks.line("a").await.unwrap().is_empty());
             }
         }
@@ -227,13 +227,13 @@ fn a_lock_that_is_given_too_late_is_not_a_lock() {
                 .await;
             }
             let other = ticket("a", LONG);
-            let theirs = wire.onlooker.join(&other, Patience::NoWait).await.unwrap().unwrap();
+            let theirs = wire.onlooker.join(&other, WaitMode::NoWait).await.unwrap().unwrap();
             held.release();
             if !waits {
                 let late = soon("it answers", asked).await.unwrap();
-                assert_refused(late, Kind::Unavailable, &["so late", "over already"]);
-                wire.onlooker.leave(&other, Leave::Now).await.unwrap();
-                locks.settled().await;
+                assert_refused(late, ErrorKind::Unavailable, &["so late", "over already"]);
+                wire.onlooker.leave(&other, LeaveMode::Now).await.unwrap();
+                locks.flush().await;
                 continue;
             }
             super::stage::until("it stands in line again", async || {
@@ -241,7 +241,7 @@ fn a_lock_that_is_given_too_late_is_not_a_lock() {
             })
             .await;
             assert!(!asked.is_finished());
-            wire.onlooker.leave(&other, Leave::Now).await.unwrap();
+            wire.onlooker.leave(&other, LeaveMode::Now).await.unwrap();
             let guard = soon("it is served", asked).await.unwrap().unwrap().unwrap();
             assert!(guard.token() > theirs.number);
         }
@@ -323,13 +323,13 @@ fn what_answers_nothing_in_a_cluster_ends_its_connections() {
 /// `beside` is another key of the server behind the relay.
 async fn hear_strays(relay: &Relay, store: &impl Engine, beside: &str) {
     let held = ticket(beside, LONG);
-    store.join(&held, Patience::Wait).await.unwrap();
+    store.join(&held, WaitMode::Wait).await.unwrap();
     let mut last = 0;
     for stray in [&b"+OK\r\n"[..], b":2\r\n", b":0\r\n", b"*1\r\n:7\r\n"] {
         let own = ticket("a", LONG);
         let connections = relay.connections.load(Ordering::Relaxed);
         relay.say_before_the_next_answer(stray);
-        let error = store.join(&own, Patience::Wait).await.unwrap_err();
+        let error = store.join(&own, WaitMode::Wait).await.unwrap_err();
         assert!(error.is_unknown(), "it may be in its line: {error}");
         assert!(error.to_string().contains("do not give"), "{error}");
         // The answer to that join is still on its way, over a connection that nobody listens to any more.
@@ -340,12 +340,12 @@ async fn hear_strays(relay: &Relay, store: &impl Engine, beside: &str) {
             }
         };
         let other = ticket(beside, LONG);
-        let beside = soon("it is answered", join(&other, Patience::NoWait)).await;
+        let beside = soon("it is answered", join(&other, WaitMode::NoWait)).await;
         assert!(beside.is_none(), "what another ticket was told is no place of this one");
         assert!(relay.connections.load(Ordering::Relaxed) > connections, "it goes another way");
-        let place = soon("it is answered", join(&own, Patience::Wait)).await.unwrap();
-        assert!(place.number > last && place.standing == Standing::Holding, "{place:?}");
+        let place = soon("it is answered", join(&own, WaitMode::Wait)).await.unwrap();
+        assert!(place.number > last && place.state == TicketState::Holding, "{place:?}");
         last = place.number;
-        assert_eq!(store.leave(&own, Leave::Now).await.unwrap(), Left::Holding);
+        assert_eq!(store.leave(&own, LeaveMode::Now).await.unwrap(), LeaveOutcome::Holding);
     }
 }

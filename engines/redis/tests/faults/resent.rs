@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_conformance::fault::{Act, Match, Proxy};
-use tenure_core::{Engine as _, Key, Kind, Patience, Window};
+use tenure_core::{Engine as _, Key, ErrorKind, WaitMode, Window};
 use tenure_servers::redis::{Cluster, Server};
 
 use super::stage::{
@@ -50,13 +50,13 @@ fn a_windowed_count_whose_answer_was_lost_is_counted_once() {
         let wire = Wire::to_owner_of(&(head("a") + ":c"), 0).await;
         let store = cluster_store(&wire.url()).await;
         let window = Some(Window { per: Duration::from_secs(3600), limit: None });
-        assert_eq!(store.tally(&key, 1, window).await.unwrap().value, 1);
+        assert_eq!(store.add(&key, 1, window).await.unwrap().value, 1);
         for (act, counted) in [(Act::CutBefore, 1), (Act::CutAfter, 2)] {
             wire.proxy.on(Match::request_containing("EVALSHA"), act);
-            let lost = store.tally(&key, 1, window).await;
-            assert_refused(lost, Kind::Unavailable, &["127.0.0.1"]);
+            let lost = store.add(&key, 1, window).await;
+            assert_refused(lost, ErrorKind::Unavailable, &["127.0.0.1"]);
             until("it answers again", async || {
-                store.tally(&key, 0, window).await.is_ok_and(|now| now.value == counted)
+                store.add(&key, 0, window).await.is_ok_and(|now| now.value == counted)
             })
             .await;
         }
@@ -72,7 +72,7 @@ fn a_count_follows_its_slot() {
         let slot = cluster.slot_of(&(head("a") + ":c")).unwrap();
         let from = cluster.owner_of(slot).unwrap();
         let to = cluster.nodes().iter().find(|it| it.port() != from.port()).unwrap();
-        let count = async || store.tally(&key, 1, window).await.unwrap().value;
+        let count = async || store.add(&key, 1, window).await.unwrap().value;
         assert_eq!(count().await, 1);
         let relocation = cluster.relocate(slot, to).unwrap();
         assert_eq!(count().await, 2);
@@ -93,10 +93,10 @@ fn a_replica_that_stands_still_holds_up_no_counts() {
         cluster.nodes()[3].freeze().unwrap();
         let window = Some(Window { per: Duration::from_secs(3600), limit: None });
         until("the connection for counts is there", async || {
-            store.tally(&key, 0, window).await.is_ok()
+            store.add(&key, 0, window).await.is_ok()
         })
         .await;
-        assert_eq!(store.tally(&key, 1, window).await.unwrap().value, 1);
+        assert_eq!(store.add(&key, 1, window).await.unwrap().value, 1);
     });
 }
 
@@ -107,14 +107,14 @@ fn a_new_connection_acknowledges_nothing_that_went_over_an_old_one() {
         let store = cluster_store(&(wire.url() + "?acks=1")).await;
         let own = ticket("a", LONG);
         let told = ["only 0 of the 1 required replicas"];
-        assert_refused(store.join(&own, Patience::Wait).await, Kind::Unavailable, &told);
+        assert_refused(store.join(&own, WaitMode::Wait).await, ErrorKind::Unavailable, &told);
         // On a connection that has written nothing, WAIT counts every replica that there is.
         for words in ["EVALSHA", "WAIT"] {
             wire.proxy.on(Match::request_containing(words), Act::CutBefore);
-            let joined = store.join(&own, Patience::Wait).await;
-            assert_refused(joined, Kind::Unavailable, &told);
+            let joined = store.join(&own, WaitMode::Wait).await;
+            assert_refused(joined, ErrorKind::Unavailable, &told);
             wire.proxy.on(Match::request_containing(words), Act::CutBefore);
-            assert_refused(store.renew(&own).await, Kind::Unavailable, &told);
+            assert_refused(store.renew(&own).await, ErrorKind::Unavailable, &told);
         }
         for node in wire.cluster.nodes() {
             node.thaw().unwrap();

@@ -71,14 +71,14 @@ fn a_runtime_may_end_while_it_has_a_connection() {
         // The guard is kept by a thread of Tenure's own, and the waiter's ticket is given back.
         guard.check().unwrap();
         block_on(guard.extend()).unwrap();
-        block_on(locks.settled());
+        block_on(locks.flush());
         assert_eq!(block_on(locks.line("a")).unwrap().len(), 1);
         block_on(guard.release()).unwrap();
         let second = runtime();
         let guard = second.block_on(locks.mutex("a").lock()).unwrap();
         drop(second);
         drop(guard);
-        block_on(locks.settled());
+        block_on(locks.flush());
         assert!(block_on(locks.keys("")).unwrap().is_empty());
     });
 }
@@ -105,7 +105,7 @@ fn runtimes_may_come_and_go() {
                 runtime.shutdown_background();
             }
         }
-        block_on(locks.settled());
+        block_on(locks.flush());
         assert!(block_on(locks.keys("")).unwrap().is_empty());
         while connections(&server) > 2 {
             std::thread::sleep(Duration::from_millis(5));
@@ -128,7 +128,7 @@ fn a_hundred_runtimes_may_be_there_at_a_time() {
             }
         }
         drop(runtimes);
-        block_on(locks.settled());
+        block_on(locks.flush());
         assert!(block_on(locks.keys("")).unwrap().is_empty());
     });
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener};
 
-use tenure_core::{Error, Kind};
+use tenure_core::{Error, ErrorKind};
 use tenure_redis::RedLock;
 use tenure_servers::redis::{Cluster, Sentinels, Server, Setup};
 
@@ -133,7 +133,7 @@ fn a_password_that_is_refused_later_is_not_told_either() {
         }
         let error = locks.mutex("a").lock().await.unwrap_err();
         // Where the killed connection had taken the call already, its outcome stays unknown.
-        assert!(matches!(error.kind(), Kind::Rejected | Kind::Unavailable), "{error}");
+        assert!(matches!(error.kind(), ErrorKind::Rejected | ErrorKind::Unavailable), "{error}");
         assert!(error.to_string().contains("user and password"), "{error}");
         assert_untold(&error);
     });

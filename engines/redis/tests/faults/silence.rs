@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tenure_conformance::fault::{Outage, Proxy};
-use tenure_core::{Engine as _, Key, Kind, Leave, Patience, Window};
+use tenure_core::{Engine as _, Key, ErrorKind, LeaveMode, WaitMode, Window};
 use tenure_servers::redis::{Cluster, Server, Setup};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
@@ -40,7 +40,7 @@ fn forty_callers_at_once_have_their_answers_in_the_promised_time() {
                         2 => locks.line(key).await.map(drop).unwrap_err(),
                         _ => locks.sequence(key).next().await.map(drop).unwrap_err(),
                     };
-                    assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+                    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
                     began.elapsed()
                 });
             }
@@ -85,7 +85,7 @@ fn what_callers_gave_up_is_not_carried_out_in_bulk_when_the_server_wakes() {
         println!("{asked:?} were asked in vain, {calls} calls were carried out");
         // What was under way on its two connections, and the sweeping of it.
         assert!(calls <= 4 * UNDER_WAY_MAX, "{calls} calls were carried out");
-        soon("all are given back", locks.settled()).await;
+        soon("all are given back", locks.flush()).await;
     });
 }
 
@@ -96,9 +96,9 @@ fn a_caller_that_waits_costs_little_memory() {
         let server = Server::start().unwrap();
         let (store, ticket) = (store(&server.url()).await, ticket("a", LONG));
         for (verb, bytes) in [
-            ("join", size_of_val(&store.join(&ticket, Patience::Wait))),
+            ("join", size_of_val(&store.join(&ticket, WaitMode::Wait))),
             ("renew", size_of_val(&store.renew(&ticket))),
-            ("leave", size_of_val(&store.leave(&ticket, Leave::Now))),
+            ("leave", size_of_val(&store.leave(&ticket, LeaveMode::Now))),
             ("line", size_of_val(&store.line(&ticket.key))),
         ] {
             println!("a caller of {verb} takes {bytes} bytes");
@@ -180,8 +180,8 @@ fn calls_of_a_silent_cluster_that_connect_first_leave_no_tasks_behind() {
             callers.spawn(async move {
                 let key = Key::new(format!("mails/{caller}")).unwrap();
                 loop {
-                    let counted = store.tally(&key, 1, window).await;
-                    assert_eq!(counted.unwrap_err().kind(), Kind::Unavailable);
+                    let counted = store.add(&key, 1, window).await;
+                    assert_eq!(counted.unwrap_err().kind(), ErrorKind::Unavailable);
                     sleep(Duration::from_millis(100)).await;
                 }
             });

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::{Error, Kind};
+use tenure_core::{Error, ErrorKind};
 use tenure_redis::RedLock;
 use tenure_servers::redis::{Masters, Server};
 
@@ -90,10 +90,10 @@ fn where_no_majority_can_be_read_it_is_refused_and_the_servers_are_named() {
         }
         let [first, second, third] = &ports;
         let told = ["cannot be read", "\"a\"", &head("a"), first, second, third];
-        assert_refused(mutex.try_lock().await, Kind::Rejected, &told);
-        assert_refused(soon("it is refused", mutex.lock()).await, Kind::Rejected, &told);
-        assert_refused(redlock.locks().line("a").await, Kind::Rejected, &told);
-        assert_refused(guard.extend().await, Kind::Rejected, &told);
+        assert_refused(mutex.try_lock().await, ErrorKind::Rejected, &told);
+        assert_refused(soon("it is refused", mutex.lock()).await, ErrorKind::Rejected, &told);
+        assert_refused(redlock.locks().line("a").await, ErrorKind::Rejected, &told);
+        assert_refused(guard.extend().await, ErrorKind::Rejected, &told);
         let trouble = guard.trouble().expect("a renewal failed").to_string();
         assert!(told.iter().all(|part| trouble.contains(part)), "{trouble}");
         guard.check().expect("its life is not over");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tenure_conformance::fault::stage;
 pub(super) use tenure_conformance::fault::stage::{PATIENCE, soon, until, until_line};
 use tenure_conformance::fault::{Protocol, Proxy};
-use tenure_core::{Key, Kind, Locks, Note, Owner, Result, Share, Ticket, TicketId};
+use tenure_core::{Key, ErrorKind, Locks, Note, Owner, Result, Share, Ticket, TicketId};
 use tenure_redis::{RedisCluster, RedisStore};
 use tenure_servers::redis::{Client, Cluster, REDIS, Reply, Server};
 use tenure_servers::{Tool, have};
@@ -128,7 +128,7 @@ pub(super) fn head(key: &str) -> String {
 
 /// It was refused in this way, and one sentence says all of this.
 #[track_caller]
-pub(super) fn assert_refused<T: Debug>(answer: Result<T>, kind: Kind, parts: &[&str]) {
+pub(super) fn assert_refused<T: Debug>(answer: Result<T>, kind: ErrorKind, parts: &[&str]) {
     let error = answer.unwrap_err();
     let sentence = error.to_string();
     assert_eq!(error.kind(), kind, "{error:?}");

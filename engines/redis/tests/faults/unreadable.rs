@@ -1,7 +1,7 @@
 //! Keys that this version of Tenure cannot read: a later version wrote them, or somebody's hand. Who may hold there is not
 //! known, so nobody is let in; and from what is no number none follows.
 
-use tenure_core::{Engine as _, Kind, Leave, Patience, Window};
+use tenure_core::{Engine as _, ErrorKind, LeaveMode, WaitMode, Window};
 use tenure_servers::redis::Server;
 
 use super::stage::{LONG, ask, assert_refused, connect, head, play, store, ticket};
@@ -30,10 +30,10 @@ fn nobody_is_let_in_over_a_head_that_cannot_be_read() {
         for (at, (what, bytes)) in cases.iter().enumerate() {
             let key = format!("k{at}");
             client.command(&[b"SET".as_slice(), head(&key).as_bytes(), bytes]).unwrap();
-            for patience in [Patience::NoWait, Patience::Wait] {
+            for patience in [WaitMode::NoWait, WaitMode::Wait] {
                 let store = store(&server.url()).await;
                 let joined = store.join(&ticket(&key, LONG), patience).await;
-                assert_refused(joined, Kind::Rejected, &["cannot be read"]);
+                assert_refused(joined, ErrorKind::Rejected, &["cannot be read"]);
             }
             let length = client.command(&["STRLEN", &head(&key)]).unwrap().integer().unwrap();
             if usize::try_from(length).unwrap() != bytes.len() {
@@ -66,8 +66,8 @@ fn a_sequence_whose_number_is_none_gives_no_number_again() {
             server.command(&["SET", &name, value]).unwrap();
             for _ in 0..2 {
                 let told = ["a number that was kept is none any more", &name];
-                assert_refused(locks.sequence("a").next().await, Kind::Rejected, &told);
-                assert_refused(locks.sequence("a").last().await, Kind::Rejected, &told);
+                assert_refused(locks.sequence("a").next().await, ErrorKind::Rejected, &told);
+                assert_refused(locks.sequence("a").last().await, ErrorKind::Rejected, &told);
             }
             assert_eq!(server.command(&["GET", &name]).unwrap().text().unwrap(), value);
         }
@@ -84,20 +84,20 @@ fn whoever_leaves_or_looks_is_told_of_which_key_it_is() {
         let ticket = ticket("a", LONG);
         server.command(&["SET", &head("a"), "1234567xx"]).unwrap();
         let told = ["cannot be read", "\"a\"", &head("a")];
-        for how in [Leave::Now, Leave::Soon] {
-            assert_refused(store.leave(&ticket, how).await, Kind::Rejected, &told);
+        for how in [LeaveMode::Now, LeaveMode::Graceful] {
+            assert_refused(store.leave(&ticket, how).await, ErrorKind::Rejected, &told);
         }
-        assert_refused(store.renew(&ticket).await, Kind::Rejected, &told);
-        assert_refused(store.line(&ticket.key).await, Kind::Rejected, &told);
+        assert_refused(store.renew(&ticket).await, ErrorKind::Rejected, &told);
+        assert_refused(store.line(&ticket.key).await, ErrorKind::Rejected, &told);
         let window = Window { per: LONG, limit: None };
         for number in ["rubbish", "007"] {
             server.command(&["SET", &(head("a") + ":c"), number]).unwrap();
-            let counted = store.tally(&ticket.key, 1, Some(window)).await;
+            let counted = store.add(&ticket.key, 1, Some(window)).await;
             let told = ["none any more", "\"a\"", &(head("a") + ":c"), "delete it, and the count"];
-            assert_refused(counted, Kind::Rejected, &told);
+            assert_refused(counted, ErrorKind::Rejected, &told);
         }
         server.command(&["DEL", &(head("a") + ":c")]).unwrap();
-        let counted = store.tally(&ticket.key, 1, Some(window)).await.unwrap();
+        let counted = store.add(&ticket.key, 1, Some(window)).await.unwrap();
         assert_eq!(counted.value, 1);
     });
 }
@@ -113,12 +113,12 @@ fn a_value_of_another_type_is_told_with_the_lock_and_its_names() {
             server.command(&["HSET", &name, "field", "value"]).unwrap();
         }
         let told = ["not Tenure's", "`prefix`", "\"a\"", &head("a"), "deleted once nobody holds"];
-        assert_refused(store.line(&ticket.key).await, Kind::Rejected, &told);
-        assert_refused(store.leave(&ticket, Leave::Now).await, Kind::Rejected, &told);
+        assert_refused(store.line(&ticket.key).await, ErrorKind::Rejected, &told);
+        assert_refused(store.leave(&ticket, LeaveMode::Now).await, ErrorKind::Rejected, &told);
         for window in [None, Some(window)] {
-            assert_refused(store.tally(&ticket.key, 1, window).await, Kind::Rejected, &told);
+            assert_refused(store.add(&ticket.key, 1, window).await, ErrorKind::Rejected, &told);
         }
-        assert_refused(store.join(&ticket, Patience::Wait).await, Kind::Rejected, &told);
+        assert_refused(store.join(&ticket, WaitMode::Wait).await, ErrorKind::Rejected, &told);
     });
 }
 
@@ -129,7 +129,7 @@ fn a_listing_leaves_out_what_cannot_be_read_and_shows_the_others() {
         let mut client = server.client().unwrap();
         let store = store(&server.url()).await;
         for key in ["alone", "many", "many"] {
-            store.join(&ticket(key, LONG), Patience::Wait).await.unwrap();
+            store.join(&ticket(key, LONG), WaitMode::Wait).await.unwrap();
         }
         let keys = async || {
             let keys = store.keys("").await.unwrap();
@@ -181,15 +181,15 @@ fn a_server_that_was_made_a_replica_says_that_first() {
         ask(&server, &format!("REPLICAOF 127.0.0.1 {}", gone.port()));
         // What it keeps may be older than what its master keeps, or the rest of another data set.
         let told = ["is a replica"];
-        for patience in [Patience::NoWait, Patience::Wait] {
-            assert_refused(next().join(&ticket, patience).await, Kind::Unavailable, &told);
+        for patience in [WaitMode::NoWait, WaitMode::Wait] {
+            assert_refused(next().join(&ticket, patience).await, ErrorKind::Unavailable, &told);
         }
-        assert_refused(next().renew(&ticket).await, Kind::Unavailable, &told);
-        assert_refused(next().leave(&ticket, Leave::Now).await, Kind::Unavailable, &told);
+        assert_refused(next().renew(&ticket).await, ErrorKind::Unavailable, &told);
+        assert_refused(next().leave(&ticket, LeaveMode::Now).await, ErrorKind::Unavailable, &told);
         let window = Window { per: LONG, limit: None };
         for window in [None, Some(window)] {
-            let counted = next().tally(&ticket.key, 1, window).await;
-            assert_refused(counted, Kind::Unavailable, &told);
+            let counted = next().add(&ticket.key, 1, window).await;
+            assert_refused(counted, ErrorKind::Unavailable, &told);
         }
     });
 }

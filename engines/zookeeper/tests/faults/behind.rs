@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use tenure_core::{Kind, Loss};
+use tenure_core::{ErrorKind, Loss};
 use tenure_servers::zookeeper::Server;
 
 use super::stage::{TTL, at_last, connect, play, soon, until_line};
@@ -77,7 +77,7 @@ fn a_server_that_may_only_read_gives_no_locks() {
         assert!(matches!(loss, Loss::Unreachable | Loss::Expired | Loss::SessionGone), "{loss}");
         let url = format!("zookeeper://127.0.0.1:{}", alone.port());
         let refused = tenure_zookeeper::connect(&url).await.map(drop).unwrap_err();
-        assert_eq!(refused.kind(), Kind::Unavailable, "{refused}");
+        assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
         let refused = locks.mutex("k").try_lock().await.map(drop).unwrap_err();
         assert!(refused.is_unknown(), "{refused}");
         for server in &gone {
@@ -115,7 +115,7 @@ fn older_data_costs_holders_their_locks_and_is_refused_by_who_lived_through_it()
         let refused = soon("it is refused", async {
             loop {
                 match locks.mutex("b").ttl(TTL).lock().await {
-                    Err(error) if error.kind() == Kind::Rejected => return error,
+                    Err(error) if error.kind() == ErrorKind::Rejected => return error,
                     Err(_) => {}
                     Ok(next) => assert!(next.token() > guard.token(), "a number is given again"),
                 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tenure_core::{Error, Kind, LINE_TICKETS_MAX, Locks};
+use tenure_core::{Error, ErrorKind, LINE_TICKETS_MAX, Locks};
 use tenure_servers::Store as _;
 use tenure_servers::zookeeper::{Ensemble, Server};
 use tokio::task::JoinSet;
@@ -95,7 +95,7 @@ fn of_a_crowd_that_comes_at_once_no_more_come_in_than_servers_survive_the_end_of
         }
         // Once they are out, others come in.
         drop(held);
-        locks.settled().await;
+        locks.flush().await;
         locks.mutex("next").ttl(LONG).lock().await.unwrap().release().await.unwrap();
     });
 }
@@ -170,7 +170,7 @@ fn a_thousand_waiters_are_served_in_order_at_a_constant_cost_though_half_of_them
             waiter.abort();
         }
         until_count(&operator, WAITERS / 2 + 1).await;
-        crowd.settled().await;
+        crowd.flush().await;
         let before = received(server);
         guard.release().await.unwrap();
         for waiter in waiters.into_iter().skip(1).step_by(2) {
@@ -284,9 +284,9 @@ fn ten_thousand_may_stand_in_line_and_one_more_than_it_takes_is_refused() {
         let guard = holder.mutex("k").ttl(LONG).lock().await.unwrap();
         lengthen(&operator, MANY).await;
         let before = received(server);
-        let waited = locks.mutex("k").ttl(LONG).lock_within(Duration::from_secs(1)).await;
+        let waited = locks.mutex("k").ttl(LONG).try_lock_for(Duration::from_secs(1)).await;
         assert!(waited.unwrap().is_none(), "it is held");
-        locks.settled().await;
+        locks.flush().await;
         let asked = received(server) - before;
         println!("who came behind {MANY} and went away took {asked} packets");
         assert!(asked <= 40, "{asked} packets");
@@ -294,7 +294,7 @@ fn ten_thousand_may_stand_in_line_and_one_more_than_it_takes_is_refused() {
 
         lengthen(&operator, LINE_TICKETS_MAX).await;
         let refused = locks.mutex("k").ttl(LONG).lock().await.map(drop).unwrap_err();
-        assert_eq!(refused.kind(), Kind::Rejected, "{refused}");
+        assert_eq!(refused.kind(), ErrorKind::Rejected, "{refused}");
         assert!(refused.to_string().contains("full"), "{refused}");
         assert_eq!(tickets(&operator).await.len(), LINE_TICKETS_MAX, "nothing is left of it");
         guard.check().expect("the servers live");
@@ -325,7 +325,7 @@ fn watches_that_nobody_waits_for_make_room_for_others() {
             assert!(given_up.is_err(), "{given_up:?}");
             waiting.abort();
         }
-        soon("nothing is left to do", crowd.settled()).await;
+        soon("nothing is left to do", crowd.flush()).await;
         let paths = || -> HashSet<String> {
             let said = server.ask("wchp").expect("it answers");
             said.lines().filter(|line| line.starts_with('/')).map(str::to_owned).collect()

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::{join, join_all};
-use tenure_core::{Clock as _, Kind, Locks, SystemClock};
+use tenure_core::{Clock as _, ErrorKind, Locks, SystemClock};
 use tenure_servers::zookeeper::{Ensemble, Server};
 
 use super::stage::{TTL, at_last, configure, connect, play, restart, until_line};
@@ -96,7 +96,7 @@ fn an_ensemble_whose_sessions_are_too_short_for_its_tick_is_refused() {
         set(&ensemble, &[LONG_TICKS[0], LONG_TICKS[1], "maxSessionTimeout=2000"]);
         let refused = connect(&ensemble).await.mutex("k").ttl(TTL).lock().await;
         let refused = refused.map(drop).unwrap_err();
-        assert_eq!(refused.kind(), Kind::Rejected, "{refused}");
+        assert_eq!(refused.kind(), ErrorKind::Rejected, "{refused}");
         assert!(refused.to_string().contains("tickTime"), "{refused}");
     });
 }

@@ -90,7 +90,7 @@ fn a_downgrade_whose_answer_is_lost_leaves_nothing_behind() {
         downgrading.abort();
         proxy.heal();
         until_line(&locks, "k", 0).await;
-        locks.settled().await;
+        locks.flush().await;
         assert_eq!(operator.list_children(&line).await.unwrap(), Vec::<String>::new());
     });
 }

@@ -1,7 +1,7 @@
 //! An operator does things to nodes.
 
 use tenure_conformance::fault::stories::unreadable::a_stranger_hides_nobody_ahead_of_it;
-use tenure_core::{Kind, Loss, Seen, TicketId};
+use tenure_core::{ErrorKind, Loss, WatchEvent, TicketId};
 use zookeeper_client::{Acls, Client, CreateMode};
 
 use super::stage::{
@@ -117,7 +117,7 @@ fn a_session_that_the_server_ended_is_told_and_the_next_lock_opens_another() {
         soon("the holder is told", guard.lost()).await;
         let next = at_last("it locks again", async || locks.mutex("k").ttl(TTL).lock().await).await;
         assert!(next.token() > guard.token());
-        assert_eq!(guard.release().await.unwrap_err().kind(), Kind::Lost);
+        assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
         next.check().expect("the end of the old one touches nobody");
     });
 }
@@ -190,7 +190,7 @@ fn a_ticket_that_cannot_be_read_keeps_others_out_as_any_other_does() {
         let refused = locks.mutex("k").lock().await.map(drop).expect_err("it is held");
         let looked = locks.line("k").await.expect_err("somebody stands there");
         for refused in [refused, looked] {
-            assert_eq!(refused.kind(), Kind::Rejected, "{refused}");
+            assert_eq!(refused.kind(), ErrorKind::Rejected, "{refused}");
             let (line, _) = path.rsplit_once('/').unwrap();
             for part in ["cannot be read", "\"k\"", line, "deleted once nobody holds the lock"] {
                 assert!(refused.to_string().contains(part), "{part}: {refused}");
@@ -207,7 +207,7 @@ fn a_ticket_that_cannot_be_read_hides_nobody_ahead_of_it() {
     play(1, async |ensemble| {
         let (locks, other) = (connect(&ensemble).await, connect(&ensemble).await);
         let operator = operator(&ensemble).await;
-        let mut all = other.watch("").await.unwrap();
+        let mut all = other.watch_prefix("").await.unwrap();
         let comes = async || {
             stranger_behind(&operator, &tickets(&operator).await[0]).await;
         };
@@ -215,7 +215,7 @@ fn a_ticket_that_cannot_be_read_hides_nobody_ahead_of_it() {
         until("only the stranger is left", async || tickets(&operator).await.len() == 1).await;
         let unrelated = locks.mutex("unrelated").lock().await.unwrap();
         soon("what others do is seen", async {
-            while !matches!(all.next().await.unwrap(), Seen::Event(event) if event.ticket.key.as_str() == "unrelated") {}
+            while !matches!(all.next().await.unwrap(), WatchEvent::Event(event) if event.ticket.key.as_str() == "unrelated") {}
         })
         .await;
         unrelated.release().await.unwrap();
@@ -235,7 +235,7 @@ fn a_number_that_is_overwritten_with_something_else_is_not_begun_anew() {
         let path = format!("/tenure/v1/c/{name}");
         operator.set_data(&path, b"three", None).await.unwrap();
         let refused = sequence.next().await.expect_err("it was given before");
-        assert_eq!(refused.kind(), Kind::Rejected, "{refused}");
+        assert_eq!(refused.kind(), ErrorKind::Rejected, "{refused}");
         for part in ["a number that was kept", "\"k\"", &path, "write a number into it"] {
             assert!(refused.to_string().contains(part), "{part}: {refused}");
         }

@@ -31,7 +31,7 @@ fn the_lock_of_the_client_leaves_its_node_behind_when_it_is_dropped_and_ours_doe
                 Either::Left(_) | Either::Right(_) => {}
             }
         }
-        soon("what was dropped is given back", locks.settled()).await;
+        soon("what was dropped is given back", locks.flush()).await;
         until_line(&locks, "ours", 0).await;
         assert_eq!(tickets(&operator).await, Vec::<String>::new());
         let theirs = operator.list_children("/theirs").await.unwrap();

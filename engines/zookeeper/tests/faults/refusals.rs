@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::{Error, Kind, Loss};
+use tenure_core::{Error, ErrorKind, Loss};
 use tenure_servers::Store as _;
 use zookeeper_client::{Acl, Acls, AuthId, CreateMode, Permission};
 
@@ -12,7 +12,7 @@ use super::stage::{LINES, TTL, connect, operator, play, soon, tickets};
 const NOW: &str = "/tenure/v1/now";
 
 fn is_refused(error: &Error) -> String {
-    assert_eq!(error.kind(), Kind::Rejected, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Rejected, "{error}");
     assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
     error.to_string()
 }
@@ -151,6 +151,6 @@ fn a_holder_whose_signs_of_life_are_refused_is_told_why() {
         let said = is_refused(&trouble);
         assert!(said.contains("does not let this user"), "{said}");
         assert_eq!(soon("it is lost", guard.lost()).await, Loss::Unreachable);
-        assert_eq!(guard.trouble().map(|trouble| trouble.kind()), Some(Kind::Rejected));
+        assert_eq!(guard.trouble().map(|trouble| trouble.kind()), Some(ErrorKind::Rejected));
     });
 }

@@ -55,7 +55,7 @@ fn callers_without_a_runtime_or_its_drivers_can_lock() {
             runtime.block_on(visit(&locks));
         }
         futures_util::future::join_all((0..4).map(|_| visit(&locks))).now_or_never();
-        block_on(locks.settled());
+        block_on(locks.flush());
         block_on(until_empty(&locks));
     });
 }
@@ -222,7 +222,7 @@ fn a_runtime_that_ends_in_the_middle_leaves_nothing_behind() {
         }
         let other = runtime();
         other.block_on(async {
-            locks.settled().await;
+            locks.flush().await;
             let again = connect(ensemble).await;
             for at in 0..20 {
                 until_line(&again, &format!("k{at}"), 0).await;

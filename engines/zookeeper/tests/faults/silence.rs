@@ -66,7 +66,7 @@ fn a_thousand_guards_that_are_dropped_while_nobody_answers_are_swept_without_a_s
         drop(guards);
         tokio::time::sleep(Duration::from_secs(3)).await;
         server.thaw().unwrap();
-        soon("all are given back", locks.settled()).await;
+        soon("all are given back", locks.flush()).await;
         soon("they are gone", async { while !tickets(&operator).await.is_empty() {} }).await;
         let asked = received(server) - before;
         println!("{GUARDS} guards took {asked} packets");

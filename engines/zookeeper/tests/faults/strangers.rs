@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use std::time::{Duration, Instant};
 
-use tenure_core::Kind;
+use tenure_core::ErrorKind;
 use tenure_servers::Store as _;
 use tenure_servers::zookeeper::Ensemble;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
@@ -44,7 +44,7 @@ fn what_only_speaks_the_language_is_refused_by_name() {
         let url = format!("zookeeper://127.0.0.1:{port}");
         let refused = soon("it is answered", tenure_zookeeper::connect(&url)).await;
         let refused = refused.map(drop).unwrap_err();
-        assert_eq!(refused.kind(), Kind::Rejected, "{refused}");
+        assert_eq!(refused.kind(), ErrorKind::Rejected, "{refused}");
         assert!(refused.to_string().contains("is ClickHouse Keeper"), "{refused}");
     });
 }
@@ -57,7 +57,7 @@ fn whoever_listens_and_says_nothing_is_told_to_let_nobody_in() {
         let url = format!("zookeeper://{at}?timeout=500ms&connect_timeout=500ms");
         let refused = soon("it is answered", tenure_zookeeper::connect(&url)).await;
         let refused = refused.map(drop).unwrap_err();
-        assert_eq!(refused.kind(), Kind::Unavailable, "{refused}");
+        assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
         let said = refused.to_string();
         assert!(said.contains(&at.to_string()) && said.contains("let nobody in"), "{said}");
     });
@@ -92,7 +92,7 @@ fn servers_that_are_not_one_ensemble_are_refused() {
             for _ in 0..4 {
                 let refused = soon("it is answered", tenure_zookeeper::connect(&url)).await;
                 let refused = refused.map(drop).unwrap_err();
-                assert_eq!(refused.kind(), Kind::Rejected, "{refused}");
+                assert_eq!(refused.kind(), ErrorKind::Rejected, "{refused}");
                 let said = refused.to_string();
                 assert!(said.contains("are not one ensemble"), "{said}");
                 let servers = all.iter().flat_map(|ensemble| ensemble.servers());

@@ -1,6 +1,6 @@
 //! TLS: who is not trusted is told so, with the way out, and what is held outlives the server.
 
-use tenure_core::{Kind, Loss};
+use tenure_core::{ErrorKind, Loss};
 use tenure_servers::Store as _;
 use tenure_servers::zookeeper::Ensemble;
 
@@ -12,7 +12,7 @@ fn parts(url: &str) -> (&str, Vec<&str>) {
     (servers, options.split('&').collect())
 }
 
-async fn refused(url: &str) -> (Kind, String) {
+async fn refused(url: &str) -> (ErrorKind, String) {
     let error = tenure_zookeeper::connect(url).await.map(drop).unwrap_err();
     (error.kind(), error.to_string())
 }
@@ -30,13 +30,13 @@ fn certificates_that_nobody_trusts_are_told_with_the_way_out() {
             (vec![ours[0], theirs[1], theirs[2]], "refuses the certificate in"),
         ] {
             let (kind, said) = refused(&format!("{servers}?{}", options.join("&"))).await;
-            assert_eq!(kind, Kind::Rejected, "{said}");
+            assert_eq!(kind, ErrorKind::Rejected, "{said}");
             assert!(said.contains(means), "{said}");
         }
         // A key that is not the certificate's is noticed before anybody is asked.
         let (kind, said) =
             refused(&format!("{servers}?{}&{}&{}", ours[0], ours[1], theirs[2])).await;
-        assert_eq!(kind, Kind::Invalid, "{said}");
+        assert_eq!(kind, ErrorKind::Invalid, "{said}");
         assert!(said.contains("does not belong to the certificate"), "{said}");
     });
 }
@@ -116,7 +116,7 @@ fn one_server_whose_certificate_is_wrong_refuses_nobody_for_the_others() {
         let url = url.replacen("://", &format!("://127.0.0.1:{stranger},"), 1);
         server.freeze().unwrap();
         let (kind, said) = refused(&url).await;
-        assert_eq!(kind, Kind::Unavailable, "the other one may come back: {said}");
+        assert_eq!(kind, ErrorKind::Unavailable, "the other one may come back: {said}");
         assert!(said.contains(&stranger.to_string()), "{said}");
         server.thaw().unwrap();
         let locks = at_last("one answers", async || tenure_zookeeper::connect(&url).await).await;

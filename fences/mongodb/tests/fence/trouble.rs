@@ -15,7 +15,7 @@ fn a_server_without_transactions_is_told_apart() {
     block_on(async {
         let bench = Bench::at(&server.url()).await;
         bench.fence.claim(1).await.expect("a claim is a single write");
-        assert_failed(bench.insert(1, 1).await, Kind::Unsupported, "make it a replica set");
+        assert_failed(bench.insert(1, 1).await, ErrorKind::Unsupported, "make it a replica set");
     });
 }
 
@@ -60,9 +60,9 @@ fn a_server_that_stands_still_holds_nobody_up_for_longer_than_was_said() {
         bench.insert(1, 1).await.expect("it is the first");
         let fence = bench.fence.clone().within(Duration::from_millis(300)).expect("it is a time");
         server.freeze().expect("it stands still");
-        assert_failed(fence.claim(2).await, Kind::Unavailable, "may be done or not");
+        assert_failed(fence.claim(2).await, ErrorKind::Unavailable, "may be done or not");
         let late = fence.delete_one(&bench.accounts, doc! {}, 2).await;
-        assert_failed(late, Kind::Unavailable, "nothing was changed");
+        assert_failed(late, ErrorKind::Unavailable, "nothing was changed");
         server.thaw().expect("it goes on");
         assert_eq!(bench.amount().await, 0);
         bench.set(3, 2).await.expect("it answers again");

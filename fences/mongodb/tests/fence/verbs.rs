@@ -75,7 +75,7 @@ fn writes_of_one_transaction_are_done_together_or_not_at_all() {
         let error = failing.as_ref().expect_err("there is one already");
         let cause = std::error::Error::source(error).expect("it has one");
         assert!(cause.downcast_ref::<mongodb::error::Error>().is_some(), "{cause:?}");
-        assert_failed(failing, Kind::Rejected, "E11000");
+        assert_failed(failing, ErrorKind::Rejected, "E11000");
         assert_eq!(bench.amount().await, 5);
         bench.set(6, 1).await.expect("nothing newer was written");
 
@@ -107,16 +107,16 @@ fn fences_of_two_names_do_not_know_each_other() {
 fn what_is_no_token_is_refused_and_so_is_a_record_that_is_not_ours() {
     Bench::run(async |bench| {
         for token in [0, NUMBER_MAX + 1, u64::MAX] {
-            assert_failed(bench.fence.claim(token).await, Kind::Invalid, "is not a token");
-            assert_failed(bench.insert(1, token).await, Kind::Invalid, "is not a token");
+            assert_failed(bench.fence.claim(token).await, ErrorKind::Invalid, "is not a token");
+            assert_failed(bench.insert(1, token).await, ErrorKind::Invalid, "is not a token");
         }
         bench.fence.claim(NUMBER_MAX).await.expect("a guard may have it");
         let records = bench.database.collection::<Document>(RECORDS);
         let strange = doc! { "$set": { "token": "a stranger's" } };
         let done = records.update_one(doc! { "_id": bench.fence.id() }, strange).await;
         assert_eq!(done.expect("it answers").modified_count, 1);
-        assert_failed(bench.fence.claim(1).await, Kind::Rejected, "not a token");
-        assert_failed(bench.insert(1, 1).await, Kind::Rejected, "not a token");
+        assert_failed(bench.fence.claim(1).await, ErrorKind::Rejected, "not a token");
+        assert_failed(bench.insert(1, 1).await, ErrorKind::Rejected, "not a token");
     });
 }
 
@@ -156,6 +156,6 @@ fn the_least_rights_are_enough() {
         let orders = shop.collection::<Document>("orders");
         fence.insert_one(&orders, &doc! { "_id": 1 }, 1).await.expect("it may");
         let deleted = fence.delete_one(&orders, doc! {}, 1).await;
-        assert_failed(deleted, Kind::Rejected, "does not allow");
+        assert_failed(deleted, ErrorKind::Rejected, "does not allow");
     });
 }

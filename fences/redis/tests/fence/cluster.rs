@@ -102,17 +102,17 @@ fn a_fence_lives_where_its_data_is() {
         fence.set(&mut conn, own, "v", 5).await.unwrap();
         for keys in [vec!["receipts"], vec![own, "receipts"]] {
             let answer = fence.run::<()>(&mut conn, &script, keys, "w", 6).await;
-            assert_failed(answer, Kind::Invalid, "`{invoices}` cannot guard the key `receipts`");
+            assert_failed(answer, ErrorKind::Invalid, "`{invoices}` cannot guard the key `receipts`");
         }
         assert_stale(fence.set(&mut conn, own, "late", 4).await, 4, 5);
-        assert_failed(fence.delete(&mut conn, "receipts", 6).await, Kind::Invalid, "hash slot");
+        assert_failed(fence.delete(&mut conn, "receipts", 6).await, ErrorKind::Invalid, "hash slot");
 
         // A connection to one node is no connection to the Cluster, and says so.
         let mut refusals = 0;
         for node in &cluster.nodes {
             let mut one = node.connect().await;
             if let Err(error) = fence.claim(&mut one, 5).await {
-                assert_eq!(error.kind(), Kind::Unavailable, "{error:?}");
+                assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
                 assert!(error.to_string().contains("use a Cluster connection"), "{error:?}");
                 refusals += 1;
             }

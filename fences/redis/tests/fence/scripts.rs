@@ -110,14 +110,14 @@ fn a_script_that_fails_midway_leaves_no_door_open() {
         bench.fence.claim(&mut bench.conn, 1).await.unwrap();
         let answer =
             bench.run_script::<()>("redis.call('SET', KEYS[1], 'half')\nerror('no more')", 2).await;
-        assert_failed(answer, Kind::Rejected, "user_script:2: no more");
+        assert_failed(answer, ErrorKind::Rejected, "user_script:2: no more");
         assert_eq!(bench.ask::<String>(&["GET", "a"]).await, "half");
         assert_eq!(bench.newest().await, Some(2));
         assert_stale(bench.fence.set(&mut bench.conn, "a", "old", 1).await, 1, 2);
 
         bench.ask::<()>(&["RPUSH", "b", "x"]).await;
         let answer = bench.run_script::<()>("\n\nreturn redis.call('INCR', KEYS[2])", 3).await;
-        assert_failed(answer, Kind::Rejected, "user_script:3");
+        assert_failed(answer, ErrorKind::Rejected, "user_script:3");
         assert_eq!(bench.newest().await, Some(3));
     });
 }
@@ -126,10 +126,10 @@ fn a_script_that_fails_midway_leaves_no_door_open() {
 fn an_error_that_a_script_answers_is_an_error() {
     Bench::run(async |mut bench| {
         let text = "redis.call('SET', KEYS[1], 'x') return redis.error_reply('MINE not enough')";
-        assert_failed(bench.run_script::<()>(text, 1).await, Kind::Rejected, "MINE not enough");
+        assert_failed(bench.run_script::<()>(text, 1).await, ErrorKind::Rejected, "MINE not enough");
         // Even one that looks like the server's own: the script ran, and does not run again.
         let text = "redis.call('INCR', KEYS[2]) return redis.error_reply('NOSCRIPT mine')";
-        assert_failed(bench.run_script::<()>(text, 1).await, Kind::Rejected, "NOSCRIPT mine");
+        assert_failed(bench.run_script::<()>(text, 1).await, ErrorKind::Rejected, "NOSCRIPT mine");
         assert_eq!(bench.ask::<u64>(&["GET", "b"]).await, 1);
     });
 }
@@ -146,9 +146,9 @@ fn a_script_that_does_not_compile_changes_nothing() {
             ("return ...", "outside a vararg function"),
         ] {
             let answer = bench.run_script::<()>(text, 1).await;
-            assert_failed(answer, Kind::Invalid, "the guarded script does not compile: ");
+            assert_failed(answer, ErrorKind::Invalid, "the guarded script does not compile: ");
             let answer = bench.run_script::<()>(text, 1).await;
-            assert_failed(answer, Kind::Invalid, part);
+            assert_failed(answer, ErrorKind::Invalid, part);
         }
         assert_eq!(bench.ask::<u64>(&["DBSIZE"]).await, 0);
     });
@@ -168,7 +168,7 @@ fn no_text_runs_before_the_check() {
 #[test]
 fn a_shebang_line_is_refused() {
     for text in ["#!lua", "#!lua name=x\nreturn 1", "#!lua flags=allow-oom\nreturn 1"] {
-        assert_failed(FencedScript::new(text), Kind::Invalid, "`#!` line");
+        assert_failed(FencedScript::new(text), ErrorKind::Invalid, "`#!` line");
     }
 }
 
@@ -197,7 +197,7 @@ fn a_server_that_forgot_its_scripts_is_told_again() {
 fn an_answer_of_another_type_says_that_the_write_is_done() {
     Bench::run(async |mut bench| {
         let text = "redis.call('SET', KEYS[1], 'x') return 'text'";
-        assert_failed(bench.run_script::<u64>(text, 1).await, Kind::Invalid, "is done");
+        assert_failed(bench.run_script::<u64>(text, 1).await, ErrorKind::Invalid, "is done");
         assert_eq!(bench.ask::<String>(&["GET", "a"]).await, "x");
     });
 }

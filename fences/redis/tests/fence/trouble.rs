@@ -24,15 +24,15 @@ fn a_fence_key_that_is_no_token_lets_nobody_in() {
         for value in garbage {
             bench.ask::<()>(&["SET", &key, value]).await;
             let Bench { fence, conn, .. } = &mut bench;
-            assert_failed(fence.claim(conn, NUMBER_MAX).await, Kind::Rejected, &key);
-            assert_failed(fence.set(conn, "k", "v", NUMBER_MAX).await, Kind::Rejected, &key);
+            assert_failed(fence.claim(conn, NUMBER_MAX).await, ErrorKind::Rejected, &key);
+            assert_failed(fence.set(conn, "k", "v", NUMBER_MAX).await, ErrorKind::Rejected, &key);
             assert_eq!(bench.ask::<String>(&["GET", &key]).await, value);
         }
         bench.ask::<()>(&["DEL", &key]).await;
         bench.ask::<()>(&["RPUSH", &key, "1"]).await;
         let Bench { fence, conn, .. } = &mut bench;
-        assert_failed(fence.claim(conn, 1).await, Kind::Rejected, &key);
-        assert_failed(fence.delete(conn, "k", 1).await, Kind::Rejected, "is not a token");
+        assert_failed(fence.claim(conn, 1).await, ErrorKind::Rejected, &key);
+        assert_failed(fence.delete(conn, "k", 1).await, ErrorKind::Rejected, "is not a token");
         assert_eq!(bench.ask::<u64>(&["DBSIZE"]).await, 1);
     });
 }
@@ -49,10 +49,10 @@ fn a_full_server_refuses_and_nothing_is_changed() {
         {
             for token in [1, 2] {
                 let conn = &mut bench.conn;
-                assert_failed(fence.set(conn, "k", "new", token).await, Kind::Rejected, "OOM");
+                assert_failed(fence.set(conn, "k", "new", token).await, ErrorKind::Rejected, "OOM");
                 let answer = fence.run::<()>(conn, &grow, "k", None::<&str>, token).await;
-                assert_failed(answer, Kind::Rejected, "OOM");
-                assert_failed(fence.claim(conn, token).await, Kind::Rejected, "OOM");
+                assert_failed(answer, ErrorKind::Rejected, "OOM");
+                assert_failed(fence.claim(conn, token).await, ErrorKind::Rejected, "OOM");
             }
         }
         assert_eq!(bench.ask::<String>(&["GET", "k"]).await, "old");
@@ -81,7 +81,7 @@ fn a_replica_refuses() {
                 fence.set(conn, "k", "v", token).await,
                 fence.delete(conn, "k", token).await.map(drop),
             ] {
-                assert_failed(answer, Kind::Unavailable, "read-only replica");
+                assert_failed(answer, ErrorKind::Unavailable, "read-only replica");
             }
         }
         bench.ask::<()>(&["REPLICAOF", "NO", "ONE"]).await;
@@ -118,9 +118,9 @@ fn a_user_needs_what_the_documents_say_and_no_more() {
             fence.delete(&mut clerk, "mine:k", token).await.unwrap();
         }
         let answer = fence.set(&mut clerk, "yours:k", "v", 2).await;
-        assert_failed(answer, Kind::Rejected, "NOPERM");
+        assert_failed(answer, ErrorKind::Rejected, "NOPERM");
         bench.ask::<()>(&["ACL", "SETUSER", "clerk", "resetkeys", "~mine:*"]).await;
-        assert_failed(fence.set(&mut clerk, "mine:k", "v", 2).await, Kind::Rejected, "NOPERM");
+        assert_failed(fence.set(&mut clerk, "mine:k", "v", 2).await, ErrorKind::Rejected, "NOPERM");
     });
 }
 
@@ -131,7 +131,7 @@ fn a_server_that_is_gone_leaves_the_outcome_unknown() {
         fence.claim(&mut conn, 1).await.unwrap();
         drop(server);
         let answer = fence.set(&mut conn, "k", "v", 1).await;
-        assert_failed(answer, Kind::Unavailable, "may be done or not");
+        assert_failed(answer, ErrorKind::Unavailable, "may be done or not");
     });
 }
 
@@ -141,7 +141,7 @@ fn a_missing_password_is_refused_and_none_is_told() {
     block_on(async {
         let fence = Fence::new("invoices").unwrap();
         let mut stranger = server.connect().await;
-        assert_failed(fence.claim(&mut stranger, 1).await, Kind::Rejected, "NOAUTH");
+        assert_failed(fence.claim(&mut stranger, 1).await, ErrorKind::Rejected, "NOAUTH");
         let url = format!("redis://:s3cret@127.0.0.1:{}", server.port());
         let mut conn = server.connect_by(&url).await;
         fence.claim(&mut conn, 1).await.unwrap();

@@ -84,9 +84,9 @@ fn what_is_no_token_is_refused() {
         let Bench { fence, conn, .. } = &mut bench;
         for (token, part) in [(0, "0 is not a token"), (1 << 53, "the largest is"), (u64::MAX, "")]
         {
-            assert_failed(fence.claim(conn, token).await, Kind::Invalid, part);
-            assert_failed(fence.set(conn, "state", "x", token).await, Kind::Invalid, part);
-            assert_failed(fence.delete(conn, "state", token).await, Kind::Invalid, part);
+            assert_failed(fence.claim(conn, token).await, ErrorKind::Invalid, part);
+            assert_failed(fence.set(conn, "state", "x", token).await, ErrorKind::Invalid, part);
+            assert_failed(fence.delete(conn, "state", token).await, ErrorKind::Invalid, part);
         }
         assert_eq!(bench.ask::<i64>(&["DBSIZE"]).await, 0);
     });
@@ -177,8 +177,8 @@ fn any_name_is_a_fence_of_its_own() {
             assert_eq!(bench.ask::<u64>(&["GET", fence.key()]).await, token, "{name:?}");
         }
     });
-    assert_eq!(Fence::new("").unwrap_err().kind(), Kind::Invalid);
-    assert_eq!(Fence::new("x".repeat(1025)).unwrap_err().kind(), Kind::Invalid);
+    assert_eq!(Fence::new("").unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(Fence::new("x".repeat(1025)).unwrap_err().kind(), ErrorKind::Invalid);
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn a_time_to_forget_that_is_a_mistake_is_refused() {
         FORGET_AFTER_MAX + Duration::from_nanos(1),
         Duration::MAX,
     ] {
-        assert_failed(fence.clone().forget_after(idle), Kind::Invalid, "cannot forget after");
+        assert_failed(fence.clone().forget_after(idle), ErrorKind::Invalid, "cannot forget after");
     }
     fence.forget_after(FORGET_AFTER_MAX).unwrap();
 }

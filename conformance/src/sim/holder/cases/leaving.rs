@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use tenure_core::{Host as _, Kind};
+use tenure_core::{Runtime as _, ErrorKind};
 
 use crate::fault::{Verb, Weather};
 use crate::sim::holder::case::holder_cases;
@@ -70,7 +70,7 @@ async fn a_release_after_the_loss_says_so(scene: Scene) -> Verdict {
         let released = actor.within(TTL, claim.release()).await;
         match released {
             Some(Ok(())) => return Err("the release claims that all was well".to_owned()),
-            Some(Err(error)) if error.kind() != Kind::Lost => {
+            Some(Err(error)) if error.kind() != ErrorKind::Lost => {
                 return Err(format!("the release does not speak of the loss: {error}"));
             }
             _ => {}

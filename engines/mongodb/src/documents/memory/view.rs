@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use mongodb::bson::Document;
-use tenure_core::event::{Cursor, News, Scope};
+use tenure_core::event::{Cursor, EventBatch, Scope};
 use tenure_core::{
-    Engine, Error, Host, Key, Leave, Left, Memory, Patience, Place, Profile, Result, Sampler,
-    Sight, Standing, Tally, Ticket, Wake, Window,
+    Engine, Error, Runtime, Key, LeaveMode, LeaveOutcome, Memory, WaitMode, Place, Guarantees, Result, Sampler,
+    EventDelivery, TicketState, CounterValue, Ticket, Wake, Window,
 };
 
 use super::warehouse::{Stock, Warehouse, seen};
@@ -25,14 +25,14 @@ pub(in crate::documents) struct MemoryView {
     reads: Reads,
     filling: Option<Document>,
     sampler: Sampler,
-    host: Arc<dyn Host>,
+    host: Arc<dyn Runtime>,
 }
 
 impl MemoryView {
     pub(in crate::documents) fn new(
         warehouse: Arc<Warehouse>,
         documents: &Documents,
-        host: Arc<dyn Host>,
+        host: Arc<dyn Runtime>,
     ) -> Self {
         warehouse.stock().field.clone_from(&documents.field);
         let (reads, filling) = (documents.reads.clone(), documents.filling.clone());
@@ -54,7 +54,7 @@ impl MemoryView {
             // What cannot be read is left out, as a server leaves it out.
             let Ok(key) = stock.lock_of(&named) else { continue };
             let inner = Ticket { key: key.clone(), ..ticket.clone() };
-            if let Some(place) = at_once(self.memory().join(&inner, Patience::NoWait))? {
+            if let Some(place) = at_once(self.memory().join(&inner, WaitMode::NoWait))? {
                 stock.joined.insert(ticket.id, (ticket.key.clone(), key));
                 let document = seen(stock.part(&named)?, &self.reads);
                 stock.read.insert(ticket.id, document);
@@ -69,7 +69,7 @@ impl MemoryView {
         &self,
         stock: &mut Stock,
         ticket: &Ticket,
-        patience: Patience,
+        patience: WaitMode,
     ) -> Result<Option<Place>> {
         let named = stock.named(ticket.id, &ticket.key)?;
         if let Some(filling) = self.filling.as_ref().filter(|_| named.path.is_whole()) {
@@ -80,7 +80,7 @@ impl MemoryView {
         let place = at_once(self.memory().join(&inner, patience))?;
         if let Some(place) = &place {
             stock.joined.insert(ticket.id, (ticket.key.clone(), key));
-            if place.standing == Standing::Holding {
+            if place.state == TicketState::Holding {
                 let document = seen(stock.part(&named)?, &self.reads);
                 stock.read.insert(ticket.id, document);
             }
@@ -100,13 +100,13 @@ impl MemoryView {
 }
 
 impl Engine for MemoryView {
-    fn profile(&self) -> Profile {
-        let mut profile = self.memory().profile();
-        profile.events = Sight::Sampled;
+    fn guarantees(&self) -> Guarantees {
+        let mut profile = self.memory().guarantees();
+        profile.events = EventDelivery::Sampled;
         profile
     }
 
-    async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+    async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
         let mut stock = self.warehouse.stock();
         match stock.queue(&ticket.key) {
             Some(claiming) => self.claim(&mut stock, ticket, &claiming),
@@ -122,19 +122,19 @@ impl Engine for MemoryView {
             && stock.lock_that_is_there(&named, ticket.id).is_none()
         {
             // Somebody replaced or deleted it, and the lock with it.
-            at_once(self.memory().leave(&inner, Leave::Now))?;
+            at_once(self.memory().leave(&inner, LeaveMode::Now))?;
             stock.forget(ticket.id);
             return Ok(None);
         }
         at_once(self.memory().renew(&inner))
     }
 
-    async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+    async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
         let left = {
             let mut stock = self.warehouse.stock();
-            let Some(inner) = Self::inner(&mut stock, ticket) else { return Ok(Left::Absent) };
+            let Some(inner) = Self::inner(&mut stock, ticket) else { return Ok(LeaveOutcome::Absent) };
             let left = at_once(self.memory().leave(&inner, how))?;
-            if left != Left::Told {
+            if left != LeaveOutcome::Requested {
                 stock.forget(ticket.id);
             }
             left
@@ -143,7 +143,7 @@ impl Engine for MemoryView {
         Ok(left)
     }
 
-    async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+    async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
         let mut bell = self.warehouse.arrivals();
         loop {
             let inner = {
@@ -162,7 +162,7 @@ impl Engine for MemoryView {
         }
     }
 
-    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<EventBatch> {
         self.sampler.events(self, &*self.host, scope, after).await
     }
 
@@ -184,7 +184,7 @@ impl Engine for MemoryView {
         Err(Error::unsupported("locks on documents cannot list the documents that are locked"))
     }
 
-    async fn tally(&self, _key: &Key, _by: u64, _window: Option<Window>) -> Result<Tally> {
+    async fn add(&self, _key: &Key, _by: u64, _window: Option<Window>) -> Result<CounterValue> {
         Err(Error::unsupported("locks on documents cannot keep numbers in documents"))
     }
 

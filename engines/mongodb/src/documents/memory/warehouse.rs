@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt as _;
 use mongodb::bson::{Bson, Document};
 use mongodb::options::UpdateModifications;
-use tenure_core::{Engine as _, Error, Key, Memory, Result, Standing, TicketId, refusal};
+use tenure_core::{Engine as _, Error, Key, Memory, Result, TicketState, TicketId, refusal};
 use tokio::sync::watch;
 
 use super::change;
@@ -204,7 +204,7 @@ impl Warehouse {
     fn holds(&self, stock: &mut Stock, named: &Named, id: TicketId) -> bool {
         let Some(key) = stock.lock_that_is_there(named, id) else { return false };
         let line = self.memory.line(&key).now_or_never().and_then(Result::ok).unwrap_or_default();
-        line.iter().any(|(ticket, place)| ticket.id == id && place.standing == Standing::Holding)
+        line.iter().any(|(ticket, place)| ticket.id == id && place.state == TicketState::Holding)
     }
 }
 
