@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use tenure_kit::duration::{self, brief};
-use tenure_kit::register::Opened;
+use tenure_kit::register::OpenedStore;
 
 use crate::child::Idle;
 use crate::claim::{Claim, Share};
@@ -152,7 +152,7 @@ fn hold(
     claim: &Claim<'_>,
     signals: &mut Signals,
     idle: Option<Idle>,
-    opened: &Opened,
+    opened: &OpenedStore,
 ) -> Result<u8, Failure> {
     let patience = &claim.patience;
     let held = patience.outlast(signals, |signals| claim.acquire(signals, &opened.locks));
@@ -194,7 +194,7 @@ pub(crate) fn open(
     url: &str,
     patience: &Patience,
     signals: &mut Signals,
-) -> Result<Opened, Failure> {
+) -> Result<OpenedStore, Failure> {
     let mut last = None;
     let opened = patience.outlast(signals, |signals| {
         if let Some(opened) = patience.within(signals, at.open_at(url))? {

@@ -12,7 +12,7 @@ use rustix::process::geteuid;
 use tenure::Locks;
 use tenure::blocking::block_on;
 use tenure::register;
-use tenure_kit::register::{Description, Opened, Reach, Scheme};
+use tenure_kit::register::{EngineDescriptor, OpenedStore, Visibility, Scheme};
 use tenure_kit::url::{Url, encode};
 
 use crate::failure::{Failure, REFUSED, UNREACHABLE, USAGE, say};
@@ -114,7 +114,7 @@ impl Address {
     /// A store that this process alone can see locks nothing for a shell.
     fn refuse_private(&self, url: &str) -> Result<(), Failure> {
         let engine = register::engine_of(url).map_err(|error| self.explained(error))?;
-        if engine.reach != Reach::Process {
+        if engine.reach != Visibility::Process {
             return Ok(());
         }
         Err(Failure::new(
@@ -137,14 +137,14 @@ impl Address {
     }
 
     /// Opens the store of this URL, for what runs under its locks.
-    pub(crate) async fn open_at(&self, url: &str) -> Result<Opened, Failure> {
+    pub(crate) async fn open_at(&self, url: &str) -> Result<OpenedStore, Failure> {
         self.refuse_private(url)?;
         let opened = self.open_or_make(url).await?;
-        Ok(Opened { locks: opened.locks.with_owner(&owner())?, ..opened })
+        Ok(OpenedStore { locks: opened.locks.with_owner(&owner())?, ..opened })
     }
 
     /// Opens the store, and says so if that made a directory: its name may be a mistake.
-    async fn open_or_make(&self, url: &str) -> Result<Opened, Failure> {
+    async fn open_or_make(&self, url: &str) -> Result<OpenedStore, Failure> {
         let new = self.new_directory(url)?;
         let opened = register::open(url).await.map_err(|error| self.explained(error))?;
         if let Some(new) = new.filter(|new| !self.quiet && new.exists()) {
@@ -272,7 +272,7 @@ fn named(url: &str) -> Result<String, Failure> {
 
 /// The same URL, however the current directory changes: a command that is run may change it, and must find the same
 /// store.
-fn settled(engine: &Description, url: &str) -> String {
+fn settled(engine: &EngineDescriptor, url: &str) -> String {
     env::current_dir().map_or_else(|_| url.to_owned(), |here| engine.settled(url, &here))
 }
 

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::belief::hold::{Hold, State};
+use crate::belief::hold::{LeaseState, State};
 use crate::{Key, Loss, Place, Result, TicketId};
 
 /// Outcome of one renewal, as the counter `tenure_renewals_total` labels it.
@@ -48,7 +48,7 @@ pub(crate) enum Change {
 
 impl Change {
     /// The change that led from the earlier state to the present one, if it is to be reported.
-    pub(crate) fn since(before: State, hold: &Hold) -> Option<Self> {
+    pub(crate) fn since(before: State, hold: &LeaseState) -> Option<Self> {
         match (before, hold.state()) {
             (State::Asked | State::Waiting, State::Holding(_)) => {
                 Some(Self::Served { waited: hold.waited(), handed_over: before == State::Waiting })

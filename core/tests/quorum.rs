@@ -66,7 +66,7 @@ impl Layer for Spy {
         &self.0.memory
     }
 
-    async fn pass<T: Send>(
+    async fn intercept<T: Send>(
         &self,
         question: Operation<'_>,
         ask: impl Future<Output = Result<T>> + Send,

@@ -30,7 +30,7 @@ impl Layer for Session {
         profile
     }
 
-    async fn pass<T: Send>(
+    async fn intercept<T: Send>(
         &self,
         _: Operation<'_>,
         ask: impl Future<Output = Result<T>> + Send,
@@ -81,7 +81,7 @@ impl Layer for Mute {
         Layer::profile(&self.0)
     }
 
-    async fn pass<T: Send>(
+    async fn intercept<T: Send>(
         &self,
         _: Operation<'_>,
         ask: impl Future<Output = Result<T>> + Send,

@@ -43,7 +43,7 @@ impl Layer for Lossy {
         &self.memory
     }
 
-    async fn pass<T: Send>(
+    async fn intercept<T: Send>(
         &self,
         question: Operation<'_>,
         ask: impl Future<Output = Result<T>> + Send,
@@ -96,7 +96,7 @@ impl Layer for Silent {
         profile
     }
 
-    async fn pass<T: Send>(
+    async fn intercept<T: Send>(
         &self,
         _: Operation<'_>,
         _: impl Future<Output = Result<T>> + Send,
@@ -270,7 +270,7 @@ impl Layer for Switched {
         &self.0
     }
 
-    async fn pass<T: Send>(
+    async fn intercept<T: Send>(
         &self,
         _: Operation<'_>,
         ask: impl Future<Output = Result<T>> + Send,
@@ -343,7 +343,7 @@ impl Layer for Large {
         &self.0
     }
 
-    async fn pass<T: Send>(
+    async fn intercept<T: Send>(
         &self,
         _: Operation<'_>,
         ask: impl Future<Output = Result<T>> + Send,

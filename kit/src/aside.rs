@@ -8,9 +8,9 @@ use tokio::task::JoinHandle;
 use crate::home::driven;
 
 /// A task that ends with whoever waits for it.
-struct Beside<T>(JoinHandle<T>);
+struct AbortOnDrop<T>(JoinHandle<T>);
 
-impl<T> Drop for Beside<T> {
+impl<T> Drop for AbortOnDrop<T> {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -18,14 +18,14 @@ impl<T> Drop for Beside<T> {
 
 /// Carries this out here as far as it goes at once, and the rest in a task of this runtime: whoever asked may stand still in the
 /// middle. It ends with this future. `None`: the runtime has ended before.
-pub async fn aside<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> Option<T> {
+pub async fn spawn_and_join<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> Option<T> {
     let mut work = work.boxed();
     // What is sent to a server is sent in the order in which it was asked for.
     if let Some(outcome) = (&mut work).now_or_never() {
         return Some(outcome);
     }
     match driven() {
-        Some(here) => match (&mut Beside(here.spawn(work)).0).await {
+        Some(here) => match (&mut AbortOnDrop(here.spawn(work)).0).await {
             Ok(outcome) => Some(outcome),
             Err(ended) => match ended.try_into_panic() {
                 Ok(panic) => resume_unwind(panic),
@@ -49,7 +49,7 @@ mod tests {
         let (go, done) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let mut ways = (0..2).map(|_| {
             let (go, done) = (go.clone(), done.clone());
-            let mut work = aside(async move {
+            let mut work = spawn_and_join(async move {
                 go.notified().await;
                 done.notify_one();
             })
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn what_needs_no_runtime_needs_none_here() {
-        assert_eq!(aside(async { 46 }).now_or_never(), Some(Some(46)));
+        assert_eq!(spawn_and_join(async { 46 }).now_or_never(), Some(Some(46)));
     }
 
     #[test]
@@ -83,14 +83,14 @@ mod tests {
             std::thread::sleep(std::time::Duration::from_millis(20));
             go.send(46).unwrap();
         });
-        let answer = tenure_core::blocking::block_on(aside(going));
+        let answer = tenure_core::blocking::block_on(spawn_and_join(going));
         assert_eq!(answer, Some(Ok(46)));
         late.join().unwrap();
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn a_panic_in_it_is_one_of_whoever_waits() {
-        let work = aside(async {
+        let work = spawn_and_join(async {
             tokio::task::yield_now().await;
             panic!("it goes wrong");
         });

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use tenure_core::{Error, jitter};
 use tokio::sync::Notify;
 
-use crate::pace::{EACH, Pace};
-use crate::server::Side;
+use crate::pace::{EACH, RateLimiter};
+use crate::server::Origin;
 
 /// An attempt whose turn would come later than this is refused.
 const TURN_MAX: Duration = Duration::from_secs(2);
@@ -22,7 +22,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// The attempts of one client at one server.
 #[derive(Default)]
-pub(crate) struct Attempts {
+pub(crate) struct ConnectPolicy {
     state: Mutex<State>,
     /// Notified when an attempt at a server in trouble has ended.
     tried: Notify,
@@ -30,12 +30,12 @@ pub(crate) struct Attempts {
 
 #[derive(Default)]
 struct State {
-    pace: Pace,
-    trouble: Option<Trouble>,
+    pace: RateLimiter,
+    trouble: Option<LastFailure>,
 }
 
 /// The last attempt failed, or the server did not answer.
-struct Trouble {
+struct LastFailure {
     reason: Error,
     pause: Duration,
     until: Instant,
@@ -43,7 +43,7 @@ struct Trouble {
 }
 
 /// Why no attempt may be made now: what was wrong with the server when it was tried last.
-pub(crate) enum NotNow {
+pub(crate) enum BackedOff {
     /// Another connection's attempt is under way.
     Tried(Error),
     /// It is not the time for the next one.
@@ -52,31 +52,31 @@ pub(crate) enum NotNow {
 
 /// An attempt that may be made. Dropped without an outcome, it does not count as a failure.
 pub(crate) struct Attempt {
-    attempts: Arc<Attempts>,
+    attempts: Arc<ConnectPolicy>,
     /// It finds out whether the trouble is over.
     is_trial: bool,
 }
 
-impl Attempts {
+impl ConnectPolicy {
     /// Asks to make an attempt. It may begin after the time that comes with it.
-    pub(crate) fn ask(self: &Arc<Self>, side: Side) -> Result<(Attempt, Duration), NotNow> {
+    pub(crate) fn ask(self: &Arc<Self>, side: Origin) -> Result<(Attempt, Duration), BackedOff> {
         let (mut state, now) = (self.state(), Instant::now());
         let is_trial = state.trouble.is_some();
         if let Some(trouble) = &mut state.trouble {
             // A caller's runtime may stand still in the middle of its attempt, and the home link must not wait for that.
-            if trouble.is_tried && side == Side::Caller {
-                return Err(NotNow::Tried(trouble.reason.clone()));
+            if trouble.is_tried && side == Origin::Caller {
+                return Err(BackedOff::Tried(trouble.reason.clone()));
             }
             if now < trouble.until {
-                return Err(NotNow::Paused(trouble.reason.clone()));
+                return Err(BackedOff::Paused(trouble.reason.clone()));
             }
         }
         let turn = match side {
-            Side::Home => state.pace.turn(now, 0, TURN_MAX),
-            Side::Caller => state.pace.turn(now, LEFT_TO_HOME, Duration::ZERO),
+            Origin::Home => state.pace.turn(now, 0, TURN_MAX),
+            Origin::Caller => state.pace.turn(now, LEFT_TO_HOME, Duration::ZERO),
         };
         let Some(turn) = turn else {
-            return Err(NotNow::Paused(Error::unavailable(format!(
+            return Err(BackedOff::Paused(Error::unavailable(format!(
                 "this client has made too many connections to make one more now: it makes one in {EACH:?}"
             ))));
         };
@@ -97,7 +97,7 @@ impl Attempts {
             None => PAUSE_FIRST,
         };
         let until = now + jitter(pause, getrandom::u64().unwrap_or(0));
-        state.trouble = Some(Trouble { reason: reason.clone(), pause, until, is_tried: false });
+        state.trouble = Some(LastFailure { reason: reason.clone(), pause, until, is_tried: false });
     }
 
     /// Why the server cannot be reached, as far as is known.
@@ -160,17 +160,17 @@ mod tests {
         Error::unavailable("nobody is there")
     }
 
-    fn goes(attempts: &Arc<Attempts>) -> Option<(Attempt, Duration)> {
-        attempts.ask(Side::Caller).ok()
+    fn goes(attempts: &Arc<ConnectPolicy>) -> Option<(Attempt, Duration)> {
+        attempts.ask(Origin::Caller).ok()
     }
 
     #[test]
     fn callers_leave_it_to_the_home_link_to_go_at_once() {
-        let attempts = Arc::new(Attempts::default());
+        let attempts = Arc::new(ConnectPolicy::default());
         let of = |side| -> Vec<Duration> {
             (0..100).map_while(|_| attempts.ask(side).ok()).map(|it| it.1).collect()
         };
-        let (callers, home) = (of(Side::Caller), of(Side::Home));
+        let (callers, home) = (of(Origin::Caller), of(Origin::Home));
         assert!(callers.len() > 1 && callers.iter().all(Duration::is_zero), "{callers:?}");
         assert!(home[0].is_zero() && home.len() > 1 && home.len() < 20, "{home:?}");
         assert!(home.iter().all(|turn| *turn <= TURN_MAX), "{home:?}");
@@ -178,20 +178,20 @@ mod tests {
 
     #[test]
     fn after_a_failure_nobody_goes_for_a_pause_and_then_one_alone() {
-        let attempts = Arc::new(Attempts::default());
+        let attempts = Arc::new(ConnectPolicy::default());
         goes(&attempts).unwrap().0.failed(&reason());
         assert!(
-            matches!(attempts.ask(Side::Caller), Err(NotNow::Paused(error)) if error.to_string() == reason().to_string())
+            matches!(attempts.ask(Origin::Caller), Err(BackedOff::Paused(error)) if error.to_string() == reason().to_string())
         );
         std::thread::sleep(PAUSE_FIRST);
         let trial = goes(&attempts).unwrap().0;
-        assert!(matches!(attempts.ask(Side::Caller), Err(NotNow::Tried(_))));
+        assert!(matches!(attempts.ask(Origin::Caller), Err(BackedOff::Tried(_))));
         assert!(
-            attempts.ask(Side::Home).is_ok(),
+            attempts.ask(Origin::Home).is_ok(),
             "the home link does not wait for a caller that may stand still"
         );
         trial.failed(&reason());
-        assert!(matches!(attempts.ask(Side::Caller), Err(NotNow::Paused(_))));
+        assert!(matches!(attempts.ask(Origin::Caller), Err(BackedOff::Paused(_))));
         std::thread::sleep(PAUSE_FIRST * 2);
         drop(goes(&attempts).unwrap());
         goes(&attempts).unwrap().0.succeeded();
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn many_failures_at_once_are_one() {
-        let attempts = Arc::new(Attempts::default());
+        let attempts = Arc::new(ConnectPolicy::default());
         let at_once: Vec<_> = (0..5).map(|_| goes(&attempts).unwrap().0).collect();
         for attempt in at_once {
             attempt.failed(&reason());
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn pauses_grow_to_a_limit() {
-        let attempts = Arc::new(Attempts::default());
+        let attempts = Arc::new(ConnectPolicy::default());
         for _ in 0..10 {
             attempts.fail(&reason());
             attempts.state().trouble.as_mut().unwrap().until = Instant::now();

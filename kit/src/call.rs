@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use crate::calls::Room;
 use crate::link::{Connection, Link};
-use crate::server::{Ended, Server};
+use crate::server::{Disconnected, Server};
 
 /// A call that takes up room. Dropped between [`sent`](Self::sent) and [`answered`](Self::answered), it keeps its
 /// room until the server is known to have answered.
@@ -46,7 +46,7 @@ impl<S: Server> Drop for Call<'_, S> {
 
 impl<S: Server> Link<S> {
     /// Room for a call on this connection, once there is some.
-    pub async fn room(&self, connection: &Connection<S::Open>) -> Result<Room, Ended> {
+    pub async fn room(&self, connection: &Connection<S::Open>) -> Result<Room, Disconnected> {
         connection.calls.enter().await
     }
 
@@ -91,7 +91,7 @@ impl<S: Server> Link<S> {
                     calls.hear();
                     calls.give_back(left);
                 }
-                Ok(Err(Ended)) => {
+                Ok(Err(Disconnected)) => {
                     self.give_up(connection.generation());
                     return;
                 }

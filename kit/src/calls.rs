@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::server::Ended;
+use crate::server::Disconnected;
 
 /// The most calls that may be under way on one connection: what a server that stood still carries out in vain.
 const CALLS_MAX: usize = 128;
@@ -27,7 +27,7 @@ impl Room {
 }
 
 /// What is under way on one connection.
-pub(crate) struct Calls {
+pub(crate) struct InFlight {
     room: Arc<Semaphore>,
     /// So many calls were left by their callers, and are not answered as far as is known.
     pub(crate) left: AtomicUsize,
@@ -38,7 +38,7 @@ pub(crate) struct Calls {
     heard_us: AtomicU64,
 }
 
-impl Calls {
+impl InFlight {
     pub(crate) fn new() -> Self {
         Self {
             room: Arc::new(Semaphore::new(CALLS_MAX)),
@@ -50,8 +50,8 @@ impl Calls {
     }
 
     /// Room for a call, once there is some.
-    pub(crate) async fn enter(&self) -> Result<Room, Ended> {
-        self.room.clone().acquire_owned().await.map(Room).map_err(|_| Ended)
+    pub(crate) async fn enter(&self) -> Result<Room, Disconnected> {
+        self.room.clone().acquire_owned().await.map(Room).map_err(|_| Disconnected)
     }
 
     /// So many calls that kept their room are answered.

@@ -21,7 +21,7 @@ const AGE_ROUNDING: Duration = Duration::from_secs(1);
 /// assert!(profile.survives.store_crash && profile.survives.full_memory);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Findings {
+pub struct ServerFacts {
     /// Its version.
     pub version: Option<Version>,
     /// How long ago it started.
@@ -31,14 +31,14 @@ pub struct Findings {
     /// It has begun, and answers nothing about its data yet.
     pub is_loading: bool,
     /// Whether every write is on disk before it is answered.
-    pub disk: Disk,
+    pub disk: Persistence,
     /// What it does when its memory is full.
-    pub full: Full,
+    pub full: EvictionPolicy,
 }
 
 /// Whether every write is on disk before it is answered, the worst first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Disk {
+pub enum Persistence {
     /// It is not.
     #[default]
     Behind,
@@ -52,7 +52,7 @@ pub enum Disk {
 
 /// What a server does when its memory is full, the worst first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Full {
+pub enum EvictionPolicy {
     /// This user may not ask.
     #[default]
     Untold,
@@ -94,7 +94,7 @@ pub enum NamedBy {
     Servers,
 }
 
-impl Findings {
+impl ServerFacts {
     /// What several servers that share the lines can be trusted to do: what the worst of them can. Where there is
     /// none, nothing is known.
     pub fn worst(all: impl IntoIterator<Item = Self>) -> Self {
@@ -135,7 +135,7 @@ impl Findings {
     /// For how long the server may still have forgotten locks that somebody believes in, whose lives are at most
     /// `ttl_max`. It told its age `since` this long.
     pub fn is_young_for(&self, ttl_max: Duration, since: Duration) -> Option<Duration> {
-        if self.disk == Disk::Through {
+        if self.disk == Persistence::Through {
             return None;
         }
         let age = self.age.unwrap_or(Duration::ZERO) + since;
@@ -152,31 +152,31 @@ impl Findings {
         profile.fencing = TokenDurability::Volatile;
         profile.survives.holder_crash = true;
         profile.survives.holder_pause = true;
-        profile.survives.store_crash = self.disk == Disk::Through || refuses_young;
-        profile.survives.full_memory = self.full == Full::Refuses;
+        profile.survives.store_crash = self.disk == Persistence::Through || refuses_young;
+        profile.survives.full_memory = self.full == EvictionPolicy::Refuses;
         profile
     }
 
     /// What the server's operator should know, a sentence each. `name` is how a sentence may name it.
     pub fn warnings(&self, name: &str, product: &Product) -> Vec<String> {
         let full = match &self.full {
-            Full::Refuses => None,
-            Full::Untold => Some(format!(
+            EvictionPolicy::Refuses => None,
+            EvictionPolicy::Untold => Some(format!(
                 "the server {name} does not tell this user how it is set up, so it is taken for one that keeps locks badly: allow {}",
                 product.to_tell
             )),
-            Full::Forgets(setting) => Some(format!(
+            EvictionPolicy::Forgets(setting) => Some(format!(
                 "the server {name} throws out locks when its memory is full ({setting}): {}, or keep locks on a server of their own",
                 product.to_refuse
             )),
         };
         let disk = match self.disk {
-            Disk::Behind | Disk::Through => None,
-            Disk::BehindAtTimes => Some(format!(
+            Persistence::Behind | Persistence::Through => None,
+            Persistence::BehindAtTimes => Some(format!(
                 "the server {name} does not wait for its disk {}",
                 product.behind_at_times
             )),
-            Disk::Untold => Some(format!(
+            Persistence::Untold => Some(format!(
                 "whether the server {name} has every write on disk before it answers could not be checked, so it is taken for one that has not: allow {} to check it",
                 product.to_tell_of_disk
             )),
@@ -215,13 +215,13 @@ mod tests {
         to_refuse: "set it to refuse",
     };
 
-    fn good() -> Findings {
-        Findings {
+    fn good() -> ServerFacts {
+        ServerFacts {
             version: Version::read("7.0.15"),
             age: Some(Duration::from_secs(12)),
-            disk: Disk::Through,
-            full: Full::Refuses,
-            ..Findings::default()
+            disk: Persistence::Through,
+            full: EvictionPolicy::Refuses,
+            ..ServerFacts::default()
         }
     }
 
@@ -231,7 +231,7 @@ mod tests {
         assert!(good().warnings("h", &PRODUCT).is_empty());
         let profile = good().profile("example", false);
         assert!(profile.survives.store_crash && profile.survives.full_memory);
-        let unknown = Findings::worst([]);
+        let unknown = ServerFacts::worst([]);
         let profile = unknown.profile("example", false);
         assert!(!profile.survives.store_crash && !profile.survives.full_memory);
         assert_eq!(unknown.warnings("h", &PRODUCT).len(), 1);
@@ -240,10 +240,10 @@ mod tests {
     #[test]
     fn each_finding_has_a_warning_that_names_the_server_and_the_way_out() {
         for (findings, way_out) in [
-            (Findings { full: Full::Untold, ..good() }, "allow ASKING"),
-            (Findings { full: Full::Forgets("lru".into()), ..good() }, "(lru): set it to refuse"),
-            (Findings { disk: Disk::Untold, ..good() }, "allow ASKING FOR SETTINGS"),
-            (Findings { disk: Disk::BehindAtTimes, ..good() }, "at night: set it to wait"),
+            (ServerFacts { full: EvictionPolicy::Untold, ..good() }, "allow ASKING"),
+            (ServerFacts { full: EvictionPolicy::Forgets("lru".into()), ..good() }, "(lru): set it to refuse"),
+            (ServerFacts { disk: Persistence::Untold, ..good() }, "allow ASKING FOR SETTINGS"),
+            (ServerFacts { disk: Persistence::BehindAtTimes, ..good() }, "at night: set it to wait"),
         ] {
             let warnings = findings.warnings("h", &PRODUCT);
             let [warning] = &warnings[..] else { panic!("{warnings:?}") };
@@ -255,9 +255,9 @@ mod tests {
     fn a_server_that_cannot_keep_locks_is_refused() {
         let (by_url, by_servers) = (NamedBy::Url("name that"), NamedBy::Servers);
         let (old, loading, replica) = (
-            Findings { version: Version::read("6.0.9"), ..good() },
-            Findings { is_loading: true, ..good() },
-            Findings { is_replica: true, ..good() },
+            ServerFacts { version: Version::read("6.0.9"), ..good() },
+            ServerFacts { is_loading: true, ..good() },
+            ServerFacts { is_replica: true, ..good() },
         );
         for (findings, named_by, kind, part) in [
             (&old, by_url, ErrorKind::Rejected, "is Example 6.0: Tenure needs Example 6.2"),
@@ -273,10 +273,10 @@ mod tests {
 
     #[test]
     fn several_servers_are_as_good_as_the_worst() {
-        let bad = Findings { disk: Disk::Untold, full: Full::Forgets("lru".into()), ..good() };
-        assert_eq!(Findings::worst([good(), good()]), good());
+        let bad = ServerFacts { disk: Persistence::Untold, full: EvictionPolicy::Forgets("lru".into()), ..good() };
+        assert_eq!(ServerFacts::worst([good(), good()]), good());
         for worst in
-            [Findings::worst([good(), bad.clone()]), Findings::worst([bad.clone(), good()])]
+            [ServerFacts::worst([good(), bad.clone()]), ServerFacts::worst([bad.clone(), good()])]
         {
             assert_eq!(worst, bad);
         }
@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn a_young_server_is_young_until_what_it_may_have_forgotten_is_over() {
         let (second, ttl_max) = (Duration::from_secs(1), Duration::from_secs(20));
-        let forgetful = Findings { disk: Disk::Behind, ..good() };
+        let forgetful = ServerFacts { disk: Persistence::Behind, ..good() };
         assert_eq!(forgetful.is_young_for(ttl_max, second), Some(8 * second));
         assert_eq!(forgetful.is_young_for(ttl_max, 9 * second), None);
         assert_eq!(good().is_young_for(ttl_max, second), None);

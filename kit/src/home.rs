@@ -13,7 +13,7 @@ use crate::server::Server;
 const RUNTIMES_MAX: usize = 64;
 
 /// The link of the runtime that an engine lives on, and those of its callers.
-pub struct Home<S: Server> {
+pub struct LinkPool<S: Server> {
     client: Arc<Client<S>>,
     link: Arc<Link<S>>,
     id: Id,
@@ -29,7 +29,7 @@ enum Other<S: Server> {
     Open(Arc<Link<S>>),
 }
 
-impl<S: Server> Home<S> {
+impl<S: Server> LinkPool<S> {
     /// Only this link for now, which stays connected by itself; the caller's runtime is the engine's home.
     pub fn new(link: Arc<Link<S>>) -> Self {
         let client = link.client().clone();

@@ -22,9 +22,9 @@ mod server;
 pub mod tls;
 pub mod url;
 
-pub use aside::aside;
+pub use aside::spawn_and_join;
 pub use call::Call;
 pub use calls::{IN_PLACE_MAX, Room};
-pub use home::Home;
-pub use link::{Client, Connection, Link, for_now};
-pub use server::{Ended, Lost, Opening, Server, Side};
+pub use home::LinkPool;
+pub use link::{Client, Connection, Link, as_transient};
+pub use server::{Disconnected, DisconnectNotifier, ConnectContext, Server, Origin};

@@ -15,9 +15,9 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
-use crate::attempts::{Attempt, Attempts, NotNow};
-use crate::calls::Calls;
-use crate::server::{Opening, Owner, Server, Side};
+use crate::attempts::{Attempt, ConnectPolicy, BackedOff};
+use crate::calls::InFlight;
+use crate::server::{ConnectContext, LinkOwner, Server, Origin};
 
 /// How long anybody waits for a server whose last attempt failed.
 const BRIEF: Duration = Duration::from_millis(100);
@@ -27,7 +27,7 @@ const RUNTIME_ENDED: &str = "the runtime that speaks to the server has ended";
 /// One client of one server: what all of its links have in common.
 pub struct Client<S> {
     server: S,
-    attempts: Arc<Attempts>,
+    attempts: Arc<ConnectPolicy>,
     /// How often the server was replaced by another one.
     generation: AtomicU64,
     /// It was reached once.
@@ -38,7 +38,7 @@ pub struct Client<S> {
 pub struct Link<S: Server> {
     client: Arc<Client<S>>,
     this: Weak<Self>,
-    side: Side,
+    side: Origin,
     connection: Mutex<Option<Arc<Connection<S::Open>>>>,
     /// The generation of the connection that was tried last.
     opened: AtomicU64,
@@ -58,7 +58,7 @@ type Outcome<O> = watch::Receiver<Option<Result<Arc<Connection<O>>>>>;
 /// What is open now, as far as is known.
 pub struct Connection<O> {
     open: O,
-    pub(crate) calls: Calls,
+    pub(crate) calls: InFlight,
     generation: u64,
     /// The generation of the client in which it was opened.
     of_client: u64,
@@ -80,18 +80,18 @@ impl<S: Server> Client<S> {
 impl<S: Server> Link<S> {
     /// A link that connects when the first call is made. It lives on the runtime of whoever calls this.
     pub fn on_demand(client: Arc<Client<S>>) -> Arc<Self> {
-        Self::unconnected(client, Side::Caller)
+        Self::unconnected(client, Origin::Caller)
     }
 
     /// A link that stays connected by itself. It lives on the runtime of whoever calls this.
     pub fn kept(client: Arc<Client<S>>) -> Arc<Self> {
-        let link = Self::unconnected(client, Side::Home);
+        let link = Self::unconnected(client, Origin::Home);
         link.lost.notify_one();
         link.home.spawn(stay_connected(Arc::downgrade(&link), link.lost.clone()));
         link
     }
 
-    fn unconnected(client: Arc<Client<S>>, side: Side) -> Arc<Self> {
+    fn unconnected(client: Arc<Client<S>>, side: Origin) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             client,
             this: this.clone(),
@@ -117,7 +117,7 @@ impl<S: Server> Link<S> {
     }
 
     /// Whose runtime this lives on.
-    pub fn side(&self) -> Side {
+    pub fn side(&self) -> Origin {
         self.side
     }
 
@@ -153,11 +153,11 @@ impl<S: Server> Link<S> {
                         }
                     }
                 }
-                Err(NotNow::Tried(trouble)) => match self.briefly(attempts.tried()).await {
+                Err(BackedOff::Tried(trouble)) => match self.briefly(attempts.tried()).await {
                     Some(()) => continue,
                     None => Some(Err(trouble)),
                 },
-                Err(NotNow::Paused(trouble)) => Some(Err(trouble)),
+                Err(BackedOff::Paused(trouble)) => Some(Err(trouble)),
             };
             return outcome.unwrap_or_else(|| Err(runtime_ended()));
         }
@@ -209,7 +209,7 @@ impl<S: Server> Link<S> {
     }
 
     /// The attempt that is under way, or a new one, which goes on to its end even if nobody waits for it any more.
-    fn outcome(&self) -> Result<Outcome<S::Open>, NotNow> {
+    fn outcome(&self) -> Result<Outcome<S::Open>, BackedOff> {
         let mut under_way = lock(&self.attempt);
         if let Some(outcome) = under_way.as_ref().filter(|outcome| outcome.has_changed().is_ok()) {
             return Ok(outcome.clone());
@@ -240,13 +240,13 @@ impl<S: Server> Link<S> {
             tokio::time::sleep(turn).await;
         }
         let of_client = self.client.generation.load(Ordering::Acquire);
-        let this: Weak<dyn Owner> = self.this.clone();
-        let opening = Opening::new(this, self.side);
+        let this: Weak<dyn LinkOwner> = self.this.clone();
+        let opening = ConnectContext::new(this, self.side);
         let open = match self.server().open(&opening).await {
             Ok(open) => open,
             Err(error) => {
                 let is_met = self.client.is_met.load(Ordering::Relaxed);
-                let error = if is_met { for_now(error) } else { error };
+                let error = if is_met { as_transient(error) } else { error };
                 attempt.failed(&error);
                 return Err(error);
             }
@@ -254,7 +254,7 @@ impl<S: Server> Link<S> {
         attempt.succeeded();
         self.client.is_met.store(true, Ordering::Relaxed);
         let generation = opening.generation();
-        let connection = Connection { open, calls: Calls::new(), generation, of_client };
+        let connection = Connection { open, calls: InFlight::new(), generation, of_client };
         let connection = Arc::new(connection);
         *self.slot() = Some(connection.clone());
         // It may have ended before it was put there.
@@ -269,7 +269,7 @@ impl<S: Server> Link<S> {
     }
 }
 
-impl<S: Server> Owner for Link<S> {
+impl<S: Server> LinkOwner for Link<S> {
     fn next_generation(&self) -> u64 {
         self.opened.fetch_add(1, Ordering::AcqRel) + 1
     }
@@ -302,7 +302,7 @@ impl<O> Deref for Connection<O> {
 
 /// What is said of a server that was reached before: settings that were good once may be good again in a moment, because files
 /// that they name are being replaced.
-pub fn for_now(error: Error) -> Error {
+pub fn as_transient(error: Error) -> Error {
     if error.kind() == ErrorKind::Invalid { Error::unavailable(error.to_string()) } else { error }
 }
 

@@ -28,14 +28,14 @@ const BOXES_FULL: usize = 1024;
 /// # Ok::<(), tenure_core::Error>(()) }).unwrap();
 /// ```
 #[derive(Default)]
-pub struct Mailbox {
+pub struct Subscriptions {
     bells: WakeRegistry,
     boxes: Mutex<Boxes>,
 }
 
 /// What a server tells a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Letter {
+pub enum Notification {
     /// It is served, and this is its number.
     Served(u64),
     /// It was told to leave.
@@ -45,7 +45,7 @@ pub enum Letter {
 }
 
 struct Boxes {
-    tickets: HashMap<TicketId, Letters>,
+    tickets: HashMap<TicketId, NotificationQueue>,
     full: usize,
     /// How often the mail was interrupted: what came meanwhile is lost.
     generation: u64,
@@ -57,7 +57,7 @@ impl Default for Boxes {
     }
 }
 
-struct Letters {
+struct NotificationQueue {
     /// Up to which interruption its owner has looked.
     generation: u64,
     /// The number that the ticket has, as an answer said.
@@ -70,7 +70,7 @@ struct Letters {
     ends: Instant,
 }
 
-impl Letters {
+impl NotificationQueue {
     /// Whether this can be the number of the ticket.
     fn may_have(&self, number: u64) -> bool {
         self.number.is_none_or(|own| own == number)
@@ -80,7 +80,7 @@ impl Letters {
 /// A ticket that asks to be let in, whose letters are kept from now on. Dropped before the ticket is known to be in,
 /// it takes the box away again.
 pub struct Asking<'a> {
-    mailbox: &'a Mailbox,
+    mailbox: &'a Subscriptions,
     /// `None`: its letters were kept before.
     fresh: Option<TicketId>,
 }
@@ -100,7 +100,7 @@ impl Drop for Asking<'_> {
     }
 }
 
-impl Mailbox {
+impl Subscriptions {
     /// The same as [`expect`](Self::expect) for a ticket that asks to be let in.
     pub fn expect_answer(&self, id: TicketId, ttl: Duration) -> Asking<'_> {
         let fresh = (!self.expects(id)).then_some(id);
@@ -118,7 +118,7 @@ impl Mailbox {
             boxes.full = (boxes.tickets.len() * 2).max(BOXES_FULL);
         }
         let generation = boxes.generation;
-        let fresh = Letters {
+        let fresh = NotificationQueue {
             generation,
             number: None,
             served: None,
@@ -163,16 +163,16 @@ impl Mailbox {
     }
 
     /// A letter for this ticket has come.
-    pub fn deliver(&self, id: TicketId, letter: Letter) {
+    pub fn deliver(&self, id: TicketId, letter: Notification) {
         {
             let mut boxes = self.boxes();
             match (letter, boxes.tickets.get_mut(&id)) {
-                (Letter::Served(number), Some(letters)) if letters.may_have(number) => {
+                (Notification::Served(number), Some(letters)) if letters.may_have(number) => {
                     letters.served = Some(number);
                 }
-                (Letter::Served(_), Some(letters)) => letters.must_look = true,
-                (Letter::Told, Some(letters)) => letters.is_told = true,
-                (Letter::Out, Some(_)) => drop(boxes.tickets.remove(&id)),
+                (Notification::Served(_), Some(letters)) => letters.must_look = true,
+                (Notification::Told, Some(letters)) => letters.is_told = true,
+                (Notification::Out, Some(_)) => drop(boxes.tickets.remove(&id)),
                 (_, None) => {}
             }
         }
@@ -238,13 +238,13 @@ mod tests {
 
     #[test]
     fn a_letter_is_kept_until_somebody_watches() {
-        let (mailbox, id) = (Mailbox::default(), TicketId::fresh());
+        let (mailbox, id) = (Subscriptions::default(), TicketId::fresh());
         mailbox.expect(id, LONG);
         assert_eq!(mailbox.watch(id, TicketState::Waiting).now_or_never(), None);
-        mailbox.deliver(id, Letter::Served(46));
+        mailbox.deliver(id, Notification::Served(46));
         assert_eq!(mailbox.watch(id, TicketState::Waiting).now_or_never(), Some(Wake::Served(46)));
         assert_eq!(mailbox.watch(id, TicketState::Holding).now_or_never(), None, "that is known");
-        for last in [Letter::Told, Letter::Out] {
+        for last in [Notification::Told, Notification::Out] {
             mailbox.deliver(id, last);
             for _ in 0..2 {
                 assert_eq!(mailbox.watch(id, TicketState::Holding).now_or_never(), Some(Wake::Look));
@@ -254,20 +254,20 @@ mod tests {
 
     #[test]
     fn a_ticket_lives_until_its_last_sign_of_life_is_too_old() {
-        let (mailbox, [one, other]) = (Mailbox::default(), [TicketId::fresh(), TicketId::fresh()]);
+        let (mailbox, [one, other]) = (Subscriptions::default(), [TicketId::fresh(), TicketId::fresh()]);
         assert!(!mailbox.lives(one), "nobody has heard of it");
         mailbox.expect(one, LONG);
         mailbox.expect(other, Duration::ZERO);
         assert!(mailbox.lives(one) && !mailbox.lives(other));
         mailbox.expect(other, LONG);
         assert!(mailbox.lives(other), "it gave a sign of life");
-        mailbox.deliver(one, Letter::Out);
+        mailbox.deliver(one, Notification::Out);
         assert!(!mailbox.lives(one));
     }
 
     #[test]
     fn after_an_interruption_everybody_looks_once() {
-        let (mailbox, id) = (Mailbox::default(), TicketId::fresh());
+        let (mailbox, id) = (Subscriptions::default(), TicketId::fresh());
         mailbox.expect(id, LONG);
         mailbox.interrupted();
         assert_eq!(mailbox.watch(id, TicketState::Waiting).now_or_never(), Some(Wake::Look));
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_single_ticket_can_be_made_to_look() {
-        let mailbox = Mailbox::default();
+        let mailbox = Subscriptions::default();
         let [one, other] = [TicketId::fresh(), TicketId::fresh()];
         for id in [one, other] {
             mailbox.expect(id, LONG);
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn who_gives_up_asking_leaves_no_box_and_who_was_in_before_keeps_it() {
-        let (mailbox, id) = (Mailbox::default(), TicketId::fresh());
+        let (mailbox, id) = (Subscriptions::default(), TicketId::fresh());
         drop(mailbox.expect_answer(id, LONG));
         assert!(!mailbox.expects(id));
         mailbox.expect_answer(id, LONG).let_in();
@@ -306,20 +306,20 @@ mod tests {
             look: None,
             leaving: false,
         };
-        let mailbox = Mailbox::default();
+        let mailbox = Subscriptions::default();
         for comes_first in [true, false] {
             let id = TicketId::fresh();
             mailbox.expect(id, LONG);
             if comes_first {
-                mailbox.deliver(id, Letter::Served(46));
+                mailbox.deliver(id, Notification::Served(46));
                 mailbox.learn(id, &place(50, TicketState::Waiting));
             } else {
                 mailbox.learn(id, &place(50, TicketState::Waiting));
-                mailbox.deliver(id, Letter::Served(46));
+                mailbox.deliver(id, Notification::Served(46));
                 assert_eq!(mailbox.watch(id, TicketState::Waiting).now_or_never(), Some(Wake::Look));
             }
             assert_eq!(mailbox.watch(id, TicketState::Waiting).now_or_never(), None);
-            mailbox.deliver(id, Letter::Served(50));
+            mailbox.deliver(id, Notification::Served(50));
             // An answer that was on its way meanwhile.
             mailbox.learn(id, &place(50, TicketState::Waiting));
             assert_eq!(mailbox.watch(id, TicketState::Waiting).now_or_never(), Some(Wake::Served(50)));
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_ticket_without_a_sign_of_life_is_not_alive_after_its_time() {
-        let mailbox = Mailbox::default();
+        let mailbox = Subscriptions::default();
         let [one, other, unknown] = [TicketId::fresh(), TicketId::fresh(), TicketId::fresh()];
         mailbox.expect(one, Duration::ZERO);
         mailbox.expect(other, LONG);
@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn the_boxes_of_those_who_have_ended_are_thrown_out() {
-        let mailbox = Mailbox::default();
+        let mailbox = Subscriptions::default();
         for _ in 0..BOXES_FULL * 3 {
             mailbox.expect(TicketId::fresh(), Duration::ZERO);
         }

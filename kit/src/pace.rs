@@ -10,11 +10,11 @@ pub const EACH: Duration = Duration::from_millis(250);
 
 /// The tries so far, as if they had been made one after another.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Pace {
+pub struct RateLimiter {
     used_up: Option<Instant>,
 }
 
-impl Pace {
+impl RateLimiter {
     /// Asks for one more try: after how long it may be made. `None`: not within this time. Of those that may be made
     /// [at once](AT_ONCE), so many are left to others.
     pub fn turn(
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn a_few_go_at_once_and_the_others_one_after_another_until_it_is_too_long() {
-        let (mut pace, now) = (Pace::default(), Instant::now());
+        let (mut pace, now) = (RateLimiter::default(), Instant::now());
         let within = Duration::from_secs(2);
         let turns: Vec<_> = std::iter::from_fn(|| pace.turn(now, 0, within)).take(100).collect();
         assert_eq!(turns.iter().filter(|turn| turn.is_zero()).count(), AT_ONCE as usize);
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn what_is_left_to_others_is_there_for_them() {
-        let (mut pace, now) = (Pace::default(), Instant::now());
+        let (mut pace, now) = (RateLimiter::default(), Instant::now());
         while pace.turn(now, 3, Duration::ZERO).is_some() {}
         let others = std::iter::from_fn(|| pace.turn(now, 0, Duration::ZERO)).take(100).count();
         assert_eq!(others, 3);

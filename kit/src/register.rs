@@ -10,14 +10,14 @@ use crate::url::{Url, encode};
 
 /// What keeps the locks of a session of this machine's kernel for as long as it is open somewhere.
 #[cfg(unix)]
-pub type Lifeline = std::os::fd::OwnedFd;
+pub type LockFd = std::os::fd::OwnedFd;
 /// Nothing keeps them here.
 #[cfg(not(unix))]
 pub type Lifeline = std::convert::Infallible;
 
 /// What an engine says of itself.
 #[derive(Clone, Copy)]
-pub struct Description {
+pub struct EngineDescriptor {
     /// Its name, which is also that of its feature in the crate `tenure`.
     pub name: &'static str,
     /// What its URLs look like, a form for each scheme.
@@ -25,9 +25,9 @@ pub struct Description {
     /// The options of its URLs.
     pub options: &'static [Known],
     /// Who can meet in its stores.
-    pub reach: Reach,
+    pub reach: Visibility,
     /// Opens the store of a URL, and makes it if an engine makes stores.
-    pub open: fn(String) -> BoxFuture<Result<Opened>>,
+    pub open: fn(String) -> BoxFuture<Result<OpenedStore>>,
     /// The same for a store that is only looked at: `None` if there is none, and none is made.
     pub look: fn(String) -> BoxFuture<Result<Option<Locks>>>,
 }
@@ -61,7 +61,7 @@ impl Scheme {
 
 /// Who can meet in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum Visibility {
     /// The tasks of one process.
     Process,
     /// The processes of one machine.
@@ -71,20 +71,20 @@ pub enum Reach {
 }
 
 /// A store that is open.
-pub struct Opened {
+pub struct OpenedStore {
     /// Its locks.
     pub locks: Locks,
     /// As long as this is open somewhere, the locks that were got here are kept, even if this process dies.
-    pub lifeline: Option<Lifeline>,
+    pub lifeline: Option<LockFd>,
 }
 
-impl From<Locks> for Opened {
+impl From<Locks> for OpenedStore {
     fn from(locks: Locks) -> Self {
         Self { locks, lifeline: None }
     }
 }
 
-impl Description {
+impl EngineDescriptor {
     /// The scheme of this name.
     pub fn scheme(&self, name: &str) -> Option<&'static Scheme> {
         self.schemes.iter().find(|scheme| scheme.name == name)
@@ -138,7 +138,7 @@ fn is_relative(path: &str) -> bool {
     !path.is_empty() && !path.starts_with(['/', '~']) && !matches!(&*begin, "%2F" | "%7E")
 }
 
-impl fmt::Debug for Description {
+impl fmt::Debug for EngineDescriptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Description").field("name", &self.name).finish_non_exhaustive()
     }
@@ -149,11 +149,11 @@ mod tests {
     use super::*;
 
     const SCHEME: Scheme = Scheme { name: "net", form: "", example: "", about: "", is_path: false };
-    const DESCRIPTION: Description = Description {
+    const DESCRIPTION: EngineDescriptor = EngineDescriptor {
         name: "toy",
         schemes: &[Scheme { name: "dir", is_path: true, ..SCHEME }, SCHEME],
         options: &[Known::file("ca", ""), Known::new("prefix", "TEXT", "")],
-        reach: Reach::Machine,
+        reach: Visibility::Machine,
         open: |_| unreachable!("nothing is opened here"),
         look: |_| unreachable!("nothing is looked at here"),
     };

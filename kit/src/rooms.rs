@@ -8,27 +8,27 @@ use std::sync::Arc;
 use tenure_core::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::attempts::{Attempt, Attempts, NotNow};
-use crate::server::Side;
+use crate::attempts::{Attempt, ConnectPolicy, BackedOff};
+use crate::server::Origin;
 
 /// The rooms of one client.
-pub struct Rooms(Vec<Part>);
+pub struct Limiter(Vec<Part>);
 
 /// What one server keeps, or a part of it.
 struct Part {
     calls: Arc<Semaphore>,
-    attempts: Arc<Attempts>,
+    attempts: Arc<ConnectPolicy>,
 }
 
 /// A call that may be sent. Dropped without an outcome, it says nothing about the server.
-pub struct Entry {
+pub struct LimiterPermit {
     _room: OwnedSemaphorePermit,
-    attempts: Arc<Attempts>,
+    attempts: Arc<ConnectPolicy>,
     /// It finds out whether the part's server answers again.
     trial: Option<Attempt>,
 }
 
-impl Rooms {
+impl Limiter {
     /// Rooms for so many parts, each with place for so many calls at a time.
     pub fn new(parts: usize, calls_max: usize) -> Self {
         let calls = || Arc::new(Semaphore::new(calls_max));
@@ -37,22 +37,22 @@ impl Rooms {
 
     /// Room for a call to this part, once there is some. A server that has not answered is not waited for: the error
     /// is what was said of it.
-    pub async fn enter(&self, part: usize) -> Result<Entry, Error> {
+    pub async fn enter(&self, part: usize) -> Result<LimiterPermit, Error> {
         let Part { calls, attempts } = &self.0[part];
         let trial = match attempts.trouble() {
             None => None,
-            Some(_) => match attempts.ask(Side::Caller) {
+            Some(_) => match attempts.ask(Origin::Caller) {
                 Ok((trial, _at_once)) => Some(trial),
-                Err(NotNow::Tried(reason) | NotNow::Paused(reason)) => return Err(reason),
+                Err(BackedOff::Tried(reason) | BackedOff::Paused(reason)) => return Err(reason),
             },
         };
         let room = calls.clone().acquire_owned().await;
         let room = room.map_err(|_| Error::unavailable("the client is closed"))?;
-        Ok(Entry { _room: room, attempts: attempts.clone(), trial })
+        Ok(LimiterPermit { _room: room, attempts: attempts.clone(), trial })
     }
 }
 
-impl Entry {
+impl LimiterPermit {
     /// The server has answered, whatever it said.
     pub fn answered(self) {
         if let Some(trial) = self.trial {
@@ -75,7 +75,7 @@ mod tests {
 
     use super::*;
 
-    fn enter(rooms: &Rooms, part: usize) -> Option<Result<Entry, Error>> {
+    fn enter(rooms: &Limiter, part: usize) -> Option<Result<LimiterPermit, Error>> {
         rooms.enter(part).now_or_never()
     }
 
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_full_part_leaves_room_in_the_others() {
-        let rooms = Rooms::new(2, 3);
+        let rooms = Limiter::new(2, 3);
         let mut held: Vec<_> = (0..3).map(|_| enter(&rooms, 0).unwrap().unwrap()).collect();
         assert!(enter(&rooms, 0).is_none(), "it is full");
         assert!(enter(&rooms, 1).is_some());
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_silent_part_is_asked_by_one_call_alone() {
-        let rooms = Rooms::new(2, 3);
+        let rooms = Limiter::new(2, 3);
         enter(&rooms, 0).unwrap().unwrap().late(&silence());
         let refused = enter(&rooms, 0).unwrap().err().unwrap();
         assert_eq!(refused.to_string(), silence().to_string());

@@ -43,7 +43,7 @@ impl fmt::Debug for Secret {
 }
 
 /// The text, if no part of any of the secrets is in it.
-pub fn without<'a>(mut secrets: impl Iterator<Item = &'a Secret>, text: String) -> Option<String> {
+pub fn redact<'a>(mut secrets: impl Iterator<Item = &'a Secret>, text: String) -> Option<String> {
     (!secrets.any(|secret| secret.shows_in(&text))).then_some(text)
 }
 
@@ -78,13 +78,13 @@ mod tests {
             ("äö", "\\xc3\\xa4\\xc3\\xb6"),
         ] {
             assert_eq!(
-                without([&Secret::new(secret)].into_iter(), text.to_owned()),
+                redact([&Secret::new(secret)].into_iter(), text.to_owned()),
                 None,
                 "{text}"
             );
         }
         for (secret, text) in [("s3cret", "the index is out of range"), ("", "anything")] {
-            let told = without([&Secret::new(secret)].into_iter(), text.to_owned());
+            let told = redact([&Secret::new(secret)].into_iter(), text.to_owned());
             assert_eq!(told.as_deref(), Some(text));
         }
     }

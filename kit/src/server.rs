@@ -13,10 +13,10 @@ pub trait Server: Send + Sync + Sized + 'static {
 
     /// Opens a connection, in a bounded time. An error that [is unknown](Error::is_unknown) may pass; others are for
     /// the operator to mend.
-    fn open(&self, opening: &Opening) -> impl Future<Output = Result<Self::Open>> + Send;
+    fn open(&self, opening: &ConnectContext) -> impl Future<Output = Result<Self::Open>> + Send;
 
     /// Asks the server something that costs it nothing. It answers after all calls that were sent before.
-    fn ping(&self, open: &Self::Open) -> impl Future<Output = Result<(), Ended>> + Send;
+    fn ping(&self, open: &Self::Open) -> impl Future<Output = Result<(), Disconnected>> + Send;
 
     /// How long an answer is waited for.
     fn patience(&self) -> Duration;
@@ -27,11 +27,11 @@ pub trait Server: Send + Sync + Sized + 'static {
 
 /// The connection has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended;
+pub struct Disconnected;
 
 /// On whose runtime a link is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum Origin {
     /// The engine's own. Its link stays connected by itself, and hears what the server tells tickets.
     Home,
     /// A caller's, which may stand still whenever the caller does.
@@ -39,42 +39,42 @@ pub enum Side {
 }
 
 /// What numbers its connections, and gives those up that are lost.
-pub(crate) trait Owner: Send + Sync {
+pub(crate) trait LinkOwner: Send + Sync {
     fn next_generation(&self) -> u64;
 
     fn lose(&self, generation: u64);
 }
 
 /// A connection that is about to be opened.
-pub struct Opening {
-    owner: Weak<dyn Owner>,
-    side: Side,
+pub struct ConnectContext {
+    owner: Weak<dyn LinkOwner>,
+    side: Origin,
     generation: AtomicU64,
 }
 
 /// Tells a link that a connection of it was lost.
 #[derive(Clone)]
-pub struct Lost {
-    owner: Weak<dyn Owner>,
+pub struct DisconnectNotifier {
+    owner: Weak<dyn LinkOwner>,
     generation: u64,
 }
 
-impl Opening {
-    pub(crate) fn new(owner: Weak<dyn Owner>, side: Side) -> Self {
+impl ConnectContext {
+    pub(crate) fn new(owner: Weak<dyn LinkOwner>, side: Origin) -> Self {
         Self { owner, side, generation: AtomicU64::new(0) }
     }
 
     /// Whose link it is for.
-    pub fn side(&self) -> Side {
+    pub fn side(&self) -> Origin {
         self.side
     }
 
     /// What is to be told when the connection that is tried now was lost. What is told of earlier tries of this
     /// opening does not matter any more.
-    pub fn lost(&self) -> Lost {
+    pub fn lost(&self) -> DisconnectNotifier {
         let generation = self.owner.upgrade().map_or(0, |owner| owner.next_generation());
         self.generation.store(generation, Ordering::Release);
-        Lost { owner: self.owner.clone(), generation }
+        DisconnectNotifier { owner: self.owner.clone(), generation }
     }
 
     /// The generation of the connection that was tried last.
@@ -86,7 +86,7 @@ impl Opening {
     }
 }
 
-impl Lost {
+impl DisconnectNotifier {
     /// The connection is lost. It does no harm to tell it twice, or before the connection is in use.
     pub fn tell(&self) {
         if let Some(owner) = self.owner.upgrade() {

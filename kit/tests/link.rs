@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tenure_core::{Error, ErrorKind, Result};
-use tenure_kit::{Client, Connection, Ended, Home, Link, Lost, Opening, Room, Server, Side};
+use tenure_kit::{Client, Connection, Disconnected, LinkPool, Link, DisconnectNotifier, ConnectContext, Room, Server, Origin};
 use tokio::runtime::Runtime;
 use tokio::sync::{Notify, Semaphore};
 
@@ -27,7 +27,7 @@ struct Stand {
     is_silent: AtomicBool,
     pings: AtomicUsize,
     pinged: Notify,
-    lost: Mutex<Vec<Lost>>,
+    lost: Mutex<Vec<DisconnectNotifier>>,
     patience: Duration,
 }
 
@@ -37,7 +37,7 @@ struct Open(u64);
 impl Server for Stand {
     type Open = Open;
 
-    async fn open(&self, opening: &Opening) -> Result<Open> {
+    async fn open(&self, opening: &ConnectContext) -> Result<Open> {
         assert!(!self.panics.load(Ordering::Relaxed), "this runtime has no drivers");
         self.doors.acquire().await.unwrap().forget();
         if self.is_down.load(Ordering::Relaxed) {
@@ -56,7 +56,7 @@ impl Server for Stand {
         Ok(Open(self.opened.fetch_add(1, Ordering::Relaxed)))
     }
 
-    async fn ping(&self, _open: &Open) -> Result<(), Ended> {
+    async fn ping(&self, _open: &Open) -> Result<(), Disconnected> {
         self.pings.fetch_add(1, Ordering::Relaxed);
         self.pinged.notify_one();
         if self.is_silent.load(Ordering::Relaxed) {
@@ -121,7 +121,7 @@ async fn until(mut is_so: impl FnMut() -> bool) {
 async fn one_attempt_serves_all_who_ask() {
     let client = Stand::client();
     let link = Link::on_demand(client.clone());
-    assert_eq!(link.side(), Side::Caller);
+    assert_eq!(link.side(), Origin::Caller);
     let asked: Vec<_> = (0..100)
         .map(|_| {
             let link = link.clone();
@@ -244,7 +244,7 @@ async fn a_panic_bars_the_link_and_nothing_else() {
 fn room_now(
     link: &Link<Stand>,
     open: &Connection<Open>,
-) -> Option<std::result::Result<Room, Ended>> {
+) -> Option<std::result::Result<Room, Disconnected>> {
     tokio::task::unconstrained(link.room(open)).now_or_never()
 }
 
@@ -296,17 +296,17 @@ fn a_runtime_of_the_callers_gets_a_link_for_the_next_time() {
     let (home, caller) = (runtime(), runtime());
     let client = Stand::client();
     let links = home.block_on(async {
-        let links = Home::new(Link::kept(client.clone()));
+        let links = LinkPool::new(Link::kept(client.clone()));
         soon(links.link().connection()).await.unwrap();
         assert!(links.has_link_here());
         links
     });
     assert!(!links.has_link_here(), "this thread has no runtime");
-    assert_eq!(links.link().side(), Side::Home);
+    assert_eq!(links.link().side(), Origin::Home);
     caller.block_on(async {
         assert!(!links.has_link_here(), "it is opened for the next time");
         until(|| links.has_link_here()).await;
-        assert_eq!(links.link().side(), Side::Caller);
+        assert_eq!(links.link().side(), Origin::Caller);
     });
     assert_eq!(client.server().opened(), 2);
 }
@@ -316,7 +316,7 @@ fn while_the_home_link_is_lost_no_runtime_gets_one() {
     let (home, caller) = (runtime(), runtime());
     let client = Stand::client();
     client.server().doors.forget_permits(1000);
-    let links = home.block_on(async { Home::new(Link::kept(client.clone())) });
+    let links = home.block_on(async { LinkPool::new(Link::kept(client.clone())) });
     caller.block_on(async {
         for _ in 0..3 {
             assert!(!links.has_link_here());
@@ -334,7 +334,7 @@ fn runtimes_that_come_and_go_leave_the_home_link_its_attempts() {
     let home = runtime();
     let client = Stand::client();
     let links = home.block_on(async {
-        let links = Home::new(Link::kept(client.clone()));
+        let links = LinkPool::new(Link::kept(client.clone()));
         soon(links.link().connection()).await.unwrap();
         links
     });

@@ -5,10 +5,10 @@ use std::future::ready;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use tenure_core::{Locks, Memory, Result};
-use tenure_kit::register::{Description, Opened, Reach, Scheme};
+use tenure_kit::register::{EngineDescriptor, OpenedStore, Visibility, Scheme};
 
 /// What the engine for memory is.
-pub(crate) const DESCRIPTION: Description = Description {
+pub(crate) const DESCRIPTION: EngineDescriptor = EngineDescriptor {
     name: "memory",
     schemes: &[Scheme {
         name: "memory",
@@ -18,8 +18,8 @@ pub(crate) const DESCRIPTION: Description = Description {
         is_path: false,
     }],
     options: &[],
-    reach: Reach::Process,
-    open: |url| Box::pin(ready(connect(&url).map(Opened::from))),
+    reach: Visibility::Process,
+    open: |url| Box::pin(ready(connect(&url).map(OpenedStore::from))),
     look: |url| Box::pin(ready(connect(&url).map(Some))),
 };
 

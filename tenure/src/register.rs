@@ -2,7 +2,7 @@
 
 use tenure_core::{Error, Locks, Result};
 use tenure_kit::options::nearest;
-use tenure_kit::register::{Description, Opened, Scheme};
+use tenure_kit::register::{EngineDescriptor, OpenedStore, Scheme};
 use tenure_kit::url::Url;
 
 use crate::memory;
@@ -30,12 +30,12 @@ engines! {
 }
 
 /// The engine that a URL is for.
-pub fn engine_of(url: &str) -> Result<&'static Description> {
+pub fn engine_of(url: &str) -> Result<&'static EngineDescriptor> {
     engine_beside(&[], url)
 }
 
 /// The same for a program with schemes of its own, which it has read already: if no engine is found, the error names them, too.
-pub fn engine_beside(own: &[Scheme], url: &str) -> Result<&'static Description> {
+pub fn engine_beside(own: &[Scheme], url: &str) -> Result<&'static EngineDescriptor> {
     if let Some(port) = port_of_server(own, url) {
         let scheme =
             PORTS.iter().find(|(usual, _)| *usual == port).map_or("redis", |(_, scheme)| scheme);
@@ -44,12 +44,12 @@ pub fn engine_beside(own: &[Scheme], url: &str) -> Result<&'static Description> 
         )));
     }
     let scheme = Url::parse(url)?.scheme();
-    let knows = |engine: &&&Description| engine.scheme(scheme).is_some();
+    let knows = |engine: &&&EngineDescriptor| engine.scheme(scheme).is_some();
     REGISTER.iter().find(knows).copied().ok_or_else(|| unknown(own, scheme))
 }
 
 /// Opens the store of a URL, and makes it if its engine makes stores.
-pub async fn open(url: &str) -> Result<Opened> {
+pub async fn open(url: &str) -> Result<OpenedStore> {
     (engine_of(url)?.open)(url.to_owned()).await
 }
 

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::thread;
 
 use tenure::register::REGISTER;
-use tenure_kit::register::Reach;
+use tenure_kit::register::Visibility;
 
 use super::bad_input::is_refused;
 use crate::kit::{Store, end, field};
@@ -94,7 +94,7 @@ fn servers_that_cannot_be_reached_are_named() {
     let store = Store::new();
     // A name of so many letters is looked up nowhere.
     let name = "a".repeat(70);
-    for engine in REGISTER.iter().filter(|engine| engine.reach == Reach::Network) {
+    for engine in REGISTER.iter().filter(|engine| engine.reach == Visibility::Network) {
         let url = format!("{}://{name}", engine.schemes[0].name);
         is_refused(&store.end(&["--on", &url, "keys"]), 69, &name);
     }

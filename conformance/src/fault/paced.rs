@@ -54,7 +54,7 @@ impl<P: Fn() -> BoxFuture<()> + Send + Sync + 'static> Layer for Paced<P> {
         &self.engine
     }
 
-    async fn pass<T: Send>(
+    async fn intercept<T: Send>(
         &self,
         _: Operation<'_>,
         ask: impl Future<Output = Result<T>> + Send,

@@ -29,7 +29,7 @@ impl<T: Layer<Inner = Memory>> Layer for Twisted<T> {
         &self.twist
     }
 
-    async fn pass<A: Send>(
+    async fn intercept<A: Send>(
         &self,
         _: Operation<'_>,
         ask: impl Future<Output = Result<A>> + Send,

@@ -6,7 +6,7 @@ use crate::Time;
 
 /// How little a holder trusts clocks and networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Caution {
+pub(crate) struct SafetyMargin {
     /// How much the store's rounding may take off a ttl.
     pub(crate) rounding: Duration,
     /// How much faster the store's clock may run than ours, in parts per million.
@@ -19,7 +19,7 @@ const NANOS: u128 = 1_000_000_000;
 /// The least that a margin is, unless somebody chose another.
 const MARGIN_MIN: Duration = Duration::from_millis(50);
 
-impl Caution {
+impl SafetyMargin {
     /// How long before the end of this life its holder stops: a store may grant less than was asked for.
     fn margin(&self, life: Duration) -> Duration {
         self.margin.unwrap_or(MARGIN_MIN.max(life / 100))
@@ -28,12 +28,12 @@ impl Caution {
 
 /// `D = s + (T − q)(1 − ρ) − m`, where `sent` was read before the request went out and `life` is
 /// what the store confirmed. Never later than that, and never before `sent`.
-pub(crate) fn deadline(sent: Time, life: Duration, caution: &Caution) -> Time {
+pub(crate) fn deadline(sent: Time, life: Duration, caution: &SafetyMargin) -> Time {
     sent.plus(usable(life, caution))
 }
 
 /// How much of a life its holder uses: `(T − q)(1 − ρ) − m`.
-pub(crate) fn usable(life: Duration, caution: &Caution) -> Duration {
+pub(crate) fn usable(life: Duration, caution: &SafetyMargin) -> Duration {
     let counted = life.saturating_sub(caution.rounding);
     let drift =
         counted.as_nanos().saturating_mul(u128::from(caution.drift_ppm)).div_ceil(1_000_000);
@@ -48,9 +48,9 @@ mod tests {
 
     use super::*;
 
-    fn caution() -> impl Strategy<Value = Caution> {
+    fn caution() -> impl Strategy<Value = SafetyMargin> {
         let parts = (any::<u32>(), 0..=1_000_000_u32, any::<Option<u32>>());
-        parts.prop_map(|(rounding, drift_ppm, margin)| Caution {
+        parts.prop_map(|(rounding, drift_ppm, margin)| SafetyMargin {
             rounding: Duration::from_micros(rounding.into()),
             drift_ppm,
             margin: margin.map(|margin| Duration::from_micros(margin.into())),
@@ -103,7 +103,7 @@ mod tests {
         #[test]
         fn more_caution_is_due_no_later(sent in time(), life in life(), caution in caution()) {
             let margin = Some(Duration::ZERO);
-            let careless = Caution { rounding: Duration::ZERO, drift_ppm: 0, margin };
+            let careless = SafetyMargin { rounding: Duration::ZERO, drift_ppm: 0, margin };
             let bold = deadline(sent, life, &careless);
             prop_assert_eq!(deadline(sent, life, &caution).max(bold), bold);
         }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::belief::deadline::{deadline, usable};
-use crate::belief::terms::Rhythm;
+use crate::belief::terms::RenewalSchedule;
 use crate::{Error, Loss, Place, Result, TicketState, Time};
 
 /// How many renewals may fail in a row before a waiter gives up, where lives have no end.
@@ -22,8 +22,8 @@ const EVERY_MIN: Duration = Duration::from_millis(20);
 ///
 /// There is no way back: what is lost is never un-lost, and what is released is never renewed.
 #[derive(Debug)]
-pub(crate) struct Hold {
-    rhythm: Rhythm,
+pub(crate) struct LeaseState {
+    rhythm: RenewalSchedule,
     state: State,
     /// The ticket's number, as the store said last.
     number: u64,
@@ -60,8 +60,8 @@ pub(crate) enum State {
     Released,
 }
 
-impl Hold {
-    pub(crate) fn new(rhythm: Rhythm) -> Self {
+impl LeaseState {
+    pub(crate) fn new(rhythm: RenewalSchedule) -> Self {
         Self {
             every: rhythm.every,
             rhythm,
@@ -231,7 +231,7 @@ impl Hold {
         self.since.until(self.ended)
     }
 
-    pub(crate) fn rhythm(&self) -> &Rhythm {
+    pub(crate) fn rhythm(&self) -> &RenewalSchedule {
         &self.rhythm
     }
 

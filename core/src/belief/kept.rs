@@ -7,23 +7,23 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use crate::belief::hold::{Hold, State};
-use crate::belief::terms::Rhythm;
+use crate::belief::hold::{LeaseState, State};
+use crate::belief::terms::RenewalSchedule;
 use crate::bell::wake_all;
 use crate::telemetry::{self, Change};
 use crate::{Key, Loss, Note, Place, Result, Share, Ticket, TicketId, Time};
 
-pub(crate) struct Kept {
+pub(crate) struct SharedLease {
     pub(crate) id: TicketId,
     pub(crate) key: Key,
-    known: Mutex<Known>,
+    known: Mutex<Inner>,
     /// Rung whenever something new is known.
     news: Notify,
 }
 
-struct Known {
+struct Inner {
     ticket: Ticket,
-    hold: Hold,
+    hold: LeaseState,
     /// For how long it lives in the store without another sign of life, as the store said last.
     life: Option<Duration>,
     /// Where the keeper has it in its roster.
@@ -33,18 +33,18 @@ struct Known {
 /// When the keeper looks at a ticket next; the count tells apart what is due together.
 pub(crate) type Slot = (u64, u64);
 
-impl Kept {
-    pub(crate) fn new(ticket: Ticket, rhythm: Rhythm) -> Arc<Self> {
+impl SharedLease {
+    pub(crate) fn new(ticket: Ticket, rhythm: RenewalSchedule) -> Arc<Self> {
         Arc::new(Self {
             id: ticket.id,
             key: ticket.key.clone(),
-            known: Mutex::new(Known { ticket, hold: Hold::new(rhythm), life: None, slot: None }),
+            known: Mutex::new(Inner { ticket, hold: LeaseState::new(rhythm), life: None, slot: None }),
             news: Notify::new(),
         })
     }
 
     /// Reads or changes what is known, and rings if the state has changed.
-    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Hold) -> T) -> T {
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut LeaseState) -> T) -> T {
         let (answer, changed, change) = {
             let mut known = self.lock();
             let before = (known.hold.state(), known.hold.failed());
@@ -127,7 +127,7 @@ impl Kept {
         std::mem::replace(&mut self.lock().slot, slot)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -137,12 +137,12 @@ mod tests {
     use futures_util::FutureExt as _;
 
     use super::*;
-    use crate::belief::terms::Terms;
+    use crate::belief::terms::LockOptions;
     use crate::{Engine as _, Memory, TicketState, TTL_DEFAULT};
 
-    fn kept() -> Arc<Kept> {
+    fn kept() -> Arc<SharedLease> {
         let ticket = Ticket::new(Key::new("k").unwrap(), Share::WHOLE);
-        Kept::new(ticket, Terms::default().rhythm(&Memory::new().guarantees()).unwrap())
+        SharedLease::new(ticket, LockOptions::default().rhythm(&Memory::new().guarantees()).unwrap())
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::belief::deadline::{Caution, usable};
+use crate::belief::deadline::{SafetyMargin, usable};
 use crate::belief::span::shown;
 use crate::{Error, Liveness, Guarantees, Result};
 
@@ -16,7 +16,7 @@ const DRIFT_PPM_DEFAULT: u32 = 10_000;
 
 /// What a caller chose; what it left open follows from the ttl.
 #[derive(Clone, Debug)]
-pub(crate) struct Terms {
+pub(crate) struct LockOptions {
     pub(crate) ttl: Duration,
     pub(crate) renew_every: Option<Duration>,
     pub(crate) margin: Option<Duration>,
@@ -28,8 +28,8 @@ pub(crate) struct Terms {
 
 /// Terms that can work, with nothing left open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rhythm {
-    pub(crate) caution: Caution,
+pub(crate) struct RenewalSchedule {
+    pub(crate) caution: SafetyMargin,
     /// From one sign of life to the next.
     pub(crate) every: Duration,
     /// The owner renews by hand.
@@ -39,7 +39,7 @@ pub(crate) struct Rhythm {
     pub(crate) leased: bool,
 }
 
-impl Default for Terms {
+impl Default for LockOptions {
     fn default() -> Self {
         Self {
             ttl: TTL_DEFAULT,
@@ -53,9 +53,9 @@ impl Default for Terms {
     }
 }
 
-impl Terms {
+impl LockOptions {
     /// Refuses terms that cannot keep a lock.
-    pub(crate) fn rhythm(&self, profile: &Guarantees) -> Result<Rhythm> {
+    pub(crate) fn rhythm(&self, profile: &Guarantees) -> Result<RenewalSchedule> {
         if self.ttl > TTL_MAX {
             return Err(Error::invalid(format!(
                 "a ttl of {} is too long: at most {} is allowed",
@@ -73,7 +73,7 @@ impl Terms {
             return Err(Error::invalid("a longest hold of 0 would hold nothing"));
         }
         self.leave_room(profile.rounding)?;
-        Ok(Rhythm {
+        Ok(RenewalSchedule {
             caution: self.caution(profile.rounding),
             every: self.every(self.ttl),
             by_hand: self.by_hand,
@@ -82,8 +82,8 @@ impl Terms {
         })
     }
 
-    fn caution(&self, rounding: Duration) -> Caution {
-        Caution { rounding, drift_ppm: self.drift_ppm, margin: self.margin }
+    fn caution(&self, rounding: Duration) -> SafetyMargin {
+        SafetyMargin { rounding, drift_ppm: self.drift_ppm, margin: self.margin }
     }
 
     fn every(&self, ttl: Duration) -> Duration {
@@ -158,20 +158,20 @@ mod tests {
     use super::*;
     use crate::{Clock as _, Engine as _, ErrorKind, Memory};
 
-    fn refused(terms: &Terms) -> String {
+    fn refused(terms: &LockOptions) -> String {
         let error = terms.rhythm(&Memory::new().guarantees()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
         error.to_string()
     }
 
-    fn of(ttl: Duration) -> Terms {
-        Terms { ttl, ..Terms::default() }
+    fn of(ttl: Duration) -> LockOptions {
+        LockOptions { ttl, ..LockOptions::default() }
     }
 
     #[test]
     fn the_defaults_work() {
         let exact = Guarantees { rounding: Duration::ZERO, ..Memory::new().guarantees() };
-        let rhythm = Terms::default().rhythm(&exact).unwrap();
+        let rhythm = LockOptions::default().rhythm(&exact).unwrap();
         assert_eq!(rhythm.every, Duration::from_secs(10));
         let now = crate::SystemClock.now();
         let deadline = crate::belief::deadline::deadline(now, TTL_DEFAULT, &rhythm.caution);
@@ -184,36 +184,36 @@ mod tests {
         assert!(refused(&of(Duration::from_nanos(1))).contains("too short"));
         assert!(refused(&of(Duration::from_millis(200))).contains("two failed renewals"));
         assert!(refused(&of(Duration::from_secs(i64::MAX.unsigned_abs()))).contains("too long"));
-        let lazy = Terms { renew_every: Some(Duration::from_secs(15)), ..Terms::default() };
+        let lazy = LockOptions { renew_every: Some(Duration::from_secs(15)), ..LockOptions::default() };
         assert!(refused(&lazy).contains("two failed renewals"));
-        let frantic = Terms { renew_every: Some(Duration::ZERO), ..Terms::default() };
+        let frantic = LockOptions { renew_every: Some(Duration::ZERO), ..LockOptions::default() };
         assert!(refused(&frantic).contains("name a pause"));
-        let blurred = Terms { drift_ppm: 500_000, ..Terms::default() };
+        let blurred = LockOptions { drift_ppm: 500_000, ..LockOptions::default() };
         assert!(refused(&blurred).contains("name less drift"));
     }
 
     #[test]
     fn a_refusal_names_what_works() {
         let millis = Duration::from_millis;
-        let named = |terms: &Terms| {
+        let named = |terms: &LockOptions| {
             let sentence = refused(terms);
             let words = sentence.split([' ', ',']).filter(|word| word.ends_with("ms"));
             words.map(|word| millis(word[..word.len() - 2].parse().unwrap())).collect::<Vec<_>>()
         };
         let less = |duration: Duration| duration.checked_sub(millis(1)).unwrap();
-        let works = |terms: &Terms| terms.rhythm(&Memory::new().guarantees()).is_ok();
-        for terms in [of(millis(200)), Terms { by_hand: true, ..of(millis(20)) }] {
+        let works = |terms: &LockOptions| terms.rhythm(&Memory::new().guarantees()).is_ok();
+        for terms in [of(millis(200)), LockOptions { by_hand: true, ..of(millis(20)) }] {
             let [ttl, least] = named(&terms)[..] else { panic!("{}", refused(&terms)) };
             assert_eq!(ttl, terms.ttl);
-            assert!(works(&Terms { ttl: least, ..terms.clone() }));
-            assert!(!works(&Terms { ttl: less(least), ..terms }));
+            assert!(works(&LockOptions { ttl: least, ..terms.clone() }));
+            assert!(!works(&LockOptions { ttl: less(least), ..terms }));
         }
-        let lazy = Terms { renew_every: Some(millis(350)), ..of(millis(900)) };
+        let lazy = LockOptions { renew_every: Some(millis(350)), ..of(millis(900)) };
         let [_, _, least, every] = named(&lazy)[..] else { panic!("{}", refused(&lazy)) };
-        assert!(works(&Terms { ttl: least, ..lazy.clone() }));
-        assert!(!works(&Terms { ttl: less(least), ..lazy.clone() }));
-        assert!(works(&Terms { renew_every: Some(every), ..lazy.clone() }));
-        assert!(!works(&Terms { renew_every: Some(every + millis(1)), ..lazy }));
+        assert!(works(&LockOptions { ttl: least, ..lazy.clone() }));
+        assert!(!works(&LockOptions { ttl: less(least), ..lazy.clone() }));
+        assert!(works(&LockOptions { renew_every: Some(every), ..lazy.clone() }));
+        assert!(!works(&LockOptions { renew_every: Some(every + millis(1)), ..lazy }));
     }
 
     #[test]
@@ -227,7 +227,7 @@ mod tests {
     fn only_what_the_kernel_keeps_has_no_lease() {
         let leased = |liveness| {
             let profile = Guarantees { liveness, ..Memory::new().guarantees() };
-            Terms::default().rhythm(&profile).unwrap().leased
+            LockOptions::default().rhythm(&profile).unwrap().leased
         };
         assert!(leased(Liveness::Lease) && leased(Liveness::Session));
         assert!(!leased(Liveness::Kernel));
@@ -235,17 +235,17 @@ mod tests {
 
     #[test]
     fn a_refusal_is_of_what_was_chosen() {
-        let by_hand = refused(&Terms { by_hand: true, ..of(Duration::from_millis(20)) });
+        let by_hand = refused(&LockOptions { by_hand: true, ..of(Duration::from_millis(20)) });
         assert!(by_hand.contains("rounding, clock drift and margin"), "{by_hand}");
         let often =
-            Terms { renew_every: Some(Duration::from_millis(50)), ..of(Duration::from_millis(1)) };
+            LockOptions { renew_every: Some(Duration::from_millis(50)), ..of(Duration::from_millis(1)) };
         let often = refused(&often);
         assert!(!often.contains("renewed every 0s") && !often.contains("or renew"), "{often}");
     }
 
     #[test]
     fn a_lease_renewed_by_hand_needs_no_room() {
-        let terms = Terms { by_hand: true, ..of(Duration::from_millis(200)) };
+        let terms = LockOptions { by_hand: true, ..of(Duration::from_millis(200)) };
         assert!(terms.rhythm(&Memory::new().guarantees()).is_ok());
     }
 }

@@ -157,14 +157,14 @@ mod tests {
     use futures_util::FutureExt as _;
 
     use super::*;
-    use crate::keeping::still::Still;
+    use crate::keeping::still::FakeRuntime;
 
     fn key() -> Key {
         Key::new("k").unwrap()
     }
 
     fn admission() -> Arc<Admission> {
-        Admission::new(Arc::new(Still::default()))
+        Admission::new(Arc::new(FakeRuntime::default()))
     }
 
     fn inside(admission: &Arc<Admission>, count: usize) -> Vec<Slot> {

@@ -19,7 +19,7 @@ type Items<T> = Pin<Box<dyn Stream<Item = Result<T>> + Send>>;
 
 /// What an onlooker is told, one item after the other. The lock is never taken: it makes the stream
 /// `Sync`, so that structs which have one can be shared.
-pub(crate) struct Endless<T>(Mutex<Items<T>>);
+pub(crate) struct EventStream<T>(Mutex<Items<T>>);
 
 /// Has a next item, always.
 pub(crate) trait Source: Send + 'static {
@@ -28,7 +28,7 @@ pub(crate) trait Source: Send + 'static {
     fn next(&mut self) -> impl Future<Output = Result<Self::Item>> + Send;
 }
 
-impl<T> Endless<T> {
+impl<T> EventStream<T> {
     pub(crate) fn new(source: impl Source<Item = T>) -> Self {
         Self(Mutex::new(Box::pin(unfold(source, |mut source| async move {
             let item = source.next().await;
@@ -51,12 +51,12 @@ impl<T> Endless<T> {
 
 /// A pause that grows from one failure to the next, so that nobody asks a store in trouble without end.
 #[derive(Debug, Default)]
-pub(crate) struct Rest {
+pub(crate) struct Backoff {
     failed: u32,
     until: Option<Time>,
 }
 
-impl Rest {
+impl Backoff {
     /// Waits until the store may be asked again.
     pub(crate) async fn over(&self, host: &dyn Runtime) {
         let now = host.now();
@@ -81,12 +81,12 @@ impl Rest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keeping::still::Still;
+    use crate::keeping::still::FakeRuntime;
     use crate::{Clock as _, Error};
 
     #[test]
     fn a_rest_grows_with_each_failure_up_to_a_bound_and_is_over_after_a_success() {
-        let (host, mut rest, mut slept) = (Still::default(), Rest::default(), Vec::new());
+        let (host, mut rest, mut slept) = (FakeRuntime::default(), Backoff::default(), Vec::new());
         crate::blocking::block_on(async {
             for _ in 0..40 {
                 let failed = rest.after(Err::<(), _>(Error::unavailable("silence")), &host);

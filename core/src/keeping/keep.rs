@@ -13,7 +13,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::Notify;
 
 use crate::belief::hold::State;
-use crate::belief::kept::{Kept, Slot};
+use crate::belief::kept::{SharedLease, Slot};
 use crate::belief::span::shown;
 use crate::telemetry::Renewal;
 use crate::wrap::AnyEngine;
@@ -29,19 +29,19 @@ const UNDER_WAY_MAX: usize = 512;
 /// For so many heartbeats the answer to a renewal is waited for.
 const LATE_BEATS: u32 = 3;
 
-pub(crate) struct Keeper {
+pub(crate) struct Renewer {
     engine: AnyEngine,
     host: Arc<dyn Runtime>,
-    roster: Mutex<Roster>,
+    roster: Mutex<RenewalQueue>,
     /// Rung when something is due sooner than the keeper expects, and when it is to stop.
     sooner: Notify,
 }
 
 #[derive(Default)]
-struct Roster {
-    entries: BTreeMap<Slot, Arc<Kept>>,
+struct RenewalQueue {
+    entries: BTreeMap<Slot, Arc<SharedLease>>,
     count: u64,
-    pace: Pace,
+    pace: MergedClock,
     /// When the keeper will look into the roster by itself; `None` while it does not run.
     wakes: Option<u64>,
     /// The locks were closed: every lease is lost, and no other is accepted.
@@ -54,12 +54,12 @@ struct Roster {
 /// the larger of the two clocks' own. So no clock that is slewed makes the keeper look too late; that
 /// it may look too soon costs a look.
 #[derive(Default)]
-struct Pace {
+struct MergedClock {
     seen: Option<Time>,
     passed_ns: u64,
 }
 
-impl Pace {
+impl MergedClock {
     fn read(&mut self, now: Time) -> u64 {
         let seen = self.seen.unwrap_or(now);
         let passed = u64::try_from(seen.until_last(now).as_nanos()).unwrap_or(u64::MAX);
@@ -75,13 +75,13 @@ impl Pace {
     }
 }
 
-impl Keeper {
+impl Renewer {
     pub(crate) fn new(engine: AnyEngine, host: Arc<dyn Runtime>) -> Arc<Self> {
         Arc::new(Self { engine, host, roster: Mutex::default(), sooner: Notify::new() })
     }
 
     /// Looks after a ticket from now on.
-    pub(crate) fn keep(self: &Arc<Self>, kept: &Arc<Kept>) {
+    pub(crate) fn keep(self: &Arc<Self>, kept: &Arc<SharedLease>) {
         let now = self.host.now();
         let Some(next) = kept.with(|hold| hold.next(now)) else { return };
         let mut roster = self.roster();
@@ -102,7 +102,7 @@ impl Keeper {
     }
 
     /// Looks after it no more.
-    pub(crate) fn forget(&self, kept: &Kept) {
+    pub(crate) fn forget(&self, kept: &SharedLease) {
         let mut roster = self.roster();
         if let Some(slot) = kept.move_to(None) {
             roster.entries.remove(&slot);
@@ -110,7 +110,7 @@ impl Keeper {
     }
 
     /// One sign of life now, whoever asks for it.
-    pub(crate) async fn renew(&self, kept: &Kept) -> State {
+    pub(crate) async fn renew(&self, kept: &SharedLease) -> State {
         let ticket = kept.ticket();
         let sent = self.host.now();
         // An engine that panics over one ticket must not end the renewals of all others.
@@ -199,7 +199,7 @@ impl Keeper {
 
     /// One renewal, which may hang without keeping others waiting. What is answered late still counts
     /// from when it was asked, so it is heard even so, for as long as the ticket could live.
-    async fn attempt(self: Arc<Self>, kept: Arc<Kept>) {
+    async fn attempt(self: Arc<Self>, kept: Arc<SharedLease>) {
         if kept.with(|hold| hold.is_over()) {
             return;
         }
@@ -238,7 +238,7 @@ impl Keeper {
     }
 
     /// Something about it has changed: when it has to be looked at next?
-    pub(crate) fn reschedule(&self, kept: &Kept) {
+    pub(crate) fn reschedule(&self, kept: &SharedLease) {
         let now = self.host.now();
         let mut roster = self.roster();
         // Of two who reschedule it at once, the later one knows what the earlier one knew.
@@ -251,7 +251,7 @@ impl Keeper {
         }
     }
 
-    fn roster(&self) -> MutexGuard<'_, Roster> {
+    fn roster(&self) -> MutexGuard<'_, RenewalQueue> {
         self.roster.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -287,14 +287,14 @@ impl Renewals {
     }
 }
 
-impl Roster {
-    fn due(&mut self, now: Time) -> Vec<Arc<Kept>> {
+impl RenewalQueue {
+    fn due(&mut self, now: Time) -> Vec<Arc<SharedLease>> {
         let due = self.entries.range(..=(self.pace.read(now), u64::MAX));
         due.map(|(_, kept)| kept.clone()).collect()
     }
 
     /// Whether the keeper must be told, because it will not look that soon by itself.
-    fn write(&mut self, kept: &Arc<Kept>, now: Time, next: Time) -> bool {
+    fn write(&mut self, kept: &Arc<SharedLease>, now: Time, next: Time) -> bool {
         self.count += 1;
         let slot = (self.pace.when(now, next), self.count);
         kept.move_to(Some(slot));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 
-use crate::belief::kept::Kept;
+use crate::belief::kept::SharedLease;
 use crate::keeping::uneven::backoff;
 use crate::primitives::locks::Inner;
 use crate::{Engine as _, TicketState, Ticket, Wake};
@@ -16,7 +16,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 pub(crate) struct Listener<'a> {
     inner: &'a Inner,
-    kept: &'a Kept,
+    kept: &'a SharedLease,
 }
 
 /// What to do until there is news. A push is a hint and the heartbeat the truth: whatever goes
@@ -34,7 +34,7 @@ enum Next {
 }
 
 impl<'a> Listener<'a> {
-    pub(crate) fn new(inner: &'a Inner, kept: &'a Kept) -> Self {
+    pub(crate) fn new(inner: &'a Inner, kept: &'a SharedLease) -> Self {
         Self { inner, kept }
     }
 

@@ -7,9 +7,9 @@ use crate::{BoxFuture, Clock, Runtime, Time};
 
 /// Its time in ns. Chance gives the longest pause.
 #[derive(Default)]
-pub(crate) struct Still(AtomicU64);
+pub(crate) struct FakeRuntime(AtomicU64);
 
-impl Clock for Still {
+impl Clock for FakeRuntime {
     fn now(&self) -> Time {
         let ns = self.0.load(Ordering::Relaxed);
         Time { boot_ns: ns, raw_ns: ns }
@@ -20,7 +20,7 @@ impl Clock for Still {
     }
 }
 
-impl Runtime for Still {
+impl Runtime for FakeRuntime {
     fn sleep(&self, duration: Duration) -> BoxFuture<()> {
         self.0.fetch_add(u64::try_from(duration.as_nanos()).unwrap(), Ordering::Relaxed);
         Box::pin(async {})

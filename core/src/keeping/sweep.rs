@@ -15,7 +15,7 @@ use futures_util::future::{Either, pending, select};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::Notify;
 
-use crate::belief::kept::Kept;
+use crate::belief::kept::SharedLease;
 use crate::belief::span::shown;
 use crate::bell::wake_all;
 use crate::keeping::admission::Slot;
@@ -34,14 +34,14 @@ const QUEUE_TICKETS_MAX: usize = 65_536;
 
 /// What is known of a ticket that is given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trace {
+pub(crate) enum JoinState {
     /// It was in the line: once it is out, it is out.
     InLine,
     /// A request to join may still be on its way: the store is asked until it is too late for that.
     Joining,
 }
 
-impl Trace {
+impl JoinState {
     /// Whether nothing of the ticket can be left after this answer.
     pub(crate) fn is_settled_by(self, left: &Result<LeaveOutcome>) -> bool {
         match left {
@@ -91,9 +91,9 @@ struct Queue {
 /// One ticket on its way out.
 struct Sweep {
     ticket: Ticket,
-    trace: Trace,
+    trace: JoinState,
     /// The lease of a guard that was dropped, and its token.
-    held: Option<(Arc<Kept>, u64)>,
+    held: Option<(Arc<SharedLease>, u64)>,
     /// It has ended by itself by then.
     ends: Time,
     /// How often the store has been asked.
@@ -154,8 +154,8 @@ impl Sweeper {
     pub(crate) fn give_back(
         self: &Arc<Self>,
         ticket: Ticket,
-        trace: Trace,
-        held: Option<(Arc<Kept>, u64)>,
+        trace: JoinState,
+        held: Option<(Arc<SharedLease>, u64)>,
         slot: Option<Slot>,
     ) {
         let now = self.host.now();

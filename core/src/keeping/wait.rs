@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 
-use crate::belief::hold::{Hold, State};
-use crate::belief::kept::Kept;
+use crate::belief::hold::{LeaseState, State};
+use crate::belief::kept::SharedLease;
 use crate::belief::span::shown;
-use crate::belief::terms::Rhythm;
+use crate::belief::terms::RenewalSchedule;
 use crate::keeping::listen::Listener;
 use crate::keeping::uneven::backoff;
-use crate::primitives::guard::{Entry, Guard};
+use crate::primitives::guard::{LeaveOnDrop, Guard};
 use crate::primitives::locks::Inner;
 use crate::{
     Engine as _, Error, Key, Liveness, Loss, WaitMode, Result, TicketState, Ticket, TicketId, Time,
@@ -40,10 +40,10 @@ enum Outcome {
 
 /// The ticket that stands in line now, if the store has answered that one does.
 #[derive(Default)]
-struct InLine(Mutex<Option<Arc<Kept>>>);
+struct InLine(Mutex<Option<Arc<SharedLease>>>);
 
 impl InLine {
-    fn set(&self, kept: Option<&Arc<Kept>>) {
+    fn set(&self, kept: Option<&Arc<SharedLease>>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = kept.cloned();
     }
 
@@ -65,7 +65,7 @@ impl InLine {
 pub(crate) async fn acquire(
     inner: &Arc<Inner>,
     ticket: &Ticket,
-    rhythm: Rhythm,
+    rhythm: RenewalSchedule,
     wait: Wait,
 ) -> Result<Option<Guard>> {
     inner.host.ready()?;
@@ -94,7 +94,7 @@ pub(crate) async fn acquire(
 async fn acquire_with(
     inner: &Arc<Inner>,
     ticket: &Ticket,
-    rhythm: Rhythm,
+    rhythm: RenewalSchedule,
     patience: WaitMode,
     in_line: &InLine,
 ) -> Result<Option<Guard>> {
@@ -119,7 +119,7 @@ async fn acquire_with(
 async fn attempt(
     inner: &Arc<Inner>,
     ticket: Ticket,
-    rhythm: Rhythm,
+    rhythm: RenewalSchedule,
     patience: WaitMode,
     in_line: &InLine,
 ) -> Result<Outcome> {
@@ -130,7 +130,7 @@ async fn attempt(
         }
         _ => None,
     };
-    let mut entry = Entry::new(Kept::new(ticket.clone(), rhythm), inner.clone(), slot);
+    let mut entry = LeaveOnDrop::new(SharedLease::new(ticket.clone(), rhythm), inner.clone(), slot);
     // `close` waits for entries after it has refused others: this one is refused, or waited for.
     if inner.keeper.has_ended() {
         entry.has_left();
@@ -174,7 +174,7 @@ enum Verdict {
     Failed(Error),
 }
 
-async fn wait(inner: &Arc<Inner>, mut entry: Entry) -> Result<Outcome> {
+async fn wait(inner: &Arc<Inner>, mut entry: LeaveOnDrop) -> Result<Outcome> {
     let kept = entry.kept.clone();
     let verdict = Listener::new(inner, &kept)
         .until(TicketState::Waiting, || kept.with(|hold| judge(&kept.key, hold, inner.host.now())))
@@ -189,7 +189,7 @@ async fn wait(inner: &Arc<Inner>, mut entry: Entry) -> Result<Outcome> {
     }
 }
 
-fn judge(key: &Key, hold: &mut Hold, now: Time) -> Option<Verdict> {
+fn judge(key: &Key, hold: &mut LeaseState, now: Time) -> Option<Verdict> {
     match hold.judge(now) {
         State::Holding(number) => Some(Verdict::Served(number)),
         State::Lost(Loss::Expired | Loss::SessionGone) => Some(Verdict::Slept),

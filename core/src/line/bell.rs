@@ -33,12 +33,12 @@ use crate::line::sync::{AtomicUsize, Mutex, MutexGuard};
 /// ```
 #[derive(Default)]
 pub struct WakeRegistry {
-    hung: Mutex<HashMap<TicketId, Hung>>,
+    hung: Mutex<HashMap<TicketId, Registered>>,
     /// How many there are, so that ringing where nobody listens costs nothing.
     count: AtomicUsize,
 }
 
-struct Hung {
+struct Registered {
     rung: Arc<Notify>,
     listeners: usize,
 }
@@ -65,7 +65,7 @@ impl WakeRegistry {
     pub fn subscribe(&self, id: TicketId) -> Subscription<'_> {
         let mut hung = self.lock();
         let bell =
-            hung.entry(id).or_insert_with(|| Hung { rung: Arc::new(Notify::new()), listeners: 0 });
+            hung.entry(id).or_insert_with(|| Registered { rung: Arc::new(Notify::new()), listeners: 0 });
         bell.listeners += 1;
         let rung = bell.rung.clone();
         self.count.store(hung.len(), Ordering::Release);
@@ -88,7 +88,7 @@ impl WakeRegistry {
         self.count.load(Ordering::Acquire) == 0
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<TicketId, Hung>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<TicketId, Registered>> {
         self.hung.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,16 +6,16 @@ use crate::event::Scope;
 use crate::{Engine, Key, ErrorKind, Place, Result, Ticket};
 
 /// Every ticket in scope at one moment, line by line.
-pub(crate) type Look = BTreeMap<Key, Vec<(Ticket, Place)>>;
+pub(crate) type Snapshot = BTreeMap<Key, Vec<(Ticket, Place)>>;
 
 /// Of many lines, one that the store refuses to show hides no other: it stays as it was seen last, until it can be seen. Where all are
 /// refused, and one of them could be seen before, that is told, for nothing would be seen any more.
-pub(crate) async fn look(engine: &impl Engine, scope: &Scope, last: Option<&Look>) -> Result<Look> {
+pub(crate) async fn snapshot(engine: &impl Engine, scope: &Scope, last: Option<&Snapshot>) -> Result<Snapshot> {
     let keys = match scope {
         Scope::Key(key) => vec![key.clone()],
         Scope::Prefix(prefix) => engine.keys(prefix).await?,
     };
-    let (mut look, mut refused, mut is_seen) = (Look::new(), None, false);
+    let (mut look, mut refused, mut is_seen) = (Snapshot::new(), None, false);
     for key in keys {
         let line = match engine.line(&key).await {
             Err(error) if error.kind() == ErrorKind::Rejected => {
@@ -57,7 +57,7 @@ mod tests {
             &self.0
         }
 
-        async fn pass<T: Send>(
+        async fn intercept<T: Send>(
             &self,
             question: Operation<'_>,
             answer: impl Future<Output = Result<T>> + Send,
@@ -86,29 +86,29 @@ mod tests {
             };
             join(&a).await;
             join(&b).await;
-            let both = look(&store, &scope, None).await.unwrap();
+            let both = snapshot(&store, &scope, None).await.unwrap();
             join(&a).await;
             join(&b).await;
             spoil(&[&a]);
-            let next = look(&store, &scope, Some(&both)).await.unwrap();
+            let next = snapshot(&store, &scope, Some(&both)).await.unwrap();
             assert_eq!(
                 (next[&a].len(), next[&b].len()),
                 (1, 2),
                 "of a is known what was seen last"
             );
-            let first = look(&store, &scope, None).await.unwrap();
+            let first = snapshot(&store, &scope, None).await.unwrap();
             assert!(!first.contains_key(&a) && first.contains_key(&b));
-            assert!(look(&store, &Scope::Key(a.clone()), Some(&both)).await.is_err());
+            assert!(snapshot(&store, &Scope::Key(a.clone()), Some(&both)).await.is_err());
             spoil(&[&a, &b]);
-            let error = look(&store, &scope, Some(&both)).await.unwrap_err();
+            let error = snapshot(&store, &scope, Some(&both)).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Rejected);
-            assert!(look(&store, &scope, None).await.is_err(), "nothing can be seen");
+            assert!(snapshot(&store, &scope, None).await.is_err(), "nothing can be seen");
             // What was never seen is no news when all others have gone.
             spoil(&[&a]);
             for (ticket, _) in store.0.line(&b).await.unwrap() {
                 store.0.leave(&ticket, LeaveMode::Now).await.unwrap();
             }
-            assert!(look(&store, &scope, Some(&first)).await.unwrap().is_empty());
+            assert!(snapshot(&store, &scope, Some(&first)).await.unwrap().is_empty());
         });
     }
 }

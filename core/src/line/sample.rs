@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::event::{Cursor, Event, EventBatch, Scope, EventKind};
 use crate::line::change::changes;
-use crate::line::look::{Look, look};
+use crate::line::look::{Snapshot, snapshot};
 use crate::{Engine, Runtime, Key, Place, Result, Ticket, TicketId, Time};
 
 /// How many onlookers can be followed at a time; who comes back too late has missed something.
@@ -15,10 +15,10 @@ const ONLOOKERS_MAX: usize = 64;
 
 /// After a look the store is left in peace for so many times as long as the look kept it busy: onlookers take
 /// at most a twentieth of its time, however much it keeps.
-const PEACE_TIMES: u64 = 19;
+const COOLDOWN_TIMES: u64 = 19;
 /// Where nothing measures what a look costs the store, it is left in peace for this long at most: an answer can
 /// be late for other reasons.
-const PEACE_MAX: Duration = Duration::from_secs(30);
+const COOLDOWN_MAX: Duration = Duration::from_secs(30);
 
 /// Remembers what each onlooker saw last. What comes and goes between two looks is not seen.
 ///
@@ -42,7 +42,7 @@ pub struct Sampler {
     pause: Duration,
     seen: Mutex<Snapshots>,
     /// How those who look at a key, or at all keys, leave the store in peace.
-    peace: Mutex<HashMap<Option<Key>, Peace>>,
+    peace: Mutex<HashMap<Option<Key>, Cooldown>>,
     cost: Option<Arc<Cost>>,
 }
 
@@ -76,7 +76,7 @@ impl Cost {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Peace {
+struct Cooldown {
     /// On the host's clock.
     until: u64,
     /// How long the last look took, in ns.
@@ -93,7 +93,7 @@ struct Snapshots {
 #[derive(Clone)]
 struct Snapshot {
     at: Time,
-    look: Look,
+    look: Snapshot,
 }
 
 /// A store that remembers for a while which tickets were broken, for
@@ -201,10 +201,10 @@ impl Sampler {
         engine: &impl Engine,
         host: &dyn Runtime,
         scope: &Scope,
-        last: Option<&Look>,
+        last: Option<&Snapshot>,
     ) -> Result<Snapshot> {
         let (at, before) = (host.now(), self.cost.as_ref().map(|cost| cost.ns()));
-        let look = look(engine, scope, last).await?;
+        let look = snapshot(engine, scope, last).await?;
         let now = host.now().boot_ns;
         let took = now.saturating_sub(at.boot_ns);
         let mut all = self.peace();
@@ -213,15 +213,15 @@ impl Sampler {
         }
         let peace = all.entry(part(scope)).or_default();
         let quiet = if let (Some(cost), Some(before)) = (&self.cost, before) {
-            (cost.ns() - before).saturating_mul(PEACE_TIMES)
+            (cost.ns() - before).saturating_mul(COOLDOWN_TIMES)
         } else {
             // One that came through an outage took long, and cost nothing.
             let busy = peace.took.map_or(took, |last| last.min(took));
-            let max = u64::try_from(PEACE_MAX.as_nanos()).unwrap_or(u64::MAX);
-            busy.saturating_mul(PEACE_TIMES).min(max)
+            let max = u64::try_from(COOLDOWN_MAX.as_nanos()).unwrap_or(u64::MAX);
+            busy.saturating_mul(COOLDOWN_TIMES).min(max)
         };
         let until = now.max(peace.until).saturating_add(quiet);
-        *peace = Peace { until, took: Some(took) };
+        *peace = Cooldown { until, took: Some(took) };
         Ok(Snapshot { at, look })
     }
 
@@ -236,7 +236,7 @@ impl Sampler {
         }
     }
 
-    fn peace(&self) -> MutexGuard<'_, HashMap<Option<Key>, Peace>> {
+    fn peace(&self) -> MutexGuard<'_, HashMap<Option<Key>, Cooldown>> {
         self.peace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -270,8 +270,8 @@ fn part(scope: &Scope) -> Option<Key> {
 
 /// The tickets that were broken between two looks, and have gone since.
 async fn broken_between(
-    before: &Look,
-    now: &Look,
+    before: &Snapshot,
+    now: &Snapshot,
     breaks: &impl Breaks,
 ) -> Result<HashSet<TicketId>> {
     let mut broken = HashSet::new();
@@ -290,7 +290,7 @@ async fn broken_between(
 
 fn all_changes(
     before: &Snapshot,
-    now: &Look,
+    now: &Snapshot,
     broken: &HashSet<TicketId>,
     host: &dyn Runtime,
 ) -> Vec<Event> {
@@ -312,14 +312,14 @@ fn all_changes(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keeping::still::Still;
+    use crate::keeping::still::FakeRuntime;
     use crate::wrap::{Layer, Operation};
     use crate::{Clock as _, Memory, WaitMode, Share};
 
     /// A store whose answers take so long, each of which costs it something.
     struct Slow {
         memory: Memory,
-        host: Arc<Still>,
+        host: Arc<FakeRuntime>,
         answers: Mutex<VecDeque<Duration>>,
         cost: Arc<Cost>,
     }
@@ -346,7 +346,7 @@ mod tests {
             &self.memory
         }
 
-        async fn pass<T: Send>(
+        async fn intercept<T: Send>(
             &self,
             question: Operation<'_>,
             ask: impl Future<Output = Result<T>> + Send,

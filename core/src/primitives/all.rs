@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::select_all;
 
-use crate::belief::terms::Terms;
+use crate::belief::terms::LockOptions;
 use crate::primitives::claim::{Claim, terms};
 use crate::primitives::guard::until_lost;
 use crate::{Error, Guard, Key, Locks, Loss, Result, Share, Time};
@@ -36,14 +36,14 @@ pub struct MultiLock {
 struct Template {
     locks: Locks,
     keys: Vec<Result<Key>>,
-    terms: Terms,
+    terms: LockOptions,
 }
 
 impl Locks {
     /// The mutexes of all these names.
     pub fn multi_lock<K: AsRef<str>>(&self, keys: impl IntoIterator<Item = K>) -> MultiLock {
         let keys = keys.into_iter().map(Key::new).collect();
-        MultiLock { claim: Template { locks: self.clone(), keys, terms: Terms::default() } }
+        MultiLock { claim: Template { locks: self.clone(), keys, terms: LockOptions::default() } }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::belief::terms::Terms;
+use crate::belief::terms::LockOptions;
 use crate::keeping::wait::{Wait, acquire};
 use crate::{Error, Guard, Key, Locks, Note, Result, Share, Ticket};
 
@@ -10,12 +10,12 @@ use crate::{Error, Guard, Key, Locks, Note, Result, Share, Ticket};
 pub(crate) struct Claim {
     pub(crate) locks: Locks,
     pub(crate) key: Result<Key>,
-    pub(crate) terms: Terms,
+    pub(crate) terms: LockOptions,
 }
 
 impl Claim {
     pub(crate) fn new(locks: &Locks, key: impl AsRef<str>) -> Self {
-        Self { locks: locks.clone(), key: Key::new(key), terms: Terms::default() }
+        Self { locks: locks.clone(), key: Key::new(key), terms: LockOptions::default() }
     }
 
     pub(crate) fn key(&self) -> Result<&Key> {

@@ -11,7 +11,7 @@ use futures_core::Stream;
 use futures_util::future::{Either, select};
 
 use crate::event::{Event, Scope, EventKind};
-use crate::keeping::endless::{Endless, Rest, Source};
+use crate::keeping::endless::{EventStream, Backoff, Source};
 use crate::primitives::claim::{Claim, terms};
 use crate::primitives::locks::Inner;
 use crate::{
@@ -192,7 +192,7 @@ impl Election {
     /// Campaigns through outages of the store, and again when its ticket is gone from the line.
     async fn campaign_on(&self) -> Result<Guard> {
         let host = &*self.claim.locks.inner.host;
-        let mut rest = Rest::default();
+        let mut rest = Backoff::default();
         loop {
             rest.over(host).await;
             match rest.after(self.campaign().await, host) {
@@ -221,8 +221,8 @@ impl Election {
             let watch = Watch::start(&inner, Scope::Key(key.clone())).await?;
             let now = leader(&inner, &key).await?;
             let told = VecDeque::from([now.clone()]);
-            let (gap, rest) = (false, Rest::default());
-            Ok(Leaders(Endless::new(Observer { inner, key, watch, now, told, gap, rest })))
+            let (gap, rest) = (false, Backoff::default());
+            Ok(Leaders(EventStream::new(Observer { inner, key, watch, now, told, gap, rest })))
         }
     }
 }
@@ -253,7 +253,7 @@ impl Leader {
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[must_use = "a stream does nothing until it is polled"]
-pub struct Leaders(Endless<Option<Leader>>);
+pub struct Leaders(EventStream<Option<Leader>>);
 
 impl Leaders {
     /// The next leader, or `None` when nobody leads any more.
@@ -288,7 +288,7 @@ struct Observer {
     told: VecDeque<Option<Leader>>,
     /// Some events were missed, and the line has not been looked at since.
     gap: bool,
-    rest: Rest,
+    rest: Backoff,
 }
 
 impl Source for Observer {

@@ -10,11 +10,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::belief::hold::State;
-use crate::belief::kept::Kept;
+use crate::belief::kept::SharedLease;
 use crate::blocking::Blocking;
 use crate::keeping::admission::Slot;
 use crate::keeping::listen::Listener;
-use crate::keeping::sweep::Trace;
+use crate::keeping::sweep::JoinState;
 use crate::primitives::locks::Inner;
 use crate::{Engine as _, Error, Key, LeaveMode, LeaveOutcome, Loss, Note, Result, Share, TicketState, TicketId};
 
@@ -41,11 +41,11 @@ use crate::{Engine as _, Error, Key, LeaveMode, LeaveOutcome, Loss, Note, Result
 #[must_use = "the lock is released as soon as its guard is dropped"]
 pub struct Guard {
     held: LeaseHandle,
-    entry: Entry,
+    entry: LeaveOnDrop,
 }
 
 impl Guard {
-    pub(crate) fn new(entry: Entry, number: u64) -> Self {
+    pub(crate) fn new(entry: LeaveOnDrop, number: u64) -> Self {
         let held = LeaseHandle { kept: entry.kept.clone(), inner: entry.inner.clone(), number };
         Self { held, entry }
     }
@@ -120,7 +120,7 @@ impl fmt::Debug for Guard {
 /// ```
 #[derive(Clone)]
 pub struct LeaseHandle {
-    kept: Arc<Kept>,
+    kept: Arc<SharedLease>,
     inner: Arc<Inner>,
     number: u64,
 }
@@ -365,24 +365,24 @@ pub struct Warning {
 }
 
 /// A ticket that is to leave its line when its owner is done with it, however that comes about.
-pub(crate) struct Entry {
-    pub(crate) kept: Arc<Kept>,
+pub(crate) struct LeaveOnDrop {
+    pub(crate) kept: Arc<SharedLease>,
     pub(crate) inner: Arc<Inner>,
-    trace: Option<Trace>,
+    trace: Option<JoinState>,
     /// Where the number of tickets that wait is limited: see [`Admission`](crate::keeping::admission::Admission).
     slot: Option<Slot>,
 }
 
-impl Entry {
+impl LeaveOnDrop {
     /// Made before the ticket is sent anywhere, so that nothing can be left behind.
-    pub(crate) fn new(kept: Arc<Kept>, inner: Arc<Inner>, slot: Option<Slot>) -> Self {
+    pub(crate) fn new(kept: Arc<SharedLease>, inner: Arc<Inner>, slot: Option<Slot>) -> Self {
         inner.entries.add();
-        Self { kept, inner, trace: Some(Trace::Joining), slot }
+        Self { kept, inner, trace: Some(JoinState::Joining), slot }
     }
 
     /// The store has confirmed that the ticket is in the line.
     pub(crate) fn has_joined(&mut self) {
-        self.trace = Some(Trace::InLine);
+        self.trace = Some(JoinState::InLine);
     }
 
     /// The ticket is served: it waits no longer.
@@ -398,7 +398,7 @@ impl Entry {
     }
 }
 
-impl Drop for Entry {
+impl Drop for LeaveOnDrop {
     fn drop(&mut self) {
         self.inner.keeper.forget(&self.kept);
         if let Some(trace) = self.trace {

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use crate::bell::wake_all;
 use crate::keeping::admission::Admission;
-use crate::keeping::keep::Keeper;
+use crate::keeping::keep::Renewer;
 use crate::keeping::sweep::Sweeper;
 use crate::telemetry;
 use crate::wrap::{AnyEngine, OnRuntime, Monitor};
@@ -63,7 +63,7 @@ pub struct Locks {
 pub(crate) struct Inner {
     pub(crate) engine: AnyEngine,
     pub(crate) host: Arc<dyn Runtime>,
-    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) keeper: Arc<Renewer>,
     pub(crate) sweeper: Arc<Sweeper>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) profile: Guarantees,
@@ -133,7 +133,7 @@ impl Locks {
         telemetry::describe();
         let engine = AnyEngine::new(Monitor::new(engine, host.clone()));
         let profile = engine.guarantees();
-        let keeper = Keeper::new(engine.clone(), host.clone());
+        let keeper = Renewer::new(engine.clone(), host.clone());
         let sweeper = Sweeper::new(engine.clone(), host.clone());
         let (admission, entries) = (Admission::new(host.clone()), Entries::default());
         let inner = Arc::new(Inner { engine, host, keeper, sweeper, admission, profile, entries });

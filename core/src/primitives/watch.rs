@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use futures_core::Stream;
 
 use crate::event::{Cursor, Event, Scope};
-use crate::keeping::endless::{Endless, Rest, Source};
+use crate::keeping::endless::{EventStream, Backoff, Source};
 use crate::primitives::locks::Inner;
 use crate::{Engine as _, Key, Locks, Result};
 
@@ -33,7 +33,7 @@ use crate::{Engine as _, Key, Locks, Result};
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[must_use = "a stream does nothing until it is polled"]
-pub struct Watch(Endless<WatchEvent>);
+pub struct Watch(EventStream<WatchEvent>);
 
 /// What an onlooker sees.
 ///
@@ -78,8 +78,8 @@ impl Watch {
     pub(crate) async fn start(inner: &Arc<Inner>, scope: Scope) -> Result<Self> {
         inner.host.ready()?;
         let cursor = inner.engine.events(&scope, None).await?.cursor;
-        let (inner, seen, rest) = (inner.clone(), VecDeque::new(), Rest::default());
-        Ok(Self(Endless::new(Onlooker { inner, scope, cursor, seen, rest })))
+        let (inner, seen, rest) = (inner.clone(), VecDeque::new(), Backoff::default());
+        Ok(Self(EventStream::new(Onlooker { inner, scope, cursor, seen, rest })))
     }
 
     /// The next thing that happens.
@@ -111,7 +111,7 @@ struct Onlooker {
     scope: Scope,
     cursor: Cursor,
     seen: VecDeque<WatchEvent>,
-    rest: Rest,
+    rest: Backoff,
 }
 
 impl Source for Onlooker {

@@ -55,7 +55,7 @@ pub trait Layer: Send + Sync + 'static {
     }
 
     /// Every verb but [`Engine::close`], on its way to the inner engine.
-    fn pass<T: Send>(
+    fn intercept<T: Send>(
         &self,
         _question: Operation<'_>,
         ask: impl Future<Output = Result<T>> + Send,
@@ -69,22 +69,22 @@ pub trait Layer: Send + Sync + 'static {
         ticket: &Ticket,
         patience: WaitMode,
     ) -> impl Future<Output = Result<Option<Place>>> + Send {
-        self.pass(Operation::Join(ticket), self.inner().join(ticket, patience))
+        self.intercept(Operation::Join(ticket), self.inner().join(ticket, patience))
     }
 
     /// See [`Engine::renew`].
     fn renew(&self, ticket: &Ticket) -> impl Future<Output = Result<Option<Place>>> + Send {
-        self.pass(Operation::Renew(ticket), self.inner().renew(ticket))
+        self.intercept(Operation::Renew(ticket), self.inner().renew(ticket))
     }
 
     /// See [`Engine::leave`].
     fn leave(&self, ticket: &Ticket, how: LeaveMode) -> impl Future<Output = Result<LeaveOutcome>> + Send {
-        self.pass(Operation::Leave(ticket, how), self.inner().leave(ticket, how))
+        self.intercept(Operation::Leave(ticket, how), self.inner().leave(ticket, how))
     }
 
     /// See [`Engine::watch`].
     fn watch(&self, ticket: &Ticket, seen: TicketState) -> impl Future<Output = Result<Wake>> + Send {
-        self.pass(Operation::Watch(ticket), self.inner().watch(ticket, seen))
+        self.intercept(Operation::Watch(ticket), self.inner().watch(ticket, seen))
     }
 
     /// See [`Engine::events`].
@@ -93,17 +93,17 @@ pub trait Layer: Send + Sync + 'static {
         scope: &Scope,
         after: Option<Cursor>,
     ) -> impl Future<Output = Result<EventBatch>> + Send {
-        self.pass(Operation::Events(scope), self.inner().events(scope, after))
+        self.intercept(Operation::Events(scope), self.inner().events(scope, after))
     }
 
     /// See [`Engine::line`].
     fn line(&self, key: &Key) -> impl Future<Output = Result<Vec<(Ticket, Place)>>> + Send {
-        self.pass(Operation::Line(key), self.inner().line(key))
+        self.intercept(Operation::Line(key), self.inner().line(key))
     }
 
     /// See [`Engine::keys`].
     fn keys(&self, prefix: &str) -> impl Future<Output = Result<Vec<Key>>> + Send {
-        self.pass(Operation::Keys(prefix), self.inner().keys(prefix))
+        self.intercept(Operation::Keys(prefix), self.inner().keys(prefix))
     }
 
     /// See [`Engine::tally`].
@@ -113,7 +113,7 @@ pub trait Layer: Send + Sync + 'static {
         by: u64,
         window: Option<Window>,
     ) -> impl Future<Output = Result<CounterValue>> + Send {
-        self.pass(Operation::Tally(key), self.inner().add(key, by, window))
+        self.intercept(Operation::Tally(key), self.inner().add(key, by, window))
     }
 
     /// See [`Engine::close`].

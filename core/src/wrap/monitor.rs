@@ -65,7 +65,7 @@ impl<E: Engine> Layer for Monitor<E> {
         &self.engine
     }
 
-    async fn pass<T: Send>(
+    async fn intercept<T: Send>(
         &self,
         question: Operation<'_>,
         ask: impl Future<Output = Result<T>> + Send,

@@ -27,14 +27,14 @@ use futures_util::stream::FuturesUnordered;
 
 use self::ask::kept;
 pub use self::board::{NodeHealth, QuorumHealth};
-use self::crowds::Crowds;
+use self::crowds::ContentionCache;
 use self::known::{Known, Stage};
 use self::node::Node;
 use self::numbers::Numbers;
 use self::owed::Attempt;
-use self::rest::Rest;
+use self::rest::Stragglers;
 use self::stores::Stores;
-use self::turn::Turn;
+use self::turn::WaitSlot;
 use super::AnyEngine;
 use crate::contract::profile::{TokenDurability, Liveness, Guarantees, EventDelivery, FaultTolerance};
 use crate::event::{Cursor, EventBatch, Scope};
@@ -99,12 +99,12 @@ pub struct Quorum {
     /// How long one store may take to answer.
     patience: Duration,
     tickets: Mutex<HashMap<TicketId, Known>>,
-    rest: Arc<Rest>,
+    rest: Arc<Stragglers>,
     /// Every attempt has an id of its own in the stores: what takes out one that failed, however
     /// late it gets there, must not take out the next.
     attempts: AtomicU32,
     numbers: Numbers,
-    crowds: Arc<Crowds>,
+    crowds: Arc<ContentionCache>,
     sampler: Sampler,
 }
 
@@ -116,7 +116,7 @@ impl Quorum {
         patience: Duration,
     ) -> Result<Self> {
         host.ready()?;
-        let rest = Rest::new(host.clone(), patience);
+        let rest = Stragglers::new(host.clone(), patience);
         let stores = Stores::new(nodes, &host, &rest);
         if stores.nodes.len() < NODES_MIN {
             return Err(Error::invalid(format!(
@@ -169,7 +169,7 @@ impl Quorum {
         ticket: &Ticket,
         number: u64,
         attempt: &Attempt,
-        turn: Option<&Turn>,
+        turn: Option<&WaitSlot>,
     ) -> Result<Option<Place>> {
         let asked = Ticket { id: attempt[0].ticket.id, ..ticket.clone() };
         let renewed = self.renew_everywhere(asked);

@@ -10,7 +10,7 @@ use futures_util::future::{Either, select};
 use super::AnyEngine;
 use crate::belief::span::shown;
 use crate::event::{Cursor, EventBatch, Scope};
-use crate::keeping::sweep::{Sweeper, Trace};
+use crate::keeping::sweep::{Sweeper, JoinState};
 use crate::{
     Engine, Error, Runtime, Key, LeaveMode, LeaveOutcome, WaitMode, Place, Guarantees, ExpiringMap, Result, TicketState,
     CounterValue, Ticket, Time, Wake, Window,
@@ -141,7 +141,7 @@ impl<E: Engine> Engine for Retry<E> {
             match &joined {
                 // Its owner goes away, and an earlier attempt may come in yet.
                 Ok(None) if before > 0 => {
-                    self.sweeper.give_back(ticket.clone(), Trace::Joining, None, None);
+                    self.sweeper.give_back(ticket.clone(), JoinState::Joining, None, None);
                 }
                 Ok(Some(_)) if before > 0 => self.doubt(ticket),
                 _ => {}
@@ -167,7 +167,7 @@ impl<E: Engine> Engine for Retry<E> {
             matches!(left, Ok(LeaveOutcome::Holding | LeaveOutcome::Waiting | LeaveOutcome::Absent | LeaveOutcome::Unsure));
         if is_out && self.doubtful().forget(ticket.id).is_some() {
             // It was in by a later attempt, and an earlier one may come in yet.
-            self.sweeper.give_back(ticket.clone(), Trace::Joining, None, None);
+            self.sweeper.give_back(ticket.clone(), JoinState::Joining, None, None);
         }
         left
     }
@@ -232,13 +232,13 @@ impl<E: Engine> Engine for Retry<E> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keeping::still::Still;
+    use crate::keeping::still::FakeRuntime;
     use crate::line::recent::MOST;
     use crate::{Memory, Share};
 
     #[test]
     fn so_many_tickets_are_in_doubt_and_none_longer_than_it_can_come() {
-        let host = Arc::new(Still::default());
+        let host = Arc::new(FakeRuntime::default());
         let retry = Retry::new(Memory::new(), host.clone(), 1, Duration::from_millis(1));
         let within = retry.within;
         let doubt = |ttl: Duration| {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use prost::Message;
 use tenure_core::{Error, Result};
-use tenure_kit::{Client, Connection, Ended, Home, Link};
+use tenure_kit::{Client, Connection, Disconnected, LinkPool, Link};
 use tokio::time::timeout;
 
 use crate::calls::unary;
@@ -26,7 +26,7 @@ pub(crate) struct Cluster {
     /// Over this one go the signs of life and the watches.
     pub(crate) link: Arc<Link<Members>>,
     /// Requests go over the connection of the caller's own runtime, once it has one.
-    home: Home<Members>,
+    home: LinkPool<Members>,
     /// The largest revision that was answered.
     seen: AtomicU64,
     rewound: AtomicBool,
@@ -35,7 +35,7 @@ pub(crate) struct Cluster {
 impl Cluster {
     pub(crate) fn of(settings: Settings) -> Arc<Self> {
         let link = Link::kept(Client::new(Members::of(settings)));
-        let home = Home::new(link.clone());
+        let home = LinkPool::new(link.clone());
         let (seen, rewound) = (AtomicU64::new(0), AtomicBool::new(false));
         Arc::new(Self { link, home, seen, rewound })
     }
@@ -70,7 +70,7 @@ impl Cluster {
         let (heard, seen) =
             (connection.heard.load(Ordering::Relaxed), self.seen.load(Ordering::Acquire));
         let asking = async {
-            let lost = |_: Ended| Status::ended(String::new());
+            let lost = |_: Disconnected| Status::ended(String::new());
             let _room = link.room(&connection).await.map_err(lost)?;
             unary(&connection.wire, path, request).await
         };

@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tenure_core::{Error, Result, refusal};
 use tenure_kit::url::Address;
-use tenure_kit::{Connection, Ended, Link, Opening, Server, Side};
+use tenure_kit::{Connection, Disconnected, Link, ConnectContext, Server, Origin};
 use tokio::time::{Instant, timeout};
 
 use crate::beats::Beats;
@@ -168,8 +168,8 @@ impl Members {
 impl Server for Members {
     type Open = Open;
 
-    async fn open(&self, opening: &Opening) -> Result<Open> {
-        let (members, is_home) = (&self.settings.members, opening.side() == Side::Home);
+    async fn open(&self, opening: &ConnectContext) -> Result<Open> {
+        let (members, is_home) = (&self.settings.members, opening.side() == Origin::Home);
         let first = if is_home {
             self.next.fetch_add(1, Ordering::Relaxed)
         } else {
@@ -220,8 +220,8 @@ impl Server for Members {
         })
     }
 
-    async fn ping(&self, open: &Open) -> Result<(), Ended> {
-        if answers(&open.wire).await { Ok(()) } else { Err(Ended) }
+    async fn ping(&self, open: &Open) -> Result<(), Disconnected> {
+        if answers(&open.wire).await { Ok(()) } else { Err(Disconnected) }
     }
 
     fn patience(&self) -> Duration {

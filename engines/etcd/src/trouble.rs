@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::{self, ErrorKind};
 
 use tenure_core::{Error, Loss};
-use tenure_kit::secret::without;
+use tenure_kit::secret::redact;
 use tenure_kit::url::Address;
 
 use crate::channel::NO_HTTP2;
@@ -36,7 +36,7 @@ const OLD_TOKEN: &str = "revision of auth store is old";
 pub(crate) fn error(settings: &Settings, status: &Status) -> Error {
     let whom = settings.whom();
     let told = status.message();
-    let says = without(settings.login.password.iter(), told.to_owned());
+    let says = redact(settings.login.password.iter(), told.to_owned());
     let says = says.map_or(String::new(), |told| format!(" (it says: {told})"));
     if told.contains(NO_LEASE) {
         return Error::lost(Loss::SessionGone);

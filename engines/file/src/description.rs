@@ -2,7 +2,7 @@
 
 use tenure_core::{BoxFuture, Locks, Result};
 use tenure_kit::options::Known;
-use tenure_kit::register::{Description, Opened, Reach, Scheme};
+use tenure_kit::register::{EngineDescriptor, OpenedStore, Visibility, Scheme};
 
 pub(crate) const OPTIONS: &[Known] = &[
     Known::new("network", "allow|refuse", "Whether the directory may be on a network file system"),
@@ -10,7 +10,7 @@ pub(crate) const OPTIONS: &[Known] = &[
 ];
 
 /// What the file engine is.
-pub const DESCRIPTION: Description = Description {
+pub const DESCRIPTION: EngineDescriptor = EngineDescriptor {
     name: "file",
     schemes: &[Scheme {
         name: "file",
@@ -20,20 +20,20 @@ pub const DESCRIPTION: Description = Description {
         is_path: true,
     }],
     options: OPTIONS,
-    reach: Reach::Machine,
+    reach: Visibility::Machine,
     open: |url| ready(open(&url)),
     look: |url| ready(look(&url)),
 };
 
 #[cfg(unix)]
-fn open(url: &str) -> Result<Opened> {
+fn open(url: &str) -> Result<OpenedStore> {
     let store = crate::connect(url)?;
     let lifeline = Some(store.lifeline()?);
-    Ok(Opened { locks: Locks::new(store), lifeline })
+    Ok(OpenedStore { locks: Locks::new(store), lifeline })
 }
 
 #[cfg(not(unix))]
-fn open(url: &str) -> Result<Opened> {
+fn open(url: &str) -> Result<OpenedStore> {
     Ok(Locks::new(crate::connect(url)?).into())
 }
 

@@ -7,7 +7,7 @@ use mongodb::bson::{Bson, Document, RawArrayBuf, RawBson, RawDocumentBuf, cstr, 
 use mongodb::options::{ReadPreference, SelectionCriteria};
 use mongodb::{Client, Database};
 use tenure_core::{Error, Result};
-use tenure_kit::rooms::Rooms;
+use tenure_kit::rooms::Limiter;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
@@ -34,7 +34,7 @@ pub(crate) struct Calls {
     pub(crate) timeout: Duration,
     /// The runtime that drives the client's connections.
     pub(crate) home: Handle,
-    rooms: Arc<Rooms>,
+    rooms: Arc<Limiter>,
 }
 
 /// What is asked of one record.
@@ -84,7 +84,7 @@ impl Calls {
             Some(name) => client.database(name),
             None => client.default_database().unwrap_or_else(|| client.database("tenure")),
         };
-        let rooms = Arc::new(Rooms::new(1, CALLS_MAX));
+        let rooms = Arc::new(Limiter::new(1, CALLS_MAX));
         let (collection, timeout) = (settings.collection.clone(), settings.timeout);
         Self { client, database, collection, name, timeout, home, rooms }
     }

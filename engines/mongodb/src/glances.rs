@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, bson, doc};
 use tenure_core::{Result, TicketState, TicketId, jitter};
-use tenure_kit::mailbox::Mailbox;
+use tenure_kit::mailbox::Subscriptions;
 use tokio::time::sleep;
 
 use crate::call::Calls;
@@ -29,7 +29,7 @@ pub(crate) struct Glances(Arc<Watched>);
 
 struct Watched {
     calls: Arc<Calls>,
-    mail: Arc<Mailbox>,
+    mail: Arc<Subscriptions>,
     state: Mutex<State>,
 }
 
@@ -88,7 +88,7 @@ impl Drop for Glancing {
 }
 
 impl Glances {
-    pub(crate) fn new(calls: Arc<Calls>, mail: Arc<Mailbox>) -> Self {
+    pub(crate) fn new(calls: Arc<Calls>, mail: Arc<Subscriptions>) -> Self {
         Self(Arc::new(Watched { calls, mail, state: Mutex::default() }))
     }
 

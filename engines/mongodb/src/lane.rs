@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use mongodb::bson::Document;
 use tenure_core::{Error, Key, Result, Share, TicketId};
-use tenure_kit::mailbox::Mailbox;
+use tenure_kit::mailbox::Subscriptions;
 use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -65,7 +65,7 @@ struct Waiting {
 
 /// Where this client's tickets hear, and which of them stand where.
 pub(crate) struct Posts {
-    pub(crate) mail: Arc<Mailbox>,
+    pub(crate) mail: Arc<Subscriptions>,
     pub(crate) roll: Arc<Roll>,
     pub(crate) inbox: String,
     /// What tickets read when they are served at once.

@@ -1,14 +1,14 @@
 //! A letter: what a step tells a ticket, in the record's bell.
 
 use tenure_core::TicketId;
-use tenure_kit::mailbox::{Letter, Mailbox};
+use tenure_kit::mailbox::{Notification, Subscriptions};
 
 /// How many letters the name of an inbox has, and the name of a ticket.
 pub(crate) const INBOX_LETTERS: usize = 16;
 const ID_LETTERS: usize = 32;
 
 /// Puts those of a bell's letters that are for this inbox into their tickets' boxes.
-pub(crate) fn deliver(mail: &Mailbox, inbox: &str, bell: &str) {
+pub(crate) fn deliver(mail: &Subscriptions, inbox: &str, bell: &str) {
     for letter in bell.split_ascii_whitespace() {
         if !letter.starts_with(inbox) {
             continue;
@@ -23,14 +23,14 @@ pub(crate) fn deliver(mail: &Mailbox, inbox: &str, bell: &str) {
 
 /// The inbox, the id, then a sign and the number: `S` it is served, `T` it is told to leave, `O` it is out, `B` it is out
 /// because it was told to leave.
-fn read(letter: &str) -> Option<(TicketId, Letter)> {
+fn read(letter: &str) -> Option<(TicketId, Notification)> {
     let (id, rest) = letter.get(INBOX_LETTERS..)?.split_at_checked(ID_LETTERS)?;
     let (sign, number) = rest.split_at_checked(1)?;
     let number = number.parse().ok()?;
     let letter = match sign {
-        "S" => Letter::Served(number),
-        "T" => Letter::Told,
-        "O" | "B" => Letter::Out,
+        "S" => Notification::Served(number),
+        "T" => Notification::Told,
+        "O" | "B" => Notification::Out,
         _ => return None,
     };
     Some((id.parse().ok()?, letter))
@@ -45,10 +45,10 @@ mod tests {
         let (id, inbox) = (TicketId::fresh(), "0123456789abcdef");
         let letter = |rest: &str| format!("{inbox}{id}{rest}");
         for (rest, wanted) in [
-            ("S46", Letter::Served(46)),
-            ("T46", Letter::Told),
-            ("O46", Letter::Out),
-            ("B46", Letter::Out),
+            ("S46", Notification::Served(46)),
+            ("T46", Notification::Told),
+            ("O46", Notification::Out),
+            ("B46", Notification::Out),
         ] {
             assert_eq!(read(&letter(rest)), Some((id, wanted)));
         }

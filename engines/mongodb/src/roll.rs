@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tenure_core::TicketId;
-use tenure_kit::mailbox::Mailbox;
+use tenure_kit::mailbox::Subscriptions;
 
 /// With so many records, those whose tickets have no box are thrown out.
 const RECORDS_FULL: usize = 1024;
@@ -31,16 +31,16 @@ struct Entry {
 
 impl Roll {
     /// The ticket stands in this record from now on, or may. It hears all if the stream is open already.
-    pub(crate) fn enter(&self, record: &str, id: TicketId, hears: Option<u64>, mail: &Mailbox) {
+    pub(crate) fn enter(&self, record: &str, id: TicketId, hears: Option<u64>, mail: &Subscriptions) {
         self.put(record, Entry { id, hears, alone: false, sent: true }, mail);
     }
 
     /// The ticket is about to join a line in this record, which is not sent yet.
-    pub(crate) fn prepare(&self, record: &str, id: TicketId, hears: Option<u64>, mail: &Mailbox) {
+    pub(crate) fn prepare(&self, record: &str, id: TicketId, hears: Option<u64>, mail: &Subscriptions) {
         self.put(record, Entry { id, hears, alone: false, sent: false }, mail);
     }
 
-    fn put(&self, record: &str, entry: Entry, mail: &Mailbox) {
+    fn put(&self, record: &str, entry: Entry, mail: &Subscriptions) {
         let mut records = self.records();
         if records.tickets.len() >= records.full.max(RECORDS_FULL) {
             records.tickets.retain(|_, entries| {
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_ticket_is_on_the_roll_until_it_leaves() {
-        let (roll, mail) = (Roll::default(), Mailbox::default());
+        let (roll, mail) = (Roll::default(), Subscriptions::default());
         let [one, other] = [TicketId::fresh(), TicketId::fresh()];
         for id in [one, other, one] {
             roll.enter("r", id, (id == other).then_some(7), &mail);
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn only_a_ticket_that_is_on_the_roll_is_known_not_to_have_been_sent() {
-        let (roll, mail, id) = (Roll::default(), Mailbox::default(), TicketId::fresh());
+        let (roll, mail, id) = (Roll::default(), Subscriptions::default(), TicketId::fresh());
         assert!(!roll.was_never_sent("r", id));
         roll.prepare("r", id, None, &mail);
         assert!(roll.was_never_sent("r", id));
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn tickets_without_a_box_are_thrown_out() {
-        let (roll, mail) = (Roll::default(), Mailbox::default());
+        let (roll, mail) = (Roll::default(), Subscriptions::default());
         for record in 0..RECORDS_FULL * 3 {
             roll.enter(&record.to_string(), TicketId::fresh(), None, &mail);
         }

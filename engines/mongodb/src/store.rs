@@ -6,7 +6,7 @@ use std::time::Duration;
 use mongodb::Client;
 use mongodb::options::ClientOptions;
 use tenure_core::{Error, Guarantees, Result, Sampler, EventDelivery, ThisRuntime};
-use tenure_kit::mailbox::Mailbox;
+use tenure_kit::mailbox::Subscriptions;
 use tokio::runtime::Handle;
 
 use crate::call::Calls;
@@ -41,7 +41,7 @@ pub struct MongoStore {
     pub(crate) turns: Turns,
     pub(crate) sequence: Count,
     pub(crate) windowed: Count,
-    pub(crate) mail: Arc<Mailbox>,
+    pub(crate) mail: Arc<Subscriptions>,
     pub(crate) roll: Arc<Roll>,
     pub(crate) feed: Feed,
     pub(crate) stream: Stream,
@@ -99,7 +99,7 @@ impl MongoStore {
         for warning in &profile.warnings {
             tracing::warn!("{warning}");
         }
-        let (mail, roll, inbox) = (Arc::<Mailbox>::default(), Arc::<Roll>::default(), inbox()?);
+        let (mail, roll, inbox) = (Arc::<Subscriptions>::default(), Arc::<Roll>::default(), inbox()?);
         let tray = Arc::<Tray>::default();
         let posts = Posts {
             mail: mail.clone(),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use mongodb::bson::RawDocumentBuf;
 use tenure_core::Error;
-use tenure_kit::mailbox::Mailbox;
+use tenure_kit::mailbox::Subscriptions;
 use tokio::sync::watch;
 
 use crate::feed::{Consumer, Feed, Hears, Listening};
@@ -20,7 +20,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    pub(crate) fn new(feed: Feed, hearing: Hearing, mail: Arc<Mailbox>, inbox: String) -> Self {
+    pub(crate) fn new(feed: Feed, hearing: Hearing, mail: Arc<Subscriptions>, inbox: String) -> Self {
         let (hears, openings) = (watch::Sender::default(), AtomicU64::new(0));
         Self { feed, hearing, letters: Arc::new(Letters { mail, inbox, hears, openings }) }
     }
@@ -46,7 +46,7 @@ impl Stream {
 
 /// Puts what is heard into the tickets' boxes.
 struct Letters {
-    mail: Arc<Mailbox>,
+    mail: Arc<Subscriptions>,
     inbox: String,
     hears: watch::Sender<Hears>,
     /// The number of openings so far.

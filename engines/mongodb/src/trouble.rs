@@ -6,7 +6,7 @@ use std::fmt;
 use mongodb::error::{CommandError, ErrorKind};
 use tenure_core::refusal::{self, NO_NUMBER, UNREADABLE};
 use tenure_core::{Error, Key};
-use tenure_kit::secret::without;
+use tenure_kit::secret::redact;
 
 use crate::documents::NotFound;
 use crate::name::Name;
@@ -276,7 +276,7 @@ fn it_says(name: &Name, words: &str) -> String {
     // The driver puts an error into another one with all its fields.
     let words = words.split(", labels: {").next().unwrap_or(words).replace("Kind: ", "");
     let words: Vec<&str> = words.split_whitespace().collect();
-    match without(name.secrets.iter(), words.join(" ")) {
+    match redact(name.secrets.iter(), words.join(" ")) {
         // A server may repeat the whole command.
         Some(words) if words.chars().count() > WORDS_MAX => {
             let first: String = words.chars().take(WORDS_MAX).collect();

@@ -3,7 +3,7 @@
 use mongodb::options::ClientOptions;
 use tenure_core::{Error, Result};
 use tenure_kit::options::{Known, listed, nearest};
-use tenure_kit::secret::{Secret, without};
+use tenure_kit::secret::{Secret, redact};
 use tenure_kit::url::Url;
 
 use crate::description::{DESCRIPTION, OWN};
@@ -62,7 +62,7 @@ fn unread(url: &str, error: &mongodb::error::Error) -> Error {
             host(url)
         ));
     }
-    let harmless = without(secrets.iter(), words.to_owned()).filter(|_| !hides_its_login(url));
+    let harmless = redact(secrets.iter(), words.to_owned()).filter(|_| !hides_its_login(url));
     let sentence = match harmless {
         Some(_) if !url.contains("://") => {
             "two slashes follow the scheme: write mongodb://SERVER".to_owned()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use redis::{Cmd, RedisResult, Value};
-use tenure_kit::{Call, Ended, Room, aside};
+use tenure_kit::{Call, Disconnected, Room, aside};
 
 use crate::link::{Connection, Link, Master};
 use crate::script::Script;
@@ -49,7 +49,7 @@ async fn tell_scripts(link: &Link, connection: &Arc<Connection>, told: u64) -> R
     let connection = connection.clone();
     let tell = async move { connection.told.once_more(told, connection.load(&loads)).await };
     // If the runtime has ended, the answer to the call says so.
-    aside(tell).await.unwrap_or(Ok(()))
+    spawn_and_join(tell).await.unwrap_or(Ok(()))
 }
 
 async fn ask(
@@ -73,5 +73,5 @@ async fn ask(
 
 /// Room on the connection for one call.
 pub(crate) async fn room(link: &Link, connection: &Connection) -> RedisResult<Room> {
-    link.room(connection).await.map_err(|Ended| trouble::over())
+    link.room(connection).await.map_err(|Disconnected| trouble::over())
 }

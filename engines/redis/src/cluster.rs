@@ -18,8 +18,8 @@ use redis::cluster_routing::{
 use redis::{Arg, Cmd, ErrorKind, RedisResult, ServerErrorKind, Value};
 use tenure_core::Result;
 use tenure_kit::findings::Version;
-use tenure_kit::mailbox::Mailbox;
-use tenure_kit::rooms::Rooms;
+use tenure_kit::mailbox::Subscriptions;
+use tenure_kit::rooms::Limiter;
 use tenure_kit::url::Address;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -50,7 +50,7 @@ pub struct Cluster {
     settings: Settings,
     scripts: Scripts,
     told: Told,
-    rooms: Rooms,
+    rooms: Limiter,
     facts: Facts,
     channels: Arc<Channels>,
     home: Handle,
@@ -61,7 +61,7 @@ impl Cluster {
     pub(crate) async fn connect(
         seeds: &[Address],
         settings: &Settings,
-        mail: Arc<Mailbox>,
+        mail: Arc<Subscriptions>,
         inbox: String,
     ) -> Result<Self> {
         let limit = settings.connect_timeout + settings.timeout;
@@ -73,7 +73,7 @@ impl Cluster {
     async fn try_to_connect(
         seeds: &[Address],
         settings: &Settings,
-        mail: Arc<Mailbox>,
+        mail: Arc<Subscriptions>,
         inbox: String,
     ) -> Result<Self> {
         // The pushes may begin before there is whom to tell.
@@ -106,7 +106,7 @@ impl Cluster {
             settings: settings.clone(),
             scripts: Scripts::new(if are_sharded { Post::Shard } else { Post::Channel }),
             told: Told::default(),
-            rooms: Rooms::new(slot::PARTS, PART_CALLS_MAX),
+            rooms: Limiter::new(slot::PARTS, PART_CALLS_MAX),
             facts,
             channels,
             home: Handle::current(),

@@ -12,8 +12,8 @@ use tenure_core::{
     TicketState, CounterValue, Ticket, TicketId, Wake, Window, refusal,
 };
 use tenure_kit::aside;
-use tenure_kit::mailbox::Mailbox;
-use tenure_kit::secret::without;
+use tenure_kit::mailbox::Subscriptions;
+use tenure_kit::secret::redact;
 
 use crate::body;
 use crate::bundle::Wish;
@@ -91,7 +91,7 @@ impl<D: Deployment> Store<D> {
             Joined::Mixed(of) => Err(refusal::other_capacity(key, of, ticket.share)),
             Joined::OfAnother(owner) => {
                 // A server may repeat what it was told.
-                let owner = without(self.settings().secrets(), owner);
+                let owner = redact(self.settings().secrets(), owner);
                 let owner = owner.as_deref().unwrap_or("somebody");
                 Err(refusal::id_of_another(key, ticket.id, owner))
             }
@@ -173,7 +173,7 @@ impl<D: Deployment> Engine for Store<D> {
             return leaving.await;
         }
         // The answer may say that another ticket of this client is served. Whoever gives back may stand still before it reads that.
-        aside(leaving).await.unwrap_or_else(|| Err(trouble::late(self.settings())))
+        spawn_and_join(leaving).await.unwrap_or_else(|| Err(trouble::late(self.settings())))
     }
 
     async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
@@ -287,7 +287,7 @@ impl<D: Deployment> Breaks for Store<D> {
 /// A ticket leaves, and those of this client's that are served now are told.
 async fn take_out<D: Deployment>(
     deployment: Arc<D>,
-    mail: Arc<Mailbox>,
+    mail: Arc<Subscriptions>,
     id: TicketId,
     key: Key,
     go: Go,
@@ -322,7 +322,7 @@ async fn ask_even_if_full(
 }
 
 /// The ticket is out of its line, as far as this client is concerned.
-fn forget(deployment: &impl Deployment, mail: &Mailbox, id: TicketId, name: &str) {
+fn forget(deployment: &impl Deployment, mail: &Subscriptions, id: TicketId, name: &str) {
     deployment.hear_no_more_of(name, id);
     mail.forget(id);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::{Cmd, FromRedisValue, RedisResult, Value, cmd};
 use tenure_core::{Error, Guarantees, Result};
-use tenure_kit::findings::{Disk, Findings, Full, NamedBy, Product, Version};
+use tenure_kit::findings::{Persistence, ServerFacts, EvictionPolicy, NamedBy, Product, Version};
 
 use crate::settings::{Name, Settings, Young};
 
@@ -22,7 +22,7 @@ const REDIS: Product = Product {
 /// What INFO and CONFIG said, as far as this user may ask.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    findings: Findings,
+    findings: ServerFacts,
     is_clustered: bool,
     is_sentinel: bool,
     replicas: u32,
@@ -51,7 +51,7 @@ impl Facts {
             is_clustered: !all.is_empty() && all.iter().all(|facts| facts.is_clustered),
             is_sentinel: all.iter().any(|facts| facts.is_sentinel),
             replicas: all.iter().map(|facts| facts.replicas).min().unwrap_or(0),
-            findings: Findings::worst(all.into_iter().map(|facts| facts.findings)),
+            findings: ServerFacts::worst(all.into_iter().map(|facts| facts.findings)),
         }
     }
 
@@ -63,16 +63,16 @@ impl Facts {
                 .map(str::trim_end)
         };
         let number = |name| field(name).and_then(|text| text.parse::<u64>().ok());
-        let findings = Findings {
+        let findings = ServerFacts {
             version: field("redis_version").and_then(Version::read),
             age: number("uptime_in_seconds").map(Duration::from_secs),
             is_replica: field("role") == Some("slave"),
             is_loading: field("loading") == Some("1"),
-            disk: if field("aof_enabled") == Some("1") { disk(config) } else { Disk::Behind },
+            disk: if field("aof_enabled") == Some("1") { disk(config) } else { Persistence::Behind },
             full: match field("maxmemory_policy") {
-                None => Full::Untold,
-                Some("noeviction") => Full::Refuses,
-                Some(policy) => Full::Forgets(format!("maxmemory-policy {policy}")),
+                None => EvictionPolicy::Untold,
+                Some("noeviction") => EvictionPolicy::Refuses,
+                Some(policy) => EvictionPolicy::Forgets(format!("maxmemory-policy {policy}")),
             },
         };
         let replicas = number("connected_slaves").and_then(|count| u32::try_from(count).ok());
@@ -133,7 +133,7 @@ impl Facts {
         let name = &settings.name;
         let mut findings = self.findings.clone();
         // A server may repeat what it was told.
-        if let Full::Forgets(setting) = &mut findings.full
+        if let EvictionPolicy::Forgets(setting) = &mut findings.full
             && settings.secrets().any(|secret| secret.shows_in(setting))
         {
             "maxmemory-policy".clone_into(setting);
@@ -150,15 +150,15 @@ impl Facts {
 }
 
 /// What the settings of a server with a log say, if this user may ask for them.
-fn disk(config: Option<&HashMap<String, String>>) -> Disk {
-    let Some(config) = config else { return Disk::Untold };
+fn disk(config: Option<&HashMap<String, String>>) -> Persistence {
+    let Some(config) = config else { return Persistence::Untold };
     let is = |name: &str, value: &str| config.get(name).is_some_and(|now| now == value);
     if !is("appendfsync", "always") {
-        Disk::Behind
+        Persistence::Behind
     } else if is("no-appendfsync-on-rewrite", "no") {
-        Disk::Through
+        Persistence::Through
     } else {
-        Disk::BehindAtTimes
+        Persistence::BehindAtTimes
     }
 }
 
@@ -186,7 +186,7 @@ mod tests {
     fn a_server_is_read() {
         let facts = good();
         assert!(facts.version() == Some(Version(7, 0)) && facts.replicas == 1);
-        assert_eq!(facts.findings.disk, Disk::Through);
+        assert_eq!(facts.findings.disk, Persistence::Through);
         let plain = settings("redis://h");
         assert!(facts.fit(&plain).is_ok());
         let profile = facts.profile(&plain);
@@ -210,17 +210,17 @@ mod tests {
     fn a_crash_is_survived_only_where_every_write_is_known_to_be_on_disk_first() {
         let without_log = INFO.replace("aof_enabled:1", "aof_enabled:0");
         for (info, config, disk, warning) in [
-            (INFO, Some(config("always", "no")), Disk::Through, None),
-            (INFO, Some(config("always", "yes")), Disk::BehindAtTimes, Some("to no")),
-            (INFO, Some(config("everysec", "no")), Disk::Behind, None),
-            (INFO, None, Disk::Untold, Some("could not be checked")),
-            (&without_log, Some(config("always", "no")), Disk::Behind, None),
-            (&without_log, None, Disk::Behind, None),
+            (INFO, Some(config("always", "no")), Persistence::Through, None),
+            (INFO, Some(config("always", "yes")), Persistence::BehindAtTimes, Some("to no")),
+            (INFO, Some(config("everysec", "no")), Persistence::Behind, None),
+            (INFO, None, Persistence::Untold, Some("could not be checked")),
+            (&without_log, Some(config("always", "no")), Persistence::Behind, None),
+            (&without_log, None, Persistence::Behind, None),
         ] {
             let facts = Facts::read(Some(info), config.as_ref());
             let profile = facts.profile(&settings("redis://h"));
             assert_eq!(facts.findings.disk, disk);
-            assert_eq!(profile.survives.store_crash, disk == Disk::Through);
+            assert_eq!(profile.survives.store_crash, disk == Persistence::Through);
             assert_eq!(profile.warnings.len(), usize::from(warning.is_some()), "{profile:?}");
             assert!(profile.warnings.iter().all(|it| it.contains(warning.unwrap())), "{profile:?}");
         }

@@ -1,12 +1,12 @@
 //! A letter: what a script tells a ticket by a message to its client's channel.
 
 use tenure_core::TicketId;
-use tenure_kit::mailbox::{Letter, Mailbox};
+use tenure_kit::mailbox::{Notification, Subscriptions};
 
 use crate::body::exact;
 
 /// Puts a message into the ticket's box.
-pub(crate) fn deliver(mail: &Mailbox, message: &[u8]) {
+pub(crate) fn deliver(mail: &Subscriptions, message: &[u8]) {
     let Some((id, letter)) = read(message) else {
         tracing::warn!("a message on Tenure's channel was not sent by Tenure");
         return;
@@ -15,14 +15,14 @@ pub(crate) fn deliver(mail: &Mailbox, message: &[u8]) {
 }
 
 /// The id, then a sign and the number as the scripts pack it: `S` it is served, `T` it is told to leave, `O` it is out.
-fn read(message: &[u8]) -> Option<(TicketId, Letter)> {
+fn read(message: &[u8]) -> Option<(TicketId, Notification)> {
     let (id, rest) = message.split_first_chunk()?;
     let (sign, number) = rest.split_first()?;
     let number = exact(f64::from_le_bytes(number.try_into().ok()?))?;
     let letter = match sign {
-        b'S' => Letter::Served(number),
-        b'T' => Letter::Told,
-        _ => Letter::Out,
+        b'S' => Notification::Served(number),
+        b'T' => Notification::Told,
+        _ => Notification::Out,
     };
     Some((TicketId::from_u128(u128::from_be_bytes(*id)), letter))
 }
@@ -38,7 +38,7 @@ mod tests {
             [&id.to_u128().to_be_bytes()[..], &[sign], &number.to_le_bytes()].concat()
         };
         for (sign, letter) in
-            [(b'S', Letter::Served(46)), (b'T', Letter::Told), (b'O', Letter::Out)]
+            [(b'S', Notification::Served(46)), (b'T', Notification::Told), (b'O', Notification::Out)]
         {
             assert_eq!(read(&message(sign, 46.0)), Some((id, letter)));
         }

@@ -8,8 +8,8 @@ use futures_util::future::{join, try_join_all};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, PushInfo, PushKind, RedisResult, Value, cmd};
 use tenure_core::{Error, Result};
-use tenure_kit::mailbox::Mailbox;
-use tenure_kit::{Client, Ended, Lost, Opening, Server, Side};
+use tenure_kit::mailbox::Subscriptions;
+use tenure_kit::{Client, Disconnected, DisconnectNotifier, ConnectContext, Server, Origin};
 use tokio::time::timeout;
 
 use crate::acks::Acks;
@@ -32,7 +32,7 @@ pub(crate) struct Master {
     pub(crate) settings: Settings,
     pub(crate) scripts: Scripts,
     pub(crate) door: Door,
-    mail: Arc<Mailbox>,
+    mail: Arc<Subscriptions>,
     /// The name of this client's inbox.
     inbox: String,
     /// Whether a server was found that can keep lines.
@@ -56,7 +56,7 @@ impl Master {
     pub(crate) fn client(
         at: &At,
         settings: &Settings,
-        mail: Arc<Mailbox>,
+        mail: Arc<Subscriptions>,
         inbox: String,
     ) -> Result<Arc<Client<Self>>> {
         Ok(Client::new(Self {
@@ -69,9 +69,9 @@ impl Master {
         }))
     }
 
-    async fn try_to_open(&self, opening: &Opening) -> Result<Open> {
+    async fn try_to_open(&self, opening: &ConnectContext) -> Result<Open> {
         let Self { settings, door, .. } = self;
-        let is_home = opening.side() == Side::Home;
+        let is_home = opening.side() == Origin::Home;
         let pushes = is_home.then(|| pushes(self.mail.clone(), opening.lost()));
         let (redis, address) = door.open(pushes).await?;
         let (info, config) = Facts::questions();
@@ -109,7 +109,7 @@ impl Server for Master {
     type Open = Open;
 
     /// If the server that a sentinel named is no master, another sentinel is asked.
-    async fn open(&self, opening: &Opening) -> Result<Open> {
+    async fn open(&self, opening: &ConnectContext) -> Result<Open> {
         match self.try_to_open(opening).await {
             Err(error) if error.is_unknown() && self.door.doubt().await => {
                 self.try_to_open(opening).await
@@ -118,9 +118,9 @@ impl Server for Master {
         }
     }
 
-    async fn ping(&self, open: &Open) -> Result<(), Ended> {
+    async fn ping(&self, open: &Open) -> Result<(), Disconnected> {
         match say(&open.redis, &cmd("PING")).await {
-            Err(trouble) if trouble::ends_connection(&trouble) => Err(Ended),
+            Err(trouble) if trouble::ends_connection(&trouble) => Err(Disconnected),
             _ => Ok(()),
         }
     }
@@ -143,8 +143,8 @@ impl Open {
 
 /// What happens to that which the server says without having been asked.
 fn pushes(
-    mail: Arc<Mailbox>,
-    lost: Lost,
+    mail: Arc<Subscriptions>,
+    lost: DisconnectNotifier,
 ) -> impl Fn(PushInfo) -> Result<(), ()> + Send + Sync + 'static {
     move |push| {
         match (push.kind, &push.data[..]) {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use redis::{Cmd, RedisResult, Value};
 use tenure_core::{Error, Result, Ticket, TicketId};
-use tenure_kit::mailbox::Mailbox;
-use tenure_kit::{Client, Home};
+use tenure_kit::mailbox::Subscriptions;
+use tenure_kit::{Client, LinkPool};
 use tokio::time::{Instant, timeout_at};
 
 use crate::acks;
@@ -22,7 +22,7 @@ use crate::trouble;
 
 /// One server that keeps all lines.
 pub struct OneServer {
-    home: Home<Master>,
+    home: LinkPool<Master>,
     client: Arc<Client<Master>>,
     facts: Facts,
 }
@@ -40,7 +40,7 @@ impl OneServer {
     pub(crate) async fn connect(
         at: &At,
         settings: &Settings,
-        mail: Arc<Mailbox>,
+        mail: Arc<Subscriptions>,
         inbox: String,
     ) -> Result<(Self, Option<Error>)> {
         let client = Master::client(at, settings, mail, inbox)?;
@@ -50,7 +50,7 @@ impl OneServer {
             Err(error) if error.is_unknown() => (Facts::default(), Some(error)),
             Err(error) => return Err(error),
         };
-        Ok((Self { home: Home::new(link), client, facts }, trouble))
+        Ok((Self { home: LinkPool::new(link), client, facts }, trouble))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tenure_kit::Client;
-use tenure_kit::secret::without;
+use tenure_kit::secret::redact;
 use tenure_kit::url::Address;
 
 use crate::connect;
@@ -32,7 +32,7 @@ fn follow(link: &Link, master: &Address) {
     let Some(connection) = link.current() else { return };
     let master = connect::address(master, &link.server().settings).to_string();
     if *connection.address != *master {
-        let master = without(link.server().settings.secrets(), master);
+        let master = redact(link.server().settings.secrets(), master);
         tracing::info!(master, "another server is the master now");
         link.was_replaced(connection.generation());
     }

@@ -1,7 +1,7 @@
 //! What a server says, without the passwords that it may repeat.
 
 use redis::RedisError;
-use tenure_kit::secret::without;
+use tenure_kit::secret::redact;
 
 use crate::settings::Settings;
 
@@ -15,10 +15,10 @@ const SAID_MAX: usize = 256;
 /// nothing.
 pub(crate) fn said(settings: &Settings, trouble: &RedisError) -> Option<String> {
     let secrets = || settings.secrets();
-    without(secrets(), words(trouble)).or_else(|| {
+    redact(secrets(), words(trouble)).or_else(|| {
         let is_telling =
             |code: &&str| *code != "ERR" && code.bytes().all(|letter| letter.is_ascii_uppercase());
-        without(secrets(), trouble.code().filter(is_telling)?.to_owned())
+        redact(secrets(), trouble.code().filter(is_telling)?.to_owned())
     })
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::{Cost, Error, Guarantees, Result, Sampler, ThisRuntime};
-use tenure_kit::mailbox::Mailbox;
+use tenure_kit::mailbox::Subscriptions;
 use tenure_kit::url::Address;
 
 use crate::cluster::Cluster;
@@ -32,7 +32,7 @@ pub struct Store<D> {
     trouble: Option<Error>,
     pub(crate) profile: Guarantees,
     pub(crate) inbox: String,
-    pub(crate) mail: Arc<Mailbox>,
+    pub(crate) mail: Arc<Subscriptions>,
     pub(crate) sampler: Sampler,
     /// How busy looks keep the server.
     pub(crate) cost: Arc<Cost>,
@@ -56,7 +56,7 @@ impl RedisStore {
 
     /// The same, also where the server cannot be reached now, and may be later.
     pub(crate) async fn connect_lazily(at: &At, settings: &Settings) -> Result<Self> {
-        let (mail, inbox) = (Arc::<Mailbox>::default(), inbox()?);
+        let (mail, inbox) = (Arc::<Subscriptions>::default(), inbox()?);
         let connected = OneServer::connect(at, settings, mail.clone(), inbox.clone()).await;
         let (server, trouble) = connected?;
         Ok(Self::of(server, mail, inbox, trouble))
@@ -76,14 +76,14 @@ impl RedisCluster {
     }
 
     pub(crate) async fn connect(seeds: &[Address], settings: &Settings) -> Result<Self> {
-        let (mail, inbox) = (Arc::<Mailbox>::default(), inbox()?);
+        let (mail, inbox) = (Arc::<Subscriptions>::default(), inbox()?);
         let cluster = Cluster::connect(seeds, settings, mail.clone(), inbox.clone()).await?;
         Ok(Self::of(cluster, mail, inbox, None))
     }
 }
 
 impl<D: Deployment> Store<D> {
-    fn of(deployment: D, mail: Arc<Mailbox>, inbox: String, trouble: Option<Error>) -> Self {
+    fn of(deployment: D, mail: Arc<Subscriptions>, inbox: String, trouble: Option<Error>) -> Self {
         let mut profile = deployment.facts().profile(deployment.settings());
         if let Some(trouble) = &trouble {
             profile.warnings = vec![trouble.to_string()];

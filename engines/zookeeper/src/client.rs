@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::{OptionFuture, join, join_all};
 use tenure_core::refusal::UNREADABLE;
 use tenure_core::{Error, Guarantees, Result, Share, TicketId, served};
-use tenure_kit::{Client, Connection, Link, for_now};
+use tenure_kit::{Client, Connection, Link, as_transient};
 use tenure_queue::{Ahead, Free, Front, LineId, Name, Node, SessionId, blockers};
 use tokio::time::sleep;
 use zookeeper_client::{Acl, Acls, CreateMode, Error as Said, Stat};
@@ -355,7 +355,7 @@ impl ZooKeeper {
         let (settings, life) = (self.settings.clone(), self.facts.life_for(ttl).min(TTL_MAX));
         let opening = self.base.home().spawn(async move { Wire::open(&settings, life).await });
         let opened = opening.await.map_err(|_| trouble::silence(&self.settings))?;
-        let wire = opened.map_err(for_now)?;
+        let wire = opened.map_err(as_transient)?;
         let granted = wire.granted();
         if self.facts.is_ensemble && self.facts.unheard_for(granted) > granted / 2 {
             return Err(trouble::too_short(&self.settings, granted));

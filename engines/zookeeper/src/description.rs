@@ -1,7 +1,7 @@
 //! What the engine for ZooKeeper says of itself.
 
 use tenure_kit::options::Known;
-use tenure_kit::register::{Description, Opened, Reach, Scheme};
+use tenure_kit::register::{EngineDescriptor, OpenedStore, Visibility, Scheme};
 
 const SCHEMES: &[Scheme] = &[
     Scheme::of_servers(
@@ -33,11 +33,11 @@ pub(crate) const OPTIONS: &[Known] = &[
 ];
 
 /// What the engine for ZooKeeper is.
-pub const DESCRIPTION: Description = Description {
+pub const DESCRIPTION: EngineDescriptor = EngineDescriptor {
     name: "zookeeper",
     schemes: SCHEMES,
     options: OPTIONS,
-    reach: Reach::Network,
-    open: |url| Box::pin(async move { crate::connect(url).await.map(Opened::from) }),
+    reach: Visibility::Network,
+    open: |url| Box::pin(async move { crate::connect(url).await.map(OpenedStore::from) }),
     look: |url| Box::pin(async move { crate::connect(url).await.map(Some) }),
 };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::{Error, Result};
-use tenure_kit::{Ended, Opening, Server};
+use tenure_kit::{Disconnected, ConnectContext, Server};
 
 use crate::keys::Keys;
 use crate::settings::Settings;
@@ -30,12 +30,12 @@ impl Servers {
 impl Server for Servers {
     type Open = Arc<Wire>;
 
-    async fn open(&self, _opening: &Opening) -> Result<Arc<Wire>> {
+    async fn open(&self, _opening: &ConnectContext) -> Result<Arc<Wire>> {
         Wire::open(&self.settings, self.settings.timeout * LIVES).await
     }
 
-    async fn ping(&self, open: &Arc<Wire>) -> Result<(), Ended> {
-        open.ping(self.keys.root()).await.map_err(|_| Ended)
+    async fn ping(&self, open: &Arc<Wire>) -> Result<(), Disconnected> {
+        open.ping(self.keys.root()).await.map_err(|_| Disconnected)
     }
 
     fn patience(&self) -> Duration {

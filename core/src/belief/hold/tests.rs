@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::belief::deadline::Caution;
+use crate::belief::deadline::SafetyMargin;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -13,11 +13,11 @@ fn at(seconds: u64) -> Time {
     Time { boot_ns: seconds * SECOND, raw_ns: seconds * SECOND }
 }
 
-fn rhythm() -> Rhythm {
+fn rhythm() -> RenewalSchedule {
     let caution =
-        Caution { rounding: Duration::ZERO, drift_ppm: 0, margin: Some(Duration::from_secs(1)) };
+        SafetyMargin { rounding: Duration::ZERO, drift_ppm: 0, margin: Some(Duration::from_secs(1)) };
     let every = Duration::from_secs(10);
-    Rhythm { caution, every, by_hand: false, max_hold: None, leased: true }
+    RenewalSchedule { caution, every, by_hand: false, max_hold: None, leased: true }
 }
 
 fn place(standing: TicketState) -> Place {
@@ -30,8 +30,8 @@ fn silence() -> Result<Option<Place>> {
 }
 
 /// Held since it was asked for at 0 and answered at 2: until 29.
-fn held() -> Hold {
-    let mut hold = Hold::new(rhythm());
+fn held() -> LeaseState {
+    let mut hold = LeaseState::new(rhythm());
     hold.hear(at(0), at(2), Ok(Some(place(TicketState::Holding))));
     assert_eq!(hold.state(), State::Holding(7));
     hold
@@ -47,7 +47,7 @@ fn the_deadline_counts_from_the_question_not_from_the_answer() {
 
 #[test]
 fn an_answer_that_comes_after_the_life_it_grants_holds_nothing() {
-    let mut hold = Hold::new(rhythm());
+    let mut hold = LeaseState::new(rhythm());
     hold.hear(at(0), at(29), Ok(Some(place(TicketState::Holding))));
     assert_eq!(hold.state(), State::Waiting);
     assert!(hold.is_due(at(29)), "it asks again at once");
@@ -55,7 +55,7 @@ fn an_answer_that_comes_after_the_life_it_grants_holds_nothing() {
 
 #[test]
 fn what_a_store_grants_less_than_asked_is_renewed_so_much_sooner() {
-    let mut hold = Hold::new(rhythm());
+    let mut hold = LeaseState::new(rhythm());
     let life = Some(Duration::from_secs(6));
     hold.hear(at(0), at(0), Ok(Some(Place { life, ..place(TicketState::Holding) })));
     assert_eq!(hold.remaining(at(0)), Some(Duration::from_secs(5)));
@@ -99,7 +99,7 @@ fn gone_before_its_end_is_broken_and_after_it_expired() {
     let mut hold = held();
     hold.hear(at(5), at(6), Ok(None));
     assert_eq!(hold.state(), State::Lost(Loss::Broken));
-    let mut waiting = Hold::new(rhythm());
+    let mut waiting = LeaseState::new(rhythm());
     waiting.hear(at(0), at(0), Ok(Some(place(TicketState::Waiting))));
     waiting.hear(at(40), at(41), Ok(None));
     assert_eq!(waiting.state(), State::Lost(Loss::Expired));
@@ -114,7 +114,7 @@ fn a_machine_that_slept_is_told_by_the_boot_clock_alone() {
 
 #[test]
 fn a_push_is_believed_only_within_the_life_of_the_last_sign() {
-    let mut hold = Hold::new(rhythm());
+    let mut hold = LeaseState::new(rhythm());
     hold.hear(at(0), at(0), Ok(Some(place(TicketState::Waiting))));
     hold.hear_served(at(29), 9);
     assert_eq!(hold.state(), State::Waiting);
@@ -126,12 +126,12 @@ fn a_push_is_believed_only_within_the_life_of_the_last_sign() {
 #[test]
 fn a_push_without_a_life_is_believed_only_where_lives_have_no_end() {
     let endless = Place { life: None, ..place(TicketState::Waiting) };
-    let mut hold = Hold::new(rhythm());
+    let mut hold = LeaseState::new(rhythm());
     hold.hear(at(0), at(0), Ok(Some(endless)));
     hold.hear_served(at(1), 9);
     assert_eq!(hold.state(), State::Waiting);
     assert!(hold.is_due(at(1)), "it asks at once");
-    let mut hold = Hold::new(Rhythm { leased: false, ..rhythm() });
+    let mut hold = LeaseState::new(RenewalSchedule { leased: false, ..rhythm() });
     hold.hear(at(0), at(0), Ok(Some(endless)));
     hold.hear_served(at(1), 9);
     assert_eq!(hold.state(), State::Holding(9));
@@ -141,7 +141,7 @@ fn a_push_without_a_life_is_believed_only_where_lives_have_no_end() {
 #[test]
 fn what_was_held_for_long_enough_is_lost_and_renewed_no_more() {
     let max_hold = Some(Duration::from_secs(15));
-    let mut hold = Hold::new(Rhythm { max_hold, ..rhythm() });
+    let mut hold = LeaseState::new(RenewalSchedule { max_hold, ..rhythm() });
     hold.hear(at(0), at(2), Ok(Some(place(TicketState::Holding))));
     hold.hear(at(10), at(10), Ok(Some(place(TicketState::Holding))));
     assert_eq!(hold.judge(at(16)), State::Holding(7));
@@ -151,7 +151,7 @@ fn what_was_held_for_long_enough_is_lost_and_renewed_no_more() {
 
 #[test]
 fn what_is_renewed_by_hand_is_never_due_while_it_is_held() {
-    let mut hold = Hold::new(Rhythm { by_hand: true, ..rhythm() });
+    let mut hold = LeaseState::new(RenewalSchedule { by_hand: true, ..rhythm() });
     hold.hear(at(0), at(0), Ok(Some(place(TicketState::Waiting))));
     assert!(hold.is_due(at(10)), "a waiter gives signs of life all the same");
     hold.hear_served(at(5), 3);
@@ -162,7 +162,7 @@ fn what_is_renewed_by_hand_is_never_due_while_it_is_held() {
 
 #[test]
 fn a_waiter_looks_again_when_the_one_ahead_ends() {
-    let mut hold = Hold::new(rhythm());
+    let mut hold = LeaseState::new(rhythm());
     let look = Some(Duration::from_secs(4));
     hold.hear(at(0), at(1), Ok(Some(Place { look, ..place(TicketState::Waiting) })));
     assert_eq!(hold.next(at(1)), Some(at(5)));
@@ -170,7 +170,7 @@ fn a_waiter_looks_again_when_the_one_ahead_ends() {
 
 #[test]
 fn a_holder_looks_when_its_own_renewal_is_due() {
-    let mut hold = Hold::new(rhythm());
+    let mut hold = LeaseState::new(rhythm());
     let look = Some(Duration::from_secs(1));
     hold.hear(at(0), at(0), Ok(Some(Place { look, ..place(TicketState::Holding) })));
     assert!(!hold.is_due(at(8)));
@@ -188,7 +188,7 @@ fn what_was_locked_together_is_renewed_up_to_a_tenth_sooner() {
 
 #[test]
 fn a_waiter_gives_up_on_a_store_that_refuses_or_is_silent_for_a_whole_life() {
-    let mut hold = Hold::new(rhythm());
+    let mut hold = LeaseState::new(rhythm());
     hold.hear(at(0), at(0), Ok(Some(place(TicketState::Waiting))));
     hold.hear(at(10), at(12), silence());
     assert!(hold.hopeless(at(28)).is_none());
@@ -199,7 +199,7 @@ fn a_waiter_gives_up_on_a_store_that_refuses_or_is_silent_for_a_whole_life() {
 
 #[test]
 fn a_waiter_whose_life_has_no_end_gives_up_after_a_few_silences() {
-    let mut hold = Hold::new(rhythm());
+    let mut hold = LeaseState::new(rhythm());
     hold.hear(at(0), at(0), Ok(Some(Place { life: None, ..place(TicketState::Waiting) })));
     for second in 1..=3 {
         hold.hear(at(second), at(second), silence());
@@ -211,7 +211,7 @@ fn a_waiter_whose_life_has_no_end_gives_up_after_a_few_silences() {
 
 #[test]
 fn while_a_renewal_is_on_its_way_no_other_is_due_and_an_end_is_looked_at_once() {
-    let mut hold = Hold::new(rhythm());
+    let mut hold = LeaseState::new(rhythm());
     hold.hear(at(0), at(0), Ok(Some(place(TicketState::Waiting))));
     assert!(hold.is_due(at(10)));
     hold.begin_renewal();
@@ -277,7 +277,7 @@ proptest! {
     fn it_is_never_believed_longer_than_the_last_question_allows(
         steps in prop::collection::vec(step(), 1..60)
     ) {
-        let mut hold = Hold::new(rhythm());
+        let mut hold = LeaseState::new(rhythm());
         let (mut now, mut last_asked, mut lost) = (100, 0, false);
         for step in steps {
             match step {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::ask::kept;
 use super::known::{Known, Stage};
-use super::numbers::{Trip, given};
+use super::numbers::{RoundTrip, given};
 use super::owed::Attempt;
 use super::poll::Poll;
 use super::{Quorum, held};
@@ -25,7 +25,7 @@ impl Quorum {
             granted >= majority || busy > attempt.len() - majority
         };
         let joins = attempt.iter().map(|owed| owed.clone().join(WaitMode::NoWait));
-        let mut trip = Trip::begins(&*self.host);
+        let mut trip = RoundTrip::begins(&*self.host);
         let poll = self.stores.carry(decided, joins).await;
         trip.ends(&*self.host);
         let granted: Vec<&Place> = poll.answers().flatten().collect();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Quorum;
-use super::owed::Owed;
+use super::owed::PendingTicket;
 use super::poll::Poll;
 use crate::wrap::AnyEngine;
 use crate::{Engine as _, Key, LeaveMode, LeaveOutcome, Result, CounterValue, Ticket, TicketId, Window};
@@ -31,7 +31,7 @@ impl Quorum {
             found = LeaveOutcome::Waiting;
         }
         for (line, place) in places {
-            let owed = Owed::found(&self.turns.nodes[line], place);
+            let owed = PendingTicket::found(&self.turns.nodes[line], place);
             self.in_time(owed.leave()).await?;
         }
         Ok(found)

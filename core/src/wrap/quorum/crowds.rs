@@ -26,7 +26,7 @@ const SEEN_LASTS: Duration = Duration::from_secs(1);
 const KEYS_MAX: usize = 1024;
 
 #[derive(Default)]
-pub(super) struct Crowds(Mutex<HashMap<Key, Crowd>>);
+pub(super) struct ContentionCache(Mutex<HashMap<Key, Crowd>>);
 
 #[derive(Default)]
 struct Crowd {
@@ -38,7 +38,7 @@ struct Crowd {
     seen: Option<Time>,
 }
 
-impl Crowds {
+impl ContentionCache {
     /// Whether others wait for it, as far as this client has seen. Whoever asks stands in their line, and sees.
     fn take(&self, key: &Key, now: Time) -> bool {
         let mut keys = self.keys();
@@ -136,12 +136,12 @@ impl Quorum {
 mod tests {
     use std::time::Duration;
 
-    use super::Crowds;
+    use super::ContentionCache;
     use crate::{Key, Time};
 
     #[test]
     fn one_look_at_a_line_is_under_way_at_a_time() {
-        let (crowds, key) = (Crowds::default(), Key::new("a").unwrap());
+        let (crowds, key) = (ContentionCache::default(), Key::new("a").unwrap());
         let at = |ms| Time { boot_ns: 0, raw_ns: 0 }.plus(Duration::from_millis(ms));
         let (within, takes) = (Duration::from_secs(9), Duration::from_secs(1));
         let is_due = |ms| crowds.is_due(&key, at(ms), within, takes);

@@ -5,14 +5,14 @@ use std::sync::{MutexGuard, PoisonError};
 
 use super::Quorum;
 use super::owed::Attempt;
-use super::turn::Turn;
+use super::turn::WaitSlot;
 use crate::{Ticket, TicketId};
 
 /// What this client knows of one of its tickets.
 #[derive(Clone)]
 pub(super) struct Known {
     pub(super) stage: Stage,
-    pub(super) turn: Option<Turn>,
+    pub(super) turn: Option<WaitSlot>,
 }
 
 #[derive(Clone)]

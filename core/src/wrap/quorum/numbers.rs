@@ -45,7 +45,7 @@ impl Numbers {
     ///
     /// A store's clock goes on while a proposal is on its way to it. So the time counts from before the
     /// question, and the whole trip is added.
-    pub(super) fn learn(&self, trip: &Trip, asked: &Ticket, number: u64) {
+    pub(super) fn learn(&self, trip: &RoundTrip, asked: &Ticket, number: u64) {
         let mut known = self.known();
         if known.is_none() || number > asked.floor {
             let took = trip.heard_us.saturating_sub(trip.asked_us).min(TRIP_US_MAX);
@@ -61,12 +61,12 @@ impl Numbers {
 }
 
 /// When the stores were asked, and when enough of them had answered.
-pub(super) struct Trip {
+pub(super) struct RoundTrip {
     asked_us: u64,
     heard_us: u64,
 }
 
-impl Trip {
+impl RoundTrip {
     pub(super) fn begins(host: &dyn Runtime) -> Self {
         let asked_us = now_us(host);
         Self { asked_us, heard_us: asked_us }
@@ -110,18 +110,18 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::keeping::still::Still;
+    use crate::keeping::still::FakeRuntime;
 
     const MILLI_US: u64 = 1000;
 
     #[test]
     fn a_proposal_is_above_what_the_stores_give_when_it_arrives() {
-        let (host, numbers) = (Still::default(), Numbers::default());
+        let (host, numbers) = (FakeRuntime::default(), Numbers::default());
         let pass = |ms: u64| drop(host.sleep(Duration::from_millis(ms)));
         let asked = |floor| Ticket { floor, ..Ticket::new(Key::new("k").unwrap(), Share::WHOLE) };
         pass(1000);
         assert_eq!(numbers.proposal(&host), 0, "nothing is known");
-        let mut trip = Trip::begins(&host);
+        let mut trip = RoundTrip::begins(&host);
         let sent = now_us(&host);
         pass(3);
         trip.ends(&host);
@@ -129,7 +129,7 @@ mod tests {
         let proposed = now_us(&host) + 500 + 3 * MILLI_US + LEAD_US;
         assert_eq!(numbers.proposal(&host), proposed);
 
-        let trip = Trip::begins(&host);
+        let trip = RoundTrip::begins(&host);
         numbers.learn(&trip, &asked(proposed), proposed);
         assert_eq!(numbers.proposal(&host), proposed, "it was right");
         numbers.learn(&trip, &asked(proposed), proposed + 1);

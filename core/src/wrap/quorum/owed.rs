@@ -3,24 +3,24 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::node::Node;
-use crate::keeping::sweep::Trace;
+use crate::keeping::sweep::JoinState;
 use crate::{Engine as _, LeaveMode, LeaveOutcome, WaitMode, Place, Result, Ticket};
 
 /// One ticket in one store, from before it is sent there until it is out again.
 ///
 /// Its owner has a clone, and so has every verb that is on its way for it. When the last of them is gone,
 /// however that comes about, and the ticket may still be there, the store's sweeper takes it out.
-pub(super) struct Owed {
+pub(super) struct PendingTicket {
     pub(super) node: Arc<Node>,
     pub(super) ticket: Ticket,
     /// What the store may have of it; `None`: nothing.
-    trace: Mutex<Option<Trace>>,
+    trace: Mutex<Option<JoinState>>,
 }
 
 /// What every store may have of one try, in their order. Dropping it takes the try out of all of them.
-pub(super) type Attempt = Arc<[Arc<Owed>]>;
+pub(super) type Attempt = Arc<[Arc<PendingTicket>]>;
 
-impl Owed {
+impl PendingTicket {
     /// Nothing is owed before the ticket is sent.
     pub(super) fn new(node: &Arc<Node>, ticket: Ticket) -> Arc<Self> {
         Arc::new(Self { node: node.clone(), ticket, trace: Mutex::new(None) })
@@ -28,12 +28,12 @@ impl Owed {
 
     /// What was found in a store, and is to leave it.
     pub(super) fn found(node: &Arc<Node>, ticket: Ticket) -> Arc<Self> {
-        Arc::new(Self { node: node.clone(), ticket, trace: Mutex::new(Some(Trace::InLine)) })
+        Arc::new(Self { node: node.clone(), ticket, trace: Mutex::new(Some(JoinState::InLine)) })
     }
 
     /// Sends the ticket.
     pub(super) async fn join(self: Arc<Self>, patience: WaitMode) -> Result<Option<Place>> {
-        *self.trace() = Some(Trace::Joining);
+        *self.trace() = Some(JoinState::Joining);
         let joined = self.node.engine.join(&self.ticket, patience).await;
         self.learn(&joined);
         joined
@@ -60,18 +60,18 @@ impl Owed {
         match joined {
             // What has left in the meantime stays out: a join does not bring it back.
             _ if trace.is_none() => {}
-            Ok(Some(_)) => *trace = Some(Trace::InLine),
+            Ok(Some(_)) => *trace = Some(JoinState::InLine),
             Err(error) if error.is_unknown() => {}
             Ok(None) | Err(_) => *trace = None,
         }
     }
 
-    fn trace(&self) -> MutexGuard<'_, Option<Trace>> {
+    fn trace(&self) -> MutexGuard<'_, Option<JoinState>> {
         self.trace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Owed {
+impl Drop for PendingTicket {
     fn drop(&mut self) {
         if let Some(trace) = *self.trace() {
             self.node.sweeper.give_back(self.ticket.clone(), trace, None, None);

@@ -9,7 +9,7 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 
 use super::board::QuorumHealth;
-use super::rest::Rest;
+use super::rest::Stragglers;
 use crate::belief::span::shown;
 use crate::{BoxFuture, Error, ErrorKind, Result, refusal};
 
@@ -25,7 +25,7 @@ impl<T: Send + 'static> Poll<T> {
     pub(super) async fn of<F>(
         verbs: impl ExactSizeIterator<Item = F>,
         board: &QuorumHealth,
-        rest: &Arc<Rest>,
+        rest: &Arc<Stragglers>,
         decided: impl Fn(&Self) -> bool,
     ) -> Self
     where
@@ -88,11 +88,11 @@ pub(super) async fn contained<T>(verb: impl Future<Output = Result<T>>) -> Resul
 struct Asked<T: Send + 'static> {
     verbs: FuturesUnordered<BoxFuture<(usize, Result<T>)>>,
     late: BoxFuture<()>,
-    rest: Arc<Rest>,
+    rest: Arc<Stragglers>,
 }
 
 impl<T: Send + 'static> Asked<T> {
-    fn new<F>(verbs: impl Iterator<Item = F>, board: &QuorumHealth, rest: &Arc<Rest>) -> Self
+    fn new<F>(verbs: impl Iterator<Item = F>, board: &QuorumHealth, rest: &Arc<Stragglers>) -> Self
     where
         F: Future<Output = Result<T>> + Send + 'static,
     {

@@ -13,7 +13,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// The rests of so many questions are seen to. Those of more are dropped: what they owe is swept.
 const RESTS_MAX: usize = 1024;
 
-pub(super) struct Rest {
+pub(super) struct Stragglers {
     pub(super) host: Arc<dyn Runtime>,
     /// How long a store may take to answer.
     pub(super) patience: Duration,
@@ -26,7 +26,7 @@ struct Pending {
     seen_to: bool,
 }
 
-impl Rest {
+impl Stragglers {
     pub(super) fn new(host: Arc<dyn Runtime>, patience: Duration) -> Arc<Self> {
         Arc::new(Self { host, patience, pending: Mutex::default() })
     }

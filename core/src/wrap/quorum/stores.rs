@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::board::QuorumHealth;
 use super::node::Node;
-use super::owed::Owed;
+use super::owed::PendingTicket;
 use super::poll::Poll;
-use super::rest::Rest;
+use super::rest::Stragglers;
 use crate::wrap::AnyEngine;
 use crate::{Runtime, Result, Ticket};
 
@@ -14,14 +14,14 @@ use crate::{Runtime, Result, Ticket};
 pub(super) struct Stores {
     pub(super) nodes: Vec<Arc<Node>>,
     pub(super) board: QuorumHealth,
-    rest: Arc<Rest>,
+    rest: Arc<Stragglers>,
 }
 
 impl Stores {
     pub(super) fn new(
         engines: impl IntoIterator<Item = AnyEngine>,
         host: &Arc<dyn Runtime>,
-        rest: &Arc<Rest>,
+        rest: &Arc<Stragglers>,
     ) -> Self {
         let nodes: Vec<_> =
             engines.into_iter().map(|engine| Arc::new(Node::new(engine, host))).collect();
@@ -35,8 +35,8 @@ impl Stores {
     }
 
     /// A ticket that is about to be sent to all of them.
-    pub(super) fn owe(&self, ticket: &Ticket) -> Arc<[Arc<Owed>]> {
-        self.nodes.iter().map(|node| Owed::new(node, ticket.clone())).collect()
+    pub(super) fn owe(&self, ticket: &Ticket) -> Arc<[Arc<PendingTicket>]> {
+        self.nodes.iter().map(|node| PendingTicket::new(node, ticket.clone())).collect()
     }
 
     /// Asks all of them the same at once, until the answers decide it.

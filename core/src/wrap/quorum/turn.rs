@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::node::Node;
-use super::owed::Owed;
+use super::owed::PendingTicket;
 use crate::{Place, TicketState, Ticket, Time};
 
 /// A place in the line of those who wait. Dropping it lets the next one have its turn.
 #[derive(Clone)]
-pub(super) struct Turn {
+pub(super) struct WaitSlot {
     /// Every place has an id of its own: what takes out an old one must not take out the next.
-    pub(super) owed: Arc<Owed>,
+    pub(super) owed: Arc<PendingTicket>,
     /// Where it stood when the store was asked last.
     pub(super) place: Place,
     /// When the last sign of life was sent.
@@ -28,7 +28,7 @@ pub(super) enum Sign {
     Silence,
 }
 
-impl Turn {
+impl WaitSlot {
     /// Whether nobody who waits is ahead.
     pub(super) fn has_come(&self) -> bool {
         self.place.state == TicketState::Holding

@@ -12,9 +12,9 @@ use futures_util::future::{Either, select};
 
 use super::known::Known;
 use super::node::Node;
-use super::owed::Owed;
+use super::owed::PendingTicket;
 use super::poll::{contained, late};
-use super::turn::{Sign, Turn};
+use super::turn::{Sign, WaitSlot};
 use super::{Quorum, trying};
 use crate::{Engine as _, Key, WaitMode, Place, Result, TicketState, Ticket, TicketId, Wake};
 
@@ -55,12 +55,12 @@ impl Quorum {
         for node in self.lines_for(&ticket.key) {
             let (id, signed) = (self.next_attempt(ticket.id), self.host.now());
             let floor = self.numbers.proposal(&*self.host);
-            let owed = Owed::new(node, Ticket { id, floor, ..ticket.clone() });
+            let owed = PendingTicket::new(node, Ticket { id, floor, ..ticket.clone() });
             let joined = self.in_time(owed.clone().join(WaitMode::Wait)).await;
             if let Ok(Some(place)) = joined {
                 let is_crowded = place.state == TicketState::Waiting;
                 self.crowds.note(&ticket.key, is_crowded, self.host.now());
-                self.take_turn(ticket.id, Some(Turn { owed, place, signed }));
+                self.take_turn(ticket.id, Some(WaitSlot { owed, place, signed }));
                 return Some(place);
             }
         }
@@ -87,7 +87,7 @@ impl Quorum {
     }
 
     /// A sign of life in that line.
-    pub(super) async fn keep_turn(&self, ticket: &Ticket, turn: &Turn) -> Sign {
+    pub(super) async fn keep_turn(&self, ticket: &Ticket, turn: &WaitSlot) -> Sign {
         let (signed, asked) = (self.host.now(), turn.ticket(ticket));
         match self.in_time(turn.owed.node.engine.renew(&asked)).await {
             Ok(Some(place)) if !place.leaving => {
@@ -106,7 +106,7 @@ impl Quorum {
     }
 
     /// A sign of life of one that holds. Whoever is behind is told no sooner if its place is lost.
-    pub(super) async fn keep_turn_of_holder(&self, ticket: &Ticket, turn: Option<&Turn>) -> bool {
+    pub(super) async fn keep_turn_of_holder(&self, ticket: &Ticket, turn: Option<&WaitSlot>) -> bool {
         let Some(turn) = turn else { return true };
         match self.keep_turn(ticket, turn).await {
             Sign::Heard(_) | Sign::Silence => true,
@@ -119,7 +119,7 @@ impl Quorum {
     }
 
     /// Waits until the turn may have come. It keeps nothing of the turn, which may be given up meanwhile.
-    pub(super) async fn await_turn(&self, ticket: &Ticket, turn: Turn) {
+    pub(super) async fn await_turn(&self, ticket: &Ticket, turn: WaitSlot) {
         let (node, asked) = turn.question(ticket);
         match node.engine.watch(&asked, TicketState::Waiting).await {
             Ok(Wake::Served(number)) => self.change_turn(ticket.id, asked.id, |turn| {
@@ -131,7 +131,7 @@ impl Quorum {
     }
 
     /// Waits before the next try, or until the place in the line may be gone.
-    pub(super) async fn pause(&self, ticket: &Ticket, turn: Option<Turn>, pause: Duration) {
+    pub(super) async fn pause(&self, ticket: &Ticket, turn: Option<WaitSlot>, pause: Duration) {
         let slept = self.host.sleep(pause);
         let Some(turn) = turn else { return slept.await };
         let (node, asked) = turn.question(ticket);
@@ -147,7 +147,7 @@ impl Quorum {
     }
 
     /// Lets the next one have its turn.
-    pub(super) async fn pass_turn(&self, turn: Option<Turn>) {
+    pub(super) async fn pass_turn(&self, turn: Option<WaitSlot>) {
         if let Some(turn) = turn {
             // What does not answer is asked again in the background.
             let _left = self.in_time(turn.owed.leave()).await;
@@ -155,13 +155,13 @@ impl Quorum {
     }
 
     /// Whether it is time to give another sign of life.
-    fn is_stale(&self, ticket: &Ticket, turn: &Turn) -> bool {
+    fn is_stale(&self, ticket: &Ticket, turn: &WaitSlot) -> bool {
         self.host.now().has_reached(turn.signed.plus(ticket.ttl / 4))
     }
 
     /// Puts another place, or none, into what is known. The one that was there is given back, and so is this one
     /// if the ticket itself is gone.
-    fn take_turn(&self, id: TicketId, turn: Option<Turn>) {
+    fn take_turn(&self, id: TicketId, turn: Option<WaitSlot>) {
         let over = match self.tickets().get_mut(&id) {
             Some(known) => std::mem::replace(&mut known.turn, turn),
             None => turn,
@@ -170,7 +170,7 @@ impl Quorum {
     }
 
     /// Something is known of this place, if it is still the ticket's.
-    fn change_turn(&self, id: TicketId, place: TicketId, change: impl FnOnce(&mut Turn)) {
+    fn change_turn(&self, id: TicketId, place: TicketId, change: impl FnOnce(&mut WaitSlot)) {
         if let Some(Known { turn: Some(turn), .. }) = self.tickets().get_mut(&id)
             && turn.owed.ticket.id == place
         {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use redis::cluster_async::ClusterConnection;
 use redis::{PushInfo, PushKind, RedisResult, Value};
 use tenure_core::TicketId;
-use tenure_kit::mailbox::Mailbox;
+use tenure_kit::mailbox::Subscriptions;
 use tokio::runtime::Handle;
 use tokio::sync::OnceCell;
 
@@ -23,7 +23,7 @@ pub(super) struct Channels {
     connection: ClusterConnection,
     /// The sharded channels; `None` where one channel brings all mail.
     sharded: Option<Mutex<Sharded>>,
-    mail: Arc<Mailbox>,
+    mail: Arc<Subscriptions>,
     inbox: String,
     home: Handle,
 }
@@ -48,7 +48,7 @@ impl Channels {
     pub(super) fn new(
         connection: ClusterConnection,
         are_sharded: bool,
-        mail: Arc<Mailbox>,
+        mail: Arc<Subscriptions>,
         inbox: String,
     ) -> Self {
         let sharded = are_sharded.then(Mutex::default);
@@ -147,7 +147,7 @@ impl Channels {
 impl Sharded {
     /// Takes out the channels of lines in which nobody waits, once there are many. A ticket may have ended without a
     /// word: its owner gave up leaving while no server answered.
-    fn take_idle(&mut self, but: &str, mail: &Mailbox) -> Vec<String> {
+    fn take_idle(&mut self, but: &str, mail: &Subscriptions) -> Vec<String> {
         // Where many are in use, they are not all looked at for each one more.
         if self.by_name.len() <= self.used + MORE_MAX {
             return Vec::new();

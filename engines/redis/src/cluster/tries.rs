@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 
 use redis::RedisFuture;
 use redis::io::AsyncDNSResolver;
-use tenure_kit::pace::{EACH, Pace};
+use tenure_kit::pace::{EACH, RateLimiter};
 
 /// With so many servers, all are forgotten: a cluster has fewer, and names of old ones must not pile up.
 const SERVERS_MAX: usize = 1024;
 
 /// The tries of one client, over all of its connections.
 #[derive(Clone, Default)]
-pub(super) struct Tries(Arc<Mutex<HashMap<(String, u16), Pace>>>);
+pub(super) struct Tries(Arc<Mutex<HashMap<(String, u16), RateLimiter>>>);
 
 impl Tries {
     /// Whether one more connection to this server may be tried now. Nobody waits here: the driver keeps all calls

@@ -113,7 +113,7 @@ impl Layer for FromRuntime {
         &self.0
     }
 
-    async fn pass<T: Send>(
+    async fn intercept<T: Send>(
         &self,
         _: Operation<'_>,
         ask: impl Future<Output = Result<T>> + Send,
