@@ -186,7 +186,7 @@ impl<S> Line<S> {
         if how == LeaveMode::Graceful && holding {
             let seat = &mut *self.tickets[at];
             if !std::mem::replace(&mut seat.leaving, true) {
-                tell(LineEvent { what: EventKind::Broken, seat, standing: TicketState::Holding });
+                tell(LineEvent { kind: EventKind::Broken, slot: seat, state: TicketState::Holding });
             }
             return LeaveOutcome::Requested;
         }
@@ -280,11 +280,11 @@ impl<S> Line<S> {
         let leaving = seat.leaving;
         self.push(seat);
         if let Some(seat) = self.tickets.back() {
-            tell(LineEvent { what: EventKind::Joined, seat, standing: TicketState::Waiting });
+            tell(LineEvent { kind: EventKind::Joined, slot: seat, state: TicketState::Waiting });
         }
         self.serve(tell);
         if let Some(seat) = self.tickets.back().filter(|_| leaving) {
-            tell(LineEvent { what: EventKind::Broken, seat, standing: TicketState::Holding });
+            tell(LineEvent { kind: EventKind::Broken, slot: seat, state: TicketState::Holding });
         }
     }
 
@@ -329,7 +329,7 @@ impl<S> Line<S> {
         if self.tickets.is_empty() {
             self.quiet_until = NEVER;
         }
-        tell(LineEvent { what, seat: &entry, standing });
+        tell(LineEvent { kind: what, slot: &entry, state: standing });
     }
 
     /// Those who left by themselves are all out before anyone is served in their place.
@@ -356,7 +356,7 @@ impl<S> Line<S> {
             entry.ticket.share = Share::new(take, entry.ticket.share.of())
                 .expect("a smaller share of the same capacity is a share");
         }
-        tell(LineEvent { what: EventKind::Changed, seat: entry, standing });
+        tell(LineEvent { kind: EventKind::Changed, slot: entry, state: standing });
         self.wanted -= shrunk;
         if at < self.served {
             self.taken -= shrunk;
@@ -372,7 +372,7 @@ impl<S> Line<S> {
             }
             self.served += 1;
             self.taken += entry.take();
-            tell(LineEvent { what: EventKind::Served, seat: entry, standing: TicketState::Holding });
+            tell(LineEvent { kind: EventKind::Served, slot: entry, state: TicketState::Holding });
         }
     }
 

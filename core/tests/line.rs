@@ -149,7 +149,7 @@ fn play(steps: &[Step]) {
     let mut now = 1;
     let mut ttls = vec![1000; WHO];
     for step in steps {
-        let mut tell = |happened: LineEvent<'_>| told.hear(happened.what, happened.seat.number);
+        let mut tell = |happened: LineEvent<'_>| told.hear(happened.kind, happened.slot.number);
         match *step {
             Step::Join { who, take, ttl_us, wait, floor } => {
                 ttls[who] = ttl_us;
@@ -247,7 +247,7 @@ fn what_cannot_have_been_in_a_line_is_not_restored() {
     let mut whats = Vec::new();
     assert!(!line.restore(seat(first, OF, 10, false), &mut |_| {}), "its number was given before");
     assert!(!line.restore(seat(first, OF, NUMBER_MAX + 1, false), &mut |_| {}));
-    assert!(line.restore(seat(first, OF, 11, true), &mut |told| whats.push(told.what)));
+    assert!(line.restore(seat(first, OF, 11, true), &mut |told| whats.push(told.kind)));
     assert_eq!(whats, [EventKind::Joined, EventKind::Served, EventKind::Broken]);
     assert!(
         !line.restore(seat(second, 1, 12, true), &mut |_| {}),
@@ -258,7 +258,7 @@ fn what_cannot_have_been_in_a_line_is_not_restored() {
     let other = Slot { ticket: other, ..seat(second, 1, 12, false) };
     assert!(!line.restore(other, &mut |_| {}), "it is of another capacity");
     assert!(line.restore(seat(second, 1, 12, false), &mut |_| {}));
-    line.remove_where(|seat| seat.session == 7, &mut |told| whats.push(told.what));
+    line.remove_where(|seat| seat.session == 7, &mut |told| whats.push(told.kind));
     assert_eq!((line.len(), line.last(), &whats[3..]), (0, 12, &[EventKind::Expired; 2][..]));
 }
 

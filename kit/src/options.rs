@@ -19,7 +19,7 @@ const TYPING_ERRORS_MAX: usize = 2;
 
 /// An option that the URLs of an engine can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownOption {
     /// Its name.
     pub name: &'static str,
     /// What stands behind the sign `=`: `TIME`, `N`, `on`.
@@ -30,7 +30,7 @@ pub struct Known {
     pub is_file: bool,
 }
 
-impl Known {
+impl KnownOption {
     /// An option whose value is no file.
     pub const fn new(name: &'static str, value: &'static str, about: &'static str) -> Self {
         Self { name, value, about, is_file: false }
@@ -126,7 +126,7 @@ pub(crate) fn begins_at_home(path: &Path) -> bool {
 }
 
 /// Finds an option among the known ones.
-pub(crate) fn find(scheme: &str, name: &str, known: &'static [Known]) -> Result<&'static Known> {
+pub(crate) fn find(scheme: &str, name: &str, known: &'static [KnownOption]) -> Result<&'static KnownOption> {
     if let Some(found) = known.iter().find(|option| option.name == name) {
         return Ok(found);
     }

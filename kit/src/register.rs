@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tenure_core::{BoxFuture, Error, Locks, Result};
 
-use crate::options::Known;
+use crate::options::KnownOption;
 use crate::url::{Url, encode};
 
 /// What keeps the locks of a session of this machine's kernel for as long as it is open somewhere.
@@ -23,7 +23,7 @@ pub struct EngineDescriptor {
     /// What its URLs look like, a form for each scheme.
     pub schemes: &'static [Scheme],
     /// The options of its URLs.
-    pub options: &'static [Known],
+    pub options: &'static [KnownOption],
     /// Who can meet in its stores.
     pub reach: Visibility,
     /// Opens the store of a URL, and makes it if an engine makes stores.
@@ -152,7 +152,7 @@ mod tests {
     const DESCRIPTION: EngineDescriptor = EngineDescriptor {
         name: "toy",
         schemes: &[Scheme { name: "dir", is_path: true, ..SCHEME }, SCHEME],
-        options: &[Known::file("ca", ""), Known::new("prefix", "TEXT", "")],
+        options: &[KnownOption::file("ca", ""), KnownOption::new("prefix", "TEXT", "")],
         reach: Visibility::Machine,
         open: |_| unreachable!("nothing is opened here"),
         look: |_| unreachable!("nothing is looked at here"),

@@ -15,7 +15,7 @@ use percent_encoding::{
 };
 use tenure_core::{Error, Result};
 
-use crate::options::{self, Known, Value, begins_at_home};
+use crate::options::{self, KnownOption, Value, begins_at_home};
 use crate::secret::Secret;
 
 /// More servers than these are not meant.
@@ -93,7 +93,7 @@ impl<'a> Url<'a> {
     }
 
     /// The options that are given, in order, each of which the engine knows.
-    pub fn options(&self, known: &'static [Known]) -> Result<Vec<(&'static str, Value)>> {
+    pub fn options(&self, known: &'static [KnownOption]) -> Result<Vec<(&'static str, Value)>> {
         let mut given: Vec<(&'static str, Value)> = Vec::new();
         for option in self.options.split('&').filter(|option| !option.is_empty()) {
             let (name, value) = option.split_once('=').unwrap_or((option, ""));

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use tenure_core::{Error, ErrorKind};
-use tenure_kit::options::{Known, Value};
+use tenure_kit::options::{KnownOption, Value};
 use tenure_kit::url::Url;
 
-const OPTIONS: &[Known] = &[
-    Known::new("timeout", "TIME", "How long an answer may take"),
-    Known::new("acks", "N", "How many replicas must agree"),
-    Known::new("tls", "on|off", "Whether the connection is encrypted"),
-    Known::new("young", "trust|refuse", "What a young server is worth"),
-    Known::file("ca", "Whom to trust"),
+const OPTIONS: &[KnownOption] = &[
+    KnownOption::new("timeout", "TIME", "How long an answer may take"),
+    KnownOption::new("acks", "N", "How many replicas must agree"),
+    KnownOption::new("tls", "on|off", "Whether the connection is encrypted"),
+    KnownOption::new("young", "trust|refuse", "What a young server is worth"),
+    KnownOption::file("ca", "Whom to trust"),
 ];
 
 fn servers(url: &str) -> Error {

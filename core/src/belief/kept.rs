@@ -16,12 +16,12 @@ use crate::{Key, Loss, Note, Place, Result, Share, Ticket, TicketId, Time};
 pub(crate) struct SharedLease {
     pub(crate) id: TicketId,
     pub(crate) key: Key,
-    known: Mutex<Inner>,
+    known: Mutex<LeaseData>,
     /// Rung whenever something new is known.
     news: Notify,
 }
 
-struct Inner {
+struct LeaseData {
     ticket: Ticket,
     hold: LeaseState,
     /// For how long it lives in the store without another sign of life, as the store said last.
@@ -38,7 +38,7 @@ impl SharedLease {
         Arc::new(Self {
             id: ticket.id,
             key: ticket.key.clone(),
-            known: Mutex::new(Inner { ticket, hold: LeaseState::new(rhythm), life: None, slot: None }),
+            known: Mutex::new(LeaseData { ticket, hold: LeaseState::new(rhythm), life: None, slot: None }),
             news: Notify::new(),
         })
     }
@@ -127,7 +127,7 @@ impl SharedLease {
         std::mem::replace(&mut self.lock().slot, slot)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, LeaseData> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

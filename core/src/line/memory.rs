@@ -102,7 +102,7 @@ impl Memory {
                 Entry::Vacant(nobody) => nobody.insert_entry(Line::above(*floor)),
             };
             let answer = act(line.get_mut(), now, &mut |happened| {
-                let LineEvent { what, seat, .. } = happened;
+                let LineEvent { kind: what, slot: seat, .. } = happened;
                 if !quiet && !matches!(what, EventKind::Joined | EventKind::Changed) {
                     concerned.push(seat.ticket.id);
                 }

@@ -67,11 +67,11 @@ impl<S> Slot<S> {
 #[derive(Debug)]
 pub struct LineEvent<'a, S = ()> {
     /// What.
-    pub what: EventKind,
+    pub kind: EventKind,
     /// To which ticket.
-    pub seat: &'a Slot<S>,
+    pub slot: &'a Slot<S>,
     /// Where it stood when that happened; where it stands now, if it was served just now.
-    pub standing: TicketState,
+    pub state: TicketState,
 }
 
 /// Told of everything that happens to the line, in order.

@@ -28,7 +28,7 @@ use futures_util::stream::FuturesUnordered;
 use self::ask::kept;
 pub use self::board::{NodeHealth, QuorumHealth};
 use self::crowds::ContentionCache;
-use self::known::{Known, Stage};
+use self::known::{TicketRecord, Stage};
 use self::node::Node;
 use self::numbers::Numbers;
 use self::owed::Attempt;
@@ -98,7 +98,7 @@ pub struct Quorum {
     host: Arc<dyn Runtime>,
     /// How long one store may take to answer.
     patience: Duration,
-    tickets: Mutex<HashMap<TicketId, Known>>,
+    tickets: Mutex<HashMap<TicketId, TicketRecord>>,
     rest: Arc<Stragglers>,
     /// Every attempt has an id of its own in the stores: what takes out one that failed, however
     /// late it gets there, must not take out the next.
@@ -290,11 +290,11 @@ impl Engine for Quorum {
 
     async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
         refuse_unsafe(ticket)?;
-        if let Some(Known { stage: Stage::Holding { .. }, .. }) = self.known(ticket.id) {
+        if let Some(TicketRecord { stage: Stage::Holding { .. }, .. }) = self.known(ticket.id) {
             return self.renew(ticket).await;
         }
         let waits = patience == WaitMode::Wait;
-        let fresh = Known { stage: Stage::Trying(0), turn: None };
+        let fresh = TicketRecord { stage: Stage::Trying(0), turn: None };
         self.tickets().entry(ticket.id).or_insert(fresh);
         let joined = if waits && self.goes_to_the_line(&ticket.key) {
             let place = self.stand_in_line(ticket).await;
@@ -346,7 +346,7 @@ impl Engine for Quorum {
     }
 
     async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
-        let Some(Known { stage, turn }) = self.known(ticket.id) else { return Ok(Wake::Look) };
+        let Some(TicketRecord { stage, turn }) = self.known(ticket.id) else { return Ok(Wake::Look) };
         match (stage, seen, turn) {
             // Its life runs from the try that succeeded, which nobody but a renewal can tell.
             (Stage::Holding { .. }, TicketState::Waiting, _)
@@ -363,7 +363,7 @@ impl Engine for Quorum {
             (Stage::Trying(tries), TicketState::Waiting, turn) => {
                 let grown = tries.min(TRIES_GROWING);
                 let pause = PAUSE_FIRST * 3u32.pow(grown) / 2u32.pow(grown);
-                if let Some(Known { stage: Stage::Trying(tries), .. }) =
+                if let Some(TicketRecord { stage: Stage::Trying(tries), .. }) =
                     self.tickets().get_mut(&ticket.id)
                 {
                     *tries += 1;

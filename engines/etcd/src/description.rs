@@ -1,6 +1,6 @@
 //! What the engine for etcd says of itself.
 
-use tenure_kit::options::Known;
+use tenure_kit::options::KnownOption;
 use tenure_kit::register::{EngineDescriptor, OpenedStore, Visibility, Scheme};
 
 const SCHEMES: &[Scheme] = &[
@@ -13,14 +13,14 @@ const SCHEMES: &[Scheme] = &[
     Scheme::of_servers("etcds", "etcds://M1,M2,M3", "etcds://localhost", "the same, with TLS"),
 ];
 
-pub(crate) const OPTIONS: &[Known] = &[
-    Known::new("prefix", "TEXT", "What the names of all keys in etcd begin with"),
-    Known::new("timeout", "TIME", "How long one answer is waited for"),
-    Known::new("connect_timeout", "TIME", "How long a connection may take to come about"),
-    Known::new("session_ttl", "TIME", "Locks with a shorter ttl live as long as this"),
-    Known::file("ca", "Whom to trust, in PEM"),
-    Known::file("cert", "The certificate of this client, in PEM"),
-    Known::file("key", "The key of that certificate, in PEM"),
+pub(crate) const OPTIONS: &[KnownOption] = &[
+    KnownOption::new("prefix", "TEXT", "What the names of all keys in etcd begin with"),
+    KnownOption::new("timeout", "TIME", "How long one answer is waited for"),
+    KnownOption::new("connect_timeout", "TIME", "How long a connection may take to come about"),
+    KnownOption::new("session_ttl", "TIME", "Locks with a shorter ttl live as long as this"),
+    KnownOption::file("ca", "Whom to trust, in PEM"),
+    KnownOption::file("cert", "The certificate of this client, in PEM"),
+    KnownOption::file("key", "The key of that certificate, in PEM"),
 ];
 
 /// What the engine for etcd is.

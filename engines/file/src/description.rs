@@ -1,12 +1,12 @@
 //! What the file engine says of itself, for the register.
 
 use tenure_core::{BoxFuture, Locks, Result};
-use tenure_kit::options::Known;
+use tenure_kit::options::KnownOption;
 use tenure_kit::register::{EngineDescriptor, OpenedStore, Visibility, Scheme};
 
-pub(crate) const OPTIONS: &[Known] = &[
-    Known::new("network", "allow|refuse", "Whether the directory may be on a network file system"),
-    Known::new("others", "allow|refuse", "Whether others than its user and root may write to it"),
+pub(crate) const OPTIONS: &[KnownOption] = &[
+    KnownOption::new("network", "allow|refuse", "Whether the directory may be on a network file system"),
+    KnownOption::new("others", "allow|refuse", "Whether others than its user and root may write to it"),
 ];
 
 /// What the file engine is.

@@ -2,7 +2,7 @@
 
 use mongodb::options::ClientOptions;
 use tenure_core::{Error, Result};
-use tenure_kit::options::{Known, listed, nearest};
+use tenure_kit::options::{KnownOption, listed, nearest};
 use tenure_kit::secret::{Secret, redact};
 use tenure_kit::url::Url;
 
@@ -97,7 +97,7 @@ fn no_option(name: &str) -> Error {
             "Tenure does not compress what it says to MongoDB, because its commands are small: leave out `compressors`",
         );
     }
-    let known = |option: &Known| option.name.to_ascii_lowercase();
+    let known = |option: &KnownOption| option.name.to_ascii_lowercase();
     let names: Vec<String> = DESCRIPTION.options.iter().map(known).collect();
     let near = nearest(&name.to_ascii_lowercase(), names.iter().map(String::as_str));
     let meant = near.and_then(|near| names.iter().position(|name| name == near));

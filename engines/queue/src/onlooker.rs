@@ -244,7 +244,7 @@ impl Lines {
     /// What happened at one moment. Those who expired together are out before anyone is served in their place.
     fn apply(&mut self, changes: Vec<Change>, at_us: u64, tell: &mut dyn FnMut(Event)) {
         let mut tell = |told: LineEvent<'_>| {
-            let LineEvent { what, seat, .. } = told;
+            let LineEvent { kind: what, slot: seat, .. } = told;
             tell(Event { at_us, kind: what, ticket: seat.ticket.clone(), number: seat.number });
         };
         let mut expired: BTreeMap<LineId, Vec<TicketId>> = BTreeMap::new();

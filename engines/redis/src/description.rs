@@ -1,6 +1,6 @@
 //! What the engine for Redis says of itself.
 
-use tenure_kit::options::Known;
+use tenure_kit::options::KnownOption;
 use tenure_kit::register::{EngineDescriptor, OpenedStore, Visibility, Scheme};
 
 const SCHEMES: &[Scheme] = &[
@@ -40,26 +40,26 @@ const SCHEMES: &[Scheme] = &[
     ),
 ];
 
-pub(crate) const OPTIONS: &[Known] = &[
-    Known::new("prefix", "TEXT", "What the names of all keys in Redis begin with"),
-    Known::new("timeout", "TIME", "How long one answer is waited for"),
-    Known::new("connect_timeout", "TIME", "How long a connection may take to come about"),
-    Known::new("tls", "on|off", "Whether the connection is encrypted"),
-    Known::file("ca", "Whom to trust, in PEM"),
-    Known::file("cert", "The certificate of this client, in PEM"),
-    Known::file("key", "The key of that certificate, in PEM"),
-    Known::new("acks", "N", "How many replicas must have a ticket before it counts"),
-    Known::new(
+pub(crate) const OPTIONS: &[KnownOption] = &[
+    KnownOption::new("prefix", "TEXT", "What the names of all keys in Redis begin with"),
+    KnownOption::new("timeout", "TIME", "How long one answer is waited for"),
+    KnownOption::new("connect_timeout", "TIME", "How long a connection may take to come about"),
+    KnownOption::new("tls", "on|off", "Whether the connection is encrypted"),
+    KnownOption::file("ca", "Whom to trust, in PEM"),
+    KnownOption::file("cert", "The certificate of this client, in PEM"),
+    KnownOption::file("key", "The key of that certificate, in PEM"),
+    KnownOption::new("acks", "N", "How many replicas must have a ticket before it counts"),
+    KnownOption::new(
         "young",
         "trust|refuse",
         "What a server is worth that may have forgotten locks by a restart",
     ),
-    Known::new("ttl_max", "TIME", "The longest ttl that anybody uses on these servers"),
-    Known::new("user", "NAME", "The user, for a socket"),
-    Known::new("password", "TEXT", "The password, for a socket"),
-    Known::new("db", "N", "The database, for a socket"),
-    Known::new("sentinel_user", "NAME", "The user of the sentinels"),
-    Known::new("sentinel_password", "TEXT", "The password of the sentinels"),
+    KnownOption::new("ttl_max", "TIME", "The longest ttl that anybody uses on these servers"),
+    KnownOption::new("user", "NAME", "The user, for a socket"),
+    KnownOption::new("password", "TEXT", "The password, for a socket"),
+    KnownOption::new("db", "N", "The database, for a socket"),
+    KnownOption::new("sentinel_user", "NAME", "The user of the sentinels"),
+    KnownOption::new("sentinel_password", "TEXT", "The password of the sentinels"),
 ];
 
 /// What the engine for Redis is.

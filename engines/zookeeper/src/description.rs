@@ -1,6 +1,6 @@
 //! What the engine for ZooKeeper says of itself.
 
-use tenure_kit::options::Known;
+use tenure_kit::options::KnownOption;
 use tenure_kit::register::{EngineDescriptor, OpenedStore, Visibility, Scheme};
 
 const SCHEMES: &[Scheme] = &[
@@ -18,18 +18,18 @@ const SCHEMES: &[Scheme] = &[
     ),
 ];
 
-pub(crate) const OPTIONS: &[Known] = &[
-    Known::new("prefix", "TEXT", "The node below which all locks are kept"),
-    Known::new("timeout", "TIME", "How long one answer is waited for"),
-    Known::new("connect_timeout", "TIME", "How long a connection may take to come about"),
-    Known::new(
+pub(crate) const OPTIONS: &[KnownOption] = &[
+    KnownOption::new("prefix", "TEXT", "The node below which all locks are kept"),
+    KnownOption::new("timeout", "TIME", "How long one answer is waited for"),
+    KnownOption::new("connect_timeout", "TIME", "How long a connection may take to come about"),
+    KnownOption::new(
         "acl",
         "WHO",
         "Who may see and change what is kept: open, creator, or digest:USER:HASH",
     ),
-    Known::file("ca", "Whom to trust, in PEM"),
-    Known::file("cert", "The certificate of this client, in PEM"),
-    Known::file("key", "The key of that certificate, in PEM"),
+    KnownOption::file("ca", "Whom to trust, in PEM"),
+    KnownOption::file("cert", "The certificate of this client, in PEM"),
+    KnownOption::file("key", "The key of that certificate, in PEM"),
 ];
 
 /// What the engine for ZooKeeper is.

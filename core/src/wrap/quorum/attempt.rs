@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::atomic::Ordering;
 
 use super::ask::kept;
-use super::known::{Known, Stage};
+use super::known::{TicketRecord, Stage};
 use super::numbers::{RoundTrip, given};
 use super::owed::Attempt;
 use super::poll::Poll;
@@ -41,7 +41,7 @@ impl Quorum {
         self.numbers.learn(&trip, &asked, number);
         // Where its owner has left meanwhile, or another try came first, this one leaves again.
         let mut tickets = self.tickets();
-        let Some(Known { stage: stage @ Stage::Trying(_), .. }) = tickets.get_mut(&ticket.id)
+        let Some(TicketRecord { stage: stage @ Stage::Trying(_), .. }) = tickets.get_mut(&ticket.id)
         else {
             drop(tickets);
             return Ok(None);
@@ -61,7 +61,7 @@ impl Quorum {
             return Ok(Some(place));
         }
         let attempt = match self.tickets().get_mut(&ticket.id) {
-            Some(Known { stage, .. }) => match mem::replace(stage, Stage::Trying(0)) {
+            Some(TicketRecord { stage, .. }) => match mem::replace(stage, Stage::Trying(0)) {
                 Stage::Holding { attempt, .. } => attempt,
                 Stage::Trying(_) => return Ok(None),
             },

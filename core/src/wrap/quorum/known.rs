@@ -10,7 +10,7 @@ use crate::{Ticket, TicketId};
 
 /// What this client knows of one of its tickets.
 #[derive(Clone)]
-pub(super) struct Known {
+pub(super) struct TicketRecord {
     pub(super) stage: Stage,
     pub(super) turn: Option<WaitSlot>,
 }
@@ -24,11 +24,11 @@ pub(super) enum Stage {
 }
 
 impl Quorum {
-    pub(super) fn tickets(&self) -> MutexGuard<'_, HashMap<TicketId, Known>> {
+    pub(super) fn tickets(&self) -> MutexGuard<'_, HashMap<TicketId, TicketRecord>> {
         self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn known(&self, id: TicketId) -> Option<Known> {
+    pub(super) fn known(&self, id: TicketId) -> Option<TicketRecord> {
         self.tickets().get(&id).cloned()
     }
 

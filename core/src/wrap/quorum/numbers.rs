@@ -21,10 +21,10 @@ const CLOCK_TTL: Duration = Duration::from_secs(10);
 /// while: a store's clock that was ahead may have been set right, and a number that is ahead of the clocks must
 /// be kept until they have reached it.
 #[derive(Default)]
-pub(super) struct Numbers(Mutex<Option<Known>>);
+pub(super) struct Numbers(Mutex<Option<ClockOffset>>);
 
 #[derive(Clone, Copy)]
-struct Known {
+struct ClockOffset {
     ahead_us: u64,
     since_us: u64,
 }
@@ -51,11 +51,11 @@ impl Numbers {
             let took = trip.heard_us.saturating_sub(trip.asked_us).min(TRIP_US_MAX);
             let ahead_us = number.saturating_sub(trip.asked_us).saturating_add(took + LEAD_US);
             let since_us = known.map_or(trip.asked_us, |known| known.since_us);
-            *known = Some(Known { ahead_us, since_us });
+            *known = Some(ClockOffset { ahead_us, since_us });
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, Option<Known>> {
+    fn known(&self) -> MutexGuard<'_, Option<ClockOffset>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 
-use super::known::Known;
+use super::known::TicketRecord;
 use super::node::Node;
 use super::owed::PendingTicket;
 use super::poll::{contained, late};
@@ -20,7 +20,7 @@ use crate::{Engine as _, Key, WaitMode, Place, Result, TicketState, Ticket, Tick
 
 impl Quorum {
     /// Where it is no ticket's turn, one that waits stands in line, and tries when its turn has come.
-    pub(super) async fn wait_or_try(&self, ticket: &Ticket, known: Known) -> Result<Option<Place>> {
+    pub(super) async fn wait_or_try(&self, ticket: &Ticket, known: TicketRecord) -> Result<Option<Place>> {
         let place = match &known.turn {
             Some(turn) if turn.has_come() && !self.is_stale(ticket, turn) => Some(turn.place),
             Some(turn) => match self.keep_turn(ticket, turn).await {
@@ -171,7 +171,7 @@ impl Quorum {
 
     /// Something is known of this place, if it is still the ticket's.
     fn change_turn(&self, id: TicketId, place: TicketId, change: impl FnOnce(&mut WaitSlot)) {
-        if let Some(Known { turn: Some(turn), .. }) = self.tickets().get_mut(&id)
+        if let Some(TicketRecord { turn: Some(turn), .. }) = self.tickets().get_mut(&id)
             && turn.owed.ticket.id == place
         {
             change(turn);

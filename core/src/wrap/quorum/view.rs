@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use futures_util::future::join;
 
 use super::Quorum;
-use super::known::{Known, Stage};
+use super::known::{TicketRecord, Stage};
 use super::poll::Poll;
 use crate::wrap::AnyEngine;
 use crate::{Engine as _, Key, Place, Result, TicketState, Ticket, TicketId};
@@ -87,7 +87,7 @@ impl Quorum {
         let seen = self.look(key).await?;
         let mut line = seen.holders(self.stores.majority());
         for (ticket, place) in &mut line {
-            if let Some(Known { stage: Stage::Holding { number, .. }, .. }) = self.known(ticket.id)
+            if let Some(TicketRecord { stage: Stage::Holding { number, .. }, .. }) = self.known(ticket.id)
             {
                 place.number = number;
             }

@@ -77,7 +77,7 @@ impl<'a> Herald<'a> {
                 self.tell(Notice { session, id, number, what: Tidings::Behind });
             }
             Note::Event(told) => {
-                let (seat, what) = (told.seat, told.what);
+                let (seat, what) = (told.slot, told.kind);
                 let (session, number) = (seat.session, seat.number);
                 if self.journal.is_kept() {
                     let ticket = seat.ticket.clone();

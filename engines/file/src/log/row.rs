@@ -125,11 +125,11 @@ impl Row {
     ) -> T {
         let (mut somebody_was_served, mut gaps) = (false, Vec::new());
         let answer = act(&mut self.line, &mut |told| {
-            match told.what {
+            match told.kind {
                 EventKind::Served => somebody_was_served = true,
                 // A holder who is told to go keeps its seat; a waiter who is broken loses it.
-                EventKind::Left | EventKind::Expired | EventKind::Broken if told.standing == TicketState::Waiting => {
-                    gaps.push(told.seat.number);
+                EventKind::Left | EventKind::Expired | EventKind::Broken if told.state == TicketState::Waiting => {
+                    gaps.push(told.slot.number);
                 }
                 _ => {}
             }
