@@ -9,7 +9,7 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use tenure_kit::options::{listed, nearest};
-use tenure_kit::register::Scheme;
+use tenure_kit::registry::Scheme;
 
 use crate::failure::{Failure, USAGE};
 use crate::screen::quoted;

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use tenure_kit::duration::{self, brief};
-use tenure_kit::register::OpenedStore;
+use tenure_kit::registry::OpenedStore;
 
 use crate::child::Idle;
 use crate::claim::{Claim, Share};

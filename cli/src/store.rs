@@ -11,8 +11,8 @@ use std::time::Duration;
 use rustix::process::geteuid;
 use tenure::Locks;
 use tenure::blocking::block_on;
-use tenure::register;
-use tenure_kit::register::{EngineDescriptor, OpenedStore, Visibility, Scheme};
+use tenure::registry;
+use tenure_kit::registry::{EngineDescriptor, OpenedStore, Visibility, Scheme};
 use tenure_kit::url::{Url, encode};
 
 use crate::failure::{Failure, REFUSED, UNREACHABLE, USAGE, say};
@@ -42,7 +42,7 @@ const MACHINE_PATH: &str =
 
 /// What stores can be named.
 pub(crate) fn schemes() -> impl Iterator<Item = &'static Scheme> {
-    let engines = register::REGISTER.iter().flat_map(|engine| engine.schemes);
+    let engines = registry::REGISTER.iter().flat_map(|engine| engine.schemes);
     iter::once(&MACHINE).chain(engines)
 }
 
@@ -91,7 +91,7 @@ impl Address {
     pub(crate) fn look_for(&self) -> Result<Option<Locks>, Failure> {
         let url = self.url()?;
         self.refuse_private(&url)?;
-        block_on(register::look(&url)).map_err(|error| self.explained(error))
+        block_on(registry::look(&url)).map_err(|error| self.explained(error))
     }
 
     /// The same failure: of a store that nobody has named, with the way to another; of a URL that makes no sense, with
@@ -113,7 +113,7 @@ impl Address {
 
     /// A store that this process alone can see locks nothing for a shell.
     fn refuse_private(&self, url: &str) -> Result<(), Failure> {
-        let engine = register::engine_of(url).map_err(|error| self.explained(error))?;
+        let engine = registry::engine_of(url).map_err(|error| self.explained(error))?;
         if engine.reach != Visibility::Process {
             return Ok(());
         }
@@ -146,7 +146,7 @@ impl Address {
     /// Opens the store, and says so if that made a directory: its name may be a mistake.
     async fn open_or_make(&self, url: &str) -> Result<OpenedStore, Failure> {
         let new = self.new_directory(url)?;
-        let opened = register::open(url).await.map_err(|error| self.explained(error))?;
+        let opened = registry::open(url).await.map_err(|error| self.explained(error))?;
         if let Some(new) = new.filter(|new| !self.quiet && new.exists()) {
             say(&format!("made a new store at {}", printable(&new.to_string_lossy())));
         }
@@ -156,7 +156,7 @@ impl Address {
     /// The directory that opening this store would make. One whose parent is missing is refused,
     /// but for the user's own store and with `--make`.
     fn new_directory(&self, url: &str) -> Result<Option<PathBuf>, Failure> {
-        let engine = register::engine_of(url).map_err(|error| self.explained(error))?;
+        let engine = registry::engine_of(url).map_err(|error| self.explained(error))?;
         let url = Url::parse(url)?;
         if !engine.scheme(url.scheme()).is_some_and(|scheme| scheme.is_path) {
             return Ok(None);
@@ -227,7 +227,7 @@ pub(crate) fn owner() -> String {
 
 /// How a sentence names the store of a URL that is not open: without user and password.
 pub(crate) fn whom(url: &str) -> String {
-    let name = register::engine_of(url).map_or("the store", |engine| engine.name);
+    let name = registry::engine_of(url).map_or("the store", |engine| engine.name);
     match Url::parse(url).and_then(|url| url.servers(PORT_UNKNOWN)) {
         Ok(servers) => {
             let names = servers.addresses.iter().map(|server| match server.port {
@@ -244,7 +244,7 @@ pub(crate) fn whom(url: &str) -> String {
 fn named(url: &str) -> Result<String, Failure> {
     match url.strip_prefix(MACHINE.form) {
         None => {
-            let engine = register::engine_beside(&[MACHINE], url)?;
+            let engine = registry::engine_beside(&[MACHINE], url)?;
             return Ok(settled(engine, url));
         }
         Some("") => {}

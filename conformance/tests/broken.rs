@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use tenure_conformance::sim::{SimHost, World};
 use tenure_conformance::{Arena, Case, cases, play_seed};
-use tenure_core::wrap::{AnyEngine, Layer};
+use tenure_core::layers::{AnyEngine, Layer};
 use tenure_core::{
     Clock as _, Engine as _, Runtime as _, Key, LeaveMode, Memory, Place, Result, Ticket, TicketId,
 };

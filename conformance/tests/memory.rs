@@ -8,7 +8,7 @@ use std::time::Duration;
 use tenure_conformance::sim::World;
 use tenure_conformance::{Arena, cases};
 use tenure_core::blocking::Blocking;
-use tenure_core::wrap::{AnyEngine, OnRuntime, Quorum, Retry};
+use tenure_core::layers::{AnyEngine, OnRuntime, Quorum, Retry};
 use tenure_core::{
     MultiLock, MultiGuard, Counter, Election, Error, Guard, LeaseHandle, Key, Leader, Leaders, Line, Locks, Loss,
     Memory, Mutex, Place, BackgroundRuntime, Guarantees, RwLock, WatchEvent, Semaphore, Sequence, Share,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tenure_conformance::Arena;
 use tenure_conformance::sim::World;
-use tenure_core::wrap::{AnyEngine, Quorum};
+use tenure_core::layers::{AnyEngine, Quorum};
 use tenure_core::{
     Engine as _, Runtime, Key, LeaveMode, Memory, Note, Owner, WaitMode, Share, TicketState, Ticket, TicketId,
 };

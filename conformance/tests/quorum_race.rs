@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use tenure_conformance::fault::{Distant, Network, Verb, Weather};
 use tenure_conformance::sim::World;
-use tenure_core::wrap::{AnyEngine, Quorum};
+use tenure_core::layers::{AnyEngine, Quorum};
 use tenure_core::*;
 
 fn ticket(share: Share) -> Ticket {

@@ -8,7 +8,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::{Either, join, join_all, select};
 use tenure_conformance::fault::{Distant, Network, Spied, Verb, Weather};
 use tenure_conformance::sim::{SimHost, World};
-use tenure_core::wrap::{AnyEngine, Quorum};
+use tenure_core::layers::{AnyEngine, Quorum};
 use tenure_core::*;
 
 const STORES: usize = 3;

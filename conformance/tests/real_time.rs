@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tenure_conformance::fault::{Distant, Lossy, Network, Weather};
 use tenure_core::blocking::block_on;
-use tenure_core::wrap::Retry;
+use tenure_core::layers::Retry;
 use tenure_core::{Engine, Runtime, Locks, Memory, BackgroundRuntime};
 
 /// Eight clients count under one lock, and none ever meets another.

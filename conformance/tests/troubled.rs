@@ -11,7 +11,7 @@ use futures_util::future::{join, select};
 use tenure_conformance::fault::{Mood, Moody, Verb};
 use tenure_conformance::sim::{SimHost, World};
 use tenure_core::event::{Cursor, EventBatch, Scope};
-use tenure_core::wrap::Layer;
+use tenure_core::layers::Layer;
 use tenure_core::*;
 
 const TTL: Duration = Duration::from_secs(9);

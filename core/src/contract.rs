@@ -8,11 +8,11 @@ pub(crate) mod error;
 pub mod event;
 pub(crate) mod id;
 pub(crate) mod key;
-pub(crate) mod profile;
+pub(crate) mod guarantees;
 pub mod refusal;
 #[cfg(feature = "serde")]
 mod serialized;
 pub(crate) mod share;
 pub(crate) mod stale;
 pub(crate) mod ticket;
-pub(crate) mod words;
+pub(crate) mod labels;

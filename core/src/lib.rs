@@ -20,45 +20,45 @@
 //! others. Users depend on the crate `tenure`; authors of engines depend on this one. Engines that are made of
 //! engines are in [`wrap`].
 
-mod belief;
+mod lease;
 mod contract;
-mod keeping;
+mod background;
 pub mod line;
-mod primitives;
+mod api;
 mod telemetry;
-pub mod wrap;
+pub mod layers;
 
-pub use belief::clock::{Clock, SystemClock, Time};
-pub use belief::loss::Loss;
-pub use belief::terms::{TTL_DEFAULT, TTL_MAX};
+pub use lease::clock::{Clock, SystemClock, Time};
+pub use lease::loss::Loss;
+pub use lease::options::{TTL_DEFAULT, TTL_MAX};
 pub use contract::engine::{Engine, CounterValue, Wake, Window};
 pub use contract::error::{Error, ErrorKind, Result};
 pub use contract::id::TicketId;
 pub use contract::key::{KEY_BYTES_MAX, Key};
-pub use contract::profile::{TokenDurability, Liveness, Guarantee, Guarantees, EventDelivery, FaultTolerance};
+pub use contract::guarantees::{TokenDurability, Liveness, Guarantee, Guarantees, EventDelivery, FaultTolerance};
 pub use contract::share::{SHARE_OF_MAX, Share, served};
 pub use contract::stale::{Stale, check_token};
 pub use contract::ticket::{
     LINE_TICKETS_MAX, LeaveMode, LeaveOutcome, NUMBER_MAX, WaitMode, Place, TicketState, Ticket,
 };
-pub use contract::words::{NOTE_BYTES_MAX, Note, OWNER_BYTES_MAX, Owner};
+pub use contract::labels::{NOTE_BYTES_MAX, Note, OWNER_BYTES_MAX, Owner};
 pub use contract::{event, refusal};
-pub use keeping::errand::spawn_cancellable;
-pub use keeping::host::{BoxFuture, Runtime, BackgroundRuntime, ThisRuntime};
-pub use keeping::uneven::jitter;
-pub use line::bell;
+pub use background::spawn::spawn_cancellable;
+pub use background::runtime::{BoxFuture, Runtime, BackgroundRuntime, ThisRuntime};
+pub use background::backoff::jitter;
+pub use line::wake;
 pub use line::memory::Memory;
-pub use line::recent::ExpiringMap;
+pub use line::expiring_map::ExpiringMap;
 pub use line::sample::{Breaks, Cost, Sampler};
 pub use line::{Line, Expiry};
-pub use primitives::all::{MultiLock, MultiGuard};
-pub use primitives::blocking;
-pub use primitives::counter::Counter;
-pub use primitives::election::{Election, Leader, Leaders};
-pub use primitives::guard::{Guard, LeaseHandle, Warning};
-pub use primitives::locks::Locks;
-pub use primitives::mutex::Mutex;
-pub use primitives::rwlock::{RwLock, WriteGuard};
-pub use primitives::semaphore::{PERMITS_MAX, Semaphore};
-pub use primitives::sequence::{Block, Sequence};
-pub use primitives::watch::{WatchEvent, Watch};
+pub use api::multi::{MultiLock, MultiGuard};
+pub use api::blocking;
+pub use api::counter::Counter;
+pub use api::election::{Election, Leader, Leaders};
+pub use api::guard::{Guard, LeaseHandle, Warning};
+pub use api::locks::Locks;
+pub use api::mutex::Mutex;
+pub use api::rwlock::{RwLock, WriteGuard};
+pub use api::semaphore::{PERMITS_MAX, Semaphore};
+pub use api::sequence::{Block, Sequence};
+pub use api::watch::{WatchEvent, Watch};

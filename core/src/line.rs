@@ -1,21 +1,21 @@
 //! A line of tickets, as a pure state machine: time is an argument, and nothing is touched.
 
-pub mod bell;
+pub mod wake;
 pub(crate) mod change;
 mod count;
 mod journal;
-pub(crate) mod look;
+pub(crate) mod snapshot;
 pub(crate) mod memory;
-pub(crate) mod recent;
+pub(crate) mod expiring_map;
 pub(crate) mod sample;
-mod seat;
+mod slot;
 mod sync;
 
 pub use self::change::changes;
 pub use self::count::Count;
 pub use self::journal::Journal;
-use self::seat::NEVER;
-pub use self::seat::{Slot, LineObserver, LineEvent};
+use self::slot::NEVER;
+pub use self::slot::{Slot, LineObserver, LineEvent};
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;

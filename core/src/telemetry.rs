@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::belief::hold::{LeaseState, State};
+use crate::lease::state::{LeaseState, State};
 use crate::{Key, Loss, Place, Result, TicketId};
 
 /// Outcome of one renewal, as the counter `tenure_renewals_total` labels it.

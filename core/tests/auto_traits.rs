@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use tenure_core::bell::{Subscription, WakeRegistry};
+use tenure_core::wake::{Subscription, WakeRegistry};
 use tenure_core::blocking::{Blocking, block_on};
 use tenure_core::event::{Cursor, Event, EventBatch, Scope, EventKind};
-use tenure_core::wrap::{NodeHealth, AnyEngine, QuorumHealth, OnRuntime, Quorum, Retry};
+use tenure_core::layers::{NodeHealth, AnyEngine, QuorumHealth, OnRuntime, Quorum, Retry};
 use tenure_core::{
     MultiLock, MultiGuard, Block, BoxFuture, Cost, Counter, Election, Error, TokenDurability, Guard, LeaseHandle, Key, ErrorKind,
     Leader, Leaders, LeaveMode, LeaveOutcome, Line, Liveness, Expiry, Locks, Loss, Memory, Mutex, Guarantee,

@@ -4,7 +4,7 @@ use std::pin::pin;
 
 use futures_util::FutureExt as _;
 use tenure_core::TicketId;
-use tenure_core::bell::WakeRegistry;
+use tenure_core::wake::WakeRegistry;
 
 #[test]
 fn a_ring_after_listening_is_heard_and_the_bell_is_taken_down() {

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use tenure_core::blocking::block_on;
-use tenure_core::wrap::Layer;
+use tenure_core::layers::Layer;
 use tenure_core::{Engine as _, Error, Locks, Loss, Memory, Result, TicketState, Ticket, Wake};
 
 /// So often the bell breaks.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tenure_core::blocking::block_on;
-use tenure_core::wrap::{Layer, OnRuntime, Retry};
+use tenure_core::layers::{Layer, OnRuntime, Retry};
 use tenure_core::{
     BoxFuture, Clock, Engine, Error, Runtime, Key, ErrorKind, LeaveMode, LeaveOutcome, Locks, Memory, WaitMode,
     BackgroundRuntime, Result, Share, TicketState, Ticket, Time, Wake,

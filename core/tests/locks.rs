@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use tenure_core::blocking::block_on;
 use tenure_core::event::{Scope, EventKind};
-use tenure_core::wrap::OnRuntime;
+use tenure_core::layers::OnRuntime;
 use tenure_core::{
     BoxFuture, Clock, Error, Runtime, ErrorKind, Locks, Loss, Memory, Result, WatchEvent, SystemClock, Time,
 };

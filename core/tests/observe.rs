@@ -8,7 +8,7 @@ use std::task::Poll;
 use futures_util::FutureExt as _;
 use tenure_core::blocking::block_on;
 use tenure_core::event::{Cursor, Event, EventBatch, Scope, EventKind};
-use tenure_core::wrap::Layer;
+use tenure_core::layers::Layer;
 use tenure_core::{
     Engine as _, Key, Leader, Leaders, LeaveMode, Locks, Memory, WaitMode, Result, Share, Ticket,
 };

@@ -7,7 +7,7 @@ use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use tenure_core::blocking::block_on;
-use tenure_core::wrap::{AnyEngine, Layer, Quorum};
+use tenure_core::layers::{AnyEngine, Layer, Quorum};
 use tenure_core::{
     Engine as _, Runtime, Locks, Memory, Place, BackgroundRuntime, Guarantees, Result, Ticket,
 };

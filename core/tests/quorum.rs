@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tenure_core::blocking::block_on;
-use tenure_core::wrap::{AnyEngine, Layer, Operation, Quorum};
+use tenure_core::layers::{AnyEngine, Layer, Operation, Quorum};
 use tenure_core::{
     BoxFuture, Clock, Engine as _, Error, Runtime, Key, LeaveMode, LeaveOutcome, Memory, Note, WaitMode,
     BackgroundRuntime, Result, Share, TicketState, SystemClock, Ticket, TicketId, Time, Wake,

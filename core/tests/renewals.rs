@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tenure_core::blocking::block_on;
-use tenure_core::wrap::Layer;
+use tenure_core::layers::Layer;
 use tenure_core::{
     Engine as _, Runtime, Locks, Memory, Place, BackgroundRuntime, Guarantees, Result, Ticket,
 };

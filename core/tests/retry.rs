@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tenure_core::blocking::{Blocking, block_on};
 use tenure_core::event::{Cursor, EventBatch, Scope};
-use tenure_core::wrap::{Layer, Retry};
+use tenure_core::layers::{Layer, Retry};
 use tenure_core::*;
 
 /// What becomes of the next join.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tenure_core::blocking::block_on;
-use tenure_core::wrap::{Layer, Operation};
+use tenure_core::layers::{Layer, Operation};
 use tenure_core::{
     Engine as _, Error, Runtime, Key, ErrorKind, LeaveMode, LeaveOutcome, Liveness, Locks, Loss, Memory, WaitMode,
     Place, BackgroundRuntime, Guarantees, Result, Ticket,

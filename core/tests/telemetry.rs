@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use tenure_core::blocking::block_on;
-use tenure_core::wrap::{Layer, Operation};
+use tenure_core::layers::{Layer, Operation};
 use tenure_core::{Error, Locks, Loss, Memory, Result};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};

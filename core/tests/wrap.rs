@@ -9,7 +9,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tenure_core::blocking::block_on;
 use tenure_core::event::{Cursor, Scope};
-use tenure_core::wrap::{AnyEngine, Layer, OnRuntime, Operation, Quorum, Retry};
+use tenure_core::layers::{AnyEngine, Layer, OnRuntime, Operation, Quorum, Retry};
 use tenure_core::{
     Engine, Error, Runtime, Key, ErrorKind, LeaveMode, LeaveOutcome, Locks, Memory, Guarantee, WaitMode, BackgroundRuntime,
     Guarantees, Result, Share, TicketState, Ticket,

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use tokio::time::timeout;
 
-use crate::calls::Room;
+use crate::in_flight::Room;
 use crate::link::{Connection, Link};
 use crate::server::{Disconnected, Server};
 

@@ -4,27 +4,27 @@
 //! Core knows the contract of an engine and no store. An engine knows its store. The kit stands between them, so that
 //! an engine is little more than its verbs.
 
-mod aside;
-mod attempts;
+mod task;
+mod connect_policy;
 mod call;
-mod calls;
+mod in_flight;
 pub mod duration;
-pub mod findings;
-mod home;
+pub mod server_facts;
+mod link_pool;
 mod link;
-pub mod mailbox;
+pub mod subscriptions;
 pub mod options;
-pub mod pace;
-pub mod register;
-pub mod rooms;
+pub mod rate_limiter;
+pub mod registry;
+pub mod limiter;
 pub mod secret;
 mod server;
 pub mod tls;
 pub mod url;
 
-pub use aside::spawn_and_join;
+pub use task::spawn_and_join;
 pub use call::Call;
-pub use calls::{IN_PLACE_MAX, Room};
-pub use home::LinkPool;
+pub use in_flight::{IN_PLACE_MAX, Room};
+pub use link_pool::LinkPool;
 pub use link::{Client, Connection, Link, as_transient};
 pub use server::{Disconnected, DisconnectNotifier, ConnectContext, Server, Origin};

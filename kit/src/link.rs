@@ -15,8 +15,8 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
-use crate::attempts::{Attempt, ConnectPolicy, BackedOff};
-use crate::calls::InFlight;
+use crate::connect_policy::{Attempt, ConnectPolicy, BackedOff};
+use crate::in_flight::InFlight;
 use crate::server::{ConnectContext, LinkOwner, Server, Origin};
 
 /// How long anybody waits for a server whose last attempt failed.

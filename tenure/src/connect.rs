@@ -2,7 +2,7 @@
 
 use tenure_core::{Locks, Result};
 
-use crate::register::open;
+use crate::registry::open;
 
 /// The locks of the store that this URL names.
 ///

@@ -53,7 +53,7 @@
 
 mod connect;
 mod memory;
-pub mod register;
+pub mod registry;
 
 #[doc = include_str!("../FENCING.md")]
 pub mod fencing {}
@@ -104,7 +104,7 @@ pub mod mongodb {
 /// Redis beside its locks: a [`RedLock`](redis::RedLock), and its [`Board`](redis::Board), which tells how each server answered last.
 #[cfg(feature = "redis")]
 pub mod redis {
-    pub use tenure_core::wrap::{NodeHealth, QuorumHealth};
+    pub use tenure_core::layers::{NodeHealth, QuorumHealth};
     pub use tenure_redis::RedLock;
 }
 
@@ -117,14 +117,14 @@ pub mod zookeeper {
 
 /// For authors of engines, and for those who put engines together themselves.
 pub mod engine {
-    pub use tenure_core::wrap::{
+    pub use tenure_core::layers::{
         NodeHealth, AnyEngine, Layer, QuorumHealth, OnRuntime, Operation, Quorum, Retry,
     };
     pub use tenure_core::{
         BoxFuture, Breaks, Clock, Cost, Engine, LeaveMode, Line, Expiry, Memory, WaitMode, BackgroundRuntime,
         Sampler, SystemClock, ThisRuntime, Time, Wake, served,
     };
-    pub use tenure_core::{bell, line};
+    pub use tenure_core::{wake, line};
     #[cfg(feature = "file")]
     pub use tenure_file::FileStore;
     pub use tenure_kit as kit;

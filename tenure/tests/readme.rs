@@ -5,9 +5,9 @@
 use std::fs;
 
 use tenure::blocking::block_on;
-use tenure::engine::kit::register::Scheme;
+use tenure::engine::kit::registry::Scheme;
 use tenure::engine::{Engine, FileStore, Memory};
-use tenure::register::REGISTER;
+use tenure::registry::REGISTER;
 use tenure::{TokenDurability, Liveness, Guarantees};
 use tenure_servers::deployments;
 

@@ -2,7 +2,7 @@
 
 use tenure::blocking::block_on;
 use tenure::engine::kit::options::listed;
-use tenure::register::{REGISTER, open};
+use tenure::registry::{REGISTER, open};
 use tenure::{Error, ErrorKind};
 
 fn refused(url: &str) -> Error {

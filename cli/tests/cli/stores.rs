@@ -5,8 +5,8 @@ use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv4Addr, TcpListener};
 use std::thread;
 
-use tenure::register::REGISTER;
-use tenure_kit::register::Visibility;
+use tenure::registry::REGISTER;
+use tenure_kit::registry::Visibility;
 
 use super::bad_input::is_refused;
 use crate::kit::{Store, end, field};

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use tenure_core::wrap::{AnyEngine, Layer, Operation};
+use tenure_core::layers::{AnyEngine, Layer, Operation};
 use tenure_core::{BoxFuture, Engine as _, Result};
 
 /// Lets others go first, once.

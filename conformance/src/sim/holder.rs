@@ -11,7 +11,7 @@ mod scene;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::wrap::AnyEngine;
+use tenure_core::layers::AnyEngine;
 use tenure_core::{BoxFuture, Runtime, Result, TicketId};
 
 pub use case::HolderCase;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::wrap::{AnyEngine, OnRuntime, Quorum, Retry};
+use tenure_core::layers::{AnyEngine, OnRuntime, Quorum, Retry};
 use tenure_core::{Runtime, Locks, Memory};
 
 use super::plan::Plan;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use tenure_core::wrap::{AnyEngine, OnRuntime};
+use tenure_core::layers::{AnyEngine, OnRuntime};
 use tenure_core::{
     BoxFuture, Engine, Runtime, Key, ErrorKind, Liveness, Locks, Note, Owner, BackgroundRuntime, Guarantees, Result,
     Share, Ticket, TicketId, Time, Window,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::wrap::{AnyEngine, Layer, Retry};
+use tenure_core::layers::{AnyEngine, Layer, Retry};
 use tenure_core::{Engine as _, Runtime, Guarantees};
 
 /// Pause before the second attempt; each next pause is twice as long.

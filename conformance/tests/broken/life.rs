@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::wrap::Layer;
+use tenure_core::layers::Layer;
 use tenure_core::{
     Engine as _, Key, LeaveMode, LeaveOutcome, Memory, WaitMode, Place, Result, TicketState, TTL_MAX, Ticket, Wake,
 };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure_conformance::pause;
 use tenure_core::event::{Cursor, EventBatch, Scope, EventKind};
-use tenure_core::wrap::Layer;
+use tenure_core::layers::Layer;
 use tenure_core::{
     Engine as _, Key, LeaveMode, LeaveOutcome, Memory, Note, WaitMode, Place, Result, TicketState, CounterValue, Ticket,
     Wake, Window,

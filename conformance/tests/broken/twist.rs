@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tenure_core::wrap::{Layer, Operation};
+use tenure_core::layers::{Layer, Operation};
 use tenure_core::{Engine as _, Memory, Place, Result, Ticket};
 
 /// A case in which an engine is asked more often than this does not end.

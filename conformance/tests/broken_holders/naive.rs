@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use tenure_conformance::sim::holder::{Claim, Client, Holder, Locking};
-use tenure_core::wrap::AnyEngine;
+use tenure_core::layers::AnyEngine;
 use tenure_core::{
     Engine as _, Error, Runtime, Key, LeaveMode, LeaveOutcome, Note, Owner, WaitMode, Place, Result, Share,
     TicketState, Ticket, TicketId, Time,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tenure_conformance::fault::{Distant, Network, Spied, Verb, Weather};
 use tenure_conformance::sim::World;
-use tenure_core::wrap::{AnyEngine, Quorum};
+use tenure_core::layers::{AnyEngine, Quorum};
 use tenure_core::*;
 
 use super::moody::Mood;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tenure_conformance::sim::{SimHost, World};
-use tenure_core::wrap::{AnyEngine, Quorum};
+use tenure_core::layers::{AnyEngine, Quorum};
 use tenure_core::*;
 
 use super::moody::Moody;

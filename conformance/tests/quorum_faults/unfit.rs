@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::wrap::{AnyEngine, Layer, Quorum};
+use tenure_core::layers::{AnyEngine, Layer, Quorum};
 use tenure_core::*;
 
 use super::stage::{PATIENCE, hold, play, ticket};

@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::error::{Error, Result};
 use super::ticket::NUMBER_MAX;
-use crate::belief::loss::Loss;
+use crate::lease::loss::Loss;
 
 /// A write came with a token that is older than one the fence has seen: somebody newer is at work.
 /// Nothing was written. It is the cause of an error whose kind is [`Kind::Lost`](crate::Kind::Lost).

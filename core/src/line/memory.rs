@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::bell::{WakeRegistry, wake_all};
-use crate::contract::profile::{TokenDurability, Liveness, Guarantees, EventDelivery};
+use crate::wake::{WakeRegistry, wake_all};
+use crate::contract::guarantees::{TokenDurability, Liveness, Guarantees, EventDelivery};
 use crate::event::{Cursor, Event, EventBatch, Scope, EventKind};
 use crate::line::sync::{Mutex, MutexGuard};
 use crate::line::{Count, Journal, LineObserver, LineEvent};

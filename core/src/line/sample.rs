@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::event::{Cursor, Event, EventBatch, Scope, EventKind};
 use crate::line::change::changes;
-use crate::line::look::{Snapshot, snapshot};
+use crate::line::snapshot::{Snapshot, snapshot};
 use crate::{Engine, Runtime, Key, Place, Result, Ticket, TicketId, Time};
 
 /// How many onlookers can be followed at a time; who comes back too late has missed something.
@@ -312,8 +312,8 @@ fn all_changes(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keeping::still::FakeRuntime;
-    use crate::wrap::{Layer, Operation};
+    use crate::background::fake_runtime::FakeRuntime;
+    use crate::layers::{Layer, Operation};
     use crate::{Clock as _, Memory, WaitMode, Share};
 
     /// A store whose answers take so long, each of which costs it something.

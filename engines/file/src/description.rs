@@ -2,7 +2,7 @@
 
 use tenure_core::{BoxFuture, Locks, Result};
 use tenure_kit::options::KnownOption;
-use tenure_kit::register::{EngineDescriptor, OpenedStore, Visibility, Scheme};
+use tenure_kit::registry::{EngineDescriptor, OpenedStore, Visibility, Scheme};
 
 pub(crate) const OPTIONS: &[KnownOption] = &[
     KnownOption::new("network", "allow|refuse", "Whether the directory may be on a network file system"),

@@ -7,7 +7,7 @@ use mongodb::bson::{Bson, Document, RawArrayBuf, RawBson, RawDocumentBuf, cstr, 
 use mongodb::options::{ReadPreference, SelectionCriteria};
 use mongodb::{Client, Database};
 use tenure_core::{Error, Result};
-use tenure_kit::rooms::Limiter;
+use tenure_kit::limiter::Limiter;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, bson, doc};
 use tenure_core::{Result, TicketState, TicketId, jitter};
-use tenure_kit::mailbox::Subscriptions;
+use tenure_kit::subscriptions::Subscriptions;
 use tokio::time::sleep;
 
 use crate::call::Calls;

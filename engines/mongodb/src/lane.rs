@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use mongodb::bson::Document;
 use tenure_core::{Error, Key, Result, Share, TicketId};
-use tenure_kit::mailbox::Subscriptions;
+use tenure_kit::subscriptions::Subscriptions;
 use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 

@@ -1,7 +1,7 @@
 //! A letter: what a step tells a ticket, in the record's bell.
 
 use tenure_core::TicketId;
-use tenure_kit::mailbox::{Notification, Subscriptions};
+use tenure_kit::subscriptions::{Notification, Subscriptions};
 
 /// How many letters the name of an inbox has, and the name of a ticket.
 pub(crate) const INBOX_LETTERS: usize = 16;

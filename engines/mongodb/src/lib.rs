@@ -90,7 +90,7 @@ use std::time::Duration;
 
 use mongodb::Client;
 pub use mongodb::options::ClientOptions;
-use tenure_core::wrap::{OnRuntime, Retry};
+use tenure_core::layers::{OnRuntime, Retry};
 use tenure_core::{Runtime, Locks, BackgroundRuntime, Result};
 use tokio::runtime::Handle;
 

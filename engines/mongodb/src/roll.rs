@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tenure_core::TicketId;
-use tenure_kit::mailbox::Subscriptions;
+use tenure_kit::subscriptions::Subscriptions;
 
 /// With so many records, those whose tickets have no box are thrown out.
 const RECORDS_FULL: usize = 1024;

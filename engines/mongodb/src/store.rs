@@ -6,7 +6,7 @@ use std::time::Duration;
 use mongodb::Client;
 use mongodb::options::ClientOptions;
 use tenure_core::{Error, Guarantees, Result, Sampler, EventDelivery, ThisRuntime};
-use tenure_kit::mailbox::Subscriptions;
+use tenure_kit::subscriptions::Subscriptions;
 use tokio::runtime::Handle;
 
 use crate::call::Calls;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use mongodb::bson::RawDocumentBuf;
 use tenure_core::Error;
-use tenure_kit::mailbox::Subscriptions;
+use tenure_kit::subscriptions::Subscriptions;
 use tokio::sync::watch;
 
 use crate::feed::{Consumer, Feed, Hears, Listening};

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use shop::{Shelves, Shop};
 use tenure_conformance::Arena;
-use tenure_core::wrap::{AnyEngine, OnRuntime};
+use tenure_core::layers::{AnyEngine, OnRuntime};
 use tenure_core::{Runtime, Locks, BackgroundRuntime, Result, TicketId};
 use tenure_mongodb::documents::MemoryDocuments;
 

@@ -12,7 +12,7 @@ use tenure_core::{
     TicketState, CounterValue, Ticket, TicketId, Wake, Window, refusal,
 };
 use tenure_kit::aside;
-use tenure_kit::mailbox::Subscriptions;
+use tenure_kit::subscriptions::Subscriptions;
 use tenure_kit::secret::redact;
 
 use crate::body;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::{Cmd, FromRedisValue, RedisResult, Value, cmd};
 use tenure_core::{Error, Guarantees, Result};
-use tenure_kit::findings::{Persistence, ServerFacts, EvictionPolicy, NamedBy, Product, Version};
+use tenure_kit::server_facts::{Persistence, ServerFacts, EvictionPolicy, NamedBy, Product, Version};
 
 use crate::settings::{Name, Settings, Young};
 

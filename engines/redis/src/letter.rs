@@ -1,7 +1,7 @@
 //! A letter: what a script tells a ticket by a message to its client's channel.
 
 use tenure_core::TicketId;
-use tenure_kit::mailbox::{Notification, Subscriptions};
+use tenure_kit::subscriptions::{Notification, Subscriptions};
 
 use crate::body::exact;
 

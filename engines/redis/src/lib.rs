@@ -72,7 +72,7 @@ mod verbs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::wrap::{OnRuntime, Retry};
+use tenure_core::layers::{OnRuntime, Retry};
 use tenure_core::{Engine, Runtime, Locks, BackgroundRuntime, Result};
 
 pub use description::DESCRIPTION;

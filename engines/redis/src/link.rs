@@ -8,7 +8,7 @@ use futures_util::future::{join, try_join_all};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, PushInfo, PushKind, RedisResult, Value, cmd};
 use tenure_core::{Error, Result};
-use tenure_kit::mailbox::Subscriptions;
+use tenure_kit::subscriptions::Subscriptions;
 use tenure_kit::{Client, Disconnected, DisconnectNotifier, ConnectContext, Server, Origin};
 use tokio::time::timeout;
 

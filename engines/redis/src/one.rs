@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use redis::{Cmd, RedisResult, Value};
 use tenure_core::{Error, Result, Ticket, TicketId};
-use tenure_kit::mailbox::Subscriptions;
+use tenure_kit::subscriptions::Subscriptions;
 use tenure_kit::{Client, LinkPool};
 use tokio::time::{Instant, timeout_at};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
-use tenure_core::wrap::{AnyEngine, QuorumHealth, OnRuntime, Quorum};
+use tenure_core::layers::{AnyEngine, QuorumHealth, OnRuntime, Quorum};
 use tenure_core::{Error, Runtime as Home, Locks, BackgroundRuntime, Result, refusal};
 use tenure_kit::IN_PLACE_MAX;
 use tenure_kit::url::Address;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::{Cost, Error, Guarantees, Result, Sampler, ThisRuntime};
-use tenure_kit::mailbox::Subscriptions;
+use tenure_kit::subscriptions::Subscriptions;
 use tenure_kit::url::Address;
 
 use crate::cluster::Cluster;

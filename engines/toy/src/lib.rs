@@ -9,7 +9,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tenure_core::bell::WakeRegistry;
+use tenure_core::wake::WakeRegistry;
 use tenure_core::event::{Cursor, EventBatch, Scope};
 use tenure_core::{
     Engine, TokenDurability, Runtime, Key, LeaveMode, LeaveOutcome, Liveness, WaitMode, Place, Guarantees, Result, Sampler,

@@ -76,7 +76,7 @@ mod wire;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::wrap::{OnRuntime, Retry};
+use tenure_core::layers::{OnRuntime, Retry};
 use tenure_core::{Runtime, Locks, BackgroundRuntime, Result};
 use tenure_queue::Queue;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::wrap::AnyEngine;
+use tenure_core::layers::AnyEngine;
 use tenure_core::{BoxFuture, Guard, LeaseHandle, Runtime, Locks, Result, TicketId};
 
 use super::{Claim, Client, Holder, Locking, View};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{Either, select};
-use tenure_core::wrap::AnyEngine;
+use tenure_core::layers::AnyEngine;
 use tenure_core::{Engine as _, Runtime as _, Key, Memory, Place, TicketState, Ticket, TicketId};
 
 use super::{Claim, Client, Holder, Locking, View};

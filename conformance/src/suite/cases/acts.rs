@@ -1,7 +1,7 @@
 //! What the stories are told with: short words for common acts, each of which must succeed.
 
 use tenure_core::event::{Cursor, Event, Scope, EventKind};
-use tenure_core::wrap::AnyEngine;
+use tenure_core::layers::AnyEngine;
 use tenure_core::{
     Engine as _, Error, Key, ErrorKind, LeaveMode, LeaveOutcome, Loss, WaitMode, Place, Result, Share, TicketState,
     Ticket, TicketId,

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use tenure_core::wrap::AnyEngine;
+use tenure_core::layers::AnyEngine;
 use tenure_core::{
     Engine as _, LeaveMode, LeaveOutcome, Line, Expiry, Note, WaitMode, Place, Share, TicketState, Ticket,
     TicketId, Time,

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use tenure_core::wrap::AnyEngine;
+use tenure_core::layers::AnyEngine;
 use tenure_core::{BoxFuture, Engine as _, TokenDurability, NUMBER_MAX, WaitMode, Ticket};
 
 use super::acts::{Acts as _, MUTEX, needs};

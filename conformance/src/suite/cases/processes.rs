@@ -1,6 +1,6 @@
 //! Other processes: they are killed and stopped while they hold and while they wait.
 
-use tenure_core::wrap::AnyEngine;
+use tenure_core::layers::AnyEngine;
 use tenure_core::{TokenDurability, Liveness, Locks, TicketState, Ticket};
 
 use super::acts::{Acts as _, MUTEX, needs};

@@ -1,6 +1,6 @@
 //! The third promise: who is served is what the one rule says, and nothing else.
 
-use tenure_core::wrap::AnyEngine;
+use tenure_core::layers::AnyEngine;
 use tenure_core::{Engine as _, ErrorKind, LeaveOutcome, WaitMode, TicketState, Ticket, served};
 
 use super::acts::{Acts as _, MUTEX, needs, refused, share};

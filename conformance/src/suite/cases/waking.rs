@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 
-use tenure_core::wrap::AnyEngine;
+use tenure_core::layers::AnyEngine;
 use tenure_core::{Engine as _, LeaveOutcome, TicketState, Ticket, Wake};
 
 use super::acts::{Acts as _, MUTEX, needs};

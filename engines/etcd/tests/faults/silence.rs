@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tenure_conformance::fault::{Outage, Proxy, impatience};
 use tenure_core::ErrorKind;
-use tenure_kit::pace::{AT_ONCE, EACH};
+use tenure_kit::rate_limiter::{AT_ONCE, EACH};
 use tenure_servers::Store as _;
 use tenure_servers::etcd::Cluster;
 use tokio::task::JoinSet;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mongodb::bson::{Bson, Document};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tenure_core::wrap::AnyEngine;
+use tenure_core::layers::AnyEngine;
 use tenure_core::{Error, BackgroundRuntime, Result};
 
 use super::lock::DocumentLocks;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::Client;
-use tenure_core::wrap::{OnRuntime, Retry};
+use tenure_core::layers::{OnRuntime, Retry};
 use tenure_core::{Runtime, Locks, BackgroundRuntime, Result};
 use tokio::runtime::Handle;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tenure_core::wrap::Layer;
+use tenure_core::layers::Layer;
 use tenure_core::{Engine, Error, LeaveMode, LeaveOutcome, WaitMode, Place, Result, Ticket};
 use tokio::sync::oneshot;
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tenure_conformance::Arena;
-use tenure_core::wrap::{AnyEngine, OnRuntime};
+use tenure_core::layers::{AnyEngine, OnRuntime};
 use tenure_core::{Runtime, BackgroundRuntime, TicketId};
 use tenure_mongodb::MongoStore;
 

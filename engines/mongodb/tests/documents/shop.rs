@@ -7,7 +7,7 @@ use std::time::Duration;
 use mongodb::bson::{Document, doc};
 use mongodb::{Client, Collection};
 use tenure_core::event::{Cursor, EventBatch, Scope};
-use tenure_core::wrap::AnyEngine;
+use tenure_core::layers::AnyEngine;
 use tenure_core::{
     Engine, Error, Key, LeaveMode, LeaveOutcome, Memory, WaitMode, Place, BackgroundRuntime, Guarantees, Result,
     Sampler, TicketState, CounterValue, Ticket, Wake, Window,

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use redis::cluster_async::ClusterConnection;
 use redis::{PushInfo, PushKind, RedisResult, Value};
 use tenure_core::TicketId;
-use tenure_kit::mailbox::Subscriptions;
+use tenure_kit::subscriptions::Subscriptions;
 use tokio::runtime::Handle;
 use tokio::sync::OnceCell;
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use redis::RedisFuture;
 use redis::io::AsyncDNSResolver;
-use tenure_kit::pace::{EACH, RateLimiter};
+use tenure_kit::rate_limiter::{EACH, RateLimiter};
 
 /// With so many servers, all are forgotten: a cluster has fewer, and names of old ones must not pile up.
 const SERVERS_MAX: usize = 1024;

@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tenure_conformance::Arena;
-use tenure_core::wrap::{AnyEngine, Layer, OnRuntime, Operation};
+use tenure_core::layers::{AnyEngine, Layer, OnRuntime, Operation};
 use tenure_core::{Engine as _, Runtime, BackgroundRuntime, Result, TicketId};
 use tenure_redis::{RedLock, RedisCluster, RedisStore};
 use tokio::runtime::Runtime;

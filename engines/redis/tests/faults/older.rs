@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tenure_conformance::Arena;
-use tenure_core::wrap::Retry;
+use tenure_core::layers::Retry;
 use tenure_core::{Guard, ErrorKind, Locks, Result, ThisRuntime};
 use tenure_redis::RedisStore;
 use tenure_servers::have;

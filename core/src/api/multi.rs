@@ -1,0 +1,246 @@
+//! Several locks as one: taken in one order by everybody, lost together.
+
+use std::fmt;
+use std::future::pending;
+use std::time::Duration;
+
+use futures_util::future::select_all;
+
+use crate::lease::options::LockOptions;
+use crate::api::claim::{Claim, terms};
+use crate::api::guard::until_lost;
+use crate::{Error, Guard, Key, Locks, Loss, Result, Share, Time};
+
+/// All of these mutexes, or none. Made by [`Locks::all`].
+///
+/// They are taken in the order of their names, which is the same for everybody: two who want the same
+/// locks cannot wait for each other. A name that is given twice is taken once.
+///
+/// ```
+/// # tenure::blocking::block_on(async {
+/// let locks = tenure::connect("memory:").await?;
+/// // Others may name them the other way round: everybody takes `alice` first.
+/// let both = locks.all(["accounts/bob", "accounts/alice"]).lock().await?;
+/// assert!(locks.mutex("accounts/bob").try_lock().await?.is_none());
+/// both.release().await?;
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "it locks nothing until it is asked to"]
+pub struct MultiLock {
+    claim: Template,
+}
+
+/// What the claims on all keys have in common.
+#[derive(Clone, Debug)]
+struct Template {
+    locks: Locks,
+    keys: Vec<Result<Key>>,
+    terms: LockOptions,
+}
+
+impl Locks {
+    /// The mutexes of all these names.
+    pub fn multi_lock<K: AsRef<str>>(&self, keys: impl IntoIterator<Item = K>) -> MultiLock {
+        let keys = keys.into_iter().map(Key::new).collect();
+        MultiLock { claim: Template { locks: self.clone(), keys, terms: LockOptions::default() } }
+    }
+}
+
+impl MultiLock {
+    terms!();
+
+    /// Waits for all of them. Cancel-safe, like [`Mutex::lock`](crate::Mutex::lock).
+    ///
+    /// If one of them is lost while the others are waited for, all are given back. It begins anew where the
+    /// program was paused or the store was out of reach, and ends where an operator broke one.
+    pub fn lock(&self) -> impl Future<Output = Result<MultiGuard>> + Send + use<> {
+        let all = self.clone();
+        async move {
+            let taken = all.take(None).await?;
+            taken.ok_or_else(|| Error::unavailable("the store turned away who would have waited"))
+        }
+    }
+
+    /// Takes all of them if all are free, and answers `None` otherwise.
+    pub fn try_lock(&self) -> impl Future<Output = Result<Option<MultiGuard>>> + Send + use<> {
+        self.try_lock_for(Duration::ZERO)
+    }
+
+    /// Waits for all of them together for so long, and answers `None` if that was in vain.
+    pub fn try_lock_for(
+        &self,
+        time: Duration,
+    ) -> impl Future<Output = Result<Option<MultiGuard>>> + Send + use<> {
+        let all = self.clone();
+        async move {
+            let deadline = all.claim.locks.inner.host.now().plus(time);
+            all.take(Some(deadline)).await
+        }
+    }
+
+    async fn take(&self, deadline: Option<Time>) -> Result<Option<MultiGuard>> {
+        let claims = self.claims()?;
+        loop {
+            match self.take_each(&claims, deadline).await {
+                Err(Stopped::Slept(loss)) => {
+                    tracing::info!(%loss, "one of several locks was lost; taking all of them anew");
+                }
+                Err(Stopped::Failed(error)) => return Err(error),
+                Ok(taken) => return Ok(taken),
+            }
+        }
+    }
+
+    /// Takes one after the other, for as long as those that are taken are held.
+    async fn take_each(
+        &self,
+        claims: &[Claim],
+        deadline: Option<Time>,
+    ) -> Result<Option<MultiGuard>, Stopped> {
+        let host = &self.claim.locks.inner.host;
+        let mut guard = MultiGuard(Vec::new());
+        for claim in claims {
+            // On the heap: it stands inside the futures of all that wait here.
+            let next = Box::pin(async {
+                match deadline {
+                    None => claim.wait(Share::WHOLE).await.map(Some),
+                    Some(deadline) => {
+                        claim.wait_for(Share::WHOLE, host.now().until(deadline)).await
+                    }
+                }
+            });
+            match guard.run(next).await.map_err(Stopped::by)? {
+                Ok(Some(one)) => guard.0.push(one),
+                Ok(None) => return Ok(None),
+                Err(error) => return Err(Stopped::Failed(error)),
+            }
+        }
+        guard.check().map_err(Stopped::by)?;
+        Ok(Some(guard))
+    }
+
+    fn claims(&self) -> Result<Vec<Claim>> {
+        let Template { locks, keys, terms } = &self.claim;
+        let mut keys: Vec<Key> = keys.iter().cloned().collect::<Result<_>>()?;
+        if keys.is_empty() {
+            return Err(Error::invalid("no keys were named: name what is locked"));
+        }
+        keys.sort_unstable();
+        keys.dedup();
+        let claim = |key| Claim { locks: locks.clone(), key: Ok(key), terms: terms.clone() };
+        Ok(keys.into_iter().map(claim).collect())
+    }
+}
+
+/// Why not all of them were taken.
+enum Stopped {
+    /// One was lost through no fault of anybody's: all can be taken anew.
+    Slept(Loss),
+    Failed(Error),
+}
+
+impl Stopped {
+    fn by(error: Error) -> Self {
+        match error.loss() {
+            Some(loss @ (Loss::Expired | Loss::SessionGone | Loss::Unreachable)) => {
+                Self::Slept(loss)
+            }
+            _ => Self::Failed(error),
+        }
+    }
+}
+
+/// What the first of these tells; nothing where there are none.
+async fn first_of<T>(all: Vec<impl Future<Output = T>>) -> T {
+    if all.is_empty() {
+        return pending().await;
+    }
+    select_all(all.into_iter().map(Box::pin)).await.0
+}
+
+/// Several held locks. The loss of one is the loss of all.
+///
+/// ```
+/// # tenure::blocking::block_on(async {
+/// let locks = tenure::connect("memory:").await?;
+/// let both = locks.all(["accounts/alice", "accounts/bob"]).lock().await?;
+/// for (account, token) in both.tokens() {
+///     println!("whoever keeps {account} refuses tokens below {token}");
+/// }
+/// let moved = both.run(async { /* stopped as soon as either lock is lost */ 42 }).await?;
+/// assert_eq!(moved, 42);
+/// both.release().await?;
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
+/// ```
+#[must_use = "the locks are released as soon as their guard is dropped"]
+pub struct MultiGuard(Vec<Guard>);
+
+impl MultiGuard {
+    /// The held locks, in the order of their keys.
+    pub fn guards(&self) -> &[Guard] {
+        &self.0
+    }
+
+    /// The token of each key.
+    pub fn tokens(&self) -> impl Iterator<Item = (&Key, u64)> {
+        self.0.iter().map(|guard| (guard.key(), guard.token()))
+    }
+
+    /// Whether all of them are still held. See [`Held::check`](crate::Held::check).
+    pub fn check(&self) -> Result<()> {
+        self.0.iter().try_for_each(|guard| guard.check())
+    }
+
+    /// Returns when the first of them is lost. See [`Held::lost`](crate::Held::lost).
+    /// Never returns once they are released: a task that must end then awaits [`ended`](AllGuard::ended).
+    pub fn lost(&self) -> impl Future<Output = Loss> + Send + use<> {
+        first_of(self.0.iter().map(|guard| guard.lost()).collect())
+    }
+
+    /// Returns when the first of them is over: with the reason if it was lost, with `None` if it was released
+    /// or dropped. See [`Held::ended`](crate::Held::ended).
+    pub fn ended(&self) -> impl Future<Output = Option<Loss>> + Send + use<> {
+        first_of(self.0.iter().map(|guard| guard.ended()).collect())
+    }
+
+    /// Renews all of them now. Cancel-safe, like [`Held::extend`](crate::Held::extend).
+    pub async fn extend(&self) -> Result<()> {
+        for guard in &self.0 {
+            guard.extend().await?;
+        }
+        Ok(())
+    }
+
+    /// Works under the locks. Cancel-safe, like [`Held::run`](crate::Held::run).
+    pub async fn run<F: Future>(&self, work: F) -> Result<F::Output> {
+        until_lost(|| self.check(), self.lost(), work).await
+    }
+
+    /// Gives all of them back, the last one first, and says whether all were held until now.
+    ///
+    /// One that fails does not keep the others from being given back. If the future is dropped, all are given
+    /// back in the background.
+    pub async fn release(mut self) -> Result<()> {
+        let mut outcome = Ok(());
+        while let Some(guard) = self.0.pop() {
+            let released = guard.release().await;
+            outcome = outcome.and(released);
+        }
+        outcome
+    }
+}
+
+impl Drop for MultiGuard {
+    fn drop(&mut self) {
+        while let Some(guard) = self.0.pop() {
+            drop(guard);
+        }
+    }
+}
+
+impl fmt::Debug for MultiGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.0).finish()
+    }
+}

@@ -1,0 +1,136 @@
+//! Looking on: a stream of what happens to a key, or to all keys with a prefix.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_core::Stream;
+
+use crate::event::{Cursor, Event, Scope};
+use crate::background::event_stream::{EventStream, Backoff, Source};
+use crate::api::locks::Inner;
+use crate::{Engine as _, Key, Locks, Result};
+
+/// What happens to the lines in scope, from the moment it was made. It never ends.
+///
+/// An error does not end it: the next item is what the store says when it answers again. A store in
+/// trouble is asked after pauses that grow to ten seconds.
+///
+/// ```
+/// use tenure::Seen;
+///
+/// # tenure::blocking::block_on(async {
+/// let locks = tenure::connect("memory:").await?;
+/// let mut watch = locks.watch("invoices/").await?;
+/// let guard = locks.mutex("invoices/42").lock().await?;
+/// match watch.next().await? {
+///     Seen::Event(event) => assert_eq!(event.ticket.key.as_str(), "invoices/42"),
+///     _ => println!("look at the lines themselves"),
+/// }
+/// # drop(guard);
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
+/// ```
+#[must_use = "a stream does nothing until it is polled"]
+pub struct Watch(EventStream<WatchEvent>);
+
+/// What an onlooker sees.
+///
+/// ```
+/// use tenure::Seen;
+///
+/// # tenure::blocking::block_on(async {
+/// let locks = tenure::connect("memory:").await?;
+/// let mut watch = locks.watch("").await?;
+/// let guard = locks.mutex("invoices/42").lock().await?;
+/// match watch.next().await? {
+///     Seen::Event(event) => println!("{:?}: {}", event.what, event.ticket.key),
+///     Seen::Gap => println!("{} keys are in use", locks.keys("").await?.len()),
+///     _ => {}
+/// }
+/// # drop(guard);
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum WatchEvent {
+    /// Something happened.
+    Event(Event),
+    /// More happened than the store still knows: look at the lines themselves.
+    Gap,
+}
+
+impl Locks {
+    /// Looks on at every key that begins with `prefix`.
+    pub async fn watch_prefix(&self, prefix: impl Into<String>) -> Result<Watch> {
+        Watch::start(&self.inner, Scope::Prefix(prefix.into())).await
+    }
+
+    /// Looks on at one key.
+    pub async fn watch(&self, key: impl AsRef<str>) -> Result<Watch> {
+        Watch::start(&self.inner, Scope::Key(Key::new(key)?)).await
+    }
+}
+
+impl Watch {
+    pub(crate) async fn start(inner: &Arc<Inner>, scope: Scope) -> Result<Self> {
+        inner.host.ready()?;
+        let cursor = inner.engine.events(&scope, None).await?.cursor;
+        let (inner, seen, rest) = (inner.clone(), VecDeque::new(), Backoff::default());
+        Ok(Self(EventStream::new(Onlooker { inner, scope, cursor, seen, rest })))
+    }
+
+    /// The next thing that happens.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is missed if the future is dropped: the next call goes on where this one was.
+    pub async fn next(&mut self) -> Result<WatchEvent> {
+        self.0.next().await
+    }
+}
+
+impl Stream for Watch {
+    type Item = Result<WatchEvent>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_next(context)
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watch")
+    }
+}
+
+struct Onlooker {
+    inner: Arc<Inner>,
+    scope: Scope,
+    cursor: Cursor,
+    seen: VecDeque<WatchEvent>,
+    rest: Backoff,
+}
+
+impl Source for Onlooker {
+    type Item = WatchEvent;
+
+    async fn next(&mut self) -> Result<WatchEvent> {
+        loop {
+            if let Some(seen) = self.seen.pop_front() {
+                return Ok(seen);
+            }
+            let host = &*self.inner.host;
+            self.rest.over(host).await;
+            let news = self.inner.engine.events(&self.scope, Some(self.cursor)).await;
+            let news = self.rest.after(news, host)?;
+            self.cursor = news.cursor;
+            if news.missed {
+                self.seen.push_back(WatchEvent::Gap);
+            }
+            self.seen.extend(news.events.into_iter().map(WatchEvent::Event));
+        }
+    }
+}

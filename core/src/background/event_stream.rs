@@ -1,0 +1,108 @@
+//! A stream that never ends, and how long it rests after an error.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_core::Stream;
+use futures_util::stream::{StreamExt as _, unfold};
+
+use crate::background::backoff::backoff;
+use crate::{Runtime, Result, Time};
+
+const PAUSE_FIRST: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+
+type Items<T> = Pin<Box<dyn Stream<Item = Result<T>> + Send>>;
+
+/// What an onlooker is told, one item after the other. The lock is never taken: it makes the stream
+/// `Sync`, so that structs which have one can be shared.
+pub(crate) struct EventStream<T>(Mutex<Items<T>>);
+
+/// Has a next item, always.
+pub(crate) trait Source: Send + 'static {
+    type Item;
+
+    fn next(&mut self) -> impl Future<Output = Result<Self::Item>> + Send;
+}
+
+impl<T> EventStream<T> {
+    pub(crate) fn new(source: impl Source<Item = T>) -> Self {
+        Self(Mutex::new(Box::pin(unfold(source, |mut source| async move {
+            let item = source.next().await;
+            Some((item, source))
+        }))))
+    }
+
+    pub(crate) async fn next(&mut self) -> Result<T> {
+        self.items().next().await.expect("it never ends")
+    }
+
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<T>>> {
+        self.items().as_mut().poll_next(context)
+    }
+
+    fn items(&mut self) -> &mut Items<T> {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A pause that grows from one failure to the next, so that nobody asks a store in trouble without end.
+#[derive(Debug, Default)]
+pub(crate) struct Backoff {
+    failed: u32,
+    until: Option<Time>,
+}
+
+impl Backoff {
+    /// Waits until the store may be asked again.
+    pub(crate) async fn over(&self, host: &dyn Runtime) {
+        let now = host.now();
+        if let Some(until) = self.until.filter(|until| !now.has_reached(*until)) {
+            host.sleep(now.until(until)).await;
+        }
+    }
+
+    /// Takes note of an outcome, and passes it on.
+    pub(crate) fn after<T>(&mut self, outcome: Result<T>, host: &dyn Runtime) -> Result<T> {
+        if outcome.is_ok() {
+            *self = Self::default();
+        } else {
+            let pause = backoff(PAUSE_FIRST, PAUSE_MAX, self.failed, host.random());
+            self.failed += 1;
+            self.until = Some(host.now().plus(pause));
+        }
+        outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::background::fake_runtime::FakeRuntime;
+    use crate::{Clock as _, Error};
+
+    #[test]
+    fn a_rest_grows_with_each_failure_up_to_a_bound_and_is_over_after_a_success() {
+        let (host, mut rest, mut slept) = (FakeRuntime::default(), Backoff::default(), Vec::new());
+        crate::blocking::block_on(async {
+            for _ in 0..40 {
+                let failed = rest.after(Err::<(), _>(Error::unavailable("silence")), &host);
+                assert!(failed.is_err(), "it is passed on");
+                let began = host.now();
+                rest.over(&host).await;
+                slept.push(began.until(host.now()));
+            }
+            rest.after(Ok(()), &host).unwrap();
+            let began = host.now();
+            rest.over(&host).await;
+            assert_eq!(host.now(), began, "there is none after a success");
+        });
+        let planned = (0..40).map(|n| (PAUSE_FIRST * (1 << n.min(10))).min(PAUSE_MAX));
+        for (slept, planned) in slept.into_iter().zip(planned) {
+            assert!((planned * 9 / 10..=planned).contains(&slept), "{slept:?} for {planned:?}");
+        }
+    }
+}

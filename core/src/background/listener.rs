@@ -1,0 +1,120 @@
+//! Listens for one ticket: to the bell where the store rings, and to the keeper in any case.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+
+use crate::lease::shared::SharedLease;
+use crate::background::backoff::backoff;
+use crate::api::locks::Inner;
+use crate::{Engine as _, TicketState, Ticket, Wake};
+
+/// After the bell broke, the store is asked for it again soon: what it rings for may have happened meanwhile.
+const PAUSE_FIRST: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+pub(crate) struct Listener<'a> {
+    inner: &'a Inner,
+    kept: &'a SharedLease,
+}
+
+/// What to do until there is news. A push is a hint and the heartbeat the truth: whatever goes
+/// wrong with the bell, the keeper's news ends the wait.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    /// Wait for the bell, which broke so often since the last news.
+    Listen(u32),
+    /// The bell broke, so often by now.
+    Pause(u32),
+    /// The bell rang: look at the ticket.
+    Look,
+    /// The store is in trouble: leave it alone until the next heartbeat.
+    Rest,
+}
+
+impl<'a> Listener<'a> {
+    pub(crate) fn new(inner: &'a Inner, kept: &'a SharedLease) -> Self {
+        Self { inner, kept }
+    }
+
+    /// Asks `done` whenever something may have changed, until it has an answer.
+    pub(crate) async fn until<T>(&self, seen: TicketState, mut done: impl FnMut() -> Option<T>) -> T {
+        let ticket = self.kept.ticket();
+        let mut next = Next::Listen(0);
+        loop {
+            let mut news = pin!(self.kept.news());
+            news.as_mut().enable();
+            if let Some(answer) = done() {
+                return answer;
+            }
+            if self.kept.with(|hold| hold.is_over()) {
+                // There is nothing left to ask the store for, and nothing more will ever be news.
+                next = Next::Rest;
+            }
+            next = match select(news, pin!(self.step(next, &ticket, seen))).await {
+                Either::Left(_) => Next::Listen(0),
+                Either::Right((next, _)) => next,
+            };
+        }
+    }
+
+    async fn step(&self, next: Next, ticket: &Ticket, seen: TicketState) -> Next {
+        match next {
+            Next::Rest => std::future::pending().await,
+            Next::Look => self.look().await,
+            Next::Pause(broken) => {
+                self.pause(broken).await;
+                Next::Listen(broken)
+            }
+            Next::Listen(broken) => match self.inner.engine.watch(ticket, seen).await {
+                Ok(Wake::Served(number)) if seen == TicketState::Waiting => {
+                    let now = self.inner.host.now();
+                    self.kept.with(|hold| hold.hear_served(now, number));
+                    Next::Look
+                }
+                Ok(_) => Next::Look,
+                // It is the way to the store that broke, as far as is known: the last heartbeat was answered. While none is, the
+                // heartbeats alone find out whether the store is back.
+                Err(error) if error.is_unknown() && self.kept.with(|hold| hold.failed() == 0) => {
+                    Next::Pause(broken + 1)
+                }
+                Err(_) => Next::Rest,
+            },
+        }
+    }
+
+    async fn pause(&self, broken: u32) {
+        let host = &self.inner.host;
+        host.sleep(backoff(PAUSE_FIRST, PAUSE_MAX, broken, host.random())).await;
+    }
+
+    async fn look(&self) -> Next {
+        if self.kept.with(|hold| hold.is_kept_by_hand()) {
+            return self.look_without_renewing().await;
+        }
+        self.inner.keeper.renew(self.kept).await;
+        self.inner.keeper.reschedule(self.kept);
+        if self.kept.with(|hold| hold.failed() == 0) { Next::Listen(0) } else { Next::Rest }
+    }
+
+    /// What its owner renews by hand must not be renewed by a look.
+    async fn look_without_renewing(&self) -> Next {
+        let mut broken = 0;
+        let line = loop {
+            match self.inner.engine.line(&self.kept.key).await {
+                Ok(line) => break line,
+                // What the store told is told once: nobody comes back to it.
+                Err(error) if error.is_unknown() => self.pause(broken).await,
+                Err(_) => return Next::Rest,
+            }
+            broken += 1;
+        };
+        let place = line.iter().find(|(ticket, _)| ticket.id == self.kept.id);
+        if place.is_none_or(|(_, place)| place.leaving) {
+            let now = self.inner.host.now();
+            self.kept.hear(now, now, Ok(None));
+        }
+        Next::Listen(0)
+    }
+}

@@ -1,0 +1,305 @@
+//! The keeper: one task for each engine that asks the store to renew every kept ticket, served or waiting, and tells each
+//! loss in time. What to believe of the answers is the hold's to say.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::{Either, select};
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use tokio::sync::Notify;
+
+use crate::lease::state::State;
+use crate::lease::shared::{SharedLease, Slot};
+use crate::lease::span::shown;
+use crate::telemetry::Renewal;
+use crate::layers::AnyEngine;
+use crate::{BoxFuture, Engine as _, Error, Runtime, Time};
+
+/// A timer may stand still while the machine sleeps; the keeper looks at the clock this often.
+const NAP_MAX: Duration = Duration::from_secs(1);
+
+/// So many renewals are under way at a time; the others wait for one of them to end. A renewal has its time from
+/// when it is sent, so that many that are due together do not all run out of time in a queue, and are not sent twice.
+const UNDER_WAY_MAX: usize = 512;
+
+/// For so many heartbeats the answer to a renewal is waited for.
+const LATE_BEATS: u32 = 3;
+
+pub(crate) struct Renewer {
+    engine: AnyEngine,
+    host: Arc<dyn Runtime>,
+    roster: Mutex<RenewalQueue>,
+    /// Rung when something is due sooner than the keeper expects, and when it is to stop.
+    sooner: Notify,
+}
+
+#[derive(Default)]
+struct RenewalQueue {
+    entries: BTreeMap<Slot, Arc<SharedLease>>,
+    count: u64,
+    pace: MergedClock,
+    /// When the keeper will look into the roster by itself; `None` while it does not run.
+    wakes: Option<u64>,
+    /// The locks were closed: every lease is lost, and no other is accepted.
+    ended: bool,
+    /// The locks are gone: the task stops.
+    closed: bool,
+}
+
+/// One scale for both clocks, on which what is due by *either* of them has come: each step forward is
+/// the larger of the two clocks' own. So no clock that is slewed makes the keeper look too late; that
+/// it may look too soon costs a look.
+#[derive(Default)]
+struct MergedClock {
+    seen: Option<Time>,
+    passed_ns: u64,
+}
+
+impl MergedClock {
+    fn read(&mut self, now: Time) -> u64 {
+        let seen = self.seen.unwrap_or(now);
+        let passed = u64::try_from(seen.until_last(now).as_nanos()).unwrap_or(u64::MAX);
+        self.passed_ns = self.passed_ns.saturating_add(passed);
+        self.seen = Some(seen.max(now));
+        self.passed_ns
+    }
+
+    /// When a moment will have come, on this scale.
+    fn when(&mut self, now: Time, moment: Time) -> u64 {
+        let until = u64::try_from(now.until(moment).as_nanos()).unwrap_or(u64::MAX);
+        self.read(now).saturating_add(until)
+    }
+}
+
+impl Renewer {
+    pub(crate) fn new(engine: AnyEngine, host: Arc<dyn Runtime>) -> Arc<Self> {
+        Arc::new(Self { engine, host, roster: Mutex::default(), sooner: Notify::new() })
+    }
+
+    /// Looks after a ticket from now on.
+    pub(crate) fn keep(self: &Arc<Self>, kept: &Arc<SharedLease>) {
+        let now = self.host.now();
+        let Some(next) = kept.with(|hold| hold.next(now)) else { return };
+        let mut roster = self.roster();
+        if roster.ended {
+            drop(roster);
+            kept.with(|hold| hold.close(now));
+            return;
+        }
+        let starts = roster.wakes.is_none();
+        let sooner = roster.write(kept, now, next);
+        drop(roster);
+        if starts {
+            let keeper = self.clone();
+            self.host.spawn(Box::pin(async move { keeper.run().await }));
+        } else if sooner {
+            self.sooner.notify_one();
+        }
+    }
+
+    /// Looks after it no more.
+    pub(crate) fn forget(&self, kept: &SharedLease) {
+        let mut roster = self.roster();
+        if let Some(slot) = kept.move_to(None) {
+            roster.entries.remove(&slot);
+        }
+    }
+
+    /// One sign of life now, whoever asks for it.
+    pub(crate) async fn renew(&self, kept: &SharedLease) -> State {
+        let ticket = kept.ticket();
+        let sent = self.host.now();
+        // An engine that panics over one ticket must not end the renewals of all others.
+        let answer = AssertUnwindSafe(self.engine.renew(&ticket)).catch_unwind().await;
+        let answer = answer.unwrap_or_else(|_panic| {
+            Err(Error::unavailable(format!("the engine panicked while it renewed {:?}", kept.key)))
+        });
+        Renewal::of(&answer).count();
+        kept.hear(sent, self.host.now(), answer)
+    }
+
+    /// Marks every lease as lost, and accepts no other. Holders and waiters learn of it at once.
+    pub(crate) fn end(&self) {
+        let now = self.host.now();
+        let entries = {
+            let mut roster = self.roster();
+            roster.ended = true;
+            std::mem::take(&mut roster.entries)
+        };
+        for kept in entries.into_values() {
+            kept.move_to(None);
+            kept.with(|hold| hold.close(now));
+        }
+    }
+
+    /// Whether the locks were closed.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.roster().ended
+    }
+
+    /// Everyone is gone: the keeper stops.
+    pub(crate) fn close(&self) {
+        self.roster().closed = true;
+        self.sooner.notify_one();
+    }
+
+    async fn run(self: Arc<Self>) {
+        let mut renewals = Renewals::default();
+        while let Some(nap) = self.next_nap() {
+            let sooner = pin!(self.sooner.notified());
+            let wake = select(sooner, self.host.sleep(nap));
+            let woken = matches!(select(wake, pin!(renewals.next())).await, Either::Left(_));
+            if woken {
+                self.look(&mut renewals);
+            }
+        }
+    }
+
+    /// How long until something is due; `None` when it is time to stop.
+    fn next_nap(&self) -> Option<Duration> {
+        let now = self.host.now();
+        let mut roster = self.roster();
+        if roster.closed {
+            return None;
+        }
+        let now = roster.pace.read(now);
+        let planned = roster.wakes.filter(|wakes| *wakes > now).unwrap_or(u64::MAX);
+        let due =
+            roster.entries.first_key_value().map_or(u64::MAX, |((due, _), _)| *due).min(planned);
+        roster.wakes = Some(due);
+        let nap = Duration::from_nanos(due.saturating_sub(now));
+        Some(if roster.entries.is_empty() { nap } else { nap.min(NAP_MAX) })
+    }
+
+    /// Looks at every ticket whose time has come.
+    fn look(self: &Arc<Self>, renewals: &mut Renewals) {
+        let now = self.host.now();
+        let due = self.roster().due(now);
+        for kept in due {
+            let (state, due) = kept.with(|hold| {
+                let (state, due) = (hold.judge(now), hold.is_due(now));
+                if due {
+                    hold.begin_renewal();
+                }
+                (state, due)
+            });
+            if state == State::Waiting {
+                kept.ring();
+            }
+            self.reschedule(&kept);
+            if due {
+                renewals.begin(Box::pin(self.clone().attempt(kept)));
+            }
+        }
+    }
+
+    /// One renewal, which may hang without keeping others waiting. What is answered late still counts
+    /// from when it was asked, so it is heard even so, for as long as the ticket could live.
+    async fn attempt(self: Arc<Self>, kept: Arc<SharedLease>) {
+        if kept.with(|hold| hold.is_over()) {
+            return;
+        }
+        let every = kept.with(|hold| hold.rhythm().every);
+        let patience = every / 4;
+        let mut renewal: BoxFuture<()> = {
+            let (keeper, kept) = (self.clone(), kept.clone());
+            Box::pin(async move {
+                keeper.renew(&kept).await;
+                keeper.reschedule(&kept);
+            })
+        };
+        loop {
+            let asked = self.host.now();
+            match select(&mut renewal, self.host.sleep(patience)).await {
+                Either::Left(_) => return,
+                // It was lost or released meanwhile: an answer is no use to anybody.
+                Either::Right(_) if kept.with(|hold| hold.is_over()) => return,
+                // It was this process that stood still: the store's answer may lie here already.
+                Either::Right(_) if self.host.now().has_reached(asked.plus(patience * 2)) => {}
+                Either::Right(_) => break,
+            }
+        }
+        Renewal::Failed.count();
+        let late = self.host.sleep(every * LATE_BEATS);
+        self.host.spawn(Box::pin(async move { drop(select(renewal, late).await) }));
+        let now = self.host.now();
+        let error = Error::unavailable(format!(
+            "{} did not answer a renewal of {:?} within {}: is it overloaded or cut off?",
+            self.engine.guarantees().store,
+            kept.key,
+            shown(Duration::from_millis(u64::try_from(patience.as_millis()).unwrap_or(u64::MAX)))
+        ));
+        kept.hear(now, now, Err(error));
+        self.reschedule(&kept);
+    }
+
+    /// Something about it has changed: when it has to be looked at next?
+    pub(crate) fn reschedule(&self, kept: &SharedLease) {
+        let now = self.host.now();
+        let mut roster = self.roster();
+        // Of two who reschedule it at once, the later one knows what the earlier one knew.
+        let next = kept.with(|hold| hold.next(now));
+        let Some(slot) = kept.move_to(None) else { return };
+        if let (Some(kept), Some(next)) = (roster.entries.remove(&slot), next)
+            && roster.write(&kept, now, next)
+        {
+            self.sooner.notify_one();
+        }
+    }
+
+    fn roster(&self) -> MutexGuard<'_, RenewalQueue> {
+        self.roster.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The renewals that are under way, and those that wait for room.
+#[derive(Default)]
+struct Renewals {
+    under_way: FuturesUnordered<BoxFuture<()>>,
+    /// In the order in which they were due.
+    waiting: VecDeque<BoxFuture<()>>,
+}
+
+impl Renewals {
+    fn begin(&mut self, mut attempt: BoxFuture<()>) {
+        if self.under_way.len() >= UNDER_WAY_MAX {
+            self.waiting.push_back(attempt);
+        } else if (&mut attempt).now_or_never().is_none() {
+            // What a quick engine answers at once is not queued.
+            self.under_way.push(attempt);
+        }
+    }
+
+    /// One of them has ended, and the next one begins.
+    async fn next(&mut self) {
+        if self.under_way.next().await.is_none() {
+            std::future::pending::<()>().await;
+        }
+        while self.under_way.len() < UNDER_WAY_MAX
+            && let Some(attempt) = self.waiting.pop_front()
+        {
+            self.begin(attempt);
+        }
+    }
+}
+
+impl RenewalQueue {
+    fn due(&mut self, now: Time) -> Vec<Arc<SharedLease>> {
+        let due = self.entries.range(..=(self.pace.read(now), u64::MAX));
+        due.map(|(_, kept)| kept.clone()).collect()
+    }
+
+    /// Whether the keeper must be told, because it will not look that soon by itself.
+    fn write(&mut self, kept: &Arc<SharedLease>, now: Time, next: Time) -> bool {
+        self.count += 1;
+        let slot = (self.pace.when(now, next), self.count);
+        kept.move_to(Some(slot));
+        self.entries.insert(slot, kept.clone());
+        let wakes = self.wakes.replace(self.wakes.map_or(slot.0, |wakes| wakes.min(slot.0)));
+        wakes.is_some_and(|wakes| slot.0 < wakes)
+    }
+}

@@ -1,0 +1,313 @@
+//! A host is where the keeper and the sweeper live: a place for tasks that outlives its users' own.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::Notify;
+
+use crate::lease::clock::{Clock, SystemClock, Time};
+use crate::{Error, Result};
+
+/// A future on the heap, as a host takes and gives it.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use tenure::{Host, engine::{Boxed, PrivateThread}};
+///
+/// # tenure::blocking::block_on(async {
+/// let host = PrivateThread::for_timers();
+/// let nap: Boxed<()> = host.sleep(Duration::from_millis(1));
+/// nap.await;
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
+/// ```
+pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Runs the tasks that must go on whatever the user's own threads do, and keeps their time.
+///
+/// ```
+/// use std::sync::{Arc, mpsc};
+///
+/// use tenure::{Host, Locks, engine::{Memory, PrivateThread}};
+///
+/// let host = Arc::new(PrivateThread::for_timers());
+/// let (done, is_done) = mpsc::channel();
+/// host.spawn(Box::pin(async move { done.send("done").unwrap() }));
+/// assert_eq!(is_done.recv().unwrap(), "done");
+/// let locks = Locks::on(Memory::new(), host);
+/// # drop(locks);
+/// ```
+pub trait Runtime: Clock {
+    /// Makes sure that tasks and timers can run here, or says why they cannot. It is asked before a store is connected, before a
+    /// lock is taken and before anybody looks on, so that nobody holds what cannot be renewed; whatever else is called may panic
+    /// where it fails.
+    fn ready(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// A future that is ready after `duration`. It may be awaited anywhere.
+    fn sleep(&self, duration: Duration) -> BoxFuture<()>;
+
+    /// A number that nobody foresees, so that those who collided do not collide again.
+    fn random(&self) -> u64;
+
+    /// Runs a task to its end, even when everything else of Tenure has been dropped.
+    fn spawn(&self, task: BoxFuture<()>);
+}
+
+/// One thread with a runtime of its own. It starts when it is first asked whether it is ready, or for a task or a timer, and
+/// ends when it has been dropped and its last task is done.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use tenure::{Locks, engine::{Memory, PrivateThread}};
+///
+/// # tenure::blocking::block_on(async {
+/// let locks = Locks::on(Memory::new(), Arc::new(PrivateThread::for_timers()));
+/// let guard = locks.mutex("invoices/42").lock().await?;
+/// // Its renewals go on, whatever this thread does.
+/// guard.release().await?;
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
+/// ```
+pub struct BackgroundRuntime {
+    drivers: bool,
+    running: OnceLock<Running>,
+}
+
+struct Running {
+    handle: Handle,
+    state: Arc<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Every task is one, and so is the host itself: at zero the thread ends.
+    users: AtomicUsize,
+    last_left: Notify,
+}
+
+impl BackgroundRuntime {
+    /// A host that can keep time: enough for engines whose verbs are quick.
+    pub fn for_timers() -> Self {
+        Self { drivers: false, running: OnceLock::new() }
+    }
+
+    /// A host that can also drive sockets.
+    pub fn for_drivers() -> Self {
+        Self { drivers: true, running: OnceLock::new() }
+    }
+
+    fn start(&self) -> Result<&Running> {
+        if let Some(running) = self.running.get() {
+            return Ok(running);
+        }
+        // Of two who start it at the same time, one drops its own again, which then ends; or there is room for one alone.
+        match Running::start(self.drivers) {
+            Ok(started) => Ok(self.running.get_or_init(|| started)),
+            Err(error) => self.running.get().ok_or(error),
+        }
+    }
+
+    fn running(&self) -> &Running {
+        self.start().expect("a host is asked whether it is ready before it is used")
+    }
+}
+
+impl Running {
+    fn start(drivers: bool) -> Result<Self> {
+        let mut builder = Builder::new_current_thread();
+        if drivers {
+            builder.enable_all()
+        } else {
+            builder.enable_time()
+        };
+        let no_room = |of: &str, more: &str, error: io::Error| {
+            Error::rejected(format!(
+                "this process has no room for {of}, which renewals and timers need: allow it more {more} ({error})"
+            ))
+        };
+        let runtime = builder.build().map_err(|error| no_room("a runtime", "open files", error))?;
+        let runtime = Droppable(Some(runtime));
+        let state = Arc::new(State::default());
+        let running = Self { handle: runtime.get().handle().clone(), state: state.clone() };
+        state.users.fetch_add(1, Ordering::Relaxed);
+        thread::Builder::new()
+            .name("tenure".to_owned())
+            .spawn(move || runtime.get().block_on(state.last_left.notified()))
+            .map_err(|error| no_room("a thread", "threads", error))?;
+        Ok(running)
+    }
+}
+
+/// A runtime that may be dropped inside another one, as it is where its thread cannot be started.
+struct Droppable(Option<Runtime>);
+
+impl Droppable {
+    fn get(&self) -> &Runtime {
+        self.0.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl Drop for Droppable {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.state.leave();
+    }
+}
+
+impl State {
+    fn leave(&self) {
+        if self.users.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.last_left.notify_one();
+        }
+    }
+}
+
+impl Clock for BackgroundRuntime {
+    fn now(&self) -> Time {
+        SystemClock.now()
+    }
+
+    fn wall_us(&self) -> u64 {
+        SystemClock.wall_us()
+    }
+}
+
+impl Runtime for BackgroundRuntime {
+    fn ready(&self) -> Result<()> {
+        self.start().map(drop)
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<()> {
+        let _context = self.running().handle.enter();
+        Box::pin(tokio::time::sleep(duration))
+    }
+
+    fn random(&self) -> u64 {
+        random(self)
+    }
+
+    fn spawn(&self, task: BoxFuture<()>) {
+        let Running { handle, state } = self.running();
+        let user = User::new(state.clone());
+        handle.spawn(async move {
+            let _user = user;
+            task.await;
+        });
+    }
+}
+
+/// The runtime that this was made in: a host for engines and tests that have one already.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use tenure::{Locks, engine::{Memory, ThisRuntime}};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> tenure::Result<()> {
+/// let locks = Locks::on(Memory::new(), Arc::new(ThisRuntime::new()));
+/// let guard = locks.mutex("invoices/42").lock().await?;
+/// guard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct ThisRuntime(Handle);
+
+impl ThisRuntime {
+    /// The caller's own runtime, which must be one of tokio's.
+    pub fn new() -> Self {
+        Self(Handle::current())
+    }
+}
+
+impl Default for ThisRuntime {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for ThisRuntime {
+    fn now(&self) -> Time {
+        SystemClock.now()
+    }
+
+    fn wall_us(&self) -> u64 {
+        SystemClock.wall_us()
+    }
+}
+
+impl Runtime for ThisRuntime {
+    fn sleep(&self, duration: Duration) -> BoxFuture<()> {
+        let _context = self.0.enter();
+        Box::pin(tokio::time::sleep(duration))
+    }
+
+    fn random(&self) -> u64 {
+        random(self)
+    }
+
+    fn spawn(&self, task: BoxFuture<()>) {
+        self.0.spawn(task);
+    }
+}
+
+/// Only pauses hang on it: the clock's own noise will do where the system has none to give.
+fn random(clock: &impl Clock) -> u64 {
+    getrandom::u64().unwrap_or_else(|_| clock.now().raw_ns)
+}
+
+/// Counts one task for as long as it lives, even if it panics.
+struct User(Arc<State>);
+
+impl User {
+    fn new(state: Arc<State>) -> Self {
+        state.users.fetch_add(1, Ordering::Relaxed);
+        Self(state)
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_knows_the_time_and_is_not_foreseen() {
+        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let private = BackgroundRuntime::for_timers();
+            let hosts: [&dyn Runtime; 2] = [&private, &ThisRuntime::new()];
+            for host in hosts {
+                let (before, wall, after) =
+                    (SystemClock.wall_us(), host.wall_us(), SystemClock.wall_us());
+                assert!((before..=after).contains(&wall));
+                assert_ne!(host.random(), host.random());
+                let told = Arc::new(Notify::new());
+                let tell = told.clone();
+                host.spawn(Box::pin(async move { tell.notify_one() }));
+                told.notified().await;
+            }
+        });
+    }
+}

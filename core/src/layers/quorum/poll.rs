@@ -1,0 +1,246 @@
+//! One question to every store at once, and how each of them answered.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
+
+use super::board::QuorumHealth;
+use super::rest::Stragglers;
+use crate::lease::span::shown;
+use crate::{BoxFuture, Error, ErrorKind, Result, refusal};
+
+/// The outcomes, one for each store; `None`: it had not answered when enough others had.
+pub(super) struct Poll<T> {
+    outcomes: Vec<Option<Result<T>>>,
+    board: QuorumHealth,
+}
+
+impl<T: Send + 'static> Poll<T> {
+    /// Asks until `decided`, or until everyone has answered or had the time to. Verbs that nobody waits for
+    /// any more are carried on until they have had their time, too.
+    pub(super) async fn of<F>(
+        verbs: impl ExactSizeIterator<Item = F>,
+        board: &QuorumHealth,
+        rest: &Arc<Stragglers>,
+        decided: impl Fn(&Self) -> bool,
+    ) -> Self
+    where
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let outcomes = (0..verbs.len()).map(|_| None).collect();
+        let mut poll = Self { outcomes, board: board.clone() };
+        rest.glance();
+        let mut asked = Asked::new(verbs, board, rest);
+        loop {
+            // All are sent before any answer counts, and all that have answered are heard.
+            while let Some(Some(answer)) = asked.verbs.next().now_or_never() {
+                poll.hear(answer);
+            }
+            if asked.verbs.is_empty() || decided(&poll) {
+                break;
+            }
+            if let Either::Left((answer, _)) = select(asked.verbs.next(), &mut asked.late).await {
+                if let Some(answer) = answer {
+                    poll.hear(answer);
+                }
+            } else {
+                asked.verbs.clear();
+                poll.give_up(rest.patience);
+                break;
+            }
+        }
+        poll
+    }
+
+    fn hear(&mut self, (node, outcome): (usize, Result<T>)) {
+        self.outcomes[node] = Some(outcome);
+    }
+
+    /// Those who have not answered by now count as silent.
+    fn give_up(&mut self, patience: Duration) {
+        for (node, outcome) in self.outcomes.iter_mut().enumerate() {
+            if outcome.is_none() {
+                let error = late(patience);
+                self.board.write(node, Some(&error));
+                *outcome = Some(Err(error));
+            }
+        }
+    }
+}
+
+/// A store had its time to answer.
+pub(super) fn late(patience: Duration) -> Error {
+    Error::unavailable(format!("no answer within {}", shown(patience)))
+}
+
+/// What a store is asked. One that panics over it must not end what others are asked, nor the keeping of those
+/// who share this quorum.
+pub(super) async fn contained<T>(verb: impl Future<Output = Result<T>>) -> Result<T> {
+    let outcome = AssertUnwindSafe(verb).catch_unwind().await;
+    outcome.unwrap_or_else(|_panic| Err(Error::unavailable("its engine panicked")))
+}
+
+/// The verbs that are under way, by the store that was asked, and the end of their time.
+struct Asked<T: Send + 'static> {
+    verbs: FuturesUnordered<BoxFuture<(usize, Result<T>)>>,
+    late: BoxFuture<()>,
+    rest: Arc<Stragglers>,
+}
+
+impl<T: Send + 'static> Asked<T> {
+    fn new<F>(verbs: impl Iterator<Item = F>, board: &QuorumHealth, rest: &Arc<Stragglers>) -> Self
+    where
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let told = |(node, verb): (usize, F)| -> BoxFuture<(usize, Result<T>)> {
+            let board = board.clone();
+            Box::pin(async move {
+                let outcome = contained(verb).await;
+                board.write(node, outcome.as_ref().err());
+                (node, outcome)
+            })
+        };
+        let late = rest.host.sleep(rest.patience);
+        Self { verbs: verbs.enumerate().map(told).collect(), late, rest: rest.clone() }
+    }
+}
+
+impl<T: Send + 'static> Drop for Asked<T> {
+    fn drop(&mut self) {
+        let mut verbs = std::mem::take(&mut self.verbs);
+        if !verbs.is_empty() {
+            let late = std::mem::replace(&mut self.late, Box::pin(std::future::pending()));
+            self.rest.add(Box::pin(async move {
+                let answers = std::pin::pin!(async { while verbs.next().await.is_some() {} });
+                select(answers, late).await;
+            }));
+        }
+    }
+}
+
+impl<T> Poll<T> {
+    /// How each store answered, in their order.
+    pub(super) fn outcomes(&self) -> impl Iterator<Item = Option<&Result<T>>> {
+        self.outcomes.iter().map(Option::as_ref)
+    }
+
+    /// What the stores that answered said.
+    pub(super) fn answers(&self) -> impl Iterator<Item = &T> {
+        self.outcomes().flatten().filter_map(|outcome| outcome.as_ref().ok())
+    }
+
+    /// How many stores have not said what became of it. A store that refuses is no better than one that is silent.
+    pub(super) fn silent(&self) -> usize {
+        self.outcomes.len() - self.answers().count()
+    }
+
+    /// The answers, if there are enough of them.
+    pub(super) fn enough_answers(&self, majority: usize) -> Result<Vec<&T>> {
+        let answers: Vec<&T> = self.answers().collect();
+        if answers.len() < majority { Err(self.too_few("answered", majority)) } else { Ok(answers) }
+    }
+
+    /// Too few stores did it. So many may have refused that waiting helps nobody; then this is a refusal, too.
+    pub(super) fn too_few(&self, did: &str, majority: usize) -> Error {
+        let sentence = self.sentence(did, majority);
+        let errors = self.outcomes().flatten().filter_map(|outcome| outcome.as_ref().err());
+        let refusals: Vec<&Error> = errors.filter(|error| !error.is_unknown()).collect();
+        if refusals.len() + majority <= self.outcomes.len() {
+            return Error::unavailable(sentence);
+        }
+        match refusals[0].kind() {
+            // All say the same, whichever store it was.
+            _ if refusals.iter().all(|one| one.to_string() == refusals[0].to_string()) => {
+                refusals[0].clone()
+            }
+            ErrorKind::Invalid => Error::invalid(sentence),
+            ErrorKind::Unsupported => Error::unsupported(sentence),
+            _ => Error::rejected(sentence),
+        }
+    }
+
+    /// Too few stores did it, and why is not known of all of them.
+    pub(super) fn unknown(&self, did: &str, majority: usize) -> Error {
+        Error::unavailable(self.sentence(did, majority))
+    }
+
+    /// What went wrong, once for all of whom it is true.
+    fn sentence(&self, did: &str, majority: usize) -> String {
+        let too_few = format!("fewer than {majority} of {} stores {did}", self.outcomes.len());
+        let errors = self
+            .outcomes()
+            .enumerate()
+            .filter_map(|(node, outcome)| Some((self.board.name(node), outcome?.as_ref().err()?)));
+        let why = refusal::once_for_all(errors);
+        if why.is_empty() { too_few } else { format!("{too_few}; {why}") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What stores have said so far, in their order.
+    fn poll(outcomes: impl IntoIterator<Item = Option<Result<()>>>) -> Poll<()> {
+        let outcomes: Vec<_> = outcomes.into_iter().collect();
+        let names = (0..outcomes.len()).map(|store| format!("s{store}"));
+        Poll { board: QuorumHealth::new(names), outcomes }
+    }
+
+    type Refuses = fn(&'static str) -> Error;
+
+    #[test]
+    fn where_some_may_do_it_yet_it_is_unknown() {
+        let rejected = || Some(Err(Error::rejected("full")));
+        let error = poll([rejected(), Some(Ok(())), None]).too_few("let it in", 2);
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert_eq!(error.to_string(), "fewer than 2 of 3 stores let it in; s0: full");
+        let error = poll([rejected(), rejected(), None, None, None]).too_few("let it in", 3);
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+    }
+
+    #[test]
+    fn where_no_majority_can_do_it_any_more_it_is_a_refusal_of_the_first_ones_kind() {
+        let same = || Some(Err(Error::invalid("a key of 3")));
+        let error = poll([same(), same(), None]).too_few("let it in", 2);
+        assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::Invalid, "a key of 3"));
+        let kinds: [(Refuses, ErrorKind); 3] = [
+            (Error::invalid, ErrorKind::Invalid),
+            (Error::unsupported, ErrorKind::Unsupported),
+            (Error::rejected, ErrorKind::Rejected),
+        ];
+        for (error, kind) in kinds {
+            let differ = [Some(Err(error("one"))), Some(Err(Error::rejected("other"))), None];
+            let error = poll(differ).too_few("let it in", 2);
+            assert_eq!(error.kind(), kind);
+            assert_eq!(error.to_string(), "fewer than 2 of 3 stores let it in; s0: one; s1: other");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_several_is_told_once() {
+        let young = |store: u32| {
+            let sentence = format!("s{store} has just started: wait another {}s", 20 + store);
+            Some(Err(Error::unavailable(sentence)))
+        };
+        let full = Some(Err(Error::unavailable("full")));
+        let error = poll([young(0), full, young(2), young(3)]).too_few("answered", 3);
+        assert_eq!(
+            error.to_string(),
+            "fewer than 3 of 4 stores answered; s0 has just started: wait another 20s (and so with s2, s3); s1: full"
+        );
+    }
+
+    #[test]
+    fn who_had_its_time_is_silent_and_the_board_says_so() {
+        let mut poll = poll([Some(Ok(())), None]);
+        poll.give_up(Duration::from_millis(50));
+        assert_eq!((poll.silent(), poll.answers().count()), (1, 1));
+        let shown = poll.board.to_string();
+        assert_eq!(shown, "s0: not asked yet\ns1: no answer within 50ms");
+    }
+}

@@ -1,0 +1,251 @@
+//! The terms on which a lock is asked for, and whether they can work.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::lease::deadline::{SafetyMargin, usable};
+use crate::lease::span::shown;
+use crate::{Error, Liveness, Guarantees, Result};
+
+/// How long a ticket lives without a sign of life, unless its owner says otherwise.
+pub const TTL_DEFAULT: Duration = Duration::from_secs(30);
+/// The longest ttl.
+pub const TTL_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
+const DRIFT_PPM_DEFAULT: u32 = 10_000;
+
+/// What a caller chose; what it left open follows from the ttl.
+#[derive(Clone, Debug)]
+pub(crate) struct LockOptions {
+    pub(crate) ttl: Duration,
+    pub(crate) renew_every: Option<Duration>,
+    pub(crate) margin: Option<Duration>,
+    pub(crate) drift_ppm: u32,
+    pub(crate) by_hand: bool,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) note: Option<Arc<str>>,
+}
+
+/// Terms that can work, with nothing left open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RenewalSchedule {
+    pub(crate) caution: SafetyMargin,
+    /// From one sign of life to the next.
+    pub(crate) every: Duration,
+    /// The owner renews by hand.
+    pub(crate) by_hand: bool,
+    pub(crate) max_hold: Option<Duration>,
+    /// Lives end in this store: what was told no life is not believed to have one.
+    pub(crate) leased: bool,
+}
+
+impl Default for LockOptions {
+    fn default() -> Self {
+        Self {
+            ttl: TTL_DEFAULT,
+            renew_every: None,
+            margin: None,
+            drift_ppm: DRIFT_PPM_DEFAULT,
+            by_hand: false,
+            max_hold: None,
+            note: None,
+        }
+    }
+}
+
+impl LockOptions {
+    /// Refuses terms that cannot keep a lock.
+    pub(crate) fn rhythm(&self, profile: &Guarantees) -> Result<RenewalSchedule> {
+        if self.ttl > TTL_MAX {
+            return Err(Error::invalid(format!(
+                "a ttl of {} is too long: at most {} is allowed",
+                shown(self.ttl),
+                shown(TTL_MAX)
+            )));
+        }
+        if self.drift_ppm >= 1_000_000 {
+            return Err(Error::invalid(format!(
+                "a clock drift of {} ppm leaves no time at all: name less than 1000000",
+                self.drift_ppm
+            )));
+        }
+        if self.max_hold == Some(Duration::ZERO) {
+            return Err(Error::invalid("a longest hold of 0 would hold nothing"));
+        }
+        self.leave_room(profile.rounding)?;
+        Ok(RenewalSchedule {
+            caution: self.caution(profile.rounding),
+            every: self.every(self.ttl),
+            by_hand: self.by_hand,
+            max_hold: self.max_hold,
+            leased: profile.liveness != Liveness::Kernel,
+        })
+    }
+
+    fn caution(&self, rounding: Duration) -> SafetyMargin {
+        SafetyMargin { rounding, drift_ppm: self.drift_ppm, margin: self.margin }
+    }
+
+    fn every(&self, ttl: Duration) -> Duration {
+        self.renew_every.unwrap_or(ttl / 3)
+    }
+
+    /// Refuses a ttl without room, with the way out.
+    fn leave_room(&self, rounding: Duration) -> Result<()> {
+        if self.has_room(self.ttl, rounding) {
+            return Ok(());
+        }
+        let most = whole_millis(usable(self.ttl, &self.caution(rounding)) * 2 / 5);
+        let every = self.renew_every.filter(|_| !self.by_hand);
+        if every.is_some_and(|every| every.is_zero()) {
+            return Err(Error::invalid(
+                "a lock that is renewed every 0s does nothing else: name a pause",
+            ));
+        }
+        let ttl = shown(self.ttl);
+        Err(Error::invalid(match (self.ttl_min(rounding).map(shown), every.map(shown)) {
+            (Some(least), Some(every)) if !most.is_zero() => format!(
+                "a ttl of {ttl} renewed every {every} leaves no room for two failed renewals: \
+                 make the ttl at least {least}, or renew every {}",
+                shown(most)
+            ),
+            (Some(least), _) if self.by_hand => format!(
+                "a ttl of {ttl} is too short: rounding, clock drift and margin leave something of \
+                 {least} or more"
+            ),
+            (Some(least), _) => format!(
+                "a ttl of {ttl} is too short: {least} is the least with room for two failed renewals"
+            ),
+            (None, _) => format!(
+                "a ttl of {ttl} leaves no room for two failed renewals, and no other does: \
+                 name less drift, a smaller margin, or a shorter time between renewals"
+            ),
+        }))
+    }
+
+    /// Two renewals may fail, and half a period is left for the third. By hand, that is its owner's affair.
+    fn has_room(&self, ttl: Duration, rounding: Duration) -> bool {
+        let (every, usable) = (self.every(ttl), usable(ttl, &self.caution(rounding)));
+        let is_renewed = !every.is_zero() && every.saturating_mul(5) / 2 <= usable;
+        !usable.is_zero() && (self.by_hand || is_renewed)
+    }
+
+    /// The shortest ttl with room, to the millisecond.
+    fn ttl_min(&self, rounding: Duration) -> Option<Duration> {
+        let has_room = |ms| self.has_room(Duration::from_millis(ms), rounding);
+        let (mut short, mut long) = (0, TTL_MAX.as_secs() * 1_000);
+        if !has_room(long) {
+            return None;
+        }
+        while long - short > 1 {
+            let middle = short.midpoint(long);
+            if has_room(middle) {
+                long = middle;
+            } else {
+                short = middle;
+            }
+        }
+        Some(Duration::from_millis(long))
+    }
+}
+
+fn whole_millis(duration: Duration) -> Duration {
+    Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Clock as _, Engine as _, ErrorKind, Memory};
+
+    fn refused(terms: &LockOptions) -> String {
+        let error = terms.rhythm(&Memory::new().guarantees()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        error.to_string()
+    }
+
+    fn of(ttl: Duration) -> LockOptions {
+        LockOptions { ttl, ..LockOptions::default() }
+    }
+
+    #[test]
+    fn the_defaults_work() {
+        let exact = Guarantees { rounding: Duration::ZERO, ..Memory::new().guarantees() };
+        let rhythm = LockOptions::default().rhythm(&exact).unwrap();
+        assert_eq!(rhythm.every, Duration::from_secs(10));
+        let now = crate::SystemClock.now();
+        let deadline = crate::lease::deadline::deadline(now, TTL_DEFAULT, &rhythm.caution);
+        assert_eq!(now.until(deadline), Duration::from_millis(29_400));
+    }
+
+    #[test]
+    fn a_ttl_without_room_for_two_failed_renewals_is_refused() {
+        assert!(refused(&of(Duration::ZERO)).contains("too short"));
+        assert!(refused(&of(Duration::from_nanos(1))).contains("too short"));
+        assert!(refused(&of(Duration::from_millis(200))).contains("two failed renewals"));
+        assert!(refused(&of(Duration::from_secs(i64::MAX.unsigned_abs()))).contains("too long"));
+        let lazy = LockOptions { renew_every: Some(Duration::from_secs(15)), ..LockOptions::default() };
+        assert!(refused(&lazy).contains("two failed renewals"));
+        let frantic = LockOptions { renew_every: Some(Duration::ZERO), ..LockOptions::default() };
+        assert!(refused(&frantic).contains("name a pause"));
+        let blurred = LockOptions { drift_ppm: 500_000, ..LockOptions::default() };
+        assert!(refused(&blurred).contains("name less drift"));
+    }
+
+    #[test]
+    fn a_refusal_names_what_works() {
+        let millis = Duration::from_millis;
+        let named = |terms: &LockOptions| {
+            let sentence = refused(terms);
+            let words = sentence.split([' ', ',']).filter(|word| word.ends_with("ms"));
+            words.map(|word| millis(word[..word.len() - 2].parse().unwrap())).collect::<Vec<_>>()
+        };
+        let less = |duration: Duration| duration.checked_sub(millis(1)).unwrap();
+        let works = |terms: &LockOptions| terms.rhythm(&Memory::new().guarantees()).is_ok();
+        for terms in [of(millis(200)), LockOptions { by_hand: true, ..of(millis(20)) }] {
+            let [ttl, least] = named(&terms)[..] else { panic!("{}", refused(&terms)) };
+            assert_eq!(ttl, terms.ttl);
+            assert!(works(&LockOptions { ttl: least, ..terms.clone() }));
+            assert!(!works(&LockOptions { ttl: less(least), ..terms }));
+        }
+        let lazy = LockOptions { renew_every: Some(millis(350)), ..of(millis(900)) };
+        let [_, _, least, every] = named(&lazy)[..] else { panic!("{}", refused(&lazy)) };
+        assert!(works(&LockOptions { ttl: least, ..lazy.clone() }));
+        assert!(!works(&LockOptions { ttl: less(least), ..lazy.clone() }));
+        assert!(works(&LockOptions { renew_every: Some(every), ..lazy.clone() }));
+        assert!(!works(&LockOptions { renew_every: Some(every + millis(1)), ..lazy }));
+    }
+
+    #[test]
+    fn a_ttl_may_be_as_long_as_a_year() {
+        assert_eq!(TTL_MAX.as_secs(), 31_622_400);
+        assert!(of(TTL_MAX).rhythm(&Memory::new().guarantees()).is_ok());
+        assert!(refused(&of(TTL_MAX + Duration::from_nanos(1))).contains("too long"));
+    }
+
+    #[test]
+    fn only_what_the_kernel_keeps_has_no_lease() {
+        let leased = |liveness| {
+            let profile = Guarantees { liveness, ..Memory::new().guarantees() };
+            LockOptions::default().rhythm(&profile).unwrap().leased
+        };
+        assert!(leased(Liveness::Lease) && leased(Liveness::Session));
+        assert!(!leased(Liveness::Kernel));
+    }
+
+    #[test]
+    fn a_refusal_is_of_what_was_chosen() {
+        let by_hand = refused(&LockOptions { by_hand: true, ..of(Duration::from_millis(20)) });
+        assert!(by_hand.contains("rounding, clock drift and margin"), "{by_hand}");
+        let often =
+            LockOptions { renew_every: Some(Duration::from_millis(50)), ..of(Duration::from_millis(1)) };
+        let often = refused(&often);
+        assert!(!often.contains("renewed every 0s") && !often.contains("or renew"), "{often}");
+    }
+
+    #[test]
+    fn a_lease_renewed_by_hand_needs_no_room() {
+        let terms = LockOptions { by_hand: true, ..of(Duration::from_millis(200)) };
+        assert!(terms.rhythm(&Memory::new().guarantees()).is_ok());
+    }
+}

@@ -1,0 +1,114 @@
+//! A look at all lines in a scope.
+
+use std::collections::BTreeMap;
+
+use crate::event::Scope;
+use crate::{Engine, Key, ErrorKind, Place, Result, Ticket};
+
+/// Every ticket in scope at one moment, line by line.
+pub(crate) type Snapshot = BTreeMap<Key, Vec<(Ticket, Place)>>;
+
+/// Of many lines, one that the store refuses to show hides no other: it stays as it was seen last, until it can be seen. Where all are
+/// refused, and one of them could be seen before, that is told, for nothing would be seen any more.
+pub(crate) async fn snapshot(engine: &impl Engine, scope: &Scope, last: Option<&Snapshot>) -> Result<Snapshot> {
+    let keys = match scope {
+        Scope::Key(key) => vec![key.clone()],
+        Scope::Prefix(prefix) => engine.keys(prefix).await?,
+    };
+    let (mut look, mut refused, mut is_seen) = (Snapshot::new(), None, false);
+    for key in keys {
+        let line = match engine.line(&key).await {
+            Err(error) if error.kind() == ErrorKind::Rejected => {
+                tracing::debug!(%key, %error, "a line is not shown");
+                let seen = last.and_then(|last| last.get(&key));
+                if last.is_none() || seen.is_some() {
+                    refused = Some(error);
+                }
+                seen.cloned()
+            }
+            line => {
+                is_seen = true;
+                Some(line?)
+            }
+        };
+        look.extend(line.map(|line| (key, line)));
+    }
+    match refused {
+        Some(error) if !is_seen => Err(error),
+        _ => Ok(look),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::layers::{Layer, Operation};
+    use crate::{Error, LeaveMode, Memory, WaitMode, Share};
+
+    /// A store that refuses to show the lines of these keys.
+    struct Spoilt(Memory, Mutex<Vec<Key>>);
+
+    impl Layer for Spoilt {
+        type Inner = Memory;
+
+        fn inner(&self) -> &Memory {
+            &self.0
+        }
+
+        async fn intercept<T: Send>(
+            &self,
+            question: Operation<'_>,
+            answer: impl Future<Output = Result<T>> + Send,
+        ) -> Result<T> {
+            let spoilt = self.1.lock().unwrap().clone();
+            match question {
+                Operation::Line(key) if spoilt.contains(key) => {
+                    Err(Error::rejected("it cannot be read"))
+                }
+                _ => answer.await,
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_refused_hides_no_other_one_and_nothing_at_all_is_told() {
+        let store = Spoilt(Memory::new(), Mutex::default());
+        let [a, b] = ["a", "b"].map(|name| Key::new(name).unwrap());
+        let scope = Scope::Prefix(String::new());
+        let spoil =
+            |keys: &[&Key]| *store.1.lock().unwrap() = keys.iter().copied().cloned().collect();
+        crate::blocking::block_on(async {
+            let join = async |key: &Key| {
+                let ticket = Ticket::new(key.clone(), Share::WHOLE);
+                store.0.join(&ticket, WaitMode::Wait).await.unwrap();
+            };
+            join(&a).await;
+            join(&b).await;
+            let both = snapshot(&store, &scope, None).await.unwrap();
+            join(&a).await;
+            join(&b).await;
+            spoil(&[&a]);
+            let next = snapshot(&store, &scope, Some(&both)).await.unwrap();
+            assert_eq!(
+                (next[&a].len(), next[&b].len()),
+                (1, 2),
+                "of a is known what was seen last"
+            );
+            let first = snapshot(&store, &scope, None).await.unwrap();
+            assert!(!first.contains_key(&a) && first.contains_key(&b));
+            assert!(snapshot(&store, &Scope::Key(a.clone()), Some(&both)).await.is_err());
+            spoil(&[&a, &b]);
+            let error = snapshot(&store, &scope, Some(&both)).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Rejected);
+            assert!(snapshot(&store, &scope, None).await.is_err(), "nothing can be seen");
+            // What was never seen is no news when all others have gone.
+            spoil(&[&a]);
+            for (ticket, _) in store.0.line(&b).await.unwrap() {
+                store.0.leave(&ticket, LeaveMode::Now).await.unwrap();
+            }
+            assert!(snapshot(&store, &scope, Some(&first)).await.unwrap().is_empty());
+        });
+    }
+}

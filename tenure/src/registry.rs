@@ -1,0 +1,143 @@
+//! The register of engines: what connects, helps, completes and documents goes through this list.
+
+use tenure_core::{Error, Locks, Result};
+use tenure_kit::options::nearest;
+use tenure_kit::registry::{EngineDescriptor, OpenedStore, Scheme};
+use tenure_kit::url::Url;
+
+use crate::memory;
+
+/// An engine is a line: its feature, its crate, and the schemes by which it is known where it is left out.
+macro_rules! engines {
+    ($($feature:literal $engine:ident $($scheme:literal)+;)*) => {
+        /// What each engine of this program says of itself.
+        pub static REGISTER: &[&Description] = &[
+            $(#[cfg(feature = $feature)] &$engine::DESCRIPTION,)*
+            &memory::DESCRIPTION,
+        ];
+
+        /// The schemes of each feature.
+        const FEATURES: &[(&str, &[&str])] = &[$(($feature, &[$($scheme),+])),*];
+    };
+}
+
+engines! {
+    "file" tenure_file "file";
+    "mongodb" tenure_mongodb "mongodb" "mongodb+srv";
+    "redis" tenure_redis "redis" "rediss" "redis+unix" "redis+sentinel" "redis+cluster" "redlock";
+    "etcd" tenure_etcd "etcd" "etcds";
+    "zookeeper" tenure_zookeeper "zookeeper" "zookeepers";
+}
+
+/// The engine that a URL is for.
+pub fn engine_of(url: &str) -> Result<&'static EngineDescriptor> {
+    engine_beside(&[], url)
+}
+
+/// The same for a program with schemes of its own, which it has read already: if no engine is found, the error names them, too.
+pub fn engine_beside(own: &[Scheme], url: &str) -> Result<&'static EngineDescriptor> {
+    if let Some(port) = port_of_server(own, url) {
+        let scheme =
+            PORTS.iter().find(|(usual, _)| *usual == port).map_or("redis", |(_, scheme)| scheme);
+        return Err(Error::invalid(format!(
+            "`{url}` names a server and no store: did you mean `{scheme}://{url}`?"
+        )));
+    }
+    let scheme = Url::parse(url)?.scheme();
+    let knows = |engine: &&&EngineDescriptor| engine.scheme(scheme).is_some();
+    REGISTER.iter().find(knows).copied().ok_or_else(|| unknown(own, scheme))
+}
+
+/// Opens the store of a URL, and makes it if its engine makes stores.
+pub async fn open(url: &str) -> Result<OpenedStore> {
+    (engine_of(url)?.open)(url.to_owned()).await
+}
+
+/// Opens a store that is only looked at: `None` if there is none, and none is made.
+pub async fn look(url: &str) -> Result<Option<Locks>> {
+    (engine_of(url)?.look)(url.to_owned()).await
+}
+
+/// What other clients call these stores.
+const ELSEWHERE: [(&str, &str); 4] =
+    [("http", "etcd"), ("https", "etcds"), ("valkey", "redis"), ("valkeys", "rediss")];
+
+/// The usual ports of stores.
+const PORTS: [(u16, &str); 4] =
+    [(6379, "redis"), (27017, "mongodb"), (2379, "etcd"), (2181, "zookeeper")];
+
+/// The port of `HOST:PORT`, which is a server without a scheme.
+fn port_of_server(own: &[Scheme], url: &str) -> Option<u16> {
+    let (host, port) = url.split_once(':')?;
+    let mut schemes = own.iter().chain(REGISTER.iter().flat_map(|engine| engine.schemes));
+    // `file:6379` is a path; `redis:6379` is how containers name a server.
+    if schemes.any(|scheme| scheme.name == host && !scheme.form.contains("://")) {
+        return None;
+    }
+    let port = port.split(['/', '?']).next().unwrap_or(port);
+    let is_host = |letter: char| letter.is_ascii_alphanumeric() || ".-".contains(letter);
+    (!host.is_empty() && host.chars().all(is_host)).then(|| port.parse().ok()).flatten()
+}
+
+fn unknown(own: &[Scheme], scheme: &str) -> Error {
+    if let Some((feature, _)) = FEATURES.iter().find(|(_, schemes)| schemes.contains(&scheme)) {
+        return Error::unsupported(format!(
+            "this program was built without the {feature} engine: build it with the feature `{feature}`"
+        ));
+    }
+    let schemes = || own.iter().chain(REGISTER.iter().flat_map(|engine| engine.schemes));
+    let known: Vec<String> = schemes().map(|scheme| format!("{}:", scheme.name)).collect();
+    let scheme_is = |other: &&(&str, &'static str)| other.0.eq_ignore_ascii_case(scheme);
+    let elsewhere = ELSEWHERE.iter().find(scheme_is).map(|(_, here)| *here);
+    let near = || nearest(&scheme.to_ascii_lowercase(), schemes().map(|scheme| scheme.name));
+    let meant = elsewhere.or_else(near);
+    let meant = meant.map_or(String::new(), |name| format!(" (did you mean `{name}:`?)"));
+    Error::invalid(format!(
+        "no engine answers to the scheme `{scheme}:`{meant}; there are {}",
+        known.join(", ")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_feature_that_is_left_out_is_known_by_the_schemes_of_its_engine() {
+        for engine in REGISTER.iter().filter(|engine| engine.name != memory::DESCRIPTION.name) {
+            let (_, schemes) = FEATURES.iter().find(|(name, _)| *name == engine.name).unwrap();
+            let described: Vec<&str> = engine.schemes.iter().map(|scheme| scheme.name).collect();
+            assert_eq!(*schemes, described);
+        }
+    }
+
+    #[test]
+    fn a_server_without_a_scheme_is_refused_with_the_url_that_was_meant() {
+        for (url, meant) in [
+            ("localhost:6379", "`redis://localhost:6379`"),
+            ("127.0.0.1:2379", "`etcd://127.0.0.1:2379`"),
+            ("db-1.example.org:27017", "`mongodb://db-1.example.org:27017`"),
+            ("zk:2181", "`zookeeper://zk:2181`"),
+            ("cache:7000", "`redis://cache:7000`"),
+            ("redis:6379", "`redis://redis:6379`"),
+            ("localhost:6379/0", "`redis://localhost:6379/0`"),
+        ] {
+            let error = engine_of(url).unwrap_err().to_string();
+            let expected = format!("`{url}` names a server and no store: did you mean {meant}?");
+            assert_eq!(error, expected);
+        }
+        for url in ["file:6379", "memory:6379"] {
+            assert!(engine_of(url).is_ok(), "{url}: a path or a name may be a number");
+        }
+    }
+
+    #[test]
+    fn every_scheme_is_the_beginning_of_its_form_and_of_its_example() {
+        for scheme in REGISTER.iter().flat_map(|engine| engine.schemes) {
+            let beginning = format!("{}:", scheme.name);
+            assert!(scheme.form.starts_with(&beginning), "{}", scheme.form);
+            assert!(scheme.example.starts_with(&beginning), "{}", scheme.example);
+            assert_eq!(engine_of(scheme.example).unwrap().scheme(scheme.name), Some(scheme));
+        }
+    }
+}
