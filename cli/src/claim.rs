@@ -148,7 +148,7 @@ impl Claim<'_> {
                 return Ok(Stand::Held(held));
             }
             Ok(Ok(None)) => self.in_vain(signals, locks, left)?,
-            Ok(Err(error)) if error.is_unknown() && left.is_some() => {
+            Ok(Err(error)) if error.is_retryable() && left.is_some() => {
                 return self.unanswered(signals, locks, error);
             }
             Ok(Err(error)) if self.is_forgotten(signals, locks, &error)? => {
@@ -255,7 +255,7 @@ impl Claim<'_> {
         let waited = waited.filter(|waited| !waited.is_zero());
         let line = match look {
             Ok(Some(Ok(line))) => line,
-            Ok(Some(Err(error))) if waited.is_some() && error.is_unknown() => {
+            Ok(Some(Err(error))) if waited.is_some() && error.is_retryable() => {
                 return Ok(error.into());
             }
             Ok(None) if let Some(wait) = self.patience.wait().filter(|wait| !wait.is_zero()) => {

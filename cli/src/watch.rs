@@ -58,7 +58,7 @@ pub(crate) fn watch(at: &Address, json: bool, args: &Args) -> Result<u8, Failure
                 }
                 show(&event, json, screen)
             }
-            Err(error) if error.is_unknown() => {
+            Err(error) if error.is_retryable() => {
                 if trouble.is_none_or(|last| last.elapsed() > SAME_TROUBLE) {
                     say(&format!("looking again until the store answers: {error}"));
                 }

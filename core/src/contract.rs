@@ -9,7 +9,7 @@ pub mod event;
 pub(crate) mod id;
 pub(crate) mod key;
 pub(crate) mod guarantees;
-pub mod refusal;
+pub mod errors;
 #[cfg(feature = "serde")]
 mod serialized;
 pub(crate) mod share;

@@ -42,7 +42,7 @@ pub use contract::ticket::{
     LINE_TICKETS_MAX, LeaveMode, LeaveOutcome, NUMBER_MAX, WaitMode, Place, TicketState, Ticket,
 };
 pub use contract::labels::{NOTE_BYTES_MAX, Note, OWNER_BYTES_MAX, Owner};
-pub use contract::{event, refusal};
+pub use contract::{event, errors};
 pub use background::spawn::spawn_cancellable;
 pub use background::runtime::{BoxFuture, Runtime, BackgroundRuntime, ThisRuntime};
 pub use background::backoff::jitter;

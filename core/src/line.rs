@@ -23,7 +23,7 @@ use std::time::Duration;
 use crate::contract::ticket::{LINE_TICKETS_MAX, NUMBER_MAX};
 use crate::event::EventKind;
 use crate::{
-    LeaveMode, LeaveOutcome, WaitMode, Place, Result, Share, TicketState, Ticket, TicketId, refusal, served,
+    LeaveMode, LeaveOutcome, WaitMode, Place, Result, Share, TicketState, Ticket, TicketId, errors, served,
 };
 
 /// Up to this many tickets are found by looking at each; more are found through an index.
@@ -125,7 +125,7 @@ impl<S> Line<S> {
         if let Some(at) = self.find(ticket.id) {
             let owner = &self.tickets[at].ticket.owner;
             if *owner != ticket.owner {
-                return Err(refusal::id_of_another(&ticket.key, ticket.id, owner));
+                return Err(errors::id_of_another(&ticket.key, ticket.id, owner));
             }
             return Ok(self.renew(ticket, now, tell));
         }
@@ -135,11 +135,11 @@ impl<S> Line<S> {
             return Ok(None);
         }
         if self.tickets.len() >= LINE_TICKETS_MAX {
-            return Err(refusal::line_is_full(&ticket.key));
+            return Err(errors::line_is_full(&ticket.key));
         }
         let number = (self.last + 1).max(now).max(ticket.floor);
         if number > NUMBER_MAX {
-            return Err(refusal::no_numbers_left(&ticket.key, number));
+            return Err(errors::no_numbers_left(&ticket.key, number));
         }
         let ends = match lives {
             Expiry::ByTtl => Some(end_of(ticket.ttl, now)),
@@ -270,7 +270,7 @@ impl<S> Line<S> {
         let of = ticket.share.of();
         match self.tickets.front().map(|entry| entry.ticket.share.of()) {
             Some(kept) if kept != of => {
-                Err(refusal::other_capacity(&ticket.key, kept.into(), ticket.share))
+                Err(errors::other_capacity(&ticket.key, kept.into(), ticket.share))
             }
             _ => Ok(()),
         }

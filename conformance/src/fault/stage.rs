@@ -69,7 +69,7 @@ pub async fn at_last<T>(what: &str, mut ask: impl AsyncFnMut() -> Result<T>) -> 
         loop {
             match ask().await {
                 Ok(answer) => return answer,
-                Err(error) => assert!(error.is_unknown(), "{error}"),
+                Err(error) => assert!(error.is_retryable(), "{error}"),
             }
         }
     })

@@ -87,7 +87,7 @@ impl Program {
             // A store need not answer sooner than a message takes, a few times over.
             Err(error) => {
                 let brief = matches!(wish, Wish::Within(time) if time < self.plan.ttl / 20);
-                self.hear(&error, brief && error.is_unknown());
+                self.hear(&error, brief && error.is_retryable());
             }
         }
     }

@@ -200,7 +200,7 @@ impl Arena {
     async fn opened(&self) -> AnyEngine {
         loop {
             match (self.open)().await {
-                Err(error) if error.is_unknown() && !self.is_simulated() => {}
+                Err(error) if error.is_retryable() && !self.is_simulated() => {}
                 opened => return opened.expect("the store can be opened"),
             }
         }

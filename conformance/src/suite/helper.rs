@@ -38,7 +38,7 @@ pub fn serve_also<F: Future<Output = Result<Locks>>>(
     let Ok(store) = std::env::var(STORE) else { return };
     let locks = loop {
         match block_on(open(store.clone())) {
-            Err(error) if error.is_unknown() => {}
+            Err(error) if error.is_retryable() => {}
             opened => break opened.expect("the helper can open the store"),
         }
     };
@@ -108,7 +108,7 @@ fn count(locks: &Locks, key: &str, times: u32, file: &str) {
         std::fs::write(file, (number + 1).to_string()).expect("the number can be written");
         match block_on(guard.release()) {
             // The number is written: it does not matter here when the lock is given back.
-            Err(error) if error.is_unknown() => {}
+            Err(error) if error.is_retryable() => {}
             released => released.expect("it was held"),
         }
     }

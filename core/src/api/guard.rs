@@ -84,7 +84,7 @@ impl Guard {
     pub(crate) async fn shrink(&self, share: Share) -> Result<()> {
         self.held.kept.set_share(share);
         match self.held.extend().await {
-            Err(error) if error.is_unknown() => Ok(()),
+            Err(error) if error.is_retryable() => Ok(()),
             outcome => outcome,
         }
     }

@@ -148,7 +148,7 @@ async fn attempt(
             return Ok(Outcome::Busy);
         }
         Err(error) => {
-            let is_unknown = error.is_unknown();
+            let is_unknown = error.is_retryable();
             if !is_unknown {
                 entry.has_left();
             }

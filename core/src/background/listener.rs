@@ -76,7 +76,7 @@ impl<'a> Listener<'a> {
                 Ok(_) => Next::Look,
                 // It is the way to the store that broke, as far as is known: the last heartbeat was answered. While none is, the
                 // heartbeats alone find out whether the store is back.
-                Err(error) if error.is_unknown() && self.kept.with(|hold| hold.failed() == 0) => {
+                Err(error) if error.is_retryable() && self.kept.with(|hold| hold.failed() == 0) => {
                     Next::Pause(broken + 1)
                 }
                 Err(_) => Next::Rest,
@@ -105,7 +105,7 @@ impl<'a> Listener<'a> {
             match self.inner.engine.line(&self.kept.key).await {
                 Ok(line) => break line,
                 // What the store told is told once: nobody comes back to it.
-                Err(error) if error.is_unknown() => self.pause(broken).await,
+                Err(error) if error.is_retryable() => self.pause(broken).await,
                 Err(_) => return Next::Rest,
             }
             broken += 1;

@@ -150,7 +150,7 @@ impl Error {
     }
 
     /// Whether the store may have acted all the same.
-    pub fn is_unknown(&self) -> bool {
+    pub fn is_retryable(&self) -> bool {
         self.0.kind == ErrorKind::Unavailable
     }
 

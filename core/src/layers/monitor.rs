@@ -33,7 +33,7 @@ impl<E: Engine> Monitor<E> {
 
     fn hear<T>(&self, outcome: &Result<T>) {
         match outcome {
-            Err(error) if error.is_unknown() => {
+            Err(error) if error.is_retryable() => {
                 if self.failed.fetch_add(1, Ordering::Relaxed) + 1 == FAILURES_MIN {
                     let mut down = self.down.lock().unwrap_or_else(PoisonError::into_inner);
                     // An answer may have come between the count and the lock.

@@ -306,7 +306,7 @@ impl Engine for Quorum {
             }
         };
         // Where it is in, or may be, its owner goes on with it, or gives it back.
-        if !matches!(&joined, Ok(Some(_))) && !joined.as_ref().is_err_and(Error::is_unknown) {
+        if !matches!(&joined, Ok(Some(_))) && !joined.as_ref().is_err_and(Error::is_retryable) {
             self.forget(ticket);
         }
         joined

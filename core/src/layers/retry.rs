@@ -75,7 +75,7 @@ impl<E: Engine> Retry<E> {
         let mut pause = self.pause;
         for before in 1..=self.times {
             let Err(error) = &outcome else { break };
-            if !error.is_unknown() || self.host.now().plus(pause).has_reached(over) {
+            if !error.is_retryable() || self.host.now().plus(pause).has_reached(over) {
                 break;
             }
             tracing::trace!(%error, "asking again");
@@ -117,7 +117,7 @@ impl<E: Engine> Retry<E> {
             attempt(before)
         };
         match self.again(asked).await {
-            Err(error) if unanswered > 0 && !error.is_unknown() => {
+            Err(error) if unanswered > 0 && !error.is_retryable() => {
                 Err(Error::unavailable(format!(
                     "{error}; an earlier attempt was not answered, and may have been carried out"
                 ))
@@ -181,7 +181,7 @@ impl<E: Engine> Engine for Retry<E> {
         loop {
             let asked = self.host.now();
             let error = match self.engine.events(scope, after).await {
-                Err(error) if error.is_unknown() => error,
+                Err(error) if error.is_retryable() => error,
                 news => return news,
             };
             // None is cut, because it may wait for news. One that did so long has ended an outage.

@@ -150,7 +150,7 @@ impl LeaseState {
                 now.has_reached(deadline) && now.has_reached(self.troubled.plus(self.rhythm.every))
             }
         };
-        self.trouble.as_ref().filter(|trouble| silent || !trouble.is_unknown())
+        self.trouble.as_ref().filter(|trouble| silent || !trouble.is_retryable())
     }
 
     /// When a clock has to look at it next.

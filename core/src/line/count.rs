@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::line::micros;
-use crate::refusal::checked_sum;
+use crate::errors::checked_sum;
 use crate::{Key, Result, CounterValue, Window};
 
 /// What a key has come to in its window, as an engine stores it.

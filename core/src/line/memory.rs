@@ -13,7 +13,7 @@ use crate::contract::guarantees::{TokenDurability, Liveness, Guarantees, EventDe
 use crate::event::{Cursor, Event, EventBatch, Scope, EventKind};
 use crate::line::sync::{Mutex, MutexGuard};
 use crate::line::{Count, Journal, LineObserver, LineEvent};
-use crate::refusal::checked_sum;
+use crate::errors::checked_sum;
 use crate::{
     Clock, Engine, Key, LeaveMode, LeaveOutcome, Line, Expiry, WaitMode, Place, Result, TicketState, SystemClock,
     CounterValue, Ticket, TicketId, Time, Wake, Window,

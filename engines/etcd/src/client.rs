@@ -94,7 +94,7 @@ impl Etcd {
         *self.asked_lease() = Some(id);
         let granted: LeaseGrantResponse =
             match self.cluster.ask(GRANT, LeaseGrantRequest { ttl, id }).await {
-                Err(error) if error.is_unknown() => self.is_granted(id).await.ok_or(error)?,
+                Err(error) if error.is_retryable() => self.is_granted(id).await.ok_or(error)?,
                 granted => granted?,
             };
         if granted.ttl != ttl {
@@ -196,7 +196,7 @@ where
     let (members, began) = (link.server(), Instant::now());
     loop {
         let answer = ask().await;
-        let is_choosing = answer.as_ref().is_err_and(Error::is_unknown) && members.is_met();
+        let is_choosing = answer.as_ref().is_err_and(Error::is_retryable) && members.is_met();
         if !is_choosing || began.elapsed() >= members.settings.answers_within() {
             return answer;
         }

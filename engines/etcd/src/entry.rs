@@ -1,6 +1,6 @@
 //! Coming in and going out, each as one transaction.
 
-use tenure_core::refusal::{NO_NUMBER, UNREADABLE};
+use tenure_core::errors::{NO_NUMBER, UNREADABLE};
 use tenure_core::{Error, Loss, Result, served};
 use tenure_queue::{
     Ahead, Door, Enter, Entered, Front, Name, Node, Register, Remove, Removed, Why, Written,

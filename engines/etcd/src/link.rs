@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use tenure_core::{Error, Result, refusal};
+use tenure_core::{Error, Result, errors};
 use tenure_kit::url::Address;
 use tenure_kit::{Connection, Disconnected, Link, ConnectContext, Server, Origin};
 use tokio::time::{Instant, timeout};
@@ -200,7 +200,7 @@ impl Server for Members {
                     is_leaderless = true;
                 }
                 Ok(Some((wire, greeting))) => return self.opened(at, wire, greeting, is_home),
-                Err(error) if error.is_unknown() => troubles.push((at, error)),
+                Err(error) if error.is_retryable() => troubles.push((at, error)),
                 // Another one may take this client, as long as it is tried.
                 Err(error) => refused = Some(error),
             }
@@ -212,7 +212,7 @@ impl Server for Members {
         troubles.sort_by_key(|(at, _)| *at);
         let names: Vec<String> = members.iter().map(Address::to_string).collect();
         let others = troubles.iter().map(|(at, error)| (names[*at].as_str(), error));
-        let others = refusal::once_for_all(others);
+        let others = errors::once_for_all(others);
         Err(if is_leaderless {
             trouble::leaderless(&self.settings, &others)
         } else {

@@ -13,7 +13,7 @@ impl Etcd {
     /// Whether a ticket whose join failed in this way is certainly not in its line. Where it was let in and refused, it is taken out.
     pub(crate) async fn is_out_for(&self, name: &Name, error: &Error) -> bool {
         if error.kind() != ErrorKind::Rejected {
-            return !error.is_unknown();
+            return !error.is_retryable();
         }
         match self.look(&[Sought::Own(name)]).await {
             Ok((nodes, _)) => match nodes.into_iter().flatten().next() {
@@ -21,7 +21,7 @@ impl Etcd {
                 None => true,
             },
             // Whoever may not read may not write.
-            Err(error) => !error.is_unknown(),
+            Err(error) => !error.is_retryable(),
         }
     }
 

@@ -68,7 +68,7 @@ impl Etcd {
         let Some(number) = self.berths.number(session) else { return Ok(None) };
         let range = match self.cluster.range(ask::get(self.keys.session(number))).await {
             // The cluster went back to older data, or lets this user read nothing: it does not contradict.
-            Err(error) if !error.is_unknown() => return Ok(None),
+            Err(error) if !error.is_retryable() => return Ok(None),
             range => range?.0,
         };
         let lives = range.kvs.iter().any(|kept| kept.lease == session.cast_signed());

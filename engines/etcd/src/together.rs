@@ -172,7 +172,7 @@ async fn both(cluster: &Cluster, join: TxnRequest, release: TxnRequest) -> Both 
             let release = parts.next().flatten();
             Both { join: parts.next().flatten(), release }
         }
-        Err(error) if error.is_unknown() => {
+        Err(error) if error.is_retryable() => {
             let answer = || Some(Came::Answered(Err(error.clone())));
             Both { join: answer(), release: answer() }
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mongodb::bson::{Bson, Document};
 use tenure_core::{
     Error, Key, LeaveOutcome, NUMBER_MAX, Note, Owner, Place, Result, Share, TicketState, CounterValue, Ticket,
-    TicketId, refusal, served,
+    TicketId, errors, served,
 };
 
 use crate::documents::NotFound;
@@ -84,19 +84,19 @@ impl<'a> Reader<'a> {
             did::SERVED | did::QUEUED => Came::In(self.place(place)?),
             did::KNOWN => Came::Known,
             did::BUSY => Came::Busy,
-            did::MIXED => Came::Refused(refusal::other_capacity(
+            did::MIXED => Came::Refused(errors::other_capacity(
                 key,
                 number(self.answer, "of")?,
                 ticket.share,
             )),
             did::OF_ANOTHER => {
-                Came::Refused(refusal::id_of_another(key, ticket.id, place.get_str("owner").ok()?))
+                Came::Refused(errors::id_of_another(key, ticket.id, place.get_str("owner").ok()?))
             }
-            did::FULL => Came::Refused(refusal::line_is_full(key)),
+            did::FULL => Came::Refused(errors::line_is_full(key)),
             did::TOO_LONG => Came::Refused(Error::rejected(format!(
                 "the line of {key:?} is full: its document is near the 16 MiB that MongoDB allows, and takes no more tickets"
             ))),
-            did::FOREIGN => Came::Refused(Error::rejected(refusal::UNREADABLE)),
+            did::FOREIGN => Came::Refused(Error::rejected(errors::UNREADABLE)),
             did::NO_PART => Came::Refused(Error::rejected(format!(
                 "{key:?} is not there: the document has no such part, or what stands there is no document"
             ))
@@ -107,7 +107,7 @@ impl<'a> Reader<'a> {
             did::NO_NUMBERS_LEFT => {
                 let after = number(self.answer, "last").unwrap_or(0) + 1;
                 let clock = number(self.answer, "at")?.saturating_mul(1000);
-                Came::Refused(refusal::no_numbers_left(key, after.max(clock).max(ticket.floor)))
+                Came::Refused(errors::no_numbers_left(key, after.max(clock).max(ticket.floor)))
             }
             _ => return None,
         })
@@ -198,7 +198,7 @@ pub(crate) fn line(answer: &Document, key: &Key) -> Option<Vec<(Ticket, Place)>>
 pub(crate) fn tallied(answer: &Document, key: &Key, by: u64) -> Option<Result<CounterValue>> {
     let value = number(answer, "value")?;
     if !answer.get_bool("fits").ok()? {
-        return Some(Err(refusal::count_is_full(key, value, by)));
+        return Some(Err(errors::count_is_full(key, value, by)));
     }
     let resets_in = match answer.get("ends") {
         Some(_) => Some(millis(number(answer, "ends")?, number(answer, "at")?)),

@@ -171,7 +171,7 @@ impl MongoStore {
                 Ok(Some(place))
             }
             outcome => {
-                if outcome.as_ref().err().is_none_or(|error| !error.is_unknown()) {
+                if outcome.as_ref().err().is_none_or(|error| !error.is_retryable()) {
                     self.forget(&spot, ticket.id);
                 }
                 outcome

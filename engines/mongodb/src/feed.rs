@@ -239,7 +239,7 @@ async fn run(feed: Arc<Shared>) {
                 let told = trouble::error(&feed.calls.name, &error);
                 // A token that the server refuses must not keep the stream closed.
                 let is_token = token.is_some();
-                token = token.filter(|_| told.is_unknown() && !is_lost(&error));
+                token = token.filter(|_| told.is_retryable() && !is_lost(&error));
                 let is_refused = !is_token && matches!(told.kind(), ErrorKind::Rejected | ErrorKind::Invalid);
                 feed.failed(told, is_refused);
             }

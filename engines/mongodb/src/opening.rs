@@ -29,7 +29,7 @@ pub(crate) async fn check(calls: &Calls, spots: &Spots) -> Result<Vec<String>> {
                 });
             }
         }
-        Err(error) if error.is_unknown() || trouble::wants_user(&error) => return Err(error),
+        Err(error) if error.is_retryable() || trouble::wants_user(&error) => return Err(error),
         // A user who may not ask finds out with the first lock.
         Err(_) => warnings.push(match field {
             Some(field) => format!(
@@ -59,7 +59,7 @@ async fn refuse_foreign(calls: &Calls, field: &str) -> Result<()> {
         Ok(answer) if described(&answer).is_some() => Err(Error::rejected(format!(
             "documents of {name} cannot be locked: they have something else in the field `{field}`; name another one by Documents::field"
         ))),
-        Err(error) if error.is_unknown() => Err(error),
+        Err(error) if error.is_retryable() => Err(error),
         _ => Ok(()),
     }
 }
@@ -136,7 +136,7 @@ async fn validated_records(calls: &Calls, found: &Document) -> Result<Option<Str
     };
     let passed = match calls.ask(&calls.database, command).await {
         Ok(answer) => described(&answer).and_then(|one| whole(one, "passed")).unwrap_or(0),
-        Err(error) if error.is_unknown() => return Err(error),
+        Err(error) if error.is_retryable() => return Err(error),
         Err(error) => {
             return Ok(Some(format!(
                 "the validator of {name} may refuse the records of locks, and cannot be asked: drop it, or take another collection ({error})"

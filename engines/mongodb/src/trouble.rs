@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 
 use mongodb::error::{CommandError, ErrorKind};
-use tenure_core::refusal::{self, NO_NUMBER, UNREADABLE};
+use tenure_core::errors::{self, NO_NUMBER, UNREADABLE};
 use tenure_core::{Error, Key};
 use tenure_kit::secret::redact;
 
@@ -259,7 +259,7 @@ pub(crate) fn strange(name: &Name) -> Error {
 /// The same, with the way out, if this is about what a record says.
 pub(crate) fn in_record(error: Error, collection: &str, record: &str, key: &Key) -> Error {
     let place = format!("as the record {record} of the collection {collection}");
-    refusal::of_what_is_kept(error, key, &place)
+    errors::of_what_is_kept(error, key, &place)
 }
 
 /// The same for a line, which may be in a field of somebody else's document.
@@ -268,7 +268,7 @@ pub(crate) fn in_line(error: Error, collection: &str, spot: &Spot, key: &Key) ->
         return in_record(error, collection, &spot.record, key);
     };
     let place = format!("as the field `{field}` of that document in the collection {collection}");
-    refusal::of_what_is_kept(error, key, &place)
+    errors::of_what_is_kept(error, key, &place)
 }
 
 /// The driver's or the server's own words, at the end of a sentence, unless a part of a password is in them.

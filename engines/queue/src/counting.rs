@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use futures_util::future::{Either, select};
-use tenure_core::{Key, Result, CounterValue, refusal};
+use tenure_core::{Key, Result, CounterValue, errors};
 use tokio::sync::oneshot;
 
 use crate::calls::{Call, refuse_late};
@@ -20,7 +20,7 @@ impl<S: Store> Queue<S> {
     pub(crate) async fn next(&self, key: &Key, by: u64, register: &Register) -> Result<CounterValue> {
         let Parts { store, host, counting, answers_within, .. } = &*self.parts;
         if by == 0 {
-            let value = refusal::checked_sum(key, store.read(register).await?.value, 0)?;
+            let value = errors::checked_sum(key, store.read(register).await?.value, 0)?;
             return Ok(CounterValue { value, allowed: true, resets_in: None });
         }
         let (tell, told) = oneshot::channel();
@@ -73,7 +73,7 @@ impl<S: Store> Taker<S> {
         };
         let (mut last, mut values) = (before.value, Vec::with_capacity(calls.len()));
         for call in std::mem::take(calls) {
-            match refusal::checked_sum(&call.key, last, call.by) {
+            match errors::checked_sum(&call.key, last, call.by) {
                 Ok(value) => {
                     last = value;
                     values.push(value);

@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 use tenure_core::event::{Cursor, EventBatch, Scope};
-use tenure_core::refusal::{self, UNREADABLE};
+use tenure_core::errors::{self, UNREADABLE};
 use tenure_core::{
     Engine, Error, Key, LeaveMode, LeaveOutcome, Liveness, WaitMode, Place, Guarantees, Result, TicketState, CounterValue,
     Ticket, Wake, Window, served,
@@ -87,7 +87,7 @@ impl<S: Store> Engine for Queue<S> {
         let register = Register::Sequence(LineId::of(key));
         let counted = self.parts.in_time(self.next(key, by, &register)).await;
         let place = || self.parts.store.place_of_register(&register);
-        counted.map_err(|error| refusal::of_what_is_kept(error, key, &place()))
+        counted.map_err(|error| errors::of_what_is_kept(error, key, &place()))
     }
 
     async fn close(&self) {
@@ -116,6 +116,6 @@ impl<S: Store> Queue<S> {
         } else {
             store.place_of_register(&Register::Base(line))
         };
-        refusal::of_what_is_kept(error, key, &place)
+        errors::of_what_is_kept(error, key, &place)
     }
 }

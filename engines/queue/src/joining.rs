@@ -2,7 +2,7 @@
 
 use tenure_core::{
     Error, LINE_TICKETS_MAX, Loss, NUMBER_MAX, WaitMode, Place, Result, Share, TicketState, Ticket,
-    refusal, served,
+    errors, served,
 };
 
 use crate::contract::{Door, Enter, Entered, Front, Register, Remove, Sought, Store, Written};
@@ -102,7 +102,7 @@ impl<S: Store> Queue<S> {
 
     /// What was refused is not in the line. What was not answered may be.
     async fn refused(&self, name: &Name, ticket: &Ticket, error: Error) -> Error {
-        if !error.is_unknown() {
+        if !error.is_retryable() {
             self.stay_out(name, ticket).await;
         }
         error
@@ -256,14 +256,14 @@ impl<S: Store> Queue<S> {
     /// How many there are is known only when one is in.
     async fn refuse_too_many(&self, ticket: &Ticket, node: &Node, front: &Front) -> Result<()> {
         let refusal = if front.total > LINE_TICKETS_MAX {
-            refusal::line_is_full(&ticket.key)
+            errors::line_is_full(&ticket.key)
         } else if node.number() > NUMBER_MAX {
-            refusal::no_numbers_left(&ticket.key, node.number())
+            errors::no_numbers_left(&ticket.key, node.number())
         } else {
             return Ok(());
         };
         self.clear(node).await?;
-        Err(refusal)
+        Err(errors)
     }
 
     pub(crate) async fn renew_in_line(&self, ticket: &Ticket) -> Result<Option<Place>> {
@@ -346,7 +346,7 @@ impl<S: Store> Queue<S> {
             return Ok(Written::default());
         }
         if ticket.floor > NUMBER_MAX {
-            return Err(refusal::no_numbers_left(&ticket.key, ticket.floor));
+            return Err(errors::no_numbers_left(&ticket.key, ticket.floor));
         }
         let register = Register::Base(name.line.clone());
         let (at, base) = (self.parts.store.now().await?, self.parts.store.read(&register).await?);
@@ -383,13 +383,13 @@ fn refuse_other_owner(node: &Node, ticket: &Ticket) -> Result<()> {
     if node.ticket.owner == ticket.owner {
         return Ok(());
     }
-    Err(refusal::id_of_another(&ticket.key, ticket.id, &node.ticket.owner))
+    Err(errors::id_of_another(&ticket.key, ticket.id, &node.ticket.owner))
 }
 
 fn refuse_mixed(front: &Front, ticket: &Ticket) -> Result<()> {
     match front.nodes.iter().find(|node| node.name.of != ticket.share.of()) {
         Some(other) => {
-            Err(refusal::other_capacity(&ticket.key, other.name.of.into(), ticket.share))
+            Err(errors::other_capacity(&ticket.key, other.name.of.into(), ticket.share))
         }
         None => Ok(()),
     }

@@ -113,7 +113,7 @@ impl Session {
             return Ok(());
         }
         match self.prove(store, host).await {
-            Err(refused) if !refused.is_unknown() => Err(refused),
+            Err(refused) if !refused.is_retryable() => Err(refused),
             // After a silence, the next one comes by itself, and soon.
             _ => Ok(()),
         }
@@ -226,7 +226,7 @@ pub(crate) async fn keep_alive<S: Store>(
             continue;
         }
         let proven = held.prove(&*store, &*host).await;
-        let refused = proven.as_ref().err().filter(|error| !error.is_unknown());
+        let refused = proven.as_ref().err().filter(|error| !error.is_retryable());
         if let Some(error) = refused.filter(|_| !is_refused) {
             tracing::warn!(%error, "the signs of life of a session are refused: its tickets are lost when its life is over");
         }

@@ -125,12 +125,12 @@ fn an_onlooker_is_told_that_the_store_is_silent() {
     block_on(async {
         store.be_deaf(true);
         let error = queue.events(&scope, None).await.unwrap_err();
-        assert!(error.is_unknown(), "{error}");
+        assert!(error.is_retryable(), "{error}");
         store.be_deaf(false);
         let cursor = queue.events(&scope, None).await.unwrap().cursor;
         store.be_deaf(true);
         let error = queue.events(&scope, Some(cursor)).await.unwrap_err();
-        assert!(error.is_unknown(), "{error}");
+        assert!(error.is_retryable(), "{error}");
         store.be_deaf(false);
         let joined = ticket();
         queue.join(&joined, WaitMode::Wait).await.unwrap().expect("it waits");
@@ -138,7 +138,7 @@ fn an_onlooker_is_told_that_the_store_is_silent() {
         let news = loop {
             match queue.events(&scope, Some(cursor)).await {
                 Ok(news) => break news,
-                Err(error) => assert!(error.is_unknown(), "{error}"),
+                Err(error) => assert!(error.is_retryable(), "{error}"),
             }
             pace.sleep(Duration::from_millis(10)).await;
         };
@@ -269,7 +269,7 @@ fn a_late_request_to_take_out_a_ticket_that_would_not_wait_does_not_take_it_out_
         }
         let arrives = store.hold_next_leave();
         let error = queue.join(&tries, WaitMode::NoWait).await.unwrap_err();
-        assert!(error.is_unknown(), "{error}");
+        assert!(error.is_retryable(), "{error}");
         others.leave(&held[0], LeaveMode::Now).await.unwrap();
         // It is asked for again, as after each lost answer.
         let place = queue.join(&tries, WaitMode::NoWait).await.unwrap().expect("there is room");

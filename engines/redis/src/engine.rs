@@ -9,7 +9,7 @@ use redis::{Cmd, FromRedisValue as _, Value};
 use tenure_core::event::{Cursor, EventBatch, Scope};
 use tenure_core::{
     Breaks, Engine, Error, Key, LeaveMode, LeaveOutcome, NUMBER_MAX, WaitMode, Place, Guarantees, Result,
-    TicketState, CounterValue, Ticket, TicketId, Wake, Window, refusal,
+    TicketState, CounterValue, Ticket, TicketId, Wake, Window, errors,
 };
 use tenure_kit::aside;
 use tenure_kit::subscriptions::Subscriptions;
@@ -88,15 +88,15 @@ impl<D: Deployment> Store<D> {
         match joined {
             Joined::In(place) => Ok(Some(place)),
             Joined::Busy => Ok(None),
-            Joined::Mixed(of) => Err(refusal::other_capacity(key, of, ticket.share)),
+            Joined::Mixed(of) => Err(errors::other_capacity(key, of, ticket.share)),
             Joined::OfAnother(owner) => {
                 // A server may repeat what it was told.
                 let owner = redact(self.settings().secrets(), owner);
                 let owner = owner.as_deref().unwrap_or("somebody");
-                Err(refusal::id_of_another(key, ticket.id, owner))
+                Err(errors::id_of_another(key, ticket.id, owner))
             }
-            Joined::Full => Err(refusal::line_is_full(key)),
-            Joined::NoNumbersLeft(number) => Err(refusal::no_numbers_left(key, number)),
+            Joined::Full => Err(errors::line_is_full(key)),
+            Joined::NoNumbersLeft(number) => Err(errors::no_numbers_left(key, number)),
             Joined::TooManyShares(shares) => Err(Error::rejected(format!(
                 "{shares} different sizes wait in the line of {key:?}, which is as many as it takes: ask for one of those, or later"
             ))),
@@ -131,7 +131,7 @@ impl<D: Deployment> Engine for Store<D> {
         let place = match joined.and_then(|joined| self.verdict(ticket, joined)) {
             Ok(Some(place)) => place,
             outcome => {
-                if outcome.as_ref().err().is_none_or(|error| !error.is_unknown()) {
+                if outcome.as_ref().err().is_none_or(|error| !error.is_retryable()) {
                     forget(&*self.deployment, &self.mail, ticket.id, &name);
                 }
                 return outcome;
@@ -253,7 +253,7 @@ impl<D: Deployment> Engine for Store<D> {
         };
         let (verdict, tally) = self.deployment.known(reply::tallied(&answer))?;
         if verdict < 0 {
-            return Err(refusal::count_is_full(key, tally.value, by));
+            return Err(errors::count_is_full(key, tally.value, by));
         }
         Ok(tally)
     }
@@ -346,12 +346,12 @@ fn of_name(settings: &Settings, error: Error, name: &str, key: &Key) -> Error {
             "{error}; this is about {key:?}, whose names begin with {name}: or have that deleted once nobody holds the lock"
         ));
     }
-    refusal::of_what_is_kept(error, key, &place)
+    errors::of_what_is_kept(error, key, &place)
 }
 
 /// The same for a count, which goes by nothing that was counted before its window.
 fn of_count(settings: &Settings, error: Error, name: &str, key: &Key) -> Error {
-    if error.to_string() != refusal::NO_NUMBER {
+    if error.to_string() != errors::NO_NUMBER {
         return of_name(settings, error, name, key);
     }
     let whom = settings.name.whom();

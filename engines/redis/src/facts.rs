@@ -252,7 +252,7 @@ mod tests {
     fn a_server_that_is_loading_is_waited_for() {
         let info = format!("{INFO}loading:1\r\n");
         let error = Facts::read(Some(&info), None).fit(&settings("redis://h")).unwrap_err();
-        assert!(error.is_unknown() && error.to_string().contains("still loading"), "{error}");
+        assert!(error.is_retryable() && error.to_string().contains("still loading"), "{error}");
     }
 
     #[test]

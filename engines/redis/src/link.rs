@@ -111,7 +111,7 @@ impl Server for Master {
     /// If the server that a sentinel named is no master, another sentinel is asked.
     async fn open(&self, opening: &ConnectContext) -> Result<Open> {
         match self.try_to_open(opening).await {
-            Err(error) if error.is_unknown() && self.door.doubt().await => {
+            Err(error) if error.is_retryable() && self.door.doubt().await => {
                 self.try_to_open(opening).await
             }
             opened => opened,

@@ -47,7 +47,7 @@ impl OneServer {
         let link = patrol::home(&client);
         let (facts, trouble) = match link.connection().await {
             Ok(connection) => (connection.facts.clone(), None),
-            Err(error) if error.is_unknown() => (Facts::default(), Some(error)),
+            Err(error) if error.is_retryable() => (Facts::default(), Some(error)),
             Err(error) => return Err(error),
         };
         Ok((Self { home: LinkPool::new(link), client, facts }, trouble))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 use tenure_core::layers::{AnyEngine, QuorumHealth, OnRuntime, Quorum};
-use tenure_core::{Error, Runtime as Home, Locks, BackgroundRuntime, Result, refusal};
+use tenure_core::{Error, Runtime as Home, Locks, BackgroundRuntime, Result, errors};
 use tenure_kit::IN_PLACE_MAX;
 use tenure_kit::url::Address;
 
@@ -67,7 +67,7 @@ async fn quorum(servers: &[Address], settings: &Settings, home: Arc<dyn Home>) -
         return Err(Error::unavailable(format!(
             "no majority of {} can be reached: {}",
             settings.name,
-            refusal::once_for_all(far)
+            errors::once_for_all(far)
         )));
     }
     let realm = |name| -> Vec<AnyEngine> {

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
-use tenure_core::{Error, Result, refusal};
+use tenure_core::{Error, Result, errors};
 
 use crate::secret::{said, words};
 use crate::settings::{Name, Settings};
@@ -71,8 +71,8 @@ pub(crate) fn error(settings: &Settings, trouble: &RedisError) -> Error {
             "cannot write its data to disk, and takes no tickets until it can",
         )),
         Some("WRONGTYPE") => Error::rejected(server(NOT_TENURES)),
-        Some(UNREADABLE) => Error::rejected(refusal::UNREADABLE),
-        Some(NO_NUMBER) => Error::rejected(refusal::NO_NUMBER),
+        Some(UNREADABLE) => Error::rejected(errors::UNREADABLE),
+        Some(NO_NUMBER) => Error::rejected(errors::NO_NUMBER),
         Some("LOADING") => Error::unavailable(server("is still loading its data")),
         Some("BUSY") => Error::unavailable(server("is busy with somebody's script")),
         Some("READONLY" | "MASTERDOWN") => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure_core::{
     Key, LINE_TICKETS_MAX, LeaveMode, LeaveOutcome, NUMBER_MAX, WaitMode, Place, Result, Share, TicketState,
-    CounterValue, Ticket, TicketId, Window, refusal, served,
+    CounterValue, Ticket, TicketId, Window, errors, served,
 };
 
 /// Everything that the store keeps. The clock is in microseconds since 1970.
@@ -64,7 +64,7 @@ impl Table {
 
     pub(crate) fn next(&mut self, key: &Key, by: u64) -> Result<CounterValue> {
         let last = self.sequences.get(key).copied().unwrap_or(0);
-        let value = refusal::checked_sum(key, last, by)?;
+        let value = errors::checked_sum(key, last, by)?;
         self.sequences.insert(key.clone(), value);
         Ok(CounterValue { value, allowed: true, resets_in: None })
     }
@@ -73,7 +73,7 @@ impl Table {
         self.counts.retain(|_, (_, ends)| *ends > now);
         let fresh = (0, now.saturating_add(micros(of.per)));
         let (value, ends) = self.counts.get(key).copied().unwrap_or(fresh);
-        let wanted = refusal::checked_sum(key, value, by)?;
+        let wanted = errors::checked_sum(key, value, by)?;
         let allowed = of.limit.is_none_or(|limit| wanted <= limit);
         let value = if allowed { wanted } else { value };
         // Who only looks opens no window.
@@ -93,24 +93,24 @@ impl Rows {
     ) -> Result<Option<Place>> {
         if let Some(row) = self.row(ticket.id) {
             if row.ticket.owner != ticket.owner {
-                return Err(refusal::id_of_another(&ticket.key, ticket.id, &row.ticket.owner));
+                return Err(errors::id_of_another(&ticket.key, ticket.id, &row.ticket.owner));
             }
             return Ok(self.renew(ticket, now));
         }
         let kept = self.tickets.values().next().map(|first| first.ticket.share.of());
         if let Some(kept) = kept.filter(|kept| *kept != ticket.share.of()) {
-            return Err(refusal::other_capacity(&ticket.key, kept.into(), ticket.share));
+            return Err(errors::other_capacity(&ticket.key, kept.into(), ticket.share));
         }
         let ahead = self.tickets.values().map(|row| u64::from(row.ticket.share.take())).sum();
         if patience == WaitMode::NoWait && !served(ahead, ticket.share) {
             return Ok(None);
         }
         if self.tickets.len() >= LINE_TICKETS_MAX {
-            return Err(refusal::line_is_full(&ticket.key));
+            return Err(errors::line_is_full(&ticket.key));
         }
         let number = (self.last + 1).max(now).max(ticket.floor);
         if number > NUMBER_MAX {
-            return Err(refusal::no_numbers_left(&ticket.key, number));
+            return Err(errors::no_numbers_left(&ticket.key, number));
         }
         self.last = number;
         let ends = now.saturating_add(micros(ticket.ttl));

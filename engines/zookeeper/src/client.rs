@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::future::{OptionFuture, join, join_all};
-use tenure_core::refusal::UNREADABLE;
+use tenure_core::errors::UNREADABLE;
 use tenure_core::{Error, Guarantees, Result, Share, TicketId, served};
 use tenure_kit::{Client, Connection, Link, as_transient};
 use tenure_queue::{Ahead, Free, Front, LineId, Name, Node, SessionId, blockers};
@@ -376,7 +376,7 @@ async fn first_connection(
     let began = Instant::now();
     loop {
         let error = match base.connection().await {
-            Err(error) if error.is_unknown() => error,
+            Err(error) if error.is_retryable() => error,
             answer => return answer,
         };
         let told = match facts::presence(settings).await? {

@@ -43,7 +43,7 @@ impl ZooKeeper {
         } else {
             Err(self.too_many(most))
         };
-        if !entered.as_ref().is_err_and(Error::is_unknown) {
+        if !entered.as_ref().is_err_and(Error::is_retryable) {
             self.asked().remove(&name.id);
             if !matches!(entered, Ok(Entered::In { .. })) {
                 self.nodes.forget(name.id);
@@ -99,7 +99,7 @@ impl ZooKeeper {
         let put = self.put(wire, enter, ticket).await?;
         let own = put.own.clone();
         let entered = self.stand(wire, enter, ticket, put).await;
-        if entered.as_ref().is_err_and(|said| !self.said(said).is_unknown()) {
+        if entered.as_ref().is_err_and(|said| !self.said(said).is_retryable()) {
             // Who is refused is not in the line, and nobody looks for it there.
             self.take_back(wire, &own).await?;
         }

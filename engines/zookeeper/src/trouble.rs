@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
-use tenure_core::refusal::{NO_NUMBER, UNREADABLE};
+use tenure_core::errors::{NO_NUMBER, UNREADABLE};
 use tenure_core::{Error, Loss, Result};
 use tenure_kit::url::Address;
 use zookeeper_client::Error as Said;

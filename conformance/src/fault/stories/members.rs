@@ -72,7 +72,7 @@ async fn wait(locks: Locks, ttl: Duration) -> Guard {
     loop {
         match locks.mutex("k").ttl(ttl).lock().await {
             Ok(guard) => return guard,
-            Err(error) => assert!(error.is_unknown() || error.kind() == ErrorKind::Lost, "{error}"),
+            Err(error) => assert!(error.is_retryable() || error.kind() == ErrorKind::Lost, "{error}"),
         }
     }
 }

@@ -98,7 +98,7 @@ pub async fn a_join_whose_answer_is_lost_holds_once_and_leaves_nothing_behind(of
                     assert_eq!(of.other.line(&key).await.unwrap().len(), 1, "it holds once");
                     guard.release().await.unwrap();
                 }
-                Err(error) => assert!(error.is_unknown(), "{error}"),
+                Err(error) => assert!(error.is_retryable(), "{error}"),
             }
         } else {
             joining.abort();
@@ -116,7 +116,7 @@ pub async fn a_join_that_never_arrived_is_sent_again_or_leaves_nothing_behind(of
         loop {
             match kept.lock().await {
                 Ok(guard) => return guard,
-                Err(error) => assert!(error.is_unknown(), "{error}"),
+                Err(error) => assert!(error.is_retryable(), "{error}"),
             }
         }
     });

@@ -130,7 +130,7 @@ impl Crowd {
     }
 
     fn may_be_slow(&self, error: &tenure_core::Error) -> bool {
-        !self.is_simulated && error.is_unknown()
+        !self.is_simulated && error.is_retryable()
     }
 
     fn inside(&self) -> std::sync::MutexGuard<'_, Inside> {

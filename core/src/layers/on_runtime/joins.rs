@@ -111,7 +111,7 @@ impl Joins {
 impl Join<'_> {
     /// What it came to. Unless that is unknown, the store has said where the ticket is.
     pub(super) fn came_to<T>(mut self, answer: &Result<T>) {
-        if !answer.as_ref().is_err_and(Error::is_unknown) {
+        if !answer.as_ref().is_err_and(Error::is_retryable) {
             self.answered = true;
             self.joins.forget(self.id);
         }

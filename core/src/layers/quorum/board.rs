@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::refusal::named;
+use crate::errors::named;
 use crate::{Error, Result};
 
 /// A store whose numbers are further ahead than this has a clock that needs mending.

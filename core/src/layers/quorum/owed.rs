@@ -61,7 +61,7 @@ impl PendingTicket {
             // What has left in the meantime stays out: a join does not bring it back.
             _ if trace.is_none() => {}
             Ok(Some(_)) => *trace = Some(JoinState::InLine),
-            Err(error) if error.is_unknown() => {}
+            Err(error) if error.is_retryable() => {}
             Ok(None) | Err(_) => *trace = None,
         }
     }

@@ -11,7 +11,7 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use super::board::QuorumHealth;
 use super::rest::Stragglers;
 use crate::lease::span::shown;
-use crate::{BoxFuture, Error, ErrorKind, Result, refusal};
+use crate::{BoxFuture, Error, ErrorKind, Result, errors};
 
 /// The outcomes, one for each store; `None`: it had not answered when enough others had.
 pub(super) struct Poll<T> {
@@ -148,7 +148,7 @@ impl<T> Poll<T> {
     pub(super) fn too_few(&self, did: &str, majority: usize) -> Error {
         let sentence = self.sentence(did, majority);
         let errors = self.outcomes().flatten().filter_map(|outcome| outcome.as_ref().err());
-        let refusals: Vec<&Error> = errors.filter(|error| !error.is_unknown()).collect();
+        let refusals: Vec<&Error> = errors.filter(|error| !error.is_retryable()).collect();
         if refusals.len() + majority <= self.outcomes.len() {
             return Error::unavailable(sentence);
         }
@@ -175,7 +175,7 @@ impl<T> Poll<T> {
             .outcomes()
             .enumerate()
             .filter_map(|(node, outcome)| Some((self.board.name(node), outcome?.as_ref().err()?)));
-        let why = refusal::once_for_all(errors);
+        let why = errors::once_for_all(errors);
         if why.is_empty() { too_few } else { format!("{too_few}; {why}") }
     }
 }

@@ -69,7 +69,7 @@ async fn is_asked_for_again(cluster: &Cluster, comes_in: bool) {
     let place = soon("it is let in", async {
         loop {
             match engine.join(&ticket, WaitMode::Wait).await {
-                Err(error) if error.is_unknown() => sleep(TTL / 40).await,
+                Err(error) if error.is_retryable() => sleep(TTL / 40).await,
                 answer => return answer,
             }
         }

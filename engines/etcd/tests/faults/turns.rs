@@ -132,7 +132,7 @@ fn turns_go_on_while_leases_are_revoked_and_nobody_takes_one_twice() {
         let (locks, other) = (connect(&cluster).await, connect(&cluster).await);
         let turns = Arc::new(Turns::default());
         let tasks = begin(&locks, &turns, |error| {
-            assert!(error.is_unknown() || error.loss().is_some(), "{error}");
+            assert!(error.is_retryable() || error.loss().is_some(), "{error}");
         });
         for _ in 0..10 {
             until_taken(&turns, 20).await;
@@ -184,7 +184,7 @@ fn turns_go_on_over_connections_that_are_cut() {
         let url = format!("etcd://127.0.0.1:{}?timeout=500ms", proxy.port());
         let locks = at_last("it connects", async || tenure_etcd::connect(&url).await).await;
         let turns = Arc::new(Turns::default());
-        let tasks = begin(&locks, &turns, |error| assert!(error.is_unknown(), "{error}"));
+        let tasks = begin(&locks, &turns, |error| assert!(error.is_retryable(), "{error}"));
         for _ in 0..20 {
             until_taken(&turns, 20).await;
             proxy.cut();

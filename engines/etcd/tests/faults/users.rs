@@ -144,7 +144,7 @@ fn a_user_who_is_taken_away_later_is_told_without_the_password() {
         cluster.members()[0].restart().unwrap();
         let error = loop {
             match locks.mutex("k").lock().await {
-                Err(error) if !error.is_unknown() => break error,
+                Err(error) if !error.is_retryable() => break error,
                 Err(error) => assert!(!format!("{error:?}").contains("hunter2"), "{error:?}"),
                 Ok(_) => panic!("the user is gone"),
             }

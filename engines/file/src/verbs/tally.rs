@@ -5,7 +5,7 @@ use std::fs::File;
 use std::sync::Arc;
 
 use tenure_core::line::Count;
-use tenure_core::refusal::checked_sum;
+use tenure_core::errors::checked_sum;
 use tenure_core::{Error, Key, Result, CounterValue, Window};
 
 use crate::log::record::Record;

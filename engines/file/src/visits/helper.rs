@@ -166,8 +166,8 @@ mod tests {
         let works = helper.ask(|_| Ok(46));
         let (tell, told) = mpsc::channel();
         thread::spawn(move || {
-            tell.send(block_on(panics).map_err(|error| error.is_unknown())).unwrap();
-            tell.send(block_on(works).map(|_| ()).map_err(|error| error.is_unknown())).unwrap();
+            tell.send(block_on(panics).map_err(|error| error.is_retryable())).unwrap();
+            tell.send(block_on(works).map(|_| ()).map_err(|error| error.is_retryable())).unwrap();
         });
         let next = || told.recv_timeout(Duration::from_secs(60)).expect("it has an answer");
         assert_eq!([next(), next()], [Err(true), Ok(())]);

@@ -56,7 +56,7 @@ impl MongoStore {
             return Engine::renew(self, ticket).await;
         }
         let claimed = self.claim_any(ticket, claiming, &reads).await;
-        if claimed.as_ref().is_err_and(Error::is_unknown) {
+        if claimed.as_ref().is_err_and(Error::is_retryable) {
             self.spots.in_documents()?.doubt(ticket.id, claiming);
         }
         claimed
@@ -140,7 +140,7 @@ impl MongoStore {
             "maxTimeMS": self.calls.server_ms(),
         };
         let answer = match self.calls.ask(&self.calls.database, command).await {
-            Err(error) if !error.is_unknown() => return Ok(false),
+            Err(error) if !error.is_retryable() => return Ok(false),
             answer => answer?,
         };
         let indexes = batch(&answer)?.iter().filter_map(Bson::as_document);

@@ -290,7 +290,7 @@ impl<T> fmt::Debug for Queue<T> {
 /// The answer to a question, or `None` if the server gave none.
 fn answered<T>(answer: Result<T>) -> Result<Option<T>> {
     match answer {
-        Err(error) if error.is_unknown() => {
+        Err(error) if error.is_retryable() => {
             tracing::debug!(%error, "a worker that waits for a document asks again");
             Ok(None)
         }

@@ -112,7 +112,7 @@ impl MongoStore {
                 Ok(answer) if is_found(&answer) => return self.is_made(write, &answer),
                 Ok(_) if tries == 0 => return Ok(Done::No),
                 Ok(_) => return self.was_made(write).await,
-                Err(error) if error.is_unknown() && tries < RETRIES => error,
+                Err(error) if error.is_retryable() && tries < RETRIES => error,
                 Err(error) => {
                     let key = write.holding.named.key()?;
                     return Err(trouble::in_line(error, &self.calls.collection, &spot, &key));

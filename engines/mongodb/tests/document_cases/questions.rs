@@ -124,7 +124,7 @@ fn forty_changes_of_one_document_are_answered_in_time_by_a_server_that_is_silent
         assert!(
             changed
                 .iter()
-                .all(|changed| changed.as_ref().is_err_and(tenure_core::Error::is_unknown))
+                .all(|changed| changed.as_ref().is_err_and(tenure_core::Error::is_retryable))
         );
         assert!(
             took < TIMEOUT * 3,

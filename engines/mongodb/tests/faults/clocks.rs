@@ -12,7 +12,7 @@ use super::stage::{LONG, connect, join, play_with, store, ticket, until};
 async fn answered<T, F: Future<Output = Result<T>>>(ask: impl Fn() -> F) -> T {
     loop {
         match ask().await {
-            Err(error) if error.is_unknown() => {}
+            Err(error) if error.is_retryable() => {}
             answer => return answer.expect("the server answers"),
         }
     }

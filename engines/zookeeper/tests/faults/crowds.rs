@@ -37,7 +37,7 @@ fn a_session_takes_no_more_tickets_than_servers_survive_the_end_of() {
             for one in futures_util::future::join_all(some).await {
                 match one {
                     Ok(guard) => held.push(guard),
-                    Err(error) if error.is_unknown() => {}
+                    Err(error) if error.is_retryable() => {}
                     Err(error) => break 'filling error,
                 }
             }
@@ -91,7 +91,7 @@ fn of_a_crowd_that_comes_at_once_no_more_come_in_than_servers_survive_the_end_of
         assert!(!refused.is_empty());
         let is_full = |error: &Error| error.to_string().contains("ask for fewer at a time");
         for error in refused.into_iter().filter_map(Result::err) {
-            assert!(is_full(&error) || error.is_unknown(), "{error}");
+            assert!(is_full(&error) || error.is_retryable(), "{error}");
         }
         // Once they are out, others come in.
         drop(held);

@@ -140,7 +140,7 @@ fn a_holder_whose_signs_of_life_are_refused_is_told_why() {
         operator.set_acl(NOW, &root, None).await.unwrap();
         let trouble = soon("it is told why", async {
             loop {
-                match guard.trouble().filter(|trouble| !trouble.is_unknown()) {
+                match guard.trouble().filter(|trouble| !trouble.is_retryable()) {
                     Some(trouble) => return trouble,
                     None => tokio::time::sleep(Duration::from_millis(10)).await,
                 }

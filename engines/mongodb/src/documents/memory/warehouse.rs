@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt as _;
 use mongodb::bson::{Bson, Document};
 use mongodb::options::UpdateModifications;
-use tenure_core::{Engine as _, Error, Key, Memory, Result, TicketState, TicketId, refusal};
+use tenure_core::{Engine as _, Error, Key, Memory, Result, TicketState, TicketId, errors};
 use tokio::sync::watch;
 
 use super::change;
@@ -258,8 +258,8 @@ impl Stock {
             }
             _ => {
                 let place = format!("as the field `{field}` of that document in memory");
-                let error = Error::rejected(refusal::UNREADABLE);
-                return Err(refusal::of_what_is_kept(error, &named.key()?, &place));
+                let error = Error::rejected(errors::UNREADABLE);
+                return Err(errors::of_what_is_kept(error, &named.key()?, &place));
             }
         };
         self.last = self.last.max(number);
