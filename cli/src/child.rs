@@ -225,7 +225,7 @@ impl Child {
         }
     }
 
-    /// Has all of it ended: politely for so long, and then not. [`News::Gone`] comes when it is.
+    /// Has all of it ended: politely for so long, and then not. [`EventBatch::Gone`] comes when it is.
     pub(crate) fn stop(&self, patience: Duration) {
         go_on(self.keeper);
         self.leash.say(Said::Stop(patience));

@@ -194,7 +194,7 @@ fn an_outage_with_many_dropped_guards_costs_a_few_questions() {
         const GUARDS: usize = 20_000;
         let mut guards = Vec::new();
         for at in 0..GUARDS {
-            let mutex = stage.locks.mutex(format!("k/{at}")).ttl(TTL).by_hand();
+            let mutex = stage.locks.mutex(format!("k/{at}")).ttl(TTL).manual_renewal();
             guards.push(mutex.lock().await.unwrap());
         }
         stage.feels([(Verb::Leave, Mood::Unreachable)]);
@@ -402,7 +402,7 @@ fn a_monitor_ends_with_the_hold_however_that_ends() {
 #[test]
 fn a_clock_that_is_slewed_tells_no_loss_late() {
     play(|stage| async move {
-        let guard = stage.mutex("k").by_hand().lock().await.unwrap();
+        let guard = stage.mutex("k").manual_renewal().lock().await.unwrap();
         let sent = stage.host.now();
         // The raw clock runs twice as fast as the boot clock: it reaches the end first.
         stage.host.set_slew_ppm(1_000_000);

@@ -3,7 +3,7 @@
 //! All of it runs on a [host], which is where time, chance and tasks come from. The
 //! [keeper](self::keep) renews, the [sweeper](self::sweep) cleans up, and one [loop](self::wait) waits, which
 //! [listens](self::listen) to the store and to the keeper. Who has to pause does so [unevenly](self::uneven), and what must
-//! go on whatever its caller does is an [errand](self::errand).
+//! go on whatever its caller does is an [spawn_cancellable](self::errand).
 
 pub(crate) mod admission;
 pub(crate) mod event_stream;

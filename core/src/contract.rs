@@ -1,7 +1,7 @@
 //! The contract: the words that an engine and its callers share, and what each may expect of the other.
 //!
 //! Begin with [`engine`]: nine verbs and eight promises. A [`ticket`] is what they
-//! move, a [`key`] names the line it stands in, a [`profile`] says what a store promises.
+//! move, a [`key`] names the line it stands in, a [`guarantees`] says what a store promises.
 
 pub(crate) mod engine;
 pub(crate) mod error;

@@ -36,19 +36,19 @@ const SCAN_TICKETS_MAX: usize = 16;
 /// line that has been forgotten goes on above what it had.
 ///
 /// ```
-/// use tenure::engine::line::Told;
-/// use tenure::{Key, Left, Share, Standing, Ticket, engine::{Leave, Line, Lives, Patience}};
+/// use tenure::engine::line::LineEvent;
+/// use tenure::{Key, LeaveOutcome, Share, TicketState, Ticket, engine::{LeaveMode, Line, Expiry, WaitMode}};
 ///
 /// let (mut line, mut told) = (Line::default(), Vec::new());
 /// let (first, second) = (Ticket::new(Key::new("a")?, Share::WHOLE), Ticket::new(Key::new("a")?, Share::WHOLE));
-/// let mut tell = |happened: Told<'_>| told.push((happened.what, happened.seat.number));
+/// let mut tell = |happened: LineEvent<'_>| told.push((happened.what, happened.seat.number));
 /// let now = 1_000_000;
-/// line.join(&first, (), Patience::Wait, Lives::ByTtl, now, &mut tell)?;
-/// let waits = line.join(&second, (), Patience::Wait, Lives::ByTtl, now, &mut tell)?.expect("it waits");
-/// assert_eq!((waits.number, waits.standing), (1_000_001, Standing::Waiting));
-/// assert_eq!(line.leave(first.id, Leave::Now, now, &mut tell), Left::Holding);
+/// line.join(&first, (), WaitMode::Wait, Expiry::ByTtl, now, &mut tell)?;
+/// let waits = line.join(&second, (), WaitMode::Wait, Expiry::ByTtl, now, &mut tell)?.expect("it waits");
+/// assert_eq!((waits.number, waits.state), (1_000_001, TicketState::Waiting));
+/// assert_eq!(line.leave(first.id, LeaveMode::Now, now, &mut tell), LeaveOutcome::Holding);
 /// let place = line.find_place(second.id, now).expect("it is in the line");
-/// assert_eq!(place.standing, Standing::Holding);
+/// assert_eq!(place.state, TicketState::Holding);
 /// assert_eq!(told.len(), 5, "two joined, one left, and each was served");
 /// # Ok::<(), tenure::Error>(())
 /// ```
@@ -72,12 +72,12 @@ pub struct Line<S = ()> {
 /// What makes a ticket in a line leave by itself.
 ///
 /// ```
-/// use tenure::{Key, Share, Ticket, engine::{Line, Lives, Patience}};
+/// use tenure::{Key, Share, Ticket, engine::{Line, Expiry, WaitMode}};
 ///
 /// let (mut leased, mut owned) = (Line::default(), Line::default());
 /// let ticket = Ticket::new(Key::new("a")?, Share::WHOLE);
-/// let leased = leased.join(&ticket, (), Patience::Wait, Lives::ByTtl, 0, &mut |_| {})?;
-/// let owned = owned.join(&ticket, (), Patience::Wait, Lives::ByOwner, 0, &mut |_| {})?;
+/// let leased = leased.join(&ticket, (), WaitMode::Wait, Expiry::ByTtl, 0, &mut |_| {})?;
+/// let owned = owned.join(&ticket, (), WaitMode::Wait, Expiry::ByOwner, 0, &mut |_| {})?;
 /// assert_eq!(leased.and_then(|place| place.life), Some(ticket.ttl));
 /// assert_eq!(owned.and_then(|place| place.life), None);
 /// # Ok::<(), tenure::Error>(())

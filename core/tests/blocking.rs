@@ -38,7 +38,7 @@ fn every_primitive_has_its_blocking_twin() {
 #[test]
 fn what_is_held_is_renewed_noted_and_told_of_its_loss() {
     let locks = locks();
-    let guard = locks.mutex("a").by_hand().lock().unwrap();
+    let guard = locks.mutex("a").manual_renewal().lock().unwrap();
     guard.extend().unwrap();
     guard.set_note("nearly done").unwrap();
     let (ticket, _) = locks.line("a").unwrap().remove(0);

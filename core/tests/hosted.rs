@@ -133,11 +133,11 @@ fn a_hosted_engine_answers_on_any_executor_and_outlives_a_dropped_question() {
     let locks = block_on(Locks::hosted(async { Ok(Memory::new()) })).unwrap().blocking();
     assert!(!locks.guarantees().quick);
     let guard = locks.mutex("a").lock().unwrap();
-    assert!(locks.mutex("a").lock_within(Duration::from_millis(500)).unwrap().is_none());
-    locks.settled();
+    assert!(locks.mutex("a").try_lock_for(Duration::from_millis(500)).unwrap().is_none());
+    locks.flush();
     assert_eq!(locks.line("a").unwrap().len(), 1, "who gave up has left");
     drop(guard);
-    locks.settled();
+    locks.flush();
     assert!(locks.line("a").unwrap().is_empty());
 }
 
@@ -150,7 +150,7 @@ fn a_guard_outlives_the_runtime_it_was_made_on() {
     guard.check().unwrap();
     drop(guard);
     let locks = locks.blocking();
-    locks.settled();
+    locks.flush();
     assert!(locks.line("a").unwrap().is_empty());
 }
 

@@ -118,7 +118,7 @@ fn of_several_locks_the_last_is_given_back_first_and_one_that_is_lost_is_told() 
     assert_eq!(left, ["b", "a"]);
     let both = locks.all(["a", "b"]).lock().unwrap();
     both.extend().unwrap();
-    locks.force_out("a", both.guards()[0].id()).unwrap();
+    locks.force_unlock("a", both.guards()[0].id()).unwrap();
     assert_eq!(both.extend().unwrap_err().kind(), ErrorKind::Lost);
     assert_eq!(both.check().unwrap_err().kind(), ErrorKind::Lost);
     assert_eq!(both.release().unwrap_err().kind(), ErrorKind::Lost);

@@ -113,7 +113,7 @@ fn a_refusal_after_an_answer_that_was_lost_stays_unknown_and_leaves_no_ghost() {
         error.to_string(),
         "the memory is full; an earlier attempt was not answered, and may have been carried out"
     );
-    locks.settled();
+    locks.flush();
     assert!(other.line("a").unwrap().is_empty(), "a ghost holds the lock");
 }
 
@@ -146,7 +146,7 @@ fn a_store_whose_answers_arrive_is_asked_once() {
     let ticket = Ticket::new(Key::new("a").unwrap(), Share::WHOLE);
     let guard = stage.locks.mutex("a").lock().unwrap();
     assert!(stage.locks.mutex("a").try_lock().unwrap().is_none());
-    stage.locks.settled();
+    stage.locks.flush();
     assert_eq!(stage.store.leaves(), 0, "nobody doubts that the second is out");
     assert_eq!(stage.locks.break_ticket("a", ticket.id).unwrap(), LeaveOutcome::Absent);
     guard.release().unwrap();
@@ -159,7 +159,7 @@ fn a_holder_that_is_told_to_leave_is_not_taken_out_because_its_first_join_was_no
     let stage = Stage::new([Act::LosesAnswer, Act::Answers]);
     let guard = stage.locks.mutex("a").lock().unwrap();
     assert_eq!(stage.locks.break_ticket("a", guard.id()).unwrap(), LeaveOutcome::Requested);
-    stage.locks.settled();
+    stage.locks.flush();
     assert_eq!(stage.other.line("a").unwrap().len(), 1, "it has not stopped yet");
     drop(guard);
 }

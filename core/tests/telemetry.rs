@@ -160,12 +160,12 @@ fn a_ticket_that_is_gone_is_counted_by_whichever_finds_out_first() {
     });
     // Renewed by hand and not watched: only the release asks the store.
     loses("broken", Loss::Broken, |locks| {
-        let guard = block_on(locks.mutex("k").by_hand().lock()).unwrap();
+        let guard = block_on(locks.mutex("k").manual_renewal().lock()).unwrap();
         block_on(locks.force_unlock("k", guard.id())).unwrap();
         assert_eq!(block_on(guard.release()).unwrap_err().loss(), Some(Loss::Broken));
     });
     loses("broken", Loss::Broken, |locks| {
-        let guard = block_on(locks.mutex("k").by_hand().lock()).unwrap();
+        let guard = block_on(locks.mutex("k").manual_renewal().lock()).unwrap();
         block_on(locks.force_unlock("k", guard.id())).unwrap();
         drop(guard);
         block_on(locks.flush());

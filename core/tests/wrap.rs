@@ -163,7 +163,7 @@ fn a_store_that_stays_silent_is_an_error_and_leaves_nothing_behind() {
     let locks = patient([false; 3]).blocking();
     let error = locks.mutex("a").lock().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    locks.settled();
+    locks.flush();
     assert!(locks.line("a").unwrap().is_empty());
 }
 
@@ -174,7 +174,7 @@ fn hasty(arrives: impl IntoIterator<Item = bool>) -> Locks {
 
 #[test]
 fn a_renewal_that_is_not_answered_is_a_warning() {
-    let guard = hasty([true, false]).blocking().mutex("a").by_hand().lock().unwrap();
+    let guard = hasty([true, false]).blocking().mutex("a").manual_renewal().lock().unwrap();
     assert!(guard.extend().is_err());
     let warning = block_on(guard.handle().warned());
     assert_eq!(warning.failed, 1);
@@ -187,7 +187,7 @@ fn a_writer_becomes_a_reader_by_the_next_renewal_that_comes_through() {
     writer.downgrade().expect("it is no writer, as far as it knows").release().unwrap();
     let locks = hasty([]).blocking();
     let writer = locks.rwlock("a").write().unwrap();
-    locks.force_out("a", writer.id()).unwrap();
+    locks.force_unlock("a", writer.id()).unwrap();
     assert_eq!(writer.downgrade().unwrap_err().kind(), ErrorKind::Lost);
 }
 
@@ -326,8 +326,8 @@ fn a_quorum_lets_readers_in_together_and_a_writer_alone() {
     let readers = (one.rwlock("d").read().unwrap(), other.rwlock("d").read().unwrap());
     assert!(one.rwlock("d").try_write().unwrap().is_none());
     drop(readers);
-    one.settled();
-    other.settled();
+    one.flush();
+    other.flush();
     let writer = other.rwlock("d").write().unwrap();
     assert!(one.rwlock("d").try_read().unwrap().is_none());
     writer.release().unwrap();

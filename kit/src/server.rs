@@ -11,7 +11,7 @@ pub trait Server: Send + Sync + Sized + 'static {
     /// What is open while a connection works: the driver's own connection, and what belongs to it.
     type Open: Send + Sync + 'static;
 
-    /// Opens a connection, in a bounded time. An error that [is unknown](Error::is_unknown) may pass; others are for
+    /// Opens a connection, in a bounded time. An error that [is unknown](Error::is_retryable) may pass; others are for
     /// the operator to mend.
     fn open(&self, opening: &ConnectContext) -> impl Future<Output = Result<Self::Open>> + Send;
 

@@ -14,9 +14,9 @@ const AGE_ROUNDING: Duration = Duration::from_secs(1);
 /// ```
 /// use std::time::Duration;
 ///
-/// use tenure_kit::findings::{Disk, Findings, Full};
+/// use tenure_kit::findings::{Disk, ServerFacts, Full};
 ///
-/// let findings = Findings { disk: Disk::Through, full: Full::Refuses, ..Findings::default() };
+/// let findings = ServerFacts { disk: Disk::Through, full: Full::Refuses, ..ServerFacts::default() };
 /// let profile = findings.profile("example", false);
 /// assert!(profile.survives.store_crash && profile.survives.full_memory);
 /// ```

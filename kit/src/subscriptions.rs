@@ -16,15 +16,15 @@ const BOXES_FULL: usize = 1024;
 /// ```
 /// use std::time::Duration;
 ///
-/// use tenure_core::{Standing, TicketId, Wake};
-/// use tenure_kit::mailbox::{Letter, Mailbox};
+/// use tenure_core::{TicketState, TicketId, Wake};
+/// use tenure_kit::mailbox::{Notification, Subscriptions};
 ///
 /// # tenure_core::blocking::block_on(async {
-/// let (mailbox, id) = (Mailbox::default(), TicketId::fresh());
+/// let (mailbox, id) = (Subscriptions::default(), TicketId::fresh());
 /// mailbox.expect(id, Duration::from_secs(30));
 /// // The server tells: it is served, with the number 46.
-/// mailbox.deliver(id, Letter::Served(46));
-/// assert_eq!(mailbox.watch(id, Standing::Waiting).await, Wake::Served(46));
+/// mailbox.deliver(id, Notification::Served(46));
+/// assert_eq!(mailbox.watch(id, TicketState::Waiting).await, Wake::Served(46));
 /// # Ok::<(), tenure_core::Error>(()) }).unwrap();
 /// ```
 #[derive(Default)]

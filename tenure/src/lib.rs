@@ -23,11 +23,11 @@
 //! | one holder at a time | [`Mutex`] |
 //! | many readers or one writer | [`RwLock`]; its writer is the mutex of the same key |
 //! | k of n | [`Semaphore`] |
-//! | several at once, without deadlock | [`All`] |
+//! | several at once, without deadlock | [`MultiLock`] |
 //! | one leader | [`Election`] |
 //! | numbers that nobody else gets | [`Sequence`] |
 //! | so many per second | [`Counter`] |
-//! | who holds, who waits, what happens | [`Locks::line`], [`Locks::keys`], [`Locks::watch`] |
+//! | who holds, who waits, what happens | [`Locks::line`], [`Locks::keys`], [`Locks::watch_prefix`] |
 //! | to end somebody's hold | [`Locks::break_ticket`] |
 //! | writes that an old holder cannot make | [`fencing`]; for data in the lock's own etcd or ZooKeeper `etcd::StillHeld` and `zookeeper::StillHeld` |
 //! | no async | [`Locks::blocking`] |
@@ -101,7 +101,7 @@ pub mod mongodb {
     pub use tenure_mongodb::{ClientOptions, Settings, connect_over, connect_with, documents};
 }
 
-/// Redis beside its locks: a [`RedLock`](redis::RedLock), and its [`Board`](redis::Board), which tells how each server answered last.
+/// Redis beside its locks: a [`RedLock`](redis::RedLock), and its [`QuorumHealth`](redis::QuorumHealth), which tells how each server answered last.
 #[cfg(feature = "redis")]
 pub mod redis {
     pub use tenure_core::layers::{NodeHealth, QuorumHealth};

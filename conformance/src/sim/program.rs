@@ -29,7 +29,7 @@ pub(super) enum Player {
 }
 
 impl Player {
-    pub(super) fn owned_by(&self, name: &str) -> Self {
+    pub(super) fn with_owner(&self, name: &str) -> Self {
         match self {
             Self::Tenure(locks) => {
                 Self::Tenure(locks.with_owner(name).expect("the story's names are short"))

@@ -122,7 +122,7 @@ async fn tell(world: World, plan: Arc<Plan>, tale: Tale) -> Ending {
         for task in 0..plan.tasks {
             let name = format!("{name}.{task}");
             programs.push(Program {
-                player: player.owned_by(&name),
+                player: player.with_owner(&name),
                 name,
                 host: host.clone(),
                 referee: referee.clone(),

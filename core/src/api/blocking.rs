@@ -115,7 +115,7 @@ macro_rules! terms_of_what_is_held {
             drift_ppm(drift_ppm: u32);
             note(note: impl Into<Arc<str>>);
             max_hold(time: Duration);
-            by_hand();
+            manual_renewal();
         })*
     };
 }
@@ -155,7 +155,7 @@ impl Blocking<Locks> {
         Blocking(self.0.semaphore(key, permits))
     }
 
-    /// See [`Locks::all`].
+    /// See [`Locks::multi_lock`].
     pub fn all<K: AsRef<str>>(&self, keys: impl IntoIterator<Item = K>) -> Blocking<MultiLock> {
         Blocking(self.0.multi_lock(keys))
     }
@@ -175,7 +175,7 @@ impl Blocking<Locks> {
         Blocking(self.0.counter(key))
     }
 
-    /// See [`Locks::watch`] and [`Locks::watch_key`].
+    /// See [`Locks::watch_prefix`] and [`Locks::watch`].
     pub fn watch(&self, scope: Scope) -> Result<Blocking<Watch>> {
         one(block_on(Watch::start(&self.0.inner, scope)))
     }
@@ -188,9 +188,9 @@ verbs! { Locks:
     keys(prefix: impl AsRef<str>) -> Result<Vec<Key>>, same;
     /// See [`Locks::break_ticket`].
     break_ticket(key: impl AsRef<str>, id: TicketId) -> Result<LeaveOutcome>, same;
-    /// See [`Locks::force_out`].
+    /// See [`Locks::force_unlock`].
     force_unlock(key: impl AsRef<str>, id: TicketId) -> Result<LeaveOutcome>, same;
-    /// See [`Locks::settled`].
+    /// See [`Locks::flush`].
     flush() -> (), same;
     /// See [`Locks::close`].
     close() -> (), same;
@@ -201,7 +201,7 @@ verbs! { Mutex:
     lock() -> Result<Blocking<Guard>>, one;
     /// See [`Mutex::try_lock`].
     try_lock() -> Result<Option<Blocking<Guard>>>, maybe;
-    /// See [`Mutex::lock_within`].
+    /// See [`Mutex::try_lock_for`].
     try_lock_for(time: Duration) -> Result<Option<Blocking<Guard>>>, maybe;
 }
 
@@ -210,13 +210,13 @@ verbs! { RwLock:
     read() -> Result<Blocking<Guard>>, one;
     /// See [`RwLock::try_read`].
     try_read() -> Result<Option<Blocking<Guard>>>, maybe;
-    /// See [`RwLock::read_within`].
+    /// See [`RwLock::try_read_for`].
     try_read_for(time: Duration) -> Result<Option<Blocking<Guard>>>, maybe;
     /// See [`RwLock::write`].
     write() -> Result<Blocking<WriteGuard>>, one;
     /// See [`RwLock::try_write`].
     try_write() -> Result<Option<Blocking<WriteGuard>>>, maybe;
-    /// See [`RwLock::write_within`].
+    /// See [`RwLock::try_write_for`].
     try_write_for(time: Duration) -> Result<Option<Blocking<WriteGuard>>>, maybe;
 }
 
@@ -229,18 +229,18 @@ verbs! { Semaphore:
     try_acquire() -> Result<Option<Blocking<Guard>>>, maybe;
     /// See [`Semaphore::try_acquire_many`].
     try_acquire_many(count: u32) -> Result<Option<Blocking<Guard>>>, maybe;
-    /// See [`Semaphore::acquire_within`].
+    /// See [`Semaphore::try_acquire_for`].
     try_acquire_for(time: Duration) -> Result<Option<Blocking<Guard>>>, maybe;
-    /// See [`Semaphore::acquire_many_within`].
+    /// See [`Semaphore::try_acquire_many_for`].
     try_acquire_many_for(count: u32, time: Duration) -> Result<Option<Blocking<Guard>>>, maybe;
 }
 
 verbs! { MultiLock:
-    /// See [`All::lock`].
+    /// See [`MultiLock::lock`].
     lock() -> Result<Blocking<MultiGuard>>, one;
-    /// See [`All::try_lock`].
+    /// See [`MultiLock::try_lock`].
     try_lock() -> Result<Option<Blocking<MultiGuard>>>, maybe;
-    /// See [`All::lock_within`].
+    /// See [`MultiLock::try_lock_for`].
     try_lock_for(time: Duration) -> Result<Option<Blocking<MultiGuard>>>, maybe;
 }
 
@@ -249,7 +249,7 @@ verbs! { Election:
     campaign() -> Result<Blocking<Guard>>, one;
     /// See [`Election::try_campaign`].
     try_campaign() -> Result<Option<Blocking<Guard>>>, maybe;
-    /// See [`Election::campaign_within`].
+    /// See [`Election::try_campaign_for`].
     try_campaign_for(time: Duration) -> Result<Option<Blocking<Guard>>>, maybe;
     /// See [`Election::leader`].
     leader() -> Result<Option<Leader>>, same;
@@ -277,15 +277,15 @@ verbs! { Counter:
 macro_rules! verbs_of_what_is_held {
     ($($type:ty)*) => {
         $(verbs! { $type:
-            /// See [`Held::extend`].
+            /// See [`LeaseHandle::extend`].
             extend() -> Result<()>, same;
-            /// See [`Held::lost`].
+            /// See [`LeaseHandle::lost`].
             lost() -> Loss, same;
-            /// See [`Held::ended`].
+            /// See [`LeaseHandle::ended`].
             ended() -> Option<Loss>, same;
-            /// See [`Held::warned`].
+            /// See [`LeaseHandle::warned`].
             warned() -> Warning, same;
-            /// See [`Held::set_note`].
+            /// See [`LeaseHandle::set_note`].
             set_note(note: impl Into<Arc<str>>) -> Result<()>, same;
         })*
     };
@@ -294,11 +294,11 @@ macro_rules! verbs_of_what_is_held {
 verbs_of_what_is_held! { LeaseHandle Guard WriteGuard }
 
 verbs! { MultiGuard:
-    /// See [`AllGuard::extend`].
+    /// See [`MultiGuard::extend`].
     extend() -> Result<()>, same;
-    /// See [`AllGuard::lost`].
+    /// See [`MultiGuard::lost`].
     lost() -> Loss, same;
-    /// See [`AllGuard::ended`].
+    /// See [`MultiGuard::ended`].
     ended() -> Option<Loss>, same;
 }
 
@@ -322,7 +322,7 @@ impl Blocking<WriteGuard> {
 }
 
 impl Blocking<MultiGuard> {
-    /// See [`AllGuard::release`].
+    /// See [`MultiGuard::release`].
     pub fn release(self) -> Result<()> {
         block_on(self.0.release())
     }

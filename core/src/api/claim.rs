@@ -109,9 +109,9 @@ macro_rules! terms {
             crate::blocking::Blocking::new(self.clone())
         }
 
-        /// It is not renewed by itself, only by [`extend`](crate::Held::extend).
-        pub fn by_hand(mut self) -> Self {
-            self.claim.terms.by_hand = true;
+        /// It is not renewed by itself, only by [`extend`](crate::LeaseHandle::extend).
+        pub fn manual_renewal(mut self) -> Self {
+            self.claim.terms.manual_renewal = true;
             self
         }
     };

@@ -73,7 +73,7 @@ impl Election {
     terms!();
 
     /// Waits to be elected. The guard is the seat: releasing it is resigning, and
-    /// [`set_note`](Held::set_note) tells the followers something new.
+    /// [`set_note`](LeaseHandle::set_note) tells the followers something new.
     ///
     /// Cancel-safe, like [`Mutex::lock`](crate::Mutex::lock).
     pub fn campaign(&self) -> impl Future<Output = Result<Guard>> + Send + use<> {
@@ -98,7 +98,7 @@ impl Election {
     /// Work that loses its seat is dropped *before* the seat is given up, so that no one else begins
     /// while it still runs. When the work ends by itself, the seat is given up and its output returned.
     /// What the work has spawned elsewhere is its own to stop: hand it the term and let it
-    /// [`check`](Held::check).
+    /// [`check`](LeaseHandle::check).
     ///
     /// A store that cannot be reached is no reason to give up, nor is a ticket that was taken out of the
     /// line while it waited (a store that lost its data, an operator): it stands again, after pauses that
@@ -141,8 +141,8 @@ impl Election {
     /// # Errors
     ///
     /// As [`run`](Election::run); and the outcome of giving the seat up after `stop`:
-    /// [`Lost`](Kind::Lost) if it was lost before the work was stopped, and
-    /// [`Unavailable`](Kind::Unavailable) if the store did not confirm that it is free.
+    /// [`Lost`](ErrorKind::Lost) if it was lost before the work was stopped, and
+    /// [`Unavailable`](ErrorKind::Unavailable) if the store did not confirm that it is free.
     ///
     /// # Cancel safety
     ///
@@ -213,7 +213,7 @@ impl Election {
     /// Every leader in order, first the one of now. `None`: nobody leads.
     ///
     /// A leader who changes its note is told again. Where the store shows [every
-    /// event](crate::Sight::Every) no term is missed, however short.
+    /// event](crate::EventDelivery::Every) no term is missed, however short.
     pub fn observe(&self) -> impl Future<Output = Result<Leaders>> + Send + use<> {
         let Claim { locks, key, .. } = self.claim.clone();
         async move {

@@ -22,9 +22,9 @@ use crate::{Engine as _, Error, Key, LeaveMode, LeaveOutcome, Loss, Note, Result
 /// whether it was still held.
 ///
 /// A guard can be lost: its program was paused for too long, the store could not be reached, an
-/// operator broke it. **No lock can stop a program that does not look.** Ask [`check`](Held::check)
-/// before what must not happen twice, or let [`run`](Held::run) stop the work; and where the resource
-/// can refuse old numbers, send it the [`token`](Held::token), which is the only full protection.
+/// operator broke it. **No lock can stop a program that does not look.** Ask [`check`](LeaseHandle::check)
+/// before what must not happen twice, or let [`run`](LeaseHandle::run) stop the work; and where the resource
+/// can refuse old numbers, send it the [`token`](LeaseHandle::token), which is the only full protection.
 ///
 /// ```
 /// # tenure::blocking::block_on(async {
@@ -52,8 +52,8 @@ impl Guard {
 
     /// Gives the lock back, and says whether it was held until now.
     ///
-    /// [`Lost`](crate::Kind::Lost): it was not, and somebody else may have held it meanwhile.
-    /// [`Unavailable`](crate::Kind::Unavailable): the store did not confirm; it goes on being given
+    /// [`Lost`](crate::ErrorKind::Lost): it was not, and somebody else may have held it meanwhile.
+    /// [`Unavailable`](crate::ErrorKind::Unavailable): the store did not confirm; it goes on being given
     /// back in the background.
     ///
     /// # Cancel safety
@@ -111,7 +111,7 @@ impl fmt::Debug for Guard {
 /// let locks = tenure::connect("memory:").await?;
 /// let guard = locks.mutex("invoices/42").lock().await?;
 /// let monitor = std::thread::spawn({
-///     let held = guard.held();
+///     let held = guard.handle();
 ///     move || tenure::blocking::block_on(held.ended())
 /// });
 /// guard.release().await?;
@@ -191,7 +191,7 @@ impl LeaseHandle {
     }
 
     /// Returns when the lock is lost, and says why. Never returns if it is released first: a task that
-    /// must end in either case awaits [`ended`](Held::ended).
+    /// must end in either case awaits [`ended`](LeaseHandle::ended).
     ///
     /// # Cancel safety
     ///
@@ -202,7 +202,7 @@ impl LeaseHandle {
     }
 
     /// Returns when the hold is over: with the reason if it was lost, with `None` if it was released or
-    /// dropped. Cancel-safe, like [`lost`](Held::lost).
+    /// dropped. Cancel-safe, like [`lost`](LeaseHandle::lost).
     pub fn ended(&self) -> impl Future<Output = Option<Loss>> + Send + use<> {
         let held = self.clone();
         async move { held.until(|state| matches!(state, State::Lost(_) | State::Released)).await }

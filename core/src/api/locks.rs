@@ -46,7 +46,7 @@ use crate::{
 ///
 /// ```
 /// # tenure::blocking::block_on(async {
-/// let locks = tenure::connect("memory:").await?.owned_by("worker-7")?;
+/// let locks = tenure::connect("memory:").await?.with_owner("worker-7")?;
 /// let guard = locks.mutex("invoices/42").lock().await?;
 /// let (ticket, place) = locks.line("invoices/42").await?.remove(0);
 /// assert_eq!((&*ticket.owner, place.number), ("worker-7", guard.token()));
@@ -110,7 +110,7 @@ impl Drop for Inner {
 impl Locks {
     /// The locks that this engine keeps.
     ///
-    /// An engine whose verbs are [`quick`](Profile::quick) is called in place. Any other should be made on
+    /// An engine whose verbs are [`quick`](Guarantees::quick) is called in place. Any other should be made on
     /// the thread it is to live on: see [`hosted`](Locks::hosted).
     pub fn new(engine: impl Engine) -> Self {
         Self::on(engine, Arc::new(BackgroundRuntime::for_timers()))
@@ -188,7 +188,7 @@ impl Locks {
     /// Returns once everything that was dropped has been given back to the store, as far as it could be. While a store is away whose
     /// tickets live by a session, this waits for it: put a time-out around it.
     pub async fn flush(&self) {
-        self.inner.sweeper.settled().await;
+        self.inner.sweeper.flush().await;
     }
 
     /// Ends all use of these locks and of their clones, and lets go of the store. Call it before a
@@ -196,9 +196,9 @@ impl Locks {
     /// and the process may end sooner, so that its lock stays until its ttl is over.
     ///
     /// 1. Every lock that is still held is lost, with [`Loss::Closed`](crate::Loss::Closed), and every
-    ///    waiter is refused. [`Guard::run`](crate::Held::run) stops its work.
+    ///    waiter is refused. [`Guard::run`](crate::LeaseHandle::run) stops its work.
     /// 2. Guards that are dropped now are given back in order. This takes at most the time of one
-    ///    answer, [`Profile::answers_within`], where a guard is kept.
+    ///    answer, [`Guarantees::answers_within`], where a guard is kept.
     /// 3. The connection is closed. Where tickets live by a session, it ends here, and the next waiter
     ///    of each lock is served.
     ///
@@ -206,13 +206,13 @@ impl Locks {
     /// where that lives by a session, for twice the time of one answer.
     ///
     /// Release all guards first. A lock that is asked for later is refused at once; other requests
-    /// may be [`Unavailable`](crate::Kind::Unavailable).
+    /// may be [`Unavailable`](crate::ErrorKind::Unavailable).
     pub async fn close(&self) {
         let Inner { engine, host, keeper, sweeper, profile, entries, .. } = &*self.inner;
         keeper.end();
         let given_back = async {
             entries.none().await;
-            sweeper.settled().await;
+            sweeper.flush().await;
         };
         // A guard that is kept must not keep the store: it is lost, and says so.
         let _ = select(pin!(given_back), host.sleep(profile.answers_within)).await;
@@ -221,7 +221,7 @@ impl Locks {
             let _ = select(pin!(engine.close()), host.sleep(profile.answers_within)).await;
             sweeper.leave_the_rest();
         } else {
-            sweeper.settled().await;
+            sweeper.flush().await;
             engine.close().await;
         }
     }

@@ -11,7 +11,7 @@ use crate::api::claim::{Claim, terms};
 use crate::api::guard::until_lost;
 use crate::{Error, Guard, Key, Locks, Loss, Result, Share, Time};
 
-/// All of these mutexes, or none. Made by [`Locks::all`].
+/// All of these mutexes, or none. Made by [`Locks::multi_lock`].
 ///
 /// They are taken in the order of their names, which is the same for everybody: two who want the same
 /// locks cannot wait for each other. A name that is given twice is taken once.
@@ -20,7 +20,7 @@ use crate::{Error, Guard, Key, Locks, Loss, Result, Share, Time};
 /// # tenure::blocking::block_on(async {
 /// let locks = tenure::connect("memory:").await?;
 /// // Others may name them the other way round: everybody takes `alice` first.
-/// let both = locks.all(["accounts/bob", "accounts/alice"]).lock().await?;
+/// let both = locks.multi_lock(["accounts/bob", "accounts/alice"]).lock().await?;
 /// assert!(locks.mutex("accounts/bob").try_lock().await?.is_none());
 /// both.release().await?;
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
@@ -164,7 +164,7 @@ async fn first_of<T>(all: Vec<impl Future<Output = T>>) -> T {
 /// ```
 /// # tenure::blocking::block_on(async {
 /// let locks = tenure::connect("memory:").await?;
-/// let both = locks.all(["accounts/alice", "accounts/bob"]).lock().await?;
+/// let both = locks.multi_lock(["accounts/alice", "accounts/bob"]).lock().await?;
 /// for (account, token) in both.tokens() {
 ///     println!("whoever keeps {account} refuses tokens below {token}");
 /// }
@@ -187,24 +187,24 @@ impl MultiGuard {
         self.0.iter().map(|guard| (guard.key(), guard.token()))
     }
 
-    /// Whether all of them are still held. See [`Held::check`](crate::Held::check).
+    /// Whether all of them are still held. See [`LeaseHandle::check`](crate::LeaseHandle::check).
     pub fn check(&self) -> Result<()> {
         self.0.iter().try_for_each(|guard| guard.check())
     }
 
-    /// Returns when the first of them is lost. See [`Held::lost`](crate::Held::lost).
-    /// Never returns once they are released: a task that must end then awaits [`ended`](AllGuard::ended).
+    /// Returns when the first of them is lost. See [`LeaseHandle::lost`](crate::LeaseHandle::lost).
+    /// Never returns once they are released: a task that must end then awaits [`ended`](MultiGuard::ended).
     pub fn lost(&self) -> impl Future<Output = Loss> + Send + use<> {
         first_of(self.0.iter().map(|guard| guard.lost()).collect())
     }
 
     /// Returns when the first of them is over: with the reason if it was lost, with `None` if it was released
-    /// or dropped. See [`Held::ended`](crate::Held::ended).
+    /// or dropped. See [`LeaseHandle::ended`](crate::LeaseHandle::ended).
     pub fn ended(&self) -> impl Future<Output = Option<Loss>> + Send + use<> {
         first_of(self.0.iter().map(|guard| guard.ended()).collect())
     }
 
-    /// Renews all of them now. Cancel-safe, like [`Held::extend`](crate::Held::extend).
+    /// Renews all of them now. Cancel-safe, like [`LeaseHandle::extend`](crate::LeaseHandle::extend).
     pub async fn extend(&self) -> Result<()> {
         for guard in &self.0 {
             guard.extend().await?;
@@ -212,7 +212,7 @@ impl MultiGuard {
         Ok(())
     }
 
-    /// Works under the locks. Cancel-safe, like [`Held::run`](crate::Held::run).
+    /// Works under the locks. Cancel-safe, like [`LeaseHandle::run`](crate::LeaseHandle::run).
     pub async fn run<F: Future>(&self, work: F) -> Result<F::Output> {
         until_lost(|| self.check(), self.lost(), work).await
     }

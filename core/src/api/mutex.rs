@@ -55,7 +55,7 @@ impl Mutex {
     }
 
     /// Waits for the lock for so long, and answers `None` if that was in vain. A store that did not answer
-    /// within that time is [`Unavailable`](crate::Kind::Unavailable): nobody knows whether the lock is busy.
+    /// within that time is [`Unavailable`](crate::ErrorKind::Unavailable): nobody knows whether the lock is busy.
     pub fn try_lock_for(
         &self,
         time: Duration,

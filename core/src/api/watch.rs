@@ -19,14 +19,14 @@ use crate::{Engine as _, Key, Locks, Result};
 /// trouble is asked after pauses that grow to ten seconds.
 ///
 /// ```
-/// use tenure::Seen;
+/// use tenure::WatchEvent;
 ///
 /// # tenure::blocking::block_on(async {
 /// let locks = tenure::connect("memory:").await?;
-/// let mut watch = locks.watch("invoices/").await?;
+/// let mut watch = locks.watch_prefix("invoices/").await?;
 /// let guard = locks.mutex("invoices/42").lock().await?;
 /// match watch.next().await? {
-///     Seen::Event(event) => assert_eq!(event.ticket.key.as_str(), "invoices/42"),
+///     WatchEvent::Event(event) => assert_eq!(event.ticket.key.as_str(), "invoices/42"),
 ///     _ => println!("look at the lines themselves"),
 /// }
 /// # drop(guard);
@@ -38,15 +38,15 @@ pub struct Watch(EventStream<WatchEvent>);
 /// What an onlooker sees.
 ///
 /// ```
-/// use tenure::Seen;
+/// use tenure::WatchEvent;
 ///
 /// # tenure::blocking::block_on(async {
 /// let locks = tenure::connect("memory:").await?;
-/// let mut watch = locks.watch("").await?;
+/// let mut watch = locks.watch_prefix("").await?;
 /// let guard = locks.mutex("invoices/42").lock().await?;
 /// match watch.next().await? {
-///     Seen::Event(event) => println!("{:?}: {}", event.what, event.ticket.key),
-///     Seen::Gap => println!("{} keys are in use", locks.keys("").await?.len()),
+///     WatchEvent::Event(event) => println!("{:?}: {}", event.what, event.ticket.key),
+///     WatchEvent::Gap => println!("{} keys are in use", locks.keys("").await?.len()),
 ///     _ => {}
 /// }
 /// # drop(guard);

@@ -148,11 +148,11 @@ async fn attempt(
             return Ok(Outcome::Busy);
         }
         Err(error) => {
-            let is_unknown = error.is_retryable();
-            if !is_unknown {
+            let is_retryable = error.is_retryable();
+            if !is_retryable {
                 entry.has_left();
             }
-            let is_closed = is_unknown && inner.keeper.has_ended();
+            let is_closed = is_retryable && inner.keeper.has_ended();
             return Err(if is_closed { Error::closed(&ticket.key) } else { error });
         }
     }

@@ -7,11 +7,11 @@ use std::time::Duration;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tenure_core::uneven;
+/// use tenure_core::jitter;
 ///
 /// let pause = Duration::from_millis(80);
-/// assert_eq!(uneven(pause, 0), pause / 2);
-/// assert!(uneven(pause, u64::MAX) < pause);
+/// assert_eq!(jitter(pause, 0), pause / 2);
+/// assert!(jitter(pause, u64::MAX) < pause);
 /// ```
 #[must_use]
 pub fn jitter(pause: Duration, random: u64) -> Duration {

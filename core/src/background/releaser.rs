@@ -203,7 +203,7 @@ impl Releaser {
     }
 
     /// Returns once nothing is being given back.
-    pub(crate) async fn settled(&self) {
+    pub(crate) async fn flush(&self) {
         loop {
             let mut swept = pin!(self.swept.notified());
             swept.as_mut().enable();

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::runtime::{self, Builder, Handle};
 use tokio::sync::Notify;
 
 use crate::lease::clock::{Clock, SystemClock, Time};
@@ -19,11 +19,11 @@ use crate::{Error, Result};
 /// ```
 /// use std::time::Duration;
 ///
-/// use tenure::{Host, engine::{Boxed, PrivateThread}};
+/// use tenure::{Runtime, engine::{BoxFuture, BackgroundRuntime}};
 ///
 /// # tenure::blocking::block_on(async {
-/// let host = PrivateThread::for_timers();
-/// let nap: Boxed<()> = host.sleep(Duration::from_millis(1));
+/// let host = BackgroundRuntime::for_timers();
+/// let nap: BoxFuture<()> = host.sleep(Duration::from_millis(1));
 /// nap.await;
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
@@ -34,9 +34,9 @@ pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// ```
 /// use std::sync::{Arc, mpsc};
 ///
-/// use tenure::{Host, Locks, engine::{Memory, PrivateThread}};
+/// use tenure::{Runtime, Locks, engine::{Memory, BackgroundRuntime}};
 ///
-/// let host = Arc::new(PrivateThread::for_timers());
+/// let host = Arc::new(BackgroundRuntime::for_timers());
 /// let (done, is_done) = mpsc::channel();
 /// host.spawn(Box::pin(async move { done.send("done").unwrap() }));
 /// assert_eq!(is_done.recv().unwrap(), "done");
@@ -67,10 +67,10 @@ pub trait Runtime: Clock {
 /// ```
 /// use std::sync::Arc;
 ///
-/// use tenure::{Locks, engine::{Memory, PrivateThread}};
+/// use tenure::{Locks, engine::{Memory, BackgroundRuntime}};
 ///
 /// # tenure::blocking::block_on(async {
-/// let locks = Locks::on(Memory::new(), Arc::new(PrivateThread::for_timers()));
+/// let locks = Locks::on(Memory::new(), Arc::new(BackgroundRuntime::for_timers()));
 /// let guard = locks.mutex("invoices/42").lock().await?;
 /// // Its renewals go on, whatever this thread does.
 /// guard.release().await?;
@@ -147,10 +147,10 @@ impl Running {
 }
 
 /// A runtime that may be dropped inside another one, as it is where its thread cannot be started.
-struct Droppable(Option<Runtime>);
+struct Droppable(Option<runtime::Runtime>);
 
 impl Droppable {
-    fn get(&self) -> &Runtime {
+    fn get(&self) -> &runtime::Runtime {
         self.0.as_ref().expect("it is there until it is dropped")
     }
 }

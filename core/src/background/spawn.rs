@@ -14,12 +14,12 @@ use crate::Runtime;
 /// and keeps nobody else out.
 ///
 /// ```
-/// use tenure::engine::PrivateThread;
-/// use tenure_core::errand;
+/// use tenure::engine::BackgroundRuntime;
+/// use tenure_core::spawn_cancellable;
 ///
 /// # tenure::blocking::block_on(async {
-/// let host = PrivateThread::for_timers();
-/// assert_eq!(errand(&host, async { 6 * 7 }).await, Some(42));
+/// let host = BackgroundRuntime::for_timers();
+/// assert_eq!(spawn_cancellable(&host, async { 6 * 7 }).await, Some(42));
 /// # });
 /// ```
 pub fn spawn_cancellable<T, F>(

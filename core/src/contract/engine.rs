@@ -16,9 +16,9 @@ use crate::{Key, LeaveMode, LeaveOutcome, WaitMode, Place, Guarantees, Result, T
 ///    never restarts, that is the number; elsewhere it is `max(last + 1, the store's clock in µs)`.
 ///    It is at least the ticket's [`floor`](Ticket::floor), and from a renewal on later numbers are above that.
 /// 3. **Rule.** Who is served is what [`served`](crate::served) says, and nothing else. A share
-///    of another capacity than the line's is refused as [`Invalid`](crate::Kind::Invalid).
+///    of another capacity than the line's is refused as [`Invalid`](crate::ErrorKind::Invalid).
 /// 4. **Twice is once.** Any verb may be sent again with the same ticket and does nothing more.
-///    A renewal never brings back what is gone. ([`tally`](Engine::tally) is the exception: sent
+///    A renewal never brings back what is gone. ([`add`](Engine::add) is the exception: sent
 ///    again after an unknown outcome it may skip numbers, and gives none twice.)
 /// 5. **Life.** Without a sign of life for its `ttl`, by the store's own clock, a ticket leaves by
 ///    itself, and never sooner. The clocks of clients decide nothing. An expiry never moves
@@ -26,11 +26,11 @@ use crate::{Key, LeaveMode, LeaveOutcome, WaitMode, Place, Guarantees, Result, T
 /// 6. **Authority.** Answers come from the store's single truth, never from a stale copy.
 /// 7. **Names.** Every [`Key`] is its own lock, and nothing outside Tenure's own names is touched.
 /// 8. **Time.** Every verb but [`watch`](Engine::watch), [`events`](Engine::events) and
-///    [`close`](Engine::close) has an answer within [`Profile::answers_within`], whatever the store does:
-///    a silent store is [`Unavailable`](crate::Kind::Unavailable). This is one time for the whole verb,
+///    [`close`](Engine::close) has an answer within [`Guarantees::answers_within`], whatever the store does:
+///    a silent store is [`Unavailable`](crate::ErrorKind::Unavailable). This is one time for the whole verb,
 ///    connecting included, however many callers there are.
 ///
-/// An error of the kind [`Unavailable`](crate::Kind::Unavailable) says that the outcome is
+/// An error of the kind [`Unavailable`](crate::ErrorKind::Unavailable) says that the outcome is
 /// *unknown*: the verb may have been carried out, or may still be. An error of any other kind says
 /// that nothing was changed.
 ///
@@ -41,18 +41,18 @@ use crate::{Key, LeaveMode, LeaveOutcome, WaitMode, Place, Guarantees, Result, T
 /// What the verbs do, on the memory engine:
 ///
 /// ```
-/// use tenure::{Key, Left, Share, Standing, Ticket, engine::{Engine, Leave, Memory, Patience, Wake}};
+/// use tenure::{Key, LeaveOutcome, Share, TicketState, Ticket, engine::{Engine, LeaveMode, Memory, WaitMode, Wake}};
 ///
 /// # tenure::blocking::block_on(async {
 /// let engine = Memory::new();
 /// let (first, second) = (Ticket::new(Key::new("a")?, Share::WHOLE), Ticket::new(Key::new("a")?, Share::WHOLE));
-/// let holds = engine.join(&first, Patience::Wait).await?.expect("it waits");
-/// let waits = engine.join(&second, Patience::Wait).await?.expect("it waits");
-/// assert_eq!((holds.standing, waits.standing), (Standing::Holding, Standing::Waiting));
+/// let holds = engine.join(&first, WaitMode::Wait).await?.expect("it waits");
+/// let waits = engine.join(&second, WaitMode::Wait).await?.expect("it waits");
+/// assert_eq!((holds.state, waits.state), (TicketState::Holding, TicketState::Waiting));
 /// assert!(waits.number > holds.number);
 ///
-/// assert_eq!(engine.leave(&first, Leave::Now).await?, Left::Holding);
-/// assert_eq!(engine.watch(&second, Standing::Waiting).await?, Wake::Served(waits.number));
+/// assert_eq!(engine.leave(&first, LeaveMode::Now).await?, LeaveOutcome::Holding);
+/// assert_eq!(engine.watch(&second, TicketState::Waiting).await?, Wake::Served(waits.number));
 /// assert!(engine.renew(&first).await?.is_none(), "a renewal never brings back what is gone");
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
@@ -118,15 +118,15 @@ pub trait Engine: Send + Sync + 'static {
 /// Why [`watch`](Engine::watch) returned.
 ///
 /// ```
-/// use tenure::{Key, Share, Standing, Ticket, engine::{Engine, Leave, Memory, Patience, Wake}};
+/// use tenure::{Key, Share, TicketState, Ticket, engine::{Engine, LeaveMode, Memory, WaitMode, Wake}};
 ///
 /// # tenure::blocking::block_on(async {
 /// let engine = Memory::new();
 /// let (first, second) = (Ticket::new(Key::new("a")?, Share::WHOLE), Ticket::new(Key::new("a")?, Share::WHOLE));
-/// engine.join(&first, Patience::Wait).await?;
-/// let place = engine.join(&second, Patience::Wait).await?.expect("it waits");
-/// engine.leave(&first, Leave::Now).await?;
-/// match engine.watch(&second, place.standing).await? {
+/// engine.join(&first, WaitMode::Wait).await?;
+/// let place = engine.join(&second, WaitMode::Wait).await?.expect("it waits");
+/// engine.leave(&first, LeaveMode::Now).await?;
+/// match engine.watch(&second, place.state).await? {
 ///     Wake::Served(number) => assert_eq!(number, place.number),
 ///     Wake::Look => panic!("this engine tells at once who is served"),
 /// }
@@ -151,8 +151,8 @@ pub enum Wake {
 /// let engine = Memory::new();
 /// let window = Window { per: Duration::from_secs(60), limit: Some(5) };
 /// let key = Key::new("mails/alice")?;
-/// assert!(engine.tally(&key, 5, Some(window)).await?.allowed);
-/// assert!(!engine.tally(&key, 1, Some(window)).await?.allowed);
+/// assert!(engine.add(&key, 5, Some(window)).await?.allowed);
+/// assert!(!engine.add(&key, 1, Some(window)).await?.allowed);
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

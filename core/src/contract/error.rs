@@ -26,12 +26,12 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// A lock that is taken is not an error: `try_lock` answers `None`.
 ///
 /// ```
-/// use tenure::{Kind, Locks, engine::Memory};
+/// use tenure::{ErrorKind, Locks, engine::Memory};
 ///
 /// # tenure::blocking::block_on(async {
 /// let locks = Locks::new(Memory::new());
 /// let error = locks.mutex("").lock().await.unwrap_err();
-/// assert_eq!(error.kind(), Kind::Invalid);
+/// assert_eq!(error.kind(), ErrorKind::Invalid);
 /// assert_eq!(error.to_string(), "a key must not be empty: name what is locked");
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
@@ -51,13 +51,13 @@ struct Inner {
 /// What to do about an [`Error`].
 ///
 /// ```
-/// use tenure::{Error, Kind};
+/// use tenure::{Error, ErrorKind};
 ///
 /// fn what_now(error: &Error) -> &'static str {
 ///     match error.kind() {
-///         Kind::Lost => "stop the work: somebody else may be at it",
-///         Kind::Unavailable => "try again later",
-///         Kind::Rejected => "call the operator: the store refuses",
+///         ErrorKind::Lost => "stop the work: somebody else may be at it",
+///         ErrorKind::Unavailable => "try again later",
+///         ErrorKind::Rejected => "call the operator: the store refuses",
 ///         _ => "mend the program",
 ///     }
 /// }

@@ -10,11 +10,11 @@ pub const NO_NUMBER: &str = "a number that was kept is none any more";
 /// [`UNREADABLE`] and [`NO_NUMBER`] with the key that they are about, where the store keeps it, and the way out; any other error as it is.
 ///
 /// ```
-/// use tenure_core::refusal::{self, NO_NUMBER};
+/// use tenure_core::errors::{self, NO_NUMBER};
 /// use tenure::{Error, Key};
 ///
 /// let key = Key::new("invoices")?;
-/// let error = refusal::of_what_is_kept(Error::rejected(NO_NUMBER), &key, "under the name tenure:n");
+/// let error = errors::of_what_is_kept(Error::rejected(NO_NUMBER), &key, "under the name tenure:n");
 /// assert!(error.to_string().ends_with("write a number into it that is above all that were given"));
 /// # Ok::<(), Error>(())
 /// ```

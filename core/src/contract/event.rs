@@ -10,13 +10,13 @@ use crate::{Key, Ticket};
 /// ```
 /// use std::time::SystemTime;
 ///
-/// use tenure::Seen;
+/// use tenure::WatchEvent;
 ///
 /// # tenure::blocking::block_on(async {
 /// let locks = tenure::connect("memory:").await?;
-/// let mut watch = locks.watch("").await?;
+/// let mut watch = locks.watch_prefix("").await?;
 /// let guard = locks.mutex("invoices/42").lock().await?;
-/// if let Seen::Event(event) = watch.next().await? {
+/// if let WatchEvent::Event(event) = watch.next().await? {
 ///     assert_eq!((event.ticket.id, event.number), (guard.id(), guard.token()));
 ///     assert!(event.at() <= SystemTime::now());
 /// }
@@ -47,14 +47,14 @@ impl Event {
 /// What can happen to a ticket.
 ///
 /// ```
-/// use tenure::{Seen, event::What};
+/// use tenure::{WatchEvent, event::EventKind};
 ///
 /// # tenure::blocking::block_on(async {
 /// let locks = tenure::connect("memory:").await?;
-/// let mut watch = locks.watch_key("invoices/42").await?;
+/// let mut watch = locks.watch("invoices/42").await?;
 /// drop(locks.mutex("invoices/42").lock().await?);
-/// for expected in [What::Joined, What::Served, What::Left] {
-///     assert!(matches!(watch.next().await?, Seen::Event(event) if event.what == expected));
+/// for expected in [EventKind::Joined, EventKind::Served, EventKind::Left] {
+///     assert!(matches!(watch.next().await?, WatchEvent::Event(event) if event.what == expected));
 /// }
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
@@ -113,7 +113,7 @@ impl Scope {
 /// let engine = Memory::new();
 /// let everything = Scope::Prefix(String::new());
 /// let begin = engine.events(&everything, None).await?.cursor;
-/// // What happens from now on is answered to whoever asks for what came after `begin`.
+/// // EventKind happens from now on is answered to whoever asks for what came after `begin`.
 /// # let locks = tenure::Locks::new(engine.clone());
 /// # drop(locks.mutex("a").lock().await?);
 /// let news = engine.events(&everything, Some(begin)).await?;
@@ -126,7 +126,7 @@ pub struct Cursor(pub u64);
 /// What an onlooker missed since its cursor.
 ///
 /// ```
-/// use tenure::{Locks, event::Scope, event::What, engine::{Engine, Memory}};
+/// use tenure::{Locks, event::Scope, event::EventKind, engine::{Engine, Memory}};
 ///
 /// # tenure::blocking::block_on(async {
 /// let engine = Memory::new();
@@ -135,7 +135,7 @@ pub struct Cursor(pub u64);
 /// drop(Locks::new(engine.clone()).mutex("a").lock().await?);
 /// let news = engine.events(&everything, Some(cursor)).await?;
 /// assert!(!news.missed);
-/// assert_eq!(news.events[0].what, What::Joined);
+/// assert_eq!(news.events[0].what, EventKind::Joined);
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]

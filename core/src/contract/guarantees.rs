@@ -7,15 +7,15 @@ use crate::{Error, Result};
 
 /// What an engine promises on the store that it is connected to.
 ///
-/// An engine starts from [`Profile::new`], which promises nothing, and says what it adds.
+/// An engine starts from [`Guarantees::new`], which promises nothing, and says what it adds.
 ///
 /// ```
-/// use tenure::{Locks, Need, engine::Memory};
+/// use tenure::{Locks, Guarantee, engine::Memory};
 ///
 /// let locks = Locks::new(Memory::new());
 /// let profile = locks.guarantees();
 /// assert_eq!(profile.name, "memory");
-/// assert!(profile.meets(Need::Fair));
+/// assert!(profile.meets(Guarantee::Fair));
 /// for warning in &profile.warnings {
 ///     println!("{warning}");
 /// }
@@ -45,7 +45,7 @@ pub struct Guarantees {
     /// How much of a ttl the store's own rounding may eat.
     pub rounding: Duration,
     /// The longest that any verb but `watch`, `events` and `close` takes, whatever the store does: a silent store is
-    /// [`Unavailable`](crate::Kind::Unavailable) then.
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) then.
     pub answers_within: Duration,
     /// Its verbs are quick calls that never wait for a network: they are made in place, without a
     /// thread of their own.
@@ -82,11 +82,11 @@ pub enum Liveness {
 /// How well the numbers are kept.
 ///
 /// ```
-/// use tenure::{Fencing, Locks, Need, engine::Memory};
+/// use tenure::{TokenDurability, Locks, Guarantee, engine::Memory};
 ///
 /// let locks = Locks::new(Memory::new());
-/// assert_eq!(locks.guarantees().fencing, Fencing::Volatile);
-/// let refused = locks.require(&[Need::Fencing(Fencing::Durable)]).unwrap_err();
+/// assert_eq!(locks.guarantees().fencing, TokenDurability::Volatile);
+/// let refused = locks.require(&[Guarantee::Fencing(TokenDurability::Durable)]).unwrap_err();
 /// assert_eq!(
 ///     refused.to_string(),
 ///     "memory does not promise numbers that grow whatever happens to it: take a store that does, or do without"
@@ -108,10 +108,10 @@ pub enum TokenDurability {
 /// Whether onlookers are shown everything.
 ///
 /// ```
-/// use tenure::{Locks, Sight, engine::Memory};
+/// use tenure::{Locks, EventDelivery, engine::Memory};
 ///
 /// let locks = Locks::new(Memory::new());
-/// assert_eq!(locks.guarantees().events, Sight::Every, "no term of a leader is missed, however short");
+/// assert_eq!(locks.guarantees().events, EventDelivery::Every, "no term of a leader is missed, however short");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
@@ -158,12 +158,12 @@ pub struct FaultTolerance {
 /// Something that a program cannot do without.
 ///
 /// ```
-/// use tenure::{Kind, Locks, Need, engine::Memory};
+/// use tenure::{ErrorKind, Locks, Guarantee, engine::Memory};
 ///
 /// let locks = Locks::new(Memory::new());
-/// locks.require(&[Need::Fair, Need::Push])?;
-/// let refused = locks.require(&[Need::Fair, Need::StoreCrash]).unwrap_err();
-/// assert_eq!(refused.kind(), Kind::Unsupported);
+/// locks.require(&[Guarantee::Fair, Guarantee::Push])?;
+/// let refused = locks.require(&[Guarantee::Fair, Guarantee::StoreCrash]).unwrap_err();
+/// assert_eq!(refused.kind(), ErrorKind::Unsupported);
 /// # Ok::<(), tenure::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -178,17 +178,17 @@ pub enum Guarantee {
     Fencing(TokenDurability),
     /// Onlookers see every event.
     EveryEvent,
-    /// [`Survives::holder_crash`]: a lock is freed when its holder dies.
+    /// [`FaultTolerance::holder_crash`]: a lock is freed when its holder dies.
     HolderCrash,
-    /// [`Survives::holder_pause`]: a lock is freed when its holder is paused for longer than its ttl.
+    /// [`FaultTolerance::holder_pause`]: a lock is freed when its holder is paused for longer than its ttl.
     HolderPause,
-    /// [`Survives::store_crash`]: locks are kept when the store's process dies and comes back.
+    /// [`FaultTolerance::store_crash`]: locks are kept when the store's process dies and comes back.
     StoreCrash,
-    /// [`Survives::failover`]: locks are kept when another server takes the store's place.
+    /// [`FaultTolerance::failover`]: locks are kept when another server takes the store's place.
     Failover,
-    /// [`Survives::clock_step`]: a ttl is kept when the store's clock is set.
+    /// [`FaultTolerance::clock_step`]: a ttl is kept when the store's clock is set.
     ClockStep,
-    /// [`Survives::full_memory`]: locks are kept when the store's memory is full.
+    /// [`FaultTolerance::full_memory`]: locks are kept when the store's memory is full.
     FullMemory,
 }
 

@@ -8,14 +8,14 @@ use super::ticket::NUMBER_MAX;
 use crate::lease::loss::Loss;
 
 /// A write came with a token that is older than one the fence has seen: somebody newer is at work.
-/// Nothing was written. It is the cause of an error whose kind is [`Kind::Lost`](crate::Kind::Lost).
+/// Nothing was written. It is the cause of an error whose kind is [`ErrorKind::Lost`](crate::ErrorKind::Lost).
 ///
 /// ```
-/// use tenure::{Error, Kind};
+/// use tenure::{Error, ErrorKind};
 /// use tenure_core::Stale;
 ///
 /// let refused = Error::from(Stale { token: 41, newest: 42 });
-/// assert_eq!(refused.kind(), Kind::Lost);
+/// assert_eq!(refused.kind(), ErrorKind::Lost);
 /// assert_eq!(Stale::of(&refused).map(|stale| stale.newest), Some(42));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,13 +21,13 @@ pub const NUMBER_MAX: u64 = (1 << 53) - 1;
 ///      holding     ┊     waiting
 /// ```
 /// ```
-/// use tenure::{Key, Share, Standing, Ticket, engine::{Engine, Memory, Patience}};
+/// use tenure::{Key, Share, TicketState, Ticket, engine::{Engine, Memory, WaitMode}};
 ///
 /// # tenure::blocking::block_on(async {
 /// let engine = Memory::new();
-/// let ticket = Ticket::new(Key::new("invoices/42")?, Share::WHOLE).owned_by("worker-7")?;
-/// let place = engine.join(&ticket, Patience::Wait).await?.expect("it would have waited");
-/// assert_eq!(place.standing, Standing::Holding);
+/// let ticket = Ticket::new(Key::new("invoices/42")?, Share::WHOLE).with_owner("worker-7")?;
+/// let place = engine.join(&ticket, WaitMode::Wait).await?.expect("it would have waited");
+/// assert_eq!(place.state, TicketState::Holding);
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,14 +70,14 @@ impl Ticket {
 /// Whether a ticket is served yet.
 ///
 /// ```
-/// use tenure::Standing;
+/// use tenure::TicketState;
 ///
 /// # tenure::blocking::block_on(async {
 /// let locks = tenure::connect("memory:").await?;
 /// let _first = locks.rwlock("config").read().await?;
 /// let _second = locks.rwlock("config").read().await?;
 /// let line = locks.line("config").await?;
-/// assert!(line.iter().all(|(_, place)| place.standing == Standing::Holding), "readers hold together");
+/// assert!(line.iter().all(|(_, place)| place.state == TicketState::Holding), "readers hold together");
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -92,13 +92,13 @@ pub enum TicketState {
 /// Where a ticket stands in its line.
 ///
 /// ```
-/// use tenure::Standing;
+/// use tenure::TicketState;
 ///
 /// # tenure::blocking::block_on(async {
 /// let locks = tenure::connect("memory:").await?;
 /// let guard = locks.mutex("invoices/42").lock().await?;
 /// let (_ticket, place) = locks.line("invoices/42").await?.remove(0);
-/// assert_eq!((place.number, place.standing), (guard.token(), Standing::Holding));
+/// assert_eq!((place.number, place.state), (guard.token(), TicketState::Holding));
 /// assert_eq!(place.ahead, 0);
 /// assert!(place.life.is_some(), "here it lives on for a while without a sign of life");
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
@@ -135,13 +135,13 @@ impl Place {
 /// What to do if a ticket cannot be served at once.
 ///
 /// ```
-/// use tenure::{Key, Share, Ticket, engine::{Engine, Memory, Patience}};
+/// use tenure::{Key, Share, Ticket, engine::{Engine, Memory, WaitMode}};
 ///
 /// # tenure::blocking::block_on(async {
 /// let engine = Memory::new();
 /// let (first, second) = (Ticket::new(Key::new("a")?, Share::WHOLE), Ticket::new(Key::new("a")?, Share::WHOLE));
-/// assert!(engine.join(&first, Patience::NoWait).await?.is_some());
-/// assert!(engine.join(&second, Patience::NoWait).await?.is_none(), "busy, and it never stood in line");
+/// assert!(engine.join(&first, WaitMode::NoWait).await?.is_some());
+/// assert!(engine.join(&second, WaitMode::NoWait).await?.is_none(), "busy, and it never stood in line");
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -155,14 +155,14 @@ pub enum WaitMode {
 /// How a ticket is taken out of its line.
 ///
 /// ```
-/// use tenure::{Key, Left, Share, Ticket, engine::{Engine, Leave, Memory, Patience}};
+/// use tenure::{Key, LeaveOutcome, Share, Ticket, engine::{Engine, LeaveMode, Memory, WaitMode}};
 ///
 /// # tenure::blocking::block_on(async {
 /// let engine = Memory::new();
 /// let holder = Ticket::new(Key::new("a")?, Share::WHOLE);
-/// engine.join(&holder, Patience::Wait).await?;
-/// assert_eq!(engine.leave(&holder, Leave::Soon).await?, Left::Told, "it keeps its place until it stops");
-/// assert_eq!(engine.leave(&holder, Leave::Now).await?, Left::Holding);
+/// engine.join(&holder, WaitMode::Wait).await?;
+/// assert_eq!(engine.leave(&holder, LeaveMode::Graceful).await?, LeaveOutcome::Requested, "it keeps its place until it stops");
+/// assert_eq!(engine.leave(&holder, LeaveMode::Now).await?, LeaveOutcome::Holding);
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -178,15 +178,15 @@ pub enum LeaveMode {
 /// What [`leave`](crate::Engine::leave) found.
 ///
 /// ```
-/// use tenure::{Key, Left, Share, Ticket};
+/// use tenure::{Key, LeaveOutcome, Share, Ticket};
 ///
 /// # tenure::blocking::block_on(async {
 /// let locks = tenure::connect("memory:").await?;
 /// let guard = locks.mutex("invoices/42").lock().await?;
-/// assert_eq!(locks.break_ticket("invoices/42", guard.id()).await?, Left::Told);
+/// assert_eq!(locks.break_ticket("invoices/42", guard.id()).await?, LeaveOutcome::Requested);
 /// let id = guard.id();
 /// drop(guard);
-/// assert_eq!(locks.break_ticket("invoices/42", id).await?, Left::Absent);
+/// assert_eq!(locks.break_ticket("invoices/42", id).await?, LeaveOutcome::Absent);
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -14,7 +14,7 @@ use crate::{
 /// use tenure::engine::{Engine, Memory, AnyEngine};
 ///
 /// let stores: Vec<AnyEngine> = vec![AnyEngine::new(Memory::new()), AnyEngine::new(Memory::new())];
-/// assert!(stores.iter().all(|store| store.profile().name == "memory"));
+/// assert!(stores.iter().all(|store| store.guarantees().name == "memory"));
 /// ```
 #[derive(Clone)]
 pub struct AnyEngine(Arc<dyn Verbs>);

@@ -12,26 +12,26 @@ use crate::{
 
 /// An engine around another one. Whatever it does not say, the inner one does.
 ///
-/// Each verb goes through [`pass`](Around::pass), which is the place for what all of them have in common. A verb that is
+/// Each verb goes through [`intercept`](Layer::intercept), which is the place for what all of them have in common. A verb that is
 /// different from the others is written out.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU32, Ordering};
 ///
-/// use tenure::engine::{Around, Question};
+/// use tenure::engine::{Layer, Operation};
 /// use tenure::{Locks, Result, engine::Memory};
 ///
 /// /// Counts what is asked of a store.
 /// struct Counted(Memory, AtomicU32);
 ///
-/// impl Around for Counted {
+/// impl Layer for Counted {
 ///     type Inner = Memory;
 ///
 ///     fn inner(&self) -> &Memory {
 ///         &self.0
 ///     }
 ///
-///     async fn pass<T: Send>(&self, _: Question<'_>, ask: impl Future<Output = Result<T>> + Send) -> Result<T> {
+///     async fn intercept<T: Send>(&self, _: Operation<'_>, ask: impl Future<Output = Result<T>> + Send) -> Result<T> {
 ///         self.1.fetch_add(1, Ordering::Relaxed);
 ///         ask.await
 ///     }
@@ -106,7 +106,7 @@ pub trait Layer: Send + Sync + 'static {
         self.intercept(Operation::Keys(prefix), self.inner().keys(prefix))
     }
 
-    /// See [`Engine::tally`].
+    /// See [`Engine::add`].
     fn tally(
         &self,
         key: &Key,
@@ -125,12 +125,12 @@ pub trait Layer: Send + Sync + 'static {
 /// What is asked, and about what.
 ///
 /// ```
-/// use tenure::engine::Question;
+/// use tenure::engine::Operation;
 /// use tenure::{Key, Share, Ticket};
 ///
 /// let ticket = Ticket::new(Key::new("a")?, Share::WHOLE);
-/// assert_eq!(Question::Join(&ticket).ticket().map(|ticket| ticket.id), Some(ticket.id));
-/// assert!(Question::Keys("a").ticket().is_none());
+/// assert_eq!(Operation::Join(&ticket).ticket().map(|ticket| ticket.id), Some(ticket.id));
+/// assert!(Operation::Keys("a").ticket().is_none());
 /// # Ok::<(), tenure::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -149,7 +149,7 @@ pub enum Operation<'a> {
     Line(&'a Key),
     /// [`Engine::keys`].
     Keys(&'a str),
-    /// [`Engine::tally`].
+    /// [`Engine::add`].
     Tally(&'a Key),
 }
 

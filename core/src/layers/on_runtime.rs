@@ -27,16 +27,16 @@ const VERBS_MAX: usize = 512;
 /// executor; a verb whose future is dropped is given up, so its outcome is unknown, as the contract says.
 ///
 /// An engine that can also be called from where its caller is saves the way there and back: see
-/// [`in_place_where`](Hosted::in_place_where).
+/// [`in_place_where`](OnRuntime::in_place_where).
 ///
 /// ```
 /// use std::sync::Arc;
 ///
-/// use tenure::{Locks, engine::{Memory, PrivateThread, Hosted}};
+/// use tenure::{Locks, engine::{Memory, BackgroundRuntime, OnRuntime}};
 ///
 /// # tenure::blocking::block_on(async {
-/// let host = Arc::new(PrivateThread::for_drivers());
-/// let engine = Hosted::make(host.clone(), async { Ok(Memory::new()) }).await?;
+/// let host = Arc::new(BackgroundRuntime::for_drivers());
+/// let engine = OnRuntime::make(host.clone(), async { Ok(Memory::new()) }).await?;
 /// let locks = Locks::on(engine, host);
 /// let guard = locks.mutex("invoices/42").lock().await?;
 /// guard.release().await?;

@@ -79,10 +79,10 @@ const LOOK_PAUSE: Duration = Duration::from_millis(100);
 /// use std::time::Duration;
 ///
 /// use tenure::engine::{AnyEngine, Quorum};
-/// use tenure::{Locks, engine::{Memory, PrivateThread}};
+/// use tenure::{Locks, engine::{Memory, BackgroundRuntime}};
 ///
 /// # tenure::blocking::block_on(async {
-/// let host = Arc::new(PrivateThread::for_timers());
+/// let host = Arc::new(BackgroundRuntime::for_timers());
 /// let stores = (0..3).map(|_| AnyEngine::new(Memory::new()));
 /// let quorum = Quorum::new(stores, host.clone(), Duration::from_millis(250))?;
 /// let locks = Locks::on(quorum, host);
@@ -395,10 +395,10 @@ impl Engine for Quorum {
     }
 
     async fn close(&self) {
-        self.rest.settled().await;
+        self.rest.flush().await;
         let nodes = self.stores.nodes.iter().chain(&self.turns.nodes);
         join_all(nodes.map(|node| async {
-            node.sweeper.settled().await;
+            node.sweeper.flush().await;
             node.engine.close().await;
         }))
         .await;

@@ -28,10 +28,10 @@ const TELLING: u32 = 16;
 /// use std::sync::Arc;
 /// use std::time::Duration;
 ///
-/// use tenure::{Locks, engine::{Memory, PrivateThread, Retry}};
+/// use tenure::{Locks, engine::{Memory, BackgroundRuntime, Retry}};
 ///
 /// # tenure::blocking::block_on(async {
-/// let host = Arc::new(PrivateThread::for_timers());
+/// let host = Arc::new(BackgroundRuntime::for_timers());
 /// let engine = Retry::new(Memory::new(), host.clone(), 3, Duration::from_millis(50));
 /// let locks = Locks::on(engine, host);
 /// let guard = locks.mutex("invoices/42").lock().await?;
@@ -224,7 +224,7 @@ impl<E: Engine> Engine for Retry<E> {
     }
 
     async fn close(&self) {
-        self.sweeper.settled().await;
+        self.sweeper.flush().await;
         self.engine.close().await;
     }
 }

@@ -79,9 +79,9 @@ impl Time {
 /// use tenure::engine::{Clock, Engine, Memory, Time};
 ///
 /// /// A clock that stands still until a test moves it.
-/// struct Still(AtomicU64);
+/// struct FakeRuntime(AtomicU64);
 ///
-/// impl Clock for Still {
+/// impl Clock for FakeRuntime {
 ///     fn now(&self) -> Time {
 ///         let ns = self.0.load(Ordering::Relaxed);
 ///         Time { boot_ns: ns, raw_ns: ns }
@@ -92,8 +92,8 @@ impl Time {
 ///     }
 /// }
 ///
-/// let store = Memory::with_clock(Still(AtomicU64::new(0)));
-/// assert_eq!(store.profile().name, "memory");
+/// let store = Memory::with_clock(FakeRuntime(AtomicU64::new(0)));
+/// assert_eq!(store.guarantees().name, "memory");
 /// ```
 pub trait Clock: Send + Sync + 'static {
     /// Now.

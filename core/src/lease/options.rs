@@ -21,7 +21,7 @@ pub(crate) struct LockOptions {
     pub(crate) renew_every: Option<Duration>,
     pub(crate) margin: Option<Duration>,
     pub(crate) drift_ppm: u32,
-    pub(crate) by_hand: bool,
+    pub(crate) manual_renewal: bool,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) note: Option<Arc<str>>,
 }
@@ -33,7 +33,7 @@ pub(crate) struct RenewalSchedule {
     /// From one sign of life to the next.
     pub(crate) every: Duration,
     /// The owner renews by hand.
-    pub(crate) by_hand: bool,
+    pub(crate) manual_renewal: bool,
     pub(crate) max_hold: Option<Duration>,
     /// Lives end in this store: what was told no life is not believed to have one.
     pub(crate) leased: bool,
@@ -46,7 +46,7 @@ impl Default for LockOptions {
             renew_every: None,
             margin: None,
             drift_ppm: DRIFT_PPM_DEFAULT,
-            by_hand: false,
+            manual_renewal: false,
             max_hold: None,
             note: None,
         }
@@ -76,7 +76,7 @@ impl LockOptions {
         Ok(RenewalSchedule {
             caution: self.caution(profile.rounding),
             every: self.every(self.ttl),
-            by_hand: self.by_hand,
+            manual_renewal: self.manual_renewal,
             max_hold: self.max_hold,
             leased: profile.liveness != Liveness::Kernel,
         })
@@ -96,7 +96,7 @@ impl LockOptions {
             return Ok(());
         }
         let most = whole_millis(usable(self.ttl, &self.caution(rounding)) * 2 / 5);
-        let every = self.renew_every.filter(|_| !self.by_hand);
+        let every = self.renew_every.filter(|_| !self.manual_renewal);
         if every.is_some_and(|every| every.is_zero()) {
             return Err(Error::invalid(
                 "a lock that is renewed every 0s does nothing else: name a pause",
@@ -109,7 +109,7 @@ impl LockOptions {
                  make the ttl at least {least}, or renew every {}",
                 shown(most)
             ),
-            (Some(least), _) if self.by_hand => format!(
+            (Some(least), _) if self.manual_renewal => format!(
                 "a ttl of {ttl} is too short: rounding, clock drift and margin leave something of \
                  {least} or more"
             ),
@@ -127,7 +127,7 @@ impl LockOptions {
     fn has_room(&self, ttl: Duration, rounding: Duration) -> bool {
         let (every, usable) = (self.every(ttl), usable(ttl, &self.caution(rounding)));
         let is_renewed = !every.is_zero() && every.saturating_mul(5) / 2 <= usable;
-        !usable.is_zero() && (self.by_hand || is_renewed)
+        !usable.is_zero() && (self.manual_renewal || is_renewed)
     }
 
     /// The shortest ttl with room, to the millisecond.
@@ -202,7 +202,7 @@ mod tests {
         };
         let less = |duration: Duration| duration.checked_sub(millis(1)).unwrap();
         let works = |terms: &LockOptions| terms.rhythm(&Memory::new().guarantees()).is_ok();
-        for terms in [of(millis(200)), LockOptions { by_hand: true, ..of(millis(20)) }] {
+        for terms in [of(millis(200)), LockOptions { manual_renewal: true, ..of(millis(20)) }] {
             let [ttl, least] = named(&terms)[..] else { panic!("{}", refused(&terms)) };
             assert_eq!(ttl, terms.ttl);
             assert!(works(&LockOptions { ttl: least, ..terms.clone() }));
@@ -235,8 +235,8 @@ mod tests {
 
     #[test]
     fn a_refusal_is_of_what_was_chosen() {
-        let by_hand = refused(&LockOptions { by_hand: true, ..of(Duration::from_millis(20)) });
-        assert!(by_hand.contains("rounding, clock drift and margin"), "{by_hand}");
+        let manual_renewal = refused(&LockOptions { manual_renewal: true, ..of(Duration::from_millis(20)) });
+        assert!(manual_renewal.contains("rounding, clock drift and margin"), "{manual_renewal}");
         let often =
             LockOptions { renew_every: Some(Duration::from_millis(50)), ..of(Duration::from_millis(1)) };
         let often = refused(&often);
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_lease_renewed_by_hand_needs_no_room() {
-        let terms = LockOptions { by_hand: true, ..of(Duration::from_millis(200)) };
+        let terms = LockOptions { manual_renewal: true, ..of(Duration::from_millis(200)) };
         assert!(terms.rhythm(&Memory::new().guarantees()).is_ok());
     }
 }

@@ -190,7 +190,7 @@ impl LeaseState {
 
     /// Whether only its owner renews it.
     pub(crate) fn is_kept_by_hand(&self) -> bool {
-        self.rhythm.by_hand && matches!(self.state, State::Holding(_))
+        self.rhythm.manual_renewal && matches!(self.state, State::Holding(_))
     }
 
     /// How many renewals have failed since the last that came through.

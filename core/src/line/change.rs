@@ -11,17 +11,17 @@ use crate::{Place, TicketState, Ticket, TicketId};
 /// `gone` says of a ticket that is gone, and of its last place, what happened to it.
 ///
 /// ```
-/// use tenure::event::What;
+/// use tenure::event::EventKind;
 /// use tenure::engine::line::changes;
-/// use tenure::{Key, Share, Ticket, engine::{Engine, Memory, Patience}};
+/// use tenure::{Key, Share, Ticket, engine::{Engine, Memory, WaitMode}};
 ///
 /// # tenure::blocking::block_on(async {
 /// let (memory, key) = (Memory::new(), Key::new("a")?);
 /// let before = memory.line(&key).await?;
-/// memory.join(&Ticket::new(key.clone(), Share::WHOLE), Patience::Wait).await?;
+/// memory.join(&Ticket::new(key.clone(), Share::WHOLE), WaitMode::Wait).await?;
 /// let now = memory.line(&key).await?;
-/// let events = changes(&before, &now, 1_000_000, |_, _| What::Left);
-/// assert_eq!(events.iter().map(|event| event.what).collect::<Vec<_>>(), [What::Joined, What::Served]);
+/// let events = changes(&before, &now, 1_000_000, |_, _| EventKind::Left);
+/// assert_eq!(events.iter().map(|event| event.what).collect::<Vec<_>>(), [EventKind::Joined, EventKind::Served]);
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 pub fn changes(

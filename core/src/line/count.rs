@@ -33,7 +33,7 @@ pub struct Count {
 
 impl Count {
     /// Adds to what is stored, and says what to answer, and what to store if anything changed. See
-    /// [`Engine::tally`](crate::Engine::tally).
+    /// [`Engine::add`](crate::Engine::add).
     pub fn add(
         stored: Option<Self>,
         key: &Key,

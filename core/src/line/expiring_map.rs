@@ -18,9 +18,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// use std::time::Duration;
 ///
 /// use tenure::{TicketId, engine::{Clock as _, SystemClock}};
-/// use tenure_core::Recent;
+/// use tenure_core::ExpiringMap;
 ///
-/// let (mut recent, id, now) = (Recent::default(), TicketId::fresh(), SystemClock.now());
+/// let (mut recent, id, now) = (ExpiringMap::default(), TicketId::fresh(), SystemClock.now());
 /// assert!(recent.note(id, "it has left", now, now.plus(Duration::from_secs(30))));
 /// assert_eq!(recent.get(id, now), Some(&"it has left"));
 /// assert_eq!(recent.get(id, now.plus(Duration::from_secs(30))), None);

@@ -25,16 +25,16 @@ const COOLDOWN_MAX: Duration = Duration::from_secs(30);
 /// ```
 /// use std::time::Duration;
 ///
-/// use tenure::{Locks, event::Scope, event::What, engine::{Memory, PrivateThread, Sampler}};
+/// use tenure::{Locks, event::Scope, event::EventKind, engine::{Memory, BackgroundRuntime, Sampler}};
 ///
 /// # tenure::blocking::block_on(async {
-/// let (engine, host) = (Memory::new(), PrivateThread::for_timers());
+/// let (engine, host) = (Memory::new(), BackgroundRuntime::for_timers());
 /// let sampler = Sampler::new(Duration::from_millis(10));
 /// let everything = Scope::Prefix(String::new());
 /// let begin = sampler.events(&engine, &host, &everything, None).await?.cursor;
 /// let guard = Locks::new(engine.clone()).mutex("a").lock().await?;
 /// let news = sampler.events(&engine, &host, &everything, Some(begin)).await?;
-/// assert_eq!(news.events[0].what, What::Joined);
+/// assert_eq!(news.events[0].what, EventKind::Joined);
 /// # drop(guard);
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
@@ -86,12 +86,12 @@ struct Cooldown {
 #[derive(Default)]
 struct Snapshots {
     last: u64,
-    looks: VecDeque<(Cursor, Snapshot)>,
+    looks: VecDeque<(Cursor, Sample)>,
 }
 
 /// What was seen, and when it was asked for.
 #[derive(Clone)]
-struct Snapshot {
+struct Sample {
     at: Time,
     look: Snapshot,
 }
@@ -202,7 +202,7 @@ impl Sampler {
         host: &dyn Runtime,
         scope: &Scope,
         last: Option<&Snapshot>,
-    ) -> Result<Snapshot> {
+    ) -> Result<Sample> {
         let (at, before) = (host.now(), self.cost.as_ref().map(|cost| cost.ns()));
         let look = snapshot(engine, scope, last).await?;
         let now = host.now().boot_ns;
@@ -222,7 +222,7 @@ impl Sampler {
         };
         let until = now.max(peace.until).saturating_add(quiet);
         *peace = Cooldown { until, took: Some(took) };
-        Ok(Snapshot { at, look })
+        Ok(Sample { at, look })
     }
 
     async fn leave_in_peace(&self, host: &dyn Runtime, scope: &Scope) {
@@ -246,7 +246,7 @@ impl Sampler {
 }
 
 impl Snapshots {
-    fn remember(&mut self, look: Snapshot) -> Cursor {
+    fn remember(&mut self, look: Sample) -> Cursor {
         self.last += 1;
         if self.looks.len() == ONLOOKERS_MAX {
             self.looks.pop_front();
@@ -255,7 +255,7 @@ impl Snapshots {
         Cursor(self.last)
     }
 
-    fn recall(&self, cursor: Cursor) -> Option<Snapshot> {
+    fn recall(&self, cursor: Cursor) -> Option<Sample> {
         self.looks.iter().find(|(known, _)| *known == cursor).map(|(_, look)| look.clone())
     }
 }
@@ -289,7 +289,7 @@ async fn broken_between(
 }
 
 fn all_changes(
-    before: &Snapshot,
+    before: &Sample,
     now: &Snapshot,
     broken: &HashSet<TicketId>,
     host: &dyn Runtime,

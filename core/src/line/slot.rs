@@ -7,17 +7,17 @@ use crate::{TicketState, Ticket};
 /// [restores](crate::Line::restore) it. `S` is what the engine wants to know of its owner, such as a session.
 ///
 /// ```
-/// use tenure::engine::line::Seat;
-/// use tenure::{Key, Share, Standing, Ticket, engine::Line};
+/// use tenure::engine::line::Slot;
+/// use tenure::{Key, Share, TicketState, Ticket, engine::Line};
 ///
 /// let mut line = Line::default();
 /// for (number, session) in [(41, "alice"), (42, "bob")] {
 ///     let ticket = Ticket::new(Key::new("a")?, Share::WHOLE);
-///     assert!(line.restore(Seat { ticket, session, number, ends: None, leaving: false }, &mut |_| {}));
+///     assert!(line.restore(Slot { ticket, session, number, ends: None, leaving: false }, &mut |_| {}));
 /// }
 /// let whose: Vec<_> = line.seats().map(|seat| (seat.session, seat.number)).collect();
 /// assert_eq!(whose, [("alice", 41), ("bob", 42)]);
-/// assert_eq!(line.list(0)[1].1.standing, Standing::Waiting);
+/// assert_eq!(line.list(0)[1].1.state, TicketState::Waiting);
 /// # Ok::<(), tenure::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,17 +51,17 @@ impl<S> Slot<S> {
 /// What happened to a ticket of a line.
 ///
 /// ```
-/// use tenure::event::What;
-/// use tenure::engine::line::Told;
-/// use tenure::{Key, Share, Standing, Ticket, engine::{Leave, Line, Lives, Patience}};
+/// use tenure::event::EventKind;
+/// use tenure::engine::line::LineEvent;
+/// use tenure::{Key, Share, TicketState, Ticket, engine::{LeaveMode, Line, Expiry, WaitMode}};
 ///
 /// let (mut line, ticket) = (Line::default(), Ticket::new(Key::new("a")?, Share::WHOLE));
-/// line.join(&ticket, (), Patience::Wait, Lives::ByOwner, 0, &mut |_| {})?;
+/// line.join(&ticket, (), WaitMode::Wait, Expiry::ByOwner, 0, &mut |_| {})?;
 /// let mut left = Vec::new();
-/// line.leave(ticket.id, Leave::Now, 0, &mut |Told { what, seat, standing }| {
+/// line.leave(ticket.id, LeaveMode::Now, 0, &mut |LineEvent { what, seat, standing }| {
 ///     left.push((what, seat.number, standing));
 /// });
-/// assert_eq!(left, [(What::Left, 1, Standing::Holding)]);
+/// assert_eq!(left, [(EventKind::Left, 1, TicketState::Holding)]);
 /// # Ok::<(), tenure::Error>(())
 /// ```
 #[derive(Debug)]
@@ -77,17 +77,17 @@ pub struct LineEvent<'a, S = ()> {
 /// Told of everything that happens to the line, in order.
 ///
 /// ```
-/// use tenure::event::What;
-/// use tenure::engine::line::Tell;
-/// use tenure::{Key, Share, Ticket, engine::{Line, Lives, Patience}};
+/// use tenure::event::EventKind;
+/// use tenure::engine::line::LineObserver;
+/// use tenure::{Key, Share, Ticket, engine::{Line, Expiry, WaitMode}};
 ///
-/// fn first_to_be_served(tell: &mut Tell<'_>) -> tenure::Result<()> {
+/// fn first_to_be_served(tell: &mut LineObserver<'_>) -> tenure::Result<()> {
 ///     let ticket = Ticket::new(Key::new("a")?, Share::WHOLE);
-///     Line::default().join(&ticket, (), Patience::Wait, Lives::ByTtl, 0, tell).map(drop)
+///     Line::default().join(&ticket, (), WaitMode::Wait, Expiry::ByTtl, 0, tell).map(drop)
 /// }
 /// let mut whats = Vec::new();
 /// first_to_be_served(&mut |told| whats.push(told.what))?;
-/// assert_eq!(whats, [What::Joined, What::Served]);
+/// assert_eq!(whats, [EventKind::Joined, EventKind::Served]);
 /// # Ok::<(), tenure::Error>(())
 /// ```
 pub type LineObserver<'a, S = ()> = dyn FnMut(LineEvent<'_, S>) + 'a;

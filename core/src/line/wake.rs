@@ -14,19 +14,19 @@ use crate::line::sync::{AtomicUsize, Mutex, MutexGuard};
 
 /// The bells of the tickets that somebody listens for.
 ///
-/// To miss nothing: [`listen`](Bells::listen) first, then look at the ticket, then await the bell.
+/// To miss nothing: [`listen`](WakeRegistry::subscribe) first, then look at the ticket, then await the bell.
 ///
 /// ```
 /// use std::pin::pin;
 ///
-/// use tenure::{TicketId, engine::bell::Bells};
+/// use tenure::{TicketId, engine::bell::WakeRegistry};
 ///
 /// # tenure::blocking::block_on(async {
-/// let (bells, id) = (Bells::default(), TicketId::fresh());
+/// let (bells, id) = (WakeRegistry::default(), TicketId::fresh());
 /// let bell = bells.listen(id);
 /// let mut rung = pin!(bell.rung());
 /// rung.as_mut().enable();
-/// // Here an engine looks at the ticket. What happens from now on rings the bell.
+/// // Here an engine looks at the ticket. EventKind happens from now on rings the bell.
 /// bells.ring(id);
 /// rung.await;
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
@@ -46,9 +46,9 @@ struct Registered {
 /// Somebody listens, until this is dropped.
 ///
 /// ```
-/// use tenure::{TicketId, engine::bell::Bells};
+/// use tenure::{TicketId, engine::bell::WakeRegistry};
 ///
-/// let (bells, id) = (Bells::default(), TicketId::fresh());
+/// let (bells, id) = (WakeRegistry::default(), TicketId::fresh());
 /// let bell = bells.listen(id);
 /// assert!(!bells.is_quiet());
 /// drop(bell);

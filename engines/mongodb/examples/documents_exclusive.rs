@@ -23,7 +23,7 @@ pub(crate) async fn play(url: &str) -> Result<i64, Box<dyn Error>> {
     let makes = Documents::new().or_insert(&doc! { "readings": 0_i64 })?;
     let meters = drawer.open::<Document>(makes).await?;
     // By hand: whoever stops prolonging loses it, even if the process lives.
-    let lock = meters.document("meter 7").ttl(TTL).by_hand();
+    let lock = meters.document("meter 7").ttl(TTL).manual_renewal();
     let Some(mut meter) = lock.try_lock().await? else {
         return Err("somebody else reads it".into());
     };

@@ -147,7 +147,7 @@ async fn they_do_what_the_page_says_in_memory() {
     let orders = snippets::memory(order()).unwrap();
     snippets::parts(&orders).await.unwrap();
     snippets::next(&orders).await.unwrap();
-    let within = orders.document(42).lock_within(Duration::from_secs(9)).await.unwrap().unwrap();
+    let within = orders.document(42).try_lock_for(Duration::from_secs(9)).await.unwrap().unwrap();
     assert_eq!(
         (within.document().state.as_str(), within.document().lines[0].parts[0].at.as_str()),
         ("sent", "truck")

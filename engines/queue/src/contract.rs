@@ -13,7 +13,7 @@ use crate::node::{LineId, Name, Node};
 ///    A change of the node moves its [version](Node::version), which is above all numbers and versions before it.
 /// 2. Every answer is the store's single truth at one moment, never a stale copy.
 /// 3. A node goes with its session. Without a sign of life for its ttl a session ends, and never sooner.
-/// 4. An error of the kind [`Unavailable`](tenure_core::Kind::Unavailable) says that the outcome is unknown; any other,
+/// 4. An error of the kind [`Unavailable`](tenure_core::ErrorKind::Unavailable) says that the outcome is unknown; any other,
 ///    that nothing was changed. A session that is over is told as [`Loss::SessionGone`](tenure_core::Loss::SessionGone).
 /// 5. Dropping a future leaves the outcome unknown. No verb here has a time limit: who calls has one.
 pub trait Store: Send + Sync + 'static {
@@ -96,7 +96,7 @@ pub trait Store: Send + Sync + 'static {
     fn forget(&self, ticket: TicketId);
 
     /// Watches nodes, of which one is to become other than it is known, or go. Where the first is [near](Distance) to its
-    /// front, the store may tell that it is served: see [`Told::Served`].
+    /// front, the store may tell that it is served: see [`LineEvent::Served`].
     fn watch(
         &self,
         nodes: &[Node],

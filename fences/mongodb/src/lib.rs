@@ -19,7 +19,7 @@
 //! let paid = doc! { "$set": { "state": "paid" } };
 //! fence.update_one(&orders, doc! { "_id": 42 }, paid, guard.token()).await?;
 //!
-//! // What belongs together is one transaction.
+//! // EventKind belongs together is one transaction.
 //! let bills = shop.collection::<Document>("bills");
 //! let billed = [Write::delete_one(&orders, doc! { "_id": 42 }), Write::insert(&bills, &doc! { "order": 42 })?];
 //! fence.write(billed, guard.token()).await?;
@@ -28,7 +28,7 @@
 //! ```
 //!
 //! It works on any MongoDB that has transactions, whatever store keeps the lock. A refused write is an
-//! error of the kind [`Lost`](tenure_core::Kind::Lost): stop, somebody newer is at work. [`Stale::of`] tells
+//! error of the kind [`Lost`](tenure_core::ErrorKind::Lost): stop, somebody newer is at work. [`Stale::of`] tells
 //! how new.
 //!
 //! # How to use it

@@ -21,7 +21,7 @@
 //! ```
 //!
 //! It works on any Redis, whatever store keeps the lock. A refused write is an error of the kind
-//! [`Lost`](tenure_core::Kind::Lost): stop, somebody newer is at work. [`Stale::of`] tells how new.
+//! [`Lost`](tenure_core::ErrorKind::Lost): stop, somebody newer is at work. [`Stale::of`] tells how new.
 //!
 //! # How to use it
 //!

@@ -14,7 +14,7 @@ pub async fn a_stranger_hides_nobody_ahead_of_it(
     ttl: Duration,
     trouble: impl AsyncFnOnce(),
 ) {
-    let guard = locks.mutex("k").ttl(ttl).by_hand().lock().await.unwrap();
+    let guard = locks.mutex("k").ttl(ttl).manual_renewal().lock().await.unwrap();
     trouble().await;
     let line = other.line("k").await.unwrap();
     assert_eq!(line.iter().map(|(ticket, _)| ticket.id).collect::<Vec<_>>(), [guard.id()]);

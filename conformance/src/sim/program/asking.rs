@@ -56,7 +56,7 @@ impl Program {
         }
         // Nobody may lose anything in a calm world, and what nobody renews is lost.
         if self.plan.trouble.is_some() && self.one_in(8) {
-            mutex = mutex.by_hand();
+            mutex = mutex.manual_renewal();
         }
         let guard = match wish {
             Wish::Try => mutex.try_lock().await?,

@@ -101,8 +101,8 @@ pub(crate) async fn no_time_to_wait_is_a_try(arena: &Arena, kind: Kind) {
     let stage = prepared!(kind, arena);
     let locks = arena.locks().await;
     let lock = stage.of(&locks);
-    let guard = lock.lock_within(Duration::ZERO).await.unwrap().expect("it is free");
-    let in_vain = arena.soon("a try is over soon", lock.lock_within(Duration::ZERO)).await;
+    let guard = lock.try_lock_for(Duration::ZERO).await.unwrap().expect("it is free");
+    let in_vain = arena.soon("a try is over soon", lock.try_lock_for(Duration::ZERO)).await;
     assert!(in_vain.unwrap().is_none());
     guard.release().await.unwrap();
     assert_eq!(locks.line("k").await.unwrap().len(), stage.others());
@@ -113,7 +113,7 @@ pub(crate) async fn waiting_in_vain_leaves_nothing_behind(arena: &Arena, kind: K
     let (locks, others) = (arena.locks().await, arena.locks().await);
     let guard = stage.of(&locks).lock().await.unwrap();
     for time in [Duration::from_nanos(1), Duration::from_millis(1), arena.beat()] {
-        let waited = arena.soon("a wait ends", stage.of(&others).lock_within(time)).await;
+        let waited = arena.soon("a wait ends", stage.of(&others).try_lock_for(time)).await;
         match waited {
             Ok(grip) => assert!(grip.is_none()),
             // In so little time, or on a machine that is busy, a store need not answer.
@@ -135,7 +135,7 @@ pub(crate) async fn the_whole_wait_has_one_time_limit(arena: &Arena, kind: Kind)
     let guard = stage.of(&arena.locks().await).lock().await.unwrap();
     let (before, limit) = (arena.now(), arena.ttl() * 2);
     let waiting = stage.of(&arena.locks().await);
-    let waited = arena.soon("a wait ends", waiting.lock_within(limit)).await;
+    let waited = arena.soon("a wait ends", waiting.try_lock_for(limit)).await;
     match waited {
         Ok(grip) => assert!(grip.is_none()),
         Err(error) => assert!(error.is_retryable() && !arena.is_simulated(), "{error}"),
@@ -153,9 +153,9 @@ pub(crate) async fn any_time_limit_will_do(arena: &Arena, kind: Kind) {
     let stage = prepared!(kind, arena);
     let (locks, others) = (arena.locks().await, arena.locks().await);
     for time in [Duration::MAX, Duration::from_secs(u64::MAX), Duration::from_secs(1 << 40)] {
-        let guard = stage.of(&locks).lock_within(time).await.unwrap().expect("it is free");
+        let guard = stage.of(&locks).try_lock_for(time).await.unwrap().expect("it is free");
         let other = stage.of(&others);
-        let mut waiting = Box::pin(other.lock_within(time));
+        let mut waiting = Box::pin(other.try_lock_for(time));
         arena.not_now("it is held by two", &mut waiting).await;
         guard.release().await.unwrap();
         let next = arena.soon("who waits gets it", waiting).await.unwrap();
@@ -300,7 +300,7 @@ pub(crate) async fn by_hand_it_ends_unless_it_is_extended(arena: &Arena, kind: K
         return arena.skip("tickets do not end by a ttl here");
     }
     let (locks, others) = (arena.locks().await, arena.locks().await);
-    let guard = stage.of(&locks).ttl(arena.ttl() * 2).by_hand().lock().await.unwrap();
+    let guard = stage.of(&locks).ttl(arena.ttl() * 2).manual_renewal().lock().await.unwrap();
     for _ in 0..4 {
         arena.pass(arena.ttl()).await;
         if guard.extend().await.is_err() && !arena.is_simulated() {
@@ -336,7 +336,7 @@ pub(crate) async fn other_terms_make_no_other_lock(arena: &Arena, kind: Kind) {
             lock.clone().ttl(long),
             lock.clone().ttl(arena.ttl() * 3).margin(arena.ttl()),
             lock.clone().note("another"),
-            lock.clone().by_hand().max_hold(long),
+            lock.clone().manual_renewal().max_hold(long),
             lock,
         ]
     };

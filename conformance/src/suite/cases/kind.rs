@@ -97,7 +97,7 @@ impl Lock {
         margin(margin: Duration);
         max_hold(time: Duration);
         note(note: &str);
-        by_hand();
+        manual_renewal();
     }
 
     pub(crate) async fn lock(&self) -> Result<Grip> {
@@ -128,7 +128,7 @@ impl Lock {
         })
     }
 
-    pub(crate) async fn lock_within(&self, time: Duration) -> Result<Option<Grip>> {
+    pub(crate) async fn try_lock_for(&self, time: Duration) -> Result<Option<Grip>> {
         Ok(match self {
             Self::Mutex(lock) => lock.try_lock_for(time).await?.map(Grip::Guard),
             Self::Permit(lock) => lock.try_acquire_for(time).await?.map(Grip::Guard),

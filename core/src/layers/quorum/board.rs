@@ -17,10 +17,10 @@ const SKEW_MAX: Duration = Duration::from_secs(1);
 /// use std::time::Duration;
 ///
 /// use tenure::engine::{AnyEngine, Quorum};
-/// use tenure::{Locks, engine::{Memory, PrivateThread}};
+/// use tenure::{Locks, engine::{Memory, BackgroundRuntime}};
 ///
 /// # tenure::blocking::block_on(async {
-/// let host = Arc::new(PrivateThread::for_timers());
+/// let host = Arc::new(BackgroundRuntime::for_timers());
 /// let stores = (0..3).map(|_| AnyEngine::new(Memory::new()));
 /// let quorum = Quorum::new(stores, host.clone(), Duration::from_millis(250))?;
 /// let board = quorum.board();
@@ -51,9 +51,9 @@ struct Last {
 /// use std::time::Duration;
 ///
 /// use tenure::engine::{AnyEngine, Quorum};
-/// use tenure::engine::{Memory, PrivateThread};
+/// use tenure::engine::{Memory, BackgroundRuntime};
 ///
-/// let host = Arc::new(PrivateThread::for_timers());
+/// let host = Arc::new(BackgroundRuntime::for_timers());
 /// let stores = (0..3).map(|_| AnyEngine::new(Memory::new()));
 /// let quorum = Quorum::new(stores, host, Duration::from_millis(250))?;
 /// let first = &quorum.board().answers()[0];

@@ -56,7 +56,7 @@ impl Stragglers {
     }
 
     /// Returns once there is none.
-    pub(super) async fn settled(&self) {
+    pub(super) async fn flush(&self) {
         while self.pending().seen_to {
             self.host.sleep(PAUSE).await;
         }

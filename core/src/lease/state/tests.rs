@@ -17,7 +17,7 @@ fn rhythm() -> RenewalSchedule {
     let caution =
         SafetyMargin { rounding: Duration::ZERO, drift_ppm: 0, margin: Some(Duration::from_secs(1)) };
     let every = Duration::from_secs(10);
-    RenewalSchedule { caution, every, by_hand: false, max_hold: None, leased: true }
+    RenewalSchedule { caution, every, manual_renewal: false, max_hold: None, leased: true }
 }
 
 fn place(standing: TicketState) -> Place {
@@ -151,7 +151,7 @@ fn what_was_held_for_long_enough_is_lost_and_renewed_no_more() {
 
 #[test]
 fn what_is_renewed_by_hand_is_never_due_while_it_is_held() {
-    let mut hold = LeaseState::new(RenewalSchedule { by_hand: true, ..rhythm() });
+    let mut hold = LeaseState::new(RenewalSchedule { manual_renewal: true, ..rhythm() });
     hold.hear(at(0), at(0), Ok(Some(place(TicketState::Waiting))));
     assert!(hold.is_due(at(10)), "a waiter gives signs of life all the same");
     hold.hear_served(at(5), 3);

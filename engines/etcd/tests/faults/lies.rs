@@ -195,9 +195,9 @@ fn a_holder_keeps_its_lock_though_a_leader_does_not_know_its_lease_yet() {
         let answers = Arc::new(AtomicU64::new(0));
         let counted = answers.clone();
         between.lie(KEEP_ALIVE, move |_, said| {
-            let is_unknown = counted.fetch_add(1, Ordering::SeqCst) < UNKNOWN;
+            let is_retryable = counted.fetch_add(1, Ordering::SeqCst) < UNKNOWN;
             let said = KeptAlive::decode(said).unwrap();
-            let ttl = if is_unknown { 0 } else { said.ttl };
+            let ttl = if is_retryable { 0 } else { said.ttl };
             vec![KeptAlive { ttl, ..said }.encode_to_vec()]
         });
         let guard = locks.mutex("k").ttl(TTL * 6).lock().await.unwrap();

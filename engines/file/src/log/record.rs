@@ -17,7 +17,7 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// One record. What a snapshot writes (`Kept`, `Above`) is state; the rest also happened.
+/// One record. What a snapshot writes (`SharedLease`, `Above`) is state; the rest also happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record<'a> {
     /// A ticket came to the back of its line.

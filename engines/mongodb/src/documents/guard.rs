@@ -19,10 +19,10 @@ use super::typed::written;
 /// A document or a part that is locked: nobody else who takes the lock changes it.
 ///
 /// Dropping it gives the lock back, and so does [`release`](Self::release), which also says whether it was still held.
-/// It is a [`Held`], too, with its token, its loss, and all else.
+/// It is a [`LeaseHandle`], too, with its token, its loss, and all else.
 ///
 /// Each change is one command that the server carries out only while this ticket holds, by its own clock; otherwise it is
-/// refused as [`Lost`](tenure_core::Kind::Lost), and nothing is changed. A write whose answer is lost is sent again and
+/// refused as [`Lost`](tenure_core::ErrorKind::Lost), and nothing is changed. A write whose answer is lost is sent again and
 /// made once. Changes that one guard is asked for at the same time are made one after the other.
 #[must_use = "the lock is released as soon as its guard is dropped"]
 pub struct DocumentGuard<T, G = WriteGuard> {
@@ -80,28 +80,28 @@ impl<T, G: Hold> DocumentGuard<T, G> {
         self.holder.own().clone()
     }
 
-    /// Whether all of it is still held. See [`Held::check`].
+    /// Whether all of it is still held. See [`LeaseHandle::check`].
     pub fn check(&self) -> Result<()> {
         self.holder.check()
     }
 
     /// Returns when any of it is lost, and says why. The future does not borrow the guard, so that another task may await
-    /// it. See [`Held::lost`].
+    /// it. See [`LeaseHandle::lost`].
     pub fn lost(&self) -> impl Future<Output = Loss> + Send + Unpin + use<T, G> {
         self.holder.lost()
     }
 
-    /// Works under the lock: the work is dropped the moment any of it is lost. See [`Held::run`].
+    /// Works under the lock: the work is dropped the moment any of it is lost. See [`LeaseHandle::run`].
     pub async fn run<F: Future>(&self, work: F) -> Result<F::Output> {
         self.holder.run(work).await
     }
 
-    /// Renews all of it now. See [`Held::extend`].
+    /// Renews all of it now. See [`LeaseHandle::extend`].
     pub async fn extend(&self) -> Result<()> {
         self.holder.extend().await
     }
 
-    /// How long all of it can be relied on if no renewal came through any more. See [`Held::remaining`].
+    /// How long all of it can be relied on if no renewal came through any more. See [`LeaseHandle::remaining`].
     pub fn remaining(&self) -> Option<Duration> {
         self.holder.all().filter_map(LeaseHandle::remaining).min()
     }

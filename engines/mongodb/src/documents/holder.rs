@@ -106,7 +106,7 @@ impl Holder {
         select_all(all).map(|(loss, _, _)| loss).boxed()
     }
 
-    /// Works for as long as all of it is held. See [`Held::run`].
+    /// Works for as long as all of it is held. See [`LeaseHandle::run`].
     pub(super) async fn run<F: Future>(&self, work: F) -> Result<F::Output> {
         let around = self.around.of(&self.holding.named);
         let around: Vec<_> = around.map(|(_, guard)| guard.lost().boxed()).collect();

@@ -70,7 +70,7 @@ impl<T> DocumentLocks<T> {
         self.shelf.locks.guarantees()
     }
 
-    /// The same locks as those of any other store, for what is not about documents: [`Locks::owned_by`], elections,
+    /// The same locks as those of any other store, for what is not about documents: [`Locks::with_owner`], elections,
     /// onlookers. A document is named by its lock's [key](DocumentLock::key).
     pub fn locks(&self) -> &Locks {
         &self.shelf.locks
@@ -163,8 +163,8 @@ impl<T> DocumentLock<T> {
         note(note: &str);
         /// After so long it is lost, and renewed no more.
         max_hold(time: Duration);
-        /// It is not renewed by itself, only by [`extend`](tenure_core::Held::extend).
-        by_hand();
+        /// It is not renewed by itself, only by [`extend`](tenure_core::LeaseHandle::extend).
+        manual_renewal();
     }
 
     /// The same for a collection with a shard key: its fields, as the document has them. A server that keeps a part of the
@@ -225,7 +225,7 @@ impl<T: DeserializeOwned> DocumentLock<T> {
     }
 
     /// Waits for the lock for so long, and answers `None` if that was in vain.
-    pub async fn lock_within(&self, time: Duration) -> Result<Option<DocumentGuard<T>>> {
+    pub async fn try_lock_for(&self, time: Duration) -> Result<Option<DocumentGuard<T>>> {
         self.write(Until::within(time)).await
     }
 
@@ -241,7 +241,7 @@ impl<T: DeserializeOwned> DocumentLock<T> {
     }
 
     /// Waits for so long until it may read, and answers `None` if that was in vain.
-    pub async fn read_within(&self, time: Duration) -> Result<Option<DocumentReader<T>>> {
+    pub async fn try_read_for(&self, time: Duration) -> Result<Option<DocumentReader<T>>> {
         self.reading(Until::within(time)).await
     }
 

@@ -9,7 +9,7 @@ use tenure_core::{Error, KEY_BYTES_MAX, Key, Result};
 use super::path::Path;
 use super::text::{self, Reader};
 
-/// What was to be locked and is not there: the cause of an error of the kind [`Rejected`](tenure_core::Kind::Rejected).
+/// What was to be locked and is not there: the cause of an error of the kind [`Rejected`](tenure_core::ErrorKind::Rejected).
 ///
 /// ```
 /// use mongodb::bson::Document;

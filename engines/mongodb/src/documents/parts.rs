@@ -114,7 +114,7 @@ impl<P: DeserializeOwned> DocumentParts<P> {
     ///
     /// # Errors
     ///
-    /// Of the kind [`Invalid`](tenure_core::Kind::Invalid) where two paths lead to one part, or one part lies in another.
+    /// Of the kind [`Invalid`](tenure_core::ErrorKind::Invalid) where two paths lead to one part, or one part lies in another.
     ///
     /// # Cancel safety
     ///
@@ -138,7 +138,7 @@ impl<P: DeserializeOwned> DocumentParts<P> {
     /// # Errors
     ///
     /// As [`lock`](Self::lock).
-    pub async fn lock_within(&self, time: Duration) -> Result<Option<Vec<DocumentGuard<P>>>> {
+    pub async fn try_lock_for(&self, time: Duration) -> Result<Option<Vec<DocumentGuard<P>>>> {
         self.write(Until::within(time)).await
     }
 

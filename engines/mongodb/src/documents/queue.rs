@@ -119,7 +119,7 @@ impl<T> DocumentLocks<T> {
     /// The documents that match this filter, as work: each worker claims the next one.
     ///
     /// The filter is one that `$match` takes. One with `$where`, `$near` or `$nearSphere` is refused as
-    /// [`Invalid`](tenure_core::Kind::Invalid) by the first question.
+    /// [`Invalid`](tenure_core::ErrorKind::Invalid) by the first question.
     pub fn queue(&self, filter: Document) -> Queue<T> {
         Queue::new(self.shelf(), Claiming { filter, ..Claiming::default() }, Terms::default())
     }
@@ -171,7 +171,7 @@ impl<T: DeserializeOwned> Queue<T> {
     ///
     /// # Errors
     ///
-    /// Of the kind [`Invalid`](tenure_core::Kind::Invalid) if 16 documents in a row are not what their type says.
+    /// Of the kind [`Invalid`](tenure_core::ErrorKind::Invalid) if 16 documents in a row are not what their type says.
     pub async fn try_next(&self) -> Result<Option<Job<T>>> {
         if let Some(error) = &self.open.refused {
             return Err(error.clone());
@@ -202,7 +202,7 @@ impl<T: DeserializeOwned> Queue<T> {
     ///
     /// # Errors
     ///
-    /// As [`try_next`](Self::try_next), and [`Unavailable`](tenure_core::Kind::Unavailable) if the server does not answer the first
+    /// As [`try_next`](Self::try_next), and [`Unavailable`](tenure_core::ErrorKind::Unavailable) if the server does not answer the first
     /// question. A worker that waits already goes on to wait.
     ///
     /// # Cancel safety

@@ -130,13 +130,13 @@ fn the_servers_clock_refuses_a_holder_whose_life_is_over_whatever_the_holder_bel
     play(async || {
         let shop = Shop::open().await;
         // Its own clock lets it believe for much longer: as if it were paused between its check and its write.
-        let guard = shop.here.document(42).by_hand().lock().await.unwrap();
+        let guard = shop.here.document(42).manual_renewal().lock().await.unwrap();
         let over = doc! { "$set": { "_tenure.held.0.ends": 1_i64, "_tenure.quiet": 1_i64 } };
         shop.meddle(42, over).await;
         guard.check().unwrap();
         let refused = guard.delete().await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Lost, "{refused:?}");
-        let guard = shop.here.document(42).by_hand().lock().await.unwrap();
+        let guard = shop.here.document(42).manual_renewal().lock().await.unwrap();
         let over = doc! { "$set": { "_tenure.held.0.ends": 1_i64, "_tenure.quiet": 1_i64 } };
         shop.meddle(42, over).await;
         let refused = guard.update(doc! { "$set": { "state": "late" } }).await.unwrap_err();

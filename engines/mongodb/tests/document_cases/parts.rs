@@ -106,7 +106,7 @@ fn together_a_task_that_holds_one_part_waits_in_vain_for_another_behind_a_waiter
         let whole = tokio::spawn(async move { lock.lock().await });
         whole_is_waited_for(&shop).await;
         let other = shop.here.part::<Line>(43, line(2));
-        let other = other.lock_within(Duration::from_secs(1)).await.unwrap();
+        let other = other.try_lock_for(Duration::from_secs(1)).await.unwrap();
         assert!(other.is_none() && !whole.is_finished(), "each waits for the other");
         drop(one);
         soon("the whole is free", whole).await.unwrap().unwrap().release().await.unwrap();

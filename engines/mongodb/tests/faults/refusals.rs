@@ -213,13 +213,13 @@ fn options_made_by_hand_and_a_client_of_ones_own_give_the_same_locks() {
         let options = ClientOptions::parse(server.url()).await.unwrap();
         let client = Client::with_options(options.clone()).unwrap();
         let settings = Settings::new().database("shop").unwrap().collection("mine").unwrap();
-        let by_hand = tenure_mongodb::connect_with(options, settings.clone()).await.unwrap();
+        let manual_renewal = tenure_mongodb::connect_with(options, settings.clone()).await.unwrap();
         let borrowed = tenure_mongodb::connect_over(client.clone(), settings).await.unwrap();
         let warns = |locks: &Locks| {
             locks.guarantees().warnings.iter().any(|warning| warning.contains("own runtime"))
         };
-        assert!(warns(&borrowed) && !warns(&by_hand));
-        let guard = by_hand.mutex("a").lock().await.unwrap();
+        assert!(warns(&borrowed) && !warns(&manual_renewal));
+        let guard = manual_renewal.mutex("a").lock().await.unwrap();
         assert!(borrowed.mutex("a").try_lock().await.unwrap().is_none());
         guard.release().await.unwrap();
         let guard = borrowed.mutex("a").lock().await.unwrap();

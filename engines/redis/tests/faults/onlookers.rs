@@ -83,7 +83,7 @@ fn the_end_of_a_lease_is_told_by_its_name() {
         let (locks, others) = (connect(server.url()).await, connect(server.url()).await);
         let mut watch = others.watch_prefix("").await.unwrap();
         // It is not renewed: for the server its holder is frozen.
-        let mutex = locks.mutex("a").ttl(Duration::from_secs(2)).by_hand();
+        let mutex = locks.mutex("a").ttl(Duration::from_secs(2)).manual_renewal();
         let guard = mutex.lock().await.unwrap();
         let (id, token) = (guard.id(), guard.token());
         next(&mut watch, id, &[EventKind::Served]).await;

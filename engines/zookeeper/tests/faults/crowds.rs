@@ -31,7 +31,7 @@ fn a_session_takes_no_more_tickets_than_servers_survive_the_end_of() {
         let mut held = Vec::new();
         let refused = 'filling: loop {
             let some = (0..AT_ONCE).map(|at| {
-                let mutex = locks.mutex(format!("{}/{at}", held.len())).ttl(LONG).by_hand();
+                let mutex = locks.mutex(format!("{}/{at}", held.len())).ttl(LONG).manual_renewal();
                 async move { mutex.lock().await }
             });
             for one in futures_util::future::join_all(some).await {
@@ -81,7 +81,7 @@ fn of_a_crowd_that_comes_at_once_no_more_come_in_than_servers_survive_the_end_of
         // The session is open, so that all of them come in at once.
         locks.mutex("warm").ttl(LONG).lock().await.unwrap().release().await.unwrap();
         let all = (0..CROWD).map(|at| {
-            let mutex = locks.mutex(format!("k{at}")).ttl(LONG).by_hand();
+            let mutex = locks.mutex(format!("k{at}")).ttl(LONG).manual_renewal();
             async move { mutex.lock().await }
         });
         let all = futures_util::future::join_all(all).await;

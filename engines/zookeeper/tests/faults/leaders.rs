@@ -170,7 +170,7 @@ fn a_sign_of_life_that_travelled_long_is_counted_on_only_when_the_leader_has_hea
         // The second sign of life is the one that travels long.
         let sent = before(asks, BEFORE);
         sleep_until(before(sent, every * 2).into()).await;
-        let guard = mine.mutex("k").ttl(life).by_hand().lock().await.unwrap();
+        let guard = mine.mutex("k").ttl(life).manual_renewal().lock().await.unwrap();
         let waiter = other.mutex("k").ttl(TTL * 10);
         let waiter = tokio::spawn(async move { (waiter.lock().await, Instant::now()) });
         sleep_until(before(sent, moment * 3).into()).await;
