@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tenure::blocking::block_on;
-use tenure::{ErrorKind, LeaveOutcome, Locks, Place, TicketState, Ticket, TicketId};
+use tenure::{ErrorKind, LeaveOutcome, Locks, Place, Ticket, TicketId, TicketState};
 use tenure_kit::duration::{self, brief};
 
 use crate::failure::{BUSY, Failure, REFUSED, answer, say};
@@ -189,7 +189,11 @@ impl Args {
                 .into_iter()
                 .partition(|ticket| line.iter().any(|(there, _)| there.id == ticket.id));
             for ticket in out {
-                answer(if json { object(&ticket, LeaveOutcome::Requested, true) } else { is_out(&ticket) })?;
+                answer(if json {
+                    object(&ticket, LeaveOutcome::Requested, true)
+                } else {
+                    is_out(&ticket)
+                })?;
             }
             told = stays;
             let left = patience.saturating_sub(began.elapsed());
@@ -323,7 +327,9 @@ fn sentence(
         }
         LeaveOutcome::Holding => format!("ticket {id} of {owner} is out{served}\n"),
         LeaveOutcome::Waiting => format!("ticket {id} of {owner} was waiting, and is out\n"),
-        LeaveOutcome::Absent | LeaveOutcome::Unsure => format!("ticket {id} of {owner} had already left\n"),
+        LeaveOutcome::Absent | LeaveOutcome::Unsure => {
+            format!("ticket {id} of {owner} had already left\n")
+        }
     }
 }
 

@@ -6,7 +6,8 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use tenure::{
-    Error, Guard, Key, ErrorKind, Liveness, Locks, Note, Place, Result, TicketState, TTL_DEFAULT, Ticket,
+    Error, ErrorKind, Guard, Key, Liveness, Locks, Note, Place, Result, TTL_DEFAULT, Ticket,
+    TicketState,
 };
 use tenure_kit::duration::brief;
 

@@ -1,6 +1,6 @@
 //! A failure ends this program: a code for scripts, and a sentence for people.
 
-use std::io::{self, ErrorKind, Write as _};
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use rustix::process::{Resource, Rlimit, Signal, getpid, setrlimit};
@@ -173,7 +173,7 @@ pub(crate) fn answer(text: impl AsRef<[u8]>) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     let written = out.write_all(text.as_ref()).and_then(|()| out.flush());
     written.map_err(|error| match error.kind() {
-        ErrorKind::BrokenPipe => Failure::silent(PIPE_CLOSED),
+        io::ErrorKind::BrokenPipe => Failure::silent(PIPE_CLOSED),
         _ => Failure::new(OUTPUT, format!("cannot write the answer: {error}")),
     })
 }

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tenure::Locks;
-use tenure::engine::{BoxFuture, Clock, BackgroundRuntime, SystemClock, Time};
-use tenure::{Runtime, Liveness};
+use tenure::engine::{BackgroundRuntime, BoxFuture, Clock, SystemClock, Time};
+use tenure::{Liveness, Runtime};
 
 /// Where locks are looked after once it has begun. Whoever waits has it begin first.
 pub(crate) struct LateThread(Late);

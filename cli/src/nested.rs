@@ -3,7 +3,7 @@
 use std::env;
 use std::fmt::Write as _;
 
-use tenure::{Guard, Locks, Place, Share, TicketState, Ticket, TicketId};
+use tenure::{Guard, Locks, Place, Share, Ticket, TicketId, TicketState};
 
 use crate::failure::{Failure, USAGE};
 use crate::screen::quoted;

@@ -12,7 +12,7 @@ use rustix::process::geteuid;
 use tenure::Locks;
 use tenure::blocking::block_on;
 use tenure::registry;
-use tenure_kit::registry::{EngineDescriptor, OpenedStore, Visibility, Scheme};
+use tenure_kit::registry::{EngineDescriptor, OpenedStore, Scheme, Visibility};
 use tenure_kit::url::{Url, encode};
 
 use crate::failure::{Failure, REFUSED, UNREACHABLE, USAGE, say};

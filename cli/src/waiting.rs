@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use tenure::{Locks, Place, Result, TicketState, Ticket};
+use tenure::{Locks, Place, Result, Ticket, TicketState};
 use tenure_kit::duration::brief;
 use unicode_width::UnicodeWidthStr as _;
 

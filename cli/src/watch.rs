@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tenure::blocking::block_on;
 use tenure::event::{Event, EventKind};
-use tenure::{Locks, WatchEvent, EventDelivery};
+use tenure::{EventDelivery, Locks, WatchEvent};
 
 use crate::failure::{Failure, answer, say};
 use crate::json::Object;

@@ -20,7 +20,7 @@ use tenure_conformance::sim::{SimHost, World};
 use tenure_conformance::{Arena, Case, cases, play_seed};
 use tenure_core::layers::{AnyEngine, Layer};
 use tenure_core::{
-    Clock as _, Engine as _, Runtime as _, Key, LeaveMode, Memory, Place, Result, Ticket, TicketId,
+    Clock as _, Engine as _, Key, LeaveMode, Memory, Place, Result, Runtime as _, Ticket, TicketId,
 };
 
 use twist::Twisted;

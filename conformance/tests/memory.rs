@@ -10,9 +10,10 @@ use tenure_conformance::{Arena, cases};
 use tenure_core::blocking::Blocking;
 use tenure_core::layers::{AnyEngine, OnRuntime, Quorum, Retry};
 use tenure_core::{
-    MultiLock, MultiGuard, Counter, Election, Error, Guard, LeaseHandle, Key, Leader, Leaders, Line, Locks, Loss,
-    Memory, Mutex, Place, BackgroundRuntime, Guarantees, RwLock, WatchEvent, Semaphore, Sequence, Share,
-    SystemClock, CounterValue, Ticket, TicketId, Wake, Watch, Window, WriteGuard,
+    BackgroundRuntime, Counter, CounterValue, Election, Error, Guarantees, Guard, Key, Leader,
+    Leaders, LeaseHandle, Line, Locks, Loss, Memory, MultiGuard, MultiLock, Mutex, Place, RwLock,
+    Semaphore, Sequence, Share, SystemClock, Ticket, TicketId, Wake, Watch, WatchEvent, Window,
+    WriteGuard,
 };
 
 /// Every public type goes where its user goes.
@@ -24,9 +25,22 @@ fn public_types_can_be_sent_shared_and_moved() {
 
     ok::<(Locks, Mutex, RwLock, Semaphore, MultiLock, Election, Sequence, Counter)>();
     ok::<(Guard, WriteGuard, MultiGuard, LeaseHandle, Leader, Loss, tenure_core::Warning)>();
-    ok::<(Key, Ticket, TicketId, Share, Place, Guarantees, CounterValue, Window, Wake, WatchEvent, Error)>();
+    ok::<(
+        Key,
+        Ticket,
+        TicketId,
+        Share,
+        Place,
+        Guarantees,
+        CounterValue,
+        Window,
+        Wake,
+        WatchEvent,
+        Error,
+    )>();
     ok::<(Memory, AnyEngine, OnRuntime<Memory>, Retry<Memory>, Quorum, Arena, World)>();
-    ok::<(Blocking<Locks>, Blocking<Guard>, Blocking<Mutex>, Line, BackgroundRuntime, SystemClock)>();
+    ok::<(Blocking<Locks>, Blocking<Guard>, Blocking<Mutex>, Line, BackgroundRuntime, SystemClock)>(
+    );
     sent::<(Watch, Leaders)>();
     future(|locks| async move { locks.mutex("k").lock().await });
     future(|locks| async move { locks.multi_lock(["k"]).try_lock_for(Duration::ZERO).await });

@@ -9,7 +9,8 @@ use tenure_conformance::Arena;
 use tenure_conformance::sim::World;
 use tenure_core::layers::{AnyEngine, Quorum};
 use tenure_core::{
-    Engine as _, Runtime, Key, LeaveMode, Memory, Note, Owner, WaitMode, Share, TicketState, Ticket, TicketId,
+    Engine as _, Key, LeaveMode, Memory, Note, Owner, Runtime, Share, Ticket, TicketId,
+    TicketState, WaitMode,
 };
 
 type Stores = [Memory; 3];

@@ -136,7 +136,10 @@ fn whoever_leaves_tells_the_next_which_comes_in_at_its_first_try() {
     World::run(1, |world| async move {
         let stage = Stage::new(&world);
         let (holder, [first, second]) = stage.held().await;
-        assert_eq!(stage.quorum.leave(&holder, LeaveMode::Now).await.unwrap(), LeaveOutcome::Holding);
+        assert_eq!(
+            stage.quorum.leave(&holder, LeaveMode::Now).await.unwrap(),
+            LeaveOutcome::Holding
+        );
         assert_eq!(stage.renewed(&first).await, TicketState::Holding);
         let hand_over = async {
             let told = stage.quorum.watch(&second, TicketState::Waiting);
@@ -160,7 +163,10 @@ fn who_was_taken_out_of_the_line_and_came_to_hold_at_that_moment_is_told() {
         assert_eq!(stage.renewed(&first).await, TicketState::Holding);
         for (memory, _) in &stage.turns {
             for (seat, _) in memory.line(&key()).await.unwrap() {
-                assert_eq!(memory.leave(&seat, LeaveMode::Graceful).await.unwrap(), LeaveOutcome::Requested);
+                assert_eq!(
+                    memory.leave(&seat, LeaveMode::Graceful).await.unwrap(),
+                    LeaveOutcome::Requested
+                );
             }
         }
         let place = stage.quorum.renew(&first).await.unwrap().unwrap();
@@ -173,7 +179,10 @@ fn a_turn_that_is_given_up_goes_to_the_next() {
     World::run(1, |world| async move {
         let stage = Stage::new(&world);
         let (_holder, [first, second]) = stage.held().await;
-        assert_eq!(stage.quorum.leave(&first, LeaveMode::Now).await.unwrap(), LeaveOutcome::Waiting);
+        assert_eq!(
+            stage.quorum.leave(&first, LeaveMode::Now).await.unwrap(),
+            LeaveOutcome::Waiting
+        );
         stage.quorum.watch(&second, TicketState::Waiting).await.unwrap();
         let (joins, standing) = stage.joins_of(stage.renewed(&second)).await;
         assert_eq!((joins, standing), (STORES, TicketState::Waiting));

@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use tenure_conformance::fault::{Distant, Lossy, Network, Weather};
 use tenure_core::blocking::block_on;
 use tenure_core::layers::Retry;
-use tenure_core::{Engine, Runtime, Locks, Memory, BackgroundRuntime};
+use tenure_core::{BackgroundRuntime, Engine, Locks, Memory, Runtime};
 
 /// Eight clients count under one lock, and none ever meets another.
 fn count_together(locks: &[Locks]) {

@@ -5,14 +5,14 @@
 //! [listens](self::listen) to the store and to the keeper. Who has to pause does so [unevenly](self::uneven), and what must
 //! go on whatever its caller does is an [spawn_cancellable](self::errand).
 
+pub(crate) mod acquire;
 pub(crate) mod admission;
+pub(crate) mod backoff;
 pub(crate) mod event_stream;
-pub(crate) mod spawn;
-pub(crate) mod runtime;
-pub(crate) mod renewer;
-pub(crate) mod listener;
 #[cfg(test)]
 pub(crate) mod fake_runtime;
+pub(crate) mod listener;
 pub(crate) mod releaser;
-pub(crate) mod backoff;
-pub(crate) mod acquire;
+pub(crate) mod renewer;
+pub(crate) mod runtime;
+pub(crate) mod spawn;

@@ -5,14 +5,14 @@
 
 pub(crate) mod engine;
 pub(crate) mod error;
+pub mod errors;
 pub mod event;
+pub(crate) mod guarantees;
 pub(crate) mod id;
 pub(crate) mod key;
-pub(crate) mod guarantees;
-pub mod errors;
+pub(crate) mod labels;
 #[cfg(feature = "serde")]
 mod serialized;
 pub(crate) mod share;
 pub(crate) mod stale;
 pub(crate) mod ticket;
-pub(crate) mod labels;

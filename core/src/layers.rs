@@ -2,14 +2,14 @@
 
 mod any;
 mod layer;
-mod on_runtime;
 mod monitor;
+mod on_runtime;
 mod quorum;
 mod retry;
 
 pub use any::AnyEngine;
 pub use layer::{Layer, Operation};
-pub use on_runtime::OnRuntime;
 pub(crate) use monitor::Monitor;
-pub use quorum::{NodeHealth, QuorumHealth, Quorum};
+pub use on_runtime::OnRuntime;
+pub use quorum::{NodeHealth, Quorum, QuorumHealth};
 pub use retry::Retry;

@@ -7,8 +7,8 @@
 
 pub(crate) mod clock;
 pub(crate) mod deadline;
-pub(crate) mod state;
-pub(crate) mod shared;
 pub(crate) mod loss;
-pub(crate) mod span;
 pub(crate) mod options;
+pub(crate) mod shared;
+pub(crate) mod span;
+pub(crate) mod state;

@@ -20,45 +20,47 @@
 //! others. Users depend on the crate `tenure`; authors of engines depend on this one. Engines that are made of
 //! engines are in [`wrap`].
 
-mod lease;
-mod contract;
-mod background;
-pub mod line;
 mod api;
-mod telemetry;
+mod background;
+mod contract;
 pub mod layers;
+mod lease;
+pub mod line;
+mod telemetry;
 
-pub use lease::clock::{Clock, SystemClock, Time};
-pub use lease::loss::Loss;
-pub use lease::options::{TTL_DEFAULT, TTL_MAX};
-pub use contract::engine::{Engine, CounterValue, Wake, Window};
-pub use contract::error::{Error, ErrorKind, Result};
-pub use contract::id::TicketId;
-pub use contract::key::{KEY_BYTES_MAX, Key};
-pub use contract::guarantees::{TokenDurability, Liveness, Guarantee, Guarantees, EventDelivery, FaultTolerance};
-pub use contract::share::{SHARE_OF_MAX, Share, served};
-pub use contract::stale::{Stale, check_token};
-pub use contract::ticket::{
-    LINE_TICKETS_MAX, LeaveMode, LeaveOutcome, NUMBER_MAX, WaitMode, Place, TicketState, Ticket,
-};
-pub use contract::labels::{NOTE_BYTES_MAX, Note, OWNER_BYTES_MAX, Owner};
-pub use contract::{event, errors};
-pub use background::spawn::spawn_cancellable;
-pub use background::runtime::{BoxFuture, Runtime, BackgroundRuntime, ThisRuntime};
-pub use background::backoff::jitter;
-pub use line::wake;
-pub use line::memory::Memory;
-pub use line::expiring_map::ExpiringMap;
-pub use line::sample::{Breaks, Cost, Sampler};
-pub use line::{Line, Expiry};
-pub use api::multi::{MultiLock, MultiGuard};
 pub use api::blocking;
 pub use api::counter::Counter;
 pub use api::election::{Election, Leader, Leaders};
 pub use api::guard::{Guard, LeaseHandle, Warning};
 pub use api::locks::Locks;
+pub use api::multi::{MultiGuard, MultiLock};
 pub use api::mutex::Mutex;
 pub use api::rwlock::{RwLock, WriteGuard};
 pub use api::semaphore::{PERMITS_MAX, Semaphore};
 pub use api::sequence::{Block, Sequence};
-pub use api::watch::{WatchEvent, Watch};
+pub use api::watch::{Watch, WatchEvent};
+pub use background::backoff::jitter;
+pub use background::runtime::{BackgroundRuntime, BoxFuture, Runtime, ThisRuntime};
+pub use background::spawn::spawn_cancellable;
+pub use contract::engine::{CounterValue, Engine, Wake, Window};
+pub use contract::error::{Error, ErrorKind, Result};
+pub use contract::guarantees::{
+    EventDelivery, FaultTolerance, Guarantee, Guarantees, Liveness, TokenDurability,
+};
+pub use contract::id::TicketId;
+pub use contract::key::{KEY_BYTES_MAX, Key};
+pub use contract::labels::{NOTE_BYTES_MAX, Note, OWNER_BYTES_MAX, Owner};
+pub use contract::share::{SHARE_OF_MAX, Share, served};
+pub use contract::stale::{Stale, check_token};
+pub use contract::ticket::{
+    LINE_TICKETS_MAX, LeaveMode, LeaveOutcome, NUMBER_MAX, Place, Ticket, TicketState, WaitMode,
+};
+pub use contract::{errors, event};
+pub use lease::clock::{Clock, SystemClock, Time};
+pub use lease::loss::Loss;
+pub use lease::options::{TTL_DEFAULT, TTL_MAX};
+pub use line::expiring_map::ExpiringMap;
+pub use line::memory::Memory;
+pub use line::sample::{Breaks, Cost, Sampler};
+pub use line::wake;
+pub use line::{Expiry, Line};

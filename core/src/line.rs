@@ -1,21 +1,21 @@
 //! A line of tickets, as a pure state machine: time is an argument, and nothing is touched.
 
-pub mod wake;
 pub(crate) mod change;
 mod count;
-mod journal;
-pub(crate) mod snapshot;
-pub(crate) mod memory;
 pub(crate) mod expiring_map;
+mod journal;
+pub(crate) mod memory;
 pub(crate) mod sample;
 mod slot;
+pub(crate) mod snapshot;
 mod sync;
+pub mod wake;
 
 pub use self::change::changes;
 pub use self::count::Count;
 pub use self::journal::Journal;
 use self::slot::NEVER;
-pub use self::slot::{Slot, LineObserver, LineEvent};
+pub use self::slot::{LineEvent, LineObserver, Slot};
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -23,7 +23,8 @@ use std::time::Duration;
 use crate::contract::ticket::{LINE_TICKETS_MAX, NUMBER_MAX};
 use crate::event::EventKind;
 use crate::{
-    LeaveMode, LeaveOutcome, WaitMode, Place, Result, Share, TicketState, Ticket, TicketId, errors, served,
+    LeaveMode, LeaveOutcome, Place, Result, Share, Ticket, TicketId, TicketState, WaitMode, errors,
+    served,
 };
 
 /// Up to this many tickets are found by looking at each; more are found through an index.
@@ -165,7 +166,12 @@ impl<S> Line<S> {
     }
 
     /// A sign of life. See [`Engine::renew`](crate::Engine::renew).
-    pub fn renew(&mut self, ticket: &Ticket, now: u64, tell: &mut LineObserver<'_, S>) -> Option<Place> {
+    pub fn renew(
+        &mut self,
+        ticket: &Ticket,
+        now: u64,
+        tell: &mut LineObserver<'_, S>,
+    ) -> Option<Place> {
         self.expire(now, tell);
         let at = self.find(ticket.id)?;
         let entry = &mut self.tickets[at];
@@ -179,14 +185,24 @@ impl<S> Line<S> {
     }
 
     /// Takes a ticket out. See [`Engine::leave`](crate::Engine::leave).
-    pub fn leave(&mut self, id: TicketId, how: LeaveMode, now: u64, tell: &mut LineObserver<'_, S>) -> LeaveOutcome {
+    pub fn leave(
+        &mut self,
+        id: TicketId,
+        how: LeaveMode,
+        now: u64,
+        tell: &mut LineObserver<'_, S>,
+    ) -> LeaveOutcome {
         self.expire(now, tell);
         let Some(at) = self.find(id) else { return LeaveOutcome::Absent };
         let holding = at < self.served;
         if how == LeaveMode::Graceful && holding {
             let seat = &mut *self.tickets[at];
             if !std::mem::replace(&mut seat.leaving, true) {
-                tell(LineEvent { kind: EventKind::Broken, slot: seat, state: TicketState::Holding });
+                tell(LineEvent {
+                    kind: EventKind::Broken,
+                    slot: seat,
+                    state: TicketState::Holding,
+                });
             }
             return LeaveOutcome::Requested;
         }
@@ -200,7 +216,11 @@ impl<S> Line<S> {
     }
 
     /// Takes out the tickets of an owner who is known to be gone.
-    pub fn remove_where(&mut self, gone: impl Fn(&Slot<S>) -> bool, tell: &mut LineObserver<'_, S>) {
+    pub fn remove_where(
+        &mut self,
+        gone: impl Fn(&Slot<S>) -> bool,
+        tell: &mut LineObserver<'_, S>,
+    ) {
         self.remove_all(gone, tell);
     }
 

@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
-use tenure_core::wake::{Subscription, WakeRegistry};
 use tenure_core::blocking::{Blocking, block_on};
-use tenure_core::event::{Cursor, Event, EventBatch, Scope, EventKind};
-use tenure_core::layers::{NodeHealth, AnyEngine, QuorumHealth, OnRuntime, Quorum, Retry};
+use tenure_core::event::{Cursor, Event, EventBatch, EventKind, Scope};
+use tenure_core::layers::{AnyEngine, NodeHealth, OnRuntime, Quorum, QuorumHealth, Retry};
+use tenure_core::wake::{Subscription, WakeRegistry};
 use tenure_core::{
-    MultiLock, MultiGuard, Block, BoxFuture, Cost, Counter, Election, Error, TokenDurability, Guard, LeaseHandle, Key, ErrorKind,
-    Leader, Leaders, LeaveMode, LeaveOutcome, Line, Liveness, Expiry, Locks, Loss, Memory, Mutex, Guarantee,
-    WaitMode, Place, BackgroundRuntime, Guarantees, RwLock, Sampler, WatchEvent, Semaphore, Sequence, Share,
-    EventDelivery, TicketState, FaultTolerance, SystemClock, CounterValue, ThisRuntime, Ticket, TicketId, Time, Wake,
-    Warning, Watch, Window, WriteGuard,
+    BackgroundRuntime, Block, BoxFuture, Cost, Counter, CounterValue, Election, Error, ErrorKind,
+    EventDelivery, Expiry, FaultTolerance, Guarantee, Guarantees, Guard, Key, Leader, Leaders,
+    LeaseHandle, LeaveMode, LeaveOutcome, Line, Liveness, Locks, Loss, Memory, MultiGuard,
+    MultiLock, Mutex, Place, RwLock, Sampler, Semaphore, Sequence, Share, SystemClock, ThisRuntime,
+    Ticket, TicketId, TicketState, Time, TokenDurability, WaitMode, Wake, Warning, Watch,
+    WatchEvent, Window, WriteGuard,
 };
 
 fn is_send_sync_and_unpin<T: Send + Sync + Unpin>() {}

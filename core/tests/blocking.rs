@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::blocking::Blocking;
-use tenure_core::event::{Scope, EventKind};
+use tenure_core::event::{EventKind, Scope};
 use tenure_core::{Locks, Loss, Memory, WatchEvent};
 
 fn locks() -> Blocking<Locks> {
@@ -53,7 +53,7 @@ fn what_is_held_is_renewed_noted_and_told_of_its_loss() {
 #[test]
 fn several_locks_are_renewed_and_told_of_their_loss() {
     let locks = locks();
-    let both = locks.all(["a", "b"]).lock().unwrap();
+    let both = locks.multi_lock(["a", "b"]).lock().unwrap();
     both.extend().unwrap();
     locks.break_ticket("b", both.guards()[1].id()).unwrap();
     assert_eq!(both.lost(), Loss::Broken);

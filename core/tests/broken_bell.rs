@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tenure_core::blocking::block_on;
 use tenure_core::layers::Layer;
-use tenure_core::{Engine as _, Error, Locks, Loss, Memory, Result, TicketState, Ticket, Wake};
+use tenure_core::{Engine as _, Error, Locks, Loss, Memory, Result, Ticket, TicketState, Wake};
 
 /// So often the bell breaks.
 const TIMES: u32 = 3;

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
-use tenure_core::event::{Event, Scope, EventKind};
+use tenure_core::event::{Event, EventKind, Scope};
 use tenure_core::{
-    TokenDurability, Key, ErrorKind, Liveness, Locks, Memory, NOTE_BYTES_MAX, NUMBER_MAX, Guarantee, OWNER_BYTES_MAX,
-    Guarantees, Result, Share, EventDelivery, Stale, FaultTolerance, Ticket, TicketId, blocking::block_on, errors,
+    ErrorKind, EventDelivery, FaultTolerance, Guarantee, Guarantees, Key, Liveness, Locks, Memory,
+    NOTE_BYTES_MAX, NUMBER_MAX, OWNER_BYTES_MAX, Result, Share, Stale, Ticket, TicketId,
+    TokenDurability, blocking::block_on, errors,
 };
 
 fn key(text: &str) -> Key {
@@ -126,8 +127,7 @@ fn a_need_is_met_by_what_promises_it_and_by_nothing_else() {
 
 #[test]
 fn a_refused_share_is_called_by_its_name() {
-    let said =
-        |kept: u64, asked: Share| errors::other_capacity(&key("a"), kept, asked).to_string();
+    let said = |kept: u64, asked: Share| errors::other_capacity(&key("a"), kept, asked).to_string();
     let permits = Share::new(1, 3).unwrap();
     let whole = u64::from(Share::WHOLE.of());
     assert!(said(whole, permits).starts_with(

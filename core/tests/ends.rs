@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tenure_core::blocking::block_on;
-use tenure_core::{BoxFuture, Clock, Runtime, Locks, Memory, BackgroundRuntime, Time};
+use tenure_core::{BackgroundRuntime, BoxFuture, Clock, Locks, Memory, Runtime, Time};
 
 /// The hosts that this process has.
 fn hosts() -> usize {

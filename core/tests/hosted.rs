@@ -9,8 +9,8 @@ use futures_util::FutureExt as _;
 use tenure_core::blocking::block_on;
 use tenure_core::layers::{Layer, OnRuntime, Retry};
 use tenure_core::{
-    BoxFuture, Clock, Engine, Error, Runtime, Key, ErrorKind, LeaveMode, LeaveOutcome, Locks, Memory, WaitMode,
-    BackgroundRuntime, Result, Share, TicketState, Ticket, Time, Wake,
+    BackgroundRuntime, BoxFuture, Clock, Engine, Error, ErrorKind, Key, LeaveMode, LeaveOutcome,
+    Locks, Memory, Result, Runtime, Share, Ticket, TicketState, Time, WaitMode, Wake,
 };
 
 /// A host that does nothing, as one that has no time: it counts what it is to do.

@@ -1,4 +1,4 @@
-//! The memory engine and its bell, compiled once more with locks and counts that let chance choose who
+//! The memory engine and its wake-ups, compiled once more with locks and counts that let chance choose who
 //! goes on at each step. A wake-up that can be lost is lost within a few thousand orders of steps,
 //! where real threads lost 16 in four million rounds.
 
@@ -10,10 +10,10 @@ use shuttle::future::block_on;
 use shuttle::thread;
 use tenure_core::*;
 
-#[path = "../src/line/bell.rs"]
-mod bell;
 #[path = "../src/line/memory.rs"]
 mod memory;
+#[path = "../src/line/wake.rs"]
+mod wake;
 
 /// The rooms as those files know them.
 mod line {
@@ -22,21 +22,21 @@ mod line {
         pub(crate) use shuttle::sync::{Mutex, MutexGuard};
     }
 
-    pub(crate) use tenure_core::line::{Count, Journal, LineObserver, LineEvent};
+    pub(crate) use tenure_core::line::{Count, Journal, LineEvent, LineObserver};
 }
 
 mod contract {
-    pub(crate) mod profile {
-        pub use tenure_core::{TokenDurability, Liveness, Guarantees, EventDelivery};
+    pub(crate) mod guarantees {
+        pub use tenure_core::{EventDelivery, Guarantees, Liveness, TokenDurability};
     }
 }
 
 const ORDERS: usize = 2_000;
 
 /// A clock that stands still.
-struct Still;
+struct StoppedClock;
 
-impl Clock for Still {
+impl Clock for StoppedClock {
     fn now(&self) -> Time {
         Time { boot_ns: 1, raw_ns: 1 }
     }
@@ -60,7 +60,7 @@ fn ticket() -> Ticket {
 
 /// A holder and a waiter, in a store of their own.
 fn stage() -> (memory::Memory, Ticket, Ticket) {
-    let (memory, holder, waiter) = (memory::Memory::with_clock(Still), ticket(), ticket());
+    let (memory, holder, waiter) = (memory::Memory::with_clock(StoppedClock), ticket(), ticket());
     for ticket in [&holder, &waiter] {
         block_on(memory.join(ticket, WaitMode::Wait)).unwrap();
     }
@@ -87,7 +87,10 @@ fn a_break_wakes_who_is_about_to_listen_while_another_stops() {
         let watch = thread::spawn(move || block_on(store.watch(&told, TicketState::Holding)));
         let (store, gone) = (memory.clone(), waiter.clone());
         let other = thread::spawn(move || block_on(store.watch(&gone, TicketState::Waiting)));
-        assert_eq!(block_on(memory.leave(&holder, LeaveMode::Graceful)).unwrap(), LeaveOutcome::Requested);
+        assert_eq!(
+            block_on(memory.leave(&holder, LeaveMode::Graceful)).unwrap(),
+            LeaveOutcome::Requested
+        );
         assert_eq!(watch.join().unwrap().unwrap(), Wake::Look);
         assert_eq!(block_on(memory.leave(&holder, LeaveMode::Now)).unwrap(), LeaveOutcome::Holding);
         assert!(matches!(other.join().unwrap().unwrap(), Wake::Served(_)));

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tenure_core::event::EventKind;
-use tenure_core::line::{Slot, LineEvent};
+use tenure_core::line::{LineEvent, Slot};
 use tenure_core::{
-    Key, LeaveMode, LeaveOutcome, Line, Expiry, NUMBER_MAX, Note, Owner, WaitMode, Share, TicketState, Ticket,
-    TicketId, served,
+    Expiry, Key, LeaveMode, LeaveOutcome, Line, NUMBER_MAX, Note, Owner, Share, Ticket, TicketId,
+    TicketState, WaitMode, served,
 };
 
 #[derive(Clone, Debug)]
@@ -155,7 +155,8 @@ fn play(steps: &[Step]) {
                 ttls[who] = ttl_us;
                 let ticket = ticket(ids[who], take, ttl_us, floor);
                 let patience = if wait { WaitMode::Wait } else { WaitMode::NoWait };
-                let place = line.join(&ticket, (), patience, Expiry::ByTtl, now, &mut tell).unwrap();
+                let place =
+                    line.join(&ticket, (), patience, Expiry::ByTtl, now, &mut tell).unwrap();
                 let expected = model.join(&ticket, patience, now);
                 assert_eq!(place.map(|place| place.number), expected);
             }

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use tenure_core::blocking::block_on;
-use tenure_core::event::{Scope, EventKind};
+use tenure_core::event::{EventKind, Scope};
 use tenure_core::layers::OnRuntime;
 use tenure_core::{
-    BoxFuture, Clock, Error, Runtime, ErrorKind, Locks, Loss, Memory, Result, WatchEvent, SystemClock, Time,
+    BoxFuture, Clock, Error, ErrorKind, Locks, Loss, Memory, Result, Runtime, SystemClock, Time,
+    WatchEvent,
 };
 
 #[test]
@@ -107,7 +108,7 @@ fn it_can_be_relied_on_for_the_rest_of_its_life() {
 fn of_several_locks_the_last_is_given_back_first_and_one_that_is_lost_is_told() {
     let locks = Locks::new(Memory::new()).blocking();
     let mut watch = locks.watch(Scope::Prefix(String::new())).unwrap();
-    drop(locks.all(["a", "b"]).lock().unwrap());
+    drop(locks.multi_lock(["a", "b"]).lock().unwrap());
     let mut left = Vec::new();
     while left.len() < 2 {
         let WatchEvent::Event(event) = watch.wait().unwrap() else { panic!("nothing was missed") };
@@ -116,7 +117,7 @@ fn of_several_locks_the_last_is_given_back_first_and_one_that_is_lost_is_told() 
         }
     }
     assert_eq!(left, ["b", "a"]);
-    let both = locks.all(["a", "b"]).lock().unwrap();
+    let both = locks.multi_lock(["a", "b"]).lock().unwrap();
     both.extend().unwrap();
     locks.force_unlock("a", both.guards()[0].id()).unwrap();
     assert_eq!(both.extend().unwrap_err().kind(), ErrorKind::Lost);

@@ -7,10 +7,10 @@ use std::task::Poll;
 
 use futures_util::FutureExt as _;
 use tenure_core::blocking::block_on;
-use tenure_core::event::{Cursor, Event, EventBatch, Scope, EventKind};
+use tenure_core::event::{Cursor, Event, EventBatch, EventKind, Scope};
 use tenure_core::layers::Layer;
 use tenure_core::{
-    Engine as _, Key, Leader, Leaders, LeaveMode, Locks, Memory, WaitMode, Result, Share, Ticket,
+    Engine as _, Key, Leader, Leaders, LeaveMode, Locks, Memory, Result, Share, Ticket, WaitMode,
 };
 
 /// A memory store that tells what it is made to tell.
@@ -64,7 +64,7 @@ impl Stage {
 
     /// What is told of an event.
     fn told(&mut self, what: EventKind, ticket: &Ticket, number: u64) -> Vec<Option<Leader>> {
-        self.tell(vec![Event { at_us: 0, kind, ticket: ticket.clone(), number }], false);
+        self.tell(vec![Event { at_us: 0, kind: what, ticket: ticket.clone(), number }], false);
         self.next()
     }
 

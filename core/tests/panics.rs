@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tenure_core::blocking::block_on;
 use tenure_core::layers::{AnyEngine, Layer, Quorum};
 use tenure_core::{
-    Engine as _, Runtime, Locks, Memory, Place, BackgroundRuntime, Guarantees, Result, Ticket,
+    BackgroundRuntime, Engine as _, Guarantees, Locks, Memory, Place, Result, Runtime, Ticket,
 };
 
 fn host() -> Arc<dyn Runtime> {

@@ -10,8 +10,8 @@ use futures_util::FutureExt as _;
 use tenure_core::blocking::block_on;
 use tenure_core::layers::{AnyEngine, Layer, Operation, Quorum};
 use tenure_core::{
-    BoxFuture, Clock, Engine as _, Error, Runtime, Key, LeaveMode, LeaveOutcome, Memory, Note, WaitMode,
-    BackgroundRuntime, Result, Share, TicketState, SystemClock, Ticket, TicketId, Time, Wake,
+    BackgroundRuntime, BoxFuture, Clock, Engine as _, Error, Key, LeaveMode, LeaveOutcome, Memory,
+    Note, Result, Runtime, Share, SystemClock, Ticket, TicketId, TicketState, Time, WaitMode, Wake,
 };
 
 const STORES: usize = 3;
@@ -119,7 +119,10 @@ impl Stage {
     }
 
     fn leave(&self, ticket: &Ticket) {
-        assert_eq!(block_on(self.quorum.leave(ticket, LeaveMode::Now)).unwrap(), LeaveOutcome::Holding);
+        assert_eq!(
+            block_on(self.quorum.leave(ticket, LeaveMode::Now)).unwrap(),
+            LeaveOutcome::Holding
+        );
     }
 
     /// Nothing is under way any more.
@@ -245,7 +248,10 @@ fn a_holder_that_some_stores_were_told_to_let_go_is_shown_as_leaving() {
     let stage = Stage::new();
     let _holder = stage.hold();
     for (store, seat) in stage.seats(1) {
-        assert_eq!(block_on(store.leave(&seat, LeaveMode::Graceful)).unwrap(), LeaveOutcome::Requested);
+        assert_eq!(
+            block_on(store.leave(&seat, LeaveMode::Graceful)).unwrap(),
+            LeaveOutcome::Requested
+        );
     }
     assert!(block_on(stage.quorum.line(&key())).unwrap()[0].1.leaving);
 }
@@ -284,7 +290,10 @@ fn a_holder_hears_nothing_until_a_majority_has_something_to_tell() {
     let mut context = Context::from_waker(Waker::noop());
     assert!(told.as_mut().poll(&mut context).is_pending(), "nothing has happened");
     for (count, (store, seat)) in (1..).zip(stage.seats(2)) {
-        assert_eq!(block_on(store.leave(&seat, LeaveMode::Graceful)).unwrap(), LeaveOutcome::Requested);
+        assert_eq!(
+            block_on(store.leave(&seat, LeaveMode::Graceful)).unwrap(),
+            LeaveOutcome::Requested
+        );
         let told = told.as_mut().poll(&mut context);
         assert_eq!(told.is_ready(), count == 2, "{count} of {STORES} tell something");
         assert!(matches!(told, Poll::Pending | Poll::Ready(Ok(Wake::Look))));

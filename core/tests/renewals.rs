@@ -7,7 +7,7 @@ use std::time::Duration;
 use tenure_core::blocking::block_on;
 use tenure_core::layers::Layer;
 use tenure_core::{
-    Engine as _, Runtime, Locks, Memory, Place, BackgroundRuntime, Guarantees, Result, Ticket,
+    BackgroundRuntime, Engine as _, Guarantees, Locks, Memory, Place, Result, Runtime, Ticket,
 };
 
 const LOCKS: usize = 2000;

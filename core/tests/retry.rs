@@ -120,7 +120,10 @@ fn a_refusal_after_an_answer_that_was_lost_stays_unknown_and_leaves_no_ghost() {
 #[test]
 fn a_refusal_alone_is_told_as_one() {
     let error = Stage::new([Act::Refuses]).locks.mutex("a").lock().unwrap_err();
-    assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::Rejected, "the memory is full"));
+    assert_eq!(
+        (error.kind(), error.to_string().as_str()),
+        (ErrorKind::Rejected, "the memory is full")
+    );
 }
 
 #[test]

@@ -4,9 +4,10 @@
 
 use serde_json::{Value, from_str, from_value, json, to_value};
 use tenure_core::blocking::{Blocking, block_on};
-use tenure_core::event::{Scope, EventKind};
+use tenure_core::event::{EventKind, Scope};
 use tenure_core::{
-    Key, ErrorKind, LeaveOutcome, Locks, Loss, Memory, Guarantee, Guarantees, WatchEvent, Share, TicketState, TicketId,
+    ErrorKind, Guarantee, Guarantees, Key, LeaveOutcome, Locks, Loss, Memory, Share, TicketId,
+    TicketState, WatchEvent,
 };
 
 fn locks() -> Blocking<Locks> {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tenure_core::blocking::block_on;
 use tenure_core::layers::{Layer, Operation};
 use tenure_core::{
-    Engine as _, Error, Runtime, Key, ErrorKind, LeaveMode, LeaveOutcome, Liveness, Locks, Loss, Memory, WaitMode,
-    Place, BackgroundRuntime, Guarantees, Result, Ticket,
+    BackgroundRuntime, Engine as _, Error, ErrorKind, Guarantees, Key, LeaveMode, LeaveOutcome,
+    Liveness, Locks, Loss, Memory, Place, Result, Runtime, Ticket, WaitMode,
 };
 
 /// Tickets live here as long as their session.

@@ -11,8 +11,8 @@ use tenure_core::blocking::block_on;
 use tenure_core::event::{Cursor, Scope};
 use tenure_core::layers::{AnyEngine, Layer, OnRuntime, Operation, Quorum, Retry};
 use tenure_core::{
-    Engine, Error, Runtime, Key, ErrorKind, LeaveMode, LeaveOutcome, Locks, Memory, Guarantee, WaitMode, BackgroundRuntime,
-    Guarantees, Result, Share, TicketState, Ticket,
+    BackgroundRuntime, Engine, Error, ErrorKind, Guarantee, Guarantees, Key, LeaveMode,
+    LeaveOutcome, Locks, Memory, Result, Runtime, Share, Ticket, TicketState, WaitMode,
 };
 use tokio::sync::Semaphore;
 

@@ -4,27 +4,27 @@
 //! Core knows the contract of an engine and no store. An engine knows its store. The kit stands between them, so that
 //! an engine is little more than its verbs.
 
-mod task;
-mod connect_policy;
 mod call;
-mod in_flight;
+mod connect_policy;
 pub mod duration;
-pub mod server_facts;
-mod link_pool;
+mod in_flight;
+pub mod limiter;
 mod link;
-pub mod subscriptions;
+mod link_pool;
 pub mod options;
 pub mod rate_limiter;
 pub mod registry;
-pub mod limiter;
 pub mod secret;
 mod server;
+pub mod server_facts;
+pub mod subscriptions;
+mod task;
 pub mod tls;
 pub mod url;
 
-pub use task::spawn_and_join;
 pub use call::Call;
 pub use in_flight::{IN_PLACE_MAX, Room};
-pub use link_pool::LinkPool;
 pub use link::{Client, Connection, Link, as_transient};
-pub use server::{Disconnected, DisconnectNotifier, ConnectContext, Server, Origin};
+pub use link_pool::LinkPool;
+pub use server::{ConnectContext, DisconnectNotifier, Disconnected, Origin, Server};
+pub use task::spawn_and_join;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tenure_core::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::connect_policy::{Attempt, ConnectPolicy, BackedOff};
+use crate::connect_policy::{Attempt, BackedOff, ConnectPolicy};
 use crate::server::Origin;
 
 /// The rooms of one client.

@@ -15,9 +15,9 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
-use crate::connect_policy::{Attempt, ConnectPolicy, BackedOff};
+use crate::connect_policy::{Attempt, BackedOff, ConnectPolicy};
 use crate::in_flight::InFlight;
-use crate::server::{ConnectContext, LinkOwner, Server, Origin};
+use crate::server::{ConnectContext, LinkOwner, Origin, Server};
 
 /// How long anybody waits for a server whose last attempt failed.
 const BRIEF: Duration = Duration::from_millis(100);

@@ -126,7 +126,11 @@ pub(crate) fn begins_at_home(path: &Path) -> bool {
 }
 
 /// Finds an option among the known ones.
-pub(crate) fn find(scheme: &str, name: &str, known: &'static [KnownOption]) -> Result<&'static KnownOption> {
+pub(crate) fn find(
+    scheme: &str,
+    name: &str,
+    known: &'static [KnownOption],
+) -> Result<&'static KnownOption> {
     if let Some(found) = known.iter().find(|option| option.name == name) {
         return Ok(found);
     }

@@ -77,11 +77,7 @@ mod tests {
             ("a  b", "a b"),
             ("äö", "\\xc3\\xa4\\xc3\\xb6"),
         ] {
-            assert_eq!(
-                redact([&Secret::new(secret)].into_iter(), text.to_owned()),
-                None,
-                "{text}"
-            );
+            assert_eq!(redact([&Secret::new(secret)].into_iter(), text.to_owned()), None, "{text}");
         }
         for (secret, text) in [("s3cret", "the index is out of range"), ("", "anything")] {
             let told = redact([&Secret::new(secret)].into_iter(), text.to_owned());

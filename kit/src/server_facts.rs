@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use tenure_core::{Error, TokenDurability, Liveness, Guarantees, Result};
+use tenure_core::{Error, Guarantees, Liveness, Result, TokenDurability};
 
 /// Servers tell their own age in whole seconds.
 const AGE_ROUNDING: Duration = Duration::from_secs(1);
@@ -241,9 +241,15 @@ mod tests {
     fn each_finding_has_a_warning_that_names_the_server_and_the_way_out() {
         for (findings, way_out) in [
             (ServerFacts { full: EvictionPolicy::Untold, ..good() }, "allow ASKING"),
-            (ServerFacts { full: EvictionPolicy::Forgets("lru".into()), ..good() }, "(lru): set it to refuse"),
+            (
+                ServerFacts { full: EvictionPolicy::Forgets("lru".into()), ..good() },
+                "(lru): set it to refuse",
+            ),
             (ServerFacts { disk: Persistence::Untold, ..good() }, "allow ASKING FOR SETTINGS"),
-            (ServerFacts { disk: Persistence::BehindAtTimes, ..good() }, "at night: set it to wait"),
+            (
+                ServerFacts { disk: Persistence::BehindAtTimes, ..good() },
+                "at night: set it to wait",
+            ),
         ] {
             let warnings = findings.warnings("h", &PRODUCT);
             let [warning] = &warnings[..] else { panic!("{warnings:?}") };
@@ -273,7 +279,11 @@ mod tests {
 
     #[test]
     fn several_servers_are_as_good_as_the_worst() {
-        let bad = ServerFacts { disk: Persistence::Untold, full: EvictionPolicy::Forgets("lru".into()), ..good() };
+        let bad = ServerFacts {
+            disk: Persistence::Untold,
+            full: EvictionPolicy::Forgets("lru".into()),
+            ..good()
+        };
         assert_eq!(ServerFacts::worst([good(), good()]), good());
         for worst in
             [ServerFacts::worst([good(), bad.clone()]), ServerFacts::worst([bad.clone(), good()])]

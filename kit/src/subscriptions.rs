@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tenure_core::wake::WakeRegistry;
-use tenure_core::{Place, TicketState, TicketId, Wake};
+use tenure_core::{Place, TicketId, TicketState, Wake};
 
 /// With so many boxes, those of tickets that must have ended are thrown out.
 const BOXES_FULL: usize = 1024;
@@ -247,14 +247,18 @@ mod tests {
         for last in [Notification::Told, Notification::Out] {
             mailbox.deliver(id, last);
             for _ in 0..2 {
-                assert_eq!(mailbox.watch(id, TicketState::Holding).now_or_never(), Some(Wake::Look));
+                assert_eq!(
+                    mailbox.watch(id, TicketState::Holding).now_or_never(),
+                    Some(Wake::Look)
+                );
             }
         }
     }
 
     #[test]
     fn a_ticket_lives_until_its_last_sign_of_life_is_too_old() {
-        let (mailbox, [one, other]) = (Subscriptions::default(), [TicketId::fresh(), TicketId::fresh()]);
+        let (mailbox, [one, other]) =
+            (Subscriptions::default(), [TicketId::fresh(), TicketId::fresh()]);
         assert!(!mailbox.lives(one), "nobody has heard of it");
         mailbox.expect(one, LONG);
         mailbox.expect(other, Duration::ZERO);
@@ -316,13 +320,19 @@ mod tests {
             } else {
                 mailbox.learn(id, &place(50, TicketState::Waiting));
                 mailbox.deliver(id, Notification::Served(46));
-                assert_eq!(mailbox.watch(id, TicketState::Waiting).now_or_never(), Some(Wake::Look));
+                assert_eq!(
+                    mailbox.watch(id, TicketState::Waiting).now_or_never(),
+                    Some(Wake::Look)
+                );
             }
             assert_eq!(mailbox.watch(id, TicketState::Waiting).now_or_never(), None);
             mailbox.deliver(id, Notification::Served(50));
             // An answer that was on its way meanwhile.
             mailbox.learn(id, &place(50, TicketState::Waiting));
-            assert_eq!(mailbox.watch(id, TicketState::Waiting).now_or_never(), Some(Wake::Served(50)));
+            assert_eq!(
+                mailbox.watch(id, TicketState::Waiting).now_or_never(),
+                Some(Wake::Served(50))
+            );
         }
     }
 

@@ -18,7 +18,9 @@ impl<T> Drop for AbortOnDrop<T> {
 
 /// Carries this out here as far as it goes at once, and the rest in a task of this runtime: whoever asked may stand still in the
 /// middle. It ends with this future. `None`: the runtime has ended before.
-pub async fn spawn_and_join<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> Option<T> {
+pub async fn spawn_and_join<T: Send + 'static>(
+    work: impl Future<Output = T> + Send + 'static,
+) -> Option<T> {
     let mut work = work.boxed();
     // What is sent to a server is sent in the order in which it was asked for.
     if let Some(outcome) = (&mut work).now_or_never() {

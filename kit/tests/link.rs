@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tenure_core::{Error, ErrorKind, Result};
-use tenure_kit::{Client, Connection, Disconnected, LinkPool, Link, DisconnectNotifier, ConnectContext, Room, Server, Origin};
+use tenure_kit::{
+    Client, ConnectContext, Connection, DisconnectNotifier, Disconnected, Link, LinkPool, Origin,
+    Room, Server,
+};
 use tokio::runtime::Runtime;
 use tokio::sync::{Notify, Semaphore};
 
@@ -204,7 +207,10 @@ async fn settings_that_were_good_once_are_asked_for_again() {
     client.server().is_misled.store(true, Ordering::Relaxed);
     client.server().lose_the_last();
     let error = soon(link.connection()).await.err().unwrap();
-    assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::Unavailable, "a file is gone"));
+    assert_eq!(
+        (error.kind(), error.to_string().as_str()),
+        (ErrorKind::Unavailable, "a file is gone")
+    );
 }
 
 #[tokio::test]

@@ -65,11 +65,12 @@ struct Readme;
 
 pub use connect::connect;
 pub use tenure_core::{
-    MultiLock, MultiGuard, Block, Counter, Election, Error, TokenDurability, Guard, LeaseHandle, Runtime, KEY_BYTES_MAX, Key,
-    ErrorKind, LINE_TICKETS_MAX, Leader, Leaders, LeaveOutcome, Liveness, Locks, Loss, Mutex, NOTE_BYTES_MAX,
-    NUMBER_MAX, Guarantee, Note, OWNER_BYTES_MAX, Owner, PERMITS_MAX, Place, Guarantees, Result, RwLock,
-    WatchEvent, Semaphore, Sequence, Share, EventDelivery, TicketState, FaultTolerance, TTL_DEFAULT, TTL_MAX, CounterValue,
-    Ticket, TicketId, Warning, Watch, Window, WriteGuard, blocking, event,
+    Block, Counter, CounterValue, Election, Error, ErrorKind, EventDelivery, FaultTolerance,
+    Guarantee, Guarantees, Guard, KEY_BYTES_MAX, Key, LINE_TICKETS_MAX, Leader, Leaders,
+    LeaseHandle, LeaveOutcome, Liveness, Locks, Loss, MultiGuard, MultiLock, Mutex, NOTE_BYTES_MAX,
+    NUMBER_MAX, Note, OWNER_BYTES_MAX, Owner, PERMITS_MAX, Place, Result, Runtime, RwLock,
+    Semaphore, Sequence, Share, TTL_DEFAULT, TTL_MAX, Ticket, TicketId, TicketState,
+    TokenDurability, Warning, Watch, WatchEvent, Window, WriteGuard, blocking, event,
 };
 
 /// Writes that an old holder cannot make, in the stores where users keep their data, for locks of any store.
@@ -118,13 +119,13 @@ pub mod zookeeper {
 /// For authors of engines, and for those who put engines together themselves.
 pub mod engine {
     pub use tenure_core::layers::{
-        NodeHealth, AnyEngine, Layer, QuorumHealth, OnRuntime, Operation, Quorum, Retry,
+        AnyEngine, Layer, NodeHealth, OnRuntime, Operation, Quorum, QuorumHealth, Retry,
     };
     pub use tenure_core::{
-        BoxFuture, Breaks, Clock, Cost, Engine, LeaveMode, Line, Expiry, Memory, WaitMode, BackgroundRuntime,
-        Sampler, SystemClock, ThisRuntime, Time, Wake, served,
+        BackgroundRuntime, BoxFuture, Breaks, Clock, Cost, Engine, Expiry, LeaveMode, Line, Memory,
+        Sampler, SystemClock, ThisRuntime, Time, WaitMode, Wake, served,
     };
-    pub use tenure_core::{wake, line};
+    pub use tenure_core::{line, wake};
     #[cfg(feature = "file")]
     pub use tenure_file::FileStore;
     pub use tenure_kit as kit;

@@ -5,7 +5,7 @@ use std::future::ready;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use tenure_core::{Locks, Memory, Result};
-use tenure_kit::registry::{EngineDescriptor, OpenedStore, Visibility, Scheme};
+use tenure_kit::registry::{EngineDescriptor, OpenedStore, Scheme, Visibility};
 
 /// What the engine for memory is.
 pub(crate) const DESCRIPTION: EngineDescriptor = EngineDescriptor {

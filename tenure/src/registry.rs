@@ -11,7 +11,7 @@ use crate::memory;
 macro_rules! engines {
     ($($feature:literal $engine:ident $($scheme:literal)+;)*) => {
         /// What each engine of this program says of itself.
-        pub static REGISTER: &[&Description] = &[
+        pub static REGISTER: &[&EngineDescriptor] = &[
             $(#[cfg(feature = $feature)] &$engine::DESCRIPTION,)*
             &memory::DESCRIPTION,
         ];

@@ -5,11 +5,13 @@
 use std::path::Path;
 
 use tenure::Result;
-use tenure::engine::{NodeHealth, QuorumHealth, FileStore, MongoStore, Quorum};
+use tenure::engine::{FileStore, MongoStore, NodeHealth, Quorum, QuorumHealth};
 use tenure::mongodb::documents::Documents;
 use tenure::redis::RedLock;
 
-fn of_a_redlock(redlock: &RedLock) -> (&tenure::redis::QuorumHealth, Vec<tenure::redis::NodeHealth>) {
+fn of_a_redlock(
+    redlock: &RedLock,
+) -> (&tenure::redis::QuorumHealth, Vec<tenure::redis::NodeHealth>) {
     (redlock.board(), redlock.board().answers())
 }
 

@@ -8,7 +8,7 @@ use tenure::blocking::block_on;
 use tenure::engine::kit::registry::Scheme;
 use tenure::engine::{Engine, FileStore, Memory};
 use tenure::registry::REGISTER;
-use tenure::{TokenDurability, Liveness, Guarantees};
+use tenure::{Guarantees, Liveness, TokenDurability};
 use tenure_servers::deployments;
 
 const HEAD: &str = "\

@@ -8,7 +8,7 @@ use crate::process::{Result, run};
 const MUTANTS: CargoTool =
     CargoTool { name: "cargo-mutants", version: "27.1.0", probe: &["mutants", "--version"] };
 
-/// Runs it over core, or over the files that the arguments name: `--file core/src/lease/hold.rs`.
+/// Runs it over core, or over the files that the arguments name: `--file core/src/belief/hold.rs`.
 ///
 /// What waits for a store is not mutated here: it is for the conformance suite, whose own proof is its
 /// broken engines. A copy of the tree is mutated; `mutants.out` says what survived.

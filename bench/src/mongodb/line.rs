@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use mongodb::bson::doc;
-use tenure_core::{Engine as _, Key, LeaveMode, WaitMode, Share, Ticket};
+use tenure_core::{Engine as _, Key, LeaveMode, Share, Ticket, WaitMode};
 use tenure_mongodb::MongoStore;
 use tenure_servers::mongodb::Server;
 

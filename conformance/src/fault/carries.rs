@@ -4,11 +4,11 @@
 macro_rules! carries_every_verb {
     ($wrapper:ident) => {
         impl<E: Engine> Engine for $wrapper<E> {
-            fn profile(&self) -> Profile {
+            fn guarantees(&self) -> Guarantees {
                 self.told()
             }
 
-            async fn join(&self, ticket: &Ticket, patience: Patience) -> Result<Option<Place>> {
+            async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
                 let own = ticket.clone();
                 let verb = move |engine: Arc<E>| {
                     let ticket = own.clone();
@@ -26,7 +26,7 @@ macro_rules! carries_every_verb {
                 self.carry(Verb::Renew.of(ticket), verb).await
             }
 
-            async fn leave(&self, ticket: &Ticket, how: Leave) -> Result<Left> {
+            async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
                 let own = ticket.clone();
                 let verb = move |engine: Arc<E>| {
                     let ticket = own.clone();
@@ -35,7 +35,7 @@ macro_rules! carries_every_verb {
                 self.carry(Verb::Leave.of(ticket), verb).await
             }
 
-            async fn watch(&self, ticket: &Ticket, seen: Standing) -> Result<Wake> {
+            async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
                 let own = ticket.clone();
                 let verb = move |engine: Arc<E>| {
                     let ticket = own.clone();
@@ -44,7 +44,7 @@ macro_rules! carries_every_verb {
                 self.carry(Verb::Watch.of(ticket), verb).await
             }
 
-            async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<News> {
+            async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<EventBatch> {
                 let own = scope.clone();
                 let verb = move |engine: Arc<E>| {
                     let scope = own.clone();
@@ -71,11 +71,16 @@ macro_rules! carries_every_verb {
                 self.carry(Verb::Keys.alone(), verb).await
             }
 
-            async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<Tally> {
+            async fn add(
+                &self,
+                key: &Key,
+                by: u64,
+                window: Option<Window>,
+            ) -> Result<CounterValue> {
                 let own = key.clone();
                 let verb = move |engine: Arc<E>| {
                     let key = own.clone();
-                    async move { engine.tally(&key, by, window).await }
+                    async move { engine.add(&key, by, window).await }
                 };
                 self.carry(Verb::Tally.alone(), verb).await
             }

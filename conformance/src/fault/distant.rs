@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use tenure_core::event::{Cursor, EventBatch, Scope};
 use tenure_core::{
-    Engine, Error, Runtime, Key, LeaveMode, LeaveOutcome, WaitMode, Place, Guarantees, Result, TicketState, CounterValue,
-    Ticket, TicketId, Wake, Window,
+    CounterValue, Engine, Error, Guarantees, Key, LeaveMode, LeaveOutcome, Place, Result, Runtime,
+    Ticket, TicketId, TicketState, WaitMode, Wake, Window,
 };
 use tokio::sync::oneshot;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tenure_core::event::{Cursor, EventBatch, Scope};
 use tenure_core::{
-    Engine, Error, Runtime, Key, LeaveMode, LeaveOutcome, WaitMode, Place, Guarantees, Result, TicketState, CounterValue,
-    Ticket, Wake, Window,
+    CounterValue, Engine, Error, Guarantees, Key, LeaveMode, LeaveOutcome, Place, Result, Runtime,
+    Ticket, TicketState, WaitMode, Wake, Window,
 };
 
 use super::asked::{Asked, Verb, happens};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tenure_core::event::{Cursor, EventBatch, Scope};
 use tenure_core::{
-    Engine, Error, Key, ErrorKind, LeaveMode, LeaveOutcome, WaitMode, Place, Guarantees, Result, TicketState, CounterValue,
-    Ticket, Wake, Window,
+    CounterValue, Engine, Error, ErrorKind, Guarantees, Key, LeaveMode, LeaveOutcome, Place,
+    Result, Ticket, TicketState, WaitMode, Wake, Window,
 };
 
 use super::asked::{Asked, Verb};
@@ -63,7 +63,9 @@ impl<E: Engine> Moody<E> {
                 Err(Error::unavailable(format!("the store cannot be reached for {verb_name:?}")))
             }
             Mood::Refuses(ErrorKind::Invalid) => Err(Error::invalid("this makes no sense")),
-            Mood::Refuses(ErrorKind::Unsupported) => Err(Error::unsupported("this store cannot do it")),
+            Mood::Refuses(ErrorKind::Unsupported) => {
+                Err(Error::unsupported("this store cannot do it"))
+            }
             Mood::Refuses(_) => Err(Error::rejected("the disk is full")),
             Mood::Silent => pending().await,
             Mood::Panics => panic!("the engine panics over {verb_name:?}"),

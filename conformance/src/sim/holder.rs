@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::layers::AnyEngine;
-use tenure_core::{BoxFuture, Runtime, Result, TicketId};
+use tenure_core::{BoxFuture, Result, Runtime, TicketId};
 
 pub use case::HolderCase;
 pub use cases::all_cases;

@@ -10,7 +10,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use futures_util::future::select;
-use tenure_core::{Error, Runtime as _, Locks, Loss, Result, SHARE_OF_MAX, Share};
+use tenure_core::{Error, Locks, Loss, Result, Runtime as _, SHARE_OF_MAX, Share};
 
 use self::done::Done;
 use self::got::{Got, Part};

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use tenure_core::{Engine as _, Key, ErrorKind, Memory, TicketState, TicketId};
+use tenure_core::{Engine as _, ErrorKind, Key, Memory, TicketId, TicketState};
 
 use super::World;
 use crate::fault::{Asked, Verb};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::layers::{AnyEngine, OnRuntime, Quorum, Retry};
-use tenure_core::{Runtime, Locks, Memory};
+use tenure_core::{Locks, Memory, Runtime};
 
 use super::plan::Plan;
 use super::program::{Player, Program};

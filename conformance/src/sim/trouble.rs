@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use tenure_core::{Engine as _, Runtime as _, Key, LeaveMode, Memory};
+use tenure_core::{Engine as _, Key, LeaveMode, Memory, Runtime as _};
 
 use super::plan::Plan;
 use super::referee::Referee;

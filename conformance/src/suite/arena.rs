@@ -10,8 +10,8 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use tenure_core::layers::{AnyEngine, OnRuntime};
 use tenure_core::{
-    BoxFuture, Engine, Runtime, Key, ErrorKind, Liveness, Locks, Note, Owner, BackgroundRuntime, Guarantees, Result,
-    Share, Ticket, TicketId, Time, Window,
+    BackgroundRuntime, BoxFuture, Engine, ErrorKind, Guarantees, Key, Liveness, Locks, Note, Owner,
+    Result, Runtime, Share, Ticket, TicketId, Time, Window,
 };
 
 use super::helper::Helper;

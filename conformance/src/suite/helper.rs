@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use tenure_core::blocking::block_on;
-use tenure_core::{Guard, ErrorKind, Locks, Mutex, Result};
+use tenure_core::{ErrorKind, Guard, Locks, Mutex, Result};
 
 /// Where the store is; only a helper has it.
 const STORE: &str = "TENURE_CONFORMANCE_HELPER";

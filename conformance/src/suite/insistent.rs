@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::layers::{AnyEngine, Layer, Retry};
-use tenure_core::{Engine as _, Runtime, Guarantees};
+use tenure_core::{Engine as _, Guarantees, Runtime};
 
 /// Pause before the second attempt; each next pause is twice as long.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -32,7 +32,11 @@ impl Layer for AnswersWithin {
 }
 
 /// Asks again for about this long where an outcome is unknown. What is promised stays the same.
-pub(super) fn insistent(engine: AnyEngine, host: Arc<dyn Runtime>, patience: Duration) -> AnyEngine {
+pub(super) fn insistent(
+    engine: AnyEngine,
+    host: Arc<dyn Runtime>,
+    patience: Duration,
+) -> AnyEngine {
     let own = engine.guarantees().answers_within;
     // `Retry` goes on for twice as long as one attempt may take.
     let patient = AnswersWithin { engine, within: patience / 2 };

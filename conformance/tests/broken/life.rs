@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tenure_core::layers::Layer;
 use tenure_core::{
-    Engine as _, Key, LeaveMode, LeaveOutcome, Memory, WaitMode, Place, Result, TicketState, TTL_MAX, Ticket, Wake,
+    Engine as _, Key, LeaveMode, LeaveOutcome, Memory, Place, Result, TTL_MAX, Ticket, TicketState,
+    WaitMode, Wake,
 };
 
 use crate::Store;

@@ -2,7 +2,8 @@
 
 use tenure_conformance::pause;
 use tenure_core::{
-    Engine as _, Key, LeaveMode, LeaveOutcome, WaitMode, Place, Result, Share, TicketState, Ticket, Wake,
+    Engine as _, Key, LeaveMode, LeaveOutcome, Place, Result, Share, Ticket, TicketState, WaitMode,
+    Wake,
 };
 
 use crate::twist::{ghost, place_of, twist};

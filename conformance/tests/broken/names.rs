@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use tenure_conformance::pause;
-use tenure_core::event::{Cursor, EventBatch, Scope, EventKind};
+use tenure_core::event::{Cursor, EventBatch, EventKind, Scope};
 use tenure_core::layers::Layer;
 use tenure_core::{
-    Engine as _, Key, LeaveMode, LeaveOutcome, Memory, Note, WaitMode, Place, Result, TicketState, CounterValue, Ticket,
-    Wake, Window,
+    CounterValue, Engine as _, Key, LeaveMode, LeaveOutcome, Memory, Note, Place, Result, Ticket,
+    TicketState, WaitMode, Wake, Window,
 };
 
 use crate::Store;
@@ -142,7 +142,7 @@ macro_rules! tells {
         twist! {
             $(#[$doc])*
             $name {
-                async fn events(&self, scope: &Scope, $after: Option<Cursor>) -> Result<News> {
+                async fn events(&self, scope: &Scope, $after: Option<Cursor>) -> Result<EventBatch> {
                     let mut $news = self.0.memory.events(scope, $after).await?;
                     $change
                     Ok($news)

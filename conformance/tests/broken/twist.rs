@@ -58,7 +58,7 @@ macro_rules! twist {
         $(#[$doc])*
         pub(crate) struct $name(pub crate::Store);
 
-        impl tenure_core::layers::Around for $name {
+        impl tenure_core::layers::Layer for $name {
             type Inner = tenure_core::Memory;
 
             fn inner(&self) -> &tenure_core::Memory {

@@ -14,8 +14,8 @@ use futures_util::future::{Either, select};
 use tenure_conformance::sim::holder::{Claim, Client, Holder, Locking};
 use tenure_core::layers::AnyEngine;
 use tenure_core::{
-    Engine as _, Error, Runtime, Key, LeaveMode, LeaveOutcome, Note, Owner, WaitMode, Place, Result, Share,
-    TicketState, Ticket, TicketId, Time,
+    Engine as _, Error, Key, LeaveMode, LeaveOutcome, Note, Owner, Place, Result, Runtime, Share,
+    Ticket, TicketId, TicketState, Time, WaitMode,
 };
 
 pub(crate) use sin::Sin;

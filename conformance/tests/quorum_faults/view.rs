@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tenure_conformance::fault::Verb;
-use tenure_core::event::{Scope, EventKind};
+use tenure_core::event::{EventKind, Scope};
 use tenure_core::*;
 
 use super::moody::Mood;
@@ -102,13 +102,19 @@ fn a_waiter_that_is_broken_is_out_at_once_and_stays_out() {
             let mut owner = std::pin::pin!(owner);
             assert!((&mut owner).now_or_never().is_none());
             let seen = Ticket { ttl: Duration::from_secs(1), ..out.clone() };
-            assert_eq!(operator.leave(&seen, LeaveMode::Graceful).await.unwrap(), LeaveOutcome::Waiting);
+            assert_eq!(
+                operator.leave(&seen, LeaveMode::Graceful).await.unwrap(),
+                LeaveOutcome::Waiting
+            );
             let line = operator.line(&key()).await.unwrap();
             assert_eq!(line.len(), 3, "it is out at once");
             let told = async { assert_eq!(owner.await, None, "its owner is told") };
             assert!(stage.time_of(told).await <= PATIENCE, "and soon");
             assert_eq!(operator.line(&key()).await.unwrap(), line, "it does not come back");
-            assert_eq!(operator.leave(&seen, LeaveMode::Graceful).await.unwrap(), LeaveOutcome::Absent);
+            assert_eq!(
+                operator.leave(&seen, LeaveMode::Graceful).await.unwrap(),
+                LeaveOutcome::Absent
+            );
             holding.leave(&holder, LeaveMode::Now).await.unwrap();
             for waiter in waiters.iter().filter(|waiter| waiter.id != out.id) {
                 assert!(served(&waiting, waiter).await.is_some());

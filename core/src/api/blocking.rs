@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use crate::event::Scope;
 use crate::{
-    MultiLock, MultiGuard, Block, Counter, Election, Guard, LeaseHandle, Key, Leader, Leaders, LeaveOutcome, Locks, Loss,
-    Mutex, Place, Result, RwLock, WatchEvent, Semaphore, Sequence, CounterValue, Ticket, TicketId, Warning,
-    Watch, WriteGuard,
+    Block, Counter, CounterValue, Election, Guard, Key, Leader, Leaders, LeaseHandle, LeaveOutcome,
+    Locks, Loss, MultiGuard, MultiLock, Mutex, Place, Result, RwLock, Semaphore, Sequence, Ticket,
+    TicketId, Warning, Watch, WatchEvent, WriteGuard,
 };
 
 /// Something of Tenure whose verbs block. What needs no waiting, it does as before.
@@ -156,7 +156,10 @@ impl Blocking<Locks> {
     }
 
     /// See [`Locks::multi_lock`].
-    pub fn all<K: AsRef<str>>(&self, keys: impl IntoIterator<Item = K>) -> Blocking<MultiLock> {
+    pub fn multi_lock<K: AsRef<str>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Blocking<MultiLock> {
         Blocking(self.0.multi_lock(keys))
     }
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::lease::options::LockOptions;
 use crate::background::acquire::{Wait, acquire};
+use crate::lease::options::LockOptions;
 use crate::{Error, Guard, Key, Locks, Note, Result, Share, Ticket};
 
 #[derive(Clone, Debug)]

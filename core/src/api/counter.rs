@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::lease::span::shown;
-use crate::blocking::Blocking;
 use crate::api::claim::Claim;
-use crate::{Engine as _, Error, Locks, NUMBER_MAX, Result, TTL_MAX, CounterValue, Window};
+use crate::blocking::Blocking;
+use crate::lease::span::shown;
+use crate::{CounterValue, Engine as _, Error, Locks, NUMBER_MAX, Result, TTL_MAX, Window};
 
 /// Counts within a window of time, which begins with the first count. Made by [`Locks::counter`].
 ///

@@ -10,13 +10,13 @@ use std::time::Duration;
 use futures_core::Stream;
 use futures_util::future::{Either, select};
 
-use crate::event::{Event, Scope, EventKind};
-use crate::background::event_stream::{EventStream, Backoff, Source};
 use crate::api::claim::{Claim, terms};
 use crate::api::locks::Inner;
+use crate::background::event_stream::{Backoff, EventStream, Source};
+use crate::event::{Event, EventKind, Scope};
 use crate::{
-    Engine as _, Guard, LeaseHandle, Key, ErrorKind, Locks, Note, Owner, Result, Share, TicketState, Ticket,
-    TicketId, Watch,
+    Engine as _, ErrorKind, Guard, Key, LeaseHandle, Locks, Note, Owner, Result, Share, Ticket,
+    TicketId, TicketState, Watch,
 };
 
 /// At most one leader at a time. Made by [`Locks::election`].

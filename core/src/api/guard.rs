@@ -9,14 +9,17 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::lease::state::State;
-use crate::lease::shared::SharedLease;
-use crate::blocking::Blocking;
+use crate::api::locks::Inner;
 use crate::background::admission::Slot;
 use crate::background::listener::Listener;
 use crate::background::releaser::JoinState;
-use crate::api::locks::Inner;
-use crate::{Engine as _, Error, Key, LeaveMode, LeaveOutcome, Loss, Note, Result, Share, TicketState, TicketId};
+use crate::blocking::Blocking;
+use crate::lease::shared::SharedLease;
+use crate::lease::state::State;
+use crate::{
+    Engine as _, Error, Key, LeaveMode, LeaveOutcome, Loss, Note, Result, Share, TicketId,
+    TicketState,
+};
 
 /// A held lock. Dropping it gives it back, and so does [`release`](Guard::release), which also says
 /// whether it was still held.

@@ -9,15 +9,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures_util::future::select;
 use tokio::sync::Notify;
 
-use crate::wake::wake_all;
 use crate::background::admission::Admission;
-use crate::background::renewer::Renewer;
 use crate::background::releaser::Releaser;
+use crate::background::renewer::Renewer;
+use crate::layers::{AnyEngine, Monitor, OnRuntime};
 use crate::telemetry;
-use crate::layers::{AnyEngine, OnRuntime, Monitor};
+use crate::wake::wake_all;
 use crate::{
-    Engine, Runtime, Key, LeaveMode, LeaveOutcome, Liveness, Guarantee, Owner, Place, BackgroundRuntime, Guarantees, Result,
-    Share, Ticket, TicketId,
+    BackgroundRuntime, Engine, Guarantee, Guarantees, Key, LeaveMode, LeaveOutcome, Liveness,
+    Owner, Place, Result, Runtime, Share, Ticket, TicketId,
 };
 
 /// The locks of one store. Clones share everything.

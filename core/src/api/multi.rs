@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use futures_util::future::select_all;
 
-use crate::lease::options::LockOptions;
 use crate::api::claim::{Claim, terms};
 use crate::api::guard::until_lost;
+use crate::lease::options::LockOptions;
 use crate::{Error, Guard, Key, Locks, Loss, Result, Share, Time};
 
 /// All of these mutexes, or none. Made by [`Locks::multi_lock`].

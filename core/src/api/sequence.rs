@@ -1,7 +1,7 @@
 //! A sequence: every number once, and each above the last.
 
-use crate::blocking::Blocking;
 use crate::api::claim::Claim;
+use crate::blocking::Blocking;
 use crate::{Engine as _, Error, Locks, NUMBER_MAX, Result};
 
 /// Numbers 1, 2, 3, … that nobody else gets. Made by [`Locks::sequence`].

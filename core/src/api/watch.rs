@@ -8,9 +8,9 @@ use std::task::{Context, Poll};
 
 use futures_core::Stream;
 
-use crate::event::{Cursor, Event, Scope};
-use crate::background::event_stream::{EventStream, Backoff, Source};
 use crate::api::locks::Inner;
+use crate::background::event_stream::{Backoff, EventStream, Source};
+use crate::event::{Cursor, Event, Scope};
 use crate::{Engine as _, Key, Locks, Result};
 
 /// What happens to the lines in scope, from the moment it was made. It never ends.
@@ -45,7 +45,7 @@ pub struct Watch(EventStream<WatchEvent>);
 /// let mut watch = locks.watch_prefix("").await?;
 /// let guard = locks.mutex("invoices/42").lock().await?;
 /// match watch.next().await? {
-///     WatchEvent::Event(event) => println!("{:?}: {}", event.what, event.ticket.key),
+///     WatchEvent::Event(event) => println!("{:?}: {}", event.kind, event.ticket.key),
 ///     WatchEvent::Gap => println!("{} keys are in use", locks.keys("").await?.len()),
 ///     _ => {}
 /// }

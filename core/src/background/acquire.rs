@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 
-use crate::lease::state::{LeaseState, State};
+use crate::api::guard::{Guard, LeaveOnDrop};
+use crate::api::locks::Inner;
+use crate::background::backoff::backoff;
+use crate::background::listener::Listener;
+use crate::lease::options::RenewalSchedule;
 use crate::lease::shared::SharedLease;
 use crate::lease::span::shown;
-use crate::lease::options::RenewalSchedule;
-use crate::background::listener::Listener;
-use crate::background::backoff::backoff;
-use crate::api::guard::{LeaveOnDrop, Guard};
-use crate::api::locks::Inner;
+use crate::lease::state::{LeaseState, State};
 use crate::{
-    Engine as _, Error, Key, Liveness, Loss, WaitMode, Result, TicketState, Ticket, TicketId, Time,
+    Engine as _, Error, Key, Liveness, Loss, Result, Ticket, TicketId, TicketState, Time, WaitMode,
 };
 
 /// Before another ticket stands in line: a store may take each out as soon as it stands there.

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-use crate::{Runtime, Key};
+use crate::{Key, Runtime};
 
 /// Tickets of one line that may be dropped and not out yet before a limit is set.
 const LEAVING_MAX: usize = 8;

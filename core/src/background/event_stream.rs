@@ -10,7 +10,7 @@ use futures_core::Stream;
 use futures_util::stream::{StreamExt as _, unfold};
 
 use crate::background::backoff::backoff;
-use crate::{Runtime, Result, Time};
+use crate::{Result, Runtime, Time};
 
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(10);

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 
-use crate::lease::shared::SharedLease;
-use crate::background::backoff::backoff;
 use crate::api::locks::Inner;
-use crate::{Engine as _, TicketState, Ticket, Wake};
+use crate::background::backoff::backoff;
+use crate::lease::shared::SharedLease;
+use crate::{Engine as _, Ticket, TicketState, Wake};
 
 /// After the bell broke, the store is asked for it again soon: what it rings for may have happened meanwhile.
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
@@ -39,7 +39,11 @@ impl<'a> Listener<'a> {
     }
 
     /// Asks `done` whenever something may have changed, until it has an answer.
-    pub(crate) async fn until<T>(&self, seen: TicketState, mut done: impl FnMut() -> Option<T>) -> T {
+    pub(crate) async fn until<T>(
+        &self,
+        seen: TicketState,
+        mut done: impl FnMut() -> Option<T>,
+    ) -> T {
         let ticket = self.kept.ticket();
         let mut next = Next::Listen(0);
         loop {

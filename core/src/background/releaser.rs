@@ -15,13 +15,16 @@ use futures_util::future::{Either, pending, select};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::Notify;
 
-use crate::lease::shared::SharedLease;
-use crate::lease::span::shown;
-use crate::wake::wake_all;
 use crate::background::admission::Slot;
 use crate::background::backoff::backoff;
 use crate::layers::AnyEngine;
-use crate::{BoxFuture, Engine as _, Error, Runtime, ErrorKind, LeaveMode, LeaveOutcome, Liveness, Result, Ticket, Time};
+use crate::lease::shared::SharedLease;
+use crate::lease::span::shown;
+use crate::wake::wake_all;
+use crate::{
+    BoxFuture, Engine as _, Error, ErrorKind, LeaveMode, LeaveOutcome, Liveness, Result, Runtime,
+    Ticket, Time,
+};
 
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
 /// A store that is back is found to be within this time: what was dropped while it was away keeps others out until then.

@@ -12,11 +12,11 @@ use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::Notify;
 
-use crate::lease::state::State;
+use crate::layers::AnyEngine;
 use crate::lease::shared::{SharedLease, Slot};
 use crate::lease::span::shown;
+use crate::lease::state::State;
 use crate::telemetry::Renewal;
-use crate::layers::AnyEngine;
 use crate::{BoxFuture, Engine as _, Error, Runtime, Time};
 
 /// A timer may stand still while the machine sleeps; the keeper looks at the clock this often.

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::event::{Cursor, EventBatch, Scope};
-use crate::{Key, LeaveMode, LeaveOutcome, WaitMode, Place, Guarantees, Result, TicketState, Ticket};
+use crate::{
+    Guarantees, Key, LeaveMode, LeaveOutcome, Place, Result, Ticket, TicketState, WaitMode,
+};
 
 /// What keeps the lines: one store, spoken to by one client.
 ///
@@ -76,13 +78,21 @@ pub trait Engine: Send + Sync + 'static {
     fn renew(&self, ticket: &Ticket) -> impl Future<Output = Result<Option<Place>>> + Send;
 
     /// Takes out a ticket: one's own, or a neighbour's. Needs no more than its id and its key.
-    fn leave(&self, ticket: &Ticket, how: LeaveMode) -> impl Future<Output = Result<LeaveOutcome>> + Send;
+    fn leave(
+        &self,
+        ticket: &Ticket,
+        how: LeaveMode,
+    ) -> impl Future<Output = Result<LeaveOutcome>> + Send;
 
     /// Returns once the ticket's standing may differ from `seen`: it may be served, told to leave, or out.
     ///
     /// What happened between the ticket's join and this call counts. The answer is a hint: it may
     /// come without cause, and a store that cannot push may leave it to the heartbeat to find out.
-    fn watch(&self, ticket: &Ticket, seen: TicketState) -> impl Future<Output = Result<Wake>> + Send;
+    fn watch(
+        &self,
+        ticket: &Ticket,
+        seen: TicketState,
+    ) -> impl Future<Output = Result<Wake>> + Send;
 
     /// What happened to the lines in `scope` after the cursor; waits until something did.
     /// Without a cursor it answers at once, with a cursor and no events.

@@ -54,7 +54,7 @@ impl Event {
 /// let mut watch = locks.watch("invoices/42").await?;
 /// drop(locks.mutex("invoices/42").lock().await?);
 /// for expected in [EventKind::Joined, EventKind::Served, EventKind::Left] {
-///     assert!(matches!(watch.next().await?, WatchEvent::Event(event) if event.what == expected));
+///     assert!(matches!(watch.next().await?, WatchEvent::Event(event) if event.kind == expected));
 /// }
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
@@ -113,7 +113,7 @@ impl Scope {
 /// let engine = Memory::new();
 /// let everything = Scope::Prefix(String::new());
 /// let begin = engine.events(&everything, None).await?.cursor;
-/// // EventKind happens from now on is answered to whoever asks for what came after `begin`.
+/// // What happens from now on is answered to whoever asks for what came after `begin`.
 /// # let locks = tenure::Locks::new(engine.clone());
 /// # drop(locks.mutex("a").lock().await?);
 /// let news = engine.events(&everything, Some(begin)).await?;
@@ -135,7 +135,7 @@ pub struct Cursor(pub u64);
 /// drop(Locks::new(engine.clone()).mutex("a").lock().await?);
 /// let news = engine.events(&everything, Some(cursor)).await?;
 /// assert!(!news.missed);
-/// assert_eq!(news.events[0].what, EventKind::Joined);
+/// assert_eq!(news.events[0].kind, EventKind::Joined);
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]

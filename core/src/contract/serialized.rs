@@ -7,7 +7,7 @@ use serde::de::Error as _;
 use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{Key, Place, Share, CounterValue, Ticket, TicketId};
+use crate::{CounterValue, Key, Place, Share, Ticket, TicketId};
 
 /// The name.
 impl Serialize for Key {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::event::{Cursor, EventBatch, Scope};
 use crate::{
-    Engine, Key, LeaveMode, LeaveOutcome, WaitMode, Place, Guarantees, Result, TicketState, CounterValue, Ticket, Wake,
-    Window,
+    CounterValue, Engine, Guarantees, Key, LeaveMode, LeaveOutcome, Place, Result, Ticket,
+    TicketState, WaitMode, Wake, Window,
 };
 
 /// An engine of a type that nobody needs to name. Clones share it.
@@ -44,7 +44,12 @@ trait Verbs: Send + Sync + 'static {
     fn events<'a>(&'a self, scope: &'a Scope, after: Option<Cursor>) -> Answer<'a, EventBatch>;
     fn line<'a>(&'a self, key: &'a Key) -> Answer<'a, Vec<(Ticket, Place)>>;
     fn keys<'a>(&'a self, prefix: &'a str) -> Answer<'a, Vec<Key>>;
-    fn tally<'a>(&'a self, key: &'a Key, by: u64, window: Option<Window>) -> Answer<'a, CounterValue>;
+    fn tally<'a>(
+        &'a self,
+        key: &'a Key,
+        by: u64,
+        window: Option<Window>,
+    ) -> Answer<'a, CounterValue>;
     fn close(&self) -> Boxed<'_, ()>;
 }
 
@@ -81,7 +86,12 @@ impl<E: Engine> Verbs for E {
         Box::pin(Engine::keys(self, prefix))
     }
 
-    fn tally<'a>(&'a self, key: &'a Key, by: u64, window: Option<Window>) -> Answer<'a, CounterValue> {
+    fn tally<'a>(
+        &'a self,
+        key: &'a Key,
+        by: u64,
+        window: Option<Window>,
+    ) -> Answer<'a, CounterValue> {
         Box::pin(Engine::add(self, key, by, window))
     }
 

@@ -6,8 +6,8 @@ use tracing::Span;
 
 use crate::event::{Cursor, EventBatch, Scope};
 use crate::{
-    Engine, Key, LeaveMode, LeaveOutcome, WaitMode, Place, Guarantees, Result, TicketState, CounterValue, Ticket, Wake,
-    Window,
+    CounterValue, Engine, Guarantees, Key, LeaveMode, LeaveOutcome, Place, Result, Ticket,
+    TicketState, WaitMode, Wake, Window,
 };
 
 /// An engine around another one. Whatever it does not say, the inner one does.
@@ -78,12 +78,20 @@ pub trait Layer: Send + Sync + 'static {
     }
 
     /// See [`Engine::leave`].
-    fn leave(&self, ticket: &Ticket, how: LeaveMode) -> impl Future<Output = Result<LeaveOutcome>> + Send {
+    fn leave(
+        &self,
+        ticket: &Ticket,
+        how: LeaveMode,
+    ) -> impl Future<Output = Result<LeaveOutcome>> + Send {
         self.intercept(Operation::Leave(ticket, how), self.inner().leave(ticket, how))
     }
 
     /// See [`Engine::watch`].
-    fn watch(&self, ticket: &Ticket, seen: TicketState) -> impl Future<Output = Result<Wake>> + Send {
+    fn watch(
+        &self,
+        ticket: &Ticket,
+        seen: TicketState,
+    ) -> impl Future<Output = Result<Wake>> + Send {
         self.intercept(Operation::Watch(ticket), self.inner().watch(ticket, seen))
     }
 

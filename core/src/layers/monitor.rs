@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tracing::Instrument as _;
 
 use super::{Layer, Operation};
-use crate::{Engine, Runtime, Result, Time};
+use crate::{Engine, Result, Runtime, Time};
 
 /// Failed requests in a row after which a store counts as unreachable. One alone may be a
 /// connection that was closed while it was idle.

@@ -12,11 +12,11 @@ use futures_util::future::{Either, select};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use self::joins::Joins;
-use crate::lease::span::shown;
 use crate::event::{Cursor, EventBatch, Scope};
+use crate::lease::span::shown;
 use crate::{
-    Engine, Error, Runtime, Key, LeaveMode, LeaveOutcome, WaitMode, Place, Guarantees, Result, TicketState, CounterValue,
-    Ticket, Time, Wake, Window, spawn_cancellable,
+    CounterValue, Engine, Error, Guarantees, Key, LeaveMode, LeaveOutcome, Place, Result, Runtime,
+    Ticket, TicketState, Time, WaitMode, Wake, Window, spawn_cancellable,
 };
 
 /// How many verbs may be on their way to the host at a time, but for those that only wait. A host that has no time
@@ -200,7 +200,10 @@ struct InPlace<'a> {
 }
 
 /// Runs a verb on the host for as long as somebody waits for its answer.
-fn carry_out<T, F>(host: &dyn Runtime, verb: F) -> impl Future<Output = Result<T>> + Send + use<T, F>
+fn carry_out<T, F>(
+    host: &dyn Runtime,
+    verb: F,
+) -> impl Future<Output = Result<T>> + Send + use<T, F>
 where
     T: Send + 'static,
     F: Future<Output = Result<T>> + Send + 'static,

@@ -28,7 +28,7 @@ use futures_util::stream::FuturesUnordered;
 use self::ask::kept;
 pub use self::board::{NodeHealth, QuorumHealth};
 use self::crowds::ContentionCache;
-use self::known::{TicketRecord, Stage};
+use self::known::{Stage, TicketRecord};
 use self::node::Node;
 use self::numbers::Numbers;
 use self::owed::Attempt;
@@ -36,12 +36,14 @@ use self::rest::Stragglers;
 use self::stores::Stores;
 use self::turn::WaitSlot;
 use super::AnyEngine;
-use crate::contract::guarantees::{TokenDurability, Liveness, Guarantees, EventDelivery, FaultTolerance};
+use crate::contract::guarantees::{
+    EventDelivery, FaultTolerance, Guarantees, Liveness, TokenDurability,
+};
 use crate::event::{Cursor, EventBatch, Scope};
 use crate::line::sample::Sampler;
 use crate::{
-    Engine, Error, Runtime, Key, LeaveMode, LeaveOutcome, WaitMode, Place, Result, SHARE_OF_MAX, TicketState, CounterValue,
-    Ticket, TicketId, Wake, Window, jitter,
+    CounterValue, Engine, Error, Key, LeaveMode, LeaveOutcome, Place, Result, Runtime,
+    SHARE_OF_MAX, Ticket, TicketId, TicketState, WaitMode, Wake, Window, jitter,
 };
 
 /// The fewest stores that can outvote one.
@@ -258,7 +260,8 @@ impl Engine for Quorum {
     fn guarantees(&self) -> Guarantees {
         let nodes: Vec<Guarantees> =
             self.stores.nodes.iter().map(|node| node.engine.guarantees()).collect();
-        let all = |holds: fn(&FaultTolerance) -> bool| nodes.iter().all(|node| holds(&node.survives));
+        let all =
+            |holds: fn(&FaultTolerance) -> bool| nodes.iter().all(|node| holds(&node.survives));
         Guarantees {
             name: self.name,
             store: self.stores.board.whom(),
@@ -346,7 +349,9 @@ impl Engine for Quorum {
     }
 
     async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
-        let Some(TicketRecord { stage, turn }) = self.known(ticket.id) else { return Ok(Wake::Look) };
+        let Some(TicketRecord { stage, turn }) = self.known(ticket.id) else {
+            return Ok(Wake::Look);
+        };
         match (stage, seen, turn) {
             // Its life runs from the try that succeeded, which nobody but a renewal can tell.
             (Stage::Holding { .. }, TicketState::Waiting, _)

@@ -8,12 +8,12 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 
 use super::AnyEngine;
-use crate::lease::span::shown;
+use crate::background::releaser::{JoinState, Releaser};
 use crate::event::{Cursor, EventBatch, Scope};
-use crate::background::releaser::{Releaser, JoinState};
+use crate::lease::span::shown;
 use crate::{
-    Engine, Error, Runtime, Key, LeaveMode, LeaveOutcome, WaitMode, Place, Guarantees, ExpiringMap, Result, TicketState,
-    CounterValue, Ticket, Time, Wake, Window,
+    CounterValue, Engine, Error, ExpiringMap, Guarantees, Key, LeaveMode, LeaveOutcome, Place,
+    Result, Runtime, Ticket, TicketState, Time, WaitMode, Wake, Window,
 };
 
 /// This part of the time is left for telling that it is over.
@@ -163,8 +163,13 @@ impl<E: Engine> Engine for Retry<E> {
             }
         };
         let left = self.change(attempt).await;
-        let is_out =
-            matches!(left, Ok(LeaveOutcome::Holding | LeaveOutcome::Waiting | LeaveOutcome::Absent | LeaveOutcome::Unsure));
+        let is_out = matches!(
+            left,
+            Ok(LeaveOutcome::Holding
+                | LeaveOutcome::Waiting
+                | LeaveOutcome::Absent
+                | LeaveOutcome::Unsure)
+        );
         if is_out && self.doubtful().forget(ticket.id).is_some() {
             // It was in by a later attempt, and an earlier one may come in yet.
             self.sweeper.give_back(ticket.clone(), JoinState::Joining, None, None);

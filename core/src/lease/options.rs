@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::lease::deadline::{SafetyMargin, usable};
 use crate::lease::span::shown;
-use crate::{Error, Liveness, Guarantees, Result};
+use crate::{Error, Guarantees, Liveness, Result};
 
 /// How long a ticket lives without a sign of life, unless its owner says otherwise.
 pub const TTL_DEFAULT: Duration = Duration::from_secs(30);
@@ -184,7 +184,8 @@ mod tests {
         assert!(refused(&of(Duration::from_nanos(1))).contains("too short"));
         assert!(refused(&of(Duration::from_millis(200))).contains("two failed renewals"));
         assert!(refused(&of(Duration::from_secs(i64::MAX.unsigned_abs()))).contains("too long"));
-        let lazy = LockOptions { renew_every: Some(Duration::from_secs(15)), ..LockOptions::default() };
+        let lazy =
+            LockOptions { renew_every: Some(Duration::from_secs(15)), ..LockOptions::default() };
         assert!(refused(&lazy).contains("two failed renewals"));
         let frantic = LockOptions { renew_every: Some(Duration::ZERO), ..LockOptions::default() };
         assert!(refused(&frantic).contains("name a pause"));
@@ -235,10 +236,13 @@ mod tests {
 
     #[test]
     fn a_refusal_is_of_what_was_chosen() {
-        let manual_renewal = refused(&LockOptions { manual_renewal: true, ..of(Duration::from_millis(20)) });
+        let manual_renewal =
+            refused(&LockOptions { manual_renewal: true, ..of(Duration::from_millis(20)) });
         assert!(manual_renewal.contains("rounding, clock drift and margin"), "{manual_renewal}");
-        let often =
-            LockOptions { renew_every: Some(Duration::from_millis(50)), ..of(Duration::from_millis(1)) };
+        let often = LockOptions {
+            renew_every: Some(Duration::from_millis(50)),
+            ..of(Duration::from_millis(1))
+        };
         let often = refused(&often);
         assert!(!often.contains("renewed every 0s") && !often.contains("or renew"), "{often}");
     }

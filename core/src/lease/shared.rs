@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use crate::lease::state::{LeaseState, State};
 use crate::lease::options::RenewalSchedule;
-use crate::wake::wake_all;
+use crate::lease::state::{LeaseState, State};
 use crate::telemetry::{self, Change};
+use crate::wake::wake_all;
 use crate::{Key, Loss, Note, Place, Result, Share, Ticket, TicketId, Time};
 
 pub(crate) struct SharedLease {
@@ -38,7 +38,12 @@ impl SharedLease {
         Arc::new(Self {
             id: ticket.id,
             key: ticket.key.clone(),
-            known: Mutex::new(LeaseData { ticket, hold: LeaseState::new(rhythm), life: None, slot: None }),
+            known: Mutex::new(LeaseData {
+                ticket,
+                hold: LeaseState::new(rhythm),
+                life: None,
+                slot: None,
+            }),
             news: Notify::new(),
         })
     }
@@ -138,18 +143,22 @@ mod tests {
 
     use super::*;
     use crate::lease::options::LockOptions;
-    use crate::{Engine as _, Memory, TicketState, TTL_DEFAULT};
+    use crate::{Engine as _, Memory, TTL_DEFAULT, TicketState};
 
     fn kept() -> Arc<SharedLease> {
         let ticket = Ticket::new(Key::new("k").unwrap(), Share::WHOLE);
-        SharedLease::new(ticket, LockOptions::default().rhythm(&Memory::new().guarantees()).unwrap())
+        SharedLease::new(
+            ticket,
+            LockOptions::default().rhythm(&Memory::new().guarantees()).unwrap(),
+        )
     }
 
     #[test]
     fn a_life_that_is_longer_than_what_was_asked_for_is_told_and_not_believed() {
         let (kept, now) = (kept(), Time { boot_ns: 0, raw_ns: 0 });
         let (standing, life) = (TicketState::Holding, Some(TTL_DEFAULT * 2));
-        let place = Place { number: 1, state: standing, ahead: 0, life, look: None, leaving: false };
+        let place =
+            Place { number: 1, state: standing, ahead: 0, life, look: None, leaving: false };
         kept.hear(now, now, Ok(Some(place)));
         let remains = kept.with(|hold| hold.remaining(now)).unwrap();
         assert!(remains < TTL_DEFAULT && remains > TTL_DEFAULT / 2);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::event::{Event, EventKind};
-use crate::{Place, TicketState, Ticket, TicketId};
+use crate::{Place, Ticket, TicketId, TicketState};
 
 /// First what is gone, then what came or changed, both in the order of the line. A ticket is known by its id: its number
 /// may be another one when it is served, where several stores have to agree on it.
@@ -21,7 +21,7 @@ use crate::{Place, TicketState, Ticket, TicketId};
 /// memory.join(&Ticket::new(key.clone(), Share::WHOLE), WaitMode::Wait).await?;
 /// let now = memory.line(&key).await?;
 /// let events = changes(&before, &now, 1_000_000, |_, _| EventKind::Left);
-/// assert_eq!(events.iter().map(|event| event.what).collect::<Vec<_>>(), [EventKind::Joined, EventKind::Served]);
+/// assert_eq!(events.iter().map(|event| event.kind).collect::<Vec<_>>(), [EventKind::Joined, EventKind::Served]);
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 pub fn changes(

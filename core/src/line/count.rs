@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::line::micros;
 use crate::errors::checked_sum;
-use crate::{Key, Result, CounterValue, Window};
+use crate::line::micros;
+use crate::{CounterValue, Key, Result, Window};
 
 /// What a key has come to in its window, as an engine stores it.
 ///

@@ -18,7 +18,7 @@ const JOURNAL_EVENTS_MAX: usize = 4096;
 /// let seen = journal.keep();
 /// let (key, at_us, number) = (Key::new("a")?, 1_000_000, 7);
 /// let ticket = Ticket::new(key.clone(), Share::WHOLE);
-/// journal.push(Event { at_us, what: EventKind::Joined, ticket, number });
+/// journal.push(Event { at_us, kind: EventKind::Joined, ticket, number });
 /// assert_eq!(journal.since(seen, &Scope::Key(key.clone())).map(|events| events.len()), Some(1));
 /// journal.gap();
 /// assert_eq!(journal.since(seen, &Scope::Key(key)), None, "it is no longer known what happened since");

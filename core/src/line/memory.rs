@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::wake::{WakeRegistry, wake_all};
-use crate::contract::guarantees::{TokenDurability, Liveness, Guarantees, EventDelivery};
-use crate::event::{Cursor, Event, EventBatch, Scope, EventKind};
-use crate::line::sync::{Mutex, MutexGuard};
-use crate::line::{Count, Journal, LineObserver, LineEvent};
+use crate::contract::guarantees::{EventDelivery, Guarantees, Liveness, TokenDurability};
 use crate::errors::checked_sum;
+use crate::event::{Cursor, Event, EventBatch, EventKind, Scope};
+use crate::line::sync::{Mutex, MutexGuard};
+use crate::line::{Count, Journal, LineEvent, LineObserver};
+use crate::wake::{WakeRegistry, wake_all};
 use crate::{
-    Clock, Engine, Key, LeaveMode, LeaveOutcome, Line, Expiry, WaitMode, Place, Result, TicketState, SystemClock,
-    CounterValue, Ticket, TicketId, Time, Wake, Window,
+    Clock, CounterValue, Engine, Expiry, Key, LeaveMode, LeaveOutcome, Line, Place, Result,
+    SystemClock, Ticket, TicketId, TicketState, Time, WaitMode, Wake, Window,
 };
 
 /// A store in this process's memory. Clones are clients of the same store.
@@ -87,7 +87,11 @@ impl Memory {
     }
 
     /// One step on one line: whoever it concerns is rung for, and an empty line is forgotten.
-    fn step<T>(&self, key: &Key, act: impl FnOnce(&mut Line, u64, &mut LineObserver<'_>) -> T) -> T {
+    fn step<T>(
+        &self,
+        key: &Key,
+        act: impl FnOnce(&mut Line, u64, &mut LineObserver<'_>) -> T,
+    ) -> T {
         let now = self.now();
         let mut concerned: Vec<TicketId> = Vec::new();
         let mut written = None;

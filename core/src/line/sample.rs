@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::event::{Cursor, Event, EventBatch, Scope, EventKind};
+use crate::event::{Cursor, Event, EventBatch, EventKind, Scope};
 use crate::line::change::changes;
-use crate::line::snapshot::{Snapshot, snapshot};
-use crate::{Engine, Runtime, Key, Place, Result, Ticket, TicketId, Time};
+use crate::line::snapshot::{Lines, snapshot};
+use crate::{Engine, Key, Place, Result, Runtime, Ticket, TicketId, Time};
 
 /// How many onlookers can be followed at a time; who comes back too late has missed something.
 const ONLOOKERS_MAX: usize = 64;
@@ -34,7 +34,7 @@ const COOLDOWN_MAX: Duration = Duration::from_secs(30);
 /// let begin = sampler.events(&engine, &host, &everything, None).await?.cursor;
 /// let guard = Locks::new(engine.clone()).mutex("a").lock().await?;
 /// let news = sampler.events(&engine, &host, &everything, Some(begin)).await?;
-/// assert_eq!(news.events[0].what, EventKind::Joined);
+/// assert_eq!(news.events[0].kind, EventKind::Joined);
 /// # drop(guard);
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
@@ -86,14 +86,14 @@ struct Cooldown {
 #[derive(Default)]
 struct Snapshots {
     last: u64,
-    looks: VecDeque<(Cursor, Sample)>,
+    looks: VecDeque<(Cursor, Snapshot)>,
 }
 
 /// What was seen, and when it was asked for.
 #[derive(Clone)]
-struct Sample {
+struct Snapshot {
     at: Time,
-    look: Snapshot,
+    look: Lines,
 }
 
 /// A store that remembers for a while which tickets were broken, for
@@ -201,8 +201,8 @@ impl Sampler {
         engine: &impl Engine,
         host: &dyn Runtime,
         scope: &Scope,
-        last: Option<&Snapshot>,
-    ) -> Result<Sample> {
+        last: Option<&Lines>,
+    ) -> Result<Snapshot> {
         let (at, before) = (host.now(), self.cost.as_ref().map(|cost| cost.ns()));
         let look = snapshot(engine, scope, last).await?;
         let now = host.now().boot_ns;
@@ -222,7 +222,7 @@ impl Sampler {
         };
         let until = now.max(peace.until).saturating_add(quiet);
         *peace = Cooldown { until, took: Some(took) };
-        Ok(Sample { at, look })
+        Ok(Snapshot { at, look })
     }
 
     async fn leave_in_peace(&self, host: &dyn Runtime, scope: &Scope) {
@@ -246,7 +246,7 @@ impl Sampler {
 }
 
 impl Snapshots {
-    fn remember(&mut self, look: Sample) -> Cursor {
+    fn remember(&mut self, look: Snapshot) -> Cursor {
         self.last += 1;
         if self.looks.len() == ONLOOKERS_MAX {
             self.looks.pop_front();
@@ -255,7 +255,7 @@ impl Snapshots {
         Cursor(self.last)
     }
 
-    fn recall(&self, cursor: Cursor) -> Option<Sample> {
+    fn recall(&self, cursor: Cursor) -> Option<Snapshot> {
         self.looks.iter().find(|(known, _)| *known == cursor).map(|(_, look)| look.clone())
     }
 }
@@ -270,8 +270,8 @@ fn part(scope: &Scope) -> Option<Key> {
 
 /// The tickets that were broken between two looks, and have gone since.
 async fn broken_between(
-    before: &Snapshot,
-    now: &Snapshot,
+    before: &Lines,
+    now: &Lines,
     breaks: &impl Breaks,
 ) -> Result<HashSet<TicketId>> {
     let mut broken = HashSet::new();
@@ -289,8 +289,8 @@ async fn broken_between(
 }
 
 fn all_changes(
-    before: &Sample,
-    now: &Snapshot,
+    before: &Snapshot,
+    now: &Lines,
     broken: &HashSet<TicketId>,
     host: &dyn Runtime,
 ) -> Vec<Event> {
@@ -314,7 +314,7 @@ mod tests {
     use super::*;
     use crate::background::fake_runtime::FakeRuntime;
     use crate::layers::{Layer, Operation};
-    use crate::{Clock as _, Memory, WaitMode, Share};
+    use crate::{Clock as _, Memory, Share, WaitMode};
 
     /// A store whose answers take so long, each of which costs it something.
     struct Slow {

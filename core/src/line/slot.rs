@@ -1,7 +1,7 @@
 //! A seat: a ticket in a line, and what the line knows of it.
 
 use crate::event::EventKind;
-use crate::{TicketState, Ticket};
+use crate::{Ticket, TicketState};
 
 /// One ticket of a [`Line`](crate::Line), as an engine that keeps records stores it and
 /// [restores](crate::Line::restore) it. `S` is what the engine wants to know of its owner, such as a session.

@@ -3,19 +3,23 @@
 use std::collections::BTreeMap;
 
 use crate::event::Scope;
-use crate::{Engine, Key, ErrorKind, Place, Result, Ticket};
+use crate::{Engine, ErrorKind, Key, Place, Result, Ticket};
 
 /// Every ticket in scope at one moment, line by line.
-pub(crate) type Snapshot = BTreeMap<Key, Vec<(Ticket, Place)>>;
+pub(crate) type Lines = BTreeMap<Key, Vec<(Ticket, Place)>>;
 
 /// Of many lines, one that the store refuses to show hides no other: it stays as it was seen last, until it can be seen. Where all are
 /// refused, and one of them could be seen before, that is told, for nothing would be seen any more.
-pub(crate) async fn snapshot(engine: &impl Engine, scope: &Scope, last: Option<&Snapshot>) -> Result<Snapshot> {
+pub(crate) async fn snapshot(
+    engine: &impl Engine,
+    scope: &Scope,
+    last: Option<&Lines>,
+) -> Result<Lines> {
     let keys = match scope {
         Scope::Key(key) => vec![key.clone()],
         Scope::Prefix(prefix) => engine.keys(prefix).await?,
     };
-    let (mut look, mut refused, mut is_seen) = (Snapshot::new(), None, false);
+    let (mut look, mut refused, mut is_seen) = (Lines::new(), None, false);
     for key in keys {
         let line = match engine.line(&key).await {
             Err(error) if error.kind() == ErrorKind::Rejected => {
@@ -45,7 +49,7 @@ mod tests {
 
     use super::*;
     use crate::layers::{Layer, Operation};
-    use crate::{Error, LeaveMode, Memory, WaitMode, Share};
+    use crate::{Error, LeaveMode, Memory, Share, WaitMode};
 
     /// A store that refuses to show the lines of these keys.
     struct Spoilt(Memory, Mutex<Vec<Key>>);

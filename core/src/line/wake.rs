@@ -26,7 +26,7 @@ use crate::line::sync::{AtomicUsize, Mutex, MutexGuard};
 /// let bell = bells.listen(id);
 /// let mut rung = pin!(bell.rung());
 /// rung.as_mut().enable();
-/// // Here an engine looks at the ticket. EventKind happens from now on rings the bell.
+/// // Here an engine looks at the ticket. What happens from now on rings the bell.
 /// bells.ring(id);
 /// rung.await;
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
@@ -64,8 +64,9 @@ impl WakeRegistry {
     /// Hangs up a bell for a ticket.
     pub fn subscribe(&self, id: TicketId) -> Subscription<'_> {
         let mut hung = self.lock();
-        let bell =
-            hung.entry(id).or_insert_with(|| Registered { rung: Arc::new(Notify::new()), listeners: 0 });
+        let bell = hung
+            .entry(id)
+            .or_insert_with(|| Registered { rung: Arc::new(Notify::new()), listeners: 0 });
         bell.listeners += 1;
         let rung = bell.rung.clone();
         self.count.store(hung.len(), Ordering::Release);

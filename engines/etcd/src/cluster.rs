@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use prost::Message;
 use tenure_core::{Error, Result};
-use tenure_kit::{Client, Connection, Disconnected, LinkPool, Link};
+use tenure_kit::{Client, Connection, Disconnected, Link, LinkPool};
 use tokio::time::timeout;
 
 use crate::calls::unary;

@@ -1,7 +1,7 @@
 //! What the engine for etcd says of itself.
 
 use tenure_kit::options::KnownOption;
-use tenure_kit::registry::{EngineDescriptor, OpenedStore, Visibility, Scheme};
+use tenure_kit::registry::{EngineDescriptor, OpenedStore, Scheme, Visibility};
 
 const SCHEMES: &[Scheme] = &[
     Scheme::of_servers(

@@ -1,6 +1,6 @@
 //! What a start-up check finds: what a cluster of this version promises, and what its operator should know.
 
-use tenure_core::{TokenDurability, Liveness, Guarantees, EventDelivery};
+use tenure_core::{EventDelivery, Guarantees, Liveness, TokenDurability};
 
 use crate::settings::Settings;
 

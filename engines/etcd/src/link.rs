@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tenure_core::{Error, Result, errors};
 use tenure_kit::url::Address;
-use tenure_kit::{Connection, Disconnected, Link, ConnectContext, Server, Origin};
+use tenure_kit::{ConnectContext, Connection, Disconnected, Link, Origin, Server};
 use tokio::time::{Instant, timeout};
 
 use crate::beats::Beats;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::future::{join_all, select_all, try_join_all};
-use tenure_core::{Error, Key, ErrorKind, Loss, Guarantees, Result, TicketId};
+use tenure_core::{Error, ErrorKind, Guarantees, Key, Loss, Result, TicketId};
 use tenure_queue::{
     Distance, Door, Enter, Entered, Followed, Front, Granted, LineId, Name, Node, Register, Remove,
     Removed, SessionId, Sought, Store, Told, Watching, Why, Written,
@@ -204,7 +204,9 @@ impl Store for Etcd {
         };
         let answer = match answer {
             Err(error) if is_over(&error) => TxnResponse::default(),
-            Err(error) if error.kind() == ErrorKind::Rejected => return self.remove_only(remove).await,
+            Err(error) if error.kind() == ErrorKind::Rejected => {
+                return self.remove_only(remove).await;
+            }
             answer => answer?,
         };
         if let Some(latch) = latch {

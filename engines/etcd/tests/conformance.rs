@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tenure_conformance::Arena;
-use tenure_core::{Runtime, Locks, BackgroundRuntime, Result, TicketId};
+use tenure_core::{BackgroundRuntime, Locks, Result, Runtime, TicketId};
 
 /// The shortest life that is granted where elections take a second.
 const TTL: Duration = Duration::from_secs(2);

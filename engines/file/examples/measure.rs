@@ -26,7 +26,7 @@ mod unix {
     use std::time::{Duration, Instant, SystemTime};
 
     use rustix::time::{ClockId, clock_gettime};
-    use tenure_core::{Engine, Key, LeaveMode, WaitMode, Share, TicketState, Ticket};
+    use tenure_core::{Engine, Key, LeaveMode, Share, Ticket, TicketState, WaitMode};
     use tenure_file::FileStore;
 
     const ROUNDS: u32 = 200_000;
@@ -158,7 +158,9 @@ mod unix {
     }
 
     fn wait(store: &FileStore, ticket: &Ticket) {
-        while block_on(store.watch(ticket, TicketState::Waiting)).unwrap() == tenure_core::Wake::Look {
+        while block_on(store.watch(ticket, TicketState::Waiting)).unwrap()
+            == tenure_core::Wake::Look
+        {
             let place = block_on(store.renew(ticket)).unwrap().unwrap();
             if place.state == TicketState::Holding {
                 return;

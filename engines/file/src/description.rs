@@ -2,11 +2,19 @@
 
 use tenure_core::{BoxFuture, Locks, Result};
 use tenure_kit::options::KnownOption;
-use tenure_kit::registry::{EngineDescriptor, OpenedStore, Visibility, Scheme};
+use tenure_kit::registry::{EngineDescriptor, OpenedStore, Scheme, Visibility};
 
 pub(crate) const OPTIONS: &[KnownOption] = &[
-    KnownOption::new("network", "allow|refuse", "Whether the directory may be on a network file system"),
-    KnownOption::new("others", "allow|refuse", "Whether others than its user and root may write to it"),
+    KnownOption::new(
+        "network",
+        "allow|refuse",
+        "Whether the directory may be on a network file system",
+    ),
+    KnownOption::new(
+        "others",
+        "allow|refuse",
+        "Whether others than its user and root may write to it",
+    ),
 ];
 
 /// What the file engine is.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tenure_core::{TokenDurability, Liveness, Guarantees, EventDelivery};
+use tenure_core::{EventDelivery, Guarantees, Liveness, TokenDurability};
 
 /// No verb but `watch` and `events` takes longer, whatever others have locked.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);

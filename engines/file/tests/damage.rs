@@ -9,7 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use support::{Dir, Other, block_on, join, key, leave, serve, ticket, work};
-use tenure_core::{Engine as _, ErrorKind, LeaveOutcome, Loss, WaitMode, TicketState, Wake};
+use tenure_core::{Engine as _, ErrorKind, LeaveOutcome, Loss, TicketState, WaitMode, Wake};
 use tenure_file::FileStore;
 
 /// Not a test: what the other processes run.
@@ -93,7 +93,10 @@ fn a_holder_whose_store_is_removed_hears_so() {
     fs::remove_dir_all(dir.path()).unwrap();
     let error = block_on(store.renew(&mine)).unwrap_err();
     assert_eq!(error.loss(), Some(Loss::SessionGone));
-    assert_eq!(block_on(store.watch(&mine, TicketState::Holding)).unwrap_or(Wake::Look), Wake::Look);
+    assert_eq!(
+        block_on(store.watch(&mine, TicketState::Holding)).unwrap_or(Wake::Look),
+        Wake::Look
+    );
     for name in ["k", "other"] {
         let error = block_on(store.join(&ticket(name), WaitMode::Wait)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Rejected);

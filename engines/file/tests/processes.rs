@@ -8,8 +8,8 @@ mod support;
 use std::process::Command;
 
 use support::{Dir, Other, block_on, join, key, leave, part, serve, ticket, wait};
-use tenure_core::event::{Scope, EventKind};
-use tenure_core::{Engine as _, LeaveMode, LeaveOutcome, Note, WaitMode, Share, TicketState, Wake};
+use tenure_core::event::{EventKind, Scope};
+use tenure_core::{Engine as _, LeaveMode, LeaveOutcome, Note, Share, TicketState, WaitMode, Wake};
 
 /// Not a test: what the other processes run.
 #[test]

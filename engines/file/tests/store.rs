@@ -10,10 +10,10 @@ use std::thread;
 use std::time::Duration;
 
 use support::{Dir, block_on, is_ready, join, key, leave, part, ticket, wait};
-use tenure_core::event::{Scope, EventKind};
+use tenure_core::event::{EventKind, Scope};
 use tenure_core::{
-    Engine as _, ErrorKind, LeaveMode, LeaveOutcome, NUMBER_MAX, Note, WaitMode, TicketState, CounterValue, Ticket, Wake,
-    Window,
+    CounterValue, Engine as _, ErrorKind, LeaveMode, LeaveOutcome, NUMBER_MAX, Note, Ticket,
+    TicketState, WaitMode, Wake, Window,
 };
 use tenure_file::{FileStore, Settings};
 
@@ -136,7 +136,10 @@ fn a_holder_hears_that_it_is_to_leave() {
     join(&store, &mine);
     let mut lost = Box::pin(store.watch(&mine, TicketState::Holding));
     assert!(is_ready(&mut lost).is_none());
-    assert_eq!(block_on(operator.leave(&mine, LeaveMode::Graceful)).unwrap(), LeaveOutcome::Requested);
+    assert_eq!(
+        block_on(operator.leave(&mine, LeaveMode::Graceful)).unwrap(),
+        LeaveOutcome::Requested
+    );
     assert_eq!(block_on(lost).unwrap(), Wake::Look);
     assert!(block_on(store.renew(&mine)).unwrap().unwrap().leaving);
     assert!(block_on(store.line(&key("k"))).unwrap()[0].1.leaving);
@@ -154,7 +157,10 @@ fn a_waiter_that_is_taken_out_is_woken() {
     join(&store, &mine);
     let mut taken_out = Box::pin(store.watch(&mine, TicketState::Waiting));
     assert!(is_ready(&mut taken_out).is_none());
-    assert_eq!(block_on(operator.leave(&mine, LeaveMode::Graceful)).unwrap(), LeaveOutcome::Waiting);
+    assert_eq!(
+        block_on(operator.leave(&mine, LeaveMode::Graceful)).unwrap(),
+        LeaveOutcome::Waiting
+    );
     assert_eq!(block_on(taken_out).unwrap(), Wake::Look);
     assert_eq!(block_on(store.renew(&mine)).unwrap(), None);
 }

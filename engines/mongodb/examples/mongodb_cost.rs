@@ -6,7 +6,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
-use tenure_core::{Engine as _, Key, LeaveMode, WaitMode, Share, Ticket};
+use tenure_core::{Engine as _, Key, LeaveMode, Share, Ticket, WaitMode};
 use tenure_mongodb::MongoStore;
 use tenure_servers::mongodb::{Document, Server, doc};
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, Document};
 use tenure_core::{
-    Error, Key, LeaveOutcome, NUMBER_MAX, Note, Owner, Place, Result, Share, TicketState, CounterValue, Ticket,
-    TicketId, errors, served,
+    CounterValue, Error, Key, LeaveOutcome, NUMBER_MAX, Note, Owner, Place, Result, Share, Ticket,
+    TicketId, TicketState, errors, served,
 };
 
 use crate::documents::NotFound;

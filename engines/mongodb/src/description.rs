@@ -1,7 +1,7 @@
 //! What the engine for MongoDB says of itself.
 
 use tenure_kit::options::KnownOption;
-use tenure_kit::registry::{EngineDescriptor, OpenedStore, Visibility, Scheme};
+use tenure_kit::registry::{EngineDescriptor, OpenedStore, Scheme, Visibility};
 
 const SCHEMES: &[Scheme] = &[
     Scheme {
@@ -41,7 +41,11 @@ const OPTIONS: &[KnownOption] = &[
     KnownOption::file("tlsCertificateKeyFile", "Certificate and key of this client, in PEM"),
     KnownOption::new("connectTimeoutMS", "N", "How long a connection may take to come about"),
     KnownOption::new("serverSelectionTimeoutMS", "N", "How long a server is looked for"),
-    KnownOption::new("heartbeatFrequencyMS", "N", "How often each server is asked whether it is there"),
+    KnownOption::new(
+        "heartbeatFrequencyMS",
+        "N",
+        "How often each server is asked whether it is there",
+    ),
     KnownOption::new("minPoolSize", "N", "How many connections are kept open"),
     KnownOption::new("maxPoolSize", "N", "How many connections there may be"),
     KnownOption::new("appName", "TEXT", "What the server's log calls this client"),

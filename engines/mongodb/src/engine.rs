@@ -8,8 +8,8 @@ use futures_util::future::{Either, pending, select};
 use mongodb::bson::{RawDocumentBuf, rawdoc};
 use tenure_core::event::{Cursor, EventBatch, Scope};
 use tenure_core::{
-    Engine, Key, LeaveMode, LeaveOutcome, WaitMode, Place, Guarantees, Result, TicketState, CounterValue, Ticket, TicketId,
-    Wake, Window, jitter,
+    CounterValue, Engine, Guarantees, Key, LeaveMode, LeaveOutcome, Place, Result, Ticket,
+    TicketId, TicketState, WaitMode, Wake, Window, jitter,
 };
 use tokio::time::{sleep, timeout};
 
@@ -203,7 +203,8 @@ impl Engine for MongoStore {
 
     async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
         let spot = self.spots.of(ticket)?;
-        let came = self.ask(&spot, ticket, Verb::Leave { soon: how == LeaveMode::Graceful }).await?;
+        let came =
+            self.ask(&spot, ticket, Verb::Leave { soon: how == LeaveMode::Graceful }).await?;
         let Came::Left(mut left) = came else { return Err(trouble::strange(&self.calls.name)) };
         if left == LeaveOutcome::Absent && self.roll.was_never_sent(&spot.record, ticket.id) {
             // It waited here, and nobody need look whether it comes in late.
@@ -279,9 +280,11 @@ impl Engine for MongoStore {
         let collection = &self.calls.collection;
         match counted.map_err(|error| trouble::in_record(error, collection, &record, key))? {
             Some(answer) => self.known(answer::tallied(&answer, key, by))?,
-            None => {
-                Ok(CounterValue { value: 0, allowed: true, resets_in: window.map(|window| window.per) })
-            }
+            None => Ok(CounterValue {
+                value: 0,
+                allowed: true,
+                resets_in: window.map(|window| window.per),
+            }),
         }
     }
 

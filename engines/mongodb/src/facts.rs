@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, rawdoc};
 use mongodb::options::ServerAddress;
-use tenure_core::{Error, TokenDurability, Liveness, Guarantees, Result, EventDelivery};
+use tenure_core::{Error, EventDelivery, Guarantees, Liveness, Result, TokenDurability};
 
 use crate::answer::whole;
 use crate::call::Calls;

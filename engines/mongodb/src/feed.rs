@@ -13,7 +13,7 @@ use mongodb::change_stream::ChangeStream;
 use mongodb::change_stream::event::ResumeToken;
 use mongodb::error::{Error, ErrorKind};
 use mongodb::options::{ReadConcern, ReadPreference, SelectionCriteria};
-use tenure_core::{ErrorKind, jitter};
+use tenure_core::jitter;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -240,7 +240,11 @@ async fn run(feed: Arc<Shared>) {
                 // A token that the server refuses must not keep the stream closed.
                 let is_token = token.is_some();
                 token = token.filter(|_| told.is_retryable() && !is_lost(&error));
-                let is_refused = !is_token && matches!(told.kind(), ErrorKind::Rejected | ErrorKind::Invalid);
+                let is_refused = !is_token
+                    && matches!(
+                        told.kind(),
+                        tenure_core::ErrorKind::Rejected | tenure_core::ErrorKind::Invalid
+                    );
                 feed.failed(told, is_refused);
             }
         }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, bson, doc};
-use tenure_core::{Result, TicketState, TicketId, jitter};
+use tenure_core::{Result, TicketId, TicketState, jitter};
 use tenure_kit::subscriptions::Subscriptions;
 use tokio::time::sleep;
 

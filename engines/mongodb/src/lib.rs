@@ -91,7 +91,7 @@ use std::time::Duration;
 use mongodb::Client;
 pub use mongodb::options::ClientOptions;
 use tenure_core::layers::{OnRuntime, Retry};
-use tenure_core::{Runtime, Locks, BackgroundRuntime, Result};
+use tenure_core::{BackgroundRuntime, Locks, Result, Runtime};
 use tokio::runtime::Handle;
 
 pub use description::DESCRIPTION;

@@ -31,12 +31,24 @@ struct Entry {
 
 impl Roll {
     /// The ticket stands in this record from now on, or may. It hears all if the stream is open already.
-    pub(crate) fn enter(&self, record: &str, id: TicketId, hears: Option<u64>, mail: &Subscriptions) {
+    pub(crate) fn enter(
+        &self,
+        record: &str,
+        id: TicketId,
+        hears: Option<u64>,
+        mail: &Subscriptions,
+    ) {
         self.put(record, Entry { id, hears, alone: false, sent: true }, mail);
     }
 
     /// The ticket is about to join a line in this record, which is not sent yet.
-    pub(crate) fn prepare(&self, record: &str, id: TicketId, hears: Option<u64>, mail: &Subscriptions) {
+    pub(crate) fn prepare(
+        &self,
+        record: &str,
+        id: TicketId,
+        hears: Option<u64>,
+        mail: &Subscriptions,
+    ) {
         self.put(record, Entry { id, hears, alone: false, sent: false }, mail);
     }
 

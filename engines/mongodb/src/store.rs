@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mongodb::Client;
 use mongodb::options::ClientOptions;
-use tenure_core::{Error, Guarantees, Result, Sampler, EventDelivery, ThisRuntime};
+use tenure_core::{Error, EventDelivery, Guarantees, Result, Sampler, ThisRuntime};
 use tenure_kit::subscriptions::Subscriptions;
 use tokio::runtime::Handle;
 
@@ -99,7 +99,8 @@ impl MongoStore {
         for warning in &profile.warnings {
             tracing::warn!("{warning}");
         }
-        let (mail, roll, inbox) = (Arc::<Subscriptions>::default(), Arc::<Roll>::default(), inbox()?);
+        let (mail, roll, inbox) =
+            (Arc::<Subscriptions>::default(), Arc::<Roll>::default(), inbox()?);
         let tray = Arc::<Tray>::default();
         let posts = Posts {
             mail: mail.clone(),

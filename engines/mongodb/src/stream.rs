@@ -20,7 +20,12 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    pub(crate) fn new(feed: Feed, hearing: Hearing, mail: Arc<Subscriptions>, inbox: String) -> Self {
+    pub(crate) fn new(
+        feed: Feed,
+        hearing: Hearing,
+        mail: Arc<Subscriptions>,
+        inbox: String,
+    ) -> Self {
         let (hears, openings) = (watch::Sender::default(), AtomicU64::new(0));
         Self { feed, hearing, letters: Arc::new(Letters { mail, inbox, hears, openings }) }
     }

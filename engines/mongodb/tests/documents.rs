@@ -12,7 +12,7 @@ use std::time::Duration;
 use shop::{Shelves, Shop};
 use tenure_conformance::Arena;
 use tenure_core::layers::{AnyEngine, OnRuntime};
-use tenure_core::{Runtime, Locks, BackgroundRuntime, Result, TicketId};
+use tenure_core::{BackgroundRuntime, Locks, Result, Runtime, TicketId};
 use tenure_mongodb::documents::MemoryDocuments;
 
 /// Tickets that are to end within their case live for so long.

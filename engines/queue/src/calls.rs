@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tenure_core::{Error, Key, Result, CounterValue, Time};
+use tenure_core::{CounterValue, Error, Key, Result, Time};
 use tokio::sync::oneshot;
 
 use crate::contract::Register;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::{BoxFuture, Error, Key, Guarantees, Result, TicketId};
+use tenure_core::{BoxFuture, Error, Guarantees, Key, Result, TicketId};
 use tokio::sync::mpsc;
 
 use crate::node::{LineId, Name, Node};

@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use futures_util::future::{Either, select};
-use tenure_core::{Key, Result, CounterValue, errors};
+use tenure_core::{CounterValue, Key, Result, errors};
 use tokio::sync::oneshot;
 
 use crate::calls::{Call, refuse_late};
@@ -17,7 +17,12 @@ use crate::pauses::Pauses;
 use crate::queue::Queue;
 
 impl<S: Store> Queue<S> {
-    pub(crate) async fn next(&self, key: &Key, by: u64, register: &Register) -> Result<CounterValue> {
+    pub(crate) async fn next(
+        &self,
+        key: &Key,
+        by: u64,
+        register: &Register,
+    ) -> Result<CounterValue> {
         let Parts { store, host, counting, answers_within, .. } = &*self.parts;
         if by == 0 {
             let value = errors::checked_sum(key, store.read(register).await?.value, 0)?;

@@ -1,11 +1,11 @@
 //! The nine verbs.
 
 use futures_util::future::join_all;
-use tenure_core::event::{Cursor, EventBatch, Scope};
 use tenure_core::errors::{self, UNREADABLE};
+use tenure_core::event::{Cursor, EventBatch, Scope};
 use tenure_core::{
-    Engine, Error, Key, LeaveMode, LeaveOutcome, Liveness, WaitMode, Place, Guarantees, Result, TicketState, CounterValue,
-    Ticket, Wake, Window, served,
+    CounterValue, Engine, Error, Guarantees, Key, LeaveMode, LeaveOutcome, Liveness, Place, Result,
+    Ticket, TicketState, WaitMode, Wake, Window, served,
 };
 
 use crate::contract::{Register, Store};
@@ -66,8 +66,10 @@ impl<S: Store> Engine for Queue<S> {
             let standing = if holds { TicketState::Holding } else { TicketState::Waiting };
             let life = lives.get(&node.session).copied();
             let (number, leaving, take) = (node.number(), node.told, node.take());
-            tickets
-                .push((node.ticket, Place { number, state: standing, ahead, life, look: None, leaving }));
+            tickets.push((
+                node.ticket,
+                Place { number, state: standing, ahead, life, look: None, leaving },
+            ));
             ahead += take;
         }
         Ok(tickets)

@@ -1,7 +1,7 @@
 //! Joining a line, and giving signs of life in it.
 
 use tenure_core::{
-    Error, LINE_TICKETS_MAX, Loss, NUMBER_MAX, WaitMode, Place, Result, Share, TicketState, Ticket,
+    Error, LINE_TICKETS_MAX, Loss, NUMBER_MAX, Place, Result, Share, Ticket, TicketState, WaitMode,
     errors, served,
 };
 
@@ -263,7 +263,7 @@ impl<S: Store> Queue<S> {
             return Ok(());
         };
         self.clear(node).await?;
-        Err(errors)
+        Err(refusal)
     }
 
     pub(crate) async fn renew_in_line(&self, ticket: &Ticket) -> Result<Option<Place>> {
@@ -388,9 +388,7 @@ fn refuse_other_owner(node: &Node, ticket: &Ticket) -> Result<()> {
 
 fn refuse_mixed(front: &Front, ticket: &Ticket) -> Result<()> {
     match front.nodes.iter().find(|node| node.name.of != ticket.share.of()) {
-        Some(other) => {
-            Err(errors::other_capacity(&ticket.key, other.name.of.into(), ticket.share))
-        }
+        Some(other) => Err(errors::other_capacity(&ticket.key, other.name.of.into(), ticket.share)),
         None => Ok(()),
     }
 }

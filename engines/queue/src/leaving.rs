@@ -1,6 +1,6 @@
 //! Leaving a line: by the owner, or because somebody else says so.
 
-use tenure_core::{LeaveOutcome, Result, TicketState, Ticket, served};
+use tenure_core::{LeaveOutcome, Result, Ticket, TicketState, served};
 
 use crate::contract::{Front, Remove, Removed, SessionId, Store, Why};
 use crate::mine::Mine;

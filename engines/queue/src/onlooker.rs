@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use tenure_core::event::{Cursor, Event, EventBatch, Scope};
-use tenure_core::line::{Slot, LineEvent};
+use tenure_core::line::{LineEvent, Slot};
 use tenure_core::{Error, LeaveMode, Line, Result, TicketId};
 use tokio::sync::{Notify, mpsc};
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tenure_core::{ExpiringMap, TicketState, TicketId, Time};
+use tenure_core::{ExpiringMap, TicketId, TicketState, Time};
 
 use crate::asked::Asked;
 use crate::contract::SessionId;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use futures_util::stream::{self, StreamExt as _};
 use tenure_core::wake::WakeRegistry;
-use tenure_core::{Runtime, Result, spawn_cancellable};
+use tenure_core::{Result, Runtime, spawn_cancellable};
 
 use crate::calls::Calls;
 use crate::contract::{Remove, Store};

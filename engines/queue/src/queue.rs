@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::{Runtime, Result, Sampler};
+use tenure_core::{Result, Runtime, Sampler};
 use tokio::sync::oneshot;
 
 use crate::contract::Store;

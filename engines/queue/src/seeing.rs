@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, join, select};
-use tenure_core::{Key, LINE_TICKETS_MAX, Place, Result, TicketState, TicketId};
+use tenure_core::{Key, LINE_TICKETS_MAX, Place, Result, TicketId, TicketState};
 
 use crate::contract::{Front, SessionId, Sought, Store};
 use crate::mine::{Mine, Sighting};

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::future::{Either, join, select};
-use tenure_core::{Runtime, Loss, Result, Time};
+use tenure_core::{Loss, Result, Runtime, Time};
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::contract::{Granted, SessionId, Store};

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use tenure_core::{ErrorKind, Result, TicketState, Ticket, Wake};
+use tenure_core::{ErrorKind, Result, Ticket, TicketState, Wake};
 
 use crate::contract::{Distance, Store, Told, Watching};
 use crate::mine::{Mine, Sighting};

@@ -4,7 +4,7 @@
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tenure_core::{Error, Runtime, Result};
+use tenure_core::{Error, Result, Runtime};
 use tokio::sync::Notify;
 
 use crate::contract::{Told, Watching};

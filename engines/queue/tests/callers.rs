@@ -14,8 +14,8 @@ use futures_util::future::{join_all, join3};
 use store::{Map, Shared};
 use tenure_core::event::Scope;
 use tenure_core::{
-    BoxFuture, Clock, Engine as _, Runtime, Key, LeaveMode, LeaveOutcome, Locks, WaitMode, BackgroundRuntime, Share,
-    TicketState, Ticket, Time, Wake, blocking::block_on,
+    BackgroundRuntime, BoxFuture, Clock, Engine as _, Key, LeaveMode, LeaveOutcome, Locks, Runtime,
+    Share, Ticket, TicketState, Time, WaitMode, Wake, blocking::block_on,
 };
 use tenure_queue::Queue;
 use tokio::task::JoinSet;

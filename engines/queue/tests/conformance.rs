@@ -11,7 +11,7 @@ use std::time::Duration;
 use store::{Map, Shared};
 use tenure_conformance::Arena;
 use tenure_conformance::sim::World;
-use tenure_core::{Error, BackgroundRuntime};
+use tenure_core::{BackgroundRuntime, Error};
 use tenure_queue::Queue;
 
 mod simulated {

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use store::{Map, Shared};
 use tenure_core::{
-    Engine as _, Key, ErrorKind, LeaveMode, Locks, WaitMode, BackgroundRuntime, Share, TicketState, Ticket, Wake,
-    blocking::block_on,
+    BackgroundRuntime, Engine as _, ErrorKind, Key, LeaveMode, Locks, Share, Ticket, TicketState,
+    WaitMode, Wake, blocking::block_on,
 };
 use tenure_queue::Queue;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use redis::{Cmd, RedisResult, Value};
-use tenure_kit::{Call, Disconnected, Room, aside};
+use tenure_kit::{Call, Disconnected, Room, spawn_and_join};
 
 use crate::link::{Connection, Link, Master};
 use crate::script::Script;

@@ -17,9 +17,9 @@ use redis::cluster_routing::{
 };
 use redis::{Arg, Cmd, ErrorKind, RedisResult, ServerErrorKind, Value};
 use tenure_core::Result;
+use tenure_kit::limiter::Limiter;
 use tenure_kit::server_facts::Version;
 use tenure_kit::subscriptions::Subscriptions;
-use tenure_kit::limiter::Limiter;
 use tenure_kit::url::Address;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;

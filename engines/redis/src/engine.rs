@@ -8,12 +8,12 @@ use futures_util::future::try_join_all;
 use redis::{Cmd, FromRedisValue as _, Value};
 use tenure_core::event::{Cursor, EventBatch, Scope};
 use tenure_core::{
-    Breaks, Engine, Error, Key, LeaveMode, LeaveOutcome, NUMBER_MAX, WaitMode, Place, Guarantees, Result,
-    TicketState, CounterValue, Ticket, TicketId, Wake, Window, errors,
+    Breaks, CounterValue, Engine, Error, Guarantees, Key, LeaveMode, LeaveOutcome, NUMBER_MAX,
+    Place, Result, Ticket, TicketId, TicketState, WaitMode, Wake, Window, errors,
 };
-use tenure_kit::aside;
-use tenure_kit::subscriptions::Subscriptions;
 use tenure_kit::secret::redact;
+use tenure_kit::spawn_and_join;
+use tenure_kit::subscriptions::Subscriptions;
 
 use crate::body;
 use crate::bundle::Wish;

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use redis::{Cmd, FromRedisValue, RedisResult, Value, cmd};
 use tenure_core::{Error, Guarantees, Result};
-use tenure_kit::server_facts::{Persistence, ServerFacts, EvictionPolicy, NamedBy, Product, Version};
+use tenure_kit::server_facts::{
+    EvictionPolicy, NamedBy, Persistence, Product, ServerFacts, Version,
+};
 
 use crate::settings::{Name, Settings, Young};
 
@@ -68,7 +70,11 @@ impl Facts {
             age: number("uptime_in_seconds").map(Duration::from_secs),
             is_replica: field("role") == Some("slave"),
             is_loading: field("loading") == Some("1"),
-            disk: if field("aof_enabled") == Some("1") { disk(config) } else { Persistence::Behind },
+            disk: if field("aof_enabled") == Some("1") {
+                disk(config)
+            } else {
+                Persistence::Behind
+            },
             full: match field("maxmemory_policy") {
                 None => EvictionPolicy::Untold,
                 Some("noeviction") => EvictionPolicy::Refuses,

@@ -37,9 +37,11 @@ mod tests {
         let message = |sign: u8, number: f64| {
             [&id.to_u128().to_be_bytes()[..], &[sign], &number.to_le_bytes()].concat()
         };
-        for (sign, letter) in
-            [(b'S', Notification::Served(46)), (b'T', Notification::Told), (b'O', Notification::Out)]
-        {
+        for (sign, letter) in [
+            (b'S', Notification::Served(46)),
+            (b'T', Notification::Told),
+            (b'O', Notification::Out),
+        ] {
             assert_eq!(read(&message(sign, 46.0)), Some((id, letter)));
         }
         assert_eq!(read(&message(b'S', -1.0)), None);

@@ -73,7 +73,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::layers::{OnRuntime, Retry};
-use tenure_core::{Engine, Runtime, Locks, BackgroundRuntime, Result};
+use tenure_core::{BackgroundRuntime, Engine, Locks, Result, Runtime};
 
 pub use description::DESCRIPTION;
 pub use redlock::RedLock;

@@ -9,7 +9,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, PushInfo, PushKind, RedisResult, Value, cmd};
 use tenure_core::{Error, Result};
 use tenure_kit::subscriptions::Subscriptions;
-use tenure_kit::{Client, Disconnected, DisconnectNotifier, ConnectContext, Server, Origin};
+use tenure_kit::{Client, ConnectContext, DisconnectNotifier, Disconnected, Origin, Server};
 use tokio::time::timeout;
 
 use crate::acks::Acks;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
-use tenure_core::layers::{AnyEngine, QuorumHealth, OnRuntime, Quorum};
-use tenure_core::{Error, Runtime as Home, Locks, BackgroundRuntime, Result, errors};
+use tenure_core::layers::{AnyEngine, OnRuntime, Quorum, QuorumHealth};
+use tenure_core::{BackgroundRuntime, Error, Locks, Result, Runtime as Home, errors};
 use tenure_kit::IN_PLACE_MAX;
 use tenure_kit::url::Address;
 
@@ -71,7 +71,8 @@ async fn quorum(servers: &[Address], settings: &Settings, home: Arc<dyn Home>) -
         )));
     }
     let realm = |name| -> Vec<AnyEngine> {
-        let inside = stores.iter().map(|store| OnRuntime::of(home.clone(), store.inner().realm(name)));
+        let inside =
+            stores.iter().map(|store| OnRuntime::of(home.clone(), store.inner().realm(name)));
         inside.map(on_its_links).collect()
     };
     let (turns, clocks) = (realm("turn."), realm("clock."));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::Value;
 use tenure_core::{
-    Key, Note, Owner, Place, Result, Share, TicketState, CounterValue, Ticket, TicketId, served,
+    CounterValue, Key, Note, Owner, Place, Result, Share, Ticket, TicketId, TicketState, served,
 };
 
 use crate::body::{self, exact};
@@ -18,7 +18,10 @@ pub(crate) fn tallied(answer: &Value) -> Option<(i64, CounterValue)> {
         _ => return None,
     };
     let resets_in = left.and_then(|left| u64::try_from(left).ok()).map(Duration::from_millis);
-    Some((verdict, CounterValue { value: u64::try_from(value).ok()?, allowed: verdict == 1, resets_in }))
+    Some((
+        verdict,
+        CounterValue { value: u64::try_from(value).ok()?, allowed: verdict == 1, resets_in },
+    ))
 }
 
 /// Numbers are microseconds of a clock. What is smaller is the answer to something else, however the clock is set.

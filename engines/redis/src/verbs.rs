@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use redis::{Cmd, Value};
-use tenure_core::{LeaveMode, LeaveOutcome, WaitMode, Place, Ticket};
+use tenure_core::{LeaveMode, LeaveOutcome, Place, Ticket, WaitMode};
 
 use crate::body::{self, micros};
 use crate::bundle::Wish;
@@ -135,7 +135,13 @@ const OWN: &str = "";
 const OWN_LONG: &str = "long";
 
 impl Go {
-    pub(crate) fn new(name: String, ticket: &Ticket, inbox: &str, how: LeaveMode, lives: bool) -> Self {
+    pub(crate) fn new(
+        name: String,
+        ticket: &Ticket,
+        inbox: &str,
+        how: LeaveMode,
+        lives: bool,
+    ) -> Self {
         let manner = match how {
             LeaveMode::Graceful => SOON,
             LeaveMode::Now if !lives => NOW,

@@ -9,11 +9,11 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tenure_core::wake::WakeRegistry;
 use tenure_core::event::{Cursor, EventBatch, Scope};
+use tenure_core::wake::WakeRegistry;
 use tenure_core::{
-    Engine, TokenDurability, Runtime, Key, LeaveMode, LeaveOutcome, Liveness, WaitMode, Place, Guarantees, Result, Sampler,
-    TicketState, CounterValue, Ticket, Time, Wake, Window,
+    CounterValue, Engine, Guarantees, Key, LeaveMode, LeaveOutcome, Liveness, Place, Result,
+    Runtime, Sampler, Ticket, TicketState, Time, TokenDurability, WaitMode, Wake, Window,
 };
 
 use table::{Rows, Table};
@@ -41,7 +41,13 @@ impl ToyStore {
     /// An empty store that lives by the clock of this host.
     pub fn on(host: Arc<dyn Runtime>) -> Arc<Self> {
         let (opened, opened_us) = (host.now(), host.wall_us());
-        Arc::new(Self { table: Mutex::default(), bells: WakeRegistry::default(), host, opened, opened_us })
+        Arc::new(Self {
+            table: Mutex::default(),
+            bells: WakeRegistry::default(),
+            host,
+            opened,
+            opened_us,
+        })
     }
 
     /// The wall clock makes the first number; from then on a clock counts that nobody can set.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tenure_core::{
-    Key, LINE_TICKETS_MAX, LeaveMode, LeaveOutcome, NUMBER_MAX, WaitMode, Place, Result, Share, TicketState,
-    CounterValue, Ticket, TicketId, Window, errors, served,
+    CounterValue, Key, LINE_TICKETS_MAX, LeaveMode, LeaveOutcome, NUMBER_MAX, Place, Result, Share,
+    Ticket, TicketId, TicketState, WaitMode, Window, errors, served,
 };
 
 /// Everything that the store keeps. The clock is in microseconds since 1970.
@@ -69,7 +69,13 @@ impl Table {
         Ok(CounterValue { value, allowed: true, resets_in: None })
     }
 
-    pub(crate) fn count(&mut self, key: &Key, by: u64, of: Window, now: u64) -> Result<CounterValue> {
+    pub(crate) fn count(
+        &mut self,
+        key: &Key,
+        by: u64,
+        of: Window,
+        now: u64,
+    ) -> Result<CounterValue> {
         self.counts.retain(|_, (_, ends)| *ends > now);
         let fresh = (0, now.saturating_add(micros(of.per)));
         let (value, ends) = self.counts.get(key).copied().unwrap_or(fresh);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tenure_conformance::Arena;
 use tenure_conformance::sim::World;
-use tenure_core::{Error, BackgroundRuntime};
+use tenure_core::{BackgroundRuntime, Error};
 use tenure_toy::{Toy, ToyStore};
 
 mod simulated {

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use tenure_core::{Error, TokenDurability, Liveness, Guarantees, Result, EventDelivery, errors};
+use tenure_core::{Error, EventDelivery, Guarantees, Liveness, Result, TokenDurability, errors};
 use tenure_kit::url::Address;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -135,14 +135,14 @@ pub(crate) async fn presence(settings: &Settings) -> Result<Presence> {
         };
         match timeout(word_max(settings), knock).await.unwrap_or(Ok(Presence::Absent)) {
             Ok(one) => presence = presence.max(one),
-            Err(refusal) => refusals.push(errors),
+            Err(refusal) => refusals.push(refusal),
         }
     }
     let is_refused = refusals.len() == settings.servers.len();
     match refusals.into_iter().next() {
-        Some(refusal) if is_refused => Err(errors),
+        Some(refusal) if is_refused => Err(refusal),
         // Another one may answer in a while.
-        Some(refusal) if presence < Presence::There => Err(Error::unavailable(errors.to_string())),
+        Some(refusal) if presence < Presence::There => Err(Error::unavailable(refusal.to_string())),
         _ if presence == Presence::Absent && !out_of_reach.is_empty() => {
             let each = out_of_reach.iter().map(|(server, error)| (server.as_str(), error));
             Err(Error::unavailable(errors::once_for_all(each)))

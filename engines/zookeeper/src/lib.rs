@@ -77,7 +77,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::layers::{OnRuntime, Retry};
-use tenure_core::{Runtime, Locks, BackgroundRuntime, Result};
+use tenure_core::{BackgroundRuntime, Locks, Result, Runtime};
 use tenure_queue::Queue;
 
 use crate::wire::IN_PLACE_MAX;

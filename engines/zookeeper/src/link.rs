@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::{Error, Result};
-use tenure_kit::{Disconnected, ConnectContext, Server};
+use tenure_kit::{ConnectContext, Disconnected, Server};
 
 use crate::keys::Keys;
 use crate::settings::Settings;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::{join, join_all, select_all};
 use tenure_core::errors::NO_NUMBER;
-use tenure_core::{Error, Key, Loss, Guarantees, Result, TicketId};
+use tenure_core::{Error, Guarantees, Key, Loss, Result, TicketId};
 use tenure_queue::{
     Distance, Enter, Entered, Followed, Front, Granted, LineId, Name, Node, Register, Remove,
     Removed, SessionId, Sought, Store, Told, Watching, Written,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tenure_conformance::Arena;
-use tenure_core::{Runtime, Locks, BackgroundRuntime, Result, TicketId};
+use tenure_core::{BackgroundRuntime, Locks, Result, Runtime, TicketId};
 
 /// Four ticks of the servers: what is not renewed for so long ends, and the machine may be busy.
 const TTL: Duration = Duration::from_secs(2);

@@ -19,7 +19,7 @@
 //! let paid = doc! { "$set": { "state": "paid" } };
 //! fence.update_one(&orders, doc! { "_id": 42 }, paid, guard.token()).await?;
 //!
-//! // EventKind belongs together is one transaction.
+//! // What belongs together is one transaction.
 //! let bills = shop.collection::<Document>("bills");
 //! let billed = [Write::delete_one(&orders, doc! { "_id": 42 }), Write::insert(&bills, &doc! { "order": 42 })?];
 //! fence.write(billed, guard.token()).await?;

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use tenure_core::{Guard, ErrorKind, Locks, Loss};
+use tenure_core::{ErrorKind, Guard, Locks, Loss};
 
 use crate::fault::stage::{at_last, soon, until_line};
 
@@ -72,7 +72,9 @@ async fn wait(locks: Locks, ttl: Duration) -> Guard {
     loop {
         match locks.mutex("k").ttl(ttl).lock().await {
             Ok(guard) => return guard,
-            Err(error) => assert!(error.is_retryable() || error.kind() == ErrorKind::Lost, "{error}"),
+            Err(error) => {
+                assert!(error.is_retryable() || error.kind() == ErrorKind::Lost, "{error}")
+            }
         }
     }
 }

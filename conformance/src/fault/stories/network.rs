@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tenure_core::{Guard, ErrorKind, Locks, Loss};
+use tenure_core::{ErrorKind, Guard, Locks, Loss};
 
 use crate::fault::stage::{PATIENCE, at_last, soon, until_line};
 use crate::fault::{Direction, Proxy};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::layers::AnyEngine;
-use tenure_core::{BoxFuture, Guard, LeaseHandle, Runtime, Locks, Result, TicketId};
+use tenure_core::{BoxFuture, Guard, LeaseHandle, Locks, Result, Runtime, TicketId};
 
 use super::{Claim, Client, Holder, Locking, View};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::{Either, select};
 use tenure_core::layers::AnyEngine;
-use tenure_core::{Engine as _, Runtime as _, Key, Memory, Place, TicketState, Ticket, TicketId};
+use tenure_core::{Engine as _, Key, Memory, Place, Runtime as _, Ticket, TicketId, TicketState};
 
 use super::{Claim, Client, Holder, Locking, View};
 use crate::fault::{Distant, Network, Spied, Verb, Weather};

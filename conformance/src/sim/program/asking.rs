@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use tenure_core::{Runtime as _, Locks, Result, SHARE_OF_MAX, Share};
+use tenure_core::{Locks, Result, Runtime as _, SHARE_OF_MAX, Share};
 
 use super::got::Got;
 use super::wish::Wish;

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use tenure_core::{MultiGuard, Guard, LeaseHandle, Result, SHARE_OF_MAX, Share, TicketId, WriteGuard};
+use tenure_core::{
+    Guard, LeaseHandle, MultiGuard, Result, SHARE_OF_MAX, Share, TicketId, WriteGuard,
+};
 
 use crate::sim::holder::{Claim, View};
 

@@ -1,6 +1,6 @@
 //! A term: an elected leader's work, which is stopped before its seat is given up.
 
-use tenure_core::{LeaseHandle, Runtime as _, Locks, Share};
+use tenure_core::{LeaseHandle, Locks, Runtime as _, Share};
 
 use super::Program;
 use super::got::Part;

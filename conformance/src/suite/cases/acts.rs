@@ -1,10 +1,10 @@
 //! What the stories are told with: short words for common acts, each of which must succeed.
 
-use tenure_core::event::{Cursor, Event, Scope, EventKind};
+use tenure_core::event::{Cursor, Event, EventKind, Scope};
 use tenure_core::layers::AnyEngine;
 use tenure_core::{
-    Engine as _, Error, Key, ErrorKind, LeaveMode, LeaveOutcome, Loss, WaitMode, Place, Result, Share, TicketState,
-    Ticket, TicketId,
+    Engine as _, Error, ErrorKind, Key, LeaveMode, LeaveOutcome, Loss, Place, Result, Share,
+    Ticket, TicketId, TicketState, WaitMode,
 };
 
 use crate::Arena;

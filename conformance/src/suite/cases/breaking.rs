@@ -1,6 +1,8 @@
 //! Breaking: a waiter is out at once, a holder is told; and never are there two.
 
-use tenure_core::{Engine as _, LeaveOutcome, Loss, Note, Owner, Share, TicketState, Ticket, TicketId};
+use tenure_core::{
+    Engine as _, LeaveOutcome, Loss, Note, Owner, Share, Ticket, TicketId, TicketState,
+};
 
 use super::acts::{Acts as _, MUTEX, lost, needs};
 use crate::Arena;

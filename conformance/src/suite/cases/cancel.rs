@@ -9,7 +9,7 @@ use std::task::Poll;
 
 use futures_util::future::maybe_done;
 use tenure_core::{
-    MultiGuard, Engine as _, Guard, LeaveMode, Liveness, Locks, WaitMode, Result, WriteGuard,
+    Engine as _, Guard, LeaveMode, Liveness, Locks, MultiGuard, Result, WaitMode, WriteGuard,
 };
 
 use super::acts::{Acts as _, MUTEX};
@@ -138,7 +138,15 @@ pub(crate) async fn whoever_takes_what_is_free_may_be_dropped(arena: &Arena) {
         let semaphore = &locks.semaphore("k", 5);
         sweep.over(0, || semaphore.acquire_many(3)).await;
     }
-    drop(sweep.onlooker.multi_lock(["k", "l"]).try_lock().await.unwrap().expect("everything is free"));
+    drop(
+        sweep
+            .onlooker
+            .multi_lock(["k", "l"])
+            .try_lock()
+            .await
+            .unwrap()
+            .expect("everything is free"),
+    );
 }
 
 pub(crate) async fn whoever_waits_may_be_dropped(arena: &Arena) {
@@ -146,7 +154,8 @@ pub(crate) async fn whoever_waits_may_be_dropped(arena: &Arena) {
     let holder = arena.locks().await;
     let guard = holder.mutex("k").lock().await.unwrap();
     let locks = &sweep.locks;
-    let (mutex, all, election) = (&locks.mutex("k"), &locks.multi_lock(["a", "k"]), &locks.election("k"));
+    let (mutex, all, election) =
+        (&locks.mutex("k"), &locks.multi_lock(["a", "k"]), &locks.election("k"));
     let time = arena.ttl() * 1000;
     sweep.in_vain(|| mutex.lock()).await;
     sweep.in_vain(|| mutex.try_lock_for(time)).await;
@@ -154,7 +163,15 @@ pub(crate) async fn whoever_waits_may_be_dropped(arena: &Arena) {
     sweep.in_vain(|| election.campaign()).await;
     guard.check().unwrap();
     guard.release().await.unwrap();
-    drop(sweep.onlooker.multi_lock(["a", "k"]).try_lock().await.unwrap().expect("everything is free"));
+    drop(
+        sweep
+            .onlooker
+            .multi_lock(["a", "k"])
+            .try_lock()
+            .await
+            .unwrap()
+            .expect("everything is free"),
+    );
 }
 
 /// A dropped join may be carried out a little further, while the ticket is given back already.
@@ -195,7 +212,11 @@ pub(crate) async fn a_release_may_be_dropped(arena: &Arena) {
     let locks = &sweep.locks;
     sweep.over_each(0, async || locks.mutex("k").lock().await.unwrap(), Guard::release).await;
     sweep
-        .over_each(0, async || locks.multi_lock(["k", "l"]).lock().await.unwrap(), MultiGuard::release)
+        .over_each(
+            0,
+            async || locks.multi_lock(["k", "l"]).lock().await.unwrap(),
+            MultiGuard::release,
+        )
         .await;
     sweep
         .over_each(0, async || locks.rwlock("k").write().await.unwrap(), WriteGuard::downgrade)

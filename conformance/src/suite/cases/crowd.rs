@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use tenure_core::{LeaseHandle, Runtime, Liveness, Result, TicketId};
+use tenure_core::{LeaseHandle, Liveness, Result, Runtime, TicketId};
 
 use super::kind::{Grip, Lock};
 use crate::Arena;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use tenure_core::{BoxFuture, Election, Leader, Leaders, Loss, Result, EventDelivery};
+use tenure_core::{BoxFuture, Election, EventDelivery, Leader, Leaders, Loss, Result};
 use tokio::sync::oneshot;
 
 use super::acts::{is_token_of, lost, needs};

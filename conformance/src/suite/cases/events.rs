@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tenure_core::event::{Scope, EventKind};
-use tenure_core::{Engine as _, Note, EventDelivery, Ticket};
+use tenure_core::event::{EventKind, Scope};
+use tenure_core::{Engine as _, EventDelivery, Note, Ticket};
 
 use super::acts::{Acts as _, MUTEX, events, key, needs, told};
 use crate::Arena;
@@ -158,7 +158,8 @@ pub(crate) async fn what_lasts_is_seen(arena: &Arena) {
     arena.pass(Duration::from_millis(1)).await;
     client.leaves(&ticket).await;
     seen.extend(events(arena, &onlooker, &scope, cursor, 1).await.0);
-    let expected = [EventKind::Joined, EventKind::Served, EventKind::Left].map(|what| (what, ticket.id));
+    let expected =
+        [EventKind::Joined, EventKind::Served, EventKind::Left].map(|what| (what, ticket.id));
     assert_eq!(told(&seen), expected);
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use tenure_core::{BoxFuture, TokenDurability, ErrorKind as Error, Loss};
+use tenure_core::{BoxFuture, ErrorKind as Error, Loss, TokenDurability};
 
 use super::acts::{is_token_of, lost, refused};
 use super::crowd::Crowd;

@@ -1,7 +1,9 @@
 //! Looking: a line shows who holds and who waits, and a view gives no right to anything.
 
 use tenure_core::event::EventKind;
-use tenure_core::{ErrorKind, Locks, OWNER_BYTES_MAX, Place, WatchEvent, Share, TicketState, Ticket};
+use tenure_core::{
+    ErrorKind, Locks, OWNER_BYTES_MAX, Place, Share, Ticket, TicketState, WatchEvent,
+};
 
 use super::acts::{is_token_of, needs, refused};
 use crate::Arena;

@@ -1,6 +1,6 @@
 //! The fifth promise: without a sign of life for its ttl a ticket leaves by itself, and never sooner.
 
-use tenure_core::{Engine as _, LeaveOutcome, Liveness, TicketState, Ticket};
+use tenure_core::{Engine as _, LeaveOutcome, Liveness, Ticket, TicketState};
 
 use super::acts::{Acts as _, MUTEX, needs};
 use crate::Arena;
@@ -155,7 +155,11 @@ pub(crate) async fn who_follows_the_dead_is_served_though_it_leaves_at_once(aren
         client.waits(waiter).await;
     }
     arena.pass(arena.ttl() * 2).await;
-    assert_eq!(client.is_told(&first).await, LeaveOutcome::Requested, "it keeps its place until it stops");
+    assert_eq!(
+        client.is_told(&first).await,
+        LeaveOutcome::Requested,
+        "it keeps its place until it stops"
+    );
     assert_eq!(client.ids("first").await, [first.id]);
     assert_eq!(client.leaves(&first).await, LeaveOutcome::Holding);
     assert_eq!(client.leaves(&next).await, LeaveOutcome::Holding);

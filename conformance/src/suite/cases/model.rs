@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tenure_core::layers::AnyEngine;
 use tenure_core::{
-    Engine as _, LeaveMode, LeaveOutcome, Line, Expiry, Note, WaitMode, Place, Share, TicketState, Ticket,
-    TicketId, Time,
+    Engine as _, Expiry, LeaveMode, LeaveOutcome, Line, Note, Place, Share, Ticket, TicketId,
+    TicketState, Time, WaitMode,
 };
 
 use crate::Arena;

@@ -1,6 +1,6 @@
 //! The seventh promise: every name is its own lock, and comes back as it was given.
 
-use tenure_core::{Engine as _, KEY_BYTES_MAX, ErrorKind, LeaveOutcome, Note, Owner};
+use tenure_core::{Engine as _, ErrorKind, KEY_BYTES_MAX, LeaveOutcome, Note, Owner};
 
 use super::acts::{Acts as _, MUTEX, key, needs, refused};
 use crate::Arena;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use tenure_core::layers::AnyEngine;
-use tenure_core::{BoxFuture, Engine as _, TokenDurability, NUMBER_MAX, WaitMode, Ticket};
+use tenure_core::{BoxFuture, Engine as _, NUMBER_MAX, Ticket, TokenDurability, WaitMode};
 
 use super::acts::{Acts as _, MUTEX, needs};
 use crate::Arena;

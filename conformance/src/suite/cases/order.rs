@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use tenure_core::{BoxFuture, Engine as _, LeaveOutcome, WaitMode, TicketState};
+use tenure_core::{BoxFuture, Engine as _, LeaveOutcome, TicketState, WaitMode};
 
 use super::acts::{Acts as _, MUTEX, needs};
 use crate::Arena;

@@ -1,7 +1,7 @@
 //! Other processes: they are killed and stopped while they hold and while they wait.
 
 use tenure_core::layers::AnyEngine;
-use tenure_core::{TokenDurability, Liveness, Locks, TicketState, Ticket};
+use tenure_core::{Liveness, Locks, Ticket, TicketState, TokenDurability};
 
 use super::acts::{Acts as _, MUTEX, needs};
 use crate::Arena;

@@ -1,7 +1,7 @@
 //! The third promise: who is served is what the one rule says, and nothing else.
 
 use tenure_core::layers::AnyEngine;
-use tenure_core::{Engine as _, ErrorKind, LeaveOutcome, WaitMode, TicketState, Ticket, served};
+use tenure_core::{Engine as _, ErrorKind, LeaveOutcome, Ticket, TicketState, WaitMode, served};
 
 use super::acts::{Acts as _, MUTEX, needs, refused, share};
 use crate::Arena;

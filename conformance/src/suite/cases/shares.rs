@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::{BoxFuture, Guard, ErrorKind, PERMITS_MAX, RwLock, Semaphore};
+use tenure_core::{BoxFuture, ErrorKind, Guard, PERMITS_MAX, RwLock, Semaphore};
 
 use super::acts::{needs, refused};
 use super::crowd::Crowd;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tenure_core::layers::AnyEngine;
-use tenure_core::{BoxFuture, Engine as _, ErrorKind, NUMBER_MAX, CounterValue, Window};
+use tenure_core::{BoxFuture, CounterValue, Engine as _, ErrorKind, NUMBER_MAX, Window};
 
 use super::acts::{Acts as _, MUTEX, key, needs, refused};
 use crate::Arena;

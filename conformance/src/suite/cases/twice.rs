@@ -1,6 +1,6 @@
 //! The fourth promise: twice is once, and a renewal never brings back what is gone.
 
-use tenure_core::{Engine as _, ErrorKind, LeaveOutcome, Owner, WaitMode, TicketState, Ticket};
+use tenure_core::{Engine as _, ErrorKind, LeaveOutcome, Owner, Ticket, TicketState, WaitMode};
 
 use super::acts::{Acts as _, MUTEX, needs, refused};
 use crate::Arena;

@@ -3,7 +3,7 @@
 use std::pin::pin;
 
 use tenure_core::layers::AnyEngine;
-use tenure_core::{Engine as _, LeaveOutcome, TicketState, Ticket, Wake};
+use tenure_core::{Engine as _, LeaveOutcome, Ticket, TicketState, Wake};
 
 use super::acts::{Acts as _, MUTEX, needs};
 use crate::Arena;

@@ -19,7 +19,11 @@ impl Quorum {
     }
 
     /// Takes one attempt out of every store.
-    pub(super) async fn leave_everywhere(&self, attempt: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
+    pub(super) async fn leave_everywhere(
+        &self,
+        attempt: &Ticket,
+        how: LeaveMode,
+    ) -> Result<LeaveOutcome> {
         let leave = |engine: AnyEngine| {
             let attempt = attempt.clone();
             async move { engine.leave(&attempt, how).await }
@@ -32,7 +36,8 @@ impl Quorum {
     }
 
     pub(super) fn verdict_on_leaving(&self, poll: &Poll<LeaveOutcome>) -> Result<LeaveOutcome> {
-        let (out, told) = (count(poll, LeaveOutcome::Holding), count(poll, LeaveOutcome::Requested));
+        let (out, told) =
+            (count(poll, LeaveOutcome::Holding), count(poll, LeaveOutcome::Requested));
         let majority = self.stores.majority();
         if out >= majority {
             return Ok(LeaveOutcome::Holding);

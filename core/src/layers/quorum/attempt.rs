@@ -4,12 +4,12 @@ use std::mem;
 use std::sync::atomic::Ordering;
 
 use super::ask::kept;
-use super::known::{TicketRecord, Stage};
+use super::known::{Stage, TicketRecord};
 use super::numbers::{RoundTrip, given};
 use super::owed::Attempt;
 use super::poll::Poll;
 use super::{Quorum, held};
-use crate::{LeaveOutcome, WaitMode, Place, Result, Ticket, TicketId};
+use crate::{LeaveOutcome, Place, Result, Ticket, TicketId, WaitMode};
 
 impl Quorum {
     /// One try: a majority serves the ticket at once, or it leaves them all. `None`: busy.
@@ -41,7 +41,8 @@ impl Quorum {
         self.numbers.learn(&trip, &asked, number);
         // Where its owner has left meanwhile, or another try came first, this one leaves again.
         let mut tickets = self.tickets();
-        let Some(TicketRecord { stage: stage @ Stage::Trying(_), .. }) = tickets.get_mut(&ticket.id)
+        let Some(TicketRecord { stage: stage @ Stage::Trying(_), .. }) =
+            tickets.get_mut(&ticket.id)
         else {
             drop(tickets);
             return Ok(None);

@@ -6,7 +6,9 @@ use super::Quorum;
 use super::owed::PendingTicket;
 use super::poll::Poll;
 use crate::layers::AnyEngine;
-use crate::{Engine as _, Key, LeaveMode, LeaveOutcome, Result, CounterValue, Ticket, TicketId, Window};
+use crate::{
+    CounterValue, Engine as _, Key, LeaveMode, LeaveOutcome, Result, Ticket, TicketId, Window,
+};
 
 impl Quorum {
     /// Takes out another client's ticket, or one that this client has given up.

@@ -7,7 +7,7 @@ use super::Quorum;
 use super::poll::Poll;
 use super::stores::Stores;
 use crate::layers::AnyEngine;
-use crate::{Runtime, Key, NUMBER_MAX, Note, Owner, WaitMode, Place, Share, Ticket, TicketId};
+use crate::{Key, NUMBER_MAX, Note, Owner, Place, Runtime, Share, Ticket, TicketId, WaitMode};
 
 /// Numbers are proposed this far ahead of what the stores' clocks will say when they are asked. More would
 /// drive the numbers of two clients who alternate away from the clock.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::node::Node;
 use crate::background::releaser::JoinState;
-use crate::{Engine as _, LeaveMode, LeaveOutcome, WaitMode, Place, Result, Ticket};
+use crate::{Engine as _, LeaveMode, LeaveOutcome, Place, Result, Ticket, WaitMode};
 
 /// One ticket in one store, from before it is sent there until it is out again.
 ///

@@ -8,7 +8,7 @@ use super::owed::PendingTicket;
 use super::poll::Poll;
 use super::rest::Stragglers;
 use crate::layers::AnyEngine;
-use crate::{Runtime, Result, Ticket};
+use crate::{Result, Runtime, Ticket};
 
 /// Several stores, and how each of them answered last.
 pub(super) struct Stores {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::node::Node;
 use super::owed::PendingTicket;
-use crate::{Place, TicketState, Ticket, Time};
+use crate::{Place, Ticket, TicketState, Time};
 
 /// A place in the line of those who wait. Dropping it lets the next one have its turn.
 #[derive(Clone)]

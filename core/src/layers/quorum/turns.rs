@@ -16,11 +16,15 @@ use super::owed::PendingTicket;
 use super::poll::{contained, late};
 use super::turn::{Sign, WaitSlot};
 use super::{Quorum, trying};
-use crate::{Engine as _, Key, WaitMode, Place, Result, TicketState, Ticket, TicketId, Wake};
+use crate::{Engine as _, Key, Place, Result, Ticket, TicketId, TicketState, WaitMode, Wake};
 
 impl Quorum {
     /// Where it is no ticket's turn, one that waits stands in line, and tries when its turn has come.
-    pub(super) async fn wait_or_try(&self, ticket: &Ticket, known: TicketRecord) -> Result<Option<Place>> {
+    pub(super) async fn wait_or_try(
+        &self,
+        ticket: &Ticket,
+        known: TicketRecord,
+    ) -> Result<Option<Place>> {
         let place = match &known.turn {
             Some(turn) if turn.has_come() && !self.is_stale(ticket, turn) => Some(turn.place),
             Some(turn) => match self.keep_turn(ticket, turn).await {
@@ -106,7 +110,11 @@ impl Quorum {
     }
 
     /// A sign of life of one that holds. Whoever is behind is told no sooner if its place is lost.
-    pub(super) async fn keep_turn_of_holder(&self, ticket: &Ticket, turn: Option<&WaitSlot>) -> bool {
+    pub(super) async fn keep_turn_of_holder(
+        &self,
+        ticket: &Ticket,
+        turn: Option<&WaitSlot>,
+    ) -> bool {
         let Some(turn) = turn else { return true };
         match self.keep_turn(ticket, turn).await {
             Sign::Heard(_) | Sign::Silence => true,

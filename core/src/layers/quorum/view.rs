@@ -6,10 +6,10 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use futures_util::future::join;
 
 use super::Quorum;
-use super::known::{TicketRecord, Stage};
+use super::known::{Stage, TicketRecord};
 use super::poll::Poll;
 use crate::layers::AnyEngine;
-use crate::{Engine as _, Key, Place, Result, TicketState, Ticket, TicketId};
+use crate::{Engine as _, Key, Place, Result, Ticket, TicketId, TicketState};
 
 type Line = Vec<(Ticket, Place)>;
 
@@ -87,7 +87,8 @@ impl Quorum {
         let seen = self.look(key).await?;
         let mut line = seen.holders(self.stores.majority());
         for (ticket, place) in &mut line {
-            if let Some(TicketRecord { stage: Stage::Holding { number, .. }, .. }) = self.known(ticket.id)
+            if let Some(TicketRecord { stage: Stage::Holding { number, .. }, .. }) =
+                self.known(ticket.id)
             {
                 place.number = number;
             }

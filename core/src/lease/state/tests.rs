@@ -14,8 +14,11 @@ fn at(seconds: u64) -> Time {
 }
 
 fn rhythm() -> RenewalSchedule {
-    let caution =
-        SafetyMargin { rounding: Duration::ZERO, drift_ppm: 0, margin: Some(Duration::from_secs(1)) };
+    let caution = SafetyMargin {
+        rounding: Duration::ZERO,
+        drift_ppm: 0,
+        margin: Some(Duration::from_secs(1)),
+    };
     let every = Duration::from_secs(10);
     RenewalSchedule { caution, every, manual_renewal: false, max_hold: None, leased: true }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use tenure_core::event::EventKind;
-use tenure_core::{Guard, Locks, Result, WatchEvent, TicketState};
+use tenure_core::{Guard, Locks, Result, TicketState, WatchEvent};
 use tenure_servers::etcd::{Cluster, ETCD_3_5, Member};
 use tenure_servers::have;
 use tokio::task::JoinSet;
@@ -222,7 +222,10 @@ fn whoever_comes_to_a_long_line_asks_once_where_it_stands() {
             let mutex = crowd.mutex("k").ttl(LONG);
             waiters.spawn(async move { mutex.lock().await?.release().await });
             let seen = soon("it comes in", watch.next()).await.unwrap();
-            assert!(matches!(&seen, WatchEvent::Event(event) if event.kind == EventKind::Joined), "{seen:?}");
+            assert!(
+                matches!(&seen, WatchEvent::Event(event) if event.kind == EventKind::Joined),
+                "{seen:?}"
+            );
         }
         guard.release().await.unwrap();
         while let Some(served) = soon("all are served", waiters.join_next()).await {

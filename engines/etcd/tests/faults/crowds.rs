@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
 use tenure_core::event::EventKind;
-use tenure_core::{Guard, ErrorKind, LeaveOutcome, Locks, Loss, Result, WatchEvent};
+use tenure_core::{ErrorKind, Guard, LeaveOutcome, Locks, Loss, Result, WatchEvent};
 use tenure_servers::etcd::Cluster;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
-use tenure_core::{Engine as _, Runtime, Key, LeaveMode, Locks, WaitMode, BackgroundRuntime, Share, Ticket};
+use tenure_core::{
+    BackgroundRuntime, Engine as _, Key, LeaveMode, Locks, Runtime, Share, Ticket, WaitMode,
+};
 use tenure_servers::etcd::Cluster;
 use tokio::task::JoinSet;
 use tokio::time::timeout;

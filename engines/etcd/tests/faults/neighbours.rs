@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::{Engine as _, Guard, Runtime, Key, Locks, WaitMode, BackgroundRuntime};
-use tenure_core::{Result, Share, TicketState, Ticket, Wake};
+use tenure_core::{BackgroundRuntime, Engine as _, Guard, Key, Locks, Runtime, WaitMode};
+use tenure_core::{Result, Share, Ticket, TicketState, Wake};
 use tenure_servers::Store as _;
 use tenure_servers::etcd::{Cluster, Member};
 use tokio::task::JoinHandle;

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::{Engine, Guard, Runtime, Key, ErrorKind, LeaveMode, Locks, WaitMode, BackgroundRuntime};
-use tenure_core::{Result, Share, TicketState, Ticket};
+use tenure_core::{
+    BackgroundRuntime, Engine, ErrorKind, Guard, Key, LeaveMode, Locks, Runtime, WaitMode,
+};
+use tenure_core::{Result, Share, Ticket, TicketState};
 use tenure_servers::etcd::Cluster;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::{Guard, ErrorKind, LeaveOutcome, Locks, TicketId};
+use tenure_core::{ErrorKind, Guard, LeaveOutcome, Locks, TicketId};
 use tenure_servers::etcd::Cluster;
 use tokio::time::sleep;
 

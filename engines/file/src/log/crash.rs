@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tenure_core::line::Journal;
-use tenure_core::{Key, LeaveMode, Note, Owner, WaitMode, Place, Share, Ticket, TicketId};
+use tenure_core::{Key, LeaveMode, Note, Owner, Place, Share, Ticket, TicketId, WaitMode};
 
 use crate::log::book::{Book, Found};
 use crate::log::draft::Draft;

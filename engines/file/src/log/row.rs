@@ -1,8 +1,10 @@
 //! A row is the line of one key, whose tickets belong to sessions, and what these have to be told of it.
 
 use tenure_core::event::EventKind;
-use tenure_core::line::{Slot, LineObserver, LineEvent};
-use tenure_core::{LeaveMode, LeaveOutcome, Line, Expiry, WaitMode, Place, Result, TicketState, Ticket, TicketId};
+use tenure_core::line::{LineEvent, LineObserver, Slot};
+use tenure_core::{
+    Expiry, LeaveMode, LeaveOutcome, Line, Place, Result, Ticket, TicketId, TicketState, WaitMode,
+};
 
 use crate::log::record::SessionId;
 
@@ -52,7 +54,12 @@ impl Row {
     }
 
     /// Takes a ticket out.
-    pub(crate) fn leave(&mut self, id: TicketId, how: LeaveMode, hear: &mut Hear<'_>) -> LeaveOutcome {
+    pub(crate) fn leave(
+        &mut self,
+        id: TicketId,
+        how: LeaveMode,
+        hear: &mut Hear<'_>,
+    ) -> LeaveOutcome {
         self.step(hear, |line, tell| line.leave(id, how, 0, tell))
     }
 
@@ -128,7 +135,9 @@ impl Row {
             match told.kind {
                 EventKind::Served => somebody_was_served = true,
                 // A holder who is told to go keeps its seat; a waiter who is broken loses it.
-                EventKind::Left | EventKind::Expired | EventKind::Broken if told.state == TicketState::Waiting => {
+                EventKind::Left | EventKind::Expired | EventKind::Broken
+                    if told.state == TicketState::Waiting =>
+                {
                     gaps.push(told.slot.number);
                 }
                 _ => {}

@@ -155,7 +155,7 @@ impl State {
 mod tests {
     use std::time::Duration;
 
-    use tenure_core::{LeaveMode, NUMBER_MAX, Note, Owner, WaitMode, Share, TicketState, TicketId};
+    use tenure_core::{LeaveMode, NUMBER_MAX, Note, Owner, Share, TicketId, TicketState, WaitMode};
 
     use super::*;
 

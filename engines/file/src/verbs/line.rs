@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use tenure_core::{Key, LeaveMode, LeaveOutcome, WaitMode, Place, Result, Share, TicketState, Ticket};
+use tenure_core::{
+    Key, LeaveMode, LeaveOutcome, Place, Result, Share, Ticket, TicketState, WaitMode,
+};
 
 use crate::log::record::{Record, SessionId};
 use crate::visits::visit::Visit;
@@ -131,7 +133,9 @@ pub(crate) fn renew(visit: &mut Visit<'_>, ticket: &Ticket) -> Option<Place> {
 
 pub(crate) fn leave(visit: &mut Visit<'_>, ticket: &Ticket, how: LeaveMode) -> LeaveOutcome {
     let (changed, left) = visit.change(|state, hear| {
-        let Some(row) = state.rows.get_mut(&ticket.key) else { return (false, LeaveOutcome::Absent) };
+        let Some(row) = state.rows.get_mut(&ticket.key) else {
+            return (false, LeaveOutcome::Absent);
+        };
         let mut heard = false;
         let left = row.leave(ticket.id, how, &mut |note| {
             heard = true;

@@ -21,7 +21,11 @@ struct Page {
 }
 
 /// Waits for events, as the contract of [`events`](tenure_core::Engine::events) has it.
-pub(crate) async fn read(store: &Arc<Store>, scope: &Scope, after: Option<Cursor>) -> Result<EventBatch> {
+pub(crate) async fn read(
+    store: &Arc<Store>,
+    scope: &Scope,
+    after: Option<Cursor>,
+) -> Result<EventBatch> {
     let wanted = books(scope);
     let onlooker = look_on(store, wanted)?;
     let known = after.and_then(|cursor| lock(&store.cursors).mean(cursor));

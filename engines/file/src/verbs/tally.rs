@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::sync::Arc;
 
-use tenure_core::line::Count;
 use tenure_core::errors::checked_sum;
-use tenure_core::{Error, Key, Result, CounterValue, Window};
+use tenure_core::line::Count;
+use tenure_core::{CounterValue, Error, Key, Result, Window};
 
 use crate::log::record::Record;
 use crate::log::shelf::book_of;

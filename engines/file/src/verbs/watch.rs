@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tenure_core::{Result, TicketState, Ticket, Wake};
+use tenure_core::{Result, Ticket, TicketState, Wake};
 
 use crate::log::shelf::book_of;
 use crate::verbs::line::look_ahead;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 
-use tenure_core::{Engine as _, WaitMode, TicketState};
+use tenure_core::{Engine as _, TicketState, WaitMode};
 use tenure_file::FileStore;
 
 use super::{block_on, join, key, leave, part, ticket, wait, work};

@@ -19,7 +19,8 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use tenure_core::{
-    Engine as _, Key, LeaveMode, Note, Owner, WaitMode, Place, Share, TicketState, Ticket, TicketId, Wake,
+    Engine as _, Key, LeaveMode, Note, Owner, Place, Share, Ticket, TicketId, TicketState,
+    WaitMode, Wake,
 };
 use tenure_file::FileStore;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::select;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, bson, doc};
-use tenure_core::{Error, Runtime, Result};
+use tenure_core::{Error, Result, Runtime};
 use tokio::sync::watch;
 
 use super::filter::FilterFields;

@@ -6,7 +6,7 @@ use mongodb::bson::{Bson, Document};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tenure_core::layers::AnyEngine;
-use tenure_core::{Error, BackgroundRuntime, Result};
+use tenure_core::{BackgroundRuntime, Error, Result};
 
 use super::lock::DocumentLocks;
 use super::memory::{MemoryView, Warehouse};

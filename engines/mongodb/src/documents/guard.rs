@@ -8,7 +8,7 @@ use std::time::Duration;
 use mongodb::bson::Bson;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tenure_core::{Error, Guard, LeaseHandle, ErrorKind, Loss, Result, WriteGuard};
+use tenure_core::{Error, ErrorKind, Guard, LeaseHandle, Loss, Result, WriteGuard};
 
 use super::holder::{Around, Holder};
 use super::name::Named;

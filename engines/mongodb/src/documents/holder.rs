@@ -54,7 +54,12 @@ pub(super) struct Holder {
 }
 
 impl Holder {
-    pub(super) fn new(shelf: Arc<Shelf>, named: Named, own: LeaseHandle, around: Arc<Around>) -> Self {
+    pub(super) fn new(
+        shelf: Arc<Shelf>,
+        named: Named,
+        own: LeaseHandle,
+        around: Arc<Around>,
+    ) -> Self {
         let ids = around.of(&named).map(|(outer, guard)| (outer.clone(), guard.id())).collect();
         let holding = Holding { named, id: own.id(), around: ids };
         Self { shelf, own, holding, around, writes: Mutex::default() }

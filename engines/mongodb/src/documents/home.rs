@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::Document;
-use tenure_core::{Error, Runtime, Key, Result, TicketId};
+use tenure_core::{Error, Key, Result, Runtime, TicketId};
 use tokio::sync::oneshot;
 
 use super::arrivals::Arrivals;

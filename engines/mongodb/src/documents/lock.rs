@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use mongodb::bson::{Bson, Document};
 use serde::de::DeserializeOwned;
 use tenure_core::{
-    Error, Guard, Key, LeaveOutcome, Locks, Place, Guarantees, Result, RwLock, Ticket, TicketId, WriteGuard,
+    Error, Guarantees, Guard, Key, LeaveOutcome, Locks, Place, Result, RwLock, Ticket, TicketId,
+    WriteGuard,
 };
 
 use super::guard::{DocumentGuard, DocumentReader};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use mongodb::bson::Document;
 use serde::de::DeserializeOwned;
-use tenure_core::{Error, Key, ErrorKind, Loss, Result, RwLock, jitter};
+use tenure_core::{Error, ErrorKind, Key, Loss, Result, RwLock, jitter};
 use tokio::sync::Mutex;
 
 use super::arrivals::{Arrivals, Worker};

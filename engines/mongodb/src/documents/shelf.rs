@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mongodb::Client;
 use tenure_core::layers::{OnRuntime, Retry};
-use tenure_core::{Runtime, Locks, BackgroundRuntime, Result};
+use tenure_core::{BackgroundRuntime, Locks, Result, Runtime};
 use tokio::runtime::Handle;
 
 use super::home::Home;
@@ -74,12 +74,10 @@ impl Shelf {
     ) -> Result<Arc<Self>> {
         let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
         let reads = documents.reads.clone();
-        let view =
-            OnRuntime::make(
-                host.clone(),
-                async move { Ok(View { store: Arc::new(store.await?), reads }) },
-            )
-            .await?;
+        let view = OnRuntime::make(host.clone(), async move {
+            Ok(View { store: Arc::new(store.await?), reads })
+        })
+        .await?;
         let home = Home::Mongo { store: view.inner().store.clone(), host: host.clone() };
         let locks = Locks::on(Retry::new(view, host.clone(), RETRIES, RETRY_PAUSE), host);
         Ok(Arc::new(Self { locks, home, settings: documents }))

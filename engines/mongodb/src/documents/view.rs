@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tenure_core::layers::Layer;
-use tenure_core::{Engine, Error, LeaveMode, LeaveOutcome, WaitMode, Place, Result, Ticket};
+use tenure_core::{Engine, Error, LeaveMode, LeaveOutcome, Place, Result, Ticket, WaitMode};
 use tokio::sync::oneshot;
 
 use crate::spots::{Claiming, is_queue};

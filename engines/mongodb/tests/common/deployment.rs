@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tenure_conformance::Arena;
 use tenure_core::layers::{AnyEngine, OnRuntime};
-use tenure_core::{Runtime, BackgroundRuntime, TicketId};
+use tenure_core::{BackgroundRuntime, Runtime, TicketId};
 use tenure_mongodb::MongoStore;
 
 /// Tickets that are to end within their case live for so long. A heartbeat is a fifth of it, and its answer comes within a

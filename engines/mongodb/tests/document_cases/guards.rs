@@ -111,7 +111,11 @@ fn a_change_after_the_lock_was_taken_away_is_refused() {
         let next = lock.lock().await.unwrap();
         let before = shop.seen(42).await;
         let error = guard.update(doc! { "$set": { "state": "late" } }).await.unwrap_err();
-        assert_eq!((error.kind(), error.loss()), (ErrorKind::Lost, Some(Loss::Broken)), "{error:?}");
+        assert_eq!(
+            (error.kind(), error.loss()),
+            (ErrorKind::Lost, Some(Loss::Broken)),
+            "{error:?}"
+        );
         for error in [
             guard.update(vec![doc! { "$set": { "state": "late" } }]).await.unwrap_err(),
             guard.replace(order(42)).await.unwrap_err(),
@@ -336,7 +340,10 @@ fn what_is_not_there_is_told_without_words() {
         );
         let part = shop.here.part::<Document>(42, Path::field("lines").element("sku", 9));
         let error = part.try_lock().await.unwrap_err();
-        assert_eq!((error.kind(), NotFound::of(&error)), (ErrorKind::Rejected, Some(NotFound::Part)));
+        assert_eq!(
+            (error.kind(), NotFound::of(&error)),
+            (ErrorKind::Rejected, Some(NotFound::Part))
+        );
         let error = part.read().await.unwrap_err();
         assert_eq!(NotFound::of(&error), Some(NotFound::Part));
         let error = shop.here.document(Bson::MaxKey).lock().await.unwrap_err();

@@ -9,8 +9,8 @@ use mongodb::{Client, Collection};
 use tenure_core::event::{Cursor, EventBatch, Scope};
 use tenure_core::layers::AnyEngine;
 use tenure_core::{
-    Engine, Error, Key, LeaveMode, LeaveOutcome, Memory, WaitMode, Place, BackgroundRuntime, Guarantees, Result,
-    Sampler, TicketState, CounterValue, Ticket, Wake, Window,
+    BackgroundRuntime, CounterValue, Engine, Error, Guarantees, Key, LeaveMode, LeaveOutcome,
+    Memory, Place, Result, Sampler, Ticket, TicketState, WaitMode, Wake, Window,
 };
 use tenure_mongodb::MongoStore;
 use tenure_mongodb::documents::{Documents, MemoryDocuments, Path};

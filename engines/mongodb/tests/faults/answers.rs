@@ -1,6 +1,6 @@
 //! Answers that are lost, late, or no success.
 
-use tenure_core::{Engine as _, ErrorKind, LeaveMode, LeaveOutcome, WaitMode, TicketState};
+use tenure_core::{Engine as _, ErrorKind, LeaveMode, LeaveOutcome, TicketState, WaitMode};
 use tenure_servers::mongodb::{Server, doc};
 
 use super::stage::{LONG, connect, play, store, ticket};

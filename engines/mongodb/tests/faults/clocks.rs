@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tenure_core::{Engine as _, LeaveMode, WaitMode, Result, TicketState, Ticket};
+use tenure_core::{Engine as _, LeaveMode, Result, Ticket, TicketState, WaitMode};
 use tenure_servers::mongodb::{FAKETIME, Members, Setup, doc};
 
 use super::stage::{LONG, connect, join, play_with, store, ticket, until};

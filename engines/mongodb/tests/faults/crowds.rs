@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use mongodb::Client;
-use tenure_core::{Engine as _, LeaveMode, LeaveOutcome, Owner, WaitMode, TicketState, Ticket};
+use tenure_core::{Engine as _, LeaveMode, LeaveOutcome, Owner, Ticket, TicketState, WaitMode};
 use tenure_mongodb::{MongoStore, Settings};
 use tenure_servers::mongodb::Server;
 use tokio::runtime::Handle;
@@ -65,7 +65,10 @@ fn what_a_hundred_tasks_ask_at_once_goes_in_a_few_commands() {
         let before = commands();
         let left = join_all(tickets.iter().map(|it| store.leave(it, LeaveMode::Now))).await;
         let left: Vec<LeaveOutcome> = left.into_iter().map(Result::unwrap).collect();
-        assert!(left.iter().all(|left| matches!(left, LeaveOutcome::Holding | LeaveOutcome::Waiting)), "{left:?}");
+        assert!(
+            left.iter().all(|left| matches!(left, LeaveOutcome::Holding | LeaveOutcome::Waiting)),
+            "{left:?}"
+        );
         let (left, limit) = (commands() - before, 5);
         assert!(
             joined <= limit && renewed <= limit && left <= limit,

@@ -1,6 +1,6 @@
 //! Meddling: somebody deletes, replaces or changes a record by hand, or drops the collection. Its holder hears of it.
 
-use tenure_core::{Engine as _, WaitMode, TicketState, Wake};
+use tenure_core::{Engine as _, TicketState, WaitMode, Wake};
 use tenure_mongodb::MongoStore;
 use tenure_servers::mongodb::{Document, Server, doc};
 

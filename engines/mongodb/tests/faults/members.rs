@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_conformance::fault::stories::members as stories;
-use tenure_core::{Engine as _, ErrorKind, LeaveMode, WaitMode, TicketState, Wake};
+use tenure_core::{Engine as _, ErrorKind, LeaveMode, TicketState, WaitMode, Wake};
 use tenure_mongodb::MongoStore;
 use tenure_servers::mongodb::{Members, doc};
 
@@ -29,7 +29,8 @@ fn a_lock_outlives_the_primary_and_a_hand_over_is_heard_afterwards() {
                     .is_ok_and(|place| place.is_some_and(|place| place.number == first.number))
             })
             .await;
-            until("it is released", async || holder.leave(&held, LeaveMode::Now).await.is_ok()).await;
+            until("it is released", async || holder.leave(&held, LeaveMode::Now).await.is_ok())
+                .await;
             std::future::pending::<()>().await;
         };
         let woken = soon("the waiter is woken", async {

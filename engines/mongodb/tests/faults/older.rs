@@ -1,6 +1,6 @@
 //! Older data: a server comes back with what it had before. Numbers grow all the same, and whoever is gone from it hears.
 
-use tenure_core::{Engine as _, ErrorKind, LeaveMode, WaitMode, TicketState};
+use tenure_core::{Engine as _, ErrorKind, LeaveMode, TicketState, WaitMode};
 use tenure_servers::mongodb::{Members, Server, doc};
 
 use super::stage::{LONG, ask, join, look_at, play, record, store, ticket, until};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use tenure_core::event::{Cursor, Event, Scope, EventKind};
+use tenure_core::event::{Cursor, Event, EventKind, Scope};
 use tenure_core::{Engine as _, LeaveMode, TicketId};
 use tenure_mongodb::MongoStore;
 use tenure_servers::mongodb::{Server, doc};
@@ -59,7 +59,9 @@ async fn every_lock_is_told(server: &Server, trouble: impl AsyncFnOnce()) {
         tickets.entry(event.ticket.id).or_default().push(event.kind);
         let key = event.ticket.key.to_string();
         match event.kind {
-            EventKind::Served => assert_eq!(holder.insert(key, event.ticket.id), None, "one at a time"),
+            EventKind::Served => {
+                assert_eq!(holder.insert(key, event.ticket.id), None, "one at a time")
+            }
             EventKind::Left => drop(holder.remove(&key)),
             _ => {}
         }
@@ -107,7 +109,10 @@ fn a_line_that_was_idle_is_told_by_its_name() {
         client.leave(&held, LeaveMode::Now).await.unwrap();
         let told = events(&onlooker, &all(), begin, 3).await;
         let told: Vec<_> = told.iter().map(|event| (event.kind, event.ticket.id)).collect();
-        assert_eq!(told, [EventKind::Joined, EventKind::Served, EventKind::Left].map(|what| (what, held.id)));
+        assert_eq!(
+            told,
+            [EventKind::Joined, EventKind::Served, EventKind::Left].map(|what| (what, held.id))
+        );
     });
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mongodb::bson::{Document, doc};
 use mongodb::{Client, Collection};
 use tenure_conformance::helper::{self, Helper};
-use tenure_core::{Guard, ErrorKind};
+use tenure_core::{ErrorKind, Guard};
 use tenure_fence_mongodb::Fence;
 use tenure_servers::mongodb::Server;
 

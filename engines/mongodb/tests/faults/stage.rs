@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure_conformance::fault::stage;
 pub(super) use tenure_conformance::fault::stage::{soon, until};
-use tenure_core::{Engine as _, Key, Locks, WaitMode, Place, Share, Ticket};
+use tenure_core::{Engine as _, Key, Locks, Place, Share, Ticket, WaitMode};
 use tenure_mongodb::MongoStore;
 use tenure_servers::mongodb::{Document, MONGOD, Server, doc};
 use tenure_servers::{Tool, have};

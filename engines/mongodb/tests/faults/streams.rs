@@ -1,6 +1,6 @@
 //! Streams: the change stream ends, and whoever waits is woken all the same.
 
-use tenure_core::{Engine as _, LeaveMode, TicketState, TicketId, Wake};
+use tenure_core::{Engine as _, LeaveMode, TicketId, TicketState, Wake};
 use tenure_mongodb::MongoStore;
 use tenure_servers::mongodb::{Server, Setup, doc};
 

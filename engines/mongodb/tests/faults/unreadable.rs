@@ -2,7 +2,9 @@
 //! hold there is not known, so nobody is let in.
 
 use mongodb::bson::{Bson, DateTime};
-use tenure_core::{Engine as _, Key, ErrorKind, LeaveMode, NUMBER_MAX, WaitMode, Share, TicketState, Window};
+use tenure_core::{
+    Engine as _, ErrorKind, Key, LeaveMode, NUMBER_MAX, Share, TicketState, WaitMode, Window,
+};
 use tenure_servers::mongodb::{Document, Server, doc};
 
 use super::stage::{LONG, ask, connect, join, look_at, play, record, store, ticket};

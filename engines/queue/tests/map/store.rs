@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use tenure_core::{
-    Error, TokenDurability, Runtime, Key, Liveness, Loss, Guarantees, Result, EventDelivery, TicketId, Time,
+    Error, EventDelivery, Guarantees, Key, Liveness, Loss, Result, Runtime, TicketId, Time,
+    TokenDurability,
 };
 use tenure_queue::{
     Change, Distance, Door, Enter, Entered, Followed, Front, Granted, LineId, Name, Node, Register,

@@ -9,9 +9,8 @@ use std::time::Duration;
 
 use tenure_conformance::Arena;
 use tenure_core::layers::{AnyEngine, Layer, OnRuntime, Operation};
-use tenure_core::{Engine as _, Runtime, BackgroundRuntime, Result, TicketId};
+use tenure_core::{BackgroundRuntime, Engine as _, Result, Runtime, TicketId};
 use tenure_redis::{RedLock, RedisCluster, RedisStore};
-use tokio::runtime::Runtime;
 
 /// One kind of deployment, named by the variable that says where it is.
 pub(crate) struct Deployment {
@@ -96,8 +95,8 @@ async fn open(home: Arc<dyn Runtime>, url: String, from_a_runtime: bool) -> Resu
 struct FromRuntime(AnyEngine);
 
 async fn from_runtime<F: Future>(verb: F) -> F::Output {
-    static RUNTIME: LazyLock<Runtime> =
-        LazyLock::new(|| Runtime::new().expect("there is room for a runtime"));
+    static RUNTIME: LazyLock<tokio::runtime::Runtime> =
+        LazyLock::new(|| tokio::runtime::Runtime::new().expect("there is room for a runtime"));
     let mut verb = pin!(verb);
     std::future::poll_fn(|context| -> Poll<F::Output> {
         let _inside = RUNTIME.enter();

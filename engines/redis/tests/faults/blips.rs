@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use tenure_core::{Guard, ErrorKind, Locks, Loss, Result};
+use tenure_core::{ErrorKind, Guard, Locks, Loss, Result};
 use tenure_servers::redis::Server;
 use tokio::task::{JoinHandle, JoinSet};
 

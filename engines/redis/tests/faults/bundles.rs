@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tenure_conformance::fault::{Act, Match};
-use tenure_core::{Engine as _, Guard, ErrorKind, LeaveMode, LeaveOutcome, Locks, WaitMode, TicketState, Ticket};
+use tenure_core::{
+    Engine as _, ErrorKind, Guard, LeaveMode, LeaveOutcome, Locks, Ticket, TicketState, WaitMode,
+};
 use tenure_servers::redis::Server;
 use tokio::task::JoinSet;
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tenure_core::{Engine as _, Guard, Key, ErrorKind, LeaveMode, Locks, WaitMode, TicketState, Ticket};
+use tenure_core::{
+    Engine as _, ErrorKind, Guard, Key, LeaveMode, Locks, Ticket, TicketState, WaitMode,
+};
 use tenure_redis::RedisCluster;
 use tenure_servers::redis::{Cluster, Server};
 use tokio::task::{JoinHandle, JoinSet};

@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use tenure_core::event::Scope;
-use tenure_core::{Engine as _, ErrorKind, LeaveMode, LeaveOutcome, WaitMode, Share, TicketState, Ticket};
+use tenure_core::{
+    Engine as _, ErrorKind, LeaveMode, LeaveOutcome, Share, Ticket, TicketState, WaitMode,
+};
 use tenure_servers::redis::Server;
 
 use super::stage::{LONG, ask, assert_refused, calls, connect, head, play, store, ticket, until};

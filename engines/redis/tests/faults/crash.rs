@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tenure_core::{Guard, ErrorKind, Locks, Loss};
+use tenure_core::{ErrorKind, Guard, Locks, Loss};
 use tenure_servers::redis::{Server, Setup};
 
 use super::stage::{LONG, ask, assert_refused, connect, play, script_calls, soon, until};
@@ -106,7 +106,11 @@ fn a_young_server_gives_no_lock_until_the_old_ones_are_over() {
         let (locks, other) = (connect(&url).await, connect(&url).await);
         assert!(locks.guarantees().survives.store_crash);
         let young = locks.mutex("a").ttl(TTL).try_lock().await;
-        assert_refused(young, ErrorKind::Unavailable, &["started so short a time ago", "127.0.0.1"]);
+        assert_refused(
+            young,
+            ErrorKind::Unavailable,
+            &["started so short a time ago", "127.0.0.1"],
+        );
         let long = locks.mutex("a").ttl(TTL * 2).try_lock().await;
         assert_refused(long, ErrorKind::Invalid, &["ttl_max", "2s"]);
 

@@ -73,7 +73,11 @@ fn a_user_without_a_right_is_told_which() {
         assert!(locks.keys("").await.unwrap().is_empty());
         server.client().unwrap().command(&["ACL", "SETUSER", "clerk", "-set"]).unwrap();
         let refused = locks.mutex("a").lock().await;
-        assert_refused(refused, ErrorKind::Rejected, &["127.0.0.1", "does not let this user", "ACL"]);
+        assert_refused(
+            refused,
+            ErrorKind::Rejected,
+            &["127.0.0.1", "does not let this user", "ACL"],
+        );
         server
             .client()
             .unwrap()
@@ -133,8 +137,12 @@ fn tls_is_spoken_by_both_or_by_none() {
         let cert = strangers.client().display().to_string();
         let ca = ca(both.certificates().unwrap());
         let url = format!("rediss://:{SECRET}@{at}?ca={ca}&cert={cert}&key={key}");
-        assert_closed(&url, ErrorKind::Invalid, &[&cert, &key, "does not belong to the certificate"])
-            .await;
+        assert_closed(
+            &url,
+            ErrorKind::Invalid,
+            &[&cert, &key, "does not belong to the certificate"],
+        )
+        .await;
     });
 }
 
@@ -149,7 +157,8 @@ fn nobody_is_there() {
         let at = "no-such-host.invalid:6379";
         let url = format!("redis://:{SECRET}@{at}");
         let unknown = "cannot be looked up";
-        assert_closed(&url, ErrorKind::Unavailable, &[at, unknown, "is the name of the host"]).await;
+        assert_closed(&url, ErrorKind::Unavailable, &[at, unknown, "is the name of the host"])
+            .await;
         let url = format!("redis+sentinel://:{SECRET}@{at}/main");
         assert_closed(&url, ErrorKind::Unavailable, &["no sentinel", "main", at, unknown]).await;
         let url = format!("redis+cluster://:{SECRET}@{at}");
@@ -184,7 +193,8 @@ fn a_sentinel_keeps_no_locks() {
         let set = Sentinels::start().unwrap();
         let at = format!("127.0.0.1:{}", set.sentinels()[0].port());
         let way_out = format!("write redis+sentinel://{at}/NAME");
-        assert_closed(&format!("redis://{at}"), ErrorKind::Invalid, &["is a sentinel", &way_out]).await;
+        assert_closed(&format!("redis://{at}"), ErrorKind::Invalid, &["is a sentinel", &way_out])
+            .await;
         // Nothing else is wrong with this quorum: of several troubles, any may be told first.
         let others = [(); 2].map(|()| Setup::new().start().unwrap());
         let [one, two] = others.each_ref().map(|it| format!("127.0.0.1:{}", it.port()));

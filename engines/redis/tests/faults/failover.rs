@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use tenure_core::{Guard, ErrorKind, Locks, Loss, Result};
+use tenure_core::{ErrorKind, Guard, Locks, Loss, Result};
 use tenure_fence_redis::{Fence, Stale};
 use tenure_servers::redis::{Sentinels, Server};
 use tokio::task::JoinHandle;

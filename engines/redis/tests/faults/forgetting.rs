@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::{Guard, ErrorKind, Locks, Loss, Place, Result, TicketState};
+use tenure_core::{ErrorKind, Guard, Locks, Loss, Place, Result, TicketState};
 use tenure_servers::redis::{Server, Setup};
 use tokio::task::JoinHandle;
 

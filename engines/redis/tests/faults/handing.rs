@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use tenure_conformance::fault::{Act, Match};
-use tenure_core::{Engine as _, LeaveMode, Locks, WaitMode, Share, TicketState, Ticket, Wake};
+use tenure_core::{Engine as _, LeaveMode, Locks, Share, Ticket, TicketState, WaitMode, Wake};
 use tenure_redis::RedisStore;
 use tenure_servers::redis::{Cluster, Masters, Server};
 use tokio::task::JoinSet;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::{Engine as _, LeaveMode, WaitMode, Share, Ticket};
+use tenure_core::{Engine as _, LeaveMode, Share, Ticket, WaitMode};
 use tenure_servers::redis::Server;
 
 use super::stage::{LONG, all_keys, ask, connect, play, soon, store, ticket, until_line};

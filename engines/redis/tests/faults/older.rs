@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tenure_conformance::Arena;
 use tenure_core::layers::Retry;
-use tenure_core::{Guard, ErrorKind, Locks, Result, ThisRuntime};
+use tenure_core::{ErrorKind, Guard, Locks, Result, ThisRuntime};
 use tenure_redis::RedisStore;
 use tenure_servers::have;
 use tenure_servers::redis::{Cluster, REDIS, Sentinels, Server, Setup};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::event::{Event, EventKind};
-use tenure_core::{Loss, WatchEvent, TicketId, Watch};
+use tenure_core::{Loss, TicketId, Watch, WatchEvent};
 use tenure_servers::redis::Server;
 
 use super::stage::{connect, play, soon};
@@ -51,7 +51,11 @@ fn a_break_is_told_by_its_name_though_the_holder_leaves_at_once() {
         let id = guard.id();
         next(&mut watch, id, &[EventKind::Served]).await;
         guard.release().await.unwrap();
-        assert_eq!(next(&mut watch, id, &ENDS).await.kind, EventKind::Left, "a release is no break");
+        assert_eq!(
+            next(&mut watch, id, &ENDS).await.kind,
+            EventKind::Left,
+            "a release is no break"
+        );
     });
 }
 

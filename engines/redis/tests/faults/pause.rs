@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use tenure_conformance::helper::{self, Helper};
-use tenure_core::{Guard, ErrorKind, Loss};
+use tenure_core::{ErrorKind, Guard, Loss};
 use tenure_fence_redis::Fence;
 use tenure_servers::redis::Server;
 
@@ -42,7 +42,11 @@ fn a_frozen_server_costs_the_lock_at_its_deadline_and_never_makes_two_holders() 
                 tokio::time::sleep(TTL / 10).await;
             }
             let in_vain = locks.mutex("b").ttl(TTL).try_lock().await;
-            assert_refused(in_vain, ErrorKind::Unavailable, &[" within ", "timeout=TIME` waits longer"]);
+            assert_refused(
+                in_vain,
+                ErrorKind::Unavailable,
+                &[" within ", "timeout=TIME` waits longer"],
+            );
             server.thaw().unwrap();
             let next = soon("the waiter is served", waiter).await.unwrap();
             assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost);

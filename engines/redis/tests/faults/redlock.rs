@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tenure_core::event::EventKind;
 use tenure_core::{
-    Engine as _, Runtime, LeaveMode, LeaveOutcome, Locks, Loss, WaitMode, WatchEvent, TicketState, ThisRuntime,
+    Engine as _, LeaveMode, LeaveOutcome, Locks, Loss, Runtime, ThisRuntime, TicketState, WaitMode,
+    WatchEvent,
 };
 use tenure_redis::RedLock;
 use tenure_servers::redis::{FAKETIME, Masters, Setup};

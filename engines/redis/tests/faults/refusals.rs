@@ -125,7 +125,11 @@ fn a_server_that_runs_a_strangers_script_is_waited_for() {
         })
         .await;
         let busy = locks.mutex("b").ttl(LONG).try_lock().await;
-        assert_refused(busy, ErrorKind::Unavailable, &["is busy with somebody's script", "127.0.0.1"]);
+        assert_refused(
+            busy,
+            ErrorKind::Unavailable,
+            &["is busy with somebody's script", "127.0.0.1"],
+        );
         assert_refused(guard.extend().await, ErrorKind::Unavailable, &["is busy"]);
         let opened = RedisStore::open(&server.url()).await.map(|store| store.guarantees());
         assert_refused(opened, ErrorKind::Unavailable, &["is busy"]);
@@ -166,7 +170,11 @@ fn a_server_that_cannot_write_to_its_disk_says_so() {
                 &["cannot write its data to disk", "127.0.0.1"],
             );
         }
-        assert_refused(guard.extend().await, ErrorKind::Rejected, &["cannot write its data to disk"]);
+        assert_refused(
+            guard.extend().await,
+            ErrorKind::Rejected,
+            &["cannot write its data to disk"],
+        );
         guard.check().unwrap();
         std::fs::remove_dir(&obstacle).unwrap();
         saved_as("ok").await;

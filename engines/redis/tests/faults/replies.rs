@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tenure_conformance::fault::{Act, Match, Proxy};
-use tenure_core::{Engine, ErrorKind, LeaveMode, LeaveOutcome, WaitMode, TicketState, Ticket, Window};
+use tenure_core::{
+    Engine, ErrorKind, LeaveMode, LeaveOutcome, Ticket, TicketState, WaitMode, Window,
+};
 use tenure_redis::RedisStore;
 use tenure_servers::redis::{Cluster, Server};
 
@@ -112,7 +114,10 @@ fn a_leave_whose_answer_was_lost_has_left() {
                 soon("the next is told", served).await.unwrap(),
                 tenure_core::Wake::Served(_)
             ));
-            assert_eq!(wire.onlooker.leave(&next, LeaveMode::Now).await.unwrap(), LeaveOutcome::Holding);
+            assert_eq!(
+                wire.onlooker.leave(&next, LeaveMode::Now).await.unwrap(),
+                LeaveOutcome::Holding
+            );
         }
     });
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_conformance::fault::{Act, Match, Proxy};
-use tenure_core::{Engine as _, Key, ErrorKind, WaitMode, Window};
+use tenure_core::{Engine as _, ErrorKind, Key, WaitMode, Window};
 use tenure_servers::redis::{Cluster, Server};
 
 use super::stage::{

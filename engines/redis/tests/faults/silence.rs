@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tenure_conformance::fault::{Outage, Proxy};
-use tenure_core::{Engine as _, Key, ErrorKind, LeaveMode, WaitMode, Window};
+use tenure_core::{Engine as _, ErrorKind, Key, LeaveMode, WaitMode, Window};
 use tenure_servers::redis::{Cluster, Server, Setup};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;

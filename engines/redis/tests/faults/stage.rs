@@ -7,7 +7,7 @@ use std::time::Duration;
 use tenure_conformance::fault::stage;
 pub(super) use tenure_conformance::fault::stage::{PATIENCE, soon, until, until_line};
 use tenure_conformance::fault::{Protocol, Proxy};
-use tenure_core::{Key, ErrorKind, Locks, Note, Owner, Result, Share, Ticket, TicketId};
+use tenure_core::{ErrorKind, Key, Locks, Note, Owner, Result, Share, Ticket, TicketId};
 use tenure_redis::{RedisCluster, RedisStore};
 use tenure_servers::redis::{Client, Cluster, REDIS, Reply, Server};
 use tenure_servers::{Tool, have};

@@ -1,7 +1,7 @@
 //! An operator does things to nodes.
 
 use tenure_conformance::fault::stories::unreadable::a_stranger_hides_nobody_ahead_of_it;
-use tenure_core::{ErrorKind, Loss, WatchEvent, TicketId};
+use tenure_core::{ErrorKind, Loss, TicketId, WatchEvent};
 use zookeeper_client::{Acls, Client, CreateMode};
 
 use super::stage::{

@@ -102,10 +102,18 @@ fn a_fence_lives_where_its_data_is() {
         fence.set(&mut conn, own, "v", 5).await.unwrap();
         for keys in [vec!["receipts"], vec![own, "receipts"]] {
             let answer = fence.run::<()>(&mut conn, &script, keys, "w", 6).await;
-            assert_failed(answer, ErrorKind::Invalid, "`{invoices}` cannot guard the key `receipts`");
+            assert_failed(
+                answer,
+                ErrorKind::Invalid,
+                "`{invoices}` cannot guard the key `receipts`",
+            );
         }
         assert_stale(fence.set(&mut conn, own, "late", 4).await, 4, 5);
-        assert_failed(fence.delete(&mut conn, "receipts", 6).await, ErrorKind::Invalid, "hash slot");
+        assert_failed(
+            fence.delete(&mut conn, "receipts", 6).await,
+            ErrorKind::Invalid,
+            "hash slot",
+        );
 
         // A connection to one node is no connection to the Cluster, and says so.
         let mut refusals = 0;

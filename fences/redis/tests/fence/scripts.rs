@@ -126,7 +126,11 @@ fn a_script_that_fails_midway_leaves_no_door_open() {
 fn an_error_that_a_script_answers_is_an_error() {
     Bench::run(async |mut bench| {
         let text = "redis.call('SET', KEYS[1], 'x') return redis.error_reply('MINE not enough')";
-        assert_failed(bench.run_script::<()>(text, 1).await, ErrorKind::Rejected, "MINE not enough");
+        assert_failed(
+            bench.run_script::<()>(text, 1).await,
+            ErrorKind::Rejected,
+            "MINE not enough",
+        );
         // Even one that looks like the server's own: the script ran, and does not run again.
         let text = "redis.call('INCR', KEYS[2]) return redis.error_reply('NOSCRIPT mine')";
         assert_failed(bench.run_script::<()>(text, 1).await, ErrorKind::Rejected, "NOSCRIPT mine");

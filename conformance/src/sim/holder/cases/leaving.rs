@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use tenure_core::{Runtime as _, ErrorKind};
+use tenure_core::{ErrorKind, Runtime as _};
 
 use crate::fault::{Verb, Weather};
 use crate::sim::holder::case::holder_cases;

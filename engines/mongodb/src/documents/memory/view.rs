@@ -7,8 +7,8 @@ use futures_util::FutureExt as _;
 use mongodb::bson::Document;
 use tenure_core::event::{Cursor, EventBatch, Scope};
 use tenure_core::{
-    Engine, Error, Runtime, Key, LeaveMode, LeaveOutcome, Memory, WaitMode, Place, Guarantees, Result, Sampler,
-    EventDelivery, TicketState, CounterValue, Ticket, Wake, Window,
+    CounterValue, Engine, Error, EventDelivery, Guarantees, Key, LeaveMode, LeaveOutcome, Memory,
+    Place, Result, Runtime, Sampler, Ticket, TicketState, WaitMode, Wake, Window,
 };
 
 use super::warehouse::{Stock, Warehouse, seen};
@@ -132,7 +132,9 @@ impl Engine for MemoryView {
     async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
         let left = {
             let mut stock = self.warehouse.stock();
-            let Some(inner) = Self::inner(&mut stock, ticket) else { return Ok(LeaveOutcome::Absent) };
+            let Some(inner) = Self::inner(&mut stock, ticket) else {
+                return Ok(LeaveOutcome::Absent);
+            };
             let left = at_once(self.memory().leave(&inner, how))?;
             if left != LeaveOutcome::Requested {
                 stock.forget(ticket.id);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt as _;
 use mongodb::bson::{Bson, Document};
 use mongodb::options::UpdateModifications;
-use tenure_core::{Engine as _, Error, Key, Memory, Result, TicketState, TicketId, errors};
+use tenure_core::{Engine as _, Error, Key, Memory, Result, TicketId, TicketState, errors};
 use tokio::sync::watch;
 
 use super::change;
