@@ -1,9 +1,9 @@
-//! What acts for an owner: it waits for its turn, gives signs of life, and gives back what was dropped.
+//! Background work: waiting for a lock, renewing leases, releasing dropped tickets.
 //!
-//! All of it runs on a [host], which is where time, chance and tasks come from. The
-//! [keeper](self::keep) renews, the [sweeper](self::sweep) cleans up, and one [loop](self::wait) waits, which
-//! [listens](self::listen) to the store and to the keeper. Who has to pause does so [unevenly](self::uneven), and what must
-//! go on whatever its caller does is an [spawn_cancellable](self::errand).
+//! All of it runs on a [`Runtime`], which provides tasks, time and random numbers. [`acquire`] joins a line and
+//! waits until the ticket is served, with a [`listener`] for wake-ups from the store. The [`renewer`] renews
+//! leases. The [`releaser`] takes tickets of dropped guards and waiters out of their lines. Pauses between
+//! retries use [`backoff`]. [`spawn`] starts work that goes on when its caller does not poll it.
 
 pub(crate) mod acquire;
 pub(crate) mod admission;
