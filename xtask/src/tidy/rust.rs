@@ -1,11 +1,8 @@
-//! The shape of a Rust file: it opens with a sentence, is short, and hides nothing.
+//! The shape of a Rust file: it opens with `//!`, and has no `unsafe`.
 
 use super::source::Source;
 use super::words::has_word;
 use super::{Finding, finding};
-
-/// The longest file, in lines.
-const FILE_LINES_MAX: usize = 450;
 
 /// Checks one file.
 pub(super) fn check(path: &str, source: &Source) -> Vec<Finding> {
@@ -16,11 +13,6 @@ pub(super) fn check(path: &str, source: &Source) -> Vec<Finding> {
     }
     if name == "mod.rs" {
         findings.push(finding(1, "A module is not in a `mod.rs`; name the file after it."));
-    }
-    let lines = source.lines.len();
-    if lines > FILE_LINES_MAX {
-        let sentence = format!("{lines} lines are over {FILE_LINES_MAX}; find the second noun.");
-        findings.push(finding(FILE_LINES_MAX + 1, sentence));
     }
     for (number, line) in (1..).zip(&source.lines) {
         if has_word(&line.code, "unsafe") {
@@ -34,7 +26,6 @@ pub(super) fn check(path: &str, source: &Source) -> Vec<Finding> {
     findings
 }
 
-/// That it is a sentence is a rule for all comments.
 fn opens_with_its_idea(source: &Source) -> bool {
     let opening = source.lines.first().and_then(|line| line.whole_comment());
     opening.is_some_and(|(marker, text)| marker == "//!" && !text.trim().is_empty())
@@ -42,7 +33,7 @@ fn opens_with_its_idea(source: &Source) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{FILE_LINES_MAX, Source, check};
+    use super::{Source, check};
 
     fn lines(path: &str, text: &str) -> Vec<usize> {
         check(path, &Source::read(text)).into_iter().map(|it| it.line).collect()
@@ -61,13 +52,6 @@ mod tests {
     fn modules_are_named_by_their_files() {
         assert_eq!(lines("a/src/b/mod.rs", "//! A word.\n"), [1]);
         assert!(lines("a/src/amod.rs", "//! A word.\n").is_empty());
-    }
-
-    #[test]
-    fn a_file_is_short() {
-        let text = |lines| format!("//! A word.\n{}", "\n".repeat(lines - 1));
-        assert!(lines("a.rs", &text(FILE_LINES_MAX)).is_empty());
-        assert_eq!(lines("a.rs", &text(FILE_LINES_MAX + 1)), [FILE_LINES_MAX + 1]);
     }
 
     #[test]
