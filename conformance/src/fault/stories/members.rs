@@ -73,7 +73,7 @@ async fn wait(locks: Locks, ttl: Duration) -> Guard {
         match locks.mutex("k").ttl(ttl).lock().await {
             Ok(guard) => return guard,
             Err(error) => {
-                assert!(error.is_retryable() || error.kind() == ErrorKind::Lost, "{error}")
+                assert!(error.is_retryable() || error.kind() == ErrorKind::Lost, "{error}");
             }
         }
     }
