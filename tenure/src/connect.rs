@@ -9,7 +9,7 @@ use crate::registry::open;
 #[doc = include_str!("urls.md")]
 ///
 /// The options of a URL stand behind a question mark: `redis://localhost?prefix=shop&timeout=1s`. They are in the README
-/// of each engine, and in [`register::REGISTER`](crate::register::REGISTER).
+/// of each engine, and in [`registry::REGISTER`](crate::registry::REGISTER).
 pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
     open(url.as_ref()).await.map(|opened| opened.locks)
 }

@@ -2,7 +2,7 @@
 //!
 //! From the top, there are three types:
 //!
-//! * [`Locks`] are the locks of one store; [`connect`] gives them.
+//! * [`Locks`] are the locks of one store; [`connect()`] gives them.
 //! * A primitive is what is locked, such as a [`Mutex`]; `Locks` makes it, and it is its own builder.
 //! * A [`Guard`] is a lock that is held, until it is released, dropped or lost; only a guard has a token.
 //!
@@ -36,7 +36,7 @@
 //! behind. None of them needs a particular runtime.
 //!
 //! **No lock can stop a program that does not look.** A program may be paused between its check and its
-//! write for longer than any lease. Only a resource that refuses old [tokens](Held::token) is safe from that:
+//! write for longer than any lease. Only a resource that refuses old [tokens](LeaseHandle::token) is safe from that:
 //! [`fencing`] says which of them it may refuse.
 //!
 //! # Features

@@ -60,7 +60,7 @@ async fn every_lock_is_told(server: &Server, trouble: impl AsyncFnOnce()) {
         let key = event.ticket.key.to_string();
         match event.kind {
             EventKind::Served => {
-                assert_eq!(holder.insert(key, event.ticket.id), None, "one at a time")
+                assert_eq!(holder.insert(key, event.ticket.id), None, "one at a time");
             }
             EventKind::Left => drop(holder.remove(&key)),
             _ => {}
