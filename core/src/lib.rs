@@ -43,7 +43,7 @@ pub use background::backoff::jitter;
 pub use background::runtime::{BackgroundRuntime, BoxFuture, Runtime, ThisRuntime};
 pub use background::spawn::spawn_cancellable;
 pub use contract::engine::{CounterValue, Engine, Wake, Window};
-pub use contract::error::{Error, ErrorKind, Result};
+pub use contract::error::{Error, ErrorKind, Reason, Result};
 pub use contract::guarantees::{
     EventDelivery, FaultTolerance, Guarantee, Guarantees, Liveness, TokenDurability,
 };

@@ -303,7 +303,7 @@ impl<O> Deref for Connection<O> {
 /// What is said of a server that was reached before: settings that were good once may be good again in a moment, because files
 /// that they name are being replaced.
 pub fn as_transient(error: Error) -> Error {
-    if error.kind() == ErrorKind::Invalid { Error::unavailable(error.to_string()) } else { error }
+    if error.kind() == ErrorKind::Invalid { error.into_retryable() } else { error }
 }
 
 /// Makes the connection anew whenever it is lost, for as long as the link is wanted.

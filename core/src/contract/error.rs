@@ -1,4 +1,4 @@
-//! An error says what to do now: its kind is the answer, its sentence the reason.
+//! The error of every operation: its kind says what to do, its reason says why.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::{Key, Loss};
 
-/// What every verb of Tenure answers with.
+/// The result of every operation of Tenure.
 ///
 /// ```
 /// use tenure::Locks;
@@ -21,9 +21,19 @@ use crate::{Key, Loss};
 /// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Something went wrong, and [`kind`](Error::kind) says what a program should do about it.
+/// An error whose [`kind`](Error::kind) says what a program should do.
 ///
-/// A lock that is taken is not an error: `try_lock` answers `None`.
+/// | kind | what to do | example |
+/// |---|---|---|
+/// | [`Lost`](ErrorKind::Lost) | stop the work | the lease expired while the program was paused |
+/// | [`Unavailable`](ErrorKind::Unavailable) | try again later | the store did not answer in time |
+/// | [`Rejected`](ErrorKind::Rejected) | call the operator | the password is wrong, the store is full |
+/// | [`Invalid`](ErrorKind::Invalid) | correct the program | the key is empty |
+/// | [`Unsupported`](ErrorKind::Unsupported) | use another engine | etcd has no windowed counters |
+///
+/// [`reason`](Error::reason) tells cases of one kind apart. The message is for people: it may change in
+/// any version, so a program must not read it. A lock that is taken is not an error: `try_lock`
+/// returns `None`.
 ///
 /// ```
 /// use tenure::{ErrorKind, Locks, engine::Memory};
@@ -32,7 +42,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// let locks = Locks::new(Memory::new());
 /// let error = locks.mutex("").lock().await.unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::Invalid);
-/// assert_eq!(error.to_string(), "a key must not be empty: name what is locked");
+/// assert!(!error.is_lost() && !error.is_retryable());
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone)]
@@ -41,7 +51,9 @@ pub struct Error(Arc<Inner>);
 #[derive(Clone)]
 struct Inner {
     kind: ErrorKind,
-    sentence: String,
+    reason: Option<Reason>,
+    message: String,
+    key: Option<Key>,
     loss: Option<Loss>,
     /// The number of a ticket that was lost while it waited.
     number: Option<u64>,
@@ -53,45 +65,88 @@ struct Inner {
 /// ```
 /// use tenure::{Error, ErrorKind};
 ///
-/// fn what_now(error: &Error) -> &'static str {
+/// fn advice(error: &Error) -> &'static str {
 ///     match error.kind() {
-///         ErrorKind::Lost => "stop the work: somebody else may be at it",
+///         ErrorKind::Lost => "stop the work: another client may hold the lock",
 ///         ErrorKind::Unavailable => "try again later",
 ///         ErrorKind::Rejected => "call the operator: the store refuses",
-///         _ => "mend the program",
+///         _ => "correct the program",
 ///     }
 /// }
-/// assert_eq!(what_now(&Error::unavailable("no answer")), "try again later");
+/// assert_eq!(advice(&Error::unavailable("no answer")), "try again later");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Stop: the lock is no longer held; or, to somebody who waited for it, it will not be.
+    /// Stop: the lock is no longer held. A waiter that gets this never held it.
     Lost,
-    /// Try again later: the store did not answer, and whether it acted is unknown.
+    /// Try again later: the store did not answer, and it may have acted.
     /// Tenure has already tried again where that can help.
     Unavailable,
-    /// Mend the deployment: the store answered, and refused. Nothing was changed.
+    /// Call the operator: the store answered, and refused. Nothing was changed.
     Rejected,
-    /// Mend the code: the request makes no sense. Nothing was sent.
+    /// Correct the program: the request makes no sense. Nothing was sent.
     Invalid,
-    /// Take another engine: this one cannot do that. Nothing was changed.
+    /// Use another engine: this one cannot do that. Nothing was changed.
     Unsupported,
 }
 
+/// Why an operation failed, for programs that must tell cases of one [`ErrorKind`] apart.
+///
+/// ```
+/// use tenure::{Locks, Reason, engine::Memory};
+///
+/// # tenure::blocking::block_on(async {
+/// let locks = Locks::new(Memory::new());
+/// let _guard = locks.mutex("k").lock().await?;
+/// let error = locks.semaphore("k", 3).acquire().await.unwrap_err();
+/// assert_eq!(error.reason(), Some(Reason::OtherCapacity));
+/// assert_eq!(error.key().map(|key| key.as_str()), Some("k"));
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum Reason {
+    /// The [`Locks`](crate::Locks) were closed with `close`.
+    Closed,
+    /// The key is in use with another capacity, such as a mutex's key for a semaphore.
+    OtherCapacity,
+    /// The line has a ticket with the same id and another owner.
+    IdTaken,
+    /// The line has [`LINE_TICKETS_MAX`](crate::LINE_TICKETS_MAX) tickets.
+    LineFull,
+    /// The next number would be above [`NUMBER_MAX`](crate::NUMBER_MAX).
+    NumbersUsedUp,
+    /// A ticket in the line cannot be read: another program or a newer version of Tenure wrote it.
+    UnreadableTicket,
+    /// A stored number cannot be read: another program wrote it.
+    UnreadableNumber,
+    /// The store has other data under a name of Tenure's.
+    ForeignData,
+    /// The store refuses clients without a login.
+    LoginRequired,
+    /// The document does not exist.
+    DocumentNotFound,
+    /// The document has no such part.
+    PartNotFound,
+    /// The store refused to write this one document or record. It may accept others.
+    DocumentRefused,
+}
+
 impl Error {
-    /// The lock is no longer held, for this reason.
+    /// The lock is no longer held.
     pub fn lost(loss: Loss) -> Self {
         let mut error = Self::new(ErrorKind::Lost, format!("the lock is lost: {loss}"));
         Arc::make_mut(&mut error.0).loss = Some(loss);
         error
     }
 
-    /// A ticket is out of its line before it was served: its owner never held the lock.
+    /// A ticket left its line before it was served: its owner never held the lock.
     pub(crate) fn lost_in_line(key: &Key, loss: Loss, number: u64) -> Self {
-        let sentence = format!("the wait for {key:?} is over, and the lock was never held: {loss}");
-        let mut error = Self::new(ErrorKind::Lost, sentence);
+        let message = format!("the wait for {key:?} is over, and the lock was never held: {loss}");
+        let mut error = Self::new(ErrorKind::Lost, message).with_key(key);
         let inner = Arc::make_mut(&mut error.0);
         (inner.loss, inner.number) = (Some(loss), Some(number));
         error
@@ -102,62 +157,111 @@ impl Error {
         Self::invalid(format!(
             "{key:?} cannot be locked: its `Locks` were closed with `close`: connect again"
         ))
+        .with_reason(Reason::Closed)
+        .with_key(key)
     }
 
-    /// The store did not answer; whether it acted is unknown.
-    pub fn unavailable(sentence: impl Into<String>) -> Self {
-        Self::new(ErrorKind::Unavailable, sentence)
+    /// The store did not answer, and it may have acted.
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Unavailable, message)
     }
 
     /// The store refused, and nothing was changed.
-    pub fn rejected(sentence: impl Into<String>) -> Self {
-        Self::new(ErrorKind::Rejected, sentence)
+    pub fn rejected(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Rejected, message)
     }
 
     /// The request makes no sense, and nothing was sent.
-    pub fn invalid(sentence: impl Into<String>) -> Self {
-        Self::new(ErrorKind::Invalid, sentence)
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Invalid, message)
     }
 
     /// This engine cannot do that.
-    pub fn unsupported(sentence: impl Into<String>) -> Self {
-        Self::new(ErrorKind::Unsupported, sentence)
+    pub fn unsupported(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Unsupported, message)
     }
 
-    /// The same error, with what caused it.
+    /// Sets the error that caused this one.
     #[must_use]
     pub fn caused_by(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Arc::make_mut(&mut self.0).source = Some(source.into().into());
         self
     }
 
-    /// What to do about it.
+    /// Sets the reason.
+    #[must_use]
+    pub fn with_reason(mut self, reason: Reason) -> Self {
+        Arc::make_mut(&mut self.0).reason = Some(reason);
+        self
+    }
+
+    /// Sets the key that the error is about. The message is not changed.
+    #[must_use]
+    pub fn with_key(mut self, key: &Key) -> Self {
+        Arc::make_mut(&mut self.0).key = Some(key.clone());
+        self
+    }
+
+    /// Appends to the message.
+    #[must_use]
+    pub fn with_more(mut self, more: impl fmt::Display) -> Self {
+        let inner = Arc::make_mut(&mut self.0);
+        inner.message = format!("{}{more}", inner.message);
+        self
+    }
+
+    /// What to do.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// Why the lock was lost, if that is what happened.
+    /// Why it happened, where a program may want to tell that apart from other cases of the kind.
+    pub fn reason(&self) -> Option<Reason> {
+        self.0.reason
+    }
+
+    /// The key that the error is about, if the operation got as far as knowing it.
+    pub fn key(&self) -> Option<&Key> {
+        self.0.key.as_ref()
+    }
+
+    /// Why the lock was lost, if the kind is [`Lost`](ErrorKind::Lost).
     pub fn loss(&self) -> Option<Loss> {
         self.0.loss
     }
 
     /// The number that a ticket had in its line, if it was lost while it waited.
     ///
-    /// Numbers grow even where a store loses its data. So a ticket in the line with a smaller number
-    /// says that this one was taken out by a break, and not by such a loss.
+    /// Numbers grow even where a store loses its data. A ticket in the line with a smaller number
+    /// therefore means that this one was taken out by a break.
     pub fn number_in_line(&self) -> Option<u64> {
         self.0.number
     }
 
-    /// Whether the store may have acted all the same.
+    /// Whether the lock was lost: the kind is [`Lost`](ErrorKind::Lost).
+    pub fn is_lost(&self) -> bool {
+        self.0.kind == ErrorKind::Lost
+    }
+
+    /// Whether the same call may succeed later: the kind is [`Unavailable`](ErrorKind::Unavailable).
+    /// The store may have acted all the same.
     pub fn is_retryable(&self) -> bool {
         self.0.kind == ErrorKind::Unavailable
     }
 
-    fn new(kind: ErrorKind, sentence: impl Into<String>) -> Self {
+    /// The same error with [`ErrorKind::Unavailable`], for a failure that may end without the program's help.
+    #[must_use]
+    pub fn into_retryable(mut self) -> Self {
+        Arc::make_mut(&mut self.0).kind = ErrorKind::Unavailable;
+        self
+    }
+
+    fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Arc::new(Inner {
             kind,
-            sentence: sentence.into(),
+            reason: None,
+            message: message.into(),
+            key: None,
             loss: None,
             number: None,
             source: None,
@@ -167,13 +271,13 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.sentence)
+        f.write_str(&self.0.message)
     }
 }
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}: {}", self.0.kind, self.0.sentence)?;
+        write!(f, "{:?}: {}", self.0.kind, self.0.message)?;
         match &self.0.source {
             Some(source) => write!(f, " ({source})"),
             None => Ok(()),

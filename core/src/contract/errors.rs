@@ -1,33 +1,49 @@
-//! Refusals that every engine gives in the same words.
+//! Errors that every engine returns with the same reason and message.
 
-use crate::{Error, Key, LINE_TICKETS_MAX, NUMBER_MAX, Result, SHARE_OF_MAX, Share, TicketId};
+use crate::{
+    Error, Key, LINE_TICKETS_MAX, NUMBER_MAX, Reason, Result, SHARE_OF_MAX, Share, TicketId,
+};
 
-/// Why nobody is let in behind what cannot be read: it may be served.
-pub const UNREADABLE: &str = "a ticket in the line cannot be read, because another version of Tenure made it, or somebody changed it";
-/// Why no number follows from what somebody else wrote in the place of one: it may have been given before.
-pub const NO_NUMBER: &str = "a number that was kept is none any more";
-
-/// [`UNREADABLE`] and [`NO_NUMBER`] with the key that they are about, where the store keeps it, and the way out; any other error as it is.
-///
-/// ```
-/// use tenure_core::errors::{self, NO_NUMBER};
-/// use tenure::{Error, Key};
-///
-/// let key = Key::new("invoices")?;
-/// let error = errors::of_what_is_kept(Error::rejected(NO_NUMBER), &key, "under the name tenure:n");
-/// assert!(error.to_string().ends_with("write a number into it that is above all that were given"));
-/// # Ok::<(), Error>(())
-/// ```
-pub fn of_what_is_kept(error: Error, key: &Key, place: &str) -> Error {
-    let way = match error.to_string().as_str() {
-        UNREADABLE => "have what stands there deleted once nobody holds the lock",
-        NO_NUMBER => "write a number into it that is above all that were given",
-        _ => return error,
-    };
-    Error::rejected(format!("{error}: this is about {key:?}, which is kept {place}; {way}"))
+/// A ticket in the line cannot be read. It may hold the lock, so the engine lets no other ticket in.
+/// The engine adds the key and the place with [`with_place`].
+pub fn unreadable_ticket() -> Error {
+    Error::rejected(
+        "a ticket in the line cannot be read: another version of Tenure or another program wrote it",
+    )
+    .with_reason(Reason::UnreadableTicket)
 }
 
-/// A share of another capacity than the one that the line is kept for.
+/// A stored number cannot be read. The next number may have been given before, so the engine gives none.
+/// The engine adds the key and the place with [`with_place`].
+pub fn unreadable_number() -> Error {
+    Error::rejected("a stored number cannot be read: another program wrote it")
+        .with_reason(Reason::UnreadableNumber)
+}
+
+/// Adds the key, its place in the store and the way out to [`unreadable_ticket`] and
+/// [`unreadable_number`]. Returns any other error as it is.
+///
+/// ```
+/// use tenure::{Key, Reason};
+/// use tenure_core::errors;
+///
+/// let key = Key::new("invoices")?;
+/// let error = errors::with_place(errors::unreadable_number(), &key, "under the name tenure:n");
+/// assert_eq!(error.reason(), Some(Reason::UnreadableNumber));
+/// assert_eq!(error.key(), Some(&key));
+/// assert!(error.to_string().ends_with("write a number that is larger than all that were given"));
+/// # Ok::<(), tenure::Error>(())
+/// ```
+pub fn with_place(error: Error, key: &Key, place: &str) -> Error {
+    let way_out = match error.reason() {
+        Some(Reason::UnreadableTicket) => "delete that ticket when no client holds the lock",
+        Some(Reason::UnreadableNumber) => "write a number that is larger than all that were given",
+        _ => return error,
+    };
+    error.with_key(key).with_more(format_args!("; the key is {key:?}, stored {place}: {way_out}"))
+}
+
+/// The line has another capacity than the share asks for.
 pub fn other_capacity(key: &Key, kept: u64, asked: Share) -> Error {
     let kept = if kept == u64::from(SHARE_OF_MAX) {
         "a mutex or reader-writer lock".to_owned()
@@ -40,64 +56,62 @@ pub fn other_capacity(key: &Key, kept: u64, asked: Share) -> Error {
         (_, permits) => format!("a semaphore of {permits}"),
     };
     Error::invalid(format!(
-        "{key:?} is used as {kept}, and was asked for as {asked}: use it in the same way everywhere, or take another key"
+        "{key:?} is in use as {kept}, and was asked for as {asked}: use it in the same way everywhere, or use another key"
     ))
+    .with_reason(Reason::OtherCapacity)
+    .with_key(key)
 }
 
-/// A ticket with the id of somebody else's: two processes are copies of one.
+/// The line has a ticket with this id and another owner, as when a process was copied.
 pub fn id_of_another(key: &Key, id: TicketId, owner: &str) -> Error {
     Error::invalid(format!(
-        "the line of {key:?} has a ticket {id} already, and it belongs to {owner:?}: every ticket needs an id of its own"
+        "the line of {key:?} already has a ticket {id}, which belongs to {owner:?}: every ticket needs an id of its own"
     ))
+    .with_reason(Reason::IdTaken)
+    .with_key(key)
 }
 
-/// The line has as many tickets as it can.
+/// The line has [`LINE_TICKETS_MAX`] tickets.
 pub fn line_is_full(key: &Key) -> Error {
     Error::rejected(format!("the line of {key:?} is full: it has {LINE_TICKETS_MAX} tickets"))
+        .with_reason(Reason::LineFull)
+        .with_key(key)
 }
 
-/// The ticket would have a number that is too large.
+/// The next ticket's number would be above [`NUMBER_MAX`].
 pub fn no_numbers_left(key: &Key, next: u64) -> Error {
     Error::rejected(format!(
-        "the line of {key:?} has no numbers left: its next would be {next}, and the last there is is {NUMBER_MAX}"
+        "{key:?} has used up its numbers: the next would be {next}, and the largest is {NUMBER_MAX}"
     ))
+    .with_reason(Reason::NumbersUsedUp)
+    .with_key(key)
 }
 
-/// The count would become too large.
+/// The count would become larger than [`NUMBER_MAX`].
 pub fn count_is_full(key: &Key, value: u64, by: u64) -> Error {
     Error::rejected(format!(
-        "the count of {key:?} cannot grow by {by}: it is at {value}, and the last number there is is {NUMBER_MAX}"
+        "the count of {key:?} cannot grow by {by}: it is {value}, and the largest is {NUMBER_MAX}"
     ))
+    .with_reason(Reason::NumbersUsedUp)
+    .with_key(key)
 }
 
-/// What is wrong with several servers, once for all of whom the same is true but for their names and for how much or how long.
-pub fn once_for_all<'a>(troubles: impl IntoIterator<Item = (&'a str, &'a Error)>) -> String {
-    let mut told: Vec<(String, String, Vec<&str>)> = Vec::new();
-    for (name, error) in troubles {
-        let text = error.to_string();
-        let gist: String =
-            text.replace(name, "").chars().filter(|letter| !letter.is_ascii_digit()).collect();
-        match told.iter_mut().find(|(known, ..)| *known == gist) {
-            Some((.., others)) => others.push(name),
-            None => told.push((gist, named(name, text), Vec::new())),
+/// The messages of several errors, each once, with semicolons between them.
+pub fn join<'a>(errors: impl IntoIterator<Item = &'a Error>) -> String {
+    let mut messages: Vec<String> = Vec::new();
+    for message in errors.into_iter().map(ToString::to_string) {
+        if !messages.contains(&message) {
+            messages.push(message);
         }
     }
-    let sentence = |(_, first, others): (String, String, Vec<&str>)| {
-        if others.is_empty() {
-            first
-        } else {
-            format!("{first} (and so with {})", others.join(", "))
-        }
-    };
-    told.into_iter().map(sentence).collect::<Vec<_>>().join("; ")
+    messages.join("; ")
 }
 
-/// Says which server it was, unless the text does.
-pub(crate) fn named(name: &str, text: String) -> String {
-    if text.contains(name) { text } else { format!("{name}: {text}") }
-}
-
-/// The count after adding to it, unless it would become too large.
+/// The sum of a count and an amount.
+///
+/// # Errors
+///
+/// [`count_is_full`], if the sum would be larger than [`NUMBER_MAX`].
 pub fn checked_sum(key: &Key, value: u64, by: u64) -> Result<u64> {
     let sum = value.checked_add(by).filter(|sum| *sum <= NUMBER_MAX);
     sum.ok_or_else(|| count_is_full(key, value, by))

@@ -1,7 +1,6 @@
 //! Coming in and going out, each as one transaction.
 
-use tenure_core::errors::{NO_NUMBER, UNREADABLE};
-use tenure_core::{Error, Loss, Result, served};
+use tenure_core::{Error, Loss, Result, errors, served};
 use tenure_queue::{
     Ahead, Door, Enter, Entered, Front, Name, Node, Register, Remove, Removed, Why, Written,
 };
@@ -301,7 +300,7 @@ impl Tickets {
 /// only the moment is known.
 pub(crate) fn refuse_unreadable(unreadable: Option<u64>, before: u64) -> Result<()> {
     match unreadable {
-        Some(made) if made < before => Err(Error::rejected(UNREADABLE)),
+        Some(made) if made < before => Err(errors::unreadable_ticket()),
         _ => Ok(()),
     }
 }
@@ -310,7 +309,7 @@ pub(crate) fn refuse_unreadable(unreadable: Option<u64>, before: u64) -> Result<
 pub(crate) fn written(range: RangeResponse) -> Result<Written> {
     let Some(kept) = range.kvs.into_iter().next() else { return Ok(Written::default()) };
     let value = std::str::from_utf8(&kept.value).ok().and_then(|text| text.parse().ok());
-    let value = value.ok_or_else(|| Error::rejected(NO_NUMBER))?;
+    let value = value.ok_or_else(errors::unreadable_number)?;
     Ok(Written { value, version: revision(kept.mod_revision) })
 }
 

@@ -7,7 +7,6 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tenure_core::{Error, Result, errors};
-use tenure_kit::url::Address;
 use tenure_kit::{ConnectContext, Connection, Disconnected, Link, Origin, Server};
 use tokio::time::{Instant, timeout};
 
@@ -210,9 +209,7 @@ impl Server for Members {
             return Err(refused);
         }
         troubles.sort_by_key(|(at, _)| *at);
-        let names: Vec<String> = members.iter().map(Address::to_string).collect();
-        let others = troubles.iter().map(|(at, error)| (names[*at].as_str(), error));
-        let others = errors::once_for_all(others);
+        let others = errors::join(troubles.iter().map(|(_, error)| error));
         Err(if is_leaderless {
             trouble::leaderless(&self.settings, &others)
         } else {

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, Document};
 use tenure_core::{
-    CounterValue, Error, Key, LeaveOutcome, NUMBER_MAX, Note, Owner, Place, Result, Share, Ticket,
-    TicketId, TicketState, errors, served,
+    CounterValue, Error, Key, LeaveOutcome, NUMBER_MAX, Note, Owner, Place, Reason, Result, Share,
+    Ticket, TicketId, TicketState, errors, served,
 };
 
-use crate::documents::NotFound;
 use crate::line::did;
 use crate::wish::{Verb, Wish};
 
@@ -96,11 +95,11 @@ impl<'a> Reader<'a> {
             did::TOO_LONG => Came::Refused(Error::rejected(format!(
                 "the line of {key:?} is full: its document is near the 16 MiB that MongoDB allows, and takes no more tickets"
             ))),
-            did::FOREIGN => Came::Refused(Error::rejected(errors::UNREADABLE)),
+            did::FOREIGN => Came::Refused(errors::unreadable_ticket()),
             did::NO_PART => Came::Refused(Error::rejected(format!(
                 "{key:?} is not there: the document has no such part, or what stands there is no document"
             ))
-            .caused_by(NotFound::Part)),
+            .with_reason(Reason::PartNotFound)),
             did::MANY_PARTS => Came::Refused(Error::rejected(format!(
                 "{key:?} is not one part: its filters match more than one; name the part so that only one matches"
             ))),

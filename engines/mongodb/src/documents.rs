@@ -53,7 +53,6 @@ mod write;
 pub use collection::MemoryDocuments;
 pub use guard::{DocumentGuard, DocumentReader};
 pub use lock::{DocumentLock, DocumentLocks};
-pub use name::NotFound;
 pub use parts::DocumentParts;
 pub use path::Path;
 pub use queue::{Job, Queue};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, rawdoc};
 use mongodb::options::ServerAddress;
-use tenure_core::{Error, EventDelivery, Guarantees, Liveness, Result, TokenDurability};
+use tenure_core::{Error, EventDelivery, Guarantees, Liveness, Reason, Result, TokenDurability};
 
 use crate::answer::whole;
 use crate::call::Calls;
@@ -12,7 +12,6 @@ use crate::clocks::{self, Peers};
 use crate::opening;
 use crate::settings::Settings;
 use crate::spots::Spots;
-use crate::trouble;
 
 /// The first version of the protocol that knows pipelines with `$$NOW`, and projections that compute: MongoDB 4.4.
 const WIRE_VERSION_MIN: i64 = 9;
@@ -60,7 +59,7 @@ impl Facts {
         if spots.reaps() {
             facts.unreaped = match calls.reap().await {
                 Ok(()) => None,
-                Err(error) if trouble::wants_user(&error) => return Err(error),
+                Err(error) if error.reason() == Some(Reason::LoginRequired) => return Err(error),
                 Err(error) => Some(error.to_string()),
             };
         }

@@ -1,13 +1,12 @@
 //! Opening: whether a collection can keep locks at all, and what stands against it.
 
 use mongodb::bson::{Bson, DateTime, Document, RawArrayBuf, RawDocumentBuf, bson, doc, rawdoc};
-use tenure_core::{Error, Result};
+use tenure_core::{Error, Reason, Result};
 
 use crate::answer::whole;
 use crate::call::Calls;
 use crate::line::raw;
 use crate::spots::Spots;
-use crate::trouble;
 
 /// The number of documents in which the field of the locks is looked at.
 const SAMPLE: i32 = 16;
@@ -29,7 +28,7 @@ pub(crate) async fn check(calls: &Calls, spots: &Spots) -> Result<Vec<String>> {
                 });
             }
         }
-        Err(error) if error.is_retryable() || trouble::wants_user(&error) => return Err(error),
+        Err(error) if error.is_retryable() || error.reason() == Some(Reason::LoginRequired) => return Err(error),
         // A user who may not ask finds out with the first lock.
         Err(_) => warnings.push(match field {
             Some(field) => format!(

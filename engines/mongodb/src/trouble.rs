@@ -1,14 +1,9 @@
 //! What went wrong, in the words of this project: what to do now, and no passwords.
 
-use std::error::Error as StdError;
-use std::fmt;
-
 use mongodb::error::{CommandError, ErrorKind};
-use tenure_core::errors::{self, NO_NUMBER, UNREADABLE};
-use tenure_core::{Error, Key};
+use tenure_core::{Error, Key, Reason, errors};
 use tenure_kit::secret::redact;
 
-use crate::documents::NotFound;
 use crate::name::Name;
 use crate::readable::{MARK, NO_NUMBER_MARK};
 use crate::spot::Spot;
@@ -71,21 +66,9 @@ pub(crate) fn error(name: &Name, trouble: &mongodb::error::Error) -> Error {
     }
 }
 
-/// The cause of a refusal that is about the document which a write meets first: others may be written.
-#[derive(Debug)]
-struct OneDocument;
-
-impl fmt::Display for OneDocument {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the document cannot be written")
-    }
-}
-
-impl StdError for OneDocument {}
-
 /// Whether a server refused one document, and not the command.
 pub(crate) fn is_about_one(error: &Error) -> bool {
-    error.source().is_some_and(<dyn StdError>::is::<OneDocument>)
+    error.reason() == Some(Reason::DocumentRefused)
 }
 
 /// Whether a server refused an insert because the `_id` is there already: another command was quicker. The index of the `_id`
@@ -95,23 +78,17 @@ pub(crate) fn is_inserted(error: &mongodb::error::Error) -> bool {
     index.is_none_or(|index| index.iter().flatten().all(|(name, _)| name.as_str() == "_id"))
 }
 
-const WANTS_USER: &str = "wants a user";
-
-/// Whether a server refused whoever is not logged in: it refuses everything else, too.
-pub(crate) fn wants_user(error: &Error) -> bool {
-    error.to_string().contains(WANTS_USER)
-}
-
 fn refused(name: &Name, command: &CommandError) -> Error {
     let servers = &name.servers;
     let says = it_says(name, &command.message);
     match command.code {
-        _ if command.message.contains(MARK) => Error::rejected(UNREADABLE),
-        _ if command.message.contains(NO_NUMBER_MARK) => Error::rejected(NO_NUMBER),
+        _ if command.message.contains(MARK) => errors::unreadable_ticket(),
+        _ if command.message.contains(NO_NUMBER_MARK) => errors::unreadable_number(),
         18 => Error::rejected(format!("{servers} does not know this user and password{says}")),
         13 if command.message.contains("requires authentication") => Error::rejected(format!(
-            "{servers} {WANTS_USER}: write user:password@ before the servers, and name the user's database as `authSource`"
-        )),
+            "{servers} wants a user: write user:password@ before the servers, and name the user's database as `authSource`"
+        ))
+        .with_reason(Reason::LoginRequired),
         13 => Error::rejected(format!(
             "{servers} does not let this user do what a lock needs: see the engine's README for the role{says}"
         )),
@@ -119,10 +96,10 @@ fn refused(name: &Name, command: &CommandError) -> Error {
         121 => Error::rejected(format!(
             "{servers} refuses the write because of the collection's validator: what is written does not pass it, or it forbids the field that has the locks{says}"
         ))
-        .caused_by(OneDocument),
+        .with_reason(Reason::DocumentRefused),
         10_334 | 17_419 | 17_420 => {
             Error::rejected(format!("the record of this line is too long for {servers}{says}"))
-                .caused_by(OneDocument)
+                .with_reason(Reason::DocumentRefused)
         }
         code if NOT_PRIMARY.contains(&code) => Error::unavailable(format!(
             "{servers} has no primary at the moment, or another one{says}"
@@ -245,7 +222,7 @@ pub(crate) fn no_document(collection: &str, key: &Key) -> Error {
     Error::rejected(format!(
         "there is no document {key} in the collection {collection}: insert it first, or have it inserted by `or_insert`"
     ))
-    .caused_by(NotFound::Document)
+    .with_reason(Reason::DocumentNotFound)
 }
 
 /// An answer that no verb of Tenure's gives.
@@ -259,7 +236,7 @@ pub(crate) fn strange(name: &Name) -> Error {
 /// The same, with the way out, if this is about what a record says.
 pub(crate) fn in_record(error: Error, collection: &str, record: &str, key: &Key) -> Error {
     let place = format!("as the record {record} of the collection {collection}");
-    errors::of_what_is_kept(error, key, &place)
+    errors::with_place(error, key, &place)
 }
 
 /// The same for a line, which may be in a field of somebody else's document.
@@ -268,7 +245,7 @@ pub(crate) fn in_line(error: Error, collection: &str, spot: &Spot, key: &Key) ->
         return in_record(error, collection, &spot.record, key);
     };
     let place = format!("as the field `{field}` of that document in the collection {collection}");
-    errors::of_what_is_kept(error, key, &place)
+    errors::with_place(error, key, &place)
 }
 
 /// The driver's or the server's own words, at the end of a sentence, unless a part of a password is in them.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use mongodb::bson::doc;
 use mongodb::{Client, Collection};
 use serde::{Deserialize, Serialize};
-use tenure_core::{ErrorKind, Result};
-use tenure_mongodb::documents::{DocumentLocks, Documents, MemoryDocuments, NotFound, Path};
+use tenure_core::{ErrorKind, Reason, Result};
+use tenure_mongodb::documents::{DocumentLocks, Documents, MemoryDocuments, Path};
 use tenure_servers::have;
 use tenure_servers::mongodb::{MONGOD, Server};
 
@@ -60,7 +60,7 @@ mod snippets {
     pub(super) async fn errors(orders: &DocumentLocks<Order>) -> Result<()> {
         match orders.document(42).lock().await {
             Ok(order) => order.release_with(doc! { "$set": { "state": "paid" } }).await?,
-            Err(error) if NotFound::of(&error) == Some(NotFound::Document) => println!("it was deleted"),
+            Err(error) if error.reason() == Some(Reason::DocumentNotFound) => println!("it was deleted"),
             Err(error) if error.kind() == ErrorKind::Unavailable => println!("try again later: {error}"),
             Err(error) => return Err(error),
         }

@@ -1,11 +1,10 @@
 //! The nine verbs.
 
 use futures_util::future::join_all;
-use tenure_core::errors::{self, UNREADABLE};
 use tenure_core::event::{Cursor, EventBatch, Scope};
 use tenure_core::{
-    CounterValue, Engine, Error, Guarantees, Key, LeaveMode, LeaveOutcome, Liveness, Place, Result,
-    Ticket, TicketState, WaitMode, Wake, Window, served,
+    CounterValue, Engine, Error, Guarantees, Key, LeaveMode, LeaveOutcome, Liveness, Place, Reason,
+    Result, Ticket, TicketState, WaitMode, Wake, Window, errors, served,
 };
 
 use crate::contract::{Register, Store};
@@ -57,7 +56,7 @@ impl<S: Store> Engine for Queue<S> {
         // Behind all others such a ticket changes nothing for them, and they must be found: who holds may be told to leave.
         let is_last = |made: u64| front.nodes.last().is_some_and(|last| last.created < made);
         if front.unreadable.is_some_and(|made| !is_last(made)) {
-            return Err(self.of_line(Error::rejected(UNREADABLE), key));
+            return Err(self.of_line(errors::unreadable_ticket(), key));
         }
         let lives = self.parts.in_time(self.lives(&front)).await.unwrap_or_default();
         let (mut ahead, mut tickets) = (0, Vec::with_capacity(front.nodes.len()));
@@ -89,7 +88,7 @@ impl<S: Store> Engine for Queue<S> {
         let register = Register::Sequence(LineId::of(key));
         let counted = self.parts.in_time(self.next(key, by, &register)).await;
         let place = || self.parts.store.place_of_register(&register);
-        counted.map_err(|error| errors::of_what_is_kept(error, key, &place()))
+        counted.map_err(|error| errors::with_place(error, key, &place()))
     }
 
     async fn close(&self) {
@@ -113,11 +112,11 @@ impl<S: Store> Queue<S> {
     /// The same, with the way out, if this is about what is kept of a line: a ticket, or the number that is added to its numbers.
     fn of_line(&self, error: Error, key: &Key) -> Error {
         let (store, line) = (&self.parts.store, LineId::of(key));
-        let place = if error.to_string() == UNREADABLE {
+        let place = if error.reason() == Some(Reason::UnreadableTicket) {
             store.place_of_line(&line)
         } else {
             store.place_of_register(&Register::Base(line))
         };
-        errors::of_what_is_kept(error, key, &place)
+        errors::with_place(error, key, &place)
     }
 }

@@ -9,7 +9,7 @@ use redis::{Cmd, FromRedisValue as _, Value};
 use tenure_core::event::{Cursor, EventBatch, Scope};
 use tenure_core::{
     Breaks, CounterValue, Engine, Error, Guarantees, Key, LeaveMode, LeaveOutcome, NUMBER_MAX,
-    Place, Result, Ticket, TicketId, TicketState, WaitMode, Wake, Window, errors,
+    Place, Reason, Result, Ticket, TicketId, TicketState, WaitMode, Wake, Window, errors,
 };
 use tenure_kit::secret::redact;
 use tenure_kit::spawn_and_join;
@@ -341,21 +341,21 @@ struct Step {
 fn of_name(settings: &Settings, error: Error, name: &str, key: &Key) -> Error {
     // Of several servers each tells of itself.
     let place = format!("under the name {name} by {}", settings.name.whom());
-    if error.to_string().contains(trouble::NOT_TENURES) {
-        return Error::rejected(format!(
-            "{error}; this is about {key:?}, whose names begin with {name}: or have that deleted once nobody holds the lock"
+    if error.reason() == Some(Reason::ForeignData) {
+        return error.with_key(key).with_more(format_args!(
+            "; the key is {key:?}, whose names begin with {name}: or delete that data when no client holds the lock"
         ));
     }
-    errors::of_what_is_kept(error, key, &place)
+    errors::with_place(error, key, &place)
 }
 
 /// The same for a count, which goes by nothing that was counted before its window.
 fn of_count(settings: &Settings, error: Error, name: &str, key: &Key) -> Error {
-    if error.to_string() != errors::NO_NUMBER {
+    if error.reason() != Some(Reason::UnreadableNumber) {
         return of_name(settings, error, name, key);
     }
     let whom = settings.name.whom();
-    Error::rejected(format!(
-        "{error}: this is about {key:?}, which is counted under the name {name} by {whom}; delete it, and the count begins anew"
+    error.with_key(key).with_more(format_args!(
+        "; the key is {key:?}, counted under the name {name} by {whom}: delete that name, and the count begins anew"
     ))
 }

@@ -57,17 +57,12 @@ async fn quorum(servers: &[Address], settings: &Settings, home: Arc<dyn Home>) -
     let stores = servers.iter().map(|server| store(&home, settings, server));
     let stores = try_join_all(stores).await?;
     let names: Vec<String> = servers.iter().map(Address::to_string).collect();
-    let troubles = stores.iter().map(|store| store.inner().trouble());
-    let far: Vec<(&str, &Error)> = names
-        .iter()
-        .zip(troubles)
-        .filter_map(|(name, trouble)| Some((name.as_str(), trouble?)))
-        .collect();
+    let far: Vec<&Error> = stores.iter().filter_map(|store| store.inner().trouble()).collect();
     if stores.len() - far.len() <= stores.len() / 2 {
         return Err(Error::unavailable(format!(
             "no majority of {} can be reached: {}",
             settings.name,
-            errors::once_for_all(far)
+            errors::join(far)
         )));
     }
     let realm = |name| -> Vec<AnyEngine> {

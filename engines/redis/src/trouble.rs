@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
-use tenure_core::{Error, Result, errors};
+use tenure_core::{Error, Reason, Result, errors};
 
 use crate::secret::{said, words};
 use crate::settings::{Name, Settings};
@@ -16,7 +16,7 @@ const IN_SCRIPTS: [&str; 5] = ["OOM", "READONLY", "MISCONF", "NOREPLICAS", "WRON
 const IN_WORDS: [&str; 3] = ["NOAUTH", "WRONGPASS", "NOPERM"];
 
 /// What is said of a value of a type that Tenure does not keep there.
-pub(crate) const NOT_TENURES: &str =
+const NOT_TENURES: &str =
     "keeps something under one of Tenure's names that is not Tenure's: choose another `prefix`";
 
 /// A server that is asked about its cluster has none; Redis has no code for it.
@@ -58,6 +58,7 @@ pub(crate) fn error(settings: &Settings, trouble: &RedisError) -> Error {
         )),
         Some("NOAUTH") => {
             Error::rejected(format!("{} wants a password: write {}", name.whom(), login(name)))
+                .with_reason(Reason::LoginRequired)
         }
         Some("WRONGPASS") => stranger(name),
         Some(NO_DATABASE) => Error::rejected(server(&format!(
@@ -70,9 +71,9 @@ pub(crate) fn error(settings: &Settings, trouble: &RedisError) -> Error {
         Some("MISCONF") => Error::rejected(server(
             "cannot write its data to disk, and takes no tickets until it can",
         )),
-        Some("WRONGTYPE") => Error::rejected(server(NOT_TENURES)),
-        Some(UNREADABLE) => Error::rejected(errors::UNREADABLE),
-        Some(NO_NUMBER) => Error::rejected(errors::NO_NUMBER),
+        Some("WRONGTYPE") => Error::rejected(server(NOT_TENURES)).with_reason(Reason::ForeignData),
+        Some(UNREADABLE) => errors::unreadable_ticket(),
+        Some(NO_NUMBER) => errors::unreadable_number(),
         Some("LOADING") => Error::unavailable(server("is still loading its data")),
         Some("BUSY") => Error::unavailable(server("is busy with somebody's script")),
         Some("READONLY" | "MASTERDOWN") => {

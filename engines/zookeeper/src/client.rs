@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::future::{OptionFuture, join, join_all};
-use tenure_core::errors::UNREADABLE;
 use tenure_core::{Error, Guarantees, Result, Share, TicketId, served};
 use tenure_kit::{Client, Connection, Link, as_transient};
 use tenure_queue::{Ahead, Free, Front, LineId, Name, Node, SessionId, blockers};
@@ -329,7 +328,7 @@ impl ZooKeeper {
             }
             // Somebody who keeps the ticket out may stand there. If it is not there itself, that does not matter.
             if front.unreadable.is_some() && whose.is_some_and(is_there) {
-                return Err(Said::BadArguments(&UNREADABLE));
+                return Err(trouble::UNREADABLE_TICKET);
             }
             // Who left between two answers keeps nobody out.
             before.retain(|child| !gone.contains(child));

@@ -120,7 +120,7 @@ pub(crate) async fn presence(settings: &Settings) -> Result<Presence> {
             let stream = match reach(server).await {
                 Ok(stream) => stream,
                 Err(error) => {
-                    out_of_reach.push((server.to_string(), trouble::out_of_reach(server, &error)));
+                    out_of_reach.push(trouble::out_of_reach(server, &error));
                     return Ok(Presence::Absent);
                 }
             };
@@ -142,10 +142,9 @@ pub(crate) async fn presence(settings: &Settings) -> Result<Presence> {
     match refusals.into_iter().next() {
         Some(refusal) if is_refused => Err(refusal),
         // Another one may answer in a while.
-        Some(refusal) if presence < Presence::There => Err(Error::unavailable(refusal.to_string())),
+        Some(refusal) if presence < Presence::There => Err(refusal.into_retryable()),
         _ if presence == Presence::Absent && !out_of_reach.is_empty() => {
-            let each = out_of_reach.iter().map(|(server, error)| (server.as_str(), error));
-            Err(Error::unavailable(errors::once_for_all(each)))
+            Err(Error::unavailable(errors::join(&out_of_reach)))
         }
         _ => Ok(presence),
     }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{join, join_all, select_all};
-use tenure_core::errors::NO_NUMBER;
 use tenure_core::{Error, Guarantees, Key, Loss, Result, TicketId};
 use tenure_queue::{
     Distance, Enter, Entered, Followed, Front, Granted, LineId, Name, Node, Register, Remove,
@@ -349,6 +348,6 @@ fn served(own: &Node, ahead: &Node, watches: &[Watch], roll: &Roll) -> Option<To
 /// A number in a node that was changed so often since it was made. From anything else no number follows that was not given before.
 fn number(text: &[u8], changes: i32) -> Result<Written, Said> {
     let value = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
-    let value = value.ok_or(Said::BadArguments(&NO_NUMBER))?;
+    let value = value.ok_or(trouble::UNREADABLE_NUMBER)?;
     Ok(Written { value, version: u64::try_from(changes).unwrap_or(0) + 1 })
 }

@@ -3,12 +3,17 @@
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
-use tenure_core::errors::{NO_NUMBER, UNREADABLE};
-use tenure_core::{Error, Loss, Result};
+use tenure_core::{Error, Loss, Result, errors};
 use tenure_kit::url::Address;
 use zookeeper_client::Error as Said;
 
 use crate::settings::Settings;
+
+/// The engine found a ticket that it cannot read. The client crate has no error for that, and its own
+/// `BadArguments` never has this text.
+pub(crate) const UNREADABLE_TICKET: Said = Said::BadArguments(&"unreadable ticket");
+/// The engine found a stored number that it cannot read.
+pub(crate) const UNREADABLE_NUMBER: Said = Said::BadArguments(&"unreadable number");
 
 /// What a server of these settings, or the way to it, answered.
 pub(crate) fn error(settings: &Settings, said: &Said) -> Error {
@@ -37,10 +42,8 @@ pub(crate) fn error(settings: &Settings, said: &Said) -> Error {
         )),
         Said::NotReadOnly => Error::unavailable(format!("{whom} is cut off from its majority")),
         Said::Throttled => Error::unavailable(format!("{whom} has more to do than it can")),
-        // Whoever knows which key it is about says where that is kept, and what to do.
-        Said::BadArguments(what) if [UNREADABLE, NO_NUMBER].contains(what) => {
-            Error::rejected(**what)
-        }
+        said if *said == UNREADABLE_TICKET => errors::unreadable_ticket(),
+        said if *said == UNREADABLE_NUMBER => errors::unreadable_number(),
         Said::NodeExists
         | Said::BadVersion
         | Said::NotEmpty

@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::errors::named;
 use crate::{Error, Result};
 
 /// A store whose numbers are further ahead than this has a clock that needs mending.
@@ -142,7 +141,7 @@ impl fmt::Display for QuorumHealth {
             match store.last {
                 None => write!(f, "{end}{}: not asked yet", store.name)?,
                 Some(Ok(())) => write!(f, "{end}{}: answers", store.name)?,
-                Some(Err(error)) => write!(f, "{end}{}", named(&store.name, error.to_string()))?,
+                Some(Err(error)) => write!(f, "{end}{}: {error}", store.name)?,
             }
             if let Some(ahead) = store.ahead {
                 write!(f, "; {}", clock_is_ahead(ahead))?;
@@ -157,14 +156,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_store_is_named_once() {
+    fn each_store_is_shown_with_its_error() {
         let board = QuorumHealth::new(["a:1".to_owned(), "b:2".to_owned()]);
-        board.write(0, Some(&Error::unavailable("the server a:1 cannot be reached")));
+        board.write(0, Some(&Error::unavailable("it cannot be reached")));
         board.write(1, Some(&Error::unavailable("no answer within 250ms")));
-        assert_eq!(
-            board.to_string(),
-            "the server a:1 cannot be reached\nb:2: no answer within 250ms"
-        );
+        assert_eq!(board.to_string(), "a:1: it cannot be reached\nb:2: no answer within 250ms");
     }
 
     #[test]

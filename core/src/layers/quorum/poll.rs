@@ -11,7 +11,7 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use super::board::QuorumHealth;
 use super::rest::Stragglers;
 use crate::lease::span::shown;
-use crate::{BoxFuture, Error, ErrorKind, Result, errors};
+use crate::{BoxFuture, Error, ErrorKind, Result};
 
 /// The outcomes, one for each store; `None`: it had not answered when enough others had.
 pub(super) struct Poll<T> {
@@ -152,10 +152,13 @@ impl<T> Poll<T> {
         if refusals.len() + majority <= self.outcomes.len() {
             return Error::unavailable(sentence);
         }
-        match refusals[0].kind() {
-            // All say the same, whichever store it was.
-            _ if refusals.iter().all(|one| one.to_string() == refusals[0].to_string()) => {
-                refusals[0].clone()
+        let first = refusals[0];
+        match first.kind() {
+            // The reason is about the request, not about one store.
+            _ if first.reason().is_some()
+                && refusals.iter().all(|other| other.reason() == first.reason()) =>
+            {
+                first.clone()
             }
             ErrorKind::Invalid => Error::invalid(sentence),
             ErrorKind::Unsupported => Error::unsupported(sentence),
@@ -168,15 +171,13 @@ impl<T> Poll<T> {
         Error::unavailable(self.sentence(did, majority))
     }
 
-    /// What went wrong, once for all of whom it is true.
+    /// The message: how many stores are missing, and the error of each store that failed.
     fn sentence(&self, did: &str, majority: usize) -> String {
         let too_few = format!("fewer than {majority} of {} stores {did}", self.outcomes.len());
-        let errors = self
-            .outcomes()
-            .enumerate()
-            .filter_map(|(node, outcome)| Some((self.board.name(node), outcome?.as_ref().err()?)));
-        let why = errors::once_for_all(errors);
-        if why.is_empty() { too_few } else { format!("{too_few}; {why}") }
+        let errors = self.outcomes().enumerate().filter_map(|(node, outcome)| {
+            Some(format!("; {}: {}", self.board.name(node), outcome?.as_ref().err()?))
+        });
+        too_few + &errors.collect::<String>()
     }
 }
 

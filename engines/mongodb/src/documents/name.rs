@@ -1,52 +1,10 @@
 //! The name of a document or of a part of one, as the key of a lock: `42`, or `42 lines.$[sku = 42]`.
 
-use std::error::Error as StdError;
-use std::fmt;
-
 use mongodb::bson::{Bson, Document, bson, doc};
 use tenure_core::{Error, KEY_BYTES_MAX, Key, Result};
 
 use super::path::Path;
 use super::text::{self, Reader};
-
-/// What was to be locked and is not there: the cause of an error of the kind [`Rejected`](tenure_core::ErrorKind::Rejected).
-///
-/// ```
-/// use mongodb::bson::Document;
-/// use tenure_mongodb::documents::{Documents, MemoryDocuments, NotFound};
-///
-/// # tenure_core::blocking::block_on(async {
-/// let orders = Documents::new().in_memory::<Document>(&MemoryDocuments::new());
-/// let error = orders.document(42).lock().await.unwrap_err();
-/// assert_eq!(NotFound::of(&error), Some(NotFound::Document));
-/// # });
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum NotFound {
-    /// There is no document with this `_id`.
-    Document,
-    /// The document has no such part.
-    Part,
-}
-
-impl NotFound {
-    /// What was not there, if that is what the error is about.
-    pub fn of(error: &Error) -> Option<Self> {
-        error.source()?.downcast_ref().copied()
-    }
-}
-
-impl fmt::Display for NotFound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Document => "there is no such document",
-            Self::Part => "there is no such part",
-        })
-    }
-}
-
-impl StdError for NotFound {}
 
 /// What is locked: a document, or a part of it.
 #[derive(Clone, Debug, PartialEq)]

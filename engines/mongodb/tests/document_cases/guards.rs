@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, bson, doc};
-use tenure_core::{ErrorKind, Loss};
-use tenure_mongodb::documents::{Documents, NotFound, Path, Update};
+use tenure_core::{ErrorKind, Loss, Reason};
+use tenure_mongodb::documents::{Documents, Path, Update};
 use tenure_servers::mongodb::doc as server_doc;
 
 use super::shop::{Order, Shop, long_order, order};
@@ -335,19 +335,19 @@ fn what_is_not_there_is_told_without_words() {
         let shop = Shop::open().await;
         let error = shop.here.document(43).lock().await.unwrap_err();
         assert_eq!(
-            (error.kind(), NotFound::of(&error)),
-            (ErrorKind::Rejected, Some(NotFound::Document))
+            (error.kind(), error.reason()),
+            (ErrorKind::Rejected, Some(Reason::DocumentNotFound))
         );
         let part = shop.here.part::<Document>(42, Path::field("lines").element("sku", 9));
         let error = part.try_lock().await.unwrap_err();
         assert_eq!(
-            (error.kind(), NotFound::of(&error)),
-            (ErrorKind::Rejected, Some(NotFound::Part))
+            (error.kind(), error.reason()),
+            (ErrorKind::Rejected, Some(Reason::PartNotFound))
         );
         let error = part.read().await.unwrap_err();
-        assert_eq!(NotFound::of(&error), Some(NotFound::Part));
+        assert_eq!(error.reason(), Some(Reason::PartNotFound));
         let error = shop.here.document(Bson::MaxKey).lock().await.unwrap_err();
-        assert_eq!(NotFound::of(&error), None);
+        assert_eq!(error.reason(), None);
     });
 }
 

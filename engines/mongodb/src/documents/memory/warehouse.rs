@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt as _;
 use mongodb::bson::{Bson, Document};
 use mongodb::options::UpdateModifications;
-use tenure_core::{Engine as _, Error, Key, Memory, Result, TicketId, TicketState, errors};
+use tenure_core::{Engine as _, Error, Key, Memory, Reason, Result, TicketId, TicketState, errors};
 use tokio::sync::watch;
 
 use super::change;
 use super::filter::{equal, matches, sorted, value};
 use crate::documents::change::Target;
-use crate::documents::name::{Named, NotFound};
+use crate::documents::name::Named;
 use crate::documents::path::Step;
 use crate::documents::request::{Act, Done, Holding};
 use crate::documents::settings::FIELD_DEFAULT;
@@ -223,7 +223,7 @@ impl Stock {
             Error::rejected(format!(
                 "there is no document {key}: insert it first, or have it inserted by `or_insert`"
             ))
-            .caused_by(NotFound::Document)
+            .with_reason(Reason::DocumentNotFound)
         })?;
         let mut parts = Vec::new();
         collect(document, named.path.steps(), &mut parts);
@@ -232,7 +232,7 @@ impl Stock {
         part.ok_or_else(|| {
             if count == 0 {
                 let why = "is not there: the document has no such part";
-                return Error::rejected(format!("{key:?} {why}")).caused_by(NotFound::Part);
+                return Error::rejected(format!("{key:?} {why}")).with_reason(Reason::PartNotFound);
             }
             Error::rejected(format!("{key:?} is not one part: its filters match more than one"))
         })
@@ -258,8 +258,7 @@ impl Stock {
             }
             _ => {
                 let place = format!("as the field `{field}` of that document in memory");
-                let error = Error::rejected(errors::UNREADABLE);
-                return Err(errors::of_what_is_kept(error, &named.key()?, &place));
+                return Err(errors::with_place(errors::unreadable_ticket(), &named.key()?, &place));
             }
         };
         self.last = self.last.max(number);
