@@ -2,7 +2,7 @@
 
 use crate::api::claim::Claim;
 use crate::blocking::Blocking;
-use crate::{Engine as _, Error, Locks, NUMBER_MAX, Result};
+use crate::{Engine as _, Error, Locks, NUMBER_MAX, Reason, Result};
 
 /// Numbers 1, 2, 3, … that nobody else gets. Made by [`Locks::sequence`].
 ///
@@ -62,6 +62,12 @@ impl Sequence {
     }
 
     /// The next `count` numbers, in one request. Cancelled like [`next`](Sequence::next).
+    ///
+    /// On etcd and ZooKeeper it waits while other clients take numbers more quickly.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a count that no block can have; the store's error otherwise.
     pub fn next_block(&self, count: u64) -> impl Future<Output = Result<Block>> + Send + use<> {
         let claim = self.claim.clone();
         async move {
@@ -70,8 +76,15 @@ impl Sequence {
                     "a block of {count} numbers cannot be given: ask for 1 to {NUMBER_MAX}"
                 )));
             }
-            let last = claim.locks.inner.engine.add(claim.key()?, count, None).await?.value;
-            Ok(last - count + 1..=last)
+            loop {
+                match claim.locks.inner.engine.add(claim.key()?, count, None).await {
+                    Err(error) if error.reason() == Some(Reason::Contended) => {}
+                    last => {
+                        let last = last?.value;
+                        return Ok(last - count + 1..=last);
+                    }
+                }
+            }
         }
     }
 

@@ -131,6 +131,9 @@ pub enum Reason {
     DocumentNotFound,
     /// The document has no such part.
     PartNotFound,
+    /// Other clients changed the sequence each time this client tried. Nothing was changed.
+    /// [`Sequence`](crate::Sequence) tries again by itself.
+    Contended,
     /// The store refused to write this one document or record. It may accept others.
     DocumentRefused,
 }

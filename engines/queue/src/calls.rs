@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tenure_core::{CounterValue, Error, Key, Result, Time};
+use tenure_core::{CounterValue, Error, Key, Reason, Result, Time};
 use tokio::sync::oneshot;
 
 use crate::contract::Register;
@@ -78,13 +78,15 @@ impl Calls {
     }
 }
 
-/// Callers that have lost to other clients for half of their time are told so while they wait for an answer.
+/// Refuses the callers that have lost to other clients for half of their time. They still wait for an answer.
 pub(crate) fn refuse_late(calls: &mut Vec<Call>, now: Time) {
     for call in calls.extract_if(.., |call| now.has_reached(call.until)) {
-        let refused = Error::rejected(format!(
-            "other clients were quicker each time a number was taken from the sequence {:?}: ask again",
+        let refused = Error::unavailable(format!(
+            "other clients changed the sequence {:?} each time this client took a number: ask again",
             call.key
-        ));
+        ))
+        .with_reason(Reason::Contended)
+        .with_key(&call.key);
         call.answer(Err(refused));
     }
 }
