@@ -42,7 +42,7 @@ const SCAN_TICKETS_MAX: usize = 16;
 ///
 /// let (mut line, mut told) = (Line::default(), Vec::new());
 /// let (first, second) = (Ticket::new(Key::new("a")?, Share::WHOLE), Ticket::new(Key::new("a")?, Share::WHOLE));
-/// let mut tell = |happened: LineEvent<'_>| told.push((happened.what, happened.seat.number));
+/// let mut tell = |happened: LineEvent<'_>| told.push((happened.kind, happened.slot.number));
 /// let now = 1_000_000;
 /// line.join(&first, (), WaitMode::Wait, Expiry::ByTtl, now, &mut tell)?;
 /// let waits = line.join(&second, (), WaitMode::Wait, Expiry::ByTtl, now, &mut tell)?.expect("it waits");
@@ -249,7 +249,7 @@ impl<S> Line<S> {
     }
 
     /// What stands in the line, from the front. What an engine stores of it can be [restored](Line::restore).
-    pub fn seats(&self) -> impl DoubleEndedIterator<Item = &Slot<S>> + ExactSizeIterator {
+    pub fn slots(&self) -> impl DoubleEndedIterator<Item = &Slot<S>> + ExactSizeIterator {
         self.tickets.iter().map(|seat| &**seat)
     }
 

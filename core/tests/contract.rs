@@ -131,14 +131,14 @@ fn a_refused_share_is_called_by_its_name() {
     let permits = Share::new(1, 3).unwrap();
     let whole = u64::from(Share::WHOLE.of());
     assert!(said(whole, permits).starts_with(
-        "\"a\" is used as a mutex or reader-writer lock, and was asked for as a semaphore of 3: "
+        "\"a\" is in use as a mutex or reader-writer lock, and was asked for as a semaphore of 3: "
     ));
     assert!(
         said(3, Share::WHOLE)
-            .starts_with("\"a\" is used as a semaphore of 3, and was asked for as a mutex: ")
+            .starts_with("\"a\" is in use as a semaphore of 3, and was asked for as a mutex: ")
     );
     assert!(said(3, Share::READER).starts_with(
-        "\"a\" is used as a semaphore of 3, and was asked for as a reader-writer lock: "
+        "\"a\" is in use as a semaphore of 3, and was asked for as a reader-writer lock: "
     ));
 }
 

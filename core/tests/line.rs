@@ -200,7 +200,7 @@ fn compare(line: &Line, model: &Model, now: u64) {
         assert_eq!(line.at(at).map(|seat| seat.ticket.id), Some(ticket.id));
     }
     let mut restored = Line::default();
-    for seat in line.seats() {
+    for seat in line.slots() {
         assert!(restored.restore(seat.clone(), &mut |_| {}), "it was in the line: {seat:?}");
         assert!(!restored.restore(seat.clone(), &mut |_| {}), "it is there already");
     }

@@ -6,8 +6,8 @@ use serde_json::{Value, from_str, from_value, json, to_value};
 use tenure_core::blocking::{Blocking, block_on};
 use tenure_core::event::{EventKind, Scope};
 use tenure_core::{
-    ErrorKind, Guarantee, Guarantees, Key, LeaveOutcome, Locks, Loss, Memory, Share, TicketId,
-    TicketState, WatchEvent,
+    ErrorKind, Guarantee, Guarantees, Key, LeaveOutcome, Locks, Loss, Memory, Reason, Share,
+    TicketId, TicketState, WatchEvent,
 };
 
 fn locks() -> Blocking<Locks> {
@@ -117,8 +117,9 @@ fn words_are_written_in_snake_case() {
     assert_eq!(written(&TicketState::Waiting), json!("waiting"));
     assert_eq!(written(&EventKind::Served), json!("served"));
     assert_eq!(written(&Loss::HeldTooLong), json!("held_too_long"));
-    assert_eq!(written(&LeaveOutcome::Requested), json!("told"));
+    assert_eq!(written(&LeaveOutcome::Requested), json!("requested"));
     assert_eq!(written(&ErrorKind::Unavailable), json!("unavailable"));
+    assert_eq!(written(&Reason::LineFull), json!("line_full"));
 }
 
 #[test]

@@ -203,7 +203,7 @@ impl Subscriptions {
     pub async fn watch(&self, id: TicketId, seen: TicketState) -> Wake {
         let bell = self.bells.subscribe(id);
         loop {
-            let mut rung = pin!(bell.rung());
+            let mut rung = pin!(bell.notified());
             rung.as_mut().enable();
             if let Some(wake) = self.take(id, seen) {
                 return wake;

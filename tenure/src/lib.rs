@@ -68,7 +68,7 @@ pub use tenure_core::{
     Block, Counter, CounterValue, Election, Error, ErrorKind, EventDelivery, FaultTolerance,
     Guarantee, Guarantees, Guard, KEY_BYTES_MAX, Key, LINE_TICKETS_MAX, Leader, Leaders,
     LeaseHandle, LeaveOutcome, Liveness, Locks, Loss, MultiGuard, MultiLock, Mutex, NOTE_BYTES_MAX,
-    NUMBER_MAX, Note, OWNER_BYTES_MAX, Owner, PERMITS_MAX, Place, Result, Runtime, RwLock,
+    NUMBER_MAX, Note, OWNER_BYTES_MAX, Owner, PERMITS_MAX, Place, Reason, Result, Runtime, RwLock,
     Semaphore, Sequence, Share, TTL_DEFAULT, TTL_MAX, Ticket, TicketId, TicketState,
     TokenDurability, Warning, Watch, WatchEvent, Window, WriteGuard, blocking, event,
 };

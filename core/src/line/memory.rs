@@ -186,7 +186,7 @@ impl Engine for Memory {
 
     async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
         let bell = self.0.bells.subscribe(ticket.id);
-        let mut rung = pin!(bell.rung());
+        let mut rung = pin!(bell.notified());
         rung.as_mut().enable();
         if let Some(wake) = self.differs(ticket, seen) {
             return Ok(wake);

@@ -1,10 +1,10 @@
-//! A seat: a ticket in a line, and what the line knows of it.
+//! A slot: a ticket in a line, with its number and its expiry.
 
 use crate::event::EventKind;
 use crate::{Ticket, TicketState};
 
-/// One ticket of a [`Line`](crate::Line), as an engine that keeps records stores it and
-/// [restores](crate::Line::restore) it. `S` is what the engine wants to know of its owner, such as a session.
+/// One ticket of a [`Line`](crate::Line). An engine that stores records stores and
+/// [restores](crate::Line::restore) slots. `S` is the engine's own data about the owner, such as a session.
 ///
 /// ```
 /// use tenure::engine::line::Slot;
@@ -15,27 +15,27 @@ use crate::{Ticket, TicketState};
 ///     let ticket = Ticket::new(Key::new("a")?, Share::WHOLE);
 ///     assert!(line.restore(Slot { ticket, session, number, ends: None, leaving: false }, &mut |_| {}));
 /// }
-/// let whose: Vec<_> = line.seats().map(|seat| (seat.session, seat.number)).collect();
-/// assert_eq!(whose, [("alice", 41), ("bob", 42)]);
+/// let slots: Vec<_> = line.slots().map(|slot| (slot.session, slot.number)).collect();
+/// assert_eq!(slots, [("alice", 41), ("bob", 42)]);
 /// assert_eq!(line.list(0)[1].1.state, TicketState::Waiting);
 /// # Ok::<(), tenure::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot<S = ()> {
-    /// As it joined, with its latest note and share.
+    /// The ticket as it joined, with its latest note and share.
     pub ticket: Ticket,
-    /// Whose it is.
+    /// The engine's data about the owner.
     pub session: S,
-    /// Its number.
+    /// The ticket's number in its line.
     pub number: u64,
-    /// When its life ends by the store's clock, in microseconds. `None` where the engine takes out
-    /// the tickets of the dead.
+    /// When the ticket expires by the store's clock, in microseconds since 1970. `None`: the engine
+    /// removes tickets of dead owners itself.
     pub ends: Option<u64>,
-    /// It was told to leave.
+    /// The holder was asked to release the lock.
     pub leaving: bool,
 }
 
-/// Later than every end.
+/// The expiry of a ticket that does not expire.
 pub(super) const NEVER: u64 = u64::MAX;
 
 impl<S> Slot<S> {
@@ -48,7 +48,7 @@ impl<S> Slot<S> {
     }
 }
 
-/// What happened to a ticket of a line.
+/// A change of one ticket in a line.
 ///
 /// ```
 /// use tenure::event::EventKind;
@@ -58,36 +58,36 @@ impl<S> Slot<S> {
 /// let (mut line, ticket) = (Line::default(), Ticket::new(Key::new("a")?, Share::WHOLE));
 /// line.join(&ticket, (), WaitMode::Wait, Expiry::ByOwner, 0, &mut |_| {})?;
 /// let mut left = Vec::new();
-/// line.leave(ticket.id, LeaveMode::Now, 0, &mut |LineEvent { what, seat, standing }| {
-///     left.push((what, seat.number, standing));
+/// line.leave(ticket.id, LeaveMode::Now, 0, &mut |LineEvent { kind, slot, state }| {
+///     left.push((kind, slot.number, state));
 /// });
 /// assert_eq!(left, [(EventKind::Left, 1, TicketState::Holding)]);
 /// # Ok::<(), tenure::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct LineEvent<'a, S = ()> {
-    /// What.
+    /// The kind of change.
     pub kind: EventKind,
-    /// To which ticket.
+    /// The ticket.
     pub slot: &'a Slot<S>,
-    /// Where it stood when that happened; where it stands now, if it was served just now.
+    /// The ticket's state before the change; after it, if the ticket was served.
     pub state: TicketState,
 }
 
-/// Told of everything that happens to the line, in order.
+/// A function that is called with each change of a line, in order.
 ///
 /// ```
 /// use tenure::event::EventKind;
 /// use tenure::engine::line::LineObserver;
 /// use tenure::{Key, Share, Ticket, engine::{Line, Expiry, WaitMode}};
 ///
-/// fn first_to_be_served(tell: &mut LineObserver<'_>) -> tenure::Result<()> {
+/// fn join_an_empty_line(observer: &mut LineObserver<'_>) -> tenure::Result<()> {
 ///     let ticket = Ticket::new(Key::new("a")?, Share::WHOLE);
-///     Line::default().join(&ticket, (), WaitMode::Wait, Expiry::ByTtl, 0, tell).map(drop)
+///     Line::default().join(&ticket, (), WaitMode::Wait, Expiry::ByTtl, 0, observer).map(drop)
 /// }
-/// let mut whats = Vec::new();
-/// first_to_be_served(&mut |told| whats.push(told.what))?;
-/// assert_eq!(whats, [EventKind::Joined, EventKind::Served]);
+/// let mut kinds = Vec::new();
+/// join_an_empty_line(&mut |event| kinds.push(event.kind))?;
+/// assert_eq!(kinds, [EventKind::Joined, EventKind::Served]);
 /// # Ok::<(), tenure::Error>(())
 /// ```
 pub type LineObserver<'a, S = ()> = dyn FnMut(LineEvent<'_, S>) + 'a;

@@ -1,4 +1,4 @@
-//! A doorbell: an engine rings it when a ticket's standing may have changed.
+//! Wake-ups: an engine notifies the tasks that wait for a ticket when the ticket's state may have changed.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -12,110 +12,112 @@ use tokio::sync::futures::Notified;
 use crate::TicketId;
 use crate::line::sync::{AtomicUsize, Mutex, MutexGuard};
 
-/// The bells of the tickets that somebody listens for.
+/// The tickets that tasks wait for.
 ///
-/// To miss nothing: [`listen`](WakeRegistry::subscribe) first, then look at the ticket, then await the bell.
+/// To miss no change, [`subscribe`](WakeRegistry::subscribe) first, then read the ticket, then await
+/// the wake-up.
 ///
 /// ```
 /// use std::pin::pin;
 ///
-/// use tenure::{TicketId, engine::bell::WakeRegistry};
+/// use tenure::{TicketId, engine::wake::WakeRegistry};
 ///
 /// # tenure::blocking::block_on(async {
-/// let (bells, id) = (WakeRegistry::default(), TicketId::fresh());
-/// let bell = bells.listen(id);
-/// let mut rung = pin!(bell.rung());
-/// rung.as_mut().enable();
-/// // Here an engine looks at the ticket. What happens from now on rings the bell.
-/// bells.ring(id);
-/// rung.await;
+/// let (registry, id) = (WakeRegistry::default(), TicketId::fresh());
+/// let subscription = registry.subscribe(id);
+/// let mut notified = pin!(subscription.notified());
+/// notified.as_mut().enable();
+/// // Here an engine reads the ticket. Each later change notifies this task.
+/// registry.notify(id);
+/// notified.await;
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Default)]
 pub struct WakeRegistry {
-    hung: Mutex<HashMap<TicketId, Registered>>,
-    /// How many there are, so that ringing where nobody listens costs nothing.
+    by_id: Mutex<HashMap<TicketId, Registered>>,
+    /// The size of `by_id`. A notification without subscribers takes no lock.
     count: AtomicUsize,
 }
 
 struct Registered {
-    rung: Arc<Notify>,
-    listeners: usize,
+    notify: Arc<Notify>,
+    subscribers: usize,
 }
 
-/// Somebody listens, until this is dropped.
+/// A subscription to the wake-ups of one ticket. It ends when this is dropped.
 ///
 /// ```
-/// use tenure::{TicketId, engine::bell::WakeRegistry};
+/// use tenure::{TicketId, engine::wake::WakeRegistry};
 ///
-/// let (bells, id) = (WakeRegistry::default(), TicketId::fresh());
-/// let bell = bells.listen(id);
-/// assert!(!bells.is_quiet());
-/// drop(bell);
-/// assert!(bells.is_quiet());
+/// let (registry, id) = (WakeRegistry::default(), TicketId::fresh());
+/// let subscription = registry.subscribe(id);
+/// assert!(!registry.is_quiet());
+/// drop(subscription);
+/// assert!(registry.is_quiet());
 /// ```
 pub struct Subscription<'a> {
-    bells: &'a WakeRegistry,
+    registry: &'a WakeRegistry,
     id: TicketId,
-    rung: Arc<Notify>,
+    notify: Arc<Notify>,
 }
 
 impl WakeRegistry {
-    /// Hangs up a bell for a ticket.
+    /// Subscribes to the wake-ups of a ticket.
     pub fn subscribe(&self, id: TicketId) -> Subscription<'_> {
-        let mut hung = self.lock();
-        let bell = hung
+        let mut by_id = self.lock();
+        let registered = by_id
             .entry(id)
-            .or_insert_with(|| Registered { rung: Arc::new(Notify::new()), listeners: 0 });
-        bell.listeners += 1;
-        let rung = bell.rung.clone();
-        self.count.store(hung.len(), Ordering::Release);
-        Subscription { bells: self, id, rung }
+            .or_insert_with(|| Registered { notify: Arc::new(Notify::new()), subscribers: 0 });
+        registered.subscribers += 1;
+        let notify = registered.notify.clone();
+        self.count.store(by_id.len(), Ordering::Release);
+        Subscription { registry: self, id, notify }
     }
 
-    /// Wakes all who listen for this ticket.
+    /// Wakes all subscribers of this ticket.
     pub fn notify(&self, id: TicketId) {
         if self.is_quiet() {
             return;
         }
-        let rung = self.lock().get(&id).map(|bell| bell.rung.clone());
-        if let Some(rung) = rung {
-            wake_all(&rung);
+        let notify = self.lock().get(&id).map(|registered| registered.notify.clone());
+        if let Some(notify) = notify {
+            wake_all(&notify);
         }
     }
 
-    /// Whether nobody listens at all.
+    /// Whether there is no subscription.
     pub fn is_quiet(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<TicketId, Registered>> {
-        self.hung.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Wakes all who wait. The wakers are those of the callers' executors, one of which may panic: that must not end who
-/// happens to wake it, and who keeps the locks of others.
+/// Wakes all waiting tasks. Their wakers belong to the callers' executors, and a waker may panic. The
+/// panic must not end the task that calls this, because that task may renew other leases.
 pub(crate) fn wake_all(waiting: &Notify) {
-    let _it_was_said = catch_unwind(AssertUnwindSafe(|| waiting.notify_waiters()));
+    // The panic hook has already reported it.
+    let _ = catch_unwind(AssertUnwindSafe(|| waiting.notify_waiters()));
 }
 
 impl Subscription<'_> {
-    /// Ready once the bell rings after this call.
-    pub fn rung(&self) -> Notified<'_> {
-        self.rung.notified()
+    /// A future that is ready after the next notification.
+    pub fn notified(&self) -> Notified<'_> {
+        self.notify.notified()
     }
 }
 
 impl Drop for Subscription<'_> {
     fn drop(&mut self) {
-        let mut hung = self.bells.lock();
-        if let Entry::Occupied(mut bell) = hung.entry(self.id) {
-            bell.get_mut().listeners -= 1;
-            if bell.get().listeners == 0 {
-                bell.remove();
+        let mut by_id = self.registry.lock();
+        if let Entry::Occupied(mut registered) = by_id.entry(self.id) {
+            registered.get_mut().subscribers -= 1;
+            if registered.get().subscribers == 0 {
+                registered.remove();
             }
         }
-        self.bells.count.store(hung.len(), Ordering::Release);
+        self.registry.count.store(by_id.len(), Ordering::Release);
     }
 }

@@ -22,7 +22,7 @@ impl<S: Store> Queue<S> {
         let bell = bells.subscribe(ticket.id);
         loop {
             // Listen first, and look then: what happens between the two is heard.
-            let mut rung = pin!(bell.rung());
+            let mut rung = pin!(bell.notified());
             rung.as_mut().enable();
             let Some(mine) = own.get(ticket.id) else { return self.wake_stranger(ticket).await };
             if mine.is_condemned() || mine.session.is_over(host.now()) {

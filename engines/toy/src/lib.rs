@@ -114,7 +114,7 @@ impl Engine for Toy {
         loop {
             // Listen first, and look then: what happens between the two is heard.
             let bell = self.store.bells.subscribe(ticket.id);
-            let mut rung = pin!(bell.rung());
+            let mut rung = pin!(bell.notified());
             rung.as_mut().enable();
             match self.step(&ticket.key, |rows, now| rows.place(ticket.id, now)) {
                 None => return Ok(Wake::Look),

@@ -184,6 +184,7 @@ impl<T> Poll<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Reason;
 
     /// What stores have said so far, in their order.
     fn poll(outcomes: impl IntoIterator<Item = Option<Result<()>>>) -> Poll<()> {
@@ -206,9 +207,10 @@ mod tests {
 
     #[test]
     fn where_no_majority_can_do_it_any_more_it_is_a_refusal_of_the_first_ones_kind() {
-        let same = || Some(Err(Error::invalid("a key of 3")));
-        let error = poll([same(), same(), None]).too_few("let it in", 2);
-        assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::Invalid, "a key of 3"));
+        let closed = || Some(Err(Error::invalid("it is closed").with_reason(Reason::Closed)));
+        let error = poll([closed(), closed(), None]).too_few("let it in", 2);
+        assert_eq!((error.kind(), error.reason()), (ErrorKind::Invalid, Some(Reason::Closed)));
+        assert_eq!(error.to_string(), "it is closed");
         let kinds: [(Refuses, ErrorKind); 3] = [
             (Error::invalid, ErrorKind::Invalid),
             (Error::unsupported, ErrorKind::Unsupported),
@@ -223,17 +225,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_several_is_told_once() {
-        let young = |store: u32| {
-            let sentence = format!("s{store} has just started: wait another {}s", 20 + store);
-            Some(Err(Error::unavailable(sentence)))
-        };
-        let full = Some(Err(Error::unavailable("full")));
-        let error = poll([young(0), full, young(2), young(3)]).too_few("answered", 3);
-        assert_eq!(
-            error.to_string(),
-            "fewer than 3 of 4 stores answered; s0 has just started: wait another 20s (and so with s2, s3); s1: full"
-        );
+    fn each_store_that_failed_is_named_with_its_error() {
+        let failed = |message| Some(Err(Error::unavailable(message)));
+        let error =
+            poll([failed("full"), failed("no answer"), Some(Ok(()))]).too_few("answered", 2);
+        let message = "fewer than 2 of 3 stores answered; s0: full; s1: no answer";
+        assert_eq!(error.to_string(), message);
     }
 
     #[test]

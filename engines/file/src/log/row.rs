@@ -72,7 +72,7 @@ impl Row {
 
     /// Whether a session has a ticket here.
     pub(crate) fn has(&self, session: SessionId) -> bool {
-        self.seats().any(|seat| seat.session == session)
+        self.slots().any(|seat| seat.session == session)
     }
 
     pub(crate) fn place(&self, id: TicketId) -> Option<Place> {
@@ -98,13 +98,13 @@ impl Row {
     }
 
     /// All seats, from the front.
-    pub(crate) fn seats(&self) -> impl ExactSizeIterator<Item = &Slot<SessionId>> {
-        self.line.seats()
+    pub(crate) fn slots(&self) -> impl ExactSizeIterator<Item = &Slot<SessionId>> {
+        self.line.slots()
     }
 
     /// The waiting seats, from the front.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = &Slot<SessionId>> {
-        self.line.seats().skip(self.line.served())
+        self.line.slots().skip(self.line.served())
     }
 
     /// Whose death has to be noticed by the owner of this waiting ticket.

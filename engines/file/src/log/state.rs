@@ -124,7 +124,7 @@ impl State {
         let floor = lasts.fold(self.floor, u64::max);
         let mut records = Vec::new();
         for (key, row) in &self.rows {
-            for seat in row.seats() {
+            for seat in row.slots() {
                 let (session, number, told) = (seat.session, seat.number, seat.leaving);
                 let ticket = Cow::Borrowed(&seat.ticket);
                 records.push((Record::Kept { session, number, told, ticket }, now_us));

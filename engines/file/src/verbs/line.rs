@@ -45,13 +45,13 @@ fn put(visit: &mut Visit<'_>, ticket: &Ticket, patience: WaitMode) -> Result<Opt
     let (joined, changed, place) = visit.change(|state, hear| {
         let now_us = now_us.max(state.floor.saturating_add(1));
         let row = state.row(&ticket.key);
-        let (seats, last) = (row.seats().len(), row.last());
+        let (seats, last) = (row.slots().len(), row.last());
         let mut heard = false;
         let place = row.join(session, ticket, patience, now_us, &mut |note| {
             heard = true;
             hear(note);
         });
-        (row.seats().len() > seats, heard || row.last() > last, place)
+        (row.slots().len() > seats, heard || row.last() > last, place)
     });
     let place = place?;
     let cow = Cow::Borrowed(ticket);
@@ -70,7 +70,7 @@ fn bury_one_ahead(visit: &mut Visit<'_>, key: &Key, share: Share) -> bool {
     let Some(row) = visit.state().rows.get(key) else { return false };
     // Who wants all there is waits for anyone who lives: the others do not matter.
     let enough = if share.take() == share.of() { 1 } else { usize::MAX };
-    let sessions = distinct(row.seats().take(enough).map(|seat| seat.session));
+    let sessions = distinct(row.slots().take(enough).map(|seat| seat.session));
     sessions.into_iter().any(|session| visit.bury_if_dead(session))
 }
 
@@ -105,7 +105,7 @@ fn distinct(sessions: impl Iterator<Item = SessionId>) -> Vec<SessionId> {
 /// Takes out every dead session that has a ticket of these keys.
 pub(crate) fn bury_dead(visit: &mut Visit<'_>, covers: impl Fn(&Key) -> bool) {
     let rows = visit.state().rows.iter().filter(|(key, _)| covers(key));
-    let sessions = distinct(rows.flat_map(|(_, row)| row.seats()).map(|seat| seat.session));
+    let sessions = distinct(rows.flat_map(|(_, row)| row.slots()).map(|seat| seat.session));
     for session in sessions {
         visit.bury_if_dead(session);
     }

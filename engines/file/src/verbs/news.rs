@@ -63,7 +63,7 @@ pub(crate) fn look_on(store: &Store, wanted: Books) -> Result<Onlooker> {
 
 fn turn(visit: &mut Visit<'_>, scope: &Scope, after: Option<u64>) -> Page {
     let rows = visit.state().rows.iter().filter(|(key, _)| scope.covers(key));
-    let sessions: Vec<_> = rows.flat_map(|(_, row)| row.seats()).map(|seat| seat.session).collect();
+    let sessions: Vec<_> = rows.flat_map(|(_, row)| row.slots()).map(|seat| seat.session).collect();
     for session in sessions {
         // Nobody writes down a death unless somebody looks.
         if !visit.bury_if_dead(session) {

@@ -13,7 +13,7 @@ fn a_ring_after_listening_is_heard_and_the_bell_is_taken_down() {
     {
         let bell = bells.subscribe(id);
         let other = bells.subscribe(id);
-        let (rung, also) = (bell.rung(), other.rung());
+        let (rung, also) = (bell.notified(), other.notified());
         let (mut rung, mut also) = (pin!(rung), pin!(also));
         rung.as_mut().enable();
         also.as_mut().enable();
