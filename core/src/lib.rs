@@ -18,7 +18,7 @@
 //! This crate is the idea of Tenure, without any store: the contract of an engine, the rules that a holder
 //! lives by, the primitives that users meet, and the [memory](Memory) engine, which is the reference for all
 //! others. Users depend on the crate `tenure`; authors of engines depend on this one. Engines that are made of
-//! engines are in [`wrap`].
+//! engines are in [`layers`].
 
 mod api;
 mod background;

@@ -13,7 +13,7 @@ pub const PERMITS_MAX: u32 = 1_000_000;
 /// Everyone who uses the key must name the same capacity; another is refused while the line has a
 /// ticket. The permits of a holder who died come back with its ticket.
 ///
-/// It limits load. A resource cannot tell by a [token](crate::Held::token) whether a permit is still held:
+/// It limits load. A resource cannot tell by a [token](crate::LeaseHandle::token) whether a permit is still held:
 /// where one too many does harm, lock each of the things with a mutex of its own.
 ///
 /// ```

@@ -96,7 +96,7 @@ pub trait Store: Send + Sync + 'static {
     fn forget(&self, ticket: TicketId);
 
     /// Watches nodes, of which one is to become other than it is known, or go. Where the first is [near](Distance) to its
-    /// front, the store may tell that it is served: see [`LineEvent::Served`].
+    /// front, the store may tell that it is served: see [`Told::Served`].
     fn watch(
         &self,
         nodes: &[Node],
