@@ -14,11 +14,11 @@ const AGE_ROUNDING: Duration = Duration::from_secs(1);
 /// ```
 /// use std::time::Duration;
 ///
-/// use tenure_kit::findings::{Disk, ServerFacts, Full};
+/// use tenure_kit::server_facts::{EvictionPolicy, Persistence, ServerFacts};
 ///
-/// let findings = ServerFacts { disk: Disk::Through, full: Full::Refuses, ..ServerFacts::default() };
-/// let profile = findings.profile("example", false);
-/// assert!(profile.survives.store_crash && profile.survives.full_memory);
+/// let facts = ServerFacts { disk: Persistence::Through, full: EvictionPolicy::Refuses, ..ServerFacts::default() };
+/// let guarantees = facts.profile("example", false);
+/// assert!(guarantees.survives.store_crash && guarantees.survives.full_memory);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerFacts {
@@ -230,7 +230,7 @@ mod tests {
         assert!(good().fit("h", &PRODUCT, NamedBy::Url("")).is_ok());
         assert!(good().warnings("h", &PRODUCT).is_empty());
         let profile = good().profile("example", false);
-        assert!(profile.survives.store_crash && profile.survives.full_memory);
+        assert!(guarantees.survives.store_crash && guarantees.survives.full_memory);
         let unknown = ServerFacts::worst([]);
         let profile = unknown.profile("example", false);
         assert!(!profile.survives.store_crash && !profile.survives.full_memory);

@@ -17,7 +17,7 @@ const BOXES_FULL: usize = 1024;
 /// use std::time::Duration;
 ///
 /// use tenure_core::{TicketState, TicketId, Wake};
-/// use tenure_kit::mailbox::{Notification, Subscriptions};
+/// use tenure_kit::subscriptions::{Notification, Subscriptions};
 ///
 /// # tenure_core::blocking::block_on(async {
 /// let (mailbox, id) = (Subscriptions::default(), TicketId::fresh());
