@@ -1,5 +1,5 @@
-//! What users meet. Each primitive is a share of a line and a few sentences; a [claim] is what they
-//! have in common, and a [guard] is what they give.
+//! The public API: primitives and their guards. Each primitive is a [claim] for a share of a line,
+//! and returns a [guard].
 
 pub mod blocking;
 mod claim;

@@ -1,24 +1,26 @@
-//! A lock is a line of tickets; the front of the line is served, for as long as it fits.
+//! A lock is a line of tickets. The tickets at the front hold the lock, as many as fit.
 //!
-//! From the top, there are three types:
+//! There are three main types:
 //!
-//! * An [`Engine`] keeps lines of [tickets](Ticket) in a store; its documentation is the contract.
-//! * [`Locks`] are the locks of one engine, and make the primitives: [`Mutex`], [`RwLock`], [`Semaphore`], …
-//! * A [`Guard`] is a ticket that is served, until it is released, dropped or lost; only a guard has a token.
+//! * An [`Engine`] stores lines of [tickets](Ticket). Its documentation is the contract.
+//! * [`Locks`] are all locks of one engine. They make the primitives: [`Mutex`], [`RwLock`],
+//!   [`Semaphore`], …
+//! * A [`Guard`] is a ticket that holds, until it is released, dropped or lost. Only a guard has a
+//!   token.
 //!
 //! ```
 //! # tenure::blocking::block_on(async {
 //! let locks = tenure::connect("memory:").await?;
 //! let guard = locks.mutex("invoices/42").lock().await?;
-//! println!("mine, and newer than all before: {}", guard.token());
+//! println!("locked, with token {}", guard.token());
 //! guard.release().await?;
 //! # Ok::<(), tenure::Error>(()) }).unwrap();
 //! ```
 //!
-//! This crate is the idea of Tenure, without any store: the contract of an engine, the rules that a holder
-//! lives by, the primitives that users meet, and the [memory](Memory) engine, which is the reference for all
-//! others. Users depend on the crate `tenure`; authors of engines depend on this one. Engines that are made of
-//! engines are in [`layers`].
+//! This crate has no store but [memory](Memory), which is the reference for all engines. It has the
+//! contract of an engine, the rules of a lease, and the primitives. Users depend on the crate
+//! `tenure`; authors of engines depend on this one. Engines that wrap other engines are in
+//! [`layers`].
 
 mod api;
 mod background;

@@ -1,4 +1,4 @@
-//! The same locks for programs without async: every verb waits on the calling thread.
+//! The blocking API, for programs without async: every call waits on the calling thread.
 
 use std::ops::Deref;
 use std::pin::pin;
@@ -14,9 +14,9 @@ use crate::{
     TicketId, Warning, Watch, WatchEvent, WriteGuard,
 };
 
-/// Something of Tenure whose verbs block. What needs no waiting, it does as before.
+/// A type of Tenure whose async methods block.
 ///
-/// Not for threads that drive an async runtime: these would stand still.
+/// Do not use it on the threads of an async runtime: it would stop that runtime.
 ///
 /// ```
 /// use std::time::Duration;
@@ -34,7 +34,7 @@ use crate::{
 pub struct Blocking<T>(T);
 
 impl Locks {
-    /// The same locks, for threads.
+    /// The blocking form, for programs without async.
     pub fn blocking(&self) -> Blocking<Locks> {
         Blocking(self.clone())
     }
@@ -45,7 +45,7 @@ impl<T> Blocking<T> {
         Self(inner)
     }
 
-    /// The async one.
+    /// The async form.
     pub fn into_inner(self) -> T {
         self.0
     }
@@ -59,7 +59,7 @@ impl<T> Deref for Blocking<T> {
     }
 }
 
-/// Waits on this thread until the future is ready. Every future of Tenure can be waited for so.
+/// Waits on this thread until the future is ready. It works with every future of Tenure.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
 
@@ -80,7 +80,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Each blocking verb is the async one, waited for.
+/// Makes each blocking method from the async one.
 macro_rules! verbs {
     ($type:ty: $($(#[$doc:meta])* $verb:ident($($arg:ident: $arg_type:ty),*) -> $answer:ty, $wrap:expr;)*) => {
         impl Blocking<$type> {
@@ -92,7 +92,7 @@ macro_rules! verbs {
     };
 }
 
-/// The terms of a primitive, chosen as on the async one.
+/// The options of a primitive, as on the async form.
 macro_rules! terms {
     ($type:ty: $($term:ident($($arg:ident: $arg_type:ty)?);)*) => {
         impl Blocking<$type> {
@@ -105,7 +105,7 @@ macro_rules! terms {
     };
 }
 
-/// The terms that every primitive has which is held.
+/// The options of every primitive that has a lease.
 macro_rules! terms_of_what_is_held {
     ($($type:ty)*) => {
         $(terms! { $type:
@@ -276,7 +276,7 @@ verbs! { Counter:
     get() -> Result<CounterValue>, same;
 }
 
-/// The verbs of everything that is held.
+/// The methods of every guard and handle.
 macro_rules! verbs_of_what_is_held {
     ($($type:ty)*) => {
         $(verbs! { $type:

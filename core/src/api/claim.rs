@@ -1,4 +1,4 @@
-//! A claim: who wants how much of which key, on what terms. Every primitive is one with another share.
+//! A claim: a key, a share of its line, and the options of the lease. Every primitive is one.
 
 use std::time::Duration;
 
@@ -22,18 +22,13 @@ impl Claim {
         self.key.as_ref().map_err(Clone::clone)
     }
 
-    /// Waits as long as it takes. This future, like the others here, owns what it needs, so that it
-    /// can be spawned.
+    /// Waits without a time limit. The returned future owns its data, so that it can be spawned.
     pub(crate) fn wait(&self, share: Share) -> impl Future<Output = Result<Guard>> + Send + use<> {
         let claim = self.clone();
-        async move {
-            claim.acquire(share, Wait::Ever).await?.ok_or_else(|| {
-                Error::unavailable("the store turned away a ticket whose owner would have waited")
-            })
-        }
+        async move { claim.acquire(share, Wait::Ever).await?.ok_or_else(busy_while_waiting) }
     }
 
-    /// Takes it if it is free.
+    /// Takes the lock if it is free.
     pub(crate) fn attempt(
         &self,
         share: Share,
@@ -41,7 +36,7 @@ impl Claim {
         self.clone().acquire(share, Wait::Never)
     }
 
-    /// Waits for so long.
+    /// Waits for at most `time`.
     pub(crate) fn wait_for(
         &self,
         share: Share,
@@ -60,56 +55,63 @@ impl Claim {
     }
 }
 
-/// The terms that can be chosen for every primitive which is held.
+/// A bug of an engine.
+pub(crate) fn busy_while_waiting() -> Error {
+    Error::rejected("internal error: the engine answered `busy` to a request that waits")
+}
+
+/// The options of every primitive that has a lease.
 macro_rules! terms {
     () => {
-        /// How long it lives in the store without a sign of life, 30 s by default.
+        /// The ttl of the lease, 30 s by default. The lease expires when it is not renewed for that
+        /// long.
         ///
-        /// Shorter frees it sooner after a crash; longer rides out longer trouble with the store. Means
-        /// nothing where the kernel knows that the holder lives.
+        /// A shorter ttl frees the lock sooner after a crash. A longer one survives longer outages
+        /// of the store. It has no effect where the kernel knows that the holder lives.
         pub fn ttl(mut self, ttl: std::time::Duration) -> Self {
             self.claim.terms.ttl = ttl;
             self
         }
 
-        /// How often a sign of life is given, a third of the ttl by default.
+        /// The time between two renewals, a third of the ttl by default.
         pub fn renew_every(mut self, period: std::time::Duration) -> Self {
             self.claim.terms.renew_every = Some(period);
             self
         }
 
-        /// How long before the end of its life it counts as lost: the larger of 50 ms and a hundredth
-        /// of the ttl by default. It must cover what the holder does between a check and its effect.
+        /// The time before its expiry at which a lease counts as lost. By default the larger of 50
+        /// ms and a hundredth of the ttl. It must cover the time between a check and the effect of
+        /// a step.
         pub fn margin(mut self, margin: std::time::Duration) -> Self {
             self.claim.terms.margin = Some(margin);
             self
         }
 
-        /// How much faster the store's clock may run than this machine's, in parts per million:
-        /// 10,000, which is one percent, by default.
+        /// How much faster the store's clock may run than this machine's, in parts per million. By
+        /// default 10,000, which is one percent.
         pub fn drift_ppm(mut self, drift_ppm: u32) -> Self {
             self.claim.terms.drift_ppm = drift_ppm;
             self
         }
 
-        /// What others see beside it in the line.
+        /// A note that others see beside the ticket in the line.
         pub fn note(mut self, note: impl Into<std::sync::Arc<str>>) -> Self {
             self.claim.terms.note = Some(note.into());
             self
         }
 
-        /// After so long it is lost, and renewed no more: a limit for work that hangs.
+        /// The maximum time to hold the lock: it is lost after `time`. A limit for work that hangs.
         pub fn max_hold(mut self, time: std::time::Duration) -> Self {
             self.claim.terms.max_hold = Some(time);
             self
         }
 
-        /// The same for programs without async.
+        /// The blocking form, for programs without async.
         pub fn blocking(&self) -> crate::blocking::Blocking<Self> {
             crate::blocking::Blocking::new(self.clone())
         }
 
-        /// It is not renewed by itself, only by [`extend`](crate::LeaseHandle::extend).
+        /// Turns automatic renewal off. The program calls [`extend`](crate::LeaseHandle::extend).
         pub fn manual_renewal(mut self) -> Self {
             self.claim.terms.manual_renewal = true;
             self

@@ -1,4 +1,4 @@
-//! A counter that starts anew with every window, as a rate limiter counts.
+//! A counter that starts again with every time window, as in a rate limiter.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::blocking::Blocking;
 use crate::lease::span::shown;
 use crate::{CounterValue, Engine as _, Error, Locks, NUMBER_MAX, Result, TTL_MAX, Window};
 
-/// Counts within a window of time, which begins with the first count. Made by [`Locks::counter`].
+/// A counter with a time window, which begins with the first count. Made by [`Locks::counter`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -30,8 +30,8 @@ pub struct Counter {
 }
 
 impl Locks {
-    /// The counter of this name, with a window of one second until another is named. It has nothing
-    /// to do with a lock or a sequence of the same name.
+    /// The counter of this key, with a window of one second by default. It is independent of a lock
+    /// or a sequence of the same key.
     pub fn counter(&self, key: impl AsRef<str>) -> Counter {
         let window = Window { per: Duration::from_secs(1), limit: None };
         Counter { claim: Claim::new(self, key), window }
@@ -39,42 +39,44 @@ impl Locks {
 }
 
 impl Counter {
-    /// The same for programs without async.
+    /// The blocking form, for programs without async.
     pub fn blocking(&self) -> Blocking<Self> {
         Blocking::new(self.clone())
     }
 
-    /// How long a window lasts. A window that runs goes on as it began.
+    /// The length of a window. A window that has begun keeps its length.
     pub fn window(mut self, per: Duration) -> Self {
         self.window.per = per;
         self
     }
 
-    /// A count that would go above this within a window is refused, and counts nothing.
+    /// The maximum count in a window. An addition that would exceed it changes nothing.
     pub fn limit(mut self, limit: u64) -> Self {
         self.window.limit = Some(limit);
         self
     }
 
-    /// Counts, unless that goes above the limit.
+    /// Adds to the count, unless it would exceed the limit.
     ///
-    /// Where the answer is lost it is unknown whether it was counted, and it is not tried again: a
-    /// count may be too high then, never too low.
+    /// # Errors
+    ///
+    /// [`Unavailable`](crate::ErrorKind::Unavailable): the count may or may not have grown. The
+    /// request is not repeated, so a lost answer never counts twice.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the count may have grown or not.
+    /// If the future is dropped, the count may or may not have grown.
     pub fn add(&self, by: u64) -> impl Future<Output = Result<CounterValue>> + Send + use<> {
         let Self { claim, window } = self.clone();
         async move {
             if by > NUMBER_MAX {
                 return Err(Error::invalid(format!(
-                    "a count cannot grow by {by}: name at most {NUMBER_MAX}"
+                    "a count cannot grow by {by}: the maximum is {NUMBER_MAX}"
                 )));
             }
             if window.per.is_zero() || window.per > TTL_MAX {
                 return Err(Error::invalid(format!(
-                    "a window of {} cannot be kept: it must be more than 0, and at most {}",
+                    "a window of {} is not possible: it must be longer than 0, and at most {}",
                     shown(window.per),
                     shown(TTL_MAX)
                 )));
@@ -83,7 +85,11 @@ impl Counter {
         }
     }
 
-    /// The count of the window that runs, without adding to it.
+    /// The count of the present window.
+    ///
+    /// # Errors
+    ///
+    /// See [`ErrorKind`](crate::ErrorKind).
     pub fn get(&self) -> impl Future<Output = Result<CounterValue>> + Send + use<> {
         self.add(0)
     }

@@ -1,4 +1,4 @@
-//! An election: a mutex whose ticket carries a note, and whose front everybody watches.
+//! An election: a mutex whose holder is the leader, with a note that followers read.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,32 +19,32 @@ use crate::{
     TicketId, TicketState, Watch,
 };
 
-/// At most one leader at a time. Made by [`Locks::election`].
+/// An election of at most one leader at a time. Made by [`Locks::election`].
 ///
 /// ```
 /// # tenure::blocking::block_on(async {
 /// let locks = tenure::connect("memory:").await?;
 /// let election = locks.election("scheduler").note("10.0.0.7:8080");
 /// let done = election
-///     .run(|term| async move { /* the leader's work, stopped when the seat is lost */ term.token() })
+///     .run(|term| async move { /* the leader's work, dropped when the leadership is lost */ term.token() })
 ///     .await?;
 /// assert!(done > 0);
-/// assert!(election.leader().await?.is_none(), "its work is done, and the seat is given up");
+/// assert!(election.leader().await?.is_none(), "its work is done, and it has resigned");
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Debug)]
-#[must_use = "nobody is elected until somebody campaigns"]
+#[must_use = "an election elects no leader until a candidate campaigns"]
 pub struct Election {
     claim: Claim,
 }
 
-/// Who leads.
+/// The leader of an election, as followers see it.
 ///
 /// ```
 /// # tenure::blocking::block_on(async {
 /// let locks = tenure::connect("memory:").await?;
 /// let seat = locks.election("scheduler").note("10.0.0.7:8080").campaign().await?;
-/// let leader = locks.election("scheduler").leader().await?.expect("somebody leads");
+/// let leader = locks.election("scheduler").leader().await?.expect("there is a leader");
 /// assert_eq!((&*leader.note, leader.token), ("10.0.0.7:8080", seat.token()));
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
@@ -52,18 +52,18 @@ pub struct Election {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Leader {
-    /// The number of the term: each is above the last.
+    /// The number of the term. Each is larger than the last.
     pub token: u64,
-    /// What the leader wants others to know: its address, say.
+    /// The leader's note, such as its address.
     pub note: Note,
-    /// Who it is.
+    /// The leader's owner name.
     pub owner: Owner,
-    /// The leader's ticket.
+    /// The id of the leader's ticket.
     pub id: TicketId,
 }
 
 impl Locks {
-    /// The election of this name.
+    /// The election of this key. It sends no request.
     pub fn election(&self, key: impl AsRef<str>) -> Election {
         Election { claim: Claim::new(self, key) }
     }
@@ -72,20 +72,20 @@ impl Locks {
 impl Election {
     terms!();
 
-    /// Waits to be elected. The guard is the seat: releasing it is resigning, and
-    /// [`set_note`](LeaseHandle::set_note) tells the followers something new.
+    /// Waits to be elected. Releasing the guard resigns, and [`set_note`](LeaseHandle::set_note)
+    /// changes the note that followers read.
     ///
-    /// Cancel-safe, like [`Mutex::lock`](crate::Mutex::lock).
+    /// Errors and cancel safety are those of [`Mutex::lock`](crate::Mutex::lock).
     pub fn campaign(&self) -> impl Future<Output = Result<Guard>> + Send + use<> {
         self.claim.wait(Share::WHOLE)
     }
 
-    /// Takes the seat if it is free, and answers `None` otherwise.
+    /// Becomes the leader if there is none, and returns `None` otherwise.
     pub fn try_campaign(&self) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
         self.claim.attempt(Share::WHOLE)
     }
 
-    /// Waits to be elected for so long, and answers `None` if that was in vain.
+    /// Waits to be elected for at most `time`, and returns `None` if it was not.
     pub fn try_campaign_for(
         &self,
         time: Duration,
@@ -93,35 +93,40 @@ impl Election {
         self.claim.wait_for(Share::WHOLE, time)
     }
 
-    /// Campaigns, does the leader's work, and campaigns again if the seat is lost before it is done.
+    /// Campaigns, does the leader's work, and campaigns again if the leadership is lost before the
+    /// work is done.
     ///
-    /// Work that loses its seat is dropped *before* the seat is given up, so that no one else begins
-    /// while it still runs. When the work ends by itself, the seat is given up and its output returned.
-    /// What the work has spawned elsewhere is its own to stop: hand it the term and let it
+    /// After a loss the work is dropped *before* the ticket is released, so no other leader begins
+    /// while it runs. When the work ends by itself, it resigns and returns the output. Tasks that
+    /// the work has spawned are not stopped: give them the term, and let them call
     /// [`check`](LeaseHandle::check).
     ///
-    /// A store that cannot be reached is no reason to give up, nor is a ticket that was taken out of the
-    /// line while it waited (a store that lost its data, an operator): it stands again, after pauses that
-    /// grow to ten seconds.
+    /// It campaigns again if the store is unreachable, and if its waiting ticket was removed from
+    /// the line by an operator or by a store that lost data. The pauses grow to ten seconds.
+    ///
+    /// # Errors
+    ///
+    /// [`Rejected`](ErrorKind::Rejected), [`Invalid`](ErrorKind::Invalid) and
+    /// [`Unsupported`](ErrorKind::Unsupported): another campaign would fail, too.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the work, and gives up the seat in the background.
+    /// Dropping the future drops the work, and resigns in the background.
     pub fn run<F, Work>(&self, work: F) -> impl Future<Output = Result<Work::Output>> + use<F, Work>
     where
         F: FnMut(LeaseHandle) -> Work,
         Work: Future,
     {
-        // A campaign and its work are large futures; one more around them would double that.
+        // On the heap: these futures are large, and another future around them doubles the size.
         let led = Box::pin(self.run_until(std::future::pending::<()>(), work));
         async move { led.await.map(|output| output.expect("only `stop` ends it without an output")) }
     }
 
     /// Does what [`run`](Election::run) does until `stop` is ready, and returns `None` then.
     ///
-    /// A follower leaves the line. A leader's work is dropped, and then the seat is given up, so that
-    /// the next leader begins after this one has ended. `stop` is any future, such as
-    /// `token.cancelled_owned()` of a `CancellationToken` or the end of a channel.
+    /// A follower leaves the line. A leader's work is dropped before it resigns, so the next leader
+    /// begins after this one has ended. `stop` is any future, such as `token.cancelled_owned()` of
+    /// a `CancellationToken` or the end of a channel.
     ///
     /// ```
     /// # tenure::blocking::block_on(async {
@@ -130,7 +135,7 @@ impl Election {
     /// let (shutdown, stop) = tokio::sync::oneshot::channel::<()>();
     /// let follower = locks.election("scheduler").run_until(
     ///     async { drop(stop.await) },
-    ///     |_term| async { unreachable!("another one leads") },
+    ///     |_term| async { unreachable!("another client leads") },
     /// );
     /// shutdown.send(()).expect("the follower listens");
     /// assert_eq!(follower.await?, None::<()>);
@@ -140,13 +145,13 @@ impl Election {
     ///
     /// # Errors
     ///
-    /// As [`run`](Election::run); and the outcome of giving the seat up after `stop`:
-    /// [`Lost`](ErrorKind::Lost) if it was lost before the work was stopped, and
-    /// [`Unavailable`](ErrorKind::Unavailable) if the store did not confirm that it is free.
+    /// Those of [`run`](Election::run), and those of the release after `stop`:
+    /// [`Lost`](ErrorKind::Lost) if the leadership was lost before the work was stopped, and
+    /// [`Unavailable`](ErrorKind::Unavailable) if the store did not confirm the release.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the work, and gives up the seat in the background.
+    /// Dropping the future drops the work, and resigns in the background.
     pub fn run_until<S, F, Work>(
         &self,
         stop: S,
@@ -164,7 +169,7 @@ impl Election {
                 let seat = {
                     let campaign = pin!(election.campaign_on());
                     match select(&mut stop, campaign).await {
-                        // The campaign is dropped, and so leaves the line.
+                        // Dropping the campaign removes its ticket from the line.
                         Either::Left(_) => return Ok(None),
                         Either::Right((seat, _)) => seat?,
                     }
@@ -176,20 +181,20 @@ impl Election {
                         Either::Right((done, _)) => Some(done),
                     }
                 };
-                // The work is over or dropped before the seat is given up.
+                // The work is over or dropped before the ticket is released.
                 let resigned = seat.release().await;
                 match done {
                     None => return resigned.map(|()| None),
                     Some(Ok(output)) => return Ok(Some(output)),
                     Some(Err(lost)) => {
-                        tracing::info!(%lost, ?resigned, "the seat is lost; campaigning again");
+                        tracing::info!(%lost, ?resigned, "the leadership is lost; campaigning again");
                     }
                 }
             }
         }
     }
 
-    /// Campaigns through outages of the store, and again when its ticket is gone from the line.
+    /// Campaigns until elected, through outages of the store and removals of the ticket.
     async fn campaign_on(&self) -> Result<Guard> {
         let host = &*self.claim.locks.inner.host;
         let mut rest = Backoff::default();
@@ -197,32 +202,33 @@ impl Election {
             rest.over(host).await;
             match rest.after(self.campaign().await, host) {
                 Err(error) if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Lost) => {
-                    tracing::warn!(%error, "no campaign; trying again");
+                    tracing::warn!(%error, "the campaign failed; trying again");
                 }
                 campaign => return campaign,
             }
         }
     }
 
-    /// Who leads now.
+    /// The present leader.
     pub fn leader(&self) -> impl Future<Output = Result<Option<Leader>>> + Send + use<> {
         let claim = self.claim.clone();
         async move { leader(&claim.locks.inner, claim.key()?).await }
     }
 
-    /// Every leader in order, first the one of now. `None`: nobody leads.
+    /// A stream of all leaders in order, beginning with the present one. `None`: there is no
+    /// leader.
     ///
-    /// A leader who changes its note is told again. Where the store shows [every
-    /// event](crate::EventDelivery::Every) no term is missed, however short.
+    /// A leader that changes its note appears again. If the store reports [every
+    /// event](crate::EventDelivery::Every), no term is missed.
     pub fn observe(&self) -> impl Future<Output = Result<Leaders>> + Send + use<> {
         let Claim { locks, key, .. } = self.claim.clone();
         async move {
             let (inner, key) = (locks.inner, key?);
             let watch = Watch::start(&inner, Scope::Key(key.clone())).await?;
             let now = leader(&inner, &key).await?;
-            let told = VecDeque::from([now.clone()]);
+            let pending = VecDeque::from([now.clone()]);
             let (gap, rest) = (false, Backoff::default());
-            Ok(Leaders(EventStream::new(Observer { inner, key, watch, now, told, gap, rest })))
+            Ok(Leaders(EventStream::new(Observer { inner, key, watch, now, pending, gap, rest })))
         }
     }
 }
@@ -239,16 +245,16 @@ impl Leader {
     }
 }
 
-/// The leaders of an election, one after the other. It never ends.
+/// A stream of the leaders of an election, one after the other. It never ends.
 ///
 /// ```
 /// # tenure::blocking::block_on(async {
 /// let locks = tenure::connect("memory:").await?;
 /// let election = locks.election("scheduler");
 /// let mut leaders = election.observe().await?;
-/// assert_eq!(leaders.next().await?, None, "nobody leads yet");
+/// assert_eq!(leaders.next().await?, None, "there is no leader yet");
 /// let seat = election.campaign().await?;
-/// let leader = leaders.next().await?.expect("somebody leads");
+/// let leader = leaders.next().await?.expect("there is a leader");
 /// assert_eq!(leader.token, seat.token());
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
@@ -256,11 +262,15 @@ impl Leader {
 pub struct Leaders(EventStream<Option<Leader>>);
 
 impl Leaders {
-    /// The next leader, or `None` when nobody leads any more.
+    /// Waits for the next leader. `None`: the leader is gone, and there is no other.
+    ///
+    /// # Errors
+    ///
+    /// The store failed. The next call tries again.
     ///
     /// # Cancel safety
     ///
-    /// No term is missed if the future is dropped: the next call goes on where this one was.
+    /// No term is missed if the future is dropped: the next call continues where this one stopped.
     pub async fn next(&mut self) -> Result<Option<Leader>> {
         self.0.next().await
     }
@@ -285,8 +295,9 @@ struct Observer {
     key: Key,
     watch: Watch,
     now: Option<Leader>,
-    told: VecDeque<Option<Leader>>,
-    /// Some events were missed, and the line has not been looked at since.
+    /// Leaders that the stream has not returned yet.
+    pending: VecDeque<Option<Leader>>,
+    /// Events were missed, and the line has not been read since.
     gap: bool,
     rest: Backoff,
 }
@@ -296,22 +307,22 @@ impl Source for Observer {
 
     async fn next(&mut self) -> Result<Option<Leader>> {
         loop {
-            if let Some(leader) = self.told.pop_front() {
+            if let Some(leader) = self.pending.pop_front() {
                 return Ok(leader);
             }
             if self.gap {
-                // The gap stays until a look has succeeded, however often it fails.
+                // The gap stays until a read of the line succeeds.
                 let host = &*self.inner.host;
                 self.rest.over(host).await;
                 let now = self.rest.after(leader(&self.inner, &self.key).await, host)?;
                 self.gap = false;
                 if now != self.now {
-                    self.tell(now);
+                    self.push(now);
                 }
                 continue;
             }
             match self.watch.next().await? {
-                crate::WatchEvent::Event(event) => self.hear(&event),
+                crate::WatchEvent::Event(event) => self.apply(&event),
                 crate::WatchEvent::Gap => self.gap = true,
             }
         }
@@ -319,28 +330,28 @@ impl Source for Observer {
 }
 
 impl Observer {
-    fn hear(&mut self, event: &Event) {
+    fn apply(&mut self, event: &Event) {
         let token = self.now.as_ref().map(|leader| leader.token);
         let is_now = token == Some(event.number);
         match event.kind {
-            // The look at the start may already have shown what the first events tell.
+            // The read at the start may already have shown the first events.
             EventKind::Served if token.is_none_or(|token| token < event.number) => {
-                self.tell(Some(Leader::of(&event.ticket, event.number)));
+                self.push(Some(Leader::of(&event.ticket, event.number)));
             }
             EventKind::Changed if is_now => {
                 let leader = Leader::of(&event.ticket, event.number);
                 if self.now.as_ref() != Some(&leader) {
-                    self.tell(Some(leader));
+                    self.push(Some(leader));
                 }
             }
-            EventKind::Left | EventKind::Expired if is_now => self.tell(None),
-            // A leader who is told to leave leads until it has left.
+            EventKind::Left | EventKind::Expired if is_now => self.push(None),
+            // A leader that was asked to leave leads until it has left.
             _ => {}
         }
     }
 
-    fn tell(&mut self, leader: Option<Leader>) {
+    fn push(&mut self, leader: Option<Leader>) {
         self.now.clone_from(&leader);
-        self.told.push_back(leader);
+        self.pending.push_back(leader);
     }
 }

@@ -1,5 +1,5 @@
-//! A guard: what a user has of a lock that is held, until it is released, dropped or lost. It asks the hold what to believe,
-//! and the store to let the ticket go.
+//! The guard of a held lock. It reads the lease's state, and releases the ticket when it is
+//! dropped.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -21,13 +21,14 @@ use crate::{
     TicketState,
 };
 
-/// A held lock. Dropping it gives it back, and so does [`release`](Guard::release), which also says
-/// whether it was still held.
+/// A held lock. Dropping it releases the lock in the background. [`release`](Guard::release) waits
+/// for the store, and returns whether the lock was held until then.
 ///
-/// A guard can be lost: its program was paused for too long, the store could not be reached, an
-/// operator broke it. **No lock can stop a program that does not look.** Ask [`check`](LeaseHandle::check)
-/// before what must not happen twice, or let [`run`](LeaseHandle::run) stop the work; and where the resource
-/// can refuse old numbers, send it the [`token`](LeaseHandle::token), which is the only full protection.
+/// A lock can be lost while its guard lives: the program was paused for too long, the store was
+/// unreachable, or an operator broke it. **A lock cannot stop a program that does not check.** Call
+/// [`check`](LeaseHandle::check) before each step that must not happen twice, or let
+/// [`run`](LeaseHandle::run) stop the work. Only a resource that refuses old
+/// [tokens](LeaseHandle::token) is fully protected.
 ///
 /// ```
 /// # tenure::blocking::block_on(async {
@@ -53,22 +54,25 @@ impl Guard {
         Self { held, entry }
     }
 
-    /// Gives the lock back, and says whether it was held until now.
+    /// Releases the lock, and returns whether it was held until then.
     ///
-    /// [`Lost`](crate::ErrorKind::Lost): it was not, and somebody else may have held it meanwhile.
-    /// [`Unavailable`](crate::ErrorKind::Unavailable): the store did not confirm; it goes on being given
-    /// back in the background.
+    /// # Errors
+    ///
+    /// * [`Lost`](crate::ErrorKind::Lost): the lock was lost before, and another client may have
+    ///   held it.
+    /// * [`Unavailable`](crate::ErrorKind::Unavailable): the store did not confirm the release. It
+    ///   is tried again in the background.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the lock is given back in the background all the same.
+    /// If the future is dropped, the lock is released in the background.
     pub async fn release(self) -> Result<()> {
         let Self { held, entry } = self;
         let was_held = held.kept.with(|hold| hold.release(held.inner.host.now()));
         entry.inner.keeper.forget(&held.kept);
         let left = match entry.inner.engine.leave(&held.kept.ticket(), LeaveMode::Now).await {
             Ok(left) => left,
-            // A loss that is known outweighs an answer that is not.
+            // A known loss is more important than a failed release.
             Err(error) => return was_held.and(Err(error)),
         };
         entry.has_left();
@@ -79,7 +83,8 @@ impl Guard {
         was_held
     }
 
-    /// A view of the hold that can be cloned and handed to others, without the right to release.
+    /// A handle to observe the lease from other tasks. It can be cloned and cannot release the
+    /// lock.
     pub fn handle(&self) -> LeaseHandle {
         self.held.clone()
     }
@@ -107,7 +112,7 @@ impl fmt::Debug for Guard {
     }
 }
 
-/// A view of a hold: what it is, and whether it still is. It keeps nothing locked by itself.
+/// A handle to observe a lease. It does not keep the lock: only the guard does.
 ///
 /// ```
 /// # tenure::blocking::block_on(async {
@@ -129,22 +134,23 @@ pub struct LeaseHandle {
 }
 
 impl LeaseHandle {
-    /// The number of this hold, above that of every earlier hold of the key: the fencing token.
+    /// The fencing token: a number larger than that of every earlier holder of the key.
     ///
-    /// It protects what refuses older tokens, in one step with the write. The holder shows its token
-    /// to the resource before its first read. Readers and holders of permits hold together, and no order of
-    /// their tokens says which of them still does: the page `fencing` of the crate `tenure` tells what a
-    /// resource may refuse then.
+    /// It protects a resource that refuses older tokens in one step with the write. The holder
+    /// sends its token to the resource before its first read. Readers and holders of permits hold
+    /// at the same time, so the order of their tokens does not say which of them still holds. The
+    /// page `fencing` of the crate `tenure` lists what a resource may refuse then.
     pub fn token(&self) -> u64 {
         self.number
     }
 
-    /// What is held.
+    /// The key of the lock.
     pub fn key(&self) -> &Key {
         &self.kept.key
     }
 
-    /// How much of it is held. A [downgrade](crate::WriteGuard::downgrade) makes it less.
+    /// The share of the line that is held. A [downgrade](crate::WriteGuard::downgrade) makes it
+    /// smaller.
     ///
     /// ```
     /// # tenure::blocking::block_on(async {
@@ -157,13 +163,20 @@ impl LeaseHandle {
         self.kept.ticket().share
     }
 
-    /// The ticket's id, as an operator sees it in the line.
+    /// The id of the ticket in the line.
     pub fn id(&self) -> TicketId {
         self.kept.id
     }
 
-    /// Whether it is still held, by the clock and by all that is known. Asks nobody, and is cheap
-    /// enough to be called before every step.
+    /// Returns an error if the lease has expired by this machine's clock, or a loss is known.
+    ///
+    /// It sends no request, so it is cheap enough for every step. A break by an operator is known
+    /// after the next renewal, or at once while a task awaits [`lost`](LeaseHandle::lost).
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`](crate::ErrorKind::Lost), with the reason; [`Invalid`](crate::ErrorKind::Invalid)
+    /// after the release.
     pub fn check(&self) -> Result<()> {
         match self.kept.with(|hold| hold.judge(self.inner.host.now())) {
             State::Holding(_) => Ok(()),
@@ -174,49 +187,50 @@ impl LeaseHandle {
         }
     }
 
-    /// The same for programs without async.
+    /// The blocking form, for programs without async.
     pub fn blocking(&self) -> Blocking<Self> {
         Blocking::new(self.clone())
     }
 
-    /// How long it can be relied on if no renewal came through any more, its
-    /// [`max_hold`](crate::Mutex::max_hold) included; nothing once it is lost or released. `None` where
-    /// the kernel knows that the holder lives, and there is no such end.
+    /// The time until the lease expires if no further renewal succeeds.
+    /// [`max_hold`](crate::Mutex::max_hold) is included. Zero once the lock is lost or released.
+    /// `None`: the lease does not expire, because the kernel knows that the holder lives.
     pub fn remaining(&self) -> Option<Duration> {
         self.kept.with(|hold| hold.remaining(self.inner.host.now()))
     }
 
-    /// For how long the store keeps it without another sign of life, as it answered the last one: whoever comes next
-    /// after a crash waits for about so long. More than the ttl that was asked for where a store raises or rounds that. `None` where the
-    /// kernel knows that the holder lives.
+    /// The ttl that the store granted with the last renewal. After a crash of this process the next
+    /// holder waits for about that long. It is longer than the requested ttl if the store raises or
+    /// rounds it. `None`: the lease does not expire, because the kernel knows that the holder
+    /// lives.
     pub fn life(&self) -> Option<Duration> {
         self.kept.life()
     }
 
-    /// Returns when the lock is lost, and says why. Never returns if it is released first: a task that
-    /// must end in either case awaits [`ended`](LeaseHandle::ended).
+    /// Waits until the lock is lost, and returns the reason. It never returns if the lock is
+    /// released first: a task that must end in both cases awaits [`ended`](LeaseHandle::ended).
     ///
     /// # Cancel safety
     ///
-    /// A loss is never un-told: whoever asks later gets the same answer at once.
+    /// A later call returns the same loss at once.
     pub fn lost(&self) -> impl Future<Output = Loss> + Send + use<> {
         let held = self.clone();
         async move { held.until(|state| matches!(state, State::Lost(_))).await.expect("it is lost") }
     }
 
-    /// Returns when the hold is over: with the reason if it was lost, with `None` if it was released or
-    /// dropped. Cancel-safe, like [`lost`](LeaseHandle::lost).
+    /// Waits until the lock is lost or released. Returns the reason of a loss, and `None` after a
+    /// release or a drop of the guard. Cancel-safe, like [`lost`](LeaseHandle::lost).
     pub fn ended(&self) -> impl Future<Output = Option<Loss>> + Send + use<> {
         let held = self.clone();
         async move { held.until(|state| matches!(state, State::Lost(_) | State::Released)).await }
     }
 
-    /// Returns when a renewal has failed and the lock will be lost unless a later one comes through:
-    /// time to slow down, or to finish. Also returns, with nothing remaining, when the hold is over.
+    /// Waits until a renewal has failed. The lock will be lost unless a later renewal succeeds.
+    /// Also returns, with no time remaining, when the lock is lost or released.
     ///
     /// # Cancel safety
     ///
-    /// A lock that is in trouble stays so until a renewal comes through, whoever asks.
+    /// A later call returns at once while the last renewal has failed.
     pub fn warned(&self) -> impl Future<Output = Warning> + Send + use<> {
         let held = self.clone();
         async move {
@@ -237,7 +251,7 @@ impl LeaseHandle {
         }
     }
 
-    /// Listens until the state is one of these, and says why the lock is lost, if it is.
+    /// Waits until `reached` accepts the state. Returns the reason if the lock is lost.
     async fn until(&self, reached: impl Fn(State) -> bool) -> Option<Loss> {
         let judge = || {
             let state = self.kept.with(|hold| hold.judge(self.inner.host.now()));
@@ -249,10 +263,14 @@ impl LeaseHandle {
         }
     }
 
-    /// Works under the lock: the work is dropped the moment the lock is lost.
+    /// Polls `work` while the lock is held, and drops it when the lock is lost.
     ///
-    /// The clock is read before every step of the work, so that a program that slept past its lease
-    /// is stopped before it does anything more.
+    /// The lease is checked before every poll. A program that was suspended for longer than its
+    /// lease therefore stops before its next step.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`](crate::ErrorKind::Lost): the work was dropped.
     ///
     /// # Cancel safety
     ///
@@ -261,15 +279,16 @@ impl LeaseHandle {
         until_lost(|| self.check(), self.lost(), work).await
     }
 
-    /// Why the last renewal failed, if none has come through since: the store was silent, or refused. It is told after a loss, too.
-    /// Nothing is asked for it.
+    /// The error of the last renewal, if none has succeeded since. It stays after a loss. It sends
+    /// no request.
     pub fn trouble(&self) -> Option<Error> {
         self.kept.with(|hold| hold.trouble())
     }
 
-    /// Whether it was lost because somebody told it to leave, with [`break_ticket`](crate::Locks::break_ticket): then nobody holds before
-    /// it is released. A ticket that was only found to be gone may have been taken out by force, by an operator of the store, or by
-    /// a store that lost its data.
+    /// Whether the lock was lost because [`break_ticket`](crate::Locks::break_ticket) asked the
+    /// holder to leave. No other client holds the lock until this guard is released. If this is
+    /// false after a loss as [`Broken`](Loss::Broken), the ticket was removed by force, by an
+    /// operator of the store, or by a store that lost data.
     ///
     /// ```
     /// use tenure::Loss;
@@ -286,11 +305,15 @@ impl LeaseHandle {
         self.kept.with(|hold| hold.was_told())
     }
 
-    /// Renews now. For locks that are renewed by hand; on others it only comes sooner.
+    /// Renews the lease now. Needed only with [`manual_renewal`](crate::Mutex::manual_renewal).
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`](crate::ErrorKind::Lost) if the lock is lost; the error of the renewal if it failed.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the renewal may have been carried out or not; either is safe.
+    /// If the future is dropped, the renewal may or may not happen. Both are safe.
     pub async fn extend(&self) -> Result<()> {
         self.check()?;
         let failed = self.kept.with(|hold| hold.failed());
@@ -300,13 +323,17 @@ impl LeaseHandle {
         self.kept.with(|hold| hold.trouble_since(failed)).map_or(Ok(()), Err)
     }
 
-    /// Changes the note in place, for all who look at the line.
+    /// Changes the note that others see in the line.
     ///
-    /// If the store cannot be reached, the next renewal that comes through carries it.
+    /// # Errors
+    ///
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a note that is too long; the errors of
+    /// [`extend`](LeaseHandle::extend). If the store is unreachable, the next renewal sends the
+    /// note.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped after it was first polled, the next renewal carries the note.
+    /// If the future is dropped after its first poll, the next renewal sends the note.
     pub async fn set_note(&self, note: impl Into<Arc<str>>) -> Result<()> {
         self.kept.set_note(Note::new(note)?);
         self.extend().await
@@ -315,7 +342,7 @@ impl LeaseHandle {
 
 impl fmt::Debug for LeaseHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Held")
+        f.debug_struct("LeaseHandle")
             .field("key", &self.kept.key)
             .field("token", &self.number)
             .field("state", &self.kept.with(|hold| hold.state()))
@@ -323,7 +350,7 @@ impl fmt::Debug for LeaseHandle {
     }
 }
 
-/// Polls the work only while `check` agrees, and drops it on a loss.
+/// Polls the work while `check` succeeds, and drops it on a loss.
 pub(crate) async fn until_lost<F: Future>(
     check: impl Fn() -> Result<()>,
     lost: impl Future<Output = Loss>,
@@ -343,7 +370,7 @@ pub(crate) async fn until_lost<F: Future>(
     .await
 }
 
-/// Renewals have begun to fail.
+/// The state of a lease whose renewals fail.
 ///
 /// ```
 /// use std::time::Duration;
@@ -361,23 +388,24 @@ pub(crate) async fn until_lost<F: Future>(
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Warning {
-    /// How many in a row.
+    /// Number of renewals that failed in a row.
     pub failed: u32,
-    /// How long the lock can still be relied on.
+    /// The time until the lease expires. `None`: it does not expire.
     pub remaining: Option<Duration>,
 }
 
-/// A ticket that is to leave its line when its owner is done with it, however that comes about.
+/// A ticket that leaves its line when this is dropped.
 pub(crate) struct LeaveOnDrop {
     pub(crate) kept: Arc<SharedLease>,
     pub(crate) inner: Arc<Inner>,
     trace: Option<JoinState>,
-    /// Where the number of tickets that wait is limited: see [`Admission`](crate::keeping::admission::Admission).
+    /// The place of a waiting ticket, where their number is limited: see
+    /// [`Admission`](crate::background::admission::Admission).
     slot: Option<Slot>,
 }
 
 impl LeaveOnDrop {
-    /// Made before the ticket is sent anywhere, so that nothing can be left behind.
+    /// Must be called before the ticket is sent: a join whose caller is cancelled is then removed.
     pub(crate) fn new(kept: Arc<SharedLease>, inner: Arc<Inner>, slot: Option<Slot>) -> Self {
         inner.entries.add();
         Self { kept, inner, trace: Some(JoinState::Joining), slot }
@@ -388,14 +416,14 @@ impl LeaveOnDrop {
         self.trace = Some(JoinState::InLine);
     }
 
-    /// The ticket is served: it waits no longer.
+    /// The ticket is served, so it no longer waits.
     pub(crate) fn is_served(&mut self) {
         if let Some(slot) = self.slot.take() {
             slot.served();
         }
     }
 
-    /// The store has confirmed that it is not.
+    /// The store has confirmed that the ticket is not in the line.
     pub(crate) fn has_left(mut self) {
         self.trace = None;
     }
@@ -408,7 +436,8 @@ impl Drop for LeaveOnDrop {
             let now = self.inner.host.now();
             let token = self.kept.with(|hold| {
                 let state = hold.judge(now);
-                // A loss that was reported before stays as it is: the owner has seen it or has gone.
+                // A loss that was reported before stays as it is: the owner has seen it or has
+                // gone.
                 let _ = hold.release(now);
                 if let State::Holding(token) = state { Some(token) } else { None }
             });

@@ -1,4 +1,4 @@
-//! One store, and all the locks in it.
+//! The entry point: all locks of one store.
 
 use std::fmt;
 use std::future::Future;
@@ -20,7 +20,7 @@ use crate::{
     Owner, Place, Result, Runtime, Share, Ticket, TicketId,
 };
 
-/// The locks of one store. Clones share everything.
+/// All locks of one store. Clones share the connection and the background tasks.
 ///
 /// # Logs and metrics
 ///
@@ -32,17 +32,17 @@ use crate::{
 /// | `WARN` | the store is unreachable: two requests in a row were not answered |
 /// | `INFO` | the store is back: `after` |
 ///
-/// Each request to the store has a span at the level `DEBUG`. With the feature `metrics`, counts and
-/// durations go to the recorder of the `metrics` façade. Install the recorder before the first
-/// `Locks` are made, so that it hears the descriptions.
+/// Each request to the store has a span at the level `DEBUG`. With the feature `metrics`, counts
+/// and durations go to the recorder of the `metrics` façade. Install the recorder before the first
+/// `Locks` are made, so that it gets the descriptions.
 ///
 /// | name | kind | meaning |
 /// |---|---|---|
 /// | `tenure_wait_seconds` | histogram | from joining the line to holding the lock |
 /// | `tenure_hold_seconds` | histogram | from holding the lock to its release or loss |
-/// | `tenure_renewals_total{outcome}` | counter | `kept`, `lost`, `failed`; an answer that comes late counts as well |
+/// | `tenure_renewals_total{outcome}` | counter | `kept`, `lost`, `failed`; late answers count as well |
 /// | `tenure_losses_total{cause}` | counter | `expired`, `broken`, `session_gone`, `unreachable`, `held_too_long`, `closed` |
-/// | `tenure_handovers_total` | counter | locks that were handed to a ticket which waited |
+/// | `tenure_handovers_total` | counter | locks that were given to a waiting ticket |
 ///
 /// ```
 /// # tenure::blocking::block_on(async {
@@ -70,7 +70,7 @@ pub(crate) struct Inner {
     pub(crate) entries: Entries,
 }
 
-/// Number of tickets that are under way, wait or are held, each until it begins to leave.
+/// The number of tickets that join, wait or hold. A ticket counts until it begins to leave.
 #[derive(Default)]
 pub(crate) struct Entries {
     count: AtomicUsize,
@@ -88,7 +88,7 @@ impl Entries {
         }
     }
 
-    /// Returns once there are none.
+    /// Waits until the number is zero.
     async fn none(&self) {
         loop {
             let mut none = pin!(self.none.notified());
@@ -108,16 +108,20 @@ impl Drop for Inner {
 }
 
 impl Locks {
-    /// The locks that this engine keeps.
+    /// The locks of this engine, called on the caller's thread.
     ///
-    /// An engine whose verbs are [`quick`](Guarantees::quick) is called in place. Any other should be made on
-    /// the thread it is to live on: see [`hosted`](Locks::hosted).
+    /// An engine whose operations are not [`quick`](Guarantees::quick) should run on a thread of
+    /// its own: see [`hosted`](Locks::hosted).
     pub fn new(engine: impl Engine) -> Self {
         Self::on(engine, Arc::new(BackgroundRuntime::for_timers()))
     }
 
-    /// The locks of an engine that drives sockets: it is made and called on a private thread, so
-    /// that its renewals go on whatever the caller's own threads do.
+    /// The locks of an engine that uses sockets. The engine is made and called on a background
+    /// thread, so renewals continue while the caller's threads are blocked.
+    ///
+    /// # Errors
+    ///
+    /// The error of `make`, or no thread could be started.
     pub async fn hosted<E, M>(make: M) -> Result<Self>
     where
         E: Engine,
@@ -128,7 +132,7 @@ impl Locks {
         Ok(Self::on(engine, host))
     }
 
-    /// The locks that this engine keeps, with their keeper and sweeper on this host.
+    /// The locks of this engine, with renewals and releases on this runtime.
     pub fn on(engine: impl Engine, host: Arc<dyn Runtime>) -> Self {
         telemetry::describe();
         let engine = AnyEngine::new(Monitor::new(engine, host.clone()));
@@ -140,73 +144,99 @@ impl Locks {
         Self { inner, owner: Owner::this_process() }
     }
 
-    /// The same locks, with a keeper and a sweeper of their own on this host. The engine stays where it was made.
+    /// The same locks, with renewals and releases on another runtime. Used by the command only.
     #[must_use]
     pub fn kept_on(&self, host: Arc<dyn Runtime>) -> Self {
         Self { owner: self.owner.clone(), ..Self::on(self.inner.engine.clone(), host) }
     }
 
-    /// The same locks, for an owner of this name: what others see in the line.
+    /// The same locks, with this owner's name. Others see it in the line.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](crate::ErrorKind::Invalid): the name is too long.
     pub fn with_owner(&self, owner: &str) -> Result<Self> {
         Ok(Self { inner: self.inner.clone(), owner: Owner::new(owner)? })
     }
 
-    /// What this store promises.
+    /// The guarantees of this store.
     pub fn guarantees(&self) -> &Guarantees {
         &self.inner.profile
     }
 
-    /// Refuses a store that does not promise all of this.
+    /// Checks that the store gives all of these guarantees.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](crate::ErrorKind::Unsupported), with those that it does not give.
     pub fn require(&self, needs: &[Guarantee]) -> Result<()> {
         self.inner.profile.require(needs)
     }
 
     /// The tickets in the line of a key, from the front.
+    ///
+    /// # Errors
+    ///
+    /// See [`ErrorKind`](crate::ErrorKind).
     pub async fn line(&self, key: impl AsRef<str>) -> Result<Vec<(Ticket, Place)>> {
         self.inner.engine.line(&Key::new(key)?).await
     }
 
     /// The keys that begin with `prefix` and have a holder or a waiter, in order.
+    ///
+    /// # Errors
+    ///
+    /// See [`ErrorKind`](crate::ErrorKind).
     pub async fn keys(&self, prefix: impl AsRef<str>) -> Result<Vec<Key>> {
         self.inner.engine.keys(prefix.as_ref()).await
     }
 
-    /// Breaks somebody's ticket: a waiter is out at once; a holder is told, and is out when it has
-    /// stopped, at the latest when its life ends. So a break never makes two holders.
+    /// Breaks a ticket. A waiter leaves the line at once. A holder is asked to leave: the next
+    /// waiter is served when the holder has stopped, at the latest when its lease expires. A break
+    /// therefore never makes two holders.
+    ///
+    /// # Errors
+    ///
+    /// See [`ErrorKind`](crate::ErrorKind).
     pub async fn break_ticket(&self, key: impl AsRef<str>, id: TicketId) -> Result<LeaveOutcome> {
         self.take_out(key.as_ref(), id, LeaveMode::Graceful).await
     }
 
-    /// Takes out somebody's ticket at once, whatever its owner does.
+    /// Removes a ticket at once, without waiting for its holder.
     ///
-    /// **If the owner still works, there are two holders.** For an owner who is known to be gone or stuck,
-    /// and work that refuses old tokens.
+    /// **If the holder still works, there are two holders.** Use it if the holder is known to be
+    /// gone, or if the resource refuses old tokens.
+    ///
+    /// # Errors
+    ///
+    /// See [`ErrorKind`](crate::ErrorKind).
     pub async fn force_unlock(&self, key: impl AsRef<str>, id: TicketId) -> Result<LeaveOutcome> {
         self.take_out(key.as_ref(), id, LeaveMode::Now).await
     }
 
-    /// Returns once everything that was dropped has been given back to the store, as far as it could be. While a store is away whose
-    /// tickets live by a session, this waits for it: put a time-out around it.
+    /// Waits until the tickets of all dropped guards and waiters have left their lines. With etcd
+    /// and ZooKeeper it waits as long as the store is unreachable: put a timeout around it.
     pub async fn flush(&self) {
         self.inner.sweeper.flush().await;
     }
 
-    /// Ends all use of these locks and of their clones, and lets go of the store. Call it before a
-    /// program ends: a guard that is dropped on the way out of `main` is given back in the background,
-    /// and the process may end sooner, so that its lock stays until its ttl is over.
+    /// Closes these locks and their clones. Call it before the program ends. A guard or waiter that
+    /// is dropped just before the end of `main` is released in the background. If the process ends
+    /// sooner, its ticket stays until the ttl is over.
     ///
-    /// 1. Every lock that is still held is lost, with [`Loss::Closed`](crate::Loss::Closed), and every
-    ///    waiter is refused. [`Guard::run`](crate::LeaseHandle::run) stops its work.
-    /// 2. Guards that are dropped now are given back in order. This takes at most the time of one
-    ///    answer, [`Guarantees::answers_within`], where a guard is kept.
-    /// 3. The connection is closed. Where tickets live by a session, it ends here, and the next waiter
-    ///    of each lock is served.
+    /// 1. Every held lock is lost with [`Loss::Closed`](crate::Loss::Closed), and every waiter is
+    ///    refused. [`Guard::run`](crate::LeaseHandle::run) stops its work.
+    /// 2. Dropped guards are released. This takes at most [`Guarantees::answers_within`] if the
+    ///    program keeps a guard.
+    /// 3. The connection is closed. With etcd and ZooKeeper the session ends here, and the next
+    ///    waiter of each lock is served.
     ///
-    /// A store that does not answer is not waited for longer than the ttls of what was dropped; or,
-    /// where that lives by a session, for twice the time of one answer.
+    /// If the store does not answer, this returns when the ttls of the dropped tickets are over.
+    /// With etcd and ZooKeeper it returns after twice [`Guarantees::answers_within`].
     ///
-    /// Release all guards first. A lock that is asked for later is refused at once; other requests
-    /// may be [`Unavailable`](crate::ErrorKind::Unavailable).
+    /// Release all guards first. A later lock is refused at once with
+    /// [`Reason::Closed`](crate::Reason::Closed); other requests may be
+    /// [`Unavailable`](crate::ErrorKind::Unavailable).
     pub async fn close(&self) {
         let Inner { engine, host, keeper, sweeper, profile, entries, .. } = &*self.inner;
         keeper.end();
@@ -214,10 +244,10 @@ impl Locks {
             entries.none().await;
             sweeper.flush().await;
         };
-        // A guard that is kept must not keep the store: it is lost, and says so.
+        // A guard that the program keeps is lost, and does not delay the end further.
         let _ = select(pin!(given_back), host.sleep(profile.answers_within)).await;
         if profile.liveness == Liveness::Session {
-            // A store that does not answer ends the session by itself.
+            // Without an answer, the store ends the session when its ttl is over.
             let _ = select(pin!(engine.close()), host.sleep(profile.answers_within)).await;
             sweeper.leave_the_rest();
         } else {
@@ -231,7 +261,7 @@ impl Locks {
         self.inner.engine.leave(&ticket, how).await
     }
 
-    /// A ticket of this owner, with everything else at its default.
+    /// A ticket of this owner, with default options.
     pub(crate) fn ticket(&self, key: Key) -> Ticket {
         Ticket { owner: self.owner.clone(), ..Ticket::new(key, Share::WHOLE) }
     }

@@ -1,4 +1,4 @@
-//! Several locks as one: taken in one order by everybody, lost together.
+//! Several mutexes as one: taken in the order of their keys, lost together.
 
 use std::fmt;
 use std::future::pending;
@@ -6,20 +6,20 @@ use std::time::Duration;
 
 use futures_util::future::select_all;
 
-use crate::api::claim::{Claim, terms};
+use crate::api::claim::{Claim, busy_while_waiting, terms};
 use crate::api::guard::until_lost;
 use crate::lease::options::LockOptions;
 use crate::{Error, Guard, Key, Locks, Loss, Result, Share, Time};
 
-/// All of these mutexes, or none. Made by [`Locks::multi_lock`].
+/// Several mutexes that are locked together. Made by [`Locks::multi_lock`].
 ///
-/// They are taken in the order of their names, which is the same for everybody: two who want the same
-/// locks cannot wait for each other. A name that is given twice is taken once.
+/// They are locked in the order of their keys, which is the same for all clients. Two clients that
+/// want the same locks therefore cannot deadlock. A key that is given twice is locked once.
 ///
 /// ```
 /// # tenure::blocking::block_on(async {
 /// let locks = tenure::connect("memory:").await?;
-/// // Others may name them the other way round: everybody takes `alice` first.
+/// // Another client may name them in the other order: both lock `alice` first.
 /// let both = locks.multi_lock(["accounts/bob", "accounts/alice"]).lock().await?;
 /// assert!(locks.mutex("accounts/bob").try_lock().await?.is_none());
 /// both.release().await?;
@@ -31,7 +31,7 @@ pub struct MultiLock {
     claim: Template,
 }
 
-/// What the claims on all keys have in common.
+/// The keys, and the options that they have in common.
 #[derive(Clone, Debug)]
 struct Template {
     locks: Locks,
@@ -40,7 +40,7 @@ struct Template {
 }
 
 impl Locks {
-    /// The mutexes of all these names.
+    /// The mutexes of all these keys. It sends no request.
     pub fn multi_lock<K: AsRef<str>>(&self, keys: impl IntoIterator<Item = K>) -> MultiLock {
         let keys = keys.into_iter().map(Key::new).collect();
         MultiLock { claim: Template { locks: self.clone(), keys, terms: LockOptions::default() } }
@@ -50,24 +50,25 @@ impl Locks {
 impl MultiLock {
     terms!();
 
-    /// Waits for all of them. Cancel-safe, like [`Mutex::lock`](crate::Mutex::lock).
+    /// Waits for all of them. Errors and cancel safety are those of
+    /// [`Mutex::lock`](crate::Mutex::lock).
     ///
-    /// If one of them is lost while the others are waited for, all are given back. It begins anew where the
-    /// program was paused or the store was out of reach, and ends where an operator broke one.
+    /// If one lock is lost while it waits for another, all are released. It starts again if the
+    /// program was suspended or the store was unreachable. It fails if an operator broke a ticket.
     pub fn lock(&self) -> impl Future<Output = Result<MultiGuard>> + Send + use<> {
         let all = self.clone();
         async move {
             let taken = all.take(None).await?;
-            taken.ok_or_else(|| Error::unavailable("the store turned away who would have waited"))
+            taken.ok_or_else(busy_while_waiting)
         }
     }
 
-    /// Takes all of them if all are free, and answers `None` otherwise.
+    /// Takes all of them if all are free, and returns `None` otherwise.
     pub fn try_lock(&self) -> impl Future<Output = Result<Option<MultiGuard>>> + Send + use<> {
         self.try_lock_for(Duration::ZERO)
     }
 
-    /// Waits for all of them together for so long, and answers `None` if that was in vain.
+    /// Waits for all of them for at most `time`, and returns `None` if one was busy until then.
     pub fn try_lock_for(
         &self,
         time: Duration,
@@ -92,7 +93,7 @@ impl MultiLock {
         }
     }
 
-    /// Takes one after the other, for as long as those that are taken are held.
+    /// Takes one after the other, while all that were taken before are held.
     async fn take_each(
         &self,
         claims: &[Claim],
@@ -101,7 +102,7 @@ impl MultiLock {
         let host = &self.claim.locks.inner.host;
         let mut guard = MultiGuard(Vec::new());
         for claim in claims {
-            // On the heap: it stands inside the futures of all that wait here.
+            // On the heap, because this future is large and lies within the caller's.
             let next = Box::pin(async {
                 match deadline {
                     None => claim.wait(Share::WHOLE).await.map(Some),
@@ -133,9 +134,9 @@ impl MultiLock {
     }
 }
 
-/// Why not all of them were taken.
+/// Why not all locks were taken.
 enum Stopped {
-    /// One was lost through no fault of anybody's: all can be taken anew.
+    /// A lease expired or the store was unreachable: all locks can be taken again.
     Slept(Loss),
     Failed(Error),
 }
@@ -151,7 +152,7 @@ impl Stopped {
     }
 }
 
-/// What the first of these tells; nothing where there are none.
+/// The output of the first future that is ready. Pending forever without futures.
 async fn first_of<T>(all: Vec<impl Future<Output = T>>) -> T {
     if all.is_empty() {
         return pending().await;
@@ -159,14 +160,14 @@ async fn first_of<T>(all: Vec<impl Future<Output = T>>) -> T {
     select_all(all.into_iter().map(Box::pin)).await.0
 }
 
-/// Several held locks. The loss of one is the loss of all.
+/// Several held locks. If one is lost, all count as lost.
 ///
 /// ```
 /// # tenure::blocking::block_on(async {
 /// let locks = tenure::connect("memory:").await?;
 /// let both = locks.multi_lock(["accounts/alice", "accounts/bob"]).lock().await?;
 /// for (account, token) in both.tokens() {
-///     println!("whoever keeps {account} refuses tokens below {token}");
+///     println!("UPDATE accounts … WHERE name = '{account}' AND token <= {token}");
 /// }
 /// let moved = both.run(async { /* stopped as soon as either lock is lost */ 42 }).await?;
 /// assert_eq!(moved, 42);
@@ -187,24 +188,35 @@ impl MultiGuard {
         self.0.iter().map(|guard| (guard.key(), guard.token()))
     }
 
-    /// Whether all of them are still held. See [`LeaseHandle::check`](crate::LeaseHandle::check).
+    /// Returns an error if one of them is lost. See
+    /// [`LeaseHandle::check`](crate::LeaseHandle::check).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`LeaseHandle::check`](crate::LeaseHandle::check).
     pub fn check(&self) -> Result<()> {
         self.0.iter().try_for_each(|guard| guard.check())
     }
 
-    /// Returns when the first of them is lost. See [`LeaseHandle::lost`](crate::LeaseHandle::lost).
-    /// Never returns once they are released: a task that must end then awaits [`ended`](MultiGuard::ended).
+    /// Waits until one of them is lost. See [`LeaseHandle::lost`](crate::LeaseHandle::lost). It
+    /// never returns once they are released: a task that must end then awaits
+    /// [`ended`](MultiGuard::ended).
     pub fn lost(&self) -> impl Future<Output = Loss> + Send + use<> {
         first_of(self.0.iter().map(|guard| guard.lost()).collect())
     }
 
-    /// Returns when the first of them is over: with the reason if it was lost, with `None` if it was released
-    /// or dropped. See [`LeaseHandle::ended`](crate::LeaseHandle::ended).
+    /// Waits until one of them is lost or released. Returns the reason of a loss, and `None` after
+    /// a release. See [`LeaseHandle::ended`](crate::LeaseHandle::ended).
     pub fn ended(&self) -> impl Future<Output = Option<Loss>> + Send + use<> {
         first_of(self.0.iter().map(|guard| guard.ended()).collect())
     }
 
-    /// Renews all of them now. Cancel-safe, like [`LeaseHandle::extend`](crate::LeaseHandle::extend).
+    /// Renews all of them now. Cancel-safe, like
+    /// [`LeaseHandle::extend`](crate::LeaseHandle::extend).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`LeaseHandle::extend`](crate::LeaseHandle::extend).
     pub async fn extend(&self) -> Result<()> {
         for guard in &self.0 {
             guard.extend().await?;
@@ -212,15 +224,25 @@ impl MultiGuard {
         Ok(())
     }
 
-    /// Works under the locks. Cancel-safe, like [`LeaseHandle::run`](crate::LeaseHandle::run).
+    /// Polls `work` while all locks are held. Cancel-safe, like
+    /// [`LeaseHandle::run`](crate::LeaseHandle::run).
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`](crate::ErrorKind::Lost): one lock was lost, and the work was dropped.
     pub async fn run<F: Future>(&self, work: F) -> Result<F::Output> {
         until_lost(|| self.check(), self.lost(), work).await
     }
 
-    /// Gives all of them back, the last one first, and says whether all were held until now.
+    /// Releases all of them, the last one first, and returns whether all were held until then.
     ///
-    /// One that fails does not keep the others from being given back. If the future is dropped, all are given
-    /// back in the background.
+    /// # Errors
+    ///
+    /// The first error of [`Guard::release`]. The other locks are released all the same.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, all are released in the background.
     pub async fn release(mut self) -> Result<()> {
         let mut outcome = Ok(());
         while let Some(guard) = self.0.pop() {

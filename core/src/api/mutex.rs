@@ -1,13 +1,13 @@
-//! A mutex: all of many, so that it is the writer of its key.
+//! A mutex: it takes the whole line, so it is the writer of its key.
 
 use std::time::Duration;
 
 use crate::api::claim::{Claim, terms};
 use crate::{Guard, Locks, Result, Share};
 
-/// At most one holder at a time. Made by [`Locks::mutex`].
+/// A lock with at most one holder at a time. Made by [`Locks::mutex`].
 ///
-/// It is the writer of its key: `locks.mutex(k)` and `locks.rwlock(k).write()` are one lock.
+/// `locks.mutex(k)` and `locks.rwlock(k).write()` are the same lock.
 ///
 /// ```
 /// use std::time::Duration;
@@ -28,7 +28,7 @@ pub struct Mutex {
 }
 
 impl Locks {
-    /// The mutex of this name.
+    /// The mutex of this key. It sends no request.
     pub fn mutex(&self, key: impl AsRef<str>) -> Mutex {
         Mutex { claim: Claim::new(self, key) }
     }
@@ -37,25 +37,39 @@ impl Locks {
 impl Mutex {
     terms!();
 
-    /// Waits for the lock, first come, first served where the store promises it.
+    /// Waits for the lock. Waiters are served in the order in which they came, if the store
+    /// promises that.
     ///
-    /// Where tickets live by a session, as with etcd and ZooKeeper, callers of one client that give up faster than the store
-    /// serves them are held back in this process: those join later, in random order.
+    /// With etcd and ZooKeeper, callers of one client may give up faster than the store can remove
+    /// their tickets. Further callers of that client then join later, in random order.
+    ///
+    /// # Errors
+    ///
+    /// See [`ErrorKind`](crate::ErrorKind). [`Lost`](crate::ErrorKind::Lost): an operator broke the
+    /// waiting ticket.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the line; nothing stays behind. So any time-out will do.
+    /// Dropping the future removes the ticket from the line, so any timeout works.
     pub fn lock(&self) -> impl Future<Output = Result<Guard>> + Send + use<> {
         self.claim.wait(Share::WHOLE)
     }
 
-    /// Takes the lock if it is free, and answers `None` if it is not.
+    /// Takes the lock if it is free, and returns `None` if it is not.
+    ///
+    /// # Errors
+    ///
+    /// See [`ErrorKind`](crate::ErrorKind).
     pub fn try_lock(&self) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
         self.claim.attempt(Share::WHOLE)
     }
 
-    /// Waits for the lock for so long, and answers `None` if that was in vain. A store that did not answer
-    /// within that time is [`Unavailable`](crate::ErrorKind::Unavailable): nobody knows whether the lock is busy.
+    /// Waits for the lock for at most `time`, and returns `None` if it was busy until then.
+    ///
+    /// # Errors
+    ///
+    /// See [`ErrorKind`](crate::ErrorKind). [`Unavailable`](crate::ErrorKind::Unavailable): the
+    /// store did not answer within `time`, so it is unknown whether the lock is busy.
     pub fn try_lock_for(
         &self,
         time: Duration,

@@ -1,4 +1,4 @@
-//! A reader-writer lock: a reader takes one of many, a writer all of them.
+//! A reader-writer lock: a reader takes the smallest share of the line, a writer all of it.
 
 use std::fmt;
 use std::ops::Deref;
@@ -7,13 +7,13 @@ use std::time::Duration;
 use crate::api::claim::{Claim, terms};
 use crate::{Guard, Locks, Result, Share};
 
-/// Readers together, or one writer. Made by [`Locks::rwlock`].
+/// A lock with many readers or one writer. Made by [`Locks::rwlock`].
 ///
 /// Its writer is the [`Mutex`](crate::Mutex) of the same key.
 ///
-/// Whoever comes first is served first: readers who come after a waiting writer wait behind it, so no
-/// stream of readers starves it. There is no way up from reading to writing, because two who tried
-/// would wait for each other; there is one [down](WriteGuard::downgrade).
+/// Readers that come after a waiting writer wait behind it, so a stream of readers does not starve
+/// the writer. A reader cannot become a writer: two readers that tried would wait for each other. A
+/// writer can become a reader with [`downgrade`](WriteGuard::downgrade).
 ///
 /// ```
 /// # tenure::blocking::block_on(async {
@@ -34,7 +34,7 @@ pub struct RwLock {
 }
 
 impl Locks {
-    /// The reader-writer lock of this name.
+    /// The reader-writer lock of this key. It sends no request.
     pub fn rwlock(&self, key: impl AsRef<str>) -> RwLock {
         RwLock { claim: Claim::new(self, key) }
     }
@@ -43,17 +43,18 @@ impl Locks {
 impl RwLock {
     terms!();
 
-    /// Waits until it may read. Cancel-safe, like [`Mutex::lock`](crate::Mutex::lock).
+    /// Waits until it may read. Errors and cancel safety are those of
+    /// [`Mutex::lock`](crate::Mutex::lock).
     pub fn read(&self) -> impl Future<Output = Result<Guard>> + Send + use<> {
         self.claim.wait(Share::READER)
     }
 
-    /// Reads if nobody writes or waits to, and answers `None` otherwise.
+    /// Reads if no writer holds or waits, and returns `None` otherwise.
     pub fn try_read(&self) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
         self.claim.attempt(Share::READER)
     }
 
-    /// Waits for so long until it may read, and answers `None` if that was in vain.
+    /// Waits for at most `time` until it may read, and returns `None` if it could not.
     pub fn try_read_for(
         &self,
         time: Duration,
@@ -61,19 +62,20 @@ impl RwLock {
         self.claim.wait_for(Share::READER, time)
     }
 
-    /// Waits until it may write. Cancel-safe, like [`Mutex::lock`](crate::Mutex::lock).
+    /// Waits until it may write. Errors and cancel safety are those of
+    /// [`Mutex::lock`](crate::Mutex::lock).
     pub fn write(&self) -> impl Future<Output = Result<WriteGuard>> + Send + use<> {
         let written = self.claim.wait(Share::WHOLE);
         async move { written.await.map(WriteGuard) }
     }
 
-    /// Writes if nobody reads, writes or waits, and answers `None` otherwise.
+    /// Writes if the line is empty, and returns `None` otherwise.
     pub fn try_write(&self) -> impl Future<Output = Result<Option<WriteGuard>>> + Send + use<> {
         let written = self.claim.attempt(Share::WHOLE);
         async move { Ok(written.await?.map(WriteGuard)) }
     }
 
-    /// Waits for so long until it may write, and answers `None` if that was in vain.
+    /// Waits for at most `time` until it may write, and returns `None` if it could not.
     pub fn try_write_for(
         &self,
         time: Duration,
@@ -83,14 +85,14 @@ impl RwLock {
     }
 }
 
-/// The right to write, until it is released, dropped, downgraded or lost.
+/// The guard of a writer, until it is released, dropped, downgraded or lost.
 ///
 /// ```
 /// # tenure::blocking::block_on(async {
 /// let locks = tenure::connect("memory:").await?;
 /// let config = locks.rwlock("config");
 /// let writer = config.write().await?;
-/// // It writes, and then reads on: no other writer has come between.
+/// // It writes, then goes on as a reader: no other writer comes between.
 /// let reader = writer.downgrade().await?;
 /// assert!(config.try_read().await?.is_some());
 /// # drop(reader);
@@ -100,21 +102,24 @@ impl RwLock {
 pub struct WriteGuard(Guard);
 
 impl WriteGuard {
-    /// Becomes a reader without letting go: no writer can come between.
+    /// Becomes a reader without a release in between, so no other writer comes between.
     ///
-    /// If the store cannot be reached, it reads all the same, and other readers wait until the next renewal
-    /// comes through. If the lock is lost, or the store refuses, the error says so, and what is left of the
-    /// lock is given back.
+    /// If the store is unreachable, the guard becomes a reader all the same. Other readers then
+    /// wait until the next renewal succeeds.
+    ///
+    /// # Errors
+    ///
+    /// The lock is lost, or the store refuses. The lock is then released.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives the lock back.
+    /// Dropping the future releases the lock.
     pub async fn downgrade(self) -> Result<Guard> {
         self.0.shrink(Share::READER).await?;
         Ok(self.0)
     }
 
-    /// Gives the lock back. See [`Guard::release`].
+    /// Releases the lock. See [`Guard::release`].
     pub async fn release(self) -> Result<()> {
         self.0.release().await
     }

@@ -1,20 +1,21 @@
-//! A semaphore: k of n.
+//! A semaphore: each holder takes some of its permits.
 
 use std::time::Duration;
 
 use crate::api::claim::{Claim, terms};
 use crate::{Error, Guard, Locks, Result, Share};
 
-/// The most permits a semaphore can have.
+/// Maximum permits of a semaphore.
 pub const PERMITS_MAX: u32 = 1_000_000;
 
-/// At most so many permits are out at a time. Made by [`Locks::semaphore`].
+/// A lock with a fixed number of permits. Made by [`Locks::semaphore`].
 ///
-/// Everyone who uses the key must name the same capacity; another is refused while the line has a
-/// ticket. The permits of a holder who died come back with its ticket.
+/// All clients must use the same number of permits for a key. Another number is refused while the
+/// line has a ticket. If a holder dies, its permits become free when its lease expires.
 ///
-/// It limits load. A resource cannot tell by a [token](crate::LeaseHandle::token) whether a permit is still held:
-/// where one too many does harm, lock each of the things with a mutex of its own.
+/// It limits load. A resource cannot conclude from a [token](crate::LeaseHandle::token) whether a
+/// permit is still held. If one holder too many does harm, use a mutex for each of the things
+/// instead.
 ///
 /// ```
 /// # tenure::blocking::block_on(async {
@@ -34,7 +35,7 @@ pub struct Semaphore {
 }
 
 impl Locks {
-    /// The semaphore of this name, which has so many permits.
+    /// The semaphore of this key, with this number of permits. It sends no request.
     pub fn semaphore(&self, key: impl AsRef<str>, permits: u32) -> Semaphore {
         Semaphore { claim: Claim::new(self, key), permits }
     }
@@ -43,23 +44,24 @@ impl Locks {
 impl Semaphore {
     terms!();
 
-    /// Waits for one permit. Cancel-safe, like [`Mutex::lock`](crate::Mutex::lock).
+    /// Waits for one permit. Errors and cancel safety are those of
+    /// [`Mutex::lock`](crate::Mutex::lock).
     pub fn acquire(&self) -> impl Future<Output = Result<Guard>> + Send + use<> {
         self.acquire_many(1)
     }
 
-    /// Waits for `count` permits, which come and go together.
+    /// Waits for `count` permits, which are taken and released together.
     pub fn acquire_many(&self, count: u32) -> impl Future<Output = Result<Guard>> + Send + use<> {
         let (claim, share) = (self.claim.clone(), self.share(count));
         async move { claim.wait(share?).await }
     }
 
-    /// Takes one permit if one is free and nobody waits, and answers `None` otherwise.
+    /// Takes one permit if one is free and no ticket waits, and returns `None` otherwise.
     pub fn try_acquire(&self) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
         self.try_acquire_many(1)
     }
 
-    /// Takes `count` permits if they are free and nobody waits, and answers `None` otherwise.
+    /// Takes `count` permits if they are free and no ticket waits, and returns `None` otherwise.
     pub fn try_acquire_many(
         &self,
         count: u32,
@@ -68,7 +70,7 @@ impl Semaphore {
         async move { claim.attempt(share?).await }
     }
 
-    /// Waits for one permit for so long, and answers `None` if that was in vain.
+    /// Waits for one permit for at most `time`, and returns `None` if it got none.
     pub fn try_acquire_for(
         &self,
         time: Duration,
@@ -76,7 +78,7 @@ impl Semaphore {
         self.try_acquire_many_for(1, time)
     }
 
-    /// Waits for `count` permits for so long, and answers `None` if that was in vain.
+    /// Waits for `count` permits for at most `time`, and returns `None` if it did not get them.
     pub fn try_acquire_many_for(
         &self,
         count: u32,
@@ -89,7 +91,7 @@ impl Semaphore {
     fn share(&self, count: u32) -> Result<Share> {
         if self.permits > PERMITS_MAX {
             return Err(Error::invalid(format!(
-                "a semaphore of {} permits cannot be kept: at most {PERMITS_MAX} are allowed",
+                "a semaphore of {} permits is too large: the maximum is {PERMITS_MAX}",
                 self.permits
             )));
         }

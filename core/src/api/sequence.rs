@@ -1,14 +1,14 @@
-//! A sequence: every number once, and each above the last.
+//! A sequence: each number is given once, and is larger than all before.
 
 use crate::api::claim::Claim;
 use crate::blocking::Blocking;
 use crate::{Engine as _, Error, Locks, NUMBER_MAX, Reason, Result};
 
-/// Numbers 1, 2, 3, … that nobody else gets. Made by [`Locks::sequence`].
+/// Unique numbers 1, 2, 3, … Made by [`Locks::sequence`].
 ///
-/// **Not promised**: that there are no gaps. A number that was given and not used is gone, and where an
-/// answer was lost the next one may skip some. None is given twice, as long as the store keeps its data: a store
-/// that comes back with older data gives the numbers since then again.
+/// **There may be gaps.** A number that was given and not used is gone, and a lost answer skips its
+/// numbers. No number is given twice while the store keeps its data. A store that is restored from
+/// older data gives the later numbers again.
 ///
 /// ```
 /// # tenure::blocking::block_on(async {
@@ -26,13 +26,13 @@ pub struct Sequence {
 }
 
 impl Locks {
-    /// The sequence of this name. It has nothing to do with a lock of the same name.
+    /// The sequence of this key. It is independent of a lock of the same key.
     pub fn sequence(&self, key: impl AsRef<str>) -> Sequence {
         Sequence { claim: Claim::new(self, key) }
     }
 }
 
-/// Numbers that follow one another.
+/// A range of consecutive numbers.
 ///
 /// ```
 /// use tenure::Block;
@@ -46,34 +46,36 @@ impl Locks {
 pub type Block = std::ops::RangeInclusive<u64>;
 
 impl Sequence {
-    /// The same for programs without async.
+    /// The blocking form, for programs without async.
     pub fn blocking(&self) -> Blocking<Self> {
         Blocking::new(self.clone())
     }
 
-    /// The next number.
+    /// Takes the next number. Errors are those of [`next_block`](Sequence::next_block).
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the number may be taken all the same. Nobody gets it then.
+    /// If the future is dropped, the number may be skipped.
     pub fn next(&self) -> impl Future<Output = Result<u64>> + Send + use<> {
         let block = self.next_block(1);
         async move { Ok(*block.await?.end()) }
     }
 
-    /// The next `count` numbers, in one request. Cancelled like [`next`](Sequence::next).
+    /// Takes the next `count` numbers in one request. Cancel safety is that of
+    /// [`next`](Sequence::next).
     ///
-    /// On etcd and ZooKeeper it waits while other clients take numbers more quickly.
+    /// With etcd and ZooKeeper it tries again while other clients take numbers faster.
     ///
     /// # Errors
     ///
-    /// [`Invalid`](crate::ErrorKind::Invalid) for a count that no block can have; the store's error otherwise.
+    /// [`Invalid`](crate::ErrorKind::Invalid): the count is zero or above [`NUMBER_MAX`]; the
+    /// store's error otherwise.
     pub fn next_block(&self, count: u64) -> impl Future<Output = Result<Block>> + Send + use<> {
         let claim = self.claim.clone();
         async move {
             if count == 0 || count > NUMBER_MAX {
                 return Err(Error::invalid(format!(
-                    "a block of {count} numbers cannot be given: ask for 1 to {NUMBER_MAX}"
+                    "a block of {count} numbers is not possible: ask for 1 to {NUMBER_MAX}"
                 )));
             }
             loop {
@@ -88,7 +90,11 @@ impl Sequence {
         }
     }
 
-    /// The last number that was given; 0 if none ever was.
+    /// The last number that was given, or 0.
+    ///
+    /// # Errors
+    ///
+    /// See [`ErrorKind`](crate::ErrorKind).
     pub fn last(&self) -> impl Future<Output = Result<u64>> + Send + use<> {
         let claim = self.claim.clone();
         async move { Ok(claim.locks.inner.engine.add(claim.key()?, 0, None).await?.value) }

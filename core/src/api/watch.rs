@@ -1,4 +1,4 @@
-//! Looking on: a stream of what happens to a key, or to all keys with a prefix.
+//! A stream of the events of one key, or of all keys with a prefix.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,10 +13,10 @@ use crate::background::event_stream::{Backoff, EventStream, Source};
 use crate::event::{Cursor, Event, Scope};
 use crate::{Engine as _, Key, Locks, Result};
 
-/// What happens to the lines in scope, from the moment it was made. It never ends.
+/// A stream of events from the moment it was made. It never ends.
 ///
-/// An error does not end it: the next item is what the store says when it answers again. A store in
-/// trouble is asked after pauses that grow to ten seconds.
+/// An error does not end the stream: it continues when the store answers again. While the store
+/// fails, it is asked again after pauses that grow to ten seconds.
 ///
 /// ```
 /// use tenure::WatchEvent;
@@ -27,7 +27,7 @@ use crate::{Engine as _, Key, Locks, Result};
 /// let guard = locks.mutex("invoices/42").lock().await?;
 /// match watch.next().await? {
 ///     WatchEvent::Event(event) => assert_eq!(event.ticket.key.as_str(), "invoices/42"),
-///     _ => println!("look at the lines themselves"),
+///     _ => println!("read the lines again"),
 /// }
 /// # drop(guard);
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
@@ -35,7 +35,7 @@ use crate::{Engine as _, Key, Locks, Result};
 #[must_use = "a stream does nothing until it is polled"]
 pub struct Watch(EventStream<WatchEvent>);
 
-/// What an onlooker sees.
+/// An item of a [`Watch`].
 ///
 /// ```
 /// use tenure::WatchEvent;
@@ -56,19 +56,27 @@ pub struct Watch(EventStream<WatchEvent>);
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum WatchEvent {
-    /// Something happened.
+    /// An event.
     Event(Event),
-    /// More happened than the store still knows: look at the lines themselves.
+    /// Events were missed, because the store no longer has them: read the lines again.
     Gap,
 }
 
 impl Locks {
-    /// Looks on at every key that begins with `prefix`.
+    /// Watches every key that begins with `prefix`.
+    ///
+    /// # Errors
+    ///
+    /// See [`ErrorKind`](crate::ErrorKind).
     pub async fn watch_prefix(&self, prefix: impl Into<String>) -> Result<Watch> {
         Watch::start(&self.inner, Scope::Prefix(prefix.into())).await
     }
 
-    /// Looks on at one key.
+    /// Watches one key.
+    ///
+    /// # Errors
+    ///
+    /// See [`ErrorKind`](crate::ErrorKind).
     pub async fn watch(&self, key: impl AsRef<str>) -> Result<Watch> {
         Watch::start(&self.inner, Scope::Key(Key::new(key)?)).await
     }
@@ -82,11 +90,15 @@ impl Watch {
         Ok(Self(EventStream::new(Onlooker { inner, scope, cursor, seen, rest })))
     }
 
-    /// The next thing that happens.
+    /// Waits for the next event.
+    ///
+    /// # Errors
+    ///
+    /// The store failed. The next call tries again.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is missed if the future is dropped: the next call goes on where this one was.
+    /// No event is missed if the future is dropped: the next call continues where this one stopped.
     pub async fn next(&mut self) -> Result<WatchEvent> {
         self.0.next().await
     }
