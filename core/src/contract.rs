@@ -1,7 +1,7 @@
-//! The contract: the words that an engine and its callers share, and what each may expect of the other.
+//! The contract between an engine and its callers.
 //!
-//! Begin with [`engine`]: nine verbs and eight promises. A [`ticket`] is what they
-//! move, a [`key`] names the line it stands in, a [`guarantees`] says what a store promises.
+//! Start with [`engine`]: nine operations and eight promises. Operations move a [`ticket`] in the
+//! line of a [`key`]. [`guarantees`] lists the properties of a store.
 
 pub(crate) mod engine;
 pub(crate) mod error;

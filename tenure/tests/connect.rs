@@ -63,6 +63,6 @@ fn what_a_store_cannot_promise_is_refused() {
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert_eq!(
         error.to_string(),
-        "memory does not promise to keep its locks when it crashes: take a store that does, or do without"
+        "memory does not promise to keep its locks when it crashes: use a store that does, or do without"
     );
 }

@@ -1,4 +1,4 @@
-//! An engine keeps lines in a store: nine verbs, a profile, eight promises.
+//! An engine stores lines: nine operations, its guarantees, eight promises.
 
 use std::time::Duration;
 
@@ -7,40 +7,40 @@ use crate::{
     Guarantees, Key, LeaveMode, LeaveOutcome, Place, Result, Ticket, TicketState, WaitMode,
 };
 
-/// What keeps the lines: one store, spoken to by one client.
+/// A client of one store, which stores lines of tickets.
 ///
-/// Everything else in Tenure stands on these promises. The suite in `tenure-conformance` has a
-/// test for each.
+/// All of Tenure relies on these promises. The suite in `tenure-conformance` has a test for each.
 ///
-/// 1. **Order.** Joining is one atomic step, to the back of the line.
-/// 2. **Numbers.** A ticket's number is above every number its key ever had: across an empty line,
-///    a restart, clean-up, a break, a lost data set. Where the store has an order of its own that
-///    never restarts, that is the number; elsewhere it is `max(last + 1, the store's clock in µs)`.
-///    It is at least the ticket's [`floor`](Ticket::floor), and from a renewal on later numbers are above that.
-/// 3. **Rule.** Who is served is what [`served`](crate::served) says, and nothing else. A share
-///    of another capacity than the line's is refused as [`Invalid`](crate::ErrorKind::Invalid).
-/// 4. **Twice is once.** Any verb may be sent again with the same ticket and does nothing more.
-///    A renewal never brings back what is gone. ([`add`](Engine::add) is the exception: sent
-///    again after an unknown outcome it may skip numbers, and gives none twice.)
-/// 5. **Life.** Without a sign of life for its `ttl`, by the store's own clock, a ticket leaves by
-///    itself, and never sooner. The clocks of clients decide nothing. An expiry never moves
-///    backwards. Joining and renewing are signs of life.
-/// 6. **Authority.** Answers come from the store's single truth, never from a stale copy.
-/// 7. **Names.** Every [`Key`] is its own lock, and nothing outside Tenure's own names is touched.
-/// 8. **Time.** Every verb but [`watch`](Engine::watch), [`events`](Engine::events) and
-///    [`close`](Engine::close) has an answer within [`Guarantees::answers_within`], whatever the store does:
-///    a silent store is [`Unavailable`](crate::ErrorKind::Unavailable). This is one time for the whole verb,
-///    connecting included, however many callers there are.
+/// 1. **Order.** A join is one atomic step, to the back of the line.
+/// 2. **Numbers.** A ticket's number is larger than every earlier number of its key: across an
+///    empty line, a restart, a clean-up, a break, a loss of data. If the store has a counter that
+///    never restarts, that is the number. Otherwise it is `max(last + 1, the store's clock in µs)`.
+///    It is at least the ticket's [`floor`](Ticket::floor). After a renewal, later numbers are
+///    above the floor.
+/// 3. **Rule.** [`served`](crate::served) alone decides which tickets hold. A share of another
+///    capacity than the line's is refused as [`Invalid`](crate::ErrorKind::Invalid).
+/// 4. **Twice is once.** Any operation may be sent again with the same ticket and then changes
+///    nothing more. A renewal never brings back a ticket that is gone. ([`add`](Engine::add) is the
+///    exception: sent again after an unknown outcome it may skip numbers, and gives none twice.)
+/// 5. **Life.** A ticket that is not renewed for its `ttl`, by the store's clock, leaves the line,
+///    and never sooner. Client clocks decide nothing. An expiry never moves backwards. A join and a
+///    renewal both start a new ttl.
+/// 6. **Authority.** Answers come from the store's authoritative state, never from a stale copy.
+/// 7. **Names.** Every [`Key`] is its own lock. The engine touches only names of Tenure's.
+/// 8. **Time.** Every operation but [`watch`](Engine::watch), [`events`](Engine::events) and
+///    [`close`](Engine::close) answers within [`Guarantees::answers_within`]. A silent store is
+///    [`Unavailable`](crate::ErrorKind::Unavailable) then. The time includes connecting, and does
+///    not grow with the number of callers.
 ///
-/// An error of the kind [`Unavailable`](crate::ErrorKind::Unavailable) says that the outcome is
-/// *unknown*: the verb may have been carried out, or may still be. An error of any other kind says
-/// that nothing was changed.
+/// [`Unavailable`](crate::ErrorKind::Unavailable) means that the outcome is *unknown*: the
+/// operation may have happened, or may still happen. Any other error means that nothing was
+/// changed.
 ///
-/// Dropping a verb's future at any point leaves the outcome unknown, and harms nobody.
+/// Dropping the future of an operation at any point is safe, and leaves the outcome unknown.
 ///
-/// There are no default methods: they hide gaps.
+/// There are no default methods, because they hide gaps.
 ///
-/// What the verbs do, on the memory engine:
+/// The operations, on the memory engine:
 ///
 /// ```
 /// use tenure::{Key, LeaveOutcome, Share, TicketState, Ticket, engine::{Engine, LeaveMode, Memory, WaitMode, Wake}};
@@ -59,60 +59,64 @@ use crate::{
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 pub trait Engine: Send + Sync + 'static {
-    /// What this store promises, and what it cannot.
+    /// The properties of this store.
     fn guarantees(&self) -> Guarantees;
 
-    /// Puts the ticket at the back of its line; a ticket that is there already keeps its place.
+    /// Puts the ticket at the back of its line. A ticket that is in the line keeps its place.
     ///
-    /// `None`: it could not be served at once and its owner would not wait; nothing was changed.
+    /// `None`: with [`WaitMode::NoWait`], the ticket could not be served at once. Nothing was
+    /// changed.
     fn join(
         &self,
         ticket: &Ticket,
-        patience: WaitMode,
+        mode: WaitMode,
     ) -> impl Future<Output = Result<Option<Place>>> + Send;
 
-    /// A sign of life. It also carries the ticket's note, and its share, which can only shrink.
+    /// Starts the ticket's ttl again. It also writes the ticket's note, and its share, which can
+    /// only shrink.
     ///
-    /// `None`: the ticket is out of the line, for good. A ticket that was told to leave is answered
-    /// with [`Place::leaving`], and nothing about it is changed: its life ends when it would have.
+    /// `None`: the ticket is out of the line, for good. A ticket that was asked to leave gets
+    /// [`Place::leaving`], and is not renewed.
     fn renew(&self, ticket: &Ticket) -> impl Future<Output = Result<Option<Place>>> + Send;
 
-    /// Takes out a ticket: one's own, or a neighbour's. Needs no more than its id and its key.
+    /// Removes a ticket of this or another client. It uses only the ticket's id and key.
     fn leave(
         &self,
         ticket: &Ticket,
         how: LeaveMode,
     ) -> impl Future<Output = Result<LeaveOutcome>> + Send;
 
-    /// Returns once the ticket's standing may differ from `seen`: it may be served, told to leave, or out.
+    /// Waits until the ticket's state may differ from `seen`: it may be served, asked to leave, or
+    /// gone.
     ///
-    /// What happened between the ticket's join and this call counts. The answer is a hint: it may
-    /// come without cause, and a store that cannot push may leave it to the heartbeat to find out.
+    /// Changes between the ticket's join and this call count. The return is a hint: it may come
+    /// without a change. A store without push may never return, and the next renewal finds the
+    /// change.
     fn watch(
         &self,
         ticket: &Ticket,
         seen: TicketState,
     ) -> impl Future<Output = Result<Wake>> + Send;
 
-    /// What happened to the lines in `scope` after the cursor; waits until something did.
-    /// Without a cursor it answers at once, with a cursor and no events.
+    /// Waits for events of the lines in `scope` after the cursor. Without a cursor it answers at
+    /// once, with the present cursor and no events.
     fn events(
         &self,
         scope: &Scope,
         after: Option<Cursor>,
     ) -> impl Future<Output = Result<EventBatch>> + Send;
 
-    /// The tickets of a line, from the front, with [`Place::life`] as what remains of it.
+    /// The tickets of a line, from the front. [`Place::life`] is the time until each expires.
     fn line(&self, key: &Key) -> impl Future<Output = Result<Vec<(Ticket, Place)>>> + Send;
 
     /// The keys that begin with `prefix` and have a ticket, in order.
     fn keys(&self, prefix: &str) -> impl Future<Output = Result<Vec<Key>>> + Send;
 
-    /// Adds to a number that is kept beside the line.
+    /// Adds to a number that is stored beside the line.
     ///
-    /// Without a window it is a sequence: the value after adding, from `by` upwards. As long as the
-    /// store keeps its data, no number is given twice. With a window it is a count that starts anew
-    /// when the window ends.
+    /// Without a window it is a sequence: the answer is the value after the addition. While the
+    /// store keeps its data, no number is given twice. With a window it is a count that starts
+    /// again when the window ends.
     fn add(
         &self,
         key: &Key,
@@ -120,12 +124,12 @@ pub trait Engine: Send + Sync + 'static {
         window: Option<Window>,
     ) -> impl Future<Output = Result<CounterValue>> + Send;
 
-    /// Returns once nothing that this client began is under way any more, and lets go of what it keeps
-    /// alive in the store (a session). Verbs that are called later may be Unavailable.
+    /// Waits until no request of this client is in flight, and ends its session. Later operations
+    /// may be [`Unavailable`](crate::ErrorKind::Unavailable).
     fn close(&self) -> impl Future<Output = ()> + Send;
 }
 
-/// Why [`watch`](Engine::watch) returned.
+/// The answer of [`watch`](Engine::watch).
 ///
 /// ```
 /// use tenure::{Key, Share, TicketState, Ticket, engine::{Engine, LeaveMode, Memory, WaitMode, Wake}};
@@ -138,19 +142,19 @@ pub trait Engine: Send + Sync + 'static {
 /// engine.leave(&first, LeaveMode::Now).await?;
 /// match engine.watch(&second, place.state).await? {
 ///     Wake::Served(number) => assert_eq!(number, place.number),
-///     Wake::Look => panic!("this engine tells at once who is served"),
+///     Wake::Look => panic!("this engine answers with the number"),
 /// }
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// The ticket's standing may have changed: a renewal tells.
+    /// The ticket's state may have changed: renew it to read the state.
     Look,
-    /// The ticket is served, and this is its number. Its life still runs from its last sign of life.
+    /// The ticket is served, with this number. Its ttl still runs from its last renewal.
     Served(u64),
 }
 
-/// For how long a windowed count runs, and how far.
+/// The window of a counter, and its limit.
 ///
 /// ```
 /// use std::time::Duration;
@@ -167,13 +171,13 @@ pub enum Wake {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// From the first count to its end, when the count starts anew.
+    /// The time from the first count to the end of the window.
     pub per: Duration,
-    /// A count that would go above this is refused, and counts nothing.
+    /// The maximum count in a window. An addition that would exceed it changes nothing.
     pub limit: Option<u64>,
 }
 
-/// What a count came to.
+/// The result of an addition to a counter or sequence.
 ///
 /// ```
 /// use std::time::Duration;
@@ -191,10 +195,10 @@ pub struct Window {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a count above its limit is refused, and only `allowed` says so"]
 pub struct CounterValue {
-    /// The value, after adding if that was allowed.
+    /// The value, after the addition if it was allowed.
     pub value: u64,
-    /// Whether it was added.
+    /// Whether the addition was within the limit.
     pub allowed: bool,
-    /// When the window ends; `None` for a sequence.
+    /// The time until the window ends; `None` for a sequence.
     pub resets_in: Option<Duration>,
 }

@@ -31,9 +31,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// | [`Invalid`](ErrorKind::Invalid) | correct the program | the key is empty |
 /// | [`Unsupported`](ErrorKind::Unsupported) | use another engine | etcd has no windowed counters |
 ///
-/// [`reason`](Error::reason) tells cases of one kind apart. The message is for people: it may change in
-/// any version, so a program must not read it. A lock that is taken is not an error: `try_lock`
-/// returns `None`.
+/// [`reason`](Error::reason) distinguishes cases of one kind. The message is for people: it may
+/// change in any version, so a program must not read it. A lock that is taken is not an error:
+/// `try_lock` returns `None`.
 ///
 /// ```
 /// use tenure::{ErrorKind, Locks, engine::Memory};
@@ -60,7 +60,7 @@ struct Inner {
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-/// What to do about an [`Error`].
+/// The kind of an [`Error`]: what a program should do.
 ///
 /// ```
 /// use tenure::{Error, ErrorKind};
@@ -213,7 +213,7 @@ impl Error {
         self
     }
 
-    /// What to do.
+    /// The kind: what a program should do.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
@@ -246,13 +246,14 @@ impl Error {
         self.0.kind == ErrorKind::Lost
     }
 
-    /// Whether the same call may succeed later: the kind is [`Unavailable`](ErrorKind::Unavailable).
-    /// The store may have acted all the same.
+    /// Whether the same call may succeed later: the kind is
+    /// [`Unavailable`](ErrorKind::Unavailable). The store may have acted all the same.
     pub fn is_retryable(&self) -> bool {
         self.0.kind == ErrorKind::Unavailable
     }
 
-    /// The same error with [`ErrorKind::Unavailable`], for a failure that may end without the program's help.
+    /// The same error with [`ErrorKind::Unavailable`], for a failure that may end without the
+    /// program's help.
     #[must_use]
     pub fn into_retryable(mut self) -> Self {
         Arc::make_mut(&mut self.0).kind = ErrorKind::Unavailable;

@@ -4,8 +4,8 @@ use crate::{
     Error, Key, LINE_TICKETS_MAX, NUMBER_MAX, Reason, Result, SHARE_OF_MAX, Share, TicketId,
 };
 
-/// A ticket in the line cannot be read. It may hold the lock, so the engine lets no other ticket in.
-/// The engine adds the key and the place with [`with_place`].
+/// A ticket in the line cannot be read. It may hold the lock, so the engine lets no other ticket
+/// in. The engine adds the key and the place with [`with_place`].
 pub fn unreadable_ticket() -> Error {
     Error::rejected(
         "a ticket in the line cannot be read: another version of Tenure or another program wrote it",
@@ -13,8 +13,8 @@ pub fn unreadable_ticket() -> Error {
     .with_reason(Reason::UnreadableTicket)
 }
 
-/// A stored number cannot be read. The next number may have been given before, so the engine gives none.
-/// The engine adds the key and the place with [`with_place`].
+/// A stored number cannot be read. The next number may have been given before, so the engine gives
+/// none. The engine adds the key and the place with [`with_place`].
 pub fn unreadable_number() -> Error {
     Error::rejected("a stored number cannot be read: another program wrote it")
         .with_reason(Reason::UnreadableNumber)

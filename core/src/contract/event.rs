@@ -1,11 +1,11 @@
-//! What happened to a line, for those who look on. A stream with a cursor shows an observer of an election every term
-//! in order, however short; a store that keeps no journal is looked at again and again instead, and its profile says so.
+//! Events of a line, for watchers. A store with a journal delivers every event in order. A store
+//! without one is polled, and its guarantees say so: see [`EventDelivery`](crate::EventDelivery).
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::{Key, Ticket};
 
-/// One thing that happened to one ticket.
+/// A change of one ticket.
 ///
 /// ```
 /// use std::time::SystemTime;
@@ -25,26 +25,26 @@ use crate::{Key, Ticket};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Event {
-    /// When, in microseconds since 1970 by the store's clock.
+    /// The time of the change, in microseconds since 1970 by the store's clock.
     pub at_us: u64,
-    /// What.
+    /// The kind of change.
     #[cfg_attr(feature = "serde", serde(rename = "event"))]
     pub kind: EventKind,
-    /// The ticket, as it was then.
+    /// The ticket, as it was at that time.
     pub ticket: Ticket,
-    /// Its number.
+    /// The ticket's number.
     #[cfg_attr(feature = "serde", serde(rename = "token"))]
     pub number: u64,
 }
 
 impl Event {
-    /// When it happened, by the store's clock.
+    /// The time of the change, by the store's clock.
     pub fn at(&self) -> SystemTime {
         UNIX_EPOCH + Duration::from_micros(self.at_us)
     }
 }
 
-/// What can happen to a ticket.
+/// A kind of change of a ticket.
 ///
 /// ```
 /// use tenure::{WatchEvent, event::EventKind};
@@ -62,21 +62,21 @@ impl Event {
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum EventKind {
-    /// It joined the line.
+    /// The ticket joined the line.
     Joined,
-    /// It is served from now on.
+    /// The ticket is served from now on.
     Served,
-    /// Its note or its share changed.
+    /// The ticket's note or share changed.
     Changed,
-    /// Its owner took it out.
+    /// The owner removed the ticket.
     Left,
-    /// It gave no sign of life, and is out.
+    /// The ticket expired, and was removed.
     Expired,
-    /// Somebody else took it out, or told its owner to.
+    /// Another client removed the ticket, or asked its owner to leave.
     Broken,
 }
 
-/// Which lines to look on.
+/// The lines to watch.
 ///
 /// ```
 /// use tenure::{Key, event::Scope};
@@ -90,12 +90,12 @@ pub enum EventKind {
 pub enum Scope {
     /// One line.
     Key(Key),
-    /// Every line whose key begins with this; the empty prefix is all of them.
+    /// Every line whose key begins with this. The empty prefix is all lines.
     Prefix(String),
 }
 
 impl Scope {
-    /// Whether the line of this key is meant.
+    /// Whether the line of this key is in scope.
     pub fn covers(&self, key: &Key) -> bool {
         match self {
             Self::Key(own) => own == key,
@@ -104,7 +104,7 @@ impl Scope {
     }
 }
 
-/// How far an onlooker has seen; means something only to the engine that gave it.
+/// A position in the events of one engine.
 ///
 /// ```
 /// use tenure::{event::Scope, engine::{Engine, Memory}};
@@ -113,7 +113,7 @@ impl Scope {
 /// let engine = Memory::new();
 /// let everything = Scope::Prefix(String::new());
 /// let begin = engine.events(&everything, None).await?.cursor;
-/// // What happens from now on is answered to whoever asks for what came after `begin`.
+/// // A call with `begin` returns the events from now on.
 /// # let locks = tenure::Locks::new(engine.clone());
 /// # drop(locks.mutex("a").lock().await?);
 /// let news = engine.events(&everything, Some(begin)).await?;
@@ -123,7 +123,7 @@ impl Scope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cursor(pub u64);
 
-/// What an onlooker missed since its cursor.
+/// The events after a cursor.
 ///
 /// ```
 /// use tenure::{Locks, event::Scope, event::EventKind, engine::{Engine, Memory}};
@@ -140,10 +140,10 @@ pub struct Cursor(pub u64);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventBatch {
-    /// What happened, in the order it happened to each line.
+    /// The events, in order for each line.
     pub events: Vec<Event>,
-    /// How far that is.
+    /// The position after these events.
     pub cursor: Cursor,
-    /// Some of what happened is no longer known: look at the lines themselves.
+    /// Some events are no longer known: read the lines again.
     pub missed: bool,
 }

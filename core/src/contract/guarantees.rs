@@ -1,22 +1,22 @@
-//! What a store promises, in words a program can compare.
+//! The properties of a store, for programs to compare.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::{Error, Result};
 
-/// What an engine promises on the store that it is connected to.
+/// The guarantees of an engine on the store that it is connected to.
 ///
-/// An engine starts from [`Guarantees::new`], which promises nothing, and says what it adds.
+/// An engine starts from [`Guarantees::new`], which has none but safety, and adds its own.
 ///
 /// ```
 /// use tenure::{Locks, Guarantee, engine::Memory};
 ///
 /// let locks = Locks::new(Memory::new());
-/// let profile = locks.guarantees();
-/// assert_eq!(profile.name, "memory");
-/// assert!(profile.meets(Guarantee::Fair));
-/// for warning in &profile.warnings {
+/// let guarantees = locks.guarantees();
+/// assert_eq!(guarantees.name, "memory");
+/// assert!(guarantees.meets(Guarantee::Fair));
+/// for warning in &guarantees.warnings {
 ///     println!("{warning}");
 /// }
 /// ```
@@ -26,41 +26,40 @@ use crate::{Error, Result};
 pub struct Guarantees {
     /// The engine's name, which is its URL's scheme.
     pub name: &'static str,
-    /// What a sentence calls this store, as its subject and without a password: `etcd at 10.0.0.1:2379`.
+    /// The store's name in messages, without a password: `etcd at 10.0.0.1:2379`.
     pub store: String,
-    /// What counts as a sign of life.
+    /// How the store knows that a holder lives.
     pub liveness: Liveness,
-    /// Whether tickets are served in the order in which they joined.
+    /// Whether tickets are served in the order of their joins.
     pub fair: bool,
-    /// Whether the store rings when a ticket is served; otherwise waiters look for themselves.
+    /// Whether the store notifies a waiter when it is served. Otherwise waiters poll.
     pub push: bool,
-    /// Whether onlookers are shown every event, or what lasts long enough to be seen.
+    /// Whether watchers get every event.
     pub events: EventDelivery,
-    /// How well the numbers are kept.
+    /// When fencing tokens may repeat.
     pub fencing: TokenDurability,
-    /// What the promises outlive.
+    /// The faults in which the locks stay correct.
     pub survives: FaultTolerance,
-    /// What its operator should know about how it is set up, a sentence each.
+    /// Warnings about the store's configuration for its operator, one sentence each.
     pub warnings: Vec<String>,
-    /// How much of a ttl the store's own rounding may eat.
+    /// The maximum by which the store shortens a ttl through rounding.
     pub rounding: Duration,
-    /// The longest that any verb but `watch`, `events` and `close` takes, whatever the store does: a silent store is
+    /// Maximum time of any operation but `watch`, `events` and `close`. A silent store is
     /// [`Unavailable`](crate::ErrorKind::Unavailable) then.
     pub answers_within: Duration,
-    /// Its verbs are quick calls that never wait for a network: they are made in place, without a
-    /// thread of their own.
+    /// Its operations never wait for a network, so they run on the caller's thread.
     pub quick: bool,
 }
 
-/// What counts as a sign of life.
+/// How a store knows that a holder lives.
 ///
 /// ```
 /// use tenure::{Liveness, Locks, engine::Memory};
 ///
 /// let locks = Locks::new(Memory::new());
 /// let sentence = match locks.guarantees().liveness {
-///     Liveness::Kernel => "a holder that dies is out at once",
-///     Liveness::Lease | Liveness::Session => "a holder that dies is out when its ttl is over",
+///     Liveness::Kernel => "a dead holder's lock is free at once",
+///     Liveness::Lease | Liveness::Session => "a dead holder's lock is free when its ttl is over",
 ///     _ => "holders die together with the store",
 /// };
 /// println!("{sentence}");
@@ -69,17 +68,17 @@ pub struct Guarantees {
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Liveness {
-    /// Tickets live in this process, and end with it or with their ttl.
+    /// Tickets live in this process. They end with it, or when their ttl is over.
     Process,
     /// The kernel knows that the process lives. There is no ttl.
     Kernel,
     /// Each ticket is renewed before its ttl is over.
     Lease,
-    /// One session keeps all tickets of a client alive.
+    /// One session per client keeps all its tickets alive.
     Session,
 }
 
-/// How well the numbers are kept.
+/// When fencing tokens may repeat.
 ///
 /// ```
 /// use tenure::{TokenDurability, Locks, Guarantee, engine::Memory};
@@ -89,73 +88,74 @@ pub enum Liveness {
 /// let refused = locks.require(&[Guarantee::Fencing(TokenDurability::Durable)]).unwrap_err();
 /// assert_eq!(
 ///     refused.to_string(),
-///     "memory does not promise numbers that grow whatever happens to it: take a store that does, or do without"
+///     "memory does not promise tokens that grow in every failure: use a store that does, or do without"
 /// );
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum TokenDurability {
-    /// There are none to rely on.
+    /// Tokens may repeat at any time.
     None,
-    /// They grow as long as the store keeps its data, or its clock is right. A store that comes back with
-    /// older data and a clock that is behind by a second may give the numbers of the last second again.
+    /// Tokens grow while the store keeps its data or its clock is right. A store that comes back
+    /// with older data and a clock that is one second behind may give the tokens of the last second
+    /// again.
     Volatile,
-    /// They grow whatever happens to the store.
+    /// Tokens grow in every failure of the store.
     Durable,
 }
 
-/// Whether onlookers are shown everything.
+/// Whether watchers get every event.
 ///
 /// ```
 /// use tenure::{Locks, EventDelivery, engine::Memory};
 ///
 /// let locks = Locks::new(Memory::new());
-/// assert_eq!(locks.guarantees().events, EventDelivery::Every, "no term of a leader is missed, however short");
+/// assert_eq!(locks.guarantees().events, EventDelivery::Every, "watchers miss no term of a leader");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum EventDelivery {
     /// Every event, in order.
     Every,
-    /// What lasts from one look to the next.
+    /// Changes between two snapshots: a state that lasts for a shorter time may be missed.
     Sampled,
 }
 
-/// The troubles in which the locks of a store go on.
+/// The faults in which the locks of a store stay correct.
 ///
-/// Two holders are excluded in each of these troubles only where the field is `true`, but for the two
-/// troubles of a holder: there never are two, and the field says whether others go on.
+/// For a fault of the store, `true` means that it never causes two holders. A fault of a holder
+/// never causes two holders: `true` means that other clients go on.
 ///
 /// ```
 /// use tenure::{Locks, engine::Memory};
 ///
 /// let survives = Locks::new(Memory::new()).guarantees().survives;
-/// assert!(survives.holder_pause, "a paused holder does not keep others waiting for ever");
-/// assert!(!survives.store_crash, "memory is gone with its process");
+/// assert!(survives.holder_pause, "a paused holder does not block others forever");
+/// assert!(!survives.store_crash, "memory is lost with its process");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
-#[allow(clippy::struct_excessive_bools, reason = "a list of yes and no is what it is")]
+#[allow(clippy::struct_excessive_bools, reason = "each fault is independent")]
 pub struct FaultTolerance {
-    /// The holder's process dies: its lock is freed, and the next waiter is served.
+    /// The holder's process dies: its lock becomes free, and the next waiter is served.
     pub holder_crash: bool,
-    /// The holder's process is paused for longer than its ttl: its lock is freed, and the next
-    /// waiter is served. When the holder runs again, the first thing it learns is that it lost the
-    /// lock. `false`: the paused holder keeps its lock, and others wait until it runs again or dies.
+    /// The holder's process is paused for longer than its ttl: its lock becomes free, and the next
+    /// waiter is served. When the holder runs again, its next check reports the loss. `false`: the
+    /// paused holder keeps its lock, and others wait until it runs again or dies.
     pub holder_pause: bool,
-    /// The store's process dies and comes back: every lock is held by whom it was held before.
+    /// The store's process dies and restarts: every lock keeps its holder.
     pub store_crash: bool,
-    /// Another server takes the store's place: every lock is held by whom it was held before.
+    /// Another server takes over: every lock keeps its holder.
     pub failover: bool,
-    /// The store's clock is set: no lock ends sooner or later than its ttl says.
+    /// The store's clock is set: every lease lasts for its ttl.
     pub clock_step: bool,
-    /// The store's memory is full: it refuses new tickets, and forgets no old ones.
+    /// The store's memory is full: it refuses new tickets, and keeps the old ones.
     pub full_memory: bool,
 }
 
-/// Something that a program cannot do without.
+/// A guarantee that a program requires.
 ///
 /// ```
 /// use tenure::{ErrorKind, Locks, Guarantee, engine::Memory};
@@ -170,21 +170,22 @@ pub struct FaultTolerance {
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Guarantee {
-    /// First come, first served.
+    /// Tickets are served in the order of their joins.
     Fair,
-    /// Waiters are rung for.
+    /// The store notifies a waiter when it is served.
     Push,
-    /// Numbers that are kept at least so well.
+    /// Fencing tokens of at least this durability.
     Fencing(TokenDurability),
-    /// Onlookers see every event.
+    /// Watchers get every event.
     EveryEvent,
-    /// [`FaultTolerance::holder_crash`]: a lock is freed when its holder dies.
+    /// [`FaultTolerance::holder_crash`]: a lock becomes free when its holder dies.
     HolderCrash,
-    /// [`FaultTolerance::holder_pause`]: a lock is freed when its holder is paused for longer than its ttl.
+    /// [`FaultTolerance::holder_pause`]: a lock becomes free when its holder is paused for longer than its
+    /// ttl.
     HolderPause,
-    /// [`FaultTolerance::store_crash`]: locks are kept when the store's process dies and comes back.
+    /// [`FaultTolerance::store_crash`]: locks are kept when the store's process dies and restarts.
     StoreCrash,
-    /// [`FaultTolerance::failover`]: locks are kept when another server takes the store's place.
+    /// [`FaultTolerance::failover`]: locks are kept when another server takes over.
     Failover,
     /// [`FaultTolerance::clock_step`]: a ttl is kept when the store's clock is set.
     ClockStep,
@@ -193,8 +194,8 @@ pub enum Guarantee {
 }
 
 impl Guarantees {
-    /// The profile of an engine that promises no more than safety: no order, no push, no numbers to
-    /// rely on, and nothing that it survives. Its verbs may take ten seconds.
+    /// Guarantees of safety alone: no order, no push, no reliable tokens, and no fault survived.
+    /// Operations may take ten seconds.
     pub fn new(name: &'static str, liveness: Liveness) -> Self {
         Self {
             name,
@@ -212,20 +213,24 @@ impl Guarantees {
         }
     }
 
-    /// Refuses the first need that this store does not meet.
-    pub fn require(&self, needs: &[Guarantee]) -> Result<()> {
-        match needs.iter().find(|need| !self.meets(**need)) {
+    /// Checks that the store has all of these guarantees.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](crate::ErrorKind::Unsupported), with the first that it does not have.
+    pub fn require(&self, all: &[Guarantee]) -> Result<()> {
+        match all.iter().find(|one| !self.meets(**one)) {
             None => Ok(()),
-            Some(need) => Err(Error::unsupported(format!(
-                "{} does not promise {need}: take a store that does, or do without",
+            Some(missing) => Err(Error::unsupported(format!(
+                "{} does not promise {missing}: use a store that does, or do without",
                 self.name
             ))),
         }
     }
 
-    /// Whether this store meets a need.
-    pub fn meets(&self, need: Guarantee) -> bool {
-        match need {
+    /// Whether the store has this guarantee.
+    pub fn meets(&self, guarantee: Guarantee) -> bool {
+        match guarantee {
             Guarantee::Fair => self.fair,
             Guarantee::Push => self.push,
             Guarantee::Fencing(fencing) => self.fencing >= fencing,
@@ -243,12 +248,12 @@ impl Guarantees {
 impl fmt::Display for Guarantee {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Fair => "that who comes first is served first",
-            Self::Push => "that waiters are woken without looking",
-            Self::Fencing(TokenDurability::None) => "anything about its numbers",
-            Self::Fencing(TokenDurability::Volatile) => "numbers that grow",
-            Self::Fencing(TokenDurability::Durable) => "numbers that grow whatever happens to it",
-            Self::EveryEvent => "that onlookers see every event",
+            Self::Fair => "first-come, first-served order",
+            Self::Push => "to notify waiters",
+            Self::Fencing(TokenDurability::None) => "tokens",
+            Self::Fencing(TokenDurability::Volatile) => "tokens that grow",
+            Self::Fencing(TokenDurability::Durable) => "tokens that grow in every failure",
+            Self::EveryEvent => "every event to watchers",
             Self::HolderCrash => "to free a lock whose holder died",
             Self::HolderPause => "to free a lock whose holder is paused for longer than its ttl",
             Self::StoreCrash => "to keep its locks when it crashes",

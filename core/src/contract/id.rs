@@ -5,12 +5,12 @@ use std::str::FromStr;
 
 use crate::{Error, Result};
 
-/// How many of an id's bits tell apart the attempts of one ticket, and above which bit they are.
+/// The number of bits that tell apart the attempts of one ticket, and their position.
 const ATTEMPT_BITS: u32 = 20;
 const ATTEMPT_SHIFT: u32 = 44;
 const ATTEMPT_MASK: u128 = ((1 << ATTEMPT_BITS) - 1) << ATTEMPT_SHIFT;
 
-/// 128 bits that no other ticket has.
+/// The unique id of a ticket, 128 bits.
 ///
 /// ```
 /// use tenure::TicketId;
@@ -27,23 +27,23 @@ const ATTEMPT_MASK: u128 = ((1 << ATTEMPT_BITS) - 1) << ATTEMPT_SHIFT;
 pub struct TicketId(u128);
 
 impl TicketId {
-    /// An id that nobody else has: random bits that the operating system gives for this id alone. A count
-    /// or a generator kept in this process would give the same ids in every copy of it (a `fork`, a
-    /// restored image), and "twice is once" would let all copies hold.
+    /// A new random id from the operating system. A counter or generator in this process would
+    /// repeat its ids in every copy of the process (a `fork`, a restored image), and all copies
+    /// would hold the lock.
     pub fn fresh() -> Self {
         let mut random = [0; 16];
         getrandom::fill(&mut random).expect("the operating system has no random numbers to give");
         Self(u128::from_ne_bytes(random)).whole()
     }
 
-    /// The id of one attempt of this ticket, for an engine that asks a store for the same ticket more
-    /// than once and must not take one attempt's end for another's. A million attempts differ.
+    /// The id of one attempt of this ticket. For an engine that sends the same ticket to a store
+    /// more than once and must tell the attempts apart. There are 2^20 different attempts.
     #[must_use]
     pub fn attempt(self, count: u32) -> Self {
         Self(self.whole().0 | (u128::from(count) << ATTEMPT_SHIFT) & ATTEMPT_MASK)
     }
 
-    /// The id of the ticket that this is an attempt of; its own if it is none.
+    /// The id of the ticket without the number of an attempt.
     #[must_use]
     pub fn whole(self) -> Self {
         Self(self.0 & !ATTEMPT_MASK)
@@ -54,7 +54,7 @@ impl TicketId {
         self.0
     }
 
-    /// The id that was this number.
+    /// The id with this number.
     pub fn from_u128(id: u128) -> Self {
         Self(id)
     }
@@ -80,7 +80,7 @@ impl FromStr for TicketId {
         match u128::from_str_radix(text, 16) {
             Ok(id) if digits => Ok(Self(id)),
             _ => Err(Error::invalid(format!(
-                "`{text}` is not a ticket's id: it is 32 hexadecimal digits, as `tenure line --json` shows them"
+                "`{text}` is not a ticket's id, which has 32 hexadecimal digits"
             ))),
         }
     }

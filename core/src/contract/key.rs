@@ -1,4 +1,4 @@
-//! A key names a line.
+//! The key of a line.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -8,13 +8,13 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{Error, Result};
 
-/// The longest key, in bytes of UTF-8.
+/// Maximum length of a key, in bytes of UTF-8.
 pub const KEY_BYTES_MAX: usize = 1024;
 
-/// The name of a lock: any non-empty string of at most [`KEY_BYTES_MAX`] bytes.
+/// The name of a lock: any string of 1 to [`KEY_BYTES_MAX`] bytes.
 ///
-/// Distinct strings are distinct locks and equal strings are the same lock, on every engine:
-/// `a` and `a/b`, `Job` and `job`, NUL, `*`, `{}` and quotes are ordinary names.
+/// Different strings are different locks on every engine: `a` and `a/b`, `Job` and `job`. NUL, `*`,
+/// `{}` and quotes are ordinary characters.
 ///
 /// ```
 /// use tenure::Key;
@@ -28,7 +28,11 @@ pub const KEY_BYTES_MAX: usize = 1024;
 pub struct Key(Arc<str>);
 
 impl Key {
-    /// A key of this name.
+    /// Checks the length of the name.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](crate::ErrorKind::Invalid): the name is empty or too long.
     pub fn new(name: impl AsRef<str>) -> Result<Self> {
         let name = name.as_ref();
         if name.is_empty() {
@@ -48,8 +52,9 @@ impl Key {
         &self.0
     }
 
-    /// The name as a store may safely carry it: `v1.` and the hash of namespace, NUL, name in
-    /// lower-case hex. Engines never put a user's name into a path, a pattern or a statement.
+    /// The name in a form that is safe for every store: `v1.` and the SHA-256 of namespace, NUL and
+    /// name in lower-case hex. Engines never put a user's name into a path, a pattern or a
+    /// statement.
     pub fn canonical(&self, namespace: &str) -> String {
         let mut digits = [[0; 2]; 32];
         for (pair, byte) in digits.iter_mut().zip(self.hash_in(namespace)) {
@@ -58,7 +63,7 @@ impl Key {
         ["v1.", str::from_utf8(digits.as_flattened()).expect("digits are ASCII")].concat()
     }
 
-    /// The hash that [`canonical`](Key::canonical) spells out.
+    /// The hash in [`canonical`](Key::canonical).
     pub fn hash_in(&self, namespace: &str) -> [u8; 32] {
         Sha256::new()
             .chain_update(namespace.as_bytes())

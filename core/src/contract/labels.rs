@@ -1,4 +1,4 @@
-//! What people read of a ticket: who its owner is, and what the owner notes. No store need keep more than so much of it.
+//! The texts of a ticket for people: its owner's name and its note, both of limited length.
 
 use std::fmt;
 use std::ops::Deref;
@@ -6,9 +6,9 @@ use std::sync::{Arc, OnceLock};
 
 use crate::{Error, Result};
 
-/// The longest name of an owner, in bytes of UTF-8.
+/// Maximum length of an owner's name, in bytes of UTF-8.
 pub const OWNER_BYTES_MAX: usize = 256;
-/// The longest note, in bytes of UTF-8.
+/// Maximum length of a note, in bytes of UTF-8.
 pub const NOTE_BYTES_MAX: usize = 4096;
 
 macro_rules! words {
@@ -18,7 +18,11 @@ macro_rules! words {
         pub struct $Words(Arc<str>);
 
         impl $Words {
-            /// This text, unless it is too long.
+            /// Checks the length of the text.
+            ///
+            /// # Errors
+            ///
+            /// [`Invalid`](crate::ErrorKind::Invalid): the text is too long.
             pub fn new(text: impl Into<Arc<str>>) -> Result<Self> {
                 let text = text.into();
                 if text.len() > $most {
@@ -31,7 +35,8 @@ macro_rules! words {
                 Ok(Self(text))
             }
 
-            /// As much of this text as is allowed: what a store says may have been written by anybody.
+            /// The beginning of the text, as much as is allowed. Another program may have written
+            /// it.
             pub fn shortened(text: &str) -> Self {
                 let ends = (0..=text.len().min($most)).rev().find(|at| text.is_char_boundary(*at));
                 Self(text[..ends.unwrap_or(0)].into())
@@ -68,7 +73,7 @@ macro_rules! words {
 }
 
 words! {
-    /// Who holds or waits, for the eyes of an operator: a name of at most [`OWNER_BYTES_MAX`].
+    /// The name of a ticket's owner, for operators. At most [`OWNER_BYTES_MAX`].
     ///
     /// ```
     /// use tenure::Owner;
@@ -82,7 +87,7 @@ words! {
 }
 
 words! {
-    /// What an owner wants others to know: at most [`NOTE_BYTES_MAX`].
+    /// A note of a ticket's owner, for others. At most [`NOTE_BYTES_MAX`].
     ///
     /// ```
     /// use tenure::Note;
@@ -94,7 +99,7 @@ words! {
     Note, NOTE_BYTES_MAX, "a note"
 }
 
-/// The empty note, once for all tickets.
+/// The empty note, allocated once.
 impl Default for Note {
     fn default() -> Self {
         static NONE: OnceLock<Arc<str>> = OnceLock::new();
@@ -131,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_too_long_is_refused_or_cut_between_two_characters() {
+    fn a_text_that_is_too_long_is_refused_or_cut_between_two_characters() {
         let most = "é".repeat(OWNER_BYTES_MAX / 2);
         assert_eq!(&*Owner::new(&*most).unwrap(), most);
         let longer = most.clone() + "é";

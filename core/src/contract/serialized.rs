@@ -1,5 +1,4 @@
-//! How values are written and read with `serde`: with the fields that `tenure --json` has. A value that makes no sense is
-//! refused.
+//! Serialization with `serde`, with the fields of `tenure --json`. Invalid values are refused.
 
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{CounterValue, Key, Place, Share, Ticket, TicketId};
 
-/// The name.
+/// The name of the key.
 impl Serialize for Key {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.as_str())
@@ -22,7 +21,7 @@ impl<'de> Deserialize<'de> for Key {
     }
 }
 
-/// The 32 hexadecimal digits that `line` shows: a number of 128 bits is exact in no JSON parser.
+/// 32 hexadecimal digits, because no JSON parser keeps a number of 128 bits exactly.
 impl Serialize for TicketId {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -35,7 +34,7 @@ impl<'de> Deserialize<'de> for TicketId {
     }
 }
 
-/// Its kind; and of permits how many they are, and of how many.
+/// The kind of share; for permits also `take` and `of`.
 impl Serialize for Share {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let is_permits = self.kind() == "permits";
@@ -67,7 +66,7 @@ impl<'de> Deserialize<'de> for Share {
     }
 }
 
-/// As `tenure line --json` writes a ticket, without its place.
+/// A ticket as in `tenure line --json`, without its place.
 impl Serialize for Ticket {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         /// The permits of a semaphore.
@@ -91,7 +90,7 @@ impl Serialize for Ticket {
     }
 }
 
-/// As `tenure line --json` writes a place. What is ahead is in the order of the line.
+/// A place as in `tenure line --json`.
 impl Serialize for Place {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut place = serializer.serialize_struct("Place", 3)?;
@@ -102,14 +101,14 @@ impl Serialize for Place {
     }
 }
 
-/// As `tenure count --json` writes it.
+/// The value as in `tenure count --json`.
 impl Serialize for CounterValue {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut tally = serializer.serialize_struct("Tally", 3)?;
-        tally.serialize_field("value", &self.value)?;
-        tally.serialize_field("resets_in_ms", &self.resets_in.map(millis))?;
-        tally.serialize_field("allowed", &self.allowed)?;
-        tally.end()
+        let mut value = serializer.serialize_struct("CounterValue", 3)?;
+        value.serialize_field("value", &self.value)?;
+        value.serialize_field("resets_in_ms", &self.resets_in.map(millis))?;
+        value.serialize_field("allowed", &self.allowed)?;
+        value.end()
     }
 }
 

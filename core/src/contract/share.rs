@@ -1,11 +1,12 @@
-//! How much a ticket takes of what there is, and when it is served.
+//! The share of a line that a ticket takes, and the rule which tickets are served.
 
 use crate::{Error, Result};
 
-/// The largest capacity that a line can be kept for.
+/// Maximum capacity of a line.
 pub const SHARE_OF_MAX: u32 = 1 << 30;
 
-/// `take` out of `of`: all of many is a mutex or a writer, 1 of many a reader, k of n permits.
+/// A share: `take` out of `of`. A mutex or writer takes all, a reader 1 of [`SHARE_OF_MAX`], a
+/// semaphore's holder k of n permits.
 ///
 /// ```
 /// use tenure::{Share, engine::served};
@@ -23,12 +24,17 @@ pub struct Share {
 }
 
 impl Share {
-    /// All of many: a mutex, which is the writer of its key.
+    /// The whole line: a mutex or a writer.
     pub const WHOLE: Self = Self { take: SHARE_OF_MAX, of: SHARE_OF_MAX };
-    /// One of many: a reader.
+    /// The smallest share: a reader.
     pub const READER: Self = Self { take: 1, of: SHARE_OF_MAX };
 
-    /// `take` out of `of`, which must hold it.
+    /// The share `take` out of `of`.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](crate::ErrorKind::Invalid): `take` is not within 1 to `of`, or `of` is above
+    /// [`SHARE_OF_MAX`].
     pub fn new(take: u32, of: u32) -> Result<Self> {
         if of == 0 || of > SHARE_OF_MAX {
             return Err(Error::invalid(format!(
@@ -43,17 +49,17 @@ impl Share {
         Ok(Self { take, of })
     }
 
-    /// How much is taken.
+    /// The part that is taken.
     pub fn take(self) -> u32 {
         self.take
     }
 
-    /// How much there is.
+    /// The capacity of the line.
     pub fn of(self) -> u32 {
         self.of
     }
 
-    /// What a user calls it.
+    /// `exclusive`, `shared` or `permits`.
     ///
     /// ```
     /// use tenure::Share;
@@ -72,10 +78,10 @@ impl Share {
     }
 }
 
-/// The rule, the only one: a ticket is served as long as it fits behind what is taken ahead of it.
+/// The rule which tickets are served: a ticket is served if its share fits behind the shares ahead.
 ///
-/// Tickets arrive at the back and leave from anywhere, so what is taken ahead only falls. Once
-/// served, a ticket is served until it leaves; and what is served always fits.
+/// Tickets join at the back and leave from anywhere, so the sum ahead only falls. A served ticket
+/// therefore stays served until it leaves, and all served tickets fit together.
 pub fn served(taken_ahead: u64, share: Share) -> bool {
     taken_ahead + u64::from(share.take) <= u64::from(share.of)
 }

@@ -1,4 +1,4 @@
-//! What a fence says of a token that comes too late. Every fence, of whatever store, says it so.
+//! The error of a fence that refuses an old token. All fences return it.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -7,8 +7,8 @@ use super::error::{Error, Result};
 use super::ticket::NUMBER_MAX;
 use crate::lease::loss::Loss;
 
-/// A write came with a token that is older than one the fence has seen: somebody newer is at work.
-/// Nothing was written. It is the cause of an error whose kind is [`ErrorKind::Lost`](crate::ErrorKind::Lost).
+/// A write with a token that is older than one the fence has seen. Nothing was written. It is the
+/// source of an error of kind [`ErrorKind::Lost`](crate::ErrorKind::Lost).
 ///
 /// ```
 /// use tenure::{Error, ErrorKind};
@@ -27,7 +27,7 @@ pub struct Stale {
 }
 
 impl Stale {
-    /// What the fence said, if that is why this error came about.
+    /// The tokens, if a fence is the source of this error.
     pub fn of(error: &Error) -> Option<Self> {
         error.source()?.downcast_ref().copied()
     }
@@ -47,10 +47,16 @@ impl From<Stale> for Error {
     }
 }
 
-/// Refuses what no guard has as its token: numbers begin at one, and end at [`NUMBER_MAX`].
+/// Checks that a number can be a token: 1 to [`NUMBER_MAX`].
+///
+/// # Errors
+///
+/// [`Invalid`](crate::ErrorKind::Invalid): no guard has this token.
 pub fn check_token(token: u64) -> Result<()> {
     match token {
-        0 => Err(Error::invalid("0 is not a token: take the one of the guard that holds the lock")),
+        0 => {
+            Err(Error::invalid("0 is not a token: use the token of the guard that holds the lock"))
+        }
         1..=NUMBER_MAX => Ok(()),
         _ => Err(Error::invalid(format!("{token} is not a token: the largest is {NUMBER_MAX}"))),
     }
@@ -66,11 +72,11 @@ mod tests {
         let stale = Stale { token: 41, newest: 42 };
         let error = Error::from(stale);
         assert_eq!((error.kind(), Stale::of(&error)), (ErrorKind::Lost, Some(stale)));
-        assert_eq!(Stale::of(&Error::unavailable("nobody answers")), None);
+        assert_eq!(Stale::of(&Error::unavailable("no answer")), None);
     }
 
     #[test]
-    fn what_no_guard_has_is_no_token() {
+    fn a_number_that_no_guard_has_is_refused() {
         for token in [1, NUMBER_MAX] {
             check_token(token).expect("a guard may have it");
         }

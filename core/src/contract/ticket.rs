@@ -1,16 +1,17 @@
-//! A ticket is somebody's place in a line: a holder at the front, a waiter behind.
+//! A ticket is an entry of a line: holders at the front, waiters behind them.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{Key, Note, Owner, Result, Share, TTL_DEFAULT, TicketId};
 
-/// The most tickets that one line takes.
+/// Maximum tickets in one line.
 pub const LINE_TICKETS_MAX: usize = 16_384;
-/// The largest number of a ticket: exact in Lua and in JSON, and as microseconds the year 2255.
+/// The largest number of a ticket. It is exact in Lua and JSON, and as microseconds it is the year
+/// 2255.
 pub const NUMBER_MAX: u64 = (1 << 53) - 1;
 
-/// What its owner asks for: everything an engine needs to put it into a line, and to find it again.
+/// A request for a lock: all that an engine needs to put it into a line and to find it again.
 ///
 /// ```text
 ///  front                                  back
@@ -26,48 +27,56 @@ pub const NUMBER_MAX: u64 = (1 << 53) - 1;
 /// # tenure::blocking::block_on(async {
 /// let engine = Memory::new();
 /// let ticket = Ticket::new(Key::new("invoices/42")?, Share::WHOLE).with_owner("worker-7")?;
-/// let place = engine.join(&ticket, WaitMode::Wait).await?.expect("it would have waited");
+/// let place = engine.join(&ticket, WaitMode::Wait).await?.expect("it waits");
 /// assert_eq!(place.state, TicketState::Holding);
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket {
-    /// Made by the owner, fresh for every attempt.
+    /// The id, made by the owner for each ticket.
     pub id: TicketId,
-    /// The line it stands in.
+    /// The key of its line.
     pub key: Key,
-    /// How much it takes of what there is. A renewal may shrink it, never grow it.
+    /// The share of the line that it takes. A renewal may shrink it, never grow it.
     pub share: Share,
-    /// How long it lives without a sign of life, where the engine keeps leases.
+    /// The ttl of the lease. It has no effect where the kernel knows that the holder lives.
     pub ttl: Duration,
-    /// Who holds or waits, for the eyes of an operator.
+    /// The owner's name, for operators.
     pub owner: Owner,
-    /// What the owner wants others to know. A renewal may change it.
+    /// The owner's note, for others. A renewal may change it.
     pub note: Note,
-    /// A number that this ticket's own must not be below, and that later ones must be above.
-    /// Zero, but where several stores have to agree on one number.
+    /// A lower bound of this ticket's number, which later numbers must exceed. Zero, except where
+    /// several stores agree on one number.
     pub floor: u64,
 }
 
 impl Ticket {
-    /// A ticket with a fresh id, of this process, for the default ttl, without a note.
+    /// A ticket of this process, with a new id, the default ttl and no note.
     pub fn new(key: Key, share: Share) -> Self {
         let (id, ttl, owner) = (TicketId::fresh(), TTL_DEFAULT, Owner::this_process());
         Self { id, key, share, ttl, owner, note: Note::default(), floor: 0 }
     }
 
-    /// The same with this owner, unless the name is too long.
+    /// Sets the owner's name.
+    ///
+    /// # Errors
+    ///
+    /// The name is longer than [`OWNER_BYTES_MAX`](crate::OWNER_BYTES_MAX).
     pub fn with_owner(self, owner: impl Into<Arc<str>>) -> Result<Self> {
         Ok(Self { owner: Owner::new(owner)?, ..self })
     }
 
-    /// The same with this note, unless it is too long.
+    /// Sets the note.
+    ///
+    /// # Errors
+    ///
+    /// The note is longer than [`NOTE_BYTES_MAX`](crate::NOTE_BYTES_MAX).
     pub fn with_note(self, note: impl Into<Arc<str>>) -> Result<Self> {
         Ok(Self { note: Note::new(note)?, ..self })
     }
 }
 
-/// Whether a ticket is served yet.
+/// Whether a ticket holds or waits.
 ///
 /// ```
 /// use tenure::TicketState;
@@ -85,11 +94,11 @@ impl Ticket {
 pub enum TicketState {
     /// The ticket is not served yet.
     Waiting,
-    /// The ticket is served, and stays so until it leaves.
+    /// The ticket is served until it leaves.
     Holding,
 }
 
-/// Where a ticket stands in its line.
+/// The place of a ticket in its line.
 ///
 /// ```
 /// use tenure::TicketState;
@@ -100,29 +109,33 @@ pub enum TicketState {
 /// let (_ticket, place) = locks.line("invoices/42").await?.remove(0);
 /// assert_eq!((place.number, place.state), (guard.token(), TicketState::Holding));
 /// assert_eq!(place.ahead, 0);
-/// assert!(place.life.is_some(), "here it lives on for a while without a sign of life");
+/// assert!(place.life.is_some(), "it expires without a renewal");
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Above every number that the key ever had: the fencing token, once the ticket is served.
+    /// The ticket's number, above every earlier number of the key. It is the holder's fencing
+    /// token.
     pub number: u64,
-    /// Whether it is served.
+    /// Whether the ticket holds or waits.
     pub state: TicketState,
-    /// How much the tickets ahead of it take. Where a store would have to read a long line for it, a renewal far back
-    /// answers what was counted last, which is no less: the engine's page says from where on.
+    /// The sum of the shares of the tickets ahead. An engine that would have to read a long line
+    /// for it may answer an earlier sum, which is at least as large. Its page says from which place
+    /// on.
     pub ahead: u64,
-    /// How long it lives on from this answer without another sign of life. `None`: for as long as
-    /// its process lives, which the store learns by itself.
+    /// The time until the ticket expires without another renewal. `None`: it lives as long as its
+    /// process, and the store notices the end by itself.
     pub life: Option<Duration>,
-    /// When a waiting ticket should look again even if nobody rings: a ticket ahead ends then.
+    /// The time after which a waiting ticket should renew even without a wake-up: a ticket ahead
+    /// expires then.
     pub look: Option<Duration>,
-    /// It was told to leave: it is never renewed again, and is out when its owner leaves or its life ends.
+    /// The ticket was asked to leave. It is not renewed again. It is gone when its owner releases
+    /// it or its lease expires.
     pub leaving: bool,
 }
 
 impl Place {
-    /// What a user calls it: `holding`, `waiting`, or `leaving` for a ticket that was told to leave.
+    /// `holding`, `waiting`, or `leaving` for a ticket that was asked to leave.
     pub fn label(&self) -> &'static str {
         match self.state {
             _ if self.leaving => "leaving",
@@ -132,7 +145,7 @@ impl Place {
     }
 }
 
-/// What to do if a ticket cannot be served at once.
+/// Whether a ticket that cannot be served at once waits.
 ///
 /// ```
 /// use tenure::{Key, Share, Ticket, engine::{Engine, Memory, WaitMode}};
@@ -141,18 +154,18 @@ impl Place {
 /// let engine = Memory::new();
 /// let (first, second) = (Ticket::new(Key::new("a")?, Share::WHOLE), Ticket::new(Key::new("a")?, Share::WHOLE));
 /// assert!(engine.join(&first, WaitMode::NoWait).await?.is_some());
-/// assert!(engine.join(&second, WaitMode::NoWait).await?.is_none(), "busy, and it never stood in line");
+/// assert!(engine.join(&second, WaitMode::NoWait).await?.is_none(), "busy: it never entered the line");
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WaitMode {
-    /// Stand in line.
+    /// Wait in the line.
     Wait,
-    /// Go away: the ticket never enters the line.
+    /// Do not wait: the ticket never enters the line.
     NoWait,
 }
 
-/// How a ticket is taken out of its line.
+/// How to remove a ticket from its line.
 ///
 /// ```
 /// use tenure::{Key, LeaveOutcome, Share, Ticket, engine::{Engine, LeaveMode, Memory, WaitMode}};
@@ -167,15 +180,15 @@ pub enum WaitMode {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LeaveMode {
-    /// At once: by its owner, or by an operator who knows that the owner cannot.
+    /// At once: by its owner, or by an operator who knows that the owner cannot release it.
     Now,
-    /// As soon as is safe. A waiting ticket is out at once. A served one is never renewed again:
-    /// its owner is told, stops its work and leaves; at the latest its life ends. Until then it
-    /// keeps its place, so that a break never makes two holders.
+    /// As soon as is safe. A waiting ticket is removed at once. A holder is asked to leave: it is
+    /// not renewed again, and keeps its place until its owner has stopped, at the latest until it
+    /// expires. A break therefore never makes two holders.
     Graceful,
 }
 
-/// What [`leave`](crate::Engine::leave) found.
+/// The result of [`leave`](crate::Engine::leave).
 ///
 /// ```
 /// use tenure::{Key, LeaveOutcome, Share, Ticket};
@@ -192,14 +205,14 @@ pub enum LeaveMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum LeaveOutcome {
-    /// It was served, and is out.
+    /// The ticket held, and is removed.
     Holding,
-    /// It was waiting, and is out.
+    /// The ticket waited, and is removed.
     Waiting,
-    /// It is served, was told to leave, and has not left yet.
+    /// The ticket holds. It was asked to leave, and has not left yet.
     Requested,
-    /// It is not in the line.
+    /// The ticket is not in the line.
     Absent,
-    /// It is not in the line; an earlier attempt, whose answer was lost, may have taken it out.
+    /// The ticket is not in the line. An earlier attempt without an answer may have removed it.
     Unsure,
 }
