@@ -1,9 +1,8 @@
-//! What an owner may believe of its ticket, and until when. Nothing here asks a store or starts a task: time
-//! and answers are arguments.
+//! The lease of one ticket: whether its owner holds the lock, and until when.
 //!
-//! The [clock] is read before a question; the [deadline] is counted from that reading;
-//! the [hold] is the state machine that answers and moments drive; [kept] is a hold that
-//! the waiter, the guard and the keeper share; a [loss] is how it ends badly.
+//! The [clock] is read before each request. The [deadline] counts from that reading. [`state`] is a
+//! pure state machine: answers and times are arguments. [`shared`] puts it behind a mutex for the
+//! waiter, the guard and the renewer. [`loss`] lists how a lease is lost.
 
 pub(crate) mod clock;
 pub(crate) mod deadline;

@@ -1,4 +1,4 @@
-//! The one waiting loop: join the line, then sleep until the ticket is served.
+//! Takes a lock: joins the line, then waits until the ticket is served.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,11 +18,11 @@ use crate::{
     Engine as _, Error, Key, Liveness, Loss, Result, Ticket, TicketId, TicketState, Time, WaitMode,
 };
 
-/// Before another ticket stands in line: a store may take each out as soon as it stands there.
+/// First pause before another ticket joins: a store may remove each ticket as soon as it joins.
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// How long a caller is willing to wait.
+/// How long a caller waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     Never,
@@ -30,15 +30,16 @@ pub(crate) enum Wait {
     Ever,
 }
 
-/// What one attempt came to.
+/// The result of one ticket.
 enum Outcome {
     Held(Guard),
     Busy,
-    /// The ticket ended while it waited: its owner had been asleep. It stands in line again, at the back.
+    /// The ticket expired while it waited, because the process was suspended. Another one joins at
+    /// the back.
     Slept,
 }
 
-/// The ticket that stands in line now, if the store has answered that one does.
+/// The ticket that is in the line, once the store has confirmed it.
 #[derive(Default)]
 struct InLine(Mutex<Option<Arc<SharedLease>>>);
 
@@ -47,7 +48,7 @@ impl InLine {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = kept.cloned();
     }
 
-    /// What it means that nobody was served within this time: somebody else was, or nothing is known.
+    /// The result when the time is over: the lock was busy, or it is unknown whether it was.
     fn in_vain(&self, store: &str, key: &Key, time: Duration) -> Result<()> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         match kept {
@@ -60,8 +61,8 @@ impl InLine {
     }
 }
 
-/// Gets a guard for this ticket, or `None` if that would take longer than the caller waits. Its id is fresh; attempts after
-/// the first get others.
+/// Gets a guard for this ticket, or `None` if the lock is busy for as long as the caller waits. The
+/// ticket has a new id; further attempts get others.
 pub(crate) async fn acquire(
     inner: &Arc<Inner>,
     ticket: &Ticket,
@@ -103,11 +104,11 @@ async fn acquire_with(
         match attempt(inner, ticket.clone(), rhythm, patience, in_line).await? {
             Outcome::Held(guard) => return Ok(Some(guard)),
             Outcome::Busy => return Ok(None),
-            // Every attempt has an id of its own; the ticket came with a fresh one for the first.
+            // Each attempt has an id of its own.
             Outcome::Slept => {
                 let pause = backoff(PAUSE_FIRST, PAUSE_MAX, slept, inner.host.random());
                 inner.host.sleep(pause).await;
-                // Whoever gives up in that pause has been answered.
+                // A caller that gives up during the pause has had an answer.
                 in_line.set(None);
                 slept = slept.saturating_add(1);
                 ticket.id = TicketId::fresh();
@@ -124,14 +125,15 @@ async fn attempt(
     in_line: &InLine,
 ) -> Result<Outcome> {
     let slot = match patience {
-        // Elsewhere a ticket has a lease of its own, and few requests take out many.
+        // In other stores each ticket has a lease, and a few requests remove many tickets.
         WaitMode::Wait if inner.profile.liveness == Liveness::Session => {
             Some(inner.admission.admit(&ticket.key).await)
         }
         _ => None,
     };
     let mut entry = LeaveOnDrop::new(SharedLease::new(ticket.clone(), rhythm), inner.clone(), slot);
-    // `close` waits for entries after it has refused others: this one is refused, or waited for.
+    // `close` refuses new tickets, then waits for those that are counted: this one is refused or
+    // counted.
     if inner.keeper.has_ended() {
         entry.has_left();
         return Err(Error::closed(&ticket.key));
@@ -159,7 +161,7 @@ async fn attempt(
     let state = entry.kept.hear(sent, inner.host.now(), joined);
     if patience == WaitMode::NoWait && !matches!(state, State::Holding(_)) {
         return Err(Error::unavailable(format!(
-            "{} answered so late that the lock {:?} it gave is over already",
+            "{} answered too late: the lock {:?} that it granted has expired",
             inner.profile.store, ticket.key
         )));
     }
@@ -167,7 +169,7 @@ async fn attempt(
     wait(inner, entry).await
 }
 
-/// What a waiter wakes up to.
+/// The end of a wait.
 enum Verdict {
     Served(u64),
     Slept,

@@ -1,12 +1,12 @@
-//! Admission: how many tickets of one client wait in one line, where its callers give up faster than
-//! the store serves them.
+//! Limits the tickets of one client that wait in one line, if its callers give up faster than the
+//! store serves them.
 //!
-//! A ticket whose caller gave up has cost the store a join and a leave, and has served no caller. If
-//! most callers give up, the store does little else. So a key may have a limit, as a sender has a
-//! congestion window. A caller that gives up while [`LEAVING_MAX`] others are behind sets it to half
-//! of the tickets in the line. It grows by one each time as many tickets were served as it allows,
-//! and goes once it holds no caller back. Callers that are held back wait in this process, and cost
-//! the store nothing if they give up there.
+//! A ticket whose caller gave up costs the store a join and a leave. If most callers give up, the
+//! store does little else. A key may therefore have a limit, like the congestion window of a
+//! sender. It is set to half of the tickets in the line when a caller gives up while
+//! [`LEAVING_MAX`] others are leaving. It grows by one after as many tickets were served as it
+//! allows, and is removed when no caller waits for it. Callers beyond the limit wait in this
+//! process, and cost the store nothing if they give up there.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use crate::{Key, Runtime};
 
-/// Tickets of one line that may be dropped and not out yet before a limit is set.
+/// Tickets of one line that may be leaving before a limit is set.
 const LEAVING_MAX: usize = 8;
 
 /// The limits of one client.
@@ -27,14 +27,14 @@ pub(crate) struct Admission {
 /// The tickets of one client in one line.
 #[derive(Default)]
 struct Line {
-    /// Tickets that join, wait, or were dropped and are not out yet.
+    /// Tickets that join, wait, or were dropped and have not left yet.
     inside: usize,
     /// Those of them that were dropped.
     leaving: usize,
     limit: Option<usize>,
     /// Tickets that were served since the limit changed.
     served: usize,
-    /// Callers who wait until another ticket is served or out.
+    /// Callers that wait until another ticket is served or has left.
     held_back: Vec<oneshot::Sender<Slot>>,
 }
 
@@ -44,7 +44,7 @@ impl Line {
     }
 }
 
-/// Leave for one ticket to wait in a line. Dropping it admits the next caller.
+/// The permission for one ticket to wait in a line. Dropping it admits the next caller.
 pub(crate) struct Slot {
     admission: Arc<Admission>,
     key: Key,
@@ -105,7 +105,7 @@ impl Admission {
         drop(lines);
         for caller in admitted {
             // A caller that gave up meanwhile drops the slot, which admits the next one.
-            let _slot = caller.send(self.slot(key));
+            let _ = caller.send(self.slot(key));
         }
     }
 

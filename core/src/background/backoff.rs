@@ -1,9 +1,9 @@
-//! Uneven: a pause that differs from one client to the next.
+//! Backoff and jitter of pauses.
 
 use std::time::Duration;
 
-/// From half of a pause to almost all of it, by a random number, so that clients who failed at the same moment do not
-/// come back at the same moment.
+/// A random part of a pause, from half to all of it. Clients that failed at the same moment then
+/// try again at different moments.
 ///
 /// ```
 /// use std::time::Duration;
@@ -19,7 +19,7 @@ pub fn jitter(pause: Duration, random: u64) -> Duration {
     pause / 2 + pause / 1024 * part
 }
 
-/// An uneven pause that doubles with each failure before it, up to the longest.
+/// A pause with jitter that doubles with each failure, up to `longest`.
 pub(crate) fn backoff(first: Duration, longest: Duration, failed: u32, random: u64) -> Duration {
     jitter(first.saturating_mul(1 << failed.min(16)).min(longest), random)
 }

@@ -1,4 +1,4 @@
-//! A stream that never ends, and how long it rests after an error.
+//! A stream that never ends, and its backoff after errors.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,11 +17,10 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 
 type Items<T> = Pin<Box<dyn Stream<Item = Result<T>> + Send>>;
 
-/// What an onlooker is told, one item after the other. The lock is never taken: it makes the stream
-/// `Sync`, so that structs which have one can be shared.
+/// A stream of items. The mutex is never locked: it makes the stream `Sync`.
 pub(crate) struct EventStream<T>(Mutex<Items<T>>);
 
-/// Has a next item, always.
+/// A source that always has a next item.
 pub(crate) trait Source: Send + 'static {
     type Item;
 
@@ -49,7 +48,7 @@ impl<T> EventStream<T> {
     }
 }
 
-/// A pause that grows from one failure to the next, so that nobody asks a store in trouble without end.
+/// A pause after each failure that grows up to [`PAUSE_MAX`].
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
     failed: u32,
@@ -65,7 +64,7 @@ impl Backoff {
         }
     }
 
-    /// Takes note of an outcome, and passes it on.
+    /// Records an outcome, and returns it.
     pub(crate) fn after<T>(&mut self, outcome: Result<T>, host: &dyn Runtime) -> Result<T> {
         if outcome.is_ok() {
             *self = Self::default();

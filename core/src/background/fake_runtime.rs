@@ -1,11 +1,11 @@
-//! Still: a host for tests, whose time passes only where somebody sleeps.
+//! A runtime for tests, whose time passes only during sleeps.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::{BoxFuture, Clock, Runtime, Time};
 
-/// Its time in ns. Chance gives the longest pause.
+/// The time in nanoseconds. Its random number gives the longest pause.
 #[derive(Default)]
 pub(crate) struct FakeRuntime(AtomicU64);
 
@@ -31,6 +31,6 @@ impl Runtime for FakeRuntime {
     }
 
     fn spawn(&self, _task: BoxFuture<()>) {
-        unreachable!("nobody would drive it");
+        unreachable!("this runtime drives no tasks");
     }
 }

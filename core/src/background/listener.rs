@@ -1,4 +1,4 @@
-//! Listens for one ticket: to the bell where the store rings, and to the keeper in any case.
+//! Waits for a change of one ticket: for the store's push, and for the renewer.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -10,7 +10,8 @@ use crate::background::backoff::backoff;
 use crate::lease::shared::SharedLease;
 use crate::{Engine as _, Ticket, TicketState, Wake};
 
-/// After the bell broke, the store is asked for it again soon: what it rings for may have happened meanwhile.
+/// First pause before `watch` is called again after a failure. A change may have happened
+/// meanwhile.
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
@@ -19,17 +20,17 @@ pub(crate) struct Listener<'a> {
     kept: &'a SharedLease,
 }
 
-/// What to do until there is news. A push is a hint and the heartbeat the truth: whatever goes
-/// wrong with the bell, the keeper's news ends the wait.
+/// The next step of the wait. A push is a hint and the renewal is the truth: if `watch` fails, the
+/// next renewal ends the wait.
 #[derive(Clone, Copy, Debug)]
 enum Next {
-    /// Wait for the bell, which broke so often since the last news.
+    /// Call `watch`. It failed this many times since the last change.
     Listen(u32),
-    /// The bell broke, so often by now.
+    /// `watch` failed, this many times.
     Pause(u32),
-    /// The bell rang: look at the ticket.
+    /// `watch` returned: read the ticket's state.
     Look,
-    /// The store is in trouble: leave it alone until the next heartbeat.
+    /// The store fails: send nothing until the next renewal.
     Rest,
 }
 
@@ -38,7 +39,7 @@ impl<'a> Listener<'a> {
         Self { inner, kept }
     }
 
-    /// Asks `done` whenever something may have changed, until it has an answer.
+    /// Calls `done` after each possible change, until it returns an answer.
     pub(crate) async fn until<T>(
         &self,
         seen: TicketState,
@@ -53,7 +54,7 @@ impl<'a> Listener<'a> {
                 return answer;
             }
             if self.kept.with(|hold| hold.is_over()) {
-                // There is nothing left to ask the store for, and nothing more will ever be news.
+                // The lease is over, so the store is not asked again.
                 next = Next::Rest;
             }
             next = match select(news, pin!(self.step(next, &ticket, seen))).await {
@@ -78,8 +79,8 @@ impl<'a> Listener<'a> {
                     Next::Look
                 }
                 Ok(_) => Next::Look,
-                // It is the way to the store that broke, as far as is known: the last heartbeat was answered. While none is, the
-                // heartbeats alone find out whether the store is back.
+                // The last renewal succeeded, so only this request failed: try again. While
+                // renewals fail, they alone find out when the store is back.
                 Err(error) if error.is_retryable() && self.kept.with(|hold| hold.failed() == 0) => {
                     Next::Pause(broken + 1)
                 }
@@ -102,13 +103,13 @@ impl<'a> Listener<'a> {
         if self.kept.with(|hold| hold.failed() == 0) { Next::Listen(0) } else { Next::Rest }
     }
 
-    /// What its owner renews by hand must not be renewed by a look.
+    /// Reads the state without a renewal, because only the owner renews.
     async fn look_without_renewing(&self) -> Next {
         let mut broken = 0;
         let line = loop {
             match self.inner.engine.line(&self.kept.key).await {
                 Ok(line) => break line,
-                // What the store told is told once: nobody comes back to it.
+                // The notification is not repeated, so the read must succeed.
                 Err(error) if error.is_retryable() => self.pause(broken).await,
                 Err(_) => return Next::Rest,
             }

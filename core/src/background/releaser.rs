@@ -1,8 +1,8 @@
-//! The sweeper gives back what was dropped: it outlives the futures that were.
+//! The releaser removes the tickets of dropped guards and waiters from their lines.
 //!
-//! It is one queue for each engine. A store that does not answer is asked by one leave at a time,
-//! after pauses that grow to a second and that all tickets share; a store that answers, by a few at once. So
-//! what an outage leaves behind costs neither the store nor this process more than it can bear.
+//! It has one queue for each engine. If the store answers, it sends [`LEAVES_AT_ONCE_MAX`] requests
+//! at a time. If not, it sends one at a time, after pauses that grow to [`PAUSE_MAX`] and that all
+//! tickets share.
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -27,25 +27,25 @@ use crate::{
 };
 
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
-/// A store that is back is found to be within this time: what was dropped while it was away keeps others out until then.
+/// Maximum pause. A dropped ticket keeps the lock at most this long after an outage.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// How many tickets are given back at a time.
+/// Maximum leaves in flight.
 const LEAVES_AT_ONCE_MAX: usize = 16;
-/// How many tickets wait to be given back. Beyond that the oldest is left to end by itself, or, where tickets live as long as their
-/// session, no new one is asked for.
+/// Maximum tickets in the queue. Beyond it the oldest is dropped, because it expires by itself.
+/// With sessions, tickets do not expire, and new locks are refused instead.
 const QUEUE_TICKETS_MAX: usize = 65_536;
 
-/// What is known of a ticket that is given back.
+/// Whether the join of a dropped ticket was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JoinState {
-    /// It was in the line: once it is out, it is out.
+    /// The ticket was in the line: after a leave it is gone for good.
     InLine,
-    /// A request to join may still be on its way: the store is asked until it is too late for that.
+    /// A join may be in flight: leaves are repeated until the join is too late to happen.
     Joining,
 }
 
 impl JoinState {
-    /// Whether nothing of the ticket can be left after this answer.
+    /// Whether the ticket is gone for good after this answer.
     pub(crate) fn is_settled_by(self, left: &Result<LeaveOutcome>) -> bool {
         match left {
             Ok(LeaveOutcome::Holding | LeaveOutcome::Waiting) => true,
@@ -58,56 +58,56 @@ impl JoinState {
 pub(crate) struct Releaser {
     engine: AnyEngine,
     host: Arc<dyn Runtime>,
-    /// A ticket that gives no sign of life ends by itself, so that sweeping may end too.
+    /// Tickets expire by themselves, so leaves may stop.
     leased: bool,
     quick: bool,
-    /// How long one leave may take.
+    /// Maximum time of one leave.
     patience: Duration,
     queue: Mutex<Queue>,
-    /// Rung when a ticket comes into the queue.
+    /// Notified when a ticket enters the queue.
     filled: Notify,
-    /// Rung when nothing is being given back any more.
+    /// Notified when the queue is empty.
     swept: Notify,
 }
 
-/// The tickets on their way out.
+/// The tickets to remove.
 #[derive(Default)]
 struct Queue {
-    /// By when they are to be asked for next, in nanoseconds of the boot clock, and a count.
+    /// By the time of the next leave, in nanoseconds of the boot clock, and a count.
     waiting: BTreeMap<(u64, u64), Sweep>,
     count: u64,
-    /// How many leaves are on their way.
+    /// Number of leaves in flight.
     under_way: usize,
-    /// How many have failed since the last that was answered, and when the last of them did. Those that were on their way together
-    /// failed once.
+    /// Number of failures since the last answer, and the time of the last failure. Leaves that were
+    /// in flight together count as one failure.
     failed: u32,
     failed_at: u64,
-    /// How often the rest was left behind.
+    /// Number of times that the queue was cleared.
     generation: u64,
-    /// The store is left alone until then.
+    /// No leave is sent before this time.
     rests_until: u64,
     runs: bool,
-    /// The session is over that every ticket lives by.
+    /// The session of all tickets is over.
     closed: bool,
 }
 
-/// One ticket on its way out.
+/// One ticket to remove.
 struct Sweep {
     ticket: Ticket,
     trace: JoinState,
     /// The lease of a guard that was dropped, and its token.
     held: Option<(Arc<SharedLease>, u64)>,
-    /// It has ended by itself by then.
+    /// When the ticket has expired by itself.
     ends: Time,
-    /// How often the store has been asked.
+    /// Number of leaves that were sent.
     asked: u32,
-    /// Keeps another ticket of its client out of the line, until the store has been asked once.
+    /// Its place in the line, which is freed after the first leave.
     slot: Option<Slot>,
 }
 
 impl Sweep {
-    /// Reports the loss of a lock that was gone before it was given back. Only the first answer
-    /// tells: a later one may be about a ticket that an earlier request took out.
+    /// Reports the loss of a lock that was gone before its release. Only the first answer counts:
+    /// an earlier leave may have removed the ticket before a later answer.
     fn hear(&mut self, left: &Result<LeaveOutcome>) {
         if let Some((kept, token)) = self.held.take()
             && matches!(left, Ok(LeaveOutcome::Absent))
@@ -116,13 +116,12 @@ impl Sweep {
         }
     }
 
-    /// Whether the ticket has ended by itself. One that lives by a session never does: its join may
-    /// have been carried out although nothing was answered.
+    /// Whether the ticket has expired by itself. Tickets of a session never expire.
     fn has_expired(&self, leased: bool, now: Time) -> bool {
         leased && now.has_reached(self.ends)
     }
 
-    /// Whether this answer says that nothing of the ticket is left, and nothing can come any more.
+    /// Whether the ticket is gone after this answer, and no join of it can still happen.
     fn is_settled_by(&self, began: Time, left: &Result<LeaveOutcome>) -> bool {
         let too_late_to_come = began.has_reached(self.ends);
         self.trace.is_settled_by(left)
@@ -130,7 +129,7 @@ impl Sweep {
     }
 }
 
-/// What the queue wants done next.
+/// The next step of the queue.
 enum Next {
     Ask(Box<Sweep>),
     Nap(Duration),
@@ -152,8 +151,8 @@ impl Releaser {
         })
     }
 
-    /// Takes a ticket out of its line: at once where that is a quick call, else in the background.
-    /// If it was held until now and the store answers that it is not there, that is a loss.
+    /// Removes a ticket from its line: at once if the engine is quick, else in the background. A
+    /// held ticket that the store does not know is reported as lost.
     pub(crate) fn give_back(
         self: &Arc<Self>,
         ticket: Ticket,
@@ -172,7 +171,7 @@ impl Releaser {
                     return;
                 }
             } else {
-                // It may have been carried out: a later answer tells nothing of a loss.
+                // The leave may have happened, so a later answer does not prove a loss.
                 sweep.held = None;
             }
         }
@@ -194,18 +193,18 @@ impl Releaser {
         }
     }
 
-    /// Refuses one more ticket where each has to be given back, and too many wait for that already.
+    /// Refuses a new ticket if the queue is full and tickets do not expire.
     pub(crate) fn room(&self) -> Result<()> {
         if self.leased || self.queue().len() < QUEUE_TICKETS_MAX {
             return Ok(());
         }
         Err(Error::unavailable(format!(
-            "{QUEUE_TICKETS_MAX} tickets of this program wait to be given back to {}, which does not take them: no more are asked for until it does",
+            "{} does not answer, and {QUEUE_TICKETS_MAX} dropped tickets of this program wait for their release: no more locks are taken until it answers",
             self.engine.guarantees().store
         )))
     }
 
-    /// Returns once nothing is being given back.
+    /// Waits until the queue is empty.
     pub(crate) async fn flush(&self) {
         loop {
             let mut swept = pin!(self.swept.notified());
@@ -217,7 +216,7 @@ impl Releaser {
         }
     }
 
-    /// Nothing more is given back: what is left goes with the sessions that it lives by.
+    /// Clears the queue, because the end of the session removes its tickets.
     pub(crate) fn leave_the_rest(&self) {
         let mut queue = self.queue();
         queue.closed = true;
@@ -248,7 +247,7 @@ impl Releaser {
         Next::Ask(Box::new(sweep))
     }
 
-    /// Asks once for the ticket to leave. It goes back into the queue unless that settled it.
+    /// Sends one leave. The ticket goes back into the queue if it may still be in the line.
     async fn ask(self: Arc<Self>, mut sweep: Sweep) {
         let (began, generation) = (self.host.now(), self.queue().generation);
         let left = self.leave(&sweep.ticket).await;
@@ -275,8 +274,8 @@ impl Releaser {
             queue.waiting.retain(|_, sweep| !sweep.has_expired(self.leased, now));
         }
         if !settled && queue.generation == generation {
-            // A store that does not answer is left alone by all tickets together; only one that
-            // says that this ticket has not come yet is left alone by this ticket.
+            // If the store did not answer, the whole queue backs off. If it answered that the
+            // ticket is not there yet, only this ticket is delayed.
             let due = if left.is_ok() { now.plus(pause).boot_ns } else { now.boot_ns };
             queue.put(due, sweep);
         }
@@ -287,10 +286,10 @@ impl Releaser {
         match select(pin!(leave), self.host.sleep(self.patience)).await {
             Either::Left((Ok(left), _)) => left,
             Either::Left((Err(_panic), _)) => {
-                Err(Error::unavailable("the engine panicked while a ticket was given back"))
+                Err(Error::unavailable("the engine panicked while it released a ticket"))
             }
             Either::Right(_) => Err(Error::unavailable(format!(
-                "{} did not take back a ticket of {:?} within {}",
+                "{} did not release a ticket of {:?} within {}",
                 self.engine.guarantees().store,
                 ticket.key,
                 shown(self.patience)
@@ -304,7 +303,7 @@ impl Releaser {
 }
 
 impl Queue {
-    /// How many have to be given back, those included that a store is asked for now.
+    /// Number of tickets to remove, including those in flight.
     fn len(&self) -> usize {
         self.waiting.len() + self.under_way
     }
@@ -315,7 +314,7 @@ impl Queue {
     }
 }
 
-/// The sweeper's task, for as long as there is something in the queue.
+/// The releaser's task, which ends when the queue is empty.
 struct Running {
     sweeper: Arc<Releaser>,
     stopped: bool,
@@ -349,24 +348,24 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if !self.stopped {
-            // The runtime has ended, and nobody else will see to what is left.
+            // The runtime has ended, so no leave can be sent any more.
             *self.sweeper.queue() = Queue::default();
             wake_all(&self.sweeper.swept);
         }
     }
 }
 
-/// Whether asking again would be answered the same way for ever.
+/// Whether every further leave would fail in the same way.
 fn is_hopeless(ticket: &Ticket, left: &Result<LeaveOutcome>) -> bool {
     let Err(error) = left else { return false };
     let hopeless = matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Unsupported);
     if hopeless {
-        tracing::warn!(key = %ticket.key, id = %ticket.id, %error, "a ticket cannot be given back");
+        tracing::warn!(key = %ticket.key, id = %ticket.id, %error, "a ticket cannot be released");
     }
     hopeless
 }
 
-/// Grows with what has failed before, and differs from one client to the next.
+/// The pause after this many failures, with jitter.
 fn pause(failed: u32, random: u64) -> Duration {
     backoff(PAUSE_FIRST, PAUSE_MAX, failed, random)
 }

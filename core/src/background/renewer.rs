@@ -1,5 +1,5 @@
-//! The keeper: one task for each engine that asks the store to renew every kept ticket, served or waiting, and tells each
-//! loss in time. What to believe of the answers is the hold's to say.
+//! The keeper: one task for each engine that asks the store to renew every kept ticket, served or
+//! waiting, and tells each loss in time. What to believe of the answers is the hold's to say.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -22,8 +22,9 @@ use crate::{BoxFuture, Engine as _, Error, Runtime, Time};
 /// A timer may stand still while the machine sleeps; the keeper looks at the clock this often.
 const NAP_MAX: Duration = Duration::from_secs(1);
 
-/// So many renewals are under way at a time; the others wait for one of them to end. A renewal has its time from
-/// when it is sent, so that many that are due together do not all run out of time in a queue, and are not sent twice.
+/// So many renewals are under way at a time; the others wait for one of them to end. A renewal has
+/// its time from when it is sent, so that many that are due together do not all run out of time in
+/// a queue, and are not sent twice.
 const UNDER_WAY_MAX: usize = 512;
 
 /// For so many heartbeats the answer to a renewal is waited for.
@@ -50,9 +51,9 @@ struct RenewalQueue {
     closed: bool,
 }
 
-/// One scale for both clocks, on which what is due by *either* of them has come: each step forward is
-/// the larger of the two clocks' own. So no clock that is slewed makes the keeper look too late; that
-/// it may look too soon costs a look.
+/// One scale for both clocks, on which what is due by *either* of them has come: each step forward
+/// is the larger of the two clocks' own. So no clock that is slewed makes the keeper look too late;
+/// that it may look too soon costs a look.
 #[derive(Default)]
 struct MergedClock {
     seen: Option<Time>,
@@ -197,8 +198,8 @@ impl Renewer {
         }
     }
 
-    /// One renewal, which may hang without keeping others waiting. What is answered late still counts
-    /// from when it was asked, so it is heard even so, for as long as the ticket could live.
+    /// One renewal, which may hang without keeping others waiting. What is answered late still
+    /// counts from when it was asked, so it is heard even so, for as long as the ticket could live.
     async fn attempt(self: Arc<Self>, kept: Arc<SharedLease>) {
         if kept.with(|hold| hold.is_over()) {
             return;

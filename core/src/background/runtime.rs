@@ -1,4 +1,4 @@
-//! A host is where the keeper and the sweeper live: a place for tasks that outlives its users' own.
+//! The runtime of background tasks, which outlives its callers' tasks.
 
 use std::future::Future;
 use std::io;
@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use crate::lease::clock::{Clock, SystemClock, Time};
 use crate::{Error, Result};
 
-/// A future on the heap, as a host takes and gives it.
+/// A boxed future.
 ///
 /// ```
 /// use std::time::Duration;
@@ -22,47 +22,50 @@ use crate::{Error, Result};
 /// use tenure::{Runtime, engine::{BoxFuture, BackgroundRuntime}};
 ///
 /// # tenure::blocking::block_on(async {
-/// let host = BackgroundRuntime::for_timers();
-/// let nap: BoxFuture<()> = host.sleep(Duration::from_millis(1));
-/// nap.await;
+/// let runtime = BackgroundRuntime::for_timers();
+/// let sleep: BoxFuture<()> = runtime.sleep(Duration::from_millis(1));
+/// sleep.await;
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Runs the tasks that must go on whatever the user's own threads do, and keeps their time.
+/// Runs background tasks and timers, independent of the caller's threads.
 ///
 /// ```
 /// use std::sync::{Arc, mpsc};
 ///
 /// use tenure::{Runtime, Locks, engine::{Memory, BackgroundRuntime}};
 ///
-/// let host = Arc::new(BackgroundRuntime::for_timers());
-/// let (done, is_done) = mpsc::channel();
-/// host.spawn(Box::pin(async move { done.send("done").unwrap() }));
-/// assert_eq!(is_done.recv().unwrap(), "done");
-/// let locks = Locks::on(Memory::new(), host);
+/// let runtime = Arc::new(BackgroundRuntime::for_timers());
+/// let (sender, receiver) = mpsc::channel();
+/// runtime.spawn(Box::pin(async move { sender.send("done").unwrap() }));
+/// assert_eq!(receiver.recv().unwrap(), "done");
+/// let locks = Locks::on(Memory::new(), runtime);
 /// # drop(locks);
 /// ```
 pub trait Runtime: Clock {
-    /// Makes sure that tasks and timers can run here, or says why they cannot. It is asked before a store is connected, before a
-    /// lock is taken and before anybody looks on, so that nobody holds what cannot be renewed; whatever else is called may panic
-    /// where it fails.
+    /// Starts the runtime if needed. It is called before a connection, a lock and a watch, so that
+    /// every held lock can be renewed. The other methods may panic if this fails.
+    ///
+    /// # Errors
+    ///
+    /// Tasks or timers cannot run here.
     fn ready(&self) -> Result<()> {
         Ok(())
     }
 
-    /// A future that is ready after `duration`. It may be awaited anywhere.
+    /// A future that is ready after `duration`. It may be awaited on any runtime.
     fn sleep(&self, duration: Duration) -> BoxFuture<()>;
 
-    /// A number that nobody foresees, so that those who collided do not collide again.
+    /// A random number, for jitter.
     fn random(&self) -> u64;
 
-    /// Runs a task to its end, even when everything else of Tenure has been dropped.
+    /// Runs a task to its end, even when all else of Tenure has been dropped.
     fn spawn(&self, task: BoxFuture<()>);
 }
 
-/// One thread with a runtime of its own. It starts when it is first asked whether it is ready, or for a task or a timer, and
-/// ends when it has been dropped and its last task is done.
+/// A thread with a tokio runtime. It starts at its first use, and ends when this is dropped and its
+/// last task is done.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -72,7 +75,7 @@ pub trait Runtime: Clock {
 /// # tenure::blocking::block_on(async {
 /// let locks = Locks::on(Memory::new(), Arc::new(BackgroundRuntime::for_timers()));
 /// let guard = locks.mutex("invoices/42").lock().await?;
-/// // Its renewals go on, whatever this thread does.
+/// // Its renewals go on while this thread is busy.
 /// guard.release().await?;
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
@@ -88,18 +91,18 @@ struct Running {
 
 #[derive(Default)]
 struct State {
-    /// Every task is one, and so is the host itself: at zero the thread ends.
+    /// Number of tasks, plus one for the runtime itself. At zero the thread ends.
     users: AtomicUsize,
     last_left: Notify,
 }
 
 impl BackgroundRuntime {
-    /// A host that can keep time: enough for engines whose verbs are quick.
+    /// A runtime with timers, for engines that use no sockets.
     pub fn for_timers() -> Self {
         Self { drivers: false, running: OnceLock::new() }
     }
 
-    /// A host that can also drive sockets.
+    /// A runtime with timers and sockets.
     pub fn for_drivers() -> Self {
         Self { drivers: true, running: OnceLock::new() }
     }
@@ -108,7 +111,7 @@ impl BackgroundRuntime {
         if let Some(running) = self.running.get() {
             return Ok(running);
         }
-        // Of two who start it at the same time, one drops its own again, which then ends; or there is room for one alone.
+        // If two callers start it at the same time, one of the two threads ends again.
         match Running::start(self.drivers) {
             Ok(started) => Ok(self.running.get_or_init(|| started)),
             Err(error) => self.running.get().ok_or(error),
@@ -116,7 +119,7 @@ impl BackgroundRuntime {
     }
 
     fn running(&self) -> &Running {
-        self.start().expect("a host is asked whether it is ready before it is used")
+        self.start().expect("`ready` is called before the runtime is used")
     }
 }
 
@@ -130,7 +133,7 @@ impl Running {
         };
         let no_room = |of: &str, more: &str, error: io::Error| {
             Error::rejected(format!(
-                "this process has no room for {of}, which renewals and timers need: allow it more {more} ({error})"
+                "this process cannot start {of}, which renewals need: allow it more {more} ({error})"
             ))
         };
         let runtime = builder.build().map_err(|error| no_room("a runtime", "open files", error))?;
@@ -146,7 +149,7 @@ impl Running {
     }
 }
 
-/// A runtime that may be dropped inside another one, as it is where its thread cannot be started.
+/// A runtime that may be dropped inside another one, as when its thread cannot be started.
 struct Droppable(Option<runtime::Runtime>);
 
 impl Droppable {
@@ -211,7 +214,7 @@ impl Runtime for BackgroundRuntime {
     }
 }
 
-/// The runtime that this was made in: a host for engines and tests that have one already.
+/// The present tokio runtime, for engines and tests that have one already.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -230,7 +233,7 @@ impl Runtime for BackgroundRuntime {
 pub struct ThisRuntime(Handle);
 
 impl ThisRuntime {
-    /// The caller's own runtime, which must be one of tokio's.
+    /// The caller's tokio runtime.
     pub fn new() -> Self {
         Self(Handle::current())
     }
@@ -267,12 +270,12 @@ impl Runtime for ThisRuntime {
     }
 }
 
-/// Only pauses hang on it: the clock's own noise will do where the system has none to give.
+/// A random number for jitter. Without randomness of the system, the clock is random enough.
 fn random(clock: &impl Clock) -> u64 {
     getrandom::u64().unwrap_or_else(|_| clock.now().raw_ns)
 }
 
-/// Counts one task for as long as it lives, even if it panics.
+/// Counts one task until it ends, even by a panic.
 struct User(Arc<State>);
 
 impl User {

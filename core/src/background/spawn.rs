@@ -1,4 +1,4 @@
-//! Errands: a host carries out what its caller must not hold up.
+//! Runs work on the background runtime for a caller that may stop polling.
 
 use std::pin::pin;
 
@@ -7,39 +7,40 @@ use tokio::sync::oneshot;
 
 use crate::Runtime;
 
-/// Carries this out on the host from now on, for as long as somebody waits for its answer: what nobody waits for must not
-/// pile up where the store is silent. `None`: the host has ended before.
+/// Spawns `work` on the runtime, and returns a future for its output. Dropping that future cancels
+/// the work. The output is `None` if the runtime has ended.
 ///
-/// For what others may wait for as well, too: whoever asks for it may stand still in the middle, with its whole runtime,
-/// and keeps nobody else out.
+/// Use it for work that several callers share: it makes progress even if one caller's runtime is
+/// blocked.
 ///
 /// ```
 /// use tenure::engine::BackgroundRuntime;
 /// use tenure_core::spawn_cancellable;
 ///
 /// # tenure::blocking::block_on(async {
-/// let host = BackgroundRuntime::for_timers();
-/// assert_eq!(spawn_cancellable(&host, async { 6 * 7 }).await, Some(42));
+/// let runtime = BackgroundRuntime::for_timers();
+/// assert_eq!(spawn_cancellable(&runtime, async { 6 * 7 }).await, Some(42));
 /// # });
 /// ```
 pub fn spawn_cancellable<T, F>(
-    host: &dyn Runtime,
-    errand: F,
+    runtime: &dyn Runtime,
+    work: F,
 ) -> impl Future<Output = Option<T>> + Send + use<T, F>
 where
     T: Send + 'static,
     F: Future<Output = T> + Send + 'static,
 {
     let (mut answer, answered) = oneshot::channel();
-    host.spawn(Box::pin(async move {
-        // The caller comes first: a verb that goes on behind its end would be carried out after its own undoing.
-        let outcome = match select(pin!(answer.closed()), pin!(errand)).await {
+    runtime.spawn(Box::pin(async move {
+        // Cancellation is checked first: a cancelled join must not be sent after its ticket was
+        // released.
+        let outcome = match select(pin!(answer.closed()), pin!(work)).await {
             Either::Left(_) => return,
             Either::Right((outcome, _)) => outcome,
         };
-        // Whoever asked may be gone by now; its ticket is swept.
-        let _nobody_listens = answer.send(outcome);
+        // The caller may be gone. Its ticket is then released in the background.
+        let _ = answer.send(outcome);
     }));
-    // Who waits does not carry the errand along.
+    // The runtime drives the work; polling this future does not.
     async move { answered.await.ok() }
 }

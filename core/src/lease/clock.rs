@@ -1,14 +1,15 @@
-//! The holder's clock: two readings that only go forward, and that no sleep of the machine can fool.
+//! The holder's clock: two readings that only go forward, of which one includes sleep of the
+//! machine.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A moment by both clocks. What is due has come as soon as *either* of them says so.
+/// A moment by both clocks. A deadline is over as soon as *either* clock has reached it.
 ///
 /// | system | `boot` | `raw` |
 /// |---|---|---|
-/// | Linux | `CLOCK_BOOTTIME`: goes on while the machine sleeps | `CLOCK_MONOTONIC_RAW`: nobody can bend its rate |
-/// | macOS | `CLOCK_MONOTONIC`: goes on while the machine sleeps | the same |
-/// | elsewhere | [`std::time::Instant`], which may stand still while the machine sleeps | the same |
+/// | Linux | `CLOCK_BOOTTIME`: includes sleep of the machine | `CLOCK_MONOTONIC_RAW`: its rate cannot be adjusted |
+/// | macOS | `CLOCK_MONOTONIC`: includes sleep of the machine | the same |
+/// | elsewhere | [`std::time::Instant`], which may exclude sleep of the machine | the same |
 ///
 /// ```
 /// use std::time::Duration;
@@ -22,7 +23,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Time {
-    /// Nanoseconds, sleep included.
+    /// Nanoseconds, including sleep.
     pub boot_ns: u64,
     /// Nanoseconds at the oscillator's own rate.
     pub raw_ns: u64,
@@ -32,26 +33,26 @@ impl Time {
     /// A moment that never comes.
     pub const NEVER: Self = Self { boot_ns: u64::MAX, raw_ns: u64::MAX };
 
-    /// Whether `moment` has come by either clock.
+    /// Whether either clock has reached `moment`.
     pub fn has_reached(self, moment: Self) -> bool {
         self.boot_ns >= moment.boot_ns || self.raw_ns >= moment.raw_ns
     }
 
-    /// This moment, and so much later by both clocks.
+    /// The moment that is `duration` later by both clocks.
     #[must_use]
     pub fn plus(self, duration: Duration) -> Self {
         let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         Self { boot_ns: self.boot_ns.saturating_add(ns), raw_ns: self.raw_ns.saturating_add(ns) }
     }
 
-    /// How long until `moment`, by the clock that gets there first.
+    /// The time until `moment`, by the clock that reaches it first.
     pub fn until(self, moment: Self) -> Duration {
         let boot = moment.boot_ns.saturating_sub(self.boot_ns);
         let raw = moment.raw_ns.saturating_sub(self.raw_ns);
         Duration::from_nanos(boot.min(raw))
     }
 
-    /// How long until `moment`, by the clock that gets there last: one of them stands still while the machine sleeps.
+    /// The time until `moment`, by the clock that reaches it last.
     pub fn until_last(self, moment: Self) -> Duration {
         let boot = moment.boot_ns.saturating_sub(self.boot_ns);
         let raw = moment.raw_ns.saturating_sub(self.raw_ns);
@@ -71,7 +72,7 @@ impl Time {
     }
 }
 
-/// Tells the time. All time in Tenure goes through it, so that a simulation can own it.
+/// The source of all time in Tenure, so that a simulation can replace it.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
@@ -79,9 +80,9 @@ impl Time {
 /// use tenure::engine::{Clock, Engine, Memory, Time};
 ///
 /// /// A clock that stands still until a test moves it.
-/// struct FakeRuntime(AtomicU64);
+/// struct StoppedClock(AtomicU64);
 ///
-/// impl Clock for FakeRuntime {
+/// impl Clock for StoppedClock {
 ///     fn now(&self) -> Time {
 ///         let ns = self.0.load(Ordering::Relaxed);
 ///         Time { boot_ns: ns, raw_ns: ns }
@@ -92,18 +93,18 @@ impl Time {
 ///     }
 /// }
 ///
-/// let store = Memory::with_clock(FakeRuntime(AtomicU64::new(0)));
+/// let store = Memory::with_clock(StoppedClock(AtomicU64::new(0)));
 /// assert_eq!(store.guarantees().name, "memory");
 /// ```
 pub trait Clock: Send + Sync + 'static {
-    /// Now.
+    /// The present moment.
     fn now(&self) -> Time;
 
-    /// Microseconds since 1970 by the wall clock, for people's eyes: nothing is decided by it.
+    /// Microseconds since 1970 by the wall clock, for display only.
     fn wall_us(&self) -> u64;
 }
 
-/// The machine's own clocks.
+/// The clocks of this machine.
 ///
 /// ```
 /// use tenure::engine::{Clock, SystemClock};

@@ -1,38 +1,38 @@
-//! Until when a holder may believe: counted from before the question was asked.
+//! The deadline of a lease, which counts from the moment before the request was sent.
 
 use std::time::Duration;
 
 use crate::Time;
 
-/// How little a holder trusts clocks and networks.
+/// The allowance for the store's rounding, clock drift and the holder's own delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SafetyMargin {
-    /// How much the store's rounding may take off a ttl.
+    /// Maximum by which the store shortens a ttl through rounding.
     pub(crate) rounding: Duration,
-    /// How much faster the store's clock may run than ours, in parts per million.
+    /// How much faster the store's clock may run than this one, in parts per million.
     pub(crate) drift_ppm: u32,
-    /// How long before the end of a life its holder stops; a part of that life, if nobody chose.
+    /// The time before the expiry at which the holder stops. `None`: a part of the ttl.
     pub(crate) margin: Option<Duration>,
 }
 
 const NANOS: u128 = 1_000_000_000;
-/// The least that a margin is, unless somebody chose another.
+/// Minimum of the default margin.
 const MARGIN_MIN: Duration = Duration::from_millis(50);
 
 impl SafetyMargin {
-    /// How long before the end of this life its holder stops: a store may grant less than was asked for.
+    /// The margin for a ttl that the store granted, which may be shorter than requested.
     fn margin(&self, life: Duration) -> Duration {
         self.margin.unwrap_or(MARGIN_MIN.max(life / 100))
     }
 }
 
-/// `D = s + (T − q)(1 − ρ) − m`, where `sent` was read before the request went out and `life` is
-/// what the store confirmed. Never later than that, and never before `sent`.
+/// `D = s + (T − q)(1 − ρ) − m`, where `sent` was read before the request was sent and `life` is
+/// the ttl that the store confirmed. Never later than that, and never before `sent`.
 pub(crate) fn deadline(sent: Time, life: Duration, caution: &SafetyMargin) -> Time {
     sent.plus(usable(life, caution))
 }
 
-/// How much of a life its holder uses: `(T − q)(1 − ρ) − m`.
+/// The part of a ttl that the holder uses: `(T − q)(1 − ρ) − m`.
 pub(crate) fn usable(life: Duration, caution: &SafetyMargin) -> Duration {
     let counted = life.saturating_sub(caution.rounding);
     let drift =

@@ -1,8 +1,8 @@
-//! Why a holder no longer holds.
+//! The reasons why a lock is lost.
 
 use std::fmt;
 
-/// Why a lock was lost. Told once, and never taken back.
+/// The reason why a lock was lost. It does not change later.
 ///
 /// ```
 /// use tenure::Loss;
@@ -19,25 +19,26 @@ use std::fmt;
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Loss {
-    /// Its life ended before a renewal came through: the program was paused, or the machine slept.
+    /// The lease expired before it was renewed: the program was paused, or the machine slept.
     Expired,
-    /// It was taken out of its line before its life ended: by an operator, or by a store that lost its data.
+    /// The ticket was removed before its lease expired: by an operator, or by a store that lost
+    /// data.
     Broken,
-    /// The session that kept it alive in the store is over.
+    /// The session with the store ended.
     SessionGone,
-    /// No renewal reached the store until the life it had was over.
+    /// The lease expired because no renewal reached the store.
     Unreachable,
-    /// It was held for as long as its owner allowed.
+    /// The maximum time to hold was over.
     HeldTooLong,
-    /// The resource it guards has seen a newer holder's token.
+    /// A fence has seen a newer holder's token.
     Overtaken,
-    /// Its [`Locks`](crate::Locks) were closed while it was held.
+    /// Its [`Locks`](crate::Locks) were closed.
     Closed,
 }
 
 #[cfg(feature = "metrics")]
 impl Loss {
-    /// The losses that a guard can report. The other one comes from a fence.
+    /// The losses that a guard can report. A fence reports the other one.
     pub(crate) const OF_GUARDS: [Self; 6] = [
         Self::Expired,
         Self::Broken,
@@ -64,13 +65,13 @@ impl Loss {
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Expired => "its life ended before it was renewed",
-            Self::Broken => "it was taken out of its line",
-            Self::SessionGone => "its session with the store is over",
-            Self::Unreachable => "the store could not be reached until its life was over",
-            Self::HeldTooLong => "it was held for as long as its owner allowed",
-            Self::Overtaken => "a newer holder is at work",
-            Self::Closed => "its locks were closed while it was held",
+            Self::Expired => "it expired before it was renewed",
+            Self::Broken => "its ticket was removed from the line",
+            Self::SessionGone => "its session with the store ended",
+            Self::Unreachable => "it expired while the store was unreachable",
+            Self::HeldTooLong => "its maximum time to hold is over",
+            Self::Overtaken => "a newer holder has written",
+            Self::Closed => "its locks were closed",
         })
     }
 }

@@ -1,4 +1,4 @@
-//! The terms on which a lock is asked for, and whether they can work.
+//! The options of a lock, and whether they can work together.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,14 +7,14 @@ use crate::lease::deadline::{SafetyMargin, usable};
 use crate::lease::span::shown;
 use crate::{Error, Guarantees, Liveness, Result};
 
-/// How long a ticket lives without a sign of life, unless its owner says otherwise.
+/// The default ttl of a lease.
 pub const TTL_DEFAULT: Duration = Duration::from_secs(30);
-/// The longest ttl.
+/// The maximum ttl of a lease.
 pub const TTL_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 const DRIFT_PPM_DEFAULT: u32 = 10_000;
 
-/// What a caller chose; what it left open follows from the ttl.
+/// The options that a caller chose. The ttl decides the others.
 #[derive(Clone, Debug)]
 pub(crate) struct LockOptions {
     pub(crate) ttl: Duration,
@@ -26,16 +26,17 @@ pub(crate) struct LockOptions {
     pub(crate) note: Option<Arc<str>>,
 }
 
-/// Terms that can work, with nothing left open.
+/// Checked options, with all defaults filled in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RenewalSchedule {
     pub(crate) caution: SafetyMargin,
-    /// From one sign of life to the next.
+    /// The time between two renewals.
     pub(crate) every: Duration,
-    /// The owner renews by hand.
+    /// Only the owner renews.
     pub(crate) manual_renewal: bool,
     pub(crate) max_hold: Option<Duration>,
-    /// Lives end in this store: what was told no life is not believed to have one.
+    /// Whether tickets expire in this store. If so, a ticket without a confirmed ttl counts as
+    /// expired.
     pub(crate) leased: bool,
 }
 
@@ -54,7 +55,7 @@ impl Default for LockOptions {
 }
 
 impl LockOptions {
-    /// Refuses terms that cannot keep a lock.
+    /// Checks the options, and refuses those that cannot keep a lock.
     pub(crate) fn rhythm(&self, profile: &Guarantees) -> Result<RenewalSchedule> {
         if self.ttl > TTL_MAX {
             return Err(Error::invalid(format!(
@@ -65,12 +66,12 @@ impl LockOptions {
         }
         if self.drift_ppm >= 1_000_000 {
             return Err(Error::invalid(format!(
-                "a clock drift of {} ppm leaves no time at all: name less than 1000000",
+                "a clock drift of {} ppm is too large: it must be below 1000000",
                 self.drift_ppm
             )));
         }
         if self.max_hold == Some(Duration::ZERO) {
-            return Err(Error::invalid("a longest hold of 0 would hold nothing"));
+            return Err(Error::invalid("the maximum time to hold must not be zero"));
         }
         self.leave_room(profile.rounding)?;
         Ok(RenewalSchedule {
@@ -90,7 +91,7 @@ impl LockOptions {
         self.renew_every.unwrap_or(ttl / 3)
     }
 
-    /// Refuses a ttl without room, with the way out.
+    /// Refuses a ttl without time for two failed renewals, with the way out.
     fn leave_room(&self, rounding: Duration) -> Result<()> {
         if self.has_room(self.ttl, rounding) {
             return Ok(());
@@ -98,39 +99,38 @@ impl LockOptions {
         let most = whole_millis(usable(self.ttl, &self.caution(rounding)) * 2 / 5);
         let every = self.renew_every.filter(|_| !self.manual_renewal);
         if every.is_some_and(|every| every.is_zero()) {
-            return Err(Error::invalid(
-                "a lock that is renewed every 0s does nothing else: name a pause",
-            ));
+            return Err(Error::invalid("the time between two renewals must not be zero"));
         }
         let ttl = shown(self.ttl);
         Err(Error::invalid(match (self.ttl_min(rounding).map(shown), every.map(shown)) {
             (Some(least), Some(every)) if !most.is_zero() => format!(
                 "a ttl of {ttl} renewed every {every} leaves no room for two failed renewals: \
-                 make the ttl at least {least}, or renew every {}",
+                 use a ttl of at least {least}, or renew every {}",
                 shown(most)
             ),
             (Some(least), _) if self.manual_renewal => format!(
-                "a ttl of {ttl} is too short: rounding, clock drift and margin leave something of \
-                 {least} or more"
+                "a ttl of {ttl} is too short for rounding, clock drift and margin: use at least \
+                 {least}"
             ),
             (Some(least), _) => format!(
                 "a ttl of {ttl} is too short: {least} is the least with room for two failed renewals"
             ),
             (None, _) => format!(
                 "a ttl of {ttl} leaves no room for two failed renewals, and no other does: \
-                 name less drift, a smaller margin, or a shorter time between renewals"
+                 use less drift, a smaller margin, or a shorter time between renewals"
             ),
         }))
     }
 
-    /// Two renewals may fail, and half a period is left for the third. By hand, that is its owner's affair.
+    /// Whether two renewals may fail and half a period is left for the third. Manual renewal needs
+    /// none.
     fn has_room(&self, ttl: Duration, rounding: Duration) -> bool {
         let (every, usable) = (self.every(ttl), usable(ttl, &self.caution(rounding)));
         let is_renewed = !every.is_zero() && every.saturating_mul(5) / 2 <= usable;
         !usable.is_zero() && (self.manual_renewal || is_renewed)
     }
 
-    /// The shortest ttl with room, to the millisecond.
+    /// The shortest ttl with that time, in whole milliseconds.
     fn ttl_min(&self, rounding: Duration) -> Option<Duration> {
         let has_room = |ms| self.has_room(Duration::from_millis(ms), rounding);
         let (mut short, mut long) = (0, TTL_MAX.as_secs() * 1_000);
@@ -188,9 +188,9 @@ mod tests {
             LockOptions { renew_every: Some(Duration::from_secs(15)), ..LockOptions::default() };
         assert!(refused(&lazy).contains("two failed renewals"));
         let frantic = LockOptions { renew_every: Some(Duration::ZERO), ..LockOptions::default() };
-        assert!(refused(&frantic).contains("name a pause"));
+        assert!(refused(&frantic).contains("must not be zero"));
         let blurred = LockOptions { drift_ppm: 500_000, ..LockOptions::default() };
-        assert!(refused(&blurred).contains("name less drift"));
+        assert!(refused(&blurred).contains("use less drift"));
     }
 
     #[test]
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_kernel_keeps_has_no_lease() {
+    fn only_locks_of_the_kernel_have_no_lease() {
         let leased = |liveness| {
             let profile = Guarantees { liveness, ..Memory::new().guarantees() };
             LockOptions::default().rhythm(&profile).unwrap().leased

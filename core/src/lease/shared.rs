@@ -1,5 +1,5 @@
-//! Kept: one ticket with its hold behind a lock, which the waiter, the guard and the keeper share. It decides nothing; it
-//! wakes whoever waits for news of the hold.
+//! A lease behind a mutex, shared by the waiter, the guard and the renewer. It wakes tasks that
+//! wait for a change.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,20 +17,20 @@ pub(crate) struct SharedLease {
     pub(crate) id: TicketId,
     pub(crate) key: Key,
     known: Mutex<LeaseData>,
-    /// Rung whenever something new is known.
+    /// Notified of each change and each answer.
     news: Notify,
 }
 
 struct LeaseData {
     ticket: Ticket,
     hold: LeaseState,
-    /// For how long it lives in the store without another sign of life, as the store said last.
+    /// The ttl that the store granted last.
     life: Option<Duration>,
-    /// Where the keeper has it in its roster.
+    /// Its position in the renewer's queue.
     slot: Option<Slot>,
 }
 
-/// When the keeper looks at a ticket next; the count tells apart what is due together.
+/// When the renewer handles a lease next, and a count that distinguishes equal times.
 pub(crate) type Slot = (u64, u64);
 
 impl SharedLease {
@@ -48,7 +48,7 @@ impl SharedLease {
         })
     }
 
-    /// Reads or changes what is known, and rings if the state has changed.
+    /// Reads or changes the state, and notifies waiting tasks of a change.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut LeaseState) -> T) -> T {
         let (answer, changed, change) = {
             let mut known = self.lock();
@@ -64,12 +64,12 @@ impl SharedLease {
         answer
     }
 
-    /// The store answered a join or a renewal. Whoever waits is rung even if nothing changed, so
-    /// that a lost push costs one heartbeat and no more.
+    /// Applies the answer to a join or renewal. It notifies waiting tasks even without a change, so
+    /// a lost push costs at most one renewal period.
     pub(crate) fn hear(&self, sent: Time, now: Time, answer: Result<Option<Place>>) -> State {
         let (state, change) = {
             let mut known = self.lock();
-            // A store whose clock was set back believes in a longer life than anybody asked for.
+            // A store whose clock was set back may report a longer ttl than requested.
             let ttl = known.ticket.ttl;
             if let Ok(Some(Place { life: Some(life), .. })) = &answer {
                 known.life = Some(*life);
@@ -86,7 +86,7 @@ impl SharedLease {
         state
     }
 
-    /// Reports a loss that only the release of the lock found out.
+    /// Reports a loss that the release of the lock found.
     pub(crate) fn was_gone_at_release(&self, token: u64) {
         let held_for = self.with(|hold| hold.held_for());
         telemetry::lost(&self.key, self.id, token, Loss::Broken, held_for);
@@ -99,12 +99,12 @@ impl SharedLease {
         }
     }
 
-    /// Wakes whoever waits for news, to look at the clock.
+    /// Wakes waiting tasks, which then apply the time.
     pub(crate) fn ring(&self) {
         wake_all(&self.news);
     }
 
-    /// Ready once there is news after this call.
+    /// A future that is ready after the next notification.
     pub(crate) fn news(&self) -> Notified<'_> {
         self.news.notified()
     }
@@ -113,17 +113,17 @@ impl SharedLease {
         self.lock().ticket.clone()
     }
 
-    /// What the store said last of how long it lives without another sign of life; `None` if the kernel sees to it.
+    /// The ttl that the store granted last. `None`: the lease does not expire.
     pub(crate) fn life(&self) -> Option<Duration> {
         self.lock().life
     }
 
-    /// From now on every sign of life carries this note.
+    /// Sets the note that the next renewals write.
     pub(crate) fn set_note(&self, note: Note) {
         self.lock().ticket.note = note;
     }
 
-    /// From now on every sign of life carries this share.
+    /// Sets the share that the next renewals write.
     pub(crate) fn set_share(&self, share: Share) {
         self.lock().ticket.share = share;
     }
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_life_that_is_longer_than_what_was_asked_for_is_told_and_not_believed() {
+    fn a_ttl_that_is_longer_than_requested_is_shown_and_not_relied_on() {
         let (kept, now) = (kept(), Time { boot_ns: 0, raw_ns: 0 });
         let (standing, life) = (TicketState::Holding, Some(TTL_DEFAULT * 2));
         let place =
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_news_is_woken_when_rung_or_when_the_state_changes() {
+    fn waiting_tasks_are_woken_by_a_notification_or_a_change() {
         let kept = kept();
         let news = || {
             let mut news = Box::pin(kept.news());

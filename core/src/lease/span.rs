@@ -1,10 +1,10 @@
-//! A span of time as errors show it: exact, and as people write it.
+//! Durations in messages: exact, as people write them.
 
 use std::time::Duration;
 
 const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
 
-/// `250ms`, `1.5s`, `1h30m`, `366d`: nothing is rounded, because people copy what they are told.
+/// `250ms`, `1.5s`, `1h30m`, `366d`. Nothing is rounded, because people copy the values.
 pub(crate) fn shown(span: Duration) -> String {
     let seconds = span.as_secs();
     if span.is_zero() {

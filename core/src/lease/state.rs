@@ -1,5 +1,5 @@
-//! A hold: what an owner may believe of one ticket, and until when. It is a pure state machine: answers and time are
-//! arguments, and it asks nobody. `kept` shares it, `keep` renews by it, and a guard is what a user has of it.
+//! The state machine of a lease. It is pure: answers and times are arguments, and it sends no
+//! request.
 
 use std::time::Duration;
 
@@ -7,47 +7,48 @@ use crate::lease::deadline::{deadline, usable};
 use crate::lease::options::RenewalSchedule;
 use crate::{Error, Loss, Place, Result, TicketState, Time};
 
-/// How many renewals may fail in a row before a waiter gives up, where lives have no end.
+/// Renewals that may fail in a row before a waiter gives up, in a store where tickets do not
+/// expire.
 const SILENCES_MAX: u32 = 3;
 
-/// Signs of life are not sent more often than this, however little life was granted.
+/// Minimum time between two renewals, even if the store grants a shorter ttl.
 const EVERY_MIN: Duration = Duration::from_millis(20);
 
-/// One ticket, from the moment it is asked for until it is over.
+/// The state of one lease, from the request until the end.
 ///
 /// ```text
 /// Asked ──▶ Waiting ──▶ Holding ──▶ Released
 ///   └──────────┴───────────┴──────▶ Lost
 /// ```
 ///
-/// There is no way back: what is lost is never un-lost, and what is released is never renewed.
+/// `Lost` and `Released` are final.
 #[derive(Debug)]
 pub(crate) struct LeaseState {
     rhythm: RenewalSchedule,
     state: State,
-    /// The ticket's number, as the store said last.
+    /// The ticket's number in the store's last answer.
     number: u64,
-    /// When the owner stops believing that its ticket lives.
+    /// When the lease expires for its owner.
     deadline: Time,
-    /// When the join was sent that the store answered first.
+    /// When the first answered join was sent.
     asked: Time,
-    /// Since when its owner has known that it holds.
+    /// When the owner learned that it holds.
     since: Time,
-    /// When it was lost or released.
+    /// When the lock was lost or released.
     ended: Time,
-    /// When it has been held for long enough.
+    /// When the maximum time to hold is over.
     enough: Time,
-    /// When the next sign of life is due.
+    /// When the next renewal is due.
     due: Time,
-    /// From one sign of life to the next, for the life that was granted.
+    /// The time between two renewals, for the granted ttl.
     every: Duration,
-    /// How many signs of life have failed in a row.
+    /// Number of renewals that failed in a row.
     failed: u32,
-    /// Why the last one failed.
+    /// The error of the last of them.
     trouble: Option<Error>,
     /// When the first of them failed.
     troubled: Time,
-    /// Somebody told it to leave.
+    /// A break asked the owner to leave.
     told: bool,
 }
 
@@ -80,7 +81,7 @@ impl LeaseState {
         }
     }
 
-    /// The store answered a join or a renewal that was sent at `sent`.
+    /// Applies the answer to a join or renewal that was sent at `sent`.
     pub(crate) fn hear(&mut self, sent: Time, now: Time, answer: Result<Option<Place>>) {
         self.judge(now);
         if self.is_over() {
@@ -97,19 +98,19 @@ impl LeaseState {
         }
     }
 
-    /// The store rang: the ticket is served. Its life still runs from its last sign of life.
+    /// Applies a notification that the ticket is served. The ttl still runs from the last renewal.
     pub(crate) fn hear_served(&mut self, now: Time, number: u64) {
         self.judge(now);
         let endless = self.deadline == Time::NEVER;
         if endless && self.rhythm.leased {
-            // Nobody has said how long it lives: that has to be asked first.
+            // The granted ttl is unknown: renew first.
             self.due = now;
         } else if matches!(self.state, State::Waiting) && !now.has_reached(self.deadline) {
             self.begin(now, number);
         }
     }
 
-    /// Looks at the clock: is it over?
+    /// Applies the time: the lease may have expired.
     pub(crate) fn judge(&mut self, now: Time) -> State {
         if let State::Holding(_) = self.state {
             if now.has_reached(self.enough) {
@@ -122,7 +123,7 @@ impl LeaseState {
         self.state
     }
 
-    /// The owner gives it back: whether it was still held.
+    /// Ends the lease. Returns an error if it was lost before.
     pub(crate) fn release(&mut self, now: Time) -> Result<()> {
         if let State::Lost(loss) = self.judge(now) {
             return Err(Error::lost(loss));
@@ -132,7 +133,7 @@ impl LeaseState {
         Ok(())
     }
 
-    /// The locks are closed: the owner stops believing, whatever the store still says.
+    /// Marks the lease as lost, because its locks were closed.
     pub(crate) fn close(&mut self, now: Time) {
         self.judge(now);
         if !self.is_over() {
@@ -140,9 +141,9 @@ impl LeaseState {
         }
     }
 
-    /// Why there is no point in waiting on: the store refuses, or has been silent until the ticket's
-    /// life was over, or for as long where lives have no end. A life that was over before anything
-    /// failed was slept away, and the store has its time to answer.
+    /// The error to give up with: the store refused, or did not answer for a whole ttl. If the ttl
+    /// was over before a request failed, the process was suspended, and the store still gets its
+    /// time to answer.
     pub(crate) fn hopeless(&self, now: Time) -> Option<&Error> {
         let silent = match self.deadline {
             Time::NEVER => self.failed > SILENCES_MAX,
@@ -153,7 +154,7 @@ impl LeaseState {
         self.trouble.as_ref().filter(|trouble| silent || !trouble.is_retryable())
     }
 
-    /// When a clock has to look at it next.
+    /// When the time has to be applied next.
     pub(crate) fn next(&self, now: Time) -> Option<Time> {
         match self.state {
             State::Lost(_) | State::Released => None,
@@ -163,18 +164,18 @@ impl LeaseState {
         }
     }
 
-    /// A renewal is on its way: no other is due until its outcome is known.
+    /// A renewal is in flight: no other is due until its outcome is known.
     pub(crate) fn begin_renewal(&mut self) {
         self.due = Time::NEVER;
     }
 
-    /// Whether a sign of life is due.
+    /// Whether a renewal is due.
     pub(crate) fn is_due(&self, now: Time) -> bool {
         !self.is_over() && now.has_reached(self.due)
     }
 
-    /// How long it can be relied on without another renewal; `None` if the kernel sees to it, and
-    /// nothing once it is over.
+    /// The time until the lease expires without another renewal. Zero once it is over. `None`: it
+    /// does not expire.
     pub(crate) fn remaining(&self, now: Time) -> Option<Duration> {
         if self.is_over() {
             return Some(Duration::ZERO);
@@ -183,32 +184,32 @@ impl LeaseState {
         (end != Time::NEVER).then(|| now.until(end))
     }
 
-    /// Whether it is lost or released.
+    /// Whether the lock is lost or released.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.state, State::Lost(_) | State::Released)
     }
 
-    /// Whether only its owner renews it.
+    /// Whether only the owner renews it.
     pub(crate) fn is_kept_by_hand(&self) -> bool {
         self.rhythm.manual_renewal && matches!(self.state, State::Holding(_))
     }
 
-    /// How many renewals have failed since the last that came through.
+    /// Number of renewals that failed since the last success.
     pub(crate) fn failed(&self) -> u32 {
         self.failed
     }
 
-    /// Why the last renewal failed, if more have failed than had before.
+    /// The error of the last renewal, if more than `failed` have failed.
     pub(crate) fn trouble_since(&self, failed: u32) -> Option<Error> {
         self.trouble.clone().filter(|_| self.failed > failed)
     }
 
-    /// Why the last renewal failed, if none has come through since.
+    /// The error of the last renewal, if none has succeeded since.
     pub(crate) fn trouble(&self) -> Option<Error> {
         self.trouble.clone()
     }
 
-    /// Whether it was lost because somebody told it to leave.
+    /// Whether it was lost because a break asked the owner to leave.
     pub(crate) fn was_told(&self) -> bool {
         self.told
     }
@@ -226,7 +227,7 @@ impl LeaseState {
         self.asked.until(self.since)
     }
 
-    /// Time from the moment at which the owner knew that it holds to the end of the hold.
+    /// Time from the moment at which the owner knew that it holds to the end of the lease.
     pub(crate) fn held_for(&self) -> Duration {
         self.since.until(self.ended)
     }
@@ -246,7 +247,8 @@ impl LeaseState {
             let confirmed = deadline(sent, life, &self.rhythm.caution);
             let known = self.deadline != Time::NEVER;
             self.deadline = if known { self.deadline.max(confirmed) } else { confirmed };
-            // A store may grant less than was asked for: two renewals may fail all the same.
+            // The store may grant a shorter ttl than requested. Two renewals may fail within it,
+            // too.
             let granted = usable(life, &self.rhythm.caution) * 2 / 5;
             self.every = self.rhythm.every.min(granted.max(EVERY_MIN));
         }
@@ -263,8 +265,8 @@ impl LeaseState {
         }
     }
 
-    /// A store that lost its data may know the ticket otherwise than it served it. An answer to what
-    /// was asked before it was served contradicts nothing.
+    /// Whether an answer contradicts that the ticket holds, as after a loss of data. An answer to a
+    /// request that was sent before the ticket was served contradicts nothing.
     fn is_contradicted(&self, sent: Time, place: Place) -> bool {
         let State::Holding(number) = self.state else { return false };
         let otherwise = place.state == TicketState::Waiting || place.number != number;
@@ -299,7 +301,7 @@ impl LeaseState {
         }
     }
 
-    /// What its owner renews by hand, nobody else renews.
+    /// Turns automatic renewal off if only the owner renews.
     fn keep_hands_off(&mut self) {
         if self.is_kept_by_hand() {
             self.due = Time::NEVER;
@@ -312,7 +314,7 @@ impl LeaseState {
     }
 }
 
-/// Up to a tenth sooner, so that what was locked together is not renewed together for ever.
+/// Up to a tenth sooner, so that leases that began together are not always renewed together.
 fn jittered(every: Duration, seed: Time) -> Duration {
     let spread = seed.boot_ns.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54;
     let spread = u32::try_from(spread).unwrap_or(0);
