@@ -62,12 +62,12 @@ const CASES: [(&str, Case); 4] = [
 ];
 
 const COLUMNS: [Column; 6] = [
-    Column::whole("CASE", 0),
-    Column::number("OPS/S", 1),
-    Column::number("P50", 2),
-    Column::number("P99", 3),
-    Column::number("OPS", 5),
-    Column::text("MORE", 4),
+    Column::Left("CASE"),
+    Column::Right("OPS/S"),
+    Column::Right("P50"),
+    Column::Right("P99"),
+    Column::Right("OPS"),
+    Column::Left("MORE"),
 ];
 
 pub(crate) fn bench(at: &Address, json: bool, args: &Args) -> Result<u8, Failure> {
@@ -111,7 +111,7 @@ impl Bench {
     fn measure(&self, name: &str, case: Case) -> Result<Outcome, Failure> {
         let Some(screen) = Screen::of_errors() else { return case(self) };
         let text = format!("measuring {name}, {} at most", duration::brief(self.time));
-        let text = crate::table::cut(&text, screen.columns.saturating_sub(1));
+        let text = crate::screen::cut(&text, screen.columns.saturating_sub(1));
         let _nobody_reads = write!(io::stderr(), "\r{text}");
         let outcome = case(self);
         let blank = " ".repeat(text.chars().count());

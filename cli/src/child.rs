@@ -12,8 +12,6 @@ use rustix::process::{
 };
 
 use crate::family::{Family, first_adopted};
-#[cfg(any(target_os = "linux", target_os = "android"))]
-use crate::fork::{self, Fork};
 use crate::keeper::{self, ADOPTS, has_no_child};
 use crate::leash::{Ending, Heard, Leash, Said};
 use crate::process::pid_of;
@@ -68,24 +66,6 @@ impl Drop for Unused {
 }
 
 impl Idle {
-    /// A keeper that need not be started; only for a process with one thread, which hears no signals yet.
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    pub(crate) fn fork() -> io::Result<Self> {
-        let (leash, keepers) = Leash::new()?;
-        match fork::fork()? {
-            Fork::Old(keeper) => Ok(Self { leash, keeper: Unused(keeper) }),
-            Fork::New(deaf) => {
-                drop(leash);
-                keeper::forked(keepers, &deaf)
-            }
-        }
-    }
-
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    pub(crate) fn fork() -> io::Result<Self> {
-        Self::start()
-    }
-
     pub(crate) fn start() -> io::Result<Self> {
         let (leash, keepers) = Leash::new()?;
         let keeper = keeper::command(keepers)?.process_group(0).spawn()?;

@@ -26,8 +26,6 @@ use tenure::engine::{Clock as _, SystemClock};
 use crate::alarm::{Alarm, NEVER};
 use crate::failure::{USAGE, say};
 use crate::family::Family;
-#[cfg(any(target_os = "linux", target_os = "android"))]
-use crate::fork::Deaf;
 use crate::job::NeverStopped;
 use crate::leash::{Ending, Heard, Leash, Said};
 use crate::process::{myself, pid_of};
@@ -91,29 +89,9 @@ pub(crate) fn command(leash: OwnedFd) -> io::Result<Command> {
     Ok(command)
 }
 
-/// What a [fork](crate::fork) of `tenure` does: it is a keeper at once, or starts one if it cannot have the name of one.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-pub(crate) fn forked(leash: OwnedFd, deaf: &Deaf) -> ! {
-    let renamed = rustix::stdio::dup2_stdin(&leash).is_ok() && crate::fork::rename(NAME).is_ok();
-    if !renamed {
-        deaf.no_more();
-        let _not_started = command(leash).map(|mut command| command.exec());
-        // Its leash ends, and `tenure` starts one itself.
-        std::process::exit(USAGE.into())
-    }
-    drop(leash);
-    let _not_read = keep(|| deaf.no_more());
-    std::process::exit(0)
-}
-
 /// `--keep`, with the leash as standard input.
 pub(crate) fn main() -> ExitCode {
-    keep(|| ())
-}
-
-/// Keeps a command, if there will be one. What is to be done as soon as signals are heard is done then.
-fn keep(hears: impl FnOnce()) -> ExitCode {
-    match Keeper::begin(hears) {
+    match Keeper::begin() {
         Ok(Some(mut keeper)) => {
             keeper.keep();
             ExitCode::SUCCESS
@@ -128,11 +106,10 @@ fn keep(hears: impl FnOnce()) -> ExitCode {
 
 impl Keeper {
     /// `None` if there is no task, or if the command cannot be started, which is told.
-    fn begin(hears: impl FnOnce()) -> io::Result<Option<Self>> {
+    fn begin() -> io::Result<Option<Self>> {
         become_known();
         // Signals to a whole group or unit are the command's and its `tenure`'s; they only wake this process.
         let mut signals = Signals::hear()?;
-        hears();
         let never_stopped = NeverStopped::by_a_terminal();
         let leash = Leash::of_keeper()?;
         let Some((parts, files)) = leash.take_over()? else { return Ok(None) };

@@ -22,7 +22,7 @@ pub(crate) struct Args {
 }
 
 const COLUMNS: [Column; 3] =
-    [Column::text("KEY", 0), Column::number("HOLDING", 1), Column::number("WAITING", 2)];
+    [Column::Left("KEY"), Column::Right("HOLDING"), Column::Right("WAITING")];
 
 pub(crate) fn keys(at: &Address, json: bool, args: &Args) -> Result<u8, Failure> {
     let nobody = match args.prefix.as_str() {

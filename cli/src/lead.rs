@@ -113,8 +113,8 @@ fn serve(
                 return Err(Failure::asked(asked));
             }
             // Nothing of the command is left: now another may lead. Closing the store waits for that.
-            End::Lost { asked: Some(signal), code: _ } => return Err(Failure::asked(signal)),
-            End::Lost { asked: None, code: _ } => {
+            End::Lost { asked: Some(signal) } => return Err(Failure::asked(signal)),
+            End::Lost { asked: None } => {
                 seat.let_go(signals);
                 say(&format!("campaigning for {} again", quoted(claim.key)));
             }

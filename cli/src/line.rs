@@ -32,14 +32,14 @@ pub(crate) struct Args {
 }
 
 const COLUMNS: [Column; 8] = [
-    Column::whole("STATE", 0),
-    Column::whole("ID", 0),
-    Column::number("TOKEN", 5),
-    Column::number("SHARE", 4),
-    Column::text("OWNER", 1),
-    Column::number("SINCE", 2),
-    Column::number("LEFT", 6),
-    Column::text("NOTE", 3),
+    Column::Left("STATE"),
+    Column::Left("ID"),
+    Column::Left("OWNER"),
+    Column::Right("SINCE"),
+    Column::Right("SHARE"),
+    Column::Right("LEFT"),
+    Column::Right("TOKEN"),
+    Column::Left("NOTE"),
 ];
 
 /// Digits of a ticket's id that the table shows.
@@ -96,11 +96,11 @@ fn table(line: &[(Ticket, Place)]) -> String {
         table.row([
             place.label().into(),
             ticket.id.to_string()[..ID_DIGITS].into(),
-            place.number.to_string(),
-            share(ticket),
             ticket.owner.to_string(),
             since(place.number).map_or(String::new(), brief),
+            share(ticket),
             place.life.map_or(String::new(), brief),
+            place.number.to_string(),
             ticket.note.to_string(),
         ]);
     }

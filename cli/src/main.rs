@@ -13,13 +13,10 @@ mod count;
 mod dashed;
 mod failure;
 mod family;
-#[cfg(any(target_os = "linux", target_os = "android"))]
-mod fork;
 mod job;
 mod json;
 mod keeper;
 mod keys;
-mod late;
 mod lead;
 mod lease;
 mod leash;

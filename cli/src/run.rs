@@ -8,14 +8,14 @@ use tenure_kit::registry::OpenedStore;
 
 use crate::child::Idle;
 use crate::claim::{Claim, Share};
-use crate::failure::{Failure, UNREACHABLE, tell};
+use crate::failure::{Failure, LOST, UNREACHABLE, tell};
 use crate::look_up;
 use crate::nested;
 use crate::outage::Patience;
 use crate::screen::quoted;
 use crate::signals::Signals;
 use crate::store::{Address, close, whom};
-use crate::supervise::{End, OnLost, Work, forked_keeper, supervise};
+use crate::supervise::{End, OnLost, Work, keeper, supervise};
 
 /// Runs a command under a lock, and exits as the command does.
 ///
@@ -132,10 +132,9 @@ pub(crate) fn run(at: &Address, args: &Args) -> Result<u8, Failure> {
     };
     claim.check()?;
     // Who does not wait may get nothing, and ask again and again.
-    let idle = (!args.no_wait).then(forked_keeper).transpose()?;
+    let idle = (!args.no_wait).then(keeper).transpose()?;
     let mut signals = Signals::hear()?;
-    let mut opened = open(at, &url, &claim.patience, &mut signals)?;
-    signals.look_after_late(&mut opened.locks);
+    let opened = open(at, &url, &claim.patience, &mut signals)?;
     let locks = &opened.locks;
     if wait != Some(Duration::ZERO) {
         nested::refuse(&mut signals, locks, &args.key, claim.share.of_ticket()?)?;
@@ -179,11 +178,11 @@ fn hold(
             held.release(signals)?;
             Err(Failure::asked(asked))
         }
-        End::Lost { asked: _, code } => {
+        End::Lost { asked: _ } => {
             // Nothing of the command is left: now another may begin. Closing the store waits for that, and only once for one that
             // does not answer.
             drop(held);
-            Err(Failure::silent(code))
+            Err(Failure::silent(LOST))
         }
     }
 }

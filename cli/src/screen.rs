@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal as _};
 use std::os::fd::AsFd;
 
 use rustix::fs::{FileType, OFlags};
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// Assumed where a terminal does not say.
 const COLUMNS_DEFAULT: usize = 80;
@@ -70,6 +71,27 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(shown)
+}
+
+/// Returns the text, cut to `columns` columns and ended by `…` if it is longer.
+pub(crate) fn cut(text: &str, columns: usize) -> String {
+    if text.width() <= columns {
+        return text.to_owned();
+    }
+    let mut short = String::new();
+    let mut room = columns.saturating_sub(1);
+    for letter in text.chars() {
+        let width = letter.width().unwrap_or(0);
+        if width > room {
+            break;
+        }
+        room -= width;
+        short.push(letter);
+    }
+    if columns > 0 {
+        short.push('…');
+    }
+    short
 }
 
 /// A key as a sentence names it.

@@ -14,10 +14,8 @@ use nix::sys::signal::{SigSet, Signal as Blocked};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionbio;
 use rustix::process::Signal;
-use tenure::Locks;
 
 use crate::job::stop_with_the_job;
-use crate::late::LateThread;
 use crate::process::bury_the_dead;
 
 /// Whoever gets one of these is to end, unless it has been told otherwise.
@@ -32,7 +30,6 @@ pub(crate) struct Signals {
     others: Vec<OwnedFd>,
     heard: Vec<(Signal, Arc<AtomicBool>)>,
     waker: Waker,
-    late: Option<LateThread>,
 }
 
 struct Pipe(OwnedFd);
@@ -74,7 +71,6 @@ impl Signals {
             others: Vec::new(),
             heard,
             waker: Waker::from(Arc::new(Pipe(write))),
-            late: None,
         })
     }
 
@@ -127,18 +123,6 @@ impl Signals {
         Ok(())
     }
 
-    /// Has locks looked after once this process waits for them, if they can be left alone until then.
-    pub(crate) fn look_after_late(&mut self, locks: &mut Locks) {
-        if let Some((kept, late)) = LateThread::of(locks) {
-            (*locks, self.late) = (kept, Some(late));
-        }
-    }
-
-    /// Whatever was to be done late is done from now on.
-    pub(crate) fn begin_late(&self) -> io::Result<()> {
-        self.late.as_ref().map_or(Ok(()), LateThread::begin)
-    }
-
     /// Looks whether a future is ready; if it is not, it wakes this process once it may be.
     pub(crate) fn look<F: Future + ?Sized>(&self, future: Pin<&mut F>) -> Option<F::Output> {
         match future.poll(&mut Context::from_waker(&self.waker)) {
@@ -161,7 +145,6 @@ impl Signals {
             if let Some(output) = self.look(future.as_mut()) {
                 return Ok(Ok(output));
             }
-            self.begin_late()?;
             for signal in self.heard() {
                 if ENDING.contains(&signal) {
                     return Ok(Err(signal));

@@ -5,14 +5,14 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::process::exit;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use tenure::{Error, Guard, Loss};
 
 use crate::alarm::NEVER;
 use crate::child::{Burial, Child, Idle, News};
-use crate::failure::{Failure, LOST, REFUSED, say};
+use crate::failure::{Failure, REFUSED, say};
 use crate::lease::{Lease, until};
 use crate::leash::Ending;
 use crate::nested;
@@ -22,9 +22,6 @@ use crate::stop::stop;
 use crate::store::VARIABLE;
 use crate::task::{KEY, TOKEN, Task, What};
 use crate::terminal::Terminal;
-
-/// Most commands are over before it is worth while to have a thread listen for the loss of their lock.
-const SETTLE: Duration = Duration::from_millis(10);
 
 /// Why a keeper kills where the lock is not lost.
 const LATE: &str = "this process stood still until the lock was about to be lost";
@@ -52,9 +49,8 @@ pub(crate) struct Work<'a> {
 pub(crate) enum End {
     /// The command ended by itself. Its keeper does so, too, which need not be waited for at once.
     Done(Ending, Burial),
-    /// The lock was lost, or its loss could not be told, as this exit code says; and nothing of the command is left.
-    /// Somebody may have asked to end, too.
-    Lost { asked: Option<Signal>, code: u8 },
+    /// The lock was lost, and nothing of the command is left. Somebody may have asked to end, too.
+    Lost { asked: Option<Signal> },
     /// Somebody asked to end before the command had begun.
     NeverRan { asked: Signal },
 }
@@ -62,11 +58,6 @@ pub(crate) enum End {
 /// A keeper for a command whose lock is asked for now.
 pub(crate) fn keeper() -> Result<Idle, Failure> {
     Idle::start().map_err(|error| no_process(&error))
-}
-
-/// The same, as long as this process has one thread and hears no signals.
-pub(crate) fn forked_keeper() -> Result<Idle, Failure> {
-    Idle::fork().map_err(|error| no_process(&error))
 }
 
 fn no_process(error: &io::Error) -> Failure {
@@ -99,7 +90,7 @@ pub(crate) fn supervise(
     }
     match end {
         Ok(Verdict::Done(ending)) => Ok(End::Done(ending, child.let_go())),
-        Ok(Verdict::Lost { asked, code }) => Ok(End::Lost { asked, code }),
+        Ok(Verdict::Lost { asked }) => Ok(End::Lost { asked }),
         Ok(Verdict::NeverRan { asked }) => Ok(End::NeverRan { asked }),
         Ok(Verdict::NeverStarted(error)) => {
             Err(Failure::new(REFUSED, format!("the command cannot be started: {error}")))
@@ -136,7 +127,7 @@ impl Work<'_> {
 
 enum Verdict {
     Done(Ending),
-    Lost { asked: Option<Signal>, code: u8 },
+    Lost { asked: Option<Signal> },
     NeverRan { asked: Signal },
     NeverStarted(io::Error),
 }
@@ -145,31 +136,18 @@ struct Supervision<'a> {
     guard: &'a Guard,
     work: &'a Work<'a>,
     child: &'a mut Child,
-    started: Instant,
     lease: Lease,
-    /// Once the command has settled.
-    lost: Option<Pin<Box<dyn Future<Output = Loss> + 'a>>>,
+    lost: Pin<Box<dyn Future<Output = Loss> + 'a>>,
     asked: Option<Signal>,
     /// A loss was told, and the command works on.
     warned: bool,
-    /// Why nobody would tell a loss.
-    deaf: Option<io::Error>,
 }
 
 impl<'a> Supervision<'a> {
     fn new(guard: &'a Guard, work: &'a Work<'a>, child: &'a mut Child) -> Self {
-        let (started, lease) = (Instant::now(), Lease::of(guard, work.kill_after));
-        Self {
-            guard,
-            work,
-            child,
-            started,
-            lease,
-            lost: None,
-            asked: None,
-            warned: false,
-            deaf: None,
-        }
+        let (lease, held) = (Lease::of(guard, work.kill_after), guard.handle());
+        let lost = Box::pin(async move { held.lost().await });
+        Self { guard, work, child, lease, lost, asked: None, warned: false }
     }
 
     fn run(&mut self, signals: &mut Signals, terminal: &mut Terminal) -> io::Result<Verdict> {
@@ -216,7 +194,7 @@ impl<'a> Supervision<'a> {
                     self.lease.patience(),
                 );
             }
-            let pause = self.look_after(signals);
+            let pause = self.look_after();
             signals.wait(pause)?;
         }
     }
@@ -226,18 +204,11 @@ impl<'a> Supervision<'a> {
         if self.warned {
             return;
         }
-        if let Some(why) = &self.deaf {
-            self.warned = true;
-            return say(&format!(
-                "{}: a loss of the lock will not be told: {why}; the command works on",
-                self.key()
-            ));
-        }
         let checked = self.guard.check();
         if checked.is_ok() {
             self.lease.renew(self.guard);
         }
-        let lost = self.lost.as_mut().and_then(|lost| signals.look(lost.as_mut())).map(Error::lost);
+        let lost = signals.look(self.lost.as_mut()).map(Error::lost);
         if let Some(error) = checked.err().or(lost) {
             self.warned = true;
             say(&format!(
@@ -256,8 +227,7 @@ impl<'a> Supervision<'a> {
     ) -> io::Result<Verdict> {
         say(sentence);
         let asked = stop(signals, self.child, patience, self.lease.is_one())?;
-        let code = if self.deaf.is_some() { REFUSED } else { LOST };
-        Ok(Verdict::Lost { asked: asked.or(self.asked), code })
+        Ok(Verdict::Lost { asked: asked.or(self.asked) })
     }
 
     fn pass_on(&mut self, signal: Signal) {
@@ -280,12 +250,8 @@ impl<'a> Supervision<'a> {
             return Some(self.sentence(&error));
         }
         self.lease.renew(self.guard);
-        let lost = self.lost.as_mut().and_then(|lost| signals.look(lost.as_mut()));
-        if let Some(loss) = lost {
+        if let Some(loss) = signals.look(self.lost.as_mut()) {
             return Some(self.sentence(&Error::lost(loss)));
-        }
-        if let Some(why) = &self.deaf {
-            return Some(format!("a loss of the lock could not be told: {why}"));
         }
         self.lease.is_short().then(|| {
             let reason = self.reason().unwrap_or_default();
@@ -324,30 +290,9 @@ impl<'a> Supervision<'a> {
     }
 
     /// Does what a longer command needs, and says when to look again.
-    fn look_after(&mut self, signals: &Signals) -> Option<Duration> {
-        let age = self.started.elapsed();
+    fn look_after(&mut self) -> Option<Duration> {
         self.child.tell(self.deadline());
-        if self.warned {
-            return None;
-        }
-        if self.lost.is_none() {
-            let rest = SETTLE.checked_sub(age).filter(|rest| !rest.is_zero());
-            if let Some(rest) = rest.filter(|_| !self.lease.is_one()) {
-                return Some(rest);
-            }
-            if let Err(error) = signals.begin_late() {
-                self.deaf = Some(error);
-                return Some(Duration::ZERO);
-            }
-            let held = self.guard.handle();
-            self.lost = Some(Box::pin(async move { held.lost().await }));
-            // Once more around: nobody waits for it yet.
-            return Some(Duration::ZERO);
-        }
-        if !self.lease.is_one() {
-            return None;
-        }
-        Some(self.lease.next_look())
+        (!self.warned && self.lease.is_one()).then(|| self.lease.next_look())
     }
 
     /// When the keeper is to kill, if it has heard nothing else.

@@ -12,9 +12,8 @@ use tenure_kit::duration::brief;
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::failure::say;
-use crate::screen::{Screen, printable, quoted};
+use crate::screen::{Screen, cut, printable, quoted};
 use crate::store::owner;
-use crate::table::cut;
 
 /// Nobody wants to read about a shorter wait.
 const FIRST_LOOK: Duration = Duration::from_millis(200);

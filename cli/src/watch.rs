@@ -10,9 +10,8 @@ use tenure::{EventDelivery, Locks, WatchEvent};
 use crate::failure::{Failure, answer, say};
 use crate::json::Object;
 use crate::moment::rfc3339;
-use crate::screen::{Screen, printable};
+use crate::screen::{Screen, cut, printable};
 use crate::store::Address;
-use crate::table::cut;
 
 /// Shows what happens to the lines, until it is interrupted.
 ///

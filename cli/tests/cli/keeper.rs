@@ -176,9 +176,10 @@ fn a_waiter_whose_keeper_was_killed_runs_its_command_with_another() {
 }
 
 /// A keeper is deaf, and this is what `ps` finds out about it.
-fn check(keeper: Pid, words: &str) {
+fn check(keeper: Pid) {
     let read = |file: &str| fs::read_to_string(format!("/proc/{keeper}/{file}")).unwrap();
-    assert_eq!((read("comm").as_str(), read("cmdline").as_str()), ("lock-keeper\n", words));
+    let names = (read("comm"), read("cmdline"));
+    assert_eq!((names.0.as_str(), names.1.as_str()), ("lock-keeper\n", "lock-keeper\0--keep\0"));
     for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2]
     {
         kill_process(keeper, signal).unwrap();
@@ -265,10 +266,9 @@ fn a_keeper_hears_no_signal_and_is_known_by_its_name() {
     let run = store.start(&["run", "k", "--", "sh", "-c", "echo pid $$ >>$LOG; exec sleep 600"]);
     eventually("a process", || pids(&store.log()).len() == 2);
     let leader = pids(&store.log())[1];
-    // One is forked, and has none of the words of its `tenure`; the other is started in its place.
-    check(keeper(leader), "lock-keeper\0");
+    check(keeper(leader));
     let keeper = kill_keeper(&run, leader);
-    check(keeper, "lock-keeper\0--keep\0");
+    check(keeper);
     run.signal(Signal::KILL);
     eventually("their end", || !is_alive(leader));
     eventually("its own", || !is_alive(keeper.as_raw_nonzero().get()));
