@@ -1,4 +1,4 @@
-//! The words of the command line: what can be asked for, and how.
+//! The command line: options and subcommands.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -8,13 +8,14 @@ use clap::{Arg, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use tenure_kit::registry::Scheme;
 
 use crate::failure::{Failure, USAGE};
+use crate::inspect::{bench, break_ticket, count, keys, line, next, watch};
 use crate::screen::printable;
-use crate::{bench, break_ticket, count, dashed, keys, lead, line, next, pages, run, store, watch};
+use crate::{key_after_dashes, lead, pages, run, store};
 
-/// Locks for the shell: run a program under a lock, lead, look, break, count.
+/// Locks for the shell: run a program under a lock, lead, inspect, break, count.
 ///
-/// A lock is a line of tickets: the front of the line is served, and everybody else waits behind it, first
-/// come, first served.
+/// A lock is a line of tickets. The front of the line holds the lock; all others wait behind it,
+/// first come, first served.
 #[derive(Parser)]
 #[allow(clippy::doc_markdown, reason = "it is a page for terminals")]
 #[command(
@@ -29,41 +30,45 @@ Example:
   tenure run nightly -- ./backup.sh
 
 Exit codes:
-  64  the words make no sense          75  busy, waited in vain, or broken while it waited
-  69  the store cannot be reached      77  the store refused
-  74  the answer cannot be written     1   `break` found nothing to break
+  64  the arguments are wrong          75  busy, timed out, or broken while waiting
+  69  the store is unreachable         77  the store refused
+  74  the output cannot be written     1   `break` found nothing to break
   79  the lock was lost while the command ran
-  126, 127, 128+n  as shells have them, and otherwise the command's own"
+  126, 127, 128+n  as in shells, and otherwise the command's own"
 )]
 pub(crate) struct Cli {
-    /// The store [default: $TENURE_ON, or your own].
+    #[cfg_attr(feature = "file", doc = "The store [default: $TENURE_ON, or your own].")]
+    #[cfg_attr(not(feature = "file"), doc = "The store [default: $TENURE_ON].")]
     ///
-    /// It is a URL; `tenure --help` lists the forms. Without --on and TENURE_ON it is a file store in your home,
-    /// ~/.local/state/tenure ($XDG_STATE_HOME/tenure where that is set, ~/Library/Application Support/tenure on macOS),
-    /// which no other user meets, nor does root. Whoever lists processes can read the words of a command: put a URL with a
-    /// password into TENURE_ON.
+    /// It is a URL; `tenure --help` lists the forms.
+    #[cfg_attr(
+        feature = "file",
+        doc = "Without --on and TENURE_ON it is a file store in your home directory: \
+               ~/.local/state/tenure, or $XDG_STATE_HOME/tenure where that is set, or \
+               ~/Library/Application Support/tenure on macOS. Every user has their own, also root."
+    )]
+    /// Other users can see the arguments of a process: put a URL with a password into TENURE_ON.
     #[arg(long, global = true, value_name = "URL", display_order = 900, value_parser = Urls, hide_possible_values = true)]
     pub(crate) on: Option<String>,
-    /// Answers with one JSON object a line.
+    /// Prints one JSON object a line.
     #[arg(long, global = true, display_order = 901)]
     pub(crate) json: bool,
-    /// No warnings, and no word of a wait.
-    ///
-    /// Neither what the operator of the store should know about it nor who holds what is waited for is told.
+    /// Prints no warnings and no progress of a wait.
     #[arg(long, global = true, display_order = 902)]
     pub(crate) quiet: bool,
-    /// Makes the directories above a new store.
+    /// Creates missing parent directories of a new store.
     ///
-    /// A command that locks something makes the directory of a file store, and says so. A directory above it that is
-    /// missing is refused without this, because the path may be a mistake.
-    #[arg(long, global = true, display_order = 903, hide_short_help = true)]
+    /// A command that locks creates the directory of a file store and reports it. If a parent
+    /// directory is missing, the path may be a mistake, and the command refuses it without this
+    /// option.
+    #[arg(long, global = true, display_order = 903, hide_short_help = true, hide = !cfg!(feature = "file"))]
     pub(crate) make: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
 impl Cli {
-    /// Refuses `--json` where nothing is answered.
+    /// Refuses `--json` for commands without an answer.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         let name = match self.command {
             Command::Run(_) => "run",
@@ -101,15 +106,15 @@ pub(crate) enum Command {
     BenchPartner(bench::Partner),
 }
 
-/// Everything that can be said, with the stores that there are.
+/// Returns the whole command line, with the stores of this build in its help.
 pub(crate) fn command() -> clap::Command {
     let command = Cli::command();
     let rest = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
     command.after_long_help(format!("{}\n{rest}", stores()))
 }
 
-/// What people may say.
-pub(crate) fn command_for_people() -> clap::Command {
+/// Returns the command line without its hidden subcommands.
+pub(crate) fn visible_command() -> clap::Command {
     let all = command();
     let subcommands: Vec<_> =
         all.get_subcommands().filter(|sub| !sub.is_hide_set()).cloned().collect();
@@ -120,16 +125,16 @@ pub(crate) fn command_for_people() -> clap::Command {
     command.args(all.get_arguments().cloned()).subcommands(subcommands)
 }
 
-/// The stores that there are, each with two lines: side by side they would not fit a terminal.
+/// Lists the stores of this build, two lines each: side by side they would not fit a terminal.
 fn stores() -> String {
     let mut help = "Stores:\n".to_owned();
     for scheme in store::schemes() {
-        let _infallible = write!(help, "  {}\n      {}\n", scheme.form, scheme.about);
+        let _ = write!(help, "  {}\n      {}\n", scheme.form, scheme.about);
     }
     help
 }
 
-/// Any URL; completions offer the beginnings of those that an engine answers to.
+/// A parser of any URL; completions offer the prefixes of the stores in this build.
 #[derive(Clone)]
 struct Urls;
 
@@ -146,11 +151,11 @@ impl TypedValueParser for Urls {
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        let beginning = |form: &'static str| {
+        let prefix = |form: &'static str| {
             form.split(|letter: char| letter.is_ascii_uppercase()).next().unwrap_or(form)
         };
         let offer = move |scheme: &'static Scheme| {
-            PossibleValue::new(beginning(scheme.form)).help(scheme.about)
+            PossibleValue::new(prefix(scheme.form)).help(scheme.about)
         };
         Some(Box::new(store::schemes().map(offer)))
     }
@@ -160,9 +165,9 @@ impl TypedValueParser for Urls {
 ///
 /// # Errors
 ///
-/// Fails with a page if help or the version was asked for, and with clap's own text otherwise.
+/// Fails with a page if help or the version was requested, and with clap's own message otherwise.
 pub(crate) fn read() -> Result<Cli, Failure> {
-    let matches = dashed::parse(command, std::env::args_os().collect());
+    let matches = key_after_dashes::parse(command, std::env::args_os().collect());
     matches.and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|error| explain(&error))
 }
 
@@ -171,7 +176,7 @@ fn explain(error: &clap::Error) -> Failure {
     if !error.use_stderr() {
         return Failure::page(text);
     }
-    // An argument may hold control characters, and clap repeats it.
+    // clap repeats arguments, which may hold control characters.
     let lines = text.lines().map(|line| format!("{}\n", printable(line)));
     eprint!("{}", lines.collect::<String>());
     Failure::silent(USAGE)
@@ -182,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_words_fit_together() {
+    fn the_command_line_is_consistent() {
         command().debug_assert();
     }
 }

@@ -1,4 +1,4 @@
-//! What the commands answer in a pipe: tables without titles, and the JSON that was promised.
+//! The answers of the commands in a pipe: tables with titles, and the documented JSON.
 
 use std::io::{BufRead as _, BufReader};
 
@@ -95,7 +95,7 @@ fn a_line_shows_holders_and_waiters() {
 }
 
 #[test]
-fn a_plain_lock_meets_those_who_share() {
+fn a_plain_lock_excludes_shared_holders() {
     let store = Store::new();
     let holder = store.start(&["run", "k", "--shared", "--", "sleep", "600"]);
     store.line_has("k", 1);
@@ -118,7 +118,7 @@ fn a_plain_lock_meets_those_who_share() {
 }
 
 #[test]
-fn who_disagrees_about_a_key_is_refused() {
+fn a_key_that_is_used_in_two_ways_is_refused() {
     let store = Store::new();
     let _holder = store.start(&["run", "k", "--permits", "1/5", "--", "sleep", "600"]);
     store.line_has("k", 1);
@@ -128,12 +128,12 @@ fn who_disagrees_about_a_key_is_refused() {
 }
 
 #[test]
-fn what_happens_is_watched() {
+fn events_are_watched() {
     let store = Store::new();
     store.says(&["run", "b/outside", "--", "true"]);
     let mut watch = store.tenure(&["watch", "a/", "--json"]).spawn().unwrap();
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
-    // It looks on from some moment on: others are at work until it is seen.
+    // The watch begins at an unknown time: others lock and release until it shows an event.
     let first = std::thread::spawn(move || lines.next().map(|line| (line.unwrap(), lines)));
     while !first.is_finished() {
         store.says(&["run", "b/outside", "--", "true"]);
@@ -202,7 +202,7 @@ fn a_forced_break_says_that_the_next_is_served_only_where_one_waits() {
 }
 
 #[test]
-fn a_busy_reader_is_told_of_the_writer_ahead() {
+fn a_busy_reader_learns_of_the_writer_ahead() {
     let store = Store::new();
     let _reader = store.start(&["run", "k", "--shared", "--", "sleep", "600"]);
     store.line_has("k", 1);
@@ -220,7 +220,7 @@ fn tickets_are_broken() {
     store.says(&["run", "k", "--", "true"]);
     for words in [&["break", "k"][..], &["break", "k", "--holder"]] {
         let none = store.end(words);
-        assert_eq!((none.code, none.err.as_str()), (1, "tenure: nobody holds `k`\n"));
+        assert_eq!((none.code, none.err.as_str()), (1, "tenure: `k` has no holder\n"));
     }
     let id = "0123456789abcdef0123456789abcdef";
     let none = store.end(&["break", "k", "--ticket", id]);
@@ -232,19 +232,19 @@ fn tickets_are_broken() {
     let waiter = store.start(&["run", "k", "--", "true"]);
     store.line_has("k", 2);
     let line = store.line("k");
-    // The beginning of an id is enough, if no other begins so.
+    // The beginning of an id is enough if no other id has it.
     let [first, second] = [0, 1].map(|at| field(&line[at], "id"));
     let alike = first.bytes().zip(second.bytes()).take_while(|(one, other)| one == other).count();
     let said = store.says(&["break", "k", "--ticket", &second[..=alike.max(7)]]);
     assert!(said.ends_with("was waiting, and is out\n"), "{said}");
     let end = waiter.end();
     assert_eq!(end.code, 75, "{end:?}");
-    assert!(end.err.contains("took this ticket out of the line"), "{}", end.err);
+    assert!(end.err.contains("a break removed this ticket from the line"), "{}", end.err);
     let said = store.says(&["break", "k"]);
-    assert!(said.contains("was told to leave"), "{said}");
+    assert!(said.contains("was asked to leave"), "{said}");
     let held = holder.end();
     assert_eq!(held.code, 79, "{held:?}");
-    assert!(held.err.contains("somebody told this holder to leave"), "{held:?}");
+    assert!(held.err.contains("asked this holder to leave"), "{held:?}");
     assert_eq!(store.line("k").len(), 0);
 }
 
@@ -280,7 +280,7 @@ fn a_break_waits_until_the_holder_is_out() {
     store.log_has("pid");
     let said = store.says(&["break", "k", "--wait"]);
     let (first, second) = said.split_once('\n').unwrap();
-    assert!(first.contains("was told to leave"), "{said}");
+    assert!(first.contains("was asked to leave"), "{said}");
     assert!(second.starts_with("ticket ") && second.ends_with(" is out\n"), "{said}");
     assert_eq!(store.line("k").len(), 0);
     assert_eq!(holder.end().code, 79);
@@ -291,14 +291,14 @@ fn a_break_waits_until_the_holder_is_out() {
     store.log_has("pid");
     let end = store.end(&["break", "k", "--wait", "0.2"]);
     assert_eq!(end.code, 75);
-    assert!(end.err.contains("was told to leave and still holds `k`"), "{}", end.err);
+    assert!(end.err.contains("was asked to leave and still holds `k`"), "{}", end.err);
     assert_eq!(field(&store.line("k")[0], "state"), "leaving");
     let end = store.end(&["break", "k", "--wait", "100ms", "--json"]);
     assert_eq!(end.code, 75);
     assert_eq!((field(&end.out, "was"), field(&end.out, "out")), ("told", "false"));
     let said = store.says(&["break", "k", "--force-after", "200ms"]);
     assert!(
-        said.contains("was told to leave") && said.contains("works without the lock"),
+        said.contains("was asked to leave") && said.contains("works without the lock"),
         "{said}"
     );
     assert_eq!(store.line("k").len(), 0);
@@ -359,7 +359,7 @@ fn pages_are_written() {
     for shell in ["bash", "zsh", "fish"] {
         let page = store.says(&["completions", shell]);
         assert!(page.contains("kill-after") && page.contains("on-lost"), "{shell}");
-        assert!(!page.contains("bench-partner"), "{shell}: nobody is to say that");
+        assert!(!page.contains("bench-partner"), "{shell}: it is hidden");
     }
     let man = store.says(&["man"]);
     assert!(man.contains("TENURE RUN") && man.contains("backup.sh"), "{man}");

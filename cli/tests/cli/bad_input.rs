@@ -1,4 +1,4 @@
-//! Bad input: one clear sentence, the right exit code, and the line is left clean.
+//! Bad input: one clear message, the right exit code, and no ticket left in the line.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use crate::kit::{End, Store, end, field, write};
 
-/// It fails with this code and a sentence that has this in it; and nobody is left in the line.
+/// The command fails with this code and with this text in its message, and leaves the line.
 fn fails(words: &[&str], code: i32, with: &str) {
     let store = Store::new();
     is_refused(&store.end(words), code, with);
@@ -23,7 +23,7 @@ pub(crate) fn is_refused(end: &End, code: i32, with: &str) {
 }
 
 #[test]
-fn no_command_shows_what_there_is() {
+fn no_command_shows_the_help() {
     let end = Store::new().end(&[]);
     assert_eq!((end.code, end.out.as_str()), (64, ""));
     assert!(end.err.contains("Usage: tenure") && end.err.contains("run"), "{}", end.err);
@@ -100,7 +100,7 @@ fn is_unparsed(end: &End, with: &str) {
 }
 
 #[test]
-fn words_that_make_no_sense() {
+fn arguments_that_are_wrong() {
     let store = Store::unmade();
     for (words, with) in UNPARSED {
         is_unparsed(&store.end(words), with);
@@ -139,7 +139,7 @@ fn keys_that_are_none() {
 }
 
 #[test]
-fn a_key_that_begins_with_a_dash_stands_behind_two() {
+fn a_key_that_begins_with_a_dash_stands_after_two() {
     let store = Store::new();
     for verb in ["run", "lead"] {
         let command = ["sh", "-c", "echo \"$TENURE_KEY $*\"", "sh", "--", "-y"];
@@ -152,14 +152,14 @@ fn a_key_that_begins_with_a_dash_stands_behind_two() {
 }
 
 #[test]
-fn what_is_not_utf8() {
+fn arguments_that_are_not_utf8_are_refused() {
     let store = Store::new();
     let bytes = OsStr::from_bytes(b"k\xff");
     is_unparsed(&end(store.tenure(&["line"]).arg(bytes)), "invalid UTF-8");
     is_unparsed(&end(store.tenure(&["run"]).arg(bytes).args(["--", "true"])), "invalid UTF-8");
     is_refused(&end(store.tenure(&["keys"]).env("TENURE_ON", bytes)), 64, "not UTF-8");
     is_unparsed(&end(store.tenure(&["run", "--"]).arg(bytes)), "<KEY>");
-    // The words of the command may be any bytes.
+    // The arguments of the command may be any bytes.
     let mut run = store.tenure(&["run", "k", "--", "sh", "-c", "printf %s \"$1\" | wc -c", "sh"]);
     let end = end(run.arg(bytes));
     assert_eq!((end.code, end.out.trim(), end.err.as_str()), (0, "2", ""));
@@ -180,7 +180,7 @@ fn a_bare_number_is_one_of_seconds() {
     let look = |timeout: &str| {
         store.end(&["--on", &format!("redis://127.0.0.1:1?timeout={timeout}"), "keys"])
     };
-    is_refused(&look("5"), 69, "nobody listens at 127.0.0.1:1");
+    is_refused(&look("5"), 69, "127.0.0.1:1");
     is_refused(&look("3601"), 64, "`timeout` takes a time from 1ms to 1h");
 }
 
@@ -231,7 +231,7 @@ fn commands_that_do_not_run() {
             let words = [verb, "k", "--", path.to_str().unwrap()];
             is_refused(&store.end(&words), 126, "cannot be executed");
         }
-        // This one shows only when it is executed.
+        // The missing interpreter is found only when the script is executed.
         is_refused(&store.end(&[verb, "k", "--", script.to_str().unwrap()]), 127, "script");
         is_refused(&store.end(&[verb, "k", "--", ""]), 127, "there is no command ``");
     }
@@ -250,7 +250,7 @@ fn an_output_that_is_closed_early_ends_quietly() {
 }
 
 #[test]
-fn no_number_is_taken_that_nobody_would_read() {
+fn no_number_is_taken_for_a_closed_output() {
     let store = Store::new();
     let mut command = std::process::Command::new("sh");
     let words = ["-c", "\"$0\" next k >&-", env!("CARGO_BIN_EXE_tenure")];
@@ -262,11 +262,11 @@ fn no_number_is_taken_that_nobody_would_read() {
     let mut command = std::process::Command::new("sh");
     let words = ["-c", "\"$0\" next k >/dev/null", env!("CARGO_BIN_EXE_tenure")];
     store.dress(command.args(words));
-    assert_eq!(end(&mut command).code, 0, "who throws it away may");
+    assert_eq!(end(&mut command).code, 0, "/dev/null is an open output");
 }
 
 #[test]
-fn an_output_that_is_full_is_told() {
+fn an_output_that_is_full_is_reported() {
     let store = Store::new();
     for words in [&["next", "k"][..], &["--help"], &["man"]] {
         let mut command = store.tenure(words);
@@ -289,7 +289,7 @@ fn a_process_without_a_thread_takes_no_lock() {
 
 const NO_ROOM: &str = "no room for a thread";
 
-/// The system has no room for threads with such a stack.
+/// No thread can have a stack of this size.
 fn without_threads(command: &mut Command) -> &mut Command {
     command.env("RUST_MIN_STACK", (1_u64 << 62).to_string())
 }

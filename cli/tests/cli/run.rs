@@ -1,4 +1,4 @@
-//! `tenure run`: codes and signals pass, and nobody works without the lock.
+//! `tenure run`: codes and signals pass, and no command runs without the lock.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Command;
@@ -71,18 +71,18 @@ pub(crate) fn hands_over(store: &Store) {
 }
 
 #[test]
-fn who_does_not_wait_is_told_who_holds() {
-    tells_who_holds(&Store::new());
+fn a_busy_answer_names_the_holder() {
+    names_the_holder(&Store::new());
 }
 
-/// Who does not wait, or waits in vain, is told who holds.
-pub(crate) fn tells_who_holds(store: &Store) {
+/// A busy answer and a time-out name the holder.
+pub(crate) fn names_the_holder(store: &Store) {
     let holder = store.start(&["run", "k", "--", "sleep", "600"]);
     store.line_has("k", 1);
     let owner = format!("tenure[{}]@", holder.pid());
     for (words, with) in [
         (&["run", "k", "--no-wait", "--", "true"][..], "`k` is busy, held by"),
-        (&["run", "k", "--wait", "50ms", "--", "true"], "waited 50ms in vain"),
+        (&["run", "k", "--wait", "50ms", "--", "true"], "timed out after 50ms"),
     ] {
         let end = store.end(words);
         assert_eq!((end.code, end.out.as_str()), (75, ""));
@@ -92,7 +92,7 @@ pub(crate) fn tells_who_holds(store: &Store) {
 }
 
 #[test]
-fn a_long_wait_is_told_once_where_nobody_looks_on() {
+fn a_long_wait_is_reported_once_outside_of_a_terminal() {
     let store = Store::new();
     let holder = store.start(&["run", "k", "--note", "at it", "--", "sleep", "600"]);
     store.line_has("k", 1);
@@ -170,7 +170,7 @@ fn a_run_inside_a_run_of_the_same_key_is_refused() {
         let script = inner(words);
         assert_eq!(store.says(&[outer, &["--", "sh", "-c", &script]].concat()), "inner\n");
     }
-    // Who does not wait finds it busy, as anybody.
+    // With --no-wait it is busy.
     let script = inner("k --no-wait");
     assert_eq!(store.end(&["run", "k", "--", "sh", "-c", &script]).code, 75);
     // On another store it is another lock.
@@ -224,7 +224,7 @@ fn the_end_of_a_command_is_seen_whatever_its_starter_did_to_signals() {
 }
 
 #[test]
-fn signals_reach_everybody_the_command_has_started() {
+fn signals_reach_all_processes_of_the_command() {
     let store = Store::new();
     let grandchild =
         "trap 'echo grandchild >>$LOG; exit' USR1; echo ready >>$LOG; while :; do sleep 0.05; done";
@@ -254,7 +254,7 @@ fn signals_end_the_command_and_its_code_is_theirs() {
 }
 
 #[test]
-fn who_was_started_deaf_stays_deaf() {
+fn ignored_signals_stay_ignored() {
     let store = Store::new();
     let tenure = env!("CARGO_BIN_EXE_tenure");
     let inner = "kill -HUP $$; echo survived";
@@ -269,34 +269,34 @@ fn who_was_started_deaf_stays_deaf() {
     let _ = shell.stdout(std::process::Stdio::null());
 }
 
-/// It and what it has started go on when they are told to go.
+/// The command and its child ignore TERM.
 pub(crate) const STUBBORN: &str = "trap '' TERM; echo pid $$ >>$LOG; \
     sh -c 'echo pid $$ >>$LOG; while :; do sleep 0.05; done' & \
     while :; do sleep 0.05; done";
 
-/// It goes when it is told to; what it has started does not.
+/// The command ends on TERM, and its child ignores it.
 pub(crate) const DESERTER: &str = "sh -c 'trap \"\" TERM; echo pid $$ >>$LOG; while :; do sleep 0.05; done' & \
     trap 'exit 0' TERM; echo pid $$ >>$LOG; while :; do sleep 0.05; done";
 
 #[test]
 fn the_next_begins_only_when_a_stubborn_one_is_gone() {
-    begins_when_nobody_is_left(&Store::new(), STUBBORN, 2);
+    begins_after_all_are_gone(&Store::new(), STUBBORN, 2);
 }
 
 #[test]
-fn the_next_begins_only_when_nobody_is_left_behind() {
-    begins_when_nobody_is_left(&Store::new(), DESERTER, 2);
+fn the_next_begins_only_when_no_process_is_left_behind() {
+    begins_after_all_are_gone(&Store::new(), DESERTER, 2);
 }
 
 /// A command that is broken is ended, whatever it does, before the next one begins.
-pub(crate) fn begins_when_nobody_is_left(store: &Store, script: &str, count: usize) {
+pub(crate) fn begins_after_all_are_gone(store: &Store, script: &str, count: usize) {
     let words = ["run", "k", "--kill-after", "300ms", "--", "sh", "-c", script];
     let stubborn = store.start(&words);
     eventually("all its processes", || pids(&store.log()).len() == count);
     let pids = pids(&store.log());
     let next = store.start(&["run", "k", "--", "sh", "-c", CHECK]);
     store.line_has("k", 2);
-    assert!(store.says(&["break", "k", "--holder"]).contains("was told to leave"));
+    assert!(store.says(&["break", "k", "--holder"]).contains("was asked to leave"));
     assert!(store.line("k").len() <= 2);
     assert_eq!(next.end().code, 0);
     assert!(!store.log().contains("overlap"), "{}", store.log());
@@ -343,14 +343,14 @@ fn the_letters_of_flock_are_known() {
 }
 
 #[test]
-fn what_is_done_is_told_to_who_asks() {
+fn verbose_reports_the_lock_and_the_end() {
     let store = Store::new();
     let end = store.end(&["run", "-v", "k", "--", "sh", "-c", "exit 3"]);
     assert_eq!(end.code, 3);
-    let told: Vec<_> = end.err.lines().collect();
-    assert!(told[0].starts_with("tenure: `k` is held in the store in "), "{told:?}");
-    assert!(told[0].contains(", with token "), "{told:?}");
-    assert_eq!(told[1..], ["tenure: the command has ended with 3"]);
+    let lines: Vec<_> = end.err.lines().collect();
+    assert!(lines[0].starts_with("tenure: `k` is held in the store in "), "{lines:?}");
+    assert!(lines[0].contains(", with token "), "{lines:?}");
+    assert_eq!(lines[1..], ["tenure: the command has ended with 3"]);
 }
 
 #[test]
@@ -383,7 +383,7 @@ fn a_command_that_must_not_be_killed_is_not() {
     assert!(store.log().ends_with("done\nnext\n"), "{}", store.log());
 }
 
-/// The keeper writes to its terminal from the background; that is no reason for the command to.
+/// The keeper blocks TTOU for itself; the command must not inherit that.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_command_blocks_no_signals_that_its_starter_does_not() {
