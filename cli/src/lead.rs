@@ -50,10 +50,10 @@ pub(crate) struct Args {
     /// shows the remaining time.
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     ttl: Option<Duration>,
-    /// The time between TERM and KILL on a loss.
+    /// The time from TERM to KILL on a loss.
     #[arg(long, value_name = "TIME", value_parser = duration::parse, default_value = "5s")]
     kill_after: Duration,
-    /// Reports when it leads, and how the command ended.
+    /// Reports the lead and the end of the command.
     #[arg(short, long)]
     verbose: bool,
     /// The command and its arguments.

@@ -111,10 +111,10 @@ pub(crate) struct Args {
         hide_default_value = true
     )]
     on_lost: OnLost,
-    /// The time between TERM and KILL on a loss [default: 5s].
+    /// The time from TERM to KILL on a loss [default: 5s].
     #[arg(long, value_name = "TIME", value_parser = duration::parse, default_value = "5s", hide_default_value = true)]
     kill_after: Duration,
-    /// Reports when the lock is held, and how the command ended.
+    /// Reports the lock and the end of the command.
     #[arg(short, long)]
     verbose: bool,
     /// The command and its arguments.

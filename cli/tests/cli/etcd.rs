@@ -132,7 +132,8 @@ fn a_ticket_behind_one_that_cannot_be_read_is_broken_by_its_whole_id() {
     store.line_has("k", 1);
     // No key names an id: the only ticket in the line is the holder's.
     let of_holder = cluster.ctl(&["get", "--prefix", "--keys-only", "tenure/v1/t/"]).unwrap();
-    let waiter = store.start(&["run", "k", "--", "true"]);
+    // It renews every 20 seconds. A busy machine needs some of them for the commands below.
+    let waiter = store.start(&["run", "--ttl", "1m", "k", "--", "true"]);
     store.line_has("k", 2);
     let waiting = field(&store.line("k")[1], "id").to_owned();
     // Another version of Tenure may write another format.
